@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Dict, List
 
 __version__ = "0.38.1"
 
-# For `logging.basicConfig(format=...)` of scripts.
+# The format of log lines; scripts pass it to `logging.basicConfig(format=...)`.
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
 
-# Last on the path: the versions that the user's image carries win over those mounted by the agent.
+# Appended last, so that packages of the user's image take precedence over packages from the agent.
 _deps_dir = os.environ.get("DET_DEPS_DIR")
 if _deps_dir and _deps_dir not in sys.path:
     sys.path.append(_deps_dir)

@@ -1,4 +1,4 @@
-"""Describe the surroundings of a trial, as code of older Trial classes reads them: `context.env`."""
+"""The environment of a trial as older Trial classes read it: `context.env`."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
@@ -9,7 +9,7 @@ from determined._info import ClusterInfo, get_cluster_info
 
 @dataclass(frozen=True)
 class EnvContext:
-    """Task, configuration and place of a trial; off-cluster the ids are empty."""
+    """The task, configuration and devices of a trial. Outside of a cluster the ids are empty."""
 
     master_url: str
     master_cert_file: Optional[str]
@@ -35,7 +35,7 @@ class EnvContext:
 
 
 def make_env(settings: Any) -> EnvContext:
-    """Describe the trial of these settings, with what the cluster (if any) tells of its task."""
+    """Describe the trial of these settings. On a cluster, add the details of its task."""
     info = get_cluster_info() if settings.managed else None
     return EnvContext(
         **(_on_cluster(info) if info is not None else _off_cluster()),

@@ -1,10 +1,10 @@
-"""Values for the hyperparameters of a configuration, for runs that no searcher began."""
+"""Hyperparameter values for a trial that runs without a searcher."""
 
 from typing import Any, Dict, Mapping
 
 
 def example(space: Mapping[str, Any]) -> Dict[str, Any]:
-    """Choose a value for each hyperparameter: the same at each call, inside every range."""
+    """Choose a value for each hyperparameter. Values lie inside their ranges and do not change between calls."""
     return {name: _value(spec) for name, spec in space.items()}
 
 

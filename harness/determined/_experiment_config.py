@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional, Union
 
 
 class ExperimentConfig(Dict[str, Any]):
-    """The experiment configuration as a dictionary, with methods for what training code reads of it."""
+    """The experiment configuration as a dictionary, with methods that return single settings."""
 
     def debug_enabled(self) -> bool:
         return bool(self.get("debug", False))

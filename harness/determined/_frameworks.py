@@ -12,7 +12,10 @@ _RUNNERS = {
 
 
 def framework_of(trial_class: Type[Any]) -> str:
-    """Name the framework of a trial class by its bases: importing a framework only to ask would need it installed."""
+    """Return the name of the framework that a trial class derives from.
+
+    The names of its base classes are compared, because importing a framework requires it to be installed.
+    """
     names = {f"{base.__module__}.{base.__qualname__}" for base in trial_class.__mro__}
     if any(n.startswith("determined.pytorch.deepspeed.") for n in names):
         return "deepspeed"
@@ -21,12 +24,12 @@ def framework_of(trial_class: Type[Any]) -> str:
     if any(n.startswith("determined.pytorch.") for n in names):
         return "pytorch"
     raise InvalidConfigurationException(
-        f"{trial_class.__name__} is no trial class: it must derive from PyTorchTrial, DeepSpeedTrial or TFKerasTrial"
+        f"{trial_class.__name__} is not a trial class: it must derive from PyTorchTrial, DeepSpeedTrial or TFKerasTrial"
     )
 
 
 def run(trial_class: Type[Any]) -> int:
-    """Train `trial_class` as the experiment configuration says; in each rank. Returns the exit code."""
+    """Train `trial_class` according to the experiment configuration and return the exit code. Every rank calls this."""
     import importlib
 
     from determined import get_cluster_info

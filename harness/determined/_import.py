@@ -1,4 +1,4 @@
-"""Import user code from a directory that is not on the path."""
+"""Import user code from a directory that is not on `sys.path`."""
 
 import contextlib
 import os
@@ -22,11 +22,11 @@ _PACKAGES_DIR = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 @contextlib.contextmanager
 def import_from_path(path: "os.PathLike[str]") -> Iterator[None]:
-    """Resolve imports of the block from `path` first, without leaving its modules behind.
+    """Import modules from `path` first inside the block, and forget them afterwards.
 
-    A checkpoint carries its own copy of the model's code, whose modules have the names of the current code. So
-    inside the block the modules of the program are hidden; at its end they are back, and the block's are gone.
-    Blocks may not be nested, as the inner one could not know which modules are whose.
+    A checkpoint carries its own copy of the model's code. Its modules have the same names as the modules of the
+    running program. Inside the block the program's modules are therefore hidden; afterwards they are restored.
+    Blocks cannot be nested, because the inner block could not distinguish the program's modules from the outer block's.
     """
     if not _importing.acquire(blocking=False):
         raise RuntimeError("import_from_path() cannot be nested, nor used by two threads at once")
@@ -55,16 +55,16 @@ def _isolated(root: str) -> Iterator[None]:
 
 
 def _program_modules(root: str) -> Dict[str, ModuleType]:
-    """Return the modules of the program and of `root`, and those whose names `root` has too."""
+    """Return loaded modules of the program or of `root`, and modules with the top-level name of an entry of `root`."""
     places = (root + os.sep, os.path.realpath(os.getcwd()) + os.sep)
     names = {os.path.splitext(entry)[0] for entry in os.listdir(root)}
-    found = {}
+    modules = {}
     for name, module in list(sys.modules.items()):
         place = _place(module)
         is_here = place.startswith(places) or name.partition(".")[0] in names
         if name != "__main__" and place and is_here and not _is_installed(place):
-            found[name] = module
-    return found
+            modules[name] = module
+    return modules
 
 
 def _is_installed(place: str) -> bool:
@@ -72,12 +72,12 @@ def _is_installed(place: str) -> bool:
 
 
 def _place(module: object) -> str:
-    """Return the file of a module, or the directory of a package that has none; "" for what is built in."""
-    # Modules that make attributes on demand, such as torch's, are not asked; theirs may not be absolute either.
-    known = getattr(module, "__dict__", {})
-    origin = known.get("__file__")
+    """Return the file of a module, or the directory of a package without a file, or "" for a built-in module."""
+    # Read `__dict__`: getattr() would run the `__getattr__` of lazy modules such as torch's.
+    attributes = getattr(module, "__dict__", {})
+    origin = attributes.get("__file__")
     if origin is None:
-        # The path of a package within a package that was dropped cannot be told.
+        # `__path__` of a subpackage raises KeyError if its parent was removed from sys.modules.
         with contextlib.suppress(KeyError):
-            origin = next(iter(known.get("__path__") or []), None)
+            origin = next(iter(attributes.get("__path__") or []), None)
     return os.path.realpath(origin) if isinstance(origin, str) and os.path.isabs(origin) else ""

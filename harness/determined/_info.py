@@ -1,4 +1,4 @@
-"""Describe a task and its cluster to its own code: `get_cluster_info()`."""
+"""Information about the task and its cluster for user code: `get_cluster_info()`."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class TrialInfo:
 
 
 class RendezvousInfo:
-    """The containers of an allocation: their addresses and slots, by rank."""
+    """The addresses and slot counts of the allocation's containers, ordered by rank."""
 
     def __init__(
         self, container_addrs: List[str], container_rank: int, container_slot_counts: List[int]
@@ -52,7 +52,7 @@ class ResourcesInfo:
 
 
 class ClusterInfo:
-    """The task, its allocation and its place among the containers of that allocation."""
+    """The task, its allocation, and the rank of this container in the allocation."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ClusterInfo:
         self.master_cert_file = master_cert_file
         self._latest_checkpoint = latest_checkpoint
         self._trial_info = trial_info
-        # Only trials rendezvous; every other task is alone.
+        # Only trials have a rendezvous; other tasks run in one container.
         self._rendezvous_info = rendezvous_info or RendezvousInfo(["127.0.0.1"], 0, [len(slot_ids)])
         self._resources_info = resources_info or ResourcesInfo([])
 
@@ -121,7 +121,7 @@ class ClusterInfo:
 
 
 def get_cluster_info() -> Optional[ClusterInfo]:
-    """Describe the task that this process belongs to; None outside of a cluster."""
+    """Return the task that this process belongs to, or None outside of a cluster."""
     env = task_environment()
     if env is None:
         return None
@@ -144,7 +144,10 @@ def get_cluster_info() -> Optional[ClusterInfo]:
 
 
 def task_environment() -> Optional[Mapping[str, str]]:
-    """Return the DET_* variables. A shell opened by ssh lost them and reads what the entry script wrote."""
+    """Return the DET_* variables, or None outside of a task.
+
+    A shell opened by ssh does not inherit them, so they are read from the file that the entry script wrote.
+    """
     if os.environ.get("DET_ALLOCATION_ID"):
         return os.environ
     saved = read_info_file("environment")

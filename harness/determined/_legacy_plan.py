@@ -1,4 +1,4 @@
-"""Lengths and periods of trials that run by their class alone: from the experiment configuration."""
+"""Training lengths and periods from the experiment configuration, for trials that run without a training script."""
 
 import contextlib
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _UNITS_OF_TIME = {"batches": Batch, "epochs": Epoch}
 
 @dataclass(frozen=True)
 class Lengths:
-    """The arguments of `fit` that an experiment configuration stands for."""
+    """The arguments of `Trainer.fit` that the experiment configuration implies."""
 
     max_length: TrainUnit
     validation_period: Optional[TrainUnit]
@@ -58,7 +58,7 @@ def lengths(config: Mapping[str, Any], hparams: Mapping[str, Any], core_context:
 
 
 def cluster_source(context: Any, plan: Plan) -> WorkloadSource:
-    """Return the source of a cluster's workloads. Only the chief asks, so only the chief needs a session."""
+    """Return the source of workloads on a cluster. Only the chief requests workloads and needs a session."""
     local = LocalSource(plan)
     if context.distributed.rank != 0:
         return local
@@ -68,20 +68,20 @@ def cluster_source(context: Any, plan: Plan) -> WorkloadSource:
 
 
 def max_length(config: Mapping[str, Any], unit: Any, core_context: Any) -> TrainUnit:
-    """Return `searcher.max_length`; else the searcher's `max_time`; else the searcher's first operation."""
+    """Return `searcher.max_length`, or `searcher.max_time`, or the length of the searcher's first operation."""
     searcher: Mapping[str, Any] = config.get("searcher") or {}
-    found: Optional[TrainUnit] = unit(searcher.get("max_length"))
+    length: Optional[TrainUnit] = unit(searcher.get("max_length"))
     kind = _UNITS_OF_TIME.get(str(searcher.get("time_metric")))
-    if found is None and kind is not None and searcher.get("max_time"):
-        found = kind(int(searcher["max_time"]))
-    if found is None:
-        found = unit({str(searcher.get("unit") or "batches"): _length_of_operation(core_context)})
-    if found is None:
+    if length is None and kind is not None and searcher.get("max_time"):
+        length = kind(int(searcher["max_time"]))
+    if length is None:
+        length = unit({str(searcher.get("unit") or "batches"): _length_of_operation(core_context)})
+    if length is None:
         raise InvalidConfigurationException(
             "the experiment does not say how long to train: set searcher.max_length, for example "
             "{epochs: 10}, or call Trainer.fit(max_length=...) in a script of your own"
         )
-    return found
+    return length
 
 
 def _length_of_operation(core_context: Any) -> Optional[int]:
@@ -103,7 +103,7 @@ def make_plan(
     initial_validation: bool,
     test_mode: bool,
 ) -> Plan:
-    """Turn lengths into a plan in batches, now that the length of an epoch is known."""
+    """Convert lengths to a plan in batches. The number of batches per epoch must be known."""
     if test_mode:
         return Plan(max_batches=1)
     for unit in (max_length, reporting_period, validation_period, checkpoint_period):

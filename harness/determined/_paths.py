@@ -1,4 +1,4 @@
-"""The paths of a task's files. A container has them at fixed paths; a process has them elsewhere."""
+"""Paths of a task's files. They are fixed in a container; a process task reads them from the environment."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def _path_map() -> Dict[str, str]:
 
 
 def on_host(container_path: str) -> str:
-    """Translate a container path of a specification to where it lies here (DET_PATH_MAP)."""
+    """Translate a path inside the container to the path on this host, according to DET_PATH_MAP."""
     best = ""
     mapping = _path_map()
     for prefix in mapping:
@@ -34,6 +34,6 @@ def on_host(container_path: str) -> str:
 
 
 def offline_dir() -> pathlib.Path:
-    """Return the directory of the user's data, for what programs save off-cluster."""
+    """Return the directory in which programs store files when they run outside of a cluster."""
     data_home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
     return pathlib.Path(data_home) / "determined"

@@ -1,4 +1,4 @@
-"""The next workload as the control plane hands it out."""
+"""Request the next workload of a trial from the control plane."""
 
 import logging
 from typing import Any, Optional
@@ -10,9 +10,9 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class RemoteSource:
-    """Workloads from `GET /api/v1/trials/{id}/workload`; without an answer it decides alone.
+    """Workloads from `GET /api/v1/trials/{id}/workload`, or from the local plan if the request fails.
 
-    A trial that must stop is finished by the plan's own rules: the answer could not be any other.
+    A trial that is stopping follows the local plan, because the control plane would return the same workload.
     """
 
     def __init__(self, session: Any, trial_id: int, local: LocalSource) -> None:
@@ -30,13 +30,15 @@ class RemoteSource:
             self._session = None
             return planned
         except (APIError, MasterUnreachableError) as e:
-            logger.warning("going on by the trial's own plan: no workload was handed out (%s)", e)
+            logger.warning(
+                "continuing with the trial's own plan: requesting the workload failed (%s)", e
+            )
             return planned
-        told = Workload.from_json(answer["workload"])
-        return planned if _is_done(told, progress) else told
+        workload = Workload.from_json(answer["workload"])
+        return planned if _is_done(workload, progress) else workload
 
 
-def _is_done(told: Workload, progress: Progress) -> bool:
-    """Return whether a workload is done already: an answer may lag behind reports, which travel in the background."""
+def _is_done(workload: Workload, progress: Progress) -> bool:
+    """Return whether the trial already did this workload. Reports are sent in the background, so the answer may lag."""
     done_at = {Kind.VALIDATE: progress.validated_at, Kind.CHECKPOINT: progress.checkpointed_at}
-    return done_at.get(told.kind) == progress.batches
+    return done_at.get(workload.kind) == progress.batches

@@ -1,10 +1,10 @@
-"""Tell whether a trial ends before its length: by its own wish, its searcher's, or because its slots are wanted."""
+"""Decide whether a trial stops early: on its own request, on its searcher's decision, or for a preemption."""
 
 from typing import Any, Mapping, Optional
 
 from determined.workloads import Progress
 
-# These train every trial to its end: after a validation of theirs there is nothing to ask.
+# These searchers train every trial to its full length, so they are not asked after a validation.
 _NEVER_STOP = (None, "single", "random", "grid")
 
 
@@ -14,10 +14,10 @@ def is_searched(config: Mapping[str, Any]) -> bool:
 
 
 class Stopping:
-    """Asked by the chief between workloads and, for a preemption, within a long one.
+    """Checks for the chief: it calls them between workloads and, for preemptions, within a long workload.
 
-    A trial that its searcher gave up ends where a report or a validation ends, with the metrics of its last
-    checkpoint known. A preemption does not wait for that: others do.
+    A trial that the searcher stopped ends after a report or a validation, so that its last checkpoint has metrics.
+    A preempted trial ends at once, because other jobs wait for its slots.
     """
 
     def __init__(self, context: Any) -> None:
@@ -26,10 +26,10 @@ class Stopping:
         self._is_searched = settings.managed and is_searched(settings.exp_conf)
         self._first_batch: Optional[int] = None
         self._asked_at: Optional[int] = None
-        self._given_up = False
+        self._stopped_by_searcher = False
 
     def between_workloads(self, progress: Progress, requested: bool) -> bool:
-        """Return whether to save and end; a trial that asks for its end trains one workload all the same."""
+        """Return whether to save and stop. A trial that requests its own stop still trains one workload first."""
         if self._first_batch is None:
             self._first_batch = progress.batches
         if requested and progress.batches > self._first_batch:
@@ -40,15 +40,15 @@ class Stopping:
         if progress.validated_at == done and self._asked_at != done:
             self._asked_at = done
             self._ask_searcher()
-        return self._given_up
+        return self._stopped_by_searcher
 
     def within_workload(self) -> bool:
-        """Return whether to end now, amid a reporting period."""
-        if self._given_up or not self._core.preempt.should_preempt(auto_ack=False):
+        """Return whether to stop now, within a reporting period."""
+        if self._stopped_by_searcher or not self._core.preempt.should_preempt(auto_ack=False):
             return False
         self._ask_searcher()
-        return not self._given_up
+        return not self._stopped_by_searcher
 
     def _ask_searcher(self) -> None:
-        if self._is_searched and not self._given_up:
-            self._given_up = self._core.train._is_given_up()
+        if self._is_searched and not self._stopped_by_searcher:
+            self._stopped_by_searcher = self._core.train._is_stopped_by_searcher()

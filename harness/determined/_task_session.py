@@ -1,4 +1,4 @@
-"""The HTTP session of a task: the agent's gateway, with the allocation's token."""
+"""HTTP sessions of a task. They connect to the agent's gateway with the allocation's token."""
 
 import os
 from typing import Any, Dict, Mapping, Optional
@@ -7,7 +7,7 @@ from determined._info import task_environment
 from determined.common.http import Absence, Session
 from determined.common.master_address import canonical
 
-_absence = Absence()  # of the agent, for all sessions of this process
+_absence = Absence()  # shared by all sessions of this process
 
 
 def auth_headers(env: Mapping[str, str]) -> Dict[str, str]:
@@ -20,22 +20,22 @@ def auth_headers(env: Mapping[str, str]) -> Dict[str, str]:
 
 
 def task_session(env: Optional[Mapping[str, str]] = None) -> Session:
-    """Return a session that waits for the agent as long as this process lives: its return continues the run."""
+    """Return a session that waits for the agent without limit, because the run continues when the agent returns."""
     return _session(env, absence=_absence)
 
 
 def absence_of(master: str) -> Optional[Absence]:
-    """Return the absences of this task's agent if `master` is its address, for other sessions to wait for it."""
+    """Return this task's shared `Absence` if `master` is its agent's address, otherwise None."""
     task = task_environment()
     return _absence if task and canonical(task["DET_MASTER"]) == master else None
 
 
 def bounded_task_session(env: Optional[Mapping[str, str]] = None, *, retries: int = 5) -> Session:
-    """Return a session that reports an absent agent after its retries, for callers with a limit of their own."""
+    """Return a session that raises after `retries` if the agent does not answer, for callers with a time limit."""
     return _session(env, retries=retries)
 
 
 def _session(env: Optional[Mapping[str, str]], **options: Any) -> Session:
-    found = env or task_environment() or os.environ
-    cert_file = found.get("DET_MASTER_CERT_FILE") or None
-    return Session(found["DET_MASTER"], auth_headers(found), cert_file=cert_file, **options)
+    variables = env or task_environment() or os.environ
+    cert_file = variables.get("DET_MASTER_CERT_FILE") or None
+    return Session(variables["DET_MASTER"], auth_headers(variables), cert_file=cert_file, **options)

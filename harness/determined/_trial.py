@@ -1,4 +1,4 @@
-"""The common base of the Trial classes of all frameworks, and what they are constructed with."""
+"""The base class of all Trial classes, and the context that is passed to them."""
 
 from typing import Any, Dict, Optional, Type
 
@@ -7,7 +7,7 @@ from determined._trial_settings import TrialSettings, local_settings
 
 
 class TrialContext:
-    """Hyperparameters, configuration and place among the workers of a trial."""
+    """The hyperparameters, configuration and distributed rank of a trial."""
 
     def __init__(self, core_context: Any, settings: TrialSettings) -> None:
         self._core = core_context
@@ -20,7 +20,7 @@ class TrialContext:
     def from_config(cls, config: Dict[str, Any]) -> Any:
         """Make a context on this machine alone, to try a model in a notebook or a script.
 
-        Hyperparameters that the configuration gives as ranges take a value inside.
+        A hyperparameter with a range gets a fixed value inside the range.
         """
         from determined.core._context import offline_context
 
@@ -32,12 +32,12 @@ class TrialContext:
 
     @property
     def env(self) -> EnvContext:
-        """Describe task and configuration in the terms of older Trial classes."""
+        """Return the task and its configuration in the format of older Trial classes."""
         return make_env(self._settings) if self._env is None else self._env
 
     @env.setter
     def env(self, env: EnvContext) -> None:
-        """Replace the description, as constructors of older trials do."""
+        """Replace the description. Constructors of older trials do this."""
         self._env = env
 
     def get_hparams(self) -> Dict[str, Any]:
@@ -47,8 +47,8 @@ class TrialContext:
         try:
             return self._settings.hparams[name]
         except KeyError:
-            known = ", ".join(sorted(self._settings.hparams)) or "none"
-            raise ValueError(f"there is no hyperparameter {name!r} (there are: {known})") from None
+            names = ", ".join(sorted(self._settings.hparams)) or "none"
+            raise ValueError(f"there is no hyperparameter {name!r} (there are: {names})") from None
 
     def get_experiment_config(self) -> Dict[str, Any]:
         return self._settings.exp_conf
@@ -64,11 +64,11 @@ class TrialContext:
         return int(self._managed("trial_id"))
 
     def get_initial_batch(self) -> int:
-        """Return the number of batches that were trained before this run."""
+        """Return the number of batches that earlier runs trained."""
         return self.env.steps_completed
 
     def get_tensorboard_path(self) -> Any:
-        """Return the directory whose TensorBoard files are uploaded while the trial runs."""
+        """Return the directory for TensorBoard files. Its files are uploaded while the trial runs."""
         return self._core.train.get_tensorboard_path()
 
     def get_trial_seed(self) -> int:
@@ -92,7 +92,7 @@ class TrialContext:
         return self._stop_requested
 
     def set_stop_requested(self, stop_requested: bool) -> None:
-        """Ask (on any rank) to save a checkpoint and stop at the end of the current reporting period."""
+        """Request, on any rank, that the trial saves a checkpoint and stops after the current reporting period."""
         if not isinstance(stop_requested, bool):
             raise TypeError(f"stop_requested must be a boolean, not {stop_requested!r}")
         self._stop_requested = stop_requested
@@ -105,11 +105,11 @@ class TrialContext:
 
 
 class TrialController:
-    """The program that runs trials of a framework."""
+    """The program that runs a framework's trials."""
 
 
 class LegacyTrial:
-    """A trial that a launcher can run by its class alone (`--trial model_def:MyTrial`)."""
+    """A trial class that a launcher can run without a training script (`--trial model_def:MyTrial`)."""
 
     trial_context_class: Type[Any] = TrialContext
     trial_controller_class: Type[Any] = TrialController

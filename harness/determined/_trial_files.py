@@ -1,4 +1,4 @@
-"""The files that say which trial a checkpoint came from: load_data.json and the code of the model."""
+"""The files of a checkpoint that describe its trial: load_data.json and the model's code."""
 
 import contextlib
 import importlib
@@ -21,16 +21,16 @@ _NOT_CODE = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", "runs")
 
 
 def read_origin(path: pathlib.Path) -> Dict[str, Any]:
-    """Read which trial a checkpoint came from; before Determined 0.18 its metadata told it."""
+    """Return the description of the checkpoint's trial. Before Determined 0.18 it was part of the metadata."""
     if (path / LOAD_FILE).exists():
-        found: Dict[str, Any] = json.loads((path / LOAD_FILE).read_text())
-        return found
+        origin: Dict[str, Any] = json.loads((path / LOAD_FILE).read_text())
+        return origin
     try:
         metadata = json.loads((path / METADATA_FILE).read_text())
         config = metadata["experiment_config"]
     except (FileNotFoundError, KeyError):
         raise FileNotFoundError(
-            f"{path} has neither {LOAD_FILE} nor a {METADATA_FILE} that tells its experiment: "
+            f"{path} has neither {LOAD_FILE} nor a {METADATA_FILE} with its experiment configuration: "
             "it is not a downloaded checkpoint of a Trial class"
         ) from None
     framework = str(metadata.get("framework") or "").partition("-")[0]
@@ -69,7 +69,7 @@ def write_origin(path: pathlib.Path, load: Dict[str, Any], trial_class: Type[Any
 
 
 def code_sources(trial_class: Type[Any]) -> List[pathlib.Path]:
-    """Return the code to save: on a cluster the context's pristine copy, elsewhere the module of the trial class."""
+    """Return the code to save: the context's unchanged copy on a cluster, otherwise the module of the trial class."""
     model_dir = pathlib.Path(_paths.on_host("/run/determined/train/model"))
     if os.environ.get("DET_TRIAL_ID") and model_dir.is_dir():
         return sorted(model_dir.iterdir())
@@ -81,13 +81,13 @@ def _source_file(trial_class: Type[Any]) -> Optional[pathlib.Path]:
     try:
         file = inspect.getsourcefile(trial_class)
     except TypeError:
-        # A class typed into an interactive session has no file.
+        # A class that was defined in an interactive session has no file.
         return None
     return pathlib.Path(file) if file and os.path.exists(file) else None
 
 
 def steps_completed(path: pathlib.Path) -> int:
-    """Read the steps from the metadata, for checkpoints whose state does not say them."""
+    """Read the completed steps from the metadata, for checkpoints without them in their state."""
     try:
         return int(json.loads((path / METADATA_FILE).read_text())["steps_completed"])
     except (FileNotFoundError, KeyError):
@@ -96,7 +96,7 @@ def steps_completed(path: pathlib.Path) -> int:
 
 @contextlib.contextmanager
 def imported(directory: pathlib.Path, spec: Any) -> Iterator[Any]:
-    """Import the class `module:Class` from the checkpoint's own copy of the code."""
+    """Import the class `module:Class` from the code inside the checkpoint."""
     from determined._import import import_from_path
 
     if not isinstance(spec, str) or not _CLASS_SPEC.fullmatch(spec):
@@ -114,7 +114,7 @@ def imported(directory: pathlib.Path, spec: Any) -> Iterator[Any]:
             )
         module_name = scripts[0]
     with import_from_path(code):
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
         for part in class_name.split("."):
-            found = getattr(found, part)
-        yield found
+            target = getattr(target, part)
+        yield target

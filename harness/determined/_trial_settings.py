@@ -1,4 +1,4 @@
-"""Find out what a trial is constructed with: from the cluster, or from the caller."""
+"""Settings of a trial's context, taken from the cluster or from the caller."""
 
 import random
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from determined._info import get_cluster_info
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """The settings of a context, from a cluster or from the caller."""
+    """The settings of a trial's context."""
 
     trial_seed: int
     hparams: Dict[str, Any]
@@ -59,7 +59,7 @@ def make_settings(
 
 
 def local_settings(config: Mapping[str, Any]) -> TrialSettings:
-    """Return the settings of a trial that runs on this machine alone, whatever task this process belongs to."""
+    """Return the settings of a trial that runs on this machine alone, even if this process belongs to a task."""
     resources = {**(config.get("resources") or {}), "slots_per_trial": 1}
     searcher: Mapping[str, Any] = config.get("searcher") or {}
     return TrialSettings(
@@ -72,7 +72,7 @@ def local_settings(config: Mapping[str, Any]) -> TrialSettings:
 
 
 def _local_seed(core_context: Any, config: Mapping[str, Any]) -> int:
-    """Return the configured seed, or a seed that the chief draws: shuffling must agree on all ranks."""
+    """Return the configured seed, or a random seed from the chief. All ranks need the same seed to shuffle equally."""
     configured = (config.get("reproducibility") or {}).get("experiment_seed")
     if configured is not None:
         return int(configured)

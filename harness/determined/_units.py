@@ -8,7 +8,7 @@ from determined.workloads import At, Every, Period
 
 @dataclass(frozen=True)
 class TrainUnit:
-    """A length or a period: a number, or (for periods) a container of the numbers at which it is due."""
+    """A length or a period. A period may also be a container of the batch or epoch numbers at which it is due."""
 
     value: Union[int, Container[int]]
 
@@ -38,7 +38,7 @@ class TrainUnit:
 
 @dataclass(frozen=True)
 class Batch(TrainUnit):
-    """Counts batches (of each rank)."""
+    """A number of batches on each rank."""
 
     def _unit(self, epoch_len: Optional[int]) -> int:
         return 1
@@ -46,7 +46,7 @@ class Batch(TrainUnit):
 
 @dataclass(frozen=True)
 class Epoch(TrainUnit):
-    """Counts passes over the training data."""
+    """A number of passes over the training data."""
 
     def _unit(self, epoch_len: Optional[int]) -> int:
         if epoch_len is None:
@@ -57,7 +57,7 @@ class Epoch(TrainUnit):
 
 
 def unit_from_config(length: Any, global_batch_size: int = 0) -> Optional[TrainUnit]:
-    """Read a length of the experiment configuration (`{"epochs": 3}`, `{"records": 10}`, 100); return None for zero."""
+    """Read a configured length (`{"epochs": 3}`, `{"records": 10}`, 100). Return None if it is zero or absent."""
     if isinstance(length, int):
         length = {"batches": length}
     if not isinstance(length, Mapping) or len(length) != 1:

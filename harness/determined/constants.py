@@ -1,4 +1,4 @@
-"""Numbers and places that model code of users refers to."""
+"""Ports, paths and timeouts that users' model code refers to."""
 
 DTRAIN_SSH_PORT = 12350
 INTER_TRAIN_PROCESS_COMM_PORT_1 = 12360

@@ -1,8 +1,8 @@
-"""The errors that user code may raise or catch."""
+"""Errors that user code raises or catches."""
 
 
 class InvalidHP(Exception):
-    """Raised by a trial whose hyperparameters cannot work: it ends early and is not restarted."""
+    """A trial raises this if its hyperparameters cannot work. The trial ends early and is not restarted."""
 
     def __init__(self, msg: str = "the trial's hyperparameters are invalid") -> None:
         super().__init__(msg)
@@ -10,16 +10,16 @@ class InvalidHP(Exception):
 
 
 class InvalidConfigurationException(ValueError):
-    """The experiment configuration and the code that runs under it contradict each other."""
+    """The experiment configuration does not fit the code that uses it."""
 
 
 class SearcherContextMissing(RuntimeError):
-    """`searcher.operations()` needs `searcher.max_length`, and the configuration has none."""
+    """`searcher.operations()` needs `searcher.max_length`, which the configuration does not set."""
 
 
 class CheckpointConflict(RuntimeError):
-    """Two ranks gave the same file, or different values for one metadata key, to one checkpoint."""
+    """Two ranks saved different files with the same name, or different values for the same metadata key."""
 
 
 class CheckpointCorrupt(RuntimeError):
-    """A stored file does not have the size or checksum that was recorded when it was saved."""
+    """A stored file differs in size or checksum from the file that was saved."""

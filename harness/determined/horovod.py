@@ -11,7 +11,7 @@ _MODULES = {
 
 
 class _Horovod:
-    """Stands for the horovod module of the framework that `require_horovod_type` named."""
+    """A proxy for the horovod module of the framework that `require_horovod_type` selected."""
 
     def __init__(self) -> None:
         self._module: Optional[Any] = None
@@ -19,7 +19,7 @@ class _Horovod:
         self._reason = ""
 
     def require_horovod_type(self, horovod_type: str, reason: str) -> None:
-        """Load Horovod for a framework; a process can load it for only one."""
+        """Load Horovod for a framework. A process can use only one framework."""
         if horovod_type not in _MODULES:
             raise ValueError(
                 f"unknown framework {horovod_type!r} for Horovod: use one of {', '.join(_MODULES)}"

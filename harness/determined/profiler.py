@@ -1,4 +1,4 @@
-"""Read what this machine is doing from the kernel and, if there is one, from the GPU driver."""
+"""Read this machine's utilization from the kernel and, if there are GPUs, from their driver."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ Sample = Dict[str, Dict[str, Any]]
 
 
 class Sampler:
-    """Each call of `sample` describes the time since the call before it."""
+    """Samples system metrics. Each call of `sample` covers the time since the previous call."""
 
     def __init__(self) -> None:
         self._gpus = _find_gpus()
@@ -20,18 +20,18 @@ class Sampler:
         self._network = _network_counters()
 
     def sample(self) -> Sample:
-        """Return the groups `cpu`, `memory`, `disk`, `network` and `gpu`, where the machine has them."""
+        """Return the groups `cpu`, `memory`, `disk`, `network` and `gpu`, without groups that the machine lacks."""
         now = time.monotonic()
         elapsed_s = max(now - self._time, 1e-3)
         self._time = now
-        found: Sample = {
+        groups: Sample = {
             "cpu": self._cpu_sample(),
             "memory": {"memory_free": _free_memory_gib()},
             "disk": self._disk_sample(elapsed_s),
             "network": self._network_sample(elapsed_s),
             "gpu": self._gpus.sample() if self._gpus else {},
         }
-        return {group: sample for group, sample in found.items() if sample}
+        return {group: sample for group, sample in groups.items() if sample}
 
     def _cpu_sample(self) -> Dict[str, float]:
         before, self._cpu = self._cpu, _cpu_times()
@@ -59,7 +59,7 @@ class Sampler:
 
 
 class NvmlGpus:
-    """Samples GPUs through pynvml, without a process per sample."""
+    """Samples GPUs with pynvml, which needs no process for each sample."""
 
     def __init__(self) -> None:
         import pynvml
@@ -71,19 +71,19 @@ class NvmlGpus:
         ]
 
     def sample(self) -> Dict[str, Any]:
-        found = {}
+        samples = {}
         for handle in self._handles:
             uuid = self._nvml.nvmlDeviceGetUUID(handle)
             name = uuid.decode() if isinstance(uuid, bytes) else str(uuid)
-            found[name] = {
+            samples[name] = {
                 "gpu_util": float(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
                 "gpu_free_memory": float(self._nvml.nvmlDeviceGetMemoryInfo(handle).free),
             }
-        return found
+        return samples
 
 
 class SmiGpus:
-    """Samples GPUs through nvidia-smi, where pynvml is not installed."""
+    """Samples GPUs with nvidia-smi, for machines without pynvml."""
 
     _QUERY = (
         "nvidia-smi",
@@ -92,14 +92,14 @@ class SmiGpus:
     )
 
     def sample(self) -> Dict[str, Any]:
-        found = {}
+        samples = {}
         for line in self._rows():
             uuid, util, free_mib = (part.strip() for part in line.split(","))
-            found[uuid] = {
+            samples[uuid] = {
                 "gpu_util": float(util),
                 "gpu_free_memory": float(free_mib) * 1024 * 1024,
             }
-        return found
+        return samples
 
     def _rows(self) -> List[str]:
         out = subprocess.run(self._QUERY, capture_output=True, text=True, timeout=10, check=True)
@@ -107,7 +107,7 @@ class SmiGpus:
 
 
 def gpu_uuids() -> List[str]:
-    """Return the UUIDs of the GPUs that this process can see."""
+    """Return the UUIDs of the GPUs that are visible to this process."""
     gpus = _find_gpus()
     return list(gpus.sample()) if gpus else []
 
@@ -117,7 +117,7 @@ def _find_gpus() -> Any:
         return None
     try:
         return NvmlGpus()
-    except Exception:  # a machine without pynvml, or whose driver does not answer it
+    except Exception:  # pynvml is missing, or the driver does not respond
         pass
     try:
         gpus = SmiGpus()
@@ -136,7 +136,7 @@ def _lines(path: str) -> List[str]:
 
 
 def _cpu_times() -> Tuple[float, float]:
-    """Return busy and total time of all processors."""
+    """Return the busy and total time of all processors."""
     for line in _lines("/proc/stat")[:1]:
         values = [float(v) for v in line.split()[1:9]]
         idle = values[3] + values[4]
@@ -152,7 +152,7 @@ def _free_memory_gib() -> Optional[float]:
 
 
 def _disk_counters() -> Tuple[float, float, float]:
-    """Return operations, bytes read and bytes written of whole disks."""
+    """Return the operations, bytes read and bytes written of whole disks."""
     operations = read = written = 0.0
     for line in _lines("/proc/diskstats"):
         fields = line.split()

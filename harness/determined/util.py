@@ -1,4 +1,4 @@
-"""Small functions that model code of users imports from here."""
+"""Utility functions for users' model code."""
 
 import os
 import time
@@ -13,26 +13,26 @@ _TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
 def calculate_batch_sizes(
     hparams: Mapping[str, Any], slots_per_trial: int, trialname: str
 ) -> Tuple[int, int]:
-    """Return the batch size of a slot and of all slots: `global_batch_size`, rounded down until it divides."""
+    """Return the batch sizes of one slot and of all slots. `global_batch_size` is rounded down to divide evenly."""
     if "global_batch_size" not in hparams:
         raise InvalidHP(f"{trialname} needs the hyperparameter global_batch_size")
-    wanted = int(hparams["global_batch_size"])
+    global_size = int(hparams["global_batch_size"])
     slots = max(slots_per_trial, 1)
-    per_slot = wanted // slots
+    per_slot = global_size // slots
     if per_slot < 1:
         raise InvalidHP(
-            f"global_batch_size {wanted} is less than one record for each of {slots} slots"
+            f"global_batch_size {global_size} is less than one record for each of {slots} slots"
         )
     return per_slot, per_slot * slots
 
 
 def merge_dicts(base_dict: Mapping[Any, Any], source_dict: Mapping[Any, Any]) -> Dict[Any, Any]:
-    """Return a new dictionary: values that are dictionaries in both are merged, otherwise `source_dict` wins."""
+    """Return a merged dictionary. Nested dictionaries are merged; otherwise values of `source_dict` win."""
     merged = dict(base_dict)
     for key, value in source_dict.items():
-        below = merged.get(key)
-        both = isinstance(below, Mapping) and isinstance(value, Mapping)
-        merged[key] = merge_dicts(below, value) if both else value  # type: ignore[arg-type]
+        existing = merged.get(key)
+        mergeable = isinstance(existing, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge_dicts(existing, value) if mergeable else value  # type: ignore[arg-type]
     return merged
 
 
@@ -43,14 +43,14 @@ def is_overridden(full_method: Any, parent_class: Any) -> bool:
 
 
 def force_create_symlink(src: str, dst: str) -> None:
-    """Make `dst` a link to `src`, also where a file or another link is."""
+    """Create a link from `dst` to `src`. An existing file or link at `dst` is replaced."""
     partial = f"{dst}.{os.getpid()}.partial"
     os.symlink(src, partial)
     os.replace(partial, dst)
 
 
 def download_gcs_blob_with_backoff(blob: Any, n_retries: int = 32, max_backoff: int = 32) -> Any:
-    """Return the blob's bytes, and wait where Google Cloud Storage asks its many readers to come back later."""
+    """Return the blob's bytes. Retry with increasing pauses when Google Cloud Storage limits requests."""
     for attempt in range(n_retries):
         try:
             return blob.download_as_bytes()

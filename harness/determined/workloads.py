@@ -1,14 +1,14 @@
 """Choose the next workload of a trial: train some batches, validate, save a checkpoint, or stop.
 
-A pure function of the plan (lengths, periods, policy) and of the progress so far. It needs no memory of
-its own, so a resumed trial goes on exactly where it was, and whoever asks gets the same answer.
+The choice is a pure function of the plan (lengths, periods, policy) and of the progress. It has no state of its own,
+so a resumed trial continues exactly where it stopped, and every caller gets the same result.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Container, Dict, Optional, Protocol, Tuple, Union
 
-# How many batches are probed at once for the next member of a container of unknown kind.
+# The number of batches to test for the next member of a container of unknown type.
 _PROBE_BATCHES = 1_000_000
 
 
@@ -43,7 +43,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Every:
-    """A period: due at each multiple of `batches`."""
+    """A period that is due at each multiple of `batches`."""
 
     batches: int
 
@@ -56,7 +56,7 @@ class Every:
 
 @dataclass(frozen=True)
 class At:
-    """A period given as the numbers at which it is due, counted in units of `unit` batches."""
+    """A period that is due at the given numbers, counted in units of `unit` batches."""
 
     numbers: Container[int]
     unit: int = 1
@@ -78,7 +78,7 @@ Period = Union[Every, At]
 
 @dataclass(frozen=True)
 class Plan:
-    """The course of a trial as known before it starts, in batches."""
+    """The lengths and periods of a trial, in batches. They are known before the trial starts."""
 
     max_batches: int
     reporting: Period = Every(100)
@@ -90,7 +90,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a trial. `improved` says whether its last validation beat all before it."""
+    """The progress of a trial. `improved` says whether its last validation was better than all earlier ones."""
 
     batches: int = 0
     validated_at: Optional[int] = None
@@ -132,7 +132,7 @@ def _checkpoint_due(plan: Plan, progress: Progress) -> bool:
 
 
 def _policy_saves(plan: Plan, progress: Progress) -> bool:
-    # Without a searcher metric nobody can tell a better model from a worse one: keep it.
+    # Without a searcher metric, better and worse models cannot be distinguished, so every checkpoint is kept.
     best = plan.checkpoint_policy == "best" and progress.improved is not False
     return best or plan.checkpoint_policy == "all"
 
@@ -145,7 +145,7 @@ def _step_end(plan: Plan, done: int) -> int:
 
 @dataclass(frozen=True)
 class LocalSource:
-    """Workloads that are decided here by the plan alone."""
+    """A source of workloads that uses only the local plan."""
 
     plan: Plan
 
@@ -154,6 +154,6 @@ class LocalSource:
 
 
 class WorkloadSource(Protocol):
-    """A source of the workloads of a trial, one after another."""
+    """An interface that returns the workloads of a trial, one after another."""
 
     def next(self, progress: Progress) -> Workload: ...

@@ -18,7 +18,7 @@ from det_agent.report_delivery import ReportDelivery
 from det_agent.spool import Spool
 from det_agent.trial_reports import TrialReports
 from determined.common.connections import Connections
-from determined.exec._credentials import lend
+from determined.exec._credentials import add_credentials
 
 from tests.agent.conftest import StartAgent
 from tests.agent.test_entry_through_agent import answer_as_a_cluster, entry_spec
@@ -118,7 +118,11 @@ found.refresh(google.auth.transport.requests.Request())
 print(found.token, project, found.service_account_email)
 """
     proxied = {**container_of(google, "gcp"), "http_proxy": "http://127.0.0.1:1"}
-    assert run(script, lend(proxied)) == ["ya29.short-lived", "research", GOOGLE["email"]]
+    assert run(script, add_credentials(proxied)) == [
+        "ya29.short-lived",
+        "research",
+        GOOGLE["email"],
+    ]
 
 
 def test_a_container_finds_the_roles_of_both_clouds(
@@ -135,9 +139,9 @@ print(found.token, boto3.Session().get_credentials().access_key)
         MachineCredentials("aws", lambda: AMAZON),
     )
     with lending(plane.url, tmp_path, *both) as caller:
-        told = run(script, lend(container_of(caller, "gcp,aws")))
+        told = run(script, add_credentials(container_of(caller, "gcp,aws")))
         own = {**container_of(caller, "gcp,aws"), "GCE_METADATA_HOST": "own"}
-        mixed = lend(own)
+        mixed = add_credentials(own)
     assert told == ["ya29.short-lived", "ASIA"]
     assert mixed["GCE_METADATA_HOST"] == "own", "what the task brings along wins"
     assert mixed["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
@@ -154,7 +158,7 @@ for path in ("identity?audience=x&format=full", "email"):
     except urllib.error.HTTPError as e:
         print(e.code)
 """
-    assert run(script, lend(container_of(google, "gcp"))) == ["404", GOOGLE["email"]]
+    assert run(script, add_credentials(container_of(google, "gcp"))) == ["404", GOOGLE["email"]]
 
 
 def test_amazon_s_libraries_find_the_role_and_what_lacks_the_password_does_not(
@@ -169,7 +173,7 @@ try:
 except urllib.error.HTTPError as e:
     print(e.code)
 """
-    env = lend(container_of(amazon, "aws"))
+    env = add_credentials(container_of(amazon, "aws"))
     assert run(script, env) == ["container-role", "ASIA", "t", "401"]
 
 
@@ -182,7 +186,7 @@ def test_a_metadata_service_that_fails_is_told_to_the_code_that_asks(
     with lending(plane.url, tmp_path, MachineCredentials("aws", fail)) as caller:
         script = "import botocore.session; botocore.session.Session().get_credentials()"
         with pytest.raises(AssertionError, match="the metadata service answers nothing"):
-            run(script, lend(container_of(caller, "aws")))
+            run(script, add_credentials(container_of(caller, "aws")))
 
 
 @pytest.mark.docker
@@ -231,5 +235,5 @@ def test_the_metadata_service_is_asked_once_in_a_while_only() -> None:
 def test_credentials_of_the_task_itself_are_left_alone(amazon: Caller) -> None:
     own = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/own"}
     env = {**container_of(amazon, "aws"), **own}
-    assert lend(env) == env
-    assert lend({"PATH": "/bin"}) == {"PATH": "/bin"}, "the agent lends nothing"
+    assert add_credentials(env) == env
+    assert add_credentials({"PATH": "/bin"}) == {"PATH": "/bin"}, "the agent lends nothing"

@@ -1,4 +1,4 @@
-"""AWS by moto, for the contracts of what runs there."""
+"""Fixtures with AWS, simulated by moto."""
 
 from collections.abc import Iterator
 

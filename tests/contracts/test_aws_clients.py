@@ -1,4 +1,4 @@
-"""Clients of boto3: which endpoints they reach, and when they are loaded at all."""
+"""The endpoints of boto3 clients, and lazy loading of boto3."""
 
 import socket
 import subprocess
@@ -17,7 +17,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "testing")
 
 
-def test_clients_reach_dual_stack_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_use_dual_stack_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.getaddrinfo", resolves(""))
     assert Clients().reading("ec2", REGION).meta.endpoint_url == "https://ec2.us-west-2.api.aws"
     assert "amazonaws.com" in Clients().reading("pricing", "us-east-1").meta.endpoint_url
@@ -26,18 +26,18 @@ def test_clients_reach_dual_stack_endpoints(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("chosen", [None, "true"])
-def test_where_ec2_has_no_dual_stack_endpoint_clients_take_the_other(
+def test_clients_fall_back_to_ipv4_endpoint(
     monkeypatch: pytest.MonkeyPatch, chosen: str | None
 ) -> None:
-    """AWS documents none in a third of its regions; a network with IPv4 reaches the usual one."""
+    """A third of the regions have no documented dual-stack endpoint. A network with IPv4 reaches the IPv4 endpoint."""
     if chosen:
         monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", chosen)
     monkeypatch.setattr("socket.getaddrinfo", resolves("amazonaws.com"))
-    there = Clients().acting("ec2", "eu-central-2").meta.endpoint_url
-    assert there == "https://ec2.eu-central-2.amazonaws.com"
+    endpoint = Clients().acting("ec2", "eu-central-2").meta.endpoint_url
+    assert endpoint == "https://ec2.eu-central-2.amazonaws.com"
 
 
-def test_clients_made_while_no_name_is_resolved_are_not_kept(
+def test_clients_are_not_cached_while_names_do_not_resolve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clients = Clients()
@@ -47,8 +47,8 @@ def test_clients_made_while_no_name_is_resolved_are_not_kept(
     assert "amazonaws.com" in clients.acting("ec2", "eu-central-2").meta.endpoint_url
 
 
-def test_behind_a_proxy_no_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The network's own names are often all that a machine there can resolve."""
+def test_no_name_is_resolved_behind_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines behind a proxy can often resolve only names of their own network."""
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
     monkeypatch.setattr("socket.getaddrinfo", resolves("nowhere"))
     clients = Clients()
@@ -56,7 +56,7 @@ def test_behind_a_proxy_no_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def resolves(domain: str) -> Callable[..., list[str]]:
-    """Return what stands in for `getaddrinfo` where only the hosts of a domain have addresses."""
+    """Return a fake `getaddrinfo` in which only the hosts of a domain have addresses."""
 
     def resolve(host: str, port: int) -> list[str]:
         if not host.endswith(domain):
@@ -66,11 +66,11 @@ def resolves(domain: str) -> Callable[..., list[str]]:
     return resolve
 
 
-def test_an_api_that_verifies_machines_loads_no_sdk() -> None:
-    """Lambda functions start with a request in their hands; boto3 would cost them half a second."""
-    told = (
+def test_verifying_machines_does_not_load_the_sdk() -> None:
+    """boto3 would delay the first request of a Lambda function by half a second."""
+    output = (
         "import sys, det_provisioner_aws; det_provisioner_aws.identity_verifiers([]);"
         "print('boto3' in sys.modules, 'botocore' in sys.modules)"
     )
-    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", output], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False", "False"]

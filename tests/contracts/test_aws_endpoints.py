@@ -1,4 +1,4 @@
-"""From subnets without NAT only IPv6 leaves: every service that functions call has a dual-stack endpoint."""
+"""Every service that functions call has a dual-stack endpoint, because subnets without NAT only have IPv6."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGED = ("controlplane/det_controlplane", "provisioners/aws/det_provisioner_aws")
 REGIONS = ("us-east-1", "us-west-2", "eu-central-1", "ap-northeast-1")
 _ASKED = re.compile(r"\b(?:_?client|reading|acting)\(\s*\"([a-z0-9-]+)\"")
-# What the code can call and functions do not: the price list has no address for IPv6.
+# Services of the code that functions do not call. The price list has no IPv6 address.
 NEVER_FROM_INSIDE = {"pricing"}
 
 
@@ -30,7 +30,7 @@ def in_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("in_a_function")
 @pytest.mark.parametrize("region", REGIONS)
-def test_documented_endpoints_are_those_that_clients_resolve(region: str) -> None:
+def test_clients_resolve_documented_endpoints(region: str) -> None:
     documented = {c.service: c.host.replace("REGION", region) for c in documented_calls()}
     resolved = {
         service: boto3.client(service, region_name=region).meta.endpoint_url.partition("://")[2]
@@ -43,26 +43,26 @@ def test_documented_endpoints_are_those_that_clients_resolve(region: str) -> Non
         assert of_provisioner == f"https://{documented[service]}"
 
 
-def test_what_the_code_asks_for_is_documented_or_not_called_by_functions() -> None:
-    asked = {
+def test_services_of_the_code_are_documented_or_not_called_by_functions() -> None:
+    used_services = {
         service
         for package in PACKAGED
         for path in (ROOT / package).rglob("*.py")
         for service in _ASKED.findall(path.read_text())
     }
     documented = {c.service for c in documented_calls()}
-    assert asked == documented | NEVER_FROM_INSIDE
-    known = set(Loader().list_available_services("service-2"))
-    assert asked <= known
+    assert used_services == documented | NEVER_FROM_INSIDE
+    all_services = set(Loader().list_available_services("service-2"))
+    assert used_services <= all_services
 
 
-def test_roles_of_functions_ask_for_no_service_that_cannot_be_reached() -> None:
+def test_function_roles_only_name_reachable_services() -> None:
     roles = (ROOT / "infra/terraform/modules/aws/controlplane/roles.tf").read_text()
     of_functions = roles.partition('data "aws_iam_policy_document" "function"')[2]
     of_functions = of_functions.partition('resource "aws_iam_role" "scheduler"')[0]
     actions = set(re.findall(r"\"([a-z0-9]+):[A-Z]\w+\"", of_functions))
     by_lambda_itself = {"logs"}
-    # Rights within calls of EC2 and the scheduler; keys of conditions.
+    # Permissions within EC2 and scheduler calls, and condition keys.
     no_calls = {"iam", "kms", "aws"}
     documented = {c.service for c in documented_calls()}
     assert actions - by_lambda_itself - no_calls <= documented

@@ -1,4 +1,4 @@
-"""A machine on EC2 proves what it is to the control plane, by way of STS."""
+"""A machine on EC2 proves its identity to the control plane with STS."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -33,23 +33,23 @@ def verify(
     return verifier.verify(Proof(KIND, nonce, fields))
 
 
-def test_a_machine_is_recognised(aws: FakeAws) -> None:
+def test_machine_is_recognized(aws: FakeAws) -> None:
     proof = aws_proof(NONCE)
     assert proof["kind"] == KIND
     assert verify(aws, proof) == MachineIdentity("aws", ACCOUNT, REGION, "i-0123456789abcdef0", "")
 
 
-def test_a_proof_carries_no_secret(aws: FakeAws) -> None:
+def test_proof_contains_no_secret(aws: FakeAws) -> None:
     aws.machine.secret_key = "Gq8Secret"
     assert "Gq8Secret" not in json.dumps(dict(aws_proof(NONCE)))
 
 
-def test_a_proof_is_good_for_its_nonce_only(aws: FakeAws) -> None:
+def test_proof_is_valid_only_for_its_nonce(aws: FakeAws) -> None:
     with pytest.raises(NotProven, match="SignatureDoesNotMatch"):
         verify(aws, aws_proof(NONCE), nonce="1e" * 32)
 
 
-def test_a_proof_is_sent_to_the_host_that_it_was_signed_for(aws: FakeAws) -> None:
+def test_proof_is_sent_to_the_host_that_it_was_signed_for(aws: FakeAws) -> None:
     verify(aws, aws_proof(NONCE))
     (seen,) = aws.seen
     assert seen["Host"] == "sts.us-west-2.api.aws"
@@ -58,7 +58,7 @@ def test_a_proof_is_sent_to_the_host_that_it_was_signed_for(aws: FakeAws) -> Non
 
 
 @pytest.mark.parametrize("region", ["eu-west-1", "evil.example/x", "us-west-2.evil.example", ""])
-def test_no_host_is_asked_but_those_of_our_regions(aws: FakeAws, region: str) -> None:
+def test_only_hosts_of_trusted_regions_are_called(aws: FakeAws, region: str) -> None:
     proof = dict(aws_proof(NONCE))
     proof["authorization"] = proof["authorization"].replace(REGION, region)
     with pytest.raises(NotProven):
@@ -78,7 +78,7 @@ def test_no_host_is_asked_but_those_of_our_regions(aws: FakeAws, region: str) ->
         ("date", 7),
     ],
 )
-def test_what_is_no_proof_is_never_sent(aws: FakeAws, name: str, value: Any) -> None:
+def test_malformed_proof_is_never_sent(aws: FakeAws, name: str, value: Any) -> None:
     proof = {**aws_proof(NONCE), name: value}
     with pytest.raises(NotProven):
         verify(aws, proof)
@@ -88,14 +88,14 @@ def test_what_is_no_proof_is_never_sent(aws: FakeAws, name: str, value: Any) -> 
 
 
 @pytest.mark.parametrize("document", ["", "[]", "{}", '{"instanceId": 7}', "[" * 10_000])
-def test_a_document_that_names_no_machine_is_refused_as_such(aws: FakeAws, document: str) -> None:
+def test_rejects_document_without_a_machine(aws: FakeAws, document: str) -> None:
     proof = {**aws_proof(NONCE), "document": document}
     with pytest.raises(NotProven, match="names no machine"):
         AwsIdentityVerifier(TRUSTED).claimed(Proof(KIND, NONCE, proof))
 
 
 @pytest.mark.parametrize("header", ["host", "x-amz-date", "x-determined-nonce"])
-def test_a_proof_that_leaves_a_header_unsigned_is_never_sent(aws: FakeAws, header: str) -> None:
+def test_proof_with_an_unsigned_header_is_never_sent(aws: FakeAws, header: str) -> None:
     proof = dict(aws_proof(NONCE))
     proof["authorization"] = proof["authorization"].replace(f"{header};", "").replace(f";{header}", "")  # fmt: skip
     with pytest.raises(NotProven, match=header):
@@ -103,7 +103,7 @@ def test_a_proof_that_leaves_a_header_unsigned_is_never_sent(aws: FakeAws, heade
     assert aws.seen == []
 
 
-def test_another_account_is_not_trusted(aws: FakeAws) -> None:
+def test_other_accounts_are_not_trusted(aws: FakeAws) -> None:
     aws.machine.account = "999999999999"
     with pytest.raises(NotProven, match="999999999999"):
         verify(aws, aws_proof(NONCE))
@@ -118,7 +118,7 @@ def test_only_named_roles_are_trusted(aws: FakeAws) -> None:
 
 
 @pytest.mark.parametrize("session_name", ["alice", "i-zz", "i-0123456789abcdef0x"])
-def test_a_person_with_the_role_is_no_machine(aws: FakeAws, session_name: str) -> None:
+def test_person_with_the_role_is_not_a_machine(aws: FakeAws, session_name: str) -> None:
     aws.machine.session_name = session_name
     with pytest.raises(NotProven, match="not the role of a machine"):
         verify(aws, aws_proof(NONCE))
@@ -127,20 +127,20 @@ def test_a_person_with_the_role_is_no_machine(aws: FakeAws, session_name: str) -
 @pytest.mark.parametrize(
     ("name", "value"), [("instanceId", "i-0fff"), ("accountId", "1"), ("region", "eu-west-1")]
 )
-def test_the_document_of_another_machine_is_refused(aws: FakeAws, name: str, value: str) -> None:
+def test_rejects_document_of_another_machine(aws: FakeAws, name: str, value: str) -> None:
     proof = aws_proof(NONCE)
     document = {**json.loads(proof["document"]), name: value}
     with pytest.raises(NotProven, match=name):
         verify(aws, {**proof, "document": json.dumps(document)})
 
 
-def test_a_proof_that_is_written_differently_is_known_as_the_same(aws: FakeAws) -> None:
+def test_differently_encoded_proof_counts_as_the_same(aws: FakeAws) -> None:
     proof = aws_proof(NONCE)
     copy = {**proof, "document": proof["document"] + "\n", "note": "nobody signed it"}
     assert verify(aws, copy).signed == verify(aws, proof).signed == proof["authorization"]
 
 
-def test_a_failing_sts_proves_nothing_either_way(aws: FakeAws) -> None:
+def test_failing_sts_is_unreachable(aws: FakeAws) -> None:
     proof = aws_proof(NONCE)
     aws.status = 503
     with pytest.raises(Unreachable):
@@ -161,19 +161,19 @@ def test_redirects_are_not_followed(aws: FakeAws) -> None:
     assert len(aws.seen) == 1
 
 
-def test_a_machine_without_a_role_says_what_it_lacks(aws: FakeAws) -> None:
+def test_machine_without_a_role_reports_it(aws: FakeAws) -> None:
     aws.machine.has_role = False
     with pytest.raises(OSError, match="iam_instance_profile_arn"):
         aws_proof(NONCE)
 
 
-def test_a_role_without_credentials_says_so(aws: FakeAws) -> None:
+def test_role_without_credentials_is_reported(aws: FakeAws) -> None:
     aws.machine.has_keys = False
     with pytest.raises(OSError, match="AssumeRoleUnauthorizedAccess"):
         aws_proof(NONCE)
 
 
-def test_another_metadata_service_proves_nothing(aws: FakeAws) -> None:
+def test_other_metadata_service_gives_no_proof(aws: FakeAws) -> None:
     aws.machine.document = "<html>"
     with pytest.raises(OSError, match="not EC2's"):
         aws_proof(NONCE)
@@ -182,7 +182,7 @@ def test_another_metadata_service_proves_nothing(aws: FakeAws) -> None:
 PROFILE = "arn:aws:iam::{}:instance-profile/agent"
 
 
-def test_accounts_and_regions_are_those_of_the_pools() -> None:
+def test_trusts_accounts_and_regions_of_the_pools() -> None:
     sections: list[Mapping[str, Any]] = [
         {"region": "us-west-2", "iam_instance_profile_arn": PROFILE.format("1" * 12)},
         {"regions": ["eu-west-1"], "iam_instance_profile_arn": PROFILE.format("2" * 12)},
@@ -193,7 +193,7 @@ def test_accounts_and_regions_are_those_of_the_pools() -> None:
     assert trusted.accounts() == {"1" * 12, "2" * 12}
 
 
-def test_a_profile_that_is_only_named_is_of_our_own_account(
+def test_profile_without_arn_is_in_our_own_account(
     moto_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", moto_url)
@@ -206,18 +206,18 @@ def test_a_profile_that_is_only_named_is_of_our_own_account(
     assert trusted.accounts() == {ACCOUNT, "2" * 12}
 
 
-def test_without_an_account_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_account_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     trusted = trusted_by([{"region": "us-west-2"}])
     with pytest.raises(Unreachable, match="account"):
         trusted.accounts()
 
 
-def test_the_package_makes_what_pools_need(
+def test_package_provides_compute_and_verifiers(
     aws: FakeAws, moto_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sections = [{"type": "aws", "region": REGION}]
-    for _ in range(2):  # a module of that name would take the function's place
+    for _ in range(2):  # a submodule with the same name would replace the function
         assert det_provisioner_aws.compute(sections).provider == "aws"
     (verifier,) = det_provisioner_aws.identity_verifiers(sections)
     assert verifier.kind == aws_proof(NONCE)["kind"]

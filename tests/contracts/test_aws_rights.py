@@ -1,4 +1,4 @@
-"""The evaluator that holds calls against policies refuses what IAM would refuse."""
+"""The policy evaluator of the tests rejects calls that IAM would reject."""
 
 import pytest
 
@@ -23,7 +23,7 @@ INSTANCE = "arn:aws:ec2:us-west-2:1:instance/*"
 TAGGED = {"aws:RequestTag/determined-cluster": "box"}
 
 
-def test_a_call_in_the_right_circumstances_is_allowed() -> None:
+def test_call_with_matching_conditions_is_allowed() -> None:
     assert POLICY.allows(Call("r", "ec2:RunInstances", INSTANCE, TAGGED))
     assert POLICY.allows(Call("r", "s3:GetObject", "arn:aws:s3:::data/a/b"))
     elsewhere = {"lambda:SourceFunctionArn": "arn:aws:lambda:us-west-2:1:function:other"}
@@ -48,5 +48,5 @@ def test_a_call_in_the_right_circumstances_is_allowed() -> None:
         ),
     ],
 )
-def test_denied_and_unlisted_actions_resources_and_tags_are_refused(call: Call) -> None:
+def test_rejects_denied_and_unlisted_actions_resources_and_tags(call: Call) -> None:
     assert not POLICY.allows(call)

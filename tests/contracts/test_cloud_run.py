@@ -1,4 +1,4 @@
-"""Services on Cloud Run start each other, and switch the schedules that call them."""
+"""Services on Cloud Run start each other, and pause or resume their schedules."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ from tests.support.threaded import serving
 
 @dataclass
 class Service:
-    """A service whose turns last until they are let go."""
+    """A service with calls that last until the test releases them."""
 
     url: str
     tokens: list[str] = field(default_factory=list)
@@ -35,9 +35,9 @@ def service() -> Iterator[Service]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            made.tokens.append(self.headers["Authorization"])
-            made.called.release()
-            made.go_on.wait(30)
+            fake.tokens.append(self.headers["Authorization"])
+            fake.called.release()
+            fake.go_on.wait(30)
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -46,19 +46,19 @@ def service() -> Iterator[Service]:
             return None
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made = Service(f"http://127.0.0.1:{server.server_port}")
+    fake = Service(f"http://127.0.0.1:{server.server_port}")
     with serving(server):
         try:
-            yield made
+            yield fake
         finally:
-            made.go_on.set()
+            fake.go_on.set()
 
 
 def authorise(audience: str) -> dict[str, str]:
     return {"Authorization": f"Bearer for {audience}"}
 
 
-def test_a_wake_calls_the_service_of_its_topic_and_does_not_wait_for_its_turn() -> None:
+def test_wake_calls_the_service_of_its_topic_without_waiting() -> None:
     with service() as tick:
         services = Services({"schedule": tick.url}, authorise)
         waker: Waker = services
@@ -70,11 +70,11 @@ def test_a_wake_calls_the_service_of_its_topic_and_does_not_wait_for_its_turn() 
         assert tick.called.acquire(timeout=30), "a turn that looked before must look again"
 
 
-def test_wakes_before_a_call_is_sent_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wakes_before_a_call_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, let_go = threading.Semaphore(0), threading.Event()
 
     class Sent(threading.Event):
-        """Tells that a wake waits for it."""
+        """An event that signals that a wake waits for it."""
 
         def wait(self, timeout: float | None = None) -> bool:
             waiting.release()
@@ -84,8 +84,8 @@ def test_wakes_before_a_call_is_sent_share_it(monkeypatch: pytest.MonkeyPatch) -
         assert let_go.wait(60)
         return authorise(audience)
 
-    own = SimpleNamespace(Event=Sent, Lock=threading.Lock, Thread=threading.Thread)
-    monkeypatch.setattr(cloud_run, "threading", own)
+    fake_threading = SimpleNamespace(Event=Sent, Lock=threading.Lock, Thread=threading.Thread)
+    monkeypatch.setattr(cloud_run, "threading", fake_threading)
     with service() as tick:
         tick.go_on.set()
         services = Services({"schedule": tick.url}, slowly)
@@ -101,7 +101,7 @@ def test_wakes_before_a_call_is_sent_share_it(monkeypatch: pytest.MonkeyPatch) -
         assert len(tick.tokens) == 1
 
 
-def test_a_service_that_is_gone_costs_a_line_of_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_service_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     services = Services({"schedule": url}, authorise, retry_after_s=(0.0,))
     services.wake("schedule")
@@ -109,7 +109,7 @@ def test_a_service_that_is_gone_costs_a_line_of_log(caplog: pytest.LogCaptureFix
     assert eventually(lambda: services._calls == 0)
 
 
-def test_a_service_that_never_answers_does_not_fill_the_process_with_calls() -> None:
+def test_calls_to_a_silent_service_are_limited() -> None:
     with service() as tick:
         services = Services({"schedule": tick.url}, authorise)
         for _ in range(50):
@@ -118,7 +118,7 @@ def test_a_service_that_never_answers_does_not_fill_the_process_with_calls() -> 
 
 
 class Scheduler:
-    """Cloud Scheduler's API, for one session."""
+    """A session with Cloud Scheduler's API."""
 
     def __init__(self, state: str) -> None:
         self.state = state
@@ -146,7 +146,7 @@ class Scheduler:
         ("PAUSED", False, "PAUSED", 1),
     ],
 )
-def test_schedules_are_switched_where_they_are_in_the_other_state(
+def test_schedules_are_switched_only_if_their_state_differs(
     state: str, on: bool, then: str, calls: int
 ) -> None:
     scheduler = Scheduler(state)
@@ -156,11 +156,11 @@ def test_schedules_are_switched_where_they_are_in_the_other_state(
     assert scheduler.calls[0] == "GET http://s/projects/p/locations/r/jobs/j"
 
 
-def test_a_poll_beside_other_processes_looks_again() -> None:
+def test_polling_detects_changes_of_other_processes() -> None:
     notifier = RecheckingNotifier(every_s=0.01)
 
     async def scenario() -> tuple[bool, bool]:
-        seen = notifier.seen()
-        return await notifier.wait("a", 60, seen), await notifier.wait("a", 0.005, seen)
+        before = notifier.seen()
+        return await notifier.wait("a", 60, before), await notifier.wait("a", 0.005, before)
 
     assert asyncio.run(scenario()) == (True, False)

@@ -1,6 +1,6 @@
-"""Hold what `det deploy gcp` asks of Cloud SQL, and what the stand-in answers, against Google's own description.
+"""The Cloud SQL requests of `det deploy gcp`, and the fake's responses, match Google's API description.
 
-cloud_sql.json has the methods and fields that it needs of it, as Google publishes them.
+cloud_sql.json has the required methods and fields of that description.
 """
 
 import json
@@ -21,8 +21,8 @@ IN_PATH = ("project", "instance", "operation", "name")
 
 @pytest.fixture
 def cloud() -> Iterator[FakeGoogle]:
-    with google_cloud() as found:
-        yield found
+    with google_cloud() as fake:
+        yield fake
 
 
 @pytest.fixture
@@ -33,14 +33,14 @@ def google(cloud: FakeGoogle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def method_of(verb: str, path: str) -> Any:
     for name, method in DESCRIBED["methods"].items():
-        wanted, pattern = name.split(" ")
-        if wanted == verb and re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), path):
+        method, pattern = name.split(" ")
+        if method == verb and re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), path):
             return method
     raise AssertionError(f"Cloud SQL has no {verb} {path}")
 
 
 def differences(value: Any, kind: Any) -> Iterator[str]:
-    """Tell what of a value the description does not know: fields, types, and values of enumerations."""
+    """Yield the differences of a value from the description: unknown fields, wrong types, unknown enum values."""
     if isinstance(kind, list) and len(kind) == 1:
         for item in value:
             yield from differences(item, kind[0])
@@ -58,7 +58,7 @@ def differences(value: Any, kind: Any) -> Iterator[str]:
         yield f"{value!r} is no string"
 
 
-def test_a_restoring_speaks_as_cloud_sql_does(cloud: FakeGoogle, google: Google) -> None:
+def test_restore_matches_the_api_description(cloud: FakeGoogle, google: Google) -> None:
     cloud.leave_backup("b1", instanceSettings={"settings": {"dataDiskSizeGb": "25"}})
     cloud.leftovers["items"] = [{"name": "det-lab-0a1b2c"}]
     cloud.begin("BACKUP_VOLUME")
@@ -67,11 +67,11 @@ def test_a_restoring_speaks_as_cloud_sql_does(cloud: FakeGoogle, google: Google)
     backup = google_backups.fitting(google, "b1")
     google_backups.restore(google, "det-lab-0a1b2c", backup, print)
     google_backups.set_password(google, "det-lab-0a1b2c", "determined", "secret", print)
-    said = [e for e in cloud.exchanges if e[1].startswith("/sqladmin/")]
-    assert {method_of(verb, path.removeprefix("/sqladmin"))["answer"] for verb, path, *_ in said} == {
+    exchanges = [e for e in cloud.exchanges if e[1].startswith("/sqladmin/")]
+    assert {method_of(verb, path.removeprefix("/sqladmin"))["answer"] for verb, path, *_ in exchanges} == {
         "InstancesListResponse", "ListBackupsResponse", "OperationsListResponse", "Operation",
     }  # fmt: skip
-    for verb, path, query, body, answer in said:
+    for verb, path, query, body, answer in exchanges:
         method = method_of(verb, path.removeprefix("/sqladmin"))
         assert set(query) <= {*method["query"], *IN_PATH}
         assert list(differences(answer, method["answer"])) == []
@@ -79,7 +79,7 @@ def test_a_restoring_speaks_as_cloud_sql_does(cloud: FakeGoogle, google: Google)
             assert list(differences(body, method["body"])) == []
 
 
-def test_errors_of_an_operation_are_where_cloud_sql_has_them(cloud: FakeGoogle) -> None:
+def test_operation_errors_match_the_api_description(cloud: FakeGoogle) -> None:
     cloud.begin("RESTORE_VOLUME", error={"errors": [{"code": "INTERNAL", "message": "why"}]})
     assert list(differences(cloud.operations["operation-0"], "Operation")) == []
     assert list(differences({"failure": "why"}, "Operation")) == ["Operation has no failure"]

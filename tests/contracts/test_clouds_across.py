@@ -1,4 +1,4 @@
-"""A control plane in one cloud rents machines in the other, without a key that could be stolen."""
+"""A control plane in one cloud rents machines in the other cloud without a stored key."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMetadata]:
 
 
 @pytest.mark.usefixtures("no_keys")
-def test_a_service_of_google_calls_aws_as_the_role_that_trusts_it(
+def test_google_service_calls_aws_with_the_trusting_role(
     metadata: FakeMetadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(federation.ROLE_VARIABLE, ROLE)
@@ -49,7 +49,7 @@ def test_a_service_of_google_calls_aws_as_the_role_that_trusts_it(
 
 
 @pytest.mark.usefixtures("no_keys")
-def test_without_the_metadata_server_the_missing_token_is_named(
+def test_error_without_metadata_server_names_the_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(federation.ROLE_VARIABLE, ROLE)
@@ -59,7 +59,7 @@ def test_without_the_metadata_server_the_missing_token_is_named(
 
 
 class GoogleTokens:
-    """Google's token exchange: what it was given, in the order of the calls."""
+    """Google's token exchange. It records its requests in order."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -79,12 +79,12 @@ class GoogleTokens:
                     "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
                 }  # fmt: skip
                 second = {"accessToken": "of-the-account", "expireTime": "2099-01-01T00:00:00Z"}
-                told = json.dumps(first if self.path == "/token" else second).encode()
+                response = json.dumps(first if self.path == "/token" else second).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(told)))
+                self.send_header("Content-Length", str(len(response)))
                 self.end_headers()
-                self.wfile.write(told)
+                self.wfile.write(response)
 
             def log_message(self, *_: object) -> None:
                 return None
@@ -94,10 +94,10 @@ class GoogleTokens:
             yield address
 
 
-def test_a_function_of_aws_calls_google_as_the_account_that_its_role_may_be(
+def test_aws_function_calls_google_with_the_permitted_account(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Google's library reads the file that the zip carries; Lambda's environment holds the role's credentials."""
+    """Google's library reads the file in the zip. Lambda's environment has the role's credentials."""
     import google.auth
     from google.auth.transport.requests import Request
 
@@ -125,7 +125,7 @@ def test_a_function_of_aws_calls_google_as_the_account_that_its_role_may_be(
 
 
 def credentials_file(url: str, account: str) -> dict[str, Any]:
-    """Return what the Terraform example prints, with addresses of the fake."""
+    """Return the output of the Terraform example, with addresses of the fake."""
     provider = "projects/42/locations/global/workloadIdentityPools/det-lab/providers/aws"
     return {
         "type": "external_account",

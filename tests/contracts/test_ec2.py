@@ -1,4 +1,4 @@
-"""The contract of machines on EC2, as moto plays it."""
+"""The compute contract for EC2, simulated by moto."""
 
 import json
 from base64 import b64decode
@@ -51,25 +51,25 @@ def client(moto_url: str) -> Any:
 
 @pytest.fixture(scope="module")
 def compute(moto_url: str) -> Ec2Compute:
-    """Making boto3's clients takes a good part of a second."""
+    """Return a shared object, because creating boto3 clients takes most of a second."""
     return Ec2Compute(moto_url, page_size=5)
 
 
 @pytest.fixture(scope="module")
 def image(client: Any) -> str:
-    """Return an image of moto, whose list takes seconds to load once."""
+    """Return an image of moto. Loading moto's image list takes seconds once."""
     return str(client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"])
 
 
 @dataclass
 class OnEc2:
-    """EC2 by moto, under the contract."""
+    """EC2, simulated by moto, for the contract."""
 
     compute: Compute
     wire: Wire
     client: Any
     place: Place
-    more_than_a_page: int = 7  # pages are of five
+    more_than_a_page: int = 7  # a page has five machines
 
     def offers(self, capacity: Capacity) -> tuple[Offer, ...]:
         return tuple(
@@ -118,7 +118,7 @@ class TestEc2(ComputeContract):
 
 
 def launch(ec2: OnEc2, settings: dict[str, Any], capacity: Capacity = Capacity.ON_DEMAND) -> Any:
-    """Launch one machine of a pool with more settings, and return it as EC2 describes it."""
+    """Launch one machine of a pool with additional settings. Return EC2's description of it."""
     request = launch_request(
         ec2, ec2.offers(capacity)[:1], settings={**ec2.place.settings, **settings}
     )
@@ -129,7 +129,7 @@ def launch(ec2: OnEc2, settings: dict[str, Any], capacity: Capacity = Capacity.O
 
 
 def refusal_of(ec2: OnEc2, capacity: Capacity = Capacity.ON_DEMAND, **settings: Any) -> Refusal:
-    """Launch in vain, and return the only refusal."""
+    """Return the only refusal of a failed launch."""
     merged = {**ec2.place.settings, **settings}
     outcome = ec2.compute.launch(launch_request(ec2, ec2.offers(capacity)[:1], settings=merged))
     assert outcome.machine is None
@@ -137,19 +137,19 @@ def refusal_of(ec2: OnEc2, capacity: Capacity = Capacity.ON_DEMAND, **settings: 
     return refusal
 
 
-def test_machines_are_launched_safely(ec2: OnEc2) -> None:
+def test_machines_are_launched_with_secure_settings(ec2: OnEc2) -> None:
     launch(ec2, {"root_volume_size": 300, "ssh_key_name": "ops"})
-    (sent,) = ec2.wire.sent("RunInstances")
-    assert sent["MetadataOptions.HttpTokens"] == "required"
-    assert sent["MetadataOptions.HttpPutResponseHopLimit"] == "1"
-    assert sent["InstanceInitiatedShutdownBehavior"] == "terminate"
-    assert sent["BlockDeviceMapping.1.Ebs.Encrypted"] == "true"
-    assert sent["BlockDeviceMapping.1.Ebs.VolumeSize"] == "300"
-    assert sent["KeyName"] == "ops"
-    assert b64decode(sent["UserData"]).startswith(b"#!/bin/sh")
+    (request,) = ec2.wire.sent("RunInstances")
+    assert request["MetadataOptions.HttpTokens"] == "required"
+    assert request["MetadataOptions.HttpPutResponseHopLimit"] == "1"
+    assert request["InstanceInitiatedShutdownBehavior"] == "terminate"
+    assert request["BlockDeviceMapping.1.Ebs.Encrypted"] == "true"
+    assert request["BlockDeviceMapping.1.Ebs.VolumeSize"] == "300"
+    assert request["KeyName"] == "ops"
+    assert b64decode(request["UserData"]).startswith(b"#!/bin/sh")
 
 
-def test_machines_carry_the_tags_by_which_they_are_found(ec2: OnEc2) -> None:
+def test_machines_have_the_tags_for_finding_them(ec2: OnEc2) -> None:
     custom = [{"key": "team", "value": "vision"}]
     instance = launch(ec2, {"custom_tags": custom, "tag_value": "us"})
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
@@ -164,8 +164,8 @@ def test_machines_carry_the_tags_by_which_they_are_found(ec2: OnEc2) -> None:
     assert len(volumes["Volumes"]) == 1
 
 
-def test_requests_for_spot_capacity_carry_the_clusters_tag(ec2: OnEc2) -> None:
-    """Policies that let only tagged things be made ask for it on these as well."""
+def test_spot_requests_have_the_cluster_tag(ec2: OnEc2) -> None:
+    """Policies that require tags on new resources also apply to these requests."""
     launch(ec2, {}, Capacity.SPOT)
     assert launch_fleet(ec2, 220).machine is not None
     (run,) = ec2.wire.sent("RunInstances")
@@ -181,20 +181,20 @@ def test_requests_for_spot_capacity_carry_the_clusters_tag(ec2: OnEc2) -> None:
         assert {"determined-cluster", CLUSTER} <= tags
 
 
-def test_the_subnet_of_the_offers_zone_is_taken(ec2: OnEc2) -> None:
+def test_uses_the_subnet_of_the_offers_zone(ec2: OnEc2) -> None:
     subnets = ec2.client.describe_subnets()["Subnets"]
     ids = [s["SubnetId"] for s in subnets]
     instance = launch(ec2, {"network_interface": {"subnet_ids": ids, "public_ip": False}})
     (in_zone,) = [s["SubnetId"] for s in subnets if s["AvailabilityZone"] == f"{REGION}a"]
     assert instance["SubnetId"] == in_zone
-    (sent,) = ec2.wire.sent("RunInstances")
-    assert sent["NetworkInterface.1.AssociatePublicIpAddress"] == "false"
+    (request,) = ec2.wire.sent("RunInstances")
+    assert request["NetworkInterface.1.AssociatePublicIpAddress"] == "false"
 
 
-def test_a_zone_without_a_subnet_is_refused_with_the_remedy(ec2: OnEc2) -> None:
+def test_refusal_for_zone_without_a_subnet_has_the_remedy(ec2: OnEc2) -> None:
     subnets = ec2.client.describe_subnets()["Subnets"]
-    other = next(s["SubnetId"] for s in subnets if s["AvailabilityZone"] == f"{REGION}b")
-    refusal = refusal_of(ec2, network_interface={"subnet_id": other})
+    other_subnet = next(s["SubnetId"] for s in subnets if s["AvailabilityZone"] == f"{REGION}b")
+    refusal = refusal_of(ec2, network_interface={"subnet_id": other_subnet})
     assert refusal.kind is RefusalKind.INVALID
     assert f"no subnet in {REGION}a, add one to network_interface.subnet_ids" in refusal.sentence
     assert ec2.wire.sent("RunInstances") == []
@@ -213,20 +213,20 @@ def test_a_zone_without_a_subnet_is_refused_with_the_remedy(ec2: OnEc2) -> None:
         ({"network_interface": {"subnet_id": "subnet-00000000"}}, "subnet-00000000"),
     ],
 )
-def test_bad_settings_are_refused_by_name(ec2: OnEc2, settings: dict[str, Any], named: str) -> None:
+def test_refusal_names_bad_settings(ec2: OnEc2, settings: dict[str, Any], named: str) -> None:
     refusal = refusal_of(ec2, **settings)
     assert refusal.kind is RefusalKind.INVALID
     assert named in refusal.sentence
 
 
-def test_the_image_may_be_named_by_a_parameter(ec2: OnEc2, moto_url: str) -> None:
+def test_image_can_be_an_ssm_parameter(ec2: OnEc2, moto_url: str) -> None:
     image = ec2.place.settings["image_id"]
     ssm = boto3.client("ssm", region_name=REGION, endpoint_url=moto_url)
     ssm.put_parameter(Name="/images/gpu", Value=image, Type="String")
     assert launch(ec2, {"image_id": "ssm:/images/gpu"})["ImageId"] == image
 
 
-def test_exact_places_are_asked_for_one_after_the_other(ec2: OnEc2) -> None:
+def test_exact_placements_are_tried_one_after_the_other(ec2: OnEc2) -> None:
     settings = {
         **ec2.place.settings,
         "efa_interfaces": 1,
@@ -247,24 +247,27 @@ def test_exact_places_are_asked_for_one_after_the_other(ec2: OnEc2) -> None:
     assert tried[0][reservation] == "cr-1"
 
 
-def test_machines_are_put_into_the_placement_group_of_their_section(ec2: OnEc2) -> None:
+def test_machines_use_the_placement_group_of_their_section(ec2: OnEc2) -> None:
     launch(ec2, {"placement_group": "near"})
-    (sent,) = ec2.wire.sent("RunInstances")
-    assert sent["Placement.GroupName"] == "near"
+    (request,) = ec2.wire.sent("RunInstances")
+    assert request["Placement.GroupName"] == "near"
 
 
-def test_several_interfaces_have_a_card_each(ec2: OnEc2) -> None:
+def test_each_interface_has_its_own_card(ec2: OnEc2) -> None:
     launch(ec2, {"efa_interfaces": 2, "network_interface": {"public_ip": False}})
-    (sent,) = ec2.wire.sent("RunInstances")
+    (request,) = ec2.wire.sent("RunInstances")
     of_each = [
-        (sent[f"NetworkInterface.{n}.DeviceIndex"], sent[f"NetworkInterface.{n}.NetworkCardIndex"])
+        (
+            request[f"NetworkInterface.{n}.DeviceIndex"],
+            request[f"NetworkInterface.{n}.NetworkCardIndex"],
+        )
         for n in (1, 2)
     ]
     assert of_each == [("0", "0"), ("1", "1")]
-    assert "NetworkInterface.1.AssociatePublicIpAddress" not in sent
+    assert "NetworkInterface.1.AssociatePublicIpAddress" not in request
 
 
-def test_nothing_more_is_asked_after_a_denial(ec2: OnEc2) -> None:
+def test_no_further_calls_after_a_denial(ec2: OnEc2) -> None:
     settings = {**ec2.place.settings, "efa_interfaces": 1}
     offers = ec2.offers(Capacity.ON_DEMAND)
     ec2.refuse(offers[0], RefusalKind.DENIED)
@@ -288,8 +291,8 @@ def test_spot_machines_are_chosen_by_price_and_capacity(ec2: OnEc2) -> None:
 
 @pytest.fixture
 def subnets_of_a_zone(ec2: OnEc2) -> Iterator[list[str]]:
-    found = ec2.client.describe_subnets()["Subnets"]
-    (usual,) = [s for s in found if s["AvailabilityZone"] == f"{REGION}a"]
+    subnets = ec2.client.describe_subnets()["Subnets"]
+    (usual,) = [s for s in subnets if s["AvailabilityZone"] == f"{REGION}a"]
     more = ec2.client.create_subnet(
         VpcId=usual["VpcId"], CidrBlock="172.31.200.0/24", AvailabilityZone=f"{REGION}a"
     )["Subnet"]["SubnetId"]
@@ -298,39 +301,37 @@ def subnets_of_a_zone(ec2: OnEc2) -> Iterator[list[str]]:
     ec2.client.delete_subnet(SubnetId=more)
 
 
-def test_a_fleet_names_each_type_of_a_zone_once(ec2: OnEc2, subnets_of_a_zone: list[str]) -> None:
-    """EC2 refuses others as `InvalidFleetConfig`: "contains duplicate instance pools"."""
+def test_fleet_has_each_type_once_for_each_zone(ec2: OnEc2, subnets_of_a_zone: list[str]) -> None:
+    """EC2 rejects other fleets with `InvalidFleetConfig`: "contains duplicate instance pools"."""
     settings = {**ec2.place.settings, "network_interface": {"subnet_ids": subnets_of_a_zone}}
     offers = ec2.offers(Capacity.SPOT)
     assert ec2.compute.launch(launch_request(ec2, offers, settings=settings)).machine is not None
-    (sent,) = ec2.wire.sent("CreateFleet")
-    types = [v for k, v in sent.items() if "Overrides" in k and k.endswith("InstanceType")]
+    (request,) = ec2.wire.sent("CreateFleet")
+    types = [v for k, v in request.items() if "Overrides" in k and k.endswith("InstanceType")]
     assert types == [offer.machine_type for offer in offers]
 
 
-def test_each_subnet_of_a_zone_is_tried_where_that_is_all_there_is(
-    ec2: OnEc2, subnets_of_a_zone: list[str]
-) -> None:
+def test_every_subnet_of_a_single_zone_is_tried(ec2: OnEc2, subnets_of_a_zone: list[str]) -> None:
     ec2.wire.failing_actions["RunInstances"] = Failure("InsufficientFreeAddressesInSubnet")
     refusal_of(ec2, network_interface={"subnet_ids": subnets_of_a_zone})
-    tried = [sent["NetworkInterface.1.SubnetId"] for sent in ec2.wire.sent("RunInstances")]
+    tried = [request["NetworkInterface.1.SubnetId"] for request in ec2.wire.sent("RunInstances")]
     assert tried == subnets_of_a_zone
 
 
-def test_one_template_serves_a_pool_until_its_settings_change(ec2: OnEc2) -> None:
+def test_pool_uses_one_template_until_its_settings_change(ec2: OnEc2) -> None:
     offers = ec2.offers(Capacity.SPOT)
     for size in (150, 150, 160):
         settings = {**ec2.place.settings, "root_volume_size": size}
-        again = Ec2Compute(ec2.client.meta.endpoint_url)  # of another process
+        again = Ec2Compute(ec2.client.meta.endpoint_url)  # as in another process
         assert again.launch(launch_request(ec2, offers, settings=settings)).machine is not None
     used = [
-        sent["LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateName"]
-        for sent in ec2.wire.sent("CreateFleet")
+        request["LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateName"]
+        for request in ec2.wire.sent("CreateFleet")
     ]
     assert used[0] == used[1] != used[2]
-    sent = ec2.wire.sent("CreateLaunchTemplate")[0]
-    assert sent["LaunchTemplateData.MetadataOptions.HttpTokens"] == "required"
-    assert b64decode(sent["LaunchTemplateData.UserData"]).startswith(b"#!/bin/sh")
+    request = ec2.wire.sent("CreateLaunchTemplate")[0]
+    assert request["LaunchTemplateData.MetadataOptions.HttpTokens"] == "required"
+    assert b64decode(request["LaunchTemplateData.UserData"]).startswith(b"#!/bin/sh")
 
 
 def launch_fleet(ec2: OnEc2, root_gib: int, cluster_id: str = CLUSTER) -> LaunchOutcome:
@@ -344,11 +345,11 @@ def templates(ec2: OnEc2) -> list[str]:
     return [t["LaunchTemplateName"] for t in described]
 
 
-def test_a_template_that_was_deleted_is_made_again(ec2: OnEc2) -> None:
+def test_deleted_template_is_created_again(ec2: OnEc2) -> None:
     before = set(templates(ec2))
     assert launch_fleet(ec2, 165).machine is not None
-    (made,) = set(templates(ec2)) - before
-    ec2.client.delete_launch_template(LaunchTemplateName=made)
+    (template,) = set(templates(ec2)) - before
+    ec2.client.delete_launch_template(LaunchTemplateName=template)
     assert launch_fleet(ec2, 165).machine is not None
 
 
@@ -358,13 +359,13 @@ def test_old_templates_of_the_pool_are_deleted(ec2: OnEc2, monkeypatch: pytest.M
     before = set(templates(ec2))
     monkeypatch.setattr(fleets, "TEMPLATE_LIFE", timedelta(seconds=-60))
     assert launch_fleet(ec2, 190).machine is not None
-    left = set(templates(ec2))
-    assert len(left - before) == 1
-    assert [name for name in left & before if CLUSTER in name] == []
-    assert [name for name in left & before if NEIGHBOUR in name] != []
+    remaining = set(templates(ec2))
+    assert len(remaining - before) == 1
+    assert [name for name in remaining & before if CLUSTER in name] == []
+    assert [name for name in remaining & before if NEIGHBOUR in name] != []
 
 
-def test_an_offer_of_any_zone_is_refused_in_all_of_them(ec2: OnEc2) -> None:
+def test_offer_without_a_zone_is_refused_in_all_zones(ec2: OnEc2) -> None:
     best = replace(ec2.offers(Capacity.SPOT)[0], zone="")
     ec2.refuse(best, RefusalKind.NO_CAPACITY)
     outcome = ec2.compute.launch(launch_request(ec2, [best]))
@@ -373,45 +374,45 @@ def test_an_offer_of_any_zone_is_refused_in_all_of_them(ec2: OnEc2) -> None:
     assert refusal.scope.covers(best)
 
 
-def test_a_fleet_that_explains_nothing_is_asked_again(ec2: OnEc2) -> None:
-    """Ask again where EC2 leaves open whether there is a machine."""
+def test_fleet_without_machine_and_errors_is_retried(ec2: OnEc2) -> None:
+    """Retry if it is unknown whether EC2 launched a machine."""
     named = b"<fleetId>fleet-1</fleetId>"
     ec2.wire.answers["CreateFleet"] = b"<CreateFleetResponse>%s</CreateFleetResponse>" % named
     with pytest.raises(Unreachable, match="fleet-1"):
         ec2.compute.launch(launch_request(ec2, ec2.offers(Capacity.SPOT)))
 
 
-def test_a_failure_within_ec2_leaves_open_whether_a_machine_exists(ec2: OnEc2) -> None:
+def test_internal_error_of_ec2_is_unreachable(ec2: OnEc2) -> None:
     ec2.wire.failing_actions["RunInstances"] = Failure("InternalError", "An internal error", 500)
     with pytest.raises(Unreachable, match="An internal error"):
         ec2.compute.launch(launch_request(ec2))
 
 
-def test_zones_that_have_capacity_are_hinted_at(ec2: OnEc2) -> None:
+def test_refusal_hints_at_zones_with_capacity(ec2: OnEc2) -> None:
     ec2.refuse(ec2.offers(Capacity.ON_DEMAND)[0], RefusalKind.NO_CAPACITY)
     assert refusal_of(ec2).hint == ("us-west-2b", "us-west-2c")
 
 
-def test_a_used_up_quota_is_named(ec2: OnEc2) -> None:
+def test_refusal_names_exhausted_quota(ec2: OnEc2) -> None:
     for capacity, quota in ((Capacity.ON_DEMAND, "L-DB2E81BA"), (Capacity.SPOT, "L-3819A6DF")):
         ec2.refuse(ec2.offers(capacity)[0], RefusalKind.QUOTA)
         assert quota in refusal_of(ec2, capacity).sentence
 
 
-def test_a_missing_permission_is_named(ec2: OnEc2) -> None:
+def test_refusal_names_missing_permission(ec2: OnEc2) -> None:
     ec2.refuse(ec2.offers(Capacity.ON_DEMAND)[0], RefusalKind.DENIED)
     sentence = refusal_of(ec2).sentence
     assert "Grant ec2:RunInstances on arn:aws:ec2:us-west-2:123456789012:instance/*" in sentence
     assert "Zm9v" not in sentence
 
 
-def test_a_denial_in_code_is_decoded(ec2: OnEc2) -> None:
+def test_encoded_denial_is_decoded(ec2: OnEc2) -> None:
     coded = "You are not authorized to perform this operation. Encoded authorization failure message: Zm9v"
     ec2.wire.failing_actions["RunInstances"] = Failure("UnauthorizedOperation", coded, 403)
-    told = json.dumps({"context": {"action": "iam:PassRole", "resource": "arn:aws:iam::1:role/agent"}})  # fmt: skip
+    message = json.dumps({"context": {"action": "iam:PassRole", "resource": "arn:aws:iam::1:role/agent"}})  # fmt: skip
     ec2.wire.answers["DecodeAuthorizationMessage"] = (
         "<DecodeAuthorizationMessageResponse><DecodeAuthorizationMessageResult><DecodedMessage>"
-        f"{told}</DecodedMessage></DecodeAuthorizationMessageResult></DecodeAuthorizationMessageResponse>"
+        f"{message}</DecodedMessage></DecodeAuthorizationMessageResult></DecodeAuthorizationMessageResponse>"
     ).encode()
     assert "Grant iam:PassRole on arn:aws:iam::1:role/agent" in refusal_of(ec2).sentence
     del ec2.wire.answers["DecodeAuthorizationMessage"]
@@ -422,8 +423,8 @@ def test_a_denial_in_code_is_decoded(ec2: OnEc2) -> None:
 @pytest.mark.parametrize(
     ("code", "hint"), [("Server.Some", ""), ("Client.InternalError", "the key of KMS")]
 )
-def test_a_machine_that_ended_says_why(ec2: OnEc2, code: str, hint: str) -> None:
-    """An encryption key that may not be used ends machines, and no call fails."""
+def test_ended_machine_has_a_reason(ec2: OnEc2, code: str, hint: str) -> None:
+    """A key without permission ends machines although no call fails."""
     machine = ec2.compute.launch(launch_request(ec2)).machine
     assert machine is not None
     assert ec2.compute.owned(CLUSTER, ec2.place)[0].ended_because == ""
@@ -431,12 +432,12 @@ def test_a_machine_that_ended_says_why(ec2: OnEc2, code: str, hint: str) -> None
     instance.terminate()
     instance.state_reason.code, instance.state_reason.message = code, f"{code}: what EC2 says"
     (ended,) = ec2.compute.owned(CLUSTER, ec2.place)
-    said, _, more = ended.ended_because.partition(" (")
-    assert (ended.state, said) == ("gone", f"{code}: what EC2 says")
+    reason, _, more = ended.ended_because.partition(" (")
+    assert (ended.state, reason) == ("gone", f"{code}: what EC2 says")
     assert (hint in more) if hint else (not more)
 
 
-def test_a_machine_that_may_not_be_ended_is_told(ec2: OnEc2) -> None:
+def test_protected_machine_is_reported(ec2: OnEc2) -> None:
     machine = ec2.compute.launch(launch_request(ec2)).machine
     assert machine is not None
     ec2.wire.failing_actions["TerminateInstances"] = Failure(
@@ -446,9 +447,7 @@ def test_a_machine_that_may_not_be_ended_is_told(ec2: OnEc2) -> None:
     assert "disableApiTermination" in refusal.sentence
 
 
-def test_machines_without_credentials_are_denied(
-    ec2: OnEc2, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_credentials_are_a_denial(ec2: OnEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botocore.credentials.CredentialResolver.load_credentials", lambda _: None)
     ec2.compute = Ec2Compute(ec2.client.meta.endpoint_url)
     assert refusal_of(ec2).kind is RefusalKind.DENIED
@@ -464,7 +463,7 @@ def test_machines_without_credentials_are_denied(
         TokenRetrievalError(provider="sso", error_msg="Token has expired and refresh failed"),
     ],
 )
-def test_credentials_that_expired_or_are_not_given_are_a_denial(
+def test_expired_or_unavailable_credentials_are_a_denial(
     ec2: OnEc2, monkeypatch: pytest.MonkeyPatch, error: BotoCoreError
 ) -> None:
     """Nothing was sent: other clouds are asked meanwhile, and the pool says what is wrong."""
@@ -479,7 +478,7 @@ def test_credentials_that_expired_or_are_not_given_are_a_denial(
     assert str(error).rstrip(".") in refusal.sentence
 
 
-def test_a_listing_that_is_denied_says_what_is_missing(ec2: OnEc2) -> None:
+def test_denied_listing_names_missing_permission(ec2: OnEc2) -> None:
     """An empty list would look as if every machine were gone."""
     denied = Failure("UnauthorizedOperation", DENIAL.replace("RunInstances", "DescribeInstances"), 403)  # fmt: skip
     ec2.wire.failing_actions["DescribeInstances"] = denied
@@ -495,6 +494,6 @@ def test_every_action_is_documented_as_a_permission(ec2: OnEc2) -> None:
     ec2.compute.console(machine, ec2.place)
     ec2.compute.terminate(ec2.compute.owned(CLUSTER, ec2.place))
     page = (ROOT / "docs/reference/aws.md").read_text("utf-8")
-    asked = {action for action, _ in ec2.wire.requests}
-    assert asked >= {"CreateFleet", "RunInstances", "TerminateInstances"}
-    assert [action for action in asked if f"`ec2:{action}`" not in page] == []
+    actions = {action for action, _ in ec2.wire.requests}
+    assert actions >= {"CreateFleet", "RunInstances", "TerminateInstances"}
+    assert [action for action in actions if f"`ec2:{action}`" not in page] == []

@@ -1,4 +1,4 @@
-"""Read the offers of EC2 as moto tells them."""
+"""Machine types and prices of EC2, simulated by moto."""
 
 import json
 from decimal import Decimal
@@ -25,7 +25,7 @@ def test_types_have_their_gpus_as_slots(market: Ec2Market) -> None:
     assert slots == {"g5.12xlarge": 4, "m5.large": 0, "p4d.24xlarge": 8}
 
 
-def test_zones_are_told_by_type(market: Ec2Market) -> None:
+def test_zones_are_returned_by_type(market: Ec2Market) -> None:
     zones = market.zones(REGION, TYPES)
     assert list(zones) == ["g5.12xlarge", "m5.large", "p4d.24xlarge"]
     assert all(zone.startswith(REGION) for zone in zones["m5.large"])
@@ -39,16 +39,16 @@ def test_every_zone_has_one_price(market: Ec2Market) -> None:
     assert all(p.price_usd_hour > 0 for p in prices)
 
 
-def test_the_newest_price_counts(market: Ec2Market, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uses_the_newest_price(market: Ec2Market, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire()
     wire.install(monkeypatch)
-    told = "".join(
+    items = "".join(
         f"<item><instanceType>g5.xlarge</instanceType><availabilityZone>us-west-2a</availabilityZone>"
         f"<spotPrice>{price}</spotPrice><timestamp>2026-11-{day}T00:00:00Z</timestamp></item>"
         for price, day in (("0.40", "20"), ("0.55", "22"), ("0.45", "21"))
     )
     wire.answers["DescribeSpotPriceHistory"] = (
-        f"<DescribeSpotPriceHistoryResponse><spotPriceHistorySet>{told}</spotPriceHistorySet>"
+        f"<DescribeSpotPriceHistoryResponse><spotPriceHistorySet>{items}</spotPriceHistorySet>"
         "</DescribeSpotPriceHistoryResponse>"
     ).encode()
     (price,) = market.spot_prices(REGION, ["g5.xlarge"])
@@ -61,7 +61,7 @@ def product(price: str, unit: str = "Hrs") -> str:
     return json.dumps({"product": {}, "terms": {"OnDemand": {"SKU.TERM": term}}})
 
 
-def test_the_price_list_tells_what_an_hour_costs(
+def test_reads_hourly_prices_from_the_price_list(
     market: Ec2Market, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = Wire()
@@ -69,15 +69,15 @@ def test_the_price_list_tells_what_an_hour_costs(
     listed = [product("5.6720000000"), product("0.0000000000"), product("9", "Quantity")]
     wire.answers["GetProducts"] = json.dumps({"PriceList": listed}).encode()
     assert market.on_demand_prices(REGION, ["g5.12xlarge"]) == {"g5.12xlarge": Decimal("5.672")}
-    asked = json.loads(wire.sent("GetProducts")[0]["body"])
-    filters = {f["Field"]: f["Value"] for f in asked["Filters"]}
+    request = json.loads(wire.sent("GetProducts")[0]["body"])
+    filters = {f["Field"]: f["Value"] for f in request["Filters"]}
     assert (filters["regionCode"], filters["instanceType"]) == (REGION, "g5.12xlarge")
     assert filters["operatingSystem"] == "Linux"
     wire.answers["GetProducts"] = b'{"PriceList": []}'
     assert market.on_demand_prices(REGION, ["x9.unheard-of"]) == {}
 
 
-def test_many_names_are_asked_for_in_parts(
+def test_many_names_are_requested_in_parts(
     market: Ec2Market, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = Wire()
@@ -88,7 +88,7 @@ def test_many_names_are_asked_for_in_parts(
     assert market.slots(REGION, []) == {}
 
 
-def test_a_denied_or_silent_ec2_tells_nothing(
+def test_denied_or_silent_ec2_is_unreachable(
     market: Ec2Market, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = Wire()
@@ -104,31 +104,31 @@ def test_a_denied_or_silent_ec2_tells_nothing(
 WANTED = [WantedType(name) for name in TYPES]
 
 
-def test_a_region_tells_types_zones_and_prices_in_one_answer(market: Ec2Market) -> None:
-    told = market.read(Place(REGION, {}), WANTED)
-    spot = [p for p in told.prices if p.scope.capacity == Capacity.SPOT.value]
+def test_reads_types_zones_and_prices_of_a_region(market: Ec2Market) -> None:
+    answer = market.read(Place(REGION, {}), WANTED)
+    spot = [p for p in answer.prices if p.scope.capacity == Capacity.SPOT.value]
     assert {p.scope.machine_type for p in spot} == set(TYPES[:3])
     assert all(p.scope.zone.startswith(REGION) and p.since is not None for p in spot)
-    assert told.types["g5.12xlarge"].slots == 4
-    assert told.types["g5.12xlarge"].zones
-    assert told.types["x9.unheard-of"].zones == ()
+    assert answer.types["g5.12xlarge"].slots == 4
+    assert answer.types["g5.12xlarge"].zones
+    assert answer.types["x9.unheard-of"].zones == ()
 
 
-def test_what_a_missing_permission_hides_is_a_problem_and_not_the_end_of_the_rest(
+def test_missing_permission_is_a_problem_but_other_data_is_returned(
     market: Ec2Market, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = Wire()
     wire.install(monkeypatch)
     wire.failing_actions["DescribeInstanceTypeOfferings"] = Failure("UnauthorizedOperation", "no", 403)  # fmt: skip
-    told = market.read(Place(REGION, {}), WANTED)
-    assert "UnauthorizedOperation" in told.problem
-    assert told.types == {}, "where nothing is known of zones, none is ruled out"
+    answer = market.read(Place(REGION, {}), WANTED)
+    assert "UnauthorizedOperation" in answer.problem
+    assert answer.types == {}, "where nothing is known of zones, none is ruled out"
     wire.connected = False
     with pytest.raises(Unreachable):
         market.read(Place(REGION, {}), WANTED)
 
 
-def test_a_market_that_is_not_to_ask_the_price_list_knows_no_price_of_it(moto_url: str) -> None:
+def test_disabled_price_list_gives_no_prices(moto_url: str) -> None:
     inside = Ec2Market(moto_url, price_list=False)
     assert inside.on_demand_prices(REGION, TYPES) == {}
     assert inside.spot_prices(REGION, TYPES)

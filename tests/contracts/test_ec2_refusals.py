@@ -1,4 +1,4 @@
-"""Turn errors of EC2 into refusals, one by one."""
+"""Translation of EC2's errors to refusals."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -55,9 +55,9 @@ FREE_PLAN = AwsError(
 def test_codes_have_kinds_and_scopes(
     code: str, status: int, kind: RefusalKind, scope: Scope
 ) -> None:
-    found = refusal(AwsError(code, "said", status), OFFER, A)
-    assert (found.kind, found.scope) == (kind, scope)
-    assert f"said ({code})" in found.sentence
+    result = refusal(AwsError(code, "said", status), OFFER, A)
+    assert (result.kind, result.scope) == (kind, scope)
+    assert f"said ({code})" in result.sentence
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,12 @@ def test_codes_have_kinds_and_scopes(
         ("InvalidParameterValue", 'IAM Instance Profile "det-box-machine" has no associated IAM Roles', True),
     ],
 )  # fmt: skip
-def test_only_errors_that_settings_cause_stay_until_an_operator_acts(
-    code: str, message: str, passing: bool
-) -> None:
+def test_only_errors_of_settings_persist(code: str, message: str, passing: bool) -> None:
     result = refusal(AwsError(code, message), OFFER, A)
     assert (result.kind, result.passing) == (RefusalKind.INVALID, passing)
 
 
-def test_a_free_plan_is_a_limit_of_the_type_with_its_remedy() -> None:
+def test_free_plan_refusal_limits_the_type_and_has_the_remedy() -> None:
     result = refusal(FREE_PLAN, OFFER, A)
     assert result.kind is RefusalKind.QUOTA
     assert result.scope == Scope("aws", "us-west-2", "", "g5.xlarge", "spot")
@@ -101,7 +99,7 @@ def test_a_free_plan_is_a_limit_of_the_type_with_its_remedy() -> None:
         ("SomethingNew", 400, False),
     ],
 )
-def test_some_errors_leave_open_what_was_done(code: str, status: int, unknown: bool) -> None:
+def test_some_errors_leave_the_effect_unknown(code: str, status: int, unknown: bool) -> None:
     assert AwsError(code, "", status).leaves_unknown is unknown
 
 
@@ -116,7 +114,7 @@ def test_some_errors_leave_open_what_was_done(code: str, status: int, unknown: b
         ("x2iedn.large", "x2iedn", "x2iedn"),
     ],
 )
-def test_quotas_are_called_as_service_quotas_does(
+def test_quotas_have_the_names_of_service_quotas(
     machine_type: str, on_demand: str, spot: str
 ) -> None:
     offer = replace(OFFER, machine_type=machine_type)
@@ -124,12 +122,12 @@ def test_quotas_are_called_as_service_quotas_does(
     assert on_demand in quota_name(replace(offer, capacity=Capacity.ON_DEMAND))
 
 
-def test_a_zone_that_lacks_a_type_hints_at_others() -> None:
-    found = refusal(UNSUPPORTED, OFFER, A)
-    assert (found.kind, found.hint) == (RefusalKind.INVALID, (B,))
+def test_refusal_of_missing_type_hints_at_other_zones() -> None:
+    result = refusal(UNSUPPORTED, OFFER, A)
+    assert (result.kind, result.hint) == (RefusalKind.INVALID, (B,))
 
 
-def test_an_offer_is_invalid_only_where_no_zone_takes_it() -> None:
+def test_offer_is_invalid_only_if_all_zones_reject_it() -> None:
     in_a, in_b = Failure(ANYWHERE, A, UNSUPPORTED), Failure(ANYWHERE, B, UNSUPPORTED)
     full = Failure(ANYWHERE, B, NO_CAPACITY)
     kinds = [
@@ -139,25 +137,27 @@ def test_an_offer_is_invalid_only_where_no_zone_takes_it() -> None:
     assert kinds == [[RefusalKind.NO_CAPACITY], [RefusalKind.NO_CAPACITY], [RefusalKind.INVALID]]
 
 
-def test_an_offer_that_nothing_was_said_of_is_explained_as_well() -> None:
+def test_offer_without_an_error_is_also_explained() -> None:
     second = replace(OFFER, machine_type="g5.2xlarge")
-    told = explain([OFFER, second], [Failure(OFFER, A, NO_CAPACITY)]).refusals
-    assert [r.scope for r in told] == [Scope.of(OFFER), Scope.of(second)]
-    assert "no reason" in told[1].sentence
+    refusals = explain([OFFER, second], [Failure(OFFER, A, NO_CAPACITY)]).refusals
+    assert [r.scope for r in refusals] == [Scope.of(OFFER), Scope.of(second)]
+    assert "no reason" in refusals[1].sentence
 
 
-def test_what_concerns_a_region_is_told_once() -> None:
+def test_refusal_of_a_region_is_reported_once() -> None:
     offers = [OFFER, replace(OFFER, machine_type="g5.2xlarge"), replace(OFFER, zone=B)]
     denied = AwsError("UnauthorizedOperation", "no", 403)
-    (told,) = explain(offers, [Failure(o, o.zone, denied) for o in offers]).refusals
-    assert told.sentence.startswith("EC2 gave no machine in us-west-2: no (UnauthorizedOperation)")
+    (only_refusal,) = explain(offers, [Failure(o, o.zone, denied) for o in offers]).refusals
+    assert only_refusal.sentence.startswith(
+        "EC2 gave no machine in us-west-2: no (UnauthorizedOperation)"
+    )
 
 
-def test_bad_settings_are_told_once_whatever_they_keep_from_launching() -> None:
+def test_bad_settings_are_reported_with_one_sentence() -> None:
     offers = [OFFER, replace(OFFER, machine_type="g5.2xlarge")]
     bad = AwsError("", "root_volume_size is 20 GiB: give 100 or more")
-    told = explain(offers, [Failure(o, o.zone, bad) for o in offers]).refusals
-    assert [r.scope for r in told] == [Scope.of(o) for o in offers]
-    assert {r.sentence for r in told} == {
-        "No machine was asked for: root_volume_size is 20 GiB: give 100 or more"
+    refusals = explain(offers, [Failure(o, o.zone, bad) for o in offers]).refusals
+    assert [r.scope for r in refusals] == [Scope.of(o) for o in offers]
+    assert {r.sentence for r in refusals} == {
+        "No machine was requested: root_volume_size is 20 GiB: give 100 or more"
     }

@@ -1,4 +1,4 @@
-"""The contract of machines on the cloud in memory, and what the simulated world relies on beyond it."""
+"""The compute contract for the fake cloud, and its additional properties for the simulated world."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ PLACE = Place(REGION, {})
 
 @dataclass
 class InMemory:
-    """A fake cloud and its clock, under the contract."""
+    """A fake cloud with its clock, for the contract."""
 
     fake: FakeCloud
     place: Place = PLACE
@@ -91,21 +91,21 @@ def states(cloud: InMemory) -> list[str]:
     return [m.state for m in cloud.fake.owned(CLUSTER, cloud.place)]
 
 
-def test_a_machine_boots_runs_shuts_down_is_gone_and_is_forgotten() -> None:
+def test_machine_boots_runs_stops_and_disappears() -> None:
     cloud = in_memory()
     machine = launch(cloud)
-    seen = states(cloud)
+    observed = states(cloud)
     cloud.time = 100.0
-    seen += states(cloud)
+    observed += states(cloud)
     cloud.fake.terminate([machine])
-    seen += states(cloud)
+    observed += states(cloud)
     cloud.time = 130.0
-    seen += states(cloud)
+    observed += states(cloud)
     cloud.time += REMEMBERED_S
-    assert (seen, states(cloud)) == (["pending", "running", "stopping", "gone"], [])
+    assert (observed, states(cloud)) == (["pending", "running", "stopping", "gone"], [])
 
 
-def test_machines_cost_what_they_ran() -> None:
+def test_machines_are_billed_for_their_run_time() -> None:
     cloud = in_memory()
     first, _ = launch(cloud), launch(cloud)
     cloud.time = 1770.0
@@ -115,7 +115,7 @@ def test_machines_cost_what_they_ran() -> None:
     assert len(cloud.fake.alive()) == 1
 
 
-def test_a_reclaimed_machine_hears_of_it_before_it_ends() -> None:
+def test_reclaimed_machine_gets_a_notice_before_it_ends() -> None:
     cloud = in_memory()
     machine = cloud.fake.find(launch(cloud, Capacity.SPOT).cloud_id)
     assert machine is not None
@@ -124,30 +124,30 @@ def test_a_reclaimed_machine_hears_of_it_before_it_ends() -> None:
     assert (machine.notice_at, machine.runs_agent(600), machine.runs_agent(620)) == (500, True, False)  # fmt: skip
 
 
-def test_machines_that_ended_say_why() -> None:
+def test_ended_machines_have_a_reason() -> None:
     cloud = in_memory()
-    taken, given_back, _ = launch(cloud, Capacity.SPOT), launch(cloud), launch(cloud)
-    cloud.fake.reclaim(taken.cloud_id)
-    cloud.fake.terminate([given_back])
+    reclaimed, terminated, _ = launch(cloud, Capacity.SPOT), launch(cloud), launch(cloud)
+    cloud.fake.reclaim(reclaimed.cloud_id)
+    cloud.fake.terminate([terminated])
     cloud.time = 60.0
-    told = [m.ended_because for m in cloud.fake.owned(CLUSTER, cloud.place)]
-    assert told == ["spot capacity was taken back", "terminated by the cluster", ""]
+    reasons = [m.ended_because for m in cloud.fake.owned(CLUSTER, cloud.place)]
+    assert reasons == ["spot capacity was taken back", "terminated by the cluster", ""]
 
 
-def test_only_spot_machines_are_reclaimed_by_chance() -> None:
+def test_only_spot_machines_are_reclaimed_randomly() -> None:
     cloud = in_memory(CloudFaults(reclaims_per_hour=2))
     for capacity in Capacity:
         for _ in range(50):
             launch(cloud, capacity)
     cloud.time = 3600.0
-    left = Counter(m.offer.capacity for m in cloud.fake.alive())
-    assert left[Capacity.ON_DEMAND] == 50
-    assert 0 < left[Capacity.SPOT] < 20
+    remaining = Counter(m.offer.capacity for m in cloud.fake.alive())
+    assert remaining[Capacity.ON_DEMAND] == 50
+    assert 0 < remaining[Capacity.SPOT] < 20
     announced = [m for m in cloud.fake.rented if m.offer.capacity is Capacity.SPOT]
     assert all(m.ends_at - m.notice_at <= 120 for m in announced)
 
 
-def test_a_stockout_lasts_for_a_spell() -> None:
+def test_stockout_lasts_for_some_time() -> None:
     cloud = in_memory(CloudFaults(stockout=0.5))
     tries = []
     for minute in range(0, 200, 5):
@@ -158,7 +158,7 @@ def test_a_stockout_lasts_for_a_spell() -> None:
     assert [a for a, _ in tries[::2]] == [a for a, _ in tries[1::2]], "spells last ten minutes"
 
 
-def test_a_quota_counts_the_machines_that_live() -> None:
+def test_quota_counts_living_machines() -> None:
     cloud = in_memory()
     cloud.fake.most_machines = 1
     machine = launch(cloud)
@@ -169,7 +169,7 @@ def test_a_quota_counts_the_machines_that_live() -> None:
     launch(cloud)
 
 
-def test_lost_and_repeated_calls_rent_one_machine_a_token() -> None:
+def test_lost_and_repeated_calls_rent_one_machine_per_token() -> None:
     faults = CloudFaults(lost_request=0.2, lost_answer=0.3, delivered_twice=0.3)
     cloud, silences = in_memory(faults), 0
     for _ in range(50):
@@ -182,7 +182,7 @@ def test_lost_and_repeated_calls_rent_one_machine_a_token() -> None:
     assert (len(cloud.fake.rented), silences > 20) == (50, True)
 
 
-def test_machines_boot_slowly_or_dead_and_are_listed_late() -> None:
+def test_machines_can_boot_slowly_or_fail_and_are_listed_late() -> None:
     cloud = in_memory(CloudFaults(slow_boot=0.3, dead_boot=0.3, listed_late=0.5))
     for _ in range(40):
         launch(cloud)
@@ -193,7 +193,7 @@ def test_machines_boot_slowly_or_dead_and_are_listed_late() -> None:
     assert {m.runs_agent(120.0) for m in running} == {True, False}
 
 
-def test_a_seed_gives_the_same_cloud_again() -> None:
+def test_equal_seeds_give_equal_clouds() -> None:
     def history(seed: int) -> list[tuple[str, float, float, bool]]:
         faults = CloudFaults(slow_boot=0.5, dead_boot=0.5, reclaims_per_hour=1)
         cloud = in_memory(faults, seed)
@@ -204,7 +204,7 @@ def test_a_seed_gives_the_same_cloud_again() -> None:
     assert history(1) == history(1) != history(2)
 
 
-def test_a_machine_of_the_fake_cloud_proves_itself_while_it_runs() -> None:
+def test_machine_of_the_fake_cloud_proves_its_identity_while_it_runs() -> None:
     cloud = in_memory()
     cloud_id = launch(cloud).cloud_id
     verifier: IdentityVerifier = FakeIdentityVerifier(cloud.fake)

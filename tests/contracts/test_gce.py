@@ -1,4 +1,4 @@
-"""Machines from Google Compute Engine keep the contract, through Google's own client library."""
+"""The compute contract for Google Compute Engine, through Google's own client library."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ class TestGceKeepsTheContract(ComputeContract):
     pass
 
 
-def test_a_machine_is_described_as_the_pool_says(cloud: Gce) -> None:
+def test_machine_has_the_settings_of_the_pool(cloud: Gce) -> None:
     settings = {
         "boot_disk_size": 300,
         "boot_disk_type": "pd-ssd",
@@ -52,7 +52,7 @@ def test_a_machine_is_described_as_the_pool_says(cloud: Gce) -> None:
         "sourceImage": "projects/images/global/images/gpu-7",
         "diskSizeGb": "300",
         "diskType": f"projects/acme/zones/{ZONE}/diskTypes/pd-ssd",
-        "labels": body["labels"],  # the bill assigns the disk to its cluster by these
+        "labels": body["labels"],  # the bill assigns the disk to its cluster with these
     }
     assert disk["autoDelete"] is True
     (interface,) = body["networkInterfaces"]
@@ -70,7 +70,7 @@ def test_a_machine_is_described_as_the_pool_says(cloud: Gce) -> None:
     assert any(k.startswith("team-") and v.startswith("vision---co-") for k, v in labels.items())
 
 
-def test_defaults_give_a_machine_that_can_prove_itself_and_is_not_reached(cloud: Gce) -> None:
+def test_default_machine_can_prove_its_identity_and_has_no_external_ip(cloud: Gce) -> None:
     body = body_of(cloud, cloud.compute.launch(launch_request(cloud, [offer()])).machine)
     (account,) = body["serviceAccounts"]
     assert account["email"] == "default"
@@ -92,7 +92,7 @@ def test_defaults_give_a_machine_that_can_prove_itself_and_is_not_reached(cloud:
         *((name, "pd-balanced") for name in ("n2d-standard-8", "c2d-standard-8", "h3-standard-88")),
     ],
 )
-def test_a_type_that_takes_no_persistent_disks_has_another_one(
+def test_type_without_persistent_disks_gets_a_hyperdisk(
     cloud: Gce, machine_type: str, disk: str
 ) -> None:
     cloud.fake.machine_types[machine_type] = next(iter(cloud.fake.machine_types.values()))
@@ -105,16 +105,14 @@ def test_a_type_that_takes_no_persistent_disks_has_another_one(
     ("user_data", "key"),
     [("#!/bin/sh\ntrue\n", "startup-script"), ("#cloud-config\nruncmd: []\n", "user-data")],
 )
-def test_user_data_goes_where_the_image_looks_for_its_form(
-    cloud: Gce, user_data: str, key: str
-) -> None:
+def test_user_data_key_depends_on_its_format(cloud: Gce, user_data: str, key: str) -> None:
     request = replace(launch_request(cloud, [offer()]), user_data=user_data)
     items = body_of(cloud, cloud.compute.launch(request).machine)["metadata"]["items"]
     assert {"key": key, "value": user_data} in items
     assert {item["key"] for item in items} == {key, "det-pool"}
 
 
-def test_spot_machines_are_deleted_when_they_are_taken_back(cloud: Gce) -> None:
+def test_spot_machines_are_deleted_on_preemption(cloud: Gce) -> None:
     spot = offer(capacity=Capacity.SPOT)
     body = body_of(cloud, cloud.compute.launch(launch_request(cloud, [spot])).machine)
     assert body["scheduling"] == {
@@ -125,7 +123,7 @@ def test_spot_machines_are_deleted_when_they_are_taken_back(cloud: Gce) -> None:
     }
 
 
-def test_gpus_are_attached_only_where_a_type_has_none_of_its_own(cloud: Gce) -> None:
+def test_gpus_are_attached_only_to_types_without_built_in_gpus(cloud: Gce) -> None:
     settings = {"instance_type": {"gpu_type": "nvidia-tesla-t4", "gpu_num": 2}}
     attached, built_in, without = (
         body_of(cloud, cloud.compute.launch(launch_request(cloud, [o], settings=settings)).machine)
@@ -142,7 +140,7 @@ def test_gpus_are_attached_only_where_a_type_has_none_of_its_own(cloud: Gce) -> 
         assert body["scheduling"]["onHostMaintenance"] == "TERMINATE"
 
 
-def test_base_config_lies_below_what_the_pool_says(cloud: Gce) -> None:
+def test_pool_settings_override_base_config(cloud: Gce) -> None:
     base = {
         "minCpuPlatform": "Intel Ice Lake",
         "labels": {"cost-center": "42", "det-pool": "forged"},
@@ -168,17 +166,17 @@ def test_base_config_lies_below_what_the_pool_says(cloud: Gce) -> None:
         ({"shielded": {"secureboot": True}}, "secureboot"),
     ],
 )
-def test_settings_that_describe_no_machine_are_refused_with_the_field(
-    cloud: Gce, settings: Mapping[str, Any], told: str
+def test_refusal_names_the_invalid_field(
+    cloud: Gce, settings: Mapping[str, Any], field: str
 ) -> None:
     outcome = cloud.compute.launch(launch_request(cloud, [offer()], settings=settings))
     (refusal,) = outcome.refusals
     assert (outcome.machine, refusal.kind) == (None, RefusalKind.INVALID)
-    assert told in refusal.sentence
+    assert field in refusal.sentence
     assert cloud.fake.instances == []
 
 
-def test_a_list_without_a_zone_that_is_silent_is_no_list(cloud: Gce) -> None:
+def test_listing_fails_if_a_zone_is_silent(cloud: Gce) -> None:
     cloud.fake.unreachable_zones.add("us-central1-b")
     with pytest.raises(Unreachable, match="us-central1-b"):
         cloud.compute.owned("any", cloud.place)
@@ -188,12 +186,14 @@ def test_machines_of_other_regions_are_listed_there(cloud: Gce) -> None:
     request = launch_request(cloud, [replace(offer(zone="europe-west4-a"), region="europe-west4")])
     cloud.compute.launch(request)
     assert list(cloud.compute.owned(request.cluster_id, cloud.place)) == []
-    (there,) = cloud.compute.owned(request.cluster_id, Place("europe-west4", {"project": PROJECT}))
-    assert there.machine_id == request.machine_id
+    (machine,) = cloud.compute.owned(
+        request.cluster_id, Place("europe-west4", {"project": PROJECT})
+    )
+    assert machine.machine_id == request.machine_id
 
 
 def test_machines_of_every_project_are_listed(cloud: Gce) -> None:
-    """Two sections may rent in one region, each in a project of its own; rows know of a third."""
+    """Two sections may rent in one region in different projects. Stored machines may be in a third one."""
     for number, project in enumerate(("acme", "vision", "former")):
         cloud.fake.add(project, ZONE, f"m{number}", labels={"det-cluster": "c"})
     compute = GceCompute(cloud.compute._api, projects=["acme", "vision"])
@@ -203,13 +203,13 @@ def test_machines_of_every_project_are_listed(cloud: Gce) -> None:
     assert {m.cloud_id for m in compute.owned("c", replace(place, settings={}))} == listed
 
 
-def test_a_machine_whose_label_was_edited_is_still_listed(cloud: Gce) -> None:
+def test_machine_with_an_edited_label_is_listed(cloud: Gce) -> None:
     cloud.fake.add(PROJECT, ZONE, "edited", labels={"det-cluster": "c", "det-machine": "mine"})
     (machine,) = cloud.compute.owned("c", cloud.place)
     assert (machine.machine_id, machine.cloud_id) == (None, "acme/edited")
 
 
-def test_a_stopped_machine_is_listed_with_the_reason(cloud: Gce) -> None:
+def test_stopped_machine_is_listed_with_the_reason(cloud: Gce) -> None:
     request = launch_request(cloud)
     cloud.compute.launch(request)
     cloud.fake.instances[0].stopped_because = "Stopped by the guest."
@@ -217,7 +217,7 @@ def test_a_stopped_machine_is_listed_with_the_reason(cloud: Gce) -> None:
     assert (machine.state, machine.ended_because) == ("stopped", "Stopped by the guest.")
 
 
-def test_names_and_request_ids_follow_from_the_token() -> None:
+def test_names_and_request_ids_depend_on_the_token() -> None:
     request = LaunchRequest("c", "p", UUID(int=7), 3, (offer(),), {}, "")
     assert naming.machine_name(request) == "det-00000000000000000000000000000007-3"
     assert naming.request_id(request, "a") == naming.request_id(request, "a")
@@ -229,7 +229,7 @@ def test_names_and_request_ids_follow_from_the_token() -> None:
     assert len(ids) == 4
 
 
-def test_label_values_stay_different_and_valid() -> None:
+def test_label_values_are_distinct_and_valid() -> None:
     names = ["gpus", "GPUs", "Gpus", "a" * 80, "a" * 81, "über", "a b", "a_b"]
     values = {naming.label_value(n) for n in names}
     assert len(values) == len(names)
@@ -237,7 +237,7 @@ def test_label_values_stay_different_and_valid() -> None:
     assert naming.label_value("gpus") == "gpus"
 
 
-def test_the_package_gives_the_control_plane_what_it_asks_for(
+def test_package_provides_compute_and_verifiers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "acme")
@@ -246,7 +246,7 @@ def test_the_package_gives_the_control_plane_what_it_asks_for(
     assert verifier.kind == "gce_identity_token"
 
 
-def test_a_host_without_googles_libraries_says_what_to_install(
+def test_error_without_googles_libraries_names_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     provider = {"type": "gcp", "zone": ZONE, "instance_type": "g2-standard-8"}
@@ -260,10 +260,12 @@ def test_a_host_without_googles_libraries_says_what_to_install(
             of_config(config)
 
 
-def test_nothing_of_google_is_imported_before_a_call() -> None:
+def test_googles_libraries_are_not_imported_before_a_call() -> None:
     code = (
         "import sys, det_provisioner_gcp.compute_engine as c; c.GceCompute(c.GceApi());"
         "print([m for m in sys.modules if m.startswith('google')])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""A machine of Google Compute Engine joins by a token that Google signed for that join."""
+"""A machine of Google Compute Engine joins with a token that Google signed for that join."""
 
 import string
 import time
@@ -52,20 +52,20 @@ def verify(google: Google, token: str) -> MachineIdentity:
     return verifier.verify(Proof(verifier.kind, NONCE, {"token": token}))
 
 
-def test_a_token_that_google_signed_names_the_machine(google: Google) -> None:
+def test_signed_token_identifies_the_machine(google: Google) -> None:
     assert verify(google, token(google)) == MachineIdentity(
         "gcp", "acme", "us-central1", f"acme/{NAME}", ""
     )
 
 
-def test_a_token_that_is_written_differently_is_known_as_the_same(google: Google) -> None:
-    """The last letter of a signature has bits that nobody reads."""
+def test_differently_encoded_token_counts_as_the_same(google: Google) -> None:
+    """Some bits of a signature's last letter are ignored."""
     first = token(google)
     letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
     place = letters.index(first.rstrip("=")[-1])
-    other = first.rstrip("=")[:-1] + letters[place ^ 1]
-    assert other != first.rstrip("=")
-    assert verify(google, other).signed == verify(google, first).signed
+    variant = first.rstrip("=")[:-1] + letters[place ^ 1]
+    assert variant != first.rstrip("=")
+    assert verify(google, variant).signed == verify(google, first).signed
     assert verify(google, token(google, jti="2")).signed != verify(google, first).signed
 
 
@@ -86,7 +86,7 @@ def test_a_token_that_is_written_differently_is_known_as_the_same(google: Google
         ({"google": machine_claims(instance_name=NAME, zone="../../x")}, "no zone"),
     ],
 )
-def test_a_token_that_says_anything_else_proves_nothing(
+def test_rejects_token_with_wrong_claims(
     google: Google, claims: Mapping[str, Any], told: str
 ) -> None:
     with pytest.raises(NotProven, match=f"(?i){told}"):
@@ -105,19 +105,17 @@ def test_a_token_that_says_anything_else_proves_nothing(
     ],
     ids=["empty", "no token", "signature", "claims", "alg none", "alg HS256"],
 )
-def test_a_token_that_was_changed_proves_nothing(
-    google: Google, broken: Callable[[str], str]
-) -> None:
+def test_rejects_changed_token(google: Google, broken: Callable[[str], str]) -> None:
     with pytest.raises(NotProven):
         verify(google, broken(token(google)))
 
 
-def test_a_key_that_is_not_googles_proves_nothing(google: Google) -> None:
+def test_rejects_key_that_is_not_googles(google: Google) -> None:
     with pytest.raises(NotProven, match="not Google's"):
         verify(google, token(google, "stranger"))
 
 
-def test_certificates_are_kept_and_fetched_for_a_new_key(google: Google) -> None:
+def test_certificates_are_cached_and_fetched_for_a_new_key(google: Google) -> None:
     clock = [0.0]
     certificates = GoogleCertificates(google.certificates, lambda: clock[0])
     assert certificates.of("old") == certificates.of("old") != ""
@@ -131,13 +129,13 @@ def test_certificates_are_kept_and_fetched_for_a_new_key(google: Google) -> None
     assert google.fetches == 3
 
 
-def test_without_certificates_nothing_is_known(google: Google) -> None:
+def test_missing_certificates_are_unreachable(google: Google) -> None:
     google.is_silent = True
     with pytest.raises(Unreachable):
         verify(google, token(google))
 
 
-def test_a_fetch_that_fails_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_fetch_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("det_provisioner_gcp.identity.CERTIFICATES_URL", "http://127.0.0.1:1/certs")
     with pytest.raises(Unreachable, match="certificates"):
         fetch_certificates()
@@ -149,8 +147,8 @@ def metadata_server(google: Google, status: int = 200) -> Iterator[str]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             query = {k: v[-1] for k, v in parse_qs(parts.query).items()}
-            asked = parts.path.endswith("/service-accounts/default/identity")
-            rightly = asked and self.headers["Metadata-Flavor"] == "Google"
+            is_identity = parts.path.endswith("/service-accounts/default/identity")
+            rightly = is_identity and self.headers["Metadata-Flavor"] == "Google"
             claims: dict[str, Any] = {} if query.get("format") == "full" else {"google": {}}
             body = token(google, aud=query.get("audience", ""), **claims).encode()
             self.send_response(status if rightly else 403)
@@ -159,14 +157,14 @@ def metadata_server(google: Google, status: int = 200) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *args: Any) -> None:
-            """Keep the output of tests clean."""
+            """Discard the message."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     with serving(server):
         yield f"127.0.0.1:{server.server_address[1]}"
 
 
-def test_the_proof_of_an_agent_is_verified(google: Google, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proof_of_an_agent_is_verified(google: Google, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with metadata_server(google) as host:
         monkeypatch.setenv("GCE_METADATA_HOST", host)
@@ -188,7 +186,7 @@ def test_each_proof_is_a_new_one(google: Google, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("status", "told"), [(404, "service_account"), (503, "503")])
-def test_an_agent_that_gets_no_token_says_why(
+def test_agent_without_a_token_reports_the_reason(
     google: Google, monkeypatch: pytest.MonkeyPatch, status: int, told: str
 ) -> None:
     with metadata_server(google, status) as host:

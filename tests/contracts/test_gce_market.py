@@ -1,4 +1,4 @@
-"""Read machine types and prices of Google Compute Engine."""
+"""Machine types and prices of Google Compute Engine."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -37,7 +37,7 @@ def market(fake: FakeGce) -> Iterator[GceMarket]:
 def sku(
     description: str, usd: str, *, unit: str = "h", region: str = REGION, usage: str = "OnDemand"
 ) -> dict[str, Any]:
-    """Return a price as the list has it: whole dollars and billionths."""
+    """Return a price in the format of the price list: whole dollars and billionths."""
     units, nanos = divmod(int(Decimal(usd) * 10**9), 10**9)
     price = {"currencyCode": "USD", "units": str(units), "nanos": nanos}
     expression = {"usageUnit": unit, "tieredRates": [{"startUsageAmount": 0, "unitPrice": price}]}
@@ -50,12 +50,12 @@ def sku(
 
 
 def priced(market: GceMarket, *names: str) -> dict[tuple[str, Capacity], Decimal]:
-    """Return prices by type and capacity."""
-    told = market.read(Place(REGION, {}), [WantedType(name) for name in names])
-    return {(p.scope.machine_type, Capacity(p.scope.capacity)): p.usd_hour for p in told.prices}
+    """Return the prices by type and capacity."""
+    answer = market.read(Place(REGION, {}), [WantedType(name) for name in names])
+    return {(p.scope.machine_type, Capacity(p.scope.capacity)): p.usd_hour for p in answer.prices}
 
 
-def test_a_price_is_the_sum_of_what_a_machine_is_made_of(fake: FakeGce, market: GceMarket) -> None:
+def test_price_is_the_sum_of_the_machines_parts(fake: FakeGce, market: GceMarket) -> None:
     fake.skus = [
         sku("G2 Instance Core running in Netherlands", "9", region="europe-west4"),
         sku("Commitment v1: G2 Core in Americas for 1 Year", "1", usage="Commit1Yr"),
@@ -74,9 +74,7 @@ def test_a_price_is_the_sum_of_what_a_machine_is_made_of(fake: FakeGce, market: 
     }
 
 
-def test_disks_that_come_with_a_type_are_part_of_its_price(
-    fake: FakeGce, market: GceMarket
-) -> None:
+def test_built_in_disks_are_part_of_the_price(fake: FakeGce, market: GceMarket) -> None:
     fake.skus = [
         sku("A2 Instance Core running in Americas", "0.03"),
         sku("A2 Instance Ram running in Americas", "0.004", unit="GiBy.h"),
@@ -89,7 +87,7 @@ def test_disks_that_come_with_a_type_are_part_of_its_price(
     assert price == 12 * Decimal("0.03") + 170 * Decimal("0.004") + 4 + disk
 
 
-def test_a_machine_with_a_part_of_unknown_price_has_none(fake: FakeGce, market: GceMarket) -> None:
+def test_machine_with_an_unpriced_part_has_no_price(fake: FakeGce, market: GceMarket) -> None:
     fake.skus = [
         sku("N1 Predefined Instance Core running in Americas", "0.03"),
         sku("N1 Predefined Instance Ram running in Americas", "0.004", unit="GiBy.h"),
@@ -99,18 +97,18 @@ def test_a_machine_with_a_part_of_unknown_price_has_none(fake: FakeGce, market: 
     assert name == ("n1-standard-8", ON_DEMAND)
 
 
-def test_types_with_cores_of_their_own_are_priced_by_them() -> None:
+def test_types_with_a_separate_core_series_use_its_price() -> None:
     names = ("a3-megagpu-8g", "a3-highgpu-8g", "n2d-standard-8", "a3-ultragpu-8g")
     assert [series_of(n) for n in names] == ["a3plus", "a3", "n2d", "a3ultra"]
 
 
-def test_a_silent_cloud_is_unreachable(fake: FakeGce, market: GceMarket) -> None:
+def test_silent_cloud_is_unreachable(fake: FakeGce, market: GceMarket) -> None:
     fake.silent = True
     with pytest.raises(Unreachable):
         market.read(Place(REGION, {}), [WantedType("g2-standard-8")])
 
 
-def test_a_region_tells_types_zones_and_whole_prices_in_one_answer(
+def test_reads_types_zones_and_complete_prices_of_a_region(
     fake: FakeGce, market: GceMarket
 ) -> None:
     fake.skus = [
@@ -118,35 +116,35 @@ def test_a_region_tells_types_zones_and_whole_prices_in_one_answer(
         sku("N1 Predefined Instance Ram running in Americas", "0.004", unit="GiBy.h"),
         sku("Nvidia Tesla T4 GPU running in Americas", "0.35"),
     ]
-    wanted = [
+    types = [
         WantedType("n1-standard-8", "nvidia-tesla-t4", 2),
         WantedType("g2-standard-8"),
         WantedType("x9-huge"),
     ]
-    told = market.read(Place(REGION, {}), wanted)
-    (price,) = told.prices
+    answer = market.read(Place(REGION, {}), types)
+    (price,) = answer.prices
     name = "n1-standard-8+2xnvidia-tesla-t4"
     assert price.scope == Scope("gcp", REGION, "", name, ON_DEMAND.value)
     assert price.usd_hour == 8 * Decimal("0.03") + 30 * Decimal("0.004") + 2 * Decimal("0.35")
-    assert (told.types[name].zones, told.types[name].slots) == (
+    assert (answer.types[name].zones, answer.types[name].slots) == (
         ("us-central1-a", "us-central1-b"), 2,
     )  # fmt: skip
-    assert told.types["g2-standard-8"].zones[-1] == "us-central1-c"
-    assert told.types["x9-huge"].zones == ()
+    assert answer.types["g2-standard-8"].zones[-1] == "us-central1-c"
+    assert answer.types["x9-huge"].zones == ()
 
 
-def test_without_a_project_no_prices_are_asked_for(fake: FakeGce) -> None:
+def test_no_prices_are_requested_without_a_project(fake: FakeGce) -> None:
     with pytest.raises(Unreachable, match="`project` is missing"):
         GceMarket(GceApi("http://localhost:1", AnonymousCredentials()), "").read(Place(REGION, {}), [])  # fmt: skip
 
 
-def test_where_the_price_list_is_denied_zones_are_told_all_the_same(fake: FakeGce) -> None:
+def test_zones_are_returned_if_the_price_list_is_denied(fake: FakeGce) -> None:
     def denied() -> Iterator[dict[str, Any]]:
         yield from ()
         raise Unreachable("Google Cloud does not tell its prices: 403")
 
     with serving(fake) as address:
         market = GceMarket(GceApi(address, AnonymousCredentials()), "acme", denied)
-        told = market.read(Place(REGION, {}), [WantedType("g2-standard-8")])
-    assert (told.prices, "403" in told.problem) == ((), True)
-    assert told.types["g2-standard-8"].zones
+        answer = market.read(Place(REGION, {}), [WantedType("g2-standard-8")])
+    assert (answer.prices, "403" in answer.problem) == ((), True)
+    assert answer.types["g2-standard-8"].zones

@@ -1,4 +1,4 @@
-"""What Compute Engine refuses, and what is told of it."""
+"""Refusals of Compute Engine and their reports."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ def cloud() -> Iterator[Gce]:
         yield gce
 
 
-def test_a_stockout_hints_at_the_zones_that_have_room(cloud: Gce) -> None:
+def test_stockout_hints_at_zones_with_capacity(cloud: Gce) -> None:
     cloud.give(stockout(ZONE, "e2-standard-4", ["us-central1-c", "us-central1-f"]))
     (refusal,) = cloud.compute.launch(launch_request(cloud, [offer()])).refusals
     assert refusal.hint == ("us-central1-c", "us-central1-f")
@@ -32,7 +32,7 @@ def test_a_stockout_hints_at_the_zones_that_have_room(cloud: Gce) -> None:
     assert "us-central1-c" in refusal.sentence
 
 
-def test_the_next_zone_is_tried_after_a_stockout(cloud: Gce) -> None:
+def test_next_zone_is_tried_after_a_stockout(cloud: Gce) -> None:
     cloud.give(stockout(ZONE, "e2-standard-4"), zone=ZONE)
     offers = [offer(), offer(zone="us-central1-b")]
     outcome = cloud.compute.launch(launch_request(cloud, offers))
@@ -41,7 +41,7 @@ def test_the_next_zone_is_tried_after_a_stockout(cloud: Gce) -> None:
     assert [r.scope.zone for r in outcome.refusals] == [ZONE]
 
 
-def test_an_accepted_machine_that_fails_later_tells_why_when_asked_again(cloud: Gce) -> None:
+def test_repeated_request_returns_reason_of_a_later_failure(cloud: Gce) -> None:
     cloud.fake.operation_s = 60.0
     cloud.give(stockout(ZONE, "e2-standard-4", ["us-central1-b"]), zone=ZONE)
     request = launch_request(cloud, [offer()])
@@ -60,7 +60,7 @@ def test_an_accepted_machine_that_fails_later_tells_why_when_asked_again(cloud: 
     ]
 
 
-def test_asking_what_failed_later_starts_nothing(cloud: Gce) -> None:
+def test_repeated_request_after_a_later_failure_starts_no_machine(cloud: Gce) -> None:
     cloud.fake.operation_s = 60.0
     cloud.give(stockout(ZONE, "g2-standard-8"), "g2-standard-8")
     request = launch_request(cloud, cloud.offers(Capacity.SPOT))
@@ -72,7 +72,7 @@ def test_asking_what_failed_later_starts_nothing(cloud: Gce) -> None:
     assert cloud.fake.listed(PROJECT) == []
 
 
-def test_refusals_before_a_lost_answer_are_told_with_the_machine(cloud: Gce) -> None:
+def test_refusals_before_a_lost_response_are_returned_with_the_machine(cloud: Gce) -> None:
     first, second = cloud.offers(Capacity.SPOT)
     cloud.give(stockout(ZONE, first.machine_type), first.machine_type)
     request = launch_request(cloud, [first, second])
@@ -82,7 +82,7 @@ def test_refusals_before_a_lost_answer_are_told_with_the_machine(cloud: Gce) -> 
     assert [r.scope.machine_type for r in outcome.refusals] == [first.machine_type]
 
 
-def test_a_machine_that_was_taken_back_is_not_started_again_by_its_token(cloud: Gce) -> None:
+def test_preempted_machine_is_not_started_again_by_its_token(cloud: Gce) -> None:
     request = launch_request(cloud, cloud.offers(Capacity.SPOT))
     machine = cloud.compute.launch(request).machine
     assert machine is not None
@@ -95,7 +95,7 @@ def test_a_machine_that_was_taken_back_is_not_started_again_by_its_token(cloud: 
     assert cloud.fake.instances == []
 
 
-def test_a_machine_that_has_the_name_is_the_one(cloud: Gce) -> None:
+def test_existing_machine_with_the_name_is_returned(cloud: Gce) -> None:
     request = launch_request(cloud)
     first = cloud.compute.launch(request).machine
     cloud.fake.forget_request_ids()
@@ -104,7 +104,7 @@ def test_a_machine_that_has_the_name_is_the_one(cloud: Gce) -> None:
     assert len(cloud.fake.instances) == 1
 
 
-def test_many_launches_and_ends_at_once_share_a_provider(cloud: Gce) -> None:
+def test_concurrent_launches_and_deletions_share_a_provider(cloud: Gce) -> None:
     requests = [launch_request(cloud) for _ in range(24)]
     with ThreadPoolExecutor(8) as pool:
         launched = [o.machine for o in pool.map(cloud.compute.launch, requests)]
@@ -114,7 +114,7 @@ def test_many_launches_and_ends_at_once_share_a_provider(cloud: Gce) -> None:
     assert list(cloud.compute.terminate([m for m in launched if m])) == []
 
 
-def test_a_launch_waits_a_few_seconds_at_most(cloud: Gce) -> None:
+def test_launch_waits_a_few_seconds_at_most(cloud: Gce) -> None:
     cloud.fake.operation_s = 3600.0
     before = cloud.clock[0]
     machine = cloud.compute.launch(launch_request(cloud)).machine
@@ -123,21 +123,21 @@ def test_a_launch_waits_a_few_seconds_at_most(cloud: Gce) -> None:
     assert 0 < cloud.clock[0] - before <= 6
 
 
-def test_a_machine_of_any_zone_that_failed_in_one_tells_why_for_that_zone(cloud: Gce) -> None:
+def test_failure_of_a_regional_launch_has_the_zone(cloud: Gce) -> None:
     cloud.fake.operation_s = 60.0
     cloud.give(stockout(ZONE, "g2-standard-8"))
     request = launch_request(cloud, [offer("g2-standard-8", zone="")])
     assert cloud.compute.launch(request).machine is not None
     cloud.sleep(120)
     cloud.allow()
-    there = replace(request, offers=(offer("g2-standard-8", zone=ZONE),))
-    again = cloud.compute.launch(there)
+    zonal_request = replace(request, offers=(offer("g2-standard-8", zone=ZONE),))
+    again = cloud.compute.launch(zonal_request)
     assert again.machine is None
     assert {r.kind for r in again.refusals} == {RefusalKind.NO_CAPACITY}
     assert ZONE in {r.scope.zone for r in again.refusals}
 
 
-def test_a_launch_over_many_offers_ends_before_its_caller_gives_up(cloud: Gce) -> None:
+def test_launch_over_many_offers_has_a_time_limit(cloud: Gce) -> None:
     cloud.fake.operation_s = 4.0
     cloud.give(stockout(ZONE, "e2-standard-4"))
     types = [f"e2-standard-{n}" for n in range(100)]
@@ -150,7 +150,7 @@ def test_a_launch_over_many_offers_ends_before_its_caller_gives_up(cloud: Gce) -
     assert cloud.clock[0] - before <= 66
 
 
-def test_any_zone_means_the_first_with_room(cloud: Gce) -> None:
+def test_regional_launch_uses_the_first_zone_with_capacity(cloud: Gce) -> None:
     cloud.give(stockout(ZONE, "g2-standard-8"), "g2-standard-8", ZONE)
     anywhere = offer("g2-standard-8", zone="", capacity=Capacity.SPOT)
     machine = cloud.compute.launch(launch_request(cloud, [anywhere])).machine
@@ -159,7 +159,7 @@ def test_any_zone_means_the_first_with_room(cloud: Gce) -> None:
     assert body_of(cloud, machine)["scheduling"]["provisioningModel"] == "SPOT"
 
 
-def test_one_regional_call_chooses_among_types_by_rank(cloud: Gce) -> None:
+def test_regional_call_chooses_types_by_rank(cloud: Gce) -> None:
     cloud.give(stockout(ZONE, "a2-highgpu-1g"), "a2-highgpu-1g")
     offers = [offer("a2-highgpu-1g", zone=""), offer("g2-standard-8", zone="")]
     machine = cloud.compute.launch(launch_request(cloud, offers)).machine
@@ -168,7 +168,7 @@ def test_one_regional_call_chooses_among_types_by_rank(cloud: Gce) -> None:
     assert sum("bulkInsert" in call for call in cloud.fake.calls) == 1
 
 
-def test_a_region_without_room_refuses_every_type_that_was_asked_for(cloud: Gce) -> None:
+def test_region_without_capacity_refuses_every_requested_type(cloud: Gce) -> None:
     cloud.give(stockout(ZONE, "a2-highgpu-1g"))
     offers = [offer("a2-highgpu-1g", zone=""), offer("g2-standard-8", zone="")]
     request = launch_request(cloud, offers)
@@ -180,7 +180,7 @@ def test_a_region_without_room_refuses_every_type_that_was_asked_for(cloud: Gce)
         ]
 
 
-def test_a_quota_behind_a_failed_bulk_insert_is_named(cloud: Gce) -> None:
+def test_quota_behind_a_failed_bulk_insert_is_named(cloud: Gce) -> None:
     cloud.give(quota("NVIDIA_L4_GPUS", 2.0, REGION))
     anywhere = offer("g2-standard-8", zone="")
     (refusal,) = cloud.compute.launch(launch_request(cloud, [anywhere])).refusals
@@ -188,17 +188,17 @@ def test_a_quota_behind_a_failed_bulk_insert_is_named(cloud: Gce) -> None:
     assert "NVIDIA_L4_GPUS" in refusal.sentence
 
 
-def test_an_account_that_may_not_be_attached_is_a_denial(cloud: Gce) -> None:
-    """Compute Engine accepts the call, and ends its operation with this and status 400."""
-    said = "The user does not have access to service account 'vm@acme'. User: 'provision@acme'."
-    cloud.give(ended_with("SERVICE_ACCOUNT_ACCESS_DENIED", said))
+def test_forbidden_service_account_is_a_denial(cloud: Gce) -> None:
+    """Compute Engine accepts the call, and its operation ends with this error and status 400."""
+    message = "The user does not have access to service account 'vm@acme'. User: 'provision@acme'."
+    cloud.give(ended_with("SERVICE_ACCOUNT_ACCESS_DENIED", message))
     (refusal,) = cloud.compute.launch(launch_request(cloud, [offer()])).refusals
     assert refusal.kind is RefusalKind.DENIED
-    assert said in refusal.sentence
+    assert message in refusal.sentence
 
 
 @pytest.mark.parametrize("zone", [ZONE, ""])
-def test_a_subnetwork_without_addresses_is_tried_again_later(cloud: Gce, zone: str) -> None:
+def test_subnetwork_without_addresses_is_retried_later(cloud: Gce, zone: str) -> None:
     cloud.give(ended_with("IP_SPACE_EXHAUSTED_WITH_DETAILS", "IP space of 'x' is exhausted."))
     outcome = cloud.compute.launch(launch_request(cloud, [offer("g2-standard-8", zone=zone)]))
     (refusal,) = outcome.refusals
@@ -211,7 +211,7 @@ def ended_with(code: str, message: str) -> OperationError:
 
 
 class NoSignIn(AnonymousCredentials):  # type: ignore[misc]
-    """Credentials of which Google says no, or which Google does not answer."""
+    """Credentials that Google rejects, or for which Google does not answer."""
 
     def __init__(self, error: GoogleAuthError) -> None:
         super().__init__()
@@ -221,29 +221,27 @@ class NoSignIn(AnonymousCredentials):  # type: ignore[misc]
         raise self.error
 
 
-def test_a_sign_in_that_google_refuses_is_a_denial(cloud: Gce) -> None:
-    """Nothing was sent: other clouds are asked meanwhile, and the pool says what is wrong."""
-    said = "Unable to acquire impersonated credentials"
-    cloud.compute._api = GceApi(cloud.address, NoSignIn(RefreshError(said)))
+def test_rejected_sign_in_is_a_denial(cloud: Gce) -> None:
+    """The call was not sent, so other clouds are tried meanwhile, and the pool shows the reason."""
+    message = "Unable to acquire impersonated credentials"
+    cloud.compute._api = GceApi(cloud.address, NoSignIn(RefreshError(message)))
     (refusal,) = cloud.compute.launch(launch_request(cloud, [offer()])).refusals
     assert refusal.kind is RefusalKind.DENIED
-    assert said in refusal.sentence
-    with pytest.raises(Unreachable, match=said):
+    assert message in refusal.sentence
+    with pytest.raises(Unreachable, match=message):
         cloud.compute.owned("box", cloud.place)
 
 
 @pytest.mark.parametrize(
     "error", [TransportError("no route"), RefreshError("no route", retryable=True)]
 )
-def test_a_sign_in_that_google_does_not_answer_is_asked_for_again(
-    cloud: Gce, error: GoogleAuthError
-) -> None:
+def test_unanswered_sign_in_is_retried(cloud: Gce, error: GoogleAuthError) -> None:
     cloud.compute._api = GceApi(cloud.address, NoSignIn(error))
     with pytest.raises(Unreachable, match="no route"):
         cloud.compute.launch(launch_request(cloud, [offer()]))
 
 
-def test_a_zone_is_tried_though_a_bulk_insert_failed_there(cloud: Gce) -> None:
+def test_zone_is_tried_after_a_failed_bulk_insert(cloud: Gce) -> None:
     cloud.give(stockout(ZONE, "g2-standard-8"), "g2-standard-8")
     offers = [offer("g2-standard-8", zone=""), offer("e2-standard-4")]
     machine = cloud.compute.launch(launch_request(cloud, offers)).machine
@@ -251,7 +249,7 @@ def test_a_zone_is_tried_though_a_bulk_insert_failed_there(cloud: Gce) -> None:
     assert (machine.machine_type, machine.zone) == ("e2-standard-4", ZONE)
 
 
-def test_types_that_may_not_be_asked_for_together_are_asked_for_alone(cloud: Gce) -> None:
+def test_types_that_cannot_share_a_call_are_requested_separately(cloud: Gce) -> None:
     offers = [offer("a2-highgpu-1g", zone=""), offer("g2-standard-8", zone="")]
     cloud.fake.accepts_flexibility = False
     machine = cloud.compute.launch(launch_request(cloud, offers)).machine
@@ -259,7 +257,7 @@ def test_types_that_may_not_be_asked_for_together_are_asked_for_alone(cloud: Gce
     assert machine.machine_type == "a2-highgpu-1g"
 
 
-def test_a_region_that_had_no_room_is_not_asked_again_by_a_token(cloud: Gce) -> None:
+def test_region_without_capacity_is_not_retried_by_the_same_token(cloud: Gce) -> None:
     cloud.give(quota("NVIDIA_L4_GPUS", 2.0, REGION))
     request = launch_request(cloud, [offer("g2-standard-8", zone="")])
     first = cloud.compute.launch(request)
@@ -268,7 +266,7 @@ def test_a_region_that_had_no_room_is_not_asked_again_by_a_token(cloud: Gce) -> 
     assert cloud.compute.launch(request) == first
 
 
-def test_a_machine_of_unknown_zone_is_found_to_end_it_and_to_read_its_console(cloud: Gce) -> None:
+def test_machine_with_unknown_zone_can_be_deleted_and_its_console_read(cloud: Gce) -> None:
     machine = cloud.compute.launch(launch_request(cloud)).machine
     assert machine is not None
     cloud.print_on_console(machine, "ready\n")
@@ -279,7 +277,7 @@ def test_a_machine_of_unknown_zone_is_found_to_end_it_and_to_read_its_console(cl
     assert list(cloud.compute.owned(launch_request(cloud).cluster_id, cloud.place)) == []
 
 
-def test_a_quota_is_named_with_its_limit_and_region(cloud: Gce) -> None:
+def test_refusal_names_quota_with_limit_and_region(cloud: Gce) -> None:
     cloud.give(quota("NVIDIA_L4_GPUS", 1.0, REGION))
     (refusal,) = cloud.compute.launch(launch_request(cloud, [offer("g2-standard-8")])).refusals
     assert refusal.kind is RefusalKind.QUOTA
@@ -288,14 +286,14 @@ def test_a_quota_is_named_with_its_limit_and_region(cloud: Gce) -> None:
     assert refusal.scope.covers(offer("g2-standard-8", zone="us-central1-b"))
 
 
-def test_a_quota_of_the_project_holds_in_every_region(cloud: Gce) -> None:
+def test_project_quota_applies_to_every_region(cloud: Gce) -> None:
     cloud.give(quota("GPUS_ALL_REGIONS", 0.0))
     (refusal,) = cloud.compute.launch(launch_request(cloud, [offer("g2-standard-8")])).refusals
     assert refusal.scope.covers(replace(offer("g2-standard-8"), region="europe-west4"))
     assert not refusal.scope.covers(offer("e2-standard-4"))
 
 
-def test_a_missing_permission_is_named_and_asked_for_once(cloud: Gce) -> None:
+def test_missing_permission_is_named_and_requested_once(cloud: Gce) -> None:
     cloud.give(denied("compute.instances.create"))
     offers = [offer(), offer(zone="us-central1-b"), offer("g2-standard-8")]
     (refusal,) = cloud.compute.launch(launch_request(cloud, offers)).refusals
@@ -320,7 +318,7 @@ def test_a_missing_permission_is_named_and_asked_for_once(cloud: Gce) -> None:
         ),
     ],
 )
-def test_errors_are_of_their_kind(
+def test_errors_have_the_right_kind(
     cloud: Gce, error: GceError | OperationError, kind: RefusalKind
 ) -> None:
     cloud.give(error)
@@ -329,7 +327,7 @@ def test_errors_are_of_their_kind(
 
 
 @pytest.mark.parametrize("status", [500, 502, 504])
-def test_an_answer_that_leaves_the_effect_open_is_no_refusal(cloud: Gce, status: int) -> None:
+def test_response_with_unknown_effect_is_not_a_refusal(cloud: Gce, status: int) -> None:
     cloud.give(GceError(status, "backendError", "oops"))
     with pytest.raises(Unreachable, match="oops"):
         cloud.compute.launch(launch_request(cloud, [offer()]))

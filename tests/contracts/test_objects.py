@@ -1,4 +1,4 @@
-"""What every object store promises."""
+"""The contract of all object stores."""
 
 import urllib.error
 import urllib.request
@@ -30,7 +30,7 @@ from tests.support.lambda_events import Http, http_api_event
 
 @dataclass
 class Subject:
-    """A store, and a client that PUTs to its upload URLs and reports the status."""
+    """A store, and a client that sends PUT to its upload URLs and returns the status."""
 
     store: ObjectStore
     upload: Callable[[str, bytes], int]
@@ -59,7 +59,7 @@ def gcs_subject(endpoint: str) -> Subject:
 
 
 class Signer(AnonymousCredentials, Signing):  # type: ignore[misc]
-    """An account with a key of its own. The emulator asks for no token."""
+    """An account with its own key. The emulator needs no token."""
 
     signer = None
     signer_email = "api@project.iam.gserviceaccount.com"
@@ -102,7 +102,7 @@ def put(url: str, body: bytes) -> int:
             return e.code
 
 
-def test_what_is_put_can_be_read_measured_replaced_and_deleted(subject: Subject) -> None:
+def test_objects_can_be_read_measured_replaced_and_deleted(subject: Subject) -> None:
     store = subject.store
     store.put("contexts/a.tgz", b"\x00first")
     store.put("contexts/a.tgz", b"second")
@@ -112,19 +112,19 @@ def test_what_is_put_can_be_read_measured_replaced_and_deleted(subject: Subject)
     assert store.get("contexts/a.tgz") is None
 
 
-def test_what_does_not_exist_is_none_and_may_be_deleted(subject: Subject) -> None:
+def test_missing_object_is_none_and_can_be_deleted(subject: Subject) -> None:
     assert subject.store.get("contexts/none") is None
     assert subject.store.size("contexts/none") is None
     subject.store.delete("contexts/none")
 
 
-def test_an_upload_url_takes_the_object(subject: Subject) -> None:
+def test_upload_url_stores_the_object(subject: Subject) -> None:
     url = subject.store.upload_url("contexts/b.tgz", 5, expires_s=60)
     assert subject.upload(url, b"bytes") == 200
     assert subject.store.get("contexts/b.tgz") == b"bytes"
 
 
-def test_a_download_url_gives_the_object_where_callers_reach_the_store(subject: Subject) -> None:
+def test_download_url_returns_the_object(subject: Subject) -> None:
     subject.store.put("contexts/d.tgz", b"\x00code")
     url = subject.store.download_url("contexts/d.tgz", expires_s=60)
     if isinstance(subject.store, DirectoryObjects):
@@ -134,20 +134,20 @@ def test_a_download_url_gives_the_object_where_callers_reach_the_store(subject: 
         assert answer.read() == b"\x00code"
 
 
-def test_an_upload_url_names_the_size_it_is_for(subject: Subject) -> None:
+def test_upload_url_is_signed_for_one_size(subject: Subject) -> None:
     url = subject.store.upload_url("contexts/c.tgz", 5, expires_s=60)
     signed = "content-length" in url or "size=5" in url
     assert signed, url
 
 
 @pytest.mark.parametrize("body", [b"", b"four", b"sixsix"])
-def test_a_directory_refuses_another_size(tmp_path: Path, body: bytes) -> None:
+def test_directory_rejects_another_size(tmp_path: Path, body: bytes) -> None:
     subject = directory_subject(tmp_path)
     assert subject.upload(subject.store.upload_url("k", 5, expires_s=60), body) == 403
     assert subject.store.get("k") is None
 
 
-def test_a_directory_refuses_forged_and_expired_urls(tmp_path: Path) -> None:
+def test_directory_rejects_forged_and_expired_urls(tmp_path: Path) -> None:
     now = [1000.0]
     subject = directory_subject(tmp_path, lambda: now[0])
     url = subject.store.upload_url("k", 1, expires_s=60)
@@ -161,7 +161,7 @@ def test_a_directory_refuses_forged_and_expired_urls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["../x", "/etc/x", "a/../b", "", "a//b", ".hidden", "a/.b", "a\0b"])
-def test_a_directory_refuses_keys_that_lead_elsewhere(tmp_path: Path, key: str) -> None:
+def test_directory_rejects_keys_that_leave_it(tmp_path: Path, key: str) -> None:
     store = DirectoryObjects(tmp_path / "inside", b"secret")
     with pytest.raises(BadKey):
         store.put(key, b"x")

@@ -1,4 +1,4 @@
-"""What every waker promises to those who wait."""
+"""The contract of all wakers."""
 
 import asyncio
 import threading
@@ -9,26 +9,26 @@ from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.ports.waker import Waker
 
 
-def test_a_wake_from_another_thread_releases_every_waiter_of_its_topic_only() -> None:
+def test_wake_from_another_thread_releases_only_waiters_of_its_topic() -> None:
     notifier = LocalNotifier()
     waker: Waker = notifier
 
     async def scenario() -> list[bool]:
-        seen = notifier.seen()
-        waits = [asyncio.create_task(notifier.wait("a", 60, seen)) for _ in range(3)]
-        other = asyncio.create_task(notifier.wait("b", 0.05, seen))
+        position = notifier.seen()
+        waits = [asyncio.create_task(notifier.wait("a", 60, position)) for _ in range(3)]
+        other_topic = asyncio.create_task(notifier.wait("b", 0.05, position))
         while notifier.waiting("a") < 3:
             await asyncio.sleep(0)
         thread = threading.Thread(target=waker.wake, args=("a",))
         thread.start()
-        results = await asyncio.gather(*waits, other)
+        results = await asyncio.gather(*waits, other_topic)
         thread.join()
         return results
 
     assert asyncio.run(scenario()) == [True, True, True, False]
 
 
-def test_a_wake_after_what_was_seen_is_remembered() -> None:
+def test_wake_before_the_wait_is_not_lost() -> None:
     notifier = LocalNotifier()
 
     async def scenario() -> tuple[bool, bool]:
@@ -41,7 +41,7 @@ def test_a_wake_after_what_was_seen_is_remembered() -> None:
     assert asyncio.run(scenario()) == (True, False)
 
 
-def test_a_callback_runs_at_every_wake_of_its_topic() -> None:
+def test_callback_runs_at_every_wake_of_its_topic() -> None:
     notifier, calls = LocalNotifier(), []
     notifier.on("schedule", lambda: calls.append(1))
     for topic in ("schedule", "agent:1", "schedule"):
@@ -56,11 +56,11 @@ def test_a_million_topics_do_not_fill_the_memory() -> None:
     assert len(notifier._last) < 5_000
 
 
-def test_nobody_waiting_is_no_problem() -> None:
+def test_wake_without_a_waiter_has_no_effect() -> None:
     LocalNotifier().wake("silence")
 
 
-def test_a_waker_of_functions_starts_each_once_and_only_those_that_there_are(
+def test_function_waker_starts_each_existing_function_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[str] = []

@@ -1,4 +1,4 @@
-"""Print what the half-public modules of the installed package `determined` do, as JSON."""
+"""Print the results of the half-public modules of the installed package `determined`, as JSON."""
 
 import io
 import json
@@ -164,7 +164,7 @@ def logged() -> int:
 
 
 def stored() -> list[str]:
-    """Return the files of a checkpoint in a shared_fs that is seen at another path."""
+    """Return the files of a checkpoint in a shared_fs that containers mount at another path."""
     with tempfile.TemporaryDirectory() as folder:
         os.makedirs(f"{folder}/below/uuid")
         with open(f"{folder}/below/uuid/weights", "w") as f:

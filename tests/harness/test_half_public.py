@@ -1,4 +1,4 @@
-"""Modules of Determined's package that public examples import, compared with the package itself."""
+"""Half-public modules that public examples import, compared with Determined's own package."""
 
 import json
 import subprocess
@@ -18,10 +18,10 @@ SCRIPT = Path(__file__).with_name("half_public_script.py")
 
 
 def outcomes(python: Path | str) -> dict[str, str]:
-    done = subprocess.run([str(python), str(SCRIPT)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result = subprocess.run([str(python), str(SCRIPT)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    values: dict[str, str] = json.loads(result.stdout.splitlines()[-1])
+    return values
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def expected() -> dict[str, str]:
     return outcomes(stock_python())
 
 
-def test_functions_and_classes_give_the_same_results(expected: dict[str, str]) -> None:
+def test_functions_and_classes_return_the_same_results(expected: dict[str, str]) -> None:
     ours = outcomes(sys.executable)
     assert len(ours) > 30
     assert ours == expected

@@ -1,4 +1,4 @@
-"""Importing the code of a checkpoint beside the program's own code of the same names."""
+"""Import a checkpoint's code whose modules have the same names as the program's modules."""
 
 import subprocess
 import sys
@@ -35,18 +35,20 @@ def folders(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("cwd", ["new", "."])
-def test_old_code_and_new_code_of_the_same_names_live_together(folders: Path, cwd: str) -> None:
-    done = subprocess.run(
+def test_old_and_new_code_with_the_same_names_coexist(folders: Path, cwd: str) -> None:
+    result = subprocess.run(
         [sys.executable, folders / "new" / "main.py", folders / "old"],
         cwd=folders / cwd,
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert done.stdout.splitlines() == ["old old old", "new True True", "False False"], done.stderr
+    assert result.stdout.splitlines() == ["old old old", "new True True", "False False"], (
+        result.stderr
+    )
 
 
-def test_blocks_may_follow_each_other_but_not_be_nested(folders: Path) -> None:
+def test_blocks_can_be_consecutive_but_not_nested(folders: Path) -> None:
     with det.import_from_path(folders / "old"), pytest.raises(RuntimeError, match="nested"):  # noqa: SIM117
         with det.import_from_path(folders / "new"):
             pass
@@ -54,7 +56,7 @@ def test_blocks_may_follow_each_other_but_not_be_nested(folders: Path) -> None:
         pass
 
 
-def test_modules_of_the_standard_library_stay(folders: Path) -> None:
+def test_modules_of_the_standard_library_stay_loaded(folders: Path) -> None:
     import json
 
     (folders / "old" / "json.py").write_text("")

@@ -1,4 +1,4 @@
-"""Programs that an image lacks are installed when a task starts; pip is the real one, its index a folder of wheels."""
+"""Missing programs are installed when a task starts. The tests use the real pip, with a folder of wheels as index."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from tests.support.ports import free_port
 from tests.support.wheels import write_installed, write_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
-# JupyterLab of the index needs a package of the image, of which the index has a newer version.
+# JupyterLab in the index depends on a package of the image. The index has a newer version of that package.
 SERVER = "import helper, array_math; print('serves with', helper.NAME, array_math.VERSION)"
 INSTALL = """
 import sys
@@ -32,13 +32,13 @@ SENTENCE = (
 
 
 class Image:
-    """A Python without JupyterLab, with a package of its own, and the index that pip asks."""
+    """A Python without JupyterLab, with one package of its own, and the index for pip."""
 
     def __init__(self, folder: Path) -> None:
         self.site, self.index, self.run_dir = (folder / n for n in ("site-packages", "i", "run"))
         self.run_dir.mkdir()
         write_installed(self.site, "array_math", "1.0", {"array_math.py": "VERSION = '1.0'\n"})
-        # pip leaves such a folder where it could not remove a package.
+        # pip leaves such a folder if it cannot remove a package.
         (self.site / "~rray_math-0.9.dist-info").mkdir()
         write_wheel(self.index, "array_math", "2.0", {"array_math.py": "VERSION = '2.0'\n"})
         write_wheel(self.index, "helper", "3.1", {"helper.py": "NAME = 'helper'\n"})
@@ -48,12 +48,14 @@ class Image:
         write_wheel(self.index, "jupyterlab", version, {"jupyterlab/__main__.py": SERVER}, requires)
 
     def start(self, **env: str) -> "subprocess.CompletedProcess[str]":
-        """Run the first step of a notebook."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+        """Run the first step of a notebook task."""
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PIP_")
+        }
         index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.index)}
         task = {"DET_RUNTIME": "docker", "DET_IMAGE": "team/a:1", "DET_RUN_DIR": str(self.run_dir)}
         python = {"PYTHONPATH": f"{ROOT / 'harness'}:{self.site}", "PYTHONNOUSERSITE": "1"}
-        every = {**own, "PIP_CONFIG_FILE": os.devnull, **index, **task, **python, **env}
+        every = {**environment, "PIP_CONFIG_FILE": os.devnull, **index, **task, **python, **env}
         return subprocess.run(
             [sys.executable, "-c", INSTALL], env=every, capture_output=True, text=True, check=False
         )
@@ -76,21 +78,21 @@ def image(tmp_path: Path) -> Image:
     return Image(tmp_path)
 
 
-def test_a_missing_program_is_installed_beside_the_packages_of_the_image(image: Image) -> None:
+def test_missing_program_is_installed_without_changing_the_image(image: Image) -> None:
     image.offer_jupyterlab("helper", "array_math>=1.0")
     before = image.files()
     ran = image.start()
     assert ran.returncode == 0, ran.stderr
     assert image.serve(ran.stdout.strip()) == "serves with helper 1.0\n"
     assert image.files() == before
-    announced, done = ran.stderr.splitlines()
+    announced, completion = ran.stderr.splitlines()
     assert announced == ("JupyterLab is not installed in image team/a:1: installing it with pip")
     assert re.fullmatch(
-        r"installed JupyterLab in \d+ s; an image that has it starts without this", done
+        r"installed JupyterLab in \d+ s; an image that has it starts without this", completion
     )
 
 
-def test_a_program_that_needs_another_version_of_a_package_of_the_image_is_not_installed(
+def test_does_not_install_program_that_conflicts_with_the_image(
     image: Image,
 ) -> None:
     image.offer_jupyterlab("array_math>=2.0")
@@ -105,7 +107,7 @@ def test_a_program_that_needs_another_version_of_a_package_of_the_image_is_not_i
     assert image.files() == before
 
 
-def test_a_package_index_that_cannot_be_reached_is_the_reason(image: Image) -> None:
+def test_reason_names_unreachable_package_index(image: Image) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}/simple"
     ran = image.start(PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_INDEX_URL=nowhere)
     assert ran.returncode == 80
@@ -113,15 +115,13 @@ def test_a_package_index_that_cannot_be_reached_is_the_reason(image: Image) -> N
     assert (image.run_dir / "exit-reason").read_text() == SENTENCE.format(why)
 
 
-def test_an_index_without_the_package_is_the_reason(image: Image) -> None:
+def test_reason_names_missing_package(image: Image) -> None:
     ran = image.start()
     assert ran.returncode == 80
     assert "Could not find a version that satisfies the requirement jupyterlab" in ran.stderr
 
 
-def test_settings_of_pip_that_name_another_place_have_no_effect(
-    image: Image, tmp_path: Path
-) -> None:
+def test_pip_target_settings_have_no_effect(image: Image, tmp_path: Path) -> None:
     image.offer_jupyterlab("helper")
     elsewhere = {"PIP_TARGET": str(tmp_path / "other"), "PIP_USER": "1"}
     ran = image.start(**elsewhere)
@@ -131,14 +131,14 @@ def test_settings_of_pip_that_name_another_place_have_no_effect(
 
 
 @pytest.mark.parametrize("value", ["0", "false"])
-def test_the_setting_forbids_the_installation(image: Image, value: str) -> None:
+def test_setting_disables_the_installation(image: Image, value: str) -> None:
     image.offer_jupyterlab("helper")
     ran = image.start(DET_INSTALL_MISSING=value)
     assert (ran.returncode, ran.stderr) == (80, SENTENCE.format("") + "\n")
     assert not (image.run_dir / "programs").exists()
 
 
-def test_an_image_with_the_program_starts_nothing_else(image: Image) -> None:
+def test_installed_program_is_used_directly(image: Image) -> None:
     write_installed(image.site, "jupyterlab", "4.0", {"jupyterlab/__main__.py": SERVER})
     ran = image.start()
     assert (ran.stdout.strip(), ran.stderr) == (sys.executable, "")
@@ -146,10 +146,10 @@ def test_an_image_with_the_program_starts_nothing_else(image: Image) -> None:
 
 
 @pytest.mark.parametrize("runtime", ["docker", "process"])
-def test_only_the_packages_of_a_process_stay_in_pip_s_cache(
+def test_pip_cache_is_used_only_for_process_tasks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runtime: str
 ) -> None:
-    """A container's cache would take disk space until the container ends."""
+    """A container's cache would use disk space until the container ends."""
     commands: list[Sequence[str]] = []
 
     def run(command: Sequence[str], env: object) -> "subprocess.CompletedProcess[str]":
@@ -164,8 +164,8 @@ def test_only_the_packages_of_a_process_stay_in_pip_s_cache(
     assert ("--no-cache-dir" in words) == (runtime == "docker")
 
 
-def test_the_versions_are_those_of_our_own_image() -> None:
-    """Both are tried together: a new version in one file belongs into the other."""
+def test_versions_equal_those_of_the_task_image() -> None:
+    """The versions are tested together, so both files must have the same ones."""
     pinned = (ROOT / "images/requirements.txt").read_text().splitlines()
     for program in (_install.JUPYTERLAB, _install.TENSORBOARD):
         assert program.requirements[0].partition(";")[0] in pinned
@@ -189,7 +189,7 @@ esac
 
 @pytest.fixture
 def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An image of Debian without OpenSSH, in which the task is root."""
+    """Set up a Debian image without OpenSSH, in which the task is root."""
     place = tmp_path / "bin"
     place.mkdir()
     (place / "apt-get").write_text(APT)
@@ -205,7 +205,7 @@ def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_a_shell_installs_the_ssh_server_with_apt(
+def test_shell_installs_ssh_server_with_apt(
     debian: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert shell._programs() == (str(debian / "sshd"), str(debian / "ssh-keygen"))
@@ -223,7 +223,7 @@ def test_a_shell_installs_the_ssh_server_with_apt(
         ({"REPLACES": "libssl3"}, "it would replace packages of the image: libssl3)"),
     ],
 )
-def test_a_shell_without_an_ssh_server_ends_with_the_reason(
+def test_failed_installation_of_ssh_server_is_reported(
     debian: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], reason: str
 ) -> None:
     for name, value in env.items():
@@ -246,7 +246,7 @@ def test_only_root_installs_an_ssh_server(debian: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("name", "value"), [("DET_INSTALL_MISSING", "0"), ("DET_RUNTIME", "process")]
 )
-def test_a_forbidden_installation_and_a_machine_s_own_packages_stay_away(
+def test_ssh_server_is_not_installed_if_disabled_or_on_a_machine(
     debian: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""Whatever users may import from `determined` is in the reference. Read from the sources: no framework is needed."""
+"""The reference documents every public name of `determined`. The test reads the sources, so it needs no framework."""
 
 import ast
 import functools
@@ -11,22 +11,22 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HARNESS = ROOT / "harness"
 PAGES = ROOT / "docs" / "reference"
-# Used by our own processes; users see what they do, not their names.
-OWN = ("determined.common", "determined.exec", "determined.profiler", "determined.workloads")
-# Commands: `python3 -m determined.launch.horovod`. What they define is theirs.
+# Modules that only our own processes use.
+INTERNAL = ("determined.common", "determined.exec", "determined.profiler", "determined.workloads")
+# Modules that are commands, such as `python3 -m determined.launch.horovod`. Their functions are private.
 COMMANDS = ("determined.launch.", "determined.cli.")
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
 
 
 def modules() -> dict[str, Path]:
-    found = {}
+    paths = {}
     for path in sorted((HARNESS / "determined").rglob("*.py")):
         parts = path.relative_to(HARNESS).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         public = not any(part.startswith("_") for part in name.split("."))
-        if public and (not name.startswith(OWN) or name == "determined.common.api.errors"):
-            found[name] = path
-    return found
+        if public and (not name.startswith(INTERNAL) or name == "determined.common.api.errors"):
+            paths[name] = path
+    return paths
 
 
 @functools.cache
@@ -35,20 +35,20 @@ def tree(path: Path) -> ast.Module:
 
 
 def exported(path: Path) -> list[str]:
-    """Return `__all__`, or what a module without it defines itself."""
+    """Return `__all__`, or the module's own definitions if it has no `__all__`."""
     for node in tree(path).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return list(ast.literal_eval(node.value))
-    defined = [node.name for node in tree(path).body if isinstance(node, _DEFINITIONS)]
-    return [name for name in defined if not name.startswith("_") and name != "main"]
+    definitions = [node.name for node in tree(path).body if isinstance(node, _DEFINITIONS)]
+    return [name for name in definitions if not name.startswith("_") and name != "main"]
 
 
 def methods(path: Path, name: str) -> list[str]:
-    """Return the public methods of a class that a module defines or passes on."""
+    """Return the public methods of a class that a module defines or re-exports."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.ClassDef) and node.name == name:
-            own = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
-            return [n for n in own if not n.startswith("_")]
+            functions = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
+            return [n for n in functions if not n.startswith("_")]
         if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
             source = HARNESS.joinpath(*str(node.module).split(".")).with_suffix(".py")
             if source.exists():
@@ -64,7 +64,7 @@ def public_names(path: Path) -> Iterator[str]:
 
 @functools.cache
 def documented() -> frozenset[str]:
-    """Return the words of all code in the reference; `on_x_start/end` and `get/set_x` stand for both."""
+    """Return the words of all code in the reference. `on_x_start/end` and `get/set_x` count as both names."""
     words: set[str] = set()
     for page in PAGES.glob("*.md"):
         for code in re.findall(r"```.*?```|`[^`]+`", page.read_text(), re.DOTALL):

@@ -1,4 +1,4 @@
-"""A trial follows the workloads that the control plane hands out, and its own plan where they are out of date."""
+"""A trial follows the control plane's workloads, and its own plan if they are outdated."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class FakeSession:
         return {"workload": answer}
 
 
-def told(kind: Kind, batches: int = 0) -> dict[str, Any]:
+def workload(kind: Kind, batches: int = 0) -> dict[str, Any]:
     return {"kind": kind.value, "numBatches": batches, "totalBatchesProcessed": 0}
 
 
@@ -29,8 +29,8 @@ def source(*answers: Any) -> RemoteSource:
     return RemoteSource(FakeSession(*answers), 1, LocalSource(PLAN))
 
 
-def test_the_control_plane_says_what_comes_next() -> None:
-    assert source(told(Kind.VALIDATE)).next(Progress(batches=4)).kind is Kind.VALIDATE
+def test_follows_workload_of_the_control_plane() -> None:
+    assert source(workload(Kind.VALIDATE)).next(Progress(batches=4)).kind is Kind.VALIDATE
 
 
 @pytest.mark.parametrize(
@@ -41,23 +41,23 @@ def test_the_control_plane_says_what_comes_next() -> None:
         (Kind.CHECKPOINT, Progress(4, checkpointed_at=4), Kind.RUN_STEP),
     ],
 )
-def test_what_a_trial_has_just_done_is_not_done_again_though_its_report_is_still_under_way(
+def test_does_not_repeat_workload_with_a_pending_report(
     kind: Kind, progress: Progress, planned: Kind
 ) -> None:
-    assert source(told(kind)).next(progress).kind is planned
+    assert source(workload(kind)).next(progress).kind is planned
 
 
-def test_a_trial_goes_on_by_its_own_plan_while_nobody_answers() -> None:
-    remote = source(MasterUnreachableError("down"), told(Kind.VALIDATE))
+def test_follows_own_plan_during_an_outage() -> None:
+    remote = source(MasterUnreachableError("down"), workload(Kind.VALIDATE))
     assert remote.next(Progress()) == Workload(Kind.RUN_STEP, 4, 0)
     assert remote.next(Progress()).kind is Kind.VALIDATE
 
 
-def test_a_control_plane_without_workloads_is_asked_once() -> None:
+def test_control_plane_without_workloads_is_asked_once() -> None:
     remote = source(NotFoundError(404, "no such route"))
     assert remote.next(Progress()).kind is Kind.RUN_STEP
     assert remote.next(Progress(batches=4)).kind is Kind.RUN_STEP
 
 
-def test_a_trial_that_must_stop_saves_without_asking() -> None:
+def test_stopping_trial_saves_without_a_request() -> None:
     assert source().next(Progress(batches=3, stopping=True)).kind is Kind.CHECKPOINT

@@ -1,4 +1,4 @@
-"""What runs in the containers of notebooks, shells and TensorBoards."""
+"""The programs in the containers of notebooks, shells and TensorBoards."""
 
 import ast
 import importlib.machinery
@@ -28,10 +28,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Master:
-    """Takes what a task tells its cluster."""
+    """A fake cluster that records the requests of a task."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, object]] = []
+        self.requests: list[tuple[str, str, object]] = []
         self.heard = threading.Condition()
         master = self
 
@@ -39,7 +39,7 @@ class Master:
             def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
                 with master.heard:
-                    master.told.append((self.command, self.path, json.loads(body or b"null")))
+                    master.requests.append((self.command, self.path, json.loads(body or b"null")))
                     master.heard.notify_all()
                 self.send_response(200)
                 self.send_header("Content-Length", "2")
@@ -56,12 +56,12 @@ class Master:
         self.thread.start()
 
     def until(self, path: str) -> object:
-        def found() -> object:
-            return next(([b] for _, p, b in self.told if p.endswith(path)), None)
+        def find_request() -> object:
+            return next(([b] for _, p, b in self.requests if p.endswith(path)), None)
 
         with self.heard:
-            assert self.heard.wait_for(found, 60), self.told
-            return found()
+            assert self.heard.wait_for(find_request, 60), self.requests
+            return find_request()
 
     def close(self) -> None:
         self.server.shutdown()
@@ -71,16 +71,16 @@ class Master:
 
 @pytest.fixture
 def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[Master]:
-    made = Master()
+    server = Master()
     for name, value in {
-        "DET_MASTER": f"http://127.0.0.1:{made.server.server_port}",
+        "DET_MASTER": f"http://127.0.0.1:{server.server.server_port}",
         "DET_ALLOCATION_ID": "t.1",
         "DET_TASK_ID": "t",
         "DET_RUNTIME": "process",
     }.items():
         monkeypatch.setenv(name, value)
-    yield made
-    made.close()
+    yield server
+    server.close()
 
 
 def module(name: str, **env: str) -> "subprocess.Popen[str]":
@@ -93,7 +93,7 @@ def module(name: str, **env: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_a_cluster_that_is_away_is_told_later_that_the_program_serves(
+def test_readiness_is_reported_again_after_an_outage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster, ready = FakeMaster(), "/api/v1/allocations/t.1/ready"
@@ -118,14 +118,14 @@ def test_a_cluster_that_is_away_is_told_later_that_the_program_serves(
     cluster.close()
 
 
-@pytest.mark.parametrize("given", [{}, {"DET_NOTEBOOK_TOKEN": ""}, {"DET_NOTEBOOK_TOKEN": "*" * 8}])
-def test_a_notebook_without_a_token_of_its_own_does_not_serve(given: dict[str, str]) -> None:
+@pytest.mark.parametrize("env", [{}, {"DET_NOTEBOOK_TOKEN": ""}, {"DET_NOTEBOOK_TOKEN": "*" * 8}])
+def test_notebook_without_a_token_does_not_start(env: dict[str, str]) -> None:
     with pytest.raises(Failure, match="gave this notebook no token"):
-        notebook.token_of(given)
+        notebook.token_of(env)
     assert notebook.token_of({"DET_NOTEBOOK_TOKEN": "told-to-its-owner"}) == "told-to-its-owner"
 
 
-def test_terminals_of_jupyter_keep_the_path_of_the_task() -> None:
+def test_jupyter_terminals_keep_the_path_of_the_task() -> None:
     (option,) = [o for o in notebook.command("python3", 8888, "task") if "terminado" in o]
     name, _, value = option.partition("=")
     (shell_command,) = ast.literal_eval(value).values()
@@ -134,7 +134,7 @@ def test_terminals_of_jupyter_keep_the_path_of_the_task() -> None:
 
 
 @pytest.mark.parametrize("name", ["notebook", "tensorboard"])
-def test_an_image_without_the_program_says_what_to_install(master: Master, name: str) -> None:
+def test_missing_program_error_names_the_package(master: Master, name: str) -> None:
     product = {"notebook": "jupyterlab", "tensorboard": "tensorboard"}[name]
     with module(name, PYTHONNOUSERSITE="1", DET_INSTALL_MISSING="0") as ran:
         _, err = ran.communicate(timeout=60)
@@ -144,7 +144,7 @@ def test_an_image_without_the_program_says_what_to_install(master: Master, name:
 
 
 @pytest.mark.parametrize("name", ["notebook", "tensorboard"])
-def test_an_image_without_the_program_is_named_in_the_reason_that_the_agent_reads(
+def test_exit_reason_names_image_without_the_program(
     master: Master, tmp_path: Path, name: str
 ) -> None:
     image = {"DET_RUNTIME": "docker", "DET_IMAGE": "team/a:1"}
@@ -156,7 +156,7 @@ def test_an_image_without_the_program_is_named_in_the_reason_that_the_agent_read
     assert (tmp_path / "exit-reason").read_text() == sentence
 
 
-def test_a_python_that_is_too_old_is_named_before_the_harness_is_loaded(tmp_path: Path) -> None:
+def test_old_python_is_rejected_before_the_harness_is_loaded(tmp_path: Path) -> None:
     pretend = "import sys; sys.version_info = (3, 8, 10); import determined.exec"
     done = subprocess.run(
         [sys.executable, "-c", pretend],
@@ -178,9 +178,7 @@ def test_a_python_that_is_too_old_is_named_before_the_harness_is_loaded(tmp_path
     assert (tmp_path / "exit-reason").read_text() == sentence
 
 
-def test_a_shell_lets_its_owner_in_where_the_context_is_with_the_tasks_variables(
-    master: Master, tmp_path: Path
-) -> None:
+def test_shell_session_has_context_directory_and_variables(master: Master, tmp_path: Path) -> None:
     require_ssh()
     folder, port = tmp_path / "ssh", free_port()
     folder.mkdir()
@@ -226,7 +224,7 @@ def test_a_shell_lets_its_owner_in_where_the_context_is_with_the_tasks_variables
             server.communicate(timeout=60)
 
 
-def test_a_tensorboard_waits_for_the_first_event_file(
+def test_tensorboard_waits_for_the_first_event_file(
     master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = {"type": "directory", "container_path": str(tmp_path / "storage")}
@@ -240,7 +238,7 @@ def test_a_tensorboard_waits_for_the_first_event_file(
     monkeypatch.setattr(tensorboard, "_LOOK_S", 0.01)
     with pytest.raises(Failure, match="no metrics appeared"):
         tensorboard.wait_for_metrics([source], timeout_s=0.05)
-    assert master.told[0][1].endswith("/waiting")
+    assert master.requests[0][1].endswith("/waiting")
     folder = tmp_path / "storage/c/tensorboard/experiment/1/trial/2"
     folder.mkdir(parents=True)
     (folder / "events.out.tfevents.1").write_bytes(b"x")
@@ -257,9 +255,7 @@ def test_a_tensorboard_waits_for_the_first_event_file(
         ("notes.json", False),
     ],
 )
-def test_tensorboard_opens_for_traces_of_profilers(
-    tmp_path: Path, name: str, is_shown: bool
-) -> None:
+def test_tensorboard_shows_profiler_traces(tmp_path: Path, name: str, is_shown: bool) -> None:
     file = tmp_path / "storage/c/e" / name
     file.parent.mkdir(parents=True)
     file.write_text("{}")
@@ -268,7 +264,7 @@ def test_tensorboard_opens_for_traces_of_profilers(
     assert source.update() is is_shown
 
 
-def test_files_of_a_remote_storage_are_copied_when_they_grow(
+def test_growing_files_of_remote_storage_are_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from determined.common.storage import DirectoryStorageManager
@@ -285,7 +281,7 @@ def test_files_of_a_remote_storage_are_copied_when_they_grow(
         assert (tmp_path / "exp-1/events.out.tfevents.1").read_bytes() == content
 
 
-def test_jupyter_is_idle_by_what_its_user_chose() -> None:
+def test_idle_detection_follows_the_configured_type() -> None:
     answers = {
         "kernels": [{"connections": 0, "execution_state": "idle"}],
         "terminals": [],
@@ -307,7 +303,7 @@ def test_jupyter_is_idle_by_what_its_user_chose() -> None:
     assert idle("kernels_or_terminals")
 
 
-def test_a_jupyter_without_terminals_is_idle_too() -> None:
+def test_jupyter_without_terminals_can_be_idle() -> None:
     class WithoutTerminals(notebook.Jupyter):
         def _get(self, path: str) -> object:
             if path == "terminals":
@@ -317,7 +313,7 @@ def test_a_jupyter_without_terminals_is_idle_too() -> None:
     assert WithoutTerminals(1, "", "", "kernels_or_terminals").is_idle()
 
 
-def test_jupyter_looks_where_it_is_installed_for_what_belongs_to_it(
+def test_jupyter_paths_include_its_installation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     origin = "/env/lib/python3.11/site-packages/jupyterlab/__init__.py"
@@ -329,14 +325,14 @@ def test_jupyter_looks_where_it_is_installed_for_what_belongs_to_it(
     }
 
 
-def test_a_port_that_is_taken_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_for_a_port_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
     monkeypatch.setenv("DET_RUNTIME", "process")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         with pytest.raises(Failure, match=f"port {port} is in use"):
             _serve.wait_for_port(port, timeout_s=0.01)
 
@@ -345,23 +341,23 @@ def test_a_port_that_is_taken_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     ("runtime", "hint"),
     [("docker", "choose an image that has it"), ("process", "DET_PYTHON_EXECUTABLE")],
 )
-def test_what_is_not_installed_is_missed_where_it_can_be_installed(
+def test_hint_depends_on_the_runtime(
     monkeypatch: pytest.MonkeyPatch, runtime: str, hint: str
 ) -> None:
     monkeypatch.setenv("DET_RUNTIME", runtime)
     monkeypatch.setenv("DET_INSTALL_MISSING", "0")
-    with pytest.raises(Failure, match="Nothing is not installed") as told:
+    with pytest.raises(Failure, match="Nothing is not installed") as error:
         _install.interpreter(_install.Program("no_such_module", "Nothing", ("nothing==1",)))
-    assert hint in told.value.hint
-    assert ("image" in told.value.hint) == (runtime == "docker")
+    assert hint in error.value.hint
+    assert ("image" in error.value.hint) == (runtime == "docker")
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-    with pytest.raises(Failure) as of_ssh:
+    with pytest.raises(Failure) as ssh_error:
         shell._programs()
-    assert ("image" in of_ssh.value.hint) == (runtime == "docker")
+    assert ("image" in ssh_error.value.hint) == (runtime == "docker")
 
 
-def test_the_image_without_ssh_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sshd_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-    with pytest.raises(Failure, match="sshd is not installed") as told:
+    with pytest.raises(Failure, match="sshd is not installed") as error:
         shell._programs()
-    assert "openssh-server" in told.value.hint
+    assert "openssh-server" in error.value.hint

@@ -1,4 +1,4 @@
-"""Terminals that a shell task serves to browsers, with the frames that the page sends."""
+"""Terminals that a shell task serves to browsers, with the frames that the WebUI sends."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ PATIENCE_S = 90.0
 
 
 class Window:
-    """What a browser's page is to the task."""
+    """A browser's page, as the task sees it."""
 
     def __init__(self, port: int, name: str = "a", token: str = "right", **more: object) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
@@ -35,7 +35,7 @@ class Window:
         self.send(b"i", f"{text}\n".encode())
 
     def receive(self) -> tuple[bytes, bytes]:
-        """Return the next frame; an empty one at the end."""
+        """Return the next frame, or an empty one at the end."""
         head = self._exactly(_HEAD.size)
         if len(head) < _HEAD.size:
             return b"", b""
@@ -49,28 +49,28 @@ class Window:
         return got
 
     def until(self, text: str) -> str:
-        """Return the output up to some text."""
+        """Return the output up to and including a text."""
         got = b""
         while text.encode() not in got:
             kind, body = self.receive()
             assert kind == b"o", (kind, body, got)
             got += body
-            assert len(got) < 16 << 20, "it writes for ever"
+            assert len(got) < 16 << 20, "the output does not end"
             self.send(b"a", str(len(body)).encode())
         return got.decode()
 
     def rest(self) -> list[tuple[bytes, bytes]]:
-        """Return the frames until the end that are no output."""
-        found = []
+        """Return all remaining frames except output."""
+        frames = []
         while (frame := self.receive())[0]:
             if frame[0] != b"o":
-                found.append(frame)
-        return found
+                frames.append(frame)
+        return frames
 
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., int]]:
-    """Serve terminals, and return the port."""
+    """Yield a function that serves terminals and returns the port."""
     monkeypatch.setenv("DET_WORKDIR", str(tmp_path))
     monkeypatch.setenv("SHELL", "/bin/sh")
     with contextlib.ExitStack() as stack:
@@ -95,11 +95,11 @@ def port(serve: Callable[..., int]) -> int:
 
 @contextlib.contextmanager
 def background_job(window: Window) -> Iterator[int]:
-    """Start a program in the background that keeps the terminal open, and yield a file of its end."""
-    # Not what the terminal echoes of the line.
+    """Start a background program that keeps the terminal open. Yield a file that becomes readable at its end."""
+    # The arithmetic distinguishes the output from the echo of the line.
     window.line("sleep 1000 & echo pid-$!-$((40+2))")
-    told = window.until("-42\r\n")
-    pid = int(told.partition("-42\r\n")[0].rpartition("pid-")[2])
+    output = window.until("-42\r\n")
+    pid = int(output.partition("-42\r\n")[0].rpartition("pid-")[2])
     file = os.pidfd_open(pid)
     try:
         yield file
@@ -111,18 +111,18 @@ def background_job(window: Window) -> Iterator[int]:
 
 @pytest.fixture
 def window(port: int) -> Iterator[Window]:
-    made = Window(port)
-    yield made
-    made.sock.close()
+    new_window = Window(port)
+    yield new_window
+    new_window.sock.close()
 
 
-def test_a_shell_starts_where_the_context_is_and_ends_with_its_status(
+def test_shell_starts_in_context_directory_and_reports_its_status(
     window: Window, tmp_path: Path
 ) -> None:
     window.line("pwd; stty size; echo $((40+2))-$TERM")
-    shown = window.until("42-xterm-256color")
-    assert str(tmp_path) in shown
-    assert "30 100" in shown
+    output = window.until("42-xterm-256color")
+    assert str(tmp_path) in output
+    assert "30 100" in output
     window.send(b"s", b"[120, 40]")
     window.line("stty size; echo re''sized")
     assert "40 120" in window.until("resized")
@@ -131,14 +131,14 @@ def test_a_shell_starts_where_the_context_is_and_ends_with_its_status(
 
 
 @pytest.mark.parametrize("token", ["wrong", "", "\udc80"])
-def test_nobody_without_the_token_gets_a_shell(port: int, token: str) -> None:
+def test_rejects_connection_without_the_token(port: int, token: str) -> None:
     refused = Window(port, token=token)
     assert all(kind == b"r" for kind, _ in refused.rest())
     refused.sock.close()
 
 
 @pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n", b"h\xff\xff\xff\xff", b"h\0\0\0\x01["])
-def test_junk_ends_the_connection_and_nothing_else(port: int, junk: bytes) -> None:
+def test_invalid_frames_end_only_their_connection(port: int, junk: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as sock:
         sock.sendall(junk)
         with contextlib.suppress(ConnectionResetError):
@@ -149,7 +149,7 @@ def test_junk_ends_the_connection_and_nothing_else(port: int, junk: bytes) -> No
     window.sock.close()
 
 
-def test_a_window_that_comes_back_finds_its_shell_and_what_it_said(port: int) -> None:
+def test_returning_window_gets_its_shell_and_output(port: int) -> None:
     first = Window(port)
     first.line("kept=here; echo $((40+2))")
     first.until("42")
@@ -165,7 +165,7 @@ def test_a_window_that_comes_back_finds_its_shell_and_what_it_said(port: int) ->
         window.sock.close()
 
 
-def test_another_window_takes_a_session_and_the_first_is_told(port: int, window: Window) -> None:
+def test_second_window_takes_over_and_the_first_is_notified(port: int, window: Window) -> None:
     window.line("echo $((40+2))")
     window.until("42")
     second = Window(port)
@@ -175,14 +175,14 @@ def test_another_window_takes_a_session_and_the_first_is_told(port: int, window:
     second.sock.close()
 
 
-def test_output_waits_for_a_browser_that_shows_it_and_ctrl_c_still_works(window: Window) -> None:
+def test_output_waits_for_the_browser_and_ctrl_c_works(window: Window) -> None:
     window.line("yes fast")
     got = 0
     while got < WINDOW:
         kind, body = window.receive()
         assert kind == b"o"
         got += len(body)
-    # Nothing was acknowledged: no more comes than what was on its way.
+    # The browser acknowledged no output, so only output that was already sent may arrive.
     while got < 2 * WINDOW and select.select([window.sock], [], [], 0.5)[0]:
         got += len(window.receive()[1])
     assert got < 2 * WINDOW
@@ -192,10 +192,10 @@ def test_output_waits_for_a_browser_that_shows_it_and_ctrl_c_still_works(window:
     window.until("42-after")
 
 
-def test_keys_are_heard_also_where_the_agent_was_started_in_the_background(
+def test_ctrl_c_works_if_the_agent_was_started_in_the_background(
     serve: Callable[..., int],
 ) -> None:
-    """A shell that starts a program in the background has it ignore SIGINT, and all that it starts."""
+    """A program that a shell starts in the background ignores SIGINT, and so do its own child processes."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         window = Window(serve())
@@ -209,9 +209,7 @@ def test_keys_are_heard_also_where_the_agent_was_started_in_the_background(
     window.sock.close()
 
 
-def test_a_shell_that_nobody_comes_back_to_is_hung_up(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_abandoned_shell_is_hung_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SHELL", "/bin/sh")
     session = Session(kept_s=0.0)
 
@@ -229,21 +227,23 @@ def test_a_shell_that_nobody_comes_back_to_is_hung_up(
     assert not ended.is_alive()
 
 
-def test_a_shell_has_ended_also_where_its_background_job_goes_on(window: Window) -> None:
+def test_shell_ends_while_its_background_job_continues(window: Window) -> None:
     with background_job(window) as job:
         window.line("exit 3")
         assert window.rest() == [(b"x", b"3")]
         assert not select.select([job], [], [], 0)[0]
 
 
-def test_jobs_in_the_background_are_hung_up_with_their_shell(serve: Callable[..., int]) -> None:
+def test_background_jobs_are_hung_up_with_their_shell(serve: Callable[..., int]) -> None:
     window = Window(serve(kept_s=0.0))
     with background_job(window) as job:
         window.sock.close()
         assert select.select([job], [], [], PATIENCE_S)[0]
 
 
-def test_a_window_that_comes_just_after_the_end_is_told_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_that_connects_after_the_end_gets_the_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SHELL", "/bin/true")
     session = Session(kept_s=0.0)
     session.pump()
@@ -256,7 +256,7 @@ def test_a_window_that_comes_just_after_the_end_is_told_it(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("size", [[0], "ab", 7, [1e999, 1]])
-def test_a_window_of_no_size_starts_no_shell(
+def test_invalid_window_size_starts_no_shell(
     port: int, monkeypatch: pytest.MonkeyPatch, size: object
 ) -> None:
     monkeypatch.setattr(_terminal, "_MOST_SESSIONS", 1)
@@ -269,14 +269,14 @@ def test_a_window_of_no_size_starts_no_shell(
         each.sock.close()
 
 
-def test_a_long_greeting_is_not_read(port: int) -> None:
+def test_long_greeting_is_not_read(port: int) -> None:
     long = Window(port, more="x" * LONGEST_HELLO)
     with contextlib.suppress(ConnectionResetError):
         assert long.receive() == (b"", b"")
     long.sock.close()
 
 
-def test_a_greeting_has_one_deadline_however_it_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_greeting_has_a_single_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter((0.0, 0.0, HELLO_S))
     monkeypatch.setattr("determined.exec._terminal_connection.time.monotonic", lambda: next(clock))
     ours, theirs = socket.socketpair()
@@ -286,7 +286,7 @@ def test_a_greeting_has_one_deadline_however_it_drips(monkeypatch: pytest.Monkey
             Connection(theirs).greeting()
 
 
-def test_connections_that_do_not_greet_are_few(
+def test_connections_without_greeting_are_limited(
     serve: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_terminal, "_MOST_GREETING", 1)
@@ -302,14 +302,14 @@ def test_connections_that_do_not_greet_are_few(
         late.close()
 
 
-def test_programs_of_the_shell_are_not_told_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_of_the_shell_do_not_get_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERMINAL_PORT", "3501")
     monkeypatch.setenv("DET_TERMINAL_TOKEN", "secret")
     assert _terminal.take_settings() == (3501, "secret")
     assert _terminal.take_settings() is None
 
 
-def test_a_port_that_is_taken_costs_only_the_terminals(
+def test_port_in_use_disables_only_the_terminals(
     port: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_SERVICE_HOST", "127.0.0.1")

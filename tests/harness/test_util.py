@@ -1,4 +1,4 @@
-"""What model code imports from determined.util."""
+"""Functions of determined.util."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from determined.errors import InvalidHP
 
 
-def test_a_batch_size_is_shared_by_the_slots_and_rounded_down_until_it_divides() -> None:
+def test_batch_size_is_divided_by_slots_and_rounded_down() -> None:
     sizes = det.util.calculate_batch_sizes
     assert sizes({"global_batch_size": 16}, 4, "T") == (4, 16)
     assert sizes({"global_batch_size": 10}, 4, "T") == (2, 8)
@@ -15,20 +15,20 @@ def test_a_batch_size_is_shared_by_the_slots_and_rounded_down_until_it_divides()
 
 
 @pytest.mark.parametrize("hparams", [{}, {"global_batch_size": 2}])
-def test_a_batch_size_that_leaves_slots_without_records_is_refused(
+def test_rejects_batch_size_smaller_than_the_slots(
     hparams: "dict[str, int]",
 ) -> None:
     with pytest.raises(InvalidHP, match="global_batch_size"):
         det.util.calculate_batch_sizes(hparams, 4, "MyTrial")
 
 
-def test_merging_leaves_both_dictionaries_alone() -> None:
+def test_merging_does_not_change_its_arguments() -> None:
     base, more = {"a": {"b": 1, "c": 2}, "e": 5}, {"a": {"b": 3}, "d": 4, "e": {"f": 6}}
     assert det.util.merge_dicts(base, more) == {"a": {"b": 3, "c": 2}, "d": 4, "e": {"f": 6}}
     assert base["a"] == {"b": 1, "c": 2}
 
 
-def test_an_overridden_method_is_told_from_an_inherited_one() -> None:
+def test_distinguishes_overridden_and_inherited_methods() -> None:
     class Parent:
         def one(self) -> None: ...
 
@@ -41,7 +41,7 @@ def test_an_overridden_method_is_told_from_an_inherited_one() -> None:
     assert not det.util.is_overridden(Child().two, Parent)
 
 
-def test_a_link_replaces_what_is_there(tmp_path: Path) -> None:
+def test_link_replaces_existing_file(tmp_path: Path) -> None:
     place = tmp_path / "latest"
     place.write_text("old")
     for target in ("one", "two"):
@@ -61,13 +61,13 @@ class _Blob:
         return b"data"
 
 
-def test_a_busy_bucket_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_bucket_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr("time.sleep", waits.append)
     assert det.util.download_gcs_blob_with_backoff(_Blob([429, 503])) == b"data"
     assert len(waits) == 2
 
 
-def test_what_another_try_does_not_change_is_raised() -> None:
+def test_permanent_error_is_raised() -> None:
     with pytest.raises(OSError, match="busy"):
         det.util.download_gcs_blob_with_backoff(_Blob([403]))

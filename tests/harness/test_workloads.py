@@ -1,4 +1,4 @@
-"""What a trial does next is a pure function of its plan and progress."""
+"""The next workload is a pure function of a trial's plan and progress."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ def carry_out(progress: Progress, workload: Workload, improved: bool) -> Progres
 
 
 def course(plan: Plan, improvements: tuple[bool, ...] = ()) -> list[Step]:
-    """Return all workloads of a trial, as (kind, batches done after it)."""
+    """Return all workloads of a trial, as (kind, completed batches)."""
     progress, validations = Progress(), 0
     steps: list[Step] = []
     while (workload := next_workload(plan, progress)).kind is not Kind.TERMINATE:
@@ -45,7 +45,7 @@ plans = st.builds(
 )
 
 
-def test_the_order_is_train_validate_save() -> None:
+def test_order_is_train_validate_save() -> None:
     steps = course(Plan(max_batches=5, reporting=Every(3), validation=Every(5)))
     assert steps == [
         (Kind.RUN_STEP, 3),
@@ -72,13 +72,13 @@ def test_every_batch_is_trained_once_and_the_end_is_validated_and_saved(plan: Pl
 
 
 @given(plans)
-def test_nothing_is_done_twice(plan: Plan) -> None:
+def test_no_workload_is_repeated(plan: Plan) -> None:
     steps = course(plan)
     assert len(steps) == len(set(steps))
 
 
 @given(plans)
-def test_whatever_is_due_happens(plan: Plan) -> None:
+def test_every_due_workload_runs(plan: Plan) -> None:
     steps = course(plan)
     for period, kind in ((plan.validation, Kind.VALIDATE), (plan.checkpoint, Kind.CHECKPOINT)):
         for n in range(1, plan.max_batches + 1):
@@ -87,7 +87,7 @@ def test_whatever_is_due_happens(plan: Plan) -> None:
 
 
 @given(plans, st.integers(0, 200))
-def test_a_stop_saves_what_is_unsaved_and_ends(plan: Plan, after: int) -> None:
+def test_stop_saves_and_ends(plan: Plan, after: int) -> None:
     progress = Progress()
     for _ in range(after):
         workload = next_workload(plan, progress)
@@ -103,12 +103,12 @@ def test_a_stop_saves_what_is_unsaved_and_ends(plan: Plan, after: int) -> None:
 
 
 @given(plans)
-def test_a_workload_survives_the_wire(plan: Plan) -> None:
+def test_workload_is_restored_from_json(plan: Plan) -> None:
     workload = next_workload(plan, Progress())
     assert Workload.from_json(workload.to_json()) == workload
 
 
-def test_a_container_without_iteration_is_probed() -> None:
+def test_container_without_iteration_is_probed() -> None:
     class Squares:
         def __contains__(self, n: object) -> bool:
             return isinstance(n, int) and int(n**0.5) ** 2 == n

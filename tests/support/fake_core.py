@@ -43,7 +43,7 @@ class FakeTrain:
     def get_experiment_best_validation(self) -> float | None:
         return self.experiment_best
 
-    def _is_given_up(self) -> bool:
+    def _is_stopped_by_searcher(self) -> bool:
         return self.given_up
 
     def get_tensorboard_path(self) -> pathlib.Path:

@@ -1,4 +1,4 @@
-"""Both stacks, read by Terraform itself: formatted, valid, and planned as their own tests say."""
+"""Terraform's own checks of both stacks: format, validation and plan tests."""
 
 import re
 import subprocess
@@ -42,24 +42,24 @@ def google(googles: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory)
 
 def test_terraform_is_formatted() -> None:
     command = [terraform.terraform(), "fmt", "-check", "-diff", "-recursive", str(INFRA)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "")
 
 
-def test_a_locked_provider_is_locked_for_every_platform() -> None:
-    """Terraform refuses a provider of whose platform a lock knows nothing; `zh:` are sums of all released packages."""
+def test_locked_providers_are_locked_for_every_platform() -> None:
+    """Terraform rejects a provider if the lock lacks the platform. `zh:` sums cover all released packages."""
     for lock in INFRA.rglob(".terraform.lock.hcl"):
         for provider in lock.read_text().split("\nprovider ")[1:]:
             assert len(re.findall(r'"zh:[0-9a-f]{64}"', provider)) >= 10, lock
 
 
-# A test of Terraform's validates the stack, too.
-def test_the_stack_for_aws_plans_what_its_tests_say(aws: Stack) -> None:
+# A Terraform test also validates the stack.
+def test_aws_stack_passes_its_plan_tests(aws: Stack) -> None:
     assert "0 failed" in aws.must("test")
 
 
-def test_roles_of_functions_go_after_what_lambda_removes_by_them(aws: Stack) -> None:
-    """Lambda ends the network interfaces of functions by their roles, minutes after the functions."""
+def test_function_roles_are_deleted_after_their_network_interfaces(aws: Stack) -> None:
+    """Lambda removes the network interfaces of functions with their roles, minutes after the functions."""
     group, rights = (
         f"module.controlplane.aws_{name}"
         for name in ("security_group.functions", "iam_role_policy.function")
@@ -67,11 +67,11 @@ def test_roles_of_functions_go_after_what_lambda_removes_by_them(aws: Stack) -> 
     assert f'"{group}" -> "{rights}"' in aws.must("graph")
 
 
-def test_the_stack_for_google_plans_what_its_tests_say(google: Stack) -> None:
+def test_google_stack_passes_its_plan_tests(google: Stack) -> None:
     assert "0 failed" in google.must("test")
 
 
-def test_a_new_version_of_a_secret_is_made_before_the_one_that_it_replaces_goes() -> None:
+def test_new_secret_version_is_created_before_the_old_one_is_deleted() -> None:
     text = (INFRA / "modules/gcp/secrets/main.tf").read_text()
     (version,) = re.findall(
         r'^resource "google_secret_manager_secret_version" .*?^\}', text, re.M | re.S
@@ -83,14 +83,12 @@ EXAMPLES = sorted(path.parent.name for path in INFRA.glob("examples/*/main.tf"))
 
 
 @pytest.mark.parametrize("name", [e for e in EXAMPLES if e.startswith("gcp-")])
-def test_an_example_for_google_is_valid(
-    name: str, tmp_path: Path, googles: Mapping[str, str]
-) -> None:
+def test_google_examples_are_valid(name: str, tmp_path: Path, googles: Mapping[str, str]) -> None:
     google_stack(tmp_path, googles, f"examples/{name}").must("validate")
 
 
 @pytest.mark.parametrize("name", [e for e in EXAMPLES if e.startswith("aws-")])
-def test_an_example_for_aws_is_valid(name: str, tmp_path: Path, amazons: Mapping[str, str]) -> None:
+def test_aws_examples_are_valid(name: str, tmp_path: Path, amazons: Mapping[str, str]) -> None:
     aws_stack(tmp_path, amazons, f"examples/{name}").must("validate")
 
 
@@ -112,7 +110,7 @@ def test_every_example_is_validated() -> None:
         ),
     ],
 )
-def test_mistakes_in_the_stack_for_google_are_found(
+def test_mistakes_in_the_google_stack_are_detected(
     google: Stack, right: str, wrong: str, complaint: str
 ) -> None:
     file = google.folder.parent / "modules/gcp/database/main.tf"
@@ -120,11 +118,11 @@ def test_mistakes_in_the_stack_for_google_are_found(
     assert right in text
     file.write_text(text.replace(right, wrong))
     try:
-        done = google.run("validate")
+        result = google.run("validate")
     finally:
         file.write_text(text)
-    assert done.returncode == 1
-    assert complaint in re.sub(r"\s+", " ", done.stdout + done.stderr)
+    assert result.returncode == 1
+    assert complaint in re.sub(r"\s+", " ", result.stdout + result.stderr)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,15 @@ import pytest
 from bench.run import chosen
 
 
-def test_benchmarks_are_chosen_by_name() -> None:
+def test_benchmarks_are_selected_by_name() -> None:
     assert [path.stem for path in chosen(["search", "cost"])] == ["cost", "search"]
     assert {"api", "schedule"} < {path.stem for path in chosen([])}
 
 
-def test_an_unknown_benchmark_is_told_with_those_that_there_are(
+def test_error_for_unknown_benchmark_lists_existing_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It ran no benchmark and exited with 0."""
+    """The program once ran no benchmark and exited with 0."""
     with pytest.raises(SystemExit) as ended:
         chosen(["scheduling"])
     assert ended.value.code == 2

@@ -34,16 +34,16 @@ def test_current_digests_are_confirmed() -> None:
     with fake_registry() as hub:
         add(hub, CUDA_IMAGE)
         add(hub, ROCM_IMAGE)
-        done = compare(hub)
-    assert done.stdout.splitlines() == [f"current   {CUDA_IMAGE}", f"current   {ROCM_IMAGE}"]
-    assert done.returncode == 0
+        result = compare(hub)
+    assert result.stdout.splitlines() == [f"current   {CUDA_IMAGE}", f"current   {ROCM_IMAGE}"]
+    assert result.returncode == 0
 
 
-def test_a_moved_tag_and_an_unreachable_image_are_reported() -> None:
+def test_moved_tag_and_unreachable_image_are_reported() -> None:
     with fake_registry() as hub:
         add(hub, CUDA_IMAGE, OTHER_DIGEST)
-        done = compare(hub)
-    moved, unknown = done.stdout.splitlines()
+        result = compare(hub)
+    moved, unknown = result.stdout.splitlines()
     assert moved == (f"moved     {CUDA_IMAGE}: the tag is {OTHER_DIGEST}, the digest is GONE")
     assert unknown.startswith(f"unknown   {ROCM_IMAGE}: docker.io answers 401")
-    assert done.returncode == 1
+    assert result.returncode == 1

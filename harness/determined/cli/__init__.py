@@ -1,1 +1,1 @@
-"""Programs that users start as `python -m determined.cli` (the `det` command) and `python -m determined.cli.…`."""
+"""Programs that users run with `python -m`: `determined.cli` (the `det` command) and `determined.cli.tunnel`."""

@@ -1,4 +1,4 @@
-"""`python -m determined.cli`: the `det` command, from the package `det_cli` that agents mount beside the harness."""
+"""`python -m determined.cli`: the `det` command. Agents mount its package `det_cli` beside the harness."""
 
 import importlib
 import sys

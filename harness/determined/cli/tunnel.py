@@ -1,4 +1,4 @@
-"""Connect standard input and output, or a local port, with a proxied port of a task."""
+"""Connect standard input and output, or a local port, to a proxied port of a task."""
 
 import argparse
 import os
@@ -24,7 +24,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         with tunnel.listening(session, args.service, host, port, _say):
             hearing_signals(threading.Event().wait)
     except Failure as e:
-        _say(tunnel.told(e))
+        _say(tunnel.with_hint(e))
         return 1
     except KeyboardInterrupt:
         return 130
@@ -36,15 +36,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("master_url", help="address of the cluster")
     parser.add_argument("service", help="a task, or <task>:<port>")
     parser.add_argument("--cert-file", help="trust this certificate of the cluster")
-    parser.add_argument("--cert-name", help="the name that the certificate carries")
+    parser.add_argument("--cert-name", help="the host name in the cluster's certificate")
     parser.add_argument(
         "--listener",
         metavar="[HOST:]PORT",
-        help="take connections here, each of which goes to the task",
+        help="listen here and forward each connection to the task",
     )
     parser.add_argument("-u", "--user", help="sign in as this user")
     parser.add_argument(
-        "--auth", action="store_true", help="sign in: all ports but those of shells take a user"
+        "--auth", action="store_true", help="sign in; only ports of shells work without it"
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""Wait without being deaf to signals."""
+"""Run blocking calls while signal handlers stay responsive."""
 
 import os
 import signal
@@ -9,10 +9,11 @@ T = TypeVar("T")
 
 
 def hearing_signals(work: Callable[[], T]) -> T:
-    """Run a blocking call in a thread while this, the main thread, runs signal handlers at once.
+    """Run a blocking call in a thread, so that the main thread can run signal handlers at once.
 
-    A signal that comes just before the main thread enters a blocking call does not interrupt that call, and its
-    Python handler would wait for the call to end. Here the main thread reads a pipe, which the signal itself writes to.
+    A signal that arrives just before the main thread enters a blocking call does not interrupt that call. Its
+    Python handler would run only after the call returned. Here the main thread reads from a pipe, and Python's
+    C-level handler writes each signal to that pipe.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -1,4 +1,4 @@
-"""Certificates that no authority vouches for: told by fingerprint, and remembered where Determined's client does."""
+"""Certificates without a trusted authority: compared by fingerprint and stored in the file of Determined's client."""
 
 import contextlib
 import hashlib
@@ -8,22 +8,22 @@ import socket
 import ssl
 from typing import Any, Dict, Optional, Union
 
-from determined.common.token_store import default_path, kept, locked, replaced
+from determined.common.token_store import default_path, file_lock, load_json, write_json
 
 _FETCH_S = 20.0
 
 
 class UntrustedCertificate(ssl.SSLError):
-    """The server showed another certificate than the one that is trusted."""
+    """The server's certificate differs from the trusted certificate."""
 
 
 def fingerprint(der: bytes) -> str:
-    """Return the SHA-256 fingerprint of a certificate as tools print it: 0a:7b:…"""
+    """Return the SHA-256 fingerprint of a certificate in the usual notation: 0a:7b:…"""
     return hashlib.sha256(der).digest().hex(":")
 
 
 def same(one: str, other: str) -> bool:
-    """Compare fingerprints however they are written: 0A:7B…, 0a7b…, SHA256:…"""
+    """Compare two fingerprints regardless of their notation: 0A:7B…, 0a7b…, SHA256:…"""
     return hmac.compare_digest(_plain(one), _plain(other))
 
 
@@ -41,7 +41,7 @@ def check(connected: Union[ssl.SSLSocket, ssl.SSLObject], expected: str) -> None
 
 
 def fetch(host: str, port: int) -> str:
-    """Ask a server for its certificate, believing nothing; return it as PEM."""
+    """Return a server's certificate as PEM, without verifying it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -59,14 +59,14 @@ def fingerprint_of_pem(pem: str) -> str:
 
 
 class TrustStore:
-    """The certificates that a person trusts, by address, in the file that Determined's own client reads, too."""
+    """The certificates that a user trusts, by address. Determined's own client reads the same file."""
 
     def __init__(self, master: str, path: Optional[str] = None) -> None:
         self.master = master
         self.path = path or os.path.join(os.path.dirname(default_path()), "certs.json")
 
     def trusted(self) -> Optional[str]:
-        """Return the fingerprint of the certificate that is trusted at this address."""
+        """Return the fingerprint of the trusted certificate of this address, or None."""
         pem = self._load().get(self.master)
         with contextlib.suppress(ValueError, TypeError, AttributeError):
             return fingerprint_of_pem(str(pem))
@@ -74,9 +74,9 @@ class TrustStore:
 
     def keep(self, pem: str) -> None:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        with locked(self.path + ".lock"):
-            replaced(self.path, {**self._load(), self.master: pem})
+        with file_lock(self.path + ".lock"):
+            write_json(self.path, {**self._load(), self.master: pem})
 
     def _load(self) -> Dict[str, Any]:
-        way_out = "remove that file; `det user login` asks again whether to trust the cluster"
-        return kept(self.path, "trusted certificates", way_out)
+        hint = "remove that file; `det user login` asks again whether to trust the cluster"
+        return load_json(self.path, "trusted certificates", hint)

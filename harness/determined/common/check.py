@@ -1,4 +1,4 @@
-"""Checks that model code of users imports. Each raises CheckFailedError with the values and the given reason."""
+"""Assertions that users import in model code. Each raises CheckFailedError with the values and the given reason."""
 
 from typing import Any, Callable, Container, Optional, Sized, Tuple, Type, Union
 
@@ -6,12 +6,12 @@ Types = Union[Type[Any], Tuple[Type[Any], ...]]
 
 
 class CheckFailedError(Exception):
-    """A check did not hold."""
+    """A check failed."""
 
 
-def _require(holds: bool, said: str, reason: Optional[str]) -> None:
+def _require(holds: bool, message: str, reason: Optional[str]) -> None:
     if not holds:
-        raise CheckFailedError(f"CHECK FAILED! {said}" + (f": {reason}" if reason else ""))
+        raise CheckFailedError(f"CHECK FAILED! {message}" + (f": {reason}" if reason else ""))
 
 
 def true(val: bool, reason: Optional[str] = None) -> None:
@@ -55,13 +55,13 @@ def lt_eq(x: Any, y: Any, reason: Optional[str] = None) -> None:
 
 
 def equal_lengths(x: Sized, y: Sized, reason: Optional[str] = None) -> None:
-    said = f"Expected lengths {len(x)} and {len(y)} to be equal; values: {x}, {y}"
-    _require(len(x) == len(y), said, reason)
+    message = f"Expected lengths {len(x)} and {len(y)} to be equal; values: {x}, {y}"
+    _require(len(x) == len(y), message, reason)
 
 
 def len_eq(val: Sized, expected_len: int, reason: Optional[str] = None) -> None:
-    said = f"Got length {len(val)}, expected length {expected_len}. Values: {val}"
-    _require(len(val) == expected_len, said, reason)
+    message = f"Got length {len(val)}, expected length {expected_len}. Values: {val}"
+    _require(len(val) == expected_len, message, reason)
 
 
 def is_in(val: Any, expected: Container[Any], reason: Optional[str] = None) -> None:
@@ -73,26 +73,26 @@ def not_in(val: Any, expected: Container[Any], reason: Optional[str] = None) -> 
 
 
 def is_type(val: Any, expected: type, reason: Optional[str] = None) -> None:
-    said = f"{val} has type {type(val)}, expected type {expected}"
-    _require(type(val) is expected, said, reason)
+    message = f"{val} has type {type(val)}, expected type {expected}"
+    _require(type(val) is expected, message, reason)
 
 
 def is_instance(val: Any, expected: Types, reason: Optional[str] = None) -> None:
-    said = f"{val} has type {type(val)}, expected isinstance of {expected}"
-    _require(isinstance(val, expected), said, reason)
+    message = f"{val} has type {type(val)}, expected isinstance of {expected}"
+    _require(isinstance(val, expected), message, reason)
 
 
 def is_not_instance(val: Any, expected: Types, reason: Optional[str] = None) -> None:
-    said = f"{val} has type {type(val)}, expected not isinstance of {expected}"
-    _require(not isinstance(val, expected), said, reason)
+    message = f"{val} has type {type(val)}, expected not isinstance of {expected}"
+    _require(not isinstance(val, expected), message, reason)
 
 
 def is_subclass(val: Any, expected: type, reason: Optional[str] = None) -> None:
-    said = f"{val} has type {type(val)}, expected issubclass of {expected}"
-    _require(issubclass(val, expected), said, reason)
+    message = f"{val} has type {type(val)}, expected issubclass of {expected}"
+    _require(issubclass(val, expected), message, reason)
 
 
-# Older names of the same checks.
+# Older names of the same functions.
 Check = Callable[..., None]
 check_true: Check = true
 check_false: Check = false

@@ -1,4 +1,4 @@
-"""Fetching a checkpoint's files: from its storage, or through the cluster when the storage is closed."""
+"""Download the files of a checkpoint, from its storage or through the cluster if the storage is not accessible."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ _CHUNK = 1 << 20
 Watch = Callable[[int], None]
 
 
-def _nobody(count: int) -> None:
+def _ignore_progress(count: int) -> None:
     pass
 
 
@@ -24,9 +24,9 @@ def download(
     checkpoint: Mapping[str, Any],
     target: str,
     mode: str = AUTO,
-    watch: Watch = _nobody,
+    watch: Watch = _ignore_progress,
 ) -> None:
-    """Bring all files to `target` and write metadata.json beside them."""
+    """Download all files to `target` and write metadata.json beside them."""
     uuid = str(checkpoint["uuid"])
     _refuse_gone(uuid, str(checkpoint.get("state")))
     _make_directory(target)
@@ -69,7 +69,7 @@ def _refuse_gone(uuid: str, state: str) -> None:
 
 
 def _directly(checkpoint: Mapping[str, Any], target: str, watch: Watch) -> Optional[str]:
-    """Download by the storage itself; return why it could not be read from here, or None when everything came."""
+    """Download from the storage. Return None on success, otherwise the reason why it failed."""
     training = checkpoint.get("training") or {}
     config = (training.get("experimentConfig") or {}).get("checkpoint_storage")
     if not config:
@@ -79,7 +79,7 @@ def _directly(checkpoint: Mapping[str, Any], target: str, watch: Watch) -> Optio
 
         storage.from_config(config).download(str(checkpoint["uuid"]), target)
     except Exception as e:
-        # Whatever a cloud's library raises for missing rights, keys or packages; the reason is told.
+        # Libraries of clouds raise many types for missing rights, keys or packages. The message shows the reason.
         return f"{type(e).__name__}: {e}"
     watch(sum(int(size) for size in (checkpoint.get("resources") or {}).values()))
     return None
@@ -107,8 +107,8 @@ def _through_master(session: Session, uuid: str, target: str, watch: Watch) -> N
             ) from e
 
 
-def extract(archive: tarfile.TarFile, target: str, watch: Watch = _nobody) -> None:
-    """Unpack files and directories, none of them outside of `target`; a file appears when it is whole."""
+def extract(archive: tarfile.TarFile, target: str, watch: Watch = _ignore_progress) -> None:
+    """Unpack files and directories. Reject paths outside of `target`. A file appears only when it is complete."""
     root = os.path.realpath(target)
     for member in archive:
         path = _inside(root, member.name)

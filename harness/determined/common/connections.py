@@ -1,4 +1,4 @@
-"""Connections to one server: TLS, reuse and the pauses between tries, for harness, command line and agent alike."""
+"""Connections to one server, with TLS, reuse and retry pauses. The harness, the command line and the agent use them."""
 
 import contextlib
 import http.client
@@ -15,19 +15,19 @@ from urllib.parse import quote, urlsplit
 
 from determined.common import certificates
 
-# What proxies and load balancers answer while the server behind them is away, or has too much to do.
+# Proxies and load balancers return these while the server behind them is unavailable or overloaded.
 RETRY_STATUSES = (429, 502, 503, 504)
 LONGEST_ASKED_S = 60.0
 IDLE_S = 10.0
 _BLOCK_BYTES = 256 * 1024
-# Names that users type have spaces and umlauts, which no request line may have; all else is sent as it is given.
+# Names that users type may have spaces and umlauts, which a request line cannot contain. Only these are escaped.
 _AS_GIVEN = "".join(map(chr, range(33, 127)))
-# A generator of its own: drawing from the shared one would change what training draws after its seed.
+# A separate generator, because drawing from the global one would change the numbers that training draws after seeding.
 JITTER = random.Random()
 
 
 def pauses(first_s: float, longest_s: float) -> Iterator[float]:
-    """Yield the time to wait before each next try: twice as long each time, shortened at random."""
+    """Yield the pauses between retries. Each is twice as long as the one before, with random jitter."""
     pause_s = first_s
     while True:
         yield pause_s * JITTER.uniform(0.7, 1.0)
@@ -35,7 +35,7 @@ def pauses(first_s: float, longest_s: float) -> Iterator[float]:
 
 
 def pause_asked(retry_after: Optional[str]) -> float:
-    """Return the seconds that a refusal asks for by its Retry-After: a minute at most, 0 for none."""
+    """Return the seconds that the Retry-After header of a response asks for: at most a minute, 0 without a header."""
     try:
         return min(max(float(retry_after or 0), 0.0), LONGEST_ASKED_S)
     except ValueError:  # a date, which load balancers do not send
@@ -43,7 +43,7 @@ def pause_asked(retry_after: Optional[str]) -> float:
 
 
 class Connections:
-    """Keep-alive connections, shared by threads and reused while fresh, so a quiet program holds none."""
+    """Keep-alive connections that threads share. Idle ones close after 10 s, so a quiet program holds none."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Connections:
         server_hostname: Optional[str] = None,
         fingerprint: Optional[str] = None,
     ) -> None:
-        """Trust one certificate alone by its `fingerprint`, whatever names it carries, if that is given."""
+        """Set up the connections without opening one. A `fingerprint` pins one certificate, regardless of its names."""
         parts = urlsplit(base_url)
         self._https = parts.scheme == "https"
         self._host = parts.hostname or "localhost"
@@ -65,7 +65,7 @@ class Connections:
         self._fingerprint = fingerprint
         self._server_hostname = server_hostname or self._host
         self._tls: Optional[ssl.SSLContext] = None
-        # A deque needs no lock, which a fork might copy while it is held.
+        # A deque needs no lock. A fork could copy a lock while it is held.
         self._idle: Deque[Tuple[float, http.client.HTTPConnection]] = deque()
         self._pid = os.getpid()
 
@@ -84,10 +84,10 @@ class Connections:
         timeout_s: Optional[float] = None,
         read_timeout_s: Optional[float] = None,
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request once and lend its answer. Raises OSError and HTTPException.
+        """Send a request once and yield its response. Raises OSError and HTTPException.
 
-        `body` is bytes, or a file together with a Content-Length. `timeout_s` bounds each wait before the answer
-        begins, `read_timeout_s` each one inside it.
+        `body` is bytes, or a file together with a Content-Length header. `timeout_s` limits each wait before the
+        response begins; `read_timeout_s` limits each wait while its body is read.
         """
         connection = self._take(timeout_s)
         reusable = False
@@ -100,7 +100,7 @@ class Connections:
             yield response
             read_to_end = response.isclosed() or response.length == 0
             reusable = read_to_end and not response.will_close
-            # Reading to the end does not end an answer of known length; left open, it would spoil the connection.
+            # Reading a body of known length to its end does not close the response. An open one blocks the connection.
             response.close()
         finally:
             if reusable:
@@ -109,7 +109,7 @@ class Connections:
                 connection.close()
 
     def dial(self, timeout_s: Optional[float]) -> socket.socket:
-        """Return a connection of its own, for another protocol; the server's certificate is checked. Raises OSError."""
+        """Open a separate connection for another protocol and verify the server's certificate. Raises OSError."""
         connection = self._connect(timeout_s)
         connection.connect()
         sock, connection.sock = connection.sock, None
@@ -118,14 +118,14 @@ class Connections:
         return sock
 
     def close(self) -> None:
-        """Close the connections that rest."""
+        """Close the idle connections."""
         while self._idle:
             with contextlib.suppress(IndexError):
                 self._idle.pop()[1].close()
 
     def _take(self, timeout_s: Optional[float]) -> http.client.HTTPConnection:
         if self._pid != os.getpid():
-            # The parent of a fork goes on using the connections it had.
+            # After a fork the parent process keeps using its connections.
             self._idle, self._pid = deque(), os.getpid()
         while self._idle:
             with contextlib.suppress(IndexError):
@@ -162,10 +162,10 @@ class Connections:
 
 
 def tls_context(cert_file: Optional[str], verify: bool) -> ssl.SSLContext:
-    """Return the TLS context by which a server's certificate is checked."""
+    """Return the TLS context that verifies a server's certificate."""
     context = ssl.create_default_context(cafile=cert_file)
     if cert_file is not None:
-        # Trust the certificate in the file, not only the authority that signed it (Python 3.10 and newer).
+        # Trust the certificate in the file itself, not only its authority (Python 3.10 and newer).
         context.verify_flags |= getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0)
     if not verify:
         context.check_hostname = False
@@ -174,7 +174,7 @@ def tls_context(cert_file: Optional[str], verify: bool) -> ssl.SSLContext:
 
 
 def readable(sock: socket.socket, timeout_s: float) -> bool:
-    """Wait until the socket has something to read, or its peer hung up."""
+    """Wait until the socket has data to read or its peer closed it. Return False after `timeout_s`."""
     with selectors.DefaultSelector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         return bool(selector.select(timeout_s))
@@ -185,17 +185,19 @@ def _closed_by_peer(connection: http.client.HTTPConnection) -> bool:
 
 
 class _HTTPConnection(http.client.HTTPConnection):
-    """Closed with the last reference, but not by the end of the process: a daemon thread that reads then never lets
-    go of its answer, and to close that would abort."""
+    """A connection that closes with its last reference, except while the interpreter exits.
 
-    # A default, because modules are empty already when the last objects go.
+    A daemon thread that reads at that moment never releases its response, and closing it would abort the process.
+    """
+
+    # The default argument keeps the function alive: module globals may be gone when the last objects are deleted.
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if not ending():
             self.close()
 
 
 class _NamedHTTPSConnection(_HTTPConnection, http.client.HTTPSConnection):
-    """TLS that expects the certificate of `name`, whatever address was dialled."""
+    """A TLS connection that verifies the certificate for `name` instead of the dialled address."""
 
     def __init__(
         self,

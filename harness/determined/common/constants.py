@@ -1,4 +1,4 @@
-"""Limits and names of Determined's interface that scripts of users import."""
+"""Limits and names of Determined's interface that user scripts import."""
 
 MAX_WEBSOCKET_MSG_SIZE = MAX_HTTP_REQUEST_SIZE = 128 * 1024 * 1024
 MAX_ENCODED_SIZE = 96 * 1024 * 1024

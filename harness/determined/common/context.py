@@ -1,4 +1,4 @@
-"""Pack a user's code: what is sent, how much it is, and in which form.
+"""Pack a user's code for the cluster: its files, their total size and the upload formats.
 
 See docs/reference/compatibility.md#context-of-a-model."""
 
@@ -38,11 +38,11 @@ class Context(NamedTuple):
         return sum(e.size for e in self.entries)
 
     def inline(self) -> List[Dict[str, Any]]:
-        """Return the form that travels inside the request."""
+        """Return the files as JSON, for the request that creates the experiment."""
         return [_as_json(e) for e in self.entries]
 
     def write_tar_gz(self, out: IO[bytes]) -> None:
-        """Write the form that is uploaded on its own; equal directories give equal bytes."""
+        """Write the files as an archive for a separate upload. Equal directories give equal bytes."""
         with (
             gzip.GzipFile("", "wb", 3, out, mtime=0) as zipped,
             tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
@@ -52,7 +52,7 @@ class Context(NamedTuple):
 
 
 def collect(root: Optional[str], includes: Sequence[str] = ()) -> Context:
-    """List a directory (or one file) and the extra includes, or say what is wrong with them."""
+    """List the files of a directory (or one file) and of the includes. Raise BadContext if they cannot be sent."""
     walk = _Walk()
     if root is not None:
         walk.start(root, with_name=os.path.isfile(root))
@@ -99,7 +99,7 @@ class _Walk:
             if path == ".detignore" or ignore.matches(path, is_dir=os.path.isdir(source)):
                 continue
             if os.path.islink(source) and not os.path.exists(source):
-                # Editors leave such links as locks; Determined's client leaves them out, too.
+                # Editors make such links as locks. Determined's client skips them, too.
                 logger.warning("%r is a link to nothing: it is not sent", source)
                 continue
             self._visit(source, path, ignore, above)
@@ -109,10 +109,10 @@ class _Walk:
         if problem:
             self._unreadable.append(f"{source!r}: {problem}")
             return
-        found = os.stat(source)
-        is_dir = stat.S_ISDIR(found.st_mode)
-        mode, mtime = stat.S_IMODE(found.st_mode), int(found.st_mtime)
-        size = 0 if is_dir else found.st_size
+        status = os.stat(source)
+        is_dir = stat.S_ISDIR(status.st_mode)
+        mode, mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+        size = 0 if is_dir else status.st_size
         self.entries.append(Entry(path, source, is_dir, size, mode, mtime))
         if is_dir:
             self._inside(source, path, ignore, (*above, os.path.realpath(source)))
@@ -129,7 +129,7 @@ class _Walk:
 
 
 def _problem(source: str, path: str, above: Tuple[str, ...]) -> str:
-    """Return why this file or directory cannot be sent, or nothing."""
+    """Return the reason why this file or directory cannot be sent, or ""."""
     try:
         path.encode()
         mode = os.stat(source).st_mode
@@ -145,7 +145,7 @@ def _problem(source: str, path: str, above: Tuple[str, ...]) -> str:
 
 
 def _detignore(root: str, *, with_name: bool) -> List[str]:
-    """Read the rules in the root of the context directory; other .detignore files do not count."""
+    """Read the rules in the root of the context directory. Nested .detignore files are ignored."""
     path = os.path.join(root, ".detignore")
     if with_name or not os.path.isfile(path):
         return []

@@ -1,4 +1,4 @@
-"""Fetching the code of an experiment: from the cluster's answer, or from where a large archive lies."""
+"""Download the code of an experiment, from the response of the cluster or from its object store."""
 
 import base64
 import http.client
@@ -10,7 +10,7 @@ TIMEOUT_S = 300
 
 
 def code_of(session: Session, path: str) -> bytes:
-    """Download a tar.gz from an API path. Hosts that limit the size of answers give an address instead."""
+    """Download a tar.gz from an API path. Hosts that limit the size of responses return an address instead."""
     answer = session.get(path, {"url": True}) or {}
     url = answer.get("url") or ""
     if not url.startswith(("https://", "http://")):
@@ -19,8 +19,8 @@ def code_of(session: Session, path: str) -> bytes:
 
 
 def fetched(url: str) -> bytes:
-    """Download what an object store keeps: unlike the API's, its address may be behind a proxy, and lead to another."""
-    import urllib.request  # only where code comes by URL: it costs every start otherwise
+    """Download from an object store. Unlike API requests, this follows proxies and redirects."""
+    import urllib.request  # imported here because it would slow down every start
 
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:

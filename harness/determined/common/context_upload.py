@@ -1,4 +1,4 @@
-"""Bringing a context to the cluster: inside the request, or straight to its object store."""
+"""Upload a context to the cluster, inside the request or directly to its object store."""
 
 import hashlib
 import http.client
@@ -11,19 +11,19 @@ from determined.common.context import Context
 from determined.common.failures import Failure
 from determined.common.http import APIError, Session
 
-# Of the request: AWS Lambda takes 6 MB, with its quotes escaped, and the configuration is in it too.
+# AWS Lambda accepts requests of 6 MB. Escaped quotes and the configuration count towards the limit.
 INLINE_BYTES = 5 * 2**20
 _FIELDS_OF_A_FILE = 200
 TIMEOUT_S = 300
 _CHUNK = 256 * 1024
 _NO_SUCH_WAY = (404, 405, 501)
 Watch = Callable[[int], None]
-# Called with the size when an upload begins; the context tells how far it is.
+# Called with the size when an upload begins. The callback that it yields receives the uploaded byte counts.
 Watching = Callable[[int], ContextManager[Watch]]
 
 
 def send(session: Session, context: Context, watching: Optional[Watching] = None) -> Dict[str, Any]:
-    """Upload the code if it is large, and return the fields of the request for a new experiment that describe it."""
+    """Upload the code if it is large. Return the fields of the creation request that contain or name the code."""
     if _size_inline(context) > INLINE_BYTES:
         id = _upload(session, context, watching)
         if id is not None:
@@ -32,20 +32,20 @@ def send(session: Session, context: Context, watching: Optional[Watching] = None
 
 
 def _size_inline(context: Context) -> int:
-    """Return about how much of a request the files take: their content in base64, and their names."""
+    """Estimate the size of the files in a request: base64 content and names."""
     return sum(
         4 * (entry.size // 3 + 1) + len(entry.path) + _FIELDS_OF_A_FILE for entry in context.entries
     )
 
 
 def _upload(session: Session, context: Context, watching: Optional[Watching]) -> Optional[str]:
-    """Put the archive where the cluster says; None when it knows no such way."""
+    """Upload the archive to the address that the cluster returns. Return None if the cluster has no such route."""
     with tempfile.TemporaryFile() as archive:
         context.write_tar_gz(archive)
         size = archive.tell()
         try:
-            wanted = {"size": size, "sha256": _digest(archive)}
-            place = session.post("/api/v1/contexts", wanted)
+            description = {"size": size, "sha256": _digest(archive)}
+            place = session.post("/api/v1/contexts", description)
         except APIError as e:
             if e.status in _NO_SUCH_WAY:
                 return None
@@ -70,7 +70,7 @@ def _digest(archive: IO[bytes]) -> str:
 
 
 class _Watched:
-    """Count how much of a file was read."""
+    """A file that reports the number of bytes read."""
 
     def __init__(self, file: IO[bytes], watch: Watch) -> None:
         self._file = file
@@ -83,7 +83,7 @@ class _Watched:
 
 
 def _store(session: Session, url: str) -> Tuple[Connections, str]:
-    """Return where the upload goes: a cluster that takes it itself names the path, under its own address."""
+    """Return the server and path of the upload. A cluster that stores uploads itself returns a path of its own."""
     if url.startswith("/"):
         return session.connections(), url
     parts = urlsplit(url)

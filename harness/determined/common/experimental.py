@@ -1,4 +1,4 @@
-"""The SDK under its older name, which scripts import: see `determined.experimental.client`."""
+"""The SDK under an older import path. See `determined.experimental.client`."""
 
 import sys
 from typing import Any, List
@@ -6,7 +6,7 @@ from typing import Any, List
 from determined import experimental
 from determined.experimental import client
 
-# Scripts import classes from the modules of this package, as `determined.common.experimental.experiment`.
+# Scripts import classes from submodules such as `determined.common.experimental.experiment`.
 __path__: List[str] = []
 _MODULES = (
     "checkpoint", "determined", "experiment", "metrics", "model", "project", "resource_pool", "trial", "user",

@@ -1,8 +1,8 @@
-"""Failures on the user's side of the wire: a cause, and the way out."""
+"""Errors on the client side, with a cause and a hint."""
 
 
 class Failure(Exception):
-    """A failure told to a person in a sentence, with a hint where there is a next step."""
+    """An error message for users: a sentence with the cause, and a hint if there is a next step."""
 
     def __init__(self, cause: str, hint: str = "") -> None:
         super().__init__(cause)

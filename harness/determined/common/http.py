@@ -1,4 +1,4 @@
-"""A small HTTP client on the standard library: the harness adds no dependency to a user's image."""
+"""A small HTTP client without dependencies, because the harness must not add packages to a user's image."""
 
 import contextlib
 import gzip
@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
-_SILENT_S = 3.0  # a wait that lasts longer is told
-_LONGEST_TOLD = 300  # characters of an answer: those of gateways are pages
+_SILENT_S = 3.0  # longer waits are logged
+_LONGEST_EXCERPT = 300  # characters of a response in a message; gateways send whole pages
 QueryValue = Union[str, int, float, bool, None, Sequence[Union[str, int]]]
 
 
 class APIError(Exception):
-    """An answer of 300 or above: status, and the server's own sentence."""
+    """A response with status 300 or above: the status and the server's message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -50,11 +50,11 @@ class ConflictError(APIError):
 
 
 class MasterUnreachableError(Exception):
-    """The server gave no answer at all, after every retry."""
+    """The server did not respond, after all retries."""
 
 
 class UntrustedMasterError(MasterUnreachableError):
-    """The server's certificate is not one that is trusted; nothing was sent."""
+    """The server's certificate is not trusted. The request was not sent."""
 
 
 _TOO_LARGE = (
@@ -70,9 +70,9 @@ _BY_STATUS = {
 
 
 def error_from(status: int, body: bytes) -> APIError:
-    """Read the message out of the error bodies Determined's servers send."""
+    """Read the message from the error formats that Determined's servers use."""
     text = body.decode("utf-8", "replace").strip()
-    if status == 413 and '"error"' not in text:  # of a gateway before the server, in its own words
+    if status == 413 and '"error"' not in text:  # from a gateway, not from the server
         return APIError(status, _TOO_LARGE)
     try:
         obj = json.loads(text)
@@ -95,7 +95,7 @@ def encode_query(params: Optional[Mapping[str, QueryValue]]) -> str:
 
 
 class Absence:
-    """The times at which the agent of a container does not answer: sessions with an absence wait for its end.
+    """The time during which the agent of a container does not answer. Sessions with an `Absence` wait for its end.
 
     The sessions of a process may share one. It logs the beginning and the end of each absence once.
     """
@@ -124,15 +124,16 @@ class Absence:
 
 
 def _is_away(error: Exception) -> bool:
-    """Return whether an error means that the server is away, and not that it broke off a request."""
+    """Return whether an error means that the server is down, rather than that it interrupted a request."""
     broken_off = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, ssl.SSLError)
     return isinstance(error, OSError) and not isinstance(error, broken_off)
 
 
 class Session:
-    """Requests to one server, tried again where that can help.
+    """Requests to one server, with retries where they can help.
 
-    Every POST carries an Idempotency-Key of its own, the same in each try: its answer may be lost after it took effect.
+    Every POST carries its own Idempotency-Key, which stays the same in all retries. If the response to a request
+    that took effect is lost, the retry does not repeat the effect.
     """
 
     def __init__(
@@ -149,9 +150,9 @@ class Session:
         patient_at_first: bool = True,
         absence: Optional[Absence] = None,
     ) -> None:
-        """Make a session. With `patient_at_first=False`, a server that never answered is reported at once.
-
-        With an `absence`, a server that cannot be reached or is silent for `timeout_s` is waited for without limit.
+        """Make a session. With `patient_at_first=False`, a server that never answered is reported without retries.
+        With an `absence`, the session waits without limit while the server is unreachable or silent for `timeout_s`.
+        With an `absence`, it waits without limit while the server is unreachable or silent for `timeout_s`.
         """
         self.base_url = base_url.rstrip("/")
         self.options: Dict[str, Any] = {
@@ -202,20 +203,20 @@ class Session:
         headers: Optional[Mapping[str, str]] = None,
         timeout_s: Optional[float] = None,
     ) -> Any:
-        """Send JSON, return the decoded JSON answer (None when it is empty)."""
-        status, answered, payload = self.request_bytes(
+        """Send JSON and return the decoded JSON response, or None if it is empty."""
+        status, response_headers, payload = self.request_bytes(
             method, path, params=params, body=body, headers=headers, timeout_s=timeout_s
         )
         if status >= 300:
             error = error_from(status, payload)
-            error.retry_after_s = pause_asked(answered.get("retry-after"))
+            error.retry_after_s = pause_asked(response_headers.get("retry-after"))
             raise error
         try:
             return json.loads(payload) if payload else None
         except ValueError as e:
-            # A page of what stands before the server, as during maintenance or of a network's sign-in.
-            begin = payload[:_LONGEST_TOLD].decode("utf-8", "replace")
-            raise APIError(502, f"{self.base_url} answers what is not JSON: {begin!r}") from e
+            # A proxy in front of the server sent a page, for example during maintenance or for a network's sign-in.
+            begin = payload[:_LONGEST_EXCERPT].decode("utf-8", "replace")
+            raise APIError(502, f"{self.base_url} did not answer with JSON: {begin!r}") from e
 
     def request_bytes(
         self,
@@ -227,10 +228,10 @@ class Session:
         headers: Optional[Mapping[str, str]] = None,
         timeout_s: Optional[float] = None,
     ) -> Tuple[int, Dict[str, str], bytes]:
-        """Send with retries; return status, lower-case headers and the decoded body."""
+        """Send a request with retries. Return the status, the headers in lower case, and the decoded body."""
         data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
         once = {"Idempotency-Key": str(uuid.uuid4())} if method == "POST" else {}
-        sent = {**self.headers, **once, **(headers or {})}
+        request_headers = {**self.headers, **once, **(headers or {})}
         target = _target(path, params)
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         next_pause = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
@@ -239,9 +240,9 @@ class Session:
             pause_s = next(next_pause)
             try:
                 with self._connections.exchange(
-                    method, target, sent, data, timeout_s=wait_s, read_timeout_s=wait_s
+                    method, target, request_headers, data, timeout_s=wait_s, read_timeout_s=wait_s
                 ) as response:
-                    answered = {k.lower(): v for k, v in response.getheaders()}
+                    response_headers = {k.lower(): v for k, v in response.getheaders()}
                     payload = response.read()
             except (ssl.SSLCertVerificationError, UntrustedCertificate) as e:
                 raise UntrustedMasterError(f"cannot trust {self.base_url}: {_reason(e)}") from e
@@ -257,12 +258,12 @@ class Session:
                 self._patient = True
                 if self._absence is not None:
                     self._absence.end()
-                if answered.get("content-encoding") == "gzip":
+                if response_headers.get("content-encoding") == "gzip":
                     payload = gzip.decompress(payload)
                 if response.status not in RETRY_STATUSES or attempt == self.retries:
-                    return response.status, answered, payload
-                last = str(error_from(response.status, payload))[:_LONGEST_TOLD]
-                pause_s = max(pause_s, pause_asked(answered.get("retry-after")))
+                    return response.status, response_headers, payload
+                last = str(error_from(response.status, payload))[:_LONGEST_EXCERPT]
+                pause_s = max(pause_s, pause_asked(response_headers.get("retry-after")))
             if attempt < self.retries:
                 if paused_s <= _SILENT_S < paused_s + pause_s:
                     log.warning(
@@ -317,13 +318,17 @@ class Session:
         data: Optional[bytes] = None,
         headers: Optional[Mapping[str, str]] = None,
     ) -> Iterator[http.client.HTTPResponse]:
-        """Lend the answer as a file, for what is too long to hold; never retried."""
-        sent = {**self.headers, "Accept-Encoding": "identity", **(headers or {})}
+        """Yield the response as a file, for bodies that do not fit into memory. The request is not retried."""
+        request_headers = {**self.headers, "Accept-Encoding": "identity", **(headers or {})}
         with contextlib.ExitStack() as stack:
             try:
                 response = stack.enter_context(
                     self._connections.exchange(
-                        method, _target(path, params), sent, data, timeout_s=self.timeout_s
+                        method,
+                        _target(path, params),
+                        request_headers,
+                        data,
+                        timeout_s=self.timeout_s,
                     )
                 )
                 refusal = response.read() if response.status >= 300 else None
@@ -340,12 +345,12 @@ class Session:
             yield response
 
     def connections(self) -> Connections:
-        """Open connections of their own to the same server, with the same trust."""
+        """Make a separate set of connections to the same server, with the same certificate settings."""
         names = ("cert_file", "verify", "server_hostname", "fingerprint")
         return Connections(self.base_url, **{name: self.options[name] for name in names})
 
     def close(self) -> None:
-        """Close the connections that rest; the next request opens one."""
+        """Close the idle connections. The next request opens a new one."""
         self._connections.close()
 
 

@@ -1,11 +1,11 @@
-"""Match paths against patterns in the syntax of .gitignore, by the pathspec library."""
+"""Match paths against patterns in .gitignore syntax, with the pathspec library."""
 
 import re
 from typing import Iterable
 
 from determined.common.failures import BadContext
 
-# Byte-code, editors, version control and Terraform's state never belong to a model.
+# Byte-code, editor files, version control and Terraform state are never part of a model.
 ALWAYS = (
     "__pycache__/",
     "*.py[co]",
@@ -22,10 +22,10 @@ ALWAYS = (
 
 
 class Ignore:
-    """Hold the rules of one context directory. Paths are relative to its root, with `/`."""
+    """The rules of one context directory. Paths are relative to its root and use `/`."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        # Imported here: only packing a context needs it, and `det --help` must stay light.
+        # Only packing a context needs this import, and `det --help` must start fast.
         from pathspec import GitIgnoreSpec
 
         try:
@@ -37,5 +37,5 @@ class Ignore:
             ) from e
 
     def matches(self, path: str, *, is_dir: bool) -> bool:
-        """Return whether the last rule that matches leaves the path out."""
+        """Return whether the rules exclude this path. The last matching rule decides."""
         return self._spec.match_file(path + "/" if is_dir else path)

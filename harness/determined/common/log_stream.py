@@ -1,4 +1,4 @@
-"""Following a task's log: to its end, through servers and proxies that hang up early."""
+"""Follow a task's log to its end, reconnecting when servers or proxies close the stream early."""
 
 import time
 from collections import deque
@@ -9,11 +9,11 @@ from determined.common.http import MasterUnreachableError, Session
 from determined.common.times import parsed, written
 
 _REOPEN_AFTER_S = 1.0
-_GIVE_UP_AFTER = 30  # reconnections in a row that nobody answered
+_GIVE_UP_AFTER = 30  # failed reconnections in a row
 _REMEMBERED = 5000
 _PAGE = 1000  # the most lines that a server sends in one page
 _OVERLAP = timedelta(seconds=10)
-_MARGIN = 200  # lines before a tail that is followed: between them others may be stored yet
+_MARGIN = 200  # extra lines before a followed tail: lines between them may not be stored yet
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", "STATE_DELETED")
@@ -22,7 +22,7 @@ Line = Dict[str, Any]
 
 
 def from_level(level: Optional[str]) -> Optional[List[str]]:
-    """Return this level and those above it, as the server filters by a list."""
+    """Return this level and all higher levels, because the server filters by a list."""
     if level not in LEVELS:
         return None
     return [f"LOG_LEVEL_{name}" for name in LEVELS[LEVELS.index(level) :]]
@@ -33,7 +33,7 @@ def fetch(session: Session, path: str, filters: Filters) -> Iterator[Line]:
 
 
 def head(session: Session, path: str, filters: Filters, count: int) -> List[Line]:
-    """Return the first lines. Servers take a limit of 0 for none: one line is asked for, and left out."""
+    """Return the first lines. A limit of 0 means no limit, so at least one line is requested and then dropped."""
     return list(fetch(session, path, {**filters, "limit": max(count, 1)}))[:count]
 
 
@@ -45,7 +45,7 @@ def tail(session: Session, path: str, filters: Filters, count: int) -> List[Line
 def tail_to_follow(
     session: Session, path: str, filters: Filters, count: int
 ) -> Tuple[List[Line], List[Line]]:
-    """Return the last lines, and with some before them what `follow` is to take as seen."""
+    """Return the last lines, and these lines with some earlier ones for the `seen` argument of `follow`."""
     seen = tail(session, path, filters, count + _MARGIN)
     return seen[max(len(seen) - count, 0) :], seen
 
@@ -61,7 +61,7 @@ def follow(
     ended: Callable[[], bool],
     seen: Optional[List[Line]] = None,
 ) -> Iterator[Line]:
-    """Yield lines as they come, until the task has ended and its last line was yielded."""
+    """Yield lines as they arrive, until the task has ended and its last line was yielded."""
     cursor = _Cursor(seen or [])
     silent = 0
     while True:
@@ -84,24 +84,24 @@ def follow(
 
 
 class _Cursor:
-    """The place in a log at which to continue.
+    """The position in a log at which to continue.
 
-    A server that knows `afterId` sends the lines that arrived after that one, page by page and each page in order of
-    time. Others get a time a little before the last line. Lines that were given before are left out here.
+    A server that supports `afterId` sends the lines that arrived after that line, in pages sorted by time. Other
+    servers get a time shortly before the last line. Lines that were already yielded are filtered out here.
     """
 
     def __init__(self, lines: List[Line]) -> None:
         self._ids: Deque[str] = deque(maxlen=_REMEMBERED)
         self._latest = ""
-        self._given = 0  # the newest line of the stream that is read
+        self._newest = 0  # the largest line id of the current stream
         for line in lines:
             self.is_new(line)
-        # Ids are given out before they are committed: between these lines others may be stored yet.
-        self._whole_until = min(self._numbers()[-_PAGE:], default=0)
+        # Ids are assigned before their transactions commit, so lines between these ids may not be stored yet.
+        self._complete_until = min(self._numbers()[-_PAGE:], default=0)
 
     def is_new(self, line: Line) -> bool:
         id = str(line["id"])
-        self._given = max(self._given, int(id) if id.isdigit() else 0)
+        self._newest = max(self._newest, int(id) if id.isdigit() else 0)
         if id in self._ids:
             return False
         self._ids.append(id)
@@ -109,15 +109,15 @@ class _Cursor:
         return True
 
     def stream_ended(self) -> None:
-        """Note that the stream gave every line up to its newest."""
-        self._whole_until = max(self._whole_until, self._given)
+        """Record that the stream sent every line up to its newest."""
+        self._complete_until = max(self._complete_until, self._newest)
 
     def position(self) -> Filters:
-        """Return where the next stream begins."""
-        self._given = 0
-        # Of a page that broke off, lines that arrived before the given ones may be missing.
+        """Return the query parameters at which the next stream begins."""
+        self._newest = 0
+        # If a page was interrupted, lines that arrived earlier than its received lines may be missing.
         certain = self._numbers()[:-_PAGE]
-        after = max([self._whole_until, *certain[-1:]])
+        after = max([self._complete_until, *certain[-1:]])
         if not after:
             return {}
         start = written(parsed(self._latest) - _OVERLAP)

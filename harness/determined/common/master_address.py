@@ -1,4 +1,4 @@
-"""The address of a cluster, as people write it and as it is stored."""
+"""The address of a cluster, as users write it and as it is stored."""
 
 import os
 from typing import Mapping, Optional
@@ -10,7 +10,7 @@ DEFAULT = "http://localhost:8080"
 
 
 def canonical(address: str) -> str:
-    """Return the whole address: `http://host:8080` for `host`, `https://host:443` for `https://host`."""
+    """Return the complete address: `http://host:8080` for `host`, `https://host:443` for `https://host`."""
     text = address.strip()
     explicit = "://" in text
     parts = urlsplit(text if explicit else f"http://{text}")
@@ -22,14 +22,14 @@ def canonical(address: str) -> str:
     try:
         port = parts.port
     except ValueError as e:
-        raise Failure(f"'{address}' has a port that is no number from 1 to 65535") from e
+        raise Failure(f"'{address}' has a port that is not a number from 1 to 65535") from e
     if port is None:
         port = {"https": 443, "http": 80}[parts.scheme] if explicit else 8080
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}:{port}{parts.path.rstrip('/')}"
 
 
-def chosen(given: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> str:
-    """Return the address given, else the environment's, else this machine's default."""
+def chosen(address: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> str:
+    """Return the given address, or the address in the environment, or the default of this machine."""
     env = os.environ if env is None else env
-    return canonical(given or env.get("DET_MASTER") or env.get("DET_MASTER_ADDR") or DEFAULT)
+    return canonical(address or env.get("DET_MASTER") or env.get("DET_MASTER_ADDR") or DEFAULT)

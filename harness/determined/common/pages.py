@@ -17,7 +17,7 @@ def pages(
     offset: int = 0,
     one_page: bool = False,
 ) -> Iterator[Any]:
-    """Yield every row from `offset` on; `limit` is the size of a page."""
+    """Yield every row, starting at `offset`. `limit` is the page size."""
 
     def fetch(page: Mapping[str, int]) -> Any:
         return session.get(V1 + path, {**(params or {}), **page})
@@ -33,7 +33,7 @@ def each_page(
     offset: int = 0,
     one_page: bool = False,
 ) -> Iterator[Any]:
-    """Yield every row of the answers that `fetch` gets for a limit and an offset."""
+    """Yield every row of the pages that `fetch` returns for a limit and an offset."""
     while True:
         answer = fetch({"limit": limit, "offset": offset})
         yield from answer.get(key) or []

@@ -7,14 +7,14 @@ _SALT = "GubPEmmotfiK9TMD6Zdw"
 
 
 def salted(password: str) -> str:
-    """Return the digest the servers expect with `isHashed`; the empty password stays empty."""
+    """Return the digest that servers expect with `isHashed`. The empty password stays empty."""
     if not password:
         return ""
     return hashlib.sha512((_SALT + password).encode()).hexdigest()
 
 
 def weakness(password: str) -> Optional[str]:
-    """Return why a new password is refused, or None."""
+    """Return the reason why a new password is rejected, or None."""
     if len(password) < 8:
         return "a password needs at least 8 characters"
     missing = [

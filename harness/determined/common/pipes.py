@@ -1,4 +1,4 @@
-"""Reading what a process writes, and knowing when all of it was read although the pipe stays open."""
+"""Read a process's output, and detect when all of it was read even if the pipe stays open."""
 
 import array
 import fcntl
@@ -11,26 +11,26 @@ CHUNK_BYTES = 65536
 
 
 class PipeReader:
-    """The reading end of a pipe, read by one thread and watched by others."""
+    """The reading end of a pipe. One thread reads from it and other threads watch it."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe  # held open: another file would take its number
+        self._pipe = pipe  # keeps the descriptor open, so that its number is not reused
         self._fd = pipe.fileno()
-        self._in_hand = False
+        self._is_processing = False
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
 
     def read(self) -> bytes:
-        """Return the next bytes, b"" at the end. The call says that earlier bytes were dealt with."""
-        self._in_hand = False
+        """Return the next bytes, or b"" at the end. Calling it means that all earlier bytes were processed."""
+        self._is_processing = False
         self._poll.poll()
-        # Before the read: at no moment are bytes neither in the pipe nor in hand.
-        self._in_hand = True
+        # Set before the read, so that bytes always count as either in the pipe or in processing.
+        self._is_processing = True
         return os.read(self._fd, CHUNK_BYTES)
 
     def is_behind(self) -> bool:
-        """Return whether bytes were written that are not dealt with yet: clocks do not tell on a busy machine."""
-        return self._waiting_bytes() > 0 or self._in_hand
+        """Return whether some written bytes were not processed yet. Timeouts cannot decide this on a busy machine."""
+        return self._waiting_bytes() > 0 or self._is_processing
 
     def _waiting_bytes(self) -> int:
         count = array.array("i", [0])

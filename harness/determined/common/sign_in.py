@@ -1,4 +1,4 @@
-"""Open a session at an address by a saved token, the environment, or a prompt."""
+"""Open a session with a saved token, credentials from the environment, or a prompt."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ def open_session(
 ) -> Session:
     """Open a session without credentials.
 
-    What certificate is trusted comes from the environment unless given, then from what a person trusted before."""
+    The trusted certificate is `cert_file`, or the environment's, or the one that the user trusted before."""
     cert = cert_file or os.environ.get("DET_MASTER_CERT_FILE") or None
     if cert and cert != "noverify" and master.startswith("https:"):
         _require_certificates(cert)
@@ -61,7 +61,7 @@ def _require_certificates(path: str) -> None:
 
 
 def _program() -> str:
-    """Return the name of this program for the list of sessions, where its user should recognise it."""
+    """Return the name of this program. Users see it in their list of sessions."""
     import determined
 
     name = f"Determined client {determined.__version__}"
@@ -84,7 +84,7 @@ def sign_in(
     password: Optional[str] = None,
     ask: Optional[Ask] = None,
 ) -> "SignedIn":
-    """Sign in as `username`, else as the user that the environment or the store names."""
+    """Sign in as `username`, or as the user in the environment or in the store."""
     token = os.environ.get("DET_USER_TOKEN")
     if token and password is None and username in (None, os.environ.get("DET_USER")):
         return SignedIn(
@@ -109,7 +109,7 @@ def sign_in(
 
 
 class _SignInMethods:
-    """The ways in which a user gets a new token, in the order in which they are tried."""
+    """The ways to get a new token for a user, in the order in which they are tried."""
 
     def __init__(
         self,
@@ -163,9 +163,9 @@ class _SignInMethods:
 
 
 def refused(username: str, password: str, error: Exception) -> SignInFailed:
-    """Return the failure of a sign-in, with the variables that said who signs in and how."""
-    given = {"DET_USER": username, "DET_PASS": password}
-    variables = [name for name, value in given.items() if os.environ.get(name) == value]
+    """Return the error for a failed sign-in. It names the variables that set the user and the password."""
+    credentials = {"DET_USER": username, "DET_PASS": password}
+    variables = [name for name, value in credentials.items() if os.environ.get(name) == value]
     where = f" in {' and '.join(variables)}" if variables else ""
     return SignInFailed(
         f"the cluster refused user '{username}': {error}",
@@ -175,7 +175,7 @@ def refused(username: str, password: str, error: Exception) -> SignInFailed:
 
 
 class SignedIn(Session):
-    """A session with a user's token, which it renews once when the cluster no longer knows it."""
+    """A session with a user's token. It renews the token once if the cluster rejects it."""
 
     def __init__(
         self,
@@ -187,8 +187,10 @@ class SignedIn(Session):
         *,
         variable: str = "",
     ) -> None:
-        carried = _carried(token, allocation_token)
-        super().__init__(anonymous.base_url, {**anonymous.headers, **carried}, **anonymous.options)
+        token_headers = _token_headers(token, allocation_token)
+        super().__init__(
+            anonymous.base_url, {**anonymous.headers, **token_headers}, **anonymous.options
+        )
         self.username = username
         self.token = token
         self._renew = renew
@@ -196,7 +198,7 @@ class SignedIn(Session):
 
     def request_bytes(self, method: str, path: str, **kw: Any) -> Tuple[int, Dict[str, str], bytes]:
         answer = super().request_bytes(method, path, **kw)
-        if answer[0] == 401 and self._renewed():
+        if answer[0] == 401 and self._renew_token():
             answer = super().request_bytes(method, path, **kw)
         return answer
 
@@ -206,12 +208,12 @@ class SignedIn(Session):
             try:
                 answer = stack.enter_context(super().response(method, path, **kw))
             except UnauthenticatedError:
-                if not self._renewed():
+                if not self._renew_token():
                     raise
                 answer = stack.enter_context(super().response(method, path, **kw))
             yield answer
 
-    def _renewed(self) -> bool:
+    def _renew_token(self) -> bool:
         if self._variable:
             raise UnauthenticatedError(
                 401,
@@ -222,11 +224,11 @@ class SignedIn(Session):
             return False
         renew, self._renew = self._renew, None
         self.token = renew()
-        self.headers.update(_carried(self.token, None))
+        self.headers.update(_token_headers(self.token, None))
         return True
 
 
-def _carried(token: Optional[str], allocation_token: Optional[str]) -> Dict[str, str]:
+def _token_headers(token: Optional[str], allocation_token: Optional[str]) -> Dict[str, str]:
     headers = {}
     if token:
         headers["Authorization"] = f"Bearer {token}"

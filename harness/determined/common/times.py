@@ -1,4 +1,4 @@
-"""Times on the wire: RFC 3339, in UTC, with fractions of any length."""
+"""Timestamps of the API: RFC 3339, in UTC, with fractions of any length."""
 
 from datetime import datetime, timezone
 

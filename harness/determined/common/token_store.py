@@ -1,4 +1,4 @@
-"""Keep sessions in a file that Determined's own client reads, too (docs/reference/compatibility.md#signing-in)."""
+"""Store session tokens in the file that Determined's own client uses (docs/reference/compatibility.md#signing-in)."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ def default_path() -> str:
 
 
 class TokenStore:
-    """The tokens of a cluster in the file of all tokens; a write holds the lock and replaces the file."""
+    """The tokens for one cluster. A write holds the file's lock and replaces the file."""
 
     def __init__(self, master: str, path: Optional[str] = None) -> None:
         self.master = master
@@ -45,7 +45,7 @@ class TokenStore:
             entry.get("tokens", {}).pop(username, None)
 
     def rename(self, username: str, renamed: str) -> None:
-        """Keep the session of a user, which stays good, by the user's new name."""
+        """Move a user's session to the user's new name. The session stays valid."""
         if username not in (*self.users(), self.active_user()):
             return
         with self._changing() as entry:
@@ -61,8 +61,8 @@ class TokenStore:
                 del entry["active_user"]
 
     def _load(self) -> Dict[str, Any]:
-        way_out = "remove that file and sign in again with `det user login`"
-        return kept(self.path, "saved sessions", way_out)
+        hint = "remove that file and sign in again with `det user login`"
+        return load_json(self.path, "saved sessions", hint)
 
     def _read(self) -> Dict[str, Any]:
         entry = self._load().get("masters", {}).get(self.master)
@@ -71,28 +71,28 @@ class TokenStore:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Dict[str, Any]]:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        with locked(self.path + ".lock"):
+        with file_lock(self.path + ".lock"):
             content = self._load()
             content["version"] = VERSION
             entry: Dict[str, Any] = content.setdefault("masters", {}).setdefault(self.master, {})
             yield entry
-            replaced(self.path, content)
+            write_json(self.path, content)
 
 
-def kept(path: str, what: str, way_out: str) -> Dict[str, Any]:
-    """Read JSON that `replaced` wrote; nothing where there is no file yet."""
+def load_json(path: str, content_name: str, hint: str) -> Dict[str, Any]:
+    """Read JSON that `write_json` wrote. Return {} if the file does not exist."""
     try:
         with open(path, encoding="utf-8") as f:
             content = json.load(f)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as e:
-        raise Failure(f"cannot read the {what} in {path}: {e}", way_out) from e
+        raise Failure(f"cannot read the {content_name} in {path}: {e}", hint) from e
     return content if isinstance(content, dict) else {}
 
 
-def replaced(path: str, content: Dict[str, Any]) -> None:
-    """Write JSON for this user's eyes only; readers see the old file or the new one."""
+def write_json(path: str, content: Dict[str, Any]) -> None:
+    """Write JSON that only this user can read. The file is replaced, so readers never see half of it."""
     fresh = f"{path}.{os.getpid()}.new"
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
         json.dump(content, f, indent=4, sort_keys=True)
@@ -100,12 +100,12 @@ def replaced(path: str, content: Dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: str) -> Iterator[None]:
+def file_lock(path: str) -> Iterator[None]:
     """Hold the lock of a file that several commands write."""
     with open(path, "a", encoding="utf-8") as lock:
         try:
             import fcntl
-        except ImportError:  # Windows: the replace itself is atomic, the last writer wins.
+        except ImportError:  # on Windows the replacement is atomic and the last writer wins
             yield
             return
         fcntl.flock(lock, fcntl.LOCK_EX)

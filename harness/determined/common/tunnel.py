@@ -1,4 +1,4 @@
-"""TCP connections to the proxied ports of tasks, through the cluster."""
+"""TCP connections to proxied ports of tasks, through the cluster."""
 
 import contextlib
 import json
@@ -11,11 +11,11 @@ from determined.common.connections import Connections
 from determined.common.failures import Failure, SignInFailed
 from determined.common.http import Session
 
-# Offered to the cluster: an empty message then tells that one side sends no more.
+# With this subprotocol, an empty message means that one side has finished sending.
 SUBPROTOCOL = "tcp.determined"
 _BLOCK = 64 * 1024
 _OPEN_S = 60.0
-_RESTARTS = 1012  # what carries traffic starts again
+_RESTARTS = 1012  # the close code of a proxy that restarts
 _CREDENTIALS = ("authorization", "grpc-metadata-x-allocation-token")
 _TRUST = ("cert_file", "verify", "server_hostname", "fingerprint")
 Say = Callable[[str], None]
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 @contextlib.contextmanager
 def websocket_to(session: Session, service: str) -> Iterator[Any]:
-    """Lend a websocket to a service, `<task>` or `<task>:<port>`. Raises Failure."""
+    """Open a websocket to a service, `<task>` or `<task>:<port>`, and close it when the block ends. Raises Failure."""
     try:
         from websockets.exceptions import InvalidStatus, WebSocketException
         from websockets.sync.client import connect
@@ -33,15 +33,15 @@ def websocket_to(session: Session, service: str) -> Iterator[Any]:
         ) from e
     trust = {name: session.options[name] for name in _TRUST}
     parts = urlsplit(session.base_url)
-    # TLS is done already, with the certificates that a session trusts.
+    # The socket already has TLS, verified with the session's certificates. The websocket itself is therefore ws://.
     address = f"ws://{parts.netloc}{parts.path}/proxy/{quote(service, safe=':')}/"
-    signed = {n: v for n, v in session.headers.items() if n.lower() != "accept-encoding"}
+    headers = {n: v for n, v in session.headers.items() if n.lower() != "accept-encoding"}
     with contextlib.ExitStack() as stack:
         try:
             connecting = connect(
                 address,
                 sock=Connections(session.base_url, **trust).dial(_OPEN_S),
-                additional_headers=signed,
+                additional_headers=headers,
                 subprotocols=[SUBPROTOCOL],  # type: ignore[list-item]
                 compression=None,
                 max_size=None,
@@ -51,10 +51,10 @@ def websocket_to(session: Session, service: str) -> Iterator[Any]:
             )
             websocket = stack.enter_context(connecting)
         except (OSError, WebSocketException, EOFError, ValueError) as e:
-            # Of a redirect, which cannot be followed, the answer is what this came from.
-            for found in (e, e.__cause__, e.__context__):
-                if isinstance(found, InvalidStatus):
-                    raise _refusal(found.response, signed) from e
+            # The exception for a redirect has the response in its cause or context.
+            for cause in (e, e.__cause__, e.__context__):
+                if isinstance(cause, InvalidStatus):
+                    raise _refusal(cause.response, headers) from e
             raise Failure(f"cannot reach {session.base_url}: {e}") from e
         yield websocket
 
@@ -65,7 +65,7 @@ def carry(
     write: Callable[[bytes], Any],
     end: Callable[[], None],
 ) -> None:
-    """Carry bytes both ways until the task's side has ended; `end` is called at the end of what is written."""
+    """Copy bytes in both directions until the task closes its side. `end` is called after the last `write`."""
     from websockets.exceptions import ConnectionClosed
 
     reading = threading.Thread(target=_send, args=(websocket, read), daemon=True)
@@ -82,7 +82,7 @@ def carry(
         if e.rcvd is not None and e.rcvd.code == _RESTARTS:
             raise Failure(
                 "the cluster was brought up to date, and ended the connection to the task",
-                "open it again: what runs in the task goes on",
+                "open it again: the programs in the task keep running",
             ) from e
         raise Failure(f"the connection to the task broke: {e}") from e
     finally:
@@ -108,13 +108,13 @@ def _send(websocket: Any, read: Callable[[int], bytes]) -> None:
 
 @contextlib.contextmanager
 def listening(session: Session, service: str, host: str, port: int, say: Say) -> Iterator[int]:
-    """Take connections at a port of this machine, each of which goes to the service; give the port."""
+    """Listen on a local port and forward each connection to the service. Yield the port."""
     try:
         listener = socket.create_server((host, port))
     except OSError as e:
         raise Failure(f"cannot listen at {host}:{port}: {e.strerror}") from e
-    doors = _TunnelConnections(session, service, say)
-    accepting = threading.Thread(target=doors.accept, args=(listener,), daemon=True)
+    connections = _TunnelConnections(session, service, say)
+    accepting = threading.Thread(target=connections.accept, args=(listener,), daemon=True)
     accepting.start()
     try:
         yield listener.getsockname()[1]
@@ -122,12 +122,12 @@ def listening(session: Session, service: str, host: str, port: int, say: Say) ->
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        doors.close()
+        connections.close()
         accepting.join()
 
 
 class _TunnelConnections:
-    """The connections that a listener took, each carried by a thread."""
+    """The connections that a listener accepted. A thread forwards each of them."""
 
     def __init__(self, session: Session, service: str, say: Say) -> None:
         self._session, self._service, self._say = session, service, say
@@ -159,9 +159,9 @@ class _TunnelConnections:
             with sock, websocket_to(self._session, self._service) as websocket:
                 self._carry(sock, websocket)
         except Failure as e:
-            self._say(told(e))
+            self._say(with_hint(e))
         except OSError:
-            pass  # the program at this end is gone
+            pass  # the local program closed its connection
 
     def _carry(self, sock: socket.socket, websocket: Any) -> None:
         with self._lock:
@@ -172,20 +172,20 @@ class _TunnelConnections:
             with self._lock:
                 self._open.remove(websocket)
             with contextlib.suppress(OSError):
-                # What reads from it is woken.
+                # Wake the thread that reads from this socket.
                 sock.shutdown(socket.SHUT_RDWR)
 
 
-def told(failure: Failure) -> str:
+def with_hint(failure: Failure) -> str:
     return f"{failure.cause}\nhint: {failure.hint}" if failure.hint else failure.cause
 
 
 def _refusal(response: Any, headers: Mapping[str, str]) -> Failure:
-    """Return the error for an answer that opens no websocket. Redirects are not followed, for the token's sake."""
+    """Return the error for a response that does not open a websocket. Redirects would leak the token, so they fail."""
     if response.status_code == 401 and not any(n.lower() in _CREDENTIALS for n in headers):
         return SignInFailed(
             "only users who are signed in reach this port",
-            "give --auth: `python -m determined.cli.tunnel --auth …` goes there as you",
+            "add --auth: `python -m determined.cli.tunnel --auth …` signs you in",
         )
     try:
         return Failure(str(json.loads(bytes(response.body))["error"]["error"]))

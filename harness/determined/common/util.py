@@ -1,4 +1,4 @@
-"""Functions of Determined's package that scripts and examples of users import, with the same results."""
+"""Utility functions of Determined's package that user scripts import."""
 
 import datetime
 import functools
@@ -25,7 +25,7 @@ def chunks(
 
 
 def sizeof_fmt(val: Union[int, float]) -> str:
-    """Return a number of bytes with its unit: 1536 is `1.5KB`."""
+    """Return a number of bytes with a unit, such as `1.5KB` for 1536."""
     size = float(val)
     for unit in _UNITS:
         if abs(size) < 1024.0:
@@ -39,7 +39,7 @@ def debug_mode() -> bool:
 
 
 def preserve_random_state(fn: F) -> F:
-    """Let a function draw random numbers without an effect on those that are drawn after it."""
+    """Decorate a function so that its random numbers do not change the numbers that are drawn after it."""
 
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -65,14 +65,14 @@ def _yaml(default_flow_style: Optional[bool] = None) -> Any:
 
 
 def yaml_safe_load(f: Union[str, IO[str], IO[bytes]]) -> Any:
-    """Return the value of a text or a file in YAML 1.2, in which `yes` is a text."""
+    """Load YAML 1.2 from a text or a file. In YAML 1.2 `yes` is a string."""
     return _yaml().load(f)
 
 
 def yaml_safe_dump(
     data: Any, stream: Optional[IO[str]] = None, default_flow_style: Optional[bool] = None
 ) -> Any:
-    """Write a value as YAML to a stream, or return it as text if there is no stream."""
+    """Write a value as YAML to a stream, or return it as text if `stream` is None."""
     import io
 
     target = io.StringIO() if stream is None else stream
@@ -81,7 +81,7 @@ def yaml_safe_dump(
 
 
 def safe_load_yaml_with_exceptions(yaml_file: Union[str, IO[str], IO[bytes]]) -> Any:
-    """Return the value of a text or a file in YAML. End the program with a message if it is not valid."""
+    """Load YAML from a text or a file. Print a message and exit with 1 if it is not valid."""
     from ruamel.yaml.error import YAMLError
 
     try:
@@ -101,7 +101,7 @@ def get_config_path() -> pathlib.Path:
 
 
 def parse_protobuf_timestamp(ts: str) -> datetime.datetime:
-    """Return the time that a text of the API stands for, to the second."""
+    """Parse a timestamp of the API. Fractions of a second are dropped."""
     text = ts[:-1] if ts.endswith("Z") else ts
     moment = datetime.datetime.fromisoformat(text.partition(".")[0])
     utc = datetime.timezone.utc
@@ -110,7 +110,7 @@ def parse_protobuf_timestamp(ts: str) -> datetime.datetime:
 
 
 def is_protobuf_timestamp(ts: str) -> bool:
-    """Return whether a text is a time in UTC as the API accepts it: seconds with `Z`, or up to six digits more."""
+    """Return whether a text is a timestamp that the API accepts: UTC with `Z`, and at most six fraction digits."""
     for form in ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ"):
         try:
             datetime.datetime.strptime(ts, form)
@@ -135,7 +135,7 @@ def wait_for(
 
 
 def deprecated(message: Optional[str] = None) -> Callable[[F], F]:
-    """Return a decorator: the function warns at each call that it will be removed."""
+    """Return a decorator that emits a DeprecationWarning at each call."""
 
     def decorate(fn: F) -> F:
         more = f" {message}." if message else ""
@@ -152,7 +152,7 @@ def deprecated(message: Optional[str] = None) -> Callable[[F], F]:
 
 
 def strtobool(val: str) -> bool:
-    """Return False for `no`, `false`, `off`, `0` and the like, and True for every other text."""
+    """Return False for `no`, `false`, `off`, `0` and similar texts, and True for every other text."""
     return val.lower() not in _FALSE
 
 

@@ -1,4 +1,4 @@
-"""The Core API: make any training script a trial."""
+"""The Core API, which turns any training script into a trial."""
 
 from determined.core._checkpoint import (
     CheckpointContext,

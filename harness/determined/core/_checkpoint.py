@@ -1,4 +1,4 @@
-"""Save and load checkpoints. A checkpoint is visible only once everything in it is stored."""
+"""Save and load checkpoints. A checkpoint becomes visible after all of its files are stored."""
 
 import contextlib
 import enum
@@ -23,14 +23,14 @@ METADATA_FILE = "metadata.json"
 
 
 class DownloadMode(enum.Enum):
-    """The ways to download: the workers of a container share one download, or each makes its own."""
+    """The way in which workers of a container download: once for all of them, or each worker separately."""
 
     LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
     NoSharedDownload = "NO_SHARED_DOWNLOAD"
 
 
 class PendingCheckpoint:
-    """An upload that runs while training goes on."""
+    """An upload in the background, while training continues."""
 
     def __init__(self, storage_id: str, future: "Future[None]") -> None:
         self.storage_id = storage_id
@@ -41,13 +41,13 @@ class PendingCheckpoint:
         return self._future.done()
 
     def wait(self) -> str:
-        """Block until the checkpoint is stored and reported; raise what went wrong."""
+        """Block until the checkpoint is stored and reported. Raise the error if it failed."""
         self._future.result()
         return self.storage_id
 
 
 class CheckpointContext:
-    """Checkpoints of this trial, and of others for reading."""
+    """The checkpoints of this trial. Checkpoints of other trials can be read."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class CheckpointContext:
     ) -> str:
         """Store a directory as a new checkpoint and return its id.
 
-        Without `shard` only the chief calls it. With `shard=True` every worker does, each with its
-        own files (or `ckpt_dir=None`); of equal files of one name the lowest rank's is stored.
-        `selector(path)` leaves out what it returns False for.
+        Without `shard` only the chief calls it. With `shard=True` every worker calls it with its
+        own files (or `ckpt_dir=None`). If several workers have an equal file, the lowest rank stores it.
+        `selector(path)` returns False for files to leave out.
         """
         if shard:
             return self._upload_sharded(ckpt_dir, metadata or {}, selector)
@@ -90,10 +90,10 @@ class CheckpointContext:
         selector: Optional[Selector] = None,
         delete_after: bool = False,
     ) -> PendingCheckpoint:
-        """Start an `upload` without `shard`, and return at once; leave the directory alone until it is done.
+        """Start an `upload` without `shard` and return at once. Do not change the directory until it is done.
 
-        The context waits for it when it closes. A failure is raised by `wait()`, by the next
-        checkpoint call or at the end, whichever comes first.
+        The context waits for the upload when it closes. A failure is raised by `wait()`, by the next
+        checkpoint call or when the context closes.
         """
         self._chief_only("upload_async")
         self._registry.check_metadata(metadata or {})
@@ -118,9 +118,9 @@ class CheckpointContext:
     def store_path(
         self, metadata: Optional[Dict[str, Any]] = None, *, shard: bool = False
     ) -> Iterator[Tuple[Any, str]]:
-        """Yield a directory to fill and the checkpoint's id; the checkpoint is stored when the block ends.
+        """Yield a directory to fill and the id of the new checkpoint. Store the checkpoint when the block ends.
 
-        The metadata may be completed inside the block.
+        The block may still change `metadata`.
         """
         import pathlib
 
@@ -133,7 +133,7 @@ class CheckpointContext:
         storage_id = str(uuid.uuid4())
         checksums: Checksums = {}
         direct = self._storage.direct_path(storage_id)
-        with self._announced(storage_id, metadata):
+        with self._registered(storage_id, metadata):
             with self._storage.store_path(storage_id) if direct else _scratch() as path:
                 yield pathlib.Path(path), storage_id
                 self._registry.check_metadata(metadata)
@@ -150,7 +150,7 @@ class CheckpointContext:
         *,
         selector: Optional[Selector] = None,
     ) -> None:
-        """Fetch a checkpoint into a directory."""
+        """Download a checkpoint into a directory."""
         if download_mode is DownloadMode.NoSharedDownload:
             self._storage.download(storage_id, ckpt_dir, selector)
             return
@@ -166,7 +166,7 @@ class CheckpointContext:
         *,
         selector: Optional[Selector] = None,
     ) -> Iterator[Any]:
-        """Yield a directory with the checkpoint's files for the time of the block; treat it as read-only."""
+        """Yield a directory with the checkpoint's files. It is read-only and exists until the block ends."""
         import pathlib
 
         if download_mode is DownloadMode.NoSharedDownload or self._distributed.local_size == 1:
@@ -179,7 +179,7 @@ class CheckpointContext:
             try:
                 yield pathlib.Path(path)
             finally:
-                # The local chief may not remove the files while another worker reads them.
+                # The local chief must not remove the files while another worker reads them.
                 self._distributed.gather_local(None)
 
     def get_metadata(self, storage_id: str) -> Dict[str, Any]:
@@ -187,9 +187,9 @@ class CheckpointContext:
         return self._registry.metadata_of(storage_id, self._storage)
 
     def delete(self, storage_id: str) -> None:
-        """Delete a checkpoint from storage, and mark it deleted."""
+        """Delete a checkpoint from storage and report its deletion."""
         self._storage.delete(storage_id)
-        self._registry.deleted(storage_id)
+        self._registry.report_deleted(storage_id)
 
     def wait(self) -> None:
         """Block until every upload of `upload_async` is stored and reported."""
@@ -213,21 +213,21 @@ class CheckpointContext:
     ) -> None:
         self._registry.check_metadata(metadata)
         files = select(list_directory(ckpt_dir), selector)
-        with self._announced(storage_id, metadata):
+        with self._registered(storage_id, metadata):
             checksums = self._storage.upload(ckpt_dir, storage_id, list(files))
             self._publish(storage_id, files, metadata, checksums)
 
     @contextlib.contextmanager
-    def _announced(self, storage_id: str, metadata: Mapping[str, Any]) -> Iterator[None]:
-        """Register an upload before it begins; withdraw that if it fails and leaves no file."""
-        self._registry.begins(storage_id, metadata)
+    def _registered(self, storage_id: str, metadata: Mapping[str, Any]) -> Iterator[None]:
+        """Register an upload before it begins. If it fails without leaving files, unregister it."""
+        self._registry.register(storage_id, metadata)
         try:
             yield
         except Exception:
-            # The storage or the cluster may be what failed: then the cluster collects what is left.
+            # The storage or the cluster itself may have failed. The cluster then deletes the remaining files.
             with contextlib.suppress(Exception):
                 if not self._files(storage_id):
-                    self._registry.withdrawn(storage_id)
+                    self._registry.unregister(storage_id)
             raise
 
     def _files(self, storage_id: str) -> Dict[str, int]:
@@ -245,8 +245,8 @@ class CheckpointContext:
     ) -> str:
         distributed = self._distributed
         storage_id = distributed.broadcast(storage_id or str(uuid.uuid4()))
-        mine = select(list_directory(ckpt_dir), selector) if ckpt_dir is not None else {}
-        shards = distributed.allgather((mine, metadata))
+        local_files = select(list_directory(ckpt_dir), selector) if ckpt_dir is not None else {}
+        shards = distributed.allgather((local_files, metadata))
         listings = [shard[0] for shard in shards]
         root, rank = os.fspath(ckpt_dir or ""), distributed.rank
         check_repeated(
@@ -255,31 +255,33 @@ class CheckpointContext:
         files = merge_resources(listings)
         merged = merge_metadata([shard[1] for shard in shards])
         self._registry.check_metadata(merged)
-        own = own_files(listings, rank)
+        paths = own_files(listings, rank)
 
-        def announce() -> None:
+        def register() -> None:
             if rank == 0:
-                self._registry.begins(storage_id, merged)
+                self._registry.register(storage_id, merged)
 
-        on_every_rank(distributed, announce)
+        on_every_rank(distributed, register)
         checksums = on_every_rank(
             distributed,
-            lambda: self._storage.upload(ckpt_dir, storage_id, own) if ckpt_dir is not None else {},
+            lambda: (
+                self._storage.upload(ckpt_dir, storage_id, paths) if ckpt_dir is not None else {}
+            ),
         )
-        everything: Checksums = {}
+        all_checksums: Checksums = {}
         for part in checksums:
-            everything.update(part)
+            all_checksums.update(part)
 
         def publish() -> None:
             if distributed.rank == 0:
-                self._publish(storage_id, files, merged, everything)
+                self._publish(storage_id, files, merged, all_checksums)
 
         on_every_rank(distributed, publish)
         return storage_id
 
     @contextlib.contextmanager
     def _sharded_path(self, metadata: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
-        """Yield a directory of this worker's own; uploads begin when all workers have filled theirs."""
+        """Yield a separate directory for this worker. The uploads begin when all workers have left the block."""
         storage_id = self._distributed.broadcast(str(uuid.uuid4()))
         direct = self._storage.direct_path(storage_id)
         with _scratch(beside=direct, rank=self._distributed.rank) as path:
@@ -293,7 +295,7 @@ class CheckpointContext:
         metadata: Mapping[str, Any],
         checksums: Checksums,
     ) -> None:
-        """Report the checkpoint as complete. It exists for others from here on, and not before."""
+        """Report the checkpoint as complete. From now on it is visible to others."""
         with tempfile.TemporaryDirectory(prefix="determined-metadata-") as scratch:
             path = os.path.join(scratch, METADATA_FILE)
             with open(path, "wb") as f:
@@ -301,7 +303,7 @@ class CheckpointContext:
             size = os.path.getsize(path)
             checksums = {**checksums, **self._storage.upload(scratch, storage_id, [METADATA_FILE])}
         self._storage.write_checksums(storage_id, checksums)
-        self._registry.completed(storage_id, {**files, METADATA_FILE: size}, metadata)
+        self._registry.report_completed(storage_id, {**files, METADATA_FILE: size}, metadata)
 
     def _raise_failed(self) -> None:
         for pending in [p for p in self._pending if p.done]:
@@ -317,7 +319,7 @@ class CheckpointContext:
 
 
 class DummyCheckpointContext(CheckpointContext):
-    """Checkpoints off-cluster: they are stored, and reported to no cluster."""
+    """Checkpoints outside of a cluster. They are stored but not reported."""
 
     def __init__(self, dist: DistributedContext, storage_manager: StorageManager) -> None:
         super().__init__(dist, storage_manager, CheckpointRegistry())
@@ -331,7 +333,7 @@ def _required(ckpt_dir: Optional[StrPath]) -> StrPath:
 
 @contextlib.contextmanager
 def _scratch(beside: Optional[str] = None, rank: int = 0) -> Iterator[str]:
-    """Yield a directory to fill, next to the target if that is a file system."""
+    """Yield an empty directory, next to `beside` if that is a path of a file system."""
     parent = os.path.dirname(beside) if beside else None
     if parent:
         os.makedirs(parent, exist_ok=True)

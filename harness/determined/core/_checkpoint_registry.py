@@ -1,4 +1,4 @@
-"""The record of existing checkpoints: kept by the cluster, or off-cluster by the storage itself."""
+"""Reports of checkpoints to the cluster. Outside of a cluster, the stored files are the only record."""
 
 import json
 import logging
@@ -16,29 +16,29 @@ logger = logging.getLogger("determined.core")
 
 
 class CheckpointRegistry:
-    """The checkpoints of an off-cluster script, which are known by their files alone."""
+    """Checkpoints of a script outside of a cluster, which are not reported."""
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Refuse metadata that could not be reported, before anything is stored."""
+        """Raise if the metadata cannot be reported. This is called before any file is stored."""
         encode(dict(metadata))
 
-    def begins(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
+    def register(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
         """Register an upload before its first file."""
 
-    def completed(
+    def report_completed(
         self, storage_id: str, resources: Mapping[str, int], metadata: Mapping[str, Any]
     ) -> None:
         logger.info("saved checkpoint %s (%d files)", storage_id, len(resources))
         _seen.note("checkpoint")
 
-    def withdrawn(self, storage_id: str) -> None:
-        """Take back what `begins` told: nothing was stored."""
+    def unregister(self, storage_id: str) -> None:
+        """Remove the entry of an upload that stored no file."""
 
-    def deleted(self, storage_id: str) -> None:
+    def report_deleted(self, storage_id: str) -> None:
         logger.info("deleted checkpoint %s", storage_id)
 
     def close(self) -> None:
-        """Close this thread's connection, if it has one."""
+        """Close the connection of this thread, if it has one."""
 
     def metadata_of(self, storage_id: str, storage: StorageManager) -> Dict[str, Any]:
         with storage.restore_path(storage_id, lambda path: path == "metadata.json") as folder:
@@ -49,7 +49,7 @@ class CheckpointRegistry:
 
 
 class ClusterCheckpointRegistry(CheckpointRegistry):
-    """Reports checkpoints to the cluster, after the metrics that were reported earlier."""
+    """Reports checkpoints to the cluster, after all earlier metrics."""
 
     def __init__(
         self,
@@ -75,18 +75,18 @@ class ClusterCheckpointRegistry(CheckpointRegistry):
                 "trial's checkpoints and matches them with validations"
             )
 
-    def begins(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
-        """Let the cluster know the files that are left if this upload is cut off.
+    def register(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
+        """Register an upload, so that the cluster can delete its files if the upload is interrupted.
 
-        What it cannot delete, that of a program outside of it, it is not told of.
+        Programs outside of the cluster do not register, because the cluster cannot delete their files.
         """
         if not self._allocation_id:
             return
         steps = metadata.get("steps_completed")
-        known = {} if steps is None else {"steps_completed": steps}
-        self._report(storage_id, "STATE_ACTIVE", {}, known)
+        partial = {} if steps is None else {"steps_completed": steps}
+        self._report(storage_id, "STATE_ACTIVE", {}, partial)
 
-    def completed(
+    def report_completed(
         self, storage_id: str, resources: Mapping[str, int], metadata: Mapping[str, Any]
     ) -> None:
         if self._outbox is not None:
@@ -115,11 +115,11 @@ class ClusterCheckpointRegistry(CheckpointRegistry):
             report["storageId"] = self._storage_backend_id
         deliver(self._session, "/api/v1/checkpoints", encode(report))
 
-    def withdrawn(self, storage_id: str) -> None:
+    def unregister(self, storage_id: str) -> None:
         if self._allocation_id:
-            self.deleted(storage_id)
+            self.report_deleted(storage_id)
 
-    def deleted(self, storage_id: str) -> None:
+    def report_deleted(self, storage_id: str) -> None:
         patch = {"uuid": storage_id, "resources": {"resources": {}}}
         self._session.patch("/api/v1/checkpoints", {"checkpoints": [patch]})
 

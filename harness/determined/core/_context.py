@@ -1,4 +1,4 @@
-"""`core.init()`: everything that user code needs to run as a trial, on a cluster or off it."""
+"""`core.init()`: the context that user code needs to run as a trial, on a cluster or outside of one."""
 
 import enum
 import logging
@@ -39,14 +39,14 @@ StorageChoice = Union[str, Mapping[str, Any], None]
 
 
 class TensorboardMode(enum.Enum):
-    """AUTO uploads TensorBoard files while training; MANUAL leaves it to the code."""
+    """The way in which TensorBoard files are uploaded: automatically during training, or by the user's code."""
 
     AUTO = "AUTO"
     MANUAL = "MANUAL"
 
 
 class Context:
-    """The parts of the Core API. Use it as a context manager."""
+    """The parts of the Core API. It is a context manager."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Context:
         description: Optional[str] = None,
         level: Optional[str] = "info",
     ) -> None:
-        """Send an event to the webhooks that listen to custom triggers."""
+        """Send an event to webhooks with custom triggers."""
         if self._session is None or self.info is None or self.info._trial_info is None:
             logger.info("alert (%s): %s: %s", level, title, description)
             return
@@ -100,7 +100,7 @@ class Context:
         exc_val: Optional[BaseException] = None,
         exc_tb: Optional[TracebackType] = None,
     ) -> None:
-        """Deliver everything that is still on its way. A second failure does not hide the first."""
+        """Send all pending reports and uploads, and close. A failure here does not hide an earlier exception."""
         self.preempt.close()
         self.profiler.off()
         self.train.close()
@@ -128,13 +128,13 @@ class Context:
         exc_val: Optional[BaseException],
         exc_tb: Optional[TracebackType],
     ) -> None:
-        ends_early = isinstance(exc_val, InvalidHP) and self._outbox is not None
-        if ends_early and self.distributed.rank == 0:
+        is_invalid_hp = isinstance(exc_val, InvalidHP) and self._outbox is not None
+        if is_invalid_hp and self.distributed.rank == 0:
             logger.info("invalid hyperparameters, the trial ends early: %s", exc_val)
             self.train.report_early_exit(EarlyExitReason.INVALID_HP)
         self.close(exc_type, exc_val, exc_tb)
-        if ends_early:
-            # The searcher was told; an exit status other than 0 would count as a failure.
+        if is_invalid_hp:
+            # The searcher knows the reason already. Another exit status would count as a failure.
             sys.exit(0)
 
 
@@ -145,7 +145,7 @@ def init(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> Context:
-    """Build the context of this trial; off-cluster, one that logs and saves to local files."""
+    """Make the context of this trial. Outside of a cluster, the context logs reports and saves to local files."""
     info = get_cluster_info()
     if info is None or info.task_type != "TRIAL":
         return _init_offline(info, distributed, checkpoint_storage, preempt_mode)
@@ -159,7 +159,7 @@ def _init_trial(
     preempt_mode: PreemptMode,
     tensorboard_mode: TensorboardMode,
 ) -> Context:
-    distributed = distributed or _alone_or_explain(info)
+    distributed = distributed or _single_worker_context(info)
     chosen = checkpoint_storage or info.trial._config.get("checkpoint_storage") or {}
     manager = resolve_storage(chosen, in_task=True)
     session = task_session()
@@ -187,7 +187,7 @@ def trial_context(
     tensorboard_mode: TensorboardMode,
     searcher_metric: Optional[str] = None,
 ) -> Context:
-    """Make the context of a trial that reports to a cluster, wherever it runs; nothing preempts it."""
+    """Make the context of a trial that reports to a cluster, without preemption. It may run anywhere."""
     trial = info.trial
     backend_id = None
     if distributed.rank == 0:
@@ -236,7 +236,7 @@ def _tensorboard_dir(info: ClusterInfo, rank: int) -> pathlib.Path:
 
 
 def offline_context() -> Context:
-    """Make the context of a program on this machine alone."""
+    """Make the context of a program that runs on this machine alone."""
     return _init_offline(None, None, None, PreemptMode.WorkersAskChief)
 
 
@@ -259,7 +259,7 @@ def _init_offline(
 
 
 def resolve_storage(choice: StorageChoice, *, in_task: bool) -> storage.StorageManager:
-    """Make the storage of a path, a URL or a configuration; off-cluster, None means the user's data directory."""
+    """Make the storage of a path, URL or configuration. Outside of a cluster, None means the user's data directory."""
     if isinstance(choice, str):
         return storage.from_string(choice)
     if choice:
@@ -273,7 +273,7 @@ def resolve_storage(choice: StorageChoice, *, in_task: bool) -> storage.StorageM
 
 
 def prepare_run(session: Session, run_id: int, checkpoint_storage: StorageChoice) -> Optional[int]:
-    """Announce the run and, if the code chose another storage, where its checkpoints will be."""
+    """Report the start of the run and, if the code chose another storage, the storage of its checkpoints."""
     body: Dict[str, Any] = {"runId": run_id}
     if isinstance(checkpoint_storage, Mapping):
         body["checkpointStorage"] = dict(checkpoint_storage)
@@ -301,7 +301,7 @@ def storage_config(shortcut: str) -> Dict[str, Any]:
     return {"type": "directory", "container_path": os.path.abspath(shortcut)}
 
 
-def _alone_or_explain(info: ClusterInfo) -> DistributedContext:
+def _single_worker_context(info: ClusterInfo) -> DistributedContext:
     if len(info.container_addrs) > 1 or len(info.slot_ids) > 1:
         raise ValueError(
             "this trial has more than one slot or container: start workers with a launcher and "

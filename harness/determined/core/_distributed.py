@@ -1,4 +1,4 @@
-"""The rank of this worker among the workers of its trial, and their communication."""
+"""The rank of this worker in its trial, and the communication between workers."""
 
 import os
 from typing import Any, List, Optional, Tuple
@@ -13,11 +13,11 @@ def _port(name: str, fallback: int) -> int:
 
 
 class DistributedContext:
-    """Rank and size of this worker, and gather/broadcast of Python values.
+    """The rank and size of this worker, and methods to gather and broadcast Python values.
 
-    `rank` counts over all workers, `local_rank` within the container, `cross_rank` over containers.
-    Creating it blocks until every worker has created theirs. Workers of one container meet at a local socket; with
-    `force_tcp` at a port that the system chooses, so `pull_port` is not used.
+    `rank` counts all workers, `local_rank` counts workers of the container, and `cross_rank` counts containers.
+    The constructor blocks until every worker has called it. Workers of one container connect through a local socket,
+    or with `force_tcp` through a port that the system chooses. `pull_port` is not used.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class DistributedContext:
 
     @classmethod
     def from_horovod(cls, hvd: Any, chief_ip: Optional[str] = None) -> "DistributedContext":
-        """Make the context of Horovod's workers. `hvd` is the horovod module of your framework, after `hvd.init()`."""
+        """Make the context of Horovod's workers. `hvd` is your framework's horovod module, after `hvd.init()`."""
         return cls(
             rank=hvd.rank(),
             size=hvd.size(),
@@ -70,20 +70,20 @@ class DistributedContext:
         """Make the context of workers started by `torch.distributed.run` (torchrun)."""
         _require("RANK", "WORLD_SIZE", "LOCAL_RANK", by="torch.distributed.run")
         local_size = _env_int("LOCAL_WORLD_SIZE", 1)
-        return cls._launched(local_size, "GROUP_RANK", "GROUP_WORLD_SIZE", chief_ip)
+        return cls._from_variables(local_size, "GROUP_RANK", "GROUP_WORLD_SIZE", chief_ip)
 
     @classmethod
     def from_deepspeed(cls, chief_ip: Optional[str] = None) -> "DistributedContext":
         """Make the context of workers started by the deepspeed launcher."""
         _require("RANK", "WORLD_SIZE", "LOCAL_RANK", by="the deepspeed launcher")
         local_size = _env_int("LOCAL_SIZE", _env_int("LOCAL_WORLD_SIZE", _env_int("WORLD_SIZE")))
-        return cls._launched(local_size, "CROSS_RANK", "CROSS_SIZE", chief_ip)
+        return cls._from_variables(local_size, "CROSS_RANK", "CROSS_SIZE", chief_ip)
 
     @classmethod
-    def _launched(
+    def _from_variables(
         cls, local_size: int, cross_rank: str, cross_size: str, chief_ip: Optional[str]
     ) -> "DistributedContext":
-        """Make the context of torch's variables; those of the containers have names of the launcher's own."""
+        """Make the context from torch's variables. The names of the container's variables depend on the launcher."""
         rank, size = _env_int("RANK"), _env_int("WORLD_SIZE")
         return cls(
             rank=rank,
@@ -97,12 +97,12 @@ class DistributedContext:
 
     @classmethod
     def from_tf_config(cls) -> "Tuple[DistributedContext, Any]":
-        """Make the context of TensorFlow's workers, one a container, and the strategy to build a model under.
+        """Make the context of TensorFlow's workers, and the distribution strategy for building the model.
 
-        The tensorflow launcher sets TF_CONFIG where there are several containers.
+        There is one worker for each container. With several containers, the tensorflow launcher sets TF_CONFIG.
         """
         workers = _tf_config.workers_of_environment()
-        # Made first: it must come before whatever else TensorFlow does.
+        # TensorFlow requires that the strategy is created before any other operation.
         strategy = _tf_config.choose_strategy(workers)
         rank, size = workers.rank, len(workers.addresses)
         chief = workers.addresses[0].rsplit(":", 1)[0].strip("[]")
@@ -130,7 +130,7 @@ class DistributedContext:
         return self.cross_size
 
     def gather(self, stuff: Any) -> Optional[List[Any]]:
-        """Give one value per worker; the chief gets them by rank, every other worker None."""
+        """Send one value to the chief. The chief gets all values ordered by rank, other workers get None."""
         return self._global.gather(stuff)
 
     def gather_local(self, stuff: Any) -> Optional[List[Any]]:
@@ -180,16 +180,16 @@ class DistributedContext:
         return Spoke(self.rank, peer_key(), (self._chief_ip, self._pub_port))
 
     def _join_local(self) -> Star:
-        """Join the star within the container; its address travels over the global star."""
+        """Connect the workers of this container. The address is exchanged through the global connections."""
         if self.cross_size == 1 or self.size == 1:
             return self._global
         centre = None
         if self._is_local_chief and self.local_size > 1:
-            # A port of the system's choice: other containers of the trial may be on this host.
+            # The system chooses the port, because other containers of the trial may share this host's network.
             tcp = ("127.0.0.1", 0) if self._force_tcp else None
             centre = Centre(self.local_size, peer_key(), tcp)
-        mine = (self.cross_rank, centre.address) if centre else None
-        addresses = dict(pair for pair in self.allgather(mine) if pair)
+        own_address = (self.cross_rank, centre.address) if centre else None
+        addresses = dict(pair for pair in self.allgather(own_address) if pair)
         if self.local_size == 1:
             return Alone()
         if centre is not None:
@@ -199,7 +199,7 @@ class DistributedContext:
 
 
 class DummyDistributedContext(DistributedContext):
-    """A worker alone."""
+    """The context of a single worker."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -208,7 +208,7 @@ class DummyDistributedContext(DistributedContext):
 
 
 def peer_key() -> bytes:
-    """Return the secret that workers share: DET_PEER_KEY, as each container has a token of its own."""
+    """Return the secret that the workers share. Containers have different session tokens, so it is DET_PEER_KEY."""
     env = task_environment() or os.environ
     return (env.get("DET_PEER_KEY") or env.get("DET_SESSION_TOKEN") or "off-cluster").encode()
 

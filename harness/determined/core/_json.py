@@ -1,4 +1,4 @@
-"""JSON for metrics: array scalars become numbers, and what JSON cannot say becomes a string."""
+"""JSON for metrics. Array scalars become numbers; values without a JSON form become strings."""
 
 import json
 import math
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def encode(body: Any) -> bytes:
-    """Encode, taking the slow road only for non-finite numbers ("NaN", "Infinity", "-Infinity")."""
+    """Encode a value. Non-finite numbers become "NaN", "Infinity" and "-Infinity", which takes a slower path."""
     try:
         return json.dumps(body, default=_plain, allow_nan=False).encode()
     except ValueError:
@@ -14,7 +14,7 @@ def encode(body: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a plain value for arrays and tensors of any library, dates and sets, without importing a library."""
+    """Convert arrays and tensors, dates and sets to plain values, without importing their libraries."""
     for convert in ("tolist", "item", "isoformat"):
         method = getattr(value, convert, None)
         if callable(method):

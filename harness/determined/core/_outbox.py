@@ -1,4 +1,4 @@
-"""Reports leave in order from a background thread, so that reporting never blocks a batch."""
+"""Send reports in order from a background thread, so that reporting does not block training."""
 
 import collections
 import logging
@@ -20,14 +20,14 @@ Report = Tuple[str, bytes]
 
 
 class ReportRefused(RuntimeError):
-    """The server refused an earlier report; it is raised at the next call, or at close."""
+    """The server rejected an earlier report. This is raised by the next call or by `close`."""
 
 
 class Outbox:
-    """An ordered queue of POSTs, plus one slot for the newest progress, which replaces older ones.
+    """An ordered queue of POST requests, and one slot for the newest progress.
 
-    A caller waits only if MAX_WAITING_BYTES of reports are undelivered: an outage must not cost
-    the machine its memory.
+    Callers block only while more than MAX_WAITING_BYTES of reports are undelivered, because an outage must not use
+    up the machine's memory.
     """
 
     def __init__(self, session: Session) -> None:
@@ -61,7 +61,7 @@ class Outbox:
                 self._changed.notify_all()
 
     def flush(self, timeout_s: Optional[float] = None) -> None:
-        """Wait until everything that was reported is stored; raise if something was refused."""
+        """Wait until every report is stored. Raise if the server rejected one."""
         with self._changed:
             self._changed.wait_for(self._is_idle, timeout_s)
             self._raise_refusal()
@@ -95,7 +95,7 @@ class Outbox:
                 self._changed.notify_all()
 
     def _next(self) -> Optional[Report]:
-        """Return the next report to send. Metrics go first: progress is worth nothing once newer progress exists."""
+        """Return the next report to send. Metrics are sent first, because newer progress replaces older progress."""
         with self._changed:
             self._changed.wait_for(lambda: self._reports or self._latest or self._closed)
             report: Optional[Report] = None
@@ -119,17 +119,17 @@ class Outbox:
 def deliver(session: Session, path: str, body: bytes) -> None:
     """Send a report until it is stored. Raises APIError, and MasterUnreachableError after an hour."""
     deadline = time.monotonic() + GIVE_UP_AFTER_S
-    # The session gives each call a key of its own; this report may need many.
+    # One key for all calls of the session, which would otherwise generate a new key for each call.
     once = {"Idempotency-Key": str(uuid.uuid4())}
     while True:
         try:
             session.post(path, body, headers=once)
             return
         except (APIError, MasterUnreachableError) as e:
-            # What answers for a server that is away, as a load balancer does, refuses nothing.
+            # A load balancer returns these statuses while the server is unavailable. They are not rejections.
             refused = isinstance(e, APIError) and e.status not in RETRY_STATUSES
             if refused or time.monotonic() > deadline:
                 raise
             logger.warning("reports are waiting: %s", e)
-            # A session tries again by itself, but not where it does not trust the server.
+            # The session retries by itself, except if it does not trust the server's certificate.
             time.sleep(PAUSE_S)

@@ -1,4 +1,4 @@
-"""Learn in time that the scheduler wants the slots back."""
+"""Detect that the scheduler preempts this task."""
 
 import enum
 import logging
@@ -19,7 +19,7 @@ ACK_WAIT_S = 60.0
 
 
 class PreemptMode(enum.Enum):
-    """The workers that ask for preemption: all through the chief (they agree), the chief alone, or each for itself."""
+    """The workers that check for preemption: all of them through the chief, only the chief, or each by itself."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
@@ -27,7 +27,7 @@ class PreemptMode(enum.Enum):
 
 
 class PreemptionWatcher:
-    """A thread that holds one long poll at the agent's gateway until it answers `preempt: true`."""
+    """A thread that keeps one long poll open at the agent's gateway until the response is `preempt: true`."""
 
     def __init__(self, session: Session, allocation_id: str) -> None:
         self._session = session
@@ -37,12 +37,12 @@ class PreemptionWatcher:
         self._thread = threading.Thread(target=self._run, name="determined-preemption", daemon=True)
 
     def start(self) -> None:
-        # One immediate question first: a task that is preempted while it starts learns it at once.
+        # The first request returns at once, so that a preemption during the start is detected early.
         self._ask(0)
         self._thread.start()
 
     def stop(self) -> None:
-        # The thread may sit in a long poll; it is a daemon and ends with the process.
+        # The thread may be in a long poll. As a daemon thread, it ends with the process.
         self._stopping.set()
 
     def is_preempted(self) -> bool:
@@ -69,7 +69,7 @@ class PreemptionWatcher:
 
 
 class PreemptContext:
-    """The preemption of a trial: `should_preempt()` is true once it must save a checkpoint and exit with status 0."""
+    """The preemption of a trial. When `should_preempt()` is true, save a checkpoint and exit with status 0."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class PreemptContext:
         self.close()
 
     def should_preempt(self, auto_ack: bool = True) -> bool:
-        """Ask between batches. With `auto_ack`, the first true answer is acknowledged at once."""
+        """Return whether to stop; call it between batches. With `auto_ack`, the first True is acknowledged."""
         self._check_started()
         preempted = self._decide()
         if preempted and auto_ack and self._distributed.rank == 0:
@@ -114,7 +114,7 @@ class PreemptContext:
         return preempted
 
     def acknowledge_preemption_signal(self) -> None:
-        """Promise to save and exit: a later exit with status 0 means "run me again from there"."""
+        """Announce that the trial will save and exit. Exit status 0 then means that it should be resumed."""
         if self._ack_sent:
             return
         path = f"/api/v1/allocations/{self._allocation_id}/signals/ack_preemption"
@@ -122,7 +122,7 @@ class PreemptContext:
         if self._outbox is None:
             self._session.post(path, body)
         else:
-            # Behind the reports. If the agent is away for longer, the program saves its checkpoint meanwhile.
+            # Sent after all earlier reports. If the agent is away longer, the program saves its checkpoint meanwhile.
             self._outbox.put(path, encode(body))
             self._outbox.flush(timeout_s=ACK_WAIT_S)
         self._ack_sent = True
@@ -136,13 +136,13 @@ class PreemptContext:
 
     def _decide(self) -> bool:
         if self._mode is PreemptMode.WorkersAskChief:
-            mine = self._watcher.is_preempted() if self._watcher else None
-            return bool(self._distributed.broadcast(mine))
+            preempted = self._watcher.is_preempted() if self._watcher else None
+            return bool(self._distributed.broadcast(preempted))
         if self._watcher is None:
-            raise self._asked_by_worker()
+            raise self._not_chief_error()
         return self._watcher.is_preempted()
 
-    def _asked_by_worker(self) -> RuntimeError:
+    def _not_chief_error(self) -> RuntimeError:
         return RuntimeError(
             "with preempt_mode=ChiefOnly only the chief may ask, but .should_preempt() was called from non-chief "
             f"worker of rank={self._distributed.rank}"
@@ -150,7 +150,7 @@ class PreemptContext:
 
 
 class DummyPreemptContext(PreemptContext):
-    """The preemption of a script off-cluster, where nothing preempts it."""
+    """The preemption of a script outside of a cluster, which is never preempted."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class DummyPreemptContext(PreemptContext):
     def should_preempt(self, auto_ack: bool = True) -> bool:
         self._check_started()
         if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
-            raise self._asked_by_worker()
+            raise self._not_chief_error()
         return False
 
     def acknowledge_preemption_signal(self) -> None:

@@ -1,4 +1,4 @@
-"""System metrics of this machine, reported beside the training metrics."""
+"""System metrics of this machine, reported with the training metrics."""
 
 import logging
 import threading
@@ -12,7 +12,7 @@ logger = logging.getLogger("determined.core")
 
 
 class ProfilerContext:
-    """Sample CPU, memory, disk, network and GPUs while it is on; one worker per container does."""
+    """Samples CPU, memory, disk, network and GPUs while it is on. One worker of each container samples."""
 
     def __init__(self, agent_id: str, train: TrainContext, distributed: DistributedContext) -> None:
         self._agent_id = agent_id
@@ -22,7 +22,7 @@ class ProfilerContext:
         self._stop = threading.Event()
 
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
-        """Sample every `sampling_interval` seconds; report the mean of `samples_per_report`."""
+        """Sample every `sampling_interval` seconds. Report the mean of each `samples_per_report` samples."""
         if sampling_interval < 0.1:
             raise ValueError(f"sampling_interval must be at least 0.1 s, got {sampling_interval}")
         if samples_per_report < 1:
@@ -67,7 +67,7 @@ class ProfilerContext:
 
 
 class DummyProfilerContext(ProfilerContext):
-    """A profiler without a cluster to report to; it does nothing."""
+    """A profiler outside of a cluster, which does not sample."""
 
     def __init__(self) -> None:
         pass
@@ -80,7 +80,7 @@ class DummyProfilerContext(ProfilerContext):
 
 
 def _mean(samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Average samples by key; nested dictionaries (for each GPU) are averaged by their own keys."""
+    """Average samples by key. Nested dictionaries, such as one for each GPU, are averaged recursively."""
     keys = dict.fromkeys(key for sample in samples for key in sample)
     out: Dict[str, Any] = {}
     for key in keys:

@@ -1,4 +1,4 @@
-"""Work of several ranks that fails on all of them when it fails on one: none waits for an answer that never comes."""
+"""Run work on several ranks. If it fails on one rank it fails on all, so that no rank blocks forever."""
 
 from typing import Any, Callable, List, Optional
 
@@ -6,7 +6,7 @@ from determined.core._distributed import DistributedContext
 
 
 def on_every_rank(distributed: DistributedContext, work: Callable[[], Any]) -> List[Any]:
-    """Do something on every rank, and return the results of all; if one fails, all raise."""
+    """Call `work` on every rank and return all results. If one call fails, every rank raises."""
     error: Optional[BaseException] = None
     result: Any = None
     try:
@@ -23,7 +23,7 @@ def on_every_rank(distributed: DistributedContext, work: Callable[[], Any]) -> L
 
 
 def on_local_chief(distributed: DistributedContext, work: Callable[[], Any]) -> Any:
-    """Do something once per container; every worker gets the result or raises."""
+    """Call `work` once for each container. Every worker of the container returns its result, or raises."""
     if distributed.local_rank != 0:
         result, error = distributed.broadcast_local(None)
         if error is not None:

@@ -1,4 +1,4 @@
-"""The searcher's operations: how far to train before each validation."""
+"""Searcher operations: lengths to train before each validation."""
 
 import enum
 import logging
@@ -25,7 +25,7 @@ class SearcherMode(enum.Enum):
 
 
 class Operations:
-    """The source of operations, which also takes their results."""
+    """An interface that returns operations and receives their results."""
 
     def next_length(self) -> Optional[int]:
         raise NotImplementedError
@@ -38,7 +38,7 @@ class Operations:
 
 
 class LocalOperations(Operations):
-    """A source of one operation, of the length that the configuration names (1 off-cluster)."""
+    """A source of one operation, with the configured length (1 outside of a cluster)."""
 
     def __init__(self, max_length: Optional[int]) -> None:
         self._remaining = max_length
@@ -63,7 +63,7 @@ class LocalOperations(Operations):
 
 
 class ServerOperations(Operations):
-    """Ask the cluster; where it only creates and stops trials, fall back on `max_length`."""
+    """Operations from the cluster. If the cluster has no such route, a single operation of `max_length`."""
 
     def __init__(
         self, session: Session, trial_id: int, outbox: Outbox, max_length: Optional[int]
@@ -100,7 +100,7 @@ class ServerOperations(Operations):
 
 
 class SearcherOperation:
-    """Train until `length`, validate, and report the searcher's metric with `report_completed`."""
+    """An instruction to train until `length`, validate, and report the searcher's metric with `report_completed`."""
 
     def __init__(self, source: Operations, length: int, is_chief: bool) -> None:
         self._source = source
@@ -110,11 +110,11 @@ class SearcherOperation:
 
     @property
     def length(self) -> int:
-        """Return the total to have trained, counted from the start of the trial."""
+        """Return the total length to train, counted from the start of the trial."""
         return self._length
 
     def report_progress(self, length: float) -> None:
-        """Report how far training has come, in the unit of `length`."""
+        """Report the progress of training, in the unit of `length`."""
         self._chief_only("report_progress")
         if self._completed and length != self._length:
             raise RuntimeError(
@@ -139,7 +139,7 @@ class SearcherOperation:
 
 
 class SearcherContext:
-    """The operations of a trial, for older code that loops over them; new code needs only to report metrics."""
+    """The operations of a trial, for older code that loops over them. New code only reports metrics."""
 
     def __init__(
         self,
@@ -178,24 +178,24 @@ class SearcherContext:
                 )
 
     def acknowledge_out_of_ops(self) -> None:
-        """Do nothing: a trial that exits with status 0 is complete."""
+        """Accept the call for compatibility. A trial that exits with status 0 is complete."""
 
     def get_configured_units(self) -> Optional[Unit]:
-        """Return the unit of `searcher.max_length`; None if the length is a bare number."""
+        """Return the unit of `searcher.max_length`, or None if the length is a plain number."""
         if not isinstance(self._configured, Mapping):
             return None
         return Unit[next(iter(self._configured)).upper()]
 
 
 class DummySearcherOperation(SearcherOperation):
-    """An operation off-cluster: what is reported is logged."""
+    """An operation outside of a cluster. Its reports are logged."""
 
     def __init__(self, length: int, is_chief: bool) -> None:
         super().__init__(LocalOperations(length), length, is_chief)
 
 
 class DummySearcherContext(SearcherContext):
-    """The searcher off-cluster: one operation, of the length that the program names."""
+    """The searcher outside of a cluster, with one operation of the given length."""
 
     def __init__(self, dist: DistributedContext, length: int = 1) -> None:
         super().__init__(LocalOperations(length), dist)

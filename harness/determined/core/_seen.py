@@ -1,14 +1,14 @@
-"""Notes of what code does off-cluster, for `det experiment create --local --test-mode`."""
+"""A record of calls outside of a cluster, which `det experiment create --local --test-mode` evaluates."""
 
 import os
 
-# A file, which that command names.
+# The path of a file. The command sets this variable.
 VARIABLE = "DET_LOCAL_TEST_SEEN"
 
 
-def note(what: str) -> None:
-    """Note that a metric group was reported, or `checkpoint`: that one was saved; tests alone ask for it."""
+def note(event: str) -> None:
+    """Record a metric group that was reported, or "checkpoint". Without the variable, do not record it."""
     path = os.environ.get(VARIABLE)
     if path:
         with open(path, "a") as f:
-            f.write(f"{what}\n")
+            f.write(f"{event}\n")

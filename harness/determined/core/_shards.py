@@ -1,4 +1,4 @@
-"""Merge what the ranks of a sharded checkpoint saved, or say where they contradict each other."""
+"""Merge the files and metadata of a sharded checkpoint, or report conflicts between ranks."""
 
 import hashlib
 import os
@@ -9,14 +9,14 @@ from determined.errors import CheckpointConflict
 SHOWN_CONFLICTS = 10
 _READ_BYTES = 1 << 20
 
-# What each rank knows of its files, by path; ranks with equal values have equal files.
+# A value for each file of a rank, by path. Equal values mean equal files.
 Contents = Mapping[str, Any]
-# Calls a function of this rank on every rank, and returns the values of all.
+# Calls a function on every rank and returns the results of all ranks.
 Exchange = Callable[[Callable[[], Dict[str, Any]]], List[Dict[str, Any]]]
 
 
 def merge_resources(by_rank: Sequence[Mapping[str, int]]) -> Dict[str, int]:
-    """Return the files of all ranks, once those that several ranks have are known to be equal."""
+    """Return the files of all ranks. Files of several ranks must have been checked for equality."""
     merged: Dict[str, int] = {}
     for files in by_rank:
         merged.update(files)
@@ -32,39 +32,39 @@ def own_files(by_rank: Sequence[Mapping[str, int]], rank: int) -> List[str]:
 def check_repeated(
     by_rank: Sequence[Mapping[str, int]], rank: int, root: str, place: int, exchange: Exchange
 ) -> None:
-    """Raise CheckpointConflict where ranks have different files of one path.
+    """Raise CheckpointConflict if ranks have different files with the same path.
 
-    `place` tells containers apart: within one, workers that save the same directory need not read it.
+    `place` identifies the container. Workers of one container that save the same directory need not read its files.
     """
     repeated = _repeated(by_rank)
     if not repeated:
         return
     _raise_conflicts(by_rank, by_rank, repeated)
     inodes = exchange(lambda: _inodes(root, place, [p for p in repeated if p in by_rank[rank]]))
-    apart = [path for path in repeated if _differs(inodes, path)]
-    if apart:
-        digests = exchange(lambda: _digests(root, [p for p in apart if p in by_rank[rank]]))
-        _raise_conflicts(by_rank, digests, apart)
+    differing = [path for path in repeated if _differs(inodes, path)]
+    if differing:
+        digests = exchange(lambda: _digests(root, [p for p in differing if p in by_rank[rank]]))
+        _raise_conflicts(by_rank, digests, differing)
 
 
 def _repeated(by_rank: Sequence[Mapping[str, int]]) -> List[str]:
-    seen: Dict[str, int] = {}
+    counts: Dict[str, int] = {}
     for files in by_rank:
         for path in files:
-            seen[path] = seen.get(path, 0) + 1
-    return sorted(p for p, count in seen.items() if count > 1 and not p.endswith("/"))
+            counts[path] = counts.get(path, 0) + 1
+    return sorted(p for p, count in counts.items() if count > 1 and not p.endswith("/"))
 
 
 def _differs(contents: Sequence[Contents], path: str) -> bool:
-    return len({known[path] for known in contents if path in known}) > 1
+    return len({values[path] for values in contents if path in values}) > 1
 
 
 def _inodes(root: str, place: int, paths: Sequence[str]) -> Dict[str, Any]:
-    found = {}
+    inodes = {}
     for path in paths:
         stat = os.stat(os.path.join(root, path))
-        found[path] = (place, stat.st_dev, stat.st_ino)
-    return found
+        inodes[path] = (place, stat.st_dev, stat.st_ino)
+    return inodes
 
 
 def _digests(root: str, paths: Sequence[str]) -> Dict[str, Any]:
@@ -96,7 +96,7 @@ def _raise_conflicts(
 
 
 def merge_metadata(by_rank: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
-    """Merge the metadata of ranks by key, at every depth; equal values may repeat."""
+    """Merge the metadata of ranks recursively by key. Ranks may give equal values for the same key."""
     merged: Dict[str, Any] = {}
     conflicts: List[Tuple[str, int]] = []
     for rank, metadata in enumerate(by_rank):
@@ -127,7 +127,7 @@ def _merge_into(
 
 
 def _copy(value: Any) -> Any:
-    """Copy a nested dictionary, so that merging does not change the caller's."""
+    """Copy nested dictionaries, so that merging does not change the caller's dictionaries."""
     if isinstance(value, Mapping):
         return {k: _copy(v) for k, v in value.items()}
     return value

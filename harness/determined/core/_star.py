@@ -1,4 +1,4 @@
-"""A star of workers: the centre gathers from all and broadcasts to all."""
+"""A star topology of workers: the centre gathers from all workers and broadcasts to all workers."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ Address = Union[Tuple[str, int], str]
 
 
 class Star(Protocol):
-    """The methods of both ends; every worker must call the same methods in the same order."""
+    """The methods of both ends. Every worker must call the same methods in the same order."""
 
     def gather(self, value: Any) -> Optional[List[Any]]: ...
 
@@ -38,7 +38,7 @@ class Alone:
 
 
 class Centre:
-    """Rank 0 of the star. Binds at once, and waits for the others with `accept_all`."""
+    """Rank 0 of the star. The constructor binds the listener; `accept_all` waits for the other workers."""
 
     def __init__(self, size: int, key: bytes, address: Optional[Address] = None) -> None:
         self._size = size
@@ -49,9 +49,9 @@ class Centre:
 
     @property
     def address(self) -> Address:
-        """Return where this centre listens: a host and a port, or the path of a local socket."""
-        found: Address = self._listener.getsockname()
-        return found
+        """Return the address of the listener: a host and a port, or the path of a local socket."""
+        address: Address = self._listener.getsockname()
+        return address
 
     def accept_all(self, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         deadline = time.monotonic() + timeout_s
@@ -65,7 +65,7 @@ class Centre:
                     f"workers {missing} did not connect within {timeout_s:.0f} s; were all "
                     f"{self._size} of them started, and can they reach this container?"
                 ) from None
-            self._greet(connection)
+            self._admit(connection)
         self._listener.close()
 
     def gather(self, value: Any) -> Optional[List[Any]]:
@@ -99,8 +99,8 @@ class Centre:
         listener.listen(self._size)
         return listener
 
-    def _greet(self, connection: socket.socket) -> None:
-        """Admit a worker that proves to hold the token; a stranger is turned away."""
+    def _admit(self, connection: socket.socket) -> None:
+        """Admit a worker with a valid signature. Close other connections."""
         connection.settimeout(_HELLO_TIMEOUT_S)
         try:
             channel = Channel(_tuned(connection), self._key, is_server=True)
@@ -117,7 +117,7 @@ class Centre:
 
 
 class Spoke:
-    """Any other rank of the star."""
+    """Another rank of the star."""
 
     def __init__(
         self, rank: int, key: bytes, address: Address, timeout_s: float = CONNECT_TIMEOUT_S
@@ -125,7 +125,7 @@ class Spoke:
         deadline = time.monotonic() + timeout_s
         sock = _tuned(_dial(address, timeout_s))
         try:
-            self._channel = _introduced(sock, rank, key, deadline)
+            self._channel = _join(sock, rank, key, deadline)
         except PeerLost as e:
             sock.close()
             if time.monotonic() < deadline:
@@ -146,8 +146,8 @@ class Spoke:
         self._channel.close()
 
 
-def _introduced(sock: socket.socket, rank: int, key: bytes, deadline: float) -> Channel:
-    """Greet a centre and wait until it admits this worker; a program that is none may stay silent."""
+def _join(sock: socket.socket, rank: int, key: bytes, deadline: float) -> Channel:
+    """Send this worker's rank and wait until the centre admits it. A foreign server may never answer."""
     sock.settimeout(max(deadline - time.monotonic(), 0.01))
     channel = Channel(sock, key, is_server=False)
     channel.send(rank)
@@ -158,7 +158,7 @@ def _introduced(sock: socket.socket, rank: int, key: bytes, deadline: float) -> 
 
 
 def _dial(address: Address, timeout_s: float) -> socket.socket:
-    """Connect as soon as the centre listens; it may start later than its workers."""
+    """Connect to the centre, with retries, because it may start later than its workers."""
     deadline = time.monotonic() + timeout_s
     pause = 0.01
     while True:

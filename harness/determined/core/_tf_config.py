@@ -1,4 +1,4 @@
-"""Read TF_CONFIG, TensorFlow's list of workers, and choose the strategy that fits it."""
+"""Read TF_CONFIG, which lists TensorFlow's workers, and choose a distribution strategy."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 @dataclass(frozen=True)
 class TFWorkers:
-    """The workers of TensorFlow, one a container, in the order of ranks; without TF_CONFIG there is one."""
+    """TensorFlow's workers, ordered by rank: one for each container, or a single one without TF_CONFIG."""
 
     rank: int
     addresses: List[str]
@@ -25,7 +25,7 @@ def workers_of_environment() -> TFWorkers:
 
 
 def choose_strategy(workers: TFWorkers) -> Any:
-    """Return a strategy between containers, between the GPUs of a container, or none."""
+    """Return a strategy for several containers, for several GPUs of a container, or the default strategy."""
     import tensorflow as tf
 
     if len(workers.addresses) > 1:

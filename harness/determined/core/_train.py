@@ -1,4 +1,4 @@
-"""Report what training does: metrics, progress, status, metadata, early exits, TensorBoard files."""
+"""Report metrics, progress, status, metadata, early exits and TensorBoard files of a trial."""
 
 import datetime
 import enum
@@ -16,7 +16,7 @@ from determined.tensorboard._sync import TensorboardSync
 logger = logging.getLogger("determined.core")
 
 
-_GIVEN_UP = ("STATE_STOPPING_COMPLETED", "STATE_COMPLETED")
+_STOPPED_STATES = ("STATE_STOPPING_COMPLETED", "STATE_COMPLETED")
 
 
 class EarlyExitReason(enum.Enum):
@@ -25,7 +25,7 @@ class EarlyExitReason(enum.Enum):
 
 
 class TrainContext:
-    """Reports of a trial: metrics, progress, status. They are sent in order, in the background."""
+    """Reports of a trial, such as metrics and progress. They are sent in order in the background."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class TrainContext:
         self._scalars = scalars
 
     def set_status(self, status: str) -> None:
-        """Show in the trial what it is doing now, for instance "validating"."""
+        """Show a short status on the trial, for example "validating"."""
         path = f"/api/v1/trials/{self._trial_id}/runner/metadata"
         self._outbox.put(path, encode({"state": status}))
 
     def set_metadata(self, metadata: Dict[str, Any]) -> None:
-        """Replace the metadata of the run; nested dictionaries of JSON values are fine."""
+        """Replace the run's metadata. It may have nested dictionaries of JSON values."""
         self._chief_only("set_metadata")
         self._put_metadata(metadata)
 
@@ -76,11 +76,11 @@ class TrainContext:
         self._report("validation", steps_completed, metrics)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: Dict[str, Any]) -> None:
-        """Report metrics of any group; the same group and steps may repeat with other keys."""
+        """Report metrics of any group. A report for the same group and steps may add other keys."""
         self._report(group, steps_completed, metrics)
 
     def get_tensorboard_path(self) -> pathlib.Path:
-        """Return the directory whose TensorBoard files are uploaded while the trial runs."""
+        """Return the directory for TensorBoard files. Its files are uploaded while the trial runs."""
         return self._tensorboard.path()
 
     def upload_tensorboard_files(
@@ -88,11 +88,11 @@ class TrainContext:
         selector: Callable[[pathlib.Path], bool] = lambda _: True,
         mangler: Callable[[pathlib.Path, int], pathlib.Path] = lambda path, _: path,
     ) -> None:
-        """Upload new files now; `mangler(path, rank)` renames those that ranks share."""
+        """Upload new files now. `mangler(path, rank)` returns new names for files that several ranks have."""
         self._tensorboard.upload(selector, mangler)
 
     def report_early_exit(self, reason: EarlyExitReason) -> None:
-        """Tell the searcher that this trial ends before its time."""
+        """Report to the searcher that this trial ends early."""
         self._chief_only("report_early_exit")
         self._send_early_exit(reason)
 
@@ -104,7 +104,7 @@ class TrainContext:
         self._send_progress(float(progress))
 
     def get_experiment_best_validation(self) -> Optional[float]:
-        """Return the best searcher metric of the experiment so far; None before the first validation."""
+        """Return the best searcher metric of the experiment so far, or None before the first validation."""
         self._outbox.flush()
         path = f"/api/v1/experiments/{self._experiment_id}/searcher/best_searcher_validation_metric"
         try:
@@ -114,7 +114,7 @@ class TrainContext:
         return None if metric is None else float(metric)
 
     def close(self) -> None:
-        """Finish the files of TensorBoard, and warn of a searcher's metric that no validation reported."""
+        """Close the TensorBoard files. Log a warning if no validation reported the searcher's metric."""
         if self._scalars is not None:
             self._scalars.close()
         metric = self._searcher_metric
@@ -143,15 +143,15 @@ class TrainContext:
             elif group == "validation":
                 self._scalars.validation(steps_completed, metrics)
 
-    def _is_given_up(self) -> bool:
-        """Ask whether the searcher stopped this trial, once it knows everything that was reported."""
+    def _is_stopped_by_searcher(self) -> bool:
+        """Return whether the searcher stopped this trial. Pending reports are sent first."""
         self._outbox.flush()
         try:
             trial = (self._session.get(f"/api/v1/trials/{self._trial_id}") or {}).get("trial") or {}
         except (APIError, MasterUnreachableError) as e:
             logger.warning("cannot ask whether the searcher stopped this trial: %s", e)
             return False
-        return trial.get("state") in _GIVEN_UP
+        return trial.get("state") in _STOPPED_STATES
 
     def _put_metadata(self, metadata: Dict[str, Any]) -> None:
         path = f"/api/v1/runs/{self._trial_id}/metadata"

@@ -1,4 +1,4 @@
-"""Reporting without a cluster: calls are checked and logged, nothing is sent."""
+"""Reports outside of a cluster. Calls are validated and logged but not sent."""
 
 import logging
 import pathlib
@@ -14,7 +14,7 @@ logger = logging.getLogger("determined.core")
 
 
 class DummyTrainContext(TrainContext):
-    """The reports of `core.init()` off-cluster, which are only logged."""
+    """The reports of `core.init()` outside of a cluster, which are only logged."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class DummyTrainContext(TrainContext):
     def get_experiment_best_validation(self) -> Optional[float]:
         return None
 
-    def _is_given_up(self) -> bool:
+    def _is_stopped_by_searcher(self) -> bool:
         return False
 
     def _send(

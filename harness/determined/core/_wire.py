@@ -1,8 +1,8 @@
 """Authenticated messages between the workers of one trial, over a stream socket.
 
 A frame is: length (8 bytes), HMAC-SHA256 (32 bytes), kind (1 byte), payload. The HMAC covers the connection's
-nonce, the direction and a counter, so frames cannot be forged, replayed or reordered. Values that
-JSON reproduces exactly travel as JSON; others are pickled, and unpickled only after the HMAC held.
+nonce, the direction and a counter, so frames cannot be forged, replayed or reordered. Values that JSON reproduces
+exactly are sent as JSON. Other values are pickled, and unpickled only after the HMAC was verified.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ NONCE_BYTES = 16
 
 
 class PeerLost(ConnectionError):
-    """A worker of this trial closed its connection or sent something it could not have signed."""
+    """A worker of this trial closed its connection, or sent data without a valid signature."""
 
 
 def encode_value(value: Any) -> Tuple[bytes, bytes]:
@@ -33,7 +33,7 @@ def decode_value(kind: bytes, payload: bytes) -> Any:
 
 
 def is_exact_json(value: Any) -> bool:
-    """Return whether a round trip through JSON gives the same value with the same types."""
+    """Return whether a round trip through JSON returns the same value with the same types."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return True
@@ -45,7 +45,7 @@ def is_exact_json(value: Any) -> bool:
 
 
 class Channel:
-    """An end of an authenticated connection."""
+    """One end of an authenticated connection."""
 
     def __init__(self, sock: socket.socket, key: bytes, *, is_server: bool) -> None:
         self._sock = sock
@@ -94,13 +94,13 @@ class Channel:
     def _read(self, size: int) -> bytes:
         buffer = bytearray(size)
         view = memoryview(buffer)
-        done = 0
-        while done < size:
+        position = 0
+        while position < size:
             try:
-                count = self._sock.recv_into(view[done:])
+                count = self._sock.recv_into(view[position:])
             except OSError as e:
                 raise PeerLost(f"a worker of this trial is gone: {e}") from e
             if count == 0:
                 raise PeerLost("a worker of this trial closed its connection; look at its logs")
-            done += count
+            position += count
         return bytes(buffer)

@@ -1,4 +1,4 @@
-"""Programs that run in a task's container before, around and instead of user code."""
+"""Programs in a task's container: the entry script, and programs that run instead of user code."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ _OLDEST_PYTHON = (3, 9)
 
 
 def _refuse_old_python() -> None:
-    """End the task if its Python cannot run the harness. This file itself must run in Python 3.6."""
+    """Exit if this Python cannot run the harness. This file itself must run in Python 3.6."""
     if sys.version_info[:2] >= _OLDEST_PYTHON:
         return
     image = os.environ.get("DET_IMAGE")

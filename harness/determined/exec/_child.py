@@ -1,4 +1,4 @@
-"""Start user code, pass signals on to it, copy its output, and collect its exit status."""
+"""Start user code, forward signals to it, copy its output, and return its exit status."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ _POLL_S = 0.05
 
 
 class OutputCopier(threading.Thread):
-    """Gives the lines of one stream to the shipper, and copies it to a stream of this process, if any."""
+    """Passes the lines of one stream to the shipper, and optionally copies the bytes to a stream of this process."""
 
     def __init__(
         self, source: IO[bytes], target_fd: Optional[int], stdtype: str, logs: LogShipper
@@ -45,7 +45,7 @@ class OutputCopier(threading.Thread):
 
 
 class Child:
-    """A running command whose output is shipped."""
+    """A running command. Its output is shipped as log lines."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Child:
             pass
 
     def wait(self) -> int:
-        """Wait for the end and return the exit status as a shell does: 128 + n after signal n."""
+        """Wait until the command exits. Return its status as a shell does: 128 + n after signal n."""
         code = hearing_signals(lambda: _reap(self._process))
         self._drain()
         return code if code >= 0 else 128 - code
@@ -81,7 +81,7 @@ class Child:
     def _start_copiers(self, logs: LogShipper) -> List[OutputCopier]:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        # The agent ships what a container writes itself; it must not see the same lines twice.
+        # With DET_RUNTIME the agent ships this process's own output, so copying would duplicate the lines.
         copies = "DET_RUNTIME" not in os.environ
         copiers = [
             OutputCopier(self._process.stdout, 1 if copies else None, "stdout", logs),
@@ -92,7 +92,7 @@ class Child:
         return copiers
 
     def _drain(self) -> None:
-        """Read what is left; a daemon that keeps the pipe open does not keep the task alive."""
+        """Read the remaining output. A daemon that keeps the pipe open does not keep the task running."""
         exited = time.monotonic()
         for copier in self._copiers:
             while copier.is_alive():
@@ -103,7 +103,7 @@ class Child:
 
 
 class SignalForwarder:
-    """Passes signals on to the child; before one is being started, they end this process."""
+    """Forwards signals to the child. Before the child is started, signals end this process."""
 
     def __init__(self) -> None:
         self._child: Optional[Child] = None
@@ -112,7 +112,7 @@ class SignalForwarder:
             signal.signal(getattr(signal, name), self._on_signal)
 
     def start(self, build: Callable[[], Child]) -> Child:
-        """Start a child without losing a signal that comes while it starts."""
+        """Start a child. Signals that arrive during the start are sent to it afterwards."""
         self._early = []
         self._child = build()
         for number in self._early:
@@ -129,7 +129,7 @@ class SignalForwarder:
 
 
 def _reap(process: "subprocess.Popen[bytes]") -> int:
-    """Wait for the child; as a container's first process, also bury orphans meanwhile."""
+    """Wait for the child. As process 1 of a container, also reap orphaned processes."""
     if os.getpid() != 1:
         return process.wait()
     while True:
@@ -149,5 +149,5 @@ def _write_all(fd: int, chunk: bytes) -> None:
         while view:
             view = view[os.write(fd, view) :]
     except OSError:
-        # Nobody listens to this process any more; the shipped copy matters.
+        # The reader of this process's output is gone. The shipped copy is unaffected.
         pass

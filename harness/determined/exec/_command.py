@@ -1,4 +1,4 @@
-"""Find the command that a task runs."""
+"""Determine the command that a task runs."""
 
 import json
 import os
@@ -24,13 +24,13 @@ class NoEntrypoint(ValueError):
 
 
 def task_command(args: Sequence[str], env: Mapping[str, str], total_slots: int) -> List[str]:
-    """Return the command: arguments of the entry, else DET_TASK_ENTRYPOINT, else the experiment's `entrypoint`."""
-    given_args = list(args[1:] if args[:1] == ["--"] else args)
-    if given_args:
-        return given_args
-    given = env.get("DET_TASK_ENTRYPOINT")
-    if given:
-        return as_command(_parse(given), total_slots)
+    """Return the entry script's arguments, or DET_TASK_ENTRYPOINT, or the configured `entrypoint` as a command."""
+    command = list(args[1:] if args[:1] == ["--"] else args)
+    if command:
+        return command
+    entrypoint_text = env.get("DET_TASK_ENTRYPOINT")
+    if entrypoint_text:
+        return as_command(_parse(entrypoint_text), total_slots)
     if env.get("DET_TASK_TYPE") == "CHECKPOINT_GC":
         return [sys.executable, "-m", "determined.exec.gc_checkpoints"]
     config: Dict[str, Any] = json.loads(env.get("DET_EXPERIMENT_CONFIG") or "{}")
@@ -44,7 +44,7 @@ def task_command(args: Sequence[str], env: Mapping[str, str], total_slots: int) 
 
 
 def as_command(entrypoint: Entrypoint, total_slots: int) -> List[str]:
-    """Turn an entrypoint into a command: a list as it is, a trial class by a launcher, other text by a shell."""
+    """Convert an entrypoint to a command. Lists stay unchanged, a trial class gets a launcher, other text a shell."""
     if not isinstance(entrypoint, str):
         return [str(part) for part in entrypoint]
     if not _TRIAL_CLASS.fullmatch(entrypoint.strip()):
@@ -56,7 +56,7 @@ def as_command(entrypoint: Entrypoint, total_slots: int) -> List[str]:
 
 
 def write_det_program() -> None:
-    """Write the `det` program of this task. It finds the harness also where a script replaced PYTHONPATH."""
+    """Write the task's `det` program. It finds the harness even if a script replaced PYTHONPATH."""
     harness = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     program = _DET.format(
         harness=shlex.quote(os.path.dirname(harness)), python=shlex.quote(sys.executable)
@@ -75,19 +75,19 @@ def child_environment(env: Mapping[str, str]) -> Dict[str, str]:
     """Return the environment of the user's command, with `det` on its PATH."""
     child = dict(env)
     folders = [_programs_dir()]
-    # Piped output would be held back in blocks; people watch logs live.
+    # Python buffers piped output in blocks, but users watch logs live.
     child.setdefault("PYTHONUNBUFFERED", "1")
     if env.get("DET_RUNTIME") == "process":
-        # Without an image, `python3` means the interpreter that the agent chose.
+        # Without an image, `python3` is the interpreter that the agent chose.
         folders.append(os.path.dirname(sys.executable))
     child["PATH"] = os.pathsep.join((*folders, env.get("PATH") or os.defpath))
     return child
 
 
-def _parse(given: str) -> Entrypoint:
+def _parse(text: str) -> Entrypoint:
     """Parse an entrypoint: JSON (a list or a string), or a bare command line."""
     try:
-        value = json.loads(given)
+        value = json.loads(text)
     except ValueError:
-        return given
-    return value if isinstance(value, (str, list)) else given
+        return text
+    return value if isinstance(value, (str, list)) else text

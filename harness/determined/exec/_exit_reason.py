@@ -1,4 +1,4 @@
-"""Store the reason for the end of a task. The agent reads it after the container has failed."""
+"""Store the reason why a task ends. The agent reads it after the container has failed."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ _MOST_CHARACTERS = 1000
 
 
 def record(reason: str) -> None:
-    """Write the reason to a file of the task; a later reason replaces it."""
+    """Write the reason to a file of the task. A later reason replaces it."""
     path = os.path.join(_paths.run_dir(), FILE)
     # A task without a writable run directory still has its log.
     with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as f:

@@ -1,4 +1,4 @@
-"""Ask the agent's gateway while a container prepares, and wait for an agent that is away, as during its restart."""
+"""Requests to the agent's gateway while a container starts. They wait for an agent that is away or restarting."""
 
 import time
 from typing import Callable, Collection, Optional, TypeVar
@@ -7,7 +7,7 @@ from determined.common.connections import RETRY_STATUSES, pauses
 from determined.common.http import APIError, MasterUnreachableError, UntrustedMasterError
 
 T = TypeVar("T")
-PATIENCE_S = 3600.0  # as long as log lines and metrics wait for an agent
+PATIENCE_S = 3600.0  # the same limit as for log lines and metrics
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
 
 
@@ -16,7 +16,7 @@ class AgentAway(Exception):
 
 
 def answered(ask: Callable[[], T], statuses: Collection[int] = RETRY_STATUSES) -> T:
-    """Return the gateway's answer. Retry while the gateway does not answer or answers with one of `statuses`.
+    """Return the gateway's response. Retry while the gateway does not answer or answers with one of `statuses`.
 
     Raises AgentAway after PATIENCE_S. Other errors are raised at once."""
     away_since: Optional[float] = None

@@ -1,7 +1,7 @@
-"""Startup hooks are sourced by the shell that later becomes the user's command.
+"""Run startup hooks in the shell that later becomes the user's command.
 
-What a hook exports, and also its limits, umask and directory, therefore hold for the command, and no second
-Python is started for it.
+The exported variables, limits, umask and directory of a hook therefore apply to the command, and no second Python
+is started.
 """
 
 import base64
@@ -13,7 +13,7 @@ from determined import _paths
 from determined.common.blocking import hearing_signals
 from determined.exec import _exit_reason
 
-# The shell sources each hook (a failure ends it), tells its environment, waits for "go", and becomes the command.
+# The shell sources each hook, prints its environment, waits for "go", and becomes the command. A failed hook ends it.
 _SCRIPT = r"""
 set -e
 __det_count="$1"; shift
@@ -35,9 +35,9 @@ class NoBash(RuntimeError):
 
 
 def find_hooks(env: Mapping[str, str], workdir: str) -> List[str]:
-    """Return the startup hooks in order: the pool's, then the context's `startup-hook.sh`.
+    """Return the paths of the startup hooks in order: the pool's hook, then the context's `startup-hook.sh`.
 
-    A task that deletes checkpoints has no context; a hook in its image is the user's, and is not run.
+    A task that deletes checkpoints has no context. Its image may contain a user's hook, which must not run.
     """
     hooks = []
     text = _pool_hook(env)
@@ -47,9 +47,9 @@ def find_hooks(env: Mapping[str, str], workdir: str) -> List[str]:
         with open(path, "w") as f:
             f.write(text)
         hooks.append(path)
-    own = os.path.join(workdir, "startup-hook.sh")
-    if os.path.isfile(own) and env.get("DET_TASK_TYPE") != "CHECKPOINT_GC":
-        hooks.append(own)
+    context_hook = os.path.join(workdir, "startup-hook.sh")
+    if os.path.isfile(context_hook) and env.get("DET_TASK_TYPE") != "CHECKPOINT_GC":
+        hooks.append(context_hook)
     return hooks
 
 
@@ -61,7 +61,7 @@ def _pool_hook(env: Mapping[str, str]) -> str:
 
 
 class HookedShell:
-    """The command line, file descriptors and conversation with the shell that runs the hooks."""
+    """The shell that runs the hooks: its command line, its file descriptors and the exchange with it."""
 
     def __init__(self, hooks: Sequence[str]) -> None:
         self._bash = shutil.which("bash")
@@ -91,13 +91,13 @@ class HookedShell:
             os.close(fd)
 
     def wait_for_environment(self) -> Optional[Dict[str, str]]:
-        """Block until every hook was sourced; None if one of them failed."""
+        """Block until every hook was sourced. Return the environment, or None if a hook failed."""
         with os.fdopen(self._env_read, "rb") as f:
-            told = hearing_signals(f.read)
-        if not told:
+            output = hearing_signals(f.read)
+        if not output:
             os.close(self._go_write)
             return None
-        pairs = (item.partition(b"=") for item in told.split(b"\0") if item)
+        pairs = (item.partition(b"=") for item in output.split(b"\0") if item)
         return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
     def go(self) -> None:

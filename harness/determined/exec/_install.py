@@ -1,7 +1,7 @@
-"""Programs that a task's image lacks, installed when a notebook, TensorBoard or shell starts.
+"""Install programs that a task's image lacks when a notebook, TensorBoard or shell starts.
 
-Python packages go into a virtual environment of their own within the task's directory. It sees the image's packages
-and keeps their versions: a task never trains on another torch or numpy because JupyterLab was installed.
+Python packages are installed into a separate virtual environment in the task's directory. It uses the image's
+packages without changing their versions, so that installing JupyterLab never changes torch or numpy.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from determined.exec import _exit_reason, _serve
 SWITCH = "DET_INSTALL_MISSING"
 _TIMEOUT_S = 900.0
 _MOST_CHARACTERS = 300
-# Settings of pip that name another place to install to.
+# Settings of pip that would change the target of the installation.
 _MISLEADING = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON")
-# A mirror without an answer fails after half a minute, not after pip's several minutes.
+# An unresponsive mirror fails after half a minute, instead of pip's several minutes.
 _PIP = (
     "-m", "pip", "install", "--progress-bar", "off", "--no-input", "--no-user",
     "--disable-pip-version-check", "--retries", "2", "--timeout", "15",
@@ -35,13 +35,13 @@ _APT = (
 )  # fmt: skip
 _OPENSSH = ("install", "-y", "--no-install-recommends", "--no-remove", "openssh-server")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
-# apt shows the installed version of a package in brackets where it would replace it.
+# apt shows the installed version in brackets if it would replace the package.
 _REPLACED = re.compile(r"^Inst (\S+) \[", re.M)
 
 
 @dataclass(frozen=True)
 class Program:
-    """A Python program that serves, with the versions that are installed where an image lacks it."""
+    """A Python program that serves a port, and the versions to install if an image lacks it."""
 
     module: str
     product: str
@@ -61,7 +61,7 @@ TENSORBOARD = Program("tensorboard", "TensorBoard", ("tensorboard==2.21.0",))
 
 
 class InstallFailed(Exception):
-    """An installation that did not work. Its text is the reason."""
+    """An installation failed. The text of the exception is the reason."""
 
 
 def is_allowed() -> bool:
@@ -69,7 +69,7 @@ def is_allowed() -> bool:
 
 
 def interpreter(program: Program) -> str:
-    """Return the Python that runs a program. Installs the program if it is missing. Raises NotInstalled."""
+    """Return the Python that can run the program, and install the program if necessary. Raises NotInstalled."""
     if importlib.util.find_spec(program.module) is not None:
         return sys.executable
     reason = ""
@@ -82,7 +82,7 @@ def interpreter(program: Program) -> str:
 
 
 def failed(reason: str) -> str:
-    """Return the part of a sentence about an installation that failed, or '' without a reason."""
+    """Return a clause about the failed installation, or '' without a reason."""
     return f", and installing it failed ({reason})" if reason else ""
 
 
@@ -101,7 +101,7 @@ def _missing(program: Program, reason: str) -> _serve.NotInstalled:
 
 
 def _with_packages(program: Program) -> str:
-    """Install a program's packages; return the Python that sees them. Raises InstallFailed."""
+    """Install a program's packages and return the Python that can import them. Raises InstallFailed."""
     folder = os.path.join(run_dir(), "programs", program.module)
     site = [path for path in sys.path if _holds_packages(path)]
     with _announced(program.product, "pip"):
@@ -113,26 +113,28 @@ def _with_packages(program: Program) -> str:
         except (ImportError, OSError, subprocess.SubprocessError) as e:
             raise InstallFailed(f"no virtual environment could be made: {e}") from e
         env = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
-        # A container's cache would end with it; a machine's cache serves the next notebook.
+        # A container's cache is lost with the container. A machine's cache helps the next notebook.
         cache = () if _serve.is_process() else ("--no-cache-dir",)
-        done = _run((python, *_PIP, *cache, "-c", constraints, *program.requirements), env)
-        if done.returncode != 0:
-            raise InstallFailed(_reason_of_pip(done.stderr + done.stdout))
+        result = _run((python, *_PIP, *cache, "-c", constraints, *program.requirements), env)
+        if result.returncode != 0:
+            raise InstallFailed(_reason_of_pip(result.stderr + result.stdout))
     return python
 
 
 def _environment(folder: str, site: Sequence[str]) -> str:
-    """Make a virtual environment that sees other packages behind its own; return its Python.
+    """Make a virtual environment that can also import the packages of `site`. Return its Python.
 
-    `system_site_packages` would miss the packages of an image with its Python in a virtual environment already.
+    `system_site_packages` is not enough: it misses the packages of an image with Python in a virtual environment.
     """
-    import venv  # an image with a part of Python's library may lack it
+    import venv  # images with an incomplete standard library may lack it
 
     has_pip = importlib.util.find_spec("pip") is not None
     venv.EnvBuilder(symlinks=True, with_pip=not has_pip).create(folder)
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    own = os.path.join(folder, "lib", version, "site-packages")
-    with open(os.path.join(own, "_packages_of_the_image.pth"), "w", encoding="utf-8") as f:
+    site_packages = os.path.join(folder, "lib", version, "site-packages")
+    with open(
+        os.path.join(site_packages, "_packages_of_the_image.pth"), "w", encoding="utf-8"
+    ) as f:
         f.writelines(f"import site; site.addsitedir({path!r})\n" for path in site)
     return os.path.join(folder, "bin", "python3")
 
@@ -142,21 +144,21 @@ def _holds_packages(path: str) -> bool:
 
 
 def _versions(site: Sequence[str]) -> List[str]:
-    """Return the installed packages as requirements; the first of several versions is the one that is imported."""
+    """Return the installed packages as requirements. If a package has several versions, the first one is imported."""
     versions: Dict[str, str] = {}
     for distribution in importlib.metadata.distributions(path=list(site)):
-        # A folder that a failed removal left behind has no metadata.
+        # An incomplete removal can leave a folder without metadata.
         with contextlib.suppress(KeyError, TypeError, FileNotFoundError):
             name = distribution.metadata["Name"]
             line = f"{name}=={distribution.version}"
-            # pip rejects the whole file for one line that it cannot read.
+            # A single line that pip cannot parse would make it reject the whole file.
             if name and _PLAIN.fullmatch(line):
                 versions.setdefault(name.lower().replace("_", "-"), line)
     return list(versions.values())
 
 
 def openssh() -> None:
-    """Install OpenSSH's server with apt, which takes root. Raises InstallFailed."""
+    """Install the OpenSSH server with apt, which requires root. Raises InstallFailed."""
     if os.geteuid() != 0:
         raise InstallFailed(f"apt-get takes root, and this task runs as user {os.geteuid()}")
     if shutil.which("apt-get") is None:
@@ -172,16 +174,16 @@ def openssh() -> None:
 
 
 def _apt(env: Mapping[str, str], *words: str) -> str:
-    done = _run((*_APT, *words), env)
-    if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W:"))]
-        raise InstallFailed(_short(errors[0][2:] if errors else done.stderr))
-    return done.stdout
+    result = _run((*_APT, *words), env)
+    if result.returncode != 0:
+        errors = [line for line in result.stderr.splitlines() if line.startswith(("E:", "W:"))]
+        raise InstallFailed(_short(errors[0][2:] if errors else result.stderr))
+    return result.stdout
 
 
 @contextlib.contextmanager
 def _announced(product: str, installer: str) -> Iterator[None]:
-    """Log that a product is being installed, and how long it took."""
+    """Log the installation of a product, and its duration."""
     place = "this machine's Python" if _serve.is_process() else _exit_reason.image_name()
     _serve.say(f"{product} is not installed in {place}: installing it with {installer}")
     begun = time.monotonic()
@@ -203,7 +205,7 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> "subprocess.Complete
 
 
 def _reason_of_pip(output: str) -> str:
-    """Return why pip failed. It reports an unreachable index as a package without versions."""
+    """Return the reason why pip failed. pip reports an unreachable index as a package without versions."""
     if "connection broken by" in output and "from versions: none" in output:
         return "the package index cannot be reached"
     errors = [line[6:] for line in output.splitlines() if line.startswith("ERROR:")]
@@ -213,6 +215,6 @@ def _reason_of_pip(output: str) -> str:
 
 
 def _short(text: str) -> str:
-    """Return the last line of a text, within bounds."""
+    """Return the last line of a text, shortened to a maximum length."""
     lines = text.strip().splitlines() or ["no reason given"]
     return lines[-1].strip()[:_MOST_CHARACTERS]

@@ -1,11 +1,11 @@
-"""Cut a byte stream into log lines, and read rank and level off their prefixes."""
+"""Split a byte stream into log lines, and parse rank and level from their prefixes."""
 
 import re
 from typing import Iterator, NamedTuple, Optional
 
 MAX_LINE_BYTES = 8192
 _BREAK = re.compile(rb"\r\n|\n|\r")
-# horovodrun and mpirun put their own mark before ours.
+# horovodrun and mpirun add their own prefix before the rank.
 _PREFIX = re.compile(
     r"(?:(?:\[[\d,]+\]<std(?:out|err)>:)?\[rank=(?P<rank>\d+)\] )?"
     r"(?:(?P<level>TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL): )?"
@@ -19,20 +19,20 @@ class Line(NamedTuple):
 
 
 class LineSplitter:
-    """Splits output into lines, which end with \\n, \\r or both (progress bars redraw with \\r); long lines are cut."""
+    """Splits output into lines that end with \\n, \\r or both. Progress bars redraw with \\r. Long lines are cut."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> Iterator[Line]:
-        pieces = _BREAK.split(self._rest + chunk)
-        # A \r at the end of a chunk may be half of \r\n: keep it until the next byte is known.
+        lines = _BREAK.split(self._rest + chunk)
+        # A \r at the end of a chunk may be the first half of \r\n, so keep it until the next byte is known.
         if chunk.endswith(b"\r"):
-            pieces.pop()
-            pieces[-1] += b"\r"
-        self._rest = pieces.pop()
-        for piece in pieces:
-            yield from _cut(piece)
+            lines.pop()
+            lines[-1] += b"\r"
+        self._rest = lines.pop()
+        for line in lines:
+            yield from _cut(line)
         while len(self._rest) > MAX_LINE_BYTES:
             head, self._rest = self._rest[:MAX_LINE_BYTES], self._rest[MAX_LINE_BYTES:]
             yield _parse(head)
@@ -43,16 +43,16 @@ class LineSplitter:
             yield from _cut(rest)
 
 
-def _cut(piece: bytes) -> Iterator[Line]:
-    for start in range(0, max(len(piece), 1), MAX_LINE_BYTES):
-        yield _parse(piece[start : start + MAX_LINE_BYTES])
+def _cut(line: bytes) -> Iterator[Line]:
+    for start in range(0, max(len(line), 1), MAX_LINE_BYTES):
+        yield _parse(line[start : start + MAX_LINE_BYTES])
 
 
-def _parse(piece: bytes) -> Line:
-    text = piece.decode("utf-8", "replace")
-    found = _PREFIX.match(text)
-    if found is None or not found.end():
+def _parse(line: bytes) -> Line:
+    text = line.decode("utf-8", "replace")
+    prefix = _PREFIX.match(text)
+    if prefix is None or not prefix.end():
         return Line(text, None, None)
-    rank = int(found["rank"]) if found["rank"] else None
-    level = f"LOG_LEVEL_{found['level']}" if found["level"] else None
-    return Line(text[found.end() :], rank, level)
+    rank = int(prefix["rank"]) if prefix["rank"] else None
+    level = f"LOG_LEVEL_{prefix['level']}" if prefix["level"] else None
+    return Line(text[prefix.end() :], rank, level)

@@ -1,4 +1,4 @@
-"""Put the task's files in place: its context, and what it may know about itself."""
+"""Prepare the task's files: its context, and information about the task."""
 
 import base64
 import io
@@ -14,11 +14,11 @@ from determined.exec._gateway import answered
 
 
 class UnsafeArchive(ValueError):
-    """A member of the context would leave the directory it is extracted to."""
+    """A member of the context archive would be extracted outside of the target directory."""
 
 
 def extract_context(session: Session, task_id: str, targets: List[str]) -> None:
-    """Extract the context into each target: the work directory and the pristine copy."""
+    """Extract the context into each target: the work directory, and a copy that the task does not change."""
     for target in targets:
         os.makedirs(target, exist_ok=True)
     archive = _fetch_context(session, task_id)
@@ -32,17 +32,17 @@ def extract_context(session: Session, task_id: str, targets: List[str]) -> None:
 def extract_safely(tar: tarfile.TarFile, target: str) -> None:
     root = os.path.realpath(target)
     for member in _safe_members(tar, root):
-        # Files belong to whoever runs the task, whatever their owner was at the user's machine.
+        # The extracted files belong to the user that runs the task, not to the owner on the client machine.
         member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
         tar.extract(member, root, set_attrs=not member.issym())
 
 
 def write_info_files(env: Mapping[str, str]) -> None:
-    """Write the environment down for shells opened by ssh, which do not inherit the container's.
+    """Write the environment to a file for shells opened by ssh, which do not inherit the container's environment.
 
-    The other files have exactly the fields that Determined's own harness reads from them."""
-    kept = {k: v for k, v in env.items() if k.startswith(("DET_", "DTRAIN_", "INTER_TRAIN_"))}
-    write_info("environment", kept)
+    The other files have exactly the fields that Determined's own harness reads."""
+    variables = {k: v for k, v in env.items() if k.startswith(("DET_", "DTRAIN_", "INTER_TRAIN_"))}
+    write_info("environment", variables)
     write_info("cluster", _cluster(env))
     if env.get("DET_TRIAL_ID"):
         write_info(
@@ -104,12 +104,12 @@ def report_accelerators(session: Session, env: Mapping[str, str]) -> None:
             lambda: session.post(path, {"allocationId": allocation_id, "acceleratorData": data})
         )
     except APIError:
-        # It is shown to people; a task does not fail for it.
+        # The data is only displayed, so its loss does not fail the task.
         pass
 
 
 def _fetch_context(session: Session, task_id: str) -> bytes:
-    """Fetch the archive, inline or (where answers are limited in size) by a presigned URL."""
+    """Download the archive: inline, or from a presigned URL on hosts that limit the size of responses."""
     path = f"/api/v1/tasks/{task_id}/context_directory"
     answer = answered(lambda: session.get(path, timeout_s=600)) or {}
     if answer.get("b64Tgz"):

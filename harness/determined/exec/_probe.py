@@ -1,4 +1,4 @@
-"""Check that this container can write to its checkpoint storage, before training and not after it."""
+"""Check before training that this container can write to its checkpoint storage."""
 
 import json
 import os
@@ -12,9 +12,9 @@ PROBE_TIMEOUT_S = 300
 
 
 class StorageProbe:
-    """Probes the storage: a file system at once, a cloud in a process that loads its SDK and ends again.
+    """A check of the storage. File systems are checked directly, clouds in a separate process.
 
-    So the entry stays small, and the probe runs while the containers meet.
+    The process keeps the cloud's SDK out of the entry script, and runs while the containers rendezvous.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -31,23 +31,23 @@ class StorageProbe:
             )
 
     def failure(self) -> Optional[str]:
-        """Return why saving would fail; None if it works."""
+        """Return the reason why saving would fail, or None."""
         if not self._config:
             return None
         if self._process is None:
             return _failure_of(self._config)
         try:
-            told, _ = self._process.communicate(timeout=PROBE_TIMEOUT_S)
+            output, _ = self._process.communicate(timeout=PROBE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return f"the storage did not answer within {PROBE_TIMEOUT_S} s"
-        return None if self._process.returncode == 0 else told.strip()
+        return None if self._process.returncode == 0 else output.strip()
 
 
 def _failure_of(config: Mapping[str, object]) -> Optional[str]:
     try:
         storage.from_config(config, in_task=True).validate()
-    except Exception as e:  # whatever a storage's SDK raises is the reason we show
+    except Exception as e:  # SDKs raise many types, and each is a reason to show
         return f"{type(e).__name__}: {e}"
     return None
 

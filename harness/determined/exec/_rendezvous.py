@@ -1,4 +1,4 @@
-"""Learn where the other containers of this allocation are."""
+"""Get the addresses of the other containers of this allocation."""
 
 import time
 from typing import Any, Dict, Mapping
@@ -14,7 +14,7 @@ STILL_WAITING = (502, 503, 504)
 
 
 def rendezvous(env: Mapping[str, str]) -> Dict[str, Any]:
-    """Block until every container runs; 504 means that some are still missing."""
+    """Block until every container runs. Status 504 means that some containers are still missing."""
     session = bounded_task_session(env, retries=0)
     path = (
         f"/api/v1/allocations/{env['DET_ALLOCATION_ID']}"
@@ -22,7 +22,7 @@ def rendezvous(env: Mapping[str, str]) -> Dict[str, Any]:
     )
     while True:
         try:
-            # Without a limit for other containers that are missing, but not for an agent that is.
+            # Waits without limit for missing containers, but with a limit for an absent agent.
             answer = answered(lambda: session.get(path, timeout_s=READ_TIMEOUT_S), statuses=())
         except APIError as e:
             if e.status not in STILL_WAITING:

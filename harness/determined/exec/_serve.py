@@ -1,4 +1,4 @@
-"""Run a program that serves on a port, report when it answers, and pass signals on to it."""
+"""Run a program that serves a port, report when it is ready, and forward signals to it."""
 
 import os
 import signal
@@ -17,13 +17,13 @@ from determined.exec import _exit_reason
 
 _LOOK_S = 0.25
 _PORT_WAIT_S = 60.0
-# How long to wait before a cluster that could not be told is told again; each time tries for some seconds itself.
+# The pause before a failed report is repeated. Each attempt itself takes some seconds.
 _AGAIN_S = 15.0
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class NotInstalled(Failure):
-    """The task's image lacks the program that is to be run."""
+    """The task's image lacks the program to run."""
 
 
 def say(text: str) -> None:
@@ -31,25 +31,25 @@ def say(text: str) -> None:
 
 
 def is_process() -> bool:
-    """Return whether this task is a process of its machine, without an image."""
+    """Return whether this task runs as a process on its machine, without an image."""
     return os.environ.get("DET_RUNTIME") == "process"
 
 
 def host() -> str:
-    """Return the address to serve on: of the machine's own network only itself, of a container's all."""
+    """Return the address to serve on: the loopback address on a machine's own network, all addresses in a container."""
     return os.environ.get("DET_SERVICE_HOST") or ("127.0.0.1" if is_process() else "0.0.0.0")
 
 
 def wait_for_port(port: int, timeout_s: float = _PORT_WAIT_S) -> None:
-    """Wait until nothing else of this machine listens there: tasks of a machine may share its network."""
+    """Wait until the port is free, because tasks of a machine may share its network."""
     deadline = time.monotonic() + timeout_s
-    told = False
+    is_logged = False
     while not _is_free(port):
         if time.monotonic() > deadline:
             raise Failure(f"port {port} is in use on this machine", "launch it again")
-        if not told:
+        if not is_logged:
             say(f"port {port} is in use on this machine; waiting for it")
-            told = True
+            is_logged = True
         time.sleep(_LOOK_S)
 
 
@@ -63,23 +63,23 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def answers(port: int) -> bool:
-    """Return whether a program listens; where the kernel tells, without a connection that the program would log."""
+def is_listening(port: int) -> bool:
+    """Return whether a program listens on the port. On Linux this opens no connection, which the program would log."""
     listening = f":{port:04X}".encode()
-    known = False
+    is_known = False
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table, "rb") as f:
                 rows = [line.split() for line in f.readlines()[1:]]
         except OSError:
             continue
-        known = True
+        is_known = True
         if any(row[1].endswith(listening) and row[3] == b"0A" for row in rows):
             return True
-    return False if known else _takes_connections(port)
+    return False if is_known else _accepts_connections(port)
 
 
-def _takes_connections(port: int) -> bool:
+def _accepts_connections(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:
@@ -88,7 +88,7 @@ def _takes_connections(port: int) -> bool:
 
 
 class Service:
-    """A running program; a thread watches until it serves, and then looks at it from time to time."""
+    """A running program. A thread waits until it serves its port and then calls `look` periodically."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class Service:
         *,
         look: Optional[Callable[[Session], None]] = None,
         every_s: float = 30.0,
-        told: Optional[Mapping[str, str]] = None,
+        details: Optional[Mapping[str, str]] = None,
     ) -> None:
-        """Run a program; once it serves, `told` goes to the cluster."""
+        """Start the program. When it serves its port, report `details` to the cluster."""
         self._port = port
-        self._told = told
+        self._details = details
         self._look = look
         self._every_s = every_s
         self._ended = threading.Event()
@@ -123,37 +123,37 @@ class Service:
             self._process.send_signal(number)
 
     def _watch(self) -> None:
-        while not answers(self._port):
+        while not is_listening(self._port):
             if self._ended.wait(_LOOK_S):
                 return
         session = bounded_task_session()
-        while not _tell(session, "ready", self._told):
+        while not _report(session, "ready", self._details):
             if self._ended.wait(_AGAIN_S):
                 return
         while self._look is not None and not self._ended.wait(self._every_s):
             try:
                 self._look(session)
             except (OSError, ValueError, APIError, MasterUnreachableError) as e:
-                say(f"cannot tell whether this task is idle: {e}")
+                say(f"cannot report whether this task is idle: {e}")
 
 
-def tell_waiting() -> None:
-    """Tell the cluster that this task waits for something that is to be shown."""
-    _tell(task_session(), "waiting")
+def report_waiting() -> None:
+    """Report to the cluster that this task waits for data to show."""
+    _report(task_session(), "waiting")
 
 
-def _tell(session: Session, what: str, more: Optional[Mapping[str, str]] = None) -> bool:
-    """Send a report to the cluster; return whether that worked."""
+def _report(session: Session, state: str, details: Optional[Mapping[str, str]] = None) -> bool:
+    """Report a state to the cluster. Return whether the report succeeded."""
     try:
-        session.post(f"/api/v1/allocations/{os.environ['DET_ALLOCATION_ID']}/{what}", more)
+        session.post(f"/api/v1/allocations/{os.environ['DET_ALLOCATION_ID']}/{state}", details)
     except (OSError, ValueError, APIError, MasterUnreachableError) as e:
-        say(f"cannot tell the cluster that this task is {what}: {e}")
+        say(f"cannot report to the cluster that this task is {state}: {e}")
         return False
     return True
 
 
 def run(main: Callable[[], int]) -> int:
-    """Run a program's main function; say what is wrong in one line where that is known."""
+    """Run a program's main function. Print a one-line message for a `Failure`."""
     try:
         return main()
     except Failure as e:

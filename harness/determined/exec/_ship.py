@@ -1,7 +1,7 @@
 """Ship log lines to the agent's gateway from a background thread.
 
-An agent may be away for a while, as for an upgrade, or take no lines as its disk is full: lines wait here meanwhile, as
-many as there is room for, and the oldest of more are dropped and counted.
+The agent may be away, for example during an upgrade, or may reject lines because its disk is full. Lines wait in
+memory meanwhile. When the buffer is full, the oldest lines are dropped and counted.
 """
 
 import collections
@@ -22,23 +22,25 @@ from determined.exec._lines import Line
 MAX_BATCH = 1000
 MAX_WAITING = 200_000
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-ENTRY_BYTES = 400  # of a line, beside its text
+ENTRY_BYTES = 400  # the overhead of a line, without its text
 GATHER_S = 0.01
 POST_PERIOD_S = 1.0
 BURST = 8
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
-PATIENCE_S = 3600.0  # with a batch: lines that an agent fails of hold up the others for no longer
-LAST_PAUSE_S = 1.0  # while the process waits for its last lines only
-# The refusals that another try may change.
+PATIENCE_S = (
+    3600.0  # for one batch: an agent that fails on some lines must not block later lines forever
+)
+LAST_PAUSE_S = 1.0  # while the process only waits for its last lines
+# Client errors after which a retry may succeed.
 TRY_AGAIN = frozenset({408, 425, 429})
 
 Entry = Dict[str, Any]
 
 
 class LogShipper:
-    """Ships lines in batches of up to 1,000, one POST a second; a short burst may go at once.
+    """Ships lines in batches of up to 1,000 with one POST a second. Short bursts are sent at once.
 
-    The burst is what makes a task's first lines appear without delay.
+    With bursts, the first lines of a task appear without delay.
     """
 
     def __init__(self, session: Session, metadata: Mapping[str, Any]) -> None:
@@ -47,7 +49,7 @@ class LogShipper:
         self._changed = threading.Condition()
         self._waiting: Deque[Entry] = collections.deque()
         self._waiting_bytes = 0
-        self._in_hand = 0
+        self._sending = 0
         self._dropped = 0
         self._failure = "there was no time"
         self._closed = False
@@ -68,27 +70,29 @@ class LogShipper:
             self._waiting.append(entry)
             self._waiting_bytes += _size(entry)
             while len(self._waiting) > MAX_WAITING or self._waiting_bytes > MAX_WAITING_BYTES:
-                self._take_oldest()
+                self._pop_oldest()
                 self._dropped += 1
             self._changed.notify()
 
     def say(self, text: str, level: str = "LOG_LEVEL_INFO") -> None:
-        """Log a message of the entry itself like a line of the task."""
-        if "DET_RUNTIME" not in os.environ:  # an agent would ship what is printed a second time
+        """Log a message of the entry script itself, like a line of the task."""
+        if (
+            "DET_RUNTIME" not in os.environ
+        ):  # otherwise the agent would ship the printed line a second time
             print(text, flush=True)
         self.add(Line(text, None, level), "stdout")
 
     def close(self, timeout_s: float) -> None:
-        """Ship what is left, for at most `timeout_s`, and tell how many lines could not be."""
+        """Ship the remaining lines for at most `timeout_s`, and print the number of lines that were not sent."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         self._thread.join(timeout_s)
         self._over.set()
         with self._changed:
-            unsent = self._in_hand + len(self._waiting)
+            unsent = self._sending + len(self._waiting)
         if unsent:
-            _tell_unsent(unsent, self._failure)
+            _print_unsent(unsent, self._failure)
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -103,13 +107,13 @@ class LogShipper:
             self._changed.wait_for(self._is_due, self._pause())
             self._spend_token()
             count = min(len(self._waiting), MAX_BATCH)
-            batch = [self._take_oldest() for _ in range(count)]
-            self._in_hand = count
+            batch = [self._pop_oldest() for _ in range(count)]
+            self._sending = count
             if self._dropped:
                 batch.insert(0, self._drop_notice(batch))
             return batch
 
-    def _take_oldest(self) -> Entry:
+    def _pop_oldest(self) -> Entry:
         entry = self._waiting.popleft()
         self._waiting_bytes -= _size(entry)
         return entry
@@ -139,7 +143,7 @@ class LogShipper:
         }
 
     def _send(self, batch: List[Entry]) -> None:
-        """Send lines until they are taken, refused for good, an hour has passed, or `close` waits no longer."""
+        """Send lines until they are accepted, rejected permanently, an hour has passed, or `close` gave up."""
         once = {"Idempotency-Key": str(uuid.uuid4())}
         patient_until = time.monotonic() + PATIENCE_S
         for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
@@ -150,7 +154,7 @@ class LogShipper:
                 self._failure = str(e)
             except APIError as e:
                 if e.status < 500 and e.status not in TRY_AGAIN:
-                    _tell_unsent(len(batch), str(e))
+                    _print_unsent(len(batch), str(e))
                     break
                 self._failure = str(e)
                 pause_s = max(pause_s, e.retry_after_s)
@@ -162,10 +166,10 @@ class LogShipper:
                     self._dropped += len(batch)
                 break
         with self._changed:
-            self._in_hand = 0
+            self._sending = 0
 
     def _rest(self, pause_s: float) -> None:
-        """Wait for the next try; the end of the process is no reason to give up, but to try at once."""
+        """Wait for the next try. When the process ends, retry at once and with short pauses."""
         with self._changed:
             if not self._closed:
                 self._changed.wait_for(lambda: self._closed, pause_s)
@@ -174,15 +178,15 @@ class LogShipper:
 
 
 def metadata_from(env: Mapping[str, str]) -> Dict[str, Any]:
-    """Return the fields that every line of this container carries."""
-    given = json.loads(env.get("DET_TASK_LOGGING_METADATA") or "{}")
-    own = {
+    """Return the fields of every line of this container."""
+    configured = json.loads(env.get("DET_TASK_LOGGING_METADATA") or "{}")
+    ids = {
         "task_id": env.get("DET_TASK_ID"),
         "allocation_id": env.get("DET_ALLOCATION_ID"),
         "agent_id": env.get("DET_AGENT_ID"),
         "container_id": env.get("DET_CONTAINER_ID"),
     }
-    return {**{k: v for k, v in own.items() if v}, **given}
+    return {**{k: v for k, v in ids.items() if v}, **configured}
 
 
 def start_shipping(env: Mapping[str, str]) -> LogShipper:
@@ -193,8 +197,8 @@ def _size(entry: Entry) -> int:
     return sys.getsizeof(entry["log"]) + ENTRY_BYTES
 
 
-def _tell_unsent(count: int, reason: str) -> None:
-    # Not by sys.stderr: it may be shipped itself, and what it keeps for a full disk changes the exit status.
+def _print_unsent(count: int, reason: str) -> None:
+    # sys.stderr may be shipped itself. On a full disk, its buffered text would change the exit status.
     with contextlib.suppress(OSError):
         os.write(
             2, f"{count} log lines could not be shipped: {reason}\n".encode("utf-8", "replace")

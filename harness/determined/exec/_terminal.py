@@ -1,6 +1,6 @@
-"""Terminals for browsers: shells of this task behind a port that the cluster carries to those who may open it.
+"""Terminals for browsers: shells of this task behind a port that the cluster proxies for permitted users.
 
-A session whose connection ended goes on for a while, and is continued by the browser that names it again.
+A session stays open for some time after its connection ended. A browser can continue it by name.
 """
 
 import contextlib
@@ -14,19 +14,19 @@ from determined.exec import _serve
 from determined.exec._terminal_connection import Connection
 from determined.exec._terminal_session import Session, window_size
 
-_KEPT_S = 600.0  # how long a session waits for its browser
+_KEPT_S = 600.0  # the time for which a session waits for its browser
 _MOST_SESSIONS = 32
-_MOST_GREETING = 64  # connections whose token is not known yet
+_MOST_GREETING = 64  # connections that did not send their token yet
 
 
 def take_settings() -> Optional[Tuple[int, str]]:
-    """Return port and token, and remove the token from the environment that every program of the task inherits."""
+    """Return the port and token. Remove the token from the environment, because every program would inherit it."""
     port, token = os.environ.pop("TERMINAL_PORT", ""), os.environ.pop("DET_TERMINAL_TOKEN", "")
     return (int(port), token) if port and token else None
 
 
 def serve(port: int, token: str) -> Optional["Terminals"]:
-    """Serve terminals in threads; without them where the port is taken, as the rest of the task works."""
+    """Serve terminals in threads. If the port is in use, log that and return None; the task works without them."""
     try:
         server = socket.create_server((_serve.host(), port), backlog=16)
     except OSError as e:
@@ -38,7 +38,7 @@ def serve(port: int, token: str) -> Optional["Terminals"]:
 
 
 class Terminals:
-    """Takes connections, and knows which session each continues."""
+    """The server of terminals. It accepts connections and continues their sessions."""
 
     def __init__(self, server: socket.socket, token: str, kept_s: float = _KEPT_S) -> None:
         self._server, self._token, self._kept_s = server, token, kept_s
@@ -58,20 +58,20 @@ class Terminals:
                 accepted.close()
 
     def close(self) -> None:
-        """Take no more connections, and hang up on every session."""
-        # Alone, `close` does not wake the thread that waits for connections.
+        """Stop accepting connections and hang up every session."""
+        # `close` alone does not wake the accepting thread.
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         with self._lock:
-            left = list(self._sessions.values())
-        for session in left:
+            sessions = list(self._sessions.values())
+        for session in sessions:
             session.hang_up()
 
     def _talk(self, accepted: socket.socket) -> None:
-        # OverflowError and RecursionError: JSON of huge numbers, and JSON nested deeply.
-        broken = (OSError, ValueError, TypeError, EOFError, OverflowError, RecursionError)
-        with contextlib.suppress(*broken), accepted:
+        # JSON with huge numbers raises OverflowError, and deeply nested JSON raises RecursionError.
+        expected_errors = (OSError, ValueError, TypeError, EOFError, OverflowError, RecursionError)
+        with contextlib.suppress(*expected_errors), accepted:
             try:
                 connection = Connection(accepted)
                 hello = connection.greeting()
@@ -91,14 +91,14 @@ class Terminals:
 
     def _session(self, name: str) -> Session:
         with self._lock:
-            found = self._sessions.get(name)
-            if found is not None:
-                return found
+            session = self._sessions.get(name)
+            if session is not None:
+                return session
             if len(self._sessions) >= _MOST_SESSIONS:
                 raise OSError(f"this task has {_MOST_SESSIONS} terminals, and may have no more")
-            made = self._sessions[name] = Session(self._kept_s)
-        threading.Thread(target=self._read, args=(name, made), daemon=True).start()
-        return made
+            session = self._sessions[name] = Session(self._kept_s)
+        threading.Thread(target=self._read, args=(name, session), daemon=True).start()
+        return session
 
     def _read(self, name: str, session: Session) -> None:
         try:

@@ -1,4 +1,4 @@
-"""A shell of this task in a pseudo-terminal, which outlives the browser that looks at it for a while."""
+"""A shell of this task in a pseudo-terminal. It outlives its browser for some time."""
 
 import contextlib
 import fcntl
@@ -15,15 +15,15 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from determined.exec._terminal_connection import Connection
 
-_HISTORY = 256 * 1024  # what is shown to a browser that comes back
+_HISTORY = 256 * 1024  # output that a returning browser receives
 _READ = 32 * 1024
-_DRAINED = 128 * 1024  # more than a terminal holds of what its shell has written
+_DRAINED = 128 * 1024  # more than a terminal buffers of its shell's output
 _DRAIN_MS = 100
 _OWN_NAMES = ("TERMINAL_PORT", "DET_TERMINAL_TOKEN", "OLDPWD", "SHLVL", "_")
 
 
 class Session:
-    """A shell in a pseudo-terminal, with the last of its output and the connection that looks at it."""
+    """A shell in a pseudo-terminal, its latest output, and the connection of its browser."""
 
     def __init__(self, kept_s: float) -> None:
         self._kept_s = kept_s
@@ -32,36 +32,36 @@ class Session:
         self._connection: Optional[Connection] = None
         self._waiting: Optional[threading.Timer] = None
         self._is_over = False
-        self._ended, self._ends = os.pipe()  # closed at its other side once the shell has ended
+        self._ended, self._ends = os.pipe()  # `_ends` is closed when the shell has ended
         try:
-            self._master, self._process = _started()
+            self._master, self._process = _start_shell()
         except BaseException:
             os.close(self._ended)
             os.close(self._ends)
             raise
 
     def attend(self, connection: Connection) -> None:
-        """Carry a browser's input until it goes; another window that showed this session is told."""
+        """Process a browser's input until its connection ends. Dismiss another window that showed this session."""
         with connection.sending:
             with self._lock:
                 before, self._connection = self._connection, connection
                 history, is_over = bytes(self._history), self._is_over
                 if self._waiting is not None:
                     self._waiting.cancel()
-            # Output that comes meanwhile waits for `sending`.
+            # New output waits for `sending`.
             connection.send_held(b"o", history)
         if is_over:
-            self._tell_end(connection)
+            self._send_exit_status(connection)
         if before is not None:
             before.dismiss()
         try:
             while True:
-                self._take(connection, *connection.receive())
+                self._handle(connection, *connection.receive())
         finally:
             connection.give_up()
             self._leave(connection)
 
-    def _take(self, connection: Connection, kind: bytes, body: bytes) -> None:
+    def _handle(self, connection: Connection, kind: bytes, body: bytes) -> None:
         if kind == b"i":
             self._write(connection, body)
         elif kind == b"s":
@@ -69,14 +69,14 @@ class Session:
         elif kind == b"a":
             connection.shown(int(body))
 
-    def _write(self, connection: Connection, left: bytes) -> None:
-        while left and self._connection is connection:
+    def _write(self, connection: Connection, data: bytes) -> None:
+        while data and self._connection is connection:
             _wait((self._master,), select.POLLOUT, 1_000)
             with self._lock:
                 if self._is_over:
                     return
                 with contextlib.suppress(BlockingIOError):
-                    left = left[os.write(self._master, left[:512]) :]
+                    data = data[os.write(self._master, data[:512]) :]
 
     def resize(self, size: Tuple[int, int]) -> None:
         columns, rows = size
@@ -86,14 +86,14 @@ class Session:
                 fcntl.ioctl(self._master, termios.TIOCSWINSZ, packed)
 
     def pump(self) -> None:
-        """Pass output on until the shell has ended, also where what it started goes on."""
+        """Forward output until the shell has ended, even if its background processes continue."""
         threading.Thread(target=self._await_end, daemon=True).start()
         while not _is_ready(self._ended, 0):
             connection = self._connection
             if connection is not None:
                 connection.wait_for_room()
             _wait((self._master, self._ended), select.POLLIN, None)
-            if self._pass_on() is None:
+            if self._forward_output() is None:
                 return
         self._drain()
 
@@ -102,21 +102,21 @@ class Session:
         os.close(self._ends)
 
     def _drain(self) -> None:
-        """Pass on what the shell wrote before it ended; its background processes may write forever."""
-        left = _DRAINED
-        while left > 0 and _is_ready(self._master, _DRAIN_MS):
-            count = self._pass_on()
+        """Forward the shell's last output. Its background processes may write forever, so there is a limit."""
+        remaining = _DRAINED
+        while remaining > 0 and _is_ready(self._master, _DRAIN_MS):
+            count = self._forward_output()
             if count is None:
                 return
-            left -= count
+            remaining -= count
 
-    def _pass_on(self) -> Optional[int]:
-        """Pass some output on and return how much; None once nothing has the terminal open."""
+    def _forward_output(self) -> Optional[int]:
+        """Forward some output and return its length, or None if no process has the terminal open."""
         try:
             part = os.read(self._master, _READ)
         except BlockingIOError:
             return 0
-        except OSError:  # how Linux tells that nothing has the terminal open any more
+        except OSError:  # Linux raises it when no process has the terminal open
             return None
         self._show(part)
         return len(part) or None
@@ -130,7 +130,7 @@ class Session:
             connection.send(b"o", part)
 
     def end(self) -> None:
-        """Tell how the shell ended, after all of its output."""
+        """Send the shell's exit status, after all of its output."""
         self._process.wait()
         with self._lock:
             self._is_over = True
@@ -140,15 +140,15 @@ class Session:
             os.close(self._master)
             os.close(self._ended)
         if connection is not None:
-            self._tell_end(connection)
+            self._send_exit_status(connection)
 
-    def _tell_end(self, connection: Connection) -> None:
+    def _send_exit_status(self, connection: Connection) -> None:
         code = self._process.returncode
         connection.send(b"x", str(code if code >= 0 else 128 - code).encode())
         connection.give_up()
 
     def hang_up(self) -> None:
-        """End the shell and its jobs as a terminal does that is closed; by force if it takes no notice."""
+        """Hang up the shell and its jobs, as closing a terminal does. Kill them if they do not exit."""
         for number in (signal.SIGHUP, signal.SIGKILL):
             if self._process.returncode is not None:
                 return
@@ -159,7 +159,7 @@ class Session:
                 self._process.wait(3)
 
     def _leave(self, connection: Connection) -> None:
-        """Keep the shell for a while without a browser."""
+        """Keep the shell running for some time without a browser."""
         with self._lock:
             if self._connection is not connection:
                 return
@@ -171,7 +171,7 @@ class Session:
 
 
 def _wait(fds: Iterable[int], event: int, timeout_ms: Optional[int]) -> bool:
-    """Return whether one of the files became ready, or was closed at its other side, in time."""
+    """Return whether a file became ready, or was closed at its other end, before the timeout."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, event)
@@ -182,40 +182,40 @@ def _is_ready(fd: int, timeout_ms: int) -> bool:
     return _wait((fd,), select.POLLIN, timeout_ms)
 
 
-def window_size(given: Any) -> Tuple[int, int]:
-    """Return columns and rows of a window; raises ValueError, TypeError or OverflowError."""
-    columns, rows = (min(max(int(n), 1), 1000) for n in given or (80, 24))
+def window_size(columns_and_rows: Any) -> Tuple[int, int]:
+    """Return a window's columns and rows within limits. Raises ValueError, TypeError or OverflowError."""
+    columns, rows = (min(max(int(n), 1), 1000) for n in columns_and_rows or (80, 24))
     return columns, rows
 
 
-def _pids_of(session: int) -> List[int]:
-    """Return the processes of a session of the system: a shell, and its jobs in all their groups."""
-    found = []
+def _pids_of(session_id: int) -> List[int]:
+    """Return the processes of a session of the operating system: a shell, and its jobs in all their groups."""
+    pids = []
     for name in os.listdir("/proc"):
         with contextlib.suppress(ValueError, OSError):
-            if os.getsid(int(name)) == session:
-                found.append(int(name))
-    return found
+            if os.getsid(int(name)) == session_id:
+                pids.append(int(name))
+    return pids
 
 
-def _started() -> Tuple[int, "subprocess.Popen[bytes]"]:
-    """Start a shell that has a new pseudo-terminal, and return the other end of that."""
+def _start_shell() -> Tuple[int, "subprocess.Popen[bytes]"]:
+    """Start a shell in a new pseudo-terminal. Return the terminal's master end and the process."""
     master, terminal = os.openpty()
     try:
         path = os.ttyname(terminal)
-        # A new session takes the first terminal that it opens for its own.
+        # A new session makes the first terminal that it opens its controlling terminal.
         command = ["/bin/sh", "-c", 'exec "$1" <>"$0" >&0 2>&0', path, _shell()]
         folder = os.environ.get("DET_WORKDIR", "")
         process = subprocess.Popen(
             command,
-            # Until the shell has opened it by itself: a terminal that nobody has open tells its end.
+            # Keeps the terminal open until the shell opens it. Otherwise reading from `master` would fail.
             stdin=terminal,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=_environment(os.environ),
             cwd=folder if os.path.isdir(folder) else None,
             start_new_session=True,
-            preexec_fn=_hear_keys,
+            preexec_fn=_restore_key_signals,
         )
         os.set_blocking(master, False)
     except BaseException:
@@ -226,29 +226,29 @@ def _started() -> Tuple[int, "subprocess.Popen[bytes]"]:
     return master, process
 
 
-def _hear_keys() -> None:
-    """Undo in a child what an agent that was started in the background lets its programs ignore: Ctrl-C, for one."""
+def _restore_key_signals() -> None:
+    """Restore default signal handling in a child. An agent started in the background ignores Ctrl-C, for example."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def _environment(env: Mapping[str, str]) -> Dict[str, str]:
-    own = {name: value for name, value in env.items() if name not in _OWN_NAMES}
-    own.update({"TERM": "xterm-256color", "COLORTERM": "truecolor", "SHELL": _shell()})
-    own.setdefault("LANG", "C.UTF-8")
+    variables = {name: value for name, value in env.items() if name not in _OWN_NAMES}
+    variables.update({"TERM": "xterm-256color", "COLORTERM": "truecolor", "SHELL": _shell()})
+    variables.setdefault("LANG", "C.UTF-8")
     with contextlib.suppress(KeyError):
         user = pwd.getpwuid(os.geteuid())
-        own.update({"USER": user.pw_name, "LOGNAME": user.pw_name})
-        own.setdefault("HOME", user.pw_dir)
-    return own
+        variables.update({"USER": user.pw_name, "LOGNAME": user.pw_name})
+        variables.setdefault("HOME", user.pw_dir)
+    return variables
 
 
 def _shell() -> str:
-    """Return the shell of the task's user; the usual one where that lets nobody in."""
-    wanted = [os.environ.get("SHELL", "")]
+    """Return the shell of the task's user. Ignore shells that only reject logins."""
+    shells = [os.environ.get("SHELL", "")]
     with contextlib.suppress(KeyError):
-        wanted.append(pwd.getpwuid(os.geteuid()).pw_shell)
-    for shell in (*wanted, "/bin/bash"):
+        shells.append(pwd.getpwuid(os.geteuid()).pw_shell)
+    for shell in (*shells, "/bin/bash"):
         refuses = os.path.basename(shell) in ("nologin", "false", "sync")
         if shell and not refuses and os.access(shell, os.X_OK):
             return shell

@@ -1,7 +1,7 @@
 """`python3 -m determined.exec.entry`: a container's command, for every kind of task.
 
-One process ships the logs, puts the files in place, sources the startup hooks, meets the other containers and
-starts the user's command, whose exit status becomes its own.
+One process ships the logs, prepares the files, sources the startup hooks, waits for the other containers and starts
+the user's command. It exits with the command's status.
 """
 
 import json
@@ -32,7 +32,7 @@ ERROR = "LOG_LEVEL_ERROR"
 
 
 class Failed(Exception):
-    """The task cannot start: the reason, and the status to exit with."""
+    """The task cannot start. The exception has the reason and the exit status."""
 
     def __init__(self, reason: str, code: int = 1) -> None:
         super().__init__(reason)
@@ -46,20 +46,20 @@ def main(args: Sequence[str]) -> int:
     try:
         return run_task(args, env, logs, signals)
     except Failed as e:
-        return _ended(logs, str(e), e.code)
+        return _record_failure(logs, str(e), e.code)
     except AgentAway as e:
         logs.say(f"{e}; the cluster starts the task again", ERROR)
         return AGENT_AWAY
     except (APIError, MasterUnreachableError, NoEntrypoint, _prepare.UnsafeArchive, OSError) as e:
-        return _ended(logs, f"the task could not be prepared: {e}", 1)
+        return _record_failure(logs, f"the task could not be prepared: {e}", 1)
     except NoBash as e:
-        return _ended(logs, str(e), INVALID_CONTAINER)
+        return _record_failure(logs, str(e), INVALID_CONTAINER)
     finally:
         logs.close(float(env.get("DET_LOG_WAIT_TIME") or 30))
 
 
-def _ended(logs: LogShipper, reason: str, code: int) -> int:
-    """Log why the task ends before its command has run, and return the exit status."""
+def _record_failure(logs: LogShipper, reason: str, code: int) -> int:
+    """Log the reason why the task ends before its command ran, and return the exit status."""
     _exit_reason.record(reason)
     logs.say(reason, ERROR)
     return code
@@ -69,7 +69,7 @@ def run_task(
     args: Sequence[str], env: Dict[str, str], logs: LogShipper, signals: SignalForwarder
 ) -> int:
     workdir = prepare(env, logs.session)
-    env = _credentials.lend(child_environment(env))
+    env = _credentials.add_credentials(child_environment(env))
     hooks = find_hooks(env, workdir)
     if env.get("DET_TASK_TYPE", "TRIAL") == "TRIAL":
         logs.say(_welcome(env))
@@ -96,7 +96,7 @@ def prepare(env: Mapping[str, str], session: Session) -> str:
 
 
 def _welcome(env: Mapping[str, str]) -> str:
-    """Log the start of the container, in the words that scripts look for."""
+    """Return the first log line of a trial. Scripts match this text."""
     container, agent = env.get("DET_CONTAINER_ID", ""), env.get("DET_AGENT_ID", "")
     return f"New trial runner in (container {container}) on agent {agent}"
 
@@ -109,7 +109,7 @@ def run_hooked(
     logs: LogShipper,
     signals: SignalForwarder,
 ) -> int:
-    # The command does not depend on the other containers, only what it finds when it starts does.
+    # The command is needed now and does not depend on the other containers.
     command = shell.command(task_command(args, env, expected_slots(env)))
     child = start(command, shell.environment(env), workdir, logs, signals, shell.child_fds)
     shell.started()
@@ -130,7 +130,7 @@ def run_hooked(
 
 
 def meet_and_probe(env: Mapping[str, str]) -> None:
-    """Meet the trial's other containers, and make sure that it will be able to save."""
+    """Wait for the trial's other containers, and check that the trial can save checkpoints."""
     if env.get("DET_TASK_TYPE", "TRIAL") != "TRIAL":
         return
     probe = StorageProbe(env)
@@ -167,10 +167,10 @@ def total_slots(env: Mapping[str, str]) -> int:
 
 
 def expected_slots(env: Mapping[str, str]) -> int:
-    """Return the slots that the configuration asks for, or this container's where there is no configuration."""
+    """Return the configured number of slots, or this container's slots without a configuration."""
     config = json.loads(env.get("DET_EXPERIMENT_CONFIG") or "{}")
-    asked: Optional[int] = (config.get("resources") or {}).get("slots_per_trial")
-    return len(json.loads(env.get("DET_SLOT_IDS") or "[]")) if asked is None else int(asked)
+    slots: Optional[int] = (config.get("resources") or {}).get("slots_per_trial")
+    return len(json.loads(env.get("DET_SLOT_IDS") or "[]")) if slots is None else int(slots)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""`python3 -m determined.exec.gc_checkpoints`: delete checkpoints from storage and report it.
+"""`python3 -m determined.exec.gc_checkpoints`: delete checkpoints from storage and report the deletions.
 
-The work is one JSON object, in the environment variable DET_GC_SPEC or in the file given by --spec:
+The specification is one JSON object, in the environment variable DET_GC_SPEC or in the file given by --spec:
 {"storage": {...}, "checkpoints": ["uuid", ...], "globs": ["**/*"], "delete_tensorboards": false,
 "experiment_id": 1, "dry_run": false}
 
-Without globs everything is deleted; with an empty list nothing is: what the storage still holds is reported.
+Without `globs`, all files are deleted. With an empty list no file is deleted, and the stored files are reported.
 """
 
 import argparse
@@ -28,11 +28,11 @@ REPORT_BATCH = 50
 
 
 class CollectionFailed(RuntimeError):
-    """Some checkpoints could not be deleted; the others were, and were reported."""
+    """Some checkpoints could not be deleted. All other deletions were done and reported."""
 
 
 def collect(spec: Mapping[str, Any], session: Optional[Session]) -> None:
-    """Delete the files that the specification names. Repeating it is harmless."""
+    """Delete the files that the specification names. It is safe to repeat."""
     manager = storage.from_config(spec["storage"], in_task=True)
     globs = EVERYTHING if spec.get("globs") is None else list(spec["globs"])
     ids = list(spec.get("checkpoints") or [])
@@ -60,21 +60,23 @@ def _delete_batch(
             return storage_id, manager.delete(storage_id, globs) if globs else _stored(
                 manager, storage_id
             )
-        except Exception as e:  # any SDK's error; the other checkpoints go on, the task fails
+        except (
+            Exception
+        ) as e:  # any SDK's error: continue with the other checkpoints, then fail the task
             return storage_id, e
 
     with ThreadPoolExecutor(PARALLEL) as pool:
         outcomes = list(pool.map(delete, ids))
-    deleted = [(i, left) for i, left in outcomes if not isinstance(left, Exception)]
+    deleted = [(i, remaining) for i, remaining in outcomes if not isinstance(remaining, Exception)]
     if deleted and session is not None:
         session.patch("/api/v1/checkpoints", {"checkpoints": [_patch(*d) for d in deleted]})
-    for storage_id, left in deleted:
-        logger.info("checkpoint %s: %d files remain", storage_id, len(left))
-    return [(i, left) for i, left in outcomes if isinstance(left, Exception)]
+    for storage_id, remaining in deleted:
+        logger.info("checkpoint %s: %d files remain", storage_id, len(remaining))
+    return [(i, remaining) for i, remaining in outcomes if isinstance(remaining, Exception)]
 
 
 def _require_mounted(manager: storage.StorageManager, storage_id: str) -> None:
-    """Raise FileNotFoundError if a directory is not there: its files exist elsewhere and must not count as deleted."""
+    """Raise FileNotFoundError if a directory is not mounted here, because its files must not count as deleted."""
     path = manager.direct_path(storage_id)
     if path is not None and not os.path.isdir(os.path.dirname(path)):
         raise FileNotFoundError(f"{os.path.dirname(path)} is not there: is the storage mounted?")
@@ -87,8 +89,8 @@ def _stored(manager: storage.StorageManager, storage_id: str) -> Dict[str, int]:
         return {}
 
 
-def _patch(storage_id: str, left: Mapping[str, int]) -> Dict[str, Any]:
-    resources = {path: str(size) for path, size in left.items()}
+def _patch(storage_id: str, remaining: Mapping[str, int]) -> Dict[str, Any]:
+    resources = {path: str(size) for path, size in remaining.items()}
     return {"uuid": storage_id, "resources": {"resources": resources}}
 
 

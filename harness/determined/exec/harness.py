@@ -13,7 +13,7 @@ from determined.errors import InvalidHP
 
 
 class NoTrialClass(Exception):
-    """The entrypoint names no class of the model's code."""
+    """The entrypoint does not name a class of the model's code."""
 
 
 def load_trial_class(location: str) -> type:
@@ -24,14 +24,16 @@ def load_trial_class(location: str) -> type:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     module = importlib.import_module(module_name)
-    found: Any = module
+    target: Any = module
     for part in class_name.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, type):
-        has = [name for name, value in vars(module).items() if _is_made_in(module_name, value)]
-        classes = f"it has {', '.join(has)}" if has else "it has none"
+        target = getattr(target, part, None)
+    if not isinstance(target, type):
+        classes_here = [
+            name for name, value in vars(module).items() if _is_made_in(module_name, value)
+        ]
+        classes = f"it has {', '.join(classes_here)}" if classes_here else "it has none"
         raise NoTrialClass(f"module {module_name} has no class {class_name}: {classes}")
-    return found
+    return target
 
 
 def _is_made_in(module_name: str, value: Any) -> bool:
@@ -55,14 +57,14 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 
 def _start_logging() -> None:
-    """Configure logging for a trial class; a script does so itself."""
+    """Configure logging for a trial class. Scripts configure logging themselves."""
     info = get_cluster_info()
     debugging = info is not None and info._trial_info is not None and info.trial._debug
     logging.basicConfig(level=logging.DEBUG if debugging else logging.INFO, format=LOG_FORMAT)
 
 
 def _report_invalid_hp() -> None:
-    """Report an InvalidHP that was raised before the framework had a context of its own."""
+    """Report an InvalidHP that was raised before the framework had its own context."""
     from determined._task_session import task_session
 
     info = get_cluster_info()

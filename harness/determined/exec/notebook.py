@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def token_of(env: Mapping[str, str]) -> str:
-    """Return the token that opens this notebook; one without, or with one that everybody knows, must not serve."""
+    """Return the notebook's token. Raise without one, because the notebook would be open to everybody."""
     token = env.get("DET_NOTEBOOK_TOKEN", "")
     if not token.strip("*"):
         raise Failure(
@@ -52,7 +52,7 @@ def command(python: str, port: int, task: str) -> List[str]:
         "allow_remote_access": True,
         "open_browser": False,
         "root_dir": os.getcwd(),
-        # Terminals of Jupyter are login shells otherwise, and /etc/profile replaces the PATH that has `det`.
+        # Jupyter starts login shells by default, and /etc/profile would replace the PATH that contains `det`.
         "terminado_settings": {"shell_command": [os.environ.get("SHELL") or _shell()]},
     }
     options = [f"--ServerApp.{name}={value}" for name, value in settings.items()]
@@ -66,31 +66,31 @@ def _shell() -> str:
 
 
 def paths(env: Mapping[str, str]) -> Dict[str, str]:
-    """Return the variables that let Jupyter find what was installed with it: terminals, extensions, other kernels.
+    """Return the variables with which Jupyter finds its installed terminals, extensions and other kernels.
 
-    It looks below the prefix of its interpreter, and a task that is a process has one of its own."""
+    By default Jupyter searches below its interpreter's prefix, but a process task uses a virtual environment."""
     spec = importlib.util.find_spec("jupyterlab")
     folders = list(pathlib.Path(spec.origin).parents) if spec is not None and spec.origin else []
     prefix = next((f.parent for f in folders if f.name in ("lib", "lib64", "Lib")), None)
     if prefix is None:
         return {}
-    found = {
+    folders_by_name = {
         "JUPYTER_CONFIG_PATH": prefix / "etc/jupyter",
         "JUPYTER_PATH": prefix / "share/jupyter",
     }
     return {
         name: os.pathsep.join(filter(None, (env.get(name), str(folder))))
-        for name, folder in found.items()
+        for name, folder in folders_by_name.items()
     }
 
 
 class Jupyter:
-    """Ask a running Jupyter server whether it is idle."""
+    """A running Jupyter server that can be asked whether it is idle."""
 
     def __init__(self, port: int, base: str, token: str, idle_type: str) -> None:
-        signed = {"Authorization": f"token {token}"}
+        headers = {"Authorization": f"token {token}"}
         self._session = Session(
-            f"http://127.0.0.1:{port}{base}/api", signed, retries=0, timeout_s=10
+            f"http://127.0.0.1:{port}{base}/api", headers, retries=0, timeout_s=10
         )
         self._idle_type = idle_type
 

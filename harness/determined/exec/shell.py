@@ -1,4 +1,4 @@
-"""`python3 -m determined.exec.shell`: an SSH server, and terminals for browsers; both let in this shell's owner."""
+"""`python3 -m determined.exec.shell`: an SSH server, and browser terminals. Only the shell's owner can connect."""
 
 import os
 import pwd
@@ -13,7 +13,7 @@ from determined.exec import _exit_reason, _install, _serve, _terminal
 
 _PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/lib/openssh:/usr/libexec/openssh:/usr/lib/ssh"
 _NAMES = ("sshd", "ssh-keygen")
-# Of the SSH server's own making, or of this process.
+# The SSH server sets these itself, or they belong to this process.
 _NOT_PASSED_ON = ("HOME", "SHELL", "USER", "LOGNAME", "PWD", "OLDPWD", "SHLVL", "TERM", "_")
 _LOGIN = """\
 . {environment}
@@ -34,13 +34,13 @@ def main() -> int:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
     if terminals is not None:
         _terminal.serve(*terminals)
-    # The server insists on the whole path of itself.
+    # sshd requires its absolute path.
     command = [server, "-D", "-e", "-f", config]
-    return _serve.Service(command, port, told=_login_name()).wait()
+    return _serve.Service(command, port, details=_login_name()).wait()
 
 
 def _login_name() -> "Dict[str, str]":
-    """Return the name to log in with: an SSH server that is not root's admits its own user alone."""
+    """Return the user name for logins. An SSH server without root privileges accepts only its own user."""
     try:
         return {"user": pwd.getpwuid(os.geteuid()).pw_name}
     except KeyError:
@@ -48,9 +48,9 @@ def _login_name() -> "Dict[str, str]":
 
 
 def _programs() -> "Tuple[str, str]":
-    """Return the paths of `sshd` and `ssh-keygen`. Installs them if one is missing. Raises NotInstalled."""
+    """Return the paths of `sshd` and `ssh-keygen`, and install them if necessary. Raises NotInstalled."""
     reason = ""
-    # A task that is a process would change its machine.
+    # A process task must not change its machine.
     if not all(map(_path, _NAMES)) and not _serve.is_process() and _install.is_allowed():
         try:
             _install.openssh()
@@ -78,7 +78,7 @@ def _refuse(name: str, reason: str) -> "NoReturn":
 
 
 def write_files(folder: str, port: int, keygen: str, env: Mapping[str, str]) -> str:
-    """Make the server's key, settings and environment; return the path of the settings."""
+    """Write the server's key, settings and environment. Return the path of the settings."""
     key = os.path.join(folder, "host_key")
     if not os.path.exists(key):
         command = [keygen, "-q", "-t", "ed25519", "-N", "", "-f", key]

@@ -1,6 +1,6 @@
 """`python3 -m determined.exec.tensorboard`: TensorBoard over the event files of trials.
 
-What to show is one JSON object in a file: {"sources": [{"name": "exp-1", "path": "…", "storage": {…}}], "args": []}
+The sources are one JSON object in a file: {"sources": [{"name": "exp-1", "path": "…", "storage": {…}}], "args": []}
 """
 
 import json
@@ -32,22 +32,24 @@ def main() -> int:
     wait_for_metrics(sources)
     _serve.wait_for_port(port)
     if not all(source.is_direct for source in sources):
-        threading.Thread(target=_copy_on, args=(sources,), name="copy", daemon=True).start()
+        threading.Thread(
+            target=_copy_continuously, args=(sources,), name="copy", daemon=True
+        ).start()
     return _serve.Service(command(python, folder, port, task, spec.get("args") or []), port).wait()
 
 
 def command(python: str, folder: str, port: int, task: str, args: Sequence[str]) -> List[str]:
-    own = [
+    options = [
         f"--logdir={folder}",
         f"--host={_serve.host()}",
         f"--port={port}",
         f"--path_prefix=/proxy/{task}",
     ]
-    return [python, "-m", "tensorboard.main", *own, *args]
+    return [python, "-m", "tensorboard.main", *options, *args]
 
 
 class Source:
-    """The event files of an experiment or trial: linked where this machine sees their storage, else copied."""
+    """The event files of an experiment or trial: a link if the storage is mounted here, otherwise copies."""
 
     def __init__(self, source: Mapping[str, Any], folder: str) -> None:
         self._manager = storage.from_config(source["storage"])
@@ -64,36 +66,36 @@ class Source:
         return self._direct is not None
 
     def update(self) -> bool:
-        """Copy what is new; return whether there is anything to show."""
+        """Copy new files. Return whether there is data to show."""
         try:
-            found = self._manager.list(self._path)
+            files = self._manager.list(self._path)
         except FileNotFoundError:
-            found = {}
+            files = {}
         if self._direct is None:
-            self._copy({p: size for p, size in found.items() if self._copied.get(p) != size})
-        return any(_is_shown(path) for path in found)
+            self._copy({p: size for p, size in files.items() if self._copied.get(p) != size})
+        return any(_is_shown(path) for path in files)
 
     def _copy(self, changed: Mapping[str, int]) -> None:
-        wanted = {path for path in changed if not path.endswith("/")}
-        if wanted:
-            self._manager.download(self._path, self._here, lambda path: path in wanted)
+        paths = {path for path in changed if not path.endswith("/")}
+        if paths:
+            self._manager.download(self._path, self._here, lambda path: path in paths)
             self._copied.update(changed)
 
 
 def _is_shown(path: str) -> bool:
-    """Return whether TensorBoard shows a file: events, or traces of the profilers of PyTorch and TensorFlow."""
+    """Return whether TensorBoard can show a file: events, or profiler traces of PyTorch and TensorFlow."""
     return "tfevents" in path or path.endswith(_TRACES)
 
 
 def wait_for_metrics(sources: Sequence[Source], timeout_s: float = FIRST_METRICS_S) -> None:
-    """Wait for the first event file; meanwhile the cluster shows this task as waiting."""
+    """Wait for the first event file. Meanwhile the cluster shows this task as waiting."""
     deadline = time.monotonic() + timeout_s
-    told = False
+    is_reported = False
     while not _updated(sources):
-        if not told:
+        if not is_reported:
             _serve.say("There are no metrics to show yet; waiting for the first.")
-            _serve.tell_waiting()
-            told = True
+            _serve.report_waiting()
+            is_reported = True
         if time.monotonic() > deadline:
             raise Failure(
                 f"no metrics appeared within {timeout_s:.0f} seconds",
@@ -103,18 +105,18 @@ def wait_for_metrics(sources: Sequence[Source], timeout_s: float = FIRST_METRICS
 
 
 def _updated(sources: Sequence[Source]) -> bool:
-    """Look at every source; return whether one has something to show."""
-    found = [source.update() for source in sources]
-    return any(found)
+    """Update every source. Return whether one of them has data to show."""
+    has_data = [source.update() for source in sources]
+    return any(has_data)
 
 
-def _copy_on(sources: Sequence[Source]) -> None:
+def _copy_continuously(sources: Sequence[Source]) -> None:
     while True:
         time.sleep(_COPY_S)
         for source in sources:
             try:
                 source.update()
-            except Exception as e:  # the storage's own errors; the next round tries again
+            except Exception as e:  # an error of the storage; the next round retries
                 _serve.say(f"cannot read TensorBoard files: {e}")
 
 

@@ -34,7 +34,7 @@ __all__ = [
     "TrialSortBy",
     "client",
 ]
-# What older scripts import.
+# Older names of the classes.
 _RENAMED = {"ExperimentReference": "Experiment", "TrialReference": "Trial"}
 
 

@@ -1,7 +1,7 @@
-"""Run a batch, a validation and a checkpoint of a trial class on this machine, without a cluster.
+"""Test a trial class on this machine, without a cluster: one batch, one validation and one checkpoint.
 
-`python3 -m determined.experimental._one_batch MODULE:CLASS` reads the configuration as JSON from
-DET_LOCAL_TEST_CONFIG; `det experiment create --local --test-mode` runs it.
+`det experiment create --local --test-mode` runs `python3 -m determined.experimental._one_batch MODULE:CLASS`, with
+the configuration as JSON in DET_LOCAL_TEST_CONFIG.
 """
 
 import importlib
@@ -20,7 +20,7 @@ def test_one_batch(
     trial_class: type,
     config: Optional[Mapping[str, Any]] = None,  # noqa: PT028 - Determined's name, no test of ours
 ) -> None:
-    """Train, validate and save `trial_class` once; an error in any of them is raised."""
+    """Train, validate and save `trial_class` once. Any error is raised."""
     from determined._frameworks import framework_of
 
     settings = {**(config or {})}

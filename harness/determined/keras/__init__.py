@@ -1,4 +1,4 @@
-"""Train Keras models: give a DeterminedCallback to `model.fit`, or write a TFKerasTrial."""
+"""Train Keras models: pass a DeterminedCallback to `model.fit`, or write a TFKerasTrial."""
 
 from determined.keras import callbacks
 from determined.keras._callback import DeterminedCallback

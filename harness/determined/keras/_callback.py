@@ -1,4 +1,4 @@
-"""DeterminedCallback: reports, checkpoints, preemption and resuming for `model.fit`."""
+"""DeterminedCallback, which adds reports, checkpoints, preemption and resuming to `model.fit`."""
 
 import contextlib
 import json
@@ -16,10 +16,10 @@ STATE_FILE = "callback_state.json"
 
 
 class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Add it to `model.fit(callbacks=[...])`.
+    """A callback for `model.fit(callbacks=[...])`.
 
-    `checkpoint` is where to start from. If it was saved by a run of the same `continue_id` (give the
-    trial's id), training goes on in the epoch after it; otherwise only its weights are used.
+    `checkpoint` is the checkpoint to start from. If a run with the same `continue_id` saved it, training continues
+    after the checkpoint's epoch. Otherwise only its weights are loaded. Use the trial's id as `continue_id`.
     """
 
     def __init__(
@@ -49,22 +49,22 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._is_chief = core_context.distributed.rank == 0
         self._batches = 0
         self._epochs = 0
-        # The epoch that runs, or ran last, counted from 1 as it is reported.
+        # The current or latest epoch. It counts from 1, as in reports.
         self._current_epoch = 0
         self._saved_at = -1
         self._restored = contextlib.ExitStack()
         self._validated_at = -1
 
     def save_model(self, model: Any, path: str, distributed: Any) -> None:
-        """Save the model below a path in the directory of the checkpoint. Runs on every worker.
+        """Save the model below a path in the checkpoint's directory. This runs on every worker.
 
-        Override this method with `load_model` to save in another way. An override may create files that begin with
-        `path`, or a directory of that name.
+        Override this method and `load_model` to save in another way. An override may create files that start with
+        `path`, or a directory with that name.
         """
         _weights.save(model, path, distributed)
 
     def load_model(self, model: Any, path: str, distributed: Any) -> None:
-        """Load the model from the path that `save_model` got. The files stay until the first batch is trained."""
+        """Load the model from the path of `save_model`. The files exist until the first batch is trained."""
         _weights.load(model, path)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
@@ -78,7 +78,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._current_epoch = epoch + 1
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        # Variables that Keras creates in the first batch may be loaded only then.
+        # Keras creates some variables in the first batch, and loads their values only then.
         self._restored.close()
         self._batches += 1
         if self._report_period != "epoch" and self._batches % int(self._report_period) == 0:
@@ -88,7 +88,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._status("validating")
 
     def on_test_end(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        # A second evaluation of the same state would be refused as a contradiction.
+        # The cluster rejects a second report for the same batch with different metrics.
         if self._is_chief and self._validated_at != self._batches:
             self.core_context.train.report_validation_metrics(
                 self._batches, {**_numbers(logs), **self._position()}
@@ -163,7 +163,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class _ResumedEpoch:
-    """Stands for Keras 2's own record of an interrupted fit."""
+    """A replacement for Keras 2's record of an interrupted fit."""
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
@@ -178,7 +178,7 @@ class _ResumedEpoch:
 
 
 def start_at_epoch(model: Any, epoch: int) -> None:
-    """Make the `fit` that is about to begin skip epochs, as Keras's BackupAndRestore does."""
+    """Make the next `fit` skip epochs, as Keras's BackupAndRestore does."""
     if _weights.is_keras_3(model):
         model._initial_epoch = epoch
     else:

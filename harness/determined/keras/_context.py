@@ -4,7 +4,7 @@ from determined._trial import TrialContext
 
 
 class TFKerasTrialContext(TrialContext):
-    """Given to a TFKerasTrial's constructor."""
+    """The context that a TFKerasTrial's constructor receives."""
 
     def __init__(self, core_context: Any, settings: Any) -> None:
         super().__init__(core_context, settings)
@@ -12,12 +12,12 @@ class TFKerasTrialContext(TrialContext):
         self.model: Optional[Any] = None
 
     def wrap_model(self, model: Any) -> Any:
-        """Register the model of the trial; call this before `model.compile`."""
+        """Register the model of the trial. Call this before `model.compile`."""
         self.model = model
         return model
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """Make Horovod average the optimizer's gradients where there are several slots."""
+        """Let Horovod average the optimizer's gradients if there are several slots."""
         if self.distributed.size == 1:
             return optimizer
         from determined.horovod import hvd
@@ -25,7 +25,7 @@ class TFKerasTrialContext(TrialContext):
         return hvd.DistributedOptimizer(optimizer)
 
     def wrap_dataset(self, dataset: Any, shard_dataset: bool = True) -> Any:
-        """Return this slot's part of a tf.data.Dataset."""
+        """Return this slot's shard of a tf.data.Dataset."""
         if not shard_dataset or self.distributed.size == 1:
             return dataset
         return dataset.shard(self.distributed.size, self.distributed.rank)
@@ -40,7 +40,7 @@ class TFKerasTrialContext(TrialContext):
         shuffle: Optional[bool] = None,
         validation_steps: Optional[int] = None,
     ) -> None:
-        """Set options of `fit` and `evaluate`. Keras 3 has no more `workers` and its kin; they are ignored."""
+        """Set options of `fit` and `evaluate`. `workers` and related options are ignored, as Keras 3 lacks them."""
         options = {"verbose": verbose, "class_weight": class_weight, "shuffle": shuffle}
         self.fit_options = {name: value for name, value in options.items() if value is not None}
         self.validation_steps = validation_steps

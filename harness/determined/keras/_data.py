@@ -1,4 +1,4 @@
-"""Training data of a TFKerasTrial as an endless stream of batches that can start anywhere."""
+"""Training data of a TFKerasTrial as an endless stream of batches that can start at any batch."""
 
 import itertools
 from typing import Any, Iterator, Optional
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 class Batches:
-    """An endless stream of batches: `take(n)` gives the next n, over as many passes as it needs."""
+    """An endless stream of batches. `take(n)` yields the next n batches, across several passes if necessary."""
 
     def __init__(self, source: Any, batch_size: int) -> None:
         if isinstance(source, tuple):
@@ -27,7 +27,7 @@ class Batches:
             yield tuple(batch) if isinstance(batch, list) else batch
 
     def _passes(self, batch: int) -> Iterator[Any]:
-        """Yield batches of a Keras Sequence, pass after pass, from the batch with this index on."""
+        """Yield batches of a Keras Sequence in repeated passes, starting with this index."""
         length = len(self._source)
         for index in itertools.count(batch):
             yield self._source[index % length]

@@ -1,4 +1,4 @@
-"""The types of data that a TFKerasTrial may return, by the names that its code annotates."""
+"""The types of data that a TFKerasTrial may return. User code names them in annotations."""
 
 from typing import Any, Dict, List, Tuple, Union
 
@@ -9,7 +9,7 @@ ArrayLike = Union[np.ndarray, List[np.ndarray], Dict[str, np.ndarray]]
 
 
 class SequenceAdapter:
-    """A Keras Sequence. Keras 3 has no more `workers` and its kin; they are ignored."""
+    """A Keras Sequence. `workers` and related options are ignored, as Keras 3 lacks them."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Load a model, with its weights, from the checkpoint directory of a TFKerasTrial."""
+"""Load a model with its weights from the checkpoint directory of a TFKerasTrial."""
 
 import pathlib
 from typing import Any, List, Optional
@@ -10,7 +10,7 @@ from determined.keras._context import TFKerasTrialContext
 
 
 def load_model_from_checkpoint_path(path: str, tags: Optional[List[str]] = None) -> Any:
-    """Load the compiled model of a TFKerasTrial. This imports the code in the checkpoint, so it must be trusted."""
+    """Load the compiled model of a TFKerasTrial. This runs the code in the checkpoint, so only load trusted ones."""
     from determined import core
 
     directory = pathlib.Path(path)

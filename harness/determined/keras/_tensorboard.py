@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 class TensorBoard(tf.keras.callbacks.TensorBoard):  # type: ignore[misc]
-    """Keras's TensorBoard callback, writing where this trial's files are uploaded from."""
+    """Keras's TensorBoard callback. It writes to the directory that this trial uploads."""
 
     def __init__(self, core_context: Any, *args: Any, **kwargs: Any) -> None:
         if "log_dir" in kwargs or args:

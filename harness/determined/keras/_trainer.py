@@ -1,4 +1,4 @@
-"""Runs a TFKerasTrial: a loop over workloads, each a `fit` or `evaluate` of Keras."""
+"""Train a TFKerasTrial in a loop over workloads. Each workload is a `fit` or `evaluate` of Keras."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ STATE_FILE = "trial_state.json"
 
 
 class _Forward(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Passes batches on to the trial's callbacks, but not the begin and end of each `fit`, nor its epochs."""
+    """Forwards batches to the trial's callbacks, but not the begin, end and epochs of each `fit`."""
 
     def __init__(self, callbacks: Any) -> None:
         super().__init__()
@@ -52,9 +52,9 @@ class KerasTrainer:
         )
         self.training = Batches(unwrapped(trial.build_training_data_loader()), size)
         self.validation = unwrapped(trial.build_validation_data_loader())
-        own = self._own_callbacks()
-        self.callbacks = tf.keras.callbacks.CallbackList(own, model=self.model)
-        self.hooked: List[Callback] = [c for c in own if isinstance(c, Callback)]
+        callbacks = self._own_callbacks()
+        self.callbacks = tf.keras.callbacks.CallbackList(callbacks, model=self.model)
+        self.hooked: List[Callback] = [c for c in callbacks if isinstance(c, Callback)]
         self.progress = Progress()
         self.stopping = Stopping(context)
         self.best: Optional[float] = None
@@ -71,7 +71,7 @@ class KerasTrainer:
         self.training.start_at(self.progress.batches)
         self.model.stop_training = False
         self.callbacks.on_train_begin()
-        # Not before: Keras's own begin anew with the training.
+        # Keras's own callbacks reset their state in on_train_begin, so load it afterwards.
         self._load_callbacks()
         while True:
             workload = self._next_workload(source)
@@ -96,33 +96,33 @@ class KerasTrainer:
         return workload
 
     def _train(self, batches: int, max_batches: int) -> None:
-        """Train in pieces that end with the epochs, and report once."""
+        """Train the batches in parts that end at epoch boundaries, and report once."""
         self._status("training")
-        done, end = self.progress.batches, self.progress.batches + batches
+        position, end = self.progress.batches, self.progress.batches + batches
         for callback in self.hooked:
-            callback.on_train_workload_begin(done, batches, dict(self.logs))
+            callback.on_train_workload_begin(position, batches, dict(self.logs))
         length = self.training.epoch_len
         parts = []
-        while done < end:
-            if length is not None and done % length == 0:
-                self.callbacks.on_epoch_begin(done // length)
-            stop = end if length is None else min(end, (done // length + 1) * length)
-            parts.append((stop - done, self._fit(stop - done)))
-            done = stop
-            if length is not None and done % length == 0:
-                self.epoch = done // length
+        while position < end:
+            if length is not None and position % length == 0:
+                self.callbacks.on_epoch_begin(position // length)
+            stop = end if length is None else min(end, (position // length + 1) * length)
+            parts.append((stop - position, self._fit(stop - position)))
+            position = stop
+            if length is not None and position % length == 0:
+                self.epoch = position // length
                 self.callbacks.on_epoch_end(self.epoch - 1, self.logs)
-        self.progress = dataclasses.replace(self.progress, batches=done)
+        self.progress = dataclasses.replace(self.progress, batches=position)
         metrics = {name: sum(n * logs[name] for n, logs in parts) / batches for name in parts[0][1]}
         metrics = self._averaged(metrics)
         for callback in self.hooked:
-            callback.on_train_workload_end(done, dict(metrics))
+            callback.on_train_workload_end(position, dict(metrics))
         if self.is_chief:
-            self.core.train.report_training_metrics(done, {**metrics, **self._position()})
-            self.core.train.report_progress(min(1.0, done / max_batches))
+            self.core.train.report_training_metrics(position, {**metrics, **self._position()})
+            self.core.train.report_progress(min(1.0, position / max_batches))
 
     def _fit(self, batches: int) -> Dict[str, float]:
-        # Batches come in the order of the data; asking Keras to shuffle a stream makes it warn each time.
+        # The data determines the order of batches. Keras warns if it is asked to shuffle a stream.
         options = {"verbose": 0, **self.context.fit_options, "shuffle": False}
         stop_training = self.model.stop_training
         history = self.model.fit(
@@ -133,20 +133,20 @@ class KerasTrainer:
             **options,
         ).history
         self.model.stop_training = self.model.stop_training or stop_training
-        found = {name: float(values[-1]) for name, values in history.items()}
-        self.logs.update(found)
-        return found
+        metrics = {name: float(values[-1]) for name, values in history.items()}
+        self.logs.update(metrics)
+        return metrics
 
     def _validate(self) -> None:
         self._status("validating")
         self.callbacks.on_test_begin()
-        found = self.model.evaluate(
+        results = self.model.evaluate(
             *(self.validation if isinstance(self.validation, tuple) else (self.validation,)),
             verbose=0,
             steps=self.context.validation_steps,
             return_dict=True,
         )
-        metrics = self._averaged({f"val_{name}": float(value) for name, value in found.items()})
+        metrics = self._averaged({f"val_{name}": float(value) for name, value in results.items()})
         metrics = self.distributed.broadcast(metrics)
         self.logs.update(metrics)
         self.callbacks.on_test_end(metrics)
@@ -169,9 +169,9 @@ class KerasTrainer:
             )
         value = metrics[settings.searcher_metric]
         sign = 1 if settings.smaller_is_better else -1
-        known = [self.core.train.get_experiment_best_validation(), self.best]
+        best_values = [self.core.train.get_experiment_best_validation(), self.best]
         improved = not math.isnan(value) and all(
-            sign * value < sign * b for b in known if b is not None
+            sign * value < sign * b for b in best_values if b is not None
         )
         if improved:
             self.best = value
@@ -216,7 +216,7 @@ class KerasTrainer:
 
     def _load_callbacks(self) -> None:
         for callback, (kind, state) in zip(self.hooked, self._restored_callbacks):
-            # Code may have changed since: a state belongs to the callback that had this place.
+            # The code may have changed, so load a state only into a callback of the same class.
             if kind == type(callback).__name__ and state is not None:
                 callback.load_state(state)
 
@@ -242,11 +242,11 @@ class KerasTrainer:
 
 
 def _as_numbers(value: Any) -> Any:
-    """Turn arrays and numbers of numpy and TensorFlow in a callback's state into plain ones."""
+    """Convert numpy and TensorFlow values in a callback's state to plain values."""
     if hasattr(value, "numpy"):
         value = value.numpy()
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(
-        f"get_state() of a callback returned a {type(value).__name__}: checkpoints keep values that JSON has"
+        f"get_state() of a callback returned a {type(value).__name__}: checkpoints can only store JSON values"
     )

@@ -1,4 +1,4 @@
-"""TFKerasTrial, as users of Determined before 0.38 have it."""
+"""TFKerasTrial, the trial class of Determined before 0.38."""
 
 from typing import Any, List
 
@@ -8,7 +8,7 @@ from determined.keras._inputs import InputData
 
 
 class TFKerasTrial(LegacyTrial):
-    """Defines a compiled model and its data. Deprecated: call `model.fit` with a DeterminedCallback."""
+    """Defines a compiled model and its data. It is deprecated: use `model.fit` with a DeterminedCallback."""
 
     trial_context_class = TFKerasTrialContext
 
@@ -16,7 +16,7 @@ class TFKerasTrial(LegacyTrial):
         super().__init__(context)
 
     def build_model(self) -> Any:
-        """Return a compiled tf.keras.Model, wrapped by `context.wrap_model` before it was compiled."""
+        """Return a compiled tf.keras.Model. `context.wrap_model` must have been called before compiling."""
         raise NotImplementedError(f"{type(self).__name__} must define build_model()")
 
     def build_training_data_loader(self) -> InputData:
@@ -29,7 +29,7 @@ class TFKerasTrial(LegacyTrial):
         )
 
     def session_config(self) -> Any:
-        """Ignored: TensorFlow 2 has no sessions."""
+        """Return None. It is never called, because TensorFlow 2 has no sessions."""
         return None
 
     def keras_callbacks(self) -> List[Any]:

@@ -1,4 +1,4 @@
-"""Runs a TFKerasTrial given by its class alone."""
+"""Run a TFKerasTrial without a training script."""
 
 from typing import Any, Dict, Type
 

@@ -1,13 +1,13 @@
-"""Weights of a model with its optimizer, for Keras 2 and 3. Their paths are prefixes: Keras 3 adds an ending."""
+"""Save and load a model's weights and optimizer with Keras 2 and 3. Paths are prefixes: Keras 3 adds an extension."""
 
 import os
 import tempfile
 from typing import Any, List, Optional
 
 WEIGHTS = "model_checkpoint"
-# Keras 3 takes no other ending, and keeps the optimizer in the same file.
+# Keras 3 accepts only this extension, and stores the optimizer in the same file.
 _ENDING_KERAS_3 = ".weights.h5"
-# Determined's own checkpoints of a TFKerasTrial, in their formats "saved_weights" and, before 0.13, "h5".
+# File names in Determined's own checkpoints of a TFKerasTrial: format "saved_weights", and "h5" before 0.13.
 TENSORS = "determined-keras-model-weights"
 WHOLE_MODEL = "determined-keras-model.h5"
 
@@ -17,7 +17,10 @@ def is_keras_3(model: Any) -> bool:
 
 
 def save(model: Any, path: str, distributed: Any) -> None:
-    """Save the weights. Every worker takes part, as a distributed strategy may need all; the chief's files count."""
+    """Save the weights. Every worker takes part, because distribution strategies may require it.
+
+    Only the chief's files are kept.
+    """
     if distributed is None or distributed.rank == 0:
         _save(model, path)
         return
@@ -26,11 +29,11 @@ def save(model: Any, path: str, distributed: Any) -> None:
 
 
 def load(model: Any, path: str) -> None:
-    """Load the weights of a checkpoint, ours or Determined's own."""
+    """Load the weights of a checkpoint, written by this library or by Determined itself."""
     directory = os.path.dirname(path)
     keras_3 = f"{path}{_ENDING_KERAS_3}"
     if os.path.exists(os.path.join(directory, WHOLE_MODEL)):
-        # The model is built by its code: the file's own description of it could hold code of others.
+        # Load only the weights. The model description in the file could contain foreign code.
         model.load_weights(os.path.join(directory, WHOLE_MODEL))
         return
     if os.path.exists(os.path.join(directory, f"{TENSORS}.index")):
@@ -41,13 +44,13 @@ def load(model: Any, path: str) -> None:
         return
     optimizer: Optional[Any] = getattr(model, "optimizer", None)
     if optimizer is not None and not getattr(optimizer, "built", True):
-        # Variables that do not exist yet would not be loaded.
+        # Keras does not load values of optimizer variables that do not exist yet.
         optimizer.build(model.trainable_variables)
     model.load_weights(keras_3)
 
 
 def _load_tensors(model: Any, prefix: str) -> None:
-    """Load a checkpoint of TensorFlow, as Keras 2 wrote it; Keras 3 has no reader of its own for these."""
+    """Load a TensorFlow checkpoint that Keras 2 wrote. Keras 3 cannot read this format itself."""
     if not is_keras_3(model):
         model.load_weights(prefix).expect_partial()
         return
@@ -67,17 +70,17 @@ def _load_tensors(model: Any, prefix: str) -> None:
 
 
 def seeds(model: Any) -> List[List[int]]:
-    """Return the states of the random generators of layers such as Dropout; Keras leaves them out of its files."""
+    """Return the random states of layers such as Dropout, which Keras does not save."""
     return [[int(n) for n in state.numpy()] for state in _seed_states(model)]
 
 
-def set_seeds(model: Any, found: List[List[int]]) -> None:
-    for state, numbers in zip(_seed_states(model), found):
+def set_seeds(model: Any, stored: List[List[int]]) -> None:
+    for state, numbers in zip(_seed_states(model), stored):
         state.assign(numbers)
 
 
 def _seed_states(model: Any) -> List[Any]:
-    """Return the variables with those states in the order of the layers; Keras 2 has none."""
+    """Return the variables with random states, in layer order. Keras 2 has none."""
     return [
         variable
         for variable in model.variables

@@ -1,4 +1,4 @@
-"""Callbacks of a TFKerasTrial. Keras's own work too; these follow the trial's validations and survive its restarts."""
+"""Callbacks of a TFKerasTrial. Unlike Keras's own, they follow the trial's validations and survive its restarts."""
 
 from typing import Any, Dict, Optional, Tuple
 
@@ -6,14 +6,14 @@ import tensorflow as tf
 
 
 class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Keras's callback, with hooks for a trial's workloads and checkpoints, which keep its state."""
+    """A Keras callback with additional hooks for workloads and checkpoints. Checkpoints store its state."""
 
     def get_state(self) -> Any:
-        """Return what checkpoints keep of this callback, in JSON's types."""
+        """Return the state to store in checkpoints, as JSON values."""
         return None
 
     def load_state(self, state: Any) -> None:
-        """Take over what `get_state` returned before a restart; called after `on_train_begin`."""
+        """Restore the state that `get_state` returned before a restart. This is called after `on_train_begin`."""
 
     def on_train_workload_begin(
         self,
@@ -21,52 +21,52 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         batches_requested: Optional[int],
         logs: Dict[str, Any],
     ) -> None:
-        """Run before each stretch of batches that ends with a report."""
+        """Run before each group of batches that ends with a report."""
 
     def on_train_workload_end(self, total_batches_trained: int, logs: Dict[str, Any]) -> None:
-        """Run after each stretch of batches that ends with a report."""
+        """Run after each group of batches that ends with a report."""
 
     def on_checkpoint_end(self, checkpoint_dir: str) -> None:
-        """Run after a checkpoint is written, on the chief. Files added to the directory are stored with it."""
+        """Run on the chief after a checkpoint was written. Files added to the directory are stored with it."""
 
 
 class _CountsValidations(Callback):
-    """Adapts Keras's callbacks that count epochs: their epochs are the trial's validations."""
+    """Makes Keras callbacks that count epochs count the trial's validations instead."""
 
-    _kept: Tuple[str, ...] = ()
+    _state_names: Tuple[str, ...] = ()
     _validations = 0
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Ignore the epoch: validations count."""
+        """Ignore epochs, because validations are counted."""
 
     def on_test_end(self, logs: Optional[Dict[str, Any]] = None) -> None:
         super().on_epoch_end(self._validations, logs)
         self._validations += 1
 
     def get_state(self) -> Any:
-        # Versions of Keras differ in what they count.
-        return {name: getattr(self, name) for name in self._kept if hasattr(self, name)}
+        # The attributes depend on the version of Keras.
+        return {name: getattr(self, name) for name in self._state_names if hasattr(self, name)}
 
     def load_state(self, state: Any) -> None:
-        for name in self._kept:
+        for name in self._state_names:
             if name in state:
                 setattr(self, name, state[name])
 
 
 class EarlyStopping(_CountsValidations, tf.keras.callbacks.EarlyStopping):  # type: ignore[misc]
-    """Stops the trial; it counts validations where Keras's counts epochs."""
+    """Stops the trial. Unlike Keras's EarlyStopping, it counts validations instead of epochs."""
 
-    _kept = ("_validations", "wait", "stopped_epoch", "best", "best_epoch")
+    _state_names = ("_validations", "wait", "stopped_epoch", "best", "best_epoch")
 
 
 class ReduceLROnPlateau(_CountsValidations, tf.keras.callbacks.ReduceLROnPlateau):  # type: ignore[misc]
-    """Lowers the learning rate; it counts validations where Keras's counts epochs."""
+    """Lowers the learning rate. Unlike Keras's ReduceLROnPlateau, it counts validations instead of epochs."""
 
-    _kept = ("_validations", "wait", "cooldown_counter", "best")
+    _state_names = ("_validations", "wait", "cooldown_counter", "best")
 
 
 class TensorBoard(Callback, tf.keras.callbacks.TensorBoard):  # type: ignore[misc]
-    """Writes where the trial's TensorBoard files are uploaded from, whatever `log_dir` says."""
+    """Writes to the directory that the trial uploads, and ignores `log_dir`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.pop("log_dir", None)

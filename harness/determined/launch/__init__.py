@@ -1,1 +1,1 @@
-"""Launchers: start one worker per slot, tell each who its peers are, and end them together."""
+"""Launchers. They start one worker for each slot, give it the addresses of its peers, and stop all workers together."""

@@ -6,14 +6,14 @@ from typing import List, NamedTuple, Sequence
 
 
 class Launch(NamedTuple):
-    """Options for the framework's own launcher, and what each worker runs."""
+    """Options for the framework's own launcher, and the command of each worker."""
 
     overrides: List[str]
     command: List[str]
 
 
 class UsageError(SystemExit):
-    """The command line is wrong; the process exits with status 2, as argparse does."""
+    """The command line is wrong. The process exits with status 2, as argparse does."""
 
     def __init__(self, module: str, problem: str) -> None:
         print(f"{problem}\n{_help(module).splitlines()[0]}", file=sys.stderr)
@@ -21,13 +21,13 @@ class UsageError(SystemExit):
 
 
 def _help(module: str) -> str:
-    """Return the launcher's help; its first line is the usage."""
+    """Return the launcher's help. Its first line is the usage."""
     text = importlib.import_module(f"determined.launch.{module}").__doc__ or ""
     return f"usage: {text.strip()}".replace("`", "")
 
 
 def parse(module: str, args: Sequence[str]) -> Launch:
-    """Split at the first `--`, unless it belongs to the script (which does not start with `-`)."""
+    """Split the arguments at the first `--`, unless it belongs to the script, which does not start with `-`."""
     overrides: List[str] = []
     rest = list(args)
     if "--" in rest and (rest[0].startswith("-") and rest[0] != "--trial"):

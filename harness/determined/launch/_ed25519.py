@@ -1,6 +1,6 @@
-"""The public half of an Ed25519 key (RFC 8032), and both halves as OpenSSH writes them.
+"""The public half of an Ed25519 key (RFC 8032), and both halves in OpenSSH's formats.
 
-In Python alone: images need neither `ssh-keygen` nor a package for a key pair that all containers derive alike.
+This is pure Python, so that all containers derive the same key pair without `ssh-keygen` or a package in the image.
 """
 
 import base64
@@ -18,7 +18,7 @@ _Point = Tuple[int, int, int, int]
 
 
 def public_key(seed: bytes) -> bytes:
-    """Return the public key of a secret; both have 32 bytes."""
+    """Return the public key of a secret. Both have 32 bytes."""
     scalar = int.from_bytes(hashlib.sha512(seed).digest()[:32], "little")
     scalar = scalar & ~7 & (1 << 255) - 1 | 1 << 254
     x, y, z, _ = _times(scalar, _base())
@@ -28,14 +28,14 @@ def public_key(seed: bytes) -> bytes:
 
 
 def public_line(seed: bytes) -> str:
-    """Return the key as a line of `authorized_keys`."""
+    """Return the public key as a line of `authorized_keys`."""
     return f"{_KIND.decode()} {base64.b64encode(_public_blob(seed)).decode()}\n"
 
 
 def private_file(seed: bytes) -> str:
-    """Return the unencrypted private key file that `ssh -i` reads."""
+    """Return an unencrypted private key file for `ssh -i`."""
     public = public_key(seed)
-    # The number is there to tell a wrong passphrase; there is none.
+    # These check numbers detect a wrong passphrase. The key has no passphrase.
     secret = struct.pack(">II", 0, 0) + _string(_KIND) + _string(public)
     secret += _string(seed + public) + _string(b"")
     secret += bytes(range(1, 1 + -len(secret) % 8))
@@ -54,7 +54,7 @@ def _string(content: bytes) -> bytes:
 
 
 def _base() -> _Point:
-    """Return the curve's base point: y is 4/5, x the even root that belongs to it."""
+    """Return the curve's base point: y is 4/5, and x is the even root."""
     y = 4 * pow(5, _P - 2, _P) % _P
     square = (y * y - 1) * pow(_D * y * y + 1, _P - 2, _P) % _P
     x = pow(square, (_P + 3) // 8, _P)
@@ -65,13 +65,13 @@ def _base() -> _Point:
 
 
 def _times(scalar: int, point: _Point) -> _Point:
-    found: _Point = (0, 1, 1, 0)
+    result: _Point = (0, 1, 1, 0)
     while scalar:
         if scalar & 1:
-            found = _plus(found, point)
+            result = _plus(result, point)
         point = _plus(point, point)
         scalar >>= 1
-    return found
+    return result
 
 
 def _plus(one: _Point, other: _Point) -> _Point:

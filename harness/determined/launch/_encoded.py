@@ -1,4 +1,4 @@
-"""`python3 -m determined.launch._encoded TOKEN`: become a command whose words no shell on the way may touch."""
+"""`python3 -m determined.launch._encoded TOKEN`: run an encoded command, which shells on the way cannot change."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 
 
 def through_shells(command: Sequence[str]) -> List[str]:
-    """Encode the command in words that shells neither split nor expand, unless it has only such words."""
+    """Encode the command if shells could split or expand one of its words."""
     if all(_PLAIN.fullmatch(word) for word in command):
         return list(command)
     token = base64.urlsafe_b64encode(json.dumps(list(command)).encode()).decode()

@@ -1,7 +1,7 @@
-"""`pdsh` for DeepSpeed's launcher: a command on all containers, which end together.
+"""A replacement of `pdsh` for DeepSpeed's launcher: run a command on all containers, and stop them together.
 
-Unlike the program of that name it starts nothing by ssh where it runs itself, leaves the lines as they are (they carry
-their rank already), and does not wait for the other nodes when one fails. Images need no pdsh.
+Unlike pdsh it does not use ssh for the local container, does not change the output lines (they have a rank prefix
+already), and stops all nodes when one fails. Images need no pdsh.
 """
 
 import getopt
@@ -25,15 +25,15 @@ class Request(NamedTuple):
 def request(argv: Sequence[str]) -> Request:
     options, words = getopt.getopt(list(argv), _OPTIONS)
     hosts = [host for name, value in options if name == "-w" for host in value.split(",")]
-    left_out = [host for name, value in options if name == "-x" for host in value.split(",")]
-    return Request([host for host in hosts if host not in left_out], " ".join(words))
+    excluded = [host for name, value in options if name == "-x" for host in value.split(",")]
+    return Request([host for host in hosts if host not in excluded], " ".join(words))
 
 
 def node(number: int, host: str, command: str, user: str) -> Worker:
     values = {"%h": host, "%n": str(number), "%u": user, "%%": "%"}
-    filled = _PLACEHOLDER.sub(lambda match: values[match[0]], command)
+    remote_command = _PLACEHOLDER.sub(lambda match: values[match[0]], command)
     here = host == container_name(0)
-    argv = ["sh", "-c", filled] if here else ["ssh", "-a", "-x", host, filled]
+    argv = ["sh", "-c", remote_command] if here else ["ssh", "-a", "-x", host, remote_command]
     return Worker(number, argv, os.environ, what="node")
 
 

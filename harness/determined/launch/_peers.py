@@ -1,4 +1,4 @@
-"""The containers of this launch, their slots, and the rank of this one."""
+"""The containers of this launch, their slots, and the rank of this container."""
 
 from typing import Dict, Iterator, List, NamedTuple
 
@@ -31,18 +31,18 @@ class Peers(NamedTuple):
         return self.slots[self.rank]
 
     def local_ranks(self) -> Iterator[Dict[str, int]]:
-        """Return the ranks of each worker of this container."""
-        before = sum(self.slots[: self.rank])
+        """Yield the ranks of each worker of this container."""
+        first_rank = sum(self.slots[: self.rank])
         for local_rank in range(self.local):
-            yield {"rank": before + local_rank, "local_rank": local_rank}
+            yield {"rank": first_rank + local_rank, "local_rank": local_rank}
 
 
 def find_peers() -> Peers:
-    """Find the containers by the rendezvous; off-cluster there is this machine alone, with one worker."""
+    """Return the containers from the rendezvous. Outside of a cluster, return this machine with one worker."""
     info = get_cluster_info()
     if info is None:
         return Peers(["127.0.0.1"], [1], 0)
-    # A task without slots still has a process to run.
+    # A task without slots still runs one process.
     slots = [max(n, 1) for n in info.container_slot_counts]
     addresses = info.container_addrs if len(slots) > 1 else ["127.0.0.1"]
     return Peers(addresses, slots, info.container_rank)

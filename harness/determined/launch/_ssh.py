@@ -1,4 +1,4 @@
-"""Containers that another container's launcher enters by ssh: they serve, and the chief finds the way to them."""
+"""Connections by ssh between containers: the other containers run sshd, and the chief's launcher connects to them."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ CANNOT_RUN_HERE = 80
 
 
 def serve_as_daemon() -> int:
-    """Let the chief in, and do not keep the allocation alive once it is done."""
+    """Run sshd for the chief. As a daemon, this container does not keep the allocation running after the chief."""
     sshd = _ssh_files.installed_sshd()
     if sshd is None or not _ssh_files.make_keys():
         return _cannot("an sshd", "openssh-server")
@@ -34,9 +34,9 @@ def mark_as_daemon() -> None:
 
 
 def reach_peers(peers: Peers, env: Mapping[str, str]) -> Optional[Dict[str, str]]:
-    """Wait for the other containers and return an environment whose `ssh` and `pdsh` enter them; None without ssh."""
-    own = _ssh_files.path("bin")
-    ssh = _installed_ssh(env, own)
+    """Wait for the other containers. Return an environment with `ssh` and `pdsh` for them, or None without ssh."""
+    bin_dir = _ssh_files.path("bin")
+    ssh = _installed_ssh(env, bin_dir)
     if ssh is None or not _ssh_files.make_keys():
         _cannot("an ssh client", "openssh-client")
         return None
@@ -45,11 +45,11 @@ def reach_peers(peers: Peers, env: Mapping[str, str]) -> Optional[Dict[str, str]
     pdsh = f'#!/bin/sh\nexec {sys.executable} -m determined.launch._pdsh "$@"\n'
     _ssh_files.write("bin/pdsh", pdsh, 0o700)
     wait_for_peers(peers.addresses[1:])
-    return {**env, "PATH": os.pathsep.join((own, env.get("PATH") or os.defpath))}
+    return {**env, "PATH": os.pathsep.join((bin_dir, env.get("PATH") or os.defpath))}
 
 
 def wait_for_peers(addresses: Sequence[str]) -> None:
-    """Wait until every sshd answers, as the chief's launcher does not."""
+    """Wait until every sshd answers, because the launchers do not wait."""
     port = _ssh_files.port()
     deadline = time.monotonic() + PEER_TIMEOUT_S
     for address in addresses:
@@ -67,22 +67,22 @@ def _greet(address: str, port: int) -> None:
     import socket
 
     with socket.create_connection((address, port), timeout=5) as server:
-        # Without a word of ours, sshd would log that it was cut off.
+        # Send a greeting, because sshd would otherwise log that the connection was cut off.
         server.sendall(b"SSH-2.0-determined\r\n")
         if server.recv(4) != b"SSH-":
-            raise ConnectionError("what listens there is no sshd")
+            raise ConnectionError("the program that listens there is not an sshd")
 
 
-def _installed_ssh(env: Mapping[str, str], own: str) -> Optional[str]:
-    """Return the machine's ssh, not ours: a launcher may have been started by another one."""
+def _installed_ssh(env: Mapping[str, str], bin_dir: str) -> Optional[str]:
+    """Return the image's ssh, not our script. Another launcher may have started this one with our script on PATH."""
     folders = (env.get("PATH") or os.defpath).split(os.pathsep)
-    return shutil.which("ssh", path=os.pathsep.join(f for f in folders if f != own))
+    return shutil.which("ssh", path=os.pathsep.join(f for f in folders if f != bin_dir))
 
 
 def _cannot(program: str, package: str) -> int:
     reason = (
         f"this launcher reaches other containers by ssh, which needs {program} in {_exit_reason.image_name()} and"
-        f" keys, of DET_PEER_KEY or in {_ssh_files.path('')}: install {package}, or use "
+        f" keys, from DET_PEER_KEY or in {_ssh_files.path('')}: install {package}, or use "
         "determined.launch.torch_distributed, which needs neither"
     )
     _exit_reason.record(reason)

@@ -1,7 +1,7 @@
-"""Keys and settings of ssh between the containers of one allocation, in its run directory.
+"""Keys and settings for ssh between the containers of an allocation, in its run directory.
 
-Every container derives the same keys from DET_PEER_KEY, so that none travels, and all die with the allocation. Keys
-that were put into the run directory before are taken as they are.
+Every container derives the same keys from DET_PEER_KEY. They are never transferred, and are deleted with the
+allocation. Keys that already exist in the run directory are used instead.
 """
 
 import hashlib
@@ -36,12 +36,12 @@ def write(name: str, content: str, mode: int = 0o600) -> str:
 
 
 def container_name(rank: int) -> str:
-    """Return the name of a container for a launcher's ssh: addresses are not distinct where agents share a machine."""
+    """Return a container's host name for ssh. Addresses are not unique if several agents share a machine."""
     return f"container-{rank}"
 
 
 def make_keys() -> bool:
-    """Write the key pair and the settings of sshd, unless they are there; False without a DET_PEER_KEY."""
+    """Write the key pair and sshd's settings unless they exist. Return False without a DET_PEER_KEY."""
     if not os.path.exists(path("id_rsa")):
         peer_key = (task_environment() or os.environ).get("DET_PEER_KEY")
         if not peer_key:
@@ -58,7 +58,7 @@ def make_keys() -> bool:
 
 
 def _sshd_config() -> str:
-    """Return a configuration that admits nothing but the allocation's key, which is the host's key, too."""
+    """Return an sshd configuration that accepts only the allocation's key. The same key is the host key."""
     return f"""HostKey {path("id_rsa")}
 AuthorizedKeysFile {path("authorized_keys")}
 ForceCommand exec /bin/sh {path("enter")}
@@ -75,7 +75,7 @@ PrintMotd no
 
 
 def _locked() -> bool:
-    """Return whether sshd by itself refuses the account, as the root of Red Hat's images, for its password of `!`."""
+    """Return whether the account's password is locked. Without PAM, sshd rejects such accounts (Red Hat images)."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
         with open("/etc/shadow") as f:
@@ -85,14 +85,14 @@ def _locked() -> bool:
 
 
 def ssh_config(peers: Peers) -> str:
-    """Return the configuration of ssh by which launchers enter containers by name or address alone."""
+    """Return an ssh configuration for connecting to containers by name or address, without further options."""
     hosts = [
         f"Host {container_name(rank)}\nHostName {address}\n"
         for rank, address in enumerate(peers.addresses)
     ]
     sshd = installed_sshd()
     if sshd is not None:
-        # The chief listens nowhere; launchers that look whether they can enter it get a session of its own sshd.
+        # The chief has no listening sshd. A launcher that checks its own host gets a session of a new sshd.
         hosts[0] += f"ProxyCommand {sshd} -i -f {path('sshd_config')}\n"
     return (
         "".join(hosts)
@@ -110,10 +110,10 @@ LogLevel ERROR
 
 
 def installed_sshd() -> Optional[str]:
-    """Return sshd's absolute path, which it needs to start; as root it needs a directory, too."""
-    found = shutil.which("sshd") or "/usr/sbin/sshd"
-    if not os.path.exists(found):
+    """Return sshd's absolute path, which sshd requires. As root, create the directory that it needs."""
+    sshd = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not os.path.exists(sshd):
         return None
     if os.geteuid() == 0:
         os.makedirs("/run/sshd", exist_ok=True)
-    return found
+    return sshd

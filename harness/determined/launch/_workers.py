@@ -1,4 +1,4 @@
-"""Run workers side by side: their lines carry their rank, and they end together."""
+"""Run several workers: prefix their output lines with the rank, and stop all of them if one fails."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ from determined.common.pipes import PipeReader
 from determined.launch._peers import Peers
 
 GRACE_S = 15.0
-QUIET_AFTER_EXIT_S = 1.0  # for what a worker left behind, which may keep its pipes open for ever
+QUIET_AFTER_EXIT_S = 1.0  # a worker's background processes may keep its pipes open forever
 _LOOK_S = 0.05
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _BREAKS = (b"\n", b"\r")
 
 
 class Worker(NamedTuple):
-    """A process of ours: a rank, or a node whose lines carry the ranks of its own workers."""
+    """A process to run: a rank, or a node with lines that already have the ranks of its own workers."""
 
     rank: int
     command: Sequence[str]
@@ -28,7 +28,7 @@ class Worker(NamedTuple):
 
 
 def replace_process(command: Sequence[str], env: Mapping[str, str]) -> int:
-    """Become the command, as a lone worker needs no supervisor. Return only if that fails."""
+    """Replace this process by the command, because a single worker needs no supervisor. Return only on failure."""
     try:
         os.execvpe(command[0], list(command), dict(env))
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def replace_process(command: Sequence[str], env: Mapping[str, str]) -> int:
 def run_ranks(
     peers: Peers, command: Sequence[str], env_of: Callable[..., Mapping[str, str]]
 ) -> int:
-    """Run the command once for each rank of this container; a lone rank takes this process's place."""
+    """Run the command once for each rank of this container. A single rank replaces this process."""
     if peers.total == 1:
         return replace_process(command, env_of(peers, 0, 0))
     return run_workers(
@@ -51,7 +51,7 @@ def run_ranks(
 
 
 def run_workers(workers: Sequence[Worker]) -> int:
-    """Start all and wait. If one fails, stop the others and return its status; 0 if all succeed."""
+    """Start all workers and wait. If one fails, stop the others and return its status. Return 0 if all succeed."""
     running: Dict[int, _Running] = {}
 
     def forward(number: int, _frame: object) -> None:
@@ -73,7 +73,7 @@ def run_workers(workers: Sequence[Worker]) -> int:
 
 
 def prefix_lines(source: PipeReader, target_fd: int, prefix: bytes, lock: threading.Lock) -> None:
-    """Copy whole lines, each with its rank; \\r ends a line too, as progress bars use it."""
+    """Copy whole lines, each with a prefix. \\r also ends a line, because progress bars use it."""
     rest = b""
     while True:
         chunk = source.read()
@@ -102,7 +102,7 @@ class _Running:
             env=dict(worker.env),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # The shell of a node would keep signals from what it runs.
+            # The shell of a node would not forward signals to its processes, so signal the whole group.
             start_new_session=worker.what == "node",
         )
         self._copiers = [
@@ -124,7 +124,7 @@ class _Running:
             pass
 
     def ended(self, status: int) -> int:
-        """Record the end that `waitpid` told; the status as a shell gives it."""
+        """Handle a status from `waitpid`. Return the exit status as a shell reports it."""
         code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         self._process.returncode = code
         for source, copier in self._copiers:
@@ -167,7 +167,7 @@ def _wait_for_all(running: Dict[int, _Running]) -> int:
 
 
 def _stop(running: Dict[int, _Running]) -> None:
-    """Ask, then force after a grace period."""
+    """Terminate the workers, and kill them after a grace period."""
     _send_all(running, signal.SIGTERM)
     force = threading.Timer(GRACE_S, _send_all, (running, signal.SIGKILL))
     force.daemon = True
@@ -190,5 +190,5 @@ def _write_all(fd: int, data: bytes) -> None:
         while view:
             view = view[os.write(fd, view) :]
     except OSError:
-        # Lines that a full disk does not take are lost; a worker whose pipe nobody empties would wait for ever.
+        # A full disk loses these lines. Raising would stop reading, and the worker would block on a full pipe.
         pass

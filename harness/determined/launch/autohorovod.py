@@ -1,6 +1,6 @@
 """`python3 -m determined.launch.autohorovod [OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)`
 
-`determined.launch.horovod` with many slots, the bare command with one.
+With several slots this is `determined.launch.horovod`. With one slot it runs the command directly.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """`python3 -m determined.launch.deepspeed [OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)`
 
 Every container starts its own workers with the environment that DeepSpeed reads, so neither ssh nor pdsh is needed.
-With OVERRIDES, which are options of the `deepspeed` command, that command starts the workers, by ssh where there
-are several containers.
+With OVERRIDES, which are options of the `deepspeed` command, that command starts the workers. With several
+containers it uses ssh.
 """
 
 import os
@@ -18,7 +18,7 @@ from determined.launch._workers import replace_process, run_ranks
 
 
 def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
-    """Return the variables of torchrun's workers, and those that only DeepSpeed's launcher sets."""
+    """Return the variables of torchrun's workers, and the additional ones of DeepSpeed's launcher."""
     return {
         **torch_distributed.worker_env(peers, rank, local_rank),
         "CROSS_RANK": str(peers.rank),
@@ -28,7 +28,7 @@ def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
 
 
 def hostfile(peers: Peers) -> str:
-    """Return the hostfile, with names: DeepSpeed refuses an address twice, as agents on one machine have it."""
+    """Return the hostfile. It has names, because DeepSpeed rejects equal addresses of agents on one machine."""
     return "".join(f"{_ssh_files.container_name(i)} slots={n}\n" for i, n in enumerate(peers.slots))
 
 
@@ -38,7 +38,7 @@ def deepspeed_command(peers: Peers, overrides: Sequence[str], command: Sequence[
     with open(path, "w") as f:
         f.write(hostfile(peers))
     where = ["--hostfile", path] if peers.containers > 1 else ["--num_gpus", str(peers.local)]
-    # DeepSpeed quotes for its remote shell in its own way, and not at all on one node.
+    # DeepSpeed quotes words for its remote shell in its own way. On one node it does not quote.
     words = through_shells(command) if peers.containers > 1 else command
     wrapped = [sys.executable, "-m", "determined.launch.wrap_rank", "RANK", *words]
     ours = ["--master_addr", peers.chief, "--master_port", str(torch_distributed.port())]
@@ -57,9 +57,9 @@ def _by_deepspeed(peers: Peers, overrides: Sequence[str], command: Sequence[str]
     if not peers.is_chief:
         return _ssh.serve_as_daemon()
     common = torch_distributed.common_env(peers)
-    # DeepSpeed numbers the devices of each node from 0, whichever of the machine's the container has.
-    own = {**common, _place.PLACE: _place.record(common)}
-    env = _ssh.reach_peers(peers, own) if peers.containers > 1 else own
+    # DeepSpeed numbers each node's devices from 0, even if the container has other devices of the machine.
+    env_with_place = {**common, _place.PLACE: _place.record(common)}
+    env = _ssh.reach_peers(peers, env_with_place) if peers.containers > 1 else env_with_place
     if env is None:
         return _ssh.CANNOT_RUN_HERE
     return replace_process(deepspeed_command(peers, overrides, command), env)

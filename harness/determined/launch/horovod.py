@@ -1,7 +1,7 @@
 """`python3 -m determined.launch.horovod [--autohorovod] [OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)`
 
-The chief runs `horovodrun`; the other containers let it in by ssh. OVERRIDES are options of `horovodrun`.
-With --autohorovod one slot runs the bare command, as `determined.launch.autohorovod` does.
+The chief runs `horovodrun`, which connects to the other containers by ssh. OVERRIDES are options of `horovodrun`.
+With --autohorovod and one slot, the command runs directly, as with `determined.launch.autohorovod`.
 """
 
 import json
@@ -27,7 +27,7 @@ def horovodrun_command(
         *("-np", str(peers.total)),
         *("-H", hosts),
         *("--start-timeout", str(constants.HOROVOD_STARTUP_TIMEOUT_SECONDS)),
-        # By default a rank that comes half a minute after the others makes them abort.
+        # By default, all ranks abort if one of them starts half a minute later.
         *("--gloo-timeout-seconds", str(constants.HOROVOD_GLOO_TIMEOUT_SECONDS)),
         *(("--ssh-port", str(_ssh_files.port())) if peers.containers > 1 else ()),
         *(("--ssh-identity-file", _ssh_files.path("id_rsa")) if peers.containers > 1 else ()),
@@ -53,12 +53,12 @@ def _optimizations(config: Mapping[str, Any]) -> List[str]:
 
 
 def _distinct(addresses: Sequence[str]) -> List[str]:
-    """Give containers at the chief's address names of their own: horovodrun would start them in the chief's."""
+    """Replace addresses equal to the chief's, because horovodrun would start their ranks on the chief."""
     names = [f"127.0.0.{rank + 1}" for rank in range(len(addresses))]
-    beside = [rank > 0 and address == addresses[0] for rank, address in enumerate(addresses)]
+    shares_host = [rank > 0 and address == addresses[0] for rank, address in enumerate(addresses)]
     return [
         name if same and sys.platform == "linux" else address
-        for name, same, address in zip(names, beside, addresses)
+        for name, same, address in zip(names, shares_host, addresses)
     ]
 
 
@@ -69,7 +69,7 @@ def run(overrides: Sequence[str], command: Sequence[str]) -> int:
     env: Optional[Dict[str, str]] = {**os.environ, **_shared(peers)}
     if peers.containers > 1:
         peers = peers._replace(addresses=_distinct(peers.addresses))
-        # horovodrun writes its environment into the command lines of all ranks.
+        # horovodrun writes its environment into the command lines of all ranks, so keep secrets out of it.
         place = _place.record(os.environ)
         env = {**_place.without_place(os.environ), **_shared(peers), _place.PLACE: place}
         env = _ssh.reach_peers(peers, env)

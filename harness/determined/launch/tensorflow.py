@@ -1,7 +1,7 @@
 """`python3 -m determined.launch.tensorflow [--port PORT] [--] (--trial FILE:CLASS | SCRIPT...)`
 
-One process per container, with TF_CONFIG naming them all. A lone container needs no TF_CONFIG: its GPUs are used
-by MirroredStrategy. PORT is where the workers meet; without it, the agent's choice.
+One process runs in each container, and TF_CONFIG lists all of them. A single container does not need TF_CONFIG; its
+GPUs are used by MirroredStrategy. The workers connect to each other at PORT, which the agent chooses by default.
 """
 
 import json
@@ -30,7 +30,7 @@ def worker_env(peers: Peers, port: int) -> Dict[str, str]:
 
 
 def split_port(args: Sequence[str]) -> Tuple[int, List[str]]:
-    """Return the port that the command line begins with, or the agent's, and the other arguments."""
+    """Return the port from the start of the command line, or the agent's port, and the other arguments."""
     option, equals, value = (args[0] if args else "").partition("=")
     if option != "--port":
         return int(os.environ.get("C10D_PORT") or DEFAULT_PORT), list(args)
@@ -44,7 +44,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     port, args = split_port(sys.argv[1:] if argv is None else argv)
     launch = parse("tensorflow", args)
     if launch.overrides:
-        raise UsageError("tensorflow", f"no option is known: {' '.join(launch.overrides)}")
+        raise UsageError("tensorflow", f"unknown options: {' '.join(launch.overrides)}")
     peers = find_peers()
     env = worker_env(peers, port)
     if peers.containers == 1:

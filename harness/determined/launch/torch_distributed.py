@@ -1,6 +1,6 @@
 """`python3 -m determined.launch.torch_distributed [OVERRIDES --] (--trial FILE:CLASS | SCRIPT...)`
 
-Starts one worker per slot with the environment that `torch.distributed` reads. With OVERRIDES, which are
+This starts one worker for each slot with the environment that `torch.distributed` reads. With OVERRIDES, which are
 options of `torch.distributed.run`, that program starts the workers.
 """
 
@@ -16,7 +16,7 @@ DEFAULT_PORT = 29400
 
 
 def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
-    """Return the variables that torchrun sets, except for its agent's store: rank 0 hosts the store itself."""
+    """Return the variables that torchrun sets, except those of its agent's store. Rank 0 hosts the store itself."""
     env = {
         **common_env(peers),
         "RANK": str(rank),
@@ -35,7 +35,7 @@ def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
         "TORCHELASTIC_MAX_RESTARTS": "0",
     }
     if peers.local > 1:
-        # As torchrun does: many workers with many threads each fight for the same cores.
+        # torchrun does the same, because many workers with many threads compete for the same cores.
         env.setdefault("OMP_NUM_THREADS", "1")
     return env
 
@@ -49,7 +49,7 @@ def port() -> int:
 
 
 def torchrun_command(peers: Peers, overrides: Sequence[str], command: Sequence[str]) -> List[str]:
-    """Return the command of torchrun, where later options win: the overrides follow ours."""
+    """Return the torchrun command. The last option takes precedence, so the overrides come after our options."""
     return [
         sys.executable,
         "-m",

@@ -1,6 +1,6 @@
 """`python3 -m determined.launch.wrap_rank RANK CMD...`: prefix a command's lines with its rank.
 
-RANK is a number, or the name of the environment variable that holds it.
+RANK is a number, or the name of an environment variable with a number.
 """
 
 import os
@@ -11,13 +11,13 @@ from determined.launch import _place
 from determined.launch._workers import Worker, run_workers
 
 
-def rank_of(given: str) -> int:
-    value = os.environ.get(given, given)
+def rank_of(name_or_number: str) -> int:
+    value = os.environ.get(name_or_number, name_or_number)
     try:
         return int(value)
     except ValueError:
         raise SystemExit(
-            f"wrap_rank: {given!r} is neither a number nor a variable that holds one"
+            f"wrap_rank: {name_or_number!r} is neither a number nor a variable with a number"
         ) from None
 
 

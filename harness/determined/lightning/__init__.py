@@ -1,4 +1,4 @@
-"""PyTorch Lightning: report a Lightning Trainer with `experimental.DetLogger`, or run a module as a PyTorchTrial."""
+"""PyTorch Lightning: log a Lightning Trainer with `experimental.DetLogger`, or run a module as a PyTorchTrial."""
 
 from determined.lightning._adapter import LightningAdapter
 

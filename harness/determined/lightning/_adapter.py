@@ -1,4 +1,4 @@
-"""LightningAdapter: a LightningModule as a PyTorchTrial."""
+"""LightningAdapter, which runs a LightningModule as a PyTorchTrial."""
 
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
@@ -13,7 +13,7 @@ _MODES = {
 
 
 class _StepModule(nn.Module):  # type: ignore[misc]
-    """Runs training and validation steps as forward passes, which DistributedDataParallel needs."""
+    """Runs training and validation steps as forward passes, which DistributedDataParallel requires."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -23,8 +23,8 @@ class _StepModule(nn.Module):  # type: ignore[misc]
         return getattr(self.module, step)(*args)
 
 
-class _TrainerStandIn:
-    """Stands for a Lightning Trainer where a module asks for progress, rank and loggers."""
+class _TrainerProxy:
+    """A replacement for a Lightning Trainer, from which a module reads progress, rank and loggers."""
 
     logger = progress_bar_callback = None
     loggers: Tuple[Any, ...] = ()
@@ -67,10 +67,10 @@ class _Epochs(PyTorchCallback):
 
 
 class LightningAdapter(PyTorchTrial):
-    """Derive from it, construct it with a LightningModule, and define the two data loaders.
+    """A PyTorchTrial around a LightningModule. Subclass it and define the two data loaders.
 
-    What the module logs (`self.log`) are the metrics, besides the loss. Automatic optimization
-    with one optimizer is supported; a Lightning Trainer can do everything else with DetLogger.
+    The metrics are the loss and all values that the module logs with `self.log`. Only automatic optimization with
+    one optimizer is supported. For other modules, use a Lightning Trainer with DetLogger.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class LightningAdapter(PyTorchTrial):
         self._logged: Dict[str, Any] = {}
         self._clip = gradient_clip_val
         self.module = lightning_module
-        lightning_module.trainer = _TrainerStandIn(context)
+        lightning_module.trainer = _TrainerProxy(context)
         lightning_module.log = self._log
         lightning_module.log_dict = self._log_dict
         self.steps = context.wrap_model(_StepModule(lightning_module))
@@ -134,7 +134,7 @@ class LightningAdapter(PyTorchTrial):
 
 
 def _configured(answer: Any) -> Tuple[Any, List[Tuple[Any, Any, int]]]:
-    """Reduce the forms that `configure_optimizers` may answer in to one optimizer and its schedulers."""
+    """Convert any result of `configure_optimizers` to one optimizer and its schedulers."""
     schedulers: List[Any] = []
     if isinstance(answer, Mapping):
         optimizer = answer["optimizer"]

@@ -1,4 +1,4 @@
-"""Train PyTorch models: write a PyTorchTrial, and the Trainer runs it on any number of slots."""
+"""Train PyTorch models: define a PyTorchTrial, and a Trainer runs it on any number of slots."""
 
 from determined._units import Batch, Epoch, TrainUnit
 from determined.pytorch import samplers

@@ -1,4 +1,4 @@
-"""Exchange gradients: not at all on one slot, by torch's DistributedDataParallel, or by Horovod."""
+"""Gradient exchange between slots, with torch's DistributedDataParallel or with Horovod."""
 
 import contextlib
 import os
@@ -11,9 +11,9 @@ from determined.pytorch._gradient_order import GradientOrder
 
 
 class Backend:
-    """The backend of one slot, which exchanges nothing."""
+    """The backend of a single slot, which does not exchange gradients."""
 
-    # Whether it takes part in steps: `synchronize` before gradients are read, `stepping` around the optimizer's.
+    # If true, the trainer calls `synchronize` before it reads gradients, and steps optimizers inside `stepping`.
     takes_part_in_steps = False
 
     def wrap_model(self, model: nn.Module, device: torch.device) -> nn.Module:
@@ -25,20 +25,20 @@ class Backend:
         return optimizer
 
     def set_gradient_sync(self, models: List[nn.Module], wanted: bool) -> None:
-        """Exchange gradients in the next backward pass, or keep aggregating them here."""
+        """Set whether the next backward pass exchanges gradients or aggregates them locally."""
 
     def synchronize(self, optimizer: Any) -> None:
-        """Wait until the gradients are exchanged."""
+        """Wait until all gradients are exchanged."""
 
     def stepping(self, optimizer: Any) -> ContextManager[None]:
-        """Enter the block in which an optimizer steps with synchronized gradients."""
+        """Return a context manager in which an optimizer steps with gradients that are already synchronized."""
         return contextlib.nullcontext()
 
     def broadcast_weights(self, models: List[nn.Module]) -> None:
-        """Start every rank from the chief's weights."""
+        """Copy the chief's weights to every rank."""
 
     def gradient_orders(self) -> List[List[int]]:
-        """Return the orders in which gradients are summed, so that a resumed trial can sum them in the same order."""
+        """Return the orders in which gradients are summed, so that a resumed trial can use the same orders."""
         return []
 
     def follow_gradient_orders(self, orders: List[List[int]]) -> None:
@@ -49,7 +49,7 @@ class Backend:
 
 
 class DDP(Backend):
-    """The backend of torch.distributed: NCCL on CUDA, gloo elsewhere."""
+    """The backend of torch.distributed: NCCL with CUDA, otherwise gloo."""
 
     def __init__(self) -> None:
         self._orders: List[GradientOrder] = []
@@ -71,8 +71,8 @@ class DDP(Backend):
         return [order.known() for order in self._orders]
 
     def follow_gradient_orders(self, orders: List[List[int]]) -> None:
-        for order, known in zip(self._orders, orders):
-            order.follow(known)
+        for order, stored_order in zip(self._orders, orders):
+            order.follow(stored_order)
 
     def set_gradient_sync(self, models: List[nn.Module], wanted: bool) -> None:
         for model in models:
@@ -85,7 +85,7 @@ class DDP(Backend):
 
 
 class Horovod(Backend):
-    """The backend of Horovod, for trials started by its launcher."""
+    """The backend of Horovod, for trials that its launcher started."""
 
     takes_part_in_steps = True
 
@@ -95,7 +95,7 @@ class Horovod(Backend):
     def wrap_optimizer(
         self, optimizer: Any, models: List[nn.Module], passes: int, fp16: bool
     ) -> Any:
-        # Names tell Horovod which gradients belong together on different ranks.
+        # Horovod matches the gradients of different ranks by these names.
         owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
         named = [
             (f"{i}.{name}", p)
@@ -119,24 +119,24 @@ class Horovod(Backend):
         return skipping
 
     def broadcast_weights(self, models: List[nn.Module]) -> None:
-        # Not the state of optimizers, which every rank has from the checkpoint: to make one that is missing,
-        # Horovod steps the optimizer, and the weights decay.
+        # Every rank already has the optimizer state from the checkpoint. To broadcast a missing state, Horovod would
+        # step the optimizer, which decays the weights.
         for model in models:
             state = {k: v for k, v in model.state_dict().items() if torch.is_tensor(v)}
             self._hvd.broadcast_parameters(state, root_rank=0)
 
 
 def unwrapped(model: Any) -> Any:
-    """Take the user's model out of its DistributedDataParallel."""
+    """Return the user's model without its DistributedDataParallel wrapper."""
     wrapper = nn.parallel.DistributedDataParallel
     return model.module if isinstance(model, (wrapper, nn.DataParallel)) else model
 
 
 def started_by_torch_distributed() -> bool:
-    """Return whether this process is one of several workers that torchrun (or our launcher on it) started."""
-    named = os.environ.get("USE_TORCH_DISTRIBUTED", "").lower() in ("1", "true")
-    launched = "TORCHELASTIC_RUN_ID" in os.environ
-    return (named or launched) and "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    """Return whether torchrun, or our launcher, started this process as one of several workers."""
+    is_marked = os.environ.get("USE_TORCH_DISTRIBUTED", "").lower() in ("1", "true")
+    by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    return (is_marked or by_torchrun) and "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
 def started_by_horovod() -> bool:

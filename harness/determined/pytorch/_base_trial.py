@@ -1,4 +1,4 @@
-"""The common base of the trial classes of PyTorch and DeepSpeed."""
+"""The common base class of PyTorchTrial and DeepSpeedTrial."""
 
 from typing import Any, Dict, Union
 
@@ -9,7 +9,7 @@ from determined.pytorch._reducer import Reducer
 
 
 class BaseTorchTrial(LegacyTrial):
-    """The methods that do not depend on how a batch is trained."""
+    """The methods of a trial that do not depend on how a batch is trained."""
 
     def build_training_data_loader(self) -> Any:
         """Return the training data, usually as a `determined.pytorch.DataLoader`."""
@@ -20,19 +20,19 @@ class BaseTorchTrial(LegacyTrial):
         raise self._undefined("build_validation_data_loader")
 
     def build_callbacks(self) -> Dict[str, PyTorchCallback]:
-        """Return callbacks by name; checkpoints keep their states under these names."""
+        """Return callbacks by name. Checkpoints store their states under these names."""
         return {}
 
     def evaluation_reducer(self) -> Union[Reducer, Dict[str, Reducer]]:
-        """Return how the metrics of `evaluate_batch` are reduced: one reducer for all, or one for each by name."""
+        """Return how to reduce the metrics of `evaluate_batch`: one reducer for all, or a reducer for each name."""
         return Reducer.AVG
 
     def evaluate_full_dataset(self, data_loader: Any) -> Dict[str, Any]:
-        """Return metrics of the whole validation data; runs on the chief alone, instead of `evaluate_batch`."""
+        """Return the metrics of all validation data. Define it instead of `evaluate_batch`; only the chief calls it."""
         raise self._undefined("evaluate_full_dataset")
 
     def get_batch_length(self, batch: Any) -> int:
-        """Return the number of records in a batch of a kind of your own."""
+        """Return the number of records in a batch. Override it for custom types of batches."""
         return _data.data_length(batch)
 
     def _undefined(self, method: str) -> NotImplementedError:

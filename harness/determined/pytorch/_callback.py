@@ -1,4 +1,4 @@
-"""Callbacks, and their dispatch: which of them override a hook is found out once, not per batch."""
+"""Callbacks and their dispatch. The overridden hooks are determined once, not for each batch."""
 
 import inspect
 import logging
@@ -8,20 +8,20 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class PyTorchCallback:
-    """Override the hooks you need; every rank calls them, in the order of `build_callbacks`."""
+    """A set of hooks to override. Every rank calls them in the order of `build_callbacks`."""
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the state to keep in checkpoints."""
+        """Return the state to store in checkpoints."""
         return {}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
 
     def on_trial_startup(self, first_batch_idx: int, checkpoint_uuid: Optional[str]) -> None:
         """Run before training, after a checkpoint (if any) was loaded."""
 
     def on_trial_shutdown(self) -> None:
-        """Run last of all, also after a failure."""
+        """Run at the very end, even after a failure."""
 
     def on_training_start(self) -> None:
         """Run before the first batch of this run."""
@@ -47,26 +47,26 @@ class PyTorchCallback:
         """Run before the first validation batch."""
 
     def on_validation_epoch_end(self, outputs: List[Any]) -> None:
-        """Run after the last validation batch, with what each `evaluate_batch` of this rank returned."""
+        """Run after the last validation batch, with the results of `evaluate_batch` on this rank."""
 
     def on_checkpoint_load_start(self, checkpoint: Dict[str, Any]) -> None:
-        """Run before the state of a checkpoint is applied; may change it."""
+        """Run before the state of a checkpoint is applied. The hook may change it."""
 
     def on_checkpoint_save_start(self, checkpoint: Dict[str, Any]) -> None:
-        """Run before the state of a checkpoint is written; may change it."""
+        """Run before the state of a checkpoint is written. The hook may change it."""
 
     def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
-        """Run after the files of a checkpoint were written; may add files."""
+        """Run after the files of a checkpoint were written. The hook may add files."""
 
     def on_checkpoint_upload_end(self, uuid: str) -> None:
         """Run after a checkpoint was stored and reported."""
 
     def on_checkpoint_end(self, checkpoint_dir: str) -> None:
-        """Deprecated: use on_checkpoint_write_end."""
+        """Run like `on_checkpoint_write_end`, which replaces this deprecated hook."""
 
 
 class Hooks:
-    """The hooks that some callback overrides, each as a ready list of bound methods."""
+    """The overridden hooks of all callbacks, as lists of bound methods."""
 
     def __init__(self, callbacks: Mapping[str, Any]) -> None:
         for name, callback in callbacks.items():
@@ -102,7 +102,7 @@ class Hooks:
 
 
 def _with_epoch(method: Callable[..., None]) -> Callable[..., None]:
-    """Accept `on_training_epoch_start(self)`, as callbacks of Determined before 0.13 have it."""
+    """Adapt hooks without the argument `epoch_idx`, which callbacks of Determined before 0.13 have."""
     if inspect.signature(method).parameters:
         return method
     logger.warning(

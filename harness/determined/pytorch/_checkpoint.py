@@ -1,4 +1,4 @@
-"""The state of a PyTorchTrial: everything that the next batch depends on, so that resuming changes nothing."""
+"""The state of a PyTorchTrial, which is everything that the next batch depends on."""
 
 import collections
 import os
@@ -13,7 +13,7 @@ from determined.pytorch._callback import Hooks
 
 
 def capture(context: Any, hooks: Hooks, rng_states: List[Any]) -> Dict[str, Any]:
-    """Collect the chief's state (weights are equal on all ranks) with the random numbers of all ranks."""
+    """Return the chief's state, and the random states of all ranks. The weights are equal on all ranks."""
     state: Dict[str, Any] = {
         "models_state_dict": [unwrapped(model).state_dict() for model in context.models],
         "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
@@ -31,7 +31,7 @@ def capture(context: Any, hooks: Hooks, rng_states: List[Any]) -> Dict[str, Any]
 
 
 def restore(context: Any, hooks: Hooks, state: Dict[str, Any]) -> None:
-    """Apply all but the random numbers: these come last, just before training goes on."""
+    """Apply everything except random states, which are restored just before training continues."""
     _load_each("models", [unwrapped(m) for m in context.models], state["models_state_dict"])
     _load_each("optimizers", context.optimizers, state["optimizers_state_dict"])
     _load_each("lr_schedulers", context.lr_schedulers, state["lr_schedulers_state_dict"])
@@ -46,29 +46,29 @@ def restore(context: Any, hooks: Hooks, state: Dict[str, Any]) -> None:
 
 def restore_rng(state: Dict[str, Any], rank: int) -> None:
     ranks = state.get("rank_rng_states") or []
-    mine = ranks[rank] if rank < len(ranks) else state.get("rng_state")
-    if mine:
-        _rng.restore(mine)
+    rank_state = ranks[rank] if rank < len(ranks) else state.get("rng_state")
+    if rank_state:
+        _rng.restore(rank_state)
 
 
 def _load_each(kind: str, targets: List[Any], states: List[Any]) -> None:
     if len(targets) != len(states):
         raise RuntimeError(
             f"the checkpoint holds {len(states)} {kind}, but this trial wrapped {len(targets)}: "
-            "the trial must wrap what it wrapped when the checkpoint was saved"
+            "the trial must wrap the same objects as when the checkpoint was saved"
         )
     for target, state in zip(targets, states):
         target.load_state_dict(state)
 
 
-# One being stored and one that waits for it: more would pile up copies of the state in memory.
+# One is being stored and one waits. More would fill the memory with copies of the state.
 _MAX_UNFINISHED = 2
 
 
 class CheckpointSaver:
-    """Stores checkpoints while training goes on, one after another, on the chief.
+    """Stores checkpoints in the background on the chief, one after another, while training continues.
 
-    The caller hands over copies. A failure surfaces at the next save or at the end, never silently.
+    The caller passes copies of the state. A failure is raised at the next save or at the end.
     """
 
     def __init__(self, checkpoints: Any, hooks: Hooks) -> None:
@@ -88,16 +88,16 @@ class CheckpointSaver:
         path, uuid = stored.enter_context(self._checkpoints.store_path(metadata))
         if self._write_in_turn:
             self._write_for_callbacks(stored, write, path)
-            write = _nothing_more
+            write = _write_no_more
         self._unfinished.append(self._pool.submit(_complete, stored, write, path, uuid))
 
     def finish(self) -> None:
-        """Wait for the checkpoints that are being stored, if any."""
+        """Wait until all pending checkpoints are stored."""
         while self._unfinished:
             self._finish_oldest()
 
     def collect(self) -> None:
-        """Report the checkpoints that were stored meanwhile; does not wait."""
+        """Report the checkpoints that are stored by now, without waiting for others."""
         while self._unfinished and self._unfinished[0].done():
             self._finish_oldest()
 
@@ -110,7 +110,7 @@ class CheckpointSaver:
     def _write_for_callbacks(
         self, stored: ExitStack, write: Callable[[pathlib.Path], None], path: pathlib.Path
     ) -> None:
-        """Write in the training thread and call the callbacks, which may add files before it is stored."""
+        """Write in the training thread and call the callbacks, which may add files before the upload."""
         with ExitStack() as on_failure:
             on_failure.push(stored)
             write(path)
@@ -127,12 +127,12 @@ def _complete(
     return uuid
 
 
-def _nothing_more(path: pathlib.Path) -> None:
+def _write_no_more(path: pathlib.Path) -> None:
     pass
 
 
 def state_of(context: Any, hooks: Hooks, state: Dict[str, Any]) -> Dict[str, Any]:
-    """Return `state` as the callbacks leave it, copied to the host in the form that is written."""
+    """Call the save hooks, and return the state on the host in the form that is written."""
     hooks.call("on_checkpoint_save_start", state)
     encoded: Dict[str, Any] = _state.encode(state, _state.host_copy())
     return encoded
@@ -145,8 +145,8 @@ def read_state(path: pathlib.Path, **torch_load_kwargs: Any) -> Dict[str, Any]:
     return _in_lists(state)
 
 
-# A trial had one of each at first.
-_ONCE_ALONE = {
+# A trial once had a single model, optimizer and scheduler.
+_OLD_NAMES = {
     "model_state_dict": "models_state_dict",
     "optimizer_state_dict": "optimizers_state_dict",
     "lr_scheduler": "lr_schedulers_state_dict",
@@ -155,12 +155,12 @@ _ONCE_ALONE = {
 
 
 def _in_lists(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Convert the state of a checkpoint of Determined's first versions to today's form."""
+    """Convert the state of a checkpoint of Determined's first versions to the current form."""
     if "models_state_dict" in state or "model_state_dict" not in state:
         return state
-    found = {name: value for name, value in state.items() if name not in _ONCE_ALONE}
-    found.update({name: [] for name in _ONCE_ALONE.values()})
-    for name, today in _ONCE_ALONE.items():
+    converted = {name: value for name, value in state.items() if name not in _OLD_NAMES}
+    converted.update({name: [] for name in _OLD_NAMES.values()})
+    for name, new_name in _OLD_NAMES.items():
         if state.get(name) is not None:
-            found[today] = [state[name]]
-    return found
+            converted[new_name] = [state[name]]
+    return converted

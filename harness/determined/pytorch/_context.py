@@ -1,4 +1,4 @@
-"""PyTorchTrialContext: wraps models, optimizers and schedulers, and steps them."""
+"""PyTorchTrialContext, which wraps models, optimizers and schedulers, and steps them."""
 
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -23,23 +23,23 @@ class PyTorchExperimentalContext(BaseExperimentalContext):
         self._trial_context = context
 
     def use_amp(self) -> None:
-        """Train in mixed precision: autocast every batch, scale losses and gradients (on CUDA)."""
+        """Train in mixed precision: autocast every batch, and scale losses and gradients on CUDA."""
         context = self._trial_context
         if context._scaler is not None:
-            raise RuntimeError("use_amp() excludes wrap_scaler(): it brings a scaler of its own")
+            raise RuntimeError("use_amp() excludes wrap_scaler(): it uses a scaler of its own")
         context.wrap_scaler(_make_scaler(context.device))
         context._auto_amp = True
         context._steps_are_plain = False
 
     def disable_auto_to_device(self) -> None:
-        """Hand batches over as the loader made them; move them with `context.to_device`."""
+        """Pass batches to the trial without moving them. Use `context.to_device` to move them."""
         self._trial_context._auto_to_device = False
 
 
 class PyTorchTrialContext(BaseTrialContext):
-    """Given to a PyTorchTrial's constructor, which wraps in it what it trains.
+    """The context that a PyTorchTrial's constructor receives, and in which it wraps its models and optimizers.
 
-    Model code stays the same on one slot, many slots and many machines.
+    Model code does not depend on the number of slots and machines.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PyTorchTrialContext(BaseTrialContext):
         self._backend = backend
         self._scaler: Optional[Any] = None
         self._auto_amp = False
-        # Whether a step is the optimizer's and nothing else, if its caller wants nothing else.
+        # If true, a step only calls the optimizer, unless the caller asks for more.
         self._steps_are_plain = (
             settings.aggregation_frequency == 1 and not backend.takes_part_in_steps
         )
@@ -73,7 +73,7 @@ class PyTorchTrialContext(BaseTrialContext):
         return cls(core_context, settings, choose_device(0), _backends.Backend())
 
     def wrap_model(self, model: nn.Module) -> Any:
-        """Move a model to the device and make it train on all slots."""
+        """Move a model to the device and prepare it for training on all slots."""
         if not isinstance(model, nn.Module):
             raise TypeError(f"wrap_model() takes a torch.nn.Module, not {type(model).__name__}")
         self._before_training("wrap_model")
@@ -88,7 +88,7 @@ class PyTorchTrialContext(BaseTrialContext):
         fp16_compression: Optional[bool] = None,
         average_aggregated_gradients: Optional[bool] = None,
     ) -> Any:
-        """Register an optimizer. `backward_passes_per_step` is for batches with several backward passes."""
+        """Register an optimizer. Set `backward_passes_per_step` if a batch has several backward passes."""
         self._before_training("wrap_optimizer")
         if backward_passes_per_step < 1:
             raise ValueError(
@@ -110,26 +110,26 @@ class PyTorchTrialContext(BaseTrialContext):
     def wrap_lr_scheduler(
         self, lr_scheduler: Any, step_mode: LRScheduler.StepMode, frequency: int = 1
     ) -> Any:
-        """Register a scheduler and say when the Trainer steps it; returns the scheduler itself."""
+        """Register a scheduler and set when the Trainer steps it. Return the scheduler itself."""
         self._before_training("wrap_lr_scheduler")
         optimizer = getattr(lr_scheduler, "optimizer", None)
         if optimizer is not None and all(optimizer is not o for o in self.optimizers):
             raise ValueError(
                 "wrap_lr_scheduler() was given a scheduler of an optimizer that is not wrapped: "
-                "call wrap_optimizer() first and construct the scheduler with what it returns"
+                "call wrap_optimizer() first and construct the scheduler with its result"
             )
         self.lr_schedulers.append(LRScheduler(lr_scheduler, step_mode, frequency))
         return lr_scheduler
 
     def wrap_scaler(self, scaler: Any) -> Any:
-        """Register a gradient scaler, so that checkpoints keep its state."""
+        """Register a gradient scaler, so that checkpoints store its state."""
         if self._scaler is not None and self._scaler is not scaler:
             raise RuntimeError("there can be one gradient scaler; wrap_scaler() was called twice")
         self._scaler = scaler
         return scaler
 
     def configure_apex_amp(self, models: Any, optimizers: Any, **options: Any) -> Any:
-        """Initialise NVIDIA Apex mixed precision. Deprecated: use torch.amp, or `experimental.use_amp()`."""
+        """Initialize NVIDIA Apex mixed precision. Deprecated: use torch.amp or `experimental.use_amp()`."""
         try:
             from apex import amp  # type: ignore[import-not-found]
         except ImportError as e:
@@ -146,7 +146,7 @@ class PyTorchTrialContext(BaseTrialContext):
         return initialised
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
-        """Profile training by torch.profiler.profile; its traces go to the trial's TensorBoard files."""
+        """Profile training with torch.profiler.profile. The traces are stored with the trial's TensorBoard files."""
         folder = str(self.get_tensorboard_path())
         kwargs["on_trace_ready"] = torch.profiler.tensorboard_trace_handler(folder)
         self._torch_profiler = torch.profiler.profile(*args, **kwargs)
@@ -163,11 +163,11 @@ class PyTorchTrialContext(BaseTrialContext):
         retain_graph: bool = False,
         create_graph: bool = False,
     ) -> None:
-        """Compute gradients, scaled where `use_amp()` or Apex ask for it."""
+        """Compute gradients, scaled if `use_amp()` or Apex is in use."""
         if self._auto_amp and self._scaler is not None:
             loss = self._scaler.scale(loss)
-        # As a variable of a loop by hand does, it outlives the next forward pass: building a graph is
-        # faster while the last one stands. Without its tensors, that is: a retained one would keep them.
+        # Keep the loss alive during the next forward pass, as a handwritten loop does: building a graph is faster
+        # while the last graph exists. A retained graph would also keep its tensors, so it is released.
         self._last_loss = None if retain_graph or create_graph else loss
         if self._apex is None:
             loss.backward(gradient, retain_graph, create_graph)
@@ -182,9 +182,9 @@ class PyTorchTrialContext(BaseTrialContext):
         auto_zero_grads: bool = True,
         scaler: Optional[Any] = None,
     ) -> None:
-        """Step, unless gradients are still to be aggregated over further batches.
+        """Step the optimizer, unless gradients are still being aggregated over batches.
 
-        Clip in `clip_grads(parameters)`: it sees unscaled gradients, averaged over slots and batches.
+        `clip_grads(parameters)` may clip gradients. They are unscaled, and averaged over slots and batches.
         """
         if self._steps_are_plain and clip_grads is None and scaler is None:
             optimizer.step()
@@ -201,7 +201,7 @@ class PyTorchTrialContext(BaseTrialContext):
         clip_grads: Optional[Callable[[Iterator[Any]], Any]],
         scaler: Optional[Any],
     ) -> bool:
-        """Step with all that a trial may ask for; False while gradients are still aggregated."""
+        """Step with all enabled features. Return False while gradients are still being aggregated."""
         frequency = self._settings.aggregation_frequency
         if frequency > 1 and (self._position.batch + 1) % frequency:
             return False
@@ -245,11 +245,13 @@ class PyTorchTrialContext(BaseTrialContext):
 
     def _before_training(self, call: str) -> None:
         if self._position.training:
-            raise RuntimeError(f"{call}() belongs into the trial's constructor, before training")
+            raise RuntimeError(
+                f"{call}() must be called in the trial's constructor, before training"
+            )
 
 
 def _make_scaler(device: torch.device) -> "torch.amp.GradScaler":
-    """Return the gradient scaler of this torch, which does nothing where there is no CUDA."""
+    """Return torch's gradient scaler. It is disabled without CUDA."""
     on_cuda = device.type == "cuda"
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(device.type, enabled=on_cuda)

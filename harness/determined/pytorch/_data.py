@@ -1,4 +1,4 @@
-"""The DataLoader, and moving batches to a device."""
+"""The DataLoader, and functions that move batches to a device."""
 
 import logging
 from typing import Any, Callable, Dict, Iterator, Optional, Set, Type, Union
@@ -16,9 +16,9 @@ TorchData = Any
 
 
 class DataLoader:
-    """Takes what torch's DataLoader takes, and can shard, repeat and skip: give it to the Trainer.
+    """A data loader with torch's arguments that the Trainer can shard, repeat and skip.
 
-    It wants a map-style dataset: only one that is indexed can be resumed in the middle of an epoch.
+    It needs a map-style dataset, because only indexed datasets can resume in the middle of an epoch.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class DataLoader:
     def get_data_loader(
         self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
     ) -> "TorchDataLoader[Any]":
-        """Make a torch DataLoader over one rank's shard, from the `skip`-th batch on."""
+        """Make a torch DataLoader for one rank's shard, starting at batch `skip`."""
         adapted = adapt_batch_sampler(self._batches(), repeat, skip, num_replicas, rank)
         return TorchDataLoader(
             self.dataset, batch_sampler=adapted, collate_fn=self.collate_fn, **self._options
@@ -116,7 +116,7 @@ def _check_samplers(
 
 
 def data_length(data: TorchData) -> int:
-    """Return the number of records in a batch: the first dimension of the first tensor found in it."""
+    """Return the number of records in a batch, which is the first dimension of its first tensor."""
     if isinstance(data, (dict, list, tuple)) and not data:
         raise ValueError(
             f"an empty {type(data).__name__} has no records: a batch needs a tensor, or override get_batch_length()"
@@ -129,7 +129,7 @@ def data_length(data: TorchData) -> int:
         return len(data)
     except TypeError:
         raise TypeError(
-            f"cannot tell how many records a {type(data).__name__} holds: override get_batch_length()"
+            f"cannot count the records of a {type(data).__name__}: override get_batch_length()"
         ) from None
 
 
@@ -138,14 +138,14 @@ def to_device(
     device: Union[torch.device, str],
     warned_types: Optional[Set[Type[Any]]] = None,
 ) -> TorchData:
-    """Move the tensors of a batch; what is neither a container nor movable stays.
+    """Move the tensors of a batch to a device. Objects that cannot be moved are returned unchanged.
 
-    That is logged, with `warned_types` once for each type.
+    Such objects are logged. With `warned_types`, each type is logged only once.
     """
     if isinstance(data, torch.Tensor):
         return data if data.device == device else data.to(device, non_blocking=True)
     if isinstance(data, (list, tuple)):
-        # Most batches are tensors in a list: they need no call each.
+        # Most batches are lists of tensors, so avoid a call for each tensor.
         items = [
             item
             if isinstance(item, torch.Tensor) and item.device == device
@@ -170,7 +170,7 @@ def to_device(
 def mover(
     device: torch.device, warned_types: Optional[Set[Type[Any]]] = None
 ) -> Callable[[TorchData], TorchData]:
-    """Return `to_device` for one device. For the CPU it sees cheaply that batches of tensors are there already."""
+    """Return `to_device` for one device. For the CPU, it detects quickly that tensors need no move."""
     if device.type != "cpu":
         return lambda data: to_device(data, device, warned_types)
     tensor = torch.Tensor
@@ -199,7 +199,7 @@ def _array_to_device(
 
 def _like_mapping(original: Any, moved: Dict[Any, Any]) -> Any:
     if hasattr(original, "to"):
-        # transformers.BatchEncoding is such a dict; its subclasses have no common constructor.
+        # transformers.BatchEncoding is such a dict, and its subclasses have different constructors.
         original.data = moved
         return original
     try:

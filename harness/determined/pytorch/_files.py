@@ -1,4 +1,4 @@
-"""The files of a PyTorch checkpoint: state_dict.pth, load_data.json and the code of the model."""
+"""The files of a PyTorch checkpoint: state_dict.pth, load_data.json and the model's code."""
 
 import pathlib
 from typing import Any, Dict, Type

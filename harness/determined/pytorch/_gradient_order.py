@@ -1,8 +1,8 @@
-"""The order in which DistributedDataParallel exchanges gradients, kept over a restart.
+"""The order in which DistributedDataParallel exchanges gradients, preserved across restarts.
 
-After its first backward pass it lays gradients out in the order in which they came, and in which order the ranks'
-values of one weight are summed depends on where it lies. So a resumed trial, for which the first pass is
-another one, would differ in the last bits from a trial that was never interrupted.
+After its first backward pass, DistributedDataParallel lays out gradients in the order of that pass. The layout
+determines the order in which the ranks' values of a weight are summed. A resumed trial has a different first pass, so
+without this module its results would differ in the last bits from an uninterrupted trial.
 """
 
 import functools
@@ -13,27 +13,27 @@ from torch import nn
 
 
 class GradientOrder:
-    """Notes the order of one model's first backward pass; costs nothing after it."""
+    """Records the order of a model's first backward pass. It has no cost afterwards."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._noted: List[int] = []
+        self._recorded: List[int] = []
         self._hooks = [
-            p.register_hook(functools.partial(self._note, i))
+            p.register_hook(functools.partial(self._record, i))
             for i, p in enumerate(self._parameters)
         ]
 
     def known(self) -> List[int]:
-        """Return the indices of the parameters; empty before the first backward pass is complete."""
-        return list(self._noted) if len(self._noted) == len(self._parameters) else []
+        """Return the indices of the parameters in order, or [] before the first backward pass is complete."""
+        return list(self._recorded) if len(self._recorded) == len(self._parameters) else []
 
     def follow(self, order: Sequence[int]) -> None:
-        """Let a backward pass without effect be the first one, in this order."""
+        """Run a backward pass without effect in this order, so that it counts as the first pass."""
         if sorted(order) != list(range(len(self._parameters))):
             return
-        self._forget_hooks()
-        self._noted = list(order)
+        self._remove_hooks()
+        self._recorded = list(order)
         ordered = [self._parameters[i] for i in order]
         module, self._model.module = self._model.module, _ZeroGradients(ordered)
         try:
@@ -44,19 +44,19 @@ class GradientOrder:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _note(self, index: int, _gradient: torch.Tensor) -> None:
-        self._noted.append(index)
-        if len(self._noted) == len(self._parameters):
-            self._forget_hooks()
+    def _record(self, index: int, _gradient: torch.Tensor) -> None:
+        self._recorded.append(index)
+        if len(self._recorded) == len(self._parameters):
+            self._remove_hooks()
 
-    def _forget_hooks(self) -> None:
+    def _remove_hooks(self) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
 
 
 class _ZeroGradients(nn.Module):  # type: ignore[misc]
-    """Gives parameters zero gradients in their order: autograd goes back from the newest."""
+    """Gives parameters zero gradients in their order. Autograd processes the latest operation first."""
 
     def __init__(self, parameters: Sequence[Any]) -> None:
         super().__init__()

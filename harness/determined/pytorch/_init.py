@@ -1,4 +1,4 @@
-"""`pytorch.init()`: a context for a training script, on a cluster or off."""
+"""`pytorch.init()`, which makes a context for a training script on a cluster or outside of one."""
 
 import contextlib
 from typing import Any, Dict, Iterator, Optional, Tuple
@@ -18,9 +18,9 @@ def init(
     aggregation_frequency: int = 1,
     enable_tensorboard_logging: bool = True,
 ) -> Iterator[PyTorchTrialContext]:
-    """Give a PyTorchTrialContext; on a cluster with the trial's own hyperparameters and configuration.
+    """Yield a PyTorchTrialContext. On a cluster it has the trial's hyperparameters and configuration by default.
 
-    Processes started by torchrun (`determined.launch.torch_distributed`) find each other by themselves.
+    Processes that torchrun (`determined.launch.torch_distributed`) started are connected automatically.
     """
     from determined import core
 
@@ -45,7 +45,7 @@ def init(
 
 
 def join_workers(distributed: Optional[Any]) -> Tuple[_backends.Backend, Optional[Any]]:
-    """Find the other workers of this trial, by whatever started them."""
+    """Connect to the other workers of this trial, depending on the launcher."""
     from determined.core import DistributedContext
 
     if distributed is not None and distributed.size == 1:

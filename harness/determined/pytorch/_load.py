@@ -1,4 +1,4 @@
-"""Load a trial, with its trained models, from a checkpoint directory."""
+"""Load a trial with its trained models from a checkpoint directory."""
 
 import contextlib
 import pathlib
@@ -13,7 +13,7 @@ from determined.pytorch._trial import PyTorchTrial
 
 
 class CheckpointLoadContext:
-    """Give `trial_kwargs` to trials whose constructor takes more than the context."""
+    """The arguments of `load_trial_from_checkpoint_path`. `trial_kwargs` are extra arguments of the constructor."""
 
     def __init__(
         self, trial_class: Type[Any], trial_kwargs: Optional[Dict[str, Any]] = None
@@ -29,10 +29,10 @@ def load_trial_from_checkpoint_path(
     torch_load_kwargs: Optional[Dict[str, Any]] = None,
     **kwargs: Any,
 ) -> PyTorchTrial:
-    """Construct the trial a checkpoint came from, with its weights, on any machine.
+    """Construct the trial of a checkpoint, with its weights, on any machine.
 
-    Without `trial_class` the code in the checkpoint is imported: that runs it, so trust where it came from.
-    `torch_load_kwargs` are torch.load's; `{"weights_only": False}` allows pickled objects.
+    Without `trial_class` the code in the checkpoint is imported and runs, so only load trusted checkpoints.
+    `torch_load_kwargs` are passed to torch.load; `{"weights_only": False}` allows pickled objects.
     """
     directory = pathlib.Path(path)
     load = _trial_files.read_origin(directory)
@@ -40,13 +40,13 @@ def load_trial_from_checkpoint_path(
         raise ValueError(f"{path} is a checkpoint of a {load.get('trial_type')}")
     state = _checkpoint.read_state(directory, **{**(torch_load_kwargs or {}), **kwargs})
     with contextlib.ExitStack() as stack:
-        found = trial_class or stack.enter_context(
+        loaded_class = trial_class or stack.enter_context(
             _trial_files.imported(directory, load["trial_cls_spec"])
         )
         context = stack.enter_context(
             init(hparams=load.get("hparams") or {}, exp_conf=load.get("experiment_config") or {})
         )
-        trial: PyTorchTrial = found(context, **(trial_kwargs or {}))
+        trial: PyTorchTrial = loaded_class(context, **(trial_kwargs or {}))
         _wrap_first_interface(trial, context)
         hooks = Hooks({})
         hooks.call("on_checkpoint_load_start", state)
@@ -55,7 +55,7 @@ def load_trial_from_checkpoint_path(
 
 
 def _wrap_first_interface(trial: Any, context: Any) -> None:
-    """Wrap the parts of a trial for Determined 0.12: its methods return them, and its constructor wraps none."""
+    """Wrap the model and optimizer of a trial for Determined 0.12, which defines methods that return them."""
     if context.models or not hasattr(trial, "build_model"):
         return
     trial.model = context.wrap_model(trial.build_model())

@@ -1,4 +1,4 @@
-"""The training loop: asks what comes next and does it, until there is nothing left to do."""
+"""The training loop, which requests workloads and runs them until the trial is complete."""
 
 import dataclasses
 import inspect
@@ -18,14 +18,14 @@ from determined.workloads import Kind, Progress, Workload, WorkloadSource
 
 logger = logging.getLogger("determined.pytorch")
 
-# A preemption is noticed after about this many seconds of batches, however long the reporting period.
+# Preemption is checked after about this many seconds of batches, even within long reporting periods.
 _POLL_SECONDS = 5.0
-# So many small tensors of metrics may lie about before they are packed.
+# Metrics are packed at least after this many batches, to limit the number of small tensors.
 _MAX_POLL_BATCHES = 2_000
 
 
 class Loop:
-    """Trains one trial. What differs between PyTorch and DeepSpeed comes from `Steps`."""
+    """Trains one trial. `Steps` has the differences between PyTorch and DeepSpeed."""
 
     def __init__(
         self, steps: "Steps", source: WorkloadSource, max_batches: int, hooks: Hooks
@@ -56,7 +56,7 @@ class Loop:
             self.scalars.close()
         self.steps.finish()
         if self.ends_by_request:
-            # Only now: the cluster may release the slots of a trial that has reported its end.
+            # Report this last, because the cluster may release the slots as soon as it gets the report.
             self.steps.report_stop_requested()
 
     def _work(self) -> None:
@@ -72,7 +72,7 @@ class Loop:
                 return
 
     def _next_workload(self) -> Workload:
-        """Return the next workload on every rank; only the chief asks for it."""
+        """Return the next workload on every rank. Only the chief requests it."""
         self.steps.collect()
         stops = self.distributed.gather(self.context.get_stop_requested())
         decided: Optional[Workload] = None
@@ -84,51 +84,51 @@ class Loop:
         return workload
 
     def _train(self, batches: int) -> None:
-        """Train, looking up for a preemption every few seconds, and report once."""
+        """Train, checking for preemption every few seconds, and report once."""
         self._status("training")
         self.context.reset_reducers()
         self.steps.train_mode()
         started = time.monotonic()
         first, end = self.progress.batches, self.progress.batches + batches
         while True:
-            done = self._train_until(min(end, self.progress.batches + self.poll_batches))
-            self.progress = dataclasses.replace(self.progress, batches=done)
-            if done >= end or self._is_interrupted(
-                (time.monotonic() - started) / max(1, done - first)
+            batch = self._train_until(min(end, self.progress.batches + self.poll_batches))
+            self.progress = dataclasses.replace(self.progress, batches=batch)
+            if batch >= end or self._is_interrupted(
+                (time.monotonic() - started) / max(1, batch - first)
             ):
                 break
             self.rows.pack()
         self._report_training()
-        self.steps.log_throughput("trained", done - first, time.monotonic() - started)
+        self.steps.log_throughput("trained", batch - first, time.monotonic() - started)
 
     def _train_until(self, stop: int) -> int:
-        """Train batches up to `stop` or the end of the epoch; return how many are done."""
+        """Train batches up to `stop` or the end of the epoch. Return the number of completed batches."""
         at = self.context._position
-        done = self.progress.batches
-        if done == at.epoch_start:
+        batch = self.progress.batches
+        if batch == at.epoch_start:
             self.hooks.call("on_training_epoch_start", at.epoch)
         if at.epoch_len is not None:
             stop = min(stop, at.epoch_start + at.epoch_len)
         at.training = True
-        done = self.steps.train_batches(done, stop, self.rows)
+        batch = self.steps.train_batches(batch, stop, self.rows)
         at.training = False
-        ended_early = done < stop
-        at.batch = done
-        if ended_early or (at.epoch_len is not None and done == at.epoch_start + at.epoch_len):
-            self._end_epoch(done)
-        return done
+        ended_early = batch < stop
+        at.batch = batch
+        if ended_early or (at.epoch_len is not None and batch == at.epoch_start + at.epoch_len):
+            self._end_epoch(batch)
+        return batch
 
-    def _end_epoch(self, done: int) -> None:
+    def _end_epoch(self, batch: int) -> None:
         at = self.context._position
-        if done == at.epoch_start:
+        if batch == at.epoch_start:
             raise RuntimeError("the training data loader has no batches")
         self.steps.end_epoch(at.epoch)
         self.hooks.call("on_training_epoch_end", at.epoch)
         at.epoch += 1
-        at.epoch_start = done
+        at.epoch_start = batch
 
     def _is_interrupted(self, batch_seconds: float) -> bool:
-        """Return whether the trial is preempted; all ranks share the answer and the time to ask again."""
+        """Return whether the trial is preempted. All ranks share the result and the batches until the next check."""
         answer: Optional[Tuple[bool, int]] = None
         if self.is_chief:
             poll = int(_POLL_SECONDS / max(batch_seconds, 1e-9))
@@ -140,7 +140,7 @@ class Loop:
         return bool(interrupted)
 
     def _report_training(self) -> None:
-        rows = self.rows.take()
+        rows = self.rows.pop_all()
         gathered = self.distributed.gather([rows, self.context._per_slot(training=True)])
         report: Optional[Tuple[Dict[str, Any], List[Dict[str, Any]]]] = None
         if gathered is not None:
@@ -186,12 +186,12 @@ class Loop:
         self.hooks.call("on_validation_epoch_start")
         rows = _metrics.MetricRows(self.context.device)
         self.steps.evaluate_batches(rows)
-        outputs = rows.take()
+        outputs = rows.pop_all()
         self.hooks.call("on_validation_epoch_end", outputs)
         return _metrics.columns(outputs), len(outputs)
 
     def _report_validation(self, metrics: Dict[str, Any]) -> Optional[bool]:
-        """Report, and say whether the searcher's metric is the best so far (None: there is none)."""
+        """Report the metrics. Return whether the searcher's metric is the best so far, or None without a searcher."""
         improved = self._compare(metrics)
         report = dict(metrics)
         self._add_position(report)
@@ -207,13 +207,13 @@ class Loop:
         if name not in metrics:
             raise RuntimeError(
                 f"the searcher needs the validation metric {name!r} (searcher.metric), but the trial "
-                f"reports only: {', '.join(sorted(metrics)) or 'nothing'}"
+                f"reports only: {', '.join(sorted(metrics)) or 'no metrics'}"
             )
         value = float(metrics[name])
         sign = 1 if self.context._settings.smaller_is_better else -1
-        known = [self.core.train.get_experiment_best_validation(), self.best_validation]
+        best_values = [self.core.train.get_experiment_best_validation(), self.best_validation]
         improved = not math.isnan(value) and all(
-            sign * value < sign * best for best in known if best is not None
+            sign * value < sign * best for best in best_values if best is not None
         )
         if improved:
             self.best_validation = value
@@ -231,7 +231,7 @@ class Loop:
             add_metric(metrics, name, _metrics.plain(value))
 
     def _add_position(self, metrics: Dict[str, Any]) -> None:
-        """Add the keys by which a searcher can measure time (`time_metric`)."""
+        """Add the keys with which a searcher can measure time (`time_metric`)."""
         metrics["batches"] = self.progress.batches
         metrics["epochs"] = self.context._position.epoch
 
@@ -242,7 +242,7 @@ class Loop:
 
 
 class Steps:
-    """The loop's operations on a trial, batch by batch; each framework has a subclass."""
+    """The operations of the loop on a trial. Each framework has a subclass."""
 
     context: Any
     progress: Progress
@@ -251,14 +251,14 @@ class Steps:
     evaluates_full_dataset = False
 
     def restore_rng(self) -> None:
-        """Restore random numbers last: preparing to train draws from them."""
+        """Restore the random state. This is called last, because preparations draw random numbers."""
 
     def train_mode(self) -> None: ...
 
     def eval_mode(self) -> None: ...
 
     def train_batches(self, start: int, stop: int, rows: _metrics.MetricRows) -> int:
-        """Train batches `start` to `stop`; fewer if the data ends before. Return where it stopped."""
+        """Train batches `start` to `stop`, or fewer if the data ends. Return the number of completed batches."""
         raise NotImplementedError
 
     def end_epoch(self, epoch_idx: int) -> None: ...
@@ -270,14 +270,14 @@ class Steps:
         raise NotImplementedError
 
     def reduce_validation(self, shards: Sequence[Any]) -> Dict[str, Any]:
-        """Reduce the metrics that each rank evaluated to one dictionary."""
+        """Reduce the validation metrics of all ranks to one dictionary."""
         raise NotImplementedError
 
     def checkpoint(self, progress: Progress, best_validation: Optional[float]) -> None:
         raise NotImplementedError
 
     def collect(self) -> None:
-        """Look after background work, between workloads."""
+        """Process completed background work, between workloads."""
 
     def finish(self) -> None:
         """Wait for background work, after the last workload."""
@@ -304,7 +304,7 @@ def check_reducer(reducer: Any) -> Any:
 
 
 def takes_batch_idx(method: Callable[..., Any]) -> bool:
-    """Return whether evaluate_batch takes an index: older trials define it without."""
+    """Return whether evaluate_batch accepts an index. Older trials define it without one."""
     try:
         parameters = inspect.signature(method).parameters.values()
     except (TypeError, ValueError):
@@ -314,7 +314,7 @@ def takes_batch_idx(method: Callable[..., Any]) -> bool:
 
 
 class Passes:
-    """An iterator over a loader that begins a new pass after each StopIteration it raised."""
+    """An iterator over a loader that starts a new pass after each StopIteration."""
 
     def __init__(self, loader: Any, endless: bool) -> None:
         self._loader = loader

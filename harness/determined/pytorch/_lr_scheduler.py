@@ -3,7 +3,7 @@ from typing import Any, Dict, List
 
 
 class LRScheduler:
-    """A PyTorch learning rate scheduler, and when the Trainer steps it."""
+    """A PyTorch learning rate scheduler, and the setting when the Trainer steps it."""
 
     class StepMode(enum.Enum):
         STEP_EVERY_EPOCH = 1

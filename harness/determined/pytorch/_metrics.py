@@ -1,8 +1,8 @@
 """Metrics of batches. They stay tensors on their device until a report needs numbers.
 
-Reading a number off a GPU waits for everything queued on it; one such read a batch would stop training from running
-ahead. So rows are kept as they come, and each column is moved at once. Where training itself is on the CPU there is
-nothing to wait for, and reading a number is cheaper than keeping its tensor.
+Reading a number from a GPU waits for all of its queued work. One such read for each batch would prevent the CPU from
+running ahead of the GPU. Rows are therefore stored as they are, and each column is transferred at once. If training
+runs on the CPU there is no such wait, and reading a number is cheaper than keeping its tensor.
 """
 
 import contextlib
@@ -23,67 +23,67 @@ _dtype_of = operator.attrgetter("dtype")
 
 
 class MetricRows:
-    """The metrics that the batches of a workload returned, in order."""
+    """The metrics of a workload's batches, in order."""
 
     def __init__(self, device: Optional[torch.device] = None) -> None:
         on_cpu = device is not None and device.type == "cpu"
-        self._keep: Callable[[torch.Tensor], Any] = _Tensor.item if on_cpu else _Tensor.detach
+        self._convert: Callable[[torch.Tensor], Any] = _Tensor.item if on_cpu else _Tensor.detach
         self._keeps_numbers = on_cpu
         self._rows: List[Dict[str, Any]] = []
-        # Whether all of these rows can be reported as they are.
+        # True if all current rows consist of numbers.
         self._are_numbers = on_cpu
         self._packed: List[Dict[str, Any]] = []
         self._first: Dict[str, torch.Tensor] = {}
         self._reused: Tuple[str, ...] = ()
-        # Whether values must be compared with the first ones: once two rows differ they no longer are.
-        self._watching = True
+        # True while values must be compared with the first row, to detect reused buffers.
+        self._compares = True
 
     def add(self, returned: Any) -> None:
-        """Keep one batch's metrics, without waiting for the device."""
+        """Add the metrics of one batch without waiting for the device."""
         if type(returned) is not dict:
             returned = _as_metrics(returned)
-        keep, row = self._keep, {}
+        convert, row = self._convert, {}
         try:
             for name, value in returned.items():
-                row[name] = keep(value) if type(value) is _Tensor else self._kept(value)
-        except (RuntimeError, ValueError):  # a tensor of several values is no number
-            row = {name: self._kept(value) for name, value in returned.items()}
-        if self._watching and not self._are_numbers:
-            self._keep_from_reuse(row)
+                row[name] = convert(value) if type(value) is _Tensor else self._detach(value)
+        except (RuntimeError, ValueError):  # a tensor with several values
+            row = {name: self._detach(value) for name, value in returned.items()}
+        if self._compares and not self._are_numbers:
+            self._copy_reused(row)
         self._rows.append(row)
 
     def pack(self) -> None:
-        """Turn what was added into numbers now: thousands of small tensors are a burden."""
+        """Convert the current rows to numbers, because thousands of small tensors slow down training."""
         self._packed += self._rows if self._are_numbers else _to_host(self._rows)
         self._rows, self._are_numbers = [], self._keeps_numbers
 
-    def take(self) -> List[Dict[str, Any]]:
-        """Return all rows as Python numbers, and forget them."""
+    def pop_all(self) -> List[Dict[str, Any]]:
+        """Return all rows as Python numbers, and remove them."""
         self.pack()
         rows, self._packed = self._packed, []
-        self._first, self._watching = {}, True
+        self._first, self._compares = {}, True
         return rows
 
-    def _kept(self, value: Any) -> Any:
+    def _detach(self, value: Any) -> Any:
         if type(value) in _NUMBERS:
             return value
         self._are_numbers = False
         return value.detach() if isinstance(value, _Tensor) else value
 
-    def _keep_from_reuse(self, row: Dict[str, Any]) -> None:
-        """Copy values where a trial returns one buffer again and again."""
-        found_first = False
+    def _copy_reused(self, row: Dict[str, Any]) -> None:
+        """Copy values if a trial returns the same buffer for each batch."""
+        has_new_names = False
         for name, value in row.items():
             if not isinstance(value, _Tensor):
                 continue
             first = self._first.get(name)
             if first is None:
-                self._first[name], found_first = value, True
+                self._first[name], has_new_names = value, True
             elif first.data_ptr() == value.data_ptr() and first.numel():
                 self._reused += () if name in self._reused else (name,)
             if first is None or name in self._reused:
                 row[name] = value.clone()
-        self._watching = found_first or not self._first or bool(self._reused)
+        self._compares = has_new_names or not self._first or bool(self._reused)
 
 
 def _as_metrics(returned: Any) -> Mapping[str, Any]:
@@ -97,7 +97,7 @@ def _as_metrics(returned: Any) -> Mapping[str, Any]:
 
 
 def _to_host(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Turn rows of tensors into rows of numbers by one transfer a metric, whatever the number of rows."""
+    """Convert rows of tensors to rows of numbers, with one transfer for each metric."""
     names = list({name: None for row in rows for name in row})
     if names and all(len(row) == len(names) for row in rows):
         moved = [_column_to_host([row[name] for row in rows]) for name in names]
@@ -112,14 +112,14 @@ def _to_host(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
 
 def _column_to_host(values: List[Any]) -> List[Any]:
     if isinstance(values[0], _Tensor) and values[0].numel() == 1 and _are_of_one_kind(values):
-        with contextlib.suppress(RuntimeError):  # of several shapes, or on several devices
+        with contextlib.suppress(RuntimeError):  # different shapes or devices
             numbers: List[Any] = torch.stack(values).flatten().tolist()
             return numbers
     return [plain(value) for value in values]
 
 
 def _are_of_one_kind(values: List[Any]) -> bool:
-    """Return whether values can be stacked: it would turn whole numbers among fractions into fractions."""
+    """Return whether values have the same type. Stacking different types would convert integers to floats."""
     return len(set(map(type, values))) == 1 and len(set(map(_dtype_of, values))) == 1
 
 
@@ -135,33 +135,33 @@ def plain(value: Any) -> Any:
 def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
     names = list(rows[0]) if rows else []
     if set(map(len, rows)) == {len(names)}:
-        with contextlib.suppress(KeyError):  # as many names, but others
+        with contextlib.suppress(KeyError):  # the same number of names, but other names
             return {name: list(map(operator.itemgetter(name), rows)) for name in names}
-    found: Columns = {}
+    result: Columns = {}
     for row in rows:
         for name, value in row.items():
-            found.setdefault(name, []).append(value)
-    return found
+            result.setdefault(name, []).append(value)
+    return result
 
 
 def reduce_columns(
     shards: Sequence[Columns], reducer: Union[Reducer, Mapping[str, Reducer]] = Reducer.AVG
 ) -> Dict[str, Any]:
-    """Reduce the columns of every rank to a value for each metric that is a number."""
+    """Reduce the columns of all ranks to one value for each numeric metric."""
     metrics: Dict[str, Any] = {}
     for name in {name: None for shard in shards for name in shard}:
         values = [value for shard in shards for value in shard.get(name, [])]
         chosen = reducer if isinstance(reducer, Reducer) else _chosen(reducer, name)
         reduced = _reduce(chosen, values)
         if reduced is None:
-            _say_once_left_out(name, values[0])
+            _warn_not_reduced(name, values[0])
         else:
             metrics[name] = reduced
     return metrics
 
 
 def average_rows(shards: Sequence[Sequence[Dict[str, Any]]]) -> List[Dict[str, Any]]:
-    """Average the rows of all ranks: the n-th row holds the averages over the ranks' n-th batches."""
+    """Average the rows of all ranks. Row n of the result has the averages over the ranks' batch n."""
     if len(shards) == 1:
         return list(shards[0])
     averaged = []
@@ -173,7 +173,7 @@ def average_rows(shards: Sequence[Sequence[Dict[str, Any]]]) -> List[Dict[str, A
 
 def _chosen(reducers: Mapping[str, Reducer], name: str) -> Reducer:
     if name not in reducers:
-        raise ValueError(f"evaluation_reducer() names no reducer for the metric {name!r}")
+        raise ValueError(f"evaluation_reducer() has no reducer for the metric {name!r}")
     return reducers[name]
 
 
@@ -202,12 +202,12 @@ _REDUCE_TENSOR: Dict[Reducer, Callable[[torch.Tensor], Any]] = {
     Reducer.MIN: lambda stacked: stacked.amin(0),
 }
 
-_left_out: Dict[str, bool] = {}
+_is_warned: Dict[str, bool] = {}
 
 
-def _say_once_left_out(name: str, value: Any) -> None:
-    if not _left_out.setdefault(name, False):
-        _left_out[name] = True
+def _warn_not_reduced(name: str, value: Any) -> None:
+    if not _is_warned.setdefault(name, False):
+        _is_warned[name] = True
         logger.warning(
             "the metric %r is not reduced: a %s is not a number", name, type(value).__name__
         )

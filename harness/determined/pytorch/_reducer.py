@@ -1,4 +1,4 @@
-"""Metrics that are more than an average over batches: reducers of the user's own."""
+"""Custom reducers, for metrics that are not simple averages over batches."""
 
 import enum
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 
 class Reducer(enum.Enum):
-    """The ways to reduce the values that `evaluate_batch` returned for each batch to one."""
+    """A function that reduces the results of `evaluate_batch` for all batches to one value."""
 
     AVG = 1
     SUM = 2
@@ -15,10 +15,10 @@ class Reducer(enum.Enum):
 
 
 class MetricReducer:
-    """Collects values batch by batch; reduced on each slot, then over all slots.
+    """Collects values for each batch. They are reduced on each slot, then across all slots.
 
-    `cross_slot_reduce` runs on the chief only and returns the metric (or, for a reducer wrapped without a
-    name, a dictionary of metrics).
+    `cross_slot_reduce` runs only on the chief. It returns the metric, or a dictionary of metrics if the reducer was
+    wrapped without a name.
     """
 
     def reset(self) -> None:
@@ -32,7 +32,7 @@ class MetricReducer:
 
 
 class _FunctionReducer(MetricReducer):
-    """A function of the list of all values that were given to `update` on any slot."""
+    """A function of the list of all values that were passed to `update` on any slot."""
 
     def __init__(self, function: Callable[[List[Any]], Any]) -> None:
         self._function = function
@@ -74,7 +74,7 @@ class _Wrapped:
 
 
 class ReducerContext:
-    """Keeps a context's metric reducers."""
+    """The metric reducers of a context."""
 
     def __init__(self) -> None:
         self._reducers: List[_Wrapped] = []
@@ -86,7 +86,7 @@ class ReducerContext:
         for_training: bool = True,
         for_validation: bool = True,
     ) -> Any:
-        """Register a reducer (or a function of all values); its result is reported with the metrics."""
+        """Register a reducer, or a function of all values. Its result is reported with the metrics."""
         if not isinstance(reducer, MetricReducer):
             if not callable(reducer):
                 raise TypeError(f"a reducer is a MetricReducer or a function, not {reducer!r}")
@@ -102,7 +102,7 @@ class ReducerContext:
         return [w.reducer.per_slot_reduce() for w in self._reducers if w.applies(training)]
 
     def _cross_slot(self, training: bool, per_slot: Iterable[List[Any]]) -> Dict[str, Any]:
-        """Reduce what each slot reduced to one dictionary, on the chief."""
+        """Reduce the results of all slots to one dictionary. This runs on the chief."""
         metrics: Dict[str, Any] = {}
         applicable = [w for w in self._reducers if w.applies(training)]
         for wrapped, slots in zip(applicable, zip(*per_slot)):

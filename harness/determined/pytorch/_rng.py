@@ -1,4 +1,4 @@
-"""The state of every random number generator that training draws from."""
+"""The state of all random number generators that training uses."""
 
 import random
 from typing import Any, Dict, Optional
@@ -9,7 +9,7 @@ _trial_seed: Optional[int] = None
 
 
 def trial_seed() -> int:
-    """Return the seed of this trial, which is the same on all its ranks."""
+    """Return the seed of this trial. It is the same on all of its ranks."""
     return 0 if _trial_seed is None else _trial_seed
 
 

@@ -6,31 +6,33 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from determined.tensorboard._scalars import EventWriter
 
-# Flushing waits for the writer's thread, and lets the whole file be uploaded again.
+# A flush waits for the writer's thread and causes an upload of the whole file.
 _FLUSH_PERIOD_S = 5.0
 
 
 class ScalarLog:
-    """Writes one point a report: a point a batch would cost more than many a batch itself.
+    """Writes one point for each report, because a point for each batch could take longer than the batch.
 
-    Points wait for the next flush. Given one by one, each would wake the writer's thread.
+    Points are collected until the next flush. Passed one by one, each of them would wake the writer's thread.
     """
 
     def __init__(self, context: Any) -> None:
         self._context = context
         reported = getattr(context._core.train, "_scalars", None)
         if reported is not None:
-            # The same points would be drawn twice, and the context can switch these off.
+            # Otherwise the same points would be written twice, and the context could not disable them.
             reported.enabled = False
-        self._wanted = context.get_enable_tensorboard_logging() and context.distributed.rank == 0
-        # The user's own points and these share a file where the image has the tensorboard package.
+        self._is_enabled = (
+            context.get_enable_tensorboard_logging() and context.distributed.rank == 0
+        )
+        # With the tensorboard package, these points share a file with the user's own points.
         self._own_writer: Optional[EventWriter] = None
         self._has_package = importlib.util.find_spec("tensorboard") is not None
         self._waiting: List[Tuple[str, float, int, float]] = []
         self._flush_due = 0.0
 
     def write(self, metrics: Dict[str, Any], steps_completed: int) -> None:
-        if not (self._wanted and self._context.get_enable_tensorboard_logging()):
+        if not (self._is_enabled and self._context.get_enable_tensorboard_logging()):
             return
         now = time.time()
         for name, value in metrics.items():
@@ -40,7 +42,7 @@ class ScalarLog:
             self.flush()
 
     def flush(self) -> None:
-        """Write the points that wait, so that readers see them now."""
+        """Write the collected points, so that readers see them now."""
         if self._waiting:
             writer = self._writer()
             for point in self._waiting:
@@ -53,7 +55,7 @@ class ScalarLog:
         self._flush_due = time.monotonic() + _FLUSH_PERIOD_S
 
     def close(self) -> None:
-        """Write the points that wait; the writer of the context is closed by the context."""
+        """Write the collected points. The context closes its own writer."""
         self.flush()
         if self._own_writer is not None:
             self._own_writer.close()

@@ -1,8 +1,8 @@
 """Checkpoint state without pickled objects.
 
-`torch.load` has restored nothing but tensors and plain values by default since 2.6, and every torch from 1.13 on can be
-asked to. So state is written as just these; the few other types that schedulers and callbacks use are spelled out.
-What cannot be spelled out is pickled apart, and unpickled only if the user says that the checkpoint is trusted.
+Since version 2.6, `torch.load` restores only tensors and plain values by default, and since 1.13 it has an option for
+that. The state is therefore written in this form, and the few other types of schedulers and callbacks are encoded.
+Other objects are pickled separately, and unpickled only if the user declares that the checkpoint is trusted.
 """
 
 import collections
@@ -25,11 +25,14 @@ _TensorMap = Callable[[torch.Tensor], torch.Tensor]
 
 
 class UntrustedCheckpointError(RuntimeError):
-    """A checkpoint holds pickled Python objects, and the caller did not say that it may be trusted."""
+    """The checkpoint has pickled Python objects, and the caller did not declare it trusted."""
 
 
 def host_copy() -> _TensorMap:
-    """Copy tensors to the host, those that share memory once: training goes on and changes the originals."""
+    """Return a function that copies tensors to the host, because training continues and changes the originals.
+
+    Tensors that share memory are copied once.
+    """
     copies: Dict[Any, torch.Tensor] = {}
 
     def copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -44,7 +47,7 @@ def host_copy() -> _TensorMap:
 
 
 def encode(value: Any, on_tensor: _TensorMap, where: str = "checkpoint") -> Any:
-    """Return `value` as tensors and plain values."""
+    """Convert `value` to tensors and plain values."""
     if isinstance(value, torch.Tensor):
         return on_tensor(value)
     kind = type(value)
@@ -57,8 +60,8 @@ def encode(value: Any, on_tensor: _TensorMap, where: str = "checkpoint") -> Any:
         return {k: encode(v, on_tensor, f"{where}[{k!r}]") for k, v in value.items()}
     if kind is collections.OrderedDict:
         return _encode_ordered(value, on_tensor, where)
-    for name, (known, parts, _) in _TYPES.items():
-        if kind is known:
+    for name, (known_type, parts, _) in _TYPES.items():
+        if kind is known_type:
             return {_TAG: name, "parts": encode(parts(value), on_tensor, where)}
     return _encode_numpy(value) or _encode_pickled(value, where)
 
@@ -93,7 +96,7 @@ def _as_bytes(tensor: torch.Tensor) -> bytes:
     try:
         content: bytes = tensor.numpy().tobytes()
     except RuntimeError:
-        # This torch was built for another numpy, or there is none.
+        # This torch was built for another version of numpy, or numpy is missing.
         content = bytes(tensor.tolist())
     return content
 
@@ -136,7 +139,7 @@ def _encode_ordered(value: Any, on_tensor: _TensorMap, where: str) -> Any:
         (k, encode(v, on_tensor, f"{where}[{k!r}]")) for k, v in value.items()
     )
     if hasattr(value, "_metadata"):
-        # Modules keep the versions of their state here, as an attribute of the dictionary.
+        # Modules store the versions of their state in this attribute of the dictionary.
         encoded._metadata = value._metadata
     return encoded
 
@@ -184,7 +187,7 @@ def _decode_pickled(tagged: Dict[str, Any], trusted: bool) -> Any:
     if not trusted:
         raise UntrustedCheckpointError(
             f"{tagged['where']} of this checkpoint is a pickled {tagged['type']}, and unpickling can run any code. "
-            f"If you trust who wrote the checkpoint, set {TRUST_VARIABLE}=1 in the environment "
+            f"If you trust the author of the checkpoint, set {TRUST_VARIABLE}=1 in the environment "
             "(environment.environment_variables) or pass torch_load_kwargs={'weights_only': False}."
         )
     return pickle.loads(_as_bytes(tagged["raw"]))
@@ -194,7 +197,7 @@ def trusted_by_environment() -> bool:
     return os.environ.get(TRUST_VARIABLE, "").lower() in ("1", "true", "yes")
 
 
-# What checkpoints of other tools hold besides tensors. None of these runs code that its arguments choose.
+# Types in checkpoints of other tools. Unpickling them does not run code that the file chooses.
 _HARMLESS = {
     *(("collections", n) for n in ("OrderedDict", "Counter", "deque", "defaultdict")),
     *(
@@ -218,7 +221,7 @@ _LEGACY_PICKLES = 5
 
 
 class _Stub:
-    """Stands for the objects that harmless names make, while only the names are looked at."""
+    """A placeholder for harmless objects while only the names of a pickle are checked."""
 
     def __new__(cls, *_: Any, **__: Any) -> "_Stub":
         return super().__new__(cls)
@@ -230,7 +233,7 @@ class _Stub:
 
 
 class _NamesOnly(pickle.Unpickler):
-    """Goes through a pickle as the real unpickler will, and makes nothing."""
+    """Reads a pickle as the real unpickler does, but does not create its objects."""
 
     def find_class(self, module: str, name: str) -> Any:
         is_dtype_or_storage = module == "torch" and (
@@ -247,21 +250,21 @@ class _NamesOnly(pickle.Unpickler):
 
 
 def read(path: str, trusted: bool, **torch_load_kwargs: Any) -> Any:
-    """Load a state file: ours, stock Determined's, or (if trusted) anything that torch.save wrote."""
+    """Load a state file of this library or of Determined, or any file of torch.save if trusted."""
     options = {"map_location": "cpu", **torch_load_kwargs}
     if options.pop("weights_only", True) is False or trusted:
         return decode(_load(path, False, options), trusted=True)
     try:
         loaded = _load(path, True, options)
     except pickle.UnpicklingError:
-        # Torch 1.13 refuses even numbers, and every torch the arrays in stock Determined's checkpoints.
+        # Torch 1.13 rejects even numbers, and every torch rejects the arrays in Determined's checkpoints.
         _check_names(path)
         loaded = _load(path, False, options)
     return decode(loaded, trusted=False)
 
 
 def _pickles(path: str) -> Iterator[Any]:
-    """Yield the pickles that torch would read of a file: one in an archive; five in a row before torch 1.6."""
+    """Yield the pickles that torch reads from a file: one in an archive, or five in files before torch 1.6."""
     with open(path, "rb") as file:
         is_archive = file.read(4) == _ARCHIVE
     if is_archive:
@@ -281,10 +284,10 @@ def _load(path: str, weights_only: bool, options: Dict[str, Any]) -> Any:
 
 
 def _check_names(path: str) -> None:
-    """Refuse a file whose pickle names more than tensors and harmless types.
+    """Reject a file if its pickle names more than tensors and harmless types.
 
-    `torch.load(pickle_module=...)` would be no protection: torch 1.13 ignores it. The pickle is read by
-    torch's own reader, since another one might see another record in a forged archive.
+    `torch.load(pickle_module=...)` would not protect, because torch 1.13 ignores it. The pickle is read with torch's
+    own reader, because another reader could find another record in a forged archive.
     """
     try:
         for pickled in _pickles(path):
@@ -296,6 +299,6 @@ def _check_names(path: str) -> None:
     else:
         return
     raise UntrustedCheckpointError(
-        f"{path} was not loaded: {cause}. If you trust who wrote it, set {TRUST_VARIABLE}=1 in the environment "
+        f"{path} was not loaded: {cause}. If you trust its author, set {TRUST_VARIABLE}=1 in the environment "
         "(environment.environment_variables) or pass torch_load_kwargs={'weights_only': False}."
     )

@@ -39,7 +39,7 @@ class PyTorchSteps(Steps):
         self._check_loader(self._training)
 
     def restore(self, path: pathlib.Path) -> None:
-        """Take over the state of a checkpoint; one of another trial gives its weights, not its progress."""
+        """Load a checkpoint's state. From another trial's checkpoint, load the weights but not the progress."""
         state = _checkpoint.read_state(path)
         self.hooks.call("on_checkpoint_load_start", state)
         _checkpoint.restore(self.context, self.hooks, state)
@@ -58,7 +58,7 @@ class PyTorchSteps(Steps):
             self.best_validation = progress.get("best_validation")
 
     def prepare(self) -> None:
-        """Do everything between loading the state and the first batch."""
+        """Prepare the first batch, after the state was loaded."""
         context, at = self.context, self.context._position
         context._backend.broadcast_weights(context.models)
         context._backend.follow_gradient_orders(self._restored.get("gradient_orders", []))
@@ -74,7 +74,7 @@ class PyTorchSteps(Steps):
             saved = self._restored.get("progress", {})
             at.epoch = saved.get("epoch", 0)
             at.epoch_start = saved.get("epoch_start", at.batch)
-        # A loader of ours goes on by itself from one pass to the next.
+        # Our DataLoader repeats by itself. Other loaders are restarted after each pass.
         is_ours = isinstance(self._training, DataLoader)
         endless = at.epoch_len is not None
         self._batches = iter(loader) if is_ours else Passes(loader, endless)
@@ -111,7 +111,7 @@ class PyTorchSteps(Steps):
     def train_batches(self, start: int, stop: int, rows: _metrics.MetricRows) -> int:
         at, train_batch, add = self.context._position, self._train_batch, rows.add
         epoch, index = at.epoch, start - 1
-        # What is done here is done between two batches, when little of it is in the processor's cache.
+        # This loop runs between batches with cold processor caches, so it does as little as possible.
         batches = self._batches if self._move is None else map(self._move, self._batches)
         for index, batch in zip(range(start, stop), batches):
             at.batch = index
@@ -180,7 +180,7 @@ class PyTorchSteps(Steps):
         self.context._core.train.report_early_exit(EarlyExitReason.USER_REQUESTED_STOP)
 
     def _compose_train_batch(self) -> Callable[[Any, int, int], Any]:
-        """Return train_batch with the wrappings that this trial asked for, found out once."""
+        """Return `train_batch` with the features that this trial uses, which are determined once."""
         context = self.context
         train_batch = self._under_autocast(self.trial.train_batch)
         schedulers = [
@@ -215,7 +215,7 @@ class PyTorchSteps(Steps):
         return autocasted
 
     def _mover(self) -> Optional[Callable[[Any], Any]]:
-        """Return the function that moves a batch to this slot's device; a subclass of the context may redefine it."""
+        """Return the function that moves a batch to this slot's device. Subclasses of the context may redefine it."""
         context = self.context
         if not context._auto_to_device:
             return None

@@ -1,4 +1,4 @@
-"""The Trainer: turns lengths and periods into a plan and runs the training loop."""
+"""The Trainer, which converts lengths and periods to a plan and runs the training loop."""
 
 import contextlib
 import logging
@@ -40,7 +40,7 @@ class Trainer:
         begin_on_batch: int = 0,
         end_after_batch: Optional[int] = None,
     ) -> None:
-        """Do nothing. Deprecated: use `fit(profiling_enabled=True)`."""
+        """Log a warning, because this method has no effect. Deprecated: use `fit(profiling_enabled=True)`."""
         logger.warning("configure_profiler() does nothing: use fit(profiling_enabled=True)")
 
     def fit(
@@ -55,11 +55,11 @@ class Trainer:
         test_mode: bool = False,
         profiling_enabled: bool = False,
     ) -> None:
-        """Train up to `max_length`; validate and save at the given periods and at the end.
+        """Train up to `max_length`. Validate and save at the given periods and at the end.
 
-        `checkpoint_policy` says which validations are followed by a checkpoint: those that improve on the
-        searcher's metric ("best"), all, or none. `latest_checkpoint` is where to go on from; on a cluster
-        give `det.get_cluster_info().latest_checkpoint`. `test_mode` trains, validates and saves once.
+        `checkpoint_policy` selects the validations after which a checkpoint is saved: "best" for improvements of the
+        searcher's metric, "all", or "none". `latest_checkpoint` is the checkpoint to resume from; on a cluster, pass
+        `det.get_cluster_info().latest_checkpoint`. `test_mode` trains, validates and saves once.
         """
         if checkpoint_policy not in _POLICIES:
             raise ValueError(
@@ -88,7 +88,7 @@ class Trainer:
         return LocalSource(plan)
 
     def _configured_length(self, test_mode: bool) -> TrainUnit:
-        """Return `searcher.max_length`, for configurations that still have one."""
+        """Return `searcher.max_length`, for older configurations."""
         config = self._context.get_experiment_config()
         length = unit_from_config(
             (config.get("searcher") or {}).get("max_length"),
@@ -100,7 +100,7 @@ class Trainer:
 
 
 def restore(steps: Any, latest_checkpoint: Optional[str]) -> None:
-    """Load a stored checkpoint, or a checkpoint directory."""
+    """Load a checkpoint from storage, or from a directory."""
     if latest_checkpoint is None:
         return
     if os.path.isdir(latest_checkpoint):

@@ -1,4 +1,4 @@
-"""PyTorchTrial: the class that users write."""
+"""PyTorchTrial, the base class of users' trials."""
 
 from typing import Any, Dict
 
@@ -7,10 +7,10 @@ from determined.pytorch._context import PyTorchTrialContext
 
 
 class PyTorchTrial(BaseTorchTrial):
-    """Defines a model and how to train it on a batch. The Trainer does the rest.
+    """A model, and the code that trains it on a batch. The Trainer calls this code.
 
-    The constructor wraps models, optimizers and schedulers in the context it is given. Define
-    `evaluate_batch`, or `evaluate_full_dataset` for metrics that need all the data at once.
+    The constructor wraps models, optimizers and schedulers in its context. Define `evaluate_batch`, or
+    `evaluate_full_dataset` for metrics that need all validation data at once.
     """
 
     trial_context_class = PyTorchTrialContext
@@ -19,14 +19,14 @@ class PyTorchTrial(BaseTorchTrial):
         super().__init__(context)
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
-        """Train on one batch (already on the device); return the loss or a dictionary of metrics.
+        """Train on one batch, which is on the device already. Return the loss or a dictionary of metrics.
 
-        `batch_idx` counts over all epochs. Return tensors rather than numbers: they need no waiting for the GPU.
+        `batch_idx` counts over all epochs. Return tensors instead of numbers, to avoid waiting for the GPU.
         """
         raise self._undefined("train_batch")
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> Dict[str, Any]:
-        """Return metrics of one validation batch, reduced over batches and slots by `evaluation_reducer`."""
+        """Return the metrics of one validation batch. `evaluation_reducer` reduces them over batches and slots."""
         raise self._undefined("evaluate_batch")
 
 

@@ -1,4 +1,4 @@
-"""The common context of PyTorch and DeepSpeed trials: configuration, place in training, device, TensorBoard."""
+"""The common context of PyTorch and DeepSpeed trials, with position, device and TensorBoard."""
 
 import logging
 import pathlib
@@ -19,13 +19,13 @@ logger = logging.getLogger("determined.pytorch")
 
 @dataclass
 class Position:
-    """The place in training. Only the Trainer writes it, once a batch."""
+    """The position in training. Only the Trainer changes it, once for each batch."""
 
     batch: int = 0
     first_batch: int = 0
     epoch_len: Optional[int] = None
     epoch: int = 0
-    # Where the running epoch began; with a loader of unknown length nothing else knows.
+    # The first batch of the current epoch. It cannot be computed if the loader's length is unknown.
     epoch_start: int = 0
     training: bool = False
     warned_types: Set[type] = field(default_factory=set)
@@ -51,11 +51,11 @@ class BaseTrialContext(TrialContext, ReducerContext):
         return self._move(data)
 
     def get_initial_batch(self) -> int:
-        """Return the number of batches that were trained before this run."""
+        """Return the number of batches that earlier runs trained."""
         return self._position.first_batch
 
     def current_train_batch(self) -> int:
-        """Return the index of the batch being trained, counted over all epochs."""
+        """Return the index of the current batch, counted over all epochs."""
         return self._position.batch
 
     def current_train_epoch(self) -> int:
@@ -80,11 +80,11 @@ class BaseTrialContext(TrialContext, ReducerContext):
         return self._tensorboard_logging
 
     def get_tensorboard_path(self) -> pathlib.Path:
-        """Return the directory whose TensorBoard files are uploaded while the trial runs."""
+        """Return the directory for TensorBoard files. Its files are uploaded while the trial runs."""
         return pathlib.Path(self._core.train.get_tensorboard_path())
 
     def get_tensorboard_writer(self) -> Any:
-        """Return a torch.utils.tensorboard.SummaryWriter on that directory; needs the tensorboard package."""
+        """Return a torch.utils.tensorboard.SummaryWriter for that directory. It needs the tensorboard package."""
         if self._tensorboard_writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -93,13 +93,13 @@ class BaseTrialContext(TrialContext, ReducerContext):
 
 
 class BaseExperimentalContext:
-    """`context.experimental`: switches that may change."""
+    """`context.experimental`, with options that may change."""
 
     def __init__(self, context: BaseTrialContext) -> None:
         self._context = context
 
     def disable_dataset_reproducibility_checks(self) -> None:
-        """Allow torch's own data loaders; sharding them and resuming in them become yours."""
+        """Allow torch's own data loaders. Your code must then shard and resume them."""
         self._context._reproducibility_checks = False
 
 

@@ -1,4 +1,4 @@
-"""Runs a PyTorchTrial given by its class alone: `entrypoint: model_def:MyTrial`, `--trial model_def:MyTrial`."""
+"""Run a PyTorchTrial without a training script: `entrypoint: model_def:MyTrial`, or `--trial model_def:MyTrial`."""
 
 from typing import Any, Type
 
@@ -19,7 +19,7 @@ def run(trial_class: Type[Any], info: Any) -> None:
 
 
 class ClusterTrainer(Trainer):
-    """A Trainer whose workloads the control plane hands out."""
+    """A Trainer that gets its workloads from the control plane."""
 
     def _source(self, plan: Plan) -> WorkloadSource:
         return _legacy_plan.cluster_source(self._context, plan)

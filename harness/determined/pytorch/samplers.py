@@ -1,7 +1,7 @@
 """Samplers that shuffle reproducibly, shard evenly and resume in the middle of an epoch.
 
-They compose: shuffle, then batch, then shard over ranks, then repeat, then skip what a resumed trial has
-already seen. Shuffling depends on (seed, epoch) alone, so skipping an epoch costs one permutation.
+They are combined in this order: shuffle, batch, shard over ranks, repeat, and skip the batches that were trained
+before. Shuffling depends only on the seed and the epoch, so skipping an epoch costs one permutation.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from torch.utils.data import BatchSampler, Sampler, SequentialSampler
 
 
 def set_epoch(sampler: Any, epoch: int) -> bool:
-    """Tell a chain of samplers which epoch comes next; False if one in it has a memory of its own."""
+    """Set the next epoch on a chain of samplers. Return False if a sampler in it cannot jump to an epoch."""
     if hasattr(sampler, "set_epoch"):
         return sampler.set_epoch(epoch) is not False
     if type(sampler) is SequentialSampler:
@@ -22,10 +22,10 @@ def set_epoch(sampler: Any, epoch: int) -> bool:
 
 
 class _Wrapper(Sampler):  # type: ignore[misc]
-    """A sampler around another one."""
+    """A sampler that wraps another sampler."""
 
     def __init__(self, sampler: Any) -> None:
-        # Sampler's own constructor takes and ignores an argument up to torch 2.1, and warns about it.
+        # Until torch 2.1, Sampler's constructor takes an argument, ignores it and warns about it.
         self._sampler = sampler
 
     def __len__(self) -> int:
@@ -36,7 +36,7 @@ class _Wrapper(Sampler):  # type: ignore[misc]
 
 
 class RepeatSampler(_Wrapper):
-    """Goes over the inner sampler forever; its length is that of one pass."""
+    """Repeats the inner sampler forever. Its length is the length of one pass."""
 
     def __iter__(self) -> Iterator[Any]:
         return self.starting_at(0)
@@ -54,14 +54,14 @@ class RepeatSampler(_Wrapper):
 
 
 class RepeatBatchSampler(RepeatSampler):
-    """Goes over the inner batch sampler forever; its length is that of one pass."""
+    """Repeats the inner batch sampler forever. Its length is the length of one pass."""
 
     def __init__(self, batch_sampler: Any) -> None:
         super().__init__(batch_sampler)
 
 
 class DistributedSampler(_Wrapper):
-    """Yields every `num_workers`-th item, beginning with the `rank`-th."""
+    """Yields every `num_workers`-th item, starting with item `rank`."""
 
     def __init__(self, sampler: Any, num_workers: int, rank: int) -> None:
         super().__init__(sampler)
@@ -78,24 +78,24 @@ class DistributedSampler(_Wrapper):
 
 
 class DistributedBatchSampler(DistributedSampler):
-    """Yields every `num_workers`-th batch, beginning with the `rank`-th."""
+    """Yields every `num_workers`-th batch, starting with batch `rank`."""
 
     def __init__(self, batch_sampler: Any, num_workers: int, rank: int) -> None:
         super().__init__(batch_sampler, num_workers, rank)
 
 
 class EvenBatchSampler(DistributedSampler):
-    """Shards of equal length: the first batches fill up the last round, so that epochs end together."""
+    """Shards of equal length. The first batches fill the last round, so that all epochs end together."""
 
     def __len__(self) -> int:
         return -(-len(self._sampler) // self._num_workers)
 
     def __iter__(self) -> Iterator[Any]:
-        wanted = len(self) * self._num_workers
-        filled = itertools.islice(self._filled(), wanted)
-        return itertools.islice(filled, self._rank, None, self._num_workers)
+        total = len(self) * self._num_workers
+        padded = itertools.islice(self._padded(), total)
+        return itertools.islice(padded, self._rank, None, self._num_workers)
 
-    def _filled(self) -> Iterator[Any]:
+    def _padded(self) -> Iterator[Any]:
         first: List[Any] = []
         for batch in self._sampler:
             if len(first) < self._num_workers:
@@ -105,7 +105,7 @@ class EvenBatchSampler(DistributedSampler):
 
 
 class SkipSampler(_Wrapper):
-    """Leaves out the first `skip` items, once; its length is that of a whole pass."""
+    """Skips the first `skip` items once. Its length is the length of a complete pass."""
 
     def __init__(self, sampler: Any, skip: int) -> None:
         super().__init__(sampler)
@@ -120,16 +120,16 @@ class SkipSampler(_Wrapper):
 
 
 class SkipBatchSampler(SkipSampler):
-    """Leaves out the first `skip` batches, once; its length is that of a whole pass."""
+    """Skips the first `skip` batches once. Its length is the length of a complete pass."""
 
     def __init__(self, batch_sampler: Any, skip: int) -> None:
         super().__init__(batch_sampler, skip)
 
 
 class ReproducibleShuffleSampler(_Wrapper):
-    """Shuffles by (seed, epoch) alone; each pass is another epoch.
+    """Shuffles depending only on the seed and the epoch. Each pass is a new epoch.
 
-    The epochs of a seed are the permutations that `numpy.random.RandomState(seed)` draws one after another.
+    The epochs of a seed are the successive permutations of `numpy.random.RandomState(seed)`.
     """
 
     def __init__(self, sampler: Any, seed: int) -> None:
@@ -152,7 +152,7 @@ class ReproducibleShuffleSampler(_Wrapper):
         return (items[i] for i in order)
 
     def _order(self, length: int) -> List[int]:
-        """Draw the permutation of the current epoch, after those of the epochs before it."""
+        """Return the permutation of the current epoch. The permutations of earlier epochs are drawn before it."""
         if self._drawn > self._epoch:
             self._drawn, self._generator = 0, _generator(self._seed)
         while self._drawn < self._epoch:
@@ -166,12 +166,12 @@ class ReproducibleShuffleSampler(_Wrapper):
 def _generator(seed: int) -> Any:
     import numpy
 
-    # Seeds of torch's generators have more bits than numpy's.
+    # Seeds of torch have more bits than numpy accepts.
     return numpy.random.RandomState(seed & 0xFFFFFFFF)
 
 
 class ReproducibleShuffleBatchSampler(ReproducibleShuffleSampler):
-    """Shuffles whole batches."""
+    """Shuffles whole batches instead of items."""
 
     def __init__(self, batch_sampler: Any, seed: int) -> None:
         super().__init__(batch_sampler, seed)
@@ -184,7 +184,7 @@ def adapt_batch_sampler(
     num_replicas: int = 1,
     rank: int = 0,
 ) -> Any:
-    """Shard, repeat and skip. Shards of a repeated sampler are of equal length, others leave nothing out twice."""
+    """Shard, repeat and skip. Shards of a repeated sampler have equal length; other shards never repeat a batch."""
     if num_replicas > 1:
         shard = EvenBatchSampler if repeat else DistributedBatchSampler
         batch_sampler = shard(batch_sampler, num_replicas, rank)
@@ -196,11 +196,11 @@ def adapt_batch_sampler(
 
 
 def length_of(sized: Any) -> Optional[int]:
-    """Return the length of an object, None if it has no length."""
+    """Return the length of an object, or None if it has none."""
     try:
         return len(sized) if isinstance(sized, Sized) else None
     except TypeError:
-        # torch's DataLoader over an IterableDataset has __len__ and refuses.
+        # torch's DataLoader over an IterableDataset has __len__, which raises TypeError.
         return None
 
 

@@ -1,7 +1,7 @@
-"""Searches of your own: a `SearchMethod` decides, a runner carries it between events and operations.
+"""Custom searches. A `SearchMethod` makes decisions, and a runner exchanges events and operations with the cluster.
 
-An experiment with `searcher: {name: custom, metric: ..., unit: batches}` creates, trains and closes only what a
-search method asks for. `LocalSearchRunner` runs the method in this process, `RemoteSearchRunner` in a task.
+An experiment with `searcher: {name: custom, metric: ..., unit: batches}` creates, trains and closes trials only on
+request of a search method. `LocalSearchRunner` runs the method in this process, `RemoteSearchRunner` in a task.
 """
 
 from determined.searcher._local_runner import LocalSearchRunner

@@ -1,4 +1,4 @@
-"""A search method in this process: on a laptop, in a notebook, in a pipeline."""
+"""Run a search method in this process, for example on a laptop, in a notebook or in a pipeline."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ _CURRENT = "current"
 
 
 class LocalSearchRunner(SearchRunner):
-    """Keeps its state in `searcher_dir`: run it again with the same directory, and it goes on where it was."""
+    """A runner with its state in `searcher_dir`. Run it again with the same directory to continue the search."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class LocalSearchRunner(SearchRunner):
         super().__init__(search_method)
         new_dir = _paths.offline_dir() / "searcher" / uuid.uuid4().hex
         self._dir = new_dir if searcher_dir is None else pathlib.Path(searcher_dir)
-        self._given_session = session
+        self._open_session = session
 
     def run(
         self,
@@ -48,21 +48,21 @@ class LocalSearchRunner(SearchRunner):
         return self._search(experiment_id)
 
     def _session(self) -> Session:
-        if self._given_session is None:
+        if self._open_session is None:
             from determined.experimental.client import Determined
 
-            self._given_session = Determined()._session
-        return self._given_session
+            self._open_session = Determined()._session
+        return self._open_session
 
     def _key(self) -> str:
-        """Return the key of this directory's experiment, which is the same for every attempt to create it."""
+        """Return the idempotency key of this directory's experiment. Every attempt to create it uses the same key."""
         path = self._dir / _EXPERIMENT
         if not path.exists():
             _write(path, json.dumps({"idempotency_key": str(uuid.uuid4())}))
         return str(json.loads(path.read_text())["idempotency_key"])
 
     def _save(self) -> None:
-        """Save into a new folder; the pointer moves there when everything is on disk."""
+        """Save into a new folder. The file `current` names it only after all files are on disk."""
         folder = self._dir / f"state-{self.state.last_event_id:08d}-{uuid.uuid4().hex[:8]}"
         self._write_to(folder)
         for file in (p for p in folder.rglob("*") if p.is_file()):
@@ -74,11 +74,11 @@ class LocalSearchRunner(SearchRunner):
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-    """Replace a file, so that it has the whole new content or the old, also after a power failure."""
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_text(text)
-    _flush(beside)
-    os.replace(beside, path)
+    """Replace a file atomically, so that it has either the old or the new content, even after a power failure."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(text)
+    _flush(temporary)
+    os.replace(temporary, path)
 
 
 def _flush(path: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""The operations that a search method asks for, and the reasons for which a trial leaves it."""
+"""The operations of a search method, and the reasons for which trials end early."""
 
 import enum
 import json
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ExitedReason(enum.Enum):
-    """The reasons for which a trial ends before the search closes it."""
+    """The reason why a trial ended before the search closed it."""
 
     ERRORED = "EXITED_REASON_UNSPECIFIED"
     USER_CANCELED = "EXITED_REASON_USER_CANCELED"
@@ -19,7 +19,7 @@ class ExitedReason(enum.Enum):
 
 
 class Operation:
-    """Base of everything a search method may ask for."""
+    """The base class of all operations."""
 
     def to_json(self) -> Dict[str, Any]:
         raise NotImplementedError
@@ -35,9 +35,9 @@ class Operation:
 
 
 class Create(Operation):
-    """A new trial with these hyperparameters; `request_id` is its name in every event and operation.
+    """Create a trial with these hyperparameters. `request_id` identifies it in all events and operations.
 
-    It starts from `checkpoint`, a UUID or a `Checkpoint` of the SDK, where that is given.
+    The trial starts from `checkpoint`, a UUID or a `Checkpoint` of the SDK, if that is given.
     """
 
     def __init__(
@@ -48,30 +48,32 @@ class Create(Operation):
     ) -> None:
         self.request_id = request_id
         self.hparams = dict(hparams)
-        named = getattr(checkpoint, "uuid", checkpoint)
-        self.checkpoint_uuid: Optional[str] = None if named is None else str(named)
+        checkpoint_uuid = getattr(checkpoint, "uuid", checkpoint)
+        self.checkpoint_uuid: Optional[str] = (
+            None if checkpoint_uuid is None else str(checkpoint_uuid)
+        )
 
     def to_json(self) -> Dict[str, Any]:
-        asked = {"requestId": str(self.request_id), "hyperparams": json.dumps(self.hparams)}
+        request = {"requestId": str(self.request_id), "hyperparams": json.dumps(self.hparams)}
         if self.checkpoint_uuid is not None:
-            asked["checkpointUuid"] = self.checkpoint_uuid
-        return {"createTrial": asked}
+            request["checkpointUuid"] = self.checkpoint_uuid
+        return {"createTrial": request}
 
 
 class ValidateAfter(Operation):
-    """Train the trial until it has trained `length` in total, counted in `searcher.unit`, and validate it."""
+    """Train the trial to a total of `length`, counted in `searcher.unit`, and validate it."""
 
     def __init__(self, request_id: uuid.UUID, length: int) -> None:
         self.request_id = request_id
         self.length = length
 
     def to_json(self) -> Dict[str, Any]:
-        asked = {"requestId": str(self.request_id), "length": str(self.length)}
-        return {"trialOperation": {"validateAfter": asked}}
+        request = {"requestId": str(self.request_id), "length": str(self.length)}
+        return {"trialOperation": {"validateAfter": request}}
 
 
 class Close(Operation):
-    """Close the trial: it ends when it has trained to the length that was asked for."""
+    """Close the trial. It ends when it has trained to its requested length."""
 
     def __init__(self, request_id: uuid.UUID) -> None:
         self.request_id = request_id
@@ -81,7 +83,7 @@ class Close(Operation):
 
 
 class Shutdown(Operation):
-    """End the experiment: as completed, as canceled or as failed."""
+    """End the experiment as completed, canceled or failed."""
 
     def __init__(self, cancel: bool = False, failure: bool = False) -> None:
         self.cancel = cancel

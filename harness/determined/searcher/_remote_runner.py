@@ -1,4 +1,4 @@
-"""A search method in a task of the cluster: the script of an experiment with `searcher.name: single`."""
+"""Run a search method in a task of the cluster, as the script of an experiment with `searcher.name: single`."""
 
 import logging
 import sys
@@ -15,13 +15,13 @@ logger = logging.getLogger("determined.searcher")
 
 
 class RemoteSearchRunner(SearchRunner):
-    """Keeps its state in checkpoints of its own trial, so that it goes on after a preemption or a restart.
+    """A runner with its state in checkpoints of its own trial, so that it resumes after a preemption or a restart.
 
     with det.core.init() as core_context:
         RemoteSearchRunner(method, core_context).run("searched.yaml", ".")
     """
 
-    # A preemption is noticed between two questions.
+    # Preemption is checked between two polls.
     poll_s = 15
 
     def __init__(self, search_method: SearchMethod, context: "core.Context") -> None:
@@ -45,7 +45,7 @@ class RemoteSearchRunner(SearchRunner):
         model_dir: Optional[PathLike] = None,
         includes: Optional[Iterable[PathLike]] = None,
     ) -> int:
-        """Run the search. A preempted runner ends the process with status 0 and goes on in the next."""
+        """Run the search. When preempted, exit with status 0; the next run of the trial continues the search."""
         if self._saved_as is not None:
             with self._context.checkpoint.restore_path(self._saved_as) as path:
                 experiment_id = self._read_from(path)
@@ -57,17 +57,17 @@ class RemoteSearchRunner(SearchRunner):
     def _session(self) -> Session:
         return self._task_session
 
-    def _may_go_on(self) -> None:
+    def _exit_if_preempted(self) -> None:
         if self._context.preempt.should_preempt():
-            logger.info("preempted: the search goes on from its checkpoint")
+            logger.info("preempted: the search continues from its checkpoint")
             sys.exit(0)
 
     def _save(self) -> None:
-        """Save a checkpoint and delete the one before, as only the newest is of use."""
-        previous, self._saved_as = self._saved_as, self._patiently(self._store)
+        """Save a checkpoint and delete the previous one, because only the newest is needed."""
+        previous, self._saved_as = self._saved_as, self._with_retries(self._store)
         if previous is not None:
             stale = previous
-            self._patiently(lambda: self._context.checkpoint.delete(stale))
+            self._with_retries(lambda: self._context.checkpoint.delete(stale))
 
     def _store(self) -> str:
         metadata = {

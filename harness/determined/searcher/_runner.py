@@ -1,7 +1,7 @@
-"""The loop between a search method and its experiment.
+"""The loop that exchanges events and operations between a search method and its experiment.
 
-Answers are saved before they are posted, and posting one twice changes nothing at the cluster: a runner that goes on
-from the saved state neither loses an operation nor repeats one.
+Operations are saved before they are posted, and posting them twice has no further effect. A runner that resumes
+from the saved state therefore neither loses nor repeats an operation.
 """
 
 import json
@@ -24,19 +24,19 @@ T = TypeVar("T")
 
 _ANSWERS_FILE = "answers.json"
 _LONGEST_RETRY_S = 30.0
-# Where the API cannot hold a request it answers at once: do not ask in a tight circle.
+# The API answers at once if it cannot hold a long poll. The pause avoids a busy loop.
 _PAUSE_S = 2.0
 
 
 class SearchRunner:
-    """The base of the runners, which differ in where they keep their state."""
+    """The base class of the runners. Subclasses store the state in different places."""
 
     poll_s = 60
 
     def __init__(self, search_method: SearchMethod) -> None:
         self.search_method = search_method
         self.state = SearcherState()
-        self._answers: List[Dict[str, Any]] = []  # saved, and maybe not posted yet
+        self._answers: List[Dict[str, Any]] = []  # saved, but possibly not posted yet
 
     def run(
         self,
@@ -44,18 +44,18 @@ class SearchRunner:
         model_dir: Optional[PathLike] = None,
         includes: Optional[Iterable[PathLike]] = None,
     ) -> int:
-        """Create the experiment, or go on with it, and search until it has ended; returns its id."""
+        """Create or resume the experiment, and search until it has ended. Return its id."""
         raise NotImplementedError
 
     def _session(self) -> Session:
         raise NotImplementedError
 
     def _save(self) -> None:
-        """Keep state and answers so that they survive this process."""
+        """Store the state and the operations so that they survive this process."""
         raise NotImplementedError
 
-    def _may_go_on(self) -> None:
-        """Raise where the runner has to leave; called between requests."""
+    def _exit_if_preempted(self) -> None:
+        """Exit if the runner is preempted. This is called between requests."""
 
     def _create(
         self,
@@ -64,20 +64,20 @@ class SearchRunner:
         includes: Optional[Iterable[PathLike]],
         once: str,
     ) -> int:
-        """Create the experiment of this key; a repeated request finds the experiment that the first request made."""
+        """Create the experiment with this idempotency key. A repeated request returns the same experiment."""
         if isinstance(exp_config, dict):
             _must_be_custom(exp_config)
         session = self._session()
-        body = self._patiently(lambda: submission.body(session, exp_config, model_dir, includes))
+        body = self._with_retries(lambda: submission.body(session, exp_config, model_dir, includes))
         with submission.naming(exp_config):
-            made = self._patiently(lambda: submission.submit(session, body, once))
+            experiment = self._with_retries(lambda: submission.submit(session, body, once))
         try:
-            _must_be_custom(made["config"])
+            _must_be_custom(experiment["config"])
         except ValueError:
-            session.post(f"/api/v1/experiments/{made['id']}/kill")
+            session.post(f"/api/v1/experiments/{experiment['id']}/kill")
             raise
-        logger.info("searching in experiment %d", made["id"])
-        return int(made["id"])
+        logger.info("searching in experiment %d", experiment["id"])
+        return int(experiment["id"])
 
     def _search(self, experiment_id: int) -> int:
         self.state.experiment_id = experiment_id
@@ -89,11 +89,11 @@ class SearchRunner:
                 return experiment_id
             events = self._next_events(experiment_id)
             for event in events:
-                operations = _events.answer(self.search_method, self.state, event)
+                operations = _events.handle(self.search_method, self.state, event)
                 if not self.state.experiment_ended:
-                    asked = [operation.to_json() for operation in operations]
-                    self._answers.append({"event": str(event["id"]), "operations": asked})
-            # Progress asks the method for nothing: it is not worth a save, least of all a checkpoint.
+                    requests = [operation.to_json() for operation in operations]
+                    self._answers.append({"event": str(event["id"]), "operations": requests})
+            # Progress events never cause operations, so they are not worth a save or even a checkpoint.
             if any("trialProgress" not in event for event in events):
                 self._save()
 
@@ -101,11 +101,11 @@ class SearchRunner:
         path = f"/api/v1/experiments/{experiment_id}/searcher_events"
         params = {"timeoutSeconds": self.poll_s}
         began = time.monotonic()
-        answer = self._patiently(
+        answer = self._with_retries(
             lambda: self._session().get(path, params=params, timeout_s=self.poll_s + 30.0)
         )
-        found = answer["searcherEvents"]
-        new = [e for e in found if int(e["id"]) > self.state.last_event_id]
+        events = answer["searcherEvents"]
+        new = [e for e in events if int(e["id"]) > self.state.last_event_id]
         if not new and time.monotonic() - began < 1:
             time.sleep(_PAUSE_S)
         return new
@@ -116,13 +116,13 @@ class SearchRunner:
             "searcherOperations": answer["operations"],
             "triggeredByEvent": {"id": answer["event"]},
         }
-        self._patiently(lambda: self._session().post(path, body))
+        self._with_retries(lambda: self._session().post(path, body))
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Call the API through any outage; a refusal is the caller's."""
+    def _with_retries(self, ask: Callable[[], T]) -> T:
+        """Call the API with retries during an outage. Rejected requests raise."""
         wait_s = 1.0
         while True:
-            self._may_go_on()
+            self._exit_if_preempted()
             try:
                 return ask()
             except MasterUnreachableError as e:
@@ -131,7 +131,7 @@ class SearchRunner:
                 if e.status < 500 and e.status != 429:
                     raise
                 why = str(e)
-            logger.warning("the search waits for the cluster, and goes on by itself: %s", why)
+            logger.warning("the search waits for the cluster and will continue: %s", why)
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
 

@@ -1,4 +1,4 @@
-"""The contract of a search method, and what a runner remembers for it."""
+"""The interface of a search method, and the state that a runner keeps for it."""
 
 import abc
 import json
@@ -12,7 +12,7 @@ STATE_FILE = "searcher_state.json"
 
 
 class SearcherState:
-    """The events so far, kept by the runner; a search method reads them."""
+    """The state after all events so far. The runner updates it, and the search method reads it."""
 
     def __init__(self) -> None:
         self.experiment_id: Optional[int] = None
@@ -50,57 +50,57 @@ class SearcherState:
 
 
 class SearchMethod(abc.ABC):
-    """Answers each event with operations. It saves and loads itself what it keeps between events."""
+    """Answers each event with operations. Subclasses save and load their own state."""
 
     @abc.abstractmethod
     def initial_operations(self, searcher_state: SearcherState) -> List[Operation]:
-        """Return the operations with which the experiment begins."""
+        """Return the first operations of the experiment."""
 
     @abc.abstractmethod
     def on_trial_created(
         self, searcher_state: SearcherState, request_id: uuid.UUID
     ) -> List[Operation]:
-        """Return operations now that a trial which `Create` asked for exists."""
+        """Return operations after a trial of a `Create` operation was created."""
 
     @abc.abstractmethod
     def on_validation_completed(
         self, searcher_state: SearcherState, request_id: uuid.UUID, metric: Any, train_length: int
     ) -> List[Operation]:
-        """Return operations now that a trial has trained as far as `ValidateAfter` asked."""
+        """Return operations after a trial finished a `ValidateAfter` operation."""
 
     @abc.abstractmethod
     def on_trial_closed(
         self, searcher_state: SearcherState, request_id: uuid.UUID
     ) -> List[Operation]:
-        """Return operations now that a trial has ended for good; also after an early exit."""
+        """Return operations after a trial ended permanently, including early exits."""
 
     @abc.abstractmethod
     def on_trial_exited_early(
         self, searcher_state: SearcherState, request_id: uuid.UUID, exited_reason: ExitedReason
     ) -> List[Operation]:
-        """Return operations after a trial failed for good, was killed by a user, or had invalid hyperparameters."""
+        """Return operations after a trial failed permanently, was killed by a user, or had invalid hyperparameters."""
 
     @abc.abstractmethod
     def progress(self, searcher_state: SearcherState) -> float:
-        """Return how far the search is, from 0 to 1."""
+        """Return the progress of the search, from 0 to 1."""
 
-    def save_method_state(self, path: pathlib.Path) -> None:  # noqa: B027 - a method may keep nothing
-        """Write what the method keeps between events into this directory."""
+    def save_method_state(self, path: pathlib.Path) -> None:  # noqa: B027 - a method may have no state
+        """Write the method's own state into this directory."""
 
     def load_method_state(self, path: pathlib.Path) -> None:  # noqa: B027
-        """Take up what `save_method_state` wrote."""
+        """Load the state that `save_method_state` wrote."""
 
     def save(
         self, searcher_state: SearcherState, path: pathlib.Path, *, experiment_id: int
     ) -> None:
-        """Save everything that `load` needs to go on."""
+        """Save everything that `load` needs to continue the search."""
         path.mkdir(parents=True, exist_ok=True)
         saved = {"experiment_id": experiment_id, **searcher_state.to_dict()}
         (path / STATE_FILE).write_text(json.dumps(saved))
         self.save_method_state(path)
 
     def load(self, path: pathlib.Path) -> Tuple[SearcherState, int]:
-        """Load the state as it was saved, and the experiment it belongs to."""
+        """Load the saved state, and the id of its experiment."""
         saved = json.loads((path / STATE_FILE).read_text())
         state = SearcherState()
         state.from_dict(saved)

@@ -1,4 +1,4 @@
-"""TensorBoard files of a trial: where to write them, and how they reach the storage."""
+"""TensorBoard files of a trial, and their upload to the storage."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ from determined._info import get_cluster_info
 
 
 def get_base_path() -> pathlib.Path:
-    """Return the directory that `core_context.train.get_tensorboard_path()` names for this worker."""
+    """Return the directory of `core_context.train.get_tensorboard_path()` for this worker."""
     info = get_cluster_info()
     name = (info.allocation_id or info.task_id) if info is not None else "off-cluster"
     rank = os.environ.get("RANK") or os.environ.get("HOROVOD_RANK") or "0"

@@ -1,4 +1,4 @@
-"""Scalars of the metrics that the Core API reports, for TensorBoard."""
+"""TensorBoard scalars of the metrics that are reported through the Core API."""
 
 import logging
 import math
@@ -13,7 +13,7 @@ from determined.tensorboard.metric_writers._batch import BatchMetricWriter, Metr
 
 logger = logging.getLogger("determined.tensorboard")
 
-# Every flush lets the whole file be uploaded again.
+# Every flush causes an upload of the whole file.
 _FLUSH_PERIOD_S = 5.0
 _POSITION = ("batches", "epochs")
 
@@ -21,8 +21,8 @@ _POSITION = ("batches", "epochs")
 class EventWriter(MetricWriter):
     """Writes event files without the tensorboard package, which many images lack.
 
-    Importing it, or a framework's writer, would take half a second of CPU and more. An event is a small Protocol
-    Buffers message, and the file's framing is a dozen lines.
+    Importing that package or a framework's writer takes at least half a second of CPU time. An event is a small
+    Protocol Buffers message, and the file's framing needs only a dozen lines.
     """
 
     def __init__(self, folder: "os.PathLike[str]") -> None:
@@ -83,7 +83,7 @@ def _text(field: int, text: str) -> bytes:
 
 
 def _as_float32(value: float) -> float:
-    """Return the number, or an infinity where it is too large for 32 bits."""
+    """Return the number, or an infinity if it is too large for 32 bits."""
     return (
         value if abs(value) <= _MOST_FLOAT32 or value != value else math.copysign(math.inf, value)
     )
@@ -102,7 +102,7 @@ _CRC = tuple(map(_crc_entry, range(256)))
 
 
 def _masked_crc(content: bytes) -> bytes:
-    """Return the CRC-32C of a record as TensorFlow's record files have it."""
+    """Return the masked CRC-32C of a record, as in TensorFlow's record files."""
     crc = 0xFFFFFFFF
     for byte in content:
         crc = crc >> 8 ^ _CRC[(crc ^ byte) & 0xFF]
@@ -111,7 +111,7 @@ def _masked_crc(content: bytes) -> bytes:
 
 
 class ReportedScalars:
-    """Draws the reported metrics, from the first report on."""
+    """Writes the reported metrics as scalars. The file is created at the first report."""
 
     def __init__(self, tensorboard: TensorboardSync) -> None:
         self._tensorboard = tensorboard
@@ -124,14 +124,18 @@ class ReportedScalars:
         metrics: Dict[str, Any],
         batch_metrics: Optional[List[Dict[str, Any]]],
     ) -> None:
-        self._draw(
-            lambda drawn: drawn.on_train_step_end(
-                steps_completed, _drawable(metrics), batch_metrics
+        self._write_points(
+            lambda writer: writer.on_train_step_end(
+                steps_completed, _without_position(metrics), batch_metrics
             )
         )
 
     def validation(self, steps_completed: int, metrics: Dict[str, Any]) -> None:
-        self._draw(lambda drawn: drawn.on_validation_step_end(steps_completed, _drawable(metrics)))
+        self._write_points(
+            lambda writer: writer.on_validation_step_end(
+                steps_completed, _without_position(metrics)
+            )
+        )
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
@@ -139,23 +143,23 @@ class ReportedScalars:
             if writer is not None:
                 writer.close()
         except OSError as e:
-            logger.warning("the last points of TensorBoard are lost: %s", e)
+            logger.warning("the last TensorBoard points are lost: %s", e)
 
-    def _draw(self, work: Callable[[BatchMetricWriter], None]) -> None:
-        """Write to the file; a full disk costs its drawings, not the training."""
+    def _write_points(self, work: Callable[[BatchMetricWriter], None]) -> None:
+        """Write to the file. A full disk stops the TensorBoard file, but not the training."""
         try:
-            drawn = self._opened()
-            if drawn is not None:
-                work(drawn)
+            writer = self._open_writer()
+            if writer is not None:
+                work(writer)
         except OSError as e:
             self.enabled = False
-            logger.warning("TensorBoard files are written no more: %s", e)
+            logger.warning("no more TensorBoard files are written: %s", e)
 
-    def _opened(self) -> Optional[BatchMetricWriter]:
+    def _open_writer(self) -> Optional[BatchMetricWriter]:
         if self._writer is None and self.enabled:
             self._writer = EventWriter(self._tensorboard.path())
         return BatchMetricWriter(self._writer) if self._writer and self.enabled else None
 
 
-def _drawable(metrics: Dict[str, Any]) -> Dict[str, Any]:
+def _without_position(metrics: Dict[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in metrics.items() if name not in _POSITION}

@@ -1,4 +1,4 @@
-"""Upload TensorBoard files while the trial runs, so that others can watch."""
+"""Upload TensorBoard files while the trial runs, so that users can watch it."""
 
 import logging
 import os
@@ -21,14 +21,14 @@ def keep_name(path: pathlib.Path, rank: int) -> pathlib.Path:
 
 
 def name_with_rank(path: pathlib.Path, rank: int) -> pathlib.Path:
-    """Tell traces of ranks apart, whose names may be equal; event files carry host and process already."""
+    """Add the rank to the name of traces, because ranks may use equal names. Event files already have unique names."""
     if rank == 0 or "tfevents" in path.name:
         return path
     return path.with_name(f"{path.stem}#{rank}{path.suffix}")
 
 
 class TensorboardSync:
-    """Uploads new files of a directory. The thread starts with the first request for the directory."""
+    """Uploads new files of a directory. The thread starts when the directory is first requested."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TensorboardSync:
         selector: PathSelector = lambda _: True,
         mangler: PathMangler = keep_name,
     ) -> None:
-        """Upload the files that changed since the last time."""
+        """Upload the files that changed since the last upload."""
         with self._lock:
             changed = self._changed(selector)
             if changed:
@@ -82,25 +82,27 @@ class TensorboardSync:
     def _try_to_upload(self) -> None:
         try:
             self.upload(mangler=name_with_rank)
-        except Exception as e:  # the storage's own errors: the next round tries again, and no training fails of them
+        except (
+            Exception
+        ) as e:  # an error of the storage: the next round retries, and training continues
             logger.warning("cannot upload TensorBoard files: %s", e)
 
     def _changed(self, selector: PathSelector) -> Dict[str, Tuple[int, int]]:
-        found = {}
+        changed = {}
         for folder, _, names in os.walk(self._base):
             for name in names:
                 path = os.path.join(folder, name)
                 try:
                     stat = os.stat(path)
-                except FileNotFoundError:  # removed in this moment
+                except FileNotFoundError:  # removed after the directory was listed
                     continue
                 state = (stat.st_mtime_ns, stat.st_size)
                 if self._uploaded.get(path) != state and selector(pathlib.Path(path)):
-                    found[path] = state
-        return found
+                    changed[path] = state
+        return changed
 
     def _send(self, changed: Dict[str, Tuple[int, int]], mangler: PathMangler) -> None:
-        """Link the files under their uploaded names into one directory, and store that."""
+        """Link the files with their uploaded names into one directory, and upload that."""
         with tempfile.TemporaryDirectory(prefix="determined-tensorboard-") as scratch:
             for path in changed:
                 relative = pathlib.Path(os.path.relpath(path, self._base))

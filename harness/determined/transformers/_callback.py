@@ -1,4 +1,4 @@
-"""DetCallback: reports, checkpoints and preemption for a Hugging Face Trainer."""
+"""DetCallback, which adds reports, checkpoints and preemption to a Hugging Face Trainer."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ logger = logging.getLogger("determined.transformers")
 
 USER_DATA_FILE = "my_data.json"
 _ARGUMENTS = {"batches": "max_steps", "epochs": "num_train_epochs"}
-# The Trainer logs its speed beside the metrics, and once more in a summary after the last step.
+# The Trainer logs its speed with the metrics, and again in a summary after the last step.
 _SPEED_FIGURES = (
     "_runtime",
     "_samples_per_second",
@@ -24,17 +24,17 @@ _SPEED_FIGURES = (
     "_jit_compilation_time",
     "_model_preparation_time",
 )
-# A preemption is noticed after about this long, without a message to all workers in every step.
+# Preemption is checked about this often, which avoids a message to all workers in every step.
 _POLL_SECONDS = 5.0
 
 
 class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
-    """Add it to a Trainer, and train with `resume_from_checkpoint=args.resume_from_checkpoint`.
+    """A callback for a Trainer. Train with `resume_from_checkpoint=args.resume_from_checkpoint`.
 
     The callback reports the metrics that the Trainer logs, without its speed figures and summary, and stores the
-    checkpoints that it saves. Training ends with an evaluation and a checkpoint. A preemption saves and stops; a
-    searcher's stop does so where the Trainer logs or evaluates.
-    `filter_metrics` names the metrics to report (all of them by default).
+    Trainer's checkpoints. Training ends with an evaluation and a checkpoint. On preemption, training saves and stops.
+    If the searcher stops the trial, training saves and stops at the next log or evaluation.
+    `filter_metrics` names the metrics to report (by default all of them).
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         config = _config(core_context)
         self._searcher_metric = (config.get("searcher") or {}).get("metric")
         self._is_searched = is_searched(config)
-        self._given_up = False
+        self._stopped_by_searcher = False
         self._preempted = False
         check_length(args, config)
         self.load_last_checkpoint(args)
@@ -69,7 +69,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, **_: Any
     ) -> None:
-        if self._given_up:
+        if self._stopped_by_searcher:
             _save_and_stop(control)
         if not logs or not self._is_chief or _is_summary(logs):
             return
@@ -100,7 +100,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self.on_save_user_data(save_path)
 
     def on_save_user_data(self, save_path: str) -> None:
-        """Add files of your own to each checkpoint: override this."""
+        """Write additional files into a checkpoint. Subclasses may override this method."""
         if self.user_data is not None:
             with open(os.path.join(save_path, USER_DATA_FILE), "w") as f:
                 json.dump(self.user_data, f)
@@ -109,9 +109,9 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._check_searcher_metric()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Evaluate and save at the end of training, but not a second time in one step."""
+        """Evaluate and save at the end of training, but only once for each step."""
         ends = state.global_step >= state.max_steps or control.should_training_stop
-        stopped = self._given_up or self._preempted
+        stopped = self._stopped_by_searcher or self._preempted
         if self._saved_at == state.global_step:
             control.should_save = False
         elif ends:
@@ -128,7 +128,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if state.global_step < self._poll_at or not self._is_preempted(state.global_step):
             return
         self._ask_searcher()
-        if not self._given_up:
+        if not self._stopped_by_searcher:
             logger.info("preempted: saving a checkpoint at step %d", state.global_step)
             self._preempted = True
             _save_and_stop(control)
@@ -137,7 +137,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._evaluated_at = state.global_step
         self._is_unchecked = True
         self._ask_searcher()
-        if self._given_up:
+        if self._stopped_by_searcher:
             logger.info(
                 "stopped by the searcher: saving a checkpoint at step %d", state.global_step
             )
@@ -157,35 +157,35 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
             )
 
     def _ask_searcher(self) -> None:
-        """Find out on all workers whether the searcher gave the trial up."""
-        if self._is_searched and not self._given_up:
-            answer = self.core_context.train._is_given_up() if self._is_chief else None
-            self._given_up = bool(self.core_context.distributed.broadcast(answer))
+        """Ask on all workers whether the searcher stopped the trial."""
+        if self._is_searched and not self._stopped_by_searcher:
+            answer = self.core_context.train._is_stopped_by_searcher() if self._is_chief else None
+            self._stopped_by_searcher = bool(self.core_context.distributed.broadcast(answer))
 
     def _is_preempted(self, step: int) -> bool:
-        """Ask, and agree with all workers on the step in which to ask again."""
+        """Return whether the trial is preempted. All workers agree on the step of the next check."""
         preempted = bool(self.core_context.preempt.should_preempt())
         now = time.monotonic()
-        done = max(1, step - self._poll_step)
-        rate = done / max(now - self._poll_time, 1e-6)
+        steps_done = max(1, step - self._poll_step)
+        rate = steps_done / max(now - self._poll_time, 1e-6)
         self._poll_step, self._poll_time = step, now
-        # Steps may become slower than the first ones: look again before three times as many were done.
-        pause = max(1, min(int(rate * _POLL_SECONDS), 2 * done, 1_000))
+        # Later steps may be slower, so check again before three times as many steps were done.
+        pause = max(1, min(int(rate * _POLL_SECONDS), 2 * steps_done, 1_000))
         self._poll_at = int(self.core_context.distributed.broadcast(step + pause))
         return preempted
 
     def _new_metrics(self, group: str, step: int, logs: Mapping[str, Any]) -> Dict[str, Any]:
-        """Return the numbers that are new at this step: a second evaluation may repeat them."""
+        """Return the numbers that are new at this step, because a second evaluation may repeat metrics."""
         if step != self._reported_at:
             self._reported, self._reported_at = {}, step
-        known = self._reported.setdefault(group, set())
-        wanted = {
+        names = self._reported.setdefault(group, set())
+        new_metrics = {
             name: value
             for name, value in logs.items()
-            if isinstance(value, numbers.Number) and name not in known and self._wants(name)
+            if isinstance(value, numbers.Number) and name not in names and self._wants(name)
         }
-        known.update(wanted)
-        return wanted
+        names.update(new_metrics)
+        return new_metrics
 
     def _wants(self, name: str) -> bool:
         if name == "epoch":
@@ -196,7 +196,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         return any(name in (c, f"eval_{c}") for c in chosen)
 
     def load_last_checkpoint(self, args: Any) -> None:
-        """Download the trial's latest checkpoint to where the Trainer looks for it. Override it to begin elsewhere."""
+        """Download the trial's latest checkpoint for the Trainer. Override it to start from another checkpoint."""
         info = self.core_context.info
         latest = info.latest_checkpoint if info is not None else None
         if latest is None:
@@ -206,7 +206,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         directory = os.path.join(args.output_dir, name)
         checkpoint.download(latest, args.output_dir, selector=lambda path: _is_below(name, path))
         if not os.path.isdir(directory):
-            # Checkpoints of earlier versions have the files of the Trainer at their root.
+            # Checkpoints of earlier versions have the Trainer's files in their root directory.
             checkpoint.download(latest, directory)
         args.resume_from_checkpoint = directory
 
@@ -217,25 +217,25 @@ def _save_and_stop(control: Any) -> None:
 
 
 def group_of(logs: Mapping[str, Any]) -> str:
-    """Return the group of a log: the Trainer names the metrics of evaluations `eval_...`."""
+    """Return the group of a log. The Trainer names the metrics of evaluations `eval_...`."""
     return "validation" if any(name.startswith("eval_") for name in logs) else "training"
 
 
 def upload(core_context: Any, output_dir: str, name: str, metadata: Dict[str, Any]) -> str:
-    """Store the folder `name` that the workers wrote; store a file once if several of them see it."""
+    """Store the folder `name` that the workers wrote. If several workers see a file, only one stores it."""
     distributed = core_context.distributed
     if distributed.size == 1:
         uuid: str = core_context.checkpoint.upload(
             output_dir, metadata, selector=lambda path: _is_below(name, path)
         )
         return uuid
-    mine = list_files(output_dir, name) if distributed.local_rank == 0 else []
+    local_files = list_files(output_dir, name) if distributed.local_rank == 0 else []
     owners: Dict[str, int] = {}
-    for rank, files in enumerate(distributed.allgather(mine)):
+    for rank, files in enumerate(distributed.allgather(local_files)):
         for file in files:
             owners.setdefault(file, rank)
     merged: str = core_context.checkpoint.upload(
-        output_dir if mine else None,
+        output_dir if local_files else None,
         metadata if distributed.rank == 0 else {},
         shard=True,
         selector=lambda path: (
@@ -250,7 +250,7 @@ def _is_below(name: str, path: str) -> bool:
 
 
 def list_files(directory: str, name: str) -> List[str]:
-    """Return the paths of the files in the folder `name` of a directory, relative to the directory."""
+    """Return the files in the folder `name` of a directory, relative to that directory."""
     return [
         os.path.relpath(os.path.join(root, file), directory)
         for root, _, files in os.walk(os.path.join(directory, name))
@@ -259,35 +259,37 @@ def list_files(directory: str, name: str) -> List[str]:
 
 
 def check_length(args: Any, config: Mapping[str, Any]) -> None:
-    """Raise ValueError if the searcher and the Trainer's arguments disagree about how long to train."""
+    """Raise ValueError if the searcher and the Trainer's arguments specify different training lengths."""
     searcher = config.get("searcher") or {}
-    trained = (
+    training_length = (
         {"batches": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
     )
     length = searcher.get("max_length")
     if length is not None:
         configured = length if isinstance(length, Mapping) else {"": length}
-        _compare_lengths("max_length", trained, configured)
+        _compare_lengths("max_length", training_length, configured)
     if searcher.get("max_time") and searcher.get("time_metric") in _ARGUMENTS:
-        _compare_lengths("max_time", trained, {searcher["time_metric"]: searcher["max_time"]})
+        _compare_lengths(
+            "max_time", training_length, {searcher["time_metric"]: searcher["max_time"]}
+        )
 
 
 def _compare_lengths(key: str, trained: Mapping[str, Any], configured: Mapping[str, Any]) -> None:
     if dict(trained) == dict(configured):
         return
     ((unit, length),) = trained.items()
-    wanted = ", ".join(f"{u}={n}" if u else str(n) for u, n in configured.items())
+    expected = ", ".join(f"{u}={n}" if u else str(n) for u, n in configured.items())
     advice = f"set searcher.time_metric to {unit} and searcher.max_time to {length}"
     if key == "max_length":
         advice = "remove searcher.max_length, which is deprecated"
     raise ValueError(
-        f"searcher.{key} does not match the Trainer's --{_ARGUMENTS[unit]} ({unit}={length} != {wanted}): {advice}, "
+        f"searcher.{key} does not match the Trainer's --{_ARGUMENTS[unit]} ({unit}={length} != {expected}): {advice}, "
         "or train for the same length"
     )
 
 
 def _is_summary(logs: Mapping[str, Any]) -> bool:
-    """Return whether these are the totals that the Trainer logs after its last step."""
+    """Return whether this is the summary that the Trainer logs after its last step."""
     return "train_runtime" in logs
 
 

@@ -1,4 +1,4 @@
-"""Clients of AWS's services, one for each service and region."""
+"""Clients of AWS services, one for each service and region."""
 
 import os
 import socket
@@ -11,51 +11,51 @@ from botocore.config import Config
 
 from det_provisioner_aws import federation
 
-# Variables by which an operator chooses endpoints: in networks without IPv6, in regions that lack some, in tests.
+# Operators choose endpoints with these variables: in networks without IPv6, in regions without an endpoint, in tests.
 _CHOOSING = ("AWS_USE_DUALSTACK_ENDPOINT", "AWS_ENDPOINT_URL")
-# Services that AWS documents no dual-stack endpoint of.
+# Services without a documented dual-stack endpoint.
 _BY_IPV4 = ("pricing",)
 
 
 class Clients:
-    """Makes clients when they are first used. They reach AWS by IPv6 and IPv4 where it has both."""
+    """Creates clients when they are first used. They prefer endpoints with both IPv6 and IPv4."""
 
     def __init__(self, endpoint_url: str | None = None) -> None:
         self._endpoint_url = endpoint_url
         self._session = federation.session()
-        self._made: dict[tuple[str, str, bool], Any] = {}
-        self._making = threading.Lock()
+        self._clients: dict[tuple[str, str, bool], Any] = {}
+        self._creating = threading.Lock()
 
     def reading(self, service: str, region: str) -> Any:
-        """Return a client whose calls may be repeated, and are when AWS stumbles."""
+        """Return a client for calls that are safe to retry. It retries them after errors."""
         return self._client(service, region, repeats=True)
 
     def acting(self, service: str, region: str) -> Any:
-        """Return a client that sends a call once: lack of capacity is answered as if the server had failed."""
+        """Return a client that sends each call once, because EC2 reports a lack of capacity as a server error."""
         return self._client(service, region, repeats=False)
 
     def _client(self, service: str, region: str, repeats: bool) -> Any:
-        with self._making:  # a session is not for several threads
+        with self._creating:  # sessions are not thread-safe
             key = (service, region, repeats)
-            if key in self._made:
-                return self._made[key]
-            made = self._new(service, region, repeats, self._dual_stack(service))
-            # A proxy resolves names itself.
-            if self._endpoint_url or "https" in getproxies() or _has_address(made):
-                self._made[key] = made
-                return made
-            # EC2 has no dual-stack endpoint in a good third of the regions.
+            if key in self._clients:
+                return self._clients[key]
+            client = self._new(service, region, repeats, self._dual_stack(service))
+            # With a proxy, names are resolved by the proxy.
+            if self._endpoint_url or "https" in getproxies() or _has_address(client):
+                self._clients[key] = client
+                return client
+            # About a third of the regions have no dual-stack endpoint for EC2.
             plain = self._new(service, region, repeats, dual_stack=False)
             if _has_address(plain):
-                self._made[key] = plain
+                self._clients[key] = plain
                 return plain
-            return made  # names are not resolved at the moment
+            return client  # name resolution fails at the moment
 
     def _dual_stack(self, service: str) -> bool | None:
         if service in _BY_IPV4:
             return False
-        chosen = self._endpoint_url or any(name.startswith(_CHOOSING) for name in os.environ)
-        return None if chosen else True
+        is_configured = self._endpoint_url or any(name.startswith(_CHOOSING) for name in os.environ)
+        return None if is_configured else True
 
     def _new(self, service: str, region: str, repeats: bool, dual_stack: bool | None) -> Any:
         config = Config(

@@ -1,4 +1,4 @@
-"""Machines from EC2 (docs/adr/0020-fleets-for-choices.md)."""
+"""Rent machines from EC2 (docs/adr/0020-fleets-for-choices.md)."""
 
 import json
 import re
@@ -44,7 +44,7 @@ from det_provisioner_aws.settings import PROVIDER, AwsSettings, BadSettings, rea
 CONSOLE_CHARACTERS = 20_000
 _BATCH = 100
 _INSTANCE_ID = re.compile(r"\bi-[0-9a-f]+\b")
-# Nothing was sent: there is nothing to sign a call with, or what there was has expired.
+# With these errors the call was not sent, because credentials are missing or expired.
 _NO_CREDENTIALS = (
     NoCredentialsError,
     PartialCredentialsError,
@@ -53,12 +53,12 @@ _NO_CREDENTIALS = (
     SSOError,
 )
 _NOT_THERE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
-# After these, asking for another offer of the region is in vain.
+# After these refusals, other offers in the region would fail as well.
 _FINAL = (RefusalKind.DENIED, RefusalKind.RETRYABLE)
 
 
 class Ec2Compute:
-    """Rents machines of EC2, in any region that offers name."""
+    """Rents EC2 machines in the regions of the offers."""
 
     provider = PROVIDER
 
@@ -70,7 +70,7 @@ class Ec2Compute:
 
     def launch(self, request: LaunchRequest) -> LaunchOutcome:
         region = request.offers[0].region
-        with _reaching("launch"):
+        with _translated_errors("launch"):
             try:
                 return self._find(request, region) or self._launch(request, region)
             except (BadSettings, ParamValidationError) as e:
@@ -78,7 +78,7 @@ class Ec2Compute:
             except _NO_CREDENTIALS as e:
                 error = AwsError("NoCredentials", str(e))
             except ClientError as e:
-                error = self._readable(_known(e), region)
+                error = self._readable(_definite_error(e), region)
             failures = [Failure(offer, offer.zone, error) for offer in request.offers]
             return explain(request.offers, failures)
 
@@ -91,7 +91,7 @@ class Ec2Compute:
         return refusals
 
     def owned(self, cluster_id: str, place: Place) -> Sequence[CloudMachine]:
-        with _reaching("list machines"):
+        with _translated_errors("list machines"):
             try:
                 return self._tagged(CLUSTER_TAG, cluster_id, place.region)
             except ClientError as e:
@@ -100,8 +100,8 @@ class Ec2Compute:
 
     def console(self, machine: CloudMachine, place: Place) -> str:
         ec2 = self._clients.reading("ec2", machine.region)
-        with _reaching("read the console"):
-            for which in ({"Latest": True}, {}):  # only Nitro machines show the latest
+        with _translated_errors("read the console"):
+            for which in ({"Latest": True}, {}):  # only Nitro machines support Latest
                 try:
                     answer = ec2.get_console_output(InstanceId=machine.cloud_id, **which)
                     return str(answer.get("Output", ""))[-CONSOLE_CHARACTERS:]
@@ -111,9 +111,9 @@ class Ec2Compute:
         return ""
 
     def _find(self, request: LaunchRequest, region: str) -> LaunchOutcome | None:
-        """Find the machine that an earlier call with the token launched: a token of EC2 does not span offers."""
-        found = self._tagged(LAUNCH_TAG, request.token, region)
-        return LaunchOutcome(found[0]) if found else None
+        """Return the machine that an earlier call with this token launched. EC2's own tokens do not span offers."""
+        machines = self._tagged(LAUNCH_TAG, request.token, region)
+        return LaunchOutcome(machines[0]) if machines else None
 
     def _launch(self, request: LaunchRequest, region: str) -> LaunchOutcome:
         settings = read_settings(request.settings)
@@ -122,12 +122,14 @@ class Ec2Compute:
         common = launch_parameters(settings, image, has_gpus=has_gpus)
         targets, without_subnet = self._places.targets(region, settings, request.offers)
         failures = [Failure(o, o.zone, _no_subnet(o.zone or region)) for o in without_subnet]
-        of_a_fleet = choices(targets)
-        if len(of_a_fleet) > 1 and not settings.is_exact:
-            machine, refused = self._fleets.launch(request, settings, common, of_a_fleet)
+        fleet_targets = choices(targets)
+        if len(fleet_targets) > 1 and not settings.is_exact:
+            machine, new_failures = self._fleets.launch(request, settings, common, fleet_targets)
         else:
-            machine, refused = self._run_in_order(request, settings, common, targets)
-        failures += [Failure(f.offer, f.zone, self._readable(f.error, region)) for f in refused]
+            machine, new_failures = self._run_in_order(request, settings, common, targets)
+        failures += [
+            Failure(f.offer, f.zone, self._readable(f.error, region)) for f in new_failures
+        ]
         return explain(request.offers, failures, machine, targets)
 
     def _run_in_order(
@@ -137,7 +139,7 @@ class Ec2Compute:
         common: dict[str, Any],
         targets: Sequence[Target],
     ) -> tuple[CloudMachine | None, list[Failure]]:
-        """Ask for one target after the other until EC2 gives a machine."""
+        """Try one target after another until EC2 launches a machine."""
         failures: list[Failure] = []
         for rank, target in enumerate(targets):
             region = target.offer.region
@@ -146,7 +148,7 @@ class Ec2Compute:
             try:
                 answer = self._clients.acting("ec2", region).run_instances(**parameters)
             except ClientError as e:
-                error = _known(e)
+                error = _definite_error(e)
                 failures.append(Failure(target.offer, target.subnet.zone, error))
                 if error.kind in _FINAL:
                     break
@@ -155,45 +157,47 @@ class Ec2Compute:
         return None, failures
 
     def _terminate(self, region: str, ids: list[str]) -> list[Refusal]:
-        """End machines of a region. One that is not there must not keep EC2 from ending the others."""
+        """Terminate machines of a region. EC2 rejects calls with an unknown id, so such ids are removed first."""
         while ids:
             try:
-                with _reaching("terminate machines"):
+                with _translated_errors("terminate machines"):
                     self._clients.acting("ec2", region).terminate_instances(InstanceIds=ids)
                 return []
             except ClientError as e:
                 error = AwsError.of(e.response)
-                named = set(_INSTANCE_ID.findall(error.message))
-                left = [i for i in ids if i not in named]
-                if error.code not in _NOT_THERE or len(left) == len(ids):
+                unknown_ids = set(_INSTANCE_ID.findall(error.message))
+                remaining = [i for i in ids if i not in unknown_ids]
+                if error.code not in _NOT_THERE or len(remaining) == len(ids):
                     return [place_refusal(self._readable(error, region), region)]
-                ids = left
+                ids = remaining
         return []
 
     def _tagged(self, tag: str, value: str, region: str) -> list[CloudMachine]:
         pages = self._clients.reading("ec2", region).get_paginator("describe_instances")
-        only = [{"Name": f"tag:{tag}", "Values": [value]}]
+        filters = [{"Name": f"tag:{tag}", "Values": [value]}]
         return [
             machine_of(instance, region)
-            for page in pages.paginate(Filters=only, PaginationConfig={"PageSize": self._page_size})
+            for page in pages.paginate(
+                Filters=filters, PaginationConfig={"PageSize": self._page_size}
+            )
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
         ]
 
     def _readable(self, error: AwsError, region: str) -> AwsError:
-        """Decode a denial that does not say what is missing, where we may."""
+        """Decode a denial that does not name the missing permission, if the role may do that."""
         if not error.encoded or "not authorized to perform: " in error.message:
             return error
         try:
             sts = self._clients.reading("sts", region)
             answer = sts.decode_authorization_message(EncodedMessage=error.encoded)
             context = json.loads(answer["DecodedMessage"])["context"]
-            said = (
+            message = (
                 f"not authorized to perform: {context['action']} on resource: {context['resource']}"
             )
         except (ClientError, BotoCoreError, KeyError, ValueError):
             return error
-        return AwsError(error.code, said, error.status)
+        return AwsError(error.code, message, error.status)
 
 
 def _no_subnet(place: str) -> AwsError:
@@ -201,8 +205,8 @@ def _no_subnet(place: str) -> AwsError:
     return AwsError("", f"the pool has no subnet in {place}, {remedy}")
 
 
-def _known(e: ClientError) -> AwsError:
-    """Return the error of a launch. Raises Unreachable when a machine may have been launched all the same."""
+def _definite_error(e: ClientError) -> AwsError:
+    """Return the error of a launch. Raise Unreachable if a machine may have been launched nevertheless."""
     error = AwsError.of(e.response)
     if error.leaves_unknown:
         raise Unreachable(f"EC2 failed to launch and does not say what it did: {e}") from e
@@ -210,8 +214,8 @@ def _known(e: ClientError) -> AwsError:
 
 
 @contextmanager
-def _reaching(purpose: str) -> Iterator[None]:
-    """Translate what shows that AWS was not reached, or did not answer."""
+def _translated_errors(purpose: str) -> Iterator[None]:
+    """Translate errors of an unreachable or silent AWS to Unreachable."""
     try:
         yield
     except BotoCoreError as e:

@@ -1,4 +1,4 @@
-"""Turn the errors of EC2 into refusals."""
+"""Translate EC2's errors to refusals."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
 from det_controlplane.ports.compute import Refusal
 
-# Nothing is known after these: the machine may have been launched.
+# After these errors the machine may or may not have been launched.
 _UNKNOWN = (
     "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout",
 )  # fmt: skip
@@ -26,7 +26,7 @@ _KINDS = {
         "SignatureDoesNotMatch", "ExpiredToken", "ExpiredTokenException", "RequestExpired",
         "NoCredentials",
     ),
-    # Errors that come from the pool's settings, and return until an operator corrects these.
+    # Errors caused by the pool's settings. They persist until an operator corrects the settings.
     RefusalKind.INVALID: (
         "", "Unsupported", "UnsupportedOperation", "InvalidParameter", "InvalidParameterValue",
         "InvalidParameterCombination", "MissingParameter", "UnknownParameter", "ValidationException",
@@ -45,18 +45,18 @@ _KINDS = {
     ),
 }  # fmt: skip
 _KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
-# Codes that AWS keeps adding to, in this order: RequestLimitExceeded is throttling, and no quota.
+# Families of codes that AWS extends. The order matters: RequestLimitExceeded is throttling, not a quota.
 _PATTERNS = (
     (re.compile(r"Throttl|RequestLimitExceeded|TooManyRequests|SlowDown"), RefusalKind.RETRYABLE),
-    # A launch template that was made a moment ago is not known everywhere yet.
+    # A new launch template is not visible everywhere at once.
     (re.compile(r"VersionNotFound"), RefusalKind.RETRYABLE),
     (re.compile(r"(Limit|Count)Exceeded"), RefusalKind.QUOTA),
 )
-# AWS gives this message with InvalidParameterCombination; the account's plan allows small types only.
+# A message of InvalidParameterCombination. The account's plan allows only small types.
 _FREE_PLAN = re.compile(r"not eligible for Free Tier", re.IGNORECASE)
-# AWS gives such messages with InvalidParameterValue for a while after the profile and its role were made.
+# A message of InvalidParameterValue. It appears for some time after the profile and its role were created.
 _NEW_PROFILE = re.compile(r"IAM Instance Profile", re.IGNORECASE)
-# Quotas that count the vCPUs of the types whose names begin so: on-demand, and spot.
+# Quotas that count the vCPUs of types with these prefixes: on-demand, and spot.
 _QUOTAS = (
     (("p5",), "Running On-Demand P instances (L-417A185B)", "All P5 Spot Instance Requests"),
     (("p",), "Running On-Demand P instances (L-417A185B)", "All P4, P3 and P2 Spot Instance Requests (L-7212CCBC)"),
@@ -84,9 +84,9 @@ _ZONE = re.compile(r"\b[a-z]{2}(?:-[a-z]+)+-\d[a-z]\b")
 
 @dataclass(frozen=True, slots=True)
 class AwsError:
-    """An error as AWS answers it, in an answer of its own or within one for several machines.
+    """An error of AWS: a response of its own, or an entry in a response for several machines.
 
-    Without a code it is ours, of settings with which AWS need not be asked."""
+    An error without a code is ours. It means that the settings are invalid, so AWS was not called."""
 
     code: str
     message: str
@@ -94,7 +94,7 @@ class AwsError:
 
     @classmethod
     def of(cls, response: dict[str, Any]) -> "AwsError":
-        """Read the `response` of botocore's ClientError."""
+        """Make the error from the `response` of botocore's ClientError."""
         error = response.get("Error", {})
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
         return cls(str(error.get("Code", "")), str(error.get("Message", "")), int(status))
@@ -108,17 +108,17 @@ class AwsError:
 
     @property
     def is_passing(self) -> bool:
-        """Return whether an invalid launch may be valid later: no settings are known to cause the error."""
+        """Return whether an invalid launch may succeed later, because no setting is known to cause the error."""
         return self._known_kind is None or bool(_NEW_PROFILE.search(self.message))
 
     @property
     def is_of_free_plan(self) -> bool:
-        """Return whether the account's plan rents no machines of the type."""
+        """Return whether the account's plan does not allow machines of this type."""
         return bool(_FREE_PLAN.search(self.message))
 
     @property
     def leaves_unknown(self) -> bool:
-        """Return whether what was asked for may have been done."""
+        """Return whether the request may have taken effect."""
         return self.code in _UNKNOWN or (self._known_kind is None and self.status >= 500)
 
     @property
@@ -128,21 +128,21 @@ class AwsError:
 
     @property
     def encoded(self) -> str:
-        """Return the part of a denial that only `sts:DecodeAuthorizationMessage` can read."""
-        found = _ENCODED.search(self.message)
-        return found[1] if found else ""
+        """Return the part of a denial that only `sts:DecodeAuthorizationMessage` can decode."""
+        match = _ENCODED.search(self.message)
+        return match[1] if match else ""
 
 
 def refusal(error: AwsError, offer: Offer, zone: str) -> Refusal:
-    """Say why an offer gave no machine. `zone` is empty when no zone of the region did."""
+    """Return the reason why an offer gave no machine. `zone` is empty if no zone of the region gave one."""
     scope = _scope(error, offer, zone)
     sentence = _sentence(error, offer, scope)
     return Refusal(error.kind, scope, sentence, _hint(error, zone), error.is_passing)
 
 
 def place_refusal(error: AwsError, region: str) -> Refusal:
-    """Say why something was not done in a region that concerns no offer."""
-    sentence = f"EC2 in {region} refused: {_said(error)}{_advice(error, None)}"
+    """Return the reason why a call in a region failed, for calls that do not concern an offer."""
+    sentence = f"EC2 in {region} refused: {_reason(error)}{_advice(error, None)}"
     return Refusal(error.kind, Scope("aws", region), sentence)
 
 
@@ -159,17 +159,17 @@ def _scope(error: AwsError, offer: Offer, zone: str) -> Scope:
 
 
 def _sentence(error: AwsError, offer: Offer, scope: Scope) -> str:
-    """Return a sentence that names what the scope covers: offers refused for one reason share it."""
-    if not error.code:  # ours: AWS was not asked
-        return f"No machine was asked for: {error.message}"
+    """Return a sentence about the scope, not the offer, so that offers with the same reason share it."""
+    if not error.code:  # our own error; AWS was not called
+        return f"No machine was requested: {error.message}"
     what = f"{scope.machine_type} {scope.capacity}" if scope.machine_type else "machine"
     where = scope.zone or scope.region
-    return f"EC2 gave no {what} in {where}: {_said(error)}{_advice(error, offer)}"
+    return f"EC2 gave no {what} in {where}: {_reason(error)}{_advice(error, offer)}"
 
 
-def _said(error: AwsError) -> str:
-    said = _ENCODED.sub("", error.message).strip().rstrip(".") or "no reason given"
-    return f"{said} ({error.code})"
+def _reason(error: AwsError) -> str:
+    message = _ENCODED.sub("", error.message).strip().rstrip(".") or "no reason given"
+    return f"{message} ({error.code})"
 
 
 def _advice(error: AwsError, offer: Offer | None) -> str:
@@ -178,10 +178,10 @@ def _advice(error: AwsError, offer: Offer | None) -> str:
     if error.code.endswith("ServiceLinkedRoleCreationNotPermitted"):
         return ". Create the role by `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`"
     if error.kind is RefusalKind.DENIED:
-        found = _ACTION.search(error.message)
-        if found:
-            on = f" on {found[2]}" if found[2] else ""
-            return f". Grant {found[1]}{on} to the role that launches machines"
+        match = _ACTION.search(error.message)
+        if match:
+            on = f" on {match[2]}" if match[2] else ""
+            return f". Grant {match[1]}{on} to the role that launches machines"
         return ". Check the rights and credentials of the role that launches machines"
     if error.code in _QUOTAS_OF_TYPES and offer is not None:
         return f'. Request more of the quota "{quota_name(offer)}" in {offer.region}'
@@ -191,7 +191,7 @@ def _advice(error: AwsError, offer: Offer | None) -> str:
 
 
 def quota_name(offer: Offer) -> str:
-    """Return the quota that an offer's vCPUs count against, as Service Quotas calls it."""
+    """Return the quota that counts an offer's vCPUs, with its name in Service Quotas."""
     for prefixes, on_demand, spot in _QUOTAS:
         if offer.machine_type.startswith(prefixes):
             return on_demand if offer.capacity is Capacity.ON_DEMAND else spot

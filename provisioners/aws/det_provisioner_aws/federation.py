@@ -1,7 +1,7 @@
-"""AWS without a key of its own, for a control plane on Google Cloud: the service's account stands for itself.
+"""Credentials for AWS without a stored key, for a control plane on Google Cloud.
 
-Google's metadata server signs who the service is, and STS gives that identity a role for an hour
-(`AssumeRoleWithWebIdentity`), if the role trusts the service's account."""
+Google's metadata server signs the identity of the service's account. STS exchanges it for an hour's credentials of a
+role (`AssumeRoleWithWebIdentity`), if the role trusts the service's account."""
 
 import os
 import urllib.error
@@ -20,15 +20,15 @@ from botocore.exceptions import CredentialRetrievalError
 from botocore.session import get_session
 
 ROLE_VARIABLE = "DET_AWS_ROLE_ARN"
-# What the token is for: a role's trust policy asks for it as `accounts.google.com:oaud`.
+# The audience of the token. A role's trust policy checks it as `accounts.google.com:oaud`.
 AUDIENCE = "determined-serverless"
 _METHOD = "google-identity"
-_REGION = "us-east-1"  # of the call to STS alone
+_REGION = "us-east-1"  # only for the call to STS
 _TIMEOUT_S = 5.0
 
 
 def session() -> Any:
-    """Return a session as the role that DET_AWS_ROLE_ARN names, or as the process is found by AWS's SDK."""
+    """Return a session with the role in DET_AWS_ROLE_ARN, or with the SDK's default credentials."""
     role = os.environ.get(ROLE_VARIABLE, "")
     if not role:
         return boto3.session.Session()
@@ -46,7 +46,7 @@ class _ByGoogle(CredentialProvider):  # type: ignore[misc]
         self._role = role
 
     def load(self) -> Any:
-        """Return credentials that fetch themselves when they are used, and again before they expire."""
+        """Return credentials that are fetched at the first use and renewed before they expire."""
         fetcher = AssumeRoleWithWebIdentityCredentialFetcher(
             client_creator=_sts,
             web_identity_token_loader=identity_token,
@@ -71,7 +71,7 @@ def identity_token() -> str:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
             return str(answer.read().decode())
     except (OSError, urllib.error.HTTPError) as e:
-        told = (
+        message = (
             f"Google's metadata server gives no identity token, which {ROLE_VARIABLE} asks for: {e}"
         )
-        raise CredentialRetrievalError(provider=_METHOD, error_msg=told) from e
+        raise CredentialRetrievalError(provider=_METHOD, error_msg=message) from e

@@ -1,4 +1,4 @@
-"""Rent a machine from the best of several offers in EC2's judgement, by an instant fleet."""
+"""Launch a machine with an instant fleet, for which EC2 chooses the best of several offers."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
@@ -20,13 +20,13 @@ from det_provisioner_aws.parameters import (
 from det_provisioner_aws.places import Target
 from det_provisioner_aws.settings import PROVIDER, AwsSettings
 
-# A fleet needs its template only while it is created, so old ones may go.
+# A template is needed only while its fleet is created, so old ones can be deleted.
 TEMPLATE_LIFE = timedelta(days=1)
 _LOST_TEMPLATE = ("InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound")
 
 
 class Fleets:
-    """Launches by CreateFleet, from a launch template that it makes for what machines have in common."""
+    """Launches machines with CreateFleet, from a launch template with their common parameters."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -69,12 +69,12 @@ class Fleets:
         except ClientError as e:
             if AwsError.of(e.response).code not in _LOST_TEMPLATE:
                 raise
-        self._templates.discard((region, template))  # deleted since this process made it
+        self._templates.discard((region, template))  # it was deleted after this process created it
         self._template(request, region, data)
         return self._clients.acting("ec2", region).create_fleet(**parameters)
 
     def _template(self, request: LaunchRequest, region: str, data: dict[str, Any]) -> str:
-        """Make sure that the template exists. Its name says its content, so none is ever changed."""
+        """Create the template unless it exists. Its name depends on its content, so templates never change."""
         name = template_name(request.cluster_id, data)
         if (region, name) in self._templates:
             return name
@@ -98,19 +98,19 @@ class Fleets:
     def _remove_others(self, request: LaunchRequest, region: str, current: str) -> None:
         """Delete old templates that the pool used before its settings or its image changed."""
         ec2 = self._clients.reading("ec2", region)
-        ours = [
+        filters = [
             {"Name": f"tag:{CLUSTER_TAG}", "Values": [request.cluster_id]},
             {"Name": f"tag:{POOL_TAG}", "Values": [request.pool]},
         ]
         oldest = datetime.now(timezone.utc) - TEMPLATE_LIFE
         try:
-            for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=ours):
+            for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=filters):
                 for template in page["LaunchTemplates"]:
                     is_old = template["CreateTime"] < oldest
                     if is_old and template["LaunchTemplateName"] != current:
                         ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
         except ClientError:
-            return  # another process deletes them too, or we may not: they cost nothing
+            return  # another process deletes them, or permission is missing; they are free of charge
 
 
 def _error(error: dict[str, Any]) -> AwsError:
@@ -118,7 +118,7 @@ def _error(error: dict[str, Any]) -> AwsError:
 
 
 def _concerns(item: dict[str, Any], target: Target) -> bool:
-    """Return whether a part of an answer is about a target: what it leaves out, it says of all."""
+    """Return whether a part of the response concerns a target. A part without a field concerns all its values."""
     override = item.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
     about = (
         ("InstanceType", target.offer.machine_type),

@@ -1,8 +1,8 @@
-"""Verify the machine of an agent: have STS answer the request that the machine's role signed for this join.
+"""Verify the machine of an agent with a request to STS that the machine's role signed for this join.
 
-EC2 names the session of a machine's role by the machine's id. So what STS answers proves account and id, as long as
-nobody but `ec2.amazonaws.com` may assume the role. Nothing of the request is taken from the agent but signature,
-date and session: host, body and nonce are ours, and the signature is good for no others.
+EC2 uses the machine's id as the session name of the machine's role. The response of STS therefore proves account and
+id, provided that only `ec2.amazonaws.com` may assume the role. Only the signature, date and session come from the
+agent. Host, body and nonce are set here, and the signature is valid only for them.
 """
 
 import json
@@ -56,15 +56,15 @@ class AwsIdentityVerifier:
         self._url_of = url_of
 
     def claimed(self, proof: Proof) -> str | None:
-        """Return the machine of the identity document, which `verify` holds against what STS says."""
-        said = _json(_checked(proof.fields)["document"].encode())
-        machine = said.get("instanceId")
+        """Return the machine id in the identity document. `verify` compares it with the response of STS."""
+        document = _json(_checked(proof.fields)["document"].encode())
+        machine = document.get("instanceId")
         if not isinstance(machine, str):
             raise NotProven("the machine's identity document names no machine")
         return machine
 
     def verify(self, proof: Proof) -> MachineIdentity:
-        """Return whose machine it is: STS recognised its role's signature over this join."""
+        """Return the identity of the machine after STS verified its role's signature for this join."""
         fields = _checked(proof.fields)
         region = fields["region"]
         if region not in self._trusted.regions:
@@ -77,7 +77,7 @@ class AwsIdentityVerifier:
             )
         self._check_trusted(machine["account"], machine["role"])
         _check_document(fields["document"], region, machine)
-        signed = fields["authorization"]  # its form is exact, and the signature covers the rest
+        signed = fields["authorization"]  # its format is fixed, and the signature covers the rest
         return MachineIdentity(PROVIDER, machine["account"], region, machine["id"], signed)
 
     def _check_trusted(self, account: str, role: str) -> None:
@@ -89,7 +89,7 @@ class AwsIdentityVerifier:
             )
 
     def _ask(self, fields: Mapping[str, str], nonce: str) -> Mapping[str, Any]:
-        """Send the signed request. The host is one of ours, whatever the agent says."""
+        """Send the signed request to a host that is derived from a trusted region."""
         headers = {
             **sts_headers(fields["region"], nonce),
             "X-Amz-Date": fields["date"],
@@ -111,7 +111,7 @@ class AwsIdentityVerifier:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Leaves redirects unfollowed: a signed request goes to the host that it was signed for."""
+    """A handler that does not follow redirects, because a signed request must only go to its host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -121,7 +121,7 @@ _opener = urllib.request.build_opener(_NoRedirects)
 
 
 def _checked(fields: Mapping[str, str]) -> Mapping[str, str]:
-    """Refuse what a proof cannot be, before anything is sent."""
+    """Raise NotProven for a malformed proof, before any request is sent."""
     missing = [name for name in _FIELDS if not isinstance(fields.get(name), str)]
     if missing:
         raise NotProven(f"the proof lacks {', '.join(missing)}")
@@ -137,8 +137,8 @@ def _checked(fields: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _refused(status: int, content: bytes) -> Exception:
-    said = _json(content).get("Error", {})
-    code = said.get("Code", status) if isinstance(said, dict) else status
+    error = _json(content).get("Error", {})
+    code = error.get("Code", status) if isinstance(error, dict) else status
     if status >= 500 or code in _BUSY:
         return Unreachable(f"STS failed with {code}")
     return NotProven(
@@ -157,18 +157,18 @@ def _result(content: bytes) -> Mapping[str, Any]:
 
 def _json(content: bytes) -> Mapping[str, Any]:
     try:
-        read = json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError):
         return {}
-    return read if isinstance(read, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _check_document(document: str, region: str, machine: re.Match[str]) -> None:
-    """Refuse a document of another machine. It confirms nothing by itself: any program may copy one."""
-    said = _json(document.encode())
-    wanted = {"region": region, "accountId": machine["account"], "instanceId": machine["id"]}
-    for name, value in wanted.items():
-        if said.get(name) != value:
+    """Reject the document of another machine. The document alone proves nothing, because any program can copy it."""
+    claims = _json(document.encode())
+    expected = {"region": region, "accountId": machine["account"], "instanceId": machine["id"]}
+    for name, value in expected.items():
+        if claims.get(name) != value:
             raise NotProven(
-                f"the machine's identity document names {name} {said.get(name)!r}, and STS {value!r}"
+                f"the machine's identity document names {name} {claims.get(name)!r}, and STS {value!r}"
             )

@@ -1,4 +1,4 @@
-"""EC2's instances as the control plane sees machines."""
+"""Convert EC2 instances to machines."""
 
 from typing import Any
 from uuid import UUID
@@ -18,18 +18,18 @@ _STATES: dict[str, CloudState] = {
     "terminated": "gone",
 }
 
-# States of machines that EC2 ended because it needs their capacity, or had none after all.
+# State reasons of machines that EC2 ended because it needed their capacity, or had none.
 _TAKEN_BACK = (
     "Server.SpotInstanceTermination",
     "Server.SpotInstanceShutdown",
     "Server.InsufficientInstanceCapacity",
 )
-# What EC2 says of a machine that ended as it started, most often as it could not encrypt its volume.
+# The state reason of a machine that ended during its start, in most cases because its volume could not be encrypted.
 _KEY_REFUSED = "Client.InternalError"
 
 
 def machine_of(instance: dict[str, Any], region: str) -> CloudMachine:
-    """Read an instance of an answer."""
+    """Convert an instance of a response."""
     tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
     spot = instance.get("InstanceLifecycle") == "spot"
     return CloudMachine(
@@ -48,12 +48,12 @@ def machine_of(instance: dict[str, Any], region: str) -> CloudMachine:
 
 
 def _ended_because(instance: dict[str, Any]) -> str:
-    """Return why EC2 ended an instance, with the cause that it leaves out: a key that the renting role may not use."""
+    """Return the reason why EC2 ended an instance. Add the likely cause if EC2 does not name it."""
     reason = instance.get("StateReason", {})
-    said = str(reason.get("Message", ""))
+    message = str(reason.get("Message", ""))
     if reason.get("Code", "") == _KEY_REFUSED:
-        return f"{said} (most often, the role that rents may not use the key of KMS that encrypts the volume)"
-    return said
+        return f"{message} (most often, the role that rents may not use the key of KMS that encrypts the volume)"
+    return message
 
 
 def _uuid(text: str) -> UUID | None:

@@ -1,4 +1,4 @@
-"""Write the parameters that launch a machine: the same for a call and for a launch template."""
+"""Make the parameters of a launch, for RunInstances and for launch templates."""
 
 import base64
 import hashlib
@@ -11,23 +11,23 @@ from det_controlplane.ports.compute import LaunchRequest
 from det_provisioner_aws.places import Image, Target
 from det_provisioner_aws.settings import AwsSettings
 
-# Tags by which machines are found again; policies may be conditioned on the first.
+# Tags for finding machines. IAM policies may have conditions on the first.
 CLUSTER_TAG = "determined-cluster"
 MACHINE_TAG = "determined-machine"
 LAUNCH_TAG = "determined-launch"
 POOL_TAG = "determined-resource-pool"
 _SPOT_REQUEST = "spot-instances-request"
 
-# A gp3 volume has so much without a charge. Images with CUDA have 10 to 20 GB, which take minutes at that speed.
+# The throughput of gp3 volumes without extra charge. Images with CUDA have 10 to 20 GB and load slowly at that rate.
 _GP3_THROUGHPUT, _GP3_IOPS = 125, 3000
 _GPU_THROUGHPUT = 500
-_IOPS_PER_THROUGHPUT = 4  # EC2 asks for these beside each MiB/s
+_IOPS_PER_THROUGHPUT = 4  # the IOPS that EC2 requires for each MiB/s
 
 Parameters = dict[str, Any]
 
 
 def launch_parameters(settings: AwsSettings, image: Image, *, has_gpus: bool) -> Parameters:
-    """Return the launch parameters that all machines of a pool's section have in common."""
+    """Return the launch parameters that are common to all machines of a pool's section."""
     common: Parameters = {
         "ImageId": image.image_id,
         "BlockDeviceMappings": [
@@ -85,13 +85,13 @@ def template_data(
     data = dict(common)
     if request.user_data:
         data["UserData"] = base64.b64encode(request.user_data.encode()).decode()
-    if capacity is Capacity.SPOT:  # a fleet has no tags of its own for these
+    if capacity is Capacity.SPOT:  # CreateFleet has no parameter for the tags of spot requests
         data["TagSpecifications"] = _tagged(_shared_tags(request, settings), _SPOT_REQUEST)
     return data
 
 
 def template_name(cluster_id: str, data: Parameters) -> str:
-    """Return a name that says what is in the template, so that one name has one content."""
+    """Return a name that contains a hash of the content, so that different contents have different names."""
     content = json.dumps(data, sort_keys=True).encode()
     return f"determined-{cluster_id}-{hashlib.sha256(content).hexdigest()[:16]}"
 
@@ -99,7 +99,7 @@ def template_name(cluster_id: str, data: Parameters) -> str:
 def fleet_parameters(
     template: str, request: LaunchRequest, settings: AwsSettings, targets: list[Target]
 ) -> Parameters:
-    """Return the parameters of CreateFleet: one machine at once, from whichever target EC2 thinks best."""
+    """Return the parameters of CreateFleet for one machine at once. EC2 chooses the target."""
     spot = targets[0].offer.capacity is Capacity.SPOT
     parameters: Parameters = {
         "Type": "instant",
@@ -127,13 +127,13 @@ def fleet_parameters(
 
 
 def _shared_tags(request: LaunchRequest, settings: AwsSettings) -> dict[str, str]:
-    """Return the tags of all machines of the pool; policies ask for the cluster's on everything that is made."""
+    """Return the tags of all machines of the pool. Policies require the cluster's tag on every new resource."""
     return {**settings.tags, CLUSTER_TAG: request.cluster_id, POOL_TAG: request.pool}
 
 
 def _own_tags(request: LaunchRequest, settings: AwsSettings) -> dict[str, str]:
-    own = {MACHINE_TAG: str(request.machine_id), LAUNCH_TAG: request.token}
-    return {**_shared_tags(request, settings), **own}
+    machine_tags = {MACHINE_TAG: str(request.machine_id), LAUNCH_TAG: request.token}
+    return {**_shared_tags(request, settings), **machine_tags}
 
 
 def _tagged(tags: dict[str, str], *kinds: str) -> list[Parameters]:
@@ -171,7 +171,7 @@ def _root_volume(settings: AwsSettings, image: Image, has_gpus: bool) -> Paramet
 
 
 def _interfaces(settings: AwsSettings) -> list[Parameters]:
-    """Return one interface, or one for each card of a machine with Elastic Fabric Adapters."""
+    """Return one interface, or one for each network card of a machine with Elastic Fabric Adapters."""
     groups = {"Groups": list(settings.security_groups)} if settings.security_groups else {}
     if settings.efa_interfaces < 2:
         first: Parameters = {

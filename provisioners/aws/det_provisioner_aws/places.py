@@ -1,4 +1,4 @@
-"""Images and subnets, looked up by what a pool's settings name, and remembered for a while."""
+"""Images and subnets of a pool's settings, cached for some time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ from det_controlplane.core.provision.offers import Offer
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.settings import AwsSettings, BadSettings
 
-REMEMBERED_S = 600.0
+CACHE_S = 600.0
 
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,52 +30,52 @@ class Subnet:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An offer in one of the subnets that it may have."""
+    """An offer in one of its possible subnets."""
 
     offer: Offer
     subnet: Subnet
 
 
 def choices(targets: Sequence[Target]) -> list[Target]:
-    """Leave out further subnets of a zone: EC2 refuses fleets that name a type in a zone twice."""
+    """Keep one subnet for each zone, because EC2 rejects fleets with two entries for the same type and zone."""
     first = {(t.offer.machine_type, t.subnet.zone): t for t in reversed(targets)}
     return [t for t in targets if first[t.offer.machine_type, t.subnet.zone] is t]
 
 
 class Places:
-    """Answers which image and which subnets machines of a pool get."""
+    """Finds the image and the subnets for the machines of a pool."""
 
     def __init__(self, clients: Clients, clock: Callable[[], float] = time.monotonic) -> None:
         self._clients = clients
         self._clock = clock
-        self._found: dict[tuple[object, ...], tuple[float, Any]] = {}
+        self._cache: dict[tuple[object, ...], tuple[float, Any]] = {}
 
     def image(self, region: str, settings: AwsSettings) -> Image:
-        """Find the image. Raises BadSettings when there is none."""
+        """Return the image. Raises BadSettings if it does not exist."""
         key = ("image", region, settings.image)
-        return self._remembered(key, lambda: self._look_up_image(region, settings.image))
+        return self._cached(key, lambda: self._look_up_image(region, settings.image))
 
     def targets(
         self, region: str, settings: AwsSettings, offers: Sequence[Offer]
     ) -> tuple[list[Target], list[Offer]]:
-        """Return the offers in each subnet of their zones, in order, and the offers whose zone has none."""
+        """Return each offer with each subnet of its zone, in order, and the offers with no subnet in their zone."""
         key = ("subnets", region, settings.subnets)
-        subnets = self._remembered(key, lambda: self._look_up_subnets(region, settings.subnets))
-        found: list[Target] = []
-        without: list[Offer] = []
+        subnets = self._cached(key, lambda: self._look_up_subnets(region, settings.subnets))
+        targets: list[Target] = []
+        without_subnet: list[Offer] = []
         for offer in offers:
-            fitting = [s for s in subnets if offer.zone in ("", s.zone)]
-            found += [Target(offer, subnet) for subnet in fitting]
-            without += [] if fitting else [offer]
-        return found, without
+            matching = [s for s in subnets if offer.zone in ("", s.zone)]
+            targets += [Target(offer, subnet) for subnet in matching]
+            without_subnet += [] if matching else [offer]
+        return targets, without_subnet
 
-    def _remembered(self, key: tuple[object, ...], look_up: Callable[[], Found]) -> Found:
-        known = self._found.get(key)
-        if known is not None and self._clock() - known[0] < REMEMBERED_S:
-            return known[1]  # type: ignore[no-any-return]
-        found = look_up()
-        self._found[key] = (self._clock(), found)
-        return found
+    def _cached(self, key: tuple[object, ...], look_up: Callable[[], Value]) -> Value:
+        entry = self._cache.get(key)
+        if entry is not None and self._clock() - entry[0] < CACHE_S:
+            return entry[1]  # type: ignore[no-any-return]
+        value = look_up()
+        self._cache[key] = (self._clock(), value)
+        return value
 
     def _look_up_image(self, region: str, image: str) -> Image:
         image_id = image
@@ -90,23 +90,25 @@ class Places:
         described = self._clients.reading("ec2", region).describe_images(ImageIds=[image_id])
         if not described["Images"]:
             raise BadSettings(f"image_id: {image_id} is not in {region}, or not shared with us")
-        found = described["Images"][0]
-        root = found.get("RootDeviceName") or "/dev/sda1"
-        volumes = {m.get("DeviceName"): m.get("Ebs", {}) for m in found["BlockDeviceMappings"]}
+        description = described["Images"][0]
+        root = description.get("RootDeviceName") or "/dev/sda1"
+        volumes = {
+            m.get("DeviceName"): m.get("Ebs", {}) for m in description["BlockDeviceMappings"]
+        }
         return Image(image_id, root, int(volumes.get(root, {}).get("VolumeSize") or 0))
 
-    def _look_up_subnets(self, region: str, wanted: Sequence[str]) -> list[Subnet]:
-        """Return the named subnets in the order of the settings, or the default one of each zone."""
+    def _look_up_subnets(self, region: str, names: Sequence[str]) -> list[Subnet]:
+        """Return the named subnets in the order of the settings, or the default subnet of each zone."""
         ec2 = self._clients.reading("ec2", region)
-        which: dict[str, Any] = (
-            {"SubnetIds": list(wanted)}
-            if wanted
+        selection: dict[str, Any] = (
+            {"SubnetIds": list(names)}
+            if names
             else {"Filters": [{"Name": "default-for-az", "Values": ["true"]}]}
         )
-        pages = ec2.get_paginator("describe_subnets").paginate(**which)
-        found = [
+        pages = ec2.get_paginator("describe_subnets").paginate(**selection)
+        subnets = [
             Subnet(s["SubnetId"], s["AvailabilityZone"]) for page in pages for s in page["Subnets"]
         ]
-        if wanted:
-            return sorted(found, key=lambda s: wanted.index(s.subnet_id))
-        return sorted(found, key=lambda s: s.zone)
+        if names:
+            return sorted(subnets, key=lambda s: names.index(s.subnet_id))
+        return sorted(subnets, key=lambda s: s.zone)

@@ -1,4 +1,4 @@
-"""Read from EC2 the machine types it offers now, their zones and their prices."""
+"""Read the current machine types of EC2, with their zones and prices."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,10 +17,10 @@ from det_controlplane.ports.market import MarketAnswer, Price
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.settings import PROVIDER
 
-_FILTER_VALUES = 200  # that a filter may have
+_FILTER_VALUES = 200  # the maximum number of values in a filter
 _LINUX = "Linux/UNIX"
-_PRICE_LIST_REGION = "us-east-1"  # one of the few that answer for all
-# The entry of a type, of many, that machines without licences and reservations cost.
+_PRICE_LIST_REGION = "us-east-1"  # one of the few regions that serve the price list
+# The entry of a type for machines without licences and reservations. A type has many entries.
 _PLAIN_LINUX = {
     "operatingSystem": "Linux",
     "preInstalledSw": "NA",
@@ -31,7 +31,7 @@ _PLAIN_LINUX = {
 
 @dataclass(frozen=True, slots=True)
 class SpotPrice:
-    """Hold the price of a type as spot capacity in a zone since a time."""
+    """The price of a type's spot capacity in a zone, and the time since which it applies."""
 
     zone: str
     machine_type: str
@@ -40,7 +40,7 @@ class SpotPrice:
 
 
 class Ec2Market:
-    """Implements `ports.market.Market`. Types that a region does not have are left out."""
+    """Implements `ports.market.Market`. Types that a region does not have are omitted."""
 
     provider = PROVIDER
 
@@ -49,7 +49,7 @@ class Ec2Market:
         self._price_list = price_list
 
     def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
-        """Return types and prices. What a missing permission hides is named as the problem. Raises Unreachable."""
+        """Return types and prices. Parts with missing permissions are named in `problem`. Raises Unreachable."""
         region, names = place.region, [w.machine_type for w in wanted]
         problems: list[str] = []
         spot = _unless_denied(problems, lambda: self.spot_prices(region, names)) or []
@@ -67,63 +67,61 @@ class Ec2Market:
         )
 
     def slots(self, region: str, names: Sequence[str]) -> dict[str, int]:
-        """Return by type how many GPUs it has. Raises Unreachable."""
-        found = self._described(region, "describe_instance_types", "InstanceTypes", names)
-        return {told["InstanceType"]: _gpus(told) for told in found}
+        """Return the number of GPUs by type. Raises Unreachable."""
+        items = self._described(region, "describe_instance_types", "InstanceTypes", names)
+        return {item["InstanceType"]: _gpus(item) for item in items}
 
     def zones(self, region: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return by type the zones that have it. Raises Unreachable."""
+        """Return the zones that have each type. Raises Unreachable."""
         zones: dict[str, list[str]] = {}
-        found = self._described(
+        offerings = self._described(
             region,
             "describe_instance_type_offerings",
             "InstanceTypeOfferings",
             names,
             LocationType="availability-zone",
         )
-        for offering in found:
+        for offering in offerings:
             zones.setdefault(offering["InstanceType"], []).append(offering["Location"])
         return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
 
     def spot_prices(self, region: str, names: Sequence[str]) -> list[SpotPrice]:
-        """Return the current price of each type in each zone that has it. Raises Unreachable."""
+        """Return the current price of each type in each of its zones. Raises Unreachable."""
         current: dict[tuple[str, str], SpotPrice] = {}
-        found = self._described(
+        items = self._described(
             region,
             "describe_spot_price_history",
             "SpotPriceHistory",
             names,
             ProductDescriptions=[_LINUX],
-            StartTime=datetime.now(timezone.utc),  # prices that began before are told as well
+            StartTime=datetime.now(timezone.utc),  # the response includes the prices that apply now
         )
-        for told in found:
+        for item in items:
             price = SpotPrice(
-                told["AvailabilityZone"],
-                told["InstanceType"],
-                Decimal(told["SpotPrice"]),
-                told["Timestamp"],
+                item["AvailabilityZone"],
+                item["InstanceType"],
+                Decimal(item["SpotPrice"]),
+                item["Timestamp"],
             )
-            known = current.setdefault((price.zone, price.machine_type), price)
-            if price.since > known.since:
+            latest = current.setdefault((price.zone, price.machine_type), price)
+            if price.since > latest.since:
                 current[price.zone, price.machine_type] = price
         return [current[key] for key in sorted(current)]
 
     def on_demand_prices(self, region: str, names: Sequence[str]) -> dict[str, Decimal]:
-        """Return by type what an hour costs by the price list, for the types that it has. Raises Unreachable.
+        """Return the hourly price by type, for types in the price list. Raises Unreachable.
 
-        Nothing where it is not to be asked: the prices that come with the program hold then."""
+        Return {} if the price list is disabled. The built-in prices are used then."""
         if not self._price_list:
             return {}
         paginator = self._clients.reading("pricing", _PRICE_LIST_REGION).get_paginator(
             "get_products"
         )
         prices: dict[str, Decimal] = {}
-        with _reaching("the price list"):
+        with _translated_errors("the price list"):
             for name in names:
-                wanted = {**_PLAIN_LINUX, "instanceType": name, "regionCode": region}
-                filters = [
-                    {"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in wanted.items()
-                ]
+                terms = {**_PLAIN_LINUX, "instanceType": name, "regionCode": region}
+                filters = [{"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in terms.items()]
                 pages = paginator.paginate(ServiceCode="AmazonEC2", Filters=filters)
                 listed = [_hourly(product) for page in pages for product in page["PriceList"]]
                 price = max((p for p in listed if p), default=None)
@@ -134,13 +132,13 @@ class Ec2Market:
     def _described(
         self, region: str, operation: str, listed: str, names: Sequence[str], **parameters: Any
     ) -> Iterator[dict[str, Any]]:
-        """Read all pages about some types. A filter passes over unknown names, a list of them fails."""
+        """Yield all entries about some types. A filter ignores unknown names, while a list of names would fail."""
         paginator = self._clients.reading("ec2", region).get_paginator(operation)
-        with _reaching(f"EC2 in {region}"):
+        with _translated_errors(f"EC2 in {region}"):
             for start in range(0, len(names), _FILTER_VALUES):
-                wanted = list(names[start : start + _FILTER_VALUES])
-                only = [{"Name": "instance-type", "Values": wanted}]
-                for page in paginator.paginate(Filters=only, **parameters):
+                names_of_request = list(names[start : start + _FILTER_VALUES])
+                filters = [{"Name": "instance-type", "Values": names_of_request}]
+                for page in paginator.paginate(Filters=filters, **parameters):
                     yield from page[listed]
 
 
@@ -149,7 +147,7 @@ Part = TypeVar("Part")
 
 
 def _unless_denied(problems: list[str], read: Callable[[], Part]) -> Part | None:
-    """Return a part of what there is to know; where it cannot be read, note why."""
+    """Return a part of the market's data. If it cannot be read, add the reason to `problems` and return None."""
     try:
         return read()
     except Unreachable as e:
@@ -160,24 +158,26 @@ def _unless_denied(problems: list[str], read: Callable[[], Part]) -> Part | None
 def _prices(
     region: str, spot: Iterable[SpotPrice], on_demand: Mapping[str, Decimal]
 ) -> Iterator[Price]:
-    for told in spot:
-        scope = Scope(PROVIDER, region, told.zone, told.machine_type, Capacity.SPOT.value)
-        yield Price(scope, told.price_usd_hour, told.since)
+    for spot_price in spot:
+        scope = Scope(
+            PROVIDER, region, spot_price.zone, spot_price.machine_type, Capacity.SPOT.value
+        )
+        yield Price(scope, spot_price.price_usd_hour, spot_price.since)
     for name, usd_hour in on_demand.items():
         yield Price(Scope(PROVIDER, region, "", name, Capacity.ON_DEMAND.value), usd_hour)
 
 
 @contextmanager
-def _reaching(source: str) -> Iterator[None]:
-    """Translate a denial like silence: prices are not known either way."""
+def _translated_errors(source: str) -> Iterator[None]:
+    """Translate denied requests like failed requests, because the prices are unknown in both cases."""
     try:
         yield
     except (ClientError, BotoCoreError) as e:
-        raise Unreachable(f"{source} does not tell types and prices: {e}") from e
+        raise Unreachable(f"{source} did not return types and prices: {e}") from e
 
 
 def _hourly(product: str) -> Decimal | None:
-    """Read the price of an hour from an entry of the price list, which is JSON within JSON."""
+    """Read the hourly price from an entry of the price list, which is JSON inside JSON."""
     terms = json.loads(product).get("terms", {}).get("OnDemand", {})
     prices = [
         Decimal(dimension["pricePerUnit"]["USD"])
@@ -188,5 +188,5 @@ def _hourly(product: str) -> Decimal | None:
     return max(prices, default=None)
 
 
-def _gpus(told: dict[str, Any]) -> int:
-    return sum(gpu.get("Count", 0) for gpu in told.get("GpuInfo", {}).get("Gpus", ()))
+def _gpus(item: dict[str, Any]) -> int:
+    return sum(gpu.get("Count", 0) for gpu in item.get("GpuInfo", {}).get("Gpus", ()))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PROVIDER = "aws"
-# Ubuntu 22.04 with NVIDIA's driver, Docker and the container toolkit; AWS keeps one in each region.
+# An Ubuntu 22.04 image with NVIDIA's driver, Docker and the container toolkit. AWS publishes it in each region.
 DEFAULT_IMAGE = (
     "ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 )
@@ -13,17 +13,19 @@ LEAST_ROOT_GIB = 100
 
 
 class BadSettings(ValueError):
-    """A setting of the pool that no machine can be launched with; the message names it and the remedy."""
+    """A setting of the pool with which no machine can be launched. The message has the setting and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings:
-    image: str = DEFAULT_IMAGE  # an id, or "ssm:" and the name of a parameter that holds one
+    image: str = DEFAULT_IMAGE  # an id, or "ssm:" and the name of a parameter with an id
     root_gib: int = 200
     root_type: str = "gp3"
-    root_throughput: int = 0  # MiB/s of gp3; 0: as much as machines with or without GPUs need
+    root_throughput: int = (
+        0  # MiB/s of gp3; 0: a default that depends on whether the machine has GPUs
+    )
     kms_key: str = ""
-    subnets: tuple[str, ...] = ()  # none: the default subnets of the region
+    subnets: tuple[str, ...] = ()  # empty: the default subnets of the region
     security_groups: tuple[str, ...] = ()
     public_ip: bool = True
     key_name: str = ""
@@ -36,16 +38,16 @@ class AwsSettings:
 
     @property
     def is_exact(self) -> bool:
-        """Return whether machines need a place that only a call for each can name."""
+        """Return whether machines need placement settings that fleets do not support."""
         return bool(self.placement_group or self.capacity_reservation or self.efa_interfaces)
 
 
 def read_settings(section: Mapping[str, Any]) -> AwsSettings:
-    """Read what launches need of a pool's provider section. Raises BadSettings."""
+    """Read the settings for launches from a pool's provider section. Raises BadSettings."""
     network = section.get("network_interface") or {}
     if not isinstance(network, Mapping):
         raise BadSettings(f"network_interface is {network!r}: give an object with subnet_id")
-    read = AwsSettings(
+    settings = AwsSettings(
         image=_text(section, "image_id") or DEFAULT_IMAGE,
         root_gib=_whole(section, "root_volume_size", 200),
         root_type=_text(section, "root_volume_type") or "gp3",
@@ -62,16 +64,16 @@ def read_settings(section: Mapping[str, Any]) -> AwsSettings:
         capacity_reservation=_text(section, "capacity_reservation_id"),
         efa_interfaces=_whole(section, "efa_interfaces", 0),
     )
-    if read.root_gib < LEAST_ROOT_GIB:
+    if settings.root_gib < LEAST_ROOT_GIB:
         raise BadSettings(
-            f"root_volume_size is {read.root_gib} GiB: give {LEAST_ROOT_GIB} or more, images of tasks are large"
+            f"root_volume_size is {settings.root_gib} GiB: give {LEAST_ROOT_GIB} or more, images of tasks are large"
         )
-    if read.efa_interfaces > 1 and read.public_ip:
+    if settings.efa_interfaces > 1 and settings.public_ip:
         raise BadSettings(
-            f"efa_interfaces is {read.efa_interfaces}: machines with several interfaces get no public address,"
+            f"efa_interfaces is {settings.efa_interfaces}: machines with several interfaces get no public address,"
             " set network_interface.public_ip to false and give subnets with a NAT gateway"
         )
-    return read
+    return settings
 
 
 def _text(section: Mapping[str, Any], key: str) -> str:

@@ -1,4 +1,4 @@
-"""The machines that a cluster may believe to be its own: of which accounts and regions."""
+"""The accounts, regions and roles of the machines that a cluster trusts."""
 
 import functools
 import re
@@ -13,7 +13,7 @@ _PROFILE = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}):instance-profile/.+")
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """Accounts and regions, and roles, if any are named."""
+    """Trusted accounts, regions and, if any are named, roles."""
 
     accounts: Callable[[], Collection[str]]
     regions: Collection[str]
@@ -21,14 +21,14 @@ class Trusted:
 
 
 def trusted_by(sections: Sequence[Mapping[str, Any]]) -> Trusted:
-    """Read the pools' sections. An instance profile names its account by its ARN, and is of our own without one."""
+    """Read the pools' sections. An instance profile's ARN names its account; other profiles are in our own account."""
     profiles = [str(s.get("iam_instance_profile_arn") or "") for s in sections]
-    named = {found[1] for found in map(_PROFILE.fullmatch, profiles) if found}
+    named_accounts = {found[1] for found in map(_PROFILE.fullmatch, profiles) if found}
     regions = frozenset(region for section in sections for region in _regions(section))
     if all(_PROFILE.fullmatch(profile) for profile in profiles):
-        return Trusted(lambda: named, regions)
-    own = functools.cache(lambda: _own_account(min(regions, default="us-east-1")))
-    return Trusted(lambda: {*named, own()}, regions)
+        return Trusted(lambda: named_accounts, regions)
+    own_account = functools.cache(lambda: _own_account(min(regions, default="us-east-1")))
+    return Trusted(lambda: {*named_accounts, own_account()}, regions)
 
 
 def _regions(section: Mapping[str, Any]) -> set[str]:

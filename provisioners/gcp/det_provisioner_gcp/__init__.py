@@ -1,4 +1,4 @@
-"""Machines of Google Compute Engine. Importing the package loads no library of Google: calls do."""
+"""Machines of Google Compute Engine. Importing the package does not load Google's libraries; its functions do."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from det_controlplane.ports.market import Market
 if TYPE_CHECKING:
     from det_provisioner_gcp.api import GceApi
 
-# Google's own libraries read the project by the same name.
+# Google's own libraries read the project from the same variable.
 PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
-# An address of Compute Engine that is not Google's, for trials.
+# An alternative address of Compute Engine, for tests.
 ENDPOINT_VARIABLE = "DET_GCE_ENDPOINT"
 
 
 def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
-    """Return how to rent machines, for pools with these provider sections. Raises ModuleNotFoundError."""
+    """Return the object that rents machines, for pools with these sections. Raises ModuleNotFoundError."""
     _require("google.cloud", "google.cloud.compute_v1")
     from det_provisioner_gcp.compute_engine import GceCompute
 
@@ -27,7 +27,7 @@ def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
 
 
 def market(sections: Sequence[Mapping[str, Any]]) -> Market:
-    """Return how to read types and prices. Raises ModuleNotFoundError."""
+    """Return the object that reads machine types and prices. Raises ModuleNotFoundError."""
     _require("google.cloud", "google.cloud.compute_v1")
     from det_provisioner_gcp.prices import GceMarket
 
@@ -35,7 +35,7 @@ def market(sections: Sequence[Mapping[str, Any]]) -> Market:
 
 
 def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[IdentityVerifier]:
-    """Return how machines of these sections' projects prove themselves. Raises ModuleNotFoundError."""
+    """Return the verifiers of machines in these sections' projects. Raises ModuleNotFoundError."""
     _require("google.auth")
     from det_provisioner_gcp.identity import GceIdentityVerifier, GoogleCertificates
 
@@ -54,7 +54,7 @@ def _api() -> "GceApi":
 
 
 def _require(*modules: str) -> None:
-    """Look whether libraries are there, without loading them."""
+    """Raise ModuleNotFoundError if a library is not installed, without loading it."""
     try:
         missing = [name for name in modules if find_spec(name) is None]
     except ModuleNotFoundError as e:

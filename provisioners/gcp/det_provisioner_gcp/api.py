@@ -1,4 +1,4 @@
-"""Calls to the Compute Engine API by Google's client library, with its types and errors translated."""
+"""Calls to the Compute Engine API through Google's client library, with translated types and errors."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from det_provisioner_gcp.refusals import GceFault
 
 TIMEOUT_S = 20.0
 _PAGE = 500
-# Answers after which it is not known whether the call had its effect.
+# Statuses after which the call may or may not have taken effect.
 _UNCERTAIN = (500, 502, 504)
 _STATES: Mapping[str, CloudState] = {
     "PENDING": "pending",
@@ -43,21 +43,21 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A change of a zone or of a region, and the errors that it ended with."""
+    """A change in a zone or region, with the errors that it ended with."""
 
     name: str
     kind: str
-    zone: str  # empty: of a region
+    zone: str  # empty for an operation of a region
     region: str
     started: str
     is_done: bool
     faults: tuple[GceFault, ...]
-    group: str = ""  # of a bulk insert, and of the inserts that it made
+    group: str = ""  # the id of a bulk insert and of its inserts
 
 
 @dataclass(frozen=True, slots=True)
 class FoundMachineType:
-    """A machine type in a zone that has it."""
+    """A machine type in one of its zones."""
 
     name: str
     zone: str
@@ -69,7 +69,7 @@ class FoundMachineType:
 
 
 class GceApi:
-    """The calls of the API, a method each. They raise Refused, or Unreachable when the outcome is not known."""
+    """The calls of the API, one method for each. They raise Refused, or Unreachable if the outcome is unknown."""
 
     def __init__(self, endpoint: str = "", credentials: Any = None) -> None:
         self._endpoint = endpoint
@@ -99,7 +99,7 @@ class GceApi:
             return _operation(client.bulk_insert_unary(request, timeout=TIMEOUT_S))
 
     def operation(self, project: str, operation: Operation) -> Operation:
-        """Return an operation as it is now."""
+        """Return the current state of an operation."""
         with _translated(f"asking for the operation {operation.name}"):
             if operation.zone:
                 client = self._client("ZoneOperationsClient")
@@ -111,41 +111,41 @@ class GceApi:
             return _operation(client.get(request, timeout=TIMEOUT_S, retry=None))
 
     def operations(self, project: str, name: str) -> Sequence[Operation]:
-        """Return the operations on the machine of a name, the oldest first."""
+        """Return the operations on the machine with this name, oldest first."""
         with _translated(f"listing operations on {name}"):
             request = self._sdk.AggregatedListGlobalOperationsRequest(
                 project=project, max_results=_PAGE, filter=f'targetLink eq ".*/instances/{name}"',
             )  # fmt: skip
             client = self._client("GlobalOperationsClient")
             pages = client.aggregated_list(request, timeout=TIMEOUT_S, retry=None)
-            found = [_operation(o) for _, listed in pages for o in listed.operations]
-        return sorted(found, key=lambda o: o.started)
+            operations = [_operation(o) for _, listed in pages for o in listed.operations]
+        return sorted(operations, key=lambda o: o.started)
 
     def machine(self, project: str, zone: str, name: str) -> CloudMachine | None:
         with _translated(f"asking for the machine {name}"):
             request = {"project": project, "zone": zone, "instance": name}
             try:
-                found = self._instances.get(request, timeout=TIMEOUT_S, retry=None)
+                instance = self._instances.get(request, timeout=TIMEOUT_S, retry=None)
             except self._not_found:
                 return None
-            return _machine(project, found)
+            return _machine(project, instance)
 
-    def machines(self, project: str, wanted: str) -> Sequence[CloudMachine]:
-        """Return the machines of all zones that a filter finds, and nothing if a zone is silent."""
+    def machines(self, project: str, condition: str) -> Sequence[CloudMachine]:
+        """Return the machines of all zones that match a filter. Raise Unreachable if a zone cannot be listed."""
         with _translated("listing machines"):
             request = self._sdk.AggregatedListInstancesRequest(
-                project=project, max_results=_PAGE, filter=wanted
+                project=project, max_results=_PAGE, filter=condition
             )
-            found = []
+            machines = []
             pages = self._instances.aggregated_list(request, timeout=TIMEOUT_S, retry=None)
             for place, listed in pages:
                 if listed.warning.code == "UNREACHABLE":
                     raise Unreachable(f"Google Cloud cannot list the machines of {place} now")
-                found += [_machine(project, i) for i in listed.instances]
-            return found
+                machines += [_machine(project, i) for i in listed.instances]
+            return machines
 
     def delete(self, project: str, zone: str, name: str) -> None:
-        """Ask for the end of a machine, and return before it ends; one that is gone is no error."""
+        """Request the deletion of a machine without waiting for its end. Ignore machines that do not exist."""
         with _translated(f"deleting the machine {name}"):
             request = {"project": project, "zone": zone, "instance": name}
             try:
@@ -157,33 +157,33 @@ class GceApi:
         with _translated(f"reading the console of {name}"):
             request = {"project": project, "zone": zone, "instance": name, "port": 1}
             try:
-                found = self._instances.get_serial_port_output(
+                output = self._instances.get_serial_port_output(
                     request, timeout=TIMEOUT_S, retry=None
                 )
             except self._not_found:
                 return ""
-            return str(found.contents)
+            return str(output.contents)
 
     def machine_types(self, project: str, names: Sequence[str]) -> Sequence[FoundMachineType]:
-        """Return machine types by name, once for each zone that has them."""
+        """Return machine types by name, once for each of their zones."""
         with _translated("listing machine types"):
             return [
-                _machine_type(zone, found)
+                _machine_type(zone, machine_type)
                 for zone, listed in self._by_zone("MachineTypes", project, names)
-                for found in listed.machine_types
+                for machine_type in listed.machine_types
             ]
 
     def accelerator_types(self, project: str, names: Sequence[str]) -> Sequence[tuple[str, str]]:
-        """Return the names of accelerators, each with a zone that has it."""
+        """Return pairs of an accelerator's name and one of its zones."""
         with _translated("listing accelerator types"):
             return [
-                (found.name, zone)
+                (accelerator.name, zone)
                 for zone, listed in self._by_zone("AcceleratorTypes", project, names)
-                for found in listed.accelerator_types
+                for accelerator in listed.accelerator_types
             ]
 
     def _by_zone(self, kind: str, project: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """Yield the resources of a kind with these names, zone by zone."""
+        """Yield the zones and the resources of a kind with these names."""
         request = getattr(self._sdk, f"AggregatedList{kind}Request")(
             project=project, max_results=_PAGE, filter=f'name eq "{"|".join(names)}"'
         )
@@ -193,7 +193,7 @@ class GceApi:
 
     @cached_property
     def _sdk(self) -> Any:
-        """Import the library when a call is made: it costs 1.5 s and 150 MB."""
+        """Import the library at the first call, because it needs 1.5 s and 150 MB."""
         from google.cloud import compute_v1
 
         return compute_v1
@@ -213,7 +213,7 @@ class GceApi:
         return {}
 
     def _client(self, kind: str) -> Any:
-        """Return a client of its own for operations too: those that the library makes ignore `api_endpoint`."""
+        """Return a client. The library's own operation clients ignore `api_endpoint`, so they are not used."""
         if kind not in self._clients:
             options = {"api_endpoint": self._endpoint} if self._endpoint else None
             client = getattr(self._sdk, kind)
@@ -222,7 +222,7 @@ class GceApi:
 
 
 @contextmanager
-def _translated(doing: str) -> Iterator[None]:
+def _translated(action: str) -> Iterator[None]:
     import requests
     from google.api_core import exceptions as api
     from google.auth import exceptions as auth
@@ -233,18 +233,18 @@ def _translated(doing: str) -> Iterator[None]:
     except api.GoogleAPICallError as e:
         status = int(e.code or 0)
         if status in _UNCERTAIN:
-            raise Unreachable(f"Google Cloud failed at {doing}: {e}") from e
+            raise Unreachable(f"Google Cloud failed at {action}: {e}") from e
         raise Refused(_call_faults(e, status)) from e
     except auth.GoogleAuthError as e:
         if _is_passing(e):
-            raise Unreachable(f"Google Cloud did not answer at {doing}: {e}") from e
+            raise Unreachable(f"Google Cloud did not answer at {action}: {e}") from e
         raise Refused([GceFault("NoCredentials", str(e), 401)]) from e
     except (api.GoogleAPIError, requests.RequestException, ParseError) as e:
-        raise Unreachable(f"Google Cloud did not answer at {doing}: {e}") from e
+        raise Unreachable(f"Google Cloud did not answer at {action}: {e}") from e
 
 
 def _is_passing(error: Any) -> bool:
-    """Tell a sign-in that was not answered from one that was refused, or of which there is nothing to sign in with."""
+    """Return whether authentication failed because of the network, rather than rejected or missing credentials."""
     from google.auth.exceptions import TransportError
 
     causes = (error, error.__cause__)
@@ -252,7 +252,7 @@ def _is_passing(error: Any) -> bool:
 
 
 def _typed(message: Any, body: Mapping[str, Any]) -> Any:
-    """Return a description as the library's message, which refuses fields that it does not know."""
+    """Convert a description to the library's message. The library rejects unknown fields."""
     from google.protobuf.json_format import ParseError
 
     try:
@@ -270,60 +270,62 @@ def _call_faults(error: Any, status: int) -> Sequence[GceFault]:
     return faults or [GceFault("", str(error.message), status)]
 
 
-def _operation(found: Any) -> Operation:
-    zone = str(found.zone).rpartition("/")[2]
-    region = str(found.region).rpartition("/")[2]
+def _operation(operation: Any) -> Operation:
+    zone = str(operation.zone).rpartition("/")[2]
+    region = str(operation.region).rpartition("/")[2]
     return Operation(
-        name=found.name,
-        kind=found.operation_type,
+        name=operation.name,
+        kind=operation.operation_type,
         zone=zone,
         region=region,
-        started=found.insert_time,
-        is_done=found.status.name == "DONE",
-        faults=tuple(_operation_fault(e, found.http_error_status_code) for e in found.error.errors),
-        group=found.operation_group_id,
+        started=operation.insert_time,
+        is_done=operation.status.name == "DONE",
+        faults=tuple(
+            _operation_fault(e, operation.http_error_status_code) for e in operation.error.errors
+        ),
+        group=operation.operation_group_id,
     )
 
 
 def _operation_fault(error: Any, status: int) -> GceFault:
-    told: dict[str, str] = {}
+    details: dict[str, str] = {}
     limit = None
     for detail in error.error_details:
-        told |= dict(detail.error_info.metadatas) | dict(detail.quota_info.dimensions)
+        details |= dict(detail.error_info.metadatas) | dict(detail.quota_info.dimensions)
         if detail.quota_info.limit_name:
             limit = detail.quota_info.limit
-            told["limitName"] = detail.quota_info.limit_name
-    return GceFault(error.code, error.message, status, told, limit)
+            details["limitName"] = detail.quota_info.limit_name
+    return GceFault(error.code, error.message, status, details, limit)
 
 
-def _machine(project: str, found: Any) -> CloudMachine:
-    zone = str(found.zone).rpartition("/")[2]
-    metadata = {item.key: item.value for item in found.metadata.items}
-    labels = dict(found.labels)
-    state = _STATES.get(found.status, "pending")
-    is_spot = found.scheduling.provisioning_model == "SPOT" or found.scheduling.preemptible
+def _machine(project: str, instance: Any) -> CloudMachine:
+    zone = str(instance.zone).rpartition("/")[2]
+    metadata = {item.key: item.value for item in instance.metadata.items}
+    labels = dict(instance.labels)
+    state = _STATES.get(instance.status, "pending")
+    is_spot = instance.scheduling.provisioning_model == "SPOT" or instance.scheduling.preemptible
     return CloudMachine(
         provider="gcp",
         region=naming.region_of(zone),
         zone=zone,
-        cloud_id=naming.cloud_id(project, found.name),
+        cloud_id=naming.cloud_id(project, instance.name),
         state=state,
-        machine_type=str(found.machine_type).rpartition("/")[2],
+        machine_type=str(instance.machine_type).rpartition("/")[2],
         capacity="spot" if is_spot else "on-demand",
         machine_id=naming.machine_id(labels.get(naming.MACHINE_LABEL, "")),
         pool=metadata.get(naming.POOL_METADATA) or labels.get(naming.POOL_LABEL, ""),
-        ended_because=found.status_message if state == "stopped" else "",
+        ended_because=instance.status_message if state == "stopped" else "",
     )
 
 
-def _machine_type(zone: str, found: Any) -> FoundMachineType:
-    own = found.accelerators[0] if found.accelerators else None
+def _machine_type(zone: str, machine_type: Any) -> FoundMachineType:
+    accelerator = machine_type.accelerators[0] if machine_type.accelerators else None
     return FoundMachineType(
-        name=found.name,
+        name=machine_type.name,
         zone=zone,
-        vcpus=found.guest_cpus,
-        memory_mib=found.memory_mb,
-        accelerator=own.guest_accelerator_type if own else "",
-        accelerators=own.guest_accelerator_count if own else 0,
-        local_disks=found.bundled_local_ssds.partition_count,
+        vcpus=machine_type.guest_cpus,
+        memory_mib=machine_type.memory_mb,
+        accelerator=accelerator.guest_accelerator_type if accelerator else "",
+        accelerators=accelerator.guest_accelerator_count if accelerator else 0,
+        local_disks=machine_type.bundled_local_ssds.partition_count,
     )

@@ -1,4 +1,4 @@
-"""Machines from Google Compute Engine."""
+"""Rent machines from Google Compute Engine."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -19,13 +19,13 @@ from det_provisioner_gcp.api import GceApi, Refused
 from det_provisioner_gcp.launching import Launching
 from det_provisioner_gcp.settings import BadSettings, project_of, read_settings
 
-SETTLE_S = 5.0  # stockouts usually show by then
+SETTLE_S = 5.0  # most stockouts are reported within this time
 _DELETIONS_AT_ONCE = 8
 _CONSOLE_LINES = 200
 
 
 class GceCompute:
-    """Implements `ports.compute.Compute`. `projects` are those of the sections, `project` is that of others."""
+    """Implements `ports.compute.Compute`. `projects` are the sections' projects; `project` is the default."""
 
     provider = "gcp"
 
@@ -46,10 +46,10 @@ class GceCompute:
         self._sleep = sleep
 
     def launch(self, request: LaunchRequest) -> LaunchOutcome:
-        """Start the machine, or tell what earlier calls with this token came to.
+        """Start the machine, or return the outcome of earlier calls with this token.
 
-        An accepted start may still fail for lack of capacity. `owned` then lists no machine, and the same request
-        again is answered by why there is none. A token that started anything starts nothing more."""
+        An accepted start may still fail for lack of capacity. `owned` then does not list the machine, and repeating
+        the request returns the reason. A token that started a machine never starts another one."""
         try:
             settings = read_settings(request.settings, self._project)
         except (BadSettings, TypeError, ValueError) as e:
@@ -64,19 +64,21 @@ class GceCompute:
             return [r for r in pool.map(self._delete, machines) if r]
 
     def owned(self, cluster_id: str, place: Place) -> Sequence[CloudMachine]:
-        wanted = f'labels.{naming.CLUSTER_LABEL}="{naming.label_value(cluster_id)}"'
+        condition = f'labels.{naming.CLUSTER_LABEL}="{naming.label_value(cluster_id)}"'
         try:
-            found = [m for p in self._projects_of(place) for m in self._api.machines(p, wanted)]
+            machines = [
+                m for p in self._projects_of(place) for m in self._api.machines(p, condition)
+            ]
         except (BadSettings, Refused) as e:
             raise Unreachable(f"the machines of Google Cloud cannot be listed: {e}") from e
-        return [m for m in found if m.region == place.region]
+        return [m for m in machines if m.region == place.region]
 
     def _projects_of(self, place: Place) -> list[str]:
-        """Return every project in which machines may be: one that was left out would seem to be empty."""
-        known = {naming.split_cloud_id(id)[0] for id in place.cloud_ids}
-        if place.settings or not (known | self._projects):
-            known.add(project_of(place.settings, self._project))
-        return sorted(known | self._projects)
+        """Return every project in which machines may exist. A missing project would look like one without machines."""
+        projects = {naming.split_cloud_id(id)[0] for id in place.cloud_ids}
+        if place.settings or not (projects | self._projects):
+            projects.add(project_of(place.settings, self._project))
+        return sorted(projects | self._projects)
 
     def console(self, machine: CloudMachine, place: Place) -> str:
         project, name = naming.split_cloud_id(machine.cloud_id)
@@ -99,9 +101,9 @@ class GceCompute:
         return None
 
     def _zone(self, machine: CloudMachine) -> str:
-        """Return the zone of a machine, also of one that was started in any zone of a region."""
+        """Return the zone of a machine. Machines that were started in any zone of a region are looked up."""
         if machine.zone:
             return machine.zone
         project, name = naming.split_cloud_id(machine.cloud_id)
-        found = self._api.machines(project, f'name="{name}"')
-        return found[0].zone if found else ""
+        machines = self._api.machines(project, f'name="{name}"')
+        return machines[0].zone if machines else ""

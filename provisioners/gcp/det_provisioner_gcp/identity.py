@@ -21,14 +21,14 @@ CERTIFICATES_URL = "https://www.googleapis.com/oauth2/v1/certs"
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")
 CLOCK_SKEW_S = 30
 _TIMEOUT_S = 10.0
-_LEAST_AGE_S = 60.0  # how often an unknown key may cause a fetch
+_LEAST_AGE_S = 60.0  # the minimum time between fetches for unknown keys
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z]")
 _MAX_AGE = re.compile(r"max-age=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateSet:
-    """Google's certificates by the id of their key, and how long they may be kept."""
+    """Google's certificates by key id, and the time for which they may be cached."""
 
     by_key: Mapping[str, str]
     max_age_s: float
@@ -39,14 +39,14 @@ def fetch_certificates() -> CertificateSet:
     try:
         with urllib.request.urlopen(CERTIFICATES_URL, timeout=_TIMEOUT_S) as answer:
             by_key = json.loads(answer.read())
-            found = _MAX_AGE.search(answer.headers.get("Cache-Control", ""))
+            max_age = _MAX_AGE.search(answer.headers.get("Cache-Control", ""))
     except (OSError, ValueError) as e:
         raise Unreachable(f"Google's certificates cannot be fetched: {e}") from e
-    return CertificateSet(by_key, float(found[1]) if found else 0.0)
+    return CertificateSet(by_key, float(max_age[1]) if max_age else 0.0)
 
 
 class GoogleCertificates:
-    """Keeps Google's certificates as long as Google allows, and fetches again for a key that is new."""
+    """A cache of Google's certificates. It refreshes them after Google's maximum age, or for an unknown key."""
 
     def __init__(
         self,
@@ -56,23 +56,23 @@ class GoogleCertificates:
         self._fetch = fetch
         self._now = now
         self._lock = threading.Lock()
-        self._kept = CertificateSet({}, 0.0)
+        self._cached = CertificateSet({}, 0.0)
         self._fetched_at = float("-inf")
 
     def of(self, key_id: str) -> str:
-        """Return the certificate of a key, empty where Google has none. Raises Unreachable."""
+        """Return the certificate of a key, or "" if Google has no such key. Raises Unreachable."""
         with self._lock:
             age_s = self._now() - self._fetched_at
-            is_new = key_id not in self._kept.by_key
-            if age_s >= max(self._kept.max_age_s, _LEAST_AGE_S) or (
+            is_new = key_id not in self._cached.by_key
+            if age_s >= max(self._cached.max_age_s, _LEAST_AGE_S) or (
                 is_new and age_s >= _LEAST_AGE_S
             ):
-                self._kept, self._fetched_at = self._fetch(), self._now()
-            return self._kept.by_key.get(key_id, "")
+                self._cached, self._fetched_at = self._fetch(), self._now()
+            return self._cached.by_key.get(key_id, "")
 
 
 class GceIdentityVerifier:
-    """Implements `ports.identity.IdentityVerifier` for machines of some Google projects."""
+    """Implements `ports.identity.IdentityVerifier` for machines of the given Google projects."""
 
     provider = "gcp"
     kind = KIND
@@ -82,11 +82,11 @@ class GceIdentityVerifier:
         self._certificates = certificates
 
     def claimed(self, proof: Proof) -> str | None:
-        """Return None: Google's signature is checked here."""
+        """Return None, because Google's signature is verified here."""
         return None
 
     def verify(self, proof: Proof) -> MachineIdentity:
-        """Return whose machine it is: Google signed its project, zone and name for this join."""
+        """Return the identity of the machine. Google signed its project, zone and name for this join."""
         token = proof.fields.get("token", "")
         claims = self._claims(token)
         if str(claims.get("aud")).rpartition("/")[0] != gce_audience(proof.nonce):
@@ -95,11 +95,11 @@ class GceIdentityVerifier:
             raise NotProven(
                 f"the identity token was issued by {claims.get('iss')!r}, not by Google"
             )
-        # The signature itself can be written in several ways, what it covers cannot.
+        # A signature can be encoded in several ways, but the signed part cannot.
         return self._identity(_machine_claims(claims), token.rpartition(".")[0])
 
     def _claims(self, token: str) -> Mapping[str, Any]:
-        """Return the claims of a token, once its signature and its times are right."""
+        """Return the claims of a token after verifying its signature and times."""
         from google.auth import exceptions, jwt
 
         try:
@@ -132,12 +132,12 @@ class GceIdentityVerifier:
 
 
 def _machine_claims(claims: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the claims about the machine in a token of the full format."""
+    """Return the claims about the machine from a token in the full format."""
     google = claims.get("google")
     machine = google.get("compute_engine") if isinstance(google, Mapping) else None
-    wanted = ("project_id", "zone", "instance_id", "instance_name")
+    names = ("project_id", "zone", "instance_id", "instance_name")
     if not isinstance(machine, Mapping) or not all(
-        isinstance(machine.get(name), str) and machine[name] for name in wanted
+        isinstance(machine.get(name), str) and machine[name] for name in names
     ):
         raise NotProven("the identity token names no machine: ask for it with format=full")
-    return {name: machine[name] for name in wanted}
+    return {name: machine[name] for name in names}

@@ -1,4 +1,4 @@
-"""Describe machines in the form of the Compute Engine API (its JSON, as `base_config` is)."""
+"""Describe machines in the JSON format of the Compute Engine API, which `base_config` also uses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from det_provisioner_gcp.settings import Accelerators, GcpSettings
 
 Json = dict[str, Any]
 
-# Machine types whose GPUs are part of them.
+# Prefixes of machine types with built-in GPUs.
 _BUILT_IN = ("a2-", "a3-", "a4-", "a4x-", "g2-", "g4-")
 _TAKES_GPUS = "n1-"
-# Machine types that take no persistent disks.
+# Prefixes of machine types without support for persistent disks.
 _HYPERDISK_ONLY = (
     "a3-ultragpu-", "a4-", "a4x-", "c4-", "c4a-", "c4d-", "g4-", "h4d-", "n4-", "n4a-", "n4d-",
 )  # fmt: skip
@@ -22,7 +22,7 @@ _CLOUD_INIT = ("#cloud-config", "## template:", "Content-Type: multipart", "MIME
 
 
 def zonal_instance(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Json:
-    """Return the machine of an offer in a zone."""
+    """Return the description of a machine for an offer in a zone."""
     zone = f"projects/{settings.project}/zones/{offer.zone}"
     machine = _machine(request, offer, settings)
     for disk in machine["disks"]:
@@ -43,7 +43,7 @@ def zonal_instance(request: LaunchRequest, offer: Offer, settings: GcpSettings) 
 def regional_instance(
     request: LaunchRequest, offers: Sequence[Offer], settings: GcpSettings
 ) -> Json:
-    """Return a bulk insert of one machine: any zone of the region, and the first type that there is."""
+    """Return a bulk insert of one machine, in any zone of the region and of the first available type."""
     properties = merged(settings.base_config, _machine(request, offers[0], settings))
     bulk: Json = {
         "count": 1,
@@ -63,26 +63,28 @@ def regional_instance(
     return bulk
 
 
-def may_share_a_call(first: Offer, other: Offer, settings: GcpSettings) -> bool:
-    """Return whether one bulk insert can ask for both: it describes everything but the type once."""
-    alike = _disk_type(first, settings) == _disk_type(other, settings)
+def may_share_a_call(first: Offer, second: Offer, settings: GcpSettings) -> bool:
+    """Return whether one bulk insert can request both offers. Only the machine types in it may differ."""
+    has_same_disk = _disk_type(first, settings) == _disk_type(second, settings)
     return (
-        alike and _has_gpu(first, settings) == _has_gpu(other, settings) and not settings.attached
+        has_same_disk
+        and _has_gpu(first, settings) == _has_gpu(second, settings)
+        and not settings.attached
     )
 
 
 def merged(base: Mapping[str, Any], ours: Mapping[str, Any]) -> Json:
-    """Return a description with ours laid over it. Lists are ours, objects are merged."""
+    """Return `base` overridden by `ours`. Objects are merged recursively; lists are replaced."""
     result = dict(base)
     for key, value in ours.items():
-        below = result.get(key)
-        both = isinstance(below, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(below, value) if both else value  # type: ignore[arg-type]
+        existing = result.get(key)
+        mergeable = isinstance(existing, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(existing, value) if mergeable else value  # type: ignore[arg-type]
     return result
 
 
 def _machine(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Json:
-    """Return the machine's properties that do not depend on the zone, with types by their bare names."""
+    """Return the machine's properties that do not depend on the zone, with unqualified type names."""
     machine: Json = {
         "disks": [_boot_disk(request, offer, settings)],
         "networkInterfaces": [_network(offer.region, settings)],
@@ -116,17 +118,17 @@ def _boot_disk(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> J
             "sourceImage": settings.image,
             "diskSizeGb": settings.disk_gb,
             "diskType": _disk_type(offer, settings),
-            # A disk does not inherit the labels of its machine, so the bill could not assign it to a cluster.
+            # A disk does not inherit the labels of its machine. Without them the bill could not name the cluster.
             "labels": _labels(request, settings),
         },
     }
 
 
 def _disk_type(offer: Offer, settings: GcpSettings) -> str:
-    usual = (
+    default = (
         "hyperdisk-balanced" if offer.machine_type.startswith(_HYPERDISK_ONLY) else "pd-balanced"
     )
-    return settings.disk_type.rpartition("/")[2] or usual
+    return settings.disk_type.rpartition("/")[2] or default
 
 
 def _network(region: str, settings: GcpSettings) -> Json:
@@ -148,7 +150,7 @@ def _path(name: str, within: str) -> str:
 
 
 def _scheduling(offer: Offer, settings: GcpSettings) -> Json:
-    """Return when the machine ends. One that ended is replaced, and never comes back."""
+    """Return the scheduling settings. A machine that ended is replaced and never restarted."""
     scheduling: Json = {"automaticRestart": False}
     is_spot = offer.capacity is Capacity.SPOT
     if is_spot:
@@ -179,10 +181,10 @@ def _labels(request: LaunchRequest, settings: GcpSettings) -> Mapping[str, str]:
 
 
 def _metadata(request: LaunchRequest, settings: GcpSettings) -> Sequence[Mapping[str, str]]:
-    """Return the metadata, with what `base_config` has: lists are not merged, and this one has keys."""
-    theirs = settings.base_config.get("metadata", {}).get("items", [])
+    """Return the metadata items, including items of `base_config` with other keys."""
+    base_items = settings.base_config.get("metadata", {}).get("items", [])
     is_cloud_init = request.user_data.lstrip().startswith(_CLOUD_INIT)
     script = "user-data" if is_cloud_init else "startup-script"
     ours = {naming.POOL_METADATA: request.pool, script: request.user_data}
-    kept = [item for item in theirs if item.get("key") not in ours]
-    return [*kept, *({"key": key, "value": value} for key, value in ours.items())]
+    other_items = [item for item in base_items if item.get("key") not in ours]
+    return [*other_items, *({"key": key, "value": value} for key, value in ours.items())]

@@ -1,4 +1,4 @@
-"""Launch a machine: find what earlier calls with its token came to or, at the first, try the offers in turn."""
+"""Launch a machine: return the outcome of earlier calls with its token, or try the offers one after another."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +18,11 @@ from det_provisioner_gcp import instances, naming, refusals
 from det_provisioner_gcp.api import GceApi, Operation, Refused
 from det_provisioner_gcp.settings import GcpSettings
 
-LONGEST_S = 60.0  # offers that are not asked for by then are left for another launch
+LONGEST_S = 60.0  # offers that were not tried by then are left for the next launch
 _POLL_S = 0.5
 _CONFLICT = 409
 _INSERT = "insert"
-# What ends a machine, as Google Cloud names the operation.
+# Operations that end a machine, with Google Cloud's names.
 _PREEMPTED = "compute.instances.preempted"
 _ENDS = {
     _PREEMPTED: "spot capacity was taken back",
@@ -35,7 +35,7 @@ _ENDS = {
 
 @dataclass(slots=True)
 class Launching:
-    """A request on its way, with the refusals that it met."""
+    """A launch request in progress, with its refusals so far."""
 
     api: GceApi
     request: LaunchRequest
@@ -51,31 +51,31 @@ class Launching:
 
     def outcome(self) -> LaunchOutcome:
         try:
-            done = self.api.operations(self.settings.project, self.name)
-            inserts = [self._settled(o) for o in done if o.kind == _INSERT]
-            machine = self._of_earlier(inserts, done) if inserts else self._new()
+            operations = self.api.operations(self.settings.project, self.name)
+            inserts = [self._wait_briefly(o) for o in operations if o.kind == _INSERT]
+            machine = self._earlier_machine(inserts, operations) if inserts else self._new()
         except Refused as e:
             self._refuse(e.faults, self.request.offers[0])
             machine = None
         return LaunchOutcome(machine, tuple(self._refusals))
 
-    def _of_earlier(
-        self, inserts: Sequence[Operation], done: Sequence[Operation]
+    def _earlier_machine(
+        self, inserts: Sequence[Operation], operations: Sequence[Operation]
     ) -> CloudMachine | None:
-        """Return the machine that an earlier call started, though it may be gone, or tell why there is none."""
-        anywhere = [o for o in self.request.offers if not o.zone]
+        """Return the machine that an earlier call started, even if it has ended. Otherwise record the refusals."""
+        regional_offers = [o for o in self.request.offers if not o.zone]
         failed = [o for o in inserts if o.faults]
         tried: Counter[str] = Counter()
         for operation in failed:
-            if operation.group and anywhere:
+            if operation.group and regional_offers:
                 parts = [o for o in failed if o.group == operation.group]
-                self._refuse_all(tuple(f for part in parts for f in part.faults), anywhere)
+                self._refuse_all(tuple(f for part in parts for f in part.faults), regional_offers)
             else:
                 offers = self._offers_in(operation.zone)
                 self._refuse(operation.faults, offers[min(tried[operation.zone], len(offers) - 1)])
                 tried[operation.zone] += 1
         started = next((o for o in inserts if not o.faults), None)
-        return self._started_earlier(started, done) if started else None
+        return self._started_earlier(started, operations) if started else None
 
     def _new(self) -> CloudMachine | None:
         calls = list(self._calls())
@@ -85,12 +85,12 @@ class Launching:
             if all(any(r.scope.covers(o) for r in self._refusals) for o in offers):
                 continue
             try:
-                operation = self._settled(self._insert(offers))
+                operation = self._wait_briefly(self._insert(offers))
             except Refused as e:
                 if e.http_status == _CONFLICT and offers[0].zone:
-                    return self._in_the_way(offers[0])
+                    return self._existing_machine(offers[0])
                 if len(offers) > 1 and refusals.kind_of(e.faults[0]) is RefusalKind.INVALID:
-                    # Not every type may be asked for together with others.
+                    # Some types cannot be requested together with others.
                     calls[:0] = [[offer] for offer in offers]
                 else:
                     self._refuse_all(e.faults, offers)
@@ -100,24 +100,24 @@ class Launching:
             self._refuse_all(self._causes(operation), offers)
         return None
 
-    def _in_the_way(self, offer: Offer) -> CloudMachine:
-        """Return the machine that has the name already: an earlier call's, whose operation is not listed."""
-        found = self.api.machine(self.settings.project, offer.zone, self.name)
-        return found or self._machine(offer, offer.zone, "pending")
+    def _existing_machine(self, offer: Offer) -> CloudMachine:
+        """Return the machine with the same name. An earlier call started it, but its operation is not listed yet."""
+        machine = self.api.machine(self.settings.project, offer.zone, self.name)
+        return machine or self._machine(offer, offer.zone, "pending")
 
     def _calls(self) -> Iterator[Sequence[Offer]]:
-        """Yield the offers that one call asks for: one of a zone, or some of a region."""
-        together: list[Offer] = []
+        """Yield groups of offers, each for one call: a single offer of a zone, or several of a region."""
+        group: list[Offer] = []
         for offer in self.request.offers:
-            fits = together and not (together[0].zone or offer.zone)
-            if fits and instances.may_share_a_call(together[0], offer, self.settings):
-                together.append(offer)
+            fits = group and not (group[0].zone or offer.zone)
+            if fits and instances.may_share_a_call(group[0], offer, self.settings):
+                group.append(offer)
                 continue
-            if together:
-                yield together
-            together = [offer]
-        if together:
-            yield together
+            if group:
+                yield group
+            group = [offer]
+        if group:
+            yield group
 
     def _insert(self, offers: Sequence[Offer]) -> Operation:
         offer, project = offers[0], self.settings.project
@@ -130,20 +130,20 @@ class Launching:
         return self.api.bulk_insert(project, offer.region, body, request_id)
 
     def _offers_in(self, zone: str) -> Sequence[Offer]:
-        """Return the offers that inserts into a zone were for, in their order."""
+        """Return the offers of the inserts into a zone, in order."""
         offers = self.request.offers
         return [o for o in offers if o.zone == zone] or [replace(offers[0], zone=zone)]
 
     def _causes(self, operation: Operation) -> Sequence[refusals.GceFault]:
-        """Return why an operation failed; a bulk insert may tell it by the inserts that it made."""
+        """Return the causes of a failed operation. A bulk insert may report them only in its own inserts."""
         if not refusals.names_no_cause(operation.faults):
             return operation.faults
         parts = self.api.operations(self.settings.project, self.name)
-        told = [f for o in parts if o.group and o.group == operation.group for f in o.faults]
-        return told or operation.faults
+        causes = [f for o in parts if o.group and o.group == operation.group for f in o.faults]
+        return causes or operation.faults
 
-    def _settled(self, operation: Operation) -> Operation:
-        """Wait a little for an operation to fail or to end."""
+    def _wait_briefly(self, operation: Operation) -> Operation:
+        """Wait a short time for an operation to fail or to complete."""
         deadline = self.now() + self.settle_s
         while not operation.is_done and self.now() < deadline:
             self.sleep(_POLL_S)
@@ -154,21 +154,23 @@ class Launching:
         if offers[0].zone:
             state: CloudState = "running" if operation.is_done else "pending"
             return self._machine(offers[0], offers[0].zone, state)
-        found = self.api.machines(self.settings.project, f'name="{self.name}"')
-        return found[0] if found else self._machine(offers[0], "", "pending")
+        machines = self.api.machines(self.settings.project, f'name="{self.name}"')
+        return machines[0] if machines else self._machine(offers[0], "", "pending")
 
-    def _started_earlier(self, operation: Operation, done: Sequence[Operation]) -> CloudMachine:
-        found = self.api.machine(self.settings.project, operation.zone, self.name)
-        if found:
-            return found
+    def _started_earlier(
+        self, operation: Operation, operations: Sequence[Operation]
+    ) -> CloudMachine:
+        machine = self.api.machine(self.settings.project, operation.zone, self.name)
+        if machine:
+            return machine
         offers = self.request.offers
         offer = next((o for o in offers if o.zone == operation.zone), offers[0])
         if not operation.is_done:
             return self._machine(offer, operation.zone, "pending")
-        ends = [o.kind for o in done if o.kind in _ENDS]
-        gone = self._machine(offer, operation.zone, "gone")
-        because = _ENDS[ends[-1]] if ends else ""
-        return replace(gone, ended_because=because, taken_back=_PREEMPTED in ends)
+        ends = [o.kind for o in operations if o.kind in _ENDS]
+        ended_machine = self._machine(offer, operation.zone, "gone")
+        reason = _ENDS[ends[-1]] if ends else ""
+        return replace(ended_machine, ended_because=reason, taken_back=_PREEMPTED in ends)
 
     def _machine(self, offer: Offer, zone: str, state: CloudState) -> CloudMachine:
         return CloudMachine(

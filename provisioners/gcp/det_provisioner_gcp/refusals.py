@@ -1,4 +1,4 @@
-"""Translate what Google Cloud answers into refusals: their kind, the offers they speak of, and a sentence."""
+"""Translate Google Cloud's errors to refusals, each with a kind, a scope and a sentence."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ K = RefusalKind
 
 @dataclass(frozen=True, slots=True)
 class GceFault:
-    """An error of a call or of an operation, without the client library's types."""
+    """An error of a call or of an operation, independent of the client library's types."""
 
-    code: str  # ZONE_RESOURCE_POOL_EXHAUSTED, or the reason of a call's error
+    code: str  # such as ZONE_RESOURCE_POOL_EXHAUSTED, or the reason of a call's error
     message: str
     http_status: int = 0
-    told: Mapping[str, str] = field(default_factory=dict)  # details, by their names
+    details: Mapping[str, str] = field(default_factory=dict)
     quota_limit: float | None = None
 
 
@@ -30,7 +30,7 @@ _KINDS = {
     "STOCKOUT": K.NO_CAPACITY,
     "GPU_STOCKOUT": K.NO_CAPACITY,
     "insufficientCapacity": K.NO_CAPACITY,
-    "UNSUPPORTED_OPERATION": K.NO_CAPACITY,  # said of spot machines that are taken back while they start
+    "UNSUPPORTED_OPERATION": K.NO_CAPACITY,  # for spot machines that are preempted during their start
     "VM_MIN_COUNT_NOT_REACHED": K.NO_CAPACITY,
     "IP_SPACE_EXHAUSTED": K.NO_CAPACITY,
     "IP_SPACE_EXHAUSTED_WITH_DETAILS": K.NO_CAPACITY,
@@ -43,9 +43,9 @@ _KINDS = {
     "IAM_PERMISSION_DENIED": K.DENIED,
     "accessNotConfigured": K.DENIED,
     "insufficientPermissions": K.DENIED,
-    "SERVICE_ACCOUNT_ACCESS_DENIED": K.DENIED,  # an operation ends with it and status 400
+    "SERVICE_ACCOUNT_ACCESS_DENIED": K.DENIED,  # ends an operation, with status 400
     "serviceAccountAccessDenied": K.DENIED,
-    "conditionNotMet": K.DENIED,  # a policy of the organisation
+    "conditionNotMet": K.DENIED,  # for an organization policy
     "CONDITION_NOT_MET": K.DENIED,
     "rateLimitExceeded": K.RETRYABLE,
     "userRateLimitExceeded": K.RETRYABLE,
@@ -57,7 +57,7 @@ _KINDS = {
     "resourceNotReady": K.RETRYABLE,
     "resourceInUseByAnotherResource": K.RETRYABLE,
 }
-# A bulk insert says this beside the cause, or instead of it.
+# A bulk insert reports this together with the cause, or instead of it.
 _CONSEQUENCE = "VM_MIN_COUNT_NOT_REACHED"
 _PERMISSION = re.compile(r"'(\w+(?:\.\w+)+)' permission for '([^']+)'")
 _QUOTA = re.compile(
@@ -66,7 +66,7 @@ _QUOTA = re.compile(
 
 
 def refusal(faults: Sequence[GceFault], offer: Offer) -> Refusal:
-    """Return why an offer gave no machine."""
+    """Return the reason why an offer gave no machine."""
     causes = [f for f in faults if f.code != _CONSEQUENCE] or list(faults)
     fault = causes[0]
     kind = kind_of(fault)
@@ -77,18 +77,18 @@ def refusal(faults: Sequence[GceFault], offer: Offer) -> Refusal:
     if kind is K.DENIED:
         return Refusal(kind, Scope(offer.provider, offer.region), _denied(fault))
     if kind is K.RETRYABLE:
-        sentence = f"Google Cloud asks to try again later: {_said(fault)}"
+        sentence = f"Google Cloud asks to try again later: {_reason(fault)}"
         return Refusal(kind, Scope(offer.provider, offer.region), sentence)
-    return Refusal(kind, Scope.of(offer), f"Google Cloud refuses the machine: {_said(fault)}")
+    return Refusal(kind, Scope.of(offer), f"Google Cloud refuses the machine: {_reason(fault)}")
 
 
 def names_no_cause(faults: Sequence[GceFault]) -> bool:
-    """Return whether errors say only that there is no machine."""
+    """Return whether the errors report a missing machine without its cause."""
     return bool(faults) and all(f.code == _CONSEQUENCE for f in faults)
 
 
 def kind_of(fault: GceFault) -> RefusalKind:
-    """Return the kind of an error, by its code or else by its status."""
+    """Return the kind of an error, from its code or otherwise from its status."""
     if fault.code in _KINDS:
         return _KINDS[fault.code]
     if fault.http_status in (401, 403, 412):
@@ -97,17 +97,17 @@ def kind_of(fault: GceFault) -> RefusalKind:
 
 
 def invalid(offer: Offer, problem: str) -> Refusal:
-    """Return the refusal of an offer whose pool's section describes no machine."""
+    """Return the refusal of an offer if its pool's section is invalid."""
     sentence = f"the pool's `provider` section for gcp: {problem}"
     return Refusal(K.INVALID, Scope.of(offer), sentence)
 
 
 def _no_capacity(fault: GceFault, offer: Offer) -> Refusal:
     if fault.code.startswith("IP_SPACE_EXHAUSTED"):
-        sentence = f"the pool's subnetwork in {offer.region} has no free address: {_said(fault)}"
+        sentence = f"the pool's subnetwork in {offer.region} has no free address: {_reason(fault)}"
         return Refusal(K.NO_CAPACITY, Scope(offer.provider, offer.region), sentence)
     elsewhere = tuple(
-        z.strip() for z in fault.told.get("zonesAvailable", "").split(",") if z.strip()
+        z.strip() for z in fault.details.get("zonesAvailable", "").split(",") if z.strip()
     )
     where = offer.zone or f"every zone of {offer.region}"
     sentence = f"{where} has no {offer.capacity.value} {offer.machine_type} at the moment"
@@ -117,26 +117,26 @@ def _no_capacity(fault: GceFault, offer: Offer) -> Refusal:
 
 
 def _quota(fault: GceFault, offer: Offer) -> Refusal:
-    found = _QUOTA.search(fault.message)
-    is_global = found is not None and found["globally"] is not None
+    match = _QUOTA.search(fault.message)
+    is_global = match is not None and match["globally"] is not None
     region = "" if is_global else offer.region
     scope = Scope(offer.provider, region, "", offer.machine_type, offer.capacity.value)
-    name = found["name"] if found else fault.told.get("limitName", "")
+    name = match["name"] if match else fault.details.get("limitName", "")
     if not name:
-        return Refusal(K.QUOTA, scope, f"a quota of Google Cloud is used up: {_said(fault)}")
-    allowed = found["limit"].removesuffix(".0") if found else f"{fault.quota_limit or 0:g}"
+        return Refusal(K.QUOTA, scope, f"a quota of Google Cloud is used up: {_reason(fault)}")
+    allowed = match["limit"].removesuffix(".0") if match else f"{fault.quota_limit or 0:g}"
     where = "of the project" if is_global else f"in {region}"
     sentence = f"the quota {name} {where} allows {allowed} and is used up: request more under IAM & Admin > Quotas"
     return Refusal(K.QUOTA, scope, sentence)
 
 
 def _denied(fault: GceFault) -> str:
-    found = _PERMISSION.search(fault.message)
-    if found:
-        return f"the provisioner's service account lacks {found[1]} on {found[2]}: grant a role that has it"
-    return f"Google Cloud denies the machine: {_said(fault)}"
+    match = _PERMISSION.search(fault.message)
+    if match:
+        return f"the provisioner's service account lacks {match[1]} on {match[2]}: grant a role that has it"
+    return f"Google Cloud denies the machine: {_reason(fault)}"
 
 
-def _said(fault: GceFault) -> str:
+def _reason(fault: GceFault) -> str:
     message = " ".join(fault.message.split()) or "no reason was given"
     return f"{message} ({fault.code})" if fault.code else message

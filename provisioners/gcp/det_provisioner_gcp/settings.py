@@ -1,23 +1,23 @@
-"""Read a pool's `provider` section for Google Cloud: the fields that describe a machine."""
+"""Read a pool's `provider` section for Google Cloud."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Built by this project's Packer template, in the cluster's own project.
+# The image of this project's Packer template, in the cluster's own project.
 DEFAULT_IMAGE = "projects/{project}/global/images/family/determined-agent"
-# Enough for a machine to prove what it is, and for nothing else.
+# A machine needs only this scope to prove its identity.
 DEFAULT_SCOPES = ("https://www.googleapis.com/auth/userinfo.email",)
 LEAST_DISK_GB = 100
 
 
 class BadSettings(Exception):
-    """A section that describes no machine; the message says what to change."""
+    """A section that does not describe a machine. The message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accelerators:
-    """GPUs that are attached to a machine type which has none of its own."""
+    """GPUs to attach to a machine type without built-in GPUs."""
 
     type: str
     count: int
@@ -25,7 +25,7 @@ class Accelerators:
 
 @dataclass(frozen=True, slots=True)
 class Shielded:
-    """Shielded VM options. Secure boot refuses kernel modules that nobody signed, such as many GPU drivers."""
+    """Shielded VM options. Secure boot rejects unsigned kernel modules, such as many GPU drivers."""
 
     secure_boot: bool = False
     vtpm: bool = True
@@ -34,12 +34,12 @@ class Shielded:
 
 @dataclass(frozen=True, slots=True)
 class GcpSettings:
-    """The settings by which machines of a pool are made."""
+    """The settings of a pool's machines."""
 
     project: str
     image: str
     disk_gb: int
-    disk_type: str  # empty: what the machine type takes
+    disk_type: str  # empty: the default of the machine type
     network: str
     subnetwork: str
     has_external_ip: bool
@@ -49,11 +49,11 @@ class GcpSettings:
     labels: Mapping[str, str]
     attached: Accelerators | None
     shielded: Shielded
-    base_config: Mapping[str, Any]  # of a machine, in the API's own form
+    base_config: Mapping[str, Any]  # properties of a machine in the API's JSON format
 
 
 def project_of(section: Mapping[str, Any], default_project: str) -> str:
-    """Return the project of a section. Raises BadSettings where there is none."""
+    """Return the project of a section. Raises BadSettings if it has none and there is no default."""
     project = section.get("project") or default_project
     if not project:
         raise BadSettings("`project` is missing: give the id of the Google Cloud project")
@@ -61,7 +61,7 @@ def project_of(section: Mapping[str, Any], default_project: str) -> str:
 
 
 def read_settings(section: Mapping[str, Any], default_project: str) -> GcpSettings:
-    """Return a section with its defaults. Raises BadSettings."""
+    """Return the settings of a section, with defaults. Raises BadSettings."""
     project = project_of(section, default_project)
     network = _section(section, "network_interface")
     account = _section(section, "service_account")
@@ -87,10 +87,10 @@ def read_settings(section: Mapping[str, Any], default_project: str) -> GcpSettin
 
 
 def _section(section: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = section.get(name) or {}
-    if not isinstance(found, Mapping):
-        raise BadSettings(f"`{name}` is {found!r}: give an object")
-    return found
+    value = section.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise BadSettings(f"`{name}` is {value!r}: give an object")
+    return value
 
 
 def _labels(section: Mapping[str, Any]) -> Mapping[str, str]:

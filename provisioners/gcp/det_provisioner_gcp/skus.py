@@ -1,4 +1,4 @@
-"""Google's public price list: SKUs for cores, memory, GPUs and disks, of which a machine's price is the sum."""
+"""Google's public price list. A machine's price is the sum of its SKUs for cores, memory, GPUs and disks."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ _GPU = re.compile(
 _LOCAL_DISK = re.compile(
     r"SSD backed Local Storage(?P<spot> attached to Spot Preemptible VMs)?(?: (?:running )?in .+)?"
 )
-# Machine types whose cores have a series of their own in the price list.
+# Machine types with a separate series for their cores in the price list.
 _SERIES = {"a3-megagpu": "a3plus", "a3-ultragpu": "a3ultra"}
 GPU_NAMES = {
     "nvidia-tesla-p4": ("Nvidia Tesla P4",),
@@ -45,7 +45,7 @@ GPU_NAMES = {
 
 
 class Item(NamedTuple):
-    """Name the subject of a price: a part of a series of machines, or a GPU by its name in the list."""
+    """The subject of a price: a part of a machine series, or a GPU with its name in the list."""
 
     what: str
     capacity: Capacity
@@ -54,13 +54,13 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Name a part of a machine that is billed."""
+    """The billed parts of a machine."""
 
     machine_type: str
     vcpus: int
     memory_gib: Decimal
     local_disk_gib: int
-    accelerator: str  # empty: none of its own
+    accelerator: str  # empty without built-in GPUs
     accelerators: int
 
 
@@ -75,18 +75,18 @@ class PriceList:
                 self._prices.setdefault(item, _usd_hour(sku))
 
     def machine(self, parts: Parts, capacity: Capacity) -> Decimal | None:
-        """Return a machine's price, or nothing if the list lacks one of its parts."""
+        """Return a machine's price, or None if the list lacks one of its parts."""
         series = series_of(parts.machine_type)
-        wanted: list[tuple[Decimal | int, Decimal | None]] = [
+        amounts: list[tuple[Decimal | int, Decimal | None]] = [
             (parts.vcpus, self._prices.get(Item(CORE, capacity, series))),
             (parts.memory_gib, self._prices.get(Item(MEMORY, capacity, series))),
         ]
         if parts.accelerator:
-            wanted.append((parts.accelerators, self.accelerator(parts.accelerator, capacity)))
+            amounts.append((parts.accelerators, self.accelerator(parts.accelerator, capacity)))
         if parts.local_disk_gib:
-            wanted.append((parts.local_disk_gib, self._prices.get(Item(LOCAL_DISK, capacity))))
+            amounts.append((parts.local_disk_gib, self._prices.get(Item(LOCAL_DISK, capacity))))
         total = Decimal(0)
-        for amount, price in wanted:
+        for amount, price in amounts:
             if price is None:
                 return None
             total += amount * price
@@ -99,13 +99,13 @@ class PriceList:
 
 
 def series_of(machine_type: str) -> str:
-    """Return the series of a machine type as the price list has it."""
+    """Return the series of a machine type in the price list."""
     series, _, rest = machine_type.partition("-")
     return _SERIES.get(f"{series}-{rest.partition('-')[0]}", series)
 
 
 def fetch_skus(endpoint: str = ENDPOINT, credentials: Any = None) -> Iterator[Mapping[str, Any]]:
-    """Yield the price list of Compute Engine, page after page. Raises Unreachable."""
+    """Yield the SKUs of Compute Engine's price list. Raises Unreachable."""
     import google.auth
     import requests
     from google.auth.exceptions import GoogleAuthError
@@ -115,37 +115,37 @@ def fetch_skus(endpoint: str = ENDPOINT, credentials: Any = None) -> Iterator[Ma
         if credentials is None:
             credentials, _ = google.auth.default(scopes=[_SCOPE])
         url = f"{endpoint}/v1/services/{COMPUTE_ENGINE}/skus"
-        asked: dict[str, Any] = {"currencyCode": "USD", "pageSize": _PAGE}
+        params: dict[str, Any] = {"currencyCode": "USD", "pageSize": _PAGE}
         with AuthorizedSession(credentials) as session:
             while True:
-                answer = session.get(url, params=asked, timeout=_TIMEOUT_S)
+                answer = session.get(url, params=params, timeout=_TIMEOUT_S)
                 answer.raise_for_status()
                 page = answer.json()
                 yield from page.get("skus", ())
                 if not page.get("nextPageToken"):
                     return
-                asked["pageToken"] = page["nextPageToken"]
+                params["pageToken"] = page["nextPageToken"]
     except (requests.RequestException, GoogleAuthError) as e:
-        raise Unreachable(f"Google Cloud does not tell its prices: {e}") from e
+        raise Unreachable(f"Google Cloud did not return its prices: {e}") from e
 
 
 def _item(description: str) -> Item | None:
-    if found := _PART.fullmatch(description):
-        part = CORE if found["part"] == "Core" else MEMORY
-        return Item(part, _capacity(found), found["series"].lower())
-    if found := _LOCAL_DISK.fullmatch(description):
-        return Item(LOCAL_DISK, _capacity(found))
-    if found := _GPU.fullmatch(description):
-        return Item(found["gpu"], _capacity(found))
+    if match := _PART.fullmatch(description):
+        part = CORE if match["part"] == "Core" else MEMORY
+        return Item(part, _capacity(match), match["series"].lower())
+    if match := _LOCAL_DISK.fullmatch(description):
+        return Item(LOCAL_DISK, _capacity(match))
+    if match := _GPU.fullmatch(description):
+        return Item(match["gpu"], _capacity(match))
     return None
 
 
-def _capacity(found: re.Match[str]) -> Capacity:
-    return Capacity.SPOT if found["spot"] else Capacity.ON_DEMAND
+def _capacity(match: re.Match[str]) -> Capacity:
+    return Capacity.SPOT if match["spot"] else Capacity.ON_DEMAND
 
 
 def _is_plain(sku: Mapping[str, Any]) -> bool:
-    """Return whether a SKU is for everybody, without a commitment."""
+    """Return whether a SKU is a standard price without a commitment."""
     return sku.get("category", {}).get("usageType") in ("OnDemand", "Preemptible")
 
 

@@ -18,7 +18,7 @@ def master() -> Iterator[FakeMaster]:
 
 @pytest.fixture
 def trial_env(master: FakeMaster, tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """The environment that an agent gives a trial's process."""
+    """Return the environment that an agent gives to the process of a trial."""
 
     def build(config: dict[str, Any] | None = None, **extra: str) -> dict[str, str]:
         run_dir = tmp_path / "run"
@@ -63,7 +63,7 @@ def trial_env(master: FakeMaster, tmp_path: Path) -> Callable[..., dict[str, str
 def on_cluster(
     trial_env: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, str]]:
-    """Make this process look like a trial's."""
+    """Set the environment of this process to the environment of a trial."""
 
     def enter(config: dict[str, Any] | None = None, **extra: str) -> dict[str, str]:
         env = trial_env(config, **extra)

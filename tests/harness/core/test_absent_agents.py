@@ -1,4 +1,4 @@
-"""Requests of a running task wait for an agent that is away; refused requests do not."""
+"""Requests of a running task wait while the agent is away. Rejected requests do not wait."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from determined.common.connections import Connections
 from determined.common.http import APIError, MasterUnreachableError
 from determined.core import _preempt
 from determined.exec import _credentials
-from determined.exec._credentials import lend
+from determined.exec._credentials import add_credentials
 from determined.experimental import client
 
 from tests.support.fake_master import HANG_UP, Answer, FakeMaster, Request
@@ -36,7 +36,7 @@ ACK = r".*/signals/ack_preemption"
 
 
 class Clock:
-    """A clock that moves only while requests pause: an hour of absence takes a moment."""
+    """A clock that advances only when requests sleep, so that tests take no time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -61,7 +61,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def agent_returns(clock: Clock, on_cluster: Enter) -> Iterator[Callable[[float], list[FakeMaster]]]:
-    """Make this process a trial's with an agent that is away, and returns after some seconds."""
+    """Set up a trial with an absent agent. The returned function lets the agent return after some seconds."""
     with ExitStack() as opened:
 
         def after(seconds: float) -> list[FakeMaster]:
@@ -81,7 +81,7 @@ def agent_returns(clock: Clock, on_cluster: Enter) -> Iterator[Callable[[float],
 
 
 @pytest.mark.parametrize("away_s", [75.0, TEN_MINUTES_S, DAY_S])
-def test_a_request_waits_until_the_agent_is_back(
+def test_request_waits_until_agent_returns(
     clock: Clock,
     agent_returns: Callable[[float], list[FakeMaster]],
     caplog: pytest.LogCaptureFixture,
@@ -97,7 +97,7 @@ def test_a_request_waits_until_the_agent_is_back(
     assert goes_on.startswith("the agent of this machine answers again after")
 
 
-def test_a_trial_that_starts_while_its_agent_is_away_runs(
+def test_trial_starts_while_agent_is_away(
     agent_returns: Callable[[float], list[FakeMaster]],
 ) -> None:
     gateways = agent_returns(TEN_MINUTES_S)
@@ -108,10 +108,10 @@ def test_a_trial_that_starts_while_its_agent_is_away_runs(
     assert gateway.received("POST", f"{TRIAL}/metrics")
 
 
-def test_a_request_that_is_held_for_too_long_is_sent_again(
+def test_resends_request_after_timeout(
     clock: Clock, master: FakeMaster, on_cluster: Enter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gateway holds requests while the control plane is away, longer than one request may take."""
+    """The gateway may hold a request longer than the request's timeout, while the control plane is away."""
     on_cluster()
     exchange, silences = Connections.exchange, iter(range(20))
 
@@ -127,7 +127,7 @@ def test_a_request_that_is_held_for_too_long_is_sent_again(
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 500])
-def test_a_refused_request_does_not_wait(
+def test_rejected_request_does_not_wait(
     clock: Clock, master: FakeMaster, on_cluster: Enter, status: int
 ) -> None:
     on_cluster()
@@ -138,7 +138,7 @@ def test_a_refused_request_does_not_wait(
 
 
 @pytest.mark.parametrize("status", [503, HANG_UP])
-def test_a_gateway_that_answers_no_request_of_a_kind_is_an_error(
+def test_raises_if_gateway_never_answers_one_kind_of_request(
     clock: Clock, master: FakeMaster, on_cluster: Enter, status: int
 ) -> None:
     on_cluster()
@@ -148,7 +148,7 @@ def test_a_gateway_that_answers_no_request_of_a_kind_is_an_error(
     assert len(master.received("GET", TRIAL)) == 6
 
 
-def test_callers_with_a_limit_of_their_own_do_not_wait(
+def test_bounded_session_does_not_wait(
     clock: Clock, agent_returns: Callable[[float], list[FakeMaster]]
 ) -> None:
     agent_returns(TEN_MINUTES_S)
@@ -157,7 +157,7 @@ def test_callers_with_a_limit_of_their_own_do_not_wait(
     assert clock.now < 20
 
 
-def test_programs_that_use_the_sdk_in_a_task_wait(
+def test_sdk_in_a_task_waits_for_agent(
     agent_returns: Callable[[float], list[FakeMaster]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent_returns(TEN_MINUTES_S)
@@ -167,12 +167,12 @@ def test_programs_that_use_the_sdk_in_a_task_wait(
 
 
 @pytest.fixture
-def token_of_google(
+def google_token(
     master: FakeMaster, on_cluster: Enter, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], Any]:
-    """Ask for a token of Google Cloud as its libraries do in a container."""
+    """Return a function that requests a Google Cloud token as Google's libraries do in a container."""
     master.on("GET", f"{_credentials.AGENT_PATH}gcp", (200, GOOGLE))
-    place = lend(on_cluster(DET_MACHINE_CREDENTIALS="gcp"))["GCE_METADATA_HOST"]
+    place = add_credentials(on_cluster(DET_MACHINE_CREDENTIALS="gcp"))["GCE_METADATA_HOST"]
     path = "/computeMetadata/v1/instance/service-accounts/default/token"
     request = urllib.request.Request(f"http://{place}{path}", headers={"Metadata-Flavor": "Google"})
 
@@ -183,22 +183,22 @@ def token_of_google(
     return ask
 
 
-def test_credentials_of_the_machine_serve_until_they_expire(
-    master: FakeMaster, token_of_google: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+def test_machine_credentials_are_served_until_they_expire(
+    master: FakeMaster, google_token: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = time.monotonic()
-    assert token_of_google()["expires_in"] == 3000
+    assert google_token()["expires_in"] == 3000
     master.on("GET", f"{_credentials.AGENT_PATH}gcp", (HANG_UP, {}))
     monkeypatch.setattr(_credentials, "time", SimpleNamespace(monotonic=lambda: begin + 2000))
-    token = token_of_google()
+    token = google_token()
     assert token["access_token"] == "ya29"
     assert 0 < token["expires_in"] <= 1001
     monkeypatch.setattr(_credentials, "time", SimpleNamespace(monotonic=lambda: begin + 4000))
     with pytest.raises(urllib.error.HTTPError, match="503"):
-        token_of_google()
+        google_token()
 
 
-def test_a_preempted_trial_saves_its_checkpoint_before_its_acknowledgement_arrives(
+def test_preempted_trial_saves_while_acknowledgement_is_delayed(
     master: FakeMaster, on_cluster: Enter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_cluster()

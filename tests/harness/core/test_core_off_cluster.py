@@ -15,23 +15,23 @@ pytestmark = pytest.mark.usefixtures("off_cluster")
 HEAVY = ("torch", "boto3", "pydantic", "requests", "http", "ssl", "asyncio")
 
 
-def test_a_script_can_log_in_the_common_format() -> None:
+def test_script_logs_in_determined_format() -> None:
     script = (
         "import logging, determined as det\n"
         "logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)\n"
         "logging.getLogger('mine').info('hello')"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, check=True
     )
-    assert re.fullmatch(r"INFO: \[\d+\] mine: hello\n", done.stderr)
+    assert re.fullmatch(r"INFO: \[\d+\] mine: hello\n", result.stderr)
 
 
-def test_there_is_no_cluster_info() -> None:
+def test_cluster_info_is_none() -> None:
     assert get_cluster_info() is None
 
 
-def test_a_script_runs_through_with_one_operation_of_length_one(tmp_path: Path) -> None:
+def test_script_gets_one_operation_of_length_one(tmp_path: Path) -> None:
     with core.init() as context:
         for operation in context.searcher.operations():
             assert operation.length == 1
@@ -41,7 +41,7 @@ def test_a_script_runs_through_with_one_operation_of_length_one(tmp_path: Path) 
         assert context.train.get_experiment_best_validation() is None
 
 
-def test_programs_make_the_parts_of_a_context_by_themselves(tmp_path: Path) -> None:
+def test_programs_can_construct_context_parts(tmp_path: Path) -> None:
     alone = core.DummyDistributedContext()
     storage_manager = storage.SharedFSStorageManager(str(tmp_path))
     checkpoints = core.DummyCheckpointContext(alone, storage_manager)
@@ -64,7 +64,7 @@ def _completed(operations: Any) -> Any:
         yield operation
 
 
-def test_programs_describe_a_task_by_themselves() -> None:
+def test_programs_can_construct_cluster_info() -> None:
     rendezvous = det.RendezvousInfo(["a", "b"], 1, [2, 2])
     trial = det.TrialInfo(1, 2, 3, {"lr": 0.1}, {}, 0, 1, False, None)
     info = det.ClusterInfo(
@@ -83,7 +83,7 @@ def test_programs_describe_a_task_by_themselves() -> None:
     assert (info.container_rank, info.container_addrs) == (1, ["a", "b"])
 
 
-def test_asking_for_preemption_before_the_start_is_an_error() -> None:
+def test_should_preempt_raises_before_start() -> None:
     context = core.init()
     with pytest.raises(RuntimeError, match="start"):
         context.preempt.should_preempt()
@@ -91,7 +91,7 @@ def test_asking_for_preemption_before_the_start_is_an_error() -> None:
         assert not context.preempt.should_preempt()
 
 
-def test_a_trial_context_is_made_of_a_configuration() -> None:
+def test_trial_context_from_configuration() -> None:
     config = {
         "data": {"rows": 3},
         "hyperparameters": {
@@ -110,12 +110,12 @@ def test_a_trial_context_is_made_of_a_configuration() -> None:
     assert context.env.test_mode
 
 
-def test_reports_are_checked_as_on_a_cluster() -> None:
+def test_reports_are_validated_as_on_a_cluster() -> None:
     with core.init() as context, pytest.raises(ValueError, match="between 0 and 1"):
         context.train.report_progress(1.5)
 
 
-def test_checkpoints_go_to_the_users_data_directory(tmp_path: Path) -> None:
+def test_checkpoints_are_stored_in_user_data_directory(tmp_path: Path) -> None:
     with core.init() as context:
         with context.checkpoint.store_path({"note": "x"}) as (path, storage_id):
             (path / "w").write_text("weights")
@@ -123,7 +123,7 @@ def test_checkpoints_go_to_the_users_data_directory(tmp_path: Path) -> None:
     assert list((tmp_path / "data" / "determined").rglob("w"))
 
 
-def test_a_path_can_be_the_checkpoint_storage(tmp_path: Path) -> None:
+def test_checkpoint_storage_can_be_a_path(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     with (
         core.init(checkpoint_storage=str(tmp_path / "store")) as context,
@@ -133,12 +133,12 @@ def test_a_path_can_be_the_checkpoint_storage(tmp_path: Path) -> None:
     assert (tmp_path / "store" / storage_id / "w").exists()
 
 
-def test_shared_fs_is_refused_off_cluster() -> None:
+def test_rejects_shared_fs_outside_of_a_cluster() -> None:
     with pytest.raises(ValueError, match="shared_fs"):
         core.init(checkpoint_storage={"type": "shared_fs", "host_path": "/x"})
 
 
-def test_importing_determined_pulls_in_nothing_heavy() -> None:
+def test_importing_determined_loads_no_heavy_modules() -> None:
     code = (
         "import sys; import determined; "
         f"print([m for m in {HEAVY!r} if m in sys.modules]); "
@@ -151,7 +151,7 @@ def test_importing_determined_pulls_in_nothing_heavy() -> None:
 
 
 class Worker(core.DummyDistributedContext):
-    """A rank that is not the chief, and gets the length 5 from the chief."""
+    """A rank other than the chief, which receives the length 5 from the chief."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -210,14 +210,12 @@ def _report_progress_too_late() -> None:
          "you must not call op.report_progress() after op.report_completed()"),
     ],
 )  # fmt: skip
-def test_misuse_is_refused_in_the_phrases_that_scripts_look_for(
-    misuse: Callable[[], None], phrase: str
-) -> None:
+def test_misuse_raises_messages_that_scripts_match(misuse: Callable[[], None], phrase: str) -> None:
     with pytest.raises(RuntimeError, match=re.escape(phrase)):
         misuse()
 
 
-def test_a_searcher_mode_that_there_is_not_is_refused() -> None:
+def test_rejects_unknown_searcher_mode() -> None:
     operations: Any = core.DummySearcherContext(core.DummyDistributedContext()).operations
     with pytest.raises(ValueError, match="'x' is not a valid SearcherMode"):
         next(operations("x"))

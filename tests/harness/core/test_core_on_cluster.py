@@ -16,9 +16,7 @@ METRICS = r"/api/v1/trials/7/metrics"
 STEPS = {"steps_completed": 4}
 
 
-def test_reports_arrive_in_order_with_the_fields_of_the_trial(
-    master: FakeMaster, on_cluster: Enter
-) -> None:
+def test_reports_arrive_in_order_with_trial_fields(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     with core.init() as context:
         for step in range(50):
@@ -37,18 +35,18 @@ def test_reports_arrive_in_order_with_the_fields_of_the_trial(
     ("state", "given_up"),
     [("STATE_STOPPING_COMPLETED", True), ("STATE_RUNNING", False), ("STATE_PAUSED", False)],
 )
-def test_a_trial_learns_whether_its_searcher_stopped_it(
+def test_trial_detects_searcher_stop(
     master: FakeMaster, on_cluster: Enter, state: str, given_up: bool
 ) -> None:
     on_cluster()
     master.on("GET", "/api/v1/trials/7", (200, {"trial": {"state": state}}))
     with core.init() as context:
         context.train.report_validation_metrics(1, {"loss": 1.0})
-        assert context.train._is_given_up() is given_up
+        assert context.train._is_stopped_by_searcher() is given_up
         assert len(master.received("POST", METRICS)) == 1
 
 
-def test_reporting_does_not_wait_for_an_answer(master: FakeMaster, on_cluster: Enter) -> None:
+def test_reporting_does_not_wait_for_response(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     reported = threading.Event()
     came_late: list[bool] = []
@@ -66,15 +64,15 @@ def test_reporting_does_not_wait_for_an_answer(master: FakeMaster, on_cluster: E
     assert came_late == [True] * 100
 
 
-def test_numbers_that_json_lacks_travel_as_strings(master: FakeMaster, on_cluster: Enter) -> None:
+def test_non_finite_numbers_are_sent_as_strings(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     with core.init() as context:
         context.train.report_metrics("custom", 1, {"a": math.nan, "b": [math.inf, -math.inf]})
-    sent = master.received("POST", METRICS)[0].body["metrics"]["metrics"]["avgMetrics"]
-    assert sent == {"a": "NaN", "b": ["Infinity", "-Infinity"]}
+    metrics = master.received("POST", METRICS)[0].body["metrics"]["metrics"]["avgMetrics"]
+    assert metrics == {"a": "NaN", "b": ["Infinity", "-Infinity"]}
 
 
-def test_a_metric_is_the_value_it_had_when_reported(master: FakeMaster, on_cluster: Enter) -> None:
+def test_metric_keeps_value_at_report_time(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     metrics = {"loss": 1.0}
     with core.init() as context:
@@ -85,16 +83,14 @@ def test_a_metric_is_the_value_it_had_when_reported(master: FakeMaster, on_clust
     )
 
 
-def test_a_refused_report_is_raised_at_the_end(master: FakeMaster, on_cluster: Enter) -> None:
+def test_rejected_report_is_raised_at_the_end(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     master.on("POST", METRICS, (400, {"message": "key 'loss' was reported before"}))
     with pytest.raises(core.ReportRefused, match="reported before"), core.init() as context:
         context.train.report_training_metrics(1, {"loss": 1.0})
 
 
-def test_a_report_is_tried_again_when_the_server_is_busy(
-    master: FakeMaster, on_cluster: Enter
-) -> None:
+def test_report_is_retried_when_server_is_busy(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     answers = iter([(503, {"message": "busy"})])
     master.on("POST", METRICS, lambda _: next(answers, (200, {})))
@@ -104,13 +100,13 @@ def test_a_report_is_tried_again_when_the_server_is_busy(
 
 
 @pytest.mark.parametrize("group", ["a.b", ""])
-def test_a_group_with_a_dot_is_refused(master: FakeMaster, on_cluster: Enter, group: str) -> None:
+def test_rejects_group_with_a_dot(master: FakeMaster, on_cluster: Enter, group: str) -> None:
     on_cluster()
     with core.init() as context, pytest.raises(ValueError, match="metric group"):
         context.train.report_metrics(group, 1, {"x": 1})
 
 
-def test_a_checkpoint_is_reported_after_its_files_and_earlier_metrics(
+def test_checkpoint_is_reported_after_files_and_earlier_metrics(
     master: FakeMaster, on_cluster: Enter, tmp_path: Path
 ) -> None:
     on_cluster()
@@ -132,7 +128,7 @@ def test_a_checkpoint_is_reported_after_its_files_and_earlier_metrics(
     assert json.loads((stored / "metadata.json").read_text()) == STEPS
 
 
-def test_a_failed_block_leaves_neither_report_nor_files(
+def test_failed_block_leaves_no_report_and_no_files(
     master: FakeMaster, on_cluster: Enter, tmp_path: Path
 ) -> None:
     on_cluster()
@@ -148,7 +144,7 @@ def test_a_failed_block_leaves_neither_report_nor_files(
     assert not list((tmp_path / "shared").iterdir())
 
 
-def test_metadata_without_steps_completed_is_refused(
+def test_rejects_metadata_without_steps_completed(
     master: FakeMaster, on_cluster: Enter, tmp_path: Path
 ) -> None:
     on_cluster()
@@ -156,7 +152,7 @@ def test_metadata_without_steps_completed_is_refused(
         context.checkpoint.upload(tmp_path, {"epoch": 1})
 
 
-def test_an_asynchronous_upload_is_finished_when_the_context_closes(
+def test_closing_context_finishes_asynchronous_upload(
     master: FakeMaster, on_cluster: Enter, tmp_path: Path
 ) -> None:
     on_cluster()
@@ -170,7 +166,7 @@ def test_an_asynchronous_upload_is_finished_when_the_context_closes(
     assert (tmp_path / "shared" / pending.storage_id / "w").read_text() == "weights"
 
 
-def test_a_checkpoint_is_restored_and_deleted(
+def test_checkpoint_can_be_restored_and_deleted(
     master: FakeMaster, on_cluster: Enter, tmp_path: Path
 ) -> None:
     on_cluster()
@@ -187,7 +183,7 @@ def test_a_checkpoint_is_restored_and_deleted(
     assert not (tmp_path / "shared" / storage_id).exists()
 
 
-def test_preemption_is_seen_and_acknowledged_once(master: FakeMaster, on_cluster: Enter) -> None:
+def test_preemption_is_acknowledged_once(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     with core.init() as context:
         assert not context.preempt.should_preempt()
@@ -198,7 +194,7 @@ def test_preemption_is_seen_and_acknowledged_once(master: FakeMaster, on_cluster
     assert len(master.received("POST", r".*/signals/ack_preemption")) == 1
 
 
-def test_an_unacknowledged_preemption_is_not_acknowledged_for_the_user(
+def test_preemption_without_auto_ack_is_not_acknowledged(
     master: FakeMaster, on_cluster: Enter
 ) -> None:
     on_cluster()
@@ -210,7 +206,7 @@ def test_an_unacknowledged_preemption_is_not_acknowledged_for_the_user(
     assert master.received("POST", r".*/signals/ack_preemption")
 
 
-def test_operations_come_from_max_length_where_the_server_hands_out_none(
+def test_operations_use_max_length_without_server_operations(
     master: FakeMaster, on_cluster: Enter
 ) -> None:
     on_cluster()
@@ -224,9 +220,7 @@ def test_operations_come_from_max_length_where_the_server_hands_out_none(
     assert lengths == [8]
 
 
-def test_operations_of_the_server_are_completed_there(
-    master: FakeMaster, on_cluster: Enter
-) -> None:
+def test_server_operations_are_completed_on_server(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     ops = [{"op": {"validateAfter": {"length": str(n)}}, "completed": False} for n in (10, 30)]
     answers = iter([*ops, {"op": ops[1]["op"], "completed": True}])
@@ -234,14 +228,16 @@ def test_operations_of_the_server_are_completed_there(
     with core.init() as context:
         for operation in context.searcher.operations():
             operation.report_completed(operation.length / 10)
-    done = [r.body["completedOperation"] for r in master.received("POST", r".*completed_operation")]
-    assert done == [
+    completed = [
+        r.body["completedOperation"] for r in master.received("POST", r".*completed_operation")
+    ]
+    assert completed == [
         {"op": {"length": "10"}, "searcherMetric": 1.0},
         {"op": {"length": "30"}, "searcherMetric": 3.0},
     ]
 
 
-def test_invalid_hyperparameters_end_the_trial_with_status_zero(
+def test_invalid_hyperparameters_exit_with_status_zero(
     master: FakeMaster, on_cluster: Enter
 ) -> None:
     on_cluster()
@@ -252,7 +248,7 @@ def test_invalid_hyperparameters_end_the_trial_with_status_zero(
     assert body == {"reason": "EXITED_REASON_INVALID_HP"}
 
 
-def test_progress_outside_of_zero_to_one_is_refused(master: FakeMaster, on_cluster: Enter) -> None:
+def test_rejects_progress_outside_of_zero_to_one(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     with core.init() as context:
         with pytest.raises(ValueError, match="between 0 and 1"):
@@ -261,7 +257,7 @@ def test_progress_outside_of_zero_to_one_is_refused(master: FakeMaster, on_clust
     assert master.received("POST", r".*/progress")[-1].body["progress"] == 0.5
 
 
-def test_the_best_validation_is_asked_after_earlier_reports_arrived(
+def test_best_validation_is_requested_after_earlier_reports(
     master: FakeMaster, on_cluster: Enter
 ) -> None:
     on_cluster()
@@ -279,7 +275,7 @@ def test_the_best_validation_is_asked_after_earlier_reports_arrived(
 @pytest.mark.parametrize(
     ("reports", "warned"), [([], False), ([{"acc": 1}, {"loss": 2}], False), ([{"acc": 1}], True)]
 )
-def test_a_searcher_metric_that_no_validation_reports_is_warned_of_at_the_end(
+def test_warns_at_the_end_if_searcher_metric_was_not_reported(
     on_cluster: Enter, caplog: pytest.LogCaptureFixture, reports: list[Any], warned: bool
 ) -> None:
     on_cluster()
@@ -287,11 +283,11 @@ def test_a_searcher_metric_that_no_validation_reports_is_warned_of_at_the_end(
         for metrics in reports:
             context.train.report_validation_metrics(1, metrics)
         assert "searcher.metric" not in caplog.text
-    told = "no validation reported 'loss', which is searcher.metric; reported were: acc"
-    assert (told in caplog.text) == warned
+    warning = "no validation reported 'loss', which is searcher.metric; reported were: acc"
+    assert (warning in caplog.text) == warned
 
 
-def test_several_slots_need_a_distributed_context(master: FakeMaster, on_cluster: Enter) -> None:
+def test_several_slots_require_a_distributed_context(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster(DET_SLOT_IDS="[0, 1]")
     with pytest.raises(ValueError, match="launcher"):
         core.init()

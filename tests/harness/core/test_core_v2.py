@@ -1,4 +1,4 @@
-"""Unmanaged experiments: a script that no cluster started reports to one."""
+"""Unmanaged experiments: scripts outside of a cluster report to one."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ def states(master: FakeMaster) -> list[str]:
     return [r.body["state"] for r in master.received("PATCH", "/api/v1/trials/9")]
 
 
-def test_a_script_creates_its_experiment_reports_and_completes(
+def test_script_creates_experiment_reports_and_completes(
     master: FakeMaster, begin: Callable[..., None], tmp_path: Path
 ) -> None:
     begin(defaults=core_v2.DefaultConfig(name="laptop", hparams={"lr": 0.1}))
@@ -63,7 +63,7 @@ def test_a_script_creates_its_experiment_reports_and_completes(
     assert states(master) == ["STATE_COMPLETED"]
 
 
-def test_external_ids_find_the_trial_again(master: FakeMaster, begin: Callable[..., None]) -> None:
+def test_external_ids_find_existing_trial(master: FakeMaster, begin: Callable[..., None]) -> None:
     names = core_v2.UnmanagedConfig(external_experiment_id="exp-a", external_trial_id="t-1")
     begin(unmanaged=names)
     assert core_v2.info.latest_checkpoint == "ckpt"
@@ -75,7 +75,7 @@ def test_external_ids_find_the_trial_again(master: FakeMaster, begin: Callable[.
     assert master.received("POST", "/api/v1/trials/9/start")[0].body["resume"] is True
 
 
-def test_an_unmanaged_run_is_not_advised_about_a_searcher(
+def test_unmanaged_run_gets_no_searcher_warning(
     client: Any, begin: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     begin(config=core_v2.Config(searcher={"name": "custom", "metric": "loss"}))
@@ -84,13 +84,13 @@ def test_an_unmanaged_run_is_not_advised_about_a_searcher(
     assert "searcher.metric" not in caplog.text
 
 
-def test_a_storage_that_cannot_be_leaves_no_experiment(master: FakeMaster, client: Any) -> None:
+def test_invalid_storage_creates_no_experiment(master: FakeMaster, client: Any) -> None:
     with pytest.raises(ValueError, match="shared_fs exists on a cluster only"):
         core_v2.init(client=client, checkpoint_storage={"type": "shared_fs", "host_path": "/s"})
     assert master.received("POST", "/api/v1/experiments") == []
 
 
-def test_an_error_in_the_block_fails_the_trial(
+def test_error_in_the_block_fails_the_trial(
     master: FakeMaster, client: Any, tmp_path: Path
 ) -> None:
     context = core_v2.init_context(client=client, checkpoint_storage=str(tmp_path / "store"))
@@ -101,20 +101,20 @@ def test_an_error_in_the_block_fails_the_trial(
     assert sys.stdout is before
 
 
-def test_parts_are_missing_before_init() -> None:
+def test_parts_are_unavailable_before_init() -> None:
     with pytest.raises(RuntimeError, match=r"core_v2\.init"):
         _ = core_v2.train
 
 
-def test_a_trial_name_without_an_experiment_name_is_refused() -> None:
+def test_rejects_trial_id_without_experiment_id() -> None:
     with pytest.raises(ValueError, match="external_experiment_id"):
         core_v2.UnmanagedConfig(external_trial_id="t")
 
 
-def test_config_wins_over_defaults() -> None:
+def test_config_takes_precedence_over_defaults() -> None:
     from determined.experimental.core_v2._config import merged
 
-    found = merged(
+    config = merged(
         core_v2.Config(name="mine"), core_v2.DefaultConfig(name="theirs", labels=["a"]), None
     )
-    assert (found.name, found.labels) == ("mine", ["a"])
+    assert (config.name, config.labels) == ("mine", ["a"])

@@ -1,4 +1,4 @@
-"""Uploads are announced before their first file: the cluster collects what is left of those that end early."""
+"""Uploads are registered before their first file, so that the cluster can delete the files of interrupted uploads."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +14,8 @@ STEPS = {"steps_completed": 4}
 PATH = "/api/v1/checkpoints"
 
 
-def files_at_announcements(master: FakeMaster, shared: Path) -> list[int]:
-    """Count, at each announcement, the files that the storage has by then."""
+def files_at_registrations(master: FakeMaster, shared: Path) -> list[int]:
+    """Return a list that receives the number of stored files at each registration."""
     counts = []
 
     def answer(request: Request) -> tuple[int, dict[str, Any]]:
@@ -27,7 +27,7 @@ def files_at_announcements(master: FakeMaster, shared: Path) -> list[int]:
     return counts
 
 
-def announced(master: FakeMaster) -> list[dict[str, Any]]:
+def registrations(master: FakeMaster) -> list[dict[str, Any]]:
     bodies = [r.body for r in master.received("POST", PATH)]
     return [b for b in bodies if b["state"] == "STATE_ACTIVE"]
 
@@ -40,22 +40,22 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_upload_is_announced_before_its_first_file(
+def test_upload_is_registered_before_its_first_file(
     master: FakeMaster, on_cluster: Enter, tmp_path: Path, source: Path
 ) -> None:
     on_cluster()
-    counts = files_at_announcements(master, tmp_path / "shared")
+    counts = files_at_registrations(master, tmp_path / "shared")
     with core.init() as context:
         alone = context.checkpoint.upload(source, dict(STEPS))
         sharded = context.checkpoint.upload(source, dict(STEPS), shard=True)
-    each = 2  # weights and metadata.json
-    assert counts == [0, each]
-    assert [a["uuid"] for a in announced(master)] == [alone, sharded]
-    assert [a["metadata"] for a in announced(master)] == [STEPS, STEPS]
-    assert [a["resources"] for a in announced(master)] == [{}, {}]
+    files_per_upload = 2  # weights and metadata.json
+    assert counts == [0, files_per_upload]
+    assert [a["uuid"] for a in registrations(master)] == [alone, sharded]
+    assert [a["metadata"] for a in registrations(master)] == [STEPS, STEPS]
+    assert [a["resources"] for a in registrations(master)] == [{}, {}]
 
 
-def test_a_directory_to_fill_is_announced_before_it_is_handed_out(
+def test_store_path_is_registered_before_it_is_yielded(
     master: FakeMaster, on_cluster: Enter
 ) -> None:
     on_cluster()
@@ -64,16 +64,14 @@ def test_a_directory_to_fill_is_announced_before_it_is_handed_out(
         core.init() as context,
         context.checkpoint.store_path(metadata) as (path, storage_id),
     ):
-        (told,) = announced(master)
+        (registration,) = registrations(master)
         (path / "weights").write_text("w")
         metadata.update(STEPS)
-    assert (told["uuid"], told["metadata"]) == (storage_id, {})
+    assert (registration["uuid"], registration["metadata"]) == (storage_id, {})
     assert [r.body["uuid"] for r in master.saved()] == [storage_id]
 
 
-def test_an_upload_that_fails_and_leaves_nothing_is_taken_back(
-    master: FakeMaster, on_cluster: Enter
-) -> None:
+def test_failed_upload_without_files_is_unregistered(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
 
     def save(context: core.Context) -> None:
@@ -82,13 +80,13 @@ def test_an_upload_that_fails_and_leaves_nothing_is_taken_back(
 
     with core.init() as context, pytest.raises(KeyError):
         save(context)
-    (told,) = announced(master)
+    (registration,) = registrations(master)
     (patch,) = master.received("PATCH", PATH)
-    gone = {"uuid": told["uuid"], "resources": {"resources": {}}}
-    assert patch.body["checkpoints"] == [gone]
+    unregistered = {"uuid": registration["uuid"], "resources": {"resources": {}}}
+    assert patch.body["checkpoints"] == [unregistered]
 
 
-def test_an_upload_that_fails_half_way_is_left_to_the_cluster(
+def test_failed_upload_with_files_stays_registered(
     master: FakeMaster, on_cluster: Enter, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_cluster()
@@ -97,7 +95,7 @@ def test_an_upload_that_fails_half_way_is_left_to_the_cluster(
         monkeypatch.setattr(manager, "write_checksums", _disk_full)
         with pytest.raises(OSError, match="No space left"):
             context.checkpoint.upload(source, dict(STEPS))
-    assert len(announced(master)) == 1
+    assert len(registrations(master)) == 1
     assert master.received("PATCH", PATH) == []
     assert master.saved() == []
 

@@ -22,7 +22,7 @@ TrialEnv = Callable[..., dict[str, str]]
 def run_workers(
     env: dict[str, str], code: str, shape: list[tuple[int, int]], size: int, options: str = ""
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Run one process per (cross_rank, local_rank), each with a context named `d`."""
+    """Run one process for each (cross_rank, local_rank). Each has a context named `d`."""
     ports = f"pub_port={free_port()}, pull_port={free_port()}"
     crosses = len({cross for cross, _ in shape})
     processes = []
@@ -43,31 +43,31 @@ def run_workers(
                 text=True,
             )
         )
-    done = []
+    processes = []
     for process in processes:
         out, err = process.communicate(timeout=120)
-        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-    return done
+        processes.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+    return processes
 
 
 TWO_NODES = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def results(done: list[subprocess.CompletedProcess[str]]) -> list[Any]:
-    assert [p.returncode for p in done] == [0] * len(done), [p.stderr for p in done]
-    return [json.loads(p.stdout) for p in done]
+def results(processes: list[subprocess.CompletedProcess[str]]) -> list[Any]:
+    assert [p.returncode for p in processes] == [0] * len(processes), [p.stderr for p in processes]
+    return [json.loads(p.stdout) for p in processes]
 
 
-def test_values_are_gathered_and_broadcast_globally_and_per_container(
+def test_gather_and_broadcast_globally_and_per_container(
     trial_env: TrialEnv,
 ) -> None:
     code = (
         "print(json.dumps([d.gather(d.rank), d.allgather(d.rank), d.broadcast(d.rank), "
         "d.gather_local(d.rank), d.allgather_local(d.rank), d.broadcast_local(d.rank)]))"
     )
-    found = results(run_workers(trial_env(), code, TWO_NODES, 4))
+    values = results(run_workers(trial_env(), code, TWO_NODES, 4))
     everyone = [0, 1, 2, 3]
-    assert found == [
+    assert values == [
         [everyone, everyone, 0, [0, 1], [0, 1], 0],
         [None, everyone, 0, None, [0, 1], 0],
         [None, everyone, 0, [2, 3], [2, 3], 2],
@@ -75,28 +75,28 @@ def test_values_are_gathered_and_broadcast_globally_and_per_container(
     ]
 
 
-def test_containers_on_one_host_may_all_be_forced_to_tcp(trial_env: TrialEnv) -> None:
+def test_containers_on_one_host_can_use_tcp(trial_env: TrialEnv) -> None:
     code = "print(json.dumps([d.allgather(d.rank), d.allgather_local(d.rank)]))"
-    found = results(run_workers(trial_env(), code, TWO_NODES, 4, ", force_tcp=True"))
+    values = results(run_workers(trial_env(), code, TWO_NODES, 4, ", force_tcp=True"))
     everyone = [0, 1, 2, 3]
-    assert found == [[everyone, here] for here in ([0, 1], [0, 1], [2, 3], [2, 3])]
+    assert values == [[everyone, here] for here in ([0, 1], [0, 1], [2, 3], [2, 3])]
 
 
-def test_types_survive(trial_env: TrialEnv) -> None:
+def test_gathered_values_keep_their_types(trial_env: TrialEnv) -> None:
     code = (
         "v = [(1, 'a'), {2: {3}}, b'x', 1.5, None]\n"
         "print(json.dumps([repr(g) for g in d.allgather(v)]))"
     )
-    found = results(run_workers(trial_env(), code, [(0, 0), (0, 1)], 2))
-    assert found[0] == found[1] == [repr([(1, "a"), {2: {3}}, b"x", 1.5, None])] * 2
+    values = results(run_workers(trial_env(), code, [(0, 0), (0, 1)], 2))
+    assert values[0] == values[1] == [repr([(1, "a"), {2: {3}}, b"x", 1.5, None])] * 2
 
 
-def test_a_worker_that_dies_is_noticed_by_the_others(trial_env: TrialEnv) -> None:
+def test_workers_detect_death_of_another_worker(trial_env: TrialEnv) -> None:
     code = "import os\nif d.rank == 1: os._exit(1)\nd.allgather(1)"
-    done = run_workers(trial_env(), code, [(0, 0), (0, 1), (0, 2)], 3)
-    assert all(p.returncode != 0 for p in done)
-    assert "PeerLost" in done[0].stderr
-    assert "PeerLost" in done[2].stderr
+    processes = run_workers(trial_env(), code, [(0, 0), (0, 1), (0, 2)], 3)
+    assert all(p.returncode != 0 for p in processes)
+    assert "PeerLost" in processes[0].stderr
+    assert "PeerLost" in processes[2].stderr
 
 
 SHARDED = """
@@ -111,17 +111,15 @@ with core.init(distributed=d) as context:
 """
 
 
-def test_a_sharded_checkpoint_holds_every_ranks_files(
-    master: FakeMaster, trial_env: TrialEnv
-) -> None:
+def test_sharded_checkpoint_has_files_of_all_ranks(master: FakeMaster, trial_env: TrialEnv) -> None:
     env = trial_env(DET_SLOT_IDS="[0,1]")
-    found = results(run_workers(env, SHARDED, TWO_NODES, 4))
+    ids = results(run_workers(env, SHARDED, TWO_NODES, 4))
     names = ["common", "metadata.json", *(f"shard-{n}" for n in range(4))]
-    assert [f[1] for f in found] == [names] * 4
+    assert [f[1] for f in ids] == [names] * 4
     reports = master.saved()
     assert len(reports) == 1
     body = reports[0].body
-    assert body["uuid"] == found[0][0]
+    assert body["uuid"] == ids[0][0]
     assert body["metadata"] == {"steps_completed": 3, **{f"rank{n}": n for n in range(4)}}
     sizes = {k: v for k, v in body["resources"].items() if k != "metadata.json"}
     assert sizes == {"common/": "0", **{f"shard-{n}": str(n + 1) for n in range(4)}}
@@ -137,7 +135,7 @@ with core.init(distributed=d) as context:
 """
 
 
-def test_workers_may_save_one_directory_together(
+def test_workers_can_save_one_directory_together(
     master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
 ) -> None:
     (tmp_path / "w").write_text("weights")
@@ -161,8 +159,8 @@ with core.init(distributed=d) as context:
 def test_equal_files_of_several_ranks_are_stored_once(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
-    found = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), EQUAL, [(0, 0), (0, 1)], 2))
-    assert found == ["equal"] * 2
+    ids = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), EQUAL, [(0, 0), (0, 1)], 2))
+    assert ids == ["equal"] * 2
 
 
 CONFLICT = """
@@ -179,12 +177,12 @@ with core.init(distributed=d) as context:
 """
 
 
-def test_different_files_of_one_name_are_a_conflict_that_a_selector_solves(
+def test_selector_resolves_conflict_of_different_files_with_same_name(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     env = trial_env(DET_SLOT_IDS="[0,1]")
-    found = results(run_workers(env, CONFLICT, [(0, 0), (0, 1)], 2))
-    assert found == [["CheckpointConflict", True]] * 2
+    outcomes = results(run_workers(env, CONFLICT, [(0, 0), (0, 1)], 2))
+    assert outcomes == [["CheckpointConflict", True]] * 2
     assert len(master.saved()) == 1
 
 
@@ -194,13 +192,13 @@ def test_workers_follow_the_chiefs_preemption(master: FakeMaster, trial_env: Tri
         "with core.init(distributed=d) as context:\n"
         "    print(json.dumps(context.preempt.should_preempt()))"
     )
-    found = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), code, [(0, 0), (0, 1)], 2))
-    assert found == [True, True]
+    outcomes = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), code, [(0, 0), (0, 1)], 2))
+    assert outcomes == [True, True]
     assert len(master.received("POST", r".*ack_preemption")) == 1
     assert len(master.received("GET", r".*signals/preemption")) == 1
 
 
-def test_every_rank_may_report_metrics_and_only_the_chief_progress(
+def test_every_rank_reports_metrics_but_only_chief_reports_progress(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     code = (
@@ -212,13 +210,13 @@ def test_every_rank_may_report_metrics_and_only_the_chief_progress(
         "    except RuntimeError as e:\n"
         "        print(json.dumps('only the chief' in str(e) and 'refused'))\n"
     )
-    found = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), code, [(0, 0), (0, 1)], 2))
-    assert found == [True, "refused"]
+    outcomes = results(run_workers(trial_env(DET_SLOT_IDS="[0,1]"), code, [(0, 0), (0, 1)], 2))
+    assert outcomes == [True, "refused"]
     reports = master.received("POST", "/api/v1/trials/7/metrics")
     assert sorted(report.body["group"] for report in reports) == ["rank0", "rank1"]
 
 
-def test_the_launcher_and_the_context_fit(
+def test_context_connects_workers_of_the_launcher(
     master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
 ) -> None:
     env = trial_env(
@@ -240,15 +238,15 @@ def test_the_launcher_and_the_context_fit(
         "    print(c.distributed.allgather(c.distributed.rank))\n"
     )
     (tmp_path / "train.py").write_text(code)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "determined.launch.torch_distributed", str(tmp_path / "train.py")],
         env={**os.environ, **env},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["[rank=0] [0, 1]", "[rank=1] [0, 1]"]
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == ["[rank=0] [0, 1]", "[rank=1] [0, 1]"]
 
 
 def pair(server_key: bytes, client_key: bytes) -> tuple[_wire.Channel, _wire.Channel]:
@@ -263,7 +261,7 @@ def pair(server_key: bytes, client_key: bytes) -> tuple[_wire.Channel, _wire.Cha
     return server[0], client
 
 
-def test_a_stranger_without_the_token_is_not_unpickled() -> None:
+def test_message_with_wrong_key_is_not_unpickled() -> None:
     server, client = pair(b"right", b"wrong")
     client.send(("would be pickled",))
     with pytest.raises(_wire.PeerLost, match="not signed"):
@@ -272,7 +270,7 @@ def test_a_stranger_without_the_token_is_not_unpickled() -> None:
     client.close()
 
 
-def test_a_repeated_message_is_refused() -> None:
+def test_rejects_replayed_message() -> None:
     ours, theirs = socket.socketpair()
     threading.Thread(target=lambda: theirs.sendall(b"n" * 16)).start()
     client = _wire.Channel(ours, b"key", is_server=False)
@@ -287,7 +285,7 @@ def test_a_repeated_message_is_refused() -> None:
     theirs.close()
 
 
-def test_strangers_do_not_take_a_workers_place() -> None:
+def test_unauthenticated_connections_do_not_take_a_workers_place() -> None:
     port = free_port()
     centre = _star.Centre(2, b"key", ("127.0.0.1", port))
     stranger = socket.create_connection(("127.0.0.1", port))
@@ -306,21 +304,21 @@ def test_strangers_do_not_take_a_workers_place() -> None:
     spokes[0].close()
 
 
-def test_a_worker_that_finds_a_stranger_at_the_chiefs_port_gives_up_with_a_reason() -> None:
+def test_worker_reports_foreign_server_at_the_chiefs_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = silent.getsockname()
         with pytest.raises(TimeoutError, match="something else listens there"):
             _star.Spoke(1, b"key", address, timeout_s=0.2)
 
 
-def test_missing_workers_are_named() -> None:
+def test_timeout_names_missing_workers() -> None:
     centre = _star.Centre(3, b"key", ("127.0.0.1", free_port()))
     with pytest.raises(TimeoutError, match=r"\[1, 2\]"):
         centre.accept_all(0.05)
     centre.close()
 
 
-def test_containers_know_each_other_by_their_common_key_not_by_their_own_tokens(
+def test_containers_authenticate_with_peer_key_instead_of_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = []
@@ -334,7 +332,7 @@ def test_containers_know_each_other_by_their_common_key_not_by_their_own_tokens(
 @pytest.mark.parametrize(
     ("task", "rank"), [({"type": "chief", "index": 0}, 0), ({"type": "worker", "index": 1}, 2)]
 )
-def test_a_chief_of_tf_config_ranks_before_its_workers(
+def test_tf_config_chief_has_lower_rank_than_workers(
     monkeypatch: pytest.MonkeyPatch, task: dict[str, Any], rank: int
 ) -> None:
     cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}

@@ -37,10 +37,10 @@ def serve(master: FakeMaster, files: dict[str, str]) -> None:
 
 
 def without_an_agent(env: dict[str, str]) -> dict[str, str]:
-    """Under an agent only the shipped lines are seen; alone, the entry also copies to its own output."""
-    kept = {name: value for name, value in env.items() if name != "DET_RUNTIME"}
+    """Return an environment without an agent, in which the entry script also copies lines to its own output."""
+    variables = {name: value for name, value in env.items() if name != "DET_RUNTIME"}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {"PATH": path, "PYTHONPATH": HARNESS, **kept}
+    return {"PATH": path, "PYTHONPATH": HARNESS, **variables}
 
 
 def run_entry(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
@@ -53,7 +53,7 @@ def run_entry(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_under_an_agent_lines_are_shipped_and_not_written_again(
+def test_lines_are_shipped_but_not_copied_under_an_agent(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     serve(master, {})
@@ -63,47 +63,47 @@ def test_under_an_agent_lines_are_shipped_and_not_written_again(
         **trial_env({"entrypoint": "echo once"}),
     }
     command = [sys.executable, "-m", "determined.exec.entry"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    assert done.stdout == ""
+    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert result.stdout == ""
     assert master.log_lines() == [
         "New trial runner in (container container-1) on agent agent-1",
         "once",
     ]
 
 
-def test_the_entrypoint_runs_in_the_context_and_its_lines_are_shipped(
+def test_entrypoint_runs_in_context_and_its_lines_are_shipped(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     serve(master, {"train.py": "print('hello from the context')"})
-    done = run_entry(trial_env({"entrypoint": "python3 train.py"}))
-    assert done.returncode == 0, done.stderr
-    assert "hello from the context" in done.stdout
+    result = run_entry(trial_env({"entrypoint": "python3 train.py"}))
+    assert result.returncode == 0, result.stderr
+    assert "hello from the context" in result.stdout
     assert "hello from the context" in master.log_lines()
 
 
-def test_det_is_on_the_path_of_the_entrypoint_and_of_startup_hooks(
+def test_det_is_on_path_of_entrypoint_and_startup_hooks(
     master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
 ) -> None:
     serve(master, {"startup-hook.sh": "command -v det\n"})
-    done = run_entry(trial_env({"entrypoint": "PYTHONPATH=/mine det --version"}))
-    assert done.returncode == 0, done.stderr
+    result = run_entry(trial_env({"entrypoint": "PYTHONPATH=/mine det --version"}))
+    assert result.returncode == 0, result.stderr
     assert f"{tmp_path}/run/bin/det" in master.log_lines()
     assert any(line.startswith("det 0.38.1 ") for line in master.log_lines())
 
 
-def test_the_exit_status_is_the_entrypoints(master: FakeMaster, trial_env: TrialEnv) -> None:
+def test_exits_with_status_of_the_entrypoint(master: FakeMaster, trial_env: TrialEnv) -> None:
     serve(master, {})
     assert run_entry(trial_env({"entrypoint": ["sh", "-c", "exit 7"]})).returncode == 7
 
 
-def test_a_signal_that_ends_the_entrypoint_shows_as_128_plus_its_number(
+def test_exit_status_after_signal_is_128_plus_its_number(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     serve(master, {})
     assert run_entry(trial_env({"entrypoint": "kill -9 $$"})).returncode == 137
 
 
-def test_a_disk_that_does_not_take_the_code_is_told_in_a_line(
+def test_full_disk_is_reported_in_one_line(
     master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
 ) -> None:
     serve(master, {"train.py": "print(1)"})
@@ -111,13 +111,13 @@ def test_a_disk_that_does_not_take_the_code_is_told_in_a_line(
     (tmp_path / "run" / "workdir").mkdir()
     (tmp_path / "run" / "workdir" / "train.py").mkdir()
     assert run_entry(env).returncode == 1
-    (told,) = master.log_lines()
-    assert told.startswith("the task could not be prepared: ")
-    assert "train.py" in told
+    (line,) = master.log_lines()
+    assert line.startswith("the task could not be prepared: ")
+    assert "train.py" in line
 
 
 @pytest.mark.parametrize("route", [r".*/context_directory", r".*/rendezvous"])
-def test_the_first_request_is_repeated_while_the_agent_restarts(
+def test_first_request_is_retried_while_agent_restarts(
     master: FakeMaster, trial_env: TrialEnv, route: str
 ) -> None:
     serve(master, {})
@@ -127,13 +127,13 @@ def test_the_first_request_is_repeated_while_the_agent_restarts(
     }[route]
     answers = iter([(HANG_UP, None), (503, {"message": "not yet"}), (HANG_UP, None)])
     master.on("GET", route, lambda request: next(answers, (200, usual)))
-    done = run_entry(trial_env({"entrypoint": "exit 7"}))
-    assert done.returncode == 7, done.stdout
+    result = run_entry(trial_env({"entrypoint": "exit 7"}))
+    assert result.returncode == 7, result.stdout
     assert len(master.received("GET", route)) == 4
 
 
 @pytest.mark.parametrize("route", [r".*/context_directory", r".*/rendezvous"])
-def test_an_absent_agent_gives_a_reserved_exit_status(
+def test_absent_agent_causes_reserved_exit_status(
     master: FakeMaster, trial_env: TrialEnv, route: str
 ) -> None:
     serve(master, {})
@@ -143,25 +143,23 @@ def test_an_absent_agent_gives_a_reserved_exit_status(
         " sys.exit(entry.main([]))"
     )
     env = without_an_agent(trial_env({"entrypoint": "exit 7"}))
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == AGENT_AWAY, done.stdout
+    assert result.returncode == AGENT_AWAY, result.stdout
     assert any("did not answer for 0 s" in line for line in master.log_lines())
 
 
-def test_a_command_with_the_reserved_exit_status_is_reported_as_failed(
-    master: FakeMaster, trial_env: TrialEnv
-) -> None:
+def test_reserved_exit_status_of_command_becomes_1(master: FakeMaster, trial_env: TrialEnv) -> None:
     serve(master, {})
     assert run_entry(trial_env({"entrypoint": f"exit {AGENT_AWAY}"})).returncode == 1
     assert master.log_lines()[-1] == "exit status 81 is reserved: it is reported as 1"
 
 
-def test_an_unknown_command_exits_127(master: FakeMaster, trial_env: TrialEnv) -> None:
+def test_unknown_command_exits_with_127(master: FakeMaster, trial_env: TrialEnv) -> None:
     serve(master, {})
-    done = run_entry(trial_env({"entrypoint": ["no-such-command"]}))
-    assert done.returncode == 127
+    result = run_entry(trial_env({"entrypoint": ["no-such-command"]}))
+    assert result.returncode == 127
     assert any("no-such-command" in line for line in master.log_lines())
 
 
@@ -169,7 +167,7 @@ def test_an_unknown_command_exits_127(master: FakeMaster, trial_env: TrialEnv) -
 def test_rank_and_level_prefixes_become_fields(
     master: FakeMaster, trial_env: TrialEnv, mark: str
 ) -> None:
-    """The marks of horovodrun and mpirun may stand before them."""
+    """horovodrun and mpirun add their own prefixes before the rank."""
     serve(master, {})
     run_entry(trial_env({"entrypoint": f"echo '{mark}[rank=3] WARNING: careful' >&2"}))
     lines = [
@@ -177,16 +175,16 @@ def test_rank_and_level_prefixes_become_fields(
         for batch in master.received("POST", "/api/v1/task/logs")
         for line in batch.body["logs"]
     ]
-    found = next(line for line in lines if line["log"] == "careful\n")
-    assert (found["rank_id"], found["level"], found["stdtype"]) == (
+    entry = next(line for line in lines if line["log"] == "careful\n")
+    assert (entry["rank_id"], entry["level"], entry["stdtype"]) == (
         3,
         "LOG_LEVEL_WARNING",
         "stderr",
     )
-    assert found["task_id"] == "1.task"
+    assert entry["task_id"] == "1.task"
 
 
-def test_what_startup_hooks_export_reaches_the_entrypoint(
+def test_variables_of_startup_hooks_reach_the_entrypoint(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     serve(master, {"startup-hook.sh": "export FROM_CONTEXT=$FROM_POOL-and-context\nulimit -n 77\n"})
@@ -197,56 +195,56 @@ def test_what_startup_hooks_export_reaches_the_entrypoint(
     assert "a b-and-context 77" in run_entry(env).stdout
 
 
-def test_a_deletion_of_checkpoints_does_not_run_a_hook_of_its_image(tmp_path: Path) -> None:
-    own = tmp_path / "startup-hook.sh"
-    own.touch()
-    assert find_hooks({"DET_TASK_TYPE": "COMMAND"}, str(tmp_path)) == [str(own)]
+def test_deletion_of_checkpoints_does_not_run_a_hook_of_its_image(tmp_path: Path) -> None:
+    hook = tmp_path / "startup-hook.sh"
+    hook.touch()
+    assert find_hooks({"DET_TASK_TYPE": "COMMAND"}, str(tmp_path)) == [str(hook)]
     assert find_hooks({"DET_TASK_TYPE": "CHECKPOINT_GC"}, str(tmp_path)) == []
 
 
-def test_a_failing_startup_hook_keeps_the_entrypoint_from_running(
+def test_failed_startup_hook_prevents_the_entrypoint(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     serve(master, {"startup-hook.sh": "echo in the hook\nfalse\n"})
-    done = run_entry(trial_env({"entrypoint": "echo never"}))
-    assert done.returncode == 1
-    assert "in the hook" in done.stdout
-    assert "never" not in done.stdout
+    result = run_entry(trial_env({"entrypoint": "echo never"}))
+    assert result.returncode == 1
+    assert "in the hook" in result.stdout
+    assert "never" not in result.stdout
 
 
-def test_a_context_that_climbs_out_of_its_directory_is_refused(
+def test_rejects_context_that_leaves_its_directory(
     master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
 ) -> None:
     serve(master, {"../../evil.txt": "x"})
-    done = run_entry(trial_env({"entrypoint": "echo never"}))
-    assert done.returncode == 1
+    result = run_entry(trial_env({"entrypoint": "echo never"}))
+    assert result.returncode == 1
     assert any("evil.txt" in line for line in master.log_lines())
     assert not list(tmp_path.rglob("evil.txt"))
 
 
-def test_storage_that_cannot_be_written_is_told_before_training(
+def test_unwritable_storage_is_reported_before_training(
     master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
 ) -> None:
     serve(master, {})
     (tmp_path / "a-file").write_text("")
     storage = {"type": "directory", "container_path": str(tmp_path / "a-file")}
-    done = run_entry(trial_env({"entrypoint": "echo never", "checkpoint_storage": storage}))
-    assert done.returncode == 1
-    assert "never" not in done.stdout
+    result = run_entry(trial_env({"entrypoint": "echo never", "checkpoint_storage": storage}))
+    assert result.returncode == 1
+    assert "never" not in result.stdout
     assert any("checkpoints cannot be saved" in line for line in master.log_lines())
 
 
-def test_rendezvous_waits_while_peers_are_missing(master: FakeMaster, trial_env: TrialEnv) -> None:
+def test_rendezvous_waits_for_missing_peers(master: FakeMaster, trial_env: TrialEnv) -> None:
     serve(master, {})
     peers = {"rendezvousInfo": {"addresses": ["10.0.0.1"], "rank": 0, "slots": [1]}}
     answers = iter([(504, {"message": "waiting"})])
     master.on("GET", r".*/rendezvous", lambda _: next(answers, (200, peers)))
     script = "import determined as d; print(d.get_cluster_info().container_addrs)"
-    done = run_entry(trial_env({"entrypoint": [sys.executable, "-c", script]}))
-    assert "['10.0.0.1']" in done.stdout
+    result = run_entry(trial_env({"entrypoint": [sys.executable, "-c", script]}))
+    assert "['10.0.0.1']" in result.stdout
 
 
-def test_a_stock_harness_finds_its_files_with_exactly_the_fields_that_it_reads(
+def test_info_files_have_exactly_the_fields_of_determineds_harness(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     serve(master, {})
@@ -274,15 +272,13 @@ def test_a_stock_harness_finds_its_files_with_exactly_the_fields_that_it_reads(
     }  # fmt: skip
 
 
-def test_a_trial_class_is_run_by_the_trial_runner(master: FakeMaster, trial_env: TrialEnv) -> None:
+def test_trial_class_runs_in_trial_runner(master: FakeMaster, trial_env: TrialEnv) -> None:
     serve(master, {"model_def.py": "class MyTrial: pass\nprint('imported', MyTrial.__name__)"})
-    done = run_entry(trial_env({"entrypoint": "model_def:MyTrial"}))
-    assert "imported MyTrial" in done.stdout
+    result = run_entry(trial_env({"entrypoint": "model_def:MyTrial"}))
+    assert "imported MyTrial" in result.stdout
 
 
-def test_a_task_without_a_trial_runs_the_given_command(
-    master: FakeMaster, trial_env: TrialEnv
-) -> None:
+def test_task_without_a_trial_runs_its_command(master: FakeMaster, trial_env: TrialEnv) -> None:
     serve(master, {})
     env = {k: v for k, v in trial_env(DET_TASK_TYPE="COMMAND").items() if "TRIAL_" not in k}
     assert "ran" in run_entry(env, "--", "echo", "ran").stdout
@@ -290,7 +286,7 @@ def test_a_task_without_a_trial_runs_the_given_command(
 
 
 @pytest.mark.parametrize("name", ["TERM", "USR1"])
-def test_signals_are_passed_on(master: FakeMaster, trial_env: TrialEnv, name: str) -> None:
+def test_signals_are_forwarded(master: FakeMaster, trial_env: TrialEnv, name: str) -> None:
     serve(master, {})
     script = f"trap 'echo caught; exit 5' {name}; echo ready; while :; do sleep 0.05; done"
     env = trial_env({"entrypoint": script})

@@ -1,4 +1,4 @@
-"""A full disk costs what it has no room for, and nothing else."""
+"""A full disk loses only the data that does not fit."""
 
 import os
 import pathlib
@@ -16,8 +16,8 @@ from determined.tensorboard._sync import TensorboardSync
 from tests.support.full_disk import full_disk
 
 
-class Inline:
-    """A pool that works when it is told to, in the thread that tells it."""
+class DeferredPool:
+    """A thread pool that runs its jobs in `run`, in the calling thread."""
 
     def __init__(self) -> None:
         self.work: list[Any] = []
@@ -31,7 +31,7 @@ class Inline:
             function(*arguments)
 
 
-def test_a_download_that_a_full_disk_cuts_short_is_no_checkpoint(
+def test_download_on_full_disk_fails_and_can_be_retried(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
@@ -40,7 +40,7 @@ def test_a_download_that_a_full_disk_cuts_short_is_no_checkpoint(
     transfer._store = SimpleNamespace(
         get_range=lambda key, start, length: [content[start : start + length]]
     )
-    pool: Any = Inline()
+    pool: Any = DeferredPool()
     target = tmp_path / "weights"
     part = _transfer._PartedDownload(transfer, "key", str(target), len(content), None)
     part.start(pool)
@@ -51,7 +51,7 @@ def test_a_download_that_a_full_disk_cuts_short_is_no_checkpoint(
     assert target.read_bytes() == content
 
 
-def test_a_worker_whose_lines_nobody_takes_is_not_held_up() -> None:
+def test_full_output_disk_does_not_block_a_worker() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe, open("/dev/full", "wb", buffering=0) as full:
         for _ in range(3):
@@ -62,13 +62,13 @@ def test_a_worker_whose_lines_nobody_takes_is_not_held_up() -> None:
 
 
 class FullStorage:
-    """A storage that takes nothing."""
+    """A storage that fails every upload."""
 
     def upload(self, src: str, dst: str) -> None:
         raise OSError("no room")
 
 
-def test_a_training_ends_well_although_its_tensorboard_files_cannot_be_stored(
+def test_failed_tensorboard_upload_does_not_fail_training(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage: Any = FullStorage()
@@ -78,7 +78,7 @@ def test_a_training_ends_well_although_its_tensorboard_files_cannot_be_stored(
     assert "cannot upload TensorBoard files: no room" in caplog.text
 
 
-def test_a_file_that_is_removed_while_it_is_looked_at_ends_no_upload(
+def test_removed_file_does_not_fail_the_upload(
     tmp_path: pathlib.Path,
 ) -> None:
     stored: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""No line of a process is lost because who copies it is slow: neither behind a rank nor behind an entrypoint."""
+"""No output line of a rank or an entrypoint is lost if copying is slow."""
 
 import os
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from determined.common.pipes import PipeReader
 
-# Nobody is patient with a copier that is held up until somebody asks how far it is.
-HELD_UP = """
+# The copier does not write before the process has asked whether it is behind, and the grace period is zero.
+SLOW_COPIER = """
 import os, sys, threading
 from determined.common.pipes import PipeReader
 from determined.exec import _child
@@ -17,11 +17,11 @@ from determined.launch import _workers
 
 asked, is_behind = threading.Event(), PipeReader.is_behind
 
-def tell(reader):
+def note_and_check(reader):
     asked.set()
     return is_behind(reader)
 
-PipeReader.is_behind = tell
+PipeReader.is_behind = note_and_check
 _child.QUIET_AFTER_EXIT_S = _workers.QUIET_AFTER_EXIT_S = 0.0
 """
 LAUNCHER = """
@@ -50,7 +50,7 @@ sys.exit(code)
 
 def run(script: str, command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-c", HELD_UP + script, "sh", "-c", command],
+        [sys.executable, "-c", SLOW_COPIER + script, "sh", "-c", command],
         env={**os.environ, "DET_RUNTIME": "process"},
         cwd=folder,
         capture_output=True,
@@ -62,14 +62,14 @@ def run(script: str, command: str, folder: Path) -> "subprocess.CompletedProcess
 @pytest.mark.parametrize(
     ("script", "mark"), [(LAUNCHER, "[rank=3] "), (ENTRY, "")], ids=["launcher", "entry"]
 )
-def test_the_last_lines_are_copied(tmp_path: Path, script: str, mark: str) -> None:
-    done = run(script, "echo one; echo two; echo three; exit 4", tmp_path)
-    assert done.stdout == "".join(f"{mark}{line}\n" for line in ("one", "two", "three"))
-    assert done.returncode == 4, done.stderr
+def test_last_lines_are_copied(tmp_path: Path, script: str, mark: str) -> None:
+    result = run(script, "echo one; echo two; echo three; exit 4", tmp_path)
+    assert result.stdout == "".join(f"{mark}{line}\n" for line in ("one", "two", "three"))
+    assert result.returncode == 4, result.stderr
 
 
 @pytest.mark.parametrize("script", [LAUNCHER, ENTRY], ids=["launcher", "entry"])
-def test_a_daemon_that_keeps_the_pipe_open_is_not_waited_for(tmp_path: Path, script: str) -> None:
+def test_does_not_wait_for_daemon_that_keeps_the_pipe_open(tmp_path: Path, script: str) -> None:
     daemon = "import os; print(os.getpid(), file=open('pid', 'w')); import time; time.sleep(600)"
     starts = f'{sys.executable} -c "{daemon}" & until test -s pid; do sleep 0.02; done; exit 5'
     try:
@@ -78,7 +78,7 @@ def test_a_daemon_that_keeps_the_pipe_open_is_not_waited_for(tmp_path: Path, scr
         os.kill(int((tmp_path / "pid").read_text()), 9)
 
 
-def test_what_was_read_counts_until_more_is_asked_for() -> None:
+def test_reader_is_behind_until_the_next_read() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe:
         reader = PipeReader(pipe)

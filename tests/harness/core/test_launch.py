@@ -51,40 +51,38 @@ def script(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
-def test_every_worker_knows_its_place_and_its_lines_carry_its_rank(
+def test_workers_get_ranks_and_prefix_their_lines(
     trial_env: TrialEnv, script: Callable[[str], str]
 ) -> None:
     path = script("import os; print('local', os.environ['LOCAL_RANK'], os.environ['WORLD_SIZE'])")
     env = container(trial_env(C10D_PORT="29555"), TWO_BY_TWO)
-    done = launch("torch_distributed", env, "--", "python3", path)
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["[rank=2] local 0 4", "[rank=3] local 1 4"]
+    result = launch("torch_distributed", env, "--", "python3", path)
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == ["[rank=2] local 0 4", "[rank=3] local 1 4"]
 
 
-def test_the_chief_is_the_first_container(trial_env: TrialEnv) -> None:
+def test_first_container_is_the_chief(trial_env: TrialEnv) -> None:
     env = container(trial_env(C10D_PORT="29555"), TWO_BY_TWO)
-    done = launch(
+    result = launch(
         "torch_distributed", env, "sh", "-c", "echo $MASTER_ADDR:$MASTER_PORT $DET_CHIEF_IP"
     )
-    assert "10.0.0.1:29555 10.0.0.1" in done.stdout
+    assert "10.0.0.1:29555 10.0.0.1" in result.stdout
 
 
-def test_a_lone_worker_replaces_the_launcher(trial_env: TrialEnv) -> None:
-    done = launch(
+def test_single_worker_replaces_the_launcher(trial_env: TrialEnv) -> None:
+    result = launch(
         "torch_distributed", one_container(trial_env(), 1), "sh", "-c", "echo $RANK; exit 3"
     )
-    assert (done.stdout, done.returncode) == ("0\n", 3)
+    assert (result.stdout, result.returncode) == ("0\n", 3)
 
 
-def test_when_one_worker_fails_the_others_are_stopped(
-    trial_env: TrialEnv, script: Callable[[str], str]
-) -> None:
+def test_failed_worker_stops_the_others(trial_env: TrialEnv, script: Callable[[str], str]) -> None:
     path = script(
         "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(9)\ntime.sleep(600)\n"
     )
-    done = launch("torch_distributed", one_container(trial_env(), 3), path, timeout=60)
-    assert done.returncode == 9
-    assert "rank 1 failed with status 9" in done.stderr
+    result = launch("torch_distributed", one_container(trial_env(), 3), path, timeout=60)
+    assert result.returncode == 9
+    assert "rank 1 failed with status 9" in result.stderr
 
 
 def test_signals_reach_every_worker(trial_env: TrialEnv) -> None:
@@ -106,14 +104,14 @@ def test_signals_reach_every_worker(trial_env: TrialEnv) -> None:
     assert process.returncode == 4
 
 
-def test_wrap_rank_reads_the_rank_from_a_variable(trial_env: TrialEnv) -> None:
+def test_wrap_rank_reads_rank_from_variable(trial_env: TrialEnv) -> None:
     env = {**os.environ, "MY_RANK": "5"}
-    done = launch("wrap_rank", env, "MY_RANK", "sh", "-c", r"printf 'a\nb\rc'; echo err >&2")
-    assert done.stdout == "[rank=5] a\n[rank=5] b\n[rank=5] c\n"
-    assert done.stderr == "[rank=5] err\n"
+    result = launch("wrap_rank", env, "MY_RANK", "sh", "-c", r"printf 'a\nb\rc'; echo err >&2")
+    assert result.stdout == "[rank=5] a\n[rank=5] b\n[rank=5] c\n"
+    assert result.stderr == "[rank=5] err\n"
 
 
-def test_wrap_rank_gives_back_the_status(trial_env: TrialEnv) -> None:
+def test_wrap_rank_returns_status_of_command(trial_env: TrialEnv) -> None:
     assert launch("wrap_rank", dict(os.environ), "0", "sh", "-c", "exit 12").returncode == 12
 
 
@@ -131,16 +129,14 @@ def test_wrap_rank_gives_back_the_status(trial_env: TrialEnv) -> None:
         (["-v", "--", "a.sh", "--", "b"], ["-v"], ["a.sh", "--", "b"]),
     ],
 )
-def test_the_command_line_is_split(
-    args: list[str], overrides: list[str], command: list[str]
-) -> None:
+def test_splits_the_command_line(args: list[str], overrides: list[str], command: list[str]) -> None:
     assert _arguments.parse("torch_distributed", args) == (overrides, command)
 
 
 @pytest.mark.parametrize(
     "args", [[], ["--"], ["--trial", "no_class"], ["--trial", "m:T", "x"], ["-x"]]
 )
-def test_a_wrong_command_line_exits_with_status_2(args: list[str]) -> None:
+def test_wrong_command_line_exits_with_status_2(args: list[str]) -> None:
     with pytest.raises(SystemExit) as exited:
         _arguments.parse("torch_distributed", args)
     assert exited.value.code == 2
@@ -154,25 +150,25 @@ def test_torchrun_gets_the_overrides(trial_env: TrialEnv) -> None:
     assert command[-3:] == ["determined.launch.wrap_rank", "RANK", "x"]
 
 
-def test_deepspeed_workers_have_its_names(trial_env: TrialEnv) -> None:
+def test_deepspeed_workers_have_deepspeed_variables(trial_env: TrialEnv) -> None:
     env = deepspeed.worker_env(_peers.Peers(["a", "b"], [2, 2], 1), 3, 1)
     names = ("RANK", "LOCAL_RANK", "CROSS_RANK", "CROSS_SIZE", "LOCAL_SIZE", "MASTER_ADDR")
     assert [env[n] for n in names] == ["3", "1", "1", "2", "2", "a"]
 
 
-def test_horovodrun_is_told_hosts_slots_and_optimizations() -> None:
+def test_horovodrun_gets_hosts_slots_and_optimizations() -> None:
     peers = _peers.Peers(["a", "b"], [2, 4], 0)
     config = {"optimizations": {"tensor_fusion_threshold": 64}}
     command = horovod.horovodrun_command(peers, ["--verbose"], ["python3", "t.py"], config)
     assert command[:5] == ["horovodrun", "-np", "6", "-H", "a:2,b:4"]
     assert command[command.index("--fusion-threshold-mb") + 1] == "64"
-    # Horovod's own half minute is short where a rank imports from a cold disk.
+    # Horovod's default of half a minute is too short for a rank that imports from a slow disk.
     assert command[command.index("--gloo-timeout-seconds") + 1] == "240"
     assert command[-4:] == ["determined.launch.wrap_rank", "HOROVOD_RANK", "python3", "t.py"]
 
 
-def test_horovod_runs_what_horovodrun_starts(trial_env: TrialEnv, tmp_path: Path) -> None:
-    """A stand-in for horovodrun starts the command once per rank."""
+def test_horovod_launcher_runs_horovodrun(trial_env: TrialEnv, tmp_path: Path) -> None:
+    """A fake horovodrun starts the command once for each rank."""
     stand_in = tmp_path / "bin" / "horovodrun"
     stand_in.parent.mkdir()
     stand_in.write_text(
@@ -183,27 +179,27 @@ def test_horovod_runs_what_horovodrun_starts(trial_env: TrialEnv, tmp_path: Path
     stand_in.chmod(0o755)
     env = one_container(trial_env(), 2)
     env["PATH"] = f"{stand_in.parent}:{Path(sys.executable).parent}:{env['PATH']}"
-    done = launch("horovod", env, "sh", "-c", "echo worker")
-    assert done.stdout == "[rank=0] worker\n[rank=1] worker\n"
+    result = launch("horovod", env, "sh", "-c", "echo worker")
+    assert result.stdout == "[rank=0] worker\n[rank=1] worker\n"
 
 
 @pytest.mark.parametrize("words", [["autohorovod"], ["horovod", "--autohorovod"]], ids=" ".join)
-def test_autohorovod_with_one_slot_is_the_bare_command(
+def test_autohorovod_with_one_slot_runs_the_command_directly(
     trial_env: TrialEnv, words: list[str]
 ) -> None:
     launcher, *options = words
-    done = launch(launcher, one_container(trial_env(), 1), *options, "echo", "bare")
-    assert done.stdout == "bare\n"
+    result = launch(launcher, one_container(trial_env(), 1), *options, "echo", "bare")
+    assert result.stdout == "bare\n"
 
 
-def test_a_container_without_the_launcher_program_says_so(trial_env: TrialEnv) -> None:
+def test_missing_launcher_program_is_reported(trial_env: TrialEnv) -> None:
     env = {**one_container(trial_env(), 2), "PATH": "/nowhere"}
-    done = launch("horovod", env, "echo", "x")
-    assert done.returncode == 127
-    assert "horovodrun" in done.stderr
+    result = launch("horovod", env, "echo", "x")
+    assert result.returncode == 127
+    assert "horovodrun" in result.stderr
 
 
-def test_tensorflow_workers_find_each_other() -> None:
+def test_tensorflow_workers_get_tf_config() -> None:
     peers = _peers.Peers(["10.0.0.1", "fd00::2"], [2, 2], 1)
     assert json.loads(tensorflow.tf_config(peers, 3333)) == {
         "cluster": {"worker": ["10.0.0.1:3333", "[fd00::2]:3333"]},
@@ -220,7 +216,7 @@ def test_tensorflow_workers_find_each_other() -> None:
         ([], (3333, [])),
     ],
 )
-def test_tensorflow_workers_meet_at_the_port_of_the_command_line_or_of_the_agent(
+def test_tensorflow_port_comes_from_command_line_or_agent(
     monkeypatch: pytest.MonkeyPatch, args: list[str], expected: tuple[int, list[str]]
 ) -> None:
     monkeypatch.setenv("C10D_PORT", "3333")
@@ -228,7 +224,7 @@ def test_tensorflow_workers_meet_at_the_port_of_the_command_line_or_of_the_agent
 
 
 @pytest.mark.parametrize("args", [["--port"], ["--port="], ["--port", "x", "t.py"]])
-def test_a_port_that_is_no_number_exits_with_status_2(args: list[str]) -> None:
+def test_non_numeric_port_exits_with_status_2(args: list[str]) -> None:
     with pytest.raises(SystemExit) as exited:
         tensorflow.split_port(args)
     assert exited.value.code == 2
@@ -237,18 +233,16 @@ def test_a_port_that_is_no_number_exits_with_status_2(args: list[str]) -> None:
 @pytest.mark.parametrize(
     "launcher", ["torch_distributed", "deepspeed", "horovod", "autohorovod", "tensorflow"]
 )
-def test_every_launcher_tells_how_it_is_used(launcher: str) -> None:
-    done = launch(launcher, dict(os.environ), "--help")
-    assert done.stdout.startswith(f"usage: python3 -m determined.launch.{launcher} [")
-    assert done.returncode == 0
+def test_every_launcher_prints_its_usage(launcher: str) -> None:
+    result = launch(launcher, dict(os.environ), "--help")
+    assert result.stdout.startswith(f"usage: python3 -m determined.launch.{launcher} [")
+    assert result.returncode == 0
     wrong = launch(launcher, dict(os.environ), "-x")
-    assert wrong.stderr.splitlines()[-1] == done.stdout.splitlines()[0]
+    assert wrong.stderr.splitlines()[-1] == result.stdout.splitlines()[0]
     assert wrong.returncode == 2
 
 
-def test_a_container_that_is_entered_by_ssh_needs_keys(
-    master: FakeMaster, trial_env: TrialEnv
-) -> None:
-    done = launch("horovod", container(trial_env(), TWO_BY_TWO), "echo", "x")
-    assert done.returncode == 80
-    assert "torch_distributed" in done.stderr
+def test_ssh_launcher_without_keys_is_reported(master: FakeMaster, trial_env: TrialEnv) -> None:
+    result = launch("horovod", container(trial_env(), TWO_BY_TWO), "echo", "x")
+    assert result.returncode == 80
+    assert "torch_distributed" in result.stderr

@@ -1,4 +1,4 @@
-"""The lines of a task wait for an agent that is away: they arrive once, and what there is no room for is counted."""
+"""Log lines wait while the agent is away. They arrive once, and lines that do not fit into the buffer are counted."""
 
 import itertools
 
@@ -15,7 +15,7 @@ AWAY: Answer = (503, {"message": "the spool is full"})
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FIRST_PAUSE_S", "LONGEST_PAUSE_S", "LAST_PAUSE_S"):
         monkeypatch.setattr(_ship, name, 0.001)
 
@@ -39,25 +39,23 @@ def add(logs: LogShipper, *texts: str) -> None:
         logs.add(Line(text, None, None), "stdout")
 
 
-def taken(master: FakeMaster, refused: int) -> list[str]:
+def shipped_texts(master: FakeMaster, refused: int) -> list[str]:
     requests = master.received(*LOGS)[refused:]
     return [line["log"].rstrip("\n") for request in requests for line in request.body["logs"]]
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize("status", [429, 502, 503])
-def test_lines_wait_for_an_agent_however_often_it_is_away(
-    master: FakeMaster, logs: LogShipper, status: int
-) -> None:
+def test_lines_wait_for_an_absent_agent(master: FakeMaster, logs: LogShipper, status: int) -> None:
     away_for(master, 50, (status, {"message": "not now"}))
     add(logs, "one", "two")
     first = master.wait_for(*LOGS, count=51)[:51]
     assert len({request.headers["Idempotency-Key"] for request in first}) == 1
     logs.close(60)
-    assert taken(master, refused=50) == ["one", "two"]
+    assert shipped_texts(master, refused=50) == ["one", "two"]
 
 
-def test_an_agent_that_is_away_is_not_asked_again_at_once(
+def test_pauses_before_retrying_an_absent_agent(
     master: FakeMaster, logs: LogShipper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_ship, "FIRST_PAUSE_S", 3600.0)
@@ -67,21 +65,23 @@ def test_an_agent_that_is_away_is_not_asked_again_at_once(
     add(logs, "two")
     assert len(master.received(*LOGS)) == 1
     logs.close(60)
-    assert taken(master, refused=1) == ["one", "two"], "the end of the task waits for no pause"
+    assert shipped_texts(master, refused=1) == ["one", "two"], (
+        "the end of the task waits for no pause"
+    )
 
 
-@pytest.mark.usefixtures("hasty")
-def test_the_end_of_a_task_waits_for_an_agent_that_comes_back(
+@pytest.mark.usefixtures("short_pauses")
+def test_last_lines_wait_for_a_returning_agent(
     master: FakeMaster, logs: LogShipper, capfd: pytest.CaptureFixture[str]
 ) -> None:
     away_for(master, 50)
     add(logs, "the last words")
     logs.close(60)
-    assert taken(master, refused=50) == ["the last words"]
+    assert shipped_texts(master, refused=50) == ["the last words"]
     assert capfd.readouterr().err == ""
 
 
-def test_lines_that_could_not_be_shipped_are_counted_with_the_cause(
+def test_unshipped_lines_are_counted_with_the_cause(
     master: FakeMaster, logs: LogShipper, capfd: pytest.CaptureFixture[str]
 ) -> None:
     away_for(master, 1000)
@@ -92,8 +92,8 @@ def test_lines_that_could_not_be_shipped_are_counted_with_the_cause(
     assert capfd.readouterr().err == "3 log lines could not be shipped: the spool is full\n"
 
 
-@pytest.mark.usefixtures("hasty")
-def test_what_is_refused_for_good_holds_up_no_other_lines(
+@pytest.mark.usefixtures("short_pauses")
+def test_rejected_lines_do_not_block_other_lines(
     master: FakeMaster, logs: LogShipper, capfd: pytest.CaptureFixture[str]
 ) -> None:
     away_for(master, 1, (400, {"message": "odd"}))
@@ -101,20 +101,20 @@ def test_what_is_refused_for_good_holds_up_no_other_lines(
     master.wait_for(*LOGS)
     add(logs, "even")
     logs.close(60)
-    assert taken(master, refused=1) == ["even"]
+    assert shipped_texts(master, refused=1) == ["even"]
     assert capfd.readouterr().err == "1 log lines could not be shipped: odd\n"
 
 
-@pytest.mark.usefixtures("hasty")
-def test_lines_of_which_an_agent_fails_hold_up_the_others_for_a_time_only(
+@pytest.mark.usefixtures("short_pauses")
+def test_lines_that_fail_the_agent_block_others_only_for_a_limited_time(
     master: FakeMaster, logs: LogShipper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_ship, "PATIENCE_S", 0.05)
 
-    def fail_of_odd(request: Request) -> Answer:
+    def fail_on_odd(request: Request) -> Answer:
         return AWAY if "odd" in str(request.body) else (200, {})
 
-    master.on(*LOGS, fail_of_odd)
+    master.on(*LOGS, fail_on_odd)
     add(logs, "odd")
     master.wait_for(*LOGS)
     add(logs, "even")
@@ -123,9 +123,9 @@ def test_lines_of_which_an_agent_fails_hold_up_the_others_for_a_time_only(
     assert texts == ["1 log lines were dropped: they could not be sent in time\n", "even\n"]
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize(("limit", "most"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 4000)])
-def test_the_newest_lines_that_there_is_room_for_wait_and_the_others_are_counted(
+def test_full_buffer_keeps_newest_lines_and_counts_the_others(
     master: FakeMaster,
     logs: LogShipper,
     monkeypatch: pytest.MonkeyPatch,
@@ -142,4 +142,4 @@ def test_the_newest_lines_that_there_is_room_for_wait_and_the_others_are_counted
     add(logs, *texts[1:])
     logs.close(60)
     dropped = "2 log lines were dropped: they could not be sent in time"
-    assert taken(master, refused=1) == [texts[0], dropped, *texts[3:]]
+    assert shipped_texts(master, refused=1) == [texts[0], dropped, *texts[3:]]

@@ -1,4 +1,4 @@
-"""The example that the quickstart trains."""
+"""The example of the quickstart."""
 
 import os
 import re
@@ -40,17 +40,17 @@ def validations(master: FakeMaster) -> dict[int, dict[str, float]]:
     return {r["stepsCompleted"]: r["metrics"]["avgMetrics"] for r in reports}
 
 
-def test_it_learns_and_reports_its_time_metric(
+def test_example_learns_and_reports_its_time_metric(
     master: FakeMaster, run_trial: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    done = run_trial()
-    assert done.returncode == 0, done.stderr
-    found = validations(master)
-    assert found[480]["validation_error"] < found[30]["validation_error"] / 2
-    assert all(metrics["batches"] == step for step, metrics in found.items())
+    result = run_trial()
+    assert result.returncode == 0, result.stderr
+    metrics = validations(master)
+    assert metrics[480]["validation_error"] < metrics[30]["validation_error"] / 2
+    assert all(metrics["batches"] == step for step, metrics in metrics.items())
 
 
-def test_preempted_and_resumed_it_computes_what_it_would_have_computed(
+def test_resumed_example_computes_the_same_results(
     master: FakeMaster, run_trial: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     assert run_trial().returncode == 0

@@ -19,7 +19,7 @@ from tests.support.fake_master import FakeMaster
 Enter = Callable[..., dict[str, str]]
 
 
-def test_tensorboard_files_reach_the_storage(
+def test_tensorboard_files_are_uploaded(
     master: FakeMaster, on_cluster: Enter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -34,7 +34,7 @@ def test_tensorboard_files_reach_the_storage(
     assert (stored / "sub" / "x").read_text() == "two"
 
 
-def test_manual_mode_uploads_what_is_selected_under_the_mangled_name(
+def test_manual_mode_uploads_selected_files_with_mangled_names(
     master: FakeMaster, on_cluster: Enter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -50,7 +50,7 @@ def test_manual_mode_uploads_what_is_selected_under_the_mangled_name(
     assert [p.name for p in stored] == ["a-0"]
 
 
-def test_the_profiler_reports_means_per_group(master: FakeMaster, on_cluster: Enter) -> None:
+def test_profiler_reports_means_of_each_group(master: FakeMaster, on_cluster: Enter) -> None:
     on_cluster()
     with core.init() as context:
         context.profiler.on(sampling_interval=0.1, samples_per_report=2)
@@ -63,7 +63,7 @@ def test_the_profiler_reports_means_per_group(master: FakeMaster, on_cluster: En
 
 
 @pytest.mark.parametrize(("interval", "samples"), [(0.01, 10), (1, 0)])
-def test_the_profiler_refuses_senseless_periods(
+def test_profiler_rejects_invalid_periods(
     master: FakeMaster, on_cluster: Enter, interval: float, samples: int
 ) -> None:
     on_cluster()
@@ -71,7 +71,7 @@ def test_the_profiler_refuses_senseless_periods(
         context.profiler.on(interval, samples)
 
 
-def test_busy_processors_show() -> None:
+def test_cpu_utilization_is_measured() -> None:
     sampler = profiler.Sampler()
     until = time.thread_time() + 0.05
     while time.thread_time() < until:
@@ -81,8 +81,8 @@ def test_busy_processors_show() -> None:
 
 def lines(*chunks: bytes) -> list[str]:
     splitter = LineSplitter()
-    found = [line.text for chunk in chunks for line in splitter.feed(chunk)]
-    return found + [line.text for line in splitter.end()]
+    texts = [line.text for chunk in chunks for line in splitter.feed(chunk)]
+    return texts + [line.text for line in splitter.end()]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def lines(*chunks: bytes) -> list[str]:
         ([b"\xff\n"], ["\ufffd"]),
     ],
 )
-def test_bytes_become_lines(chunks: list[bytes], expected: list[str]) -> None:
+def test_bytes_are_split_into_lines(chunks: list[bytes], expected: list[str]) -> None:
     assert lines(*chunks) == expected
 
 
@@ -115,13 +115,13 @@ def test_signal_handlers_run_while_a_call_blocks() -> None:
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_what_a_blocking_call_raises_is_raised() -> None:
+def test_exception_of_a_blocking_call_is_raised() -> None:
     with pytest.raises(KeyError):
         hearing_signals(lambda: os.environ["DET_NO_SUCH_VARIABLE"])
 
 
 class Scalars(MetricWriter):
-    """Keeps what it is given."""
+    """A writer that records its scalars."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, float, int]] = []
@@ -134,7 +134,7 @@ class Scalars(MetricWriter):
         self.resets += 1
 
 
-def test_training_scalars_are_written_per_batch_and_validation_scalars_marked() -> None:
+def test_training_scalars_are_per_batch_and_validation_scalars_have_a_prefix() -> None:
     scalars = Scalars()
     writer = BatchMetricWriter(scalars)
     writer.on_train_step_end(10, {"loss": 1.5}, [{"loss": 2.0}, {"loss": 1.0}])

@@ -1,4 +1,4 @@
-"""Reports wait for a server that is away, whatever answers in its place."""
+"""Reports wait while the server is away, even if a proxy answers instead."""
 
 import itertools
 from collections.abc import Callable
@@ -16,7 +16,7 @@ METRICS = "/api/v1/trials/7/metrics"
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_outbox, "PAUSE_S", 0.0)
 
 
@@ -35,9 +35,7 @@ def away_for(tries: int, status: int = 503) -> Callable[[Request], Answer]:
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_a_report_waits_while_a_server_is_away(
-    master: FakeMaster, outbox: Outbox, status: int
-) -> None:
+def test_report_waits_while_server_is_away(master: FakeMaster, outbox: Outbox, status: int) -> None:
     master.on("POST", METRICS, away_for(20, status))
     outbox.put(METRICS, b"{}")
     outbox.close()
@@ -46,14 +44,14 @@ def test_a_report_waits_while_a_server_is_away(
     assert len({request.headers["Idempotency-Key"] for request in received}) == 1
 
 
-def test_a_checkpoint_that_was_saved_waits_while_a_server_is_away(master: FakeMaster) -> None:
+def test_checkpoint_report_waits_while_server_is_away(master: FakeMaster) -> None:
     registry = ClusterCheckpointRegistry(Session(master.url, retries=0), None, "1.task", "1.task.1")
     master.on("POST", "/api/v1/checkpoints", away_for(20))
-    registry.completed("uuid-1", {"model.pt": 1}, {"steps_completed": 1})
+    registry.report_completed("uuid-1", {"model.pt": 1}, {"steps_completed": 1})
     assert [request.body["uuid"] for request in master.saved()] == ["uuid-1"] * 21
 
 
-def test_a_server_that_stays_away_is_told_in_the_end(
+def test_permanently_absent_server_is_reported_at_the_end(
     master: FakeMaster, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_outbox, "GIVE_UP_AFTER_S", 0.0)
@@ -63,7 +61,7 @@ def test_a_server_that_stays_away_is_told_in_the_end(
         outbox.close()
 
 
-def test_a_server_that_is_not_trusted_is_not_asked_in_a_circle(
+def test_untrusted_server_is_not_retried_in_a_busy_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Untrusting:
@@ -83,7 +81,7 @@ def test_a_server_that_is_not_trusted_is_not_asked_in_a_circle(
     assert slept == [5.0] * (session.tries - 1)
 
 
-def test_a_refusal_is_not_tried_again(master: FakeMaster, outbox: Outbox) -> None:
+def test_rejected_report_is_not_retried(master: FakeMaster, outbox: Outbox) -> None:
     master.on("POST", METRICS, (400, {"message": "no such group"}))
     outbox.put(METRICS, b"{}")
     with pytest.raises(ReportRefused, match="no such group"):

@@ -1,4 +1,4 @@
-"""The harness in the interpreters that task images carry."""
+"""The harness works with the Python versions of task images."""
 
 import os
 import subprocess
@@ -49,15 +49,15 @@ def python(request: pytest.FixtureRequest) -> str:
 def run(python: str, code: str, *arguments: str, **env: str) -> None:
     variables = {**os.environ, "PYTHONPATH": str(HARNESS), "PYTHONDONTWRITEBYTECODE": "1", **env}
     command = [python, "-W", "error", "-S", "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    assert result.returncode == 0, result.stderr
 
 
-def test_every_module_compiles_and_needs_no_package_but_its_framework(python: str) -> None:
+def test_every_module_compiles_and_needs_only_its_framework(python: str) -> None:
     run(python, IMPORTS, str(HARNESS))
 
 
-def test_a_trial_reports_saves_and_restores(
+def test_trial_reports_saves_and_restores(
     python: str, master: FakeMaster, trial_env: Callable[..., dict[str, str]]
 ) -> None:
     run(python, TRIAL, **trial_env())

@@ -1,4 +1,4 @@
-"""The keys by which the containers of one allocation enter each other."""
+"""The ssh keys for connections between the containers of an allocation."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from determined.launch import _ed25519, _ssh_files
 
 from tests.support.ssh import require_ssh
 
-# RFC 8032, section 7.1: secret and public key of its first three tests.
+# The secret and public keys of the first three test vectors in RFC 8032, section 7.1.
 VECTORS = [
     (
         "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
@@ -41,7 +41,7 @@ def written(run_dir: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("secret", "public"), VECTORS)
-def test_public_keys_are_those_of_the_standard(secret: str, public: str) -> None:
+def test_public_keys_match_the_rfc(secret: str, public: str) -> None:
     assert _ed25519.public_key(bytes.fromhex(secret)).hex() == public
 
 
@@ -49,8 +49,8 @@ def test_openssh_reads_the_private_key(run_dir: Path) -> None:
     require_ssh()
     assert _ssh_files.make_keys()
     command = ["ssh-keygen", "-y", "-f", str(run_dir / "ssh" / "id_rsa")]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert shown.split()[:2] == (run_dir / "ssh" / "authorized_keys").read_text().split()[:2]
+    public_key = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert public_key.split()[:2] == (run_dir / "ssh" / "authorized_keys").read_text().split()[:2]
 
 
 def test_containers_of_one_allocation_have_the_same_keys(
@@ -67,13 +67,13 @@ def test_containers_of_one_allocation_have_the_same_keys(
     assert written(run_dir)["id_rsa"] != first["id_rsa"]
 
 
-def test_nobody_else_may_read_them(run_dir: Path) -> None:
+def test_only_the_owner_can_read_the_keys(run_dir: Path) -> None:
     _ssh_files.make_keys()
     modes = {stat.S_IMODE(os.stat(path).st_mode) for path in (run_dir / "ssh").iterdir()}
     assert modes == {0o600}
 
 
-def test_keys_that_are_there_are_kept(run_dir: Path) -> None:
+def test_existing_keys_are_kept(run_dir: Path) -> None:
     (run_dir / "ssh").mkdir(parents=True)
     (run_dir / "ssh" / "id_rsa").write_text("from elsewhere")
     assert _ssh_files.make_keys()
@@ -81,7 +81,7 @@ def test_keys_that_are_there_are_kept(run_dir: Path) -> None:
     assert set(written(run_dir)) == {"id_rsa", "sshd_config"}
 
 
-def test_without_a_peer_key_there_are_none(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_keys_without_a_peer_key(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DET_PEER_KEY")
     assert not _ssh_files.make_keys()
     assert not run_dir.exists()

@@ -25,7 +25,7 @@ def manager_at(folder: Path) -> storage.StorageManager:
     return storage.from_config({"type": "directory", "container_path": str(folder)})
 
 
-def test_a_directory_keeps_and_gives_back(tmp_path: Path, source: Path) -> None:
+def test_directory_storage_returns_stored_files(tmp_path: Path, source: Path) -> None:
     manager = manager_at(tmp_path / "store")
     manager.upload(source, "uuid-1")
     manager.download("uuid-1", tmp_path / "out", lambda path: path.startswith("code/"))
@@ -34,7 +34,7 @@ def test_a_directory_keeps_and_gives_back(tmp_path: Path, source: Path) -> None:
     assert manager.list("uuid-1") == {"code/": 0, "code/m.py": 1, "w.pt": 7}
 
 
-def test_deleting_by_glob_tells_what_remains(tmp_path: Path, source: Path) -> None:
+def test_delete_by_glob_returns_remaining_files(tmp_path: Path, source: Path) -> None:
     manager = manager_at(tmp_path / "store")
     manager.upload(source, "uuid-1")
     assert manager.delete("uuid-1", ["code/**"]) == {"w.pt": 7}
@@ -53,18 +53,18 @@ def test_ids_cannot_leave_the_storage(tmp_path: Path, bad: str) -> None:
     ("storage_path", "expected"),
     [(None, "/host"), ("a/b", "/host/a/b"), ("/host/c", "/host/c"), ("./d/", "/host/d")],
 )
-def test_shared_fs_lies_below_its_host_path(storage_path: str | None, expected: str) -> None:
+def test_shared_fs_path_is_below_host_path(storage_path: str | None, expected: str) -> None:
     config = {"type": "shared_fs", "host_path": "/host", "storage_path": storage_path}
     assert storage.from_config(config).direct_path("u") == f"{expected}/u"
 
 
 @pytest.mark.parametrize("outside", ["../x", "/elsewhere", "a/../../b"])
-def test_a_storage_path_outside_of_the_host_path_is_refused(outside: str) -> None:
+def test_rejects_storage_path_outside_of_host_path(outside: str) -> None:
     with pytest.raises(ValueError, match="outside of host_path"):
         storage.from_config({"type": "shared_fs", "host_path": "/host", "storage_path": outside})
 
 
-def test_a_task_sees_the_shared_fs_where_it_is_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_uses_mount_point_of_shared_fs(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"type": "shared_fs", "host_path": "/host", "storage_path": "ckpts"}
     monkeypatch.delenv("DET_PATH_MAP", raising=False)
     assert (
@@ -75,7 +75,7 @@ def test_a_task_sees_the_shared_fs_where_it_is_mounted(monkeypatch: pytest.Monke
     assert storage.from_config(config, in_task=True).direct_path("u") == "/mapped/ckpts/u"
 
 
-def test_an_unknown_type_is_told_with_the_known_ones() -> None:
+def test_error_for_unknown_type_lists_known_types() -> None:
     with pytest.raises(ValueError, match="s3, gcs, azure"):
         storage.from_config({"type": "floppy"})
 
@@ -99,21 +99,21 @@ def test_globs(glob: str, path: str, matches: bool) -> None:
     assert matches_any(path, [glob]) is matches
 
 
-def test_of_a_file_that_several_ranks_have_the_lowest_uploads_it() -> None:
+def test_lowest_rank_uploads_a_shared_file() -> None:
     by_rank = [{"d/": 0, "d/a": 1}, {"d/": 0, "d/a": 1, "d/b": 2}]
     assert merge_resources(by_rank) == {"d/": 0, "d/a": 1, "d/b": 2}
     assert own_files(by_rank, 0) == ["d/", "d/a"]
     assert own_files(by_rank, 1) == ["d/", "d/b"]
 
 
-def test_an_empty_choice_of_files_stores_none(tmp_path: Path) -> None:
+def test_empty_selection_stores_no_files(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "f").write_text("1")
     storage.DirectoryStorageManager(str(tmp_path / "store")).upload(tmp_path / "src", "a", [])
     assert list((tmp_path / "store" / "a").iterdir()) == []
 
 
-def test_programs_make_a_shared_storage_of_their_own(tmp_path: Path) -> None:
+def test_programs_can_construct_shared_fs_storage(tmp_path: Path) -> None:
     config = {"type": "shared_fs", "host_path": "/data", "storage_path": "runs"}
     manager = storage.SharedFSStorageManager.from_config(config, str(tmp_path))
     with manager.store_path("a") as path:
@@ -154,14 +154,14 @@ def test_collection_deletes_and_reports(
     }
 
 
-def test_a_directory_that_is_not_mounted_is_not_reported_as_empty(
+def test_unmounted_directory_is_not_reported_as_empty(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path
 ) -> None:
     assert run_gc(monkeypatch, master, tmp_path / "elsewhere", checkpoints=["one"]) == 1
     assert not master.received("PATCH", "/api/v1/checkpoints")
 
 
-def test_collection_by_glob_reports_what_is_left(
+def test_collection_by_glob_reports_remaining_files(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
 ) -> None:
     manager_at(tmp_path / "store").upload(source, "one")
@@ -171,7 +171,7 @@ def test_collection_by_glob_reports_what_is_left(
     assert patch["resources"]["resources"] == {"w.pt": "7"}
 
 
-def test_collection_with_an_empty_list_of_globs_reports_what_is_stored_and_deletes_nothing(
+def test_collection_with_empty_globs_reports_files_without_deleting(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
 ) -> None:
     manager_at(tmp_path / "store").upload(source, "one")
@@ -180,11 +180,11 @@ def test_collection_with_an_empty_list_of_globs_reports_what_is_stored_and_delet
     assert run_gc(monkeypatch, master, tmp_path / "store", **spec) == 0
     assert (tmp_path / "store" / "one" / "empty").is_dir()
     patches = master.received("PATCH", "/api/v1/checkpoints")[0].body["checkpoints"]
-    whole = {"code/": "0", "code/m.py": "1", "empty/": "0", "w.pt": "7"}
-    assert [p["resources"]["resources"] for p in patches] == [whole, {}]
+    all_files = {"code/": "0", "code/m.py": "1", "empty/": "0", "w.pt": "7"}
+    assert [p["resources"]["resources"] for p in patches] == [all_files, {}]
 
 
-def test_a_storage_that_is_not_mounted_says_nothing_about_its_checkpoints(
+def test_unmounted_storage_reports_no_checkpoints(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path
 ) -> None:
     spec = {"checkpoints": ["one"], "globs": []}
@@ -192,7 +192,7 @@ def test_a_storage_that_is_not_mounted_says_nothing_about_its_checkpoints(
     assert not master.received("PATCH", "/api/v1/checkpoints")
 
 
-def test_a_checkpoint_that_cannot_be_deleted_does_not_keep_the_others(
+def test_failed_deletion_does_not_stop_other_deletions(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
 ) -> None:
     manager_at(tmp_path / "store").upload(source, "one")
@@ -201,7 +201,7 @@ def test_a_checkpoint_that_cannot_be_deleted_does_not_keep_the_others(
     assert [p["uuid"] for p in patches] == ["one"]
 
 
-def test_a_dry_run_deletes_nothing(
+def test_dry_run_deletes_no_files(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
 ) -> None:
     manager_at(tmp_path / "store").upload(source, "one")
@@ -210,7 +210,7 @@ def test_a_dry_run_deletes_nothing(
     assert not master.received("PATCH", "/api/v1/checkpoints")
 
 
-def test_tensorboard_files_are_collected_with_their_experiment(
+def test_tensorboard_files_are_deleted_with_their_experiment(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
 ) -> None:
     manager = manager_at(tmp_path / "store")
@@ -218,5 +218,7 @@ def test_tensorboard_files_are_collected_with_their_experiment(
     manager.upload(source, "c/tensorboard/experiment/44/trial/1")
     spec = {"delete_tensorboards": True, "experiment_id": 4, "cluster_id": "c"}
     assert run_gc(monkeypatch, master, tmp_path / "store", **spec) == 0
-    left = [p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()]
-    assert left == ["44"]
+    remaining = [
+        p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()
+    ]
+    assert remaining == ["44"]

@@ -1,4 +1,4 @@
-"""Object storage, with a real S3 protocol between the client and a server in this process."""
+"""Object storage over the real S3 protocol, with a server in this process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture
 def config(endpoint: str, request: pytest.FixtureRequest) -> dict[str, Any]:
     bucket = f"bucket-{abs(hash(request.node.name)) % 10**9}"
-    found = {
+    config = {
         "type": "s3",
         "bucket": bucket,
         "prefix": "team/runs",
@@ -36,8 +36,8 @@ def config(endpoint: str, request: pytest.FixtureRequest) -> dict[str, Any]:
         "access_key": "key",
         "secret_key": "secret",
     }
-    open_client(found).create_bucket(Bucket=bucket)
-    return found
+    open_client(config).create_bucket(Bucket=bucket)
+    return config
 
 
 @pytest.fixture
@@ -49,12 +49,12 @@ def s3(config: dict[str, Any]) -> S3StorageManager:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the smallest parts that the protocol allows, so that tests need not move much."""
+    """Use the smallest parts that the protocol allows, so that tests transfer little data."""
     monkeypatch.setattr(_transfer, "PART_BYTES", 5 * MIB)
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_what_is_uploaded_comes_back(s3: S3StorageManager, tmp_path: Path) -> None:
+def test_download_returns_uploaded_files(s3: S3StorageManager, tmp_path: Path) -> None:
     source = checkpoint_in(tmp_path, WEIGHTS)
     save(s3, source)
     s3.download("uuid-1", tmp_path / "out")
@@ -63,7 +63,7 @@ def test_what_is_uploaded_comes_back(s3: S3StorageManager, tmp_path: Path) -> No
     assert s3.list("uuid-1") == storage.list_directory(source)
 
 
-def test_objects_lie_below_prefix_and_id(
+def test_object_keys_start_with_prefix_and_id(
     s3: S3StorageManager, config: dict[str, Any], tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_text("1")
@@ -73,15 +73,13 @@ def test_objects_lie_below_prefix_and_id(
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_the_selector_decides_before_anything_is_fetched(
-    s3: S3StorageManager, tmp_path: Path
-) -> None:
+def test_selector_is_applied_before_the_download(s3: S3StorageManager, tmp_path: Path) -> None:
     save(s3, checkpoint_in(tmp_path, WEIGHTS))
     s3.download("uuid-1", tmp_path / "out", lambda path: path.endswith(".py"))
     assert list(contents(tmp_path / "out")) == ["code/model.py"]
 
 
-def test_a_changed_object_is_not_accepted(
+def test_rejects_changed_object(
     s3: S3StorageManager, config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("determined.common.storage._transfer.time.sleep", lambda _: None)
@@ -95,7 +93,7 @@ def test_a_changed_object_is_not_accepted(
     assert not (tmp_path / "out" / "w").exists()
 
 
-def test_a_checkpoint_of_another_client_needs_no_checksums(
+def test_checkpoint_without_checksums_can_be_downloaded(
     s3: S3StorageManager, tmp_path: Path
 ) -> None:
     (tmp_path / "source").mkdir()
@@ -105,7 +103,7 @@ def test_a_checkpoint_of_another_client_needs_no_checksums(
     assert (tmp_path / "out" / "w").read_text() == "theirs"
 
 
-def test_globs_delete_some_and_the_rest_is_told(s3: S3StorageManager, tmp_path: Path) -> None:
+def test_delete_by_glob_returns_remaining_objects(s3: S3StorageManager, tmp_path: Path) -> None:
     (tmp_path / "s" / "d").mkdir(parents=True)
     for name in ("a.pt", "b.json", "d/c.pt"):
         (tmp_path / "s" / name).write_text(name)
@@ -115,7 +113,7 @@ def test_globs_delete_some_and_the_rest_is_told(s3: S3StorageManager, tmp_path: 
     assert s3.list("uuid-1") == {}
 
 
-def test_more_than_a_page_of_objects_is_deleted(s3: S3StorageManager, tmp_path: Path) -> None:
+def test_deletes_more_than_a_page_of_objects(s3: S3StorageManager, tmp_path: Path) -> None:
     for n in range(1003):
         (tmp_path / f"{n}").write_text("x")
     s3.upload(tmp_path, "uuid-1")
@@ -124,23 +122,23 @@ def test_more_than_a_page_of_objects_is_deleted(s3: S3StorageManager, tmp_path: 
     assert s3.list("uuid-1") == {}
 
 
-def test_a_missing_checkpoint_is_named(s3: S3StorageManager, tmp_path: Path) -> None:
+def test_error_names_missing_checkpoint(s3: S3StorageManager, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="uuid-9"):
         s3.download("uuid-9", tmp_path / "out")
 
 
-def test_the_probe_leaves_nothing_behind(s3: S3StorageManager, config: dict[str, Any]) -> None:
+def test_probe_deletes_its_objects(s3: S3StorageManager, config: dict[str, Any]) -> None:
     s3.validate()
     assert "Contents" not in open_client(config).list_objects_v2(Bucket=config["bucket"])
 
 
-def test_a_missing_bucket_fails_the_probe(config: dict[str, Any]) -> None:
+def test_missing_bucket_fails_the_probe(config: dict[str, Any]) -> None:
     with pytest.raises(FileNotFoundError):
         storage.from_config({**config, "bucket": "no-such-bucket"}).validate()
 
 
 class FlakyStore(S3Store):
-    """Breaks off every range once, after its first bytes, and every second part."""
+    """A store that breaks every range once after its first bytes, and every second part."""
 
     def __init__(self, good: S3Store) -> None:
         self.__dict__.update(good.__dict__)
@@ -163,7 +161,7 @@ class FlakyStore(S3Store):
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_broken_connections_cost_only_the_part_they_broke(
+def test_broken_connection_retries_only_its_part(
     s3: S3StorageManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("determined.common.storage._transfer.time.sleep", lambda _: None)
@@ -178,9 +176,7 @@ def test_broken_connections_cost_only_the_part_they_broke(
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_download_goes_on_where_an_earlier_one_broke_off(
-    s3: S3StorageManager, tmp_path: Path
-) -> None:
+def test_download_resumes_an_interrupted_one(s3: S3StorageManager, tmp_path: Path) -> None:
     source = checkpoint_in(tmp_path, WEIGHTS)
     save(s3, source)
     (tmp_path / "out").mkdir()
@@ -193,7 +189,7 @@ def test_a_download_goes_on_where_an_earlier_one_broke_off(
     assert counting.ranges[3:] == [10 * MIB]
 
 
-def test_keys_that_lead_out_of_the_target_are_refused(
+def test_rejects_keys_that_leave_the_target(
     s3: S3StorageManager, config: dict[str, Any], tmp_path: Path
 ) -> None:
     key = "team/runs/uuid-1/../../evil"
@@ -203,6 +199,6 @@ def test_keys_that_lead_out_of_the_target_are_refused(
 
 
 @pytest.mark.parametrize("bad", ["", "../x", "a//b", "/a", "a\\b"])
-def test_ids_that_are_no_ids_are_refused(s3: S3StorageManager, bad: str) -> None:
+def test_rejects_invalid_ids(s3: S3StorageManager, bad: str) -> None:
     with pytest.raises(ValueError, match="not valid"):
         s3.list(bad)

@@ -1,4 +1,4 @@
-"""Parts of files as uploads read them."""
+"""Parts of files, as uploads read them."""
 
 import os
 import subprocess
@@ -25,9 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 10_000), (2500, 3001), (9999, 1), (400, 999)])
-def test_a_stream_and_the_whole_part_are_the_same_bytes(
-    file: Path, start: int, length: int
-) -> None:
+def test_stream_and_whole_part_have_the_same_bytes(file: Path, start: int, length: int) -> None:
     part = FilePart(str(file), start, length, MEMORY)
     expected = file.read_bytes()[start : start + length]
     with part.stream() as stream:
@@ -40,10 +38,10 @@ def test_a_stream_and_the_whole_part_are_the_same_bytes(
     assert again.crc32 == part.crc32
 
 
-def test_the_checksum_is_that_of_the_attempt_that_ran_to_its_end(file: Path) -> None:
+def test_checksum_belongs_to_the_completed_attempt(file: Path) -> None:
     part = FilePart(str(file), 0, 10_000, MEMORY)
     with part.stream() as stream:
-        stream.read(1000)  # a connection that breaks
+        stream.read(1000)  # simulates a broken connection
         assert stream.tell() == 1000
         file.write_bytes(b"x" * 10_000)
         stream.seek(0)
@@ -51,7 +49,7 @@ def test_the_checksum_is_that_of_the_attempt_that_ran_to_its_end(file: Path) -> 
     assert part.crc32 == zlib.crc32(b"x" * 10_000)
 
 
-def test_a_file_that_shrinks_is_not_taken_for_a_shorter_one(file: Path) -> None:
+def test_rejects_file_that_shrank_before_upload(file: Path) -> None:
     part = FilePart(str(file), 5000, 5000, MEMORY)
     os.truncate(file, 7500)
     with (
@@ -63,7 +61,7 @@ def test_a_file_that_shrinks_is_not_taken_for_a_shorter_one(file: Path) -> None:
         pass
 
 
-def test_a_file_that_shrinks_while_it_is_sent_is_noticed(file: Path) -> None:
+def test_rejects_file_that_shrinks_during_upload(file: Path) -> None:
     with FilePart(str(file), 0, 10_000, MEMORY).stream() as stream:
         stream.read(1000)
         os.truncate(file, 1000)
@@ -72,7 +70,7 @@ def test_a_file_that_shrinks_while_it_is_sent_is_noticed(file: Path) -> None:
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_sums_are_the_same_with_and_without_isal(file: Path, installed: bool) -> None:
+def test_checksums_are_equal_with_and_without_isal(file: Path, installed: bool) -> None:
     hide = "" if installed else "sys.modules['isal'] = None; "
     code = (
         f"import sys; {hide}from determined.common.storage._crc import crc32\n"
@@ -85,7 +83,7 @@ def test_sums_are_the_same_with_and_without_isal(file: Path, installed: bool) ->
     assert int(total) == zlib.crc32(file.read_bytes())
 
 
-def test_whole_parts_wait_until_there_is_memory(file: Path) -> None:
+def test_whole_parts_wait_for_memory(file: Path) -> None:
     memory = MemoryBudget(5000)
     first, second = (FilePart(str(file), 0, 3000, memory) for _ in range(2))
     entered = threading.Event()
@@ -105,7 +103,7 @@ def test_whole_parts_wait_until_there_is_memory(file: Path) -> None:
 @pytest.mark.parametrize(
     ("largest_file", "total", "largest_part", "expected"),
     [
-        (100 * MIB, 100 * MIB, 32 * MIB, 8 * MIB),  # every thread has something to send
+        (100 * MIB, 100 * MIB, 32 * MIB, 8 * MIB),  # every thread has a part to send
         (512 * MIB, 2048 * MIB, 32 * MIB, 32 * MIB),
         (512 * MIB, 1024 * MIB, 32 * MIB, 16 * MIB),
         (512 * MIB, 2048 * MIB, 0, 8 * MIB),
@@ -113,7 +111,7 @@ def test_whole_parts_wait_until_there_is_memory(file: Path) -> None:
         (300_000 * MIB, 300_000 * MIB, 0, 32 * MIB),
     ],
 )
-def test_parts_grow_with_what_is_stored(
+def test_part_size_grows_with_total_size(
     largest_file: int, total: int, largest_part: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_transfer, "PART_THREADS", 8)

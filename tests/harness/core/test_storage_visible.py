@@ -1,4 +1,4 @@
-"""A checkpoint whose files did not all arrive is known to nobody."""
+"""A checkpoint is not visible if one of its files could not be stored."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.fake_master import FakeMaster
 Enter = Callable[..., dict[str, str]]
 
 
-def test_a_checkpoint_with_a_file_that_cannot_be_stored_is_not_reported(
+def test_checkpoint_with_a_failed_file_is_not_reported(
     master: FakeMaster, on_cluster: Enter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_cluster()

@@ -1,4 +1,4 @@
-"""What a trial that is given by its class alone writes into its logs."""
+"""Logs of a trial class that runs without a training script."""
 
 import subprocess
 import sys
@@ -18,11 +18,11 @@ class Other: ...
 
 
 @pytest.mark.parametrize(("debug", "expected"), [(False, ["INFO"]), (True, ["DEBUG", "INFO"])])
-def test_it_logs_as_the_configuration_asks(
+def test_log_level_follows_the_configuration(
     trial_env: Callable[..., dict[str, str]], tmp_path: Path, debug: bool, expected: list[str]
 ) -> None:
     (tmp_path / "model.py").write_text(MODULE)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "determined.exec.harness", "--trial", "model:Other"],
         env={**trial_env({"debug": debug}), "PYTHONPATH": HARNESS},
         cwd=tmp_path,
@@ -30,9 +30,9 @@ def test_it_logs_as_the_configuration_asks(
         text=True,
         check=False,
     )
-    assert "Other is no trial class" in done.stderr
-    own = [line for line in done.stderr.splitlines() if "] mine: " in line]
-    assert [line.partition(":")[0] for line in own] == expected
+    assert "Other is not a trial class" in result.stderr
+    lines = [line for line in result.stderr.splitlines() if "] mine: " in line]
+    assert [line.partition(":")[0] for line in lines] == expected
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_it_logs_as_the_configuration_asks(
     ],
 )
 @pytest.mark.parametrize("module", [["exec.harness", "--trial"], ["experimental._one_batch"]])
-def test_a_class_that_there_is_not_is_told_in_a_line(
+def test_missing_class_is_reported_in_one_line(
     tmp_path: Path, module: list[str], named: str, said: str
 ) -> None:
     (tmp_path / "model.py").write_text("import logging\nclass Other: ...\n")
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", f"determined.{module[0]}", *module[1:], named],
         env={"PYTHONPATH": HARNESS},
         cwd=tmp_path,
@@ -55,4 +55,4 @@ def test_a_class_that_there_is_not_is_told_in_a_line(
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (1, said)
+    assert (result.returncode, result.stderr) == (1, said)

@@ -1,4 +1,4 @@
-"""Trains a tiny model with a DeepSpeedTrial on the CPU; writes what the chief reported."""
+"""Train a tiny model with a DeepSpeedTrial on the CPU, and write the chief's reports to a file."""
 
 import json
 import logging

@@ -1,6 +1,6 @@
-"""Trains cases after each other on every rank, by whatever started it; weights, gradients and losses go to a file.
+"""Train several cases on every rank with any launcher, and write weights, gradients and losses to a file.
 
-Arguments: the file, then a JSON list of objects with the fields of Case.
+Arguments: the file, and a JSON list of objects with the fields of Case.
 """
 
 import json
@@ -27,14 +27,14 @@ class Case:
     optimizations: dict[str, Any] = field(default_factory=dict)
     scaled: bool = False
     checkpoint: str | None = None
-    # Whether the script makes the distributed context, instead of `pytorch.init()`.
+    # If true, the script makes the distributed context, instead of `pytorch.init()`.
     own_context: bool = False
 
 
 class Trial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext, case: Case) -> None:
         super().__init__(context)
-        # Ranks begin with other weights than the chief's, which they have to take over.
+        # Each rank starts with different weights, so the chief's weights must be copied to it.
         with torch.random.fork_rng():
             torch.manual_seed(context.distributed.rank)
             net = nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 1))
@@ -63,7 +63,7 @@ class Trial(pytorch.PyTorchTrial):
         return {"loss": loss}
 
     def clip(self, parameters: Any) -> None:
-        """Keep the exchanged gradients, which are complete here, before they are clipped."""
+        """Record the exchanged gradients before they are clipped."""
         weights = list(parameters)
         self.gradients = [w.grad.flatten().tolist() for w in weights]
         nn.utils.clip_grad_value_(weights, 0.5)
@@ -81,8 +81,8 @@ def own_context() -> Any:
 
 
 def train(case: Case) -> Any:
-    """Return what this rank knows of the case's end: the chief everything, others nothing."""
-    known = saved()
+    """Return the results of a case. Ranks other than the chief return None."""
+    earlier_checkpoints = saved()
     conf = {"reproducibility": {"experiment_seed": 3}, "optimizations": case.optimizations}
     with pytorch.init(
         exp_conf=conf,
@@ -101,15 +101,15 @@ def train(case: Case) -> Any:
             latest_checkpoint=case.checkpoint,
         )
         weights = [p.detach().flatten().tolist() for p in trial.model.parameters()]
-        everybody = context.distributed.gather([weights, trial.gradients])
-    if everybody is None:
+        results = context.distributed.gather([weights, trial.gradients])
+    if results is None:
         return None
-    everybodys_weights, gradients = zip(*everybody, strict=True)
+    weights_by_rank, gradients = zip(*results, strict=True)
     return {
-        "weights": everybodys_weights,
+        "weights": weights_by_rank,
         "gradients": gradients,
         "losses": losses,
-        "saved": sorted(saved() - known),
+        "saved": sorted(saved() - earlier_checkpoints),
     }
 
 
@@ -121,7 +121,7 @@ def saved() -> set[str]:
 OUTPUT, CASES = sys.argv[1], [Case(**case) for case in json.loads(sys.argv[2])]
 torch.set_num_threads(1)
 logging.disable(logging.INFO)
-# Horovod warns of gradients that are exchanged a second time.
+# Horovod warns if gradients are exchanged twice.
 warnings.filterwarnings("error", message=".*skip_synchronize.*")
 reports = [train(case) for case in CASES]
 if reports[0] is not None:

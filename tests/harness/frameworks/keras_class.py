@@ -1,4 +1,4 @@
-"""A TFKerasTrial given by its class alone."""
+"""A TFKerasTrial that runs without a training script."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class Trial(keras.TFKerasTrial):
     build_training_data_loader = build_validation_data_loader = _data
 
     def keras_callbacks(self) -> list[Any]:
-        said = tf.keras.callbacks.LambdaCallback(
+        log_line = tf.keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs: print("trained a batch", flush=True)
         )
-        return [said]
+        return [log_line]

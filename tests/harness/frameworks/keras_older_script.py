@@ -1,4 +1,4 @@
-"""Loads checkpoints of a TFKerasTrial as Determined's own package wrote them; prints the weights."""
+"""Load checkpoints of a TFKerasTrial that Determined's own package wrote, and print the weights."""
 
 import json
 import pathlib
@@ -45,7 +45,7 @@ layers = {
     "layer_with_weights-1": layer(*weights[2:]),
 }
 tf.train.Checkpoint(**layers).write(str(tensors / "determined-keras-model-weights"))
-whole = folder(home, "h5")
+h5_folder = folder(home, "h5")
 model = tf.keras.Sequential(
     [
         tf.keras.Input((2,)),
@@ -55,10 +55,10 @@ model = tf.keras.Sequential(
     ]
 )
 model.set_weights(weights)
-model.save(str(whole / "determined-keras-model.h5"))
-found = {}
-for path in (tensors, whole):
+model.save(str(h5_folder / "determined-keras-model.h5"))
+weights = {}
+for path in (tensors, h5_folder):
     loaded = keras.load_model_from_checkpoint_path(str(path))
     same = [bool((a == b).all()) for a, b in zip(loaded.get_weights(), weights, strict=True)]
-    found[path.name] = all(same)
-print(json.dumps(found))
+    weights[path.name] = all(same)
+print(json.dumps(weights))

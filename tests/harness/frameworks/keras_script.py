@@ -1,4 +1,4 @@
-"""Trains a tiny Keras model with a DeterminedCallback; prints what was reported."""
+"""Train a tiny Keras model with a DeterminedCallback, and print the reports."""
 
 import json
 import os
@@ -34,7 +34,7 @@ model.compile(optimizer=tf.keras.optimizers.Adam(0.1), loss="mse")
 
 
 class WholeModels(keras.DeterminedCallback):
-    """Saves models in a way of its own, and looks at their file again before the first batch."""
+    """Saves whole models, and reads their file again before the first batch."""
 
     file = ""
 

@@ -1,4 +1,4 @@
-"""Trains a TFKerasTrial by a plan; prints what was reported."""
+"""Train a TFKerasTrial according to a plan, and print the reports."""
 
 import json
 import pathlib
@@ -20,7 +20,7 @@ from tests.support.fake_core import FakeCore
 
 
 class Counting(keras.callbacks.Callback):
-    """Counts batches over restarts, and notes what a trial tells it."""
+    """Counts batches across restarts, and records the arguments of its hooks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Counting(keras.callbacks.Callback):
 
 
 class Whole(tf.keras.utils.Sequence):  # type: ignore[misc]
-    """All the data in one batch."""
+    """A sequence with all data in one batch."""
 
     def __len__(self) -> int:
         return 1
@@ -98,20 +98,20 @@ def train(core: Any, batches: int, checkpoint: str | None = None) -> Any:
 
 
 def profiled(directory: pathlib.Path) -> list[str]:
-    """Return the switches of the profiler in a trial whose configuration asks for profiling."""
-    found: Any = FakeCore(directory)
+    """Return the calls of the profiler in a trial with profiling in its configuration."""
+    core: Any = FakeCore(directory)
     config = {"searcher": {"max_length": {"batches": 1}}, "profiling": {"enabled": True}}
     info = SimpleNamespace(
         trial=SimpleNamespace(_config=config, hparams={}), latest_checkpoint=None
     )
     settings = TrialSettings(1, {}, config)
     with (
-        patch("determined.core.init", lambda **_: nullcontext(found)),
+        patch("determined.core.init", lambda **_: nullcontext(core)),
         patch("determined._legacy_plan.cluster_source", lambda _, plan: LocalSource(plan)),
         patch("determined.keras._trial_runner.make_settings", lambda *_: settings),
     ):
         _trial_runner.run(Trial, info)
-    switched: list[str] = found.profiler.switched
+    switched: list[str] = core.profiler.switched
     return switched
 
 

@@ -1,4 +1,4 @@
-"""Trains a LightningModule as a PyTorchTrial, and by a Lightning Trainer with a DetLogger; prints what was reported."""
+"""Train a LightningModule as a PyTorchTrial, and with a Lightning Trainer and a DetLogger. Print the reports."""
 
 import json
 import pathlib

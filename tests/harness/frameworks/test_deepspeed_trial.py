@@ -1,6 +1,6 @@
-"""DeepSpeed itself on the CPU: one process, and two that share the optimizer's state (ZeRO 1).
+"""DeepSpeed on the CPU, with one process and with two that share the optimizer's state (ZeRO 1).
 
-`make test` trains with DeepSpeed in tests/e2e/test_gallery.py alone."""
+`make test` runs DeepSpeed only in tests/e2e/test_gallery.py."""
 
 import json
 import pathlib
@@ -46,13 +46,13 @@ def checkpoint_of(home: pathlib.Path, steps: int) -> str:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_deepspeed_trial_resumes_with_bit_identical_losses(
+def test_deepspeed_trial_resumes_with_bit_identical_losses(
     tmp_path: pathlib.Path, processes: int
 ) -> None:
-    whole = train(tmp_path, 4, processes=processes)
+    uninterrupted = train(tmp_path, 4, processes=processes)
     first = train(tmp_path, 2, processes=processes)
-    rest = train(tmp_path, 4, checkpoint_of(tmp_path, 2), processes=processes)
+    resumed = train(tmp_path, 4, checkpoint_of(tmp_path, 2), processes=processes)
     micro_batches = 2
-    assert len(losses(whole)) == 4 * micro_batches
-    assert losses(first) + losses(rest) == losses(whole)
-    assert [steps for kind, steps, *_ in whole if kind == "validation"] == [2, 4]
+    assert len(losses(uninterrupted)) == 4 * micro_batches
+    assert losses(first) + losses(resumed) == losses(uninterrupted)
+    assert [steps for kind, steps, *_ in uninterrupted if kind == "validation"] == [2, 4]

@@ -1,6 +1,6 @@
-"""Horovod itself, two ranks over gloo: a PyTorchTrial trains as it does under torch.distributed.
+"""Horovod with two ranks over gloo: a PyTorchTrial trains as it does under torch.distributed.
 
-`make test` trains under Horovod in tests/e2e/test_horovod.py alone."""
+`make test` runs Horovod only in tests/e2e/test_horovod.py."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ SCRIPT = str(pathlib.Path(__file__).parent / "horovod_script.py")
 SUMMED = {"average_aggregated_gradients": False}
 
 
-# Trained by Horovod and by torch.distributed.
+# These cases run under Horovod and under torch.distributed.
 COMPARED: dict[str, Any] = {
     "adamw": {},
     "averaged over two batches": {"optimizer": "SGD", "aggregation_frequency": 2},
@@ -40,7 +40,7 @@ OTHERS: dict[str, Any] = {
 
 
 def train(home: pathlib.Path, launcher: str, cases: dict[str, Any]) -> dict[str, Any]:
-    """Train cases after each other in two ranks; return what was reported of each."""
+    """Train the cases one after another in two ranks. Return the results by name."""
     python, output = ml.require("horovod"), home / "report.json"
     started = {
         "horovod": ["-m", "horovod.runner.launch", "-np", "2", "-H", "localhost:2", python],
@@ -64,7 +64,7 @@ def trained(home: pathlib.Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def by_torchrun(home: pathlib.Path) -> dict[str, Any]:
-    # Processes of torchrun meet once.
+    # Processes of torchrun can rendezvous only once, so all cases run in one launch.
     alone = (train(home, "torchrun", {name: case}) for name, case in COMPARED.items())
     return {name: report for each in alone for name, report in each.items()}
 
@@ -74,7 +74,7 @@ def flat(weights: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("case", COMPARED)
-def test_a_trial_trains_as_it_does_under_torch_distributed(
+def test_trial_trains_as_under_torch_distributed(
     trained: dict[str, Any], by_torchrun: dict[str, Any], case: str
 ) -> None:
     ours, expected = trained[case], by_torchrun[case]
@@ -85,24 +85,24 @@ def test_a_trial_trains_as_it_does_under_torch_distributed(
     assert len(ours["losses"]) == 6
 
 
-def test_a_trial_resumes_with_bit_identical_losses(
+def test_trial_resumes_with_bit_identical_losses(
     trained: dict[str, Any], home: pathlib.Path
 ) -> None:
-    whole, first = trained["adamw"], trained["four batches"]
+    uninterrupted, first = trained["adamw"], trained["four batches"]
     (saved,) = first["saved"]
-    rest = train(home, "horovod", {"rest": {"checkpoint": saved}})["rest"]
-    assert first["losses"] + rest["losses"] == whole["losses"]
-    assert rest["weights"] == whole["weights"]
+    resumed = train(home, "horovod", {"rest": {"checkpoint": saved}})["rest"]
+    assert first["losses"] + resumed["losses"] == uninterrupted["losses"]
+    assert resumed["weights"] == uninterrupted["weights"]
 
 
-def test_a_script_may_make_the_distributed_context_itself(
+def test_script_can_make_the_distributed_context(
     trained: dict[str, Any], home: pathlib.Path
 ) -> None:
     ours = train(home, "horovod", {"own": {"own_context": True, "length": 2}})["own"]
     assert ours["weights"] == trained["two batches"]["weights"]
 
 
-def test_gradients_travel_in_half_precision_where_the_configuration_says_so(
+def test_configured_gradient_compression_uses_half_precision(
     trained: dict[str, Any],
 ) -> None:
     received = flat(trained["compressed"]["gradients"][0])

@@ -14,8 +14,8 @@ SCRIPT = str(pathlib.Path(__file__).parent / "keras_script.py")
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
     folder = tmp_path_factory.mktemp("forks")
-    with ml.forks(ml.require("tensorflow"), folder, "tensorflow", "keras") as made:
-        yield made
+    with ml.forks(ml.require("tensorflow"), folder, "tensorflow", "keras") as processes:
+        yield processes
 
 
 def train(
@@ -37,12 +37,12 @@ def trained(forks: ml.Forks, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_training_and_validation_are_reported(trained: Any) -> None:
     assert [steps for steps, _ in trained["training"]] == [2, 4, 6, 8, 10, 12]
-    found = [(steps, sorted(m), m["epochs"]) for steps, m in trained["validations"]]
+    reports = [(steps, sorted(m), m["epochs"]) for steps, m in trained["validations"]]
     names = ["batches", "epochs", "loss"]
-    assert found == [(4, names, 1), (8, names, 2), (12, names, 3)]
+    assert reports == [(4, names, 1), (8, names, 2), (12, names, 3)]
 
 
-def test_a_report_within_an_epoch_tells_the_epoch_that_runs(trained: Any) -> None:
+def test_report_within_an_epoch_has_the_current_epoch(trained: Any) -> None:
     assert [metrics["epochs"] for _, metrics in trained["training"]] == [1, 1, 2, 2, 3, 3]
 
 
@@ -50,7 +50,7 @@ def test_every_epoch_is_saved(trained: Any) -> None:
     assert sorted(trained["saved"], key=int) == ["4", "8", "12"]
 
 
-def test_a_preempted_fit_goes_on_exactly_where_it_stopped(
+def test_preempted_fit_resumes_exactly(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
     stopped = train(forks, tmp_path, 3, preempt="preempt")
@@ -62,7 +62,7 @@ def test_a_preempted_fit_goes_on_exactly_where_it_stopped(
     assert resumed["weights"] == trained["weights"]
 
 
-def test_an_override_saves_files_beside_the_path_and_finds_them_until_the_first_batch(
+def test_override_finds_its_files_until_the_first_batch(
     forks: ml.Forks, tmp_path: pathlib.Path
 ) -> None:
     stopped = train(forks, tmp_path, 3, preempt="preempt", OWN_FORMAT="1")

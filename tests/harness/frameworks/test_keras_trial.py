@@ -18,8 +18,8 @@ SEARCHER = {"name": "single", "metric": "val_loss", "max_length": {"batches": 3}
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
     folder = tmp_path_factory.mktemp("forks")
-    with ml.forks(ml.require("tensorflow"), folder, "tensorflow", "keras") as made:
-        yield made
+    with ml.forks(ml.require("tensorflow"), folder, "tensorflow", "keras") as processes:
+        yield processes
 
 
 @pytest.fixture(scope="module")
@@ -29,43 +29,45 @@ def trained(forks: ml.Forks, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return {**json.loads(output.strip().splitlines()[-1]), "output": output}
 
 
-def test_a_keras_trial_follows_its_plan(trained: Any) -> None:
+def test_keras_trial_follows_its_plan(trained: Any) -> None:
     assert trained["training"] == [3, 5, 6, 9, 10]
     assert trained["validations"] == [[n, ["batches", "epochs", "val_loss"]] for n in (5, 10)]
     assert trained["saved"] == [10]
 
 
-def test_keras_does_not_warn_of_a_stream_that_it_should_shuffle(trained: Any) -> None:
+def test_keras_does_not_warn_about_shuffling(trained: Any) -> None:
     assert "shuffle" not in trained["output"]
 
 
-def test_its_configuration_switches_the_profiler_on(trained: Any) -> None:
+def test_configuration_enables_the_profiler(trained: Any) -> None:
     assert trained["profiled"][0] == "on"
 
 
-def test_its_callbacks_see_epochs(trained: Any) -> None:
+def test_callbacks_get_epochs(trained: Any) -> None:
     assert trained["epochs"] == [0, 1]
 
 
-def test_it_resumes_to_the_same_weights(trained: Any) -> None:
+def test_resumed_trial_has_the_same_weights(trained: Any) -> None:
     assert trained["same"]
 
 
-def test_its_callbacks_go_on_where_they_were(trained: Any) -> None:
+def test_callbacks_resume_their_state(trained: Any) -> None:
     assert trained["counted"] == [10, 10]
-    whole, resumed = trained["states"]
-    assert whole == resumed
-    assert [state["_validations"] for state in whole] == [2, 2]
+    uninterrupted, resumed = trained["states"]
+    assert uninterrupted == resumed
+    assert [state["_validations"] for state in uninterrupted] == [2, 2]
 
 
-def test_its_callbacks_hear_of_workloads_and_checkpoints(trained: Any) -> None:
+def test_callbacks_get_workloads_and_checkpoints(trained: Any) -> None:
     begun = [[at, batches] for what, at, batches in trained["told"] if what == "begin"]
     assert begun == [[0, 3], [3, 2], [5, 1], [6, 3], [9, 1]]
     assert ["end", 10, ["loss"]] in trained["told"]
     assert trained["note"] == "10"
 
 
-def test_a_trial_class_is_tested_without_a_cluster(forks: ml.Forks, tmp_path: pathlib.Path) -> None:
+def test_trial_class_can_be_tested_without_a_cluster(
+    forks: ml.Forks, tmp_path: pathlib.Path
+) -> None:
     config = {"hyperparameters": {"lr": {"type": "log", "minval": -3, "maxval": -1}}}
     arguments = ["-m", "determined.experimental._one_batch", LOCATION]
     env = {_one_batch.CONFIG_VARIABLE: json.dumps(config)}
@@ -74,7 +76,7 @@ def test_a_trial_class_is_tested_without_a_cluster(forks: ml.Forks, tmp_path: pa
     assert len(list((tmp_path / "share").rglob("trial_state.json"))) == 1
 
 
-def test_a_trial_class_runs_on_a_cluster(forks: ml.Forks, tmp_path: pathlib.Path) -> None:
+def test_trial_class_runs_on_a_cluster(forks: ml.Forks, tmp_path: pathlib.Path) -> None:
     with FakeApi() as api:
         api.on("POST", r"/api/v1/.*", {})
         api.on("GET", r".*/signals/preemption", {"preempt": False})
@@ -101,9 +103,9 @@ def test_a_trial_class_runs_on_a_cluster(forks: ml.Forks, tmp_path: pathlib.Path
         arguments = ["-m", "determined.exec.harness", "--trial", LOCATION]
         output = forks.run(arguments, tmp_path, **env)
         validated = [
-            asked.body["metrics"]["stepsCompleted"]
-            for asked in api.sent("POST", "/api/v1/trials/5/metrics")
-            if asked.body["group"] == "validation"
+            request.body["metrics"]["stepsCompleted"]
+            for request in api.sent("POST", "/api/v1/trials/5/metrics")
+            if request.body["group"] == "validation"
         ]
     assert output.count("trained a batch") == 3
     assert validated == [3]

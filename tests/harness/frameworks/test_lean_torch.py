@@ -1,4 +1,4 @@
-"""The torch of tests: processes that compile nothing do not load its compiler, which takes longer than torch itself."""
+"""The modified torch of the tests: a process does not load torch's compiler, which takes long, unless it compiles."""
 
 import json
 from pathlib import Path
@@ -24,14 +24,14 @@ print(json.dumps([before, "torch._dynamo" in sys.modules, twice]))
 """
 
 
-def test_the_compiler_is_loaded_by_what_compiles_and_by_nothing_else(tmp_path: Path) -> None:
+def test_compiler_is_loaded_only_by_compiling(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_TRAIN)
-    said = ml.run("ml", [str(script)], tmp_path)
-    assert json.loads(said.splitlines()[-1]) == [False, True, 2.0]
+    output = ml.run("ml", [str(script)], tmp_path)
+    assert json.loads(output.splitlines()[-1]) == [False, True, 2.0]
 
 
-def test_what_is_changed_already_stays(tmp_path: Path) -> None:
+def test_second_change_has_no_effect(tmp_path: Path) -> None:
     for change in CHANGES:
         path = tmp_path / change.file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def test_what_is_changed_already_stays(tmp_path: Path) -> None:
     assert [(tmp_path / change.file).read_text() for change in CHANGES] == once
 
 
-def test_another_torch_is_refused_by_name(tmp_path: Path) -> None:
+def test_rejects_unknown_version_of_torch(tmp_path: Path) -> None:
     for change in CHANGES:
         path = tmp_path / change.file
         path.parent.mkdir(parents=True, exist_ok=True)

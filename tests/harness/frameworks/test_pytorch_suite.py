@@ -1,4 +1,4 @@
-"""Runs tests/harness/pytorch in the interpreter that has torch: all in one process, as torch takes seconds to load."""
+"""Run tests/harness/pytorch with the interpreter that has torch, in one process because torch loads slowly."""
 
 import pathlib
 

@@ -14,8 +14,8 @@ SCRIPT = str(pathlib.Path(__file__).parent / "transformers_script.py")
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
     folder = tmp_path_factory.mktemp("forks")
-    with ml.forks(ml.require("ml"), folder, "transformers.trainer") as made:
-        yield made
+    with ml.forks(ml.require("ml"), folder, "transformers.trainer") as processes:
+        yield processes
 
 
 def train(
@@ -34,7 +34,7 @@ def trained(forks: ml.Forks, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return train(forks, tmp_path_factory.mktemp("uninterrupted"))
 
 
-def test_what_the_trainer_logs_is_reported(trained: Any) -> None:
+def test_logs_of_the_trainer_are_reported(trained: Any) -> None:
     assert [steps for steps, m in trained["training"] if "loss" in m] == [1, 2, 3, 4, 5, 6]
     assert [(s, "eval_loss" in m, m["batches"]) for s, m in trained["validations"]] == [
         (3, True, 3),
@@ -42,15 +42,15 @@ def test_what_the_trainer_logs_is_reported(trained: Any) -> None:
     ]
 
 
-def test_what_the_trainer_saves_is_a_checkpoint_with_the_users_data(trained: Any) -> None:
+def test_saves_of_the_trainer_are_checkpoints_with_user_data(trained: Any) -> None:
     ((steps, (_, files)),) = trained["saved"].items()
     assert steps == "6"
     folder = "checkpoint-6"
-    wanted = {f"{folder}/trainer_state.json", f"{folder}/my_data.json", "metadata.json"}
-    assert wanted <= set(files)
+    expected_files = {f"{folder}/trainer_state.json", f"{folder}/my_data.json", "metadata.json"}
+    assert expected_files <= set(files)
 
 
-def test_a_preempted_trainer_saves_and_goes_on_from_there(
+def test_preempted_trainer_saves_and_resumes(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
     stopped = train(forks, tmp_path, 0)
@@ -61,7 +61,7 @@ def test_a_preempted_trainer_saves_and_goes_on_from_there(
     assert losses(stopped) + losses(resumed) == losses(trained)
 
 
-def test_a_trainer_that_its_searcher_gave_up_saves_where_the_evaluation_ends(
+def test_trainer_stopped_by_searcher_saves_after_the_evaluation(
     forks: ml.Forks, tmp_path: pathlib.Path
 ) -> None:
     stopped = train(forks, tmp_path, GIVEN_UP="1", SEARCHER='{"name": "adaptive_asha"}')
@@ -69,7 +69,7 @@ def test_a_trainer_that_its_searcher_gave_up_saves_where_the_evaluation_ends(
     assert list(stopped["saved"]) == ["3"]
 
 
-def test_speed_figures_and_the_summary_are_not_reported(trained: Any) -> None:
+def test_speed_figures_and_summary_are_not_reported(trained: Any) -> None:
     names = {name for _, metrics in trained["validations"] for name in metrics}
     assert names == {"eval_loss", "batches", "epochs"}
     names = {name for _, metrics in trained["training"] for name in metrics}
@@ -99,7 +99,7 @@ def test_training_ends_with_one_evaluation_and_one_checkpoint(
     assert len(list((tmp_path / "checkpoints").iterdir())) == len(saved)
 
 
-def test_a_preempted_trainer_saves_once_and_does_not_evaluate(
+def test_preempted_trainer_saves_once_and_does_not_evaluate(
     forks: ml.Forks, tmp_path: pathlib.Path
 ) -> None:
     arguments = {"eval_strategy": "epoch", "save_strategy": "epoch"}
@@ -108,10 +108,10 @@ def test_a_preempted_trainer_saves_once_and_does_not_evaluate(
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1
 
 
-def test_a_checkpoint_of_an_earlier_version_resumes(
+def test_resumes_checkpoint_of_an_earlier_version(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
-    """Earlier versions stored the files of the Trainer at the root of the checkpoint."""
+    """Earlier versions stored the Trainer's files in the root of the checkpoint."""
     stopped = train(forks, tmp_path, 0)
     ((steps, (uuid, _)),) = stopped["saved"].items()
     checkpoint = tmp_path / "checkpoints" / uuid
@@ -124,7 +124,7 @@ def test_a_checkpoint_of_an_earlier_version_resumes(
     assert losses(stopped) + losses(resumed) == losses(trained)
 
 
-def test_a_checkpoint_resumes_on_a_machine_without_files(
+def test_resumes_on_a_machine_without_files(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
     stopped = train(forks, tmp_path, 0)
@@ -145,7 +145,7 @@ def test_a_checkpoint_resumes_on_a_machine_without_files(
          "does not match .*batches=6 != batches=9"),
     ],
 )  # fmt: skip
-def test_a_searcher_that_disagrees_with_the_trainer_is_an_error(
+def test_rejects_searcher_length_that_differs_from_the_trainer(
     forks: ml.Forks, tmp_path: pathlib.Path, searcher: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AssertionError, match=f"(?s)ValueError: .*{message}"):

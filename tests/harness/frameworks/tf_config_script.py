@@ -1,4 +1,4 @@
-"""What a script under the tensorflow launcher learns of itself and the others."""
+"""Print the ranks and the strategy of a script under the tensorflow launcher."""
 
 import json
 
@@ -15,7 +15,7 @@ with core.init(distributed=distributed) as context:
                 "local_size": distributed.local_size,
                 "strategy": type(strategy).__name__,
                 "replicas": strategy.num_replicas_in_sync,
-                "everybody": context.distributed.allgather(distributed.rank),
+                "ranks": context.distributed.allgather(distributed.rank),
             }
         )
     )

@@ -1,4 +1,4 @@
-"""Trains a tiny model with a Hugging Face Trainer; prints what was reported."""
+"""Train a tiny model with a Hugging Face Trainer, and print the reports."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.support.fake_core import FakeCore
 
 
 class Line(torch.nn.Module):  # type: ignore[misc]
-    """Learns y = 2x."""
+    """A model that learns y = 2x."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""These tests run in the interpreter that has torch: frameworks/test_pytorch_suite.py starts them there."""
+"""Fixtures of the torch tests. frameworks/test_pytorch_suite.py runs them with the interpreter that has torch."""
 
 import importlib.util
 import pathlib

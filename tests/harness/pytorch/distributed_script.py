@@ -1,4 +1,4 @@
-"""Started as by torchrun in tests: trains on every rank and writes what the chief reported."""
+"""Train on every rank, started with torchrun's variables, and write the chief's reports to a file."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from tests.support.torch_trials import NoisyTrial
 
 
 class Distributed(NoisyTrial):
-    """Stops every rank when one of them asks, and counts records with a reducer."""
+    """Stops all ranks when one of them requests it, and counts records with a reducer."""
 
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         super().__init__(context)
@@ -53,8 +53,8 @@ with pytorch.init(exp_conf=conf, enable_tensorboard_logging=False) as context:
         latest_checkpoint=CHECKPOINT[0] if CHECKPOINT else None,
     )
     weights = [p.detach().flatten().tolist() for p in trial.model.parameters()]
-    everybody = context.distributed.gather([trial.seen, weights])
-    if everybody is not None:
-        seen, everybodys_weights = zip(*everybody, strict=True)
+    results = context.distributed.gather([trial.seen, weights])
+    if results is not None:
+        seen, weights_by_rank = zip(*results, strict=True)
         with open(OUTPUT, "w") as f:
-            json.dump({"reported": reported, "seen": seen, "weights": everybodys_weights}, f)
+            json.dump({"reported": reported, "seen": seen, "weights": weights_by_rank}, f)

@@ -15,7 +15,7 @@ from tests.support.torch_trials import Numbers, records_of
 
 
 class Collecting(TorchBatchProcessor):
-    """Remembers what it processed."""
+    """A processor that records its batches."""
 
     seen: list[int] = []  # noqa: RUF012 - emptied by the fixture
     events: list[str] = []  # noqa: RUF012
@@ -38,7 +38,7 @@ class Collecting(TorchBatchProcessor):
 
 @pytest.fixture
 def opened(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> FakeCore:
-    """Let `core.init()` give the fake context."""
+    """Let `core.init()` return the fake context."""
 
     class Opened(FakeCore):
         info = None
@@ -64,12 +64,12 @@ def test_every_record_is_processed_once_and_reducers_are_reported(opened: FakeCo
     assert sorted(opened.saved()) == [2, 4, 6]
 
 
-def test_max_batches_bounds_the_work(opened: FakeCore) -> None:
+def test_max_batches_limits_the_work(opened: FakeCore) -> None:
     torch_batch_process(Collecting, Numbers(), batch_size=4, max_batches=2)
     assert sorted(Collecting.seen) == list(range(8))
 
 
-def test_a_preempted_run_goes_on_where_it_stopped(
+def test_preempted_run_resumes_where_it_stopped(
     opened: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened.preempt.wanted = True
@@ -94,11 +94,11 @@ def test_files_of_the_upload_path_are_stored(opened: FakeCore) -> None:
     assert [p.read_text() for p in pathlib.Path(opened.storage).glob("*/result.txt")] == ["done"]
 
 
-def test_what_sharding_sets_cannot_be_given(opened: FakeCore) -> None:
+def test_rejects_data_loader_options_that_sharding_sets(opened: FakeCore) -> None:
     with pytest.raises(ValueError, match="shuffle"):
         torch_batch_process(Collecting, Numbers(), dataloader_kwargs={"shuffle": True})
 
 
-def test_a_rank_can_ask_for_its_device() -> None:
+def test_rank_gets_its_default_device() -> None:
     with real_core.init() as context:
         assert get_default_device(context) == torch.device("cpu")

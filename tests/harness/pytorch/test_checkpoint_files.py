@@ -15,7 +15,7 @@ from tests.support.torch_trials import NoisyTrial, PlainTrial, fit
 
 
 class Exploding:
-    """Unpickling it runs code."""
+    """An object that runs code when it is unpickled."""
 
     ran = False
 
@@ -29,7 +29,7 @@ def _run() -> str:
 
 
 class Custom:
-    """An object of the user's own."""
+    """A custom object of the user."""
 
 
 def round_trip(tmp_path: pathlib.Path, value: Any, trusted: bool = False) -> Any:
@@ -55,19 +55,19 @@ def round_trip(tmp_path: pathlib.Path, value: Any, trusted: bool = False) -> Any
         {"__determined_type__": "numpy"},
     ],
 )
-def test_plain_and_common_values_survive_unchanged(tmp_path: pathlib.Path, value: Any) -> None:
+def test_plain_and_common_values_are_restored(tmp_path: pathlib.Path, value: Any) -> None:
     restored = round_trip(tmp_path, value)
     assert restored == value
     assert type(restored) is type(value)
 
 
-def test_arrays_survive_unchanged(tmp_path: pathlib.Path) -> None:
+def test_arrays_are_restored(tmp_path: pathlib.Path) -> None:
     array: Any = numpy.arange(6, dtype="int16").reshape(2, 3)
     restored = round_trip(tmp_path, {"a": array})["a"]
     assert (restored.dtype, restored.tolist()) == (array.dtype, array.tolist())
 
 
-def test_the_state_of_a_module_keeps_its_versions(tmp_path: pathlib.Path) -> None:
+def test_module_state_keeps_its_versions(tmp_path: pathlib.Path) -> None:
     state = torch.nn.BatchNorm1d(2).state_dict()
     assert round_trip(tmp_path, state)._metadata == state._metadata
 
@@ -79,13 +79,13 @@ def test_tied_weights_are_stored_once(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.skipif(torch.__version__ < "2", reason="torch 1.13 refuses plain floats as well")
-def test_a_checkpoint_loads_as_weights_only(core: FakeCore) -> None:
+def test_checkpoint_loads_as_weights_only(core: FakeCore) -> None:
     fit(core, NoisyTrial, max_length=Batch(2))
     state = torch.load(core.saved()[2] / "state_dict.pth", weights_only=True)
     assert {"models_state_dict", "optimizers_state_dict", "lr_schedulers_state_dict"} <= set(state)
 
 
-def test_objects_of_the_users_own_need_trust(
+def test_custom_objects_need_trust(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _state._warned.clear()
@@ -95,12 +95,12 @@ def test_objects_of_the_users_own_need_trust(
     assert isinstance(round_trip(tmp_path, {"a": Custom()}, trusted=True)["a"], Custom)
 
 
-def test_what_cannot_be_saved_is_named(tmp_path: pathlib.Path) -> None:
+def test_error_names_object_that_cannot_be_saved(tmp_path: pathlib.Path) -> None:
     with pytest.raises(TypeError, match=r"checkpoint\['callbacks'\]\['mine'\]"):
         round_trip(tmp_path, {"callbacks": {"mine": lambda: None}})
 
 
-def test_a_foreign_pickle_never_runs(tmp_path: pathlib.Path) -> None:
+def test_foreign_pickle_never_runs(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "state.pth"
     torch.save({"models_state_dict": [], "evil": Exploding()}, path)
     with pytest.raises(UntrustedCheckpointError, match="DET_TRUST_PICKLED_CHECKPOINTS"):
@@ -108,7 +108,7 @@ def test_a_foreign_pickle_never_runs(tmp_path: pathlib.Path) -> None:
     assert not Exploding.ran
 
 
-def test_a_file_that_is_no_archive_is_refused(tmp_path: pathlib.Path) -> None:
+def test_rejects_file_that_is_not_an_archive(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "state.pth"
     torch.save({"evil": Exploding()}, path, _use_new_zipfile_serialization=False)
     with pytest.raises(UntrustedCheckpointError, match="was not loaded"):
@@ -116,14 +116,14 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path: pathlib.Path) -> None:
     assert not Exploding.ran
 
 
-def test_a_foreign_pickle_loads_where_the_caller_trusts_it(tmp_path: pathlib.Path) -> None:
+def test_foreign_pickle_loads_if_trusted(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "state.pth"
     torch.save({"custom": Custom()}, path)
     assert isinstance(_state.read(str(path), False, weights_only=False)["custom"], Custom)
 
 
-def test_a_checkpoint_of_stock_determined_loads_without_trust(core: FakeCore) -> None:
-    """Stock Determined pickles numpy's generator state, which weights-only loading refuses."""
+def test_checkpoint_of_determined_loads_without_trust(core: FakeCore) -> None:
+    """Determined pickles numpy's generator state, which weights-only loading rejects."""
     fit(core, PlainTrial, max_length=Batch(3))
     path = core.saved()[3]
     state = _state.read(str(path / "state_dict.pth"), trusted=False)
@@ -141,7 +141,7 @@ def test_a_checkpoint_of_stock_determined_loads_without_trust(core: FakeCore) ->
     assert [steps for steps, _, _ in core.train.training] == [3, 5]
 
 
-def test_a_checkpoint_says_which_trial_it_came_from(core: FakeCore) -> None:
+def test_checkpoint_describes_its_trial(core: FakeCore) -> None:
     fit(core, PlainTrial, settings={"hparams": {"lr": 1}}, max_length=Batch(1))
     path = core.saved()[1]
     load = json.loads((path / "load_data.json").read_text())
@@ -150,9 +150,7 @@ def test_a_checkpoint_says_which_trial_it_came_from(core: FakeCore) -> None:
     assert (path / "code" / "torch_trials.py").exists()
 
 
-def test_a_trial_is_loaded_with_its_weights(
-    core: FakeCore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trial_is_loaded_with_its_weights(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
     trained = fit(core, PlainTrial, max_length=Batch(4))
     monkeypatch.setenv("XDG_DATA_HOME", str(core.storage.parent))
     loaded: Any = pytorch.load_trial_from_checkpoint_path(
@@ -161,6 +159,6 @@ def test_a_trial_is_loaded_with_its_weights(
     assert torch.equal(loaded.model.weight, trained.model.weight)
 
 
-def test_a_directory_that_is_no_checkpoint_is_explained(tmp_path: pathlib.Path) -> None:
+def test_error_explains_directory_without_a_checkpoint(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError, match="not a downloaded checkpoint"):
         pytorch.load_trial_from_checkpoint_path(str(tmp_path))

@@ -18,9 +18,9 @@ def test_aggregating_two_batches_equals_one_of_twice_the_size(core: FakeCore) ->
         def build_training_data_loader(self) -> Any:
             return pytorch.DataLoader(super().build_training_data_loader().dataset, batch_size=2)
 
-    whole = fit(core, PlainTrial, max_length=Batch(2))
+    large_batches = fit(core, PlainTrial, max_length=Batch(2))
     halves = fit(core, Halves, settings={"aggregation_frequency": 2}, max_length=Batch(4))
-    assert torch.allclose(halves.model.weight, whole.model.weight)
+    assert torch.allclose(halves.model.weight, large_batches.model.weight)
 
 
 def test_gradients_are_clipped_before_the_step(core: FakeCore) -> None:
@@ -43,7 +43,7 @@ def test_gradients_are_clipped_before_the_step(core: FakeCore) -> None:
         (Mode.MANUAL_STEP, 1, 0),
     ],
 )
-def test_schedulers_step_when_they_should(
+def test_schedulers_step_according_to_their_mode(
     core: FakeCore, mode: Any, frequency: int, steps: int
 ) -> None:
     class Scheduled(PlainTrial):
@@ -68,14 +68,14 @@ def test_mixed_precision_runs_batches_under_autocast(core: FakeCore) -> None:
     assert fit(core, Mixed, max_length=Batch(2)).dtype is torch.bfloat16
 
 
-def test_a_scheduler_of_an_unwrapped_optimizer_is_refused(core: FakeCore) -> None:
+def test_rejects_scheduler_of_an_unwrapped_optimizer(core: FakeCore) -> None:
     context = make_context(core)
-    other = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1)
+    unwrapped = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1)
     with pytest.raises(ValueError, match="wrap_optimizer"):
-        context.wrap_lr_scheduler(torch.optim.lr_scheduler.StepLR(other, 1), Mode.MANUAL_STEP)
+        context.wrap_lr_scheduler(torch.optim.lr_scheduler.StepLR(unwrapped, 1), Mode.MANUAL_STEP)
 
 
-def test_wrapping_during_training_is_refused(core: FakeCore) -> None:
+def test_rejects_wrapping_during_training(core: FakeCore) -> None:
     class Late(PlainTrial):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
             self.context.wrap_model(torch.nn.Linear(1, 1))
@@ -84,17 +84,17 @@ def test_wrapping_during_training_is_refused(core: FakeCore) -> None:
         fit(core, Late, max_length=Batch(1))
 
 
-def test_an_unknown_hyperparameter_is_named_with_those_there_are(core: FakeCore) -> None:
+def test_error_for_unknown_hyperparameter_lists_existing_ones(core: FakeCore) -> None:
     with pytest.raises(ValueError, match=r"'lr'.*there are: width"):
         make_context(core, hparams={"width": 3}).get_hparam("lr")
 
 
-def test_the_batch_size_of_a_slot_is_its_share(core: FakeCore) -> None:
+def test_per_slot_batch_size_is_a_share(core: FakeCore) -> None:
     assert make_context(core, hparams={"global_batch_size": 32}).get_per_slot_batch_size() == 32
 
 
 class ReducedTrial(PlainTrial):
-    """Sums records by a reducer of its own, and counts batches by a function."""
+    """A trial that sums records with a MetricReducer, and counts batches with a function."""
 
     class Sum(pytorch.MetricReducer):
         def __init__(self) -> None:
@@ -120,7 +120,7 @@ class ReducedTrial(PlainTrial):
         return super().train_batch(batch, epoch_idx, batch_idx)
 
 
-def test_reducers_report_with_the_metrics_and_start_anew(core: FakeCore) -> None:
+def test_reducers_are_reported_and_reset(core: FakeCore) -> None:
     fit(core, ReducedTrial, max_length=Batch(4), reporting_period=Batch(2))
     assert [(m["records"], m["count"]) for _, m, _ in core.train.training] == [(8, 2), (8, 2)]
     assert core.train.validations[0][1]["records"] == 0
@@ -135,16 +135,16 @@ def test_columns_of_all_ranks_reduce_to_one_value(reducer: Reducer, expected: fl
     assert _metrics.reduce_columns([{"m": [1, 3]}, {"m": [2]}], reducer) == {"m": expected}
 
 
-def test_metrics_with_several_values_reduce_element_by_element() -> None:
+def test_metrics_with_several_values_reduce_elementwise() -> None:
     assert _metrics.reduce_columns([{"m": [[1, 2], [3, 4]]}]) == {"m": [2.0, 3.0]}
 
 
-def test_text_is_left_out_of_the_average() -> None:
+def test_text_is_excluded_from_the_average() -> None:
     assert _metrics.reduce_columns([{"m": ["a", "b"], "n": [1]}]) == {"n": 1.0}
 
 
-def test_keeping_metrics_never_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a number of a GPU waits for the GPU, so it may happen at the report only."""
+def test_adding_metrics_does_not_read_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a number from a GPU waits for the GPU, so it may happen only at the report."""
     rows = _metrics.MetricRows()
     losses = [torch.tensor(float(i)) for i in range(5)]
 
@@ -156,34 +156,34 @@ def test_keeping_metrics_never_reads_them(monkeypatch: pytest.MonkeyPatch) -> No
             patch.setattr(torch.Tensor, name, forbidden)
         for loss in losses:
             rows.add({"loss": loss})
-    assert [row["loss"] for row in rows.take()] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert [row["loss"] for row in rows.pop_all()] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
-def test_a_buffer_that_is_returned_again_and_again_keeps_each_value() -> None:
+def test_values_of_a_reused_buffer_are_copied() -> None:
     rows, buffer = _metrics.MetricRows(), torch.zeros(())
     for i in range(5):
         buffer.fill_(i)
         rows.add({"m": buffer})
-    assert [row["m"] for row in rows.take()] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert [row["m"] for row in rows.pop_all()] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
 @pytest.mark.parametrize("device", [None, torch.device("cpu")])
-def test_a_reused_buffer_is_noticed_though_other_metrics_came_first(device: Any) -> None:
+def test_reused_buffer_is_detected_after_other_metrics(device: Any) -> None:
     rows, buffer = _metrics.MetricRows(device), torch.zeros(2)
     rows.add({"loss": 0.5})
     for i in range(3):
         buffer.fill_(i)
         rows.add({"loss": 0.5, "per_class": buffer})
-    assert [row.get("per_class") for row in rows.take()] == [None, [0, 0], [1, 1], [2, 2]]
+    assert [row.get("per_class") for row in rows.pop_all()] == [None, [0, 0], [1, 1], [2, 2]]
 
 
-def test_rows_that_were_packed_stay_in_order() -> None:
+def test_packed_rows_stay_in_order() -> None:
     rows = _metrics.MetricRows()
     for i in range(8):
         rows.add(torch.tensor(float(i)))
         if i % 3 == 2:
             rows.pack()
-    assert [row["loss"] for row in rows.take()] == [float(i) for i in range(8)]
+    assert [row["loss"] for row in rows.pop_all()] == [float(i) for i in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -195,27 +195,27 @@ def test_rows_that_were_packed_stay_in_order() -> None:
         [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])],
     ],
 )
-def test_a_metric_may_change_its_kind_from_batch_to_batch(values: list[Any]) -> None:
+def test_metric_type_can_change_between_batches(values: list[Any]) -> None:
     rows = _metrics.MetricRows()
     for value in values:
         rows.add({"m": value})
-    numbers = [row["m"] for row in rows.take()]
+    numbers = [row["m"] for row in rows.pop_all()]
     assert numbers == [_metrics.plain(value) for value in values]
     assert [type(n) for n in numbers] == [type(_metrics.plain(v)) for v in values]
 
 
-def test_training_on_the_cpu_reads_numbers_at_once_and_the_same_ones() -> None:
+def test_cpu_training_reads_the_same_numbers_at_once() -> None:
     returned = [{"loss": torch.rand(()), "hits": torch.tensor([i]), "n": i} for i in range(5)]
     returned[3]["per_class"] = torch.rand(2)
     at_once, at_the_report = _metrics.MetricRows(torch.device("cpu")), _metrics.MetricRows()
     for row in returned:
         at_once.add(row)
         at_the_report.add(row)
-    assert at_once.take() == at_the_report.take()
+    assert at_once.pop_all() == at_the_report.pop_all()
 
 
-def test_a_device_other_than_the_cpu_is_not_waited_for() -> None:
-    """A meta tensor stands for it, which cannot be read at all."""
+def test_does_not_wait_for_other_devices() -> None:
+    """A meta tensor represents such a device, because its value cannot be read at all."""
     rows = _metrics.MetricRows(torch.device("cuda"))
     for _ in range(3):
         rows.add({"loss": torch.zeros((), device="meta"), "on_host": torch.zeros(())})
@@ -223,18 +223,18 @@ def test_a_device_other_than_the_cpu_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("device", [None, torch.device("cpu")])
-def test_batches_may_return_different_metrics_or_none(device: Any) -> None:
+def test_batches_can_return_different_metrics_or_none(device: Any) -> None:
     rows = _metrics.MetricRows(device)
     returned: list[dict[str, Any]] = [{"a": torch.tensor(1.0)}, {}, {"b": 2}, {}]
     for row in returned:
         rows.add(row)
-    taken = rows.take()
-    assert taken == returned
-    assert _metrics.columns(taken) == {"a": [1.0], "b": [2]}
+    result = rows.pop_all()
+    assert result == returned
+    assert _metrics.columns(result) == {"a": [1.0], "b": [2]}
     assert _metrics.columns([{"a": 1}, {"b": 2}]) == {"a": [1], "b": [2]}
 
 
-def test_a_retained_graph_is_not_kept_from_the_memory_it_holds(core: FakeCore) -> None:
+def test_retained_graph_releases_its_memory(core: FakeCore) -> None:
     context = make_context(core)
     weight = torch.nn.Parameter(torch.ones(2))
 
@@ -262,7 +262,7 @@ def test_every_report_becomes_a_tensorboard_point(core: FakeCore) -> None:
     assert points[-1].step == 6
 
 
-def test_points_are_written_though_training_fails(core: FakeCore) -> None:
+def test_points_are_written_even_if_training_fails(core: FakeCore) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     class Failing(PlainTrial):
@@ -278,12 +278,12 @@ def test_points_are_written_though_training_fails(core: FakeCore) -> None:
     assert [point.step for point in events.Scalars("Determined/loss")] == [1, 2, 3]
 
 
-def test_a_batch_that_returns_nothing_useful_is_explained() -> None:
+def test_error_explains_invalid_result_of_train_batch() -> None:
     with pytest.raises(TypeError, match="dictionary of metrics, not NoneType"):
         _metrics.MetricRows().add(None)
 
 
 @pytest.mark.parametrize("base", [None, 5, ["config.json"]])
-def test_a_base_configuration_of_deepspeed_of_another_type_is_refused(base: Any) -> None:
+def test_rejects_deepspeed_base_configuration_of_another_type(base: Any) -> None:
     with pytest.raises(TypeError, match="Expected string or dict for base_ds_config argument"):
         deepspeed_config.overwrite_deepspeed_config(base, {})

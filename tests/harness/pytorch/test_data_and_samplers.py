@@ -12,38 +12,38 @@ from tests.support.torch_trials import BATCH, EPOCH, RECORDS, Numbers, records_o
 def shards(replicas: int, shuffle: bool = False, **options: Any) -> list[list[list[int]]]:
     """Return the records of each batch of each rank."""
     loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=shuffle)
-    made = [
+    loaders = [
         loader.get_data_loader(num_replicas=replicas, rank=r, **options) for r in range(replicas)
     ]
-    return [[records_of(x) for x, _ in one] for one in made]
+    return [[records_of(x) for x, _ in loader] for loader in loaders]
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 4, 5])
-def test_shards_of_validation_data_hold_each_record_once(replicas: int) -> None:
-    seen = [record for shard in shards(replicas) for batch in shard for record in batch]
-    assert sorted(seen) == list(range(RECORDS))
+def test_validation_shards_have_each_record_once(replicas: int) -> None:
+    records = [record for shard in shards(replicas) for batch in shard for record in batch]
+    assert sorted(records) == list(range(RECORDS))
 
 
 @pytest.mark.parametrize("replicas", [2, 4, 5])
-def test_repeated_shards_are_of_equal_length_and_leave_nothing_out(replicas: int) -> None:
+def test_repeated_shards_have_equal_length_and_all_records(replicas: int) -> None:
     loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=True)
-    seen: set[int] = set()
+    records: set[int] = set()
     lengths = set()
     for rank in range(replicas):
-        one = loader.get_data_loader(repeat=True, num_replicas=replicas, rank=rank)
-        lengths.add(len(one))
-        seen.update(
-            r for _, (x, _) in zip(range(len(one)), one, strict=False) for r in records_of(x)
+        shard = loader.get_data_loader(repeat=True, num_replicas=replicas, rank=rank)
+        lengths.add(len(shard))
+        records.update(
+            r for _, (x, _) in zip(range(len(shard)), shard, strict=False) for r in records_of(x)
         )
     assert lengths == {-(-EPOCH // replicas)}
-    assert seen == set(range(RECORDS))
+    assert records == set(range(RECORDS))
 
 
 def first_batches(loader: Any, number: int) -> list[list[int]]:
     return [records_of(x) for _, (x, _) in zip(range(number), loader, strict=False)]
 
 
-def test_each_epoch_is_shuffled_anew_and_reproducibly() -> None:
+def test_each_epoch_is_shuffled_differently_and_reproducibly() -> None:
     loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=True)
     once = first_batches(loader.get_data_loader(repeat=True), 2 * EPOCH)
     again = first_batches(loader.get_data_loader(repeat=True), 2 * EPOCH)
@@ -54,14 +54,14 @@ def test_each_epoch_is_shuffled_anew_and_reproducibly() -> None:
 
 @pytest.mark.parametrize("skip", [1, EPOCH - 1, EPOCH, 3 * EPOCH + 2])
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_skipping_gives_what_reading_on_would_have_given(skip: int, replicas: int) -> None:
+def test_skipping_equals_reading(skip: int, replicas: int) -> None:
     loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=True)
     options: Any = {"repeat": True, "num_replicas": replicas, "rank": replicas - 1}
-    whole = first_batches(loader.get_data_loader(**options), skip + 8)
-    assert first_batches(loader.get_data_loader(skip=skip, **options), 8) == whole[skip:]
+    all_batches = first_batches(loader.get_data_loader(**options), skip + 8)
+    assert first_batches(loader.get_data_loader(skip=skip, **options), 8) == all_batches[skip:]
 
 
-def test_a_sampler_with_a_memory_of_its_own_is_read_up_to_where_training_was() -> None:
+def test_stateful_sampler_is_read_up_to_the_position() -> None:
     class Remembering(torch.utils.data.Sampler):  # type: ignore[misc]
         def __init__(self) -> None:
             self.passes = 0
@@ -78,7 +78,7 @@ def test_a_sampler_with_a_memory_of_its_own_is_read_up_to_where_training_was() -
     assert first_batches(resumed, 2) == [[3, 3], [4, 4]]
 
 
-def test_skipping_whole_epochs_costs_nothing() -> None:
+def test_skipping_whole_epochs_reads_no_items() -> None:
     class Counting(samplers.ReproducibleShuffleSampler):
         permutations = 0
 
@@ -88,12 +88,12 @@ def test_skipping_whole_epochs_costs_nothing() -> None:
 
     shuffled = Counting(torch.utils.data.SequentialSampler(Numbers()), 1)
     batches = torch.utils.data.BatchSampler(shuffled, BATCH, False)
-    # torch's own BatchSampler hides the shuffling from nobody: the epoch is set, not replayed.
+    # torch's own BatchSampler does not hide the shuffling sampler: the epoch is set, not replayed.
     next(iter(samplers.adapt_batch_sampler(batches, repeat=True, skip=1_000_000 * EPOCH + 1)))
     assert Counting.permutations == 1
 
 
-def test_a_loader_refuses_what_it_cannot_shard() -> None:
+def test_rejects_datasets_that_cannot_be_sharded() -> None:
     class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
         def __iter__(self) -> Any:
             return iter([])
@@ -102,20 +102,20 @@ def test_a_loader_refuses_what_it_cannot_shard() -> None:
         pytorch.DataLoader(Stream())
 
 
-def test_options_that_exclude_each_other_are_refused() -> None:
+def test_rejects_conflicting_options() -> None:
     batches = torch.utils.data.BatchSampler(range(4), 2, False)
     with pytest.raises(ValueError, match="batch_sampler excludes"):
         pytorch.DataLoader(Numbers(), batch_sampler=batches, shuffle=True)
 
 
-def test_moving_keeps_the_structure_and_converts_arrays() -> None:
+def test_moving_keeps_structure_and_converts_arrays() -> None:
     batch = {"x": numpy.ones(2), "pair": (torch.ones(1), [torch.zeros(1)]), "name": "a"}
     moved = pytorch.to_device(batch, torch.device("meta"))
     assert moved["x"].device.type == moved["pair"][1][0].device.type == "meta"
     assert (moved["name"], type(moved["pair"])) == ("a", tuple)
 
 
-def test_batches_that_are_on_the_cpu_already_are_handed_on_as_they_are() -> None:
+def test_batches_on_the_cpu_are_not_copied() -> None:
     move = _data.mover(torch.device("cpu"))
     pair = (torch.ones(1), torch.zeros(1))
     assert move(pair) is pair
@@ -124,7 +124,7 @@ def test_batches_that_are_on_the_cpu_already_are_handed_on_as_they_are() -> None
     assert type(mixed[2][0]) is torch.Tensor
 
 
-def test_what_cannot_be_moved_is_logged_once_for_its_type(caplog: pytest.LogCaptureFixture) -> None:
+def test_unmovable_types_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     warned: set[type] = set()
     batch = ["a", "b", numpy.array(["c"]), 1]
     for _ in range(2):
@@ -132,7 +132,7 @@ def test_what_cannot_be_moved_is_logged_once_for_its_type(caplog: pytest.LogCapt
     assert [record.args for record in caplog.records] == [("str",), ("ndarray",), ("int",)]
 
 
-def test_the_order_of_a_seed_is_that_of_numpys_random_state() -> None:
+def test_order_of_a_seed_equals_numpys_random_state() -> None:
     sampler = samplers.ReproducibleShuffleSampler(
         torch.utils.data.SequentialSampler(range(10)), seed=0
     )
@@ -144,7 +144,7 @@ def test_the_order_of_a_seed_is_that_of_numpys_random_state() -> None:
     assert list(sampler) == [3, 5, 1, 2, 9, 8, 0, 6, 7, 4]
 
 
-def test_the_length_of_a_sampler_that_skips_is_that_of_a_whole_pass() -> None:
+def test_length_of_skipping_sampler_is_a_whole_pass() -> None:
     items = torch.utils.data.SequentialSampler(range(10))
     assert len(samplers.SkipSampler(items, 3)) == 10
     batches = torch.utils.data.BatchSampler(items, 3, False)
@@ -153,11 +153,11 @@ def test_the_length_of_a_sampler_that_skips_is_that_of_a_whole_pass() -> None:
 
 
 @pytest.mark.parametrize("empty", [{}, [], ()])
-def test_an_empty_batch_has_no_length(empty: Any) -> None:
+def test_empty_batch_has_no_length(empty: Any) -> None:
     with pytest.raises(ValueError, match="empty"):
         pytorch.data_length(empty)
 
 
 @pytest.mark.parametrize("batch", [torch.ones(3, 2), [torch.ones(3)], {"a": (torch.ones(3),)}])
-def test_the_length_of_a_batch_is_that_of_its_first_tensor(batch: Any) -> None:
+def test_length_of_a_batch_is_the_length_of_its_first_tensor(batch: Any) -> None:
     assert pytorch.data_length(batch) == 3

@@ -1,6 +1,6 @@
-"""Processes on gloo, with the variables that torchrun gives them; torchrun itself is tests/e2e/test_distributed.py's.
+"""Distributed training over gloo, with the variables of torchrun. tests/e2e/test_distributed.py runs torchrun itself.
 
-They are forks of a process that has loaded torch.
+The processes are forks of a process that has loaded torch.
 """
 
 import json
@@ -22,8 +22,8 @@ RANKS = 2
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
     folder = tmp_path_factory.mktemp("forks")
-    with ml.forks(sys.executable, folder, "torch.nn.parallel", "determined.pytorch") as made:
-        yield made
+    with ml.forks(sys.executable, folder, "torch.nn.parallel", "determined.pytorch") as processes:
+        yield processes
 
 
 def train(
@@ -52,7 +52,7 @@ def losses(result: Any) -> list[float]:
     return [row["loss"] for kind, _, _, *rows in result["reported"] if rows for row in rows[0]]
 
 
-def test_each_rank_sees_its_own_half_of_every_epoch(trained: Any) -> None:
+def test_each_rank_trains_half_of_every_epoch(trained: Any) -> None:
     ours, theirs = (sorted(r for batch in seen[:3] for r in batch) for seen in trained["seen"])
     assert sorted(ours + theirs) == list(range(22))
 
@@ -69,16 +69,16 @@ def test_reducers_collect_from_every_slot(trained: Any) -> None:
     assert validation["records"] == 22
 
 
-def test_the_chief_reports_averages_over_ranks(trained: Any) -> None:
+def test_chief_reports_averages_over_ranks(trained: Any) -> None:
     steps = [steps for kind, steps, *_ in trained["reported"] if kind == "training"]
     assert steps == [2, 4, 6, 8, 9]
     assert len(losses(trained)) == LENGTH
 
 
-def test_a_distributed_trial_resumes_with_bit_identical_losses(
+def test_distributed_trial_resumes_with_bit_identical_losses(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
-    """The sum of two values is the same in any order; tests/e2e/test_distributed.py has four."""
+    """The sum of two values does not depend on their order. tests/e2e/test_distributed.py has four ranks."""
     stopped = train(forks, tmp_path, stop_in_batch=4)
     (checkpoint,) = (tmp_path / "determined" / "checkpoints").iterdir()
     resumed = train(forks, tmp_path, checkpoint=checkpoint.name)

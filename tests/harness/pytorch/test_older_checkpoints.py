@@ -1,4 +1,4 @@
-"""Checkpoints that Determined 0.12 to 0.17 wrote."""
+"""Checkpoints of Determined 0.12 to 0.17."""
 
 import json
 import pathlib
@@ -67,7 +67,7 @@ def write(folder: pathlib.Path, content: Any, archive: bool = True, **changes: A
 
 @pytest.mark.parametrize("archive", [True, False])
 @pytest.mark.parametrize("singular", [True, False])
-def test_a_trial_of_an_older_version_is_loaded_without_trust(
+def test_loads_trial_of_an_older_version_without_trust(
     tmp_path: pathlib.Path, singular: bool, archive: bool
 ) -> None:
     path = write(tmp_path, state(singular), archive)
@@ -100,7 +100,7 @@ class MyTrial(pytorch.PyTorchTrial):
 """
 
 
-def test_a_trial_of_the_first_interface_is_loaded(tmp_path: pathlib.Path) -> None:
+def test_loads_trial_of_the_first_interface(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path, state(singular=True))
     (tmp_path / "code" / "model_def.py").write_text(FIRST_CODE)
     trial: Any = pytorch.load_trial_from_checkpoint_path(path)
@@ -121,14 +121,14 @@ def _run() -> str:
 
 
 @pytest.mark.parametrize("archive", [True, False])
-def test_its_foreign_pickles_do_not_run_unasked(tmp_path: pathlib.Path, archive: bool) -> None:
+def test_foreign_pickles_do_not_run_without_trust(tmp_path: pathlib.Path, archive: bool) -> None:
     path = write(tmp_path, {**state(False), "callbacks": {"c": Exploding()}}, archive)
     with pytest.raises(UntrustedCheckpointError, match="_run"):
         pytorch.load_trial_from_checkpoint_path(path)
     assert not Exploding.ran
 
 
-def test_an_entrypoint_that_names_no_class_is_explained(tmp_path: pathlib.Path) -> None:
+def test_error_explains_entrypoint_without_a_class(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path, state(False), entrypoint="python3 train.py")
     with pytest.raises(ValueError, match=r"python3 train\.py.*trial_class"):
         pytorch.load_trial_from_checkpoint_path(path)

@@ -1,4 +1,4 @@
-"""A trial class tested without a cluster."""
+"""Tests of a trial class without a cluster."""
 
 import json
 import os
@@ -51,18 +51,18 @@ def run(folder: Path, code: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
-def test_a_trial_class_trains_validates_and_saves_once(tmp_path: Path) -> None:
-    done = run(tmp_path, CODE)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("trained a batch") == 1
-    assert done.stdout.count("validated a batch") == 1
+def test_trial_class_trains_validates_and_saves_once(tmp_path: Path) -> None:
+    result = run(tmp_path, CODE)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("trained a batch") == 1
+    assert result.stdout.count("validated a batch") == 1
     assert len(list((tmp_path / "data").rglob("state_dict.pth"))) == 1
 
 
-def test_an_error_of_the_model_fails_the_test(tmp_path: Path) -> None:
-    done = run(tmp_path, CODE.replace('print("trained a batch")', 'raise ValueError("no")'))
-    assert done.returncode != 0
-    assert "ValueError: no" in done.stderr
+def test_error_of_the_model_fails_the_test(tmp_path: Path) -> None:
+    result = run(tmp_path, CODE.replace('print("trained a batch")', 'raise ValueError("no")'))
+    assert result.returncode != 0
+    assert "ValueError: no" in result.stderr
 
 
 def test_hyperparameters_get_a_value_inside_their_range() -> None:
@@ -79,6 +79,6 @@ def test_hyperparameters_get_a_value_inside_their_range() -> None:
     }  # fmt: skip
 
 
-def test_an_unknown_kind_of_hyperparameter_is_named() -> None:
+def test_error_names_unknown_type_of_hyperparameter() -> None:
     with pytest.raises(ValueError, match="'wild' is not known"):
         _example_hparams.example({"a": {"type": "wild"}})

@@ -1,4 +1,4 @@
-"""What a Core API trial reports is drawn by TensorBoard."""
+"""TensorBoard scalars of the reports of a Core API trial."""
 
 import importlib.util
 import math
@@ -16,7 +16,7 @@ from tests.support.fake_core import FakeCore
 from tests.support.torch_trials import make_context
 
 
-class Nowhere:
+class DiscardingOutbox:
     def put(self, *_: Any) -> None: ...
 
 
@@ -27,28 +27,26 @@ def sync(tmp_path: pathlib.Path) -> TensorboardSync:
 
 
 def train(sync: TensorboardSync) -> Any:
-    made: Any = TrainContext.__new__(TrainContext)
-    made._outbox = Nowhere()
-    made._trial_id = made._run_id = 1
-    made._validated = set()
-    made._searcher_metric = None
-    made._scalars = ReportedScalars(sync)
-    return made
+    context: Any = TrainContext.__new__(TrainContext)
+    context._outbox = DiscardingOutbox()
+    context._trial_id = context._run_id = 1
+    context._validated = set()
+    context._searcher_metric = None
+    context._scalars = ReportedScalars(sync)
+    return context
 
 
 def points(folder: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    found = EventAccumulator(str(folder)).Reload()
+    events = EventAccumulator(str(folder)).Reload()
     return {
-        tag: [(event.step, round(event.value, 3)) for event in found.Scalars(tag)]
-        for tag in found.Tags()["scalars"]
+        tag: [(event.step, round(event.value, 3)) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
     }
 
 
-def test_reports_become_scalars_that_are_stored(
-    sync: TensorboardSync, tmp_path: pathlib.Path
-) -> None:
+def test_reports_become_stored_scalars(sync: TensorboardSync, tmp_path: pathlib.Path) -> None:
     context = train(sync)
     context.report_training_metrics(2, {"loss": 0.5, "batches": 2, "note": "text"})
     context.report_training_metrics(4, {"loss": 0.25, "batches": 4})
@@ -62,7 +60,7 @@ def test_reports_become_scalars_that_are_stored(
     }
 
 
-def test_the_messages_are_those_of_the_tensorboard_package(tmp_path: pathlib.Path) -> None:
+def test_messages_equal_those_of_the_tensorboard_package(tmp_path: pathlib.Path) -> None:
     from tensorboard.compat.proto import event_pb2
     from tensorboard.summary.writer.record_writer import masked_crc32c
 
@@ -86,7 +84,7 @@ def test_the_messages_are_those_of_the_tensorboard_package(tmp_path: pathlib.Pat
     assert [e.summary.value[0].simple_value for e in drawn] == [0.5, -math.inf, 0.25]
 
 
-def test_a_trial_class_is_drawn_without_the_tensorboard_package(
+def test_trial_class_writes_scalars_without_the_tensorboard_package(
     core: FakeCore, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = make_context(core, enable_tensorboard_logging=True)
@@ -99,7 +97,7 @@ def test_a_trial_class_is_drawn_without_the_tensorboard_package(
     assert points(tmp_path) == {"Determined/loss": [(2, 0.5)]}
 
 
-def test_nothing_is_written_before_the_first_report(
+def test_no_file_is_written_before_the_first_report(
     sync: TensorboardSync, tmp_path: pathlib.Path
 ) -> None:
     context = train(sync)
@@ -108,7 +106,7 @@ def test_nothing_is_written_before_the_first_report(
     assert not (tmp_path / "local").exists()
 
 
-def test_a_disk_that_takes_no_file_does_not_end_the_training(
+def test_full_disk_does_not_end_the_training(
     sync: TensorboardSync, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = train(sync)
@@ -119,11 +117,11 @@ def test_a_disk_that_takes_no_file_does_not_end_the_training(
     assert len([r for r in caplog.records if "written no more" in r.message]) == 1
 
 
-def test_what_a_trial_class_draws_itself_is_not_drawn_twice(
+def test_scalars_of_a_trial_class_are_not_written_twice(
     core: FakeCore, sync: TensorboardSync
 ) -> None:
     context = train(sync)
-    own: Any = core
-    own.train._scalars = context._scalars
+    fake_core: Any = core
+    fake_core.train._scalars = context._scalars
     ScalarLog(make_context(core))
     assert not context._scalars.enabled

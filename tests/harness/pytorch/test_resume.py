@@ -1,4 +1,4 @@
-"""A trial that is interrupted and resumed computes exactly what an uninterrupted one computes."""
+"""A trial that is interrupted and resumed computes exactly the results of an uninterrupted trial."""
 
 import pathlib
 from typing import Any
@@ -20,7 +20,7 @@ PLAN: dict[str, Any] = {
 
 
 class Interrupted(NoisyTrial):
-    """Asks to stop in a batch that the test chooses."""
+    """A trial that requests its stop in a batch that the test chooses."""
 
     stop_in_batch = -1
 
@@ -50,7 +50,9 @@ def test_losses_are_bit_identical_after_a_pause(
     assert core.train.validations == uninterrupted.train.validations
 
 
-def test_a_crash_goes_on_from_the_last_checkpoint(core: FakeCore, uninterrupted: FakeCore) -> None:
+def test_crashed_trial_resumes_from_the_last_checkpoint(
+    core: FakeCore, uninterrupted: FakeCore
+) -> None:
     class Crashing(NoisyTrial):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
             if batch_idx == 15:
@@ -64,13 +66,15 @@ def test_a_crash_goes_on_from_the_last_checkpoint(core: FakeCore, uninterrupted:
     assert core.losses() == uninterrupted.losses()[9:]
 
 
-def test_the_order_of_records_goes_on_in_the_middle_of_an_epoch(core: FakeCore) -> None:
-    whole = fit(core, NoisyTrial, checkpoint_period=Batch(8), max_length=Batch(LENGTH))
-    rest = fit(core, NoisyTrial, latest_checkpoint=str(core.saved()[8]), max_length=Batch(LENGTH))
-    assert rest.seen == whole.seen[8:]
+def test_order_of_records_resumes_in_the_middle_of_an_epoch(core: FakeCore) -> None:
+    uninterrupted = fit(core, NoisyTrial, checkpoint_period=Batch(8), max_length=Batch(LENGTH))
+    resumed = fit(
+        core, NoisyTrial, latest_checkpoint=str(core.saved()[8]), max_length=Batch(LENGTH)
+    )
+    assert resumed.seen == uninterrupted.seen[8:]
 
 
-def test_a_resumed_trial_does_not_repeat_a_validation(core: FakeCore) -> None:
+def test_resumed_trial_does_not_repeat_a_validation(core: FakeCore) -> None:
     plan = {"max_length": Batch(8), "validation_period": Batch(4), "checkpoint_policy": "all"}
     fit(core, PlainTrial, **plan)
     core.train.validations.clear()
@@ -78,13 +82,13 @@ def test_a_resumed_trial_does_not_repeat_a_validation(core: FakeCore) -> None:
     assert [steps for steps, _ in core.train.validations] == [8]
 
 
-def test_a_longer_run_goes_on_from_a_finished_one(core: FakeCore) -> None:
+def test_longer_run_resumes_from_a_finished_one(core: FakeCore) -> None:
     fit(core, PlainTrial, max_length=Epoch(1))
     fit(core, PlainTrial, max_length=Epoch(2), latest_checkpoint=str(core.saved()[6]))
     assert [steps for steps, _, _ in core.train.training] == [6, 12]
 
 
-def test_another_trials_checkpoint_gives_weights_but_not_progress(core: FakeCore) -> None:
+def test_another_trials_checkpoint_restores_weights_but_not_progress(core: FakeCore) -> None:
     first = fit(core, PlainTrial, settings={"trial_id": 1}, max_length=Batch(5))
     path = str(core.saved()[5])
 
@@ -130,13 +134,13 @@ def test_callbacks_keep_their_state(core: FakeCore) -> None:
     assert resumed.counter.count == 4
 
 
-def test_a_stored_checkpoint_is_found_by_its_uuid(core: FakeCore) -> None:
+def test_stored_checkpoint_is_found_by_its_uuid(core: FakeCore) -> None:
     fit(core, PlainTrial, max_length=Batch(5))
     fit(core, PlainTrial, max_length=Batch(6), latest_checkpoint=core.saved()[5].name)
     assert [steps for steps, _, _ in core.train.training] == [5, 6]
 
 
-def test_a_trial_that_wraps_something_else_is_refused(core: FakeCore) -> None:
+def test_rejects_checkpoint_of_a_trial_with_other_objects(core: FakeCore) -> None:
     class Two(PlainTrial):
         def __init__(self, context: Any) -> None:
             super().__init__(context)
@@ -147,7 +151,7 @@ def test_a_trial_that_wraps_something_else_is_refused(core: FakeCore) -> None:
         fit(core, Two, max_length=Batch(2), latest_checkpoint=str(core.saved()[1]))
 
 
-def test_a_checkpoint_that_cannot_be_stored_fails_the_trial(core: FakeCore) -> None:
+def test_failed_checkpoint_fails_the_trial(core: FakeCore) -> None:
     core.storage.parent.mkdir(exist_ok=True)
     core.storage.write_text("a file where the directory should be")
     with pytest.raises(OSError):

@@ -1,4 +1,4 @@
-"""Training goes on while checkpoints are stored."""
+"""Training continues while checkpoints are stored."""
 
 import threading
 from typing import Any
@@ -10,12 +10,12 @@ from determined.pytorch import Batch
 from tests.support.fake_core import FakeCore
 from tests.support.torch_trials import PlainTrial, fit
 
-# Only a harness that waits where it should not gets here.
+# Reached only if the harness waits where it must not wait.
 TOO_LONG_S = 60
 
 
 class Announcing(PlainTrial):
-    """Says which batch it trains."""
+    """A trial that announces each batch."""
 
     trained: dict[int, threading.Event]
 
@@ -27,7 +27,7 @@ class Announcing(PlainTrial):
 def store_only_after(
     monkeypatch: pytest.MonkeyPatch, trained: threading.Event, stored: list[int]
 ) -> None:
-    """Let what follows the upload of a checkpoint wait until that batch is trained."""
+    """Delay the end of a checkpoint's upload until a batch is trained."""
     publish = CheckpointContext._publish
 
     def late(self: Any, storage_id: str, files: Any, metadata: Any, checksums: Any) -> None:
@@ -58,10 +58,10 @@ def test_batches_are_trained_while_checkpoints_wait(
     assert sorted(core.saved()) == stored
 
 
-def test_a_checkpoint_holds_the_weights_of_its_time(
+def test_checkpoint_has_the_weights_of_its_time(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights that are stored later are those of the time of the call."""
+    """A checkpoint that is stored later has the weights of the time of the call."""
     from determined.pytorch import _checkpoint
 
     trained = {batch: threading.Event() for batch in range(6)}
@@ -81,7 +81,7 @@ def test_a_checkpoint_holds_the_weights_of_its_time(
     assert not weights[0].equal(weights[1])
 
 
-def test_a_failure_to_store_ends_training_with_its_cause(
+def test_failed_checkpoint_ends_training_with_its_cause(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:

@@ -14,7 +14,7 @@ from tests.support.torch_trials import EPOCH, PlainTrial, fit, make_context
 
 
 class Recorder(pytorch.PyTorchCallback):
-    """Writes down which hooks ran."""
+    """A callback that records its hook calls."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -52,25 +52,25 @@ def test_training_is_reported_at_each_period_and_at_the_end(core: FakeCore) -> N
     assert reports(core) == [4, 8, 11]
 
 
-def test_the_average_is_that_of_the_batches_and_every_batch_is_kept(core: FakeCore) -> None:
+def test_reports_average_and_metrics_of_every_batch(core: FakeCore) -> None:
     fit(core, max_length=Batch(4), reporting_period=Batch(4))
     ((_, average, batches),) = core.train.training
     assert average["loss"] == pytest.approx(sum(b["loss"] for b in batches) / 4)
     assert len({b["loss"] for b in batches}) == 4
 
 
-def test_metrics_tell_batches_and_epochs_as_measures_of_time(core: FakeCore) -> None:
+def test_metrics_include_batches_and_epochs(core: FakeCore) -> None:
     fit(core, max_length=Epoch(2), validation_period=Batch(9))
     assert [(m["batches"], m["epochs"]) for _, m in core.train.validations] == [(9, 1), (12, 2)]
     assert core.train.training[-1][1]["epochs"] == 2
 
 
-def test_validation_happens_at_its_period_and_at_the_end(core: FakeCore) -> None:
+def test_validates_at_its_period_and_at_the_end(core: FakeCore) -> None:
     fit(core, max_length=Batch(8), validation_period=Batch(3))
     assert [steps for steps, _ in core.train.validations] == [3, 6, 8]
 
 
-def test_a_period_may_be_a_container_of_batches_or_epochs(core: FakeCore) -> None:
+def test_period_can_be_a_container_of_batches_or_epochs(core: FakeCore) -> None:
     fit(
         core, max_length=Batch(20), validation_period=Batch([2, 5]), checkpoint_period=Epoch({1, 3})
     )
@@ -78,12 +78,12 @@ def test_a_period_may_be_a_container_of_batches_or_epochs(core: FakeCore) -> Non
     assert {EPOCH, 3 * EPOCH} <= set(core.saved())
 
 
-def test_step_zero_validation_comes_before_the_first_batch(core: FakeCore) -> None:
+def test_step_zero_validation_runs_before_the_first_batch(core: FakeCore) -> None:
     fit(core, max_length=Batch(2), step_zero_validation=True)
     assert [steps for steps, _ in core.train.validations] == [0, 2]
 
 
-def test_the_last_state_is_always_saved(core: FakeCore) -> None:
+def test_last_state_is_always_saved(core: FakeCore) -> None:
     fit(core, max_length=Batch(5), checkpoint_policy="none")
     assert sorted(core.saved()) == [5]
 
@@ -93,7 +93,7 @@ def test_policy_all_saves_after_each_validation(core: FakeCore) -> None:
     assert sorted(core.saved()) == [2, 4, 6]
 
 
-def test_policy_best_saves_only_what_beats_the_experiment(core: FakeCore) -> None:
+def test_policy_best_saves_only_improvements_of_the_experiment(core: FakeCore) -> None:
     core.train.experiment_best = 0.0
     settings = {"searcher_metric": "val_loss"}
     fit(core, settings=settings, max_length=Batch(6), validation_period=Batch(2))
@@ -106,7 +106,7 @@ def test_policy_best_saves_each_improvement(core: FakeCore) -> None:
     assert sorted(core.saved()) == [2, 4, 6]
 
 
-def test_a_missing_searcher_metric_is_named_with_those_there_are(core: FakeCore) -> None:
+def test_error_for_missing_searcher_metric_lists_reported_metrics(core: FakeCore) -> None:
     with pytest.raises(RuntimeError, match=r"'accuracy'.*val_loss"):
         fit(core, settings={"searcher_metric": "accuracy"}, max_length=Batch(1))
 
@@ -123,7 +123,7 @@ def test_test_mode_trains_validates_and_saves_once(core: FakeCore) -> None:
     assert (reports(core), trial.evaluated, sorted(core.saved())) == ([1], 1, [1])
 
 
-def test_a_preempted_trial_saves_and_stops_in_the_middle_of_a_reporting_period(
+def test_preempted_trial_saves_and_stops_within_a_reporting_period(
     core: FakeCore,
 ) -> None:
     core.preempt.after_calls = 2
@@ -133,7 +133,7 @@ def test_a_preempted_trial_saves_and_stops_in_the_middle_of_a_reporting_period(
     assert stopped_at < 100 * EPOCH
 
 
-def test_a_trial_that_asks_to_stop_saves_and_tells_the_searcher(core: FakeCore) -> None:
+def test_stop_request_saves_and_notifies_the_searcher(core: FakeCore) -> None:
     class Stopping(PlainTrial):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
             if batch_idx == 5:
@@ -146,7 +146,7 @@ def test_a_trial_that_asks_to_stop_saves_and_tells_the_searcher(core: FakeCore) 
     assert [reason.name for reason in core.train.early_exits] == ["USER_REQUESTED_STOP"]
 
 
-def test_a_trial_reports_its_stop_when_its_last_checkpoint_is_stored(
+def test_stop_is_reported_after_the_last_checkpoint_is_stored(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_store = threading.Event()
@@ -179,7 +179,7 @@ def test_a_trial_reports_its_stop_when_its_last_checkpoint_is_stored(
     assert stored_at_report == [[4]]
 
 
-def test_a_trial_whose_constructor_asks_to_stop_trains_one_workload(core: FakeCore) -> None:
+def test_stop_request_in_the_constructor_trains_one_workload(core: FakeCore) -> None:
     class Stopping(PlainTrial):
         def __init__(self, context: Any) -> None:
             super().__init__(context)
@@ -193,7 +193,7 @@ def test_a_trial_whose_constructor_asks_to_stop_trains_one_workload(core: FakeCo
 SEARCHED = {"managed": True, "exp_conf": {"searcher": {"name": "adaptive_asha"}}}
 
 
-def test_a_searchers_stop_waits_for_the_end_of_the_period(core: FakeCore) -> None:
+def test_searcher_stop_waits_for_the_end_of_the_period(core: FakeCore) -> None:
     core.preempt.after_calls = 2
     core.train.given_up = True
     fit(core, settings=SEARCHED, max_length=Batch(1000), reporting_period=Batch(500))
@@ -201,14 +201,14 @@ def test_a_searchers_stop_waits_for_the_end_of_the_period(core: FakeCore) -> Non
     assert sorted(core.saved()) == [500]
 
 
-def test_a_searchers_stop_acts_where_the_validation_ends_that_decided_it(core: FakeCore) -> None:
+def test_searcher_stop_takes_effect_after_the_deciding_validation(core: FakeCore) -> None:
     core.train.given_up = True
     fit(core, settings=SEARCHED, max_length=Batch(100), validation_period=Batch(4))
     assert [steps for steps, _ in core.train.validations] == [4]
     assert sorted(core.saved()) == [4]
 
 
-def test_a_preemption_of_a_searched_trial_does_not_wait(core: FakeCore) -> None:
+def test_preemption_of_a_searched_trial_does_not_wait(core: FakeCore) -> None:
     core.preempt.after_calls = 2
     fit(core, settings=SEARCHED, max_length=Epoch(100), reporting_period=Epoch(100))
     (stopped_at,) = core.saved()
@@ -247,7 +247,7 @@ def test_shutdown_hooks_run_after_a_failure(core: FakeCore) -> None:
     assert trial.recorder.calls[-1] == ("on_trial_shutdown",)
 
 
-def test_a_trial_sees_where_it_is_in_the_epoch(core: FakeCore) -> None:
+def test_trial_knows_its_position_in_the_epoch(core: FakeCore) -> None:
     class Looking(PlainTrial):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
             c = self.context
@@ -263,7 +263,7 @@ def test_a_trial_sees_where_it_is_in_the_epoch(core: FakeCore) -> None:
     assert [epoch for epoch, _, _ in Looking.places] == [0] * EPOCH + [1] * EPOCH
 
 
-def test_a_whole_dataset_may_be_evaluated_at_once(core: FakeCore) -> None:
+def test_evaluates_full_dataset(core: FakeCore) -> None:
     class Whole(PlainTrial):
         evaluate_batch = pytorch.PyTorchTrial.evaluate_batch
 
@@ -274,7 +274,7 @@ def test_a_whole_dataset_may_be_evaluated_at_once(core: FakeCore) -> None:
     assert core.train.validations[0][1]["batches_seen"] == EPOCH
 
 
-def test_a_loader_of_torch_needs_the_reproducibility_checks_switched_off(core: FakeCore) -> None:
+def test_torch_loader_requires_disabled_reproducibility_checks(core: FakeCore) -> None:
     class Raw(PlainTrial):
         def build_training_data_loader(self) -> Any:
             return torch.utils.data.DataLoader(super().build_training_data_loader().dataset)
@@ -283,7 +283,7 @@ def test_a_loader_of_torch_needs_the_reproducibility_checks_switched_off(core: F
         fit(core, Raw, max_length=Batch(1))
 
 
-def test_data_without_a_length_ends_epochs_where_it_ends(core: FakeCore) -> None:
+def test_epochs_end_with_data_of_unknown_length(core: FakeCore) -> None:
     class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
         def __iter__(self) -> Any:
             return iter([(torch.ones(2), torch.ones(1))] * 3)
@@ -302,23 +302,23 @@ def test_data_without_a_length_ends_epochs_where_it_ends(core: FakeCore) -> None
     assert reports(core) == [7]
 
 
-def test_profiling_is_switched_on_for_the_time_of_training(core: FakeCore) -> None:
+def test_profiler_is_on_during_training(core: FakeCore) -> None:
     fit(core, max_length=Batch(1), profiling_enabled=True)
     assert core.profiler.switched == ["on", "off"]
 
 
-def test_a_fit_without_any_length_says_what_to_give(core: FakeCore) -> None:
+def test_error_for_fit_without_length_names_max_length(core: FakeCore) -> None:
     with pytest.raises(ValueError, match="max_length"):
         fit(core)
 
 
-def test_the_length_may_come_from_the_experiment_configuration(core: FakeCore) -> None:
+def test_length_can_come_from_the_experiment_configuration(core: FakeCore) -> None:
     settings = {"exp_conf": {"searcher": {"max_length": {"epochs": 2}}}}
     fit(core, settings=settings)
     assert reports(core) == [2 * EPOCH]
 
 
-def test_a_callback_of_old_may_take_no_epoch(
+def test_older_callback_without_epoch_argument_works(
     core: FakeCore, caplog: pytest.LogCaptureFixture
 ) -> None:
     started: list[str] = []
@@ -336,7 +336,7 @@ def test_a_callback_of_old_may_take_no_epoch(
     assert "on_training_epoch_start(self, epoch_idx)" in caplog.text
 
 
-def test_torchs_profiler_writes_its_traces_beside_the_event_files(core: FakeCore) -> None:
+def test_torch_profiler_writes_traces_next_to_event_files(core: FakeCore) -> None:
     class Profiled(PlainTrial):
         def __init__(self, context: Any) -> None:
             super().__init__(context)

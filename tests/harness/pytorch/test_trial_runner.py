@@ -1,4 +1,4 @@
-"""A trial class run on a cluster: real Core API against a stand-in for the control plane."""
+"""Trial classes on a cluster, with the real Core API and a fake control plane."""
 
 import json
 import pathlib
@@ -26,7 +26,7 @@ def api() -> Iterator[FakeApi]:
 
 @pytest.fixture
 def cluster(api: FakeApi, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Set the environment of a task, with the given experiment configuration."""
+    """Set the environment of a task with the given experiment configuration."""
 
     def enter(config: dict[str, Any], **env: str) -> FakeApi:
         storage = {"type": "directory", "container_path": str(tmp_path / "checkpoints")}
@@ -57,8 +57,8 @@ def searcher(length: Any) -> dict[str, Any]:
 
 
 def reports(api: FakeApi, group: str) -> list[int]:
-    sent = [a.body for a in api.sent("POST", f"{TRIAL}/metrics")]
-    return [body["metrics"]["stepsCompleted"] for body in sent if body["group"] == group]
+    bodies = [a.body for a in api.sent("POST", f"{TRIAL}/metrics")]
+    return [body["metrics"]["stepsCompleted"] for body in bodies if body["group"] == group]
 
 
 def checkpoints(api: FakeApi) -> list[int]:
@@ -80,34 +80,34 @@ def test_lengths_in_records_are_divided_by_the_global_batch_size(cluster: Any) -
     assert reports(api, "training") == [5]
 
 
-def test_a_stopping_searcher_says_how_long_at_most(cluster: Any) -> None:
+def test_max_time_of_a_searcher_is_the_maximum_length(cluster: Any) -> None:
     asha = {"name": "adaptive_asha", "metric": "val_loss", "time_metric": "batches", "max_time": 7}
     api = cluster({"searcher": asha})
     _frameworks.run(PlainTrial)
     assert reports(api, "training") == [7]
 
 
-def test_the_control_plane_hands_out_the_workloads(cluster: Any) -> None:
-    """A trial of the original contract asks for one workload after another, and its results decide the next."""
+def test_workloads_come_from_the_control_plane(cluster: Any) -> None:
+    """A trial requests one workload after another. The control plane chooses each from the earlier results."""
     api = cluster({"searcher": searcher({"batches": 100})})
-    given = [("RUN_STEP", 3), ("COMPUTE_VALIDATION_METRICS", 0), ("RUN_STEP", 2)]
-    given += [("CHECKPOINT_MODEL", 0), ("TERMINATE", 0)]
-    asked: list[str] = []
+    workloads = [("RUN_STEP", 3), ("COMPUTE_VALIDATION_METRICS", 0), ("RUN_STEP", 2)]
+    workloads += [("CHECKPOINT_MODEL", 0), ("TERMINATE", 0)]
+    requests: list[str] = []
 
     def next_workload(request: Asked) -> Any:
-        asked.append(request.first("stepsCompleted"))
-        kind, batches = given[len(asked) - 1]
+        requests.append(request.first("stepsCompleted"))
+        kind, batches = workloads[len(requests) - 1]
         return {"workload": {"kind": kind, "numBatches": batches, "totalBatchesProcessed": 0}}
 
     api.on("GET", f"{TRIAL}/workload", next_workload)
     _frameworks.run(PlainTrial)
-    assert asked == ["0", "3", "3", "5", "5"]
+    assert requests == ["0", "3", "3", "5", "5"]
     assert (reports(api, "training"), reports(api, "validation")) == ([3, 5], [3])
     assert checkpoints(api) == [5]
 
 
 class Announcing(PlainTrial):
-    """Says when it has begun to train."""
+    """A trial that announces its first batch."""
 
     begun = threading.Event()
 
@@ -116,17 +116,17 @@ class Announcing(PlainTrial):
         return super().train_batch(batch, epoch_idx, batch_idx)
 
 
-def preempted_once_it_trains(asked: Asked) -> dict[str, bool]:
-    """Answer the first question about preemption at once, and hold the long poll."""
+def preempt_when_training(asked: Asked) -> dict[str, bool]:
+    """Answer the first preemption request at once, and the next one when the trial trains."""
     waits = asked.first("timeoutSeconds") != "0"
     return {"preempt": waits and Announcing.begun.wait(60)}
 
 
-def test_a_preempted_trial_saves_acknowledges_and_resumes(cluster: Any) -> None:
-    """It stops in the middle of its reporting period, and goes on from there."""
+def test_preempted_trial_saves_acknowledges_and_resumes(cluster: Any) -> None:
+    """The trial stops within its reporting period, and resumes there."""
     endless = 10_000_000
     api = cluster({"searcher": searcher({"batches": endless}), "scheduling_unit": endless})
-    api.on("GET", r".*/signals/preemption", preempted_once_it_trains)
+    api.on("GET", r".*/signals/preemption", preempt_when_training)
     _frameworks.run(Announcing)
     (stopped_at,) = checkpoints(api)
     assert len(api.sent("POST", ".*/signals/ack_preemption")) == 1
@@ -138,13 +138,13 @@ def test_a_preempted_trial_saves_acknowledges_and_resumes(cluster: Any) -> None:
     assert reports(api, "training") == [stopped_at, stopped_at + 5]
 
 
-def test_a_configuration_without_a_length_says_what_to_set(cluster: Any) -> None:
+def test_error_for_configuration_without_length_names_the_setting(cluster: Any) -> None:
     cluster({"searcher": {"name": "single", "metric": "val_loss"}})
     with pytest.raises(ValueError, match=r"searcher\.max_length"):
         _frameworks.run(PlainTrial)
 
 
-def test_a_class_that_is_no_trial_is_refused(cluster: Any) -> None:
+def test_rejects_class_that_is_not_a_trial(cluster: Any) -> None:
     cluster({})
     with pytest.raises(ValueError, match="derive from PyTorchTrial"):
         _frameworks.run(dict)

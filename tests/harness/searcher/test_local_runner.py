@@ -1,4 +1,4 @@
-"""A search method in a local process: whatever breaks on the way, its search is the same."""
+"""A search method in a local process. Failures on the way do not change its search."""
 
 import importlib.util
 import json
@@ -54,12 +54,12 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trials(user: Caller, experiment_id: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
-    return found
+    rows: list[dict[str, Any]] = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    return rows
 
 
 def search(user: Caller, folder: Path, plan: Plan) -> tuple[int, int]:
-    """To the end, however often the process dies; the experiment and the number of processes."""
+    """Run a search to its end, restarting it when its process dies. Return the experiment and the restarts."""
     processes = 0
     while True:
         processes += 1
@@ -77,7 +77,7 @@ def outcome(user: Caller, experiment_id: int) -> list[tuple[float, float]]:
     )
 
 
-def test_a_search_trains_the_best_longest_and_completes(user: Caller, tmp_path: Path) -> None:
+def test_search_trains_best_trials_longest_and_completes(user: Caller, tmp_path: Path) -> None:
     session = PlayedSession(user, Plan(random.Random(0)), loss)
     experiment_id = searcher.LocalSearchRunner(method(), tmp_path / "s", session).run(CONFIG)
     experiment = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
@@ -86,13 +86,13 @@ def test_a_search_trains_the_best_longest_and_completes(user: Caller, tmp_path: 
     created = [o["createTrial"] for o in posted if "createTrial" in o]
     rates = {c["requestId"]: json.loads(c["hyperparams"]) for c in created}
     best = min(rates, key=lambda trial: loss(rates[trial], 36))
-    asked = [o["trialOperation"]["validateAfter"] for o in posted if "trialOperation" in o]
-    assert [sum(a["length"] == str(n) for a in asked) for n in LENGTHS] == [9, 3, 1]
-    assert [a["requestId"] for a in asked if a["length"] == "36"] == [best]
+    requests = [o["trialOperation"]["validateAfter"] for o in posted if "trialOperation" in o]
+    assert [sum(a["length"] == str(n) for a in requests) for n in LENGTHS] == [9, 3, 1]
+    assert [a["requestId"] for a in requests if a["length"] == "36"] == [best]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_outages_lost_answers_and_deaths_neither_lose_nor_repeat_an_operation(
+def test_failures_neither_lose_nor_repeat_an_operation(
     user: Caller, tmp_path: Path, seed: int
 ) -> None:
     smooth, _ = search(user, tmp_path / "smooth", Plan(random.Random(0)))
@@ -106,9 +106,7 @@ def test_outages_lost_answers_and_deaths_neither_lose_nor_repeat_an_operation(
     assert len(experiments) == 2
 
 
-def test_a_search_that_has_ended_returns_its_experiment_at_once(
-    user: Caller, tmp_path: Path
-) -> None:
+def test_ended_search_returns_its_experiment_at_once(user: Caller, tmp_path: Path) -> None:
     plan = Plan(random.Random(0))
     first, _ = search(user, tmp_path / "s", plan)
     again, processes = search(user, tmp_path / "s", plan)
@@ -116,10 +114,10 @@ def test_a_search_that_has_ended_returns_its_experiment_at_once(
 
 
 class OneTrial(searcher.SearchMethod):
-    """Asks for one trial, and remembers what it was told."""
+    """A search method that creates one trial, and records its events."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.events: list[Any] = []
 
     def initial_operations(self, state: Any) -> list[Any]:
         request_id = uuid.UUID(int=5)
@@ -131,11 +129,11 @@ class OneTrial(searcher.SearchMethod):
     def on_validation_completed(
         self, state: Any, request_id: Any, metric: Any, n: int
     ) -> list[Any]:
-        self.told.append((metric, n, state.trial_progress[request_id]))
+        self.events.append((metric, n, state.trial_progress[request_id]))
         return [searcher.Close(request_id)]
 
     def on_trial_exited_early(self, state: Any, request_id: Any, reason: Any) -> list[Any]:
-        self.told.append(reason)
+        self.events.append(reason)
         return []
 
     def on_trial_closed(self, state: Any, request_id: Any) -> list[Any]:
@@ -145,7 +143,7 @@ class OneTrial(searcher.SearchMethod):
         return len(state.trials_closed)
 
 
-def test_a_killed_experiment_ends_its_runner(user: Caller, tmp_path: Path) -> None:
+def test_killed_experiment_ends_its_runner(user: Caller, tmp_path: Path) -> None:
     class Killing(PlayedSession):
         def _play(self, experiment: str) -> None:
             if self.caller.get(f"{experiment}/trials")["trials"]:
@@ -160,7 +158,7 @@ def test_a_killed_experiment_ends_its_runner(user: Caller, tmp_path: Path) -> No
     assert state == "STATE_CANCELED"
 
 
-def test_a_paused_experiment_goes_on_when_it_is_activated(user: Caller, tmp_path: Path) -> None:
+def test_paused_experiment_continues_after_activation(user: Caller, tmp_path: Path) -> None:
     class Pausing(PlayedSession):
         pauses = 0
 
@@ -171,18 +169,18 @@ def test_a_paused_experiment_goes_on_when_it_is_activated(user: Caller, tmp_path
             else:
                 super()._play(experiment)
 
-    told = OneTrial()
+    one_trial = OneTrial()
     runner = searcher.LocalSearchRunner(
-        told, tmp_path / "s", Pausing(user, Plan(random.Random(0)), lambda *_: math.nan)
+        one_trial, tmp_path / "s", Pausing(user, Plan(random.Random(0)), lambda *_: math.nan)
     )
     runner.run(CONFIG)
     assert runner.state.experiment_completed
-    ((metric, length, progress),) = told.told
+    ((metric, length, progress),) = one_trial.events
     assert math.isnan(metric)
     assert (length, progress) == (4, 4.0)
 
 
-def test_progress_of_trials_is_known_and_costs_no_save(user: Caller, tmp_path: Path) -> None:
+def test_trial_progress_is_recorded_without_saving(user: Caller, tmp_path: Path) -> None:
     class Progressing(PlayedSession):
         left = 3
 
@@ -203,30 +201,30 @@ def test_progress_of_trials_is_known_and_costs_no_save(user: Caller, tmp_path: P
             self.saves += 1
             super()._save()
 
-        def _may_go_on(self) -> None:
+        def _exit_if_preempted(self) -> None:
             self.progress.extend(self.state.trial_progress.values())
 
     session = Progressing(user, Plan(random.Random(0)), lambda *_: 0.5)
     runner = Counting(OneTrial(), tmp_path / "s", session)
     runner.run(CONFIG)
-    # Begins, created, validated, closed, ended.
+    # The events are: begin, created, validated, closed, ended.
     assert runner.saves <= 5
     assert {1.0, 2.0, 3.0, 4.0} <= {*runner.progress}
 
 
-def test_a_trial_that_a_user_kills_is_told_with_its_reason(user: Caller, tmp_path: Path) -> None:
+def test_killed_trial_is_reported_with_its_reason(user: Caller, tmp_path: Path) -> None:
     class KillingTrial(PlayedSession):
         def _play(self, experiment: str) -> None:
             for trial in self.caller.get(f"{experiment}/trials")["trials"]:
                 self.caller.post(f"/api/v1/trials/{trial['id']}/kill")
 
-    told = OneTrial()
+    one_trial = OneTrial()
     session = KillingTrial(user, Plan(random.Random(0)), loss)
-    searcher.LocalSearchRunner(told, tmp_path / "s", session).run(CONFIG)
-    assert told.told == [searcher.ExitedReason.USER_CANCELED]
+    searcher.LocalSearchRunner(one_trial, tmp_path / "s", session).run(CONFIG)
+    assert one_trial.events == [searcher.ExitedReason.USER_CANCELED]
 
 
-def test_an_experiment_of_another_searcher_is_refused_before_it_is_made(
+def test_rejects_other_searcher_before_creating_the_experiment(
     user: Caller, tmp_path: Path
 ) -> None:
     session = PlayedSession(user, Plan(random.Random(0)), loss)
@@ -236,9 +234,7 @@ def test_an_experiment_of_another_searcher_is_refused_before_it_is_made(
     assert user.get("/api/v1/experiments")["experiments"] == []
 
 
-def test_a_file_of_another_searcher_is_refused_and_its_experiment_killed(
-    user: Caller, tmp_path: Path
-) -> None:
+def test_kills_experiment_if_its_file_has_another_searcher(user: Caller, tmp_path: Path) -> None:
     (tmp_path / "single.yaml").write_text(config_of())
     session = PlayedSession(user, Plan(random.Random(0)), loss)
     runner = searcher.LocalSearchRunner(OneTrial(), tmp_path / "s", session)
@@ -248,9 +244,7 @@ def test_a_file_of_another_searcher_is_refused_and_its_experiment_killed(
     assert states == ["STATE_CANCELED"]
 
 
-def test_an_operation_for_a_trial_that_was_never_created_is_told_with_its_id(
-    user: Caller, tmp_path: Path
-) -> None:
+def test_error_names_trial_that_was_never_created(user: Caller, tmp_path: Path) -> None:
     class Confused(OneTrial):
         def initial_operations(self, state: Any) -> list[Any]:
             return [searcher.Close(uuid.UUID(int=6))]
@@ -261,6 +255,6 @@ def test_an_operation_for_a_trial_that_was_never_created_is_told_with_its_id(
         runner.run(CONFIG)
 
 
-def test_a_task_runner_outside_of_a_cluster_names_the_other_one() -> None:
+def test_remote_runner_outside_of_a_cluster_names_the_local_one() -> None:
     with core.init() as context, pytest.raises(RuntimeError, match="LocalSearchRunner"):
         searcher.RemoteSearchRunner(OneTrial(), context)

@@ -1,4 +1,4 @@
-"""The client for images without google-cloud-storage: the account of the machine, refusals and pages."""
+"""The client for images without google-cloud-storage: the machine's account, errors and pages."""
 
 import sys
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ OBJECTS = "/storage/v1/b/models/o"
 
 @pytest.fixture
 def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaster]:
-    """Cloud Storage and the metadata server in one."""
-    made = FakeMaster()
-    monkeypatch.setattr(_gcs_client, "_API", made.url)
-    monkeypatch.setenv("GCE_METADATA_HOST", made.url.removeprefix("http://"))
+    """Start a fake of Cloud Storage and the metadata server."""
+    server = FakeMaster()
+    monkeypatch.setattr(_gcs_client, "_API", server.url)
+    monkeypatch.setenv("GCE_METADATA_HOST", server.url.removeprefix("http://"))
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    yield made
-    made.close()
+    yield server
+    server.close()
 
 
 def give_tokens(google: FakeMaster, expires_in: int) -> None:
@@ -39,7 +39,7 @@ def used_tokens(google: FakeMaster) -> list[str]:
     return [r.headers["Authorization"] for r in google.requests if r.path == OBJECTS]
 
 
-def test_the_token_of_the_machine_is_kept_until_shortly_before_its_end(google: FakeMaster) -> None:
+def test_machine_token_is_reused_until_shortly_before_expiry(google: FakeMaster) -> None:
     give_tokens(google, expires_in=3600)
     client = store()
     for _ in range(2):
@@ -53,7 +53,7 @@ def test_the_token_of_the_machine_is_kept_until_shortly_before_its_end(google: F
     assert request.headers["Metadata-Flavor"] == "Google"
 
 
-def test_a_refused_token_is_renewed_once(google: FakeMaster) -> None:
+def test_rejected_token_is_renewed_once(google: FakeMaster) -> None:
     give_tokens(google, expires_in=3600)
 
     def only_the_second(request: Request) -> tuple[int, object]:
@@ -64,7 +64,7 @@ def test_a_refused_token_is_renewed_once(google: FakeMaster) -> None:
     assert list(store().list("a/")) == []
 
 
-def test_listings_follow_their_pages_also_after_a_failure(google: FakeMaster) -> None:
+def test_listing_continues_after_a_failed_page(google: FakeMaster) -> None:
     give_tokens(google, expires_in=3600)
     first = {"items": [{"name": "a/1", "size": "5"}], "nextPageToken": "p2"}
     answers = iter([(200, first), *[(503, {})] * 4, (200, {"items": [{"name": "a/2", "size": 7}]})])
@@ -79,7 +79,7 @@ def test_listings_follow_their_pages_also_after_a_failure(google: FakeMaster) ->
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, PermissionError), (404, FileNotFoundError)])
-def test_refusals_name_the_object_and_are_not_repeated(
+def test_errors_name_the_object_and_are_not_retried(
     google: FakeMaster, status: int, error: type[OSError]
 ) -> None:
     give_tokens(google, expires_in=3600)
@@ -89,7 +89,7 @@ def test_refusals_name_the_object_and_are_not_repeated(
     assert sum(r.path.startswith("/download") for r in google.requests) == 1
 
 
-def test_a_machine_without_an_account_names_the_library(
+def test_error_without_account_names_the_library(
     monkeypatch: pytest.MonkeyPatch, google: FakeMaster
 ) -> None:
     monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
@@ -97,7 +97,7 @@ def test_a_machine_without_an_account_names_the_library(
         store().get("a/1")
 
 
-def test_keys_in_files_need_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_files_require_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.cloud", None)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/key.json")
     with pytest.raises(RuntimeError, match="GOOGLE_APPLICATION_CREDENTIALS needs"):

@@ -1,4 +1,4 @@
-"""Azure's own client against a stand-in of the Blob service that knows only the calls we make."""
+"""Azure's own client against a fake Blob service that supports only the requests of this project."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.fake_azure import FakeAzure, serving
 
 PART = 64 * 1024
 WEIGHTS = 2 * PART + 17
-# A connection that the server cuts is left to the garbage collector by the client of Azure.
+# Azure's client leaves connections that the server closed to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -49,7 +49,7 @@ def azure(connection: str) -> Iterator[AzureStorageManager]:
     manager.close()
 
 
-def test_azure_gives_back_what_was_uploaded(azure: AzureStorageManager, tmp_path: Path) -> None:
+def test_azure_returns_uploaded_files(azure: AzureStorageManager, tmp_path: Path) -> None:
     source = checkpoint_in(tmp_path, WEIGHTS)
     save(azure, source)
     azure.download("uuid-1", tmp_path / "out")
@@ -70,7 +70,7 @@ def test_azure_lists_and_deletes_more_than_a_page(
     assert fake.blobs == {}
 
 
-def test_an_azure_download_goes_on_where_an_earlier_one_broke_off(
+def test_azure_download_resumes_an_interrupted_one(
     azure: AzureStorageManager, fake: FakeAzure, tmp_path: Path
 ) -> None:
     source = checkpoint_in(tmp_path, WEIGHTS)
@@ -86,7 +86,7 @@ def test_an_azure_download_goes_on_where_an_earlier_one_broke_off(
     ]
 
 
-def test_every_azure_request_may_break_once(
+def test_every_azure_request_can_fail_once(
     azure: AzureStorageManager, fake: FakeAzure, tmp_path: Path
 ) -> None:
     broken: set[tuple[str, str]] = set()
@@ -105,7 +105,7 @@ def test_every_azure_request_may_break_once(
     assert {method for method, _ in broken} == {"GET", "PUT", "DELETE"}
 
 
-def test_a_large_azure_blob_appears_only_when_all_its_blocks_are_there(
+def test_large_azure_blob_appears_with_its_last_block(
     azure: AzureStorageManager, fake: FakeAzure, tmp_path: Path
 ) -> None:
     fake.breaks = lambda method, target: "comp=blocklist" in target
@@ -116,7 +116,7 @@ def test_a_large_azure_blob_appears_only_when_all_its_blocks_are_there(
     assert azure.list("uuid-1") == {}
 
 
-def test_what_is_missing_from_azure_is_named(
+def test_error_names_missing_azure_blob(
     azure: AzureStorageManager, connection: str, tmp_path: Path
 ) -> None:
     with pytest.raises(FileNotFoundError, match="checkpoint uuid-9 is not in ms://models"):
@@ -130,7 +130,7 @@ def test_what_is_missing_from_azure_is_named(
     elsewhere.close()
 
 
-def test_credentials_that_azure_refuses_are_an_error_of_permission(
+def test_rejected_azure_credentials_raise_permission_error(
     azure: AzureStorageManager, fake: FakeAzure
 ) -> None:
     fake.denied = True

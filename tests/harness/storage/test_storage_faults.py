@@ -1,4 +1,4 @@
-"""Checkpoints on S3 while the network between breaks: what is lost, half, late, changed or refused."""
+"""Checkpoints on S3 over a failing network: lost, partial, late, changed and rejected responses."""
 
 import os
 from collections.abc import Iterator
@@ -39,14 +39,14 @@ def proxy(proxied: tuple[BrokenProxy, str]) -> BrokenProxy:
 def config(
     endpoint: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Any]:
-    """Past the proxy: what is really stored."""
+    """Return a configuration that bypasses the proxy, to inspect the stored objects."""
     monkeypatch.setattr(_transfer, "PART_BYTES", 5 * MIB)
     monkeypatch.setattr("time.sleep", lambda _: None)
     bucket = f"faults-{abs(hash(request.node.name)) % 10**9}"
     keys = {"access_key": "key", "secret_key": "secret"}
-    found = {"type": "s3", "bucket": bucket, "endpoint_url": endpoint, **keys}
-    open_client(found).create_bucket(Bucket=bucket)
-    return found
+    settings = {"type": "s3", "bucket": bucket, "endpoint_url": endpoint, **keys}
+    open_client(settings).create_bucket(Bucket=bucket)
+    return settings
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def checkpoint_in(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("fault", ["lost", "unanswered", "busy"])
-def test_an_upload_whose_every_part_and_file_fails_once_is_complete(
+def test_upload_completes_if_every_part_and_file_fails_once(
     s3: storage.StorageManager, proxy: BrokenProxy, tmp_path: Path, fault: Fault
 ) -> None:
     proxy.once_each(fault, ("PUT",))
@@ -76,7 +76,7 @@ def test_an_upload_whose_every_part_and_file_fails_once_is_complete(
 
 
 @pytest.mark.parametrize("fault", ["lost", "half", "busy", "garbled"])
-def test_a_download_whose_every_request_fails_once_is_complete(
+def test_download_completes_if_every_request_fails_once(
     s3: storage.StorageManager,
     config: dict[str, Any],
     proxy: BrokenProxy,
@@ -86,14 +86,14 @@ def test_a_download_whose_every_request_fails_once_is_complete(
     source = checkpoint_in(tmp_path)
     save(storage.from_config(config), source)
     proxy.once_each(fault, ("GET",))
-    if fault == "garbled":  # a listing has no checksum; its connection's TLS has
+    if fault == "garbled":  # a listing has no checksum; in production TLS protects it
         spoil = proxy.faults
         proxy.faults = lambda m, t: spoil(m, t) if t.endswith((".bin", "/1.json")) else None
     s3.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
 
 
-def test_bytes_that_always_arrive_changed_are_refused(
+def test_rejects_bytes_that_always_arrive_changed(
     s3: storage.StorageManager, config: dict[str, Any], proxy: BrokenProxy, tmp_path: Path
 ) -> None:
     save(storage.from_config(config), checkpoint_in(tmp_path))
@@ -103,7 +103,7 @@ def test_bytes_that_always_arrive_changed_are_refused(
     assert not (tmp_path / "out" / "weights.bin").exists()
 
 
-def test_an_upload_that_fails_for_good_leaves_no_parts_to_pay_for(
+def test_failed_upload_leaves_no_billed_parts(
     s3: storage.StorageManager, config: dict[str, Any], proxy: BrokenProxy, tmp_path: Path
 ) -> None:
     proxy.faults = lambda method, target: "refused" if "partNumber=2" in target else None
@@ -113,7 +113,7 @@ def test_an_upload_that_fails_for_good_leaves_no_parts_to_pay_for(
     assert "Uploads" not in open_client(config).list_multipart_uploads(Bucket=config["bucket"])
 
 
-def test_a_download_that_failed_fetches_only_what_is_missing_the_next_time(
+def test_retried_download_fetches_only_missing_parts(
     s3: storage.StorageManager, proxy: BrokenProxy, tmp_path: Path
 ) -> None:
     source = checkpoint_in(tmp_path)

@@ -1,4 +1,4 @@
-"""Google Cloud Storage through Google's client and through ours, against an emulator."""
+"""Google Cloud Storage with Google's client and with ours, against an emulator."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def keys() -> list[str]:
     return [blob.name for blob in Client().list_blobs("models")]
 
 
-def test_gcs_gives_back_what_was_uploaded(gcs: storage.StorageManager, tmp_path: Path) -> None:
+def test_gcs_returns_uploaded_files(gcs: storage.StorageManager, tmp_path: Path) -> None:
     source = checkpoint_in(tmp_path, WEIGHTS)
     save(gcs, source)
     gcs.download("uuid-1", tmp_path / "out")
@@ -50,7 +50,7 @@ def test_gcs_gives_back_what_was_uploaded(gcs: storage.StorageManager, tmp_path:
     assert gcs.list("uuid-1") == storage.list_directory(source)
 
 
-def test_gcs_composes_more_parts_than_one_request_may_name(
+def test_gcs_composes_more_parts_than_one_request_allows(
     gcs: storage.StorageManager, tmp_path: Path
 ) -> None:
     source = checkpoint_in(tmp_path, 39 * PART + 17)
@@ -60,14 +60,14 @@ def test_gcs_composes_more_parts_than_one_request_may_name(
     assert not [key for key in keys() if ".part-" in key]
 
 
-def test_gcs_objects_lie_below_prefix_and_id(gcs: storage.StorageManager, tmp_path: Path) -> None:
+def test_gcs_keys_start_with_prefix_and_id(gcs: storage.StorageManager, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     gcs.upload(tmp_path, "uuid-1", ["a"])
     assert keys() == ["team/runs/uuid-1/a"]
     assert gcs.url("uuid-1") == "gs://models/team/runs/uuid-1"
 
 
-def test_gcs_moves_many_small_files_at_once(
+def test_gcs_transfers_many_small_files_at_once(
     gcs: storage.StorageManager, fake: FakeGCS, tmp_path: Path
 ) -> None:
     for n in range(200):
@@ -85,17 +85,17 @@ def test_gcs_moves_many_small_files_at_once(
     assert keys() == []
 
 
-def attended_by(meeting: Meeting, wanted: str, prefix: str) -> Callable[[str, str], None]:
-    """Requests of this kind wait for each other."""
+def attended_by(meeting: Meeting, expected_method: str, prefix: str) -> Callable[[str, str], None]:
+    """Return a hook that lets matching requests wait for each other."""
 
     def before_answer(method: str, target: str) -> None:
-        if method == wanted and target.startswith(prefix):
+        if method == expected_method and target.startswith(prefix):
             meeting.attend()
 
     return before_answer
 
 
-def test_gcs_deletes_by_globs_and_tells_the_rest(
+def test_gcs_delete_by_glob_returns_remaining_objects(
     gcs: storage.StorageManager, tmp_path: Path
 ) -> None:
     save(gcs, checkpoint_in(tmp_path, WEIGHTS))
@@ -105,7 +105,7 @@ def test_gcs_deletes_by_globs_and_tells_the_rest(
     assert keys() == []
 
 
-def test_a_gcs_download_goes_on_where_an_earlier_one_broke_off(
+def test_gcs_download_resumes_an_interrupted_one(
     gcs: storage.StorageManager, fake: FakeGCS, tmp_path: Path
 ) -> None:
     source = checkpoint_in(tmp_path, WEIGHTS)
@@ -118,7 +118,7 @@ def test_a_gcs_download_goes_on_where_an_earlier_one_broke_off(
     assert fake.ranges == [f"bytes={2 * PART}-{2 * PART + 16}"]
 
 
-def test_every_gcs_request_may_break_once(
+def test_every_gcs_request_can_fail_once(
     gcs: storage.StorageManager, fake: FakeGCS, tmp_path: Path
 ) -> None:
     source = checkpoint_in(tmp_path, WEIGHTS)
@@ -137,7 +137,7 @@ def test_every_gcs_request_may_break_once(
     assert {method for method, _ in broken} >= {"GET", "POST", "DELETE"}
 
 
-def test_a_failed_gcs_upload_leaves_no_parts(
+def test_failed_gcs_upload_leaves_no_parts(
     gcs: storage.StorageManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> str:
@@ -149,7 +149,7 @@ def test_a_failed_gcs_upload_leaves_no_parts(
     assert keys() == []
 
 
-def test_a_changed_gcs_object_is_not_accepted(gcs: storage.StorageManager, tmp_path: Path) -> None:
+def test_rejects_changed_gcs_object(gcs: storage.StorageManager, tmp_path: Path) -> None:
     save(gcs, checkpoint_in(tmp_path, WEIGHTS))
     blob = Client().bucket("models").blob("team/runs/uuid-1/code/model.py")
     blob.upload_from_string(b"x = 2")
@@ -157,7 +157,7 @@ def test_a_changed_gcs_object_is_not_accepted(gcs: storage.StorageManager, tmp_p
         gcs.download("uuid-1", tmp_path / "out")
 
 
-def test_what_is_missing_from_gcs_is_named(gcs: storage.StorageManager, tmp_path: Path) -> None:
+def test_error_names_missing_gcs_object(gcs: storage.StorageManager, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="checkpoint uuid-9 is not in gs://models"):
         gcs.download("uuid-9", tmp_path / "out")
     elsewhere = storage.from_config({"type": "gcs", "bucket": "no-such-bucket"})

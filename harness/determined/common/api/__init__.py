@@ -1,4 +1,4 @@
-"""Names under which Determined's users catch errors of the API and sign in."""
+"""Names with which Determined's users catch errors of the API and sign in."""
 
 from determined.common.api import authentication, bindings, certs, errors
 from determined.common.api._session import (

@@ -1,4 +1,4 @@
-"""The errors that the SDK raises when the cluster refuses, under Determined's names."""
+"""The errors that the SDK raises when the cluster rejects a request, under Determined's names."""
 
 from determined.common.failures import SignInFailed
 from determined.common.http import APIError as APIException

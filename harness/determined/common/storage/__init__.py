@@ -1,4 +1,4 @@
-"""Checkpoint storage: `from_config` for a configuration's section, `from_string` for a path or URL."""
+"""Checkpoint storage: `from_config` reads a configuration section, `from_string` reads a path or URL."""
 
 import importlib
 import os
@@ -33,8 +33,8 @@ __all__ = [
 SHARED_FS_CONTAINER_PATH = "/determined_shared_fs"
 
 
-# Classes that load the library of a cloud, by their modules.
-_OF_CLOUDS = {
+# Classes that need a cloud's library, and their modules.
+_CLOUD_MODULES = {
     "S3StorageManager": "_s3",
     "GCSStorageManager": "_gcs",
     "AzureStorageManager": "_azure",
@@ -42,23 +42,23 @@ _OF_CLOUDS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _OF_CLOUDS:
-        module = importlib.import_module(f"determined.common.storage.{_OF_CLOUDS[name]}")
+    if name in _CLOUD_MODULES:
+        module = importlib.import_module(f"determined.common.storage.{_CLOUD_MODULES[name]}")
         return getattr(module, name)
     raise AttributeError(f"module 'determined.common.storage' has no attribute {name!r}")
 
 
 def build(config: Mapping[str, Any], container_path: Optional[str]) -> StorageManager:
-    """Make a storage from a configuration, as `from_config`. A shared_fs is below `container_path` if that is given."""
+    """Make a storage from a configuration, like `from_config`. `container_path` replaces the path of a shared_fs."""
     if container_path is not None and config.get("type") == "shared_fs":
         config = {**config, "host_path": container_path}
     return from_config(config)
 
 
 def from_config(config: Mapping[str, Any], *, in_task: bool = False) -> StorageManager:
-    """Make the storage that `checkpoint_storage` of a configuration describes.
+    """Make the storage that the `checkpoint_storage` section describes.
 
-    A task sees a shared_fs at its mount point; everything else sees it at `host_path`.
+    Tasks use the mount point of a shared_fs; other programs use its `host_path`.
     """
     kind = config.get("type")
     if kind == "shared_fs":

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class AzureStore(BlobStore):
-    """A container of Azure. Large files are staged as blocks and committed in one step."""
+    """An Azure blob container. Large files are uploaded as blocks and committed in one step."""
 
     def __init__(self, service: Any, name: str) -> None:
         self._service = service
@@ -41,7 +41,7 @@ class AzureStore(BlobStore):
         self._call(key, lambda: blob.commit_block_list([BlobBlock(tag) for tag in tags]))
 
     def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
-        """Do nothing: the service drops blocks after a week unless they are committed."""
+        """Return without a request: Azure deletes uncommitted blocks after a week."""
 
     def get(self, key: str) -> bytes:
         blob = self._container.get_blob_client(key)
@@ -82,12 +82,12 @@ class AzureStorageManager(ObjectStorageManager):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AzureStorageManager":
-        """Make the manager; the container's name may carry a prefix after a slash."""
+        """Make the manager. The configured container name may have a prefix after a slash."""
         name, _, prefix = str(config["container"]).partition("/")
         return cls(AzureStore(_service(config), name), prefix or None, f"ms://{name}")
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         assert isinstance(self._store, AzureStore)
         self._store.close()
 

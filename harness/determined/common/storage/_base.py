@@ -13,7 +13,7 @@ Checksums = Dict[str, "FileChecksum"]
 
 
 class FileChecksum:
-    """The CRC-32 of each part of a file, so that parts can be checked and resumed by themselves."""
+    """The CRC-32 of each part of a file, so that each part can be verified and resumed separately."""
 
     def __init__(self, size: int, part_size: int, crcs: List[int]) -> None:
         self.size = size
@@ -32,30 +32,30 @@ class FileChecksum:
 
 
 class StorageManager(abc.ABC):
-    """Keeps checkpoints as directories named by their id."""
+    """A store of checkpoints, each a directory with the checkpoint id as its name."""
 
     @abc.abstractmethod
     def upload(self, src: StrPath, dst: str, paths: Optional[Sequence[str]] = None) -> Checksums:
-        """Store files of a directory (all, or those named) as checkpoint `dst`."""
+        """Store the files of a directory (all, or `paths`) as checkpoint `dst`."""
 
     @abc.abstractmethod
     def download(self, src: str, dst: StrPath, selector: Optional[Selector] = None) -> None:
-        """Fetch a checkpoint into a directory; the selector is asked before a byte moves."""
+        """Fetch a checkpoint into a directory. Files that `selector` rejects are not transferred."""
 
     @abc.abstractmethod
     def list(self, storage_id: str) -> Dict[str, int]:
-        """Return the stored files and sizes; directories end with a slash and have size 0."""
+        """Return the stored files with their sizes. Directories end with a slash and have size 0."""
 
     @abc.abstractmethod
     def delete(self, storage_id: str, globs: Sequence[str] = ("**/*",)) -> Dict[str, int]:
-        """Delete the files that match; return what remains."""
+        """Delete the matching files and return the remaining files."""
 
     @abc.abstractmethod
     def write_checksums(self, storage_id: str, checksums: Checksums) -> None:
-        """Keep the checksums with the checkpoint; storage that is a file system needs none."""
+        """Store the checksums with the checkpoint. File systems do not need them."""
 
     def validate(self, storage_id: str = "") -> None:
-        """Write, read and delete a probe: a trial that cannot save must not start training."""
+        """Write and delete a probe, so that a trial that cannot save fails before it trains."""
         probe = storage_id or f"determined-storage-probe-{os.urandom(8).hex()}"
         with tempfile.TemporaryDirectory() as scratch:
             with open(os.path.join(scratch, "probe"), "w") as f:
@@ -65,7 +65,7 @@ class StorageManager(abc.ABC):
 
     @contextlib.contextmanager
     def store_path(self, dst: str) -> Iterator[str]:
-        """Yield a directory to fill, stored as `dst` at the end of the block."""
+        """Yield an empty directory. Its content is stored as `dst` when the block ends."""
         scratch = tempfile.mkdtemp(prefix="determined-save-")
         try:
             yield scratch
@@ -75,7 +75,7 @@ class StorageManager(abc.ABC):
 
     @contextlib.contextmanager
     def restore_path(self, src: str, selector: Optional[Selector] = None) -> Iterator[str]:
-        """Yield a directory with the checkpoint's files, for the time of the block."""
+        """Yield a directory with the checkpoint's files. It is removed when the block ends."""
         scratch = tempfile.mkdtemp(prefix="determined-load-")
         try:
             self.download(src, scratch, selector)
@@ -84,16 +84,16 @@ class StorageManager(abc.ABC):
             shutil.rmtree(scratch, ignore_errors=True)
 
     def direct_path(self, storage_id: str) -> Optional[str]:
-        """Return the checkpoint's directory if the storage is a file system mounted here."""
+        """Return the checkpoint's directory if the storage is a file system that is mounted here, otherwise None."""
         return None
 
     def url(self, storage_id: str) -> str:
-        """Return the address at which people find the checkpoint."""
+        """Return the address of the checkpoint for users."""
         return storage_id
 
 
 def check_storage_id(storage_id: str) -> str:
-    """Return the id if it is valid: ids become paths and key prefixes, and none may climb out of the storage."""
+    """Return the id if it is valid. Ids become paths and key prefixes, so they must not lead out of the storage."""
     parts = storage_id.split("/")
     if not storage_id or any(p in ("", ".", "..") for p in parts) or "\\" in storage_id:
         raise ValueError(f"checkpoint id {storage_id!r} is not valid")
@@ -101,21 +101,21 @@ def check_storage_id(storage_id: str) -> str:
 
 
 def list_directory(root: StrPath) -> Dict[str, int]:
-    """List files with sizes and directories (with a slash, size 0) below a directory."""
+    """Return the files below a directory with their sizes, and the directories with a slash and size 0."""
     base = os.fspath(root)
-    found: Dict[str, int] = {}
+    entries: Dict[str, int] = {}
     for folder, names, files in os.walk(base, followlinks=True):
         inside = os.path.relpath(folder, base)
         prefix = "" if inside == "." else inside.replace(os.sep, "/") + "/"
         for name in names:
-            found[f"{prefix}{name}/"] = 0
+            entries[f"{prefix}{name}/"] = 0
         for name in files:
-            found[prefix + name] = os.path.getsize(os.path.join(folder, name))
-    return dict(sorted(found.items()))
+            entries[prefix + name] = os.path.getsize(os.path.join(folder, name))
+    return dict(sorted(entries.items()))
 
 
 def select(paths: Mapping[str, int], selector: Optional[Selector]) -> Dict[str, int]:
-    """Apply a selector; directories that lead to a chosen file are kept."""
+    """Apply a selector. Parent directories of selected files are included."""
     if selector is None:
         return dict(paths)
     chosen = {p: size for p, size in paths.items() if selector(p)}

@@ -13,7 +13,7 @@ COPY_THREADS = 8
 
 
 class DirectoryStorageManager(_base.StorageManager):
-    """`directory` and `shared_fs`: code writes and reads the stored files in place."""
+    """Storage of type `directory` or `shared_fs`. User code reads and writes the stored files in place."""
 
     def __init__(self, base_path: str) -> None:
         self._base = base_path
@@ -31,10 +31,10 @@ class DirectoryStorageManager(_base.StorageManager):
     def download(
         self, src: str, dst: _base.StrPath, selector: Optional[_base.Selector] = None
     ) -> None:
-        found = self._existing(src)
+        source = self._existing(src)
         chosen = _base.select(self.list(src), selector)
         os.makedirs(dst, exist_ok=True)
-        _copy_tree(found, os.fspath(dst), list(chosen))
+        _copy_tree(source, os.fspath(dst), list(chosen))
 
     def list(self, storage_id: str) -> Dict[str, int]:
         return _base.list_directory(self._existing(storage_id))
@@ -43,8 +43,8 @@ class DirectoryStorageManager(_base.StorageManager):
         root = self._path(storage_id)
         if not os.path.isdir(root):
             return {}
-        found = _base.list_directory(root)
-        for path in found:
+        files = _base.list_directory(root)
+        for path in files:
             if not path.endswith("/") and matches_any(path, globs):
                 os.unlink(os.path.join(root, path))
         return _drop_empty_directories(root)
@@ -59,7 +59,7 @@ class DirectoryStorageManager(_base.StorageManager):
         try:
             yield target
         except BaseException:
-            # Half a checkpoint is worth nothing and nobody knows its id.
+            # An incomplete checkpoint is useless, and its id was never reported.
             shutil.rmtree(target, ignore_errors=True)
             raise
 
@@ -87,7 +87,7 @@ class DirectoryStorageManager(_base.StorageManager):
 
 
 def join_within(base: str, host_path: str, storage_path: Optional[str]) -> str:
-    """Join `storage_path`, which may be relative, or absolute below `host_path`; it may not leave it."""
+    """Join `storage_path` to `base`. It may be relative, or absolute below `host_path`, but not outside of it."""
     if not storage_path:
         return base
     relative = storage_path
@@ -113,14 +113,14 @@ def _copy_tree(src: str, dst: str, paths: Sequence[str]) -> None:
     if len(files) == 1:
         copy(files[0])
         return
-    from concurrent.futures import ThreadPoolExecutor  # a container's entry does without it
+    from concurrent.futures import ThreadPoolExecutor  # not needed by a container's entry script
 
     with ThreadPoolExecutor(COPY_THREADS) as pool:
         list(pool.map(copy, files))
 
 
 def _copy_file(src: str, dst: str) -> None:
-    """Copy next to the target and rename: a reader never sees half a file."""
+    """Copy to a temporary file next to the target and rename it, so that readers never see half a file."""
     handle, scratch = tempfile.mkstemp(prefix=".partial-", dir=os.path.dirname(dst))
     os.close(handle)
     try:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class GCSStore(BlobStore):
-    """A bucket of Google Cloud Storage. Large files are sent as objects of their own, then composed into one."""
+    """A Google Cloud Storage bucket. Large files are uploaded as several objects and composed into one."""
 
     def __init__(self, client: Any, bucket: str) -> None:
         self._errors = _errors_of(client)
@@ -49,7 +49,7 @@ class GCSStore(BlobStore):
         self._drop(scratch)
 
     def abort_parts(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
-        # A part may have arrived although its answer did not.
+        # A part may be stored even if its response was lost, so list the parts instead of using `tags`.
         self._drop([name for name, _ in self.list(f"{key}.part-{upload_id}-")])
 
     def get(self, key: str) -> bytes:
@@ -95,7 +95,7 @@ class GCSStorageManager(ObjectStorageManager):
 
 
 def _errors_of(client: Any) -> Tuple[Type[Exception], Tuple[Type[Exception], ...]]:
-    """Return the exceptions by which a client reports missing objects and denied access."""
+    """Return the client's exception types for missing objects and for denied access."""
     if isinstance(client, _gcs_client.Client):
         return _gcs_client.NotFound, (_gcs_client.Refused,)
     from google.api_core import exceptions
@@ -104,7 +104,7 @@ def _errors_of(client: Any) -> Tuple[Type[Exception], Tuple[Type[Exception], ...
 
 
 def _client() -> Any:
-    """Return Google's client if the image has it, and else our own, which knows the machine's account only."""
+    """Return Google's client if it is installed, otherwise our own, which supports only the machine's account."""
     try:
         from google.cloud import storage
     except ImportError as e:
@@ -115,6 +115,6 @@ def _client() -> Any:
             "run `pip install google-cloud-storage`, or add it to the image"
         ) from e
     client = storage.Client()
-    if not getattr(client._http, "is_mtls", False):  # its adapter holds the client's certificate
+    if not getattr(client._http, "is_mtls", False):  # an mTLS adapter has the client's certificate
         mount_wide_adapters(client._http, SMALL_THREADS + PART_THREADS)
     return client

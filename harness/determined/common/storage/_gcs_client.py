@@ -1,6 +1,6 @@
 """A client of Google Cloud Storage's JSON API for images without google-cloud-storage.
 
-It has the few methods that the store uses, and signs requests as the account of the machine.
+It has only the methods that the store uses, and authenticates with the machine's service account.
 """
 
 import http.client
@@ -19,7 +19,7 @@ _METADATA = "metadata.google.internal"
 _TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 _ATTEMPTS = 4
 _TIMEOUT_S = 60.0
-_EARLY_S = 120.0  # renew a token this time before it expires
+_EARLY_S = 120.0  # renew a token this long before it expires
 _RETRIED = (408, 500, *RETRY_STATUSES)
 
 
@@ -28,11 +28,11 @@ class NotFound(Exception):
 
 
 class Refused(Exception):
-    """The account of the machine lacks the right to do this."""
+    """The machine's service account lacks the permission."""
 
 
 class MachineToken:
-    """The access token of the machine's account, from the metadata server or from the agent in place of it."""
+    """The access token of the machine's service account, from the metadata server or the agent's replacement of it."""
 
     def __init__(self) -> None:
         host = os.environ.get("GCE_METADATA_HOST") or os.environ.get("GCE_METADATA_ROOT")
@@ -52,7 +52,7 @@ class MachineToken:
             self._until = 0.0
 
     def _renew(self) -> None:
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         flavor = {"Metadata-Flavor": "Google"}
         try:
             with self._server.exchange("GET", _TOKEN_PATH, flavor, timeout_s=10.0) as response:
@@ -66,7 +66,7 @@ class MachineToken:
             raise OSError(f"the metadata server answers {status}: {body[:200]!r}")
         token = json.loads(body)
         self._header = f"Bearer {token['access_token']}"
-        self._until = asked_at + float(token["expires_in"]) - _EARLY_S
+        self._until = requested_at + float(token["expires_in"]) - _EARLY_S
 
 
 class Client:
@@ -91,7 +91,7 @@ class Client:
         parts: Sequence[bytes] = (),
         headers: Optional[Mapping[str, str]] = None,
     ) -> bytes:
-        """Send a request until it is answered; all that the store sends may be repeated."""
+        """Send a request, with retries. Every request of the store is safe to repeat."""
         waits = pauses(0.5, 8.0)
         for attempt in range(_ATTEMPTS):
             is_last = attempt == _ATTEMPTS - 1
@@ -115,10 +115,15 @@ class Client:
     def _once(
         self, method: str, target: str, parts: Sequence[bytes], headers: Mapping[str, str]
     ) -> "tuple[int, bytes, float]":
-        signed = {"Authorization": self._token.header()} if self._token is not None else {}
-        sent: Dict[str, str] = {**headers, **signed}
+        authorization = {"Authorization": self._token.header()} if self._token is not None else {}
+        request_headers: Dict[str, str] = {**headers, **authorization}
         with self._server.exchange(
-            method, target, sent, parts or None, timeout_s=_TIMEOUT_S, read_timeout_s=_TIMEOUT_S
+            method,
+            target,
+            request_headers,
+            parts or None,
+            timeout_s=_TIMEOUT_S,
+            read_timeout_s=_TIMEOUT_S,
         ) as response:
             answer = response.read()
             return response.status, answer, pause_asked(response.getheader("Retry-After"))
@@ -134,7 +139,7 @@ class Bucket:
 
 
 class Blob:
-    """An object. `size` is known only where a listing has it."""
+    """An object. Only blobs from a listing have a `size`."""
 
     def __init__(self, bucket: Bucket, name: str, size: int = 0) -> None:
         self._bucket = bucket
@@ -181,7 +186,7 @@ def _part(boundary: str, content_type: str) -> bytes:
 
 
 class Listing:
-    """The objects of a bucket with a prefix, in pages."""
+    """The objects of a bucket that start with a prefix, in pages."""
 
     def __init__(self, client: Client, bucket: str, prefix: str) -> None:
         self._bucket = Bucket(client, bucket)
@@ -193,7 +198,7 @@ class Listing:
 
 
 class Pages(Iterator[List[Blob]]):
-    """An iterator that a failed request does not end: the next call asks for the same page."""
+    """An iterator that continues after a failed request: the next call requests the same page again."""
 
     def __init__(self, bucket: Bucket, prefix: str) -> None:
         self._bucket = bucket
@@ -207,8 +212,8 @@ class Pages(Iterator[List[Blob]]):
             raise StopIteration
         target = f"{self._bucket.path}?{urlencode(self._query, quote_via=quote)}"
         page: Dict[str, Any] = json.loads(self._bucket.client.request("GET", target))
-        following = page.get("nextPageToken")
-        self._query = {**self._query, "pageToken": following} if following else None
+        next_token = page.get("nextPageToken")
+        self._query = {**self._query, "pageToken": next_token} if next_token else None
         return [Blob(self._bucket, i["name"], int(i["size"])) for i in page.get("items") or ()]
 
 

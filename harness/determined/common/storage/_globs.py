@@ -1,4 +1,4 @@
-"""Glob patterns over stored paths: `*` stays within a directory, `**` crosses them."""
+"""Glob patterns for stored paths: `*` matches within a directory, `**` matches across directories."""
 
 import functools
 import re

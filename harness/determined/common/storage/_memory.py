@@ -1,4 +1,4 @@
-"""Bound the bytes of transfers that are held in memory."""
+"""Limit the memory of transfers."""
 
 import contextlib
 import threading
@@ -6,7 +6,7 @@ from typing import Iterator
 
 
 class MemoryBudget:
-    """Bytes that may be held at once. A part larger than the whole budget goes alone."""
+    """A number of bytes that transfers may hold at once. A part above the limit waits until it is the only one."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -14,7 +14,7 @@ class MemoryBudget:
         self._changed = threading.Condition()
 
     @contextlib.contextmanager
-    def take(self, size: int) -> Iterator[None]:
+    def reserve(self, size: int) -> Iterator[None]:
         amount = min(max(size, 1), self._size)
         with self._changed:
             self._changed.wait_for(lambda: self._free >= amount)

@@ -12,7 +12,7 @@ CHECKSUMS = ".checksums.json"
 
 
 class ObjectStorageManager(_base.StorageManager):
-    """Moves checkpoints as objects: in parallel, checked, within bounded memory. The SDK's calls are the store's."""
+    """Transfers checkpoints as objects in parallel, with checksums and bounded memory. `ObjectStore` calls the SDK."""
 
     def __init__(self, store: ObjectStore, prefix: Optional[str], root_url: str) -> None:
         self._store = store
@@ -22,11 +22,11 @@ class ObjectStorageManager(_base.StorageManager):
     def upload(
         self, src: _base.StrPath, dst: str, paths: Optional[Sequence[str]] = None
     ) -> _base.Checksums:
-        found = list(_base.list_directory(src)) if paths is None else list(paths)
+        entries = list(_base.list_directory(src)) if paths is None else list(paths)
         base = self._key_base(dst)
-        files = [p for p in found if not p.endswith("/")]
+        files = [p for p in entries if not p.endswith("/")]
         with Transfer(self._store) as transfer:
-            for folder in _empty_directories(found):
+            for folder in _empty_directories(entries):
                 transfer.put_empty(base + folder)
             return transfer.upload(os.fspath(src), base, files)
 
@@ -53,13 +53,13 @@ class ObjectStorageManager(_base.StorageManager):
     def delete(self, storage_id: str, globs: Sequence[str] = ("**/*",)) -> Dict[str, int]:
         base = self._key_base(storage_id)
         stored = dict(self._stored(base))
-        doomed = [p for p in stored if p != CHECKSUMS and matches_any(p.rstrip("/"), globs)]
-        remaining = {p: size for p, size in stored.items() if p not in doomed}
+        deleted = [p for p in stored if p != CHECKSUMS and matches_any(p.rstrip("/"), globs)]
+        remaining = {p: size for p, size in stored.items() if p not in deleted}
         if set(remaining) <= {CHECKSUMS}:
-            doomed += list(remaining)
+            deleted += list(remaining)
             remaining = {}
         with Transfer(self._store) as transfer:
-            transfer.delete([base + p for p in doomed])
+            transfer.delete([base + p for p in deleted])
         return _with_directories(remaining)
 
     def write_checksums(self, storage_id: str, checksums: _base.Checksums) -> None:
@@ -86,7 +86,7 @@ def _clean_prefix(prefix: Optional[str]) -> str:
 
 
 def _empty_directories(paths: Sequence[str]) -> List[str]:
-    """Return the directories that no file implies; they are kept as empty objects."""
+    """Return the directories without files. They are stored as empty objects."""
     ordered = sorted(paths)
     following = [*ordered[1:], ""]
     return [
@@ -97,19 +97,19 @@ def _empty_directories(paths: Sequence[str]) -> List[str]:
 
 
 def _with_directories(stored: Dict[str, int]) -> Dict[str, int]:
-    found: Dict[str, int] = {}
+    entries: Dict[str, int] = {}
     for path, size in stored.items():
         if path == CHECKSUMS:
             continue
-        found[path] = size
+        entries[path] = size
         parts = path.rstrip("/").split("/")[:-1]
         for depth in range(1, len(parts) + 1):
-            found["/".join(parts[:depth]) + "/"] = 0
-    return dict(sorted(found.items()))
+            entries["/".join(parts[:depth]) + "/"] = 0
+    return dict(sorted(entries.items()))
 
 
 def _make_folder(root: str, path: str) -> None:
-    """Make the folder of a path. Keys come from a bucket that others write to: none may lead out of the target."""
+    """Make the folder of a path. Other programs may write to the bucket, so keys that leave the target are rejected."""
     folder = os.path.realpath(os.path.join(root, path if path.endswith("/") else "./" + path))
     if folder != root and not folder.startswith(root + os.sep):
         raise ValueError(f"stored path {path!r} leads out of the checkpoint")

@@ -1,4 +1,4 @@
-"""Parts of large files, as they are sent: read anew for each attempt, and checked by what was read."""
+"""Parts of large files for uploads. Each attempt reads its part again and computes the checksum of these bytes."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from determined.common.storage._memory import MemoryBudget
 
 
 class FilePart:
-    """A part of a file. `crc32` is that of the bytes that were last read of it."""
+    """A part of a file. `crc32` is the checksum of the bytes that were read last."""
 
     def __init__(self, path: str, start: int, length: int, memory: MemoryBudget) -> None:
         self._path = path
@@ -24,7 +24,7 @@ class FilePart:
 
     @contextlib.contextmanager
     def stream(self) -> Iterator["PartStream"]:
-        """Open the part for an SDK that sends it while it reads, which takes little memory."""
+        """Open the part for an SDK that sends while it reads. This needs little memory."""
         with open(self._path, "rb", buffering=0) as file:
             if os.fstat(file.fileno()).st_size < self._start + self._length:
                 raise self.changed()
@@ -34,8 +34,8 @@ class FilePart:
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[bytes]:
-        """Read the part for an SDK that takes bytes, as soon as so much memory may be held."""
-        with self._memory.take(self._length):
+        """Read the part for an SDK that needs all bytes at once. Wait until the memory budget allows it."""
+        with self._memory.reserve(self._length):
             with open(self._path, "rb") as file:
                 file.seek(self._start)
                 body = file.read(self._length)
@@ -52,7 +52,7 @@ class FilePart:
 
 
 class PartStream:
-    """The file object that an SDK sends; each attempt begins with `seek(0)`."""
+    """The file object that an SDK sends. Each attempt begins with `seek(0)`."""
 
     def __init__(self, part: FilePart, file: io.FileIO, start: int) -> None:
         self._part = part
@@ -72,10 +72,10 @@ class PartStream:
         self.crc32 = 0
 
     def read(self, size: int = -1) -> bytes:
-        left = len(self) - self.tell()
-        wanted = left if size < 0 else min(size, left)
-        piece = self._file.read(wanted)
-        if wanted and not piece:
+        remaining = len(self) - self.tell()
+        count = remaining if size < 0 else min(size, remaining)
+        chunk = self._file.read(count)
+        if count and not chunk:
             raise self._part.changed()
-        self.crc32 = crc32(piece, self.crc32)
-        return piece
+        self.crc32 = crc32(chunk, self.crc32)
+        return chunk

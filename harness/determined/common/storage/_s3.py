@@ -1,4 +1,4 @@
-"""Amazon S3 and what speaks its protocol, through boto3."""
+"""Amazon S3 and compatible services, through boto3."""
 
 from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 
@@ -14,9 +14,9 @@ _DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch",
 
 
 class S3Store(ObjectStore):
-    """A bucket, by way of a boto3 client."""
+    """A bucket, accessed through a boto3 client."""
 
-    delete_batch = 1000  # the most that a request may name
+    delete_batch = 1000  # the maximum of a request
     largest_part = LARGEST_PART
 
     def __init__(self, client: Any, bucket: str) -> None:
@@ -48,8 +48,8 @@ class S3Store(ObjectStore):
         return bytes(self._call("get_object", Key=key)["Body"].read())
 
     def get_range(self, key: str, start: int, length: int) -> Iterator[bytes]:
-        wanted = f"bytes={start}-{start + length - 1}"
-        body = self._call("get_object", Key=key, Range=wanted)["Body"]
+        byte_range = f"bytes={start}-{start + length - 1}"
+        body = self._call("get_object", Key=key, Range=byte_range)["Body"]
         try:
             yield from iter(lambda: body.read(READ_CHUNK), b"")
         finally:
@@ -66,8 +66,8 @@ class S3Store(ObjectStore):
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def delete(self, keys: Sequence[str]) -> None:
-        doomed = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        errors = self._call("delete_objects", Delete=doomed).get("Errors") or []
+        request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        errors = self._call("delete_objects", Delete=request).get("Errors") or []
         if errors:
             first = errors[0]
             raise OSError(
@@ -120,16 +120,18 @@ def _client_config(encrypted: bool) -> Any:
         "tcp_keepalive": True,
     }
     if encrypted:
-        # TLS protects the body on its way, and a SHA-256 of it costs as much as all the rest of an upload.
+        # TLS protects the body already, and computing its SHA-256 takes as long as the rest of an upload.
         common["s3"] = {"payload_signing_enabled": False}
     try:
-        # We keep checksums of our own, end to end; a second one per request costs time for nothing.
+        # The harness keeps its own end-to-end checksums. A second checksum for each request only costs time.
         return Config(
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             **common,
         )
-    except TypeError:  # botocore before 1.36 computes none by default and does not know the options
+    except (
+        TypeError
+    ):  # botocore before 1.36 has no such options, and computes no checksums by default
         return Config(**common)
 
 

@@ -1,4 +1,4 @@
-"""The calls that object storage needs of a cloud's SDK."""
+"""The interface between object storage and a cloud's SDK."""
 
 import abc
 from typing import Any, Callable, Iterator, Sequence, Tuple
@@ -9,12 +9,12 @@ from determined.common.storage._parts import FilePart
 class ObjectStore(abc.ABC):
     """A bucket. All methods may be called from many threads at once.
 
-    A missing object raises FileNotFoundError, denied access PermissionError; after any other exception the call is
-    made again.
+    A missing object raises FileNotFoundError and denied access raises PermissionError. Callers retry after any other
+    exception.
     """
 
-    delete_batch: int  # the most keys that one call of `delete` takes
-    largest_part: int  # bytes; 0 where parts of large files should be as small as they may be
+    delete_batch: int  # the maximum number of keys for one call of `delete`
+    largest_part: int  # bytes, or 0 if parts of large files should be as small as possible
 
     @abc.abstractmethod
     def put(self, key: str, body: bytes) -> None: ...
@@ -45,7 +45,7 @@ class ObjectStore(abc.ABC):
 
 
 class BlobStore(ObjectStore):
-    """A store whose SDK lists blobs in pages, deletes one blob per request and takes parts as bytes."""
+    """A store with an SDK that lists blobs in pages, deletes one blob per request and needs parts as bytes."""
 
     delete_batch = 1
     largest_part = 0
@@ -59,7 +59,7 @@ class BlobStore(ObjectStore):
 
     @abc.abstractmethod
     def _call(self, key: str, work: Callable[[], Any]) -> Any:
-        """Run `work` and translate the SDK's errors, with `key` in their messages."""
+        """Run `work` and translate the SDK's errors. Include `key` in their messages."""
 
     def list(self, prefix: str) -> Iterator[Tuple[str, int]]:
         pages = self._pages(prefix)
@@ -79,7 +79,7 @@ class BlobStore(ObjectStore):
 
 
 def mount_wide_adapters(session: Any, connections: int) -> None:
-    """Keep a connection for every thread: a `requests` session keeps ten, and opens the others again and again."""
+    """Let a `requests` session keep one connection per thread. By default it keeps ten and reopens the rest."""
     from requests.adapters import HTTPAdapter
 
     for scheme in ("https://", "http://"):

@@ -1,4 +1,4 @@
-"""Move many objects at once: parts in parallel, memory bounded, every part checked and retried."""
+"""Transfer many objects at once: in parallel parts, with bounded memory, checksums and retries."""
 
 import contextlib
 import json
@@ -16,10 +16,10 @@ from determined.errors import CheckpointCorrupt
 
 PART_BYTES = 8 * 1024 * 1024
 MAX_PARTS = 10_000
-# Each connection to a store is only so fast; each thread costs the other ones time where there are few processors.
+# One connection has limited speed, so more threads help. With few processors, threads slow each other down.
 PART_THREADS = min(12, 4 + 2 * (os.cpu_count() or 1))
-PARTS_A_THREAD = 8  # so many at least, or the last ones would leave threads idle
-PARTS_IN_FLIGHT_BYTES = 8 * PART_BYTES  # of clients that cannot take them piece by piece
+PARTS_A_THREAD = 8  # at least, so that no thread is idle while the last parts are sent
+PARTS_IN_FLIGHT_BYTES = 8 * PART_BYTES  # for clients that need a part's bytes at once
 CHECKED_AT_ONCE = 1024 * 1024
 SMALL_THREADS = 64
 SMALL_IN_FLIGHT_BYTES = 24 * 1024 * 1024
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class Transfer:
-    """A pool of threads for one upload, download or deletion."""
+    """The thread pools of one upload, download or deletion."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        # Small objects wait for answers, so many threads help; parts are held back by bandwidth, and by memory.
+        # Small objects are limited by latency, so many threads help. Parts are limited by bandwidth and memory.
         self._small = ThreadPoolExecutor(SMALL_THREADS, "determined-small")
         self._small_memory = MemoryBudget(SMALL_IN_FLIGHT_BYTES)
         self._parts = ThreadPoolExecutor(PART_THREADS, "determined-part")
@@ -50,7 +50,7 @@ class Transfer:
         retried(lambda: self._store.put(key, b""))
 
     def upload(self, root: str, base: str, files: Sequence[str]) -> Checksums:
-        """Store `root`/f as `base`f for each file; return their checksums."""
+        """Store `root`/f as `base`f for each file and return the checksums."""
         sizes = {path: os.path.getsize(os.path.join(root, path)) for path in files}
         large = [path for path in files if sizes[path] > PART_BYTES]
         part = part_size_for(
@@ -75,7 +75,7 @@ class Transfer:
             jobs += finished.values()
             _gather(jobs)
         except BaseException:
-            _settle([*jobs, *small.values()])
+            _cancel_and_wait([*jobs, *small.values()])
             for upload in uploads.values():
                 upload.abort()
             raise
@@ -88,15 +88,17 @@ class Transfer:
         parted = []
         for path, size in files.items():
             target = os.path.join(root, path)
-            known = checksums.get(path)
-            if known is not None and known.size != size:
+            checksum = checksums.get(path)
+            if checksum is not None and checksum.size != size:
                 raise CheckpointCorrupt(
-                    f"{path} has {size} bytes in storage, but {known.size} were saved"
+                    f"{path} has {size} bytes in storage, but {checksum.size} were saved"
                 )
             if size <= PART_BYTES:
-                jobs.append(self._small.submit(self._get_small, base + path, target, size, known))
+                jobs.append(
+                    self._small.submit(self._get_small, base + path, target, size, checksum)
+                )
             else:
-                parts = _PartedDownload(self, base + path, target, size, known)
+                parts = _PartedDownload(self, base + path, target, size, checksum)
                 parts.start(self._parts)
                 parted.append(parts)
         _gather([*jobs, *(j for p in parted for j in p.jobs)])
@@ -113,28 +115,28 @@ class Transfer:
         retried(lambda: self._store.delete(keys))
 
     def _put_small(self, source: str, key: str, size: int) -> FileChecksum:
-        with self._small_memory.take(size):
+        with self._small_memory.reserve(size):
             with open(source, "rb") as f:
                 body = f.read()
             retried(lambda: self._store.put(key, body))
             return FileChecksum(len(body), PART_BYTES, [crc32(body)])
 
-    def _get_small(self, key: str, target: str, size: int, known: "FileChecksum | None") -> None:
+    def _get_small(self, key: str, target: str, size: int, checksum: "FileChecksum | None") -> None:
         def fetch() -> None:
             body = self._store.get(key)
-            if len(body) != size or (known and [crc32(body)] != known.crcs):
+            if len(body) != size or (checksum and [crc32(body)] != checksum.crcs):
                 raise CheckpointCorrupt(f"{key}: size or checksum differ from what was saved")
             scratch = target + ".partial"
             with open(scratch, "wb") as f:
                 f.write(body)
             os.replace(scratch, target)
 
-        with self._small_memory.take(size):
+        with self._small_memory.reserve(size):
             retried(fetch)
 
 
 class _PartedUpload:
-    """An upload of a large file. A part that fails is sent again by itself."""
+    """An upload of a large file. A failed part is retried separately."""
 
     def __init__(
         self, transfer: Transfer, source: str, key: str, size: int, part_size: int
@@ -176,22 +178,22 @@ class _PartedUpload:
 
 
 class _PartedDownload:
-    """A download of a large file, written in place by ranges; what an earlier try left and checks is kept."""
+    """A download of a large file in ranges. Parts from an earlier attempt with correct checksums are kept."""
 
     def __init__(
-        self, transfer: Transfer, key: str, target: str, size: int, known: "FileChecksum | None"
+        self, transfer: Transfer, key: str, target: str, size: int, checksum: "FileChecksum | None"
     ) -> None:
         self._store = transfer._store
         self._key = key
         self._target = target
         self._scratch = target + ".partial"
         self._size = size
-        self._known = known
-        self._part_size = known.part_size if known else part_size_for(size, 0, 0)
+        self._checksum = checksum
+        self._part_size = checksum.part_size if checksum else part_size_for(size, 0, 0)
         self.jobs: List[Future[None]] = []
 
     def start(self, pool: ThreadPoolExecutor) -> None:
-        self._left_over = os.path.exists(self._scratch)
+        self._is_resumed = os.path.exists(self._scratch)
         with open(self._scratch, "ab") as f:
             f.truncate(self._size)
         offsets = part_offsets(self._size, self._part_size)
@@ -204,7 +206,7 @@ class _PartedDownload:
         length = min(self._part_size, self._size - start)
         fd = os.open(self._scratch, os.O_RDWR)
         try:
-            if not self._already_there(fd, number, start, length):
+            if not self._is_complete(fd, number, start, length):
                 retried(lambda: self._fetch(fd, number, start, length))
         finally:
             os.close(fd)
@@ -216,31 +218,33 @@ class _PartedDownload:
             _write_at(fd, chunk, at)
             crc = crc32(chunk, crc)
             at += len(chunk)
-        if at - start != length or (self._known and crc != self._known.crcs[number]):
+        if at - start != length or (self._checksum and crc != self._checksum.crcs[number]):
             raise CheckpointCorrupt(
                 f"{self._key}: bytes {start} to {start + length} differ from what was saved"
             )
 
-    def _already_there(self, fd: int, number: int, start: int, length: int) -> bool:
-        if not self._left_over or self._known is None:
+    def _is_complete(self, fd: int, number: int, start: int, length: int) -> bool:
+        if not self._is_resumed or self._checksum is None:
             return False
         crc = 0
         for at in range(start, start + length, CHECKED_AT_ONCE):
             crc = crc32(os.pread(fd, min(CHECKED_AT_ONCE, start + length - at), at), crc)
-        return crc == self._known.crcs[number]
+        return crc == self._checksum.crcs[number]
 
 
 def _write_at(fd: int, data: bytes, at: int) -> None:
-    """Write all: a disk that becomes full takes a part first, and complains at the next write only."""
-    left = memoryview(data)
-    while left:
-        written = os.pwrite(fd, left, at)
-        left, at = left[written:], at + written
+    """Write all bytes. When a disk is full, one write is shortened and only the next one raises an error."""
+    remaining = memoryview(data)
+    while remaining:
+        written = os.pwrite(fd, remaining, at)
+        remaining, at = remaining[written:], at + written
 
 
 def part_size_for(largest_file: int, total: int, largest_part: int) -> int:
-    """Return 8 MiB, or more where much is stored, as each part waits for an answer, and where a file would have more
-    parts than stores allow."""
+    """Return the part size: 8 MiB, or more for large uploads or if a file would have more parts than stores allow.
+
+    Larger parts need fewer requests, and each request waits for its response.
+    """
     part = PART_BYTES
     while 2 * part <= min(largest_part, total // (PART_THREADS * PARTS_A_THREAD)):
         part *= 2
@@ -254,7 +258,7 @@ def part_offsets(size: int, part_size: int) -> List[int]:
 
 
 def retried(work: Callable[[], T]) -> T:
-    """Call `work` until it succeeds. SDKs retry requests; this also retries what breaks while a body streams."""
+    """Call `work` until it succeeds. SDKs retry requests; this also retries if a connection breaks within a body."""
     for attempt in range(ATTEMPTS):
         try:
             return work()
@@ -277,15 +281,15 @@ def write_checksum_object(store: ObjectStore, key: str, checksums: Checksums) ->
     retried(lambda: store.put(key, body))
 
 
-def _settle(jobs: Sequence["Future[Any]"]) -> None:
-    """Cancel jobs and wait for those that run already, whatever becomes of them."""
+def _cancel_and_wait(jobs: Sequence["Future[Any]"]) -> None:
+    """Cancel pending jobs and wait for running jobs, ignoring their results."""
     for job in jobs:
         job.cancel()
     wait([job for job in jobs if not job.cancelled()])
 
 
 def _gather(jobs: Sequence["Future[Any]"]) -> None:
-    """Wait for all; at the first failure cancel what has not begun, and raise it."""
+    """Wait for all jobs. After the first failure, cancel the pending jobs and raise the failure."""
     try:
         for job in jobs:
             job.result()

@@ -1,4 +1,4 @@
-"""SharedFSStorageManager, which programs make by themselves to keep checkpoints in a directory."""
+"""SharedFSStorageManager, a public class for programs that store checkpoints in a directory."""
 
 import contextlib
 import pathlib
@@ -9,13 +9,13 @@ from determined.common.storage._directory import DirectoryStorageManager, join_w
 
 
 class SharedFSStorageManager(DirectoryStorageManager):
-    """Checkpoints in a directory that all containers see; yields paths of pathlib."""
+    """Checkpoints in a directory that all containers share. Paths are `pathlib` paths."""
 
     @classmethod
     def from_config(
         cls, config: Mapping[str, Any], container_path: Optional[str]
     ) -> "SharedFSStorageManager":
-        """Make the manager of a `checkpoint_storage`; `container_path` is where a container sees its `host_path`."""
+        """Make the manager of a `checkpoint_storage`. Containers mount its `host_path` at `container_path`."""
         host_path = str(config["host_path"])
         return cls(join_within(container_path or host_path, host_path, config.get("storage_path")))
 

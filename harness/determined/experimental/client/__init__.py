@@ -1,4 +1,4 @@
-"""The Python SDK: submit, find and steer experiments, trials, checkpoints and models.
+"""The Python SDK: create, find and manage experiments, trials, checkpoints and models.
 
     from determined.experimental import client
 
@@ -6,8 +6,8 @@
     experiment.wait()
     print(experiment.top_checkpoint().download())
 
-The functions use one connection, opened at the first call as the environment or `det user login`
-says; `login` chooses another, once. `Determined` objects stand for connections of their own.
+The functions share one connection, which the first call opens with the settings of the environment or of
+`det user login`. Call `login` first to use other settings. Each `Determined` object has its own connection.
 """
 
 import pathlib
@@ -111,7 +111,7 @@ def login(
     cert_name: Optional[str] = None,
     noverify: bool = False,
 ) -> None:
-    """Choose the connection of this module; only once, and before any other function."""
+    """Open this module's connection. It can be called once, before any other function."""
     global _connection
     if _connection is not None:
         raise ValueError(
@@ -122,7 +122,7 @@ def login(
 
 
 def logout() -> None:
-    """End the session; the next call opens a new one."""
+    """End the session. The next call opens a new one."""
     global _connection
     _connected().logout()
     _connection = None
@@ -135,7 +135,7 @@ def create_experiment(
     project_id: Optional[int] = None,
     template: Optional[str] = None,
 ) -> Experiment:
-    """Submit an experiment; `config` is a mapping or the path of a YAML file."""
+    """Submit an experiment. `config` is a mapping or the path of a YAML file."""
     return _connected().create_experiment(config, model_dir, includes, project_id, template)
 
 
@@ -153,7 +153,7 @@ def list_experiments(
     name: Optional[str] = None,
     project_id: Optional[int] = None,
 ) -> List[Experiment]:
-    """Return the experiments that pass all filters."""
+    """Return the experiments that match all filters."""
     return _connected().list_experiments(
         sort_by, order_by, experiment_ids, labels, users, states, name, project_id
     )
@@ -195,7 +195,7 @@ def list_models(
     workspace_names: Optional[List[str]] = None,
     workspace_ids: Optional[List[int]] = None,
 ) -> List[Model]:
-    """Return the models that pass all filters."""
+    """Return the models that match all filters."""
     return _connected().list_models(
         sort_by, order_by, name, description, model_id, workspace_names, workspace_ids
     )
@@ -205,7 +205,7 @@ get_models = list_models
 
 
 def get_model_labels() -> List[str]:
-    """Return all labels of models, the most used first."""
+    """Return all labels of models, starting with the most frequent."""
     return _connected().get_model_labels()
 
 
@@ -252,7 +252,7 @@ def delete_workspace(name: str) -> None:
 
 
 def iter_trials_metrics(trial_ids: List[int], group: str) -> Iterator[TrialMetrics]:
-    """Yield the metrics that these trials reported in a group."""
+    """Yield the metrics of a group that these trials reported."""
     return _connected().iter_trials_metrics(trial_ids, group)
 
 

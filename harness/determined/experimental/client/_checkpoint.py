@@ -1,4 +1,4 @@
-"""Checkpoints: their description, files and metadata."""
+"""Checkpoints of the SDK: their properties, files and metadata."""
 
 import os
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
@@ -12,7 +12,7 @@ from determined.experimental.client._resource import Resource
 
 
 class CheckpointTrainingMetadata(NamedTuple):
-    """The training that a checkpoint came from."""
+    """The trial of a checkpoint, with its configuration and metrics."""
 
     experiment_config: Dict[str, Any]
     experiment_id: Optional[int]
@@ -47,9 +47,9 @@ class Checkpoint(Resource):
 
     @classmethod
     def _from_json(cls, session: Session, raw: Dict[str, Any]) -> "Checkpoint":
-        found = cls(session, raw["uuid"])
-        found._fill(raw)
-        return found
+        checkpoint = cls(session, raw["uuid"])
+        checkpoint._fill(raw)
+        return checkpoint
 
     def _fill(self, raw: Dict[str, Any]) -> None:
         training = raw.get("training") or {}
@@ -92,11 +92,11 @@ class Checkpoint(Resource):
         checkpoint_files.write_metadata(path, self._loaded().get("metadata") or {})
 
     def add_metadata(self, metadata: Dict[str, Any]) -> None:
-        """Add these keys, replacing those that exist."""
+        """Set these keys, replacing existing values."""
         self._post_metadata({**(self._loaded().get("metadata") or {}), **metadata})
 
     def remove_metadata(self, keys: List[str]) -> None:
-        """Remove these keys; those that do not exist are passed over."""
+        """Remove these keys. Missing keys are ignored."""
         old = self._loaded().get("metadata") or {}
         self._post_metadata({k: v for k, v in old.items() if k not in keys})
 
@@ -106,20 +106,20 @@ class Checkpoint(Resource):
         self._fill({**self._raw, "metadata": metadata, **(answer.get("checkpoint") or {})})
 
     def delete(self) -> None:
-        """Ask the cluster to delete all files; it does so in the background."""
+        """Request the deletion of all files. The cluster deletes them in the background."""
         self._session.delete(f"{V1}/checkpoints", {"checkpointUuids": [self.uuid]})
 
     def remove_files(self, globs: List[str]) -> None:
-        """Ask the cluster to delete the files that match; with no globs, to compare its record with the storage."""
+        """Request the deletion of matching files. An empty list only updates the cluster's record from the storage."""
         body = {"checkpointUuids": [self.uuid], "checkpointGlobs": globs}
         self._session.post(f"{V1}/checkpoints/rm", body)
 
     def get_metrics(self, group: Optional[str] = None) -> Iterator[TrialMetrics]:
-        """Yield metrics of trials that used this checkpoint."""
+        """Yield the metrics of trials that used this checkpoint."""
         for report in self._session.get(f"{self._path}/metrics", {"metricGroup": group})["metrics"]:
             yield TrialMetrics.from_report(report)
 
     def get_pachyderm_commit(self) -> str:
-        """Return the Pachyderm commit named in the experiment's configuration."""
+        """Return the Pachyderm commit from the experiment's configuration."""
         config = (self.training.experiment_config if self.training else {}) or {}
         return str(config["integrations"]["pachyderm"]["dataset"]["commit"])

@@ -1,4 +1,4 @@
-"""Choosing checkpoints, of an experiment or of a trial."""
+"""Select checkpoints of an experiment or of a trial."""
 
 import abc
 from itertools import islice
@@ -21,7 +21,7 @@ def listed(
     order_by: Optional[OrderBy],
     max_results: Optional[int] = None,
 ) -> List[Checkpoint]:
-    """Return completed checkpoints; a string sorts by that validation metric, None by the searcher's."""
+    """Return completed checkpoints. A string sorts by that validation metric, None by the searcher's metric."""
     if (sort_by is None) != (order_by is None):
         raise ValueError("sort_by and order_by go together: give both, or neither")
     params: Dict[str, Any] = {"states": _COMPLETED}
@@ -41,7 +41,7 @@ class HasCheckpoints(Resource):
     @property
     @abc.abstractmethod
     def _checkpoints(self) -> str:
-        """Return the path of the listing."""
+        """Return the API path of the listing."""
 
     def list_checkpoints(
         self,
@@ -49,7 +49,7 @@ class HasCheckpoints(Resource):
         order_by: Optional[OrderBy] = None,
         max_results: Optional[int] = None,
     ) -> List[Checkpoint]:
-        """Return the completed checkpoints; a string for `sort_by` is the name of a validation metric."""
+        """Return the completed checkpoints. A string for `sort_by` is the name of a validation metric."""
         return listed(self._session, self._checkpoints, sort_by, order_by, max_results)
 
 
@@ -61,7 +61,7 @@ def best(
     smaller_is_better: Optional[bool],
     config: Dict[str, Any],
 ) -> List[Checkpoint]:
-    """Return the best completed checkpoints by a metric; by default the searcher's, in its direction."""
+    """Return the best completed checkpoints by a metric. The default is the searcher's metric and direction."""
     if (sort_by is None) != (smaller_is_better is None):
         raise ValueError("sort_by and smaller_is_better go together: give both, or neither")
     smaller = smaller_is_better
@@ -70,9 +70,9 @@ def best(
     order = OrderBy.ASCENDING if smaller else OrderBy.DESCENDING
     if sort_by is None:
         return listed(session, path, CheckpointSortBy.SEARCHER_METRIC, order, count)
-    found = listed(session, path, sort_by, order, count)
-    # Those without the metric come last in any order, and are not the best by it.
-    return [c for c in found if _reports(c, sort_by)]
+    checkpoints = listed(session, path, sort_by, order, count)
+    # Checkpoints without the metric are sorted last. They do not count as best.
+    return [c for c in checkpoints if _reports(c, sort_by)]
 
 
 def _reports(checkpoint: Checkpoint, metric: str) -> bool:

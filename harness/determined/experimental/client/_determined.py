@@ -1,4 +1,4 @@
-"""A connection to one cluster, with everything that can be made and found there."""
+"""A connection to one cluster, with methods to create and find its objects."""
 
 import pathlib
 import uuid
@@ -30,7 +30,7 @@ PathLike = Union[str, pathlib.Path]
 
 
 class Determined:
-    """A connection to a cluster: as `user`, or as the environment or `det user login` says."""
+    """A connection to a cluster. Without `user`, it uses the environment or the session of `det user login`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Determined:
             cert_file=cert_path,
             cert_name=cert_name,
             verify=not noverify,
-            absence=absence_of(address),  # programs of tasks reach the cluster by their agent
+            absence=absence_of(address),  # in a task, the address is the agent's
         )
         self._store = TokenStore(address)
         self._session: SignedIn = sign_in(anonymous, self._store, username=user, password=password)
@@ -63,15 +63,15 @@ class Determined:
         project_id: Optional[int] = None,
         template: Optional[str] = None,
     ) -> Experiment:
-        """Submit an experiment; `config` is a mapping or the path of a YAML file."""
+        """Submit an experiment. `config` is a mapping or the path of a YAML file."""
         body = submission.body(self._session, config, model_dir, includes)
         if project_id is not None:
             body["projectId"] = project_id
         if template is not None:
             body["template"] = template
         with submission.naming(config):
-            made = submission.submit(self._session, body, str(uuid.uuid4()))
-        return Experiment._from_json(self._session, made)
+            experiment = submission.submit(self._session, body, str(uuid.uuid4()))
+        return Experiment._from_json(self._session, experiment)
 
     def get_experiment(self, experiment_id: int) -> Experiment:
         experiment = Experiment(experiment_id, self._session)
@@ -89,7 +89,7 @@ class Determined:
         name: Optional[str] = None,
         project_id: Optional[int] = None,
     ) -> List[Experiment]:
-        """Return the experiments that pass all filters."""
+        """Return the experiments that match all filters."""
         params = {
             "sortBy": ExperimentSortBy(sort_by or ExperimentSortBy.ID).value,
             "orderBy": OrderBy(order_by or OrderBy.ASCENDING).value,
@@ -148,7 +148,7 @@ class Determined:
         workspace_names: Optional[List[str]] = None,
         workspace_ids: Optional[List[int]] = None,
     ) -> List[Model]:
-        """Return the models that pass all filters."""
+        """Return the models that match all filters."""
         params = {
             "sortBy": ModelSortBy(sort_by).value,
             "orderBy": OrderBy(order_by).value,
@@ -164,14 +164,14 @@ class Determined:
     get_models = list_models
 
     def get_model_labels(self) -> List[str]:
-        """Return all labels of models, the most used first."""
+        """Return all labels of models, starting with the most frequent."""
         return list(self._session.get(f"{V1}/model/labels")["labels"])
 
     def create_user(
         self, username: str, admin: bool, password: Optional[str] = None, remote: bool = False
     ) -> User:
-        new = {"username": username, "admin": admin, "active": True, "remote": remote}
-        body = {"user": new, "password": salted(password or ""), "isHashed": True}
+        user = {"username": username, "admin": admin, "active": True, "remote": remote}
+        body = {"user": user, "password": salted(password or ""), "isHashed": True}
         return User._from_json(self._session, self._create("/users", body, "user"))
 
     def get_user_by_id(self, user_id: int) -> User:
@@ -194,11 +194,11 @@ class Determined:
         return self._session.username or str(self.whoami().username)
 
     def logout(self) -> None:
-        """End the session, here and at the cluster."""
+        """End the session on the cluster, and delete its local token."""
         try:
             self._session.post(f"{V1}/auth/logout")
         except (UnauthenticatedError, SignInFailed):
-            # It had ended already.
+            # The session had ended before.
             pass
         self._store.drop(self._session.username)
         self._store.deactivate(self._session.username)
@@ -220,7 +220,7 @@ class Determined:
     def iter_trials_metrics(
         self, trial_ids: List[int], group: str
     ) -> Iterator[metrics.TrialMetrics]:
-        """Yield the metrics that these trials reported in a group."""
+        """Yield the metrics of a group that these trials reported."""
         return metrics.stream(self._session, trial_ids, group, metrics.TrialMetrics)
 
     stream_trials_metrics = iter_trials_metrics

@@ -1,20 +1,20 @@
-"""Closed sets of words the API uses."""
+"""Enumerations of the API."""
 
 import enum
 from typing import Any
 
 
 class Word(enum.Enum):
-    """A word of a closed set, which may be given by its name, as "ERROR", too."""
+    """An enumeration that also accepts the name of a member, such as "ERROR"."""
 
     @classmethod
     def _missing_(cls, value: object) -> Any:
-        found = cls.__members__.get(value.upper()) if isinstance(value, str) else None
-        if found is None:
+        member = cls.__members__.get(value.upper()) if isinstance(value, str) else None
+        if member is None:
             raise ValueError(
-                f"{value!r} is no {cls.__name__}: choose one of {', '.join(cls.__members__)}"
+                f"{value!r} is not a {cls.__name__}: choose one of {', '.join(cls.__members__)}"
             )
-        return found
+        return member
 
 
 class OrderBy(Word):
@@ -118,11 +118,11 @@ class ModelSortBy(Word):
 
 
 class DownloadMode(Word):
-    """The way to a checkpoint's files: from the storage itself, or through the cluster."""
+    """The source of a checkpoint's files: the storage itself, or the cluster."""
 
-    DIRECT = "direct"  # the storage itself, with the credentials of this machine
+    DIRECT = "direct"  # from the storage, with the credentials of this machine
     MASTER = "master"  # through the cluster
-    AUTO = "auto"  # the storage, else the cluster
+    AUTO = "auto"  # from the storage if possible, otherwise through the cluster
 
 
 class LogLevel(Word):

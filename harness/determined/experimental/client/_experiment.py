@@ -1,4 +1,4 @@
-"""Experiments and their trials; each leads to the other, so they share a module."""
+"""Experiments and their trials. The classes refer to each other and therefore share a module."""
 
 import logging
 import os
@@ -37,7 +37,7 @@ _REMARK_AFTER_S = 60.0
 
 
 class Trial(query.HasCheckpoints):
-    """A training with one set of hyperparameters."""
+    """A training run with one set of hyperparameters."""
 
     _key = "trial"
 
@@ -69,7 +69,7 @@ class Trial(query.HasCheckpoints):
         return f"{V1}/trials/{self.id}"
 
     def get_experiment(self) -> "Experiment":
-        """Return the experiment that this trial is part of."""
+        """Return the experiment of this trial."""
         if self.experiment_id is None:
             self.reload()
         experiment = Experiment(int(self.experiment_id or 0), self._session)
@@ -77,7 +77,7 @@ class Trial(query.HasCheckpoints):
         return experiment
 
     def kill(self) -> None:
-        """Stop it at once."""
+        """Stop the trial at once."""
         self._session.post(f"{self._path}/kill")
 
     def iter_logs(
@@ -95,7 +95,7 @@ class Trial(query.HasCheckpoints):
         sources: Optional[List[str]] = None,
         search_text: Optional[str] = None,
     ) -> Iterator[str]:
-        """Yield log lines as text; with `follow` until the trial ends."""
+        """Yield log lines as text. With `follow`, continue until the trial ends."""
         if head is not None and tail is not None:
             raise ValueError("head and tail exclude each other")
         filters: Dict[str, Any] = {
@@ -122,10 +122,12 @@ class Trial(query.HasCheckpoints):
     def top_checkpoint(
         self, sort_by: Optional[str] = None, smaller_is_better: Optional[bool] = None
     ) -> Checkpoint:
-        """Return the best checkpoint by a metric; by default by the searcher's."""
+        """Return the best checkpoint by a metric, by default by the searcher's metric."""
         config = {} if sort_by else self.get_experiment().config or {}
-        found = query.best(self._session, self._checkpoints, 1, sort_by, smaller_is_better, config)
-        return self._only(found)
+        checkpoints = query.best(
+            self._session, self._checkpoints, 1, sort_by, smaller_is_better, config
+        )
+        return self._only(checkpoints)
 
     def select_checkpoint(
         self,
@@ -135,7 +137,7 @@ class Trial(query.HasCheckpoints):
         sort_by: Optional[str] = None,
         smaller_is_better: Optional[bool] = None,
     ) -> Checkpoint:
-        """Return the newest checkpoint, the best, or that with this id."""
+        """Return the newest checkpoint, the best checkpoint, or the checkpoint with this id."""
         if sum((latest, best, uuid is not None)) != 1:
             raise ValueError("choose one of latest, best and uuid")
         if best:
@@ -147,13 +149,13 @@ class Trial(query.HasCheckpoints):
         matching = [c for c in self.list_checkpoints() if c.uuid == uuid]
         return self._only(matching)
 
-    def _only(self, found: List[Checkpoint]) -> Checkpoint:
-        if not found:
+    def _only(self, checkpoints: List[Checkpoint]) -> Checkpoint:
+        if not checkpoints:
             raise NotFoundError(404, f"trial {self.id} has no such checkpoint")
-        return found[0]
+        return checkpoints[0]
 
     def iter_metrics(self, group: str) -> Iterator[metrics.TrialMetrics]:
-        """Yield the metrics that the trial reported in a group, oldest first."""
+        """Yield the trial's metrics of a group, oldest first."""
         return metrics.stream(self._session, [self.id], group, metrics.TrialMetrics)
 
     stream_metrics = iter_metrics
@@ -166,7 +168,7 @@ class Trial(query.HasCheckpoints):
 
 
 class Experiment(Archivable, query.HasCheckpoints):
-    """A search over hyperparameters, or a single training."""
+    """A hyperparameter search, or a single training run."""
 
     _key = "experiment"
 
@@ -244,30 +246,30 @@ class Experiment(Archivable, query.HasCheckpoints):
         self.labels = set(answer["labels"])
 
     def activate(self) -> None:
-        """Let the experiment go on after a pause."""
+        """Resume the experiment after a pause."""
         self._session.post(f"{self._path}/activate")
 
     def pause(self) -> None:
-        """Stop the experiment for now; its trials save a checkpoint first."""
+        """Pause the experiment. Its trials save a checkpoint first."""
         self._session.post(f"{self._path}/pause")
 
     def cancel(self) -> None:
-        """Stop the experiment for good; its trials save a checkpoint first."""
+        """Stop the experiment permanently. Its trials save a checkpoint first."""
         self._session.post(f"{self._path}/cancel")
 
     def kill(self) -> None:
-        """Stop it at once."""
+        """Stop the experiment at once."""
         self._session.post(f"{self._path}/kill")
 
     def delete(self) -> None:
-        """Delete the experiment with its checkpoints and logs; the cluster does so in the background."""
+        """Delete the experiment with its checkpoints and logs. The cluster does this in the background."""
         self._session.delete(self._path)
 
     def delete_tensorboard_files(self) -> None:
         self._session.delete(f"{self._path}/tensorboard-files")
 
     def move_to_project(self, workspace_name: str, project_name: str) -> None:
-        """Move the experiment to a project of a workspace, both named."""
+        """Move the experiment to a project of a workspace."""
         workspace = workspace_by_name(self._session, workspace_name)
         project = project_by_name(self._session, workspace["id"], workspace_name, project_name)
         body = {"destinationProjectId": project["id"], "experimentId": self._id}
@@ -275,15 +277,19 @@ class Experiment(Archivable, query.HasCheckpoints):
 
     def wait(self, interval: float = 5.0) -> ExperimentState:
         """Block until the experiment ends, and return its final state."""
-        told, began = None, time.monotonic()
+        logged_state, began = None, time.monotonic()
         while True:
             self.reload()
             assert self.state is not None
             if self.state in _TERMINAL:
                 return self.state
             waiting = self.state in (ExperimentState.PAUSED, ExperimentState.QUEUED)
-            if waiting and told != self.state and time.monotonic() - began > _REMARK_AFTER_S:
-                told = self.state
+            if (
+                waiting
+                and logged_state != self.state
+                and time.monotonic() - began > _REMARK_AFTER_S
+            ):
+                logged_state = self.state
                 logger.warning(
                     f"experiment {self._id} is {self.state.name}; still waiting for it to end"
                 )
@@ -305,7 +311,7 @@ class Experiment(Archivable, query.HasCheckpoints):
         order_by: OrderBy = OrderBy.ASCENDING,
         limit: Optional[int] = None,
     ) -> Iterator[Trial]:
-        """Yield the experiment's trials, fetched page by page (`limit` is the size of a page)."""
+        """Yield the experiment's trials. They are fetched in pages of `limit` trials."""
         params = {
             "sortBy": TrialSortBy(sort_by).value,
             "orderBy": OrderBy(order_by).value,
@@ -328,11 +334,11 @@ class Experiment(Archivable, query.HasCheckpoints):
     def top_checkpoint(
         self, sort_by: Optional[str] = None, smaller_is_better: Optional[bool] = None
     ) -> Checkpoint:
-        """Return the best checkpoint by a metric; by default by the searcher's."""
-        found = self.top_n_checkpoints(1, sort_by, smaller_is_better)
-        if not found:
+        """Return the best checkpoint by a metric, by default by the searcher's metric."""
+        checkpoints = self.top_n_checkpoints(1, sort_by, smaller_is_better)
+        if not checkpoints:
             raise NotFoundError(404, f"experiment {self._id} has no checkpoint with such a metric")
-        return found[0]
+        return checkpoints[0]
 
     def top_n_checkpoints(
         self,
@@ -358,7 +364,7 @@ class Experiment(Archivable, query.HasCheckpoints):
         )
 
     def download_code(self, output_dir: Optional[str] = None) -> str:
-        """Write its code as a tar.gz into a directory, and return the path of the archive."""
+        """Write the experiment's code as a tar.gz into a directory, and return the path of the archive."""
         code = context_download.code_of(self._session, f"{self._path}/model_def")
         folder = output_dir or os.getcwd()
         os.makedirs(folder, exist_ok=True)

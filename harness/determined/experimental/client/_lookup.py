@@ -1,4 +1,4 @@
-"""Find workspaces and projects by their names."""
+"""Find workspaces and projects by name."""
 
 from typing import Any, Dict
 

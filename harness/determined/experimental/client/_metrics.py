@@ -37,7 +37,7 @@ class TrialMetrics:
 
     @property
     def total_batches(self) -> int:
-        """Return steps_completed, by its old name."""
+        """Return `steps_completed` under its older name."""
         return self.steps_completed
 
     def __repr__(self) -> str:
@@ -48,7 +48,7 @@ class TrialMetrics:
 
     @classmethod
     def from_report(cls: Type[_M], report: Dict[str, Any]) -> _M:
-        """Read a report's JSON, where training and validation metrics lie a level deeper than other groups."""
+        """Read the JSON of a report. Training and validation metrics are nested one level deeper than other groups."""
         values = report["metrics"] or {}
         inner = values.get("validation_metrics", values.get("avg_metrics", values))
         return cls(
@@ -71,7 +71,7 @@ class ValidationMetrics(TrialMetrics):
 
 
 def stream(session: Session, trial_ids: Sequence[int], group: str, kind: Type[_M]) -> Iterator[_M]:
-    """Yield every report of a group, oldest first for each trial."""
+    """Yield every report of a group. The reports of each trial are sorted by time."""
     params: Dict[str, Any] = {"trialIds": list(trial_ids), "group": group}
     path = f"{V1}/trials/metrics/trial_metrics"
     for batch in session.stream_lines("GET", path, params=params):

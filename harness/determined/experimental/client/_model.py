@@ -1,4 +1,4 @@
-"""Named models and their versions."""
+"""Models of the registry and their versions."""
 
 from typing import Any, Dict, Iterator, List, Optional
 from urllib.parse import quote
@@ -16,7 +16,7 @@ def model_path(identifier: str) -> str:
 
 
 class ModelVersion(Resource):
-    """A numbered checkpoint of a model."""
+    """A numbered version of a model, which refers to a checkpoint."""
 
     _key = "modelVersion"
 
@@ -61,11 +61,11 @@ class ModelVersion(Resource):
         self.notes = notes
 
     def delete(self) -> None:
-        """Delete the version; its checkpoint stays."""
+        """Delete the version. Its checkpoint is kept."""
         self._session.delete(self._path)
 
     def iter_metrics(self, group: Optional[str] = None) -> Iterator[TrialMetrics]:
-        """Yield metrics of trials that used this version."""
+        """Yield the metrics of trials that used this version."""
         for report in self._session.get(f"{self._path}/metrics", {"metricGroup": group})["metrics"]:
             yield TrialMetrics.from_report(report)
 
@@ -116,14 +116,14 @@ class Model(Archivable):
         return V1 + model_path(self.name)
 
     def get_version(self, version: int = -1) -> Optional[ModelVersion]:
-        """Return a version, by default the newest; None when the model has none yet."""
+        """Return a version, by default the newest. Return None if the model has no version."""
         if version != -1:
             raw = self._session.get(f"{self._path}/versions/{version}")["modelVersion"]
             return ModelVersion._from_json(self._session, raw)
         return next(iter(self.list_versions()), None)
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESCENDING) -> List[ModelVersion]:
-        """Return all versions, newest first by default."""
+        """Return all versions, by default newest first."""
         params = {"orderBy": OrderBy(order_by).value, "sortBy": "SORT_BY_VERSION"}
         path = f"{model_path(self.name)}/versions"
         rows = pages(self._session, path, "modelVersions", params)
@@ -132,17 +132,17 @@ class Model(Archivable):
     get_versions = list_versions
 
     def register_version(self, checkpoint_uuid: str) -> ModelVersion:
-        """Make a checkpoint the newest version."""
+        """Register a checkpoint as the newest version."""
         body = {"modelName": self.name, "checkpointUuid": checkpoint_uuid}
         raw = self._session.post(f"{self._path}/versions", body)["modelVersion"]
         return ModelVersion._from_json(self._session, raw)
 
     def add_metadata(self, metadata: Dict[str, Any]) -> None:
-        """Add these keys, replacing those that exist."""
+        """Set these keys, replacing existing values."""
         self._patch(metadata={**(self.metadata or {}), **metadata})
 
     def remove_metadata(self, keys: List[str]) -> None:
-        """Remove these keys; those that do not exist are passed over."""
+        """Remove these keys. Missing keys are ignored."""
         self._patch(metadata={k: v for k, v in (self.metadata or {}).items() if k not in keys})
 
     def set_labels(self, labels: List[str]) -> None:
@@ -156,5 +156,5 @@ class Model(Archivable):
         self._patch(workspaceName=workspace_name)
 
     def delete(self) -> None:
-        """Delete the name and its versions; the checkpoints stay."""
+        """Delete the model and its versions. The checkpoints are kept."""
         self._session.delete(self._path)

@@ -1,4 +1,4 @@
-"""The base of the SDK's objects: a session, a path at the cluster, and attributes read from there."""
+"""The base class of the SDK's objects: a session, an API path, and attributes from the API."""
 
 import abc
 from typing import Any, Dict, Optional
@@ -7,10 +7,10 @@ from determined.common.http import Session
 
 
 class Resource(abc.ABC):
-    """An object of the cluster. Its attributes are those of the last time it was read."""
+    """An object of the cluster. Its attributes have the values of the last `reload`."""
 
     _session: Session
-    _key: str  # the name of the object in the cluster's answers
+    _key: str  # the key of the object in API responses
 
     @property
     @abc.abstractmethod
@@ -18,10 +18,10 @@ class Resource(abc.ABC):
 
     @abc.abstractmethod
     def _fill(self, raw: Dict[str, Any]) -> None:
-        """Set the attributes from the cluster's answer."""
+        """Set the attributes from an API response."""
 
     def reload(self) -> None:
-        """Read the attributes again from the cluster."""
+        """Read the attributes from the cluster again."""
         self._fill(self._session.get(self._path)[self._key])
 
     def _patch(self, **change: Any) -> None:
@@ -29,16 +29,16 @@ class Resource(abc.ABC):
 
 
 class Archivable(Resource):
-    """An object that can be hidden from listings without deleting it."""
+    """An object that can be hidden from listings without being deleted."""
 
     archived: Optional[bool]
 
     def archive(self) -> None:
-        """Hide this from listings; nothing is deleted."""
+        """Hide this object from listings, without deleting it."""
         self._session.post(f"{self._path}/archive")
         self.archived = True
 
     def unarchive(self) -> None:
-        """Show this in listings again."""
+        """Show this object in listings again."""
         self._session.post(f"{self._path}/unarchive")
         self.archived = False

@@ -1,4 +1,4 @@
-"""Build the request for a new experiment, and send it so that it cannot happen twice."""
+"""Build and send the request for a new experiment. A retry does not create a second experiment."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ def body(
     model_dir: Optional[PathLike],
     includes: Optional[Iterable[PathLike]],
 ) -> Dict[str, Any]:
-    """Return the request for a new experiment, with the code in it or uploaded."""
+    """Return the request for a new experiment. It contains the code, or the id of the uploaded code."""
     if isinstance(config, dict):
         text = json.dumps(config)
     else:
@@ -33,7 +33,7 @@ def body(
 
 @contextlib.contextmanager
 def naming(config: Union[PathLike, Dict[str, Any]]) -> Iterator[None]:
-    """Name the file of a configuration that the cluster refuses."""
+    """Add the path of the configuration file to the error if the cluster rejects the configuration."""
     try:
         yield
     except APIError as e:
@@ -43,7 +43,7 @@ def naming(config: Union[PathLike, Dict[str, Any]]) -> Iterator[None]:
 
 
 def submit(session: Session, request: Dict[str, Any], key: str) -> Dict[str, Any]:
-    """Create the experiment. A request that is repeated after a lost answer finds what the first request made."""
+    """Create the experiment. If the response was lost, a retry returns the experiment of the first request."""
     once = {"Idempotency-Key": key}
     answer = session.post(f"{V1}/experiments", request, headers=once)
     return dict(answer["experiment"])

@@ -1,4 +1,4 @@
-"""Read the log of a trial."""
+"""Read the logs of a trial."""
 
 from datetime import datetime, timezone
 from typing import Any, Dict, Iterator, Optional, Union
@@ -18,7 +18,7 @@ def lines(
     head: Optional[int],
     tail: Optional[int],
 ) -> Iterator[Dict[str, Any]]:
-    """Yield the lines that pass the filters: the first, the last or all; with `follow` until the trial ends."""
+    """Yield matching lines: the first, the last or all of them. With `follow`, continue until the trial ends."""
     path = f"/trials/{trial_id}"
     if head is not None:
         yield from log_stream.head(session, path, filters, head)
@@ -36,7 +36,7 @@ def lines(
 
 
 def timestamp(moment: Timestamp) -> Optional[str]:
-    """Return a moment as RFC 3339; a number is seconds since 1970."""
+    """Return a time as RFC 3339. A number counts seconds since 1970."""
     if not isinstance(moment, int):
         return moment
     return written(datetime.fromtimestamp(moment, timezone.utc))

@@ -1,4 +1,4 @@
-"""Users."""
+"""Users of the cluster."""
 
 from typing import Any, Dict, Optional
 
@@ -9,7 +9,7 @@ from determined.experimental.client._resource import Resource
 
 
 class User(Resource):
-    """An account of the cluster."""
+    """A user account of the cluster."""
 
     _key = "user"
 
@@ -55,11 +55,11 @@ class User(Resource):
         self._patch(username=new_username)
 
     def activate(self) -> None:
-        """Let the user sign in again."""
+        """Allow the user to sign in again."""
         self._patch(active=True)
 
     def deactivate(self) -> None:
-        """Keep the user from signing in."""
+        """Prevent the user from signing in."""
         self._patch(active=False)
 
     def change_display_name(self, display_name: str) -> None:
@@ -79,7 +79,7 @@ class User(Resource):
         agent_user: Optional[str] = None,
         agent_group: Optional[str] = None,
     ) -> None:
-        """Run the user's tasks as this account of the agents."""
+        """Run the user's tasks with this user and group of the agents' machines."""
         link = {
             "agentUid": agent_uid,
             "agentGid": agent_gid,

@@ -1,4 +1,4 @@
-"""Workspaces, their projects, and the resource pools they may use."""
+"""Workspaces, their projects, and their resource pools."""
 
 from typing import Any, Dict, List, Optional
 
@@ -65,14 +65,14 @@ class Project(Archivable):
         self._put_notes([*(self.notes or []), {"name": name, "contents": contents}])
 
     def remove_note(self, name: str) -> None:
-        """Remove the note of this name; several, or none, are refused."""
+        """Remove the note with this name. Raise ValueError unless exactly one note has it."""
         self.reload()
         notes = self.notes or []
-        kept = [note for note in notes if note["name"] != name]
-        if len(notes) - len(kept) != 1:
-            count = len(notes) - len(kept)
+        remaining = [note for note in notes if note["name"] != name]
+        if len(notes) - len(remaining) != 1:
+            count = len(notes) - len(remaining)
             raise ValueError(f"project {self.id} has {count} notes named {name!r}, not one")
-        self._put_notes(kept)
+        self._put_notes(remaining)
 
     def _put_notes(self, notes: List[Dict[str, str]]) -> None:
         body = {"notes": notes, "projectId": self.id}
@@ -148,7 +148,7 @@ class Workspace(Resource):
 
 
 class ResourcePool:
-    """A pool of agents, and the workspaces it is kept for."""
+    """A resource pool, and the workspaces that it is bound to."""
 
     def __init__(self, session: Session, name: str = "") -> None:
         self._session = session

@@ -1,10 +1,10 @@
-"""The Core API for scripts that no cluster started: `init()`, then report through this module.
+"""The Core API for scripts that do not run on a cluster: call `init()`, then report through this module.
 
     core_v2.init(defaults=core_v2.DefaultConfig(name="on my laptop"))
     core_v2.train.report_training_metrics(steps_completed=1, metrics={"loss": 0.5})
     core_v2.close()
 
-A script that a cluster did start reports to the trial it is.
+A script that runs as a trial on a cluster reports to that trial.
 """
 
 import atexit
@@ -67,7 +67,7 @@ def init(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> None:
-    """Begin to report; the module's `train`, `checkpoint` and so on work until `close()`."""
+    """Start to report. The module's attributes `train`, `checkpoint` and so on are usable until `close()`."""
     global _context
     if _context is not None:
         raise RuntimeError("core_v2 is initialized already: call core_v2.close() first")
@@ -96,7 +96,7 @@ def init_context(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> Context:
-    """Return the context as an object: use it as a context manager instead of this module's functions."""
+    """Return the context as a context manager. It replaces this module's `init()` and `close()`."""
     if get_cluster_info() is not None:
         return _init_managed(
             distributed=distributed,
@@ -115,16 +115,16 @@ def init_context(
 
 
 def close() -> None:
-    """Deliver everything that was reported, and end the trial as completed."""
+    """Send all pending reports, and end the trial as completed."""
     _close(None)
 
 
 def url_reverse_webui_exp_view() -> str:
-    """Return the address at which the WebUI shows this experiment."""
-    found = _required().info
-    if found is None:
-        raise RuntimeError("this script reports to no experiment")
-    return f"{found.master_url}/det/experiments/{found.trial.experiment_id}"
+    """Return the address of this experiment in the WebUI."""
+    info = _required().info
+    if info is None:
+        raise RuntimeError("this script does not report to an experiment")
+    return f"{info.master_url}/det/experiments/{info.trial.experiment_id}"
 
 
 def _close(error: Optional[BaseException]) -> None:
@@ -135,7 +135,7 @@ def _close(error: Optional[BaseException]) -> None:
 
 
 def _close_at_exit() -> None:
-    """Close for a script that ended without `close()`; an uncaught exception means that it failed."""
+    """Close if the script exits without `close()`. After an uncaught exception, the trial has failed."""
     if _context is not None:
         _close(getattr(sys, "last_value", None))
 

@@ -1,4 +1,4 @@
-"""Describe to `core_v2.init` the experiment and trial that it reports to."""
+"""Settings of `core_v2.init`: the experiment and trial to report to."""
 
 from typing import Any, Dict, List, Mapping, Optional, Union
 
@@ -7,7 +7,7 @@ from determined.core._context import StorageChoice, storage_config
 
 
 class DefaultConfig:
-    """Describes the experiment, where the cluster's own configuration does not say otherwise."""
+    """Settings of the experiment. The configuration on the cluster takes precedence."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class DefaultConfig:
 
 
 class UnmanagedConfig:
-    """Describes what only unmanaged trials have: a project, and names under which to find them again."""
+    """Settings of unmanaged trials: their project, and external ids for finding them again."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class UnmanagedConfig:
 
 
 class Config(DefaultConfig, UnmanagedConfig):
-    """A `DefaultConfig` and an `UnmanagedConfig` in one, which wins over `defaults` and `unmanaged`."""
+    """A `DefaultConfig` and an `UnmanagedConfig` in one. It takes precedence over `defaults` and `unmanaged`."""
 
     def __init__(
         self,
@@ -91,14 +91,14 @@ def merged(
 ) -> Config:
     values: Dict[str, Any] = {}
     for part in (defaults, unmanaged, config):
-        given = vars(part) if part is not None else {}
-        values.update({name: value for name, value in given.items() if value is not None})
+        settings = vars(part) if part is not None else {}
+        values.update({name: value for name, value in settings.items() if value is not None})
     return Config(**values)
 
 
 def experiment_config(config: Config, storage: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the experiment configuration of an unmanaged experiment."""
-    wanted = {
+    fields = {
         "name": config.name,
         "description": config.description,
         "labels": config.labels,
@@ -109,7 +109,7 @@ def experiment_config(config: Config, storage: Mapping[str, Any]) -> Dict[str, A
         "checkpoint_storage": dict(storage),
         "searcher": config.searcher or {"name": "single", "metric": "unmanaged"},
     }
-    return {name: value for name, value in wanted.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def storage_of(config: Config) -> Dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A trial that runs wherever this script runs, and reports to a cluster."""
+"""A trial that runs outside of a cluster and reports to it."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ LAST_LOGS_S = 30.0
 
 
 class Heartbeat:
-    """Reports that the trial runs: the cluster takes it for failed after some minutes of silence."""
+    """Reports periodically that the trial runs. After some minutes without a report, the cluster marks it as failed."""
 
     def __init__(self, session: Session, trial_id: int) -> None:
         self._session = session
@@ -35,22 +35,22 @@ class Heartbeat:
     def close(self, state: str) -> None:
         self._stop.set()
         self._thread.join()
-        self._tell(state)
+        self._report(state)
 
     def _run(self) -> None:
         while not self._stop.wait(HEARTBEAT_S):
             try:
-                self._tell("STATE_ACTIVE")
+                self._report("STATE_ACTIVE")
             except (APIError, MasterUnreachableError) as e:
                 logger.warning("the heartbeat did not arrive: %s", e)
         self._session.close()
 
-    def _tell(self, state: str) -> None:
+    def _report(self, state: str) -> None:
         self._session.patch(self._path, {"trialId": self._trial_id, "state": state})
 
 
 class LogTee:
-    """Stands in for sys.stdout or sys.stderr, and ships what passes through."""
+    """A replacement for sys.stdout or sys.stderr that also ships the written text as log lines."""
 
     def __init__(self, stream: TextIO, stdtype: str, logs: LogShipper) -> None:
         self._stream = stream
@@ -97,7 +97,7 @@ class UnmanagedContext(Context):
         exc_val: Optional[BaseException] = None,
         exc_tb: Optional[TracebackType] = None,
     ) -> None:
-        """Deliver everything, then tell how it ended."""
+        """Send all pending reports, then report the trial's final state."""
         state = "STATE_ERROR"
         try:
             super().close(exc_type, exc_val, exc_tb)
@@ -124,20 +124,22 @@ def open_unmanaged(
     tensorboard_mode: TensorboardMode,
 ) -> UnmanagedContext:
     storage = storage_of(config)
-    # A storage that cannot be should leave no experiment behind that nobody reports to.
+    # Resolve the storage first. If that fails, no experiment is left on the cluster.
     manager = resolve_storage(storage, in_task=False)
-    found: Dict[str, Any] = {}
+    run: Dict[str, Any] = {}
     if distributed.rank == 0:
-        found = _register(session, config, experiment_config(config, storage))
-    found = distributed.broadcast(found)
-    info = _cluster_info(session, found, config)
+        run = _register(session, config, experiment_config(config, storage))
+    run = distributed.broadcast(run)
+    info = _cluster_info(session, run, config)
     context = trial_context(info, session, distributed, manager, storage, tensorboard_mode)
     return UnmanagedContext(context, session, info)
 
 
-def _register(session: Session, config: Config, wanted: Dict[str, Any]) -> Dict[str, Any]:
-    """Create experiment and trial, or find those of the external ids, and start a run."""
-    body = {"config": json.dumps(wanted), "unmanaged": True, "activate": True}
+def _register(
+    session: Session, config: Config, experiment_configuration: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Create the experiment and trial, or find them by their external ids, and start a run."""
+    body = {"config": json.dumps(experiment_configuration), "unmanaged": True, "activate": True}
     external = config.external_experiment_id
     if external is None:
         experiment = session.post("/api/v1/experiments", body)
@@ -149,8 +151,11 @@ def _register(session: Session, config: Config, wanted: Dict[str, Any]) -> Dict[
     if config.external_trial_id is None:
         trial = session.post("/api/v1/trials", request)["trial"]
     else:
-        named = {"externalTrialId": str(config.external_trial_id), "createTrialRequest": request}
-        trial = session.put("/api/v1/trials", named)["trial"]
+        trial_request = {
+            "externalTrialId": str(config.external_trial_id),
+            "createTrialRequest": request,
+        }
+        trial = session.put("/api/v1/trials", trial_request)["trial"]
     resume = config.external_trial_id is not None
     start = {"trialId": int(trial["id"]), "resume": resume}
     run = session.post(f"/api/v1/trials/{trial['id']}/start", start)
@@ -161,30 +166,30 @@ def _register(session: Session, config: Config, wanted: Dict[str, Any]) -> Dict[
         "run_id": int(run["trialRunId"]),
         "latest_checkpoint": run.get("latestCheckpoint"),
         "steps_completed": int(run.get("stepsCompleted") or 0),
-        "config": experiment.get("config") or wanted,
+        "config": experiment.get("config") or experiment_configuration,
         "cluster_id": session.get("/info").get("cluster_id", ""),
     }
 
 
-def _cluster_info(session: Session, found: Dict[str, Any], config: Config) -> ClusterInfo:
+def _cluster_info(session: Session, run: Dict[str, Any], config: Config) -> ClusterInfo:
     trial = TrialInfo(
-        trial_id=found["trial_id"],
-        experiment_id=found["experiment_id"],
+        trial_id=run["trial_id"],
+        experiment_id=run["experiment_id"],
         trial_seed=0,
         hparams=dict(config.hparams or {}),
-        config=found["config"],
-        steps_completed=found["steps_completed"],
-        trial_run_id=found["run_id"],
+        config=run["config"],
+        steps_completed=run["steps_completed"],
+        trial_run_id=run["run_id"],
     )
     return ClusterInfo(
         master_url=session.base_url,
-        cluster_id=found["cluster_id"],
+        cluster_id=run["cluster_id"],
         agent_id="unmanaged",
         slot_ids=[],
-        task_id=found["task_id"],
+        task_id=run["task_id"],
         allocation_id="",
         session_token="",
         task_type="TRIAL",
-        latest_checkpoint=found["latest_checkpoint"],
+        latest_checkpoint=run["latest_checkpoint"],
         trial_info=trial,
     )

@@ -1,4 +1,4 @@
-"""A logger that makes a Lightning Trainer's run an experiment."""
+"""A logger that records a Lightning Trainer's run as an experiment."""
 
 from determined.lightning.experimental._logger import DetLogger
 

@@ -10,10 +10,10 @@ from determined.experimental import core_v2
 
 
 class DetLogger(Logger):  # type: ignore[misc]
-    """Give it to a Lightning Trainer: metrics and checkpoints go to an experiment of their own.
+    """A logger for a Lightning Trainer. It reports metrics and checkpoints to a new experiment.
 
-    Inside of a trial they go to that trial. Metrics named `val...` are validation metrics, those named
-    `test...` form a group of their own, and all others are training metrics.
+    Inside a trial it reports to that trial. Metrics named `val...` are validation metrics, metrics named `test...`
+    go to the group "test", and all others are training metrics.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class DetLogger(Logger):  # type: ignore[misc]
 
     @property
     def experiment(self) -> Any:
-        """Return the Core context; it is opened at its first use."""
+        """Return the Core API context. It is opened at the first use."""
         if self._context is None:
             self._context = core_v2.init_context(**self._arguments)
             self._context.start()
@@ -55,7 +55,7 @@ class DetLogger(Logger):  # type: ignore[misc]
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
-        """Store hyperparameters as metadata of the run, beside the configuration of its experiment."""
+        """Store hyperparameters as metadata of the run, because the experiment's configuration exists already."""
         values = params if isinstance(params, Mapping) else vars(params)
         self.experiment.train.set_metadata({"hparams": {k: _plain(v) for k, v in values.items()}})
 
@@ -93,13 +93,13 @@ class DetLogger(Logger):  # type: ignore[misc]
             self.experiment.checkpoint.upload(scratch, {"steps_completed": steps})
 
     def _is_new(self, name: str, steps: int) -> bool:
-        """Return whether the metric is new at this step; the cluster refuses a second value as a contradiction."""
+        """Return whether the metric is new at this step. The cluster rejects a second value for the same step."""
         if steps != self._reported_at:
             self._reported, self._reported_at = {}, steps
-        known = self._reported.setdefault(group_of(name), set())
-        if name in known:
+        names = self._reported.setdefault(group_of(name), set())
+        if name in names:
             return False
-        known.add(name)
+        names.add(name)
         return True
 
 

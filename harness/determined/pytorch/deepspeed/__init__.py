@@ -1,4 +1,4 @@
-"""Train with DeepSpeed: write a DeepSpeedTrial, and its Trainer runs it. Needs the package deepspeed."""
+"""Train with DeepSpeed: define a DeepSpeedTrial, and its Trainer runs it. This needs the package deepspeed."""
 
 from determined.pytorch.deepspeed._config import (
     get_ds_config_from_args,

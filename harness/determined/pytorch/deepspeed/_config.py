@@ -8,7 +8,7 @@ def overwrite_deepspeed_config(
     base_ds_config: "Union[str, os.PathLike[str], Mapping[str, Any]]",
     source_ds_dict: Mapping[str, Any],
 ) -> Dict[str, Any]:
-    """Return a DeepSpeed configuration (or a file with one) with some values replaced, however deep they lie."""
+    """Return a DeepSpeed configuration, given as a file or a mapping, with some values replaced recursively."""
     if not isinstance(base_ds_config, (str, os.PathLike, Mapping)):
         raise TypeError(
             "Expected string or dict for base_ds_config argument (the path of a file, or its content), not "
@@ -24,7 +24,7 @@ def overwrite_deepspeed_config(
 
 
 def get_ds_config_from_args(args: List[str]) -> Optional[str]:
-    """Return the path given by `--deepspeed_config PATH` on a command line, if any."""
+    """Return the path of `--deepspeed_config PATH` in a command line, or None."""
     for i, argument in enumerate(args):
         if argument == "--deepspeed_config" and i + 1 < len(args):
             return args[i + 1]

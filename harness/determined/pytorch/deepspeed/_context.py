@@ -8,7 +8,7 @@ from determined.pytorch.deepspeed._mpu import ModelParallelUnit, make_data_paral
 
 
 class DeepSpeedTrialContext(BaseTrialContext):
-    """Given to a DeepSpeedTrial's constructor, which wraps in it the engines that `deepspeed.initialize` made."""
+    """The context that a DeepSpeedTrial's constructor receives, and in which it wraps its DeepSpeed engines."""
 
     def __init__(self, core_context: Any, settings: TrialSettings, device: torch.device) -> None:
         super().__init__(core_context, settings, device)
@@ -21,7 +21,7 @@ class DeepSpeedTrialContext(BaseTrialContext):
         self._micro_batches: Optional[int] = None
 
     def wrap_model_engine(self, model: Any) -> Any:
-        """Register an engine; the first one's configuration says how batches are split."""
+        """Register an engine. The configuration of the first engine determines how batches are split."""
         if self._micro_batches is None:
             self._micro_batch_size = int(model.train_micro_batch_size_per_gpu())
             self._micro_batches = int(model.gradient_accumulation_steps())
@@ -31,24 +31,24 @@ class DeepSpeedTrialContext(BaseTrialContext):
         return model
 
     def set_mpu(self, mpu: ModelParallelUnit) -> None:
-        """Say how ranks are grouped; without it every rank holds the whole model."""
+        """Set how ranks are grouped. Without it, every rank has the whole model."""
         if not isinstance(mpu, ModelParallelUnit):
             raise TypeError(f"set_mpu() takes a ModelParallelUnit, not {type(mpu).__name__}")
         self._mpu = mpu
 
     def disable_auto_grad_accumulation(self) -> None:
-        """Call `train_batch` once a batch; it takes all the micro batches by itself."""
+        """Call `train_batch` once for each batch. It then reads all micro batches itself."""
         self._auto_grad_accumulation = False
 
     def disable_dataset_reproducibility_checks(self) -> None:
-        """Allow torch's own data loaders; sharding them and resuming in them become yours."""
+        """Allow torch's own data loaders. Your code must then shard and resume them."""
         self._reproducibility_checks = False
 
     def get_train_micro_batch_size_per_gpu(self) -> int:
         return int(self._wrapped("_micro_batch_size"))
 
     def get_num_micro_batches_per_slot(self) -> int:
-        """Return the micro batches in each training batch of this slot (DeepSpeed's gradient_accumulation_steps)."""
+        """Return the micro batches in a training batch of this slot (DeepSpeed's gradient_accumulation_steps)."""
         return int(self._wrapped("_micro_batches"))
 
     @property
@@ -60,7 +60,7 @@ class DeepSpeedTrialContext(BaseTrialContext):
         return self.get_num_micro_batches_per_slot()
 
     def calls_per_batch(self) -> int:
-        """Return how often the Trainer calls `train_batch` for one batch."""
+        """Return how many times the Trainer calls `train_batch` for one batch."""
         accumulates_itself = self.use_pipeline_parallel or not self._auto_grad_accumulation
         return 1 if accumulates_itself else self.get_num_micro_batches_per_slot()
 

@@ -1,4 +1,4 @@
-"""`deepspeed.init()`: a context for a training script, with GPUs or without."""
+"""`deepspeed.init()`, which makes a context for a training script with or without GPUs."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ def init(
     distributed: Optional[Any] = None,
     enable_tensorboard_logging: bool = True,
 ) -> Iterator[DeepSpeedTrialContext]:
-    """Give a DeepSpeedTrialContext; processes of the deepspeed launcher find each other by themselves."""
+    """Yield a DeepSpeedTrialContext. Processes that the deepspeed launcher started are connected automatically."""
     from determined import core
 
     if distributed is None and int(os.environ.get("WORLD_SIZE") or 1) > 1:
@@ -43,7 +43,7 @@ def init(
 
 
 def join_process_group() -> None:
-    """Join a process group, which DeepSpeed wants even for one process, by NCCL only where there are GPUs."""
+    """Join a process group with NCCL, or with gloo without GPUs. DeepSpeed needs one even for a single process."""
     import deepspeed
 
     if torch.distributed.is_initialized():

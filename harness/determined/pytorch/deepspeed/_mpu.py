@@ -1,4 +1,4 @@
-"""The ranks that hold copies of the model, and those that hold parts of one."""
+"""The role of a rank in data and model parallelism."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ModelParallelUnit:
-    """A rank's place: its data-parallel group shards the data; not all of its peers load data or report."""
+    """A rank's role. Its data-parallel group shards the data. Only some ranks load data or report metrics."""
 
     data_parallel_rank: int
     data_parallel_world_size: int
@@ -15,7 +15,7 @@ class ModelParallelUnit:
 
 
 def make_data_parallel_mpu(dist_context: Any) -> ModelParallelUnit:
-    """Make the unit for ranks that each hold the whole model."""
+    """Make the unit for a rank that has the whole model."""
     return ModelParallelUnit(
         data_parallel_rank=dist_context.get_rank(),
         data_parallel_world_size=dist_context.get_size(),
@@ -25,7 +25,7 @@ def make_data_parallel_mpu(dist_context: Any) -> ModelParallelUnit:
 
 
 def make_deepspeed_mpu(topology: Any) -> ModelParallelUnit:
-    """Make the unit from DeepSpeed's own grid (`engine.mpu` of a pipeline), whose last stage knows the loss."""
+    """Make the unit from DeepSpeed's grid (`engine.mpu` of a pipeline). The last stage computes the loss."""
     has_slices = hasattr(topology, "get_slice_parallel_rank")
     model_rank = topology.get_slice_parallel_rank() if has_slices else 0
     stage, stages = topology.get_pipe_parallel_rank(), topology.get_pipe_parallel_world_size()

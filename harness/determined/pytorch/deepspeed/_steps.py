@@ -1,4 +1,4 @@
-"""Train, validate and save a DeepSpeedTrial: every rank its part."""
+"""Train, validate and save a DeepSpeedTrial. Every rank does its part."""
 
 import dataclasses
 import pathlib
@@ -53,10 +53,12 @@ class DeepSpeedSteps(Steps):
         loader = self._shard(self._training, repeat=True, skip=at.batch * micro_batches)
         self._batches = Passes(loader, endless=True) if loader is not None else None
         length = length_of(loader) if loader is not None else None
-        # Ranks without data learn the length from those that have some.
+        # Ranks without data get the length from ranks with data.
         lengths = self.context.distributed.allgather(length)
-        known = [n for n in lengths if n is not None]
-        at.epoch_len = max(1, min(known) // micro_batches) if known else None
+        lengths_with_data = [n for n in lengths if n is not None]
+        at.epoch_len = (
+            max(1, min(lengths_with_data) // micro_batches) if lengths_with_data else None
+        )
         if at.epoch_len is not None:
             at.epoch = at.batch // at.epoch_len
             at.epoch_start = at.epoch * at.epoch_len
@@ -96,8 +98,8 @@ class DeepSpeedSteps(Steps):
 
     def evaluate_full_dataset(self) -> Dict[str, Any]:
         loader = self._validation
-        whole = loader.get_data_loader() if isinstance(loader, DataLoader) else loader
-        metrics = self.trial.evaluate_full_dataset(whole)
+        full_loader = loader.get_data_loader() if isinstance(loader, DataLoader) else loader
+        metrics = self.trial.evaluate_full_dataset(full_loader)
         return {name: _metrics.plain(value) for name, value in metrics.items()}
 
     def reduce_validation(self, shards: Sequence[Any]) -> Dict[str, Any]:
@@ -128,7 +130,7 @@ class DeepSpeedSteps(Steps):
         self.context._core.train.report_early_exit(EarlyExitReason.USER_REQUESTED_STOP)
 
     def finish(self) -> None:
-        """Do nothing: checkpoints are stored already, as all ranks take part in each."""
+        """Return at once, because checkpoints are stored synchronously by all ranks."""
 
     def close(self) -> None:
         pass
@@ -168,11 +170,11 @@ class DeepSpeedSteps(Steps):
         return loader.get_data_loader(repeat=repeat, skip=skip, num_replicas=replicas, rank=rank)
 
     def _validation_batches(self, loader: Any) -> int:
-        """Return how often to evaluate: ranks of one pipeline equally often, those without data too."""
+        """Return the number of evaluations. All ranks of a pipeline evaluate equally often, even without data."""
         length = length_of(loader) if loader is not None else None
         if self.context.use_pipeline_parallel:
-            known = [n for n in self.context.distributed.allgather(length) if n is not None]
-            length = min(known) // self.context.get_num_micro_batches_per_slot()
+            lengths = [n for n in self.context.distributed.allgather(length) if n is not None]
+            length = min(lengths) // self.context.get_num_micro_batches_per_slot()
         if length is None:
             raise ValueError("the validation data loader of a DeepSpeedTrial needs a length")
         return min(1, length) if self._test_mode else length

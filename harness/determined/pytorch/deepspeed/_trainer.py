@@ -7,7 +7,7 @@ from determined.pytorch.deepspeed._trial import DeepSpeedTrial
 
 
 class Trainer(PyTorchTrainer):
-    """Trains a DeepSpeedTrial; `fit` is that of determined.pytorch.Trainer."""
+    """Trains a DeepSpeedTrial. `fit` is inherited from determined.pytorch.Trainer."""
 
     trial_class = DeepSpeedTrial
     steps_class: Any = DeepSpeedSteps

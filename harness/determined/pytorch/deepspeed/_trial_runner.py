@@ -1,4 +1,4 @@
-"""Runs a DeepSpeedTrial given by its class alone."""
+"""Run a DeepSpeedTrial without a training script."""
 
 from typing import Any, Type
 

@@ -1,4 +1,4 @@
-"""`torch_batch_process`: shards a data set over slots, saves progress, and resumes from it."""
+"""`torch_batch_process`, which shards a data set over slots, saves its progress, and resumes."""
 
 import json
 import logging
@@ -30,10 +30,10 @@ def torch_batch_process(
     dataloader_kwargs: Optional[Dict[str, Any]] = None,
     distributed_context: Optional[Any] = None,
 ) -> None:
-    """Run a processor over a map-style data set, each slot over its part.
+    """Run a processor over a map-style data set. Each slot processes a shard.
 
-    Progress is saved every `checkpoint_interval` batches (and asked then whether to stop), so a
-    paused or restarted run goes on there. `max_batches` bounds the batches of all slots together.
+    Progress is saved every `checkpoint_interval` batches, so that a paused or restarted run continues there.
+    Preemption is checked at the same time. `max_batches` limits the total of all slots.
     """
     from determined import core
 
@@ -55,7 +55,7 @@ def torch_batch_process(
 
 
 class _Run:
-    """A rank's part of a batch inference; ranks meet at each checkpoint."""
+    """A rank's share of a batch inference. Ranks synchronize at each checkpoint."""
 
     def __init__(self, core_context: Any, interval: int, latest: Optional[str]) -> None:
         self._core = core_context
@@ -75,27 +75,27 @@ class _Run:
     ) -> None:
         context = TorchBatchProcessorContext(self._core, self._storage_path)
         processor = processor_class(context)
-        most = self._most_of_any_rank(limit)
-        for index in range(self.skip, most):
+        max_limit = self._max_limit(limit)
+        for index in range(self.skip, max_limit):
             batch = next(batches, None) if index < limit else None
             if batch is not None:
                 processor.process_batch(batch, index)
-            done = index + 1
-            if done % self._interval == 0 or done == most:
+            batches_done = index + 1
+            if batches_done % self._interval == 0 or batches_done == max_limit:
                 processor.on_checkpoint_start()
-                if self._save(done, context) and done < most:
-                    logger.info("preempted after %d batches", done)
+                if self._save(batches_done, context) and batches_done < max_limit:
+                    logger.info("preempted after %d batches", batches_done)
                     return
         processor.on_finish()
-        self._report_reducers(context, most)
+        self._report_reducers(context, max_limit)
 
-    def _most_of_any_rank(self, limit: int) -> int:
-        """Return the most batches of any rank: ranks with one less take part in the last checkpoint all the same."""
+    def _max_limit(self, limit: int) -> int:
+        """Return the largest limit of all ranks. Ranks with one batch less still take part in the last checkpoint."""
         limits: List[int] = self._distributed.allgather(limit)
         return max(limits)
 
     def _save(self, done: int, context: TorchBatchProcessorContext) -> bool:
-        """Save progress once every rank came this far; return whether to stop."""
+        """Save progress when every rank has arrived. Return whether to stop."""
         arrived = self._distributed.gather(done)
         stop = False
         if arrived is not None:
@@ -116,7 +116,7 @@ class _Run:
 def _batches(
     dataset: Any, batch_size: int, options: Dict[str, Any], distributed: Any, skip: int
 ) -> Iterator[Any]:
-    """Iterate over this rank's batches: every size-th batch."""
+    """Return an iterator over this rank's batches."""
     sequential = torch.utils.data.SequentialSampler(dataset)
     batch_sampler = torch.utils.data.BatchSampler(sequential, batch_size, False)
     adapted = adapt_batch_sampler(
@@ -140,9 +140,13 @@ def _check(dataset: Any, checkpoint_interval: int, options: Dict[str, Any]) -> N
         raise ValueError("torch_batch_process needs a map-style dataset to shard and resume it")
     if checkpoint_interval < 1:
         raise ValueError(f"checkpoint_interval must be at least 1, not {checkpoint_interval}")
-    taken: List[str] = sorted({"sampler", "batch_sampler", "shuffle", "drop_last"} & set(options))
-    if taken:
-        raise ValueError(f"dataloader_kwargs may not contain {', '.join(taken)}: sharding sets it")
+    reserved: List[str] = sorted(
+        {"sampler", "batch_sampler", "shuffle", "drop_last"} & set(options)
+    )
+    if reserved:
+        raise ValueError(
+            f"dataloader_kwargs may not contain {', '.join(reserved)}: sharding sets it"
+        )
 
 
 def _new_id() -> str:

@@ -16,7 +16,7 @@ def get_default_device(core_context: Any) -> torch.device:
 
 
 class TorchBatchProcessorContext(ReducerContext):
-    """The context that a TorchBatchProcessor is given: reports, storage, and metric reducers."""
+    """The context of a TorchBatchProcessor, with reports, storage, and metric reducers."""
 
     def __init__(self, core_context: Any, storage_path: str) -> None:
         super().__init__()
@@ -28,12 +28,12 @@ class TorchBatchProcessorContext(ReducerContext):
         return _data.to_device(data, self.device, warned_types)
 
     def get_hparams(self) -> Dict[str, Any]:
-        """Return the hyperparameters of the experiment; none off-cluster."""
+        """Return the hyperparameters of the experiment, or {} outside of a cluster."""
         info = self._core.info
         return info.trial.hparams if info is not None and info.task_type == "TRIAL" else {}
 
     def prepare_model_for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Move a model to this slot's device, in evaluation mode."""
+        """Move a model to this slot's device and switch it to evaluation mode."""
         model.eval()
         return model.to(self.device)
 
@@ -48,22 +48,22 @@ class TorchBatchProcessorContext(ReducerContext):
 
     @contextlib.contextmanager
     def upload_path(self) -> Iterator[pathlib.Path]:
-        """Yield a directory whose files are uploaded with the next checkpoint of the run when the block ends."""
+        """Yield a directory. When the block ends, its files are uploaded to the storage of the run."""
         with tempfile.TemporaryDirectory() as scratch:
             yield pathlib.Path(scratch)
             self._core.checkpoint._storage.upload(scratch, self._storage_path)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: Dict[str, Any]) -> None:
-        """Report metrics of any group; the chief's are taken."""
+        """Report metrics of any group. Only the chief's metrics are reported."""
         if self.get_distributed_rank() == 0:
             self._core.train.report_metrics(group, steps_completed, metrics)
 
     def report_task_using_checkpoint(self, checkpoint: Any) -> None:
-        """Link this run to the checkpoint it used, so that its metrics are shown there."""
+        """Link this run to the checkpoint that it uses. The run's metrics are shown with the checkpoint."""
         self._link({"checkpointUuid": checkpoint.uuid})
 
     def report_task_using_model_version(self, model_version: Any) -> None:
-        """Link this run to the model version it used, so that its metrics are shown there."""
+        """Link this run to the model version that it uses. The run's metrics are shown with the model version."""
         version = {
             "checkpointUuid": model_version.checkpoint.uuid,
             "modelId": model_version.model_id,
@@ -86,7 +86,7 @@ class TorchBatchProcessorContext(ReducerContext):
 
 
 class TorchBatchProcessor:
-    """Processes one batch after another. The constructor loads the model."""
+    """Processes batches one after another. The constructor loads the model."""
 
     def __init__(self, context: TorchBatchProcessorContext) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define __init__(context)")
@@ -95,7 +95,7 @@ class TorchBatchProcessor:
         raise NotImplementedError(f"{type(self).__name__} must define process_batch()")
 
     def on_checkpoint_start(self) -> None:
-        """Write out what the processor still keeps, before progress is saved."""
+        """Write buffered results before progress is saved."""
 
     def on_finish(self) -> None:
         """Run after the last batch."""

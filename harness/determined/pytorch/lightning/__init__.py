@@ -1,4 +1,4 @@
-"""The earlier name of `determined.lightning`, from before 0.24."""
+"""The name of `determined.lightning` before version 0.24."""
 
 from determined.lightning._adapter import LightningAdapter
 

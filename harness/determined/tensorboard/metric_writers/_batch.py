@@ -1,4 +1,4 @@
-"""Scalars per batch for training, per report for validation."""
+"""Scalars for each batch of training and each validation report."""
 
 import abc
 import math
@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional
 
 
 class MetricWriter(abc.ABC):
-    """Writes event files by a framework."""
+    """An interface for writing event files."""
 
     @abc.abstractmethod
     def add_scalar(self, name: str, value: float, step: int) -> None:
@@ -14,14 +14,14 @@ class MetricWriter(abc.ABC):
 
     @abc.abstractmethod
     def reset(self) -> None:
-        """Make what was written so far readable by others."""
+        """Make the written values visible to readers."""
 
     def flush(self) -> None:
         self.reset()
 
 
 class BatchMetricWriter:
-    """Names scalars `Determined/<metric>`, so that they lie together in TensorBoard."""
+    """Writes scalars named `Determined/<metric>`, which TensorBoard shows as a group."""
 
     def __init__(self, writer: MetricWriter) -> None:
         self.writer = writer
@@ -54,7 +54,7 @@ class BatchMetricWriter:
 
 
 def _number(value: Any) -> Optional[float]:
-    """Return a scalar of any library as a number, None for other values, which cannot be drawn."""
+    """Convert a scalar of any library to a number. Return None for values that cannot be plotted."""
     if isinstance(value, (str, bytes, list, tuple, dict)) or value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Event files by PyTorch's SummaryWriter."""
+"""Event files written with PyTorch's SummaryWriter."""
 
 import os
 from typing import Any, Optional, Union
@@ -8,7 +8,7 @@ from determined.tensorboard.metric_writers._batch import MetricWriter
 
 
 class TorchWriter(MetricWriter):
-    """`writer` is the SummaryWriter itself, for images, histograms and the like."""
+    """A writer for PyTorch. `writer` is the SummaryWriter itself, for images, histograms and other data."""
 
     def __init__(self, log_dir: "Optional[Union[str, os.PathLike[str]]]" = None) -> None:
         from torch.utils.tensorboard import SummaryWriter

@@ -1,4 +1,4 @@
-"""Event files by TensorFlow's summary writer."""
+"""Event files written with TensorFlow's summary writer."""
 
 import os
 from typing import Any, Optional, Union
@@ -8,7 +8,7 @@ from determined.tensorboard.metric_writers._batch import MetricWriter
 
 
 class TFWriter(MetricWriter):
-    """Scalars for Keras and plain TensorFlow."""
+    """A writer for Keras and TensorFlow."""
 
     def __init__(self, log_dir: "Optional[Union[str, os.PathLike[str]]]" = None) -> None:
         import tensorflow
