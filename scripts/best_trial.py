@@ -18,8 +18,10 @@ def main() -> None:
     value = (training.validation_metrics or {}).get("avgMetrics", {}).get(metric)
     print(f"trial            {training.trial_id} of experiment {experiment_id}")
     print(f"{metric:<16} {value:.4f}" if isinstance(value, float) else f"{metric:<16} {value}")
-    for name, chosen in sorted((training.hparams or {}).items()):
-        print(f"{name:<16} {chosen:.6g}" if isinstance(chosen, float) else f"{name:<16} {chosen}")
+    for name, sampled in sorted((training.hparams or {}).items()):
+        print(
+            f"{name:<16} {sampled:.6g}" if isinstance(sampled, float) else f"{name:<16} {sampled}"
+        )
     print(f"checkpoint       {checkpoint.uuid}")
 
 

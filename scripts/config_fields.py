@@ -1,4 +1,4 @@
-"""What the code says about each field of the configurations: its name, type, bounds and default."""
+"""The fields of the configurations as the code defines them: name, type, bounds and default."""
 
 import types
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from det_controlplane.core.config.reading import Reader
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-# Types whose shape a reader of the page should be told in words.
+# Types that the page describes in words.
 _WORDS: tuple[tuple[Any, str], ...] = (
     (fields.MaxLength, "[length](#lengths)"),
     (fields.Period, "[length](#lengths)"),
@@ -39,19 +39,19 @@ _WHOLE_CLUSTER: dict[str, Any] = {
         {"issuer": "https://ci.example", "user": "ci", "claims": {"repository": "me/mine"}}
     ],
 }
-# Their fields are told elsewhere: by another section, or by the page of experiments.
-_TOLD_ELSEWHERE = (
+# The fields of these sections are documented in another section, or on the page of experiments.
+_DOCUMENTED_ELSEWHERE = (
     "resource_pools[].task_container_defaults",
     "checkpoint_storage",
     "pipelines[].claims",
 )
-# Pages of their own tell the fields of these and of what is in them.
-_PAGES_OF_THEIR_OWN = ("resource_pools[].provider", "resource_pools[].offers")
+# Separate pages document the fields of these sections and everything inside them.
+_WITH_OWN_PAGES = ("resource_pools[].provider", "resource_pools[].offers")
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    section: str  # the object it stands in; empty at the top
+    section: str  # the enclosing object; empty at the top level
     name: str
     type: str
     default: str
@@ -62,48 +62,50 @@ class Field:
 
 
 def fields_of_models(model: type[BaseModel], section: str = "") -> list[Field]:
-    """Return the fields of a model, then those of the objects in it."""
-    own, inner = [], []
+    """Return the fields of a model, followed by the fields of its nested objects."""
+    fields_here, inner = [], []
     hints = get_type_hints(model, include_extras=True)
     for name, info in model.model_fields.items():
-        own.append(Field(section, name, _type(hints[name]), _default(info)))
+        fields_here.append(Field(section, name, _type(hints[name]), _default(info)))
         inner += _fields_inside(f"{section}.{name}" if section else name, hints[name])
-    return own + inner
+    return fields_here + inner
 
 
 def _fields_inside(path: str, hint: Any) -> list[Field]:
-    """Return the fields of the objects in a field: first what all kinds of a union have, then those of each kind."""
+    """Return the fields of the objects in a field: first the common fields of a union, then the fields of each kind."""
     kinds = list(_models_in(hint))
     if len(kinds) < 2:
         return [f for kind, many in kinds for f in fields_of_models(kind, path + "[]" * many)]
-    found = {_tag_of(kind): fields_of_models(kind, path) for kind, _ in kinds}
-    first = next(iter(found.values()))
-    shared = [f for f in first if all(f in fields for fields in found.values())]
-    own = [
+    fields_by_tag = {_tag_of(kind): fields_of_models(kind, path) for kind, _ in kinds}
+    first = next(iter(fields_by_tag.values()))
+    shared = [f for f in first if all(f in fields for fields in fields_by_tag.values())]
+    specific = [
         replace(f, section=f.section.replace(path, f"{path} ({tag})", 1))
-        for tag, fields in found.items()
+        for tag, fields in fields_by_tag.items()
         for f in fields
         if f not in shared
     ]
-    return shared + own
+    return shared + specific
 
 
 def fields_of_cluster() -> list[Field]:
-    """Return the fields that the reader of a cluster configuration asks for, recorded while it reads one."""
-    found: dict[tuple[str, str], Field] = {}
+    """Return the fields of a cluster configuration. They are recorded while the reader reads one."""
+    fields_by_place: dict[tuple[str, str], Field] = {}
 
     def record(reader: Reader, key: str, type: str, default: Any) -> None:
         place = reader.path.replace("[0]", "[]")
-        if place not in _TOLD_ELSEWHERE and not place.startswith(_PAGES_OF_THEIR_OWN):
-            found.setdefault((place, key), Field(place, key, type, _shown(default)))
+        if place not in _DOCUMENTED_ELSEWHERE and not place.startswith(_WITH_OWN_PAGES):
+            fields_by_place.setdefault((place, key), Field(place, key, type, _shown(default)))
 
     with mock.patch.multiple(Reader, **_spies(record)):
         load_cluster(_WHOLE_CLUSTER)
-    return sorted(found.values(), key=lambda f: f.section.count(".") * 2 + bool(f.section))
+    return sorted(
+        fields_by_place.values(), key=lambda f: f.section.count(".") * 2 + bool(f.section)
+    )
 
 
 def _spies(record: Callable[[Reader, str, str, Any], None]) -> dict[str, Any]:
-    """Methods of Reader that tell what they are asked for before they do it."""
+    """Return replacements of Reader's methods that record their arguments first."""
     types_of: dict[str, Callable[..., tuple[str, Any]]] = {
         "text": lambda default, *_: ("text", default),
         "choice": lambda choices, default: (_one_of(choices), default),
@@ -117,13 +119,14 @@ def _spies(record: Callable[[Reader, str, str, Any], None]) -> dict[str, Any]:
         "raw": lambda *_: ("anything", None),
     }
     return {
-        method: _spy(getattr(Reader, method), told, record) for method, told in types_of.items()
+        method: _spy(getattr(Reader, method), describe, record)
+        for method, describe in types_of.items()
     }
 
 
-def _spy(method: Any, told: Callable[..., tuple[str, Any]], record: Any) -> Any:
+def _spy(method: Any, describe: Callable[..., tuple[str, Any]], record: Any) -> Any:
     def spy(self: Reader, key: str, *args: Any) -> Any:
-        record(self, key, *told(*args))
+        record(self, key, *describe(*args))
         return method(self, key, *args)
 
     return spy
@@ -138,8 +141,8 @@ def _one_of(choices: Any) -> str:
 
 
 def _type(hint: Any) -> str:
-    for known, words in _WORDS:
-        if hint == known:
+    for known_type, words in _WORDS:
+        if hint == known_type:
             return words
     if get_origin(hint) is Annotated:
         base, *extras = get_args(hint)
@@ -157,13 +160,13 @@ def _type(hint: Any) -> str:
 
 def _bounds(extras: list[Any]) -> str:
     rules = [rule for extra in extras for rule in getattr(extra, "metadata", [extra])]
-    found = {
+    bounds = {
         words: f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
         for name, words in _BOUNDS
         for rule in rules
         if (value := getattr(rule, name, None)) is not None and value not in _UNREMARKABLE
     }
-    return f" {', '.join(found.values())}" if found else ""
+    return f" {', '.join(bounds.values())}" if bounds else ""
 
 
 def _models_in(hint: Any, is_list: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:
@@ -175,7 +178,7 @@ def _models_in(hint: Any, is_list: bool = False) -> Iterator[tuple[type[BaseMode
 
 
 def _tag_of(model: type[BaseModel]) -> str:
-    """Return the value that tells one kind of a union from the others."""
+    """Return the value that distinguishes one kind of a union from the others."""
     for key in ("type", "name"):
         info = model.model_fields.get(key)
         if info is not None and get_origin(info.annotation) is Literal:

@@ -1,9 +1,9 @@
-"""Writes docs/reference/experiment-config.md and cluster-config.md from the models and config_meanings.yaml.
+"""Write docs/reference/experiment-config.md and cluster-config.md from the models and config_meanings.yaml.
 
-python scripts/config_reference.py           say whether the pages are current
-python scripts/config_reference.py --write   bring them up to date
+python scripts/config_reference.py           check whether the pages are current
+python scripts/config_reference.py --write   update the pages
 
-Names, types, bounds and defaults come from the code; the sentences are written by hand, one for each field.
+Names, types, bounds and defaults come from the code. Each field has a handwritten sentence in config_meanings.yaml.
 """
 
 import re
@@ -30,7 +30,7 @@ class Unexplained(Exception):
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each page, as the code and the sentences say it now."""
+    """Return the current text of each page."""
     meanings = yaml.safe_load(MEANINGS.read_text("utf-8"))
     fields = {"experiment": fields_of_models(ExperimentConfig), "cluster": fields_of_cluster()}
     return {name: _page(meanings[name], fields[name]) for name in PAGES}
@@ -43,37 +43,39 @@ def _page(meaning: dict[str, Any], fields: list[Field]) -> str:
         mine = [field for field in fields if field.section == section]
         title = section or "Top level"
         about = meaning["sections"].get(section, "").strip()
-        parts.append("\n\n".join(p for p in (f"## {title}", about, _table(mine, meaning)) if p))
+        parts.append(
+            "\n\n".join(p for p in (f"## {title}", about, _table(section_fields, meaning)) if p)
+        )
     parts.append(meaning["tail"].strip())
     return "\n\n".join(parts) + "\n"
 
 
 def _table(fields: list[Field], meaning: dict[str, Any]) -> str:
-    rows = [_row(field, _told(meaning["fields"], field)) for field in fields]
+    rows = [_row(field, _meaning(meaning["fields"], field)) for field in fields]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
 
 
-def _row(field: Field, told: Any) -> str:
-    """Write a field's row; `told` is its sentence, or an object that also corrects what the code cannot say."""
-    known = {"type": field.type, "default": field.default}
-    known |= told if isinstance(told, dict) else {"means": told}
-    cells = [f"`{field.name}`", known["type"], known["default"], str(known["means"]).strip()]
+def _row(field: Field, meaning: Any) -> str:
+    """Return a field's row. `meaning` is its sentence, or an object that also overrides type or default."""
+    parts = {"type": field.type, "default": field.default}
+    parts |= meaning if isinstance(meaning, dict) else {"means": meaning}
+    cells = [f"`{field.name}`", parts["type"], parts["default"], str(parts["means"]).strip()]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _told(told: dict[str, Any], field: Field) -> Any:
-    """Return the sentence of a field, or the one for all kinds of its section, written with (*)."""
-    return told.get(field.path) or told.get(_of_any_kind(field))
+def _meaning(meanings: dict[str, Any], field: Field) -> Any:
+    """Return the sentence of a field, or the sentence for all kinds of its section, marked with (*)."""
+    return meanings.get(field.path) or meanings.get(_of_any_kind(field))
 
 
 def _of_any_kind(field: Field) -> str:
     return re.sub(r"\(\w+\)", "(*)", field.path)
 
 
-def _check(told: dict[str, Any], fields: list[Field]) -> None:
-    there = {name for field in fields for name in (field.path, _of_any_kind(field))}
-    problems = [f"{f.path}: say what it means" for f in fields if _told(told, f) is None]
-    problems += [f"{path}: is no field (any more)" for path in sorted(set(told) - there)]
+def _check(meanings: dict[str, Any], fields: list[Field]) -> None:
+    paths = {name for field in fields for name in (field.path, _of_any_kind(field))}
+    problems = [f"{f.path}: say what it means" for f in fields if _meaning(meanings, f) is None]
+    problems += [f"{path}: is not a field (any more)" for path in sorted(set(meanings) - paths)]
     if problems:
         raise Unexplained("; ".join(problems))
 

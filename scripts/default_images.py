@@ -1,4 +1,4 @@
-"""Compare the digests of the default images with their registries; `--write` pins the current digests of the tags.
+"""Compare the pinned digests of the default images with their registries. `--write` pins the tags' current digests.
 
     .venv/bin/python scripts/default_images.py
 
@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def _moved_digests(images: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Print the result for each image; yield the pinned and the current digest of each tag that has moved."""
+    """Print the result for each image. Yield the pinned and the current digest of each tag that has moved."""
     for image in images:
         pinned = ImageName.parse(image)
         tag = registry.look_up(replace(pinned, digest=""))
@@ -41,8 +41,8 @@ def _moved_digests(images: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         elif tag.digest == pinned.digest:
             print(f"current   {image}")
         else:
-            still = "still there" if digest.existence is Existence.FOUND else "GONE"
-            print(f"moved     {image}: the tag is {tag.digest or 'gone'}, the digest is {still}")
+            state = "still there" if digest.existence is Existence.FOUND else "GONE"
+            print(f"moved     {image}: the tag is {tag.digest or 'gone'}, the digest is {state}")
             if tag.digest:
                 yield pinned.digest, tag.digest
 

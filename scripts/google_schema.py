@@ -1,10 +1,10 @@
-"""Make the schema of Terraform's Google provider that tests/terraform checks our modules against.
+"""Make the schema of Terraform's Google provider, against which tests/terraform checks our modules.
 
     pip download --no-deps cdktn-provider-google==21.1.0
     python scripts/google_schema.py cdktn_provider_google-*.whl tests/terraform/google_schema.json.gz
 
-The bindings carry names, types, blocks and what is required, as facts of the provider; neither its code nor its texts
-are taken over.
+The bindings contain names, types, blocks and required attributes, which are facts about the provider. Its code and
+texts are not copied.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-# Products that a cluster may be made of; the whole provider has four times as much.
+# Products that a cluster may use. The whole provider has four times as many.
 PRODUCTS = (
     "artifact_registry", "billing", "cloud_run_v2", "cloud_scheduler", "compute", "filestore", "iam", "kms", "logging",
     "monitoring", "project", "secret_manager", "service", "sql", "storage", "client_config",
@@ -27,7 +27,7 @@ PRODUCTS = (
 META = frozenset(
     {"connection", "count", "dependsOn", "forEach", "lifecycle", "provider", "provisioners"}
 )
-# Properties of every binding, which no schema has.
+# Properties of every binding that are not in the schema.
 OF_BINDINGS = frozenset(
     {
         "cdktfStack", "constructNodeMetadata", "friendlyUniqueId", "fqn", "node", "rawOverrides",
@@ -42,7 +42,7 @@ Json = Mapping[str, Any]
 
 
 class Bindings:
-    """The types of a wheel of bindings, by name."""
+    """The types of a wheel with bindings, by name."""
 
     def __init__(self, wheel: Path) -> None:
         self._wheel = wheel
@@ -53,47 +53,49 @@ class Bindings:
             (name,) = (n for n in archive.namelist() if n.endswith(".jsii.tgz"))
             packed = io.BytesIO(archive.read(name))
         with tarfile.open(fileobj=packed) as assembly:
-            found = assembly.extractfile("package/.jsii")
-            assert found is not None, "the wheel has no jsii assembly"
-            types: Json = json.loads(found.read())["types"]
+            assembly_file = assembly.extractfile("package/.jsii")
+            assert assembly_file is not None, "the wheel has no jsii assembly"
+            types: Json = json.loads(assembly_file.read())["types"]
         return types
 
     def schemas(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {"resources": {}, "data_sources": {}}
-        for kind, name, binding, made in self._wanted():
+        schemas: dict[str, dict[str, Any]] = {"resources": {}, "data_sources": {}}
+        for kind, name, binding, binding_type in self._wanted():
             block = self._block(binding + "Config", 0)
-            for attribute, type_ in self._computed(made):
+            for attribute, type_ in self._computed(binding_type):
                 if attribute not in block["attributes"] and attribute not in block["blocks"]:
                     block["attributes"][attribute] = {"type": type_, "computed": True}
-            found[kind][name] = block
-        return found
+            schemas[kind][name] = block
+        return schemas
 
     def _wanted(self) -> Iterator[tuple[str, str, str, Json]]:
-        for binding, made in self.types.items():
-            base = made.get("base", "")
+        for binding, binding_type in self.types.items():
+            base = binding_type.get("base", "")
             if not base.endswith(("TerraformResource", "TerraformDataSource")):
                 continue
-            page = re.search(r"docs/(resources|data-sources)/(\w+)", json.dumps(made.get("docs")))
+            page = re.search(
+                r"docs/(resources|data-sources)/(\w+)", json.dumps(binding_type.get("docs"))
+            )
             if page and page[2].startswith(PRODUCTS):
                 kind = "resources" if page[1] == "resources" else "data_sources"
-                yield kind, f"google_{page[2]}", binding, made
+                yield kind, f"google_{page[2]}", binding, binding_type
 
     def _block(self, binding: str, depth: int) -> dict[str, Any]:
         block: dict[str, Any] = {"attributes": {}, "blocks": {}}
-        for given in self.types[binding].get("properties", []):
-            if depth == 0 and given["name"] in META:
+        for attribute in self.types[binding].get("properties", []):
+            if depth == 0 and attribute["name"] in META:
                 continue
-            name, required = _terraform_name(given), not given.get("optional")
-            nested, nesting = self._nested(given["type"])
+            name, required = _terraform_name(attribute), not attribute.get("optional")
+            nested, nesting = self._nested(attribute["type"])
             if nested:
                 inner = self._block(nested, depth + 1) if depth < DEEPEST else _EMPTY
                 block["blocks"][name] = {"nesting": nesting, "required": required, "block": inner}
             else:
-                block["attributes"][name] = {"type": _type(given["type"]), "required": required}
+                block["attributes"][name] = {"type": _type(attribute["type"]), "required": required}
         return block
 
     def _nested(self, type_: Json) -> tuple[str, str]:
-        """Return the binding of a nested block, and whether there may be more than one."""
+        """Return the binding of a nested block, and how often it may occur."""
         plain = _type(type_)
         many = isinstance(plain, list)
         name = plain[1] if isinstance(plain, list) else plain
@@ -103,12 +105,12 @@ class Bindings:
             return name["fqn"], "single"
         return name["fqn"], "many" if many else "one"
 
-    def _computed(self, made: Json) -> Iterator[tuple[str, Any]]:
-        for read in made["properties"]:
-            name = read["name"]
-            if read.get("static") or name.endswith("Input") or name in OF_BINDINGS | META:
+    def _computed(self, binding_type: Json) -> Iterator[tuple[str, Any]]:
+        for attribute in binding_type["properties"]:
+            name = attribute["name"]
+            if attribute.get("static") or name.endswith("Input") or name in OF_BINDINGS | META:
                 continue
-            type_ = read["type"]
+            type_ = attribute["type"]
             if type_.get("fqn", "").endswith("StringMap"):
                 yield _snake(name), ["map", "string"]
             elif "collection" in type_:
@@ -132,10 +134,10 @@ def _type(type_: Json) -> Any:
     return "bool" if type_["fqn"] == RESOLVABLE else {"fqn": type_["fqn"]}
 
 
-def _terraform_name(given: Json) -> str:
-    """Return the name of a resource in Terraform: the link to the provider's page has it."""
-    linked = re.search(r"#(\w+) ", (given.get("docs") or {}).get("remarks", ""))
-    return linked[1] if linked else _snake(given["name"])
+def _terraform_name(attribute: Json) -> str:
+    """Return the name of an attribute in Terraform, which the link to the provider's page contains."""
+    link = re.search(r"#(\w+) ", (attribute.get("docs") or {}).get("remarks", ""))
+    return link[1] if link else _snake(attribute["name"])
 
 
 def _snake(name: str) -> str:
@@ -149,9 +151,12 @@ def main() -> None:
     options = parser.parse_args()
     schemas = Bindings(options.wheel).schemas()
     text = json.dumps(schemas, sort_keys=True, separators=(",", ":"))
-    # Without a time, the same schema is the same file.
+    # Without a time, equal schemas give equal files.
     options.target.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-    print({kind: len(found) for kind, found in schemas.items()}, options.target.stat().st_size)
+    print(
+        {kind: len(named_schemas) for kind, named_schemas in schemas.items()},
+        options.target.stat().st_size,
+    )
 
 
 if __name__ == "__main__":

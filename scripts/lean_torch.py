@@ -1,7 +1,8 @@
-"""Keep torch from loading its compiler in processes that compile nothing: `lean_torch.py SITE_PACKAGES`.
+"""Prevent torch from loading its compiler unless it is used: `lean_torch.py SITE_PACKAGES`.
 
-torch's optimizers and DistributedDataParallel load torch._dynamo only to switch it off. That takes longer than to load
-torch itself, in each of the hundreds of processes in which the tests train. What calls torch.compile still gets it.
+torch's optimizers and DistributedDataParallel load torch._dynamo only to disable it. This takes longer than loading
+torch itself, in each of the hundreds of training processes of the tests. Programs that call torch.compile still load
+the compiler.
 """
 
 import sys
@@ -12,7 +13,7 @@ _LOADED = '"torch._dynamo" in __import__("sys").modules'
 
 
 class Change(NamedTuple):
-    """A text of a file of torch, how often it stands there, and what takes its place."""
+    """A text in a file of torch, how many times it occurs, and its replacement."""
 
     file: str
     old: str
@@ -47,14 +48,16 @@ CHANGES = (
 
 
 def make_lean(torch: Path) -> None:
-    """Change what is not changed yet, each file as a new one: the old ones are links into the cache of uv."""
+    """Apply the missing changes. Each file is replaced, because the installed files are links into uv's cache."""
     for change in CHANGES:
         path = torch / change.file
         text = path.read_text()
         if change.new in text:
             continue
         if text.count(change.old) != change.times:
-            raise SystemExit(f"{path} is not of the torch that scripts/lean_torch.py knows")
+            raise SystemExit(
+                f"{path} belongs to a version of torch that scripts/lean_torch.py does not support"
+            )
         path.unlink()
         path.write_text(text.replace(change.old, change.new))
 

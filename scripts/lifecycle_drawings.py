@@ -1,7 +1,7 @@
-"""Draws the state diagrams of docs/concepts/lifecycle.md from the transition tables.
+"""Draw the state diagrams of docs/concepts/lifecycle.md from the transition tables.
 
-python -m scripts.lifecycle_drawings           print the page as it should be
-python -m scripts.lifecycle_drawings --write   bring the page up to date
+python -m scripts.lifecycle_drawings           print the current page
+python -m scripts.lifecycle_drawings --write   update the page
 """
 
 import re
@@ -47,7 +47,7 @@ def diagram(table: Mapping[State, Iterable[State]]) -> str:
 
 
 def exits() -> str:
-    """Return a table of what each kind of exit makes of a trial in each situation."""
+    """Return a table with a trial's state after each kind of exit, for each situation."""
     lines = [
         "| exit | " + " | ".join(_SITUATIONS) + " |",
         "|---" * (len(_SITUATIONS) + 1) + "|",
@@ -72,7 +72,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
 
 
 def drawn(page: str) -> str:
-    """Return the page with each drawing between its marks made anew."""
+    """Return the page with each drawing between its marks updated."""
     return _BLOCK.sub(
         lambda block: f"<!-- {block[1]} -->\n{DRAWINGS[block[1]]()}\n<!-- end -->", page
     )

@@ -1,6 +1,6 @@
-"""Keep the table of machine types with GPUs in docs/reference/pools.md that of the catalog.
+"""Update the table of machine types with GPUs in docs/reference/pools.md from the catalog.
 
-`python -m scripts.machine_types --write` brings the page up to date.
+`python -m scripts.machine_types --write` updates the page.
 """
 
 import re
@@ -15,7 +15,7 @@ _BLOCK = re.compile(r"<!-- types -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def table() -> str:
-    """Return every type with GPUs of its own, in the order of the catalog."""
+    """Return a table of every type with built-in GPUs, in the order of the catalog."""
     lines = [
         "| type | cloud | GPUs | each with | vCPUs | memory | $ an hour |",
         "|---|---|---|---|---|---|---|",
@@ -29,7 +29,7 @@ def table() -> str:
 
 
 def drawn(page: str) -> str:
-    """Return the page with the table made anew."""
+    """Return the page with the table updated."""
     return _BLOCK.sub(f"<!-- types -->\n{table()}\n<!-- end -->", page)
 
 

@@ -1,4 +1,4 @@
-"""Write the migration that brings the newest revision to what `db/schema` describes: scripts/new_migration.py NAME"""
+"""Write the next migration, from the newest revision to the schema of `db/schema`: scripts/new_migration.py NAME"""
 
 import sys
 import tempfile
@@ -11,7 +11,7 @@ from det_controlplane.db.engine.migrate import HEAD, alembic_config, migrate
 
 
 def write(name: str, database_url: str) -> Path:
-    """Compare a database at the newest revision with the schema; return the file of the next revision."""
+    """Compare a database at the newest revision with the schema. Return the file of the new revision."""
     migrate(database_url)
     engine = plain_engine(database_url)
     with connected(engine) as connection:

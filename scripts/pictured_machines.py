@@ -1,4 +1,4 @@
-"""A cluster that rents machines of a cloud in memory, some hours into its work, for pictures."""
+"""A cluster for screenshots that has rented machines of an in-memory cloud for some hours."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _REFUSED = "us-east-1a has no g5.1 machine to spare (InsufficientInstanceCapacit
 
 @contextmanager
 def renting(folder: Path) -> Iterator[str]:
-    """Serve such a cluster; give its address."""
+    """Serve such a cluster and yield its address."""
     with throwaway_server() as server, server.database() as url:
         database = Database(url)
         with rented_cluster(database, folder) as rented:

@@ -1,7 +1,7 @@
-"""Draws the examples of docs/concepts/scheduling.md by asking the scheduler itself.
+"""Draw the examples of docs/concepts/scheduling.md with the scheduler itself.
 
-python -m scripts.scheduling_drawings           print the page as it should be
-python -m scripts.scheduling_drawings --write   bring the page up to date
+python -m scripts.scheduling_drawings           print the current page
+python -m scripts.scheduling_drawings --write   update the page
 """
 
 from collections.abc import Callable
@@ -22,12 +22,14 @@ Held = tuple[str, int, dict[str, int]]  # name, priority, slots by agent
 def pool(
     agents: dict[str, int], running: list[Held], queue: list[Task], **settings: Any
 ) -> PoolSnapshot:
-    named = enumerate((name, priority) for name, priority, _ in (*running, *queue))
+    job_priorities = enumerate((name, priority) for name, priority, _ in (*running, *queue))
     return schedules.pool(
         [schedules.agent(id, slots) for id, slots in agents.items()],
         pending=[schedules.request(name, slots) for name, _, slots in queue],
         running=[schedules.running(name, **on) for name, _, on in running],
-        jobs=[schedules.job(name, priority, position=at) for at, (name, priority) in named],
+        jobs=[
+            schedules.job(name, priority, position=at) for at, (name, priority) in job_priorities
+        ],
         **settings,
     )
 
@@ -40,18 +42,18 @@ def draw(snapshot: PoolSnapshot, waited_s: float = 0.0) -> str:
     for request in snapshot.pending:
         id = request.allocation_id
         slots = f"{request.slots} slot" + "s" * (request.slots != 1)
-        asked = f"{id}  priority {request.job.priority}, {slots}"
+        request_text = f"{id}  priority {request.job.priority}, {slots}"
         if id in backfilled:
-            said = "starts as backfill" if backfilled[id] else "starts"
+            decision = "starts as backfill" if backfilled[id] else "starts"
         else:
-            said = f"{plan.waiting[id].code.value}: {plan.waiting[id].sentence}"
-        lines.append(f"{asked:<26} {said}")
+            decision = f"{plan.waiting[id].code.value}: {plan.waiting[id].sentence}"
+        lines.append(f"{request_text:<26} {decision}")
     lines += [f"{victim.allocation_id}  is asked to leave" for victim in plan.preempt]
     return "\n".join(lines)
 
 
 def _agent(agent: Agent, snapshot: PoolSnapshot, plan: SchedulePlan) -> str:
-    """Draw `gpu-1 [A A . .] → [A A B .]`: what runs on an agent, and what runs once the plan took effect."""
+    """Draw `gpu-1 [A A . .] → [A A B .]`: an agent's work now, and after the plan took effect."""
     before = _cells(agent, [(r.allocation_id, r.placements) for r in snapshot.running])
     starts = [(s.allocation_id.lower(), s.placements) for s in plan.start]
     after = _cells(agent, [*((r.allocation_id, r.placements) for r in snapshot.running), *starts])

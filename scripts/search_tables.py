@@ -1,7 +1,7 @@
-"""Draws the tables of docs/concepts/search.md from the code that decides.
+"""Draw the tables of docs/concepts/search.md with the code of the searches.
 
-python -m scripts.search_tables           print the page as it should be
-python -m scripts.search_tables --write   bring the page up to date
+python -m scripts.search_tables           print the current page
+python -m scripts.search_tables --write   update the page
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ def draw_brackets() -> str:
 
 
 def draw_rungs() -> str:
-    """Draw as bars how many of forty trials reach each rung."""
+    """Draw how many of forty trials reach each rung, as bars."""
     rows = []
     for label, searcher in (("stopping", ASHA), ("promotion", PROMOTION)):
         trials = simulate({**searcher, "max_trials": 40}, SPACE, 1).trials.values()
@@ -76,18 +76,18 @@ def draw_rungs() -> str:
 
 
 def play(searcher: Mapping[str, Any], reports: list[tuple[int, float, int]]) -> str:
-    """Return a table of reports and the answers of the search; trials are numbered as they are created."""
+    """Return a table of reports and the search's actions. Trials are numbered in the order of their creation."""
     search, names = new(searcher, SPACE, 0), dict[str, int]()
-    rows = [f"{'start':<28} {_answer(search, Started(), names)}"]
+    rows = [f"{'start':<28} {_actions(search, Started(), names)}"]
     for trial, loss, batches in reports:
         request_id = next(key for key, number in names.items() if number == trial)
         event = Validated(request_id, {"loss": loss, "batches": batches})
-        said = f"trial {trial}: {loss} at {batches}"
-        rows.append(f"{said:<28} {_answer(search, event, names)}")
+        report = f"trial {trial}: {loss} at {batches}"
+        rows.append(f"{report:<28} {_actions(search, event, names)}")
     return "\n".join(rows)
 
 
-def _answer(search: Search, event: Started | Validated, names: dict[str, int]) -> str:
+def _actions(search: Search, event: Started | Validated, names: dict[str, int]) -> str:
     words = []
     for action in search.fold(event):
         if isinstance(action, Create):

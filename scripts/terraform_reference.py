@@ -93,12 +93,12 @@ def blocks_of(folder: Path) -> Iterator[Block]:
     """Yield the variables and outputs of a module. Raises Undescribed."""
     for path in sorted(folder.glob("*.tf")):
         for kind, name, body in _BLOCK.findall(path.read_text("utf-8")):
-            told = {key: value.strip() for key, value in _ARGUMENT.findall(body)}
-            if "description" not in told:
+            arguments = {key: value.strip() for key, value in _ARGUMENT.findall(body)}
+            if "description" not in arguments:
                 raise Undescribed(f"{path.relative_to(INFRA)}: {kind} {name} has no description")
             yield Block(
-                kind, name, told["description"].strip('"').replace('\\"', '"').replace("|", "\\|"),
-                told.get("type", ""), told.get("default", ""), told.get("sensitive") == "true",
+                kind, name, arguments["description"].strip('"').replace('\\"', '"').replace("|", "\\|"),
+                arguments.get("type", ""), arguments.get("default", ""), arguments.get("sensitive") == "true",
             )  # fmt: skip
 
 
@@ -111,13 +111,15 @@ def _default(block: Block) -> str:
 
 
 def _purpose(folder: Path) -> str:
-    """Return the comment at the head of a module."""
+    """Return the comment at the top of a module's main.tf."""
     lines = (folder / "main.tf").read_text("utf-8").splitlines()
     count = next(i for i, line in enumerate(lines) if not line.startswith("#"))
-    told = " ".join(line.lstrip("# ") for line in lines[:count])
-    if not told:
-        raise Undescribed(f"{folder.relative_to(INFRA)}/main.tf does not begin with what it is for")
-    return told
+    purpose = " ".join(line.lstrip("# ") for line in lines[:count])
+    if not purpose:
+        raise Undescribed(
+            f"{folder.relative_to(INFRA)}/main.tf does not begin with a comment about its purpose"
+        )
+    return purpose
 
 
 if __name__ == "__main__":

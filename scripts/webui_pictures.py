@@ -1,7 +1,7 @@
-"""Draws the pictures of docs/webui-pages.md: trains on a cluster of its own, opens its pages in Chromium.
+"""Draw the pictures of docs/webui-pages.md: train on a separate cluster, and open its pages in Chromium.
 
-python -m scripts.webui_pictures               some minutes; the pictures are written anew
-python -m scripts.webui_pictures --all FOLDER  every page, in both themes and three widths, to look at before a release
+python -m scripts.webui_pictures               update the pictures, which takes some minutes
+python -m scripts.webui_pictures --all FOLDER  draw every page in both themes and three widths (before a release)
 """
 
 import argparse
@@ -27,8 +27,8 @@ _EXAMPLE = ROOT / "examples" / "numpy_digits"
 _CONFIG = "security: {authz: {type: rbac}}\ncluster_name: vision-lab\nwebhooks: {allow_private_targets: true}"
 _OF_ADMINISTRATORS = ("/admin", "/budgets", "/webhooks", "/templates")
 _QUALITY = 0.82
-_WAIT_MS = 1_500  # for curves, and for what is written while they are drawn
-# Browsers write WebP themselves: no library of pictures is needed.
+_WAIT_MS = 1_500  # for curves, and for text that appears while they are drawn
+# Browsers can write WebP themselves, so no image library is needed.
 _TO_WEBP = """async ([png, quality]) => {
     const image = new Image();
     image.src = png;
@@ -45,7 +45,7 @@ _TO_WEBP = """async ([png, quality]) => {
 
 
 class _Administrator:
-    """Calls of the API, with a token."""
+    """A client of the API with a token."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._base, self._token = f"http://127.0.0.1:{cluster.port}/api/v1", ""
@@ -61,15 +61,15 @@ class _Administrator:
 
 
 def _people(admin: _Administrator) -> None:
-    """Make a team with roles, templates, budgets and a webhook."""
+    """Create a team with roles, templates, budgets and a webhook."""
     group = admin.call("POST", "/groups", name="vision-team")["group"]["groupId"]
-    for username, shown in (("ada", "Ada L."), ("grace", "Grace H."), ("linus", "Linus P.")):
-        user = {"username": username, "displayName": shown, "active": True}
-        made = admin.call("POST", "/users", user=user, password="a first password")["user"]
-        admin.call("PUT", f"/groups/{group}", addUsers=[made["id"]])
+    for username, display_name in (("ada", "Ada L."), ("grace", "Grace H."), ("linus", "Linus P.")):
+        user = {"username": username, "displayName": display_name, "active": True}
+        new_user = admin.call("POST", "/users", user=user, password="a first password")["user"]
+        admin.call("PUT", f"/groups/{group}", addUsers=[new_user["id"]])
     for holder, id, role in (("group", group, 5), ("user", 2, 2), ("user", 3, 4)):
-        given = {"role": {"roleId": role}, "scopeWorkspaceId": 1}
-        assignments = [{f"{holder}Id": id, "roleAssignment": given}]
+        role_assignment = {"role": {"roleId": role}, "scopeWorkspaceId": 1}
+        assignments = [{f"{holder}Id": id, "roleAssignment": role_assignment}]
         admin.call("POST", "/roles/add-assignments", **{f"{holder}RoleAssignments": assignments})
     config = "resources:\n  slots_per_trial: 8\nenvironment:\n  image: pytorch/pytorch:latest\n"
     admin.call("POST", "/templates/eight-gpus", config=config)
@@ -86,7 +86,7 @@ def _people(admin: _Administrator) -> None:
 
 
 def _work(cluster: Cluster, admin: _Administrator) -> tuple[int, int]:
-    """Train a search, and leave others that run, wait and failed. Return the first and its best trial."""
+    """Train a search, and create running, waiting and failed experiments. Return the search and its best trial."""
     admin.call("POST", "/roles/add-assignments", userRoleAssignments=[
         {"userId": 2, "roleAssignment": {"role": {"roleId": 5}, "scopeCluster": True}}
     ])  # fmt: skip
@@ -108,7 +108,7 @@ def _work(cluster: Cluster, admin: _Administrator) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Shot:
-    """A page, how it is looked at, and what is done there before."""
+    """A page with its theme and width, and the preparation before the screenshot."""
 
     path: str
     theme: str = "light"
@@ -117,7 +117,7 @@ class Shot:
 
 
 def shots(experiment: int, trial: int) -> dict[str, Shot]:
-    """Return by the name of a picture what it shows of a cluster that trains."""
+    """Return the pages of a cluster that trains, by picture name."""
     one = f"/experiments/{experiment}"
     return {
         "home": Shot("/dashboard"),
@@ -144,7 +144,7 @@ def shots(experiment: int, trial: int) -> dict[str, Shot]:
     }
 
 
-# Of a cluster that rents machines, which lie in memory.
+# This picture shows a cluster that rents machines of an in-memory cloud.
 _RENTED = "rented-machines"
 
 
@@ -155,7 +155,7 @@ def _fill_new_experiment(tab: Tab) -> None:
 
 
 def _see_offers(tab: Tab) -> None:
-    """Show the end of the page, below what machines there are."""
+    """Scroll to the end of the page, below the machines."""
     tab.page.get_by_role("region", name="Offers").scroll_into_view_if_needed()
 
 
@@ -191,7 +191,7 @@ _WIDTHS = (360, 1280, 2560)
 
 
 def pages(experiment: int, trial: int) -> list[str]:
-    """Return the address of every page."""
+    """Return the addresses of all pages."""
     return [
         "/dashboard", "/experiments", "/experiments/new", f"/compare?experiments={experiment},{experiment + 1}",
         *(f"/experiments/{experiment}/{part}" for part in _EXPERIMENT),
@@ -203,7 +203,7 @@ def pages(experiment: int, trial: int) -> list[str]:
 
 
 def draw_all(cluster: Cluster, experiment: int, trial: int, folder: Path) -> None:
-    """Draw every page in both themes and three widths; what a page complains about is printed."""
+    """Draw every page in both themes and three widths. Print the complaints of the pages."""
     base = f"http://127.0.0.1:{cluster.port}"
     with chromium() as browser:
         for theme in ("light", "dark"):
@@ -221,9 +221,9 @@ def draw_all(cluster: Cluster, experiment: int, trial: int, folder: Path) -> Non
 def _webp(tab: Tab) -> bytes:
     png = base64.b64encode(tab.page.screenshot()).decode()
     blank = tab.page.context.new_page()
-    made: str = blank.evaluate(_TO_WEBP, [f"data:image/png;base64,{png}", _QUALITY])
+    encoded: str = blank.evaluate(_TO_WEBP, [f"data:image/png;base64,{png}", _QUALITY])
     blank.close()
-    return base64.b64decode(made)
+    return base64.b64decode(encoded)
 
 
 def draw(cluster: Cluster, experiment: int, trial: int, only: list[str]) -> None:
@@ -233,8 +233,8 @@ def draw(cluster: Cluster, experiment: int, trial: int, only: list[str]) -> None
         for name, shot in shots(experiment, trial).items():
             if name == _RENTED or (only and name not in only):
                 continue
-            who = "admin" if shot.path.startswith(_OF_ADMINISTRATORS) else "determined"
-            _draw_one(browser, base, name, shot, (who, ""))
+            username = "admin" if shot.path.startswith(_OF_ADMINISTRATORS) else "determined"
+            _draw_one(browser, base, name, shot, (username, ""))
         if not only or _RENTED in only:
             with renting(Path(folder)) as address:
                 shot = shots(experiment, trial)[_RENTED]
@@ -247,13 +247,13 @@ def _draw_one(browser: Any, base: str, name: str, shot: Shot, user: tuple[str, s
         tab.ready()
         shot.prepare(tab)
         tab.page.wait_for_timeout(_WAIT_MS)
-        made = _webp(tab)
-        (PICTURES / f"{name}.webp").write_bytes(made)
-        print(f"{name}: {len(made) / 1000:.0f} kB", *tab.complaints)
+        picture = _webp(tab)
+        (PICTURES / f"{name}.webp").write_bytes(picture)
+        print(f"{name}: {len(picture) / 1000:.0f} kB", *tab.complaints)
 
 
 def named() -> list[str]:
-    """Return the pictures that the page shows."""
+    """Return the pictures on the page."""
     return re.findall(r"\]\(pictures/(\S+)\)", PAGE.read_text("utf-8"))
 
 
@@ -261,8 +261,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", type=Path, metavar="FOLDER")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these pictures")
-    given = parser.parse_args()
-    every: Path | None = given.all
+    arguments = parser.parse_args()
+    all_folder: Path | None = arguments.all
     with (
         tempfile.TemporaryDirectory() as folder,
         local_cluster(Path(folder), runtime="process", config=_CONFIG) as cluster,
@@ -270,11 +270,11 @@ def main() -> None:
         admin = _Administrator(cluster)
         experiment, trial = _work(cluster, admin)
         _people(admin)
-        if every is None:
-            draw(cluster, experiment, trial, given.names)
+        if all_folder is None:
+            draw(cluster, experiment, trial, arguments.names)
         else:
-            every.mkdir(parents=True, exist_ok=True)
-            draw_all(cluster, experiment, trial, every)
+            all_folder.mkdir(parents=True, exist_ok=True)
+            draw_all(cluster, experiment, trial, all_folder)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Machines that have nothing, made of Linux namespaces, to try first starts on."""
+"""Empty machines, made of Linux namespaces, for testing first starts."""

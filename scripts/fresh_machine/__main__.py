@@ -1,4 +1,4 @@
-"""Read the command line, and attend to the process that makes the machine."""
+"""Read the command line, and supervise the process that runs the machine."""
 
 import argparse
 import fcntl
@@ -41,18 +41,18 @@ def main() -> int:
 
 
 def _attend(worker: int, stop: int) -> int:
-    """Wait for the worker, which cleans up when the pipe closes, however this process ends."""
-    asked: list[int] = []
+    """Wait for the worker. It cleans up when the pipe closes, however this process ends."""
+    signals: list[int] = []
 
     def on_signal(number: int, _: object) -> None:
-        if not asked:
+        if not signals:
             os.close(stop)
-        asked.append(number)
+        signals.append(number)
 
     for number in STOPPING:
         signal.signal(number, on_signal)
     code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
-    return 128 + asked[0] if asked else code
+    return 128 + signals[0] if signals else code
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:
@@ -71,7 +71,9 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 def _make_folder() -> Path:
     parent = Path(tempfile.gettempdir()).resolve()
     if (parent / "a").parts[1] in SYSTEM or parent.is_relative_to(CHECKOUT):
-        raise Failed(f"a machine cannot lie in {parent}: name another folder with TMPDIR, as /tmp")
+        raise Failed(
+            f"a machine cannot be made in {parent}: set TMPDIR to another folder, such as /tmp"
+        )
     folder = Path(tempfile.mkdtemp(prefix="det-fresh-", dir=parent))
     folder.chmod(0o755)
     return folder
@@ -85,10 +87,12 @@ def _require_root() -> None:
 
 
 def _require_tools() -> None:
-    """Install the network where apt can; the other tools are on every Linux that has a checkout."""
+    """Install slirp4netns with apt if possible. The other tools exist on every Linux with a checkout."""
     install = ["apt-get", "install", "-y", "--no-install-recommends", "slirp4netns"]
     with open(__file__) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # machines that start together would meet apt's own locks
+        fcntl.flock(
+            lock, fcntl.LOCK_EX
+        )  # machines that start together would fail on apt's own locks
         for command in (install, ["apt-get", "update"], install):
             if shutil.which("slirp4netns") is None and shutil.which("apt-get"):
                 print(f"fresh-machine: {' '.join(command)}", file=sys.stderr)
@@ -98,13 +102,14 @@ def _require_tools() -> None:
         raise Failed(f"install {', '.join(missing)}, then try again")
 
 
-def _arguments(given: Sequence[str]) -> argparse.Namespace:
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/fresh-machine",
         usage="%(prog)s [OPTION]... -- COMMAND [ARGUMENT]...",
-        description="Run a command on a copy of this checkout, as it is now, on a machine that has nothing: an empty "
-        "home, empty caches, no Docker data, no bridge, no variables but those that say where packages come from. "
-        "The copy lies where the checkout lies. The exit code is the command's; nothing else of the machine is left. "
+        description="Run a command on a copy of this checkout on an empty machine: with an empty home, empty caches, "
+        "no Docker data, no bridge, and only the environment variables for package sources. "
+        "The copy has the same path as the checkout. "
+        "The exit code is the exit code of the command. The machine is deleted afterwards. "
         "Needs Linux and root.",
         epilog="Example: scripts/fresh-machine --python 3.13 --not-root -- make quickstart",
     )
@@ -112,26 +117,26 @@ def _arguments(given: Sequence[str]) -> argparse.Namespace:
         "--python",
         default="3",
         metavar="VERSION|PATH",
-        help="Python of the machine, as 3.13 or a path; without it the python3 of your PATH",
+        help="Python of the machine: a version such as 3.13, or a path; the default is the python3 of your PATH",
     )
-    parser.add_argument("--not-root", action="store_true", help="run as a user without rights")
+    parser.add_argument("--not-root", action="store_true", help="run as an unprivileged user")
     parser.add_argument("--without-docker", action="store_true", help="remove Docker's programs")
     parser.add_argument(
         "--carry",
         action="append",
         default=[],
         metavar="FOLDER",
-        help="also show a folder of the checkout that git ignores, such as .venv",
+        help="include a folder of the checkout that git ignores, such as .venv",
     )
     parser.add_argument(
         "--env",
         action="append",
         default=[],
         metavar="NAME[=VALUE]",
-        help="also give the command a variable",
+        help="pass a variable to the command",
     )
     parser.add_argument("command", nargs="+", metavar="COMMAND", help=argparse.SUPPRESS)
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

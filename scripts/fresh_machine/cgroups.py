@@ -1,4 +1,4 @@
-"""Control groups of a machine: engines make theirs below, and all of them can be removed afterwards."""
+"""Control groups of a machine. Engines create their groups below them, so that all can be removed afterwards."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from fresh_machine.plan import Plan
 from fresh_machine.system import NEW_CGROUPS, mount, unshare
 
 ALL = Path("/sys/fs/cgroup")
-# Groups stay busy for a moment after their last process.
+# A group stays busy for a short time after its last process ended.
 EMPTY_S = 5.0
 _ABOUT_MOUNTS = ("rw", "ro", "relatime", "nosuid", "nodev", "noexec")
 
@@ -22,7 +22,7 @@ class Hierarchy:
 
 
 def enter_cgroups(name: str) -> None:
-    """Move this process to a group of its own in every hierarchy, and see these groups as the top ones from here on."""
+    """Move this process to a new group in every hierarchy. The process then sees these groups as the roots."""
     for hierarchy in _hierarchies():
         group = hierarchy.folder / name
         group.mkdir()
@@ -51,7 +51,7 @@ def remove_cgroups(name: str) -> None:
     for hierarchy in _hierarchies():
         top = hierarchy.folder / name
         if top.exists():
-            # Folders only: the files of a group cannot be removed, and need not be.
+            # Remove only folders, because the files in a group are not removable.
             for group in (*sorted(_folders_below(top), reverse=True), top):
                 _remove(group, deadline)
 
@@ -62,14 +62,16 @@ def _hierarchies() -> Iterator[Hierarchy]:
         if kind == "cgroup2":
             yield Hierarchy(Path(folder), kind, ())
         elif kind == "cgroup":
-            named = [o for o in options.split(",") if o not in _ABOUT_MOUNTS]
+            controllers = [o for o in options.split(",") if o not in _ABOUT_MOUNTS]
             yield Hierarchy(
-                Path(folder), kind, tuple(o for o in named if not o.startswith("release_agent"))
+                Path(folder),
+                kind,
+                tuple(o for o in controllers if not o.startswith("release_agent")),
             )
 
 
 def _allow_controllers(top: Path) -> None:
-    """Let groups below have controllers, which a group that has processes itself may not."""
+    """Enable controllers for child groups. A group that has processes itself cannot do this."""
     (top / "init").mkdir()
     (top / "init" / "cgroup.procs").write_text("0")
     controllers = (top / "cgroup.controllers").read_text().split()

@@ -1,4 +1,4 @@
-"""Variables and settings of the host that a machine gets: only where packages come from."""
+"""The variables and settings of the host that a machine gets: only package sources and locale."""
 
 import os
 import shutil
@@ -20,11 +20,11 @@ _SETTINGS = (".pip/pip.conf", ".config/pip/pip.conf", ".config/uv/uv.toml", ".np
 
 
 def environment(plan: Plan) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if _is_kept(name)}
+    variables = {name: value for name, value in os.environ.items() if _is_passed(name)}
     for variable in plan.variables:
-        name, given, value = variable.partition("=")
-        if given or name in os.environ:
-            kept[name] = value if given else os.environ[name]
+        name, has_value, value = variable.partition("=")
+        if has_value or name in os.environ:
+            variables[name] = value if has_value else os.environ[name]
     return {
         "PATH": f"{plan.interpreter.program.parent}:{SYSTEM_PATH}",
         "PYTHON": str(plan.interpreter.program),
@@ -32,7 +32,7 @@ def environment(plan: Plan) -> dict[str, str]:
         "USER": plan.user,
         "LOGNAME": plan.user,
         "SHELL": "/bin/sh",
-        **kept,
+        **variables,
     }
 
 
@@ -44,6 +44,6 @@ def copy_settings(home: Path) -> None:
             shutil.copyfile(source, target)
 
 
-def _is_kept(name: str) -> bool:
+def _is_passed(name: str) -> bool:
     chosen = name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIXES)
     return chosen and name not in _WITHOUT

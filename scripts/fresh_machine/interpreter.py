@@ -1,4 +1,4 @@
-"""Which Python a machine has."""
+"""The Python of a machine."""
 
 import json
 import os
@@ -18,23 +18,27 @@ class Interpreter:
     prefix: Path
 
 
-def find_interpreter(wanted: str) -> Interpreter:
-    """Find a Python by its version or path. One of a virtual environment stands for the Python that it is of."""
-    for candidate in _candidates(wanted):
+def find_interpreter(version_or_path: str) -> Interpreter:
+    """Return the Python with a version or path. For a virtual environment, return its base Python."""
+    for candidate in _candidates(version_or_path):
         try:
             answer = subprocess.run([candidate, "-c", _ASK], check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError):
-            # Version managers leave names behind that do not run.
+            # Version managers leave commands that do not run.
             continue
         program, prefix = json.loads(answer.stdout)
         return Interpreter(Path(program), Path(prefix))
-    raise Failed(f"there is no Python {wanted}: install it, or name its path with --python")
+    raise Failed(
+        f"there is no Python {version_or_path}: install it, or name its path with --python"
+    )
 
 
-def _candidates(wanted: str) -> Iterator[str]:
-    if "/" in wanted:
-        yield str(Path(wanted).absolute())
+def _candidates(version_or_path: str) -> Iterator[str]:
+    if "/" in version_or_path:
+        yield str(Path(version_or_path).absolute())
         return
-    yield f"python{wanted}"
+    yield f"python{version_or_path}"
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    yield from map(str, sorted(pyenv.glob(f"versions/{wanted}.*/bin/python{wanted}")))
+    yield from map(
+        str, sorted(pyenv.glob(f"versions/{version_or_path}.*/bin/python{version_or_path}"))
+    )

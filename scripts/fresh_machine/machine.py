@@ -1,4 +1,4 @@
-"""Run a command on a machine that lives as long as the command."""
+"""Run a command on a machine that exists as long as the command runs."""
 
 import os
 import select
@@ -22,28 +22,28 @@ from fresh_machine.system import (
     unshare,
 )
 
-# What a shell says of a command that it does not find.
+# The status with which a shell reports an unknown command.
 NOT_FOUND = 127
 
 
-class Moment:
-    """Lets one process wait for a signal of another, or for its end."""
+class Signal:
+    """A signal that one process sends and another process waits for."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
 
-    def tell(self) -> None:
+    def send(self) -> None:
         os.write(self._write, b".")
 
     def wait(self, *or_closed: int) -> bool:
-        """Return whether the signal came, rather than the end of its sender or of the pipe."""
+        """Return True if the signal arrived, or False if its sender or the pipe ended."""
         os.close(self._write)
         readable, _, _ = select.select([self._read, *or_closed], [], [])
         return self._read in readable and os.read(self._read, 1) == b"."
 
 
 def run_machine(plan: Plan, stopped: int) -> int:
-    """Run the command to its end, or until a pipe closes; return its exit code."""
+    """Run the command until it ends or `stopped` closes. Return its exit code."""
     try:
         lay_out(plan)
         return _run_processes(plan, stopped)
@@ -53,36 +53,36 @@ def run_machine(plan: Plan, stopped: int) -> int:
 
 
 def _run_processes(plan: Plan, stopped: int) -> int:
-    built, connected = Moment(), Moment()
+    built, connected = Signal(), Signal()
     first = fork_first_process(lambda: _first_process(plan, built, connected))
     network = None
     try:
         if built.wait(stopped):
             network = Network(first, plan.folder / "network.log")
-            connected.tell()
+            connected.send()
         select.select([os.pidfd_open(first), stopped], [], [])
     finally:
         os.kill(first, signal.SIGKILL)
-        # It has ended when every process of the machine has.
+        # It ends after all other processes of the machine.
         status = os.waitpid(first, 0)[1]
         if network is not None:
             network.close()
     return exit_code(status)
 
 
-def _first_process(plan: Plan, built: Moment, connected: Moment) -> int:
+def _first_process(plan: Plan, built: Signal, connected: Signal) -> int:
     enter_cgroups(plan.folder.name)
     unshare(NEW_MOUNTS | NEW_HOST_NAME | NEW_IPC | NEW_NETWORK)
     build_root(plan)
     enter_root(plan)
-    built.tell()
+    built.send()
     if not connected.wait():
         return NOT_FOUND
     command = os.fork()
     if command == 0:
         _become_command(plan)
     while True:
-        # Processes whose parents have ended end here, too.
+        # This also reaps orphaned processes.
         pid, status = os.wait()
         if pid == command:
             return exit_code(status)

@@ -1,4 +1,4 @@
-"""The way out of a machine: a user's network stack beside it, which needs no rule of the host."""
+"""The network of a machine: a user-mode stack, which needs no rules on the host."""
 
 import os
 import subprocess
@@ -6,16 +6,16 @@ from pathlib import Path
 
 from fresh_machine.system import Failed
 
-# Not the addresses that slirp4netns takes by itself: a rootless engine in the machine has those for its containers.
+# Different from slirp4netns's default addresses, which a rootless engine in the machine uses for its containers.
 ADDRESSES = "10.0.77.0/24"
-# slirp4netns answers questions for names at this address.
+# The address of slirp4netns's name server.
 NAME_SERVER = "10.0.77.3"
 
 
 class Network:
     def __init__(self, first_process: int, log: Path) -> None:
         until_closed, self._open = os.pipe()
-        ready, tell_ready = os.pipe()
+        ready, ready_write = os.pipe()
         with log.open("w") as output:
             self._process = subprocess.Popen(
                 [
@@ -25,17 +25,17 @@ class Network:
                     f"--cidr={ADDRESSES}",
                     "--disable-host-loopback",
                     f"--exit-fd={until_closed}",
-                    f"--ready-fd={tell_ready}",
+                    f"--ready-fd={ready_write}",
                     str(first_process),
                     "tap0",
                 ],
-                pass_fds=(until_closed, tell_ready),
+                pass_fds=(until_closed, ready_write),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
             )
         os.close(until_closed)
-        os.close(tell_ready)
+        os.close(ready_write)
         is_ready = os.read(ready, 1) == b"1"
         os.close(ready)
         if not is_ready:

@@ -1,4 +1,4 @@
-"""What machine is wanted, and where it lies."""
+"""The settings and paths of a machine."""
 
 import pwd
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from fresh_machine.interpreter import Interpreter
 CHECKOUT = Path(__file__).resolve().parents[2]
 NAME = "fresh-machine"
 USER, USER_ID = "fresh", 12345
-# The folders of the root that a machine shares with its host; homes, data and mounts are not among them.
+# The top-level folders that a machine shares with its host. Homes, data and mounts are not shared.
 SYSTEM = ("bin", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr", "var")
 
 
@@ -37,5 +37,5 @@ class Plan:
         return Path(pwd.getpwuid(0).pw_dir) if self.as_root else Path("/home") / USER
 
     def at(self, path: "str | Path") -> Path:
-        """Return where a path of the machine lies before the machine is entered."""
+        """Return the path at which a path of the machine exists before the machine is entered."""
         return self.root / str(path).lstrip("/")

@@ -1,4 +1,4 @@
-"""The files of a machine: its own where the host has data, layers over the host's where it has programs."""
+"""The files of a machine. It has separate data folders, and overlays over the host's program folders."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ DOCKER_PROGRAMS = ("docker*", "containerd*", "ctr", "runc", "podman*", "nerdctl*
 
 
 def lay_out(plan: Plan) -> None:
-    """Make the folders that lie on the disk: an empty home, a copy of the checkout, and room for changes."""
+    """Make the folders on the disk: an empty home, a copy of the checkout, and folders for changes."""
     for name in ("root", "home", "tmp", "checkout", "layers", *ENGINES_DATA):
         (plan.folder / name).mkdir(parents=True)
     (plan.folder / "tmp").chmod(0o1777)
@@ -56,7 +56,7 @@ def build_root(plan: Plan) -> None:
 
 
 def enter_root(plan: Plan) -> None:
-    """Make the new root the only one to see."""
+    """Make the new root the only visible one."""
     os.chdir(plan.root)
     os.mkdir(".host")
     run("pivot_root", ".", ".host")
@@ -69,7 +69,7 @@ def enter_root(plan: Plan) -> None:
 
 
 def _files_of_checkout(plan: Plan) -> list[str]:
-    """Return what git does not ignore, also where the checkout came without its repository."""
+    """Return the files that git does not ignore. This also works in a checkout without its repository."""
     repository = plan.folder / "no-repository"
     run("git", "init", "--quiet", "--bare", str(repository))
     git = ("git", f"--git-dir={repository}", f"--work-tree={CHECKOUT}", "-C", str(CHECKOUT))
@@ -78,14 +78,14 @@ def _files_of_checkout(plan: Plan) -> list[str]:
 
 
 def _layer_over(plan: Plan, folder: Path) -> None:
-    """Show a folder of the host in the machine, whose changes go to a layer of its own."""
+    """Show a folder of the host in the machine. Changes go to a separate layer."""
     layer = plan.folder / "layers" / str(folder).strip("/").replace("/", "-")
     for name in ("upper", "work"):
         (layer / name).mkdir(parents=True)
     target = plan.at(folder)
     target.mkdir(parents=True, exist_ok=True)
     layers = f"lowerdir={folder},upperdir={layer}/upper,workdir={layer}/work"
-    # Volatile: changes need not reach the disk, and removing the machine must not wait for that.
+    # With "volatile" changes need not be flushed to the disk, so removing the machine is fast.
     mount("-t", "overlay", "-o", f"{layers},volatile", "overlay", str(target))
 
 

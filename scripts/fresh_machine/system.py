@@ -1,4 +1,4 @@
-"""Calls of Linux that Python has no function for, and processes of our own."""
+"""Linux system calls without a Python function, and functions for processes."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-# How the script exits when it could not make the machine or run the command, as `docker run` does.
+# The exit status if the machine or the command could not be started, as with `docker run`.
 MACHINE_FAILED = 125
 NEW_MOUNTS, NEW_CGROUPS, NEW_HOST_NAME = 0x00020000, 0x02000000, 0x04000000
 NEW_IPC, NEW_PROCESSES, NEW_NETWORK = 0x08000000, 0x20000000, 0x40000000
@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failed(Exception):
-    """There is no machine; the message says why, and what to do."""
+    """The machine could not be made. The message has the reason and the remedy."""
 
 
 def unshare(namespaces: int) -> None:
@@ -27,7 +27,7 @@ def unshare(namespaces: int) -> None:
 
 
 def fork_first_process(run: Callable[[], int]) -> int:
-    """Fork the first process of a new namespace of processes: when it ends, all of them end."""
+    """Fork the first process of a new PID namespace. All processes of the namespace end with it."""
     ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
     unshare(NEW_PROCESSES)
     pid = os.fork()
@@ -40,7 +40,7 @@ def fork_first_process(run: Callable[[], int]) -> int:
 
 
 def leave(run: Callable[[], int]) -> NoReturn:
-    """End this forked process with what a function returns, and nothing of what its parent has to do."""
+    """Exit this forked process with the function's result, without the parent's cleanup."""
     code = MACHINE_FAILED
     try:
         code = run()
@@ -54,16 +54,16 @@ def leave(run: Callable[[], int]) -> NoReturn:
 
 
 def exit_code(status: int) -> int:
-    """Return the exit code that a shell would show for a process that ended."""
+    """Return the exit code that a shell shows for a process."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 def run(*command: str) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    if result.returncode:
+        raise Failed(f"{' '.join(command)}: {result.stderr.strip()}")
+    return result.stdout
 
 
 def mount(*arguments: str) -> None:

@@ -1,5 +1,5 @@
-// Copies the libraries of the WebUI from packages into the repository: `node scripts/webui/vendor.mjs NODE_MODULES`.
-// Browsers resolve no bare names without an import map, which the policy of our pages forbids: names become addresses.
+// Copies the WebUI's libraries from packages into the repository: `node scripts/webui/vendor.mjs NODE_MODULES`.
+// Browsers resolve bare names only with an import map, which our pages' policy forbids. Names are replaced by addresses.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -25,7 +25,7 @@ const NAMES = {
   preact: "./preact.js",
 };
 
-// The policy of our pages allows no styles in markup. What the terminal writes there goes into sheets of the document.
+// Our pages' policy forbids inline styles, so the terminal's styles go into style sheets of the document.
 const SHEET = `
 function sheetElement() {
   const sheet = new CSSStyleSheet();
