@@ -1,7 +1,7 @@
 """A trial learns from its own state that its searcher stopped it: training code asks after a validation."""
 
 import pytest
-from determined.core._train import _GIVEN_UP
+from determined.core._train import _STOPPED_STATES
 
 from tests.support.api import Caller, create, report_metrics, trial_of
 
@@ -24,4 +24,4 @@ def test_the_answer_to_a_report_comes_after_the_searchers_decision(
     trial_id = trial_of(user, experiment_id)["id"]
     report_metrics(user, trial_id, "validation", batches, {"loss": 0.5, "batches": batches})
     state = user.get(f"/api/v1/trials/{trial_id}")["trial"]["state"]
-    assert (state in _GIVEN_UP) is given_up, state
+    assert (state in _STOPPED_STATES) is given_up, state

@@ -33,8 +33,8 @@ def google(cloud: FakeGoogle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def method_of(verb: str, path: str) -> Any:
     for name, method in DESCRIBED["methods"].items():
-        method, pattern = name.split(" ")
-        if method == verb and re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), path):
+        method_verb, pattern = name.split(" ")
+        if method_verb == verb and re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), path):
             return method
     raise AssertionError(f"Cloud SQL has no {verb} {path}")
 

@@ -45,7 +45,7 @@ def is_exact_json(value: Any) -> bool:
 
 
 class Channel:
-    """One end of an authenticated connection."""
+    """End of an authenticated connection."""
 
     def __init__(self, sock: socket.socket, key: bytes, *, is_server: bool) -> None:
         self._sock = sock

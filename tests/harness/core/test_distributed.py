@@ -43,11 +43,11 @@ def run_workers(
                 text=True,
             )
         )
-    processes = []
+    outputs = []
     for process in processes:
         out, err = process.communicate(timeout=120)
-        processes.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-    return processes
+        outputs.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+    return outputs
 
 
 TWO_NODES = [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -47,7 +47,7 @@ def test_example_learns_and_reports_its_time_metric(
     assert result.returncode == 0, result.stderr
     metrics = validations(master)
     assert metrics[480]["validation_error"] < metrics[30]["validation_error"] / 2
-    assert all(metrics["batches"] == step for step, metrics in metrics.items())
+    assert all(values["batches"] == step for step, values in metrics.items())
 
 
 def test_resumed_example_computes_the_same_results(

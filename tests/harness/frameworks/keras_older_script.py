@@ -56,9 +56,9 @@ model = tf.keras.Sequential(
 )
 model.set_weights(weights)
 model.save(str(h5_folder / "determined-keras-model.h5"))
-weights = {}
+same_weights = {}
 for path in (tensors, h5_folder):
     loaded = keras.load_model_from_checkpoint_path(str(path))
     same = [bool((a == b).all()) for a, b in zip(loaded.get_weights(), weights, strict=True)]
-    weights[path.name] = all(same)
-print(json.dumps(weights))
+    same_weights[path.name] = all(same)
+print(json.dumps(same_weights))
