@@ -14,8 +14,8 @@ data "aws_caller_identity" "current" {}
 
 locals {
   name = "det-${var.cluster_id}"
-  # CloudFront reaches no machine in these; accounts have names of their own for them. Most of them are old, and refuse new
-  # subnets of some accounts: machines have one there only if it is among the first.
+  # CloudFront cannot reach machines in these zones. Names of zones differ between accounts, but ids do not. Most of these
+  # zones are old, and refuse new subnets of some accounts. Machines have a subnet there only if the zone is among the first.
   far_zone_ids = ["use1-az3", "usw1-az2", "cac1-az3", "apne1-az3", "apne2-az1"]
   listed       = data.aws_availability_zones.available.names
   zone_ids     = zipmap(local.listed, data.aws_availability_zones.available.zone_ids)
@@ -23,19 +23,20 @@ locals {
   first_zones  = slice(local.listed, 0, min(3, length(local.listed)))
   letters      = { for number, letter in split("", "abcdefgh") : letter => number }
 
-  # By these numbers subnets have their addresses, and with others those of clusters that are there would be made anew:
-  # three have those of their order, and later ones of their letters, which no new zone changes.
+  # The addresses of a zone's subnets depend on the zone's number. If a number changed, Terraform would replace the subnets of
+  # existing clusters. The first three zones have the number of their position. Later zones have the number of their letter,
+  # which stays the same when AWS adds a zone.
   zones = length(var.zones) > 0 ? { for number, zone in var.zones : zone => number } : merge(
     { for zone in local.near_zones : zone => local.letters[substr(zone, -1, 1)] if contains(keys(local.letters), substr(zone, -1, 1)) },
     { for number, zone in local.first_zones : zone => number },
   )
-  # Of functions and database. Lambda refuses this old zone, so no cluster that is there has functions in it.
+  # The zones of functions and database. Lambda refuses use1-az3, so existing clusters have no functions there.
   lambda_zones   = [for zone in concat(local.first_zones, [for zone in keys(local.zones) : zone if !contains(local.first_zones, zone)]) : zone if local.zone_ids[zone] != "use1-az3"]
   function_zones = length(var.zones) > 0 ? var.zones : slice(local.lambda_zones, 0, min(3, length(local.lambda_zones)))
   relay_zone     = concat([for zone in local.function_zones : zone if !contains(local.far_zone_ids, lookup(local.zone_ids, zone, ""))], local.function_zones)[0]
 
   bucket = var.bucket != "" ? var.bucket : lower("det-${var.cluster_id}-${var.region}-${data.aws_caller_identity.current.account_id}")
-  # How pools on Google Cloud are rented, by Google's own names.
+  # The variables that Google's clients read, for pools on Google Cloud.
   google = var.google_credentials == "" ? {} : { GOOGLE_APPLICATION_CREDENTIALS = var.google_credentials, GOOGLE_CLOUD_PROJECT = var.google_project }
   ca     = var.database_ca == "" ? "" : "?sslrootcert=${var.database_ca}"
   db_url = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:${module.database.port}/${module.database.name}${local.ca}"
@@ -72,7 +73,7 @@ module "machines" {
 
 module "database" {
   source = "../modules/aws/database"
-  # Of a cluster with another name than are taken now, which is being removed, too: Terraform checks names first.
+  # A cluster that is being removed may have a name that is not allowed any more: Terraform checks names first.
   name                     = trim(replace(lower(local.name), "/-+/", "-"), "-")
   kind                     = var.database
   max_capacity             = var.database_max_capacity
@@ -87,7 +88,7 @@ module "database" {
   alarm_topic_arn          = var.alarm_topic_arn
 }
 
-# What the first users got stays what functions are told, however often the stack is applied.
+# The functions keep the first users' original password, even if a later apply passes another one.
 resource "terraform_data" "first_password" {
   input = var.initial_user_password
 
@@ -96,12 +97,12 @@ resource "terraform_data" "first_password" {
   }
 }
 
-# Secrets of configurations are encrypted with it in the database: two random ids of the built-in provider, made once.
+# The key that encrypts secrets of configurations in the database: two random ids of the built-in provider, created once.
 resource "terraform_data" "secrets_key" {
   count = 2
 }
 
-# The distribution before the API proves with it that it is that.
+# The distribution sends this secret to the API, so that the API trusts the headers of the distribution.
 resource "terraform_data" "front_secret" {
   count = var.relay ? 2 : 0
 }
@@ -167,7 +168,7 @@ module "controlplane" {
     DET_OBJECTS               = "s3://${module.storage.bucket}/contexts"
     DET_INITIAL_USER_PASSWORD = sensitive(terraform_data.first_password.output)
     DET_SECRETS_KEY           = sensitive(local.secrets_key)
-    # What pools of the cluster configuration leave out.
+    # Values that pools of the cluster configuration use when they set none.
     DET_AWS_DEFAULTS = jsonencode({
       region                   = var.region
       iam_instance_profile_arn = module.machines.instance_profile_arn

@@ -3,7 +3,7 @@ variable "cluster_id" {
   type        = string
 
   validation {
-    # What part of a cluster another name came to have can be removed.
+    # A removal also works for a cluster with a name that is not allowed any more.
     condition     = var.removal != "" || (can(regex("^[a-zA-Z](-?[a-zA-Z0-9])*$", var.cluster_id)) && length(var.cluster_id) <= 31)
     error_message = "Give a letter, then at most 30 letters, digits and hyphens; no hyphen at the end, and no two together."
   }
@@ -118,7 +118,7 @@ variable "endpoint" {
 
   validation {
     condition     = !(var.relay && var.endpoint == "api_gateway")
-    error_message = "With a relay the cluster's address is that of its distribution, which leads to the function's URL: leave endpoint or relay out."
+    error_message = "With a relay, the cluster's address is the address of its distribution, which forwards to the function's URL: leave endpoint or relay out."
   }
 }
 
@@ -250,7 +250,7 @@ variable "budget_emails" {
 
   validation {
     condition     = var.monthly_budget_usd <= 0 || length(var.budget_emails) > 0
-    error_message = "Give budget_emails: AWS takes no budget that tells nobody."
+    error_message = "Give budget_emails: an AWS budget needs at least one address to notify."
   }
 }
 

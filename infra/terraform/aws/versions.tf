@@ -12,7 +12,7 @@ terraform {
 provider "aws" {
   region = var.region
 
-  # An AWS that is not Amazon's, for trials: it knows no credentials and one address for every service.
+  # A local substitute for AWS, for tests, does not check credentials and has one address for all services.
   skip_credentials_validation = var.endpoint_url != ""
   skip_metadata_api_check     = var.endpoint_url != ""
   s3_use_path_style           = var.endpoint_url != ""

@@ -1,10 +1,10 @@
-# A cluster on Google Cloud: services on Cloud Run over Cloud SQL. While the cluster is idle, only the database costs
-# money by the hour.
+# A cluster on Google Cloud: Cloud Run services and a Cloud SQL database. In an idle cluster, only the database costs money by
+# the hour.
 
 locals {
   name   = "det-${var.cluster_id}"
   bucket = var.bucket != "" ? var.bucket : "det-${var.cluster_id}-${var.project}"
-  # A network of the operator's own, or one made here.
+  # The operator's network, or a new one.
   network_id            = var.network_id != "" ? var.network_id : module.network[0].network_id
   subnetwork_id         = var.network_id != "" ? var.subnetwork_id : module.network[0].subnetwork_id
   machine_subnetwork_id = var.network_id != "" ? var.subnetwork_id : module.network[0].machine_subnetwork_id
@@ -83,7 +83,7 @@ module "database" {
   labels           = local.labels
 }
 
-# What the first users got stays what services are told, however often the stack is applied.
+# The services keep the first users' original password, even if a later apply passes another one.
 resource "terraform_data" "first_password" {
   input = var.initial_user_password
 
@@ -92,7 +92,7 @@ resource "terraform_data" "first_password" {
   }
 }
 
-# Secrets of configurations are encrypted with it in the database: two random ids of the built-in provider, made once.
+# The key that encrypts secrets of configurations in the database: two random ids of the built-in provider, created once.
 resource "terraform_data" "secrets_key" {
   count = 2
 }
@@ -124,11 +124,13 @@ locals {
     DET_OBJECTS        = "gs://${module.storage.bucket}/contexts"
     DET_MAY_WAIT_S     = "30"
     DET_DB_POOL_SIZE   = "8"
-    # Sessions ask for it as they begin, as Cloud SQL takes no such flag for all: what a stopped process left open ends.
+    # The time after which the database ends idle sessions of stopped processes. Each session sets this limit itself, because
+    # Cloud SQL has no such flag.
     DET_DB_IDLE_S = "600"
-    # While a deployment replaces instances, both may hold theirs: who finds the database full asks again for so long.
+    # During a deployment, old and new instances both have connections. A process that finds the database full retries for
+    # this time.
     DET_DB_WAKE_S = "20"
-    # What pools of the cluster configuration leave out.
+    # Values that pools of the cluster configuration use when they set none.
     DET_GCP_DEFAULTS = jsonencode({
       project      = var.project
       region       = var.region

@@ -29,7 +29,7 @@ output "machine_subnetwork" {
 }
 
 output "repository" {
-  description = "Repository of the control plane's images."
+  description = "Repository for images of the control plane."
   value       = module.images.repository
 }
 

@@ -3,7 +3,7 @@ variable "cluster_id" {
   type        = string
 
   validation {
-    # What part of a cluster another name came to have can be removed.
+    # A removal also works for a cluster with a name that is not allowed any more.
     condition     = var.removal != "" || can(regex("^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$", var.cluster_id))
     error_message = "Give a small letter, then at most 19 small letters, digits and hyphens; no hyphen at the end."
   }
@@ -26,7 +26,7 @@ variable "cidr" {
 }
 
 variable "machine_cidr" {
-  description = "IPv4 range of the machines' subnet; used if machines have no external addresses (machine_external_ip = false)."
+  description = "IPv4 range of the machines' subnet. Only used if machines have no external addresses (machine_external_ip = false)."
   type        = string
   default     = "10.60.16.0/20"
 }
@@ -97,7 +97,7 @@ variable "database_disk_gb" {
 
   validation {
     condition     = var.database_disk_gb >= 10
-    error_message = "Cloud SQL makes no disk of less than 10 GB."
+    error_message = "Cloud SQL has no disks of less than 10 GB."
   }
 }
 
@@ -203,7 +203,7 @@ variable "billing_account" {
 
   validation {
     condition     = var.monthly_budget_usd == 0 || var.billing_account != ""
-    error_message = "Give the billing account, like 012345-6789AB-CDEF01, whose budget it is."
+    error_message = "Give the billing account of the project, like 012345-6789AB-CDEF01."
   }
 }
 

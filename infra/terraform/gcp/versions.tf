@@ -4,7 +4,7 @@ terraform {
   required_providers {
     google = {
       source = "hashicorp/google"
-      # Tests check the stack against the schema of this version. `det deploy gcp` stores the lock file of its first `init`.
+      # Tests check the stack against this version's schema. `det deploy gcp` stores the lock file of its first `init`.
       version = "8.7.0"
     }
   }

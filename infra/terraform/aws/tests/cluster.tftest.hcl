@@ -1,4 +1,4 @@
-# Planned without AWS: `terraform test`.
+# Plans of a cluster, which need no AWS account: `terraform test`.
 
 mock_provider "aws" {
   mock_data "aws_availability_zones" {
@@ -91,34 +91,34 @@ variables {
   initial_user_password = "Password1"
 }
 
-run "a_cluster" {
+run "cluster" {
   assert {
     condition     = output.url == "https://abc.lambda-url.eu-west-1.on.aws"
-    error_message = "The address is not that of the API's function: ${output.url}"
+    error_message = "The address is not the address of the API's function: ${output.url}"
   }
 
   assert {
     condition     = output.bucket == "det-lab-eu-west-1-123456789012"
-    error_message = "The bucket has another name: ${output.bucket}"
+    error_message = "The bucket has an unexpected name: ${output.bucket}"
   }
 
   assert {
     condition     = toset(keys(output.functions)) == toset(["api", "tick", "provision", "migrate", "keys"])
-    error_message = "The functions are others: ${join(", ", keys(output.functions))}"
+    error_message = "The set of functions is unexpected: ${join(", ", keys(output.functions))}"
   }
 
   assert {
     condition     = length(output.machine_subnet_ids) == 4
-    error_message = "Machines are not offered every zone."
+    error_message = "Machines do not have a subnet in every zone."
   }
 
   assert {
     condition     = local.function_zones == tolist(["eu-west-1a", "eu-west-1b", "eu-west-1c"])
-    error_message = "Functions and database of clusters that are there would move: ${join(", ", local.function_zones)}"
+    error_message = "Functions and database of existing clusters would move: ${join(", ", local.function_zones)}"
   }
 }
 
-run "a_name_that_aws_refuses_is_refused" {
+run "rejects_name_that_aws_refuses" {
   command = plan
 
   variables {
@@ -128,7 +128,7 @@ run "a_name_that_aws_refuses_is_refused" {
   expect_failures = [var.cluster_id]
 }
 
-run "a_cluster_of_such_a_name_can_be_removed" {
+run "accepts_refused_name_for_removal" {
   command = plan
 
   variables {
@@ -137,18 +137,18 @@ run "a_cluster_of_such_a_name_can_be_removed" {
   }
 }
 
-run "an_instance_instead_of_aurora" {
+run "uses_rds_instance_instead_of_aurora" {
   variables {
     database = "rds"
   }
 
   assert {
     condition     = module.database.port == 5433
-    error_message = "The functions connect to another database than the instance."
+    error_message = "The functions do not connect to the instance."
   }
 }
 
-run "a_snapshot_gets_to_the_database_and_its_key_to_the_functions" {
+run "uses_snapshot_and_its_secrets_key" {
   variables {
     database_snapshot = { name = "det-lab-final1", version = "16.8", disk_gb = 1 }
     secrets_key       = "of the former cluster"
@@ -156,25 +156,25 @@ run "a_snapshot_gets_to_the_database_and_its_key_to_the_functions" {
 
   assert {
     condition     = local.secrets_key == "of the former cluster"
-    error_message = "Secrets of the former cluster cannot be read."
+    error_message = "Secrets of the former cluster cannot be decrypted."
   }
 }
 
-run "without_a_snapshot_a_key_is_made" {
+run "creates_secrets_key_without_snapshot" {
   assert {
     condition     = length(local.secrets_key) == 72
-    error_message = "Secrets are encrypted with no key."
+    error_message = "Secrets have no encryption key."
   }
 }
 
-run "without_a_relay_nothing_of_it_is_made" {
+run "creates_no_relay_by_default" {
   assert {
     condition     = length(module.relay) == 0 && output.relay == ""
-    error_message = "There is a relay that nobody asked for."
+    error_message = "The stack has a relay although `relay` is not set."
   }
 }
 
-run "a_relay_gives_the_cluster_one_address" {
+run "relay_gives_cluster_one_address" {
   variables {
     relay     = true
     relay_zip = "versions.tf"
@@ -182,16 +182,16 @@ run "a_relay_gives_the_cluster_one_address" {
 
   assert {
     condition     = output.url == "https://d123.cloudfront.net"
-    error_message = "The address is not that of the distribution: ${output.url}"
+    error_message = "The address is not the address of the distribution: ${output.url}"
   }
 
   assert {
     condition     = output.relay == "i-1"
-    error_message = "The command is not told the relay's machine."
+    error_message = "The outputs do not contain the relay's machine."
   }
 }
 
-run "a_relay_without_its_program_is_refused" {
+run "rejects_relay_without_its_program" {
   command = plan
 
   variables {
@@ -201,18 +201,18 @@ run "a_relay_without_its_program_is_refused" {
   expect_failures = [var.relay]
 }
 
-run "a_gateway_before_the_function" {
+run "gateway_before_the_function" {
   variables {
     endpoint = "api_gateway"
   }
 
   assert {
     condition     = output.url == "https://abc.execute-api.eu-west-1.amazonaws.com"
-    error_message = "The address is not that of the gateway: ${output.url}"
+    error_message = "The address is not the address of the gateway: ${output.url}"
   }
 }
 
-run "a_gateway_and_a_relay_are_refused" {
+run "rejects_gateway_with_relay" {
   command = plan
 
   variables {
@@ -224,7 +224,7 @@ run "a_gateway_and_a_relay_are_refused" {
   expect_failures = [var.endpoint]
 }
 
-run "a_snapshot_of_an_older_python_is_refused" {
+run "rejects_snap_start_of_old_python" {
   command = plan
 
   variables {
@@ -235,7 +235,7 @@ run "a_snapshot_of_an_older_python_is_refused" {
   expect_failures = [var.snap_start]
 }
 
-run "another_processor_is_refused" {
+run "rejects_unknown_architecture" {
   command = plan
 
   variables {
@@ -245,18 +245,18 @@ run "another_processor_is_refused" {
   expect_failures = [var.architecture]
 }
 
-run "machines_without_addresses_of_their_own" {
+run "machines_without_external_addresses" {
   variables {
     machine_external_ip = false
   }
 
   assert {
     condition     = toset(output.machine_subnet_ids) == toset(module.network.private_subnet_ids) && length(output.machine_subnet_ids) == 4
-    error_message = "Machines without an address would live where only one leads out, or not in every zone."
+    error_message = "Machines without external addresses are in subnets without NAT, or do not have a subnet in every zone."
   }
 }
 
-run "zones_keep_their_order_and_the_relay_has_one_that_cloudfront_reaches" {
+run "zones_keep_their_order_and_cloudfront_reaches_relay" {
   override_data {
     target = data.aws_availability_zones.available
     values = {
@@ -267,11 +267,11 @@ run "zones_keep_their_order_and_the_relay_has_one_that_cloudfront_reaches" {
 
   assert {
     condition     = local.zones == tomap({ "us-west-1a" = 0, "us-west-1b" = 1, "us-west-1c" = 2 }) && local.function_zones == tolist(["us-west-1a", "us-west-1b", "us-west-1c"]) && local.relay_zone == "us-west-1b"
-    error_message = "Subnets of clusters that are there would be made anew, or the relay is where CloudFront does not reach it: ${local.relay_zone}"
+    error_message = "Subnets of existing clusters would be replaced, or CloudFront cannot reach the relay: ${local.relay_zone}"
   }
 }
 
-run "zones_that_are_named_are_taken_and_the_relay_has_one_that_cloudfront_reaches" {
+run "uses_named_zones_and_cloudfront_reaches_relay" {
   variables {
     zones = ["us-west-1a", "us-west-1c"]
   }
@@ -286,11 +286,11 @@ run "zones_that_are_named_are_taken_and_the_relay_has_one_that_cloudfront_reache
 
   assert {
     condition     = local.zones == tomap({ "us-west-1a" = 0, "us-west-1c" = 1 }) && local.function_zones == tolist(["us-west-1a", "us-west-1c"]) && local.relay_zone == "us-west-1c"
-    error_message = "The relay is where CloudFront does not reach it: ${local.relay_zone}"
+    error_message = "CloudFront cannot reach the relay: ${local.relay_zone}"
   }
 }
 
-run "a_zone_that_lambda_refuses_has_no_functions" {
+run "zone_that_lambda_refuses_has_no_functions" {
   override_data {
     target = data.aws_availability_zones.available
     values = {
@@ -301,16 +301,16 @@ run "a_zone_that_lambda_refuses_has_no_functions" {
 
   assert {
     condition     = local.function_zones == tolist(["us-east-1a", "us-east-1c", "us-east-1d"])
-    error_message = "AWS refuses the functions, after network and database are made: ${join(", ", local.function_zones)}"
+    error_message = "AWS would refuse the functions after network and database are created: ${join(", ", local.function_zones)}"
   }
 
   assert {
     condition     = length(output.machine_subnet_ids) == 6
-    error_message = "Machines are not offered every zone."
+    error_message = "Machines do not have a subnet in every zone."
   }
 }
 
-run "a_later_zone_has_the_number_of_its_letter_which_no_new_zone_changes" {
+run "later_zone_has_number_of_its_letter" {
   override_data {
     target = data.aws_availability_zones.available
     values = {
@@ -321,11 +321,11 @@ run "a_later_zone_has_the_number_of_its_letter_which_no_new_zone_changes" {
 
   assert {
     condition     = local.zones == tomap({ "ap-northeast-1a" = 0, "ap-northeast-1c" = 1, "ap-northeast-1d" = 2, "ap-northeast-1f" = 5 })
-    error_message = "Subnets of clusters that are there would be made anew."
+    error_message = "Subnets of existing clusters would be replaced."
   }
 }
 
-run "an_old_zone_is_taken_only_where_clusters_had_it" {
+run "old_zone_is_used_only_by_old_clusters" {
   override_data {
     target = data.aws_availability_zones.available
     values = {
@@ -336,6 +336,6 @@ run "an_old_zone_is_taken_only_where_clusters_had_it" {
 
   assert {
     condition     = keys(local.zones) == tolist(["ca-central-1a", "ca-central-1b", "ca-central-1d"])
-    error_message = "AWS may refuse a subnet there: ${join(", ", keys(local.zones))}"
+    error_message = "AWS may refuse a subnet in one of these zones: ${join(", ", keys(local.zones))}"
   }
 }

@@ -1,4 +1,4 @@
-# Who may do what: one role a function, and one of them rents machines.
+# Rights and settings of the functions. Each function has its own role, and only `provision` rents machines.
 
 mock_provider "aws" {
   mock_data "aws_caller_identity" {
@@ -68,7 +68,7 @@ run "rights" {
 
   assert {
     condition     = [for name, document in data.aws_iam_policy_document.function : name if contains(flatten(document.statement[*].actions), "ec2:RunInstances")] == ["provision"]
-    error_message = "Another function than provision may start machines."
+    error_message = "A function other than provision may start machines."
   }
 
   assert {
@@ -76,42 +76,42 @@ run "rights" {
       for statement in document.statement : [for condition in statement.condition : condition.values if condition.variable == "lambda:SourceFunctionArn"]
       if statement.effect == "Deny" && contains(statement.actions, "ec2:CreateNetworkInterface")
     ]), "arn:aws:lambda:eu-west-1:123456789012:function:det-lab-${name}")]) == tolist(["api", "migrate", "provision", "tick"])
-    error_message = "The code of a function may use the rights by which Lambda puts it into the network."
+    error_message = "The code of a function may use the rights with which Lambda attaches it to the network."
   }
 
   assert {
     condition     = [for name, document in data.aws_iam_policy_document.function : name if contains(flatten(document.statement[*].actions), "ec2:TerminateInstances")] == ["provision"]
-    error_message = "Another function than provision may end machines."
+    error_message = "A function other than provision may terminate machines."
   }
 
   assert {
     condition     = join(",", data.aws_iam_policy_document.function["keys"].statement[*].sid) == "Logs" && length(aws_lambda_function.keys.vpc_config) == 0 && length(aws_lambda_function.keys.environment) == 0
-    error_message = "The function outside the network has more than it needs."
+    error_message = "The function outside the network has rights, a network or an environment."
   }
 
   assert {
     condition     = alltrue([for statement in data.aws_iam_policy_document.function["provision"].statement : length(statement.condition) > 0 if contains(["StartTaggedMachines", "EndOwnMachines", "PassMachineRole"], statement.sid)])
-    error_message = "Machines of others could be started or ended."
+    error_message = "Provision may start or terminate machines that are not the cluster's."
   }
 
   assert {
     condition     = [for statement in data.aws_iam_policy_document.function["provision"].statement : toset(statement.condition[*].variable) if contains(statement.actions, "ec2:CreateTags")] == [toset(["aws:RequestTag/determined-cluster", "ec2:CreateAction"])]
-    error_message = "Machines of others could be tagged as the cluster's, and ended then."
+    error_message = "Provision may tag other machines as the cluster's, and terminate them then."
   }
 }
 
-run "no_key_of_ones_own" {
+run "customer_managed_keys_are_off_by_default" {
   module {
     source = "../modules/aws/controlplane"
   }
 
   assert {
     condition     = length([for action in flatten(values(data.aws_iam_policy_document.function)[*].statement[*].actions) : action if startswith(action, "kms:")]) == 0
-    error_message = "A function may use keys that nobody named."
+    error_message = "A function may use keys that are not listed."
   }
 }
 
-run "keys_of_ones_own" {
+run "customer_managed_keys" {
   module {
     source = "../modules/aws/controlplane"
   }
@@ -122,42 +122,42 @@ run "keys_of_ones_own" {
 
   assert {
     condition     = toset(flatten([for s in data.aws_iam_policy_document.function["provision"].statement : s.actions if s.resources == toset(["arn:aws:kms:eu-west-1:123456789012:key/1"])])) == toset([for a in ["CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext", "ReEncryptFrom", "ReEncryptTo"] : "kms:${a}"])
-    error_message = "Machines end as they start: their volumes cannot be encrypted."
+    error_message = "Machines terminate during their start, because their volumes cannot be encrypted."
   }
 
   assert {
     condition     = [for s in data.aws_iam_policy_document.function["provision"].statement : s.condition[*].variable if contains(s.actions, "kms:CreateGrant")] == [tolist(["kms:GrantIsForAWSResource"])]
-    error_message = "The key could be lent to anybody."
+    error_message = "Grants of the key are not restricted to AWS services."
   }
 
   assert {
     condition     = length([for action in flatten([for name, document in data.aws_iam_policy_document.function : document.statement[*].actions if name != "provision"]) : action if startswith(action, "kms:")]) == 0
-    error_message = "Another function than provision may use the key."
+    error_message = "A function other than provision may use the key."
   }
 }
 
-run "an_idle_function_stays_ready" {
+run "idle_functions_stay_ready" {
   module {
     source = "../modules/aws/controlplane"
   }
 
   assert {
     condition     = { for name, schedule in aws_scheduler_schedule.sign_of_life : name => "${schedule.name} ${schedule.schedule_expression} ${jsondecode(schedule.target[0].input).source}" } == { for name in ["api", "tick", "provision", "migrate"] : name => "det-lab-sign-of-life-${name} rate(3 days) sign-of-life" }
-    error_message = "Lambda would take a function out of the network after two idle weeks."
+    error_message = "Lambda would remove a function from the network after two idle weeks."
   }
 
   assert {
     condition     = toset(data.aws_iam_policy_document.scheduler.statement[0].resources) == toset([for name in ["api:live", "tick:live", "provision:live", "migrate"] : "arn:aws:lambda:eu-west-1:123456789012:function:det-lab-${name}"])
-    error_message = "The schedules may not call what they are to call, or more."
+    error_message = "The schedules cannot call their functions, or may call others."
   }
 
   assert {
     condition     = toset(output.schedules) == toset(["det-lab-tick", "det-lab-provision"])
-    error_message = "The control plane would switch off what keeps its functions ready."
+    error_message = "The control plane would turn off the schedule that keeps its functions ready."
   }
 }
 
-run "functions_that_start_each_other_are_no_loop" {
+run "allows_functions_to_start_each_other" {
   module {
     source = "../modules/aws/controlplane"
   }
@@ -168,7 +168,7 @@ run "functions_that_start_each_other_are_no_loop" {
   }
 }
 
-run "a_region_that_finds_no_loops_is_not_asked_to_allow_them" {
+run "sets_no_recursion_config_where_lambda_has_none" {
   module {
     source = "../modules/aws/controlplane"
   }
@@ -180,22 +180,22 @@ run "a_region_that_finds_no_loops_is_not_asked_to_allow_them" {
 
   assert {
     condition     = length(aws_lambda_function_recursion_config.this) == 0
-    error_message = "Lambda has no such setting there, and refuses it."
+    error_message = "Lambda does not have this setting in this region, and refuses it."
   }
 }
 
-run "addresses_of_aws" {
+run "uses_ipv6_addresses_of_aws" {
   module {
     source = "../modules/aws/controlplane"
   }
 
   assert {
     condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "true" && f.environment[0].variables["DET_AWS_IPV6_ONLY"] == "true"])
-    error_message = "A function asks AWS by IPv4, which does not leave the network."
+    error_message = "A function calls AWS by IPv4, which cannot leave the network."
   }
 }
 
-run "addresses_of_aws_beside_a_gateway_for_ipv4" {
+run "uses_ipv4_addresses_of_aws_with_nat" {
   module {
     source = "../modules/aws/controlplane"
   }
@@ -206,11 +206,11 @@ run "addresses_of_aws_beside_a_gateway_for_ipv4" {
 
   assert {
     condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "false" && f.environment[0].variables["DET_AWS_IPV6_ONLY"] == "false"])
-    error_message = "A function asks for addresses that AWS has not everywhere, though IPv4 leads out."
+    error_message = "A function uses IPv6 endpoints, which some regions lack, although IPv4 can leave the network."
   }
 }
 
-run "another_zip_is_that_of_the_function_that_rents" {
+run "provision_zip_is_used_by_provision_only" {
   module {
     source = "../modules/aws/controlplane"
   }
@@ -221,7 +221,7 @@ run "another_zip_is_that_of_the_function_that_rents" {
 
   assert {
     condition     = { for name, worker in aws_lambda_function.worker : name => worker.filename } == { tick = "versions.tf", migrate = "versions.tf", provision = "main.tf" }
-    error_message = "Another function carries the client of Google Cloud, or provision does not."
+    error_message = "A function other than provision contains the client of Google Cloud, or provision lacks it."
   }
 }
 
@@ -232,12 +232,12 @@ run "no_relay" {
 
   assert {
     condition     = !contains(keys(aws_lambda_function.api.environment[0].variables), "DET_RELAY_URL") && !contains(keys(aws_lambda_function.worker["provision"].environment[0].variables), "DET_RELAY_INSTANCE")
-    error_message = "The functions wait for a relay that is not there."
+    error_message = "The functions expect a relay that does not exist."
   }
 
   assert {
     condition     = !contains(flatten(data.aws_iam_policy_document.function["provision"].statement[*].actions), "ec2:StartInstances")
-    error_message = "A machine could be started that is not there."
+    error_message = "A role may start a relay that does not exist."
   }
 }
 
@@ -255,26 +255,26 @@ run "with_a_relay" {
 
   assert {
     condition     = aws_lambda_function.api.environment[0].variables["DET_RELAY_URL"] == "/" && aws_lambda_function.worker["provision"].environment[0].variables["DET_RELAY_INSTANCE"] == "i-1"
-    error_message = "The functions do not know the relay."
+    error_message = "The functions do not have the relay's address and machine."
   }
 
   assert {
     condition     = alltrue([for worker in aws_lambda_function.worker : worker.environment[0].variables["DET_PUBLIC_URL"] == "https://d123.cloudfront.net"])
-    error_message = "Machines would be told another address than the cluster's."
+    error_message = "Machines would get an address that is not the cluster's."
   }
 
   assert {
     condition     = [for name, document in data.aws_iam_policy_document.function : name if contains(flatten(document.statement[*].actions), "ec2:StartInstances")] == ["provision"]
-    error_message = "Another function than provision may start the relay."
+    error_message = "A function other than provision may start the relay."
   }
 
   assert {
     condition     = one([for statement in data.aws_iam_policy_document.function["provision"].statement : one(statement.condition).values if statement.sid == "StartRelay"]) == tolist(["lab/relay"])
-    error_message = "Other machines than the relay could be started."
+    error_message = "Provision may start stopped machines other than the relay."
   }
 }
 
-run "a_snapshot" {
+run "snap_start" {
   module {
     source = "../modules/aws/controlplane"
   }
@@ -290,7 +290,7 @@ run "a_snapshot" {
   }
 }
 
-run "lines_of_our_own" {
+run "functions_write_only_their_own_log_lines" {
   module {
     source = "../modules/aws/controlplane"
   }
@@ -300,11 +300,11 @@ run "lines_of_our_own" {
       for each in concat([aws_lambda_function.api, aws_lambda_function.keys], values(aws_lambda_function.worker)) :
       one(each.logging_config).system_log_level == "WARN" && one(each.logging_config).application_log_level == "INFO"
     ])
-    error_message = "The platform writes lines about each request, or the function none of its own."
+    error_message = "The platform writes lines about each request, or the function's own lines are off."
   }
 }
 
-run "a_function_of_another_size" {
+run "memory_of_one_function" {
   module {
     source = "../modules/aws/controlplane"
   }
@@ -315,11 +315,11 @@ run "a_function_of_another_size" {
 
   assert {
     condition     = aws_lambda_function.worker["tick"].memory_size == 512 && aws_lambda_function.worker["provision"].memory_size == 1024 && aws_lambda_function.api.memory_size == 1024
-    error_message = "Another function than the one named has the memory."
+    error_message = "A function other than the named one has this memory."
   }
 }
 
-run "a_function_that_is_not_there_has_no_size" {
+run "rejects_memory_of_unknown_function" {
   command = plan
 
   module {
@@ -333,28 +333,28 @@ run "a_function_that_is_not_there_has_no_size" {
   expect_failures = [var.memory_mb]
 }
 
-run "a_function_url" {
+run "function_url" {
   module {
     source = "../modules/aws/controlplane"
   }
 
   assert {
     condition     = length(aws_lambda_function_url.api) == 1 && length(aws_lambda_permission.gateway) == 0
-    error_message = "The API has no address, or two."
+    error_message = "The API has no address, or has two."
   }
 
   assert {
     condition     = aws_lambda_permission.url[0].action == "lambda:InvokeFunctionUrl" && aws_lambda_permission.url[0].function_url_auth_type == "NONE"
-    error_message = "Strangers may invoke the function directly."
+    error_message = "Anonymous callers may invoke the function directly."
   }
 
   assert {
     condition     = length(aws_cloudwatch_metric_alarm.this) == 0
-    error_message = "There are alarms without a topic to tell."
+    error_message = "There are alarms without a topic."
   }
 }
 
-run "a_gateway" {
+run "gateway" {
   module {
     source = "../modules/aws/controlplane"
   }
@@ -365,17 +365,17 @@ run "a_gateway" {
 
   assert {
     condition     = length(aws_lambda_function_url.api) == 0 && length(aws_lambda_permission.url) == 0 && aws_lambda_permission.gateway[0].principal == "apigateway.amazonaws.com"
-    error_message = "The function has a second way in."
+    error_message = "The function has a second address."
   }
 
   assert {
     condition     = aws_apigatewayv2_integration.this[0].timeout_milliseconds == 29000 && aws_apigatewayv2_integration.this[0].payload_format_version == "2.0" && aws_lambda_function.api.timeout == 30
-    error_message = "The gateway waits for longer than the function, or asks in another way."
+    error_message = "The gateway waits for longer than the function, or uses another payload format."
   }
 
   assert {
     condition     = aws_apigatewayv2_route.this[0].route_key == "$default" && aws_apigatewayv2_stage.this[0].name == "$default"
-    error_message = "Paths reach the API under another name."
+    error_message = "The API sees other paths than the client requested."
   }
 }
 
@@ -390,22 +390,22 @@ run "alarms" {
 
   assert {
     condition     = alltrue([for name in ["api-errors", "keys-errors", "migrate-errors", "api-throttles", "api-duration", "tick-duration", "tick-dropped", "provision-dropped"] : contains(keys(aws_cloudwatch_metric_alarm.this), name)])
-    error_message = "Something fails and nobody is told: ${join(", ", keys(aws_cloudwatch_metric_alarm.this))}"
+    error_message = "A failure has no alarm: ${join(", ", keys(aws_cloudwatch_metric_alarm.this))}"
   }
 
   assert {
     condition     = length(aws_cloudwatch_metric_alarm.this) == 12
-    error_message = "The command and the guide price twelve alarms of functions."
+    error_message = "The number of alarms differs from the twelve that the command and the guide price."
   }
 
   assert {
     condition     = aws_cloudwatch_metric_alarm.this["tick-duration"].threshold == 108000 && aws_cloudwatch_metric_alarm.this["api-duration"].threshold == 27000
-    error_message = "The alarm is for another time than the function's."
+    error_message = "The alarm's duration does not match the function's timeout."
   }
 
   assert {
     condition     = alltrue([for alarm in aws_cloudwatch_metric_alarm.this : alarm.alarm_actions == toset(["arn:aws:sns:eu-west-1:123456789012:alarms"])])
-    error_message = "An alarm tells nobody."
+    error_message = "An alarm does not notify the topic."
   }
 }
 
@@ -427,7 +427,7 @@ run "alarms_of_aurora" {
 
   assert {
     condition     = aws_cloudwatch_metric_alarm.this["capacity"].dimensions == tomap({ DBClusterIdentifier = "det-lab" })
-    error_message = "The alarm looks at another database."
+    error_message = "The alarm watches another database."
   }
 }
 
@@ -449,11 +449,11 @@ run "alarms_of_rds" {
 
   assert {
     condition     = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset(["cpu", "disk"]) && aws_cloudwatch_metric_alarm.this["disk"].dimensions == tomap({ DBInstanceIdentifier = "det-lab" })
-    error_message = "The alarms look at another database."
+    error_message = "The alarms watch another database."
   }
 }
 
-run "only_where_machines_have_no_addresses_a_gateway_costs_money" {
+run "creates_nat_gateway_only_for_machines_without_addresses" {
   module {
     source = "../modules/aws/network"
   }
@@ -470,7 +470,7 @@ run "only_where_machines_have_no_addresses_a_gateway_costs_money" {
   }
 }
 
-run "a_network_of_machines_without_addresses" {
+run "network_of_machines_without_addresses" {
   module {
     source = "../modules/aws/network"
   }
@@ -484,6 +484,6 @@ run "a_network_of_machines_without_addresses" {
 
   assert {
     condition     = length(aws_nat_gateway.this) == 1 && aws_route.private_ipv4[0].route_table_id == aws_route_table.private.id
-    error_message = "Machines in private subnets could not reach images and packages."
+    error_message = "Machines in private subnets could not download images and packages."
   }
 }

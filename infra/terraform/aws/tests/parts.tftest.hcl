@@ -1,4 +1,4 @@
-# What holds data, what is paid for by the hour, and what strangers may reach.
+# The bucket, the database, the network, the machines' rights and the budget.
 
 mock_provider "aws" {
   mock_data "aws_region" {
@@ -23,7 +23,7 @@ variables {
   cluster_id = "lab"
 }
 
-run "the_bucket" {
+run "bucket" {
   module {
     source = "../modules/aws/storage"
   }
@@ -41,26 +41,26 @@ run "the_bucket" {
 
   assert {
     condition     = one(one(aws_s3_bucket_server_side_encryption_configuration.this.rule).apply_server_side_encryption_by_default).sse_algorithm == "AES256" && aws_s3_bucket_versioning.this.versioning_configuration[0].status == "Enabled"
-    error_message = "Checkpoints are in plain text, or have no versions."
+    error_message = "Checkpoints are not encrypted, or have no versions."
   }
 
   assert {
     condition     = aws_s3_bucket_lifecycle_configuration.this[0].rule[0].noncurrent_version_expiration[0].noncurrent_days == 30 && aws_s3_bucket_lifecycle_configuration.this[0].rule[0].abort_incomplete_multipart_upload[0].days_after_initiation == 7
-    error_message = "What was replaced or given up is paid for without end."
+    error_message = "Replaced versions and incomplete uploads are never deleted."
   }
 
   assert {
     condition     = aws_s3_bucket_lifecycle_configuration.this[0].rule[0].expiration[0].expired_object_delete_marker
-    error_message = "Markers of deleted checkpoints stay for ever."
+    error_message = "Markers of deleted checkpoints are never deleted."
   }
 
   assert {
     condition     = !aws_s3_bucket.this.force_destroy
-    error_message = "A bucket that is to be kept may be emptied."
+    error_message = "Terraform may delete a bucket with content although `keep` is set."
   }
 }
 
-run "a_database_that_pauses" {
+run "database_that_pauses" {
   module {
     source = "../modules/aws/database"
   }
@@ -89,26 +89,26 @@ run "a_database_that_pauses" {
 
   assert {
     condition     = aws_rds_cluster.this[0].apply_immediately && aws_rds_cluster_instance.this[0].apply_immediately
-    error_message = "A larger capacity comes in the next maintenance window."
+    error_message = "A larger capacity is applied only in the next maintenance window."
   }
 
   assert {
     condition     = aws_rds_cluster.this[0].engine_version == "16" && aws_rds_cluster_instance.this[0].engine_version != "16"
-    error_message = "A minor version is asked for that AWS will not make one day, or the instance asks for another than its cluster."
+    error_message = "The stack asks for a minor version that AWS will remove, or the instance has another version than its cluster."
   }
 
   assert {
     condition     = aws_rds_cluster.this[0].storage_encrypted && aws_rds_cluster.this[0].deletion_protection && !aws_rds_cluster.this[0].skip_final_snapshot
-    error_message = "The database is in plain text, or may be deleted by accident."
+    error_message = "The database is not encrypted, or can be deleted by accident."
   }
 
   assert {
     condition     = aws_vpc_security_group_ingress_rule.functions.referenced_security_group_id == "sg-1" && aws_vpc_security_group_ingress_rule.functions.from_port == 5432
-    error_message = "Others than the functions reach the database."
+    error_message = "Clients other than the functions can reach the database."
   }
 }
 
-run "a_database_that_is_removed" {
+run "database_of_removed_cluster" {
   module {
     source = "../modules/aws/database"
   }
@@ -127,21 +127,21 @@ run "a_database_that_is_removed" {
 
   assert {
     condition     = !aws_db_instance.this[0].deletion_protection && aws_db_instance.this[0].final_snapshot_identifier == "det-lab-final20261124"
-    error_message = "The database is protected, or leaves no snapshot."
+    error_message = "The database is protected, or would leave no snapshot."
   }
 
   assert {
     condition     = aws_db_instance.this[0].apply_immediately
-    error_message = "A larger class of instances comes in the next maintenance window."
+    error_message = "A larger instance class is applied only in the next maintenance window."
   }
 
   assert {
     condition     = aws_db_instance.this[0].storage_encrypted && !aws_db_instance.this[0].publicly_accessible
-    error_message = "The database is in plain text, or has a public address."
+    error_message = "The database is not encrypted, or has a public address."
   }
 }
 
-run "a_database_from_a_snapshot" {
+run "database_from_snapshot" {
   module {
     source = "../modules/aws/database"
   }
@@ -161,16 +161,16 @@ run "a_database_from_a_snapshot" {
 
   assert {
     condition     = aws_rds_cluster.this[0].snapshot_identifier == "det-lab-final1" && aws_rds_cluster.this[0].engine_version == "16.8"
-    error_message = "The database begins empty, or in another version than the snapshot has."
+    error_message = "The database begins empty, or has another version than the snapshot."
   }
 
   assert {
     condition     = aws_rds_cluster.this[0].master_password == aws_secretsmanager_secret_version.this.secret_string
-    error_message = "The restored database keeps a password that nobody knows any more."
+    error_message = "The restored database keeps its old, unknown password."
   }
 }
 
-run "another_snapshot_does_not_replace_a_database" {
+run "new_snapshot_does_not_replace_database" {
   module {
     source = "../modules/aws/database"
   }
@@ -190,11 +190,11 @@ run "another_snapshot_does_not_replace_a_database" {
 
   assert {
     condition     = aws_rds_cluster.this[0].snapshot_identifier == "det-lab-final1"
-    error_message = "A database with data is replaced by a snapshot."
+    error_message = "A snapshot would replace a database that has data."
   }
 }
 
-run "an_instance_from_a_snapshot" {
+run "instance_from_snapshot" {
   module {
     source = "../modules/aws/database"
   }
@@ -214,16 +214,16 @@ run "an_instance_from_a_snapshot" {
 
   assert {
     condition     = aws_db_instance.this[0].snapshot_identifier == "det-lab-final1" && aws_db_instance.this[0].engine_version == "16.8"
-    error_message = "The database begins empty, or in another version than the snapshot has."
+    error_message = "The database begins empty, or has another version than the snapshot."
   }
 
   assert {
     condition     = aws_db_instance.this[0].allocated_storage == 45
-    error_message = "The disk is smaller than what it is to hold, which AWS refuses."
+    error_message = "The disk is smaller than the snapshot's, which AWS refuses."
   }
 }
 
-run "another_snapshot_does_not_replace_an_instance" {
+run "new_snapshot_does_not_replace_instance" {
   module {
     source = "../modules/aws/database"
   }
@@ -243,11 +243,11 @@ run "another_snapshot_does_not_replace_an_instance" {
 
   assert {
     condition     = aws_db_instance.this[0].snapshot_identifier == "det-lab-final1"
-    error_message = "A database with data is replaced by a snapshot."
+    error_message = "A snapshot would replace a database that has data."
   }
 }
 
-run "the_network" {
+run "network" {
   module {
     source = "../modules/aws/network"
   }
@@ -260,27 +260,27 @@ run "the_network" {
 
   assert {
     condition     = { for zone, subnet in aws_subnet.private : zone => subnet.cidr_block } == { "eu-west-1a" = "10.60.0.0/20", "eu-west-1b" = "10.60.16.0/20" }
-    error_message = "Functions have subnets elsewhere."
+    error_message = "The functions have unexpected subnets."
   }
 
   assert {
     condition     = { for zone, subnet in aws_subnet.public : zone => subnet.cidr_block } == { "eu-west-1a" = "10.60.128.0/20", "eu-west-1b" = "10.60.144.0/20", "eu-west-1e" = "10.60.192.0/20" }
-    error_message = "Machines have no subnet in a zone, or one that is there is made anew."
+    error_message = "A zone has no subnet for machines, or an existing subnet would be replaced."
   }
 
   assert {
     condition     = aws_route.private_ipv6.destination_ipv6_cidr_block == "::/0" && aws_route.private_ipv6.egress_only_gateway_id == "eigw-1" && alltrue([for subnet in aws_subnet.private : subnet.assign_ipv6_address_on_creation])
-    error_message = "Functions do not reach AWS, or are reached from outside."
+    error_message = "Functions cannot reach AWS, or can be reached from outside."
   }
 
   assert {
     condition     = aws_vpc_endpoint.s3.vpc_endpoint_type == "Gateway" && aws_vpc_endpoint.s3.service_name == "com.amazonaws.eu-west-1.s3" && contains(aws_vpc_endpoint.s3.route_table_ids, aws_route_table.private.id)
-    error_message = "Functions do not reach the bucket."
+    error_message = "Functions cannot reach the bucket."
   }
 
   assert {
     condition     = length(aws_default_security_group.this.ingress) == 0 && length(aws_default_security_group.this.egress) == 0
-    error_message = "What names no security group is open."
+    error_message = "Resources without a security group of their own are open."
   }
 }
 
@@ -297,16 +297,16 @@ run "machines" {
 
   assert {
     condition     = aws_vpc_security_group_ingress_rule.each_other.referenced_security_group_id == aws_security_group.this.id && aws_vpc_security_group_ingress_rule.each_other.cidr_ipv4 == null
-    error_message = "Others than machines of the cluster reach machines."
+    error_message = "Clients other than machines of the cluster can reach machines."
   }
 
   assert {
     condition     = alltrue([for s in data.aws_iam_policy_document.storage.statement : alltrue([for action in s.actions : startswith(action, "s3:") && !endswith(action, "*")])]) && alltrue([for s in data.aws_iam_policy_document.storage.statement : alltrue([for r in s.resources : startswith(r, "arn:aws:s3:::det-lab")])])
-    error_message = "Machines may do more than use the cluster's bucket."
+    error_message = "Machines have rights beyond the cluster's bucket."
   }
 }
 
-run "a_budget" {
+run "budget" {
   module {
     source = "../modules/aws/budget"
   }
@@ -318,11 +318,11 @@ run "a_budget" {
 
   assert {
     condition     = one(aws_budgets_budget.this.cost_filter).values == tolist(["user:determined-cluster$lab"])
-    error_message = "The budget counts other things than the cluster."
+    error_message = "The budget does not count the costs of this cluster."
   }
 
   assert {
     condition     = toset([for n in aws_budgets_budget.this.notification : n.threshold]) == toset([80, 100]) && alltrue([for n in aws_budgets_budget.this.notification : n.subscriber_email_addresses == toset(["ada@example.com"])])
-    error_message = "Nobody is told."
+    error_message = "The budget has wrong thresholds, or does not notify the given addresses."
   }
 }

@@ -1,4 +1,4 @@
-# The machine that carries traffic to tasks, and the distribution before it.
+# The machine that carries traffic to tasks, and the distribution in front of it.
 
 mock_provider "aws" {
   mock_data "aws_caller_identity" {
@@ -59,59 +59,59 @@ variables {
   permissions_boundary       = null
 }
 
-run "the_machine" {
+run "machine" {
   module {
     source = "../modules/aws/relay"
   }
 
   assert {
     condition     = aws_instance.this.tags["determined-cluster"] == "lab/relay"
-    error_message = "The cluster would take the relay for a machine of its own, and end it."
+    error_message = "The cluster would treat the relay as a rented machine, and terminate it."
   }
 
   assert {
     condition     = aws_instance.this.instance_initiated_shutdown_behavior == "stop" && strcontains(aws_instance.this.user_data, "SuccessAction=poweroff")
-    error_message = "An idle relay goes on costing money, or is gone for ever."
+    error_message = "An idle relay would continue to cost money, or would be terminated instead of stopped."
   }
 
   assert {
     condition     = one(aws_instance.this.root_block_device).volume_size <= 5
-    error_message = "A stopped relay costs more than an idle cluster may."
+    error_message = "The disk of a stopped relay costs too much."
   }
 
   assert {
     condition     = aws_vpc_security_group_ingress_rule.cloudfront.prefix_list_id == "pl-1" && aws_vpc_security_group_ingress_rule.cloudfront.from_port == 8080
-    error_message = "Others than CloudFront reach the relay."
+    error_message = "Clients other than CloudFront can reach the relay."
   }
 
   assert {
     condition     = join(",", flatten(data.aws_iam_policy_document.this.statement[*].actions)) == "lambda:GetFunction" && endswith(one(one(data.aws_iam_policy_document.this.statement).resources), ":function:det-lab-relay")
-    error_message = "The relay may do more than read its own program and settings."
+    error_message = "The relay has rights beyond reading its own program and settings."
   }
 
   assert {
     condition     = aws_lambda_function.this.environment[0].variables["DET_PUBLIC_URL"] == "https://d123.cloudfront.net"
-    error_message = "The relay takes another address for the cluster's."
+    error_message = "The relay uses an address that is not the cluster's."
   }
 
   assert {
     condition     = aws_lambda_function.this.environment[0].variables["DET_RELAY_FUNCTION"] == aws_lambda_function.this.function_name
-    error_message = "The relay does not know where a newer program would be."
+    error_message = "The relay does not know where to look for a newer program."
   }
 }
 
-run "it_calls_aws_by_ipv6" {
+run "calls_aws_by_ipv6" {
   module {
     source = "../modules/aws/relay"
   }
 
   assert {
     condition     = strcontains(local.user_data, "AWS_USE_DUALSTACK_ENDPOINT=true")
-    error_message = "From a subnet that IPv6 alone leaves, the relay would not get its program."
+    error_message = "The relay could not download its program from a subnet that only IPv6 leaves."
   }
 }
 
-run "with_a_gateway_it_calls_aws_where_there_are_no_dual_stack_endpoints" {
+run "calls_aws_by_ipv4_with_nat" {
   module {
     source = "../modules/aws/relay"
   }
@@ -122,49 +122,49 @@ run "with_a_gateway_it_calls_aws_where_there_are_no_dual_stack_endpoints" {
 
   assert {
     condition     = strcontains(local.user_data, "AWS_USE_DUALSTACK_ENDPOINT=false")
-    error_message = "In a region without dual-stack endpoints the relay would not get its program."
+    error_message = "The relay could not download its program in a region without dual-stack endpoints."
   }
 }
 
-run "the_distribution" {
+run "distribution" {
   module {
     source = "../modules/aws/relay"
   }
 
   assert {
     condition     = { for behavior in aws_cloudfront_distribution.this.ordered_cache_behavior : behavior.path_pattern => behavior.target_origin_id } == { "/det/-/*" = "api", "/proxy/*" = "relay", "/agents/v1/relay" = "relay" }
-    error_message = "Requests go elsewhere."
+    error_message = "The distribution sends requests to the wrong origin."
   }
 
   assert {
     condition     = one(aws_cloudfront_distribution.this.default_cache_behavior).cache_policy_id == "4135ea2d-6df8-44a3-9df3-4b5a84be39ad" && alltrue([for behavior in aws_cloudfront_distribution.this.ordered_cache_behavior : behavior.cache_policy_id == "4135ea2d-6df8-44a3-9df3-4b5a84be39ad" if behavior.path_pattern != "/det/-/*"])
-    error_message = "Answers of one caller could be given to another."
+    error_message = "Responses to one caller could be sent to another."
   }
 
   assert {
     condition     = alltrue([for response in aws_cloudfront_distribution.this.custom_error_response : response.error_caching_min_ttl == 0]) && length(aws_cloudfront_distribution.this.custom_error_response) == 11
-    error_message = "Refusals are kept."
+    error_message = "The distribution caches error responses."
   }
 
   assert {
     condition     = join(",", sort(flatten(regexall("headers\\['([a-z-]+)'\\] =", aws_cloudfront_function.this.code)))) == "x-det-viewer,x-forwarded-host"
-    error_message = "The function sets a header that CloudFront lets none set, and answers 502 for."
+    error_message = "The function sets a header that CloudFront disallows. CloudFront would answer 502."
   }
 }
 
-run "its_processor_costs_nothing_beside_the_machine" {
+run "processor_credits_cost_nothing" {
   module {
     source = "../modules/aws/relay"
   }
 
   assert {
     condition     = one(aws_instance.this.credit_specification).cpu_credits == "standard"
-    error_message = "A busy relay costs more than the hour of its machine."
+    error_message = "A busy relay costs more than the hourly price of its machine."
   }
 }
 
-# The runs above have created the relay, in one zone and for one architecture.
-run "a_change_that_keeps_the_machine_keeps_the_origin" {
+# The runs above created the relay, in one zone and for one architecture.
+run "same_machine_keeps_its_origin" {
   module {
     source = "../modules/aws/relay"
   }
@@ -174,12 +174,12 @@ run "a_change_that_keeps_the_machine_keeps_the_origin" {
   }
 
   assert {
-    condition     = aws_cloudfront_vpc_origin.this.id == run.the_machine.origin_id && aws_instance.this.id == run.the_machine.instance_id
+    condition     = aws_cloudfront_vpc_origin.this.id == run.machine.origin_id && aws_instance.this.id == run.machine.instance_id
     error_message = "AWS refuses to change an origin that is in use."
   }
 }
 
-run "other_tags_have_a_machine_and_an_origin_of_their_own" {
+run "new_tags_create_new_machine_and_origin" {
   module {
     source = "../modules/aws/relay"
   }
@@ -190,12 +190,12 @@ run "other_tags_have_a_machine_and_an_origin_of_their_own" {
   }
 
   assert {
-    condition     = aws_instance.this.id != run.the_machine.instance_id && aws_cloudfront_vpc_origin.this.id != run.the_machine.origin_id
+    condition     = aws_instance.this.id != run.machine.instance_id && aws_cloudfront_vpc_origin.this.id != run.machine.origin_id
     error_message = "AWS refuses to change an origin that is in use."
   }
 }
 
-run "another_zone_has_a_machine_and_an_origin_of_its_own" {
+run "new_zone_creates_new_machine_and_origin" {
   module {
     source = "../modules/aws/relay"
   }
@@ -206,17 +206,17 @@ run "another_zone_has_a_machine_and_an_origin_of_its_own" {
   }
 
   assert {
-    condition     = aws_instance.this.id != run.the_machine.instance_id && aws_cloudfront_vpc_origin.this.id != run.the_machine.origin_id
+    condition     = aws_instance.this.id != run.machine.instance_id && aws_cloudfront_vpc_origin.this.id != run.machine.origin_id
     error_message = "AWS refuses to change an origin that is in use."
   }
 
   assert {
     condition     = strcontains(one(aws_cloudfront_vpc_origin.this.vpc_origin_endpoint_config).name, aws_instance.this.id)
-    error_message = "The new origin has the name of the one that it replaces."
+    error_message = "The new origin has the same name as the origin that it replaces."
   }
 }
 
-run "another_processor_has_an_image_of_its_own" {
+run "new_architecture_uses_its_own_image" {
   module {
     source = "../modules/aws/relay"
   }
@@ -228,7 +228,7 @@ run "another_processor_has_an_image_of_its_own" {
   }
 
   assert {
-    condition     = aws_instance.this.id != run.another_zone_has_a_machine_and_an_origin_of_its_own.instance_id && aws_cloudfront_vpc_origin.this.id != run.another_zone_has_a_machine_and_an_origin_of_its_own.origin_id
-    error_message = "The image of the old processor does not start on the new one."
+    condition     = aws_instance.this.id != run.new_zone_creates_new_machine_and_origin.instance_id && aws_cloudfront_vpc_origin.this.id != run.new_zone_creates_new_machine_and_origin.origin_id
+    error_message = "The new machine has an image for the old architecture, which cannot start on the new one."
   }
 }

@@ -27,7 +27,7 @@ variable "bucket_arn" {
 }
 
 variable "region" {
-  description = "Region of the provider; roles are in none."
+  description = "Region of the provider; roles have no region."
   type        = string
   default     = "us-east-1"
 }
@@ -36,7 +36,8 @@ provider "aws" {
   region = var.region
 }
 
-# Google signs which account the machine has, and that the token is for this: tokens by which machines join are for others.
+# The token, signed by Google, must name the machine's account and this audience. Tokens with which machines join a cluster
+# have another audience.
 data "aws_iam_policy_document" "trust" {
   statement {
     actions = ["sts:AssumeRoleWithWebIdentity"]
@@ -84,6 +85,6 @@ resource "aws_iam_role_policy" "storage" {
 }
 
 output "aws_role_arn" {
-  description = "For the pool's section of type gcp."
+  description = "Settings for the pool's section of type gcp."
   value       = aws_iam_role.this.arn
 }

@@ -17,12 +17,12 @@ variable "cluster_id" {
 }
 
 variable "provision_account_id" {
-  description = "Unique id of the cluster's account that rents machines: `det deploy gcp status --json` tells it as provision_account_id."
+  description = "Unique id of the cluster's account that rents machines: provision_account_id in the output of `det deploy gcp status --json`."
   type        = string
 }
 
 variable "bucket_arn" {
-  description = "Bucket of S3 that machines read and write."
+  description = "S3 bucket that machines read and write."
   type        = string
 }
 
@@ -75,7 +75,7 @@ module "machines" {
   permissions_boundary = null
 }
 
-# Google signs who the service is: the account, and that the token is for Determined.
+# The token, signed by Google, must name the cluster's account and the audience of Determined.
 data "aws_iam_policy_document" "trust" {
   statement {
     actions = ["sts:AssumeRoleWithWebIdentity"]
@@ -127,7 +127,7 @@ data "aws_iam_policy_document" "provision" {
     }
   }
 
-  # Tags are given while something is made, and not later: a machine of others would count as the cluster's by them.
+  # Tags can be set only while a resource is created. Otherwise the cluster could tag other machines as its own.
   statement {
     sid       = "TagWhatIsMade"
     actions   = ["ec2:CreateTags"]
@@ -209,7 +209,7 @@ output "role_arn" {
 }
 
 output "provider_section" {
-  description = "What the `provider` section of a pool says besides types and limits."
+  description = "Settings for the `provider` section of a pool, in addition to types and limits."
   value = jsonencode({
     type                     = "aws"
     region                   = var.region

@@ -12,12 +12,12 @@ terraform {
 }
 
 variable "zip" {
-  description = "What Lambda runs: `python -m det_controlplane.entry.aws.packaging DIRECTORY` builds it."
+  description = "Path of the zip with the functions: `python -m det_controlplane.entry.aws.packaging DIRECTORY` builds it."
   type        = string
 }
 
 variable "permissions_boundary" {
-  description = "ARN of the policy that bounds all roles."
+  description = "ARN of the permission boundary for all roles."
   type        = string
 }
 
@@ -41,6 +41,6 @@ module "cluster" {
 }
 
 output "url" {
-  description = "DET_MASTER."
+  description = "Address of the cluster: DET_MASTER."
   value       = module.cluster.url
 }

@@ -22,23 +22,23 @@ variable "cluster_id" {
 }
 
 variable "name" {
-  description = "Name for what is made here, where the cluster's own makes no names in Google Cloud; null for the cluster's."
+  description = "Prefix for names in Google Cloud, where the cluster's name is not a valid one; null for the cluster's name."
   type        = string
   default     = null
 
   validation {
     condition     = can(regex("^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$", coalesce(var.name, var.cluster_id)))
-    error_message = "Give a `name` of a small letter, then at most 19 small letters, digits and hyphens, no hyphen at the end: the cluster's makes no names in Google Cloud."
+    error_message = "Give a `name` of a small letter, then at most 19 small letters, digits and hyphens, no hyphen at the end: Google Cloud does not allow the cluster's name."
   }
 }
 
 variable "aws_account_id" {
-  description = "Account of AWS that the machines are in."
+  description = "AWS account that the machines are in."
   type        = string
 }
 
 variable "machine_role" {
-  description = "Name of the machines' role there; null for the one that the example aws-for-gcp makes."
+  description = "Name of the machines' role in AWS; null for the role that the example aws-for-gcp creates."
   type        = string
   default     = null
 }
@@ -57,7 +57,7 @@ provider "google" {
   project = var.project
 }
 
-# A deleted pool of identities keeps its id for 30 days: one that is made again has another.
+# Google Cloud keeps the id of a deleted identity pool for 30 days. Each new pool has another id.
 resource "terraform_data" "suffix" {
   input = substr(uuid(), 0, 6)
 
@@ -77,7 +77,7 @@ resource "google_iam_workload_identity_pool_provider" "aws" {
   attribute_condition                = "attribute.aws_role == \"${local.role}\""
 
   attribute_mapping = {
-    # The role and its session: an ARN may have more than the 127 bytes that a subject may.
+    # The name of the role and its session. An ARN can be longer than a subject, which has at most 127 bytes.
     "google.subject"     = "assertion.arn.extract('assumed-role/{session}')"
     "attribute.aws_role" = "assertion.arn.extract('assumed-role/{role}/')"
   }
@@ -98,7 +98,7 @@ resource "google_service_account_iam_member" "federation" {
   member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.aws.name}/attribute.aws_role/${local.role}"
 }
 
-# The bucket may belong to a cluster on Google Cloud. The condition excludes the sources of its control plane's image.
+# The bucket may belong to a cluster on Google Cloud. The condition excludes the folder with the sources of its image.
 resource "google_storage_bucket_iam_member" "this" {
   bucket = var.bucket
   role   = "roles/storage.objectUser"
@@ -116,7 +116,7 @@ resource "google_storage_bucket_iam_member" "this" {
 }
 
 output "google_credentials" {
-  description = "For the pool's section of type aws. It holds no secret."
+  description = "Settings for the pool's section of type aws. They contain no secret."
   value = jsonencode({
     type                              = "external_account"
     audience                          = "//iam.googleapis.com/${google_iam_workload_identity_pool_provider.aws.name}"

@@ -17,7 +17,7 @@ variable "project" {
 }
 
 variable "billing_account" {
-  description = "Id of the billing account that pays for it."
+  description = "Id of the billing account that pays for the project."
   type        = string
 }
 
@@ -49,6 +49,6 @@ module "cluster" {
 }
 
 output "url" {
-  description = "DET_MASTER."
+  description = "Address of the cluster: DET_MASTER."
   value       = module.cluster.url
 }

@@ -18,7 +18,7 @@ variable "project" {
 }
 
 variable "aws_account_id" {
-  description = "Account of AWS that the cluster runs in."
+  description = "AWS account in which the cluster runs."
   type        = string
 }
 
@@ -28,23 +28,23 @@ variable "cluster_id" {
 }
 
 variable "name" {
-  description = "Name for what is made here, where the cluster's own makes no names in Google Cloud; null for the cluster's."
+  description = "Prefix for names in Google Cloud, where the cluster's name is not a valid one; null for the cluster's name."
   type        = string
   default     = null
 
   validation {
     condition     = can(regex("^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$", coalesce(var.name, var.cluster_id)))
-    error_message = "Give a `name` of a small letter, then at most 19 small letters, digits and hyphens, no hyphen at the end: the cluster's makes no names in Google Cloud."
+    error_message = "Give a `name` of a small letter, then at most 19 small letters, digits and hyphens, no hyphen at the end: Google Cloud does not allow the cluster's name."
   }
 }
 
 variable "bucket" {
-  description = "Bucket of Google Cloud that machines read and write."
+  description = "Google Cloud bucket that machines read and write."
   type        = string
 }
 
 locals {
-  # The role of the one function that rents machines.
+  # The role of the only function that rents machines.
   role = "det-${var.cluster_id}-provision"
   name = "det-${coalesce(var.name, var.cluster_id)}"
 }
@@ -56,7 +56,7 @@ variable "region" {
 }
 
 variable "image" {
-  description = "Boot image of the machines: Ubuntu with NVIDIA's driver, or one that Packer made."
+  description = "Boot image of the machines: Ubuntu with NVIDIA's driver, or an image that Packer built."
   type        = string
   default     = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
 }
@@ -65,7 +65,7 @@ provider "google" {
   project = var.project
 }
 
-# A deleted pool of identities keeps its id for 30 days, and a role for weeks: what is made again has others.
+# Google Cloud keeps the id of a deleted identity pool for 30 days, and of a deleted role for weeks. New ones have other ids.
 resource "terraform_data" "suffix" {
   input = substr(uuid(), 0, 6)
 
@@ -85,7 +85,7 @@ resource "google_iam_workload_identity_pool_provider" "aws" {
   attribute_condition                = "attribute.aws_role == \"${local.role}\""
 
   attribute_mapping = {
-    # The role and its session: an ARN may have more than the 127 bytes that a subject may.
+    # The name of the role and its session. An ARN can be longer than a subject, which has at most 127 bytes.
     "google.subject"     = "assertion.arn.extract('assumed-role/{session}')"
     "attribute.aws_role" = "assertion.arn.extract('assumed-role/{role}/')"
   }
@@ -138,7 +138,7 @@ resource "google_service_account_iam_member" "machines" {
 }
 
 output "credentials" {
-  description = "For `det deploy aws up --google-credentials FILE`: `terraform output -raw credentials > FILE`. It holds no secret."
+  description = "Credentials file for `det deploy aws up --google-credentials FILE`: `terraform output -raw credentials > FILE`. It contains no secret."
   value = jsonencode({
     type                              = "external_account"
     audience                          = "//iam.googleapis.com/${google_iam_workload_identity_pool_provider.aws.name}"
@@ -153,12 +153,12 @@ output "credentials" {
 }
 
 output "machine_account_id" {
-  description = "For the example aws-bucket-for-gcp: who may use the bucket of AWS."
+  description = "Unique id of the machines' service account. The example aws-bucket-for-gcp needs it for a bucket in AWS."
   value       = module.machines.account_id
 }
 
 output "provider_section" {
-  description = "What the `provider` section of a pool says besides types and limits."
+  description = "Settings for the `provider` section of a pool, in addition to types and limits."
   value = jsonencode({
     type                   = "gcp"
     project                = var.project

@@ -38,7 +38,8 @@ data "google_compute_subnetwork" "training" {
   project = var.project
 }
 
-# Once a network: where Cloud SQL gets its addresses. Leave it out, and give its id, where another database has it already.
+# The range of addresses for Cloud SQL. A network needs one. If another database uses the network already, leave this
+# resource and the connection out, and set the id of the existing connection.
 resource "google_compute_global_address" "services" {
   name          = "google-services"
   project       = var.project
@@ -52,7 +53,7 @@ resource "google_service_networking_connection" "services" {
   network                 = data.google_compute_network.company.id
   service                 = "servicenetworking.googleapis.com"
   reserved_peering_ranges = [google_compute_global_address.services.name]
-  # Of an earlier connection of this network, Google keeps the addresses.
+  # Google keeps the addresses of an earlier connection of this network.
   update_on_creation_fail = true
 }
 
@@ -66,11 +67,11 @@ module "cluster" {
   network_id            = data.google_compute_network.company.id
   subnetwork_id         = data.google_compute_subnetwork.training.id
   network_peering       = google_service_networking_connection.services.id
-  # The network has a way out of its own.
+  # The network has its own NAT.
   machine_external_ip = false
 }
 
 output "url" {
-  description = "DET_MASTER."
+  description = "Address of the cluster: DET_MASTER."
   value       = module.cluster.url
 }

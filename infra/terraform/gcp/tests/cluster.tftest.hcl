@@ -1,4 +1,4 @@
-# Planned without Google Cloud: `terraform test`.
+# Plans of a cluster, which need no Google Cloud project: `terraform test`.
 
 mock_provider "google" {
   mock_resource "google_sql_database_instance" {
@@ -24,87 +24,87 @@ variables {
   initial_user_password = "Password1"
 }
 
-run "a_cluster" {
+run "cluster" {
   assert {
     condition     = output.url == "https://det-lab-api-123456.europe-west4.run.app"
-    error_message = "The address is not the one that services know each other by: ${output.url}"
+    error_message = "The address differs from the address that the services use: ${output.url}"
   }
 
   assert {
     condition     = output.bucket == "det-lab-some-project"
-    error_message = "The bucket has another name: ${output.bucket}"
+    error_message = "The bucket has an unexpected name: ${output.bucket}"
   }
 
   assert {
     condition     = toset(output.schedules) == toset(["det-lab-provision", "det-lab-tick"])
-    error_message = "The schedules are others: ${join(", ", output.schedules)}"
+    error_message = "The set of schedules is unexpected: ${join(", ", output.schedules)}"
   }
 }
 
-run "sessions_that_rest_end" {
+run "idle_database_sessions_end" {
   assert {
     condition     = local.environment["DET_DB_IDLE_S"] == "600"
-    error_message = "Connections of processes that stopped would stay until the database has none left."
+    error_message = "Stopped processes would keep their connections until the database has no free connection."
   }
 }
 
-run "the_relay_reads_what_it_needs" {
+run "relay_has_its_own_account" {
   assert {
     condition     = output.services["relay"] == "det-lab-relay"
-    error_message = "The relay is not among the services that the command tells."
+    error_message = "The output `services` does not contain the relay."
   }
 
   assert {
     condition     = contains(keys(module.controlplane.accounts), "relay")
-    error_message = "The relay has no account of its own."
+    error_message = "The relay does not have its own account."
   }
 }
 
-run "the_configuration_is_a_secret" {
+run "configuration_is_a_secret" {
   variables {
     cluster_config = "checkpoint_storage: {type: s3, bucket: b, secret_key: SECRET}"
   }
 
   assert {
     condition     = contains(keys(module.secrets.versions), "configuration")
-    error_message = "There is no secret with the configuration."
+    error_message = "No secret contains the configuration."
   }
 
   assert {
     condition     = local.environment["DET_CLUSTER_CONFIG"] == "/secrets/configuration/cluster.yaml"
-    error_message = "Services read their configuration elsewhere: ${local.environment["DET_CLUSTER_CONFIG"]}"
+    error_message = "Services read their configuration from another place: ${local.environment["DET_CLUSTER_CONFIG"]}"
   }
 
   assert {
     condition     = !strcontains(jsonencode(local.environment), "SECRET")
-    error_message = "The configuration is in the environment, which everybody who may look at a service reads."
+    error_message = "The configuration is in the environment, which every viewer of the service can read."
   }
 }
 
-run "the_keys_of_a_backup_are_taken" {
+run "uses_secrets_keys_of_a_backup" {
   variables {
     secrets_key = "of-this-one,of-the-backup"
   }
 
   assert {
     condition     = nonsensitive(local.secrets_key) == "of-this-one,of-the-backup"
-    error_message = "Secrets in a restored database cannot be read."
+    error_message = "Secrets in a restored database cannot be decrypted."
   }
 }
 
-run "what_the_command_is_told" {
+run "outputs_for_the_command" {
   assert {
     condition     = output.repository == "europe-west4-docker.pkg.dev/some-project/det-lab"
-    error_message = "The registry is elsewhere."
+    error_message = "The registry has an unexpected address."
   }
 
   assert {
     condition     = nonsensitive(output.initial_user_password) == "Password1"
-    error_message = "The first password is not told to the command that shows it."
+    error_message = "The command cannot show the first password."
   }
 }
 
-run "a_network_of_one_s_own_is_used_and_none_is_made" {
+run "uses_existing_network_and_creates_none" {
   variables {
     network_id      = "projects/some-project/global/networks/company"
     subnetwork_id   = "projects/some-project/regions/europe-west4/subnetworks/training"
@@ -113,11 +113,11 @@ run "a_network_of_one_s_own_is_used_and_none_is_made" {
 
   assert {
     condition     = length(module.network) == 0 && output.machine_subnetwork == var.subnetwork_id
-    error_message = "Machines are placed elsewhere: ${output.machine_subnetwork}"
+    error_message = "Machines are in an unexpected subnet: ${output.machine_subnetwork}"
   }
 }
 
-run "a_network_without_its_subnet_is_refused" {
+run "rejects_network_without_its_subnet" {
   command = plan
 
   variables {
@@ -127,23 +127,23 @@ run "a_network_without_its_subnet_is_refused" {
   expect_failures = [var.network_id]
 }
 
-run "a_role_of_aws_is_told_to_the_services" {
+run "services_get_aws_role" {
   variables {
     aws_role_arn = "arn:aws:iam::123456789012:role/det-lab-from-google"
   }
 
   assert {
     condition     = local.environment["DET_AWS_ROLE_ARN"] == var.aws_role_arn
-    error_message = "Services do not know the role that AWS trusts them with."
+    error_message = "Services do not know the role that AWS lets them assume."
   }
 
   assert {
     condition     = local.environment["DET_CLUSTER_ID"] == "lab"
-    error_message = "Machines would not carry the cluster's name, by which they are found when it is removed."
+    error_message = "Machines would not carry the cluster's name, and the removal of the cluster would not find them."
   }
 }
 
-run "an_alarm_of_google_s_own_has_the_apis_that_it_takes" {
+run "budget_enables_its_apis" {
   variables {
     monthly_budget_usd = 100
     billing_account    = "012345-6789AB-CDEF01"
@@ -152,22 +152,22 @@ run "an_alarm_of_google_s_own_has_the_apis_that_it_takes" {
 
   assert {
     condition     = length(setsubtract(["billingbudgets", "monitoring"], keys(google_project_service.this))) == 0
-    error_message = "The API of budgets, or that of their mails, is not enabled."
+    error_message = "The API of budgets or the API of their mails is not enabled."
   }
 }
 
-run "logs_apart" {
+run "separate_log_bucket" {
   variables {
     log_retention_days = 90
   }
 
   assert {
     condition     = startswith(module.alarms.log_bucket, "projects/some-project/")
-    error_message = "Logs are not kept apart."
+    error_message = "Logs are not in a separate bucket."
   }
 }
 
-run "a_budget_that_is_added_leaves_logs_where_they_are" {
+run "budget_does_not_replace_log_bucket" {
   command = plan
 
   variables {
@@ -176,21 +176,21 @@ run "a_budget_that_is_added_leaves_logs_where_they_are" {
     billing_account    = "012345-6789AB-CDEF01"
   }
 
-  # Cannot be judged where the plan does not know the project, which would replace the bucket.
+  # Terraform could not evaluate this condition if the plan did not know the project. The bucket would be replaced then.
   assert {
     condition     = startswith(module.alarms.log_bucket, "projects/some-project/")
-    error_message = "The bucket of logs is made anew, without them."
+    error_message = "The bucket of logs would be replaced, without its logs."
   }
 }
 
-run "without_alarms_their_apis_stay_as_they_are" {
+run "apis_of_alarms_are_enabled_only_for_alarms" {
   assert {
     condition     = length(setintersection(["billingbudgets", "monitoring"], keys(google_project_service.this))) == 0
-    error_message = "An API is enabled that nothing uses."
+    error_message = "The stack enables an API that it does not use."
   }
 }
 
-run "an_alarm_without_a_billing_account_is_refused" {
+run "rejects_budget_without_billing_account" {
   command = plan
 
   variables {
@@ -200,7 +200,7 @@ run "an_alarm_without_a_billing_account_is_refused" {
   expect_failures = [var.billing_account]
 }
 
-run "a_name_that_makes_no_accounts_is_refused" {
+run "rejects_name_that_google_refuses" {
   command = plan
 
   variables {
@@ -210,7 +210,7 @@ run "a_name_that_makes_no_accounts_is_refused" {
   expect_failures = [var.cluster_id]
 }
 
-run "a_cluster_of_such_a_name_can_be_removed" {
+run "accepts_refused_name_for_removal" {
   command = plan
 
   variables {
@@ -219,7 +219,7 @@ run "a_cluster_of_such_a_name_can_be_removed" {
   }
 }
 
-run "more_services_than_the_database_has_connections_for_are_refused" {
+run "rejects_more_services_than_database_connections" {
   command = plan
 
   variables {

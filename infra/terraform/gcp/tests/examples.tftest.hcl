@@ -1,4 +1,4 @@
-# What a cluster on AWS needs in a project of Google Cloud.
+# The examples that a cluster on AWS needs in a Google Cloud project.
 
 mock_provider "google" {}
 
@@ -16,48 +16,48 @@ run "machines_for_aws" {
 
   assert {
     condition     = can(regex("^det-lab-[0-9a-f]{6}$", google_iam_workload_identity_pool.aws.workload_identity_pool_id))
-    error_message = "What is made again within 30 days cannot have its pool of identities."
+    error_message = "A new identity pool has the id of a deleted one, which Google Cloud keeps for 30 days."
   }
 
   assert {
     condition     = google_iam_workload_identity_pool_provider.aws.attribute_mapping["google.subject"] == "assertion.arn.extract('assumed-role/{session}')"
-    error_message = "A subject may have 127 bytes; the function's whole ARN may have more."
+    error_message = "The subject contains the function's whole ARN, which can have more than the allowed 127 bytes."
   }
 
   assert {
     condition     = module.network.peering == ""
-    error_message = "A network without a database is peered with Cloud SQL, whose API it does not have."
+    error_message = "A network without a database is peered with Cloud SQL, but the project may not have its API enabled."
   }
 }
 
-run "a_bucket_for_aws" {
+run "bucket_for_aws" {
   module {
     source = "../examples/gcp-bucket-for-aws"
   }
 
   assert {
     condition     = can(regex("^det-lab-[0-9a-f]{6}$", google_iam_workload_identity_pool.aws.workload_identity_pool_id))
-    error_message = "What is made again within 30 days cannot have its pool of identities."
+    error_message = "A new identity pool has the id of a deleted one, which Google Cloud keeps for 30 days."
   }
 
   assert {
     condition     = google_iam_workload_identity_pool_provider.aws.attribute_mapping["google.subject"] == "assertion.arn.extract('assumed-role/{session}')"
-    error_message = "A subject may have 127 bytes; a machine's whole ARN may have more."
+    error_message = "The subject contains the machine's whole ARN, which can have more than the allowed 127 bytes."
   }
 }
 
-run "tasks_on_aws_do_not_write_what_images_are_made_from" {
+run "tasks_on_aws_cannot_write_sources_of_images" {
   module {
     source = "../examples/gcp-bucket-for-aws"
   }
 
   assert {
     condition     = google_storage_bucket_iam_member.this.condition[0].expression == "!resource.name.startsWith(\"projects/_/buckets/machines/objects/builds/\")"
-    error_message = "A task could exchange the program of a control plane whose bucket this is."
+    error_message = "A task could replace the program of the control plane to which the bucket belongs."
   }
 }
 
-run "a_name_of_aws_that_makes_no_accounts_is_refused" {
+run "rejects_name_that_google_refuses_for_machines" {
   command = plan
 
   module {
@@ -71,7 +71,7 @@ run "a_name_of_aws_that_makes_no_accounts_is_refused" {
   expect_failures = [var.name]
 }
 
-run "a_name_of_aws_that_makes_no_accounts_for_a_bucket_is_refused" {
+run "rejects_name_that_google_refuses_for_bucket" {
   command = plan
 
   module {
@@ -85,7 +85,7 @@ run "a_name_of_aws_that_makes_no_accounts_for_a_bucket_is_refused" {
   expect_failures = [var.name]
 }
 
-run "another_name_stands_for_it" {
+run "uses_name_instead_of_cluster_name" {
   module {
     source = "../examples/gcp-for-aws"
   }
@@ -97,11 +97,11 @@ run "another_name_stands_for_it" {
 
   assert {
     condition     = google_service_account.provision.account_id == "det-models-of-department-prov" && length(google_iam_workload_identity_pool.aws.display_name) <= 32 && length(google_iam_workload_identity_pool.aws.workload_identity_pool_id) <= 32
-    error_message = "Google Cloud takes at most 30 characters for an account, and 32 for a pool of identities and its name."
+    error_message = "Google Cloud allows at most 30 characters for an account, and 32 for an identity pool and its name."
   }
 
   assert {
     condition     = google_iam_workload_identity_pool_provider.aws.attribute_condition == "attribute.aws_role == \"det-ModelsOfTheWholeDepartment-provision\""
-    error_message = "The project trusts another role of AWS than the cluster's."
+    error_message = "The project trusts an AWS role that is not the cluster's."
   }
 }

@@ -1,4 +1,4 @@
-# What is found by its label when a cluster is removed, and what nobody outside may reach.
+# Labels, by which a removal finds the resources of a cluster, and access from outside.
 
 mock_provider "google" {
   mock_resource "google_sql_database_instance" {
@@ -33,26 +33,26 @@ run "images" {
 
   assert {
     condition     = google_artifact_registry_repository.this.labels["determined-cluster"] == "lab"
-    error_message = "The registry does not carry the cluster's label."
+    error_message = "The registry does not have the cluster's label."
   }
 
   assert {
     condition     = length(google_storage_bucket_iam_member.builder.condition) == 1 && strcontains(google_storage_bucket_iam_member.builder.condition[0].expression, "/objects/builds/")
-    error_message = "The builder of images may read checkpoints."
+    error_message = "The builder of images can read checkpoints."
   }
 
   assert {
     condition     = output.repository == "europe-west4-docker.pkg.dev/some-project/det-lab"
-    error_message = "The repository is not where `det deploy gcp` pushes to: ${output.repository}"
+    error_message = "The repository is not the one to which `det deploy gcp` pushes: ${output.repository}"
   }
 
   assert {
     condition     = google_service_account.builder.account_id == "det-lab-build"
-    error_message = "`det deploy gcp` builds as an account of another name."
+    error_message = "`det deploy gcp` builds with an account of another name."
   }
 }
 
-run "tasks_do_not_write_what_images_are_made_from" {
+run "tasks_cannot_write_sources_of_images" {
   module {
     source = "../modules/gcp/machines"
   }
@@ -64,11 +64,11 @@ run "tasks_do_not_write_what_images_are_made_from" {
 
   assert {
     condition     = google_storage_bucket_iam_member.this.condition[0].expression == "!resource.name.startsWith(\"projects/_/buckets/det-lab-some-project/objects/builds/\")"
-    error_message = "A task could exchange the program of the control plane before it is built."
+    error_message = "A task could replace the program of the control plane before it is built."
   }
 }
 
-run "a_network_of_a_name_that_was_used_before" {
+run "network_with_name_of_a_deleted_network" {
   module {
     source = "../modules/gcp/network"
   }
@@ -81,11 +81,11 @@ run "a_network_of_a_name_that_was_used_before" {
 
   assert {
     condition     = google_service_networking_connection.this[0].update_on_creation_fail
-    error_message = "A cluster that is made again has other addresses than those that Google kept, and would be refused."
+    error_message = "Google would refuse the new network's peering, because its addresses differ from those of the deleted one."
   }
 }
 
-run "cloud_nat_leads_machines_out_and_nothing_else" {
+run "cloud_nat_serves_only_machines" {
   module {
     source = "../modules/gcp/network"
   }
@@ -98,12 +98,12 @@ run "cloud_nat_leads_machines_out_and_nothing_else" {
 
   assert {
     condition     = google_compute_router_nat.this[0].source_subnetwork_ip_ranges_to_nat == "LIST_OF_SUBNETWORKS" && [for subnet in google_compute_router_nat.this[0].subnetwork : subnet.name] == [google_compute_subnetwork.machines[0].id]
-    error_message = "Cloud NAT costs money for each instance of a service, too."
+    error_message = "Cloud NAT also costs money for each instance of a service."
   }
 
   assert {
     condition     = output.machine_subnetwork_id == google_compute_subnetwork.machines[0].id && output.subnetwork_id == google_compute_subnetwork.this.id
-    error_message = "Machines are in a subnet without a way out."
+    error_message = "Machines are in a subnet without NAT."
   }
 }
 
@@ -120,7 +120,7 @@ run "machines_with_addresses_share_the_subnet" {
 
   assert {
     condition     = output.machine_subnetwork_id == output.subnetwork_id && length(google_compute_subnetwork.machines) == 0
-    error_message = "There is a subnet that nothing uses."
+    error_message = "The network has a subnet without a use."
   }
 }
 
@@ -141,16 +141,16 @@ run "storage" {
 
   assert {
     condition     = !google_storage_bucket.this.force_destroy
-    error_message = "A bucket that is to be kept may be emptied."
+    error_message = "Terraform may delete a bucket with content although `keep` is set."
   }
 
   assert {
     condition     = google_storage_bucket.this.labels["determined-cluster"] == "lab"
-    error_message = "The bucket does not carry the cluster's label."
+    error_message = "The bucket does not have the cluster's label."
   }
 }
 
-run "a_database_that_is_kept" {
+run "database_with_protection" {
   module {
     source = "../modules/gcp/database"
   }
@@ -178,21 +178,21 @@ run "a_database_that_is_kept" {
 
   assert {
     condition     = google_sql_database_instance.this.settings[0].user_labels["determined-cluster"] == "lab"
-    error_message = "The database does not carry the cluster's label."
+    error_message = "The database does not have the cluster's label."
   }
 
   assert {
     condition     = google_sql_database_instance.this.settings[0].database_flags[*].name == tolist(["max_connections"])
-    error_message = "Cloud SQL refuses an instance with a flag that it does not have."
+    error_message = "Cloud SQL does not support one of the instance's flags, and refuses the instance."
   }
 
   assert {
     condition     = startswith(google_sql_database_instance.this.name, "det-lab-") && length(google_sql_database_instance.this.name) == 14
-    error_message = "A cluster that is made again within a week cannot have its database: ${google_sql_database_instance.this.name}"
+    error_message = "A new database has the name of a deleted one, which Cloud SQL keeps for a week: ${google_sql_database_instance.this.name}"
   }
 }
 
-run "a_disk_that_is_larger_than_asked_stays" {
+run "grown_disk_does_not_replace_database" {
   module {
     source = "../modules/gcp/database"
   }
@@ -210,11 +210,11 @@ run "a_disk_that_is_larger_than_asked_stays" {
 
   assert {
     condition     = google_sql_database_instance.this.settings[0].disk_size == 25
-    error_message = "A database that has grown would be made anew: ${google_sql_database_instance.this.settings[0].disk_size} GB"
+    error_message = "A database with a grown disk would be replaced: ${google_sql_database_instance.this.settings[0].disk_size} GB"
   }
 }
 
-run "a_database_that_is_removed" {
+run "database_of_removed_cluster" {
   module {
     source = "../modules/gcp/database"
   }
@@ -232,17 +232,17 @@ run "a_database_that_is_removed" {
 
   assert {
     condition     = !google_sql_database_instance.this.deletion_protection && !google_sql_database_instance.this.settings[0].deletion_protection_enabled
-    error_message = "The database that is removed is protected."
+    error_message = "A database that is being removed is protected."
   }
 
   assert {
     condition     = google_sql_database.this.deletion_policy == "ABANDON" && google_sql_user.this.deletion_policy == "ABANDON"
-    error_message = "The removal drops a database that somebody is connected to, which PostgreSQL refuses."
+    error_message = "The removal drops a database that has connected clients, which PostgreSQL refuses."
   }
 
   assert {
     condition     = google_sql_database_instance.this.settings[0].final_backup_config[0].enabled
-    error_message = "No last backup of the database is kept."
+    error_message = "The removal keeps no last backup of the database."
   }
 }
 
@@ -259,17 +259,17 @@ run "budget" {
 
   assert {
     condition     = google_billing_budget.this.budget_filter[0].projects == tolist(["projects/123456"])
-    error_message = "The budget is another project's."
+    error_message = "The budget does not belong to the project."
   }
 
   assert {
     condition     = google_billing_budget.this.amount[0].specified_amount[0].currency_code != "USD"
-    error_message = "A billing account of another currency refuses the budget."
+    error_message = "The budget has a fixed currency. A billing account with another currency refuses it."
   }
 
   assert {
     condition     = length(google_billing_budget.this.all_updates_rule) == 1
-    error_message = "Nobody is told."
+    error_message = "The budget does not notify the given addresses."
   }
 }
 
@@ -286,7 +286,7 @@ run "no_alarms" {
 
   assert {
     condition     = length(google_monitoring_alert_policy.this) == 0 && length(google_logging_project_sink.this) == 0
-    error_message = "There are alarms that nobody asked for, or logs are moved."
+    error_message = "There are alarms or a separate log bucket although neither is set."
   }
 }
 
@@ -303,26 +303,26 @@ run "alarms" {
 
   assert {
     condition     = toset(keys(google_monitoring_alert_policy.this)) == toset(["errors", "schedules", "throttles", "cpu", "disk"]) && alltrue([for policy in google_monitoring_alert_policy.this : length(policy.notification_channels) == 1])
-    error_message = "Something fails and nobody is told."
+    error_message = "A failure has no alarm, or an alarm notifies no address."
   }
 
   assert {
     condition     = strcontains(google_monitoring_alert_policy.this["disk"].conditions[0].condition_threshold[0].filter, "database_id = \"some-project:det-lab-123456\"")
-    error_message = "The alarm looks at another database."
+    error_message = "The alarm watches another database."
   }
 
   assert {
     condition     = google_logging_project_bucket_config.this[0].retention_days == 90 && google_logging_project_sink.this[0].filter == google_logging_project_exclusion.this[0].filter
-    error_message = "Logs are kept for another time, or twice."
+    error_message = "Logs have the wrong retention time, or are stored twice."
   }
 
   assert {
     condition     = can(regex("^det-lab-[0-9a-f]{6}$", google_logging_project_bucket_config.this[0].bucket_id))
-    error_message = "A cluster that is made again within a week cannot have its logs apart: ${google_logging_project_bucket_config.this[0].bucket_id}"
+    error_message = "A new log bucket has the name of a deleted one, which Google keeps for a week: ${google_logging_project_bucket_config.this[0].bucket_id}"
   }
 }
 
-run "logs_stay_in_the_bucket_that_they_are_in" {
+run "logs_stay_in_their_bucket" {
   module {
     source = "../modules/gcp/alarms"
   }
@@ -336,11 +336,11 @@ run "logs_stay_in_the_bucket_that_they_are_in" {
 
   assert {
     condition     = output.log_bucket == run.alarms.log_bucket && google_logging_project_bucket_config.this[0].retention_days == 30
-    error_message = "A bucket with another name would be made anew, without its logs: ${google_logging_project_bucket_config.this[0].bucket_id}"
+    error_message = "The log bucket would be replaced, without its logs: ${google_logging_project_bucket_config.this[0].bucket_id}"
   }
 }
 
-run "logs_are_kept_with_the_project_s_others" {
+run "no_separate_log_bucket_by_default" {
   module {
     source = "../modules/gcp/alarms"
   }
@@ -353,11 +353,11 @@ run "logs_are_kept_with_the_project_s_others" {
 
   assert {
     condition     = output.log_bucket == ""
-    error_message = "Logs are kept apart that should not be."
+    error_message = "Logs are in a separate bucket although no retention time is set."
   }
 }
 
-run "logs_that_are_kept_apart_again_have_a_new_bucket" {
+run "second_log_bucket_has_new_name" {
   module {
     source = "../modules/gcp/alarms"
   }
@@ -370,6 +370,6 @@ run "logs_that_are_kept_apart_again_have_a_new_bucket" {
 
   assert {
     condition     = output.log_bucket != run.alarms.log_bucket
-    error_message = "The bucket has the name of one that was deleted, which Google keeps for a week."
+    error_message = "The bucket has the name of a deleted one, which Google keeps for a week."
   }
 }
