@@ -158,7 +158,7 @@ def test_pool_settings_override_base_config(cloud: Gce) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "field"),
     [
         ({"boot_disk_size": 20}, "boot_disk_size"),
         ({"labels": "gpu"}, "labels"),

@@ -11,7 +11,7 @@ variable "limit_usd" {
 }
 
 variable "emails" {
-  description = "Who is told at 80 % and at 100 %."
+  description = "Email addresses to notify at 80 % and at 100 %."
   type        = list(string)
 }
 
@@ -27,7 +27,7 @@ resource "aws_budgets_budget" "this" {
   limit_amount = tostring(var.limit_usd)
   limit_unit   = "USD"
 
-  # Key and value with a dollar between them, which directly before an interpolation would be an escape.
+  # AWS joins key and value with a dollar sign. Directly before an interpolation, a dollar sign would be an escape.
   cost_filter {
     name   = "TagKeyValue"
     values = [format("user:determined-cluster$%s", var.cluster_id)]

@@ -1,9 +1,9 @@
-# What a topic is told, where there is one: functions that fail, that AWS holds back, that need nearly all their time, and
-# calls of schedules and of each other that were given up.
+# Alarms for the SNS topic, if one is set: functions that fail, that AWS throttles, or that need nearly all their time, and
+# calls of schedules and of other functions that AWS dropped.
 
 locals {
   timeouts_s = merge({ api = local.api_timeout_s }, { for name, worker in local.workers : name => worker.timeout_s if contains(local.schedules, name) })
-  # By alarm: what AWS counts of which functions, and from what on it is too much in five minutes.
+  # For each kind of alarm: the functions, the metric of AWS, and the limit within five minutes.
   alarm_kinds = {
     errors    = { functions = local.functions, metric = "Errors", statistic = "Sum", above = 5, says = "fails" }
     throttles = { functions = toset(["api", "keys"]), metric = "Throttles", statistic = "Sum", above = 20, says = "has more to do than it may do at once" }

@@ -1,4 +1,4 @@
-# The address of the API: the function's own URL, or an HTTP API of API Gateway before it.
+# The address of the API: the function's own URL, or an HTTP API of API Gateway in front of it.
 
 locals {
   has_gateway = var.endpoint == "api_gateway"
@@ -37,7 +37,7 @@ resource "aws_apigatewayv2_api" "this" {
   protocol_type = "HTTP"
 }
 
-# It waits as long as it may, a second less than the function: what takes longer is answered by the gateway.
+# The gateway waits up to 29 seconds, the maximum. It answers longer requests itself.
 resource "aws_apigatewayv2_integration" "this" {
   count                  = local.has_gateway ? 1 : 0
   api_id                 = aws_apigatewayv2_api.this[0].id

@@ -13,7 +13,7 @@ locals {
     migrate   = { timeout_s = 900, concurrency = 1 }
   }
   api_timeout_s = 30
-  # Memory buys processor: a core of its own costs 1769.
+  # The processor share depends on the memory: 1769 MB get one core.
   memory_mb  = merge({ api = 1024, tick = 1024, provision = 1024, migrate = 1024, keys = 512 }, var.memory_mb)
   functions  = toset(["api", "tick", "provision", "migrate", "keys"])
   arn_prefix = "arn:${data.aws_partition.current.partition}"
@@ -21,24 +21,25 @@ locals {
   region     = data.aws_region.current.name
   arns       = { for name in local.functions : name => "${local.arn_prefix}:lambda:${local.region}:${local.account}:function:${var.name}-${name}" }
   schedules  = toset(["tick", "provision"])
-  # Elsewhere Lambda neither looks for loops nor can be asked not to.
+  # Lambda has no loop detection in these regions, and refuses its setting.
   finds_loops = !contains(["mx-central-1", "ap-southeast-6"], local.region) && !startswith(local.region, "us-gov-")
-  # Functions in the network, as they are called.
+  # The ARNs of the functions in the network.
   callable = merge({ for name in local.schedules : name => aws_lambda_alias.worker[name].arn }, { api = aws_lambda_alias.api.arn, migrate = aws_lambda_function.worker["migrate"].arn })
-  # A new account has ten executions at once in all, and lets none be reserved.
+  # A new account allows ten concurrent executions in all, and no reservations.
   reserves = var.api_concurrency >= 0
   others   = { provision = var.provision_zip, keys = var.keys_zip }
   zips     = { for name in local.functions : name => coalesce(lookup(local.others, name, ""), var.zip) }
-  # The functions start each other by name; a name is known before its function exists.
+  # The functions call each other by name, because a name is known before its function exists.
   environment = merge(var.environment, {
     DET_TICK_FUNCTION      = "${var.name}-tick:live"
     DET_PROVISION_FUNCTION = "${var.name}-provision:live"
     DET_KEYS_FUNCTION      = "${var.name}-keys"
     DET_DB_POOL_SIZE       = "1"
-    # The database pauses without connections: those of frozen functions it closes itself, and who calls it waits.
+    # Aurora pauses only without connections. It closes connections of frozen functions after this time. A caller waits
+    # while the database wakes.
     DET_DB_IDLE_S = "60"
     DET_DB_WAKE_S = "20"
-    # It has no address for IPv6, which alone leaves this network.
+    # The price list has no IPv6 address, and only IPv6 can leave this network.
     DET_AWS_PRICE_LIST         = "false"
     AWS_USE_DUALSTACK_ENDPOINT = tostring(!var.has_nat)
     DET_AWS_IPV6_ONLY          = tostring(!var.has_nat)
@@ -50,8 +51,8 @@ resource "aws_security_group" "functions" {
   description = "Functions of the control plane: they reach out, nothing reaches in"
   vpc_id      = var.vpc_id
 
-  # When all is removed, Lambda takes its network interfaces away minutes after the functions, by the rights of their
-  # roles: these go once the group has no interface left.
+  # When the cluster is removed, Lambda deletes its network interfaces minutes after the functions, with the rights of their
+  # roles. So the roles must exist until the group has no interface.
   depends_on = [aws_iam_role_policy.function]
 }
 
@@ -88,7 +89,8 @@ resource "aws_lambda_function" "api" {
   reserved_concurrent_executions = var.api_concurrency
   publish                        = true
 
-  # Three lines of the platform for each request would cost as much as to answer it. Its metrics have the durations.
+  # By default, Lambda writes three lines for each request. They would cost as much as the request. The durations are in the
+  # metrics.
   logging_config {
     log_format            = "JSON"
     application_log_level = "INFO"
@@ -96,7 +98,7 @@ resource "aws_lambda_function" "api" {
   }
 
   environment {
-    # The distribution leads to this function, and is not known to it: agents find the relay at the address that they have.
+    # The function cannot refer to the distribution, which depends on it. Agents find the relay at the address that they use.
     variables = merge(local.environment, var.has_relay ? { DET_RELAY_URL = "/", DET_FRONT_SECRET = var.front_secret } : {})
   }
 
@@ -117,8 +119,8 @@ resource "aws_lambda_function" "api" {
   depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
 }
 
-# What requests and schedules reach. `det deploy` moves it to a new version once the database is migrated, and back
-# when that does not answer.
+# The alias that requests call. `det deploy` moves it to a new version after the migration of the database, and moves it back
+# if the new version does not answer.
 resource "aws_lambda_alias" "api" {
   name             = "live"
   function_name    = aws_lambda_function.api.function_name
@@ -176,8 +178,8 @@ resource "aws_lambda_function" "worker" {
   depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
 }
 
-# Fetches the public keys of those who vouch for pipelines, and posts messages of webhooks. Few of them have an address for
-# IPv6, which alone leaves the network: so this runs outside of it, and has neither rights nor secrets.
+# Fetches the public keys of token issuers, and posts messages of webhooks. Few of these servers have an IPv6 address, and only
+# IPv6 can leave the network. So this function runs outside the network, and has neither rights nor secrets.
 resource "aws_lambda_function" "keys" {
   function_name                  = "${var.name}-keys"
   role                           = aws_iam_role.function["keys"].arn
@@ -199,7 +201,7 @@ resource "aws_lambda_function" "keys" {
   depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
 }
 
-# While the schedules are off nothing else would try again what failed, or found the function busy.
+# While the schedules are off, only these retries repeat calls that failed or were throttled.
 resource "aws_lambda_function_event_invoke_config" "worker" {
   for_each                     = local.schedules
   function_name                = aws_lambda_function.worker[each.key].function_name
@@ -208,8 +210,8 @@ resource "aws_lambda_function_event_invoke_config" "worker" {
   maximum_event_age_in_seconds = 600
 }
 
-# `tick` and `provision` start each other and themselves for as long as there is work, and ask `keys`: Lambda takes that for
-# a mistake after some sixteen calls in a chain, drops the next, and writes to the account's owner.
+# `tick` and `provision` call each other and themselves while there is work, and call `keys`. Lambda treats a chain of about
+# sixteen such calls as a mistake: it drops the next call and sends a mail to the owner of the account.
 resource "aws_lambda_function_recursion_config" "this" {
   for_each       = local.finds_loops ? merge({ for name in local.schedules : name => aws_lambda_function.worker[name] }, { keys = aws_lambda_function.keys }) : {}
   function_name  = each.value.function_name
@@ -231,14 +233,14 @@ resource "aws_scheduler_schedule" "this" {
     input    = jsonencode({ source = "schedule" })
   }
 
-  # The control plane switches its schedules off when nothing is active, and on again.
+  # The control plane turns its schedules off when the cluster is idle, and on again.
   lifecycle {
     ignore_changes = [state]
   }
 }
 
-# From a function that nobody called for 14 days Lambda takes its network interfaces, and refuses the next calls for a minute
-# or two: a wake that is lost so would leave work waiting. At these events functions do nothing, and wake no database.
+# Lambda removes the network interfaces of a function that was not called for 14 days, and refuses the next calls for a minute
+# or two. A lost wake would leave work waiting. The functions ignore these events, and do not connect to the database.
 resource "aws_scheduler_schedule" "sign_of_life" {
   for_each            = local.callable
   name                = "${var.name}-sign-of-life-${each.key}"

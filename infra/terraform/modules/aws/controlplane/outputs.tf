@@ -1,5 +1,5 @@
 output "function_url" {
-  description = "Address of the API: the function's own, or that of the gateway before it."
+  description = "Address of the API: the address of the function, or of the gateway in front of it."
   value       = local.url
 }
 
@@ -9,7 +9,7 @@ output "security_group_id" {
 }
 
 output "functions" {
-  description = "Names of the functions, by what they do."
+  description = "Names of the functions, by role."
   value       = { for name in local.functions : name => "${var.name}-${name}" }
 }
 
@@ -19,7 +19,7 @@ output "schedules" {
 }
 
 output "versions" {
-  description = "Newest versions of the functions that requests and schedules reach, workers first."
+  description = "Newest versions of the functions that are called by requests and schedules, workers first."
   value = merge(
     { for name in local.schedules : name => aws_lambda_function.worker[name].version },
     { api = aws_lambda_function.api.version },

@@ -1,4 +1,5 @@
-# One role a function, with what that function calls and nothing else. Actions that AWS gives no resource for stand alone.
+# One role for each function, with only the rights that it needs. Actions that AWS cannot restrict to resources have their own
+# statements.
 
 data "aws_iam_policy_document" "assume_lambda" {
   statement {
@@ -51,7 +52,7 @@ data "aws_iam_policy_document" "function" {
     resources = ["${aws_cloudwatch_log_group.this[each.key].arn}:*"]
   }
 
-  # Lambda attaches functions to the network; AWS gives these actions no resource.
+  # Lambda attaches functions to the network with these rights. AWS cannot restrict them to resources.
   dynamic "statement" {
     for_each = each.key == "keys" ? [] : [1]
 
@@ -65,7 +66,7 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
-  # The rights above are for Lambda itself. With them, the code of a function could attach addresses to the network.
+  # The rights above are for Lambda itself. This statement denies them to the code of the function.
   dynamic "statement" {
     for_each = each.key == "keys" ? [] : [1]
 
@@ -180,7 +181,7 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
-  # Machines and their volumes carry the cluster's tag from their first moment.
+  # Machines and their volumes get the cluster's tag when they are created.
   dynamic "statement" {
     for_each = each.key == "provision" ? [1] : []
 
@@ -197,7 +198,7 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
-  # Tags are given while something is made, and not later: a machine of others would count as the cluster's by them.
+  # Tags can be set only while a resource is created. Otherwise the cluster could tag other machines as its own.
   dynamic "statement" {
     for_each = each.key == "provision" ? [1] : []
 
@@ -249,7 +250,7 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
-  # EC2 encrypts volumes in the name of whoever starts their machine.
+  # EC2 encrypts volumes on behalf of the role that starts their machine.
   dynamic "statement" {
     for_each = each.key == "provision" && length(var.kms_key_arns) > 0 ? [1] : []
 
@@ -276,7 +277,7 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
-  # The machine of the relay stops by itself.
+  # No right to stop the relay is needed: its machine stops itself.
   dynamic "statement" {
     for_each = each.key == "provision" && var.has_relay ? [1] : []
 

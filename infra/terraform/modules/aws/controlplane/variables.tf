@@ -1,5 +1,5 @@
 variable "name" {
-  description = "Prefix of the names of everything here."
+  description = "Prefix of the names of all resources."
   type        = string
 }
 
@@ -9,29 +9,29 @@ variable "cluster_id" {
 }
 
 variable "zip" {
-  description = "Path of deployment.zip, as `det deploy aws` makes it."
+  description = "Path of deployment.zip, which `det deploy aws` builds."
   type        = string
 }
 
 variable "keys_zip" {
-  description = "Path of another zip for the function outside the network, without the cluster's configuration; empty for the same."
+  description = "Path of a separate zip for the function outside the network, without the cluster's configuration; empty for the same zip."
   type        = string
   default     = ""
 }
 
 variable "provision_zip" {
-  description = "Path of another zip for the function that rents machines; empty for the same."
+  description = "Path of a separate zip for the function that rents machines; empty for the same zip."
   type        = string
   default     = ""
 }
 
 variable "runtime" {
-  description = "Lambda runtime whose Python the zip was compiled for, like python3.11."
+  description = "Lambda runtime for which the zip was built, like python3.11."
   type        = string
 }
 
 variable "architecture" {
-  description = "x86_64 or arm64, as the zip was made for."
+  description = "Processor architecture for which the zip was built: x86_64 or arm64."
   type        = string
 }
 
@@ -52,7 +52,7 @@ variable "endpoint" {
 }
 
 variable "memory_mb" {
-  description = "Memory of functions by their names (api, tick, provision, migrate, keys), where it is not the default."
+  description = "Memory of functions in MiB, by name (api, tick, provision, migrate, keys), instead of the default."
   type        = map(number)
   default     = {}
 
@@ -69,32 +69,32 @@ variable "environment" {
 }
 
 variable "public_url" {
-  description = "Address of the cluster, where that is not the API's function URL; empty for that."
+  description = "Address of the cluster, if it is not the URL of the API's function; otherwise empty."
   type        = string
   default     = ""
 }
 
 variable "front_secret" {
-  description = "What a distribution before the API proves itself with; empty where there is none."
+  description = "Secret that a distribution in front of the API sends with each request; empty without a distribution."
   type        = string
   default     = ""
   sensitive   = true
 }
 
 variable "relay_instance_id" {
-  description = "Machine that carries traffic to tasks, which `provision` starts; empty for none."
+  description = "Machine that carries traffic to tasks, which `provision` starts; empty without a relay."
   type        = string
   default     = ""
 }
 
 variable "has_relay" {
-  description = "Whether there is such a machine, known before it exists."
+  description = "Set with a relay. Unlike the machine's id, this is known before the machine exists."
   type        = bool
   default     = false
 }
 
 variable "api_concurrency" {
-  description = "Most requests at once, bounded by the connections of the database; -1 for no bound, in accounts that let no function reserve any."
+  description = "Maximum number of concurrent requests, limited by the connections of the database. -1 sets no limit, for accounts that do not allow functions to reserve concurrency."
   type        = number
 }
 
@@ -114,7 +114,7 @@ variable "subnet_ids" {
 }
 
 variable "has_nat" {
-  description = "Whether IPv4 leaves the subnets, too: AWS has an address for that in every region, and for IPv6 in most."
+  description = "Set if IPv4 can leave the subnets. AWS has IPv4 addresses in every region, but IPv6 addresses only in most."
   type        = bool
   default     = false
 }
@@ -125,12 +125,12 @@ variable "bucket_arn" {
 }
 
 variable "machine_role_arn" {
-  description = "Role of rented machines: the only one that may be passed to them."
+  description = "Role of rented machines: the only role that functions may pass to machines."
   type        = string
 }
 
 variable "kms_key_arns" {
-  description = "Keys of KMS with which volumes of machines are encrypted, beside AWS's own."
+  description = "ARNs of customer-managed KMS keys that encrypt volumes of machines."
   type        = list(string)
   default     = []
 }
@@ -141,6 +141,6 @@ variable "permissions_boundary" {
 }
 
 variable "alarm_topic_arn" {
-  description = "SNS topic that is told when a function fails, is held back, needs nearly all its time, or is not started; or null."
+  description = "SNS topic to notify when a function fails, is throttled, needs nearly all its time, or is not started; or null."
   type        = string
 }

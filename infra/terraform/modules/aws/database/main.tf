@@ -2,7 +2,7 @@
 # apply immediately and not in a maintenance window.
 
 variable "name" {
-  description = "Prefix of the names of everything here."
+  description = "Prefix of the names of all resources."
   type        = string
 }
 
@@ -17,7 +17,7 @@ variable "kind" {
 }
 
 variable "max_capacity" {
-  description = "Most Aurora capacity units."
+  description = "Maximum Aurora capacity units."
   type        = number
 }
 
@@ -42,28 +42,28 @@ variable "subnet_ids" {
 }
 
 variable "client_security_group_id" {
-  description = "The security group of the functions: nothing else reaches the database."
+  description = "Security group of the functions. Only members of this group can reach the database."
   type        = string
 }
 
 variable "keep" {
-  description = "Keep a final snapshot, and refuse to be deleted by accident."
+  description = "Keep a final snapshot, and protect the database from deletion."
   type        = bool
 }
 
 variable "removal" {
-  description = "Set while the cluster is removed: ends the protection, and is part of the last snapshot's name."
+  description = "Set while the cluster is being removed: ends the protection, and is part of the last snapshot's name."
   type        = string
 }
 
 variable "snapshot" {
-  description = "Snapshot from which the database begins, with its version of PostgreSQL and the size of its disk; null for an empty one."
+  description = "Snapshot from which to create the database, with its version of PostgreSQL and the size of its disk; null for an empty database."
   type        = object({ name = string, version = string, disk_gb = number })
   default     = null
 }
 
 variable "alarm_topic_arn" {
-  description = "SNS topic that is told when the database is nearly full or busy; or null."
+  description = "SNS topic to notify when the database is nearly full or busy; or null."
   type        = string
   default     = null
 }
@@ -71,13 +71,14 @@ variable "alarm_topic_arn" {
 locals {
   database = "determined"
   user     = "determined"
-  # AWS takes its present default of these: single minor versions cannot be made any more some two years after they came.
+  # AWS uses its current default minor version. It stops offering each minor version about two years after its release.
   major = "16"
-  # What a snapshot holds is restored in its own version; AWS brings that up to date later.
+  # AWS restores a snapshot with its own version, and updates it later.
   version = var.snapshot == null ? local.major : var.snapshot.version
 }
 
-# Made once, by AWS, and kept as a secret; whoever may read the secret, or the state, can read the database.
+# AWS generates the password once, and stores it as a secret. Users with access to the secret or to Terraform's state can
+# read the database.
 data "aws_secretsmanager_random_password" "this" {
   password_length     = 40
   exclude_punctuation = true
@@ -85,7 +86,7 @@ data "aws_secretsmanager_random_password" "this" {
 
 resource "aws_secretsmanager_secret" "this" {
   name = "${var.name}/database"
-  # A secret that waits for its end keeps its name from the next cluster; a snapshot needs no password.
+  # A secret in its recovery window would block its name for the next cluster. A snapshot does not need the password.
   recovery_window_in_days = 0
 }
 
@@ -123,7 +124,7 @@ resource "aws_rds_cluster_parameter_group" "this" {
   name   = var.name
   family = "aurora-postgresql${local.major}"
 
-  # A frozen function keeps its socket open: without this Aurora would never pause.
+  # A frozen function keeps its socket open. Without this timeout, Aurora would never pause.
   parameter {
     name  = "idle_session_timeout"
     value = "60000"
@@ -162,13 +163,13 @@ resource "aws_rds_cluster" "this" {
     seconds_until_auto_pause = var.pause_after_s
   }
 
-  # AWS brings it to newer minor versions by itself, and goes back to none. No snapshot replaces a database.
+  # AWS updates minor versions itself, and cannot go back. A new snapshot must not replace an existing database.
   lifecycle {
     ignore_changes = [engine_version, snapshot_identifier]
   }
 }
 
-# Of its cluster's version, which it takes by itself.
+# The instance uses the version of its cluster.
 resource "aws_rds_cluster_instance" "this" {
   count              = var.kind == "aurora" ? 1 : 0
   identifier         = var.name
@@ -213,7 +214,7 @@ resource "aws_db_instance" "this" {
 
 locals {
   identifier = { aurora = { DBClusterIdentifier = var.name }, rds = { DBInstanceIdentifier = var.name } }[var.kind]
-  # By alarm: what AWS measures, and what of it is too much, or too little, for a quarter of an hour.
+  # For each alarm: the metric of AWS, and its limit for a quarter of an hour.
   alarms = {
     aurora = {
       capacity = { metric = "ACUUtilization", operator = "GreaterThanThreshold", limit = 90, says = "needs nearly all of max_capacity" }

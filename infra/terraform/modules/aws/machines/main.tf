@@ -2,7 +2,7 @@
 # checkpoints and proves the machine's identity.
 
 variable "name" {
-  description = "Prefix of the names of everything here."
+  description = "Prefix of the names of all resources."
   type        = string
 }
 

@@ -3,7 +3,7 @@
 # NAT gateway for IPv4 to the private subnets of every zone.
 
 variable "name" {
-  description = "Prefix of the names of everything here."
+  description = "Prefix of the names of all resources."
   type        = string
 }
 
@@ -13,12 +13,12 @@ variable "cidr" {
 }
 
 variable "zones" {
-  description = "Availability zones of machines, each with a number from 0 to 7, by which its subnets have their addresses."
+  description = "Availability zones of machines. Each has a number from 0 to 7, which determines the addresses of its subnets."
   type        = map(number)
 }
 
 variable "function_zones" {
-  description = "Those of the zones that have functions and the database."
+  description = "The zones that have functions and the database."
   type        = list(string)
 }
 
@@ -29,7 +29,7 @@ variable "nat" {
 }
 
 locals {
-  # In the order of their numbers.
+  # The zones, sorted by number.
   zones = flatten([for number in range(8) : [for zone, own in var.zones : zone if own == number]])
 }
 
@@ -41,7 +41,7 @@ resource "aws_vpc" "this" {
   tags                             = { Name = var.name }
 }
 
-# What names no group of its own gets this one: without rules nothing comes in or leaves.
+# AWS gives this group to resources without a group of their own. It has no rules, so it allows no traffic.
 resource "aws_default_security_group" "this" {
   vpc_id = aws_vpc.this.id
 }
@@ -93,7 +93,8 @@ resource "aws_eip" "nat" {
   tags   = { Name = "${var.name}-nat" }
 }
 
-# One for all zones: a second would cost as much again, and machines of a zone that is gone are replaced elsewhere anyway.
+# One NAT gateway serves all zones. A second one would double the price, and the cluster replaces machines of a failed zone in
+# other zones anyway.
 resource "aws_nat_gateway" "this" {
   count         = var.nat ? 1 : 0
   allocation_id = aws_eip.nat[0].id
@@ -155,12 +156,12 @@ output "vpc_id" {
 }
 
 output "function_subnet_ids" {
-  description = "Private subnets of functions and database, in the order of their zones."
+  description = "Private subnets of functions and database, in the order of function_zones."
   value       = [for zone in var.function_zones : aws_subnet.private[zone].id]
 }
 
 output "private_subnet_ids" {
-  description = "Private subnets, in the order of the zones' numbers: with NAT one in each, for machines."
+  description = "Private subnets, in the order of the zones' numbers. With NAT, each zone has one for machines."
   value       = [for zone in local.zones : aws_subnet.private[zone].id if contains(keys(aws_subnet.private), zone)]
 }
 

@@ -3,7 +3,7 @@
 # the cluster and forwards requests to the machine or to the API's function.
 
 variable "name" {
-  description = "Prefix of the names of everything here."
+  description = "Prefix of the names of all resources."
   type        = string
 }
 
@@ -18,7 +18,7 @@ variable "zip" {
 }
 
 variable "runtime" {
-  description = "Python that the zip was made for, as Lambda names it."
+  description = "Lambda runtime for which the zip was built. The machine uses the same version of Python."
   type        = string
 }
 
@@ -28,7 +28,7 @@ variable "architecture" {
 }
 
 variable "environment" {
-  description = "Settings of the relay."
+  description = "Environment variables of the relay."
   type        = map(string)
 }
 
@@ -38,7 +38,7 @@ variable "api_url" {
 }
 
 variable "front_secret" {
-  description = "What the distribution proves itself to the API with: the API believes it where a request comes from."
+  description = "Secret that the distribution sends to the API, so that the API trusts its headers about the caller."
   type        = string
   sensitive   = true
 }
@@ -59,12 +59,12 @@ variable "zone" {
 }
 
 variable "has_nat" {
-  description = "Whether IPv4 leaves the subnet, so that AWS is reached where it has no dual-stack endpoints."
+  description = "Set if IPv4 can leave the subnet. Then the relay calls AWS by IPv4, which every region supports."
   type        = bool
 }
 
 variable "database_security_group_id" {
-  description = "Security group of the database, which lets the machine in."
+  description = "Security group of the database, to which the machine's access is added."
   type        = string
 }
 
@@ -75,7 +75,7 @@ variable "permissions_boundary" {
 
 locals {
   port = 8080
-  # Its tag is another than that of rented machines, which the cluster lists and ends.
+  # The tag differs from the tag of rented machines, which the cluster lists and terminates.
   tag      = "${var.cluster_id}/relay"
   function = "${var.name}-relay"
   types    = { x86_64 = "t3.nano", arm64 = "t4g.nano" }
@@ -91,12 +91,12 @@ data "aws_region" "current" {}
 data "aws_caller_identity" "current" {}
 data "aws_partition" "current" {}
 
-# The addresses from which CloudFront asks.
+# The addresses from which CloudFront sends requests to origins.
 data "aws_ec2_managed_prefix_list" "cloudfront" {
   name = "com.amazonaws.global.cloudfront.origin-facing"
 }
 
-# The smallest image of Amazon Linux: its disk is what a stopped machine costs.
+# The smallest image of Amazon Linux: a stopped machine costs only its disk.
 data "aws_ssm_parameter" "image" {
   name = "/aws/service/ami-amazon-linux-latest/al2023-ami-minimal-kernel-default-${var.architecture}"
 }
@@ -139,8 +139,8 @@ resource "aws_iam_instance_profile" "this" {
   role = aws_iam_role.this.name
 }
 
-# A function that is never called: it keeps the machine's program and settings, encrypted and for nothing, where only the
-# machine's role reads them. Its own role may do nothing.
+# This function is never called. It stores the machine's program and settings, encrypted and free of charge. Only the machine's
+# role can read them. The function's own role has no rights.
 resource "aws_iam_role" "nothing" {
   name                 = "${var.name}-relay-zip"
   assume_role_policy   = data.aws_iam_policy_document.assume["lambda"].json
@@ -148,7 +148,7 @@ resource "aws_iam_role" "nothing" {
 }
 
 resource "aws_lambda_function" "this" {
-  # checkov:skip=CKV_AWS_115:It is never called, and some accounts let no function reserve any.
+  # checkov:skip=CKV_AWS_115:It is never called, and some accounts do not allow reservations.
   function_name    = local.function
   role             = aws_iam_role.nothing.arn
   filename         = var.zip
@@ -288,8 +288,8 @@ resource "aws_cloudfront_vpc_origin" "this" {
   }
 }
 
-# Tells where a request comes from and which host it asked, whatever the client says of that. Of the scheme a function may
-# say nothing: CloudFront answers 502 where one sets `x-forwarded-proto`, or another of its disallowed headers.
+# Adds headers with the caller's address and the requested host, and overwrites values from the client. The function must not
+# set the scheme: CloudFront answers 502 if it sets `x-forwarded-proto` or another disallowed header.
 resource "aws_cloudfront_function" "this" {
   name    = local.function
   runtime = "cloudfront-js-2.0"
@@ -305,7 +305,7 @@ resource "aws_cloudfront_function" "this" {
 }
 
 locals {
-  # Policies that AWS keeps: CachingDisabled, CachingOptimized, AllViewer, AllViewerExceptHostHeader.
+  # Managed policies of AWS: CachingDisabled, CachingOptimized, AllViewer, AllViewerExceptHostHeader.
   uncached        = "4135ea2d-6df8-44a3-9df3-4b5a84be39ad"
   cached          = "658327ea-f89d-4fab-a63d-7e88639e58f6"
   with_host       = "216adef6-5c7f-47e4-b989-5492eafa07d3"
@@ -336,7 +336,7 @@ resource "aws_cloudfront_distribution" "this" {
       https_port             = 443
       origin_protocol_policy = "https-only"
       origin_ssl_protocols   = ["TLSv1.2"]
-      # As long as the function may take.
+      # The same time as the function's timeout.
       origin_read_timeout      = 30
       origin_keepalive_timeout = 30
     }
@@ -367,7 +367,7 @@ resource "aws_cloudfront_distribution" "this" {
     }
   }
 
-  # Files of the WebUI have names that change with their content.
+  # The WebUI's file names change with the content of the files.
   ordered_cache_behavior {
     path_pattern           = "/det/-/*"
     target_origin_id       = "api"
@@ -397,7 +397,7 @@ resource "aws_cloudfront_distribution" "this" {
     }
   }
 
-  # Refusals would be kept for ten seconds, and one caller's given to another.
+  # By default CloudFront caches error responses for ten seconds, and would send them to other callers.
   dynamic "custom_error_response" {
     for_each = local.refusals
 

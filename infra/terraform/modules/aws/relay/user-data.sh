@@ -1,18 +1,18 @@
 #!/bin/bash
-# Makes this machine the relay of a cluster. At every start it takes the newest program and settings; when no task needs it
-# for a while the program ends, and the machine stops.
+# Sets up this machine as the relay of a cluster. At each start it loads the newest program and settings. When no task needs
+# the relay for a while, the program exits and the machine stops.
 set -eu
-# dnf takes more memory than the smallest machines have, and is killed where there is nothing else.
+# dnf needs more memory than the smallest machines have. Without swap, the kernel would kill it.
 dd if=/dev/zero of=/swap bs=1M count=512 status=none
 chmod 600 /swap
 mkswap /swap
 echo '/swap none swap defaults 0 0' >> /etc/fstab
 swapon /swap
-# At the first start the network may still be made.
+# At the first start, the network may not be ready yet.
 until dnf install --assumeyes awscli-2; do sleep 10; done
 useradd --system --no-create-home --shell /sbin/nologin determined
 install --directory --owner determined /var/task
-# The program's libraries are built for one Python, which changes with that of whoever brings the cluster up to date.
+# The program's libraries are built for one version of Python. A later deployment may use another version.
 cat > /usr/local/bin/determined-relay-python <<'END'
 #!/bin/sh
 set -eu
@@ -25,8 +25,8 @@ cat > /usr/local/bin/determined-relay <<'END'
 """Fetch the relay's program and settings from the function that keeps them, and become it."""
 import io, json, os, subprocess, sys, urllib.request, zipfile
 
-asked = ["aws", "lambda", "get-function", "--function-name", "${function}", "--output", "json"]
-function = json.loads(subprocess.run(asked, check=True, capture_output=True).stdout)
+command = ["aws", "lambda", "get-function", "--function-name", "${function}", "--output", "json"]
+function = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 with urllib.request.urlopen(function["Code"]["Location"], timeout=120) as answer:
     zipfile.ZipFile(io.BytesIO(answer.read())).extractall("/var/task")
 settings = function["Configuration"]["Environment"]["Variables"]
@@ -40,7 +40,7 @@ cat > /etc/systemd/system/determined-relay.service <<'END'
 Description=Traffic to tasks of a Determined cluster
 Wants=network-online.target
 After=network-online.target
-# What breaks off again and again must not keep the machine on.
+# A program that fails repeatedly must not keep the machine running.
 StartLimitIntervalSec=3600
 StartLimitBurst=120
 StartLimitAction=poweroff

@@ -6,12 +6,12 @@ variable "bucket" {
 }
 
 variable "keep" {
-  description = "Refuse to delete the bucket while it holds anything."
+  description = "Refuse to delete the bucket while it contains objects."
   type        = bool
 }
 
 variable "lifecycle_rules" {
-  description = "Delete replaced versions after a month, then the markers of deleted objects, and parts of incomplete uploads."
+  description = "Delete replaced versions after a month, then the markers of deleted objects. Also delete parts of incomplete uploads."
   type        = bool
 }
 

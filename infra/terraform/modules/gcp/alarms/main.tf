@@ -7,12 +7,12 @@ variable "project" {
 }
 
 variable "name" {
-  description = "Prefix of the names of everything here, and of the services."
+  description = "Prefix of the names of all resources, and of the services."
   type        = string
 }
 
 variable "emails" {
-  description = "Who is told; empty for no alarms."
+  description = "Email addresses to notify; empty for no alarms."
   type        = list(string)
 }
 
@@ -22,12 +22,12 @@ variable "database" {
 }
 
 variable "region" {
-  description = "Where logs lie that are kept apart."
+  description = "Region of the separate log bucket."
   type        = string
 }
 
 variable "log_retention_days" {
-  description = "Days that logs of services are kept, apart from those of the project; 0 for as long as those."
+  description = "Number of days to keep logs of services in a separate log bucket. 0 keeps them with the project's other logs."
   type        = number
 }
 
@@ -88,7 +88,7 @@ locals {
   ours        = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=~\"^${var.name}-(api|tick|provision|relay)$\""
 }
 
-# A deleted bucket keeps its name for a week: each that is made has another.
+# Google Cloud keeps the name of a deleted bucket for a week. Each new bucket has another name.
 resource "terraform_data" "suffix" {
   count = local.keeps_apart ? 1 : 0
   input = substr(uuid(), 0, 6)
@@ -107,7 +107,7 @@ resource "google_logging_project_bucket_config" "this" {
   description    = "Logs of the services of ${var.name}"
 
   lifecycle {
-    # One of an earlier version has no suffix; another name would take its logs away.
+    # The bucket of an earlier version has no suffix. A new name would replace it and delete its logs.
     ignore_changes = [bucket_id]
   }
 }
@@ -120,7 +120,7 @@ resource "google_logging_project_sink" "this" {
   unique_writer_identity = true
 }
 
-# They would be kept, and paid, a second time beside the project's other logs.
+# Without this exclusion, the project's default log bucket would store the same logs again.
 resource "google_logging_project_exclusion" "this" {
   count       = local.keeps_apart ? 1 : 0
   name        = var.name
@@ -131,6 +131,6 @@ resource "google_logging_project_exclusion" "this" {
 }
 
 output "log_bucket" {
-  description = "Bucket of logs that are kept apart, by its full name; empty for none."
+  description = "Full name of the separate log bucket; empty for none."
   value       = join("", [for bucket in google_logging_project_bucket_config.this : "projects/${bucket.project}/locations/${bucket.location}/buckets/${bucket.bucket_id}"])
 }

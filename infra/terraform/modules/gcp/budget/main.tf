@@ -17,12 +17,12 @@ variable "cluster_id" {
 }
 
 variable "limit_usd" {
-  description = "Money a month, in the currency of the billing account."
+  description = "Limit of a month, in the currency of the billing account."
   type        = number
 }
 
 variable "emails" {
-  description = "Who is told at half, at four fifths and at all of it; empty for those who administer the billing account."
+  description = "Email addresses to notify at 50, 80 and 100 percent; empty for the administrators of the billing account."
   type        = list(string)
 }
 
@@ -35,7 +35,7 @@ resource "google_monitoring_notification_channel" "email" {
   labels       = { email_address = each.key }
 }
 
-# Of the whole project: machines, services and the database carry different labels.
+# The budget covers the whole project, because machines, services and the database have different labels.
 resource "google_billing_budget" "this" {
   billing_account = var.billing_account
   display_name    = "${var.name} (${var.cluster_id})"
@@ -46,7 +46,7 @@ resource "google_billing_budget" "this" {
 
   amount {
     specified_amount {
-      # Without a currency it is the billing account's; any other is refused.
+      # Without a currency, the budget uses the billing account's. Google Cloud refuses all others.
       units = tostring(floor(var.limit_usd))
     }
   }

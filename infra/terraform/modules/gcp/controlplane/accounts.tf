@@ -1,4 +1,4 @@
-# One account a service, with what that service calls and nothing else. Custom roles list permissions one by one.
+# One account for each service, with only the rights that it needs. Custom roles list single permissions.
 
 locals {
   accounts = {
@@ -8,13 +8,13 @@ locals {
     scheduler = "sched"
   }
   role_prefix = "${replace(var.name, "-", "_")}_${terraform_data.suffix.output}"
-  # Who starts which worker.
+  # The pairs of an account and a worker that it may start.
   starts = merge([for worker in local.workers : {
     for account in ["api", "tick", "provision", "scheduler"] : "${account}/${worker}" => { account = account, worker = worker }
   }]...)
 }
 
-# A deleted custom role keeps its id for weeks: a cluster that is made again has roles of other ids.
+# Google Cloud keeps the id of a deleted custom role for weeks. New roles have other ids.
 resource "terraform_data" "suffix" {
   input = substr(uuid(), 0, 6)
 
@@ -44,7 +44,7 @@ resource "google_storage_bucket_iam_member" "objects" {
   member   = "serviceAccount:${google_service_account.this[each.key].email}"
 }
 
-# Uploads go to the bucket by URLs that the API signs as itself.
+# Clients upload to the bucket with URLs that the API signs with its own account.
 resource "google_project_iam_custom_role" "sign" {
   role_id     = "${local.role_prefix}_sign"
   title       = "Determined ${var.cluster_id}: sign URLs"
@@ -101,7 +101,7 @@ moved {
   to   = module.renting.google_project_iam_member.machines
 }
 
-# The machines' account is the only one that may be given to a machine.
+# The machines' account is the only account that may be attached to a machine.
 resource "google_service_account_iam_member" "machines" {
   service_account_id = var.machine_account_name
   role               = "roles/iam.serviceAccountUser"

@@ -6,14 +6,14 @@ data "google_project" "this" {}
 
 locals {
   services = {
-    # Connections of notebooks and shells last as long as Cloud Run lets a request last.
+    # Connections of notebooks and shells need the longest timeout that Cloud Run allows.
     api       = { timeout_s = 3600, requests = 250, instances = var.api_instances }
     tick      = { timeout_s = 180, requests = 80, instances = 1 }
     provision = { timeout_s = 300, requests = 80, instances = 1 }
   }
   workers = toset(["tick", "provision"])
   project = data.google_project.this.project_id
-  # A service's address is known before the service exists, and they start each other.
+  # The services call each other at addresses that are known before the services exist.
   urls = { for name in concat(keys(local.services), ["relay"]) : name => "https://${var.name}-${name}-${data.google_project.this.number}.${var.region}.run.app" }
   jobs = { for name in local.workers : name => "projects/${local.project}/locations/${var.region}/jobs/${var.name}-${name}" }
   environment = merge(var.environment, {
@@ -25,7 +25,7 @@ locals {
   })
   # The API resumes the schedule of the tick on an idle cluster, because its own call to the tick may be lost.
   api_environment = merge(local.relay_url, { DET_SCHEDULES = local.jobs["tick"] })
-  # Longer than the network of an instance takes to come up.
+  # This is longer than the network of an instance needs to start.
   worker_environment = { DET_DB_WAKE_S = "90" }
 }
 
@@ -37,10 +37,10 @@ resource "google_cloud_run_v2_service" "this" {
   custom_audiences    = [local.urls[each.key]]
   deletion_protection = false
   labels              = var.labels
-  # Agents, people and CI call the API, which authenticates each request itself; workers are called by accounts alone.
+  # Agents, people and CI call the API, which authenticates each request itself. Only accounts with a role can call workers.
   invoker_iam_disabled = each.key == "api"
 
-  # Explicit, because a rollback pins traffic to a revision: Cloud Run would keep that at every later deployment.
+  # A rollback pins traffic to a revision, and Cloud Run would keep the pin in later deployments. This block removes it.
   traffic {
     type    = "TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST"
     percent = 100
@@ -80,8 +80,8 @@ resource "google_cloud_run_v2_service" "this" {
         container_port = 8080
       }
 
-      # The network of an instance may take a minute to start. The API listens once the database is reachable and up to
-      # date. The workers answer at /ready once they reach the database, and get no requests before. 240 s is the maximum.
+      # The network of an instance can need a minute to start. The API accepts requests after it reached and updated the
+      # database. The workers answer /ready after they reached the database, and get no requests before. 240 s is the maximum.
       startup_probe {
         period_seconds    = 5
         timeout_seconds   = 5
@@ -157,7 +157,7 @@ resource "google_cloud_run_v2_service" "this" {
     }
   }
 
-  # Agents are told to dial anew by a new API: it must find the new relay.
+  # A new API makes agents connect again. The new relay must exist before.
   depends_on = [module.renting, google_cloud_run_v2_service.relay]
 }
 
@@ -168,7 +168,7 @@ resource "google_cloud_scheduler_job" "this" {
   schedule         = "* * * * *"
   attempt_deadline = "${local.services[each.key].timeout_s}s"
 
-  # What fails is tried again a minute later: retries here would only pile up.
+  # The schedule calls again a minute later. Retries would only accumulate.
   retry_config {
     retry_count = 0
   }
@@ -183,7 +183,7 @@ resource "google_cloud_scheduler_job" "this" {
     }
   }
 
-  # The control plane pauses its jobs when nothing is active, and resumes them.
+  # The control plane pauses its jobs when the cluster is idle, and resumes them.
   lifecycle {
     ignore_changes = [paused]
   }

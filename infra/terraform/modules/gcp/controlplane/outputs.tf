@@ -5,7 +5,7 @@ output "url" {
 }
 
 output "accounts" {
-  description = "Service accounts of the services, by what they do."
+  description = "Service accounts of the services, by role."
   value = merge(
     { for name, account in google_service_account.this : name => account.email if name != "scheduler" },
     { for account in google_service_account.relay : "relay" => account.email },
@@ -13,7 +13,7 @@ output "accounts" {
 }
 
 output "services" {
-  description = "Names of the services, by what they do."
+  description = "Names of the services, by role."
   value = merge(
     { for name, service in google_cloud_run_v2_service.this : name => service.name },
     { for service in google_cloud_run_v2_service.relay : "relay" => service.name },

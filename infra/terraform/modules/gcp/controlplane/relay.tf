@@ -1,5 +1,5 @@
-# What agents dial for traffic to notebooks, shells, TensorBoards and ports of tasks. There is one instance at most, and
-# none while no such task runs. The API passes what clients send to tasks on to it; it answers nothing else.
+# The relay: agents connect to it, and it carries traffic to notebooks, shells, TensorBoards and ports of tasks. It has one
+# instance at most, and none while no such task runs. The API forwards requests for tasks to it. It has no other routes.
 
 locals {
   relay_url = var.relay ? { DET_RELAY_URL = local.urls.relay } : {}
@@ -18,10 +18,10 @@ resource "google_cloud_run_v2_service" "relay" {
   ingress             = "INGRESS_TRAFFIC_ALL"
   deletion_protection = false
   labels              = var.labels
-  # Agents of any cloud dial it; it asks for their tokens, and for those of clients.
+  # Agents of any cloud connect to the relay. It checks their tokens and the tokens of clients.
   invoker_iam_disabled = true
 
-  # A rollback pins traffic to a revision, as it does with the other services.
+  # A rollback pins traffic to a revision. This block removes the pin, as for the other services.
   traffic {
     type    = "TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST"
     percent = 100
@@ -61,7 +61,7 @@ resource "google_cloud_run_v2_service" "relay" {
         container_port = 8080
       }
 
-      # The relay listens once the database is reachable and up to date.
+      # The relay accepts connections after it reached the database, and after the database is up to date.
       startup_probe {
         period_seconds    = 5
         timeout_seconds   = 5
@@ -81,7 +81,7 @@ resource "google_cloud_run_v2_service" "relay" {
         }
       }
 
-      # Neither the key of the secrets in the database nor the first password.
+      # The relay gets neither the key of the secrets in the database nor the first password.
       env {
         name = "DET_DB_URL"
 

@@ -1,5 +1,5 @@
 variable "name" {
-  description = "Prefix of the names of everything here."
+  description = "Prefix of the names of all resources."
   type        = string
 }
 
@@ -19,37 +19,37 @@ variable "image" {
 }
 
 variable "memory" {
-  description = "Memory of an instance of a service, like 1Gi."
+  description = "Memory of each instance of a service, like 1Gi."
   type        = string
 }
 
 variable "api_instances" {
-  description = "Most instances of the API: each holds up to DET_DB_POOL_SIZE connections of the database."
+  description = "Maximum number of instances of the API. Each uses up to DET_DB_POOL_SIZE connections of the database."
   type        = number
 }
 
 variable "relay" {
-  description = "Carry traffic to notebooks, shells, TensorBoards and ports of tasks; without, those tasks are refused."
+  description = "Carry traffic to notebooks, shells, TensorBoards and ports of tasks. Without this, the cluster refuses such tasks."
   type        = bool
 }
 
 variable "environment" {
-  description = "Environment of all services."
+  description = "Environment variables of all services."
   type        = map(string)
 }
 
 variable "secret_environment" {
-  description = "Environment of all services that comes from secrets: names of secrets by variable."
+  description = "Environment variables of all services with values from secrets: the names of secrets, by variable."
   type        = map(string)
 }
 
 variable "secret_files" {
-  description = "Files from secrets, as /secrets/SECRET/FILE: names of files by secret."
+  description = "Files with values from secrets, at /secrets/SECRET/FILE: the names of files, by secret."
   type        = map(string)
 }
 
 variable "secrets" {
-  description = "Id and version of each secret, by its name."
+  description = "Id and version of each secret, by name."
   type        = map(object({ secret = string, version = string }))
 }
 
@@ -69,7 +69,7 @@ variable "bucket" {
 }
 
 variable "machine_account_name" {
-  description = "Full name of the machines' service account: the only one that machines may be given."
+  description = "Full name of the machines' service account: the only account that may be attached to machines."
   type        = string
 }
 

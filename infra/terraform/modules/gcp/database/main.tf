@@ -16,12 +16,12 @@ variable "tier" {
 }
 
 variable "disk_gb" {
-  description = "Gigabytes of the disk when it is made."
+  description = "Initial size of the disk in gigabytes."
   type        = number
 }
 
 variable "highly_available" {
-  description = "Keep a standby in a second zone, at twice the price."
+  description = "Run a standby in a second zone, at twice the price."
   type        = bool
 }
 
@@ -31,22 +31,22 @@ variable "network_id" {
 }
 
 variable "peering" {
-  description = "The network's peering with Cloud SQL, which has to be there first."
+  description = "The network's peering with Cloud SQL, which must exist first."
   type        = string
 }
 
 variable "max_connections" {
-  description = "Most connections at once."
+  description = "Maximum number of connections."
   type        = number
 }
 
 variable "keep" {
-  description = "Refuse to be deleted, and keep backups and a week of logs to restore from."
+  description = "Protect the instance from deletion, and keep backups and a week of logs for restores."
   type        = bool
 }
 
 variable "removal" {
-  description = "Set while the cluster is removed: ends the protection. A last backup is kept for a year."
+  description = "Set while the cluster is being removed: ends the protection. A last backup is kept for a year."
   type        = string
 }
 
@@ -58,7 +58,7 @@ variable "labels" {
 locals {
   database = "determined"
   user     = "determined"
-  # Of the built-in provider: two random ids, made once. Whoever may read the state can read the database.
+  # Two random ids of the built-in provider, created once. Users with access to Terraform's state can read the database.
   password = sensitive(sha256(terraform_data.password.output))
 }
 
@@ -70,7 +70,7 @@ resource "terraform_data" "password" {
   }
 }
 
-# Cloud SQL may keep a deleted instance's name for a week: a cluster that is made again has another.
+# Cloud SQL may keep a deleted instance's name for a week. Each new instance has another name.
 resource "terraform_data" "suffix" {
   input = substr(uuid(), 0, 6)
 
@@ -99,7 +99,7 @@ resource "google_sql_database_instance" "this" {
       ipv4_enabled    = false
       private_network = var.network_id
       ssl_mode        = "ENCRYPTED_ONLY"
-      # A certificate authority of this instance alone: what it signed is this database.
+      # This instance has its own certificate authority: a certificate that it signed proves that the server is this database.
       server_ca_mode = "GOOGLE_MANAGED_INTERNAL_CA"
     }
 
@@ -125,7 +125,7 @@ resource "google_sql_database_instance" "this" {
   }
 
   lifecycle {
-    # Cloud SQL enlarges it; a size that is set would have the instance made anew, as none becomes smaller.
+    # Cloud SQL enlarges the disk, and cannot shrink it. With a fixed size, Terraform would replace the instance.
     ignore_changes = [settings[0].disk_size]
 
     precondition {
@@ -146,7 +146,7 @@ resource "google_sql_user" "this" {
   name     = local.user
   instance = google_sql_database_instance.this.name
   password = local.password
-  # The user owns the tables: deleting it alone would fail, and the instance goes anyway.
+  # The user owns the tables, so PostgreSQL would refuse to delete it. Deleting the instance deletes the user.
   deletion_policy = "ABANDON"
 }
 
@@ -177,6 +177,6 @@ output "password" {
 }
 
 output "ca" {
-  description = "Certificate of the authority that signed the database's."
+  description = "Certificate of the authority that signed the database's certificate."
   value       = google_sql_database_instance.this.server_ca_cert[0].cert
 }

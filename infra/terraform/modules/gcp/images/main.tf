@@ -16,7 +16,7 @@ variable "region" {
 }
 
 variable "bucket" {
-  description = "Bucket whose folder builds/ holds what images are made from."
+  description = "Bucket with the sources of images in its folder builds/."
   type        = string
 }
 
@@ -32,7 +32,7 @@ resource "google_artifact_registry_repository" "this" {
   description   = "Images of the control plane"
   labels        = var.labels
 
-  # An image that a rollback may need is one of the last ones.
+  # The last images stay, because a rollback may need them.
   cleanup_policies {
     id     = "keep-last"
     action = "KEEP"
@@ -64,7 +64,7 @@ resource "google_artifact_registry_repository_iam_member" "builder" {
   member     = "serviceAccount:${google_service_account.builder.email}"
 }
 
-# The bucket holds checkpoints too: the builder sees what it builds from, and nothing else.
+# The bucket also contains checkpoints. The builder can read only the sources of images.
 resource "google_storage_bucket_iam_member" "builder" {
   bucket = var.bucket
   role   = "roles/storage.objectViewer"
@@ -84,7 +84,7 @@ resource "google_project_iam_member" "logs" {
 }
 
 output "repository" {
-  description = "Where images are pushed to."
+  description = "Address of the repository, to which images are pushed."
   value       = "${var.region}-docker.pkg.dev/${var.project}/${google_artifact_registry_repository.this.repository_id}"
 }
 

@@ -2,7 +2,7 @@
 # checkpoints and proves the machine's identity.
 
 variable "name" {
-  description = "Prefix of the names of everything here."
+  description = "Prefix of the names of all resources."
   type        = string
 }
 
@@ -26,7 +26,7 @@ resource "google_service_account" "this" {
   display_name = "Machines of ${var.name}"
 }
 
-# Tasks use this account. The condition excludes the sources of the control plane's image, which are in the same bucket.
+# Tasks use this account. The condition excludes the folder with the sources of the control plane's image.
 resource "google_storage_bucket_iam_member" "this" {
   bucket = var.bucket
   role   = "roles/storage.objectUser"
@@ -44,7 +44,7 @@ resource "google_storage_bucket_iam_member" "this" {
   }
 }
 
-# Nothing from outside: a network lets in only what a rule allows.
+# Traffic from outside stays blocked, because a network allows only the traffic of its rules.
 resource "google_compute_firewall" "each_other" {
   name                    = "${var.name}-machines"
   description             = "Distributed training: machines of the cluster reach each other"
@@ -64,11 +64,11 @@ output "email" {
 }
 
 output "account_id" {
-  description = "Unique id of that account, by which other clouds know it."
+  description = "Unique id of the account, by which other clouds identify it."
   value       = google_service_account.this.unique_id
 }
 
 output "account_name" {
-  description = "Full name of that account."
+  description = "Full name of the account."
   value       = google_service_account.this.name
 }

@@ -2,7 +2,7 @@
 # has no public address. Machines have external addresses, or their own subnet with Cloud NAT.
 
 variable "name" {
-  description = "Prefix of the names of everything here."
+  description = "Prefix of the names of all resources."
   type        = string
 }
 
@@ -23,7 +23,7 @@ variable "machine_cidr" {
 }
 
 variable "nat" {
-  description = "Give machines without addresses of their own a way out by Cloud NAT, which costs money by the hour."
+  description = "Give machines without external addresses a Cloud NAT, which costs money by the hour."
   type        = bool
 }
 
@@ -70,9 +70,9 @@ resource "google_service_networking_connection" "this" {
   network                 = google_compute_network.this.id
   service                 = "servicenetworking.googleapis.com"
   reserved_peering_ranges = google_compute_global_address.services[*].name
-  # Cloud SQL holds on to it for days after the database is gone: whoever removes the network removes the peering.
+  # Cloud SQL keeps the peering for days after the database is deleted. Removing the network removes it.
   deletion_policy = "ABANDON"
-  # Its side of a network of this name outlives the network, with the addresses of that one.
+  # Google keeps the peering of a deleted network with this name, and its addresses. This option updates them.
   update_on_creation_fail = true
 }
 
@@ -113,6 +113,6 @@ output "machine_subnetwork_id" {
 }
 
 output "peering" {
-  description = "Id of the peering with Cloud SQL, which exists once Cloud SQL may get addresses here; empty for none."
+  description = "Id of the peering with Cloud SQL, available once Cloud SQL can use addresses of this network; empty for none."
   value       = join("", google_service_networking_connection.this[*].id)
 }

@@ -6,22 +6,22 @@ variable "project" {
 }
 
 variable "role_prefix" {
-  description = "Prefix of the ids of the roles, which a deleted role keeps for weeks."
+  description = "Prefix of the ids of the roles. Google Cloud keeps the id of a deleted role for weeks."
   type        = string
 }
 
 variable "cluster_id" {
-  description = "Name of the cluster; part of the titles of the roles."
+  description = "Name of the cluster, for the titles of the roles."
   type        = string
 }
 
 variable "member" {
-  description = "The account, like serviceAccount:EMAIL."
+  description = "The account, as serviceAccount:EMAIL."
   type        = string
 }
 
-# Not bound to names: where Google chooses the zone, it is not said by which name it judges a machine that is yet to
-# be. The machines' account is the only one that may be given to a machine.
+# These rights are not restricted by name: if Google chooses the zone, its documentation does not say which name it checks for a
+# machine that does not exist yet. The machines' account is the only account that may be attached to a machine.
 resource "google_project_iam_custom_role" "launch" {
   role_id = "${var.role_prefix}_launch"
   title   = "Determined ${var.cluster_id}: start machines"
@@ -57,7 +57,7 @@ resource "google_project_iam_custom_role" "machines" {
   title       = "Determined ${var.cluster_id}: read and end machines"
   permissions = ["compute.instances.delete", "compute.instances.get", "compute.instances.getSerialPortOutput"]
 
-  # It had the other role's permissions once: they are given before they are taken.
+  # In earlier versions, this role had the permissions of the other role. They are added there before they are removed here.
   depends_on = [google_project_iam_member.launch]
 }
 
@@ -74,6 +74,6 @@ resource "google_project_iam_member" "machines" {
 }
 
 output "member" {
-  description = "Account that rents."
+  description = "Account that rents machines."
   value       = google_project_iam_member.launch.member
 }

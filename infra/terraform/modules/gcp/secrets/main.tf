@@ -13,7 +13,7 @@ variable "values" {
 }
 
 variable "readers" {
-  description = "Accounts and the secrets that each may read, by a name that is known before the account exists."
+  description = "Accounts and the secrets that each may read. The keys of the map are known before the accounts exist."
   type        = map(object({ account = string, secrets = list(string) }))
 }
 
@@ -77,7 +77,7 @@ resource "google_secret_manager_secret_iam_member" "reader" {
 }
 
 output "versions" {
-  description = "Id and version of each secret, by its name. Versions by number: `latest` would reach running revisions at some time of its own."
+  description = "Id and version of each secret, by name. Versions are numbers, because `latest` would change the secrets of running revisions at an unknown time."
   value = { for name in local.names : name => {
     secret  = google_secret_manager_secret.this[name].secret_id
     version = google_secret_manager_secret_version.this[name].version

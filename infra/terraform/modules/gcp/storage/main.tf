@@ -11,12 +11,12 @@ variable "location" {
 }
 
 variable "keep" {
-  description = "Refuse to delete the bucket while it holds anything."
+  description = "Refuse to delete the bucket while it contains objects."
   type        = bool
 }
 
 variable "lifecycle_rules" {
-  description = "Delete replaced versions after a month, and parts of uploads that were given up."
+  description = "Delete replaced versions after a month, and parts of incomplete uploads."
   type        = bool
 }
 
@@ -37,7 +37,7 @@ resource "google_storage_bucket" "this" {
     enabled = true
   }
 
-  # Versions are what protects from deletion: keeping deleted objects twice would be paid twice.
+  # Versions already protect from deletion. Soft delete would store deleted objects a second time.
   soft_delete_policy {
     retention_duration_seconds = 0
   }
@@ -71,7 +71,7 @@ resource "google_storage_bucket" "this" {
     }
   }
 
-  # What images of the control plane are made from.
+  # The sources of images of the control plane.
   dynamic "lifecycle_rule" {
     for_each = var.lifecycle_rules ? [1] : []
 
