@@ -1,4 +1,4 @@
-"""What requests cost in CPU time of API and PostgreSQL together: `python -m bench.api`."""
+"""Measure the CPU time of API and PostgreSQL for common requests: `python -m bench.api`."""
 
 import base64
 import http.client
@@ -66,9 +66,9 @@ class Cluster:
         return cpu_ms(self.pids("api", "postgres"))
 
     def database_url(self) -> str:
-        """Return the URL that the API was given."""
-        told = Path(f"/proc/{self.pids('api')[0]}/environ").read_text().split("\0")
-        return next(line.partition("=")[2] for line in told if line.startswith("DET_DB_URL="))
+        """Return the database URL in the environment of the API."""
+        variables = Path(f"/proc/{self.pids('api')[0]}/environ").read_text().split("\0")
+        return next(line.partition("=")[2] for line in variables if line.startswith("DET_DB_URL="))
 
     def call(
         self, method: str, path: str, body: Any = None, token: str | None = None, status: int = 200
@@ -82,8 +82,8 @@ class Cluster:
         assert answer.status == status, f"{method} {path}: {answer.status} {raw[:300]!r}"
         return json.loads(raw)
 
-    def connect_anew(self) -> None:
-        """Give up the connection: the server closes one that rests for a minute."""
+    def reconnect(self) -> None:
+        """Close the connection and open another, because the server closes one that is idle for a minute."""
         self._connection.close()
 
     def sign_in(self, username: str = "determined") -> None:
@@ -103,7 +103,7 @@ def running() -> Iterator[Cluster]:
 
 
 def cost_ms(pids: list[int], action: Callable[[], object]) -> float:
-    """Return the CPU time of some processes a call."""
+    """Return the CPU time of some processes for one call."""
     before = cpu_ms(pids)
     for _ in range(REPEATS):
         action()
@@ -117,10 +117,10 @@ class Action(NamedTuple):
 
 
 def measure_requests(cluster: Cluster) -> None:
-    """Tell the CPU time a request, in turn with a bare list: absolute, and as multiples of that.
+    """Measure the CPU time of each request, alternating with a bare list: absolute, and as a multiple of the bare list.
 
-    Absolute figures are of the best round, since other work only adds; multiples are the middle of all rounds.
-    A multiple's floor is the absolute one over what the bare list takes on a quiet machine.
+    Absolute figures are the minimum of all rounds, because other work only adds time. Multiples are the median. The
+    floor of a multiple is the absolute floor divided by the time of the bare list on a quiet machine.
     """
     poll = agent_poll(cluster)
     actions = {
@@ -149,7 +149,7 @@ def measure_requests(cluster: Cluster) -> None:
 
 
 def figure_rights(rounds: list[dict[str, float]], floor_ms: float = 0.3) -> None:
-    """Print what knowing a caller and their rights takes: a refused change, over an answer that anybody gets."""
+    """Print the cost of authorization: a refused change minus a request without authentication."""
     least = {name: min(r[name] for r in rounds) for name in ("refused", "open")}
     figure("api_rights_cpu", least["refused"] - least["open"], "ms", floor_ms)
     multiple = statistics.median((r["refused"] - r["open"]) / r["bare"] for r in rounds)
@@ -158,7 +158,7 @@ def figure_rights(rounds: list[dict[str, float]], floor_ms: float = 0.3) -> None
 
 
 def refused(cluster: Cluster) -> None:
-    """Ask for a change that only administrators may make: a token is read, a right is missing."""
+    """Request a change that only administrators may make: the API reads a token and finds that a right is missing."""
     cluster.call("DELETE", "/api/v1/master/cluster_message", status=403)
 
 
@@ -193,7 +193,7 @@ def create(cluster: Cluster, *, activate: bool) -> int:
 
 
 def measure_creates(cluster: Cluster) -> None:
-    """Create active experiments: the scheduler's passes over the growing queue count as well."""
+    """Create active experiments. The scheduler's passes over the growing queue count as well."""
     batches = []
     for _ in range(EXPERIMENTS // REPEATS):
         before = cluster.servers_cpu_ms()
@@ -207,7 +207,7 @@ def measure_creates(cluster: Cluster) -> None:
 
 
 def agent_poll(cluster: Cluster) -> Callable[[], object]:
-    """Return a call that polls as an agent, which joins for it here."""
+    """Join as an agent, and return a call that polls."""
     incarnation = "00000000-0000-0000-0000-000000000001"
     joining = {
         "agent_id": "bench",

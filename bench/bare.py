@@ -1,8 +1,8 @@
-"""The least that a list of 100 costs: a bare ASGI app that passes on the JSON PostgreSQL makes of 100 short rows.
+"""Serve lists of 100 short rows with a bare ASGI app: the least that a list costs.
 
-What is posted it reads and forgets. No users, no rights, no routes, no pages. Where it costs more or less than
-elsewhere, so does everything: ratios to it hold on slow machines too. Run by uvicorn as the API is:
-`uvicorn bench.bare:app`, with `BARE_DATABASE` set.
+The app passes on the JSON that PostgreSQL makes, and ignores the bodies of requests. It has no users, rights, routes or
+pages. Its cost follows the speed of the machine, so ratios to it also hold on slow machines. It runs with uvicorn, as
+the API does: `uvicorn bench.bare:app`, with `BARE_DATABASE` set.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ FROM generate_series(1, 100) AS id
 LISTING = f"""
 SELECT json_agg(run)::text FROM (SELECT * FROM bare_runs ORDER BY id DESC LIMIT {ROWS}) AS run
 """
-# What it takes on a quiet machine of the kind that the floors are for.
+# The time of a list on a quiet machine, for which the floors are set.
 THERE_MS = 0.15
 
 connections: list[pg8000.native.Connection] = []
@@ -60,8 +60,8 @@ async def forgotten(receive: Callable[[], Awaitable[dict[str, Any]]]) -> bytes:
 def listed() -> bytes:
     if not connections:
         connections.append(connect(os.environ["BARE_DATABASE"]))
-    found: str = connections[0].run(LISTING)[0][0]
-    return found.encode()
+    rows: str = connections[0].run(LISTING)[0][0]
+    return rows.encode()
 
 
 def connect(url: str) -> pg8000.native.Connection:
@@ -70,7 +70,7 @@ def connect(url: str) -> pg8000.native.Connection:
 
 @contextlib.contextmanager
 def serving(database: str) -> Iterator["Bare"]:
-    """Serve bare statements from a process beside the API's, on the same database."""
+    """Serve bare statements from a process beside the API, with the same database."""
     connect(database).run(TABLE)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What the command line costs: CPU of whole processes. One JSON line a figure: `python bench/cli.py`.
+"""Measure the CPU time of commands, as whole processes: `python bench/cli.py` prints one JSON line for each figure.
 
 The peer is Determined's own client 0.38.1, measured the same way on the same machine.
 """
@@ -19,7 +19,7 @@ RUNS = 15
 
 
 def cpu_ms(words: list[str], env: Mapping[str, str]) -> float:
-    """Return user and system time of the cheapest run: the others paid for their neighbours."""
+    """Return user and system time of the cheapest run. The other runs were disturbed by other programs."""
     command = [sys.executable, "-m", "det_cli.main", *words]
     best = float("inf")
     for _ in range(RUNS):

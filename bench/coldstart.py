@@ -1,6 +1,7 @@
-"""From process start to the first answer of the packaged zip, an experiment to a user: `python -m bench.coldstart`.
+"""Measure a function's start until the first answer, a user's new experiment: `python -m bench.coldstart`.
 
-CPU time counts, of which Lambda gives a function its share."""
+Only CPU time counts, because Lambda gives a function a share of a processor.
+"""
 
 import json
 import os
@@ -20,16 +21,16 @@ STARTS = 9
 
 
 def experiment(task: Path, environment: dict[str, str]) -> Http:
-    """Make an experiment; return the request for it."""
+    """Create an experiment, and return the request for it."""
     with LambdaRuntime(task, "app.app", environment) as api:
         token = sign_in(api)
         path = f"/api/v1/experiments/{create_experiment(api, token)}"
     return Http("GET", path, headers=(("Authorization", f"Bearer {token}"),))
 
 
-def start_cpu_ms(task: Path, environment: dict[str, str], asked: Http) -> float:
+def start_cpu_ms(task: Path, environment: dict[str, str], request: Http) -> float:
     with LambdaRuntime(task, "app.app", environment) as runtime:
-        status, _, _ = answered(runtime.invoke(http_api_event(asked)))
+        status, _, _ = answered(runtime.invoke(http_api_event(request)))
         assert status == 200
         assert runtime.process is not None
         runtime.process.kill()
@@ -41,8 +42,8 @@ def start_cpu_ms(task: Path, environment: dict[str, str], asked: Http) -> float:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name, throwaway_server() as server:
         folder = Path(name)
-        made = packaging.build(folder / "out")
-        with zipfile.ZipFile(made) as archive:
+        package = packaging.build(folder / "out")
+        with zipfile.ZipFile(package) as archive:
             archive.extractall(folder / "task")
         with server.database() as url:
             migrate(url)
@@ -53,9 +54,9 @@ def main() -> None:
                 "DET_INITIAL_USER_PASSWORD": "Password1",
                 "DET_CLUSTER_CONFIG": '{"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}',
             }
-            asked = experiment(folder / "task", environment)
-            best = min(start_cpu_ms(folder / "task", environment, asked) for _ in range(STARTS))
-        size = made.stat().st_size / 1024**2
+            request = experiment(folder / "task", environment)
+            best = min(start_cpu_ms(folder / "task", environment, request) for _ in range(STARTS))
+        size = package.stat().st_size / 1024**2
     line = {"name": "lambda_cold_start_cpu", "value": round(best, 1), "unit": "ms"}
     print(json.dumps({**line, "floor": 500, "better": "lower", "peer": 1290}), flush=True)
     line = {"name": "lambda_zip_size", "value": round(size, 1), "unit": "MiB"}

@@ -1,6 +1,8 @@
-"""From the start of the image's program to its first answer, its database being there: `python -m bench.container`.
+"""Measure the start of the image's program until its first answer: `python -m bench.container`.
 
-What a person waits for when Cloud Run starts an instance, but for the time that Cloud Run itself takes."""
+The database is running already. A person waits for this time when Cloud Run starts an instance, in addition to Cloud
+Run's own time.
+"""
 
 import json
 import os
@@ -23,8 +25,8 @@ _PATIENCE_S = 60.0
 def first_answer_s(environment: dict[str, str]) -> float:
     port, begun = free_port(), time.perf_counter()
     command = [sys.executable, "-m", "det_controlplane.entry.container.main"]
-    own = {**environment, "PORT": str(port)}
-    with subprocess.Popen(command, env=own, stderr=subprocess.DEVNULL) as process:
+    variables = {**environment, "PORT": str(port)}
+    with subprocess.Popen(command, env=variables, stderr=subprocess.DEVNULL) as process:
         try:
             while not answers(f"http://127.0.0.1:{port}/info"):
                 if time.perf_counter() - begun > _PATIENCE_S or process.poll() is not None:

@@ -1,4 +1,4 @@
-"""CPU time and memory of other processes, from /proc."""
+"""Read CPU time and memory of other processes from /proc."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def tree(pid: int) -> Iterator[int]:
 
 
 def cpu_ms(pids: list[int]) -> float:
-    """Return the CPU time of all threads of some processes, counted finer than the hundredths of /proc/PID/stat."""
+    """Return the CPU time of all threads of some processes, more precisely than the hundredths of /proc/PID/stat."""
     total = 0
     for pid in pids:
         for schedule in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -31,7 +31,7 @@ def cpu_ms(pids: list[int]) -> float:
 
 
 def memory_mib(pids: list[int]) -> float:
-    """Return the proportional set size: what PostgreSQL's processes share counts once."""
+    """Return the proportional set size, which counts shared memory of PostgreSQL's processes once."""
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -1,12 +1,10 @@
-"""Measure how fast metrics and log lines are taken, how soon curves and followed lines are shown.
+"""Measure the rates of metrics and log lines, and the delays of curves and followed logs: `python -m bench.data`.
 
-python -m bench.data
-
-Rates are of one API process over HTTP, in turn with a bare COPY of the same values into the same PostgreSQL: what a
-machine under other load does to one it does to both. Small reports go two ways: `data_reports_…` are requests of their
-own to the API, as of programs outside the cluster; `data_reports_by_gateways…` come to the gateways of four agents with
-eight trials each and are timed until these answer, when they are committed. Sender, gateways, API and PostgreSQL share
-the processors of this machine.
+Rates are measured with one API process over HTTP. They alternate with a bare COPY of the same values into the same
+PostgreSQL, so that other load on the machine affects both. Small reports are measured in two ways. `data_reports_…` are
+separate requests to the API, as programs outside the cluster send them. `data_reports_by_gateways…` go to the gateways
+of four agents with eight trials each, and are timed until the gateways answer after the commit. Sender, gateways, API
+and PostgreSQL share the processors of this machine.
 """
 
 import http.client
@@ -32,11 +30,11 @@ from bench.cpu import cpu_ms
 from bench.gateways import GatewayProcess, PlayedAgent, serving
 from bench.senders import LINES, METRICS, Round, line_of
 
-TRIALS, ROUNDS = 8, 5  # of one agent
+TRIALS, ROUNDS = 8, 5  # for one agent
 AGENTS = 4
 POINTS = 1_000_000
-BEYOND = 1_000_000  # all steps that other measurements report
-# What a bare COPY does in batches of 1,000 on a quiet machine of the kind that the floors are for, in rows a second.
+BEYOND = 1_000_000  # larger than all steps that other measurements report
+# The rate of a bare COPY in batches of 1,000 on a quiet machine, for which the floors are set, in rows a second.
 COPY_METRICS_THERE, COPY_LINES_THERE = 411_000, 313_000
 SEARCH = CONFIG.replace(
     "searcher: {name: single,", f"searcher: {{name: random, max_trials: {TRIALS},"
@@ -71,14 +69,14 @@ class Senders:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def send(self, asked: Round) -> dict[str, Any]:
+    def send(self, plan: Round) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(line_of(asked) + "\n")
+        self._process.stdin.write(line_of(plan) + "\n")
         self._process.stdin.flush()
-        told: dict[str, Any] = json.loads(self._process.stdout.readline())
-        assert not told["wrong"], told["wrong"]
-        return told
+        result: dict[str, Any] = json.loads(self._process.stdout.readline())
+        assert not result["wrong"], result["wrong"]
+        return result
 
 
 @contextmanager
@@ -94,7 +92,7 @@ def senders(port: int, token: str) -> Iterator[Senders]:
 
 
 class Copied:
-    """A bare COPY, a commit for each batch, into a table with the index that the rows need to be found."""
+    """A table with the index that finds rows, filled by bare COPYs with a commit for each batch."""
 
     def __init__(self, url: str) -> None:
         self._connection = bare.connect(url)
@@ -104,7 +102,7 @@ class Copied:
         self._connection.run("CREATE INDEX IF NOT EXISTS bare_index ON bare_rows (subject, n)")
 
     def rows_a_second(self, value: str, batches: int, size: int = 1000) -> float:
-        """Return the rate at which rows with this value are taken."""
+        """Return the rate at which rows with this value are stored."""
         began = time.perf_counter()
         for batch in range(batches):
             rows = "".join(f"7\t{batch * size + n}\t{value}\n" for n in range(size))
@@ -113,12 +111,12 @@ class Copied:
 
 
 def trials_of(cluster: Cluster, config: str = SEARCH) -> list[dict[str, Any]]:
-    """Make an experiment and return its trials, which wait for an agent."""
-    cluster.connect_anew()
+    """Create an experiment, and return its trials, which wait for an agent."""
+    cluster.reconnect()
     body = {"config": config, "modelDefinition": [FILE], "activate": True}
-    made = cluster.call("POST", "/api/v1/experiments", body)["experiment"]["id"]
-    found = cluster.call("GET", f"/api/v1/experiments/{made}/trials")["trials"]
-    return list(found)
+    experiment_id = cluster.call("POST", "/api/v1/experiments", body)["experiment"]["id"]
+    trials = cluster.call("GET", f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    return list(trials)
 
 
 def measure_intake(cluster: Cluster, sender: Senders) -> None:
@@ -134,10 +132,10 @@ def measure_intake(cluster: Cluster, sender: Senders) -> None:
         for number in range(ROUNDS + 1):
             copy_rate = copied.rows_a_second(value, 50)
             before = cluster.servers_cpu_ms()
-            told = sender.send(Round(kind, subjects, 25, 1000, 1 + number * 25))
+            result = sender.send(Round(kind, subjects, 25, 1000, 1 + number * 25))
             count = 25 * 1000 * len(subjects)
-            rate = count / told["wall_s"]
-            if number:  # the first warms up
+            rate = count / result["wall_s"]
+            if number:  # the first round is a warm-up
                 rates.append(rate)
                 ratios.append(rate / copy_rate)
                 cpus.append((cluster.servers_cpu_ms() - before) * 1000 / count)
@@ -148,21 +146,22 @@ def measure_intake(cluster: Cluster, sender: Senders) -> None:
 
 
 def measure_reports(cluster: Cluster, sender: Senders) -> None:
-    """Measure reports of 10 metrics, each a request to the API as of a program that no agent runs.
+    """Measure reports of 10 metrics. Each is a request to the API, as from a program without an agent.
 
-    As many as go from some trials, and how long each takes where many trials send 2,000 a second together."""
+    Measure the maximum rate of some trials, and the delays when many trials together send 2,000 reports a second.
+    """
     ids = [str(t["id"]) for t in trials_of(cluster, MANY)]
     few, rates, api_ms, postgres_ms, client_ms = ids[:TRIALS], [], [], [], []
     step = 1
     for _ in range(ROUNDS):
         before = cpu_ms(cluster.pids("api")), cpu_ms(cluster.pids("postgres"))
-        told = sender.send(Round(METRICS, few, 150, 10, step))
+        result = sender.send(Round(METRICS, few, 150, 10, step))
         step += 150
         count = 150 * len(few)
-        rates.append(count / told["wall_s"])
+        rates.append(count / result["wall_s"])
         api_ms.append((cpu_ms(cluster.pids("api")) - before[0]) / count)
         postgres_ms.append((cpu_ms(cluster.pids("postgres")) - before[1]) / count)
-        client_ms.append(told["cpu_ms"])
+        client_ms.append(result["cpu_ms"])
     figure("data_reports_of_10", max(rates), "1/s", 2000, peer=111)
     figure("data_reports_of_10_api_cpu", min(api_ms), "ms", 0.5, better="lower")
     figure("data_reports_of_10_postgres_cpu", min(postgres_ms), "ms", 0.5, better="lower")
@@ -170,20 +169,22 @@ def measure_reports(cluster: Cluster, sender: Senders) -> None:
     at_2000("data_reports_at_2000", sender, Round(METRICS, ids, 125, 10, step))
 
 
-def at_2000(name: str, sender: Senders, asked: Round, floor_ms: float | None = 20) -> None:
-    """Measure how long reports take that trials send 2,000 times a second together, from when each is due."""
-    told = sender.send(replace(asked, per_second=2000 / len(asked.subjects)))
-    figure(f"{name}_p50", told["p50_ms"], "ms", None, better="lower")
-    figure(f"{name}_p99", told["p99_ms"], "ms", floor_ms, better="lower", peer=132)
+def at_2000(name: str, sender: Senders, plan: Round, floor_ms: float | None = 20) -> None:
+    """Measure the delays of reports that trials send 2,000 times a second together, from the time when each is due."""
+    result = sender.send(replace(plan, per_second=2000 / len(plan.subjects)))
+    figure(f"{name}_p50", result["p50_ms"], "ms", None, better="lower")
+    figure(f"{name}_p99", result["p99_ms"], "ms", floor_ms, better="lower", peer=132)
 
 
 def measure_gateways(cluster: Cluster, sender: Senders) -> None:
-    """Measure the same reports on a cluster's own way: from trials to the gateways of their agents, and on to the API.
+    """Measure the same reports as a cluster sends them: from trials to the gateways of their agents, and on to the API.
 
-    Gateways are on machines of their own elsewhere; here they have the processors of all else: there are no floors."""
-    cluster.connect_anew()
+    Real gateways are on other machines. Here they share the processors with all other processes, so there are no
+    floors.
+    """
+    cluster.reconnect()
     agents = [PlayedAgent(cluster, f"bench-{n}", TRIALS) for n in range(AGENTS)]
-    # Agents may be given trials of other measurements: those of the intake have a thousand names of metrics.
+    # The agents may get trials of other measurements. The trials of the intake have a thousand names of metrics.
     trials_of(cluster, MANY)
     while any(len(agent.specs) < TRIALS for agent in agents):
         for agent in agents:
@@ -195,43 +196,47 @@ def measure_gateways(cluster: Cluster, sender: Senders) -> None:
             for spec in a.specs.values()
         }
         keys = [(gateway.port, key) for gateway in gateways for key in gateway.keys]
-        asked = Round(
+        plan = Round(
             METRICS, [trials[key.id] for _, key in keys], 60, 10, BEYOND,
             ways=[(port, key.session_token) for port, key in keys],
         )  # fmt: skip
         rates, costs = [], []
         for _ in range(ROUNDS):
             before = spent(cluster, gateways)
-            told = sender.send(asked)
-            count = asked.requests * len(keys)
-            rates.append(count / told["wall_s"])
+            result = sender.send(plan)
+            count = plan.requests * len(keys)
+            rates.append(count / result["wall_s"])
             costs.append(
                 [(b - a) / count for a, b in zip(before, spent(cluster, gateways), strict=True)]
             )
-            asked = replace(asked, first=asked.first + asked.requests)
-        # The middle of rounds: what a process had spent that ended in between is missed.
+            plan = replace(plan, first=plan.first + plan.requests)
+        # Use the median of the rounds, because the time of a process that ended between them is not counted.
         *cpus_ms, requests = (statistics.median(each) for each in zip(*costs, strict=True))
         figure("data_reports_by_gateways", max(rates), "1/s", None)
         for name, each_ms in zip(("api", "postgres", "gateways"), cpus_ms, strict=True):
             figure(f"data_reports_by_gateways_{name}_cpu", each_ms, "ms", None, better="lower")
         figure("data_reports_a_request_of_gateways", 1 / requests, "", None)
-        asked = replace(asked, requests=125)
-        at_2000("data_reports_by_gateways_at_2000", sender, asked, floor_ms=None)
+        plan = replace(plan, requests=125)
+        at_2000("data_reports_by_gateways_at_2000", sender, plan, floor_ms=None)
 
 
 def spent(cluster: Cluster, gateways: list[GatewayProcess]) -> list[float]:
     """Return the processor time of API, PostgreSQL and gateways, and the number of the gateways' requests."""
-    told = [gateway.spent() for gateway in gateways]
+    gateway_times = [gateway.spent() for gateway in gateways]
     servers = [cpu_ms(cluster.pids(name)) for name in ("api", "postgres")]
-    return [*servers, sum(each.cpu_ms for each in told), sum(each.requests for each in told)]
+    return [
+        *servers,
+        sum(each.cpu_ms for each in gateway_times),
+        sum(each.requests for each in gateway_times),
+    ]
 
 
 def measure_ceilings(cluster: Cluster) -> None:
-    """Measure what bounds reports whatever the API does: the sender with an app that forgets them, and the disk."""
-    asked = Round(METRICS, [str(n) for n in range(8)], 500, 10, 1)
+    """Measure limits that do not depend on the API: the sender with an app that ignores reports, and the disk."""
+    plan = Round(METRICS, [str(n) for n in range(8)], 500, 10, 1)
     database = cluster.database_url()
     with bare.serving(database) as app, senders(app.port, "") as sender:
-        rates = [500 * 8 / sender.send(asked)["wall_s"] for _ in range(3)]
+        rates = [500 * 8 / sender.send(plan)["wall_s"] for _ in range(3)]
     figure("data_reports_forgotten", max(rates), "1/s", None)
     figure("data_commits_of_a_row", Copied(database).rows_a_second("x", 300, size=1), "1/s", None)
 
@@ -241,7 +246,7 @@ def measure_curve(cluster: Cluster) -> None:
     trial_id = trials_of(cluster)[0]["id"]
     with Database(cluster.database_url()).begin() as tx:
         tx.execute(FILL, {"trial": trial_id, "points": POINTS})
-    cluster.connect_anew()
+    cluster.reconnect()
     path = (
         f"/api/v1/trials/time-series?trialIds={trial_id}&metricIds=training.loss&maxDatapoints=1000"
     )
@@ -252,13 +257,13 @@ def measure_curve(cluster: Cluster) -> None:
 
 def timed_ms(cluster: Cluster, path: str) -> float:
     began = time.perf_counter()
-    shown = cluster.call("GET", path)["trials"][0]["metrics"][0]["data"]
-    assert 900 < len(shown) <= 1000, len(shown)
+    points = cluster.call("GET", path)["trials"][0]["metrics"][0]["data"]
+    assert 900 < len(points) <= 1000, len(points)
     return (time.perf_counter() - began) * 1000
 
 
 def measure_follow(cluster: Cluster) -> None:
-    """Measure from the moment a line is sent until a follower has it."""
+    """Measure the time from sending a line until a follower receives it."""
     task_id = trials_of(cluster)[0]["taskId"]
     arrived: dict[str, float] = {}
     came = threading.Condition()

@@ -1,4 +1,4 @@
-"""Validation reports that decide, each answered when its commit is flushed; creation, scheduling, logs."""
+"""Measure searchers' decisions on validation reports, each with a flushed commit; creation, scheduling and logs."""
 
 import base64
 import http.client
@@ -47,11 +47,11 @@ def figure(
 class Measured:
     rate: float
     p99_ms: float
-    cpu_ms: float  # of clients, services and PostgreSQL together, a report
+    cpu_ms: float  # of clients, services and PostgreSQL together, for each report
 
 
 class Server:
-    """PostgreSQL that flushes its commits, and the services in this process."""
+    """PostgreSQL with flushed commits, and the services in this process."""
 
     def __init__(self, folder: Path) -> None:
         self.postgres = EmbeddedPostgres(folder)
@@ -82,7 +82,7 @@ def serving() -> Iterator[Server]:
 
 
 def climbing(trials: list[int]) -> Iterator[tuple[int, int, float]]:
-    """Yield reports of trials at the first rung, of those that pass at the next, and so on; every report decides."""
+    """Yield reports of trials at the first rung, of the promoted trials at the next rung, and so on. Each decides."""
     chance = random.Random(5)
     for rung in RUNGS:
         for trial in trials:
@@ -93,7 +93,7 @@ def climbing(trials: list[int]) -> Iterator[tuple[int, int, float]]:
 def load(
     action: Callable[[int, int, float], None], reports: list[tuple[int, int, float]]
 ) -> list[float]:
-    """Let eight clients share the reports, and tell how long each waited for its answer."""
+    """Send the reports from eight clients, and return the time of each answer."""
     waits: list[float] = []
 
     def client(part: int) -> None:
@@ -116,7 +116,7 @@ def measured(waits: list[float], wall_s: float, cpu: float) -> Measured:
 
 
 def over_services(server: Server, trials: int) -> Measured:
-    """Report to as many experiments as it takes, one after the other, by calls of services."""
+    """Report to as many experiments as needed, one after the other, by calls of services."""
 
     def report(trial: int, steps: int, loss: float) -> None:
         validate(server.ctx, trial, steps, loss)
@@ -140,7 +140,7 @@ _cpu_ms = attrgetter("cpu_ms")
 
 def measure_services(server: Server) -> None:
     runs = [(n, over_services(server, n)) for n in (FEW, MANY) * 3]
-    # The least disturbed run of each: a checkpoint of the database in one of them would be the figure.
+    # Use the run with the least disturbance: a checkpoint of the database during a run would determine the figure.
     few, many = (min((m for n, m in runs if n == size), key=_cpu_ms) for size in (FEW, MANY))
     figure("decisions_services_rate", max(few.rate, many.rate), "1/s", 1500, "higher", 107)
     figure("decisions_services_p99", min(few.p99_ms, many.p99_ms), "ms", 15, "lower", 150)
@@ -154,7 +154,7 @@ def measure_creation(server: Server) -> None:
 
 
 def measure_schedule(server: Server) -> None:
-    """Measure a pass that starts thousands of trials, and one over as many that all wait."""
+    """Measure a pass that starts thousands of trials, and a pass over as many waiting trials."""
     for n in range(STARTS // 8):
         Agent.joined(server.ctx, f"agent-{n}", slots=8)
     submission = creation.Submission(config=ASHA.format(trials=STARTS + WAITING))
@@ -187,22 +187,24 @@ def over_http(cluster: Cluster, trials: int) -> Measured:
     file = {"path": "train.py", "type": 48, "mode": 0o644, "content": content}
     body = {"config": config, "modelDefinition": [file], "activate": True}
     experiment = cluster.call("POST", "/api/v1/experiments", body)["experiment"]["id"]
-    found = cluster.call("GET", f"/api/v1/experiments/{experiment}/trials?limit={trials}")["trials"]
+    trials_page = cluster.call("GET", f"/api/v1/experiments/{experiment}/trials?limit={trials}")[
+        "trials"
+    ]
     connections = threading.local()
 
     def report(trial: int, steps: int, loss: float) -> None:
         if not hasattr(connections, "own"):
             connections.own = http.client.HTTPConnection("127.0.0.1", cluster.port)
         values = {"avgMetrics": {"loss": loss, "batches": steps}}
-        told: dict[str, Any] = {"trialId": trial, "trialRunId": 1, "stepsCompleted": steps}
-        sent = json.dumps({"group": "validation", "metrics": {**told, "metrics": values}})
+        metrics: dict[str, Any] = {"trialId": trial, "trialRunId": 1, "stepsCompleted": steps}
+        sent = json.dumps({"group": "validation", "metrics": {**metrics, "metrics": values}})
         headers = {"Authorization": f"Bearer {cluster.token}"}
         connections.own.request("POST", f"/api/v1/trials/{trial}/metrics", sent, headers)
         answer = connections.own.getresponse()
         answer.read()
         assert answer.status == 200, answer.status
 
-    reports = [(t["id"], steps, -1.0 / steps) for steps in range(1, 17) for t in found]
+    reports = [(t["id"], steps, -1.0 / steps) for steps in range(1, 17) for t in trials_page]
     before, began = cluster.servers_cpu_ms(), time.perf_counter()
     waits = load(report, reports[:REPORTS])
     wall = time.perf_counter() - began

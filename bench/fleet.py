@@ -1,7 +1,7 @@
-"""How long polls take with 1,000 agents and 100 active trials on this machine: `python -m bench.fleet`.
+"""Measure the time of polls with 1,000 agents and 100 active trials on this machine: `python -m bench.fleet`.
 
-Each agent polls every ten seconds, as it does where polls are not held and its work runs steadily. The load is made
-by threads of this process, on the same processors.
+Each agent polls every ten seconds, as a steady agent does if polls are not held. Threads of this process make the load,
+on the same processors.
 """
 
 import http.client
@@ -33,7 +33,7 @@ max_restarts: 0
 
 @dataclass
 class Agent:
-    """Say what an agent says whose containers only run."""
+    """An agent that only reports running containers."""
 
     number: int
     incarnation: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -61,7 +61,7 @@ class Agent:
 
 
 class Callers:
-    """Send requests of agents from a few threads, each with its connection."""
+    """Threads that send requests of agents, each with its own connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -84,7 +84,7 @@ class Callers:
         return json.loads(raw)
 
     def poll(self, agent: Agent) -> float:
-        """Poll once; return how long it took."""
+        """Poll once, and return the time that it took."""
         body = agent.report()
         began = time.perf_counter()
         answer = self.post("/agents/v1/poll", body, agent.token)
@@ -94,7 +94,7 @@ class Callers:
 
 
 def steady(callers: Callers, agents: list[Agent]) -> tuple[list[float], float]:
-    """Let the agents poll at their rate, evenly spread; return how long polls took, and the part that begun late."""
+    """Let the agents poll at their rate, evenly spread. Return the times of polls, and the share that began late."""
     began, late = time.perf_counter(), []
 
     def in_turn(numbered: tuple[int, Agent]) -> list[float]:
@@ -130,12 +130,12 @@ def measure(cluster: Cluster) -> None:
         assert time.monotonic() < limit, "the trials are not placed"
         callers.each(agents, callers.poll)
     took, late = steady(callers, agents)
-    kept = sum(len(agent.running) for agent in agents)
+    running = sum(len(agent.running) for agent in agents)
     figure("fleet_poll_p50_ms", statistics.median(took) * 1000, "ms", None)
     figure("fleet_poll_p99_ms", statistics.quantiles(took, n=100)[98] * 1000, "ms", 200)
     figure("fleet_polls_begun_late", late, "of all", 0.01)
     figure("fleet_polls_unanswered", AGENTS * int(MEASURED_S / INTERVAL_S) - len(took), "polls", 0)
-    figure("fleet_trials_lost", TRIALS - kept, "trials", 0)
+    figure("fleet_trials_lost", TRIALS - running, "trials", 0)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""The gateways of agents in processes of their own, which deliver to a cluster: `python -m bench.gateways URL`.
+"""Run the gateways of agents in separate processes that deliver to a cluster: `python -m bench.gateways URL`.
 
-What they need of an agent is played: it joins, takes trials, and says that they run. What trials meet is the product's:
-the gateway, its spool on disk and the delivery. The first line of stdin is the agent's token and its containers; each
-further one is answered with the processor time so far and the number of requests to the cluster.
+The agent is simulated: it joins, accepts trials, and reports them as running. The gateway, its spool on disk and the
+delivery are the product's. The first line of stdin has the agent's token and its containers. Each further line is
+answered with the processor time so far and the number of requests to the cluster.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Counted(Connections):
 
 
 class PlayedAgent:
-    """Joins with some slots and reports what it is given as running."""
+    """A simulated agent that joins with some slots, and reports its trials as running."""
 
     def __init__(self, cluster: Cluster, name: str, slots: int) -> None:
         self._cluster, self._incarnation, self._seq = cluster, str(uuid.uuid4()), 0
@@ -61,8 +61,8 @@ class PlayedAgent:
             for id, spec in self.specs.items()
         ]
         body = {"incarnation": self._incarnation, "seq": self._seq, "containers": running}
-        told = self._cluster.call("POST", "/agents/v1/poll", body, token=self.token)
-        for order in told["containers"]:
+        answer = self._cluster.call("POST", "/agents/v1/poll", body, token=self.token)
+        for order in answer["containers"]:
             if order.get("spec"):
                 self.specs[order["id"]] = order["spec"]
 
@@ -86,8 +86,8 @@ class GatewayProcess:
             text=True,
             cwd=Path(__file__).parents[1],
         )
-        told = {"token": agent.token, "keys": [asdict(key) for key in self.keys]}
-        self.port = int(self._ask(json.dumps(told)))
+        settings = {"token": agent.token, "keys": [asdict(key) for key in self.keys]}
+        self.port = int(self._ask(json.dumps(settings)))
 
     def spent(self) -> Spent:
         return Spent(**json.loads(self._ask("spent")))
@@ -106,7 +106,7 @@ class GatewayProcess:
 
 @contextlib.contextmanager
 def serving(cluster: Cluster, agents: list[PlayedAgent]) -> Iterator[list[GatewayProcess]]:
-    """Serve the gateways of agents, and keep the agents' leases meanwhile: nobody else calls the cluster by `call`."""
+    """Serve the gateways of agents, and renew the agents' leases. No other thread may use `cluster.call` meanwhile."""
     ended = threading.Event()
 
     def keep() -> None:
@@ -129,12 +129,12 @@ def serving(cluster: Cluster, agents: list[PlayedAgent]) -> Iterator[list[Gatewa
 
 
 def main() -> None:
-    told: Mapping[str, Any] = json.loads(sys.stdin.readline())
+    settings: Mapping[str, Any] = json.loads(sys.stdin.readline())
     with tempfile.TemporaryDirectory() as folder:
         upstream, sessions = Counted(sys.argv[1]), ContainerSessions()
-        for key in told["keys"]:
+        for key in settings["keys"]:
             sessions.open(ContainerKey.from_json(key))
-        delivery = ReportDelivery(upstream, lambda: told["token"])
+        delivery = ReportDelivery(upstream, lambda: settings["token"])
         places = [Path(folder) / name for name in ("reports", "spool")]
         for place in places:
             place.mkdir()

@@ -1,6 +1,6 @@
-"""What the harness costs: imports, reporting, the container's entry, checkpoints. One JSON line a figure.
+"""Measure the harness: imports, reports, the container's entry, checkpoints. Prints one JSON line for each figure.
 
-`python bench/harness.py [imports] [reports] [entry] [small] [large]`; without names, all of them.
+`python bench/harness.py [imports] [reports] [entry] [small] [large]` measures the named parts, or all of them.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ HARNESS = str(ROOT / "harness")
 MIB = 1024 * 1024
 DELAY_MS = 30
 
-# Runs in a process of its own: wall and CPU seconds and peak MiB of one direction of a checkpoint.
+# Runs in a separate process. Prints wall and CPU seconds and peak MiB of an upload or a download of a checkpoint.
 TRANSFER = """
 import json, resource, sys, time
 from determined.common import storage
@@ -39,7 +39,7 @@ print(json.dumps({
 }))
 """
 
-# Stock Determined's own upload, run by its own interpreter.
+# The upload of stock Determined, which runs with its own interpreter.
 STOCK = """
 import json, resource, sys, time
 from determined.common import storage
@@ -53,7 +53,7 @@ print(json.dumps({
 }))
 """
 
-# One file after another, as boto3 does by itself.
+# An upload of one file after another, the default of boto3.
 BOTO3_DEFAULTS = """
 import boto3, json, os, resource, sys, time
 config, folder = json.loads(sys.argv[1]), sys.argv[2]
@@ -69,7 +69,7 @@ print(json.dumps({
 }))
 """
 
-# Stores nothing: reports go to a server in another thread that answers at once.
+# A server in another thread receives the reports, stores nothing, and answers immediately.
 REPORTS = """
 import json, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -110,7 +110,7 @@ process.wait()
 """
 
 
-# Of the cipher suites, S3 itself takes this one.
+# The cipher suite that S3 chooses.
 S3_TLS = """
 openssl_conf = start
 [start]
@@ -131,7 +131,7 @@ def figure(
 
 
 def environment(run_dir: str, **extra: str) -> dict[str, str]:
-    """Return the smallest environment of a trial."""
+    """Return the minimal environment of a trial."""
     config = {
         "entrypoint": ["echo", "first line"],
         "checkpoint_storage": {"type": "shared_fs", "host_path": run_dir},
@@ -156,7 +156,7 @@ def environment(run_dir: str, **extra: str) -> dict[str, str]:
 
 
 def cpu_ms(code: str) -> float:
-    """Return the CPU time of a fresh interpreter, the least of seven: the others waited for this machine."""
+    """Return the CPU time of a fresh interpreter, the minimum of seven runs. The other runs were disturbed."""
     env = {**os.environ, "PYTHONPATH": HARNESS}
     least = float("inf")
     for _ in range(7):
@@ -175,28 +175,28 @@ def imports() -> None:
 def reports() -> None:
     with tempfile.TemporaryDirectory() as folder:
         env = environment(folder)
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", REPORTS, str(ROOT)], env=env, capture_output=True, check=True
         )
-    thread_s, wall_s = json.loads(done.stdout)
+    thread_s, wall_s = json.loads(result.stdout)
     figure("report_10000_metrics_training_thread_cpu", thread_s, "s", 1)
     figure("report_10000_metrics_wall", wall_s, "s", 3)
 
 
 def entry() -> None:
-    shown, shipped = [], []
+    first_line_ms, shipped = [], []
     for _ in range(5):
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run(
+            result = subprocess.run(
                 [sys.executable, "-c", ENTRY, str(ROOT)],
                 env=environment(folder),
                 capture_output=True,
                 check=True,
             )
-        seen_s, shipped_s = json.loads(done.stdout)
-        shown.append(seen_s * 1000)
+        seen_s, shipped_s = json.loads(result.stdout)
+        first_line_ms.append(seen_s * 1000)
         shipped.append(shipped_s * 1000)
-    figure("entry_start_to_first_user_line", min(shown), "ms", 300)
+    figure("entry_start_to_first_user_line", min(first_line_ms), "ms", 300)
     figure("entry_start_to_first_line_shipped", min(shipped), "ms", 400)
 
 
@@ -204,7 +204,7 @@ def entry() -> None:
 def null_s3(
     folder: str, delay_ms: float, what: str = "keep"
 ) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """Run a server process, and yield the storage configuration and environment that reach it."""
+    """Run a server process, and yield the storage configuration and environment for its clients."""
     cert, key = f"{folder}/cert.pem", f"{folder}/key.pem"
     subprocess.run(
         (
@@ -241,24 +241,24 @@ def null_s3(
 
 
 def stock_python() -> str | None:
-    """Return the interpreter with stock Determined; None where it cannot be installed, with the reason on stderr."""
-    made = subprocess.run([ROOT / "scripts/stock-client"], capture_output=True, text=True)
-    if made.returncode:
-        reason = made.stderr.strip()[-300:]
+    """Return the interpreter with stock Determined, or None after printing the reason that it cannot be installed."""
+    result = subprocess.run([ROOT / "scripts/stock-client"], capture_output=True, text=True)
+    if result.returncode:
+        reason = result.stderr.strip()[-300:]
         print(
             f"not compared with stock Determined, as it cannot be installed: {reason}",
             file=sys.stderr,
         )
         return None
-    return made.stdout.strip()
+    return result.stdout.strip()
 
 
 def stock_upload(
     python: str, config: dict[str, Any], env: dict[str, str], folder: str
 ) -> dict[str, float]:
-    """Upload with stock Determined, one of whose clients takes certificates from a variable of its own."""
-    own = {**env, "PYTHONPATH": "", "REQUESTS_CA_BUNDLE": env["AWS_CA_BUNDLE"]}
-    return transfer(config, own, folder, "up", STOCK, python)
+    """Upload with stock Determined. One of its clients reads the path of certificates from another variable."""
+    variables = {**env, "PYTHONPATH": "", "REQUESTS_CA_BUNDLE": env["AWS_CA_BUNDLE"]}
+    return transfer(config, variables, folder, "up", STOCK, python)
 
 
 def transfer(
@@ -269,23 +269,23 @@ def transfer(
     code: str = TRANSFER,
     python: str = sys.executable,
 ) -> dict[str, float]:
-    done = subprocess.run(
+    result = subprocess.run(
         [python, "-c", code, json.dumps(config), folder, direction],
         env=env,
         capture_output=True,
         check=True,
     )
-    measured: dict[str, float] = json.loads(done.stdout)
+    measured: dict[str, float] = json.loads(result.stdout)
     return measured
 
 
 def least(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Return the lowest value of each figure: what is above it belongs to the machine's other work."""
+    """Return the lowest value of each figure. Other work of the machine caused the differences."""
     return {name: min(run[name] for run in runs) for name in runs[0]}
 
 
 def small() -> None:
-    """Move 2,000 files of 10 kB where an answer takes 30 ms; tell the best of three runs."""
+    """Upload and download 2,000 files of 10 kB with 30 ms for each answer; report the best of three runs."""
     with tempfile.TemporaryDirectory() as scratch, null_s3(scratch, DELAY_MS) as (config, env):
         source = Path(scratch) / "source"
         source.mkdir()
@@ -300,9 +300,9 @@ def small() -> None:
 
 
 def large() -> None:
-    """Move 2 GiB in 4 files over TLS where an answer takes 30 ms, in turns with peers; tell the best of three.
+    """Upload and download 2 GiB in 4 files over TLS with 30 ms for each answer, alternating with peers.
 
-    Uploads go where nothing is kept, as this machine's memory is no part of what a client costs.
+    Report the best of three runs. The server discards uploads, because its memory use is not a cost of the client.
     """
     python = stock_python()
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,6 +1,6 @@
-"""How long from a submission to the call that rents a machine for it: `python -m bench.launch`.
+"""Measure the time from a submission to the call that rents a machine for it: `python -m bench.launch`.
 
-The API server of a cluster with nothing but a pool on EC2, which moto plays: from the request that creates an
+The cluster is an API server with one pool on EC2, simulated by moto. The time runs from the request that creates an
 experiment until moto has the instance.
 """
 
@@ -35,7 +35,7 @@ class RentingCluster(Cluster):
 
 
 def pool(aws_url: str) -> dict[str, object]:
-    """Make what a section names, and return a pool that rents there."""
+    """Create the resources that a section names, and return a pool that rents machines there."""
     ec2 = boto3.client("ec2", REGION, endpoint_url=aws_url)
     iam = boto3.client("iam", REGION, endpoint_url=aws_url)
     image = ec2.describe_images()["Images"][0]["ImageId"]

@@ -1,6 +1,6 @@
-"""Measure a log of ten million lines: its first and last page, a time in its middle, rare and absent texts, a follower.
+"""Measure a log of ten million lines: `python -m bench.long_logs`.
 
-python -m bench.long_logs
+The figures are its first and last page, a time in its middle, searches for rare and absent texts, and a follower.
 """
 
 import http.client
@@ -16,8 +16,8 @@ from bench.api import Cluster, running
 from bench.data import figure, trials_of
 
 LINES, PART = 10_000_000, 500_000
-RARE = 1_000_003  # every so many lines one is about something else
-# One millisecond apart, in parts: a statement of the API takes two minutes at most.
+RARE = 1_000_003  # one of so many lines has another text
+# Lines are one millisecond apart, and inserted in parts, because a statement of the API may take two minutes at most.
 FILL = text(f"""
     INSERT INTO task_logs (task_id, allocation_id, agent_id, container_id, rank_id, logged_at, level, source,
            stdtype, log)
@@ -27,7 +27,7 @@ FILL = text(f"""
                 ELSE 'step ' || n || ': loss=0.1234 samples/s=999' END
     FROM generate_series(cast(:first AS bigint), cast(:last AS bigint)) AS n
 """)
-# What the cluster said of the trial before came first, but is younger than all of these.
+# The cluster's earlier messages about the trial are first, but have a later time than all of these.
 FORGET = text("DELETE FROM task_logs WHERE task_id = :task")
 
 
@@ -38,14 +38,14 @@ def fill(cluster: Cluster, task_id: str, lines: int = LINES) -> None:
     for first in range(1, lines, PART):
         with database.begin() as tx:
             tx.execute(FILL, {"task": task_id, "first": first, "last": first + PART - 1})
-    # As autovacuum does while a log grows: without, plans are made for a table of a few lines.
+    # Autovacuum does this while a log grows. Without it, PostgreSQL would plan for a table of a few lines.
     with database.begin() as tx:
         tx.execute(text("ANALYZE task_logs"))
     database.dispose()
 
 
 class Stream:
-    """A log that is read line by line."""
+    """An open log that returns lines one by one."""
 
     def __init__(self, cluster: Cluster, task_id: str, query: str) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", cluster.port)
@@ -56,24 +56,24 @@ class Stream:
         assert self._answer.status == 200, self._answer.read()
 
     def lines(self, most: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        while len(found) < most and (line := self._answer.readline()):
-            told = json.loads(line)
-            assert "result" in told, told
-            found.append(told["result"])
-        return found
+        lines: list[dict[str, Any]] = []
+        while len(lines) < most and (line := self._answer.readline()):
+            message = json.loads(line)
+            assert "result" in message, message
+            lines.append(message["result"])
+        return lines
 
     def close(self) -> None:
         self._connection.close()
 
 
 def page_ms(cluster: Cluster, task_id: str, query: str, lines: int) -> float:
-    """Return how long some lines take to come, and no more than those."""
+    """Return the time until some lines arrived, and check that there are no more."""
     stream = Stream(cluster, task_id, query)
-    found = stream.lines(lines)
+    received = stream.lines(lines)
     took_ms = (time.perf_counter() - stream.began) * 1000
     stream.close()
-    assert len(found) == lines, f"{query}: {len(found)} lines"
+    assert len(received) == lines, f"{query}: {len(received)} lines"
     return took_ms
 
 

@@ -1,6 +1,6 @@
-"""Measure a list of 100,000 experiments without a limit: memory of API and PostgreSQL above that at rest.
+"""Measure a list of 100,000 experiments without a limit: `python -m bench.long_pages`.
 
-python -m bench.long_pages
+The figure is the memory of API and PostgreSQL above the memory at rest.
 """
 
 import http.client
@@ -25,7 +25,7 @@ LOOK_S = 0.05
 
 
 def fill(cluster: Cluster, experiments: int = EXPERIMENTS) -> None:
-    """Repeat the only experiment."""
+    """Insert copies of the only experiment."""
     with Database(cluster.database_url()).begin() as tx:
         for table, key in (("jobs", "id"), ("experiments", "job_id")):
             columns = tx.execute(_COLUMNS, {"table": table}).scalar()
@@ -48,7 +48,7 @@ def read_all(cluster: Cluster) -> int:
 
 
 class Peak:
-    """The most memory that processes of a cluster have while something is done."""
+    """The maximum memory of a cluster's processes during an action."""
 
     def __init__(self, cluster: Cluster, process: str) -> None:
         self._cluster, self._process = cluster, process

@@ -1,6 +1,6 @@
-"""Measure 200 clients at once: each creates an experiment, lists, and follows a log into which it writes.
+"""Measure 200 concurrent clients: `python -m bench.many_clients`.
 
-python -m bench.many_clients
+Each creates an experiment, lists experiments, and follows a log to which it writes.
 """
 
 import http.client
@@ -17,7 +17,7 @@ PATIENCE_S = 120
 
 
 class Client(threading.Thread):
-    """One client: the time of each thing that it does, and what went wrong."""
+    """A client that records the time of each action, and its errors."""
 
     def __init__(self, cluster: Cluster, begin: threading.Barrier) -> None:
         super().__init__()
@@ -34,9 +34,11 @@ class Client(threading.Thread):
 
     def _work(self) -> None:
         config = {"config": CONFIG, "modelDefinition": [FILE], "activate": False}
-        made = self._timed("create", "POST", "/api/v1/experiments", config)["experiment"]["id"]
+        experiment_id = self._timed("create", "POST", "/api/v1/experiments", config)["experiment"][
+            "id"
+        ]
         self._timed("list", "GET", "/api/v1/experiments?limit=20")
-        trials = self._timed("list", "GET", f"/api/v1/experiments/{made}/trials")["trials"]
+        trials = self._timed("list", "GET", f"/api/v1/experiments/{experiment_id}/trials")["trials"]
         task_id = trials[0]["taskId"]
         following = self._asked("GET", f"/api/v1/tasks/{task_id}/logs?follow=true")
         for number in range(LINES):
@@ -50,9 +52,9 @@ class Client(threading.Thread):
 
     def _timed(self, what: str, *request: Any) -> Any:
         began = time.perf_counter()
-        told = self._call(*request)
+        result = self._call(*request)
         self.took_s[what].append(time.perf_counter() - began)
-        return told
+        return result
 
     def _call(self, *request: Any) -> Any:
         return json.loads(self._asked(*request).read())

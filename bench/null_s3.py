@@ -1,9 +1,8 @@
-"""A stand-in for S3 that costs little: objects in memory, TLS, a chosen delay per answer.
+"""Serve a cheap substitute for S3: objects in memory, TLS, and a chosen delay for each answer.
 
-`python bench/null_s3.py PORT DELAY_MS CERT KEY (keep|drop)`. It checks no signature and knows only what
-checkpoints need. TLS, since that is what users of S3 meet: no small part of what an upload costs.
-With `drop` it takes uploads and forgets them: each connection has a process of its own and one buffer, so that
-neither memory nor Python's lock holds up a client that is faster than they are.
+`python bench/null_s3.py PORT DELAY_MS CERT KEY (keep|drop)`. It checks no signatures, and supports only the requests of
+checkpoints. It uses TLS because TLS is a large part of the cost of an upload to S3. With `drop` it discards uploads:
+each connection has a process and one buffer, so that neither memory nor Python's lock slows down a fast client.
 """
 
 import contextlib
@@ -20,12 +19,12 @@ from xml.sax.saxutils import escape
 
 PAGE = 1000
 RECEIVED_AT_ONCE = 65536
-# An object is the list of its parts: joining them would cost more than the client under test.
+# An object is the list of its parts, because joining them would cost more than the client under test.
 Objects = dict[str, list[bytes]]
 
 
 class Store:
-    """Buckets are not told apart: the path is the key."""
+    """Objects by path. Buckets are part of the path."""
 
     def __init__(self, delay_s: float) -> None:
         self.delay_s = delay_s
@@ -73,8 +72,8 @@ class Store:
             xml = f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId>"
             return 200, {}, f"{xml}</InitiateMultipartUploadResult>".encode()
         if "delete" in query:
-            for found in re.findall(rb"<Key>(.*?)</Key>", body):
-                self.objects.pop(f"{key.rstrip('/')}/{found.decode()}", None)
+            for name in re.findall(rb"<Key>(.*?)</Key>", body):
+                self.objects.pop(f"{key.rstrip('/')}/{name.decode()}", None)
             return 200, {}, b"<DeleteResult></DeleteResult>"
         parts = self.parts.pop(query["uploadId"][0])
         self.objects[key] = [parts[n] for n in sorted(parts)]
@@ -86,11 +85,11 @@ class Store:
         parts = self.objects.get(key)
         if parts is None:
             return 404, {}, b"<Error><Code>NoSuchKey</Code></Error>"
-        wanted = re.match(r"bytes=(\d+)-(\d+)", headers.get("range", ""))
-        if not wanted:
+        byte_range = re.match(r"bytes=(\d+)-(\d+)", headers.get("range", ""))
+        if not byte_range:
             return 200, {"ETag": '"0"'}, parts[0] if len(parts) == 1 else b"".join(parts)
-        start, total = int(wanted[1]), sum(map(len, parts))
-        end = min(int(wanted[2]), total - 1)
+        start, total = int(byte_range[1]), sum(map(len, parts))
+        end = min(int(byte_range[2]), total - 1)
         return 206, {"Content-Range": f"bytes {start}-{end}/{total}"}, _cut(parts, start, end + 1)
 
     def _page(self, path: str, query: dict[str, list[str]]) -> bytes:
@@ -126,7 +125,7 @@ def _cut(parts: list[bytes], start: int, end: int) -> bytes:
 
 
 class Sink(Store):
-    """Says that all went well, and keeps nothing."""
+    """A store that confirms all uploads and discards them."""
 
     def receive(self, request: "Reader", length: int) -> bytes:
         request.skip(length)
@@ -145,7 +144,7 @@ class Sink(Store):
 
 
 class Reader:
-    """What arrives on one connection."""
+    """Buffered input of one connection."""
 
     def __init__(self, tls: ssl.SSLSocket) -> None:
         self.tls = tls
@@ -158,26 +157,28 @@ class Reader:
             if not received:
                 raise EOFError("the client went away")
             self.buffered += received
-        found, _, self.buffered = self.buffered.partition(mark)
-        return found
+        data, _, self.buffered = self.buffered.partition(mark)
+        return data
 
     def exactly(self, length: int) -> bytes:
         body = bytearray(length)
-        view, done = memoryview(body), min(length, len(self.buffered))
-        view[:done], self.buffered = self.buffered[:done], self.buffered[done:]
-        while done < length:
-            done += self._received(view[done:])
+        view, received = memoryview(body), min(length, len(self.buffered))
+        view[:received], self.buffered = self.buffered[:received], self.buffered[received:]
+        while received < length:
+            received += self._received(view[received:])
         return bytes(body) if length < 1 << 20 else body  # type: ignore[return-value]
 
     def skip(self, length: int) -> None:
-        held = min(length, len(self.buffered))
-        self.buffered = self.buffered[held:]
-        left, receive, scratch = length - held, self.tls.recv_into, self.scratch
-        while left:
-            count = receive(scratch, RECEIVED_AT_ONCE if left > RECEIVED_AT_ONCE else left)
+        buffered = min(length, len(self.buffered))
+        self.buffered = self.buffered[buffered:]
+        remaining, receive, scratch = length - buffered, self.tls.recv_into, self.scratch
+        while remaining:
+            count = receive(
+                scratch, RECEIVED_AT_ONCE if remaining > RECEIVED_AT_ONCE else remaining
+            )
             if not count:
                 raise EOFError("the client went away")
-            left -= count
+            remaining -= count
 
     def _received(self, target: memoryview) -> int:
         count = self.tls.recv_into(target)
@@ -215,7 +216,7 @@ def serve_request(request: Reader, store: Store) -> None:
 
 
 def receive_chunks(request: Reader, store: Store) -> bytes:
-    """Read a chunked body, as boto3 sends it with checksums of its own behind it."""
+    """Read a chunked body. boto3 sends chunks with its own checksums after the data."""
     body = bytearray()
     while True:
         length = int(request.until(b"\r\n").partition(b";")[0], 16)

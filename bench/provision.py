@@ -1,4 +1,4 @@
-"""How much CPU one decision about machines takes: `python bench/provision.py` prints one JSON line a figure."""
+"""Measure the CPU time of one decision about machines: `python bench/provision.py` prints JSON lines."""
 
 import gc
 import json
@@ -43,28 +43,28 @@ def offers() -> tuple[Offer, ...]:
 
 
 def full(limits: Limits) -> ProvisionSnapshot:
-    """Return a pool with 1,000 busy machines, 10,000 waiting allocations, and half of its offers refused lately."""
+    """Return a pool with 1,000 busy machines, 10,000 waiting allocations, and half of its offers recently refused."""
     random_ = random.Random(7)
-    known = offers()
+    all_offers = offers()
     machines = tuple(
         Machine(
             f"m{n}", "pool", offer, MachineState.REGISTERED, NOW - 900, NOW - 890, NOW - 800,
             used_slots=offer.slots, takes_work=True,
         )
-        for n, offer in enumerate(random_.choices(known, k=MACHINES))
+        for n, offer in enumerate(random_.choices(all_offers, k=MACHINES))
     )  # fmt: skip
     slots = random_.choices((0, 1, 1, 1, 2, 4, 8, 8, 16, 64), k=QUEUED)
     demand = tuple(
         Demand(f"{n}.{n}", f"job-{n}", slots[n], NOW - n, priority=n // 200) for n in range(QUEUED)
     )
-    refused = random_.sample(known, len(known) // 2)
+    refused = random_.sample(all_offers, len(all_offers) // 2)
     return ProvisionSnapshot(
-        (PoolSnapshot("pool", limits, known, demand, machines),),
+        (PoolSnapshot("pool", limits, all_offers, demand, machines),),
         tuple(
             Cooldown(Scope.of(o), RefusalKind.NO_CAPACITY, NOW + 200, "no capacity")
             for o in refused
         ),
-        tuple((Scope.of(random_.choice(known)), NOW - 60.0 * n) for n in range(200)),
+        tuple((Scope.of(random_.choice(all_offers)), NOW - 60.0 * n) for n in range(200)),
     )
 
 

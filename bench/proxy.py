@@ -1,7 +1,8 @@
-"""Measure what the relay adds between a client and a task: `python -m bench.proxy`.
+"""Measure the delay and the cost that the relay adds between a client and a task: `python -m bench.proxy`.
 
-A whole local cluster: API, agent, and a trial that serves HTTP and echoes TCP. All of them, and the client, are on this
-machine and share its processors; the same is measured without the relay, and the first figures are differences.
+The cluster is local: API, agent, and a trial that serves HTTP and echoes TCP. All of them and the client share the
+processors of this machine. The same requests are also measured without the relay, and the first figures are
+differences.
 """
 
 import http.client
@@ -71,7 +72,7 @@ def figure(name: str, value: float, unit: str, floor: float, better: str = "lowe
 
 
 def served(cluster: Cluster, folder: Path, web: int, echo: int) -> str:
-    """Start a trial that serves; return the name of its task."""
+    """Start a trial that serves, and return the name of its task."""
     (folder / "code").mkdir()
     (folder / "code/serve.py").write_text(SERVE)
     ports = [{"proxy_port": web}, {"proxy_port": echo, "proxy_tcp": True}]
@@ -120,9 +121,9 @@ def median_ms(call: Callable[[], Any], times: int) -> float:
 
 
 def _processes(cluster: Cluster) -> dict[str, int]:
-    """Return the processes of the cluster by their names."""
-    found: dict[str, int] = LocalFiles(cluster.folder / "data").report()["processes"]
-    return found
+    """Return the processes of the cluster, by name."""
+    processes: dict[str, int] = LocalFiles(cluster.folder / "data").report()["processes"]
+    return processes
 
 
 def _cpu(pids: dict[str, list[int]]) -> dict[str, float]:

@@ -1,11 +1,11 @@
-"""What the PyTorch training loop costs over one written by hand.
+"""Measure the cost of the PyTorch training loop compared with a loop written by hand.
 
-The two take turns in one process, a reporting period each, so that whatever else slows this machine down
-meets both alike. CPU time by hand is that of its one thread; ours is all the rest of the process, with the threads
-that report and write TensorBoard files. Rare costs, as TensorBoard's first import, fall out with the median of groups.
-Each comparison is of several processes: where the memory of one happens to lie moves either loop by microseconds.
-Records lie in memory and are fetched a batch at once, since a slow loader would drown what is measured.
-Prints a line of JSON for each figure. Runs itself in the environment that scripts/ml-venv makes.
+The two loops alternate in one process, a reporting period each, so that other load affects both alike. The CPU time by
+hand is the time of its one thread. The CPU time of the training loop is the rest of the process, with the threads that
+report and write TensorBoard files. The median of groups removes rare costs, such as TensorBoard's first import. Each
+comparison uses several processes, because memory addresses change the time of a loop by microseconds. Records are in
+memory and loaded a batch at once, because a slow loader would hide the differences. Prints a line of JSON for each
+figure. Runs itself in the environment that scripts/ml-venv creates.
 """
 
 import itertools
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Clock(NamedTuple):
-    """Seconds since some moment, of which only differences count."""
+    """Readings of three clocks in seconds, of which only differences count."""
 
     wall: float
     cpu: float
@@ -40,7 +40,7 @@ def now() -> Clock:
 
 
 class Period(NamedTuple):
-    """What one reporting period took, in seconds."""
+    """Times of one reporting period and of the hand-written loop beside it, in seconds."""
 
     hand_wall: float
     hand_cpu: float
@@ -84,7 +84,7 @@ def table_of(shape: tuple[int, ...], batches: int) -> Any:
     import torch
 
     class Table(torch.utils.data.Dataset):  # type: ignore[misc]
-        """Records in memory; a loader asks it for a whole batch."""
+        """Records in memory. A loader requests a whole batch."""
 
         def __init__(self, records: int) -> None:
             self.x, self.y = torch.randn(records, *shape), torch.randn(records, 1)
@@ -104,7 +104,7 @@ def as_it_is(batch: Any) -> Any:
 
 
 class ByHand:
-    """A plain loop as it is written for any device; it logs the mean of its losses as often as ours reports."""
+    """A plain loop as users write it for any device. It logs the mean of its losses as often as the trial reports."""
 
     def __init__(self, make_model: Any, table: Any) -> None:
         import torch
@@ -134,7 +134,7 @@ class ByHand:
 
 
 def turns(make_model: Any, table: Any, batches: int) -> list[Period]:
-    """Train by PyTorchTrial with all that a user has on; after each of its periods comes one by hand."""
+    """Train by PyTorchTrial with all default features. After each of its periods, train one by hand."""
     import torch
     from determined import pytorch
     from torch.nn.functional import mse_loss
@@ -217,18 +217,18 @@ def compare(model: str, batches: int, periods_a_group: int) -> Comparison:
 
 def fresh_turns(model: str, batches: int) -> list[Period]:
     with tempfile.TemporaryDirectory() as home:
-        shown = subprocess.check_output(
+        output = subprocess.check_output(
             [sys.executable, __file__, model, str(batches)],
             text=True,
             env={**os.environ, "XDG_DATA_HOME": home},
         )
-    periods = [Period(*period) for period in json.loads(shown)]
+    periods = [Period(*period) for period in json.loads(output)]
     assert len(periods) == batches // PERIOD
     return [between(*pair) for pair in itertools.pairwise(periods)]
 
 
 def between(before: Period, period: Period) -> Period:
-    """Compare with the hand-written loop just before and just after: a machine's speed changes by the second."""
+    """Compare with the hand-written periods before and after, because the speed of a machine changes by the second."""
     return period._replace(
         hand_wall=(before.hand_wall + period.hand_wall) / 2,
         hand_cpu=(before.hand_cpu + period.hand_cpu) / 2,
@@ -236,14 +236,14 @@ def between(before: Period, period: Period) -> Period:
 
 
 def error_of_median(values: list[float]) -> float:
-    """Estimate the standard error from the quartiles: single outliers do not move it."""
+    """Estimate the standard error from the quartiles, which single outliers do not change."""
     low, _, high = statistics.quantiles(values)
     error: float = 1.25 * (high - low) / 1.35 / len(values) ** 0.5
     return error
 
 
 def import_added_cpu_s() -> float:
-    """Return the CPU time that the import adds where torch is loaded already; the least of several fresh processes."""
+    """Return the CPU time that the import adds after torch is loaded; the minimum of several fresh processes."""
     code = (
         "import time, torch\n"
         "before = time.process_time()\n"
@@ -257,7 +257,7 @@ def import_added_cpu_s() -> float:
 
 
 def main() -> None:
-    """Measure all, or as `MODEL BATCHES` one process's periods; called again where there is torch if here is none."""
+    """Measure everything, or one process's periods (`MODEL BATCHES`). Without torch, use another interpreter."""
     try:
         import torch
     except ImportError:

@@ -1,7 +1,7 @@
-"""Play a month of a team's work on rented machines: docs/cost.md tells what it cost.
+"""Simulate a month of a team's work on rented machines, for docs/cost.md.
 
-The decisions, cooldowns and prices are the product's own; clouds, stockouts and reclaims are the simulated world's. The
-same work is played on spot capacity with fallback and on demand. Nothing is drawn but by the seed.
+The decisions, cooldowns and prices are the product's own. Clouds, stockouts and reclaims are the simulated world's. The
+same work runs on spot capacity with fallback, and on demand. Only the seed determines random values.
 """
 
 import random
@@ -32,13 +32,14 @@ from det_controlplane.testing.fakemarket import FakeMarket
 SEED, DAYS, USERS = 20260, 30, 20
 REGION, ZONES = "us-east-1", ("us-east-1a", "us-east-1b", "us-east-1c")
 TYPES = ("g4dn.xlarge", "g4dn.12xlarge", "g5.xlarge")
-# A reclaim every ten hours of a machine, a third of them without a notice, and every fifth spell a zone lacks a type.
+# A machine is reclaimed every ten hours on average, one third of them without a notice. In every fifth period, a zone
+# lacks a type.
 FAULTS = CloudFaults(stockout=0.2, reclaims_per_hour=0.1, reclaims_unannounced=0.33, slow_boot=0.05)
 DRIFT = 0.15  # of spot prices
 HOUR, DAY = 3600.0, 86_400.0
 BOOT_S = 120.0
 CHECKPOINT_S = 600.0  # between checkpoints of a trial
-RESTART_S = 60.0  # to pull, to restore
+RESTART_S = 60.0  # to pull the image and to restore
 LONGEST_STEP_S = 600.0
 PRICES_S = 1800.0
 
@@ -57,7 +58,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Host:
-    """A machine as the control plane knows it, with what runs there."""
+    """A machine as the control plane knows it, with the trials on it."""
 
     row: Machine
     cloud: RentedMachine
@@ -71,9 +72,9 @@ class Host:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     trials: int
-    gpu_hours: float  # of work that was asked for
+    gpu_hours: float  # of submitted work
     machine_hours: float
-    active_hours: float  # in which a machine was there
+    active_hours: float  # with at least one machine
     machines: int
     reclaims: int
     refusals: int
@@ -82,7 +83,7 @@ class Outcome:
 
 
 def work(seed: int, days: int) -> list[Trial]:
-    """Return what the team submits: at day, and little at weekends."""
+    """Return the trials that the team submits: during the day, and few at weekends."""
     rng = random.Random(f"{seed}/work")
     trials: list[Trial] = []
     for day in range(days):
@@ -95,7 +96,7 @@ def work(seed: int, days: int) -> list[Trial]:
             job = f"{day}-{user}"
             if kind < 0.5:
                 lengths = [(1, rng.uniform(1, 4) * HOUR)]
-            elif kind < 0.65:  # an adaptive search: most trials stop at a first rung
+            elif kind < 0.65:  # an adaptive search, in which most trials stop at a first rung
                 rungs = rng.choices((0.25, 1.0, 3.0), (60, 25, 15), k=16)
                 lengths = [(1, rung * HOUR) for rung in rungs]
             else:
@@ -119,7 +120,7 @@ def offers(capacities: Sequence[Capacity]) -> tuple[Offer, ...]:
 
 
 class Month:
-    """Plays the work on one pool, from one event to the next."""
+    """Simulates the work on one pool, from one event to the next."""
 
     def __init__(self, capacities: Sequence[Capacity], seed: int, days: int) -> None:
         self.now = 0.0
@@ -176,7 +177,7 @@ class Month:
         return min([*later, busy])
 
     def _attend(self) -> None:
-        """See what ended, what is announced and what joined."""
+        """Process ended trials, announced reclaims and new machines."""
         for host in list(self._hosts):
             machine = host.cloud
             for trial in [t for t in host.trials if self._is_done(t)]:
@@ -199,13 +200,13 @@ class Month:
         return self.now >= trial.started + RESTART_S + trial.left_s
 
     def _requeue(self, host: Host, *, announced: bool) -> None:
-        """Put work back: with a notice it saved a checkpoint, otherwise it goes on from the last one."""
+        """Return work to the queue. With a notice it saved a checkpoint, otherwise it continues from the last one."""
         if host.trials and not announced:
             self._interrupted(host)
         for trial in host.trials:
             worked = max(0.0, self.now - trial.started - RESTART_S)
-            kept = worked if announced else worked - worked % CHECKPOINT_S
-            trial.left_s = max(trial.left_s - kept, 1.0)
+            saved = worked if announced else worked - worked % CHECKPOINT_S
+            trial.left_s = max(trial.left_s - saved, 1.0)
             trial.submitted = self.now
             self._queue.insert(0, trial)
         host.trials.clear()
@@ -216,7 +217,7 @@ class Month:
         self._interruptions.append((scope, self.now))
 
     def _place(self) -> None:
-        """Give free slots to the queue, in its order, where the least is left over."""
+        """Assign free slots to the queue in its order, on the machine with the fewest remaining slots."""
         for trial in list(self._queue):
             free = [h for h in self._hosts if h.row.takes_work and h.free >= trial.slots]
             if not free:
@@ -261,10 +262,10 @@ class Month:
 
     def _offers(self) -> tuple[Offer, ...]:
         if self.now - self._read_at >= PRICES_S:
-            wanted = sorted({wanted_of(o, self._pool.sections) for o in self._listed})
-            told = self._market.read(Place(REGION, {}), wanted)
+            queries = sorted({wanted_of(o, self._pool.sections) for o in self._listed})
+            prices = self._market.read(Place(REGION, {}), queries)
             self._known = MarketKnowledge(
-                {p.scope: Quote(p.usd_hour, self.now) for p in told.prices}
+                {p.scope: Quote(p.usd_hour, self.now) for p in prices.prices}
             )
             self._read_at = self.now
         return current(self._listed, self._pool.sections, self._known)
@@ -272,13 +273,13 @@ class Month:
     def _launch(self, wanted: tuple[Offer, ...], purpose: str) -> bool:
         id = UUID(int=self._ids.getrandbits(128), version=4)
         outcome = self._cloud.launch(LaunchRequest("month", "gpu", id, 1, wanted, {}, ""))
-        known = {c.scope: c for c in self._cooldowns}
+        cooldowns = {c.scope: c for c in self._cooldowns}
         for r in outcome.refusals:
             self._refusals += 1
-            known[r.scope] = after_refusal(
-                known.get(r.scope), r.kind, r.scope, r.sentence, self.now, hint=r.hint
+            cooldowns[r.scope] = after_refusal(
+                cooldowns.get(r.scope), r.kind, r.scope, r.sentence, self.now, hint=r.hint
             )
-        self._cooldowns = tuple(known.values())
+        self._cooldowns = tuple(cooldowns.values())
         if outcome.machine is None:
             return False
         rented = self._cloud.rented[-1]
@@ -289,7 +290,7 @@ class Month:
 
 
 def _union_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Return how many seconds any of the spans covers."""
+    """Return the number of seconds that are in at least one of the spans."""
     covered, until = 0.0, 0.0
     for begin, end in sorted(spans):
         covered += max(0.0, end - max(begin, until))
@@ -308,5 +309,5 @@ CASES: dict[str, tuple[Capacity, ...]] = {
 
 
 def played(days: int) -> dict[str, Outcome]:
-    """Return what the same work costs on each kind of capacity."""
+    """Return the cost of the same work on each kind of capacity."""
     return {name: Month(capacities, SEED, days).play() for name, capacities in CASES.items()}

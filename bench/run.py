@@ -1,4 +1,4 @@
-"""Run the benchmarks beside this file: figures as JSON lines, what misses its floor on stderr.
+"""Run the benchmarks of this folder: figures as JSON lines, figures beyond their floors on stderr.
 
 python bench/run.py [NAME …]
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-# Not benchmarks: what others import, and what needs programs of peers.
+# Modules that are not benchmarks, and benchmarks that need programs of peers.
 SKIPPED = {
     "run.py",
     "cpu.py",
@@ -30,7 +30,7 @@ SKIPPED = {
 
 
 def figures_of(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Run one file and pass its figures on as they come."""
+    """Run one file, and print its figures while it runs."""
     figures = []
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
     command = [sys.executable, str(path)]
@@ -53,17 +53,19 @@ def misses(figure: dict[str, Any]) -> bool:
 
 
 def chosen(words: Sequence[str] | None = None) -> list[Path]:
-    """Return the benchmarks that are named, or all of them. Ends the program where a name is unknown."""
-    known = {path.stem: path for path in sorted(HERE.glob("*.py")) if path.name not in SKIPPED}
+    """Return the named benchmarks, or all of them. Exit if a name is unknown."""
+    benchmarks = {path.stem: path for path in sorted(HERE.glob("*.py")) if path.name not in SKIPPED}
     parser = argparse.ArgumentParser(description="Run benchmarks; figures are JSON lines.")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"all, or some of {', '.join(known)}"
+        "names", nargs="*", metavar="NAME", help=f"all, or some of {', '.join(benchmarks)}"
     )
     names = parser.parse_args(words).names
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in benchmarks]
     if unknown:
-        parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(known)}")
-    return [path for name, path in known.items() if name in (names or known)]
+        parser.error(
+            f"no benchmark is named {', '.join(unknown)}; there are {', '.join(benchmarks)}"
+        )
+    return [path for name, path in benchmarks.items() if name in (names or benchmarks)]
 
 
 def main() -> int:

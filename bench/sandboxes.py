@@ -1,7 +1,8 @@
-"""Two hundred sandboxes of the API's function at once, over one small database: `python -m bench.sandboxes`.
+"""Measure two hundred concurrent sandboxes of the API's function on one small database: `python -m bench.sandboxes`.
 
-Each has a connection of its own, as a sandbox of Lambda has, and keeps it when it has answered, as a frozen one does.
-They are threads of one process here, with as little processor for all of them as this machine has."""
+Each has a connection, as a sandbox of Lambda has, and keeps it after its answer, as a frozen sandbox does. Here they
+are threads of one process, and share the processors of this machine.
+"""
 
 import json
 import tempfile
@@ -31,10 +32,11 @@ GATEWAY_S = 29.0
 
 
 class Sandbox:
-    """A function's process: it answers one request at a time, and rests in between."""
+    """A function's process: it answers one request at a time, and is frozen in between."""
 
     def __init__(self, ctx: Context) -> None:
-        # As the stack says: what rests for a minute is closed, and who finds no room waits twenty seconds.
+        # The settings of the stack: an idle connection is closed after a minute. A full database is retried for 20
+        # seconds.
         database = Database(ctx.db.url, pool_size=1, pausing=Pausing(idle_s=60, wake_s=20))
         self._app: App = build_function(replace(ctx, db=database))
 
@@ -47,7 +49,7 @@ class Sandbox:
         self._app.ctx.db.dispose()
 
 
-def asked_of(sandbox: Sandbox, request: Http) -> Callable[[], tuple[int, float]]:
+def request_of(sandbox: Sandbox, request: Http) -> Callable[[], tuple[int, float]]:
     def ask() -> tuple[int, float]:
         begun = time.perf_counter()
         status, _, _ = answered(sandbox.invoke(http_api_event(request)))
@@ -57,7 +59,7 @@ def asked_of(sandbox: Sandbox, request: Http) -> Callable[[], tuple[int, float]]
 
 
 def measured(ctx: Context) -> list[tuple[int, float]]:
-    """Let all sandboxes answer at once; return each status, with the seconds until it came."""
+    """Let all sandboxes answer at once. Return each status, with the seconds until it arrived."""
     first = Sandbox(ctx)
     token = sign_in(first)
     path = f"/api/v1/experiments/{create_experiment(first, token)}"
@@ -65,7 +67,7 @@ def measured(ctx: Context) -> list[tuple[int, float]]:
     request = Http("GET", path, headers=(("Authorization", f"Bearer {token}"),))
     sandboxes = [Sandbox(ctx) for _ in range(SANDBOXES)]
     with ThreadPoolExecutor(SANDBOXES) as threads:
-        begun = [threads.submit(asked_of(sandbox, request)) for sandbox in sandboxes]
+        begun = [threads.submit(request_of(sandbox, request)) for sandbox in sandboxes]
     for sandbox in sandboxes:
         sandbox.close()
     return [each.result() for each in begun]
@@ -82,11 +84,11 @@ def main() -> None:
             "DET_INITIAL_USER_PASSWORD": "Password1", "DET_DB_POOL_SIZE": "1",
             "DET_CLUSTER_CONFIG": '{"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}',
         }  # fmt: skip
-        found = measured(build_context(from_environment(environment), NoWaker()))
-    refused = sum(status != 200 for status, _ in found)
+        answers = measured(build_context(from_environment(environment), NoWaker()))
+    refused = sum(status != 200 for status, _ in answers)
     line = {"name": "sandboxes_200_refused", "value": refused, "unit": "answers"}
     print(json.dumps({**line, "floor": 0, "better": "lower", "peer": None}), flush=True)
-    slowest = round(max(seconds for _, seconds in found), 1)
+    slowest = round(max(seconds for _, seconds in answers), 1)
     line = {"name": "sandboxes_200_slowest_answer", "value": slowest, "unit": "s"}
     print(json.dumps({**line, "floor": GATEWAY_S, "better": "lower", "peer": None}), flush=True)
 

@@ -42,7 +42,7 @@ Request = tuple[str, str, Any, float]
 
 
 def requests(size: scale_fill.Size) -> dict[str, Request]:
-    """Return the requests by name: method, path, body, and the most milliseconds at size 100."""
+    """Return the requests by name: method, path, body, and the limit in milliseconds at size 100."""
     today = datetime.now(timezone.utc)
     month, year = (f"{(today - timedelta(days=d)):%Y-%m-%dT00:00:00Z}" for d in (30, 365))
     now = f"{today:%Y-%m-%dT00:00:00Z}"
@@ -149,7 +149,7 @@ def settle(cluster: Cluster) -> None:
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[Cluster]:
+def running_in(folder: Path) -> Iterator[Cluster]:
     """Start the cluster of a folder, and keep its database."""
     cluster = Cluster(folder / "cluster")
     cluster.do("cluster-up")
@@ -179,14 +179,14 @@ def filled(cluster: Cluster, factor: int, sizes: Path | None) -> scale_fill.Size
 def measure(factor: int, names: list[str], folder: Path | None) -> dict[str, float]:
     """Return the cost of each request on a cluster of a size, which is filled unless the folder has it."""
     costs = {"fixed_loop": loop_ms()}
-    with running() if folder is None else kept(folder) as cluster:
+    with running() if folder is None else running_in(folder) as cluster:
         cluster.sign_in("admin")
         size = filled(cluster, factor, folder and folder / "size.json")
         settle(cluster)
         for name, request in requests(size).items():
             if names and name not in names:
                 continue
-            cluster.connect_anew()
+            cluster.reconnect()
             costs[name] = cost_ms(cluster, partial(cluster.call, *request[:3]))
             print(f"# size {factor}: {name} {costs[name]:.1f} ms", file=sys.stderr)
         if not names or "create" in names:

@@ -1,4 +1,4 @@
-"""How much CPU one scheduling pass takes: `python bench/schedule.py` prints one JSON line a figure."""
+"""Measure the CPU time of one scheduling pass: `python bench/schedule.py` prints one JSON line for each figure."""
 
 import gc
 import hashlib
@@ -17,7 +17,7 @@ AGENTS = 1_000
 SLOTS = 8
 ROUNDS = 15
 FLOOR_MS = 20.0
-COLLECT = (10_000, 20, 20)  # garbage, as seldom as the API's process does
+COLLECT = (10_000, 20, 20)  # thresholds of garbage collection, as in the API's process
 FLOORED = {"schedule_10k_queued_1k_agents", "schedule_1k_gangs_1k_agents"}
 
 
@@ -27,9 +27,9 @@ def queue_and_running(
     running_priorities: tuple[int, ...] = (2, 6, 12),
     shuffled: bool = False,
 ) -> PoolSnapshot:
-    """Return a pool half of which runs two-slot trials; many sizes and all priorities wait.
+    """Return a pool in which half of the agents run two-slot trials, and trials of many sizes and all priorities wait.
 
-    Rows come in the order of the queue, as the query gives them; where shuffled in no useful order.
+    Rows are in the order of the queue, as the query returns them. If shuffled, they are in random order.
     """
     random_ = random.Random(7)
     arrivals = random_.sample(range(queued), queued)
@@ -78,19 +78,19 @@ def gangs(preemption: bool) -> PoolSnapshot:
 
 
 def _job(id: str, priority: int, position: int) -> Job:
-    # Positions are real ones: microseconds since 1970, whole as long as the job was not moved.
+    # Positions are real: microseconds since 1970, which are integers until the job is moved.
     return Job(priority, 1_790_000_000_000_000 + position, id, 1.0, None, float(position))
 
 
 def usual_scan(snapshot: PoolSnapshot) -> int:
-    """Place requests as a scheduler does that scores, hashes and sorts every agent for each; return how many start."""
+    """Place requests like a scheduler that scores, hashes and sorts all agents for each; return the number placed."""
     free = {agent.id: agent.slots - agent.used for agent in snapshot.agents}
     hashes = {id: _hash(id) for id in free}
     started = 0
     for request in snapshot.pending:
-        own = _hash(request.allocation_id)
+        own_hash = _hash(request.allocation_id)
         fits = [
-            (-1 / (1 + empty), (own - hashes[id]) % 2**64, id)
+            (-1 / (1 + empty), (own_hash - hashes[id]) % 2**64, id)
             for id, empty in free.items()
             if empty >= request.slots
         ]
@@ -105,12 +105,12 @@ def _hash(name: str) -> int:
 
 
 def decide_and_explain(snapshot: PoolSnapshot) -> None:
-    """Decide, and make the reason of each request that waits, as the scheduler's service needs them."""
+    """Decide, and create the reason of each waiting request, as the scheduler's service needs them."""
     deque(decide(snapshot, 0.0).waiting.items(), maxlen=0)
 
 
 def cpu_ms(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Return the CPU time of the least disturbed of several rounds."""
+    """Return the CPU time of the round with the least disturbance."""
     times = []
     for _ in range(rounds):
         gc.collect()

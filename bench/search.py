@@ -1,4 +1,4 @@
-"""Figures of the searchers: cost of a decision, and quality at equal budget. One JSON line a figure.
+"""Measure searchers: the cost of a decision, and the quality at equal budget. Prints one JSON line for each figure.
 
 python -m bench.search [--seeds 20] [--processes 2] [--skip-quality]
 """
@@ -32,14 +32,14 @@ TIMED: dict[str, tuple[Mapping[str, Any], int | None]] = {
     "random": ({**_TIME, "name": "random"}, None),
     "local_asha": ({**_TIME, "name": "local_asha"}, None),
 }
-# Published with the measurements of peers on a machine of this kind, as reports a second.
+# Reports a second that peers published for a machine of this kind.
 PEER_RATES = {"ray": 13_700, "syne_tune": 1_750, "optuna": 3_900}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
-    # Constants were chosen on low seeds; the figures come from others.
+    # The constants were chosen with low seeds, so the figures use others.
     parser.add_argument("--first-seed", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--skip-quality", action="store_true")
@@ -66,7 +66,7 @@ def cost_figures() -> Iterable[dict[str, Any]]:
 
 
 def _seconds_per_event(searcher: Mapping[str, Any], trials: int) -> float:
-    """Return the CPU time of the fold alone, over events that a live run of the same seed recorded."""
+    """Return the CPU time of processing events that a live run of the same seed recorded."""
     _, events = _driven(searcher, trials)
     rounds = max(3, 30_000 // len(events))
     gc.collect()
@@ -93,7 +93,7 @@ def _driven(searcher: Mapping[str, Any], trials: int) -> tuple[Search, list[Even
 
 
 def quality_figures(seeds: Sequence[int], processes: int) -> Iterable[dict[str, Any]]:
-    """Tell the mean normalised regret; a floor is the best peer and two standard errors of the difference."""
+    """Yield the mean normalised regret. A floor is the best peer plus two standard errors of the difference."""
     results = {q.method: q for q in compare([*RULES, *OURS], seeds, processes)}
     peers = [results[name] for name in RULES]
     for name in OURS:
@@ -113,7 +113,7 @@ def quality_figures(seeds: Sequence[int], processes: int) -> Iterable[dict[str, 
 
 def _floor(name: str, ours: Quality, best: Quality, index: int) -> float | None:
     if name == "adaptive_asha":
-        return None  # it hedges over brackets by design: the same configuration as before matters
+        return None  # it spreads the budget over brackets by design, so only its earlier figures are a floor
     if name.startswith("local_asha") and MARKS[index] == 100:
         return round(best.means[index] / 2, 4)
     noise = 2 * math.hypot(ours.errors[index], best.errors[index])

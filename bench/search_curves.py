@@ -1,8 +1,8 @@
-"""Seeded families of learning curves over one hyperparameter space, each with its own difficulty.
+"""Create seeded families of learning curves over one hyperparameter space, each with its own difficulty.
 
-A family and a seed make a task: where the optimum lies, what matters, how fast trials learn. Every
-curve is a function of the hyperparameters, so neighbours in the space behave alike except where a
-family says otherwise.
+A family and a seed determine a task: the place of the optimum, the hyperparameters that matter, and the speed of
+trials. Each curve is a function of the hyperparameters. Neighbours in the space are alike, unless a family is
+different.
 """
 
 import math
@@ -42,7 +42,7 @@ def coordinates(hparams: Mapping[str, Any]) -> Point:
 
 @dataclass
 class Task:
-    """`loss` is free of noise; `observed` is what a trial reports."""
+    """A task with known curves: `loss` has no noise, and a trial reports `observed`."""
 
     family: str
     seed: int
@@ -61,7 +61,7 @@ class Task:
 
     @cached_property
     def scale(self) -> tuple[float, float]:
-        """Return the best known final loss, and the median of random trials."""
+        """Return the best known final loss, and the median loss of random trials."""
         sampler = Sampler(SPACE, Rng(self.seed + 1))
         losses = sorted(
             (self.loss(h, FULL), i, h) for i in range(2000) for h in [sampler.hparams()]
@@ -74,15 +74,15 @@ class Task:
         return (self.loss(hparams, length) - best) / (median - best)
 
     def _polish(self, hparams: dict[str, Any]) -> float:
-        """Descend from a good point, so that the best known is not just the luckiest sample."""
+        """Descend from a good point, so that the best known loss is not only the luckiest sample."""
         rng = random.Random(self.seed)
         best, step = self.loss(hparams, FULL), 0.2
         for _ in range(400):
-            other = dict(hparams)
-            _nudge(other, rng, step)
-            loss = self.loss(other, FULL)
+            candidate = dict(hparams)
+            _nudge(candidate, rng, step)
+            loss = self.loss(candidate, FULL)
             if loss < best:
-                best, hparams = loss, other
+                best, hparams = loss, candidate
             else:
                 step = max(step * 0.985, 0.002)
         return best
@@ -111,7 +111,7 @@ def _bowl(rng: random.Random, weights: Point | None = None) -> Callable[[Point, 
     penalty = {"relu": 0.0, "gelu": 0.03 * rng.random(), "tanh": 0.15 * rng.random()}
     tilt = rng.uniform(-0.8, 0.8) * math.sqrt(
         weight[1] * weight[2]
-    )  # learning rate and momentum trade against each other
+    )  # learning rate and momentum compensate each other
 
     def depth(point: Point, activation: str) -> float:
         gaps = [x - c for x, c in zip(point, centre, strict=True)]
@@ -122,13 +122,13 @@ def _bowl(rng: random.Random, weights: Point | None = None) -> Callable[[Point, 
 
 
 def _power(rng: random.Random) -> Shape:
-    """Return curves that fall like a power of training; their order hardly changes."""
+    """Return curves that fall like a power of training. Their order hardly changes."""
     depth, speed = _bowl(rng), 0.5 + 0.3 * rng.random()
     return lambda p, a, t: depth(p, a) + (0.3 + 0.4 * p[3]) * math.pow(t, -speed)
 
 
 def _cross(rng: random.Random) -> Shape:
-    """Return curves that cross: what learns fast ends high, and the final order shows only late."""
+    """Return curves that cross: trials that learn fast end high, and the final order appears late."""
     depth = _bowl(rng)
 
     def loss(p: Point, a: str, t: float) -> float:
@@ -139,7 +139,7 @@ def _cross(rng: random.Random) -> Shape:
 
 
 def _basins(rng: random.Random) -> Shape:
-    """Return curves over several valleys, of which the widest is not the deepest."""
+    """Return curves over several valleys. The widest is not the deepest."""
     valleys = [
         ([rng.random() for _ in range(5)], 0.25 + 0.35 * rng.random(), 0.12 * i) for i in range(6)
     ]
@@ -156,7 +156,7 @@ def _basins(rng: random.Random) -> Shape:
 
 
 def _few_matter(rng: random.Random) -> Shape:
-    """Return curves that two of the hyperparameters decide; the others mislead."""
+    """Return curves that depend on two of the hyperparameters. The others mislead."""
     weights = [0.01] * 5
     for index in rng.sample(range(5), 2):
         weights[index] = 3.0
@@ -165,7 +165,7 @@ def _few_matter(rng: random.Random) -> Shape:
 
 
 def _rugged(rng: random.Random) -> Shape:
-    """Return curves of which neighbours tell nothing: no method can learn here, and none should lose by trying."""
+    """Return curves that are unrelated between neighbours: no method can learn here, and no method should get worse."""
     key = rng.getrandbits(32)
 
     def loss(p: Point, a: str, t: float) -> float:
@@ -176,7 +176,7 @@ def _rugged(rng: random.Random) -> Shape:
 
 
 def _cliff(rng: random.Random) -> Shape:
-    """Return curves that diverge, late, at learning rates just above the best."""
+    """Return curves that diverge late at learning rates just above the best."""
     depth, edge = _bowl(rng), 0.55 + 0.3 * rng.random()
 
     def loss(p: Point, a: str, t: float) -> float:

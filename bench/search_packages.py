@@ -1,6 +1,6 @@
-"""The rules of other libraries as their packages decide them, where those are installed: ray[tune], optuna, syne-tune.
+"""Stop trials with the packages of other libraries, if they are installed: ray[tune], optuna, syne-tune.
 
-Each decides at the same rungs as the textbook forms in `search_peers.py`, of which these are the proof.
+Each decides at the same rungs as the textbook forms in `search_peers.py`, and so verifies them.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ class RayTune(Rule):
         )  # fmt: skip
         self._trials: dict[int, Any] = {}
 
-    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
+    def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if trial.number not in self._trials:
             known = self._trials[trial.number] = SimpleNamespace(trial_id=str(trial.number))
             self._scheduler.on_trial_add(None, known)
@@ -47,7 +47,7 @@ class Optuna(Rule):
         self._study = optuna.create_study(sampler=sampler, pruner=pruner)
         self._trials: dict[int, Any] = {}
 
-    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
+    def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if trial.number not in self._trials:
             self._trials[trial.number] = self._study.ask()
         known = self._trials[trial.number]
@@ -74,7 +74,7 @@ class SyneTune(Rule):
         )  # fmt: skip
         self._trials: dict[int, Any] = {}
 
-    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
+    def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if trial.number not in self._trials:
             known = self._known(trial.number, {}, datetime.now())
             self._trials[trial.number] = known

@@ -1,7 +1,7 @@
-"""Textbook forms of the rules other libraries stop trials by, written from their documentation.
+"""Stop trials by textbook forms of other libraries' rules, written from their documentation.
 
-They are compared by decisions, not by speed: each sees the same curves, workers and budget as ours. The packages
-themselves join where they are installed: `search_packages.py`.
+They are compared by decisions, not by speed: each sees the same curves, workers and budget as our searchers. If the
+packages are installed, `search_packages.py` also runs the packages themselves.
 """
 
 import heapq
@@ -33,16 +33,16 @@ class Trial:
 
 
 class Rule(ABC):
-    """Whether a trial that reached a rung goes on, given everything seen at that rung."""
+    """A rule that decides if a trial at a rung continues, from all results at that rung."""
 
     def bracket(self, draw: float) -> int:
         return 0
 
     @abstractmethod
-    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool: ...
+    def continues(self, trial: Trial, rung: int, loss: float) -> bool: ...
 
     def ended(self, trial: Trial) -> None:  # noqa: B027
-        """Note that a trial reached its full length."""
+        """Record that a trial reached its full length."""
 
 
 def _quantile(ascending: list[float], share: float) -> float:
@@ -53,7 +53,7 @@ def _quantile(ascending: list[float], share: float) -> float:
 
 
 class RayAsha(Rule):
-    """Compared with the quantile of those before it; the first at a rung always goes on."""
+    """Compares with the quantile of the earlier results of the rung. The first trial always continues."""
 
     def __init__(self, brackets: int = 1) -> None:
         self._brackets = brackets
@@ -63,7 +63,7 @@ class RayAsha(Rule):
         sizes = [ETA ** (len(RUNGS) - s) / (len(RUNGS) - s) for s in range(self._brackets)]
         return _pick(sizes, draw)
 
-    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
+    def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if rung < trial.bracket:
             return True
         seen = self._seen.setdefault((trial.bracket, rung), [])
@@ -73,24 +73,24 @@ class RayAsha(Rule):
 
 
 class SyneTuneAsha(Rule):
-    """Compared with the quantile including itself, once a rung has as many as the divisor."""
+    """Compares with the quantile including the result itself, after a rung has as many results as the divisor."""
 
     def __init__(self) -> None:
         self._seen: dict[int, list[float]] = {}
 
-    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
+    def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         seen = self._seen.setdefault(rung, [])
         insort(seen, loss)
         return len(seen) < ETA or loss <= _quantile(seen, 1 / ETA)
 
 
 class OptunaHalving(Rule):
-    """Among the best 1/3 of its rung, the trial itself counted; the first of a rung goes on."""
+    """Continues the best third of a rung, including the trial itself. The first trial of a rung always continues."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], list[float]] = {}
 
-    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
+    def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if rung < trial.bracket:
             return True
         seen = self._seen.setdefault((trial.bracket, rung), [])
@@ -99,7 +99,7 @@ class OptunaHalving(Rule):
 
 
 class OptunaHyperband(OptunaHalving):
-    """A bracket by chance for every trial, weighted by Hyperband's budgets."""
+    """Draws a bracket for each trial, weighted by Hyperband's budgets."""
 
     def bracket(self, draw: float) -> int:
         count = len(RUNGS)
@@ -107,9 +107,9 @@ class OptunaHyperband(OptunaHalving):
 
 
 class RandomSearch(Rule):
-    """Every trial trains to its end."""
+    """Trains each trial to its full length."""
 
-    def goes_on(self, trial: Trial, rung: int, loss: float) -> bool:
+    def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         return True
 
 
@@ -139,7 +139,7 @@ def run_peer(
     budget: float,
     observe: Callable[[float, Mapping[str, Any], float, float], None],
 ) -> None:
-    """Play random samples under the rule; `observe(work, hparams, length, loss)` sees every report."""
+    """Run random samples under the rule. `observe(work, hparams, length, loss)` receives each report."""
     sampler, draws = Sampler(SPACE, Rng(task.seed)), random.Random(task.seed)
     busy: list[tuple[float, int, Trial]] = []
     started, work = 0, 0.0
@@ -163,8 +163,8 @@ def run_peer(
         observe(work, trial.hparams, trial.length, loss)
         if trial.length == FULL:
             rule.ended(trial)
-        elif rule.goes_on(trial, rung, loss):
-            due = now + RUNGS[rung + 1] - trial.length
-            heapq.heappush(busy, (due, order, trial))
+        elif rule.continues(trial, rung, loss):
+            report_at = now + RUNGS[rung + 1] - trial.length
+            heapq.heappush(busy, (report_at, order, trial))
             continue
         start(now)

@@ -1,4 +1,4 @@
-"""How good is the best trial after so much training? Equal curves, workers and budget for all."""
+"""Compare the best trials after a number of full trainings, with equal curves, workers and budget for all methods."""
 
 import math
 import statistics
@@ -52,7 +52,7 @@ class Incumbent:
 
 
 def regrets(method: str, family: str, seed: int) -> list[float]:
-    """Return the regret of one run at every mark."""
+    """Return the regret of one run at each mark."""
     task = Task(family, seed)
     incumbent = Incumbent(task)
     marks: list[float] = []
@@ -84,7 +84,7 @@ def _run_ours(searcher: Mapping[str, Any], task: Task, budget: float, observe: O
 @dataclass
 class Quality:
     method: str
-    means: list[float]  # at every mark
+    means: list[float]  # at each mark
     errors: list[float]
     by_family: dict[str, float]  # at the last mark
 

@@ -1,7 +1,7 @@
-"""Send prepared requests over several connections at once, as a process of its own: `python -m bench.senders PORT`.
+"""Send prepared requests over several connections, as a separate process: `python -m bench.senders PORT`.
 
-Reads one JSON line for each round from stdin and answers with one: what to send is prepared before time counts. One
-thread serves all connections, because it has the processors of what is measured.
+Reads one JSON line for each round from stdin, and answers with one. Requests are prepared before the measurement
+starts. One thread serves all connections, because this process shares the processors with the measured programs.
 """
 
 import json
@@ -18,36 +18,38 @@ METRICS, LINES = "metrics", "lines"
 
 @dataclass(frozen=True)
 class Round:
-    """Describes what each connection sends: reports of its own trial, or lines of its own task."""
+    """Requests of each connection: reports of its own trial, or lines of its own task."""
 
     kind: str
-    subjects: list[str]  # trials or tasks, one a connection
+    subjects: list[str]  # trials or tasks, one for each connection
     requests: int  # by each connection
-    size: int  # metrics a report, lines a batch
+    size: int  # metrics of a report, lines of a batch
     first: int  # step or line of the first request
-    per_second: float = 0.0  # of each connection; 0: as fast as answers come
-    ways: list[tuple[int, str]] = field(default_factory=list)  # port and token, if of its own
+    per_second: float = 0.0  # of each connection; 0 sends as fast as answers arrive
+    ways: list[tuple[int, str]] = field(
+        default_factory=list
+    )  # port and token of each connection, if they differ
 
 
-def body_of(asked: Round, subject: str, number: int) -> bytes:
-    if asked.kind == LINES:
+def body_of(plan: Round, subject: str, number: int) -> bytes:
+    if plan.kind == LINES:
         text = f"step {number:>9}: loss=0.12345678 accuracy=0.87654321 samples/s=12345.6 lr=3e-4 grad_norm=1.2345"
         line = {"taskId": subject, "log": text, "level": "LOG_LEVEL_INFO", "rankId": 0}
-        return json.dumps({"logs": [line] * asked.size}).encode()
-    values = {f"metric_{n}": n + 0.5 for n in range(asked.size)}
+        return json.dumps({"logs": [line] * plan.size}).encode()
+    values = {f"metric_{n}": n + 0.5 for n in range(plan.size)}
     report = {"trialRunId": 1, "stepsCompleted": number, "metrics": {"avgMetrics": values}}
     return json.dumps({"group": "training", "metrics": report}).encode()
 
 
-def raw_request(asked: Round, subject: str, number: int, token: str) -> bytes:
-    path = f"/api/v1/trials/{subject}/metrics" if asked.kind == METRICS else "/api/v1/task/logs"
-    body = body_of(asked, subject, number)
+def raw_request(plan: Round, subject: str, number: int, token: str) -> bytes:
+    path = f"/api/v1/trials/{subject}/metrics" if plan.kind == METRICS else "/api/v1/task/logs"
+    body = body_of(plan, subject, number)
     headers = f"Host: bench\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(body)}"
     return f"POST {path} HTTP/1.1\r\n{headers}\r\n\r\n".encode() + body
 
 
 class Connection:
-    """Sends its requests one after the other, each when it is due and the one before is answered."""
+    """Sends its requests one after the other. Each is sent when it is due and the previous one is answered."""
 
     def __init__(self, port: int, requests: list[bytes], pause_s: float) -> None:
         self.left = requests[::-1]
@@ -60,17 +62,17 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, now: float) -> None:
-        # From when it was due: a queue before the server counts too.
+        # Measure from the time when it was due, so that a queue before the server counts too.
         self._began = self.due if self._pause_s else now
         self.due += self._pause_s
         self.waits = True
         self.socket.sendall(self.left.pop())
 
     def read(self) -> None:
-        """Take what came of an answer, whose length it tells."""
+        """Read a part of an answer, which contains its length."""
         self._got += self.socket.recv(65536)
-        head, found, body = self._got.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, body = self._got.partition(b"\r\n\r\n")
+        if not separator:
             return
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
         if len(body) < length:
@@ -98,17 +100,17 @@ def exchange(connections: list[Connection]) -> None:
                 key.data.read()
 
 
-def send(port: int, token: str, asked: Round) -> dict[str, Any]:
-    numbers = range(asked.first, asked.first + asked.requests)
-    ways = asked.ways or [(port, token)] * len(asked.subjects)
-    pause_s = 1 / asked.per_second if asked.per_second else 0.0
+def send(port: int, token: str, plan: Round) -> dict[str, Any]:
+    numbers = range(plan.first, plan.first + plan.requests)
+    ways = plan.ways or [(port, token)] * len(plan.subjects)
+    pause_s = 1 / plan.per_second if plan.per_second else 0.0
     connections = [
-        Connection(to, [raw_request(asked, subject, n, by) for n in numbers], pause_s)
-        for subject, (to, by) in zip(asked.subjects, ways, strict=True)
+        Connection(to, [raw_request(plan, subject, n, by) for n in numbers], pause_s)
+        for subject, (to, by) in zip(plan.subjects, ways, strict=True)
     ]
     began, spent_s = time.perf_counter(), _cpu_s()
     for number, each in enumerate(connections):
-        # Trials do not report in step.
+        # Trials do not report at the same time.
         each.due = began + pause_s * number / len(connections)
     exchange(connections)
     wall_s, spent_s = time.perf_counter() - began, _cpu_s() - spent_s
@@ -126,8 +128,8 @@ def _cpu_s() -> float:
     return spent.ru_utime + spent.ru_stime
 
 
-def line_of(asked: Round) -> str:
-    return json.dumps(asdict(asked))
+def line_of(plan: Round) -> str:
+    return json.dumps(asdict(plan))
 
 
 def main() -> None:

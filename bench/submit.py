@@ -1,7 +1,7 @@
-"""How long from `det experiment create` to the first line of the user's code: `python -m bench.submit`.
+"""Measure the time from `det experiment create` to the first line of the user's code: `python -m bench.submit`.
 
-On a warm cluster with one agent; from the start of the command until the line can be read from the API. Containers
-are measured where a Docker engine answers that has the image: `scripts/test-image` makes it.
+The cluster is warm and has one agent. The time runs from the start of the command until the API returns the line.
+Containers are measured if a Docker engine answers and has the image, which `scripts/test-image` builds.
 """
 
 import subprocess
@@ -74,10 +74,10 @@ def first_line_s(cluster: ClusterWithAgent, folder: Path) -> float:
     environment |= {"DET_PASS": "", "XDG_CONFIG_HOME": str(folder), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-m", "det_cli.main", "e", "create", "submit.yaml", "code"]
     began = time.perf_counter()
-    told = subprocess.run(
+    result = subprocess.run(
         command, cwd=folder, env=environment, check=True, capture_output=True, text=True
     )
-    experiment_id = int(told.stdout.split()[-1])
+    experiment_id = int(result.stdout.split()[-1])
     while SAID not in cluster.log(experiment_id):
         assert time.perf_counter() - began < LONGEST_S, cluster.log(experiment_id)
         time.sleep(LOOK_S)

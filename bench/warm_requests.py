@@ -1,7 +1,8 @@
-"""Measure what the requests of a busy agent cost a warm function and its database: `python -m bench.warm_requests`.
+"""Measure the cost of a busy agent's requests for a warm function and its database: `python -m bench.warm_requests`.
 
-An agent with one running trial polls, ships lines, and reports metrics, in the shares of an hour that bench/cost.py
-counts. What Lambda bills is computed: its processor's share of a function with 1024 MB, and a way to the database.
+An agent with one running trial polls, sends lines, and reports metrics, in the shares of an hour that bench/cost.py
+counts. The bill of Lambda is calculated: the processor share of a function with 1024 MB, and round trips to the
+database.
 """
 
 import json
@@ -32,7 +33,7 @@ INCARNATION = "00000000-0000-0000-0000-000000000001"
 
 
 class Busy:
-    """An agent whose container runs, and the trial in it."""
+    """An agent with a running container, and the trial in it."""
 
     def __init__(self, api: LambdaRuntime, tick: LambdaRuntime) -> None:
         self._api, self._number = api, 0
@@ -55,7 +56,7 @@ class Busy:
         self._seen = answer["version"]
 
     def ships(self) -> None:
-        """Send three lines, as many as half a minute has."""
+        """Send three lines, as many as in half a minute."""
         line = {
             "task_id": self._task["task_id"], "allocation_id": self._task["allocation_id"], "stdtype": "stdout",
             "container_id": self._container, "timestamp": "2026-01-01T00:00:00Z",
@@ -76,7 +77,7 @@ class Busy:
 
 
 def cpu_ms_of(ask: Callable[[], object], pids: Sequence[list[int]]) -> list[float]:
-    """Return what each of these groups of processes spends on one call."""
+    """Return the CPU time that each group of processes spends on one call."""
     for _ in range(WARMING):
         ask()
     before = [cpu_ms(group) for group in pids]
@@ -93,9 +94,9 @@ def pid_of(function: LambdaRuntime) -> list[int]:
 def measured(
     task: Path, database: EmbeddedPostgres, environment: Mapping[str, str]
 ) -> dict[str, float]:
-    """Return milliseconds of processors: of an average request, and of a look at work that goes on as it did."""
+    """Return CPU milliseconds of an average request, and of a tick that finds unchanged work."""
     shares = {"polls": STEADY_POLLS, "ships": LOG_BATCHES, "reports": REPORTS}
-    whole = sum(shares.values())
+    total = sum(shares.values())
     assert database.pid is not None
     with (
         LambdaRuntime(task, "app.app", environment) as api,
@@ -106,8 +107,8 @@ def measured(
         function_ms, server_ms = 0.0, 0.0
         for kind, share in shares.items():
             spent = cpu_ms_of(getattr(busy, kind), (pid_of(api), server))
-            function_ms += share / whole * spent[0]
-            server_ms += share / whole * spent[1]
+            function_ms += share / total * spent[0]
+            server_ms += share / total * spent[1]
         (tick_ms,) = cpu_ms_of(lambda: tick.invoke({}), (pid_of(tick),))
     return {
         "warm_request_function_cpu": function_ms,
@@ -119,8 +120,8 @@ def measured(
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = packaging.build(folder / "out")
-        with zipfile.ZipFile(made) as archive:
+        package = packaging.build(folder / "out")
+        with zipfile.ZipFile(package) as archive:
             archive.extractall(folder / "task")
         with EmbeddedPostgres(folder / "data", throwaway=True) as database:
             migrate(database.url())

@@ -1,8 +1,7 @@
-"""Measure the WebUI in Chromium: first paint, bytes, frames a second, and what an open page costs the server.
+"""Measure the WebUI in Chromium: `python -m bench.webui`.
 
-python -m bench.webui
-
-Frames are drawn by the processor here, as there is no graphics card: they are slower where others work beside this.
+The figures are the first paint, bytes, frames a second, and the cost of an open page for the server. Without a graphics
+card, the processor draws the frames. They are slower while other programs run.
 """
 
 import gzip
@@ -26,7 +25,7 @@ from tests.support import browser as browsers
 
 EXPERIMENTS, TRIALS, MANY, POINTS, ROUNDS = 10_000, 100, 1_000, 10_000, 5
 LOG_LINES = 1_000_000
-SCROLLED = 500  # lines at least that come while frames are counted
+SCROLLED = 500  # minimum number of lines that must arrive while frames are counted
 SEARCH = "searcher: {{name: random, max_trials: {trials}, max_concurrent_trials: {trials},"
 NAMES = text("UPDATE experiments SET name = name || ' ' || id")
 MEASURES = text("""
@@ -42,7 +41,7 @@ SUMMARIES = text("""
         summary_metrics = '{"validation_metrics": {"loss": {"min": 0.1, "max": 1, "last": 0.1, "type": "number"}}}'
     WHERE experiment_id = :id
 """)
-# Told by the page itself: a driver that looks adds its own time.
+# The page measures this itself, because a driver that polls adds its own time.
 USABLE = """
     localStorage.setItem("signed-in", "1");
     new MutationObserver((_, me) => {
@@ -96,7 +95,7 @@ MINUTES, STEP_MS, ANSWER_S = 10, 2_000, 0.05
 
 
 def prepared(cluster: Cluster) -> int:
-    """Fill a cluster without agents; return an experiment of many trials that waits."""
+    """Fill a cluster without agents, and return a waiting experiment with many trials."""
     cluster.sign_in()
     create(cluster, activate=False)
     fill(cluster, EXPERIMENTS)
@@ -120,7 +119,7 @@ def searching(cluster: Cluster, trials: int) -> int:
 
 
 class Visits:
-    """Tabs that know nothing of each other."""
+    """Tabs with separate storage."""
 
     def __init__(self, browser: Any, cluster: Cluster) -> None:
         self._browser, self.base = browser, f"http://127.0.0.1:{cluster.port}"
@@ -145,12 +144,12 @@ def measure_loads(visits: Visits) -> None:
         page.locator("tbody tr td a").first.wait_for()
         painted.append(page.evaluate(PAINTED))
         usable.append(page.evaluate("window.usable"))
-        sent, asked = page.evaluate(SENT), page.evaluate(ASKED)
+        sent_bytes, request_count = page.evaluate(SENT), page.evaluate(ASKED)
         page.context.close()
     figure("webui_first_paint", statistics.median(painted), "ms", 1000, better="lower")
     figure("webui_usable", statistics.median(usable), "ms", 1500, better="lower")
-    figure("webui_list_of_experiments_requests", asked, "requests", 45, better="lower")
-    figure("webui_list_of_experiments_sent", sent / 1000, "kB", 200, better="lower")
+    figure("webui_list_of_experiments_requests", request_count, "requests", 45, better="lower")
+    figure("webui_list_of_experiments_sent", sent_bytes / 1000, "kB", 200, better="lower")
     everything = [f for f in FOLDER.rglob("*") if f.suffix in (".js", ".css", ".html", ".svg")]
     packed = sum(len(gzip.compress(f.read_bytes(), 9)) for f in everything)
     figure("webui_all_pages_packed", packed / 1000, "kB", 350, better="lower")
@@ -170,25 +169,25 @@ def measure_curves(visits: Visits, experiment_id: int) -> None:
 
 def measure_many_trials(visits: Visits, cluster: Cluster) -> None:
     """Open the table, the search and the hyperparameters of an experiment with a thousand trials."""
-    cluster.connect_anew()
+    cluster.reconnect()
     experiment_id = searching(cluster, MANY)
     database = Database(cluster.database_url())
     with database.begin() as tx:
         tx.execute(SUMMARIES, {"id": experiment_id, "points": POINTS})
     database.dispose()
-    for part, shown in (("trials", "tbody tr td a"), ("search", ".trial-line")):
+    for part, selector in (("trials", "tbody tr td a"), ("search", ".trial-line")):
         waits = []
         for _ in range(ROUNDS):
             page = visits.page()
             began = time.perf_counter()
             visits.open(page, f"/experiments/{experiment_id}/{part}")
-            page.locator(shown).first.wait_for()
+            page.locator(selector).first.wait_for()
             waits.append(time.perf_counter() - began)
             page.context.close()
         figure(f"webui_1000_trials_{part}", statistics.median(waits), "s", 2, better="lower")
-    told = cluster.call("GET", f"/api/v1/experiments/{experiment_id}/search?whole=true")
+    search = cluster.call("GET", f"/api/v1/experiments/{experiment_id}/search?whole=true")
     listed = cluster.call("GET", f"/api/v1/experiments/{experiment_id}/trials?limit={MANY}")
-    for name, answer in (("", told), ("_as_api_lists", listed)):
+    for name, answer in (("", search), ("_as_api_lists", listed)):
         size = len(gzip.compress(json.dumps(answer).encode(), 6)) / 1000
         figure(f"webui_1000_trials_sent{name}", size, "kB", None, better="lower")
 
@@ -200,17 +199,17 @@ def measure_list(visits: Visits) -> None:
     rate = max(page.evaluate(FRAMES, [".table-scroll", "scroll", 2]) for _ in range(3))
     figure("webui_list_of_10000_scroll", rate, "frames/s", 55)
     waits = []
-    # Their ids are in their names; each of these is in as many names as the one before it never is.
-    for asked in ("7", "77", "777", "8", "88", "888", "9", "99", "999"):
-        count = sum(asked in str(n) for n in range(1, EXPERIMENTS + 2))
-        waits.append(page.evaluate(FILTERED, [asked, f"{count:,} experiments"]))
+    # The names contain the ids. Each text matches a different number of experiments than the one before.
+    for part in ("7", "77", "777", "8", "88", "888", "9", "99", "999"):
+        count = sum(part in str(n) for n in range(1, EXPERIMENTS + 2))
+        waits.append(page.evaluate(FILTERED, [part, f"{count:,} experiments"]))
     figure("webui_list_of_10000_filter", statistics.median(waits), "ms", 150, better="lower")
     page.context.close()
 
 
 def measure_log(visits: Visits, cluster: Cluster) -> None:
-    """Open a log of a million lines at its end and in its middle, and scroll back while earlier lines come."""
-    cluster.connect_anew()
+    """Open a log of a million lines at its end and in its middle, and scroll back while earlier lines arrive."""
+    cluster.reconnect()
     trial = trials_of(cluster)[0]
     long_logs.fill(cluster, trial["taskId"], LOG_LINES)
     page = visits.page()
@@ -224,43 +223,43 @@ def measure_log(visits: Visits, cluster: Cluster) -> None:
         figure(f"webui_log_{name}", time.perf_counter() - began, "s", 2, better="lower")
     first = min(first_line(page), LOG_LINES // 2)
     rate = max(page.evaluate(FRAMES, [".logs", "back", 3]) for _ in range(3))
-    # A log that stood still at the end of what was loaded would scroll at any rate.
-    assert first_line(page) < first - SCROLLED, "no earlier lines came"
+    # A log that does not load more lines could scroll at any rate.
+    assert first_line(page) < first - SCROLLED, "no earlier lines arrived"
     figure("webui_log_scroll", rate, "frames/s", 55)
-    kept = page.locator(".log").count()
-    figure("webui_log_lines_in_the_page", kept, "lines", 6_000, better="lower")
+    line_count = page.locator(".log").count()
+    figure("webui_log_lines_in_the_page", line_count, "lines", 6_000, better="lower")
     page.context.close()
 
 
 def first_line(page: Any) -> int:
-    """Return the number of the first line that a log's page holds."""
-    told = page.locator(".log").first.text_content() or ""
-    found = re.search(r"step (\d+): ", told)
-    assert found, told
-    return int(found[1])
+    """Return the number of the first line in a log's page."""
+    content = page.locator(".log").first.text_content() or ""
+    match = re.search(r"step (\d+): ", content)
+    assert match, content
+    return int(match[1])
 
 
 def measure_open_page(visits: Visits, cluster: Cluster, experiment_id: int) -> None:
-    """Count what a page asks in ten minutes of its own clock when nothing changes, then what those requests cost."""
+    """Count the requests of a page in ten minutes of its own clock without changes, then measure their cost."""
     page = visits.page()
     page.clock.install()
     visits.open(page, f"/experiments/{experiment_id}")
     page.locator(".chart canvas").wait_for()
-    asked: list[str] = []
+    paths: list[str] = []
     for minute in (3, MINUTES):
-        asked.clear()
+        paths.clear()
         if minute == MINUTES:
-            page.on("request", lambda r: asked.append(r.url.removeprefix(visits.base)))
+            page.on("request", lambda r: paths.append(r.url.removeprefix(visits.base)))
         for _ in range(minute * 60_000 // STEP_MS):
             page.clock.run_for(STEP_MS)
             time.sleep(ANSWER_S)
     page.context.close()
-    cluster.connect_anew()
+    cluster.reconnect()
     pids = cluster.pids("api", "postgres")
-    costs = {path: least_cost_ms(pids, cluster, path) for path in set(asked)}
+    costs = {path: least_cost_ms(pids, cluster, path) for path in set(paths)}
     for path, cost in costs.items():
-        print(f"# {asked.count(path)} × {cost:.2f} ms {path}", file=sys.stderr)
-    spent = sum(costs[path] for path in asked) / MINUTES
+        print(f"# {paths.count(path)} × {cost:.2f} ms {path}", file=sys.stderr)
+    spent = sum(costs[path] for path in paths) / MINUTES
     figure("webui_open_page_cpu_a_minute", spent, "ms", 5, better="lower")
 
 

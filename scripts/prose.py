@@ -243,7 +243,7 @@ def files_below(paths: Iterable[str]) -> list[Path]:
 
 
 def problems_of_message(message: str) -> list[str]:
-    """Return what is wrong with the message of a commit, for people."""
+    """Return descriptions of the problems of a commit message."""
     title, _, body = message.partition("\n")
     problems = []
     if len(title) > LONGEST_TITLE:
