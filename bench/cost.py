@@ -3,7 +3,7 @@
 The inputs are the reference month, the requests of an agent in an hour, the variables of infra/terraform, and published prices.
 """
 
-# ruff: noqa: E501 – the sentences are as long as they are read
+# ruff: noqa: E501 – the sentences stand in one line each, as in docs/cost.md
 
 import re
 import textwrap
@@ -40,12 +40,12 @@ IDLE_POLLS, STEADY_POLLS = 360, 360
 LOG_BATCHES = 120
 # A trial is assumed to report metrics once a minute and to write a log line every ten seconds.
 REPORTS, LOG_LINES = 60, 360
-# bench/warm_requests.py holds a request to so much processor of a function and of its database, and a tick of a function.
+# The limits of bench/warm_requests.py: processor time of a function and its database for a request, and of a tick.
 FUNCTION_CPU_S, DATABASE_CPU_S, TICK_CPU_S = 0.0015, 0.001, 0.02
-# tests/api/test_work_of_schedules.py counts passes of the schedules in an hour, their waits, and ways to the database.
+# tests/api/test_work_of_schedules.py counts passes of the schedules in an hour, their waits, and round trips to the database.
 TICK_PASSES, TICK_WAITS_S, PROVISION_PASSES = 120, 60.0, 60
 REQUEST_TRIPS, TICK_TRIPS, PROVISION_TRIPS = 3.2, 31, 17
-# Where polls are held, an idle or steady agent sends one each 30 s, and lines of its log at once.
+# Where polls are held, an idle or steady agent sends one each 30 s, and sends lines of its log immediately.
 HELD_POLLS = 120
 # The processor share of a function with 1024 MB, and assumed times of a database round trip and of a machine listing.
 PROCESSOR, TRIP_S, LISTING_S = 1024 / 1769, 0.0016, 1.0
@@ -58,7 +58,7 @@ LOG_GB_HOUR = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Hold the defaults of infra/terraform."""
+    """Default settings of infra/terraform."""
 
     aws: AwsStack
     gcp: GcpStack
@@ -121,10 +121,10 @@ def _names(path: str, before: str) -> list[str]:
 
 
 def _match(pattern: str, text: str) -> str:
-    found = re.search(pattern, text, re.DOTALL)
-    if found is None:
+    match = re.search(pattern, text, re.DOTALL)
+    if match is None:
         raise LookupError(f"infra/terraform has nothing like {pattern!r}")
-    return found[1]
+    return match[1]
 
 
 def busy_aws(
@@ -135,7 +135,7 @@ def busy_aws(
     database: Mapping[str, float],
     logs_gb: float = LOG_GB_HOUR,
 ) -> dict[str, float]:
-    """Return the parts of an hour with so many agents at work."""
+    """Return the costs of an hour with a number of busy agents, by part."""
     each = REQUEST_S * memory_gb * price("lambda_gb_s") + price("lambda_request")
     turns_s = TICK_S_HOUR + PROVISION_S_HOUR
     return {
@@ -147,7 +147,7 @@ def busy_aws(
 
 
 def aurora(requests: float) -> dict[str, float]:
-    """Return what Aurora costs in an hour with so many requests: each writes something."""
+    """Return the costs of Aurora in an hour with a number of requests. Each request writes rows."""
     return {
         f"database, {AWAKE_ACU:g} ACU": awake_usd_hour(),
         "its writes": requests * price("aurora_io"),
@@ -159,11 +159,11 @@ def text() -> str:
 
 
 def _lines() -> Iterator[str]:
-    found, s = played(DAYS), stack()
+    outcomes, s = played(DAYS), stack()
     yield from _head()
     yield from _idle(s)
     yield from _hundred(s)
-    yield from _month(found, s)
+    yield from _month(outcomes, s)
     yield from _prices()
 
 
@@ -226,7 +226,7 @@ def _hundred(s: Stack) -> Iterator[str]:
     small = {"database": price(s.aws.database_instance_class)}
     of_rds = sum(busy_aws(GPUS, requests, s.api_memory_gb, s.memory_gb, small).values()) / bill
     verdicts = ["met" if part <= SHARE_LIMIT else "**missed**" for part in (of_rds, share)]
-    kept = aws_idle(replace(s.aws, database="rds")).usd - aws_idle(s.aws).usd
+    rds_extra = aws_idle(replace(s.aws, database="rds")).usd - aws_idle(s.aws).usd
     yield f"## An hour with {GPUS} busy T4 GPUs"
     yield ""
     yield f"On AWS, {GPUS} on-demand machines g4dn.xlarge cost ${bill:.2f} an hour. The control plane adds:"
@@ -238,7 +238,7 @@ def _hundred(s: Stack) -> Iterator[str]:
     yield f"| RDS (`--var database=rds`) | {of_rds:.2%} | {verdicts[0]} |"
     yield ""
     yield _paragraph(
-        f"RDS costs ${kept:.0f} a month more while idle. It is cheaper for clusters that work more than",
+        f"RDS costs ${rds_extra:.0f} a month more while idle. It is cheaper for clusters that work more than",
         f"{hours_for_rds(s.aws):.0f} hours a month ([ADR 33](adr/0033-aurora-by-default.md)).",
         _on_larger_machines(s),
     )
@@ -289,8 +289,8 @@ def _on_larger_machines(s: Stack) -> str:
     return f"On {machines} machines {name} with {gpus} GPUs each, Aurora adds {sum(parts.values()) / bill:.2%} to ${bill:.2f}."
 
 
-def _month(found: Mapping[str, Outcome], s: Stack) -> Iterator[str]:
-    spot, on_demand = found["spot with fallback"], found["on demand"]
+def _month(outcomes: Mapping[str, Outcome], s: Stack) -> Iterator[str]:
+    spot, on_demand = outcomes["spot with fallback"], outcomes["on demand"]
     ratio = spot.usd / on_demand.usd
     verdict = "met" if ratio <= SPOT_LIMIT else "**missed**"
     yield "## A month of a team"
@@ -305,7 +305,7 @@ def _month(found: Mapping[str, Outcome], s: Stack) -> Iterator[str]:
     yield ""
     yield f"Spot with fallback costs {ratio:.1%} of on-demand for the same trials; the goal of {SPOT_LIMIT:.0%} is {verdict}."
     yield ""
-    yield "| | " + " | ".join(found) + " |"
+    yield "| | " + " | ".join(outcomes) + " |"
     yield "|---|---|---|"
     rows = (
         ("completed trials", "trials", "{:,}"), ("requested GPU-hours", "gpu_hours", "{:,.0f}"),
@@ -315,7 +315,9 @@ def _month(found: Mapping[str, Outcome], s: Stack) -> Iterator[str]:
     )  # fmt: skip
     for name, of, form in rows:
         yield (
-            f"| {name} | " + " | ".join(form.format(getattr(o, of)) for o in found.values()) + " |"
+            f"| {name} | "
+            + " | ".join(form.format(getattr(o, of)) for o in outcomes.values())
+            + " |"
         )
     yield f"| control plane, $ | {_control_plane(spot, s):.2f} | {_control_plane(on_demand, s):.2f} |"
     yield ""
