@@ -48,7 +48,7 @@ def test_a_page_in_the_place_of_an_answer_is_an_error_of_what_stands_before_the_
     api: FakeApi,
 ) -> None:
     api.on("GET", "/a", Raw(b"<html>maintenance</html>"))
-    with pytest.raises(APIError, match="answers what is not JSON: '<html>maintenance") as failed:
+    with pytest.raises(APIError, match="did not answer with JSON: '<html>maintenance") as failed:
         Session(api.url).get("/a")
     assert failed.value.status == 502
 

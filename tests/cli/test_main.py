@@ -158,7 +158,7 @@ def test_a_page_in_the_place_of_an_answer_is_told(cluster: FakeCluster, det: Det
     cluster.on("GET", "/api/v1/agents", Raw(b"<html>"))
     ran = det("agent", "list")
     assert ran.code == 1
-    assert "answers what is not JSON: '<html>'" in ran.err
+    assert "did not answer with JSON: '<html>'" in ran.err
     assert "unexpected failure" not in ran.err
 
 

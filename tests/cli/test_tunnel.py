@@ -53,7 +53,7 @@ def test_standard_input_goes_to_the_port_and_its_answer_to_standard_output(api: 
         assert (done.returncode, done.stdout) == (0, b"HELLO" * 100_000), done.stderr
         refused = piped(task, service)
         assert (refused.returncode, refused.stdout) == (1, b"")
-        assert b"hint: give --auth" in refused.stderr
+        assert b"hint: add --auth" in refused.stderr
         assert b"Traceback" not in refused.stderr
 
 

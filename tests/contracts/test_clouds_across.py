@@ -62,7 +62,7 @@ class GoogleTokens:
     """Google's token exchange. It records its requests in order."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
 
     @contextmanager
     def serving(self) -> Iterator[str]:
@@ -73,7 +73,7 @@ class GoogleTokens:
                 content = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 is_form = "urlencoded" in self.headers["Content-Type"]
                 body = parse_qs(content) if is_form else json.loads(content)
-                fake.asked.append((self.path, self.headers.get("Authorization", ""), body))
+                fake.calls.append((self.path, self.headers.get("Authorization", ""), body))
                 first = {
                     "access_token": "federated", "expires_in": 3600, "token_type": "Bearer",
                     "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
@@ -116,7 +116,7 @@ def test_aws_function_calls_google_with_the_permitted_account(
         credentials, _ = google.auth.default(scopes=scopes)
         credentials.refresh(Request())
     assert credentials.token == "of-the-account"
-    (_, _, exchanged), (impersonated, bearer, _) = google_tokens.asked
+    (_, _, exchanged), (impersonated, bearer, _) = google_tokens.calls
     signed = json.loads(unquote(exchanged["subject_token"][0]))
     assert signed["url"].startswith("https://sts.us-west-2.amazonaws.com?Action=GetCallerIdentity")
     headers = {header["key"].lower(): header["value"] for header in signed["headers"]}

@@ -1,4 +1,4 @@
-"""Import a checkpoint's code whose modules have the same names as the program's modules."""
+"""Import the code of a checkpoint when the program has modules with the same names."""
 
 import subprocess
 import sys

@@ -138,7 +138,7 @@ def test_missing_program_error_names_the_package(master: Master, name: str) -> N
     product = {"notebook": "jupyterlab", "tensorboard": "tensorboard"}[name]
     with module(name, PYTHONNOUSERSITE="1", DET_INSTALL_MISSING="0") as ran:
         _, err = ran.communicate(timeout=60)
-    assert ran.returncode == 80  # `det why` tells what that means
+    assert ran.returncode == 80  # `det why` explains this exit code
     assert f"pip install {product}" in err
     assert "Traceback" not in err
 

@@ -15,10 +15,10 @@ from determined.common.pipes import PipeReader
 from determined.exec import _child
 from determined.launch import _workers
 
-asked, is_behind = threading.Event(), PipeReader.is_behind
+checked, is_behind = threading.Event(), PipeReader.is_behind
 
 def note_and_check(reader):
-    asked.set()
+    checked.set()
     return is_behind(reader)
 
 PipeReader.is_behind = note_and_check
@@ -28,7 +28,7 @@ LAUNCHER = """
 write = _workers._write_all
 
 def slow_write(*arguments):
-    asked.wait(60)
+    checked.wait(60)
     write(*arguments)
 
 _workers._write_all = slow_write
@@ -39,7 +39,7 @@ class Logs:
     lines = []
 
     def add(self, line, stdtype):
-        asked.wait(60)
+        checked.wait(60)
         self.lines.append(line.text)
 
 code = _child.Child(sys.argv[1:], os.environ, ".", Logs()).wait()

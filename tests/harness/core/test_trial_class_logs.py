@@ -36,7 +36,7 @@ def test_log_level_follows_the_configuration(
 
 
 @pytest.mark.parametrize(
-    ("named", "said"),
+    ("entrypoint", "message"),
     [
         ("model:Othr", "the entrypoint is wrong: module model has no class Othr: it has Other\n"),
         ("model", "the entrypoint is wrong: --trial 'model' must look like module:Class\n"),
@@ -44,15 +44,15 @@ def test_log_level_follows_the_configuration(
 )
 @pytest.mark.parametrize("module", [["exec.harness", "--trial"], ["experimental._one_batch"]])
 def test_missing_class_is_reported_in_one_line(
-    tmp_path: Path, module: list[str], named: str, said: str
+    tmp_path: Path, module: list[str], entrypoint: str, message: str
 ) -> None:
     (tmp_path / "model.py").write_text("import logging\nclass Other: ...\n")
     result = subprocess.run(
-        [sys.executable, "-m", f"determined.{module[0]}", *module[1:], named],
+        [sys.executable, "-m", f"determined.{module[0]}", *module[1:], entrypoint],
         env={"PYTHONPATH": HARNESS},
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
-    assert (result.returncode, result.stderr) == (1, said)
+    assert (result.returncode, result.stderr) == (1, message)

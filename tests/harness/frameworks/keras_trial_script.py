@@ -25,7 +25,7 @@ class Counting(keras.callbacks.Callback):
     def __init__(self) -> None:
         super().__init__()
         self.batches = numpy.int64(0)
-        self.told: list[list[Any]] = []
+        self.callback_calls: list[list[Any]] = []
 
     def get_state(self) -> Any:
         return {"batches": self.batches}
@@ -37,10 +37,10 @@ class Counting(keras.callbacks.Callback):
         self.batches += 1
 
     def on_train_workload_begin(self, total_batches_trained: int, batches: Any, logs: Any) -> None:
-        self.told.append(["begin", total_batches_trained, batches])
+        self.callback_calls.append(["begin", total_batches_trained, batches])
 
     def on_train_workload_end(self, total_batches_trained: int, logs: Any) -> None:
-        self.told.append(["end", total_batches_trained, sorted(logs)])
+        self.callback_calls.append(["end", total_batches_trained, sorted(logs)])
 
     def on_checkpoint_end(self, checkpoint_dir: str) -> None:
         (pathlib.Path(checkpoint_dir) / "note.txt").write_text(str(self.batches))
@@ -133,7 +133,7 @@ print(
             "saved": sorted(whole.saved()),
             "same": same,
             "profiled": profiled(home / "profiled"),
-            "told": trained.trial.counting.told,
+            "callback_calls": trained.trial.counting.callback_calls,
             "counted": [int(t.trial.counting.batches) for t in (trained, resumed)],
             "states": [
                 [c.get_state() for c in (t.trial.stopper, t.trial.plateau)]

@@ -21,13 +21,13 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
         super().__init__()
         self.line = torch.nn.Linear(2, 1)
         self.epochs_ended: list[list[int]] = []
-        self.asked: list[list[int]] = []
+        self.step_positions: list[list[int]] = []
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         x, y = batch
         loss = torch.nn.functional.mse_loss(self.line(x), y)
         self.log("twice", 2 * loss)
-        self.asked.append([self.current_epoch, self.global_step])
+        self.step_positions.append([self.current_epoch, self.global_step])
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> Any:
@@ -95,8 +95,8 @@ print(
             "twice": [row["twice"] for _, _, rows in core.train.training for row in rows],
             "val": core.train.validations[-1][1]["val_loss"],
             "epochs_ended": trial.module.epochs_ended,
-            "asked": trial.module.asked,
-            "by_lightning": [module.epochs_ended, module.asked],
+            "step_positions": trial.module.step_positions,
+            "by_lightning": [module.epochs_ended, module.step_positions],
             "lr": trial.optimizer.param_groups[0]["lr"],
             "groups": [[group, steps, sorted(m)] for group, steps, m in logged.train.groups],
             "closed": logged.train.statuses,

@@ -59,9 +59,9 @@ def test_callbacks_resume_their_state(trained: Any) -> None:
 
 
 def test_callbacks_get_workloads_and_checkpoints(trained: Any) -> None:
-    begun = [[at, batches] for what, at, batches in trained["told"] if what == "begin"]
+    begun = [[at, batches] for what, at, batches in trained["callback_calls"] if what == "begin"]
     assert begun == [[0, 3], [3, 2], [5, 1], [6, 3], [9, 1]]
-    assert ["end", 10, ["loss"]] in trained["told"]
+    assert ["end", 10, ["loss"]] in trained["callback_calls"]
     assert trained["note"] == "10"
 
 

@@ -29,8 +29,8 @@ def test_hooks_and_schedulers_run_for_each_epoch(trained: Any) -> None:
 
 
 def test_module_gets_progress_as_in_lightning(trained: Any) -> None:
-    assert trained["asked"][:7] == [[0, n] for n in range(6)] + [[1, 6]]
-    assert [trained["epochs_ended"], trained["asked"]] == trained["by_lightning"]
+    assert trained["step_positions"][:7] == [[0, n] for n in range(6)] + [[1, 6]]
+    assert [trained["epochs_ended"], trained["step_positions"]] == trained["by_lightning"]
 
 
 def test_logger_reports_in_groups(trained: Any) -> None:

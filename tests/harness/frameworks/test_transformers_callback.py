@@ -57,7 +57,10 @@ def test_preempted_trainer_saves_and_resumes(
     ((steps, (uuid, _)),) = stopped["saved"].items()
     assert int(steps) < 6
     resumed = train(forks, tmp_path, -1, uuid)
-    assert (trained["found"], resumed["found"]) == (None, f"{tmp_path}/out/checkpoint-{steps}")
+    assert (trained["resume_path"], resumed["resume_path"]) == (
+        None,
+        f"{tmp_path}/out/checkpoint-{steps}",
+    )
     assert losses(stopped) + losses(resumed) == losses(trained)
 
 

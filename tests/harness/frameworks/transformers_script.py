@@ -27,11 +27,11 @@ class Line(torch.nn.Module):  # type: ignore[misc]
 
 
 class Callback(DetCallback):
-    found: Any = None
+    resume_path: Any = None
 
     def load_last_checkpoint(self, args: Any) -> None:
         super().load_last_checkpoint(args)
-        self.found = args.resume_from_checkpoint
+        self.resume_path = args.resume_from_checkpoint
 
 
 DIRECTORY, PREEMPT_AFTER, LATEST = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
@@ -70,7 +70,7 @@ trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
 print(
     json.dumps(
         {
-            "found": callback.found,
+            "resume_path": callback.resume_path,
             "training": [[s, m] for s, m, _ in core.train.training],
             "validations": core.train.validations,
             "saved": {

@@ -182,14 +182,14 @@ def test_paused_experiment_continues_after_activation(user: Caller, tmp_path: Pa
 
 def test_trial_progress_is_recorded_without_saving(user: Caller, tmp_path: Path) -> None:
     class Progressing(PlayedSession):
-        left = 3
+        remaining = 3
 
         def _play(self, experiment: str) -> None:
             trials = self.caller.get(f"{experiment}/trials")["trials"]
-            if self.left and trials:
+            if self.remaining and trials:
                 path = f"/api/v1/trials/{trials[0]['id']}/progress"
-                self.caller.post(path, {"progress": 1 - self.left / 4})
-                self.left -= 1
+                self.caller.post(path, {"progress": 1 - self.remaining / 4})
+                self.remaining -= 1
             else:
                 super()._play(experiment)
 

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 from typing import Any, Dict, Optional, Union
 
-from determined.common.token_store import default_path, kept, locked, replaced
+from determined.common.token_store import default_path, file_lock, load_json, write_json
 
 
 class Cert:
@@ -49,13 +49,13 @@ class CertStore:
         self._write(url, None)
 
     def _load(self) -> Dict[str, Any]:
-        return kept(self.path, "trusted certificates", "remove that file")
+        return load_json(self.path, "trusted certificates", "remove that file")
 
     def _write(self, url: str, cert_pem: Optional[str]) -> None:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        with locked(self.path + ".lock"):
+        with file_lock(self.path + ".lock"):
             others = {known: pem for known, pem in self._load().items() if known != url}
-            replaced(self.path, others if cert_pem is None else {**others, url: cert_pem})
+            write_json(self.path, others if cert_pem is None else {**others, url: cert_pem})
 
 
 def default_store() -> pathlib.Path:
