@@ -40,7 +40,7 @@ def _page(meaning: dict[str, Any], fields: list[Field]) -> str:
     _check(meaning["fields"], fields)
     parts = [meaning["head"].strip()]
     for section in dict.fromkeys(field.section for field in fields):
-        mine = [field for field in fields if field.section == section]
+        section_fields = [field for field in fields if field.section == section]
         title = section or "Top level"
         about = meaning["sections"].get(section, "").strip()
         parts.append(

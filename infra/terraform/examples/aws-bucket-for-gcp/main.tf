@@ -85,6 +85,6 @@ resource "aws_iam_role_policy" "storage" {
 }
 
 output "aws_role_arn" {
-  description = "Settings for the pool's section of type gcp."
+  description = "ARN of the role, for the pool's section of type gcp."
   value       = aws_iam_role.this.arn
 }

@@ -1,4 +1,4 @@
-# Permissions to rent machines: create machines, and delete only the cluster's own.
+# Permissions to rent machines: create machines, and delete only machines with names of Determined.
 
 variable "project" {
   description = "Project of the machines."
