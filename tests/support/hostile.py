@@ -19,9 +19,8 @@ from unittest.mock import patch
 
 from det_controlplane.api import routes
 from det_controlplane.api.body import Body
-from det_controlplane.api.handler_inputs import inputs_of
 from det_controlplane.api.http import Request
-from det_controlplane.api.openapi import description
+from det_controlplane.api.openapi import body_of, description, query_of
 from det_controlplane.api.router import Route
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.people.roles import ROLES
@@ -347,9 +346,8 @@ def judge(
 
 
 def _hold_against_description(findings: Findings, route: Route, reads: _Reads) -> None:
-    declared = inputs_of(route.handler)
-    fields = json.dumps(declared.body.schema()) if declared.body else ""
-    missing = reads.query - set(declared.query)
+    fields = json.dumps(body_of(route))
+    missing = reads.query - set(query_of(route))
     missing |= {name for name in reads.body if f'"{name}"' not in fields}
     for name in sorted(missing):
         told = f"{route.method} {route.path}: {name}"

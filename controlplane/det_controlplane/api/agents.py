@@ -1,9 +1,10 @@
 """Agents, slots and resource pools, as people see them."""
 
+from dataclasses import dataclass
+
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
-from det_controlplane.api.listing import page_of, part_of
+from det_controlplane.api.listing import PageQuery, part_of
 from det_controlplane.api.router import delete, get, post
 from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
 from det_controlplane.core.people.roles import Right
@@ -12,13 +13,36 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.organization import pool_bindings
 
 
-def list_agents(ctx: Context, request: Request) -> Answer:
-    found = administration.agents(ctx)
-    if request.flag("excludeSlots", "exclude_slots"):
-        found = [{**a, "slots": {}} for a in found]
-    if request.flag("excludeContainers", "exclude_containers"):
-        found = [{**a, "containers": {}} for a in found]
-    part, pagination = part_of(found, page_of(request, default_limit=-1))
+@dataclass(frozen=True)
+class AgentQuery(PageQuery):
+    exclude_slots: bool = False
+    exclude_containers: bool = False
+
+
+@dataclass(frozen=True)
+class PoolQuery(PageQuery):
+    unbound: bool = False
+
+
+@dataclass(frozen=True)
+class DisableBody:
+    drain: bool = False
+
+
+@dataclass(frozen=True)
+class NewJoinToken:
+    description: str = ""
+    lifespan: str = ""
+    max_uses: int | None = None
+
+
+def list_agents(ctx: Context, request: Request, query: AgentQuery) -> Answer:
+    agents = administration.agents(ctx)
+    if query.exclude_slots:
+        agents = [{**agent, "slots": {}} for agent in agents]
+    if query.exclude_containers:
+        agents = [{**agent, "containers": {}} for agent in agents]
+    part, pagination = part_of(agents, query.page(default_limit=-1))
     return json_response({"agents": part, "pagination": pagination})
 
 
@@ -30,8 +54,8 @@ def enable(ctx: Context, request: Request) -> Answer:
     return _set_agent(ctx, request, enabled=True, drain=False)
 
 
-def disable(ctx: Context, request: Request) -> Answer:
-    return _set_agent(ctx, request, enabled=False, drain=Body(request.json()).flag("drain"))
+def disable(ctx: Context, request: Request, body: DisableBody) -> Answer:
+    return _set_agent(ctx, request, enabled=False, drain=body.drain)
 
 
 def _set_agent(ctx: Context, request: Request, **wanted: bool) -> Answer:
@@ -53,8 +77,8 @@ def enable_slot(ctx: Context, request: Request) -> Answer:
     return _set_slot(ctx, request, enabled=True, drain=False)
 
 
-def disable_slot(ctx: Context, request: Request) -> Answer:
-    return _set_slot(ctx, request, enabled=False, drain=Body(request.json()).flag("drain"))
+def disable_slot(ctx: Context, request: Request, body: DisableBody) -> Answer:
+    return _set_slot(ctx, request, enabled=False, drain=body.drain)
 
 
 def _set_slot(ctx: Context, request: Request, **wanted: bool) -> Answer:
@@ -63,21 +87,20 @@ def _set_slot(ctx: Context, request: Request, **wanted: bool) -> Answer:
     return json_response({"slot": slot})
 
 
-def list_pools(ctx: Context, request: Request) -> Answer:
-    found = administration.pools(ctx)
-    if request.flag("unbound"):
+def list_pools(ctx: Context, request: Request, query: PoolQuery) -> Answer:
+    pools = administration.pools(ctx)
+    if query.unbound:
         open_to_all = pool_bindings.unbound(ctx)
-        found = [pool for pool in found if pool["name"] in open_to_all]
-    part, pagination = part_of(found, page_of(request, default_limit=-1))
+        pools = [pool for pool in pools if pool["name"] in open_to_all]
+    part, pagination = part_of(pools, query.page(default_limit=-1))
     return json_response({"resourcePools": part, "pagination": pagination})
 
 
-def create_token(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    made = join_tokens.create(
-        ctx, user_of(request), body.text("description"), body.text("lifespan"), body.optional_integer("maxUses")
-    )  # fmt: skip
-    return json_response({"agentToken": made})
+def create_token(ctx: Context, request: Request, body: NewJoinToken) -> Answer:
+    token = join_tokens.create(
+        ctx, user_of(request), body.description, body.lifespan, body.max_uses
+    )
+    return json_response({"agentToken": token})
 
 
 def list_tokens(ctx: Context, request: Request) -> Answer:

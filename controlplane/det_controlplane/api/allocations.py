@@ -1,7 +1,9 @@
 """Routes for containers about their allocation: preemption, rendezvous, all-gather, readiness."""
 
+from dataclasses import dataclass
+from typing import Any
+
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.http import (
     EMPTY,
     REPORT_BODY,
@@ -22,13 +24,30 @@ _LONG_POLL_S = 60.0
 _GATHER_WAIT_S = 25.0
 
 
-def preemption(ctx: Context, request: Request) -> Answer:
+@dataclass(frozen=True)
+class PreemptionQuery:
+    timeout_seconds: int = 0
+
+
+@dataclass(frozen=True)
+class GatherBody:
+    request_uuid: str = ""
+    num_peers: int = 1
+    data: Any = None
+
+
+@dataclass(frozen=True)
+class ReadyBody:
+    user: str = ""
+
+
+def preemption(ctx: Context, request: Request, query: PreemptionQuery) -> Answer:
     """Answer whether to preempt, by a long poll. To answer false early is fine: the client asks again at once."""
     allocation_id = request.param("allocationId")
     preempt = allocations.preempted(ctx, user_of(request), allocation_id)
-    timeout = request.integer("timeoutSeconds", "timeout_seconds")
-    if not preempt and timeout > 0 and not request.final:
-        return Wait(f"allocation:{allocation_id}", min(timeout, _LONG_POLL_S))
+    timeout_s = query.timeout_seconds
+    if not preempt and timeout_s > 0 and not request.final:
+        return Wait(f"allocation:{allocation_id}", min(timeout_s, _LONG_POLL_S))
     return json_response({"preempt": preempt})
 
 
@@ -50,13 +69,12 @@ def rendezvous(ctx: Context, request: Request) -> Answer:
     return json_response({"rendezvousInfo": info})
 
 
-def all_gather(ctx: Context, request: Request) -> Answer:
-    allocation_id, body = request.param("allocationId"), Body(request.json())
+def all_gather(ctx: Context, request: Request, body: GatherBody) -> Answer:
+    allocation_id, caller = request.param("allocationId"), user_of(request)
     try:
         gathered = allocations.all_gather(
-            ctx, user_of(request), allocation_id,
-            body.text("requestUuid"), body.integer("numPeers", 1), body.raw("data"),
-        )  # fmt: skip
+            ctx, caller, allocation_id, body.request_uuid, body.num_peers, body.data
+        )
     except Unready:
         if request.final:
             raise
@@ -64,9 +82,8 @@ def all_gather(ctx: Context, request: Request) -> Answer:
     return json_text(f'{{"data":[{",".join(gathered)}]}}')
 
 
-def ready(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    allocations.ready(ctx, user_of(request), request.param("allocationId"), body.text("user"))
+def ready(ctx: Context, request: Request, body: ReadyBody) -> Answer:
+    allocations.ready(ctx, user_of(request), request.param("allocationId"), body.user)
     return EMPTY
 
 

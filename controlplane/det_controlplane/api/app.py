@@ -15,7 +15,7 @@ from det_controlplane.api.http import (
     Stream,
     bearer_token,
 )
-from det_controlplane.api.router import Access, Handler, Match, Route, Router
+from det_controlplane.api.router import Access, Match, Route, Router
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine.errors import (
     WAKING_S,
@@ -73,7 +73,7 @@ class App:
             recorder = self._recorder(route.audit, route, request)
             request.noted = recorder.saw
             with recording.recording(recorder):
-                answer = self._answer(route.handler, request)
+                answer = self._answer(route, request)
             self._count_write(request)
             return answer
         except Exception as e:
@@ -120,13 +120,13 @@ class App:
         request.sender = by.caller
         return route.largest
 
-    def _answer(self, handler: Handler, request: Request) -> Answer:
+    def _answer(self, route: Route, request: Request) -> Answer:
         for _ in range(_TRIES - 1):
             try:
-                return handler(self.ctx, request)
+                return route.answer(self.ctx, request)
             except TryAgain:
                 log.info("%s %s collided with another; trying again", request.method, request.path)
-        return handler(self.ctx, request)
+        return route.answer(self.ctx, request)
 
     def _read(self, route: Route, request: Request) -> Answer:
         """Answer a list or report from the copy of the database, if that has the changes of the caller.
@@ -137,10 +137,10 @@ class App:
             replica = self.ctx.replica
             if replica is not None and replica.shows(by.id, by.writes):
                 try:
-                    return route.handler(replace(self.ctx, db=replica.database), request)
+                    return route.answer(replace(self.ctx, db=replica.database), request)
                 except (DatabaseDown, QueryFailed, TryAgain) as e:
                     replica.failed(e)
-        return self._answer(route.handler, request)
+        return self._answer(route, request)
 
     def _count_write(self, request: Request) -> None:
         """Count a change, so that later lists and reports of the user show it."""

@@ -1,8 +1,10 @@
 """The audit log."""
 
+from dataclasses import dataclass
+
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.http import Answer, Request, json_parts
-from det_controlplane.api.listing import filters_of, page_of, sort_of
+from det_controlplane.api.listing import ListQuery, filters_of
 from det_controlplane.api.router import get
 from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
 from det_controlplane.core.people.roles import Right
@@ -10,16 +12,25 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.organization import audit_listing as listing
 
 
-def list_entries(ctx: Context, request: Request) -> Answer:
+@dataclass(frozen=True)
+class EntryQuery(ListQuery):
+    username: str = ""
+    object: str = ""
+    action: str = ""
+    since: str = ""
+    until: str = ""
+
+
+def list_entries(ctx: Context, request: Request, query: EntryQuery) -> Answer:
     filters = filters_of(
-        username=request.text("username"),
-        object=request.text("object"),
-        action=request.text("action"),
-        since=listing.time_of(ctx, "since", request.text("since")),
-        until=listing.time_of(ctx, "until", request.text("until")),
+        username=query.username,
+        object=query.object,
+        action=query.action,
+        since=listing.time_of(ctx, "since", query.since),
+        until=listing.time_of(ctx, "until", query.until),
     )
-    page, sort = page_of(request), sort_of(request)
-    return json_parts(listing.listed(ctx, user_of(request), page, sort, filters))
+    entries = listing.listed(ctx, user_of(request), query.page(), query.sort(), filters)
+    return json_parts(entries)
 
 
 ROUTES = (

@@ -2,8 +2,8 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import Unauthenticated
 from det_controlplane.api.http import (
     EMPTY,
@@ -22,23 +22,33 @@ from det_controlplane.services.organization import users
 from det_controlplane.services.principal import User
 
 
-def login(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    password = body.text("password")
-    if not (password or ctx.public or asks_this_machine(request)):
+@dataclass(frozen=True)
+class Credentials:
+    username: str = ""
+    password: str = ""
+    is_hashed: bool = False
+
+
+@dataclass(frozen=True)
+class PipelineToken:
+    token: str = ""
+
+
+def login(ctx: Context, request: Request, body: Credentials) -> Answer:
+    if not (body.password or ctx.public or asks_this_machine(request)):
         raise Unauthenticated(
             "accounts without a password are open to this machine only: ask it as localhost, or give them one"
         )
     token, user_id = sign_in.login(
-        ctx, body.text("username"), password, body.flag("isHashed"), request.client
+        ctx, body.username, body.password, body.is_hashed, request.client
     )
     answer = json_response({"token": token, "user": users.get(ctx, user_id)})
     life_s = int(sign_in.SESSION_LIFE.total_seconds())
     return Response(answer.body, headers=session_cookie(request, token, life_s))
 
 
-def login_pipeline(ctx: Context, request: Request) -> Answer:
-    token, user_id, expires_at = pipelines.sign_in(ctx, Body(request.json()).text("token"))
+def login_pipeline(ctx: Context, request: Request, body: PipelineToken) -> Answer:
+    token, user_id, expires_at = pipelines.sign_in(ctx, body.token)
     return json_response(
         {"token": token, "user": users.get(ctx, user_id), "expiresAt": expires_at.isoformat()}
     )

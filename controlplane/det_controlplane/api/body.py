@@ -17,7 +17,7 @@ class Body:
 
     def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
         self._values = values
-        self._path = path
+        self.path = path
 
     def raw(self, name: str) -> Any:
         value = self._values.get(name)
@@ -82,7 +82,7 @@ class Body:
         return {} if value is None else dict(self._typed(name, value, dict, "an object"))
 
     def body(self, name: str) -> "Body":
-        return Body(self.object(name), f"{self._path}{name}.")
+        return Body(self.object(name), f"{self.path}{name}.")
 
     def items(self, name: str) -> list[Any]:
         value = self.raw(name)
@@ -90,32 +90,32 @@ class Body:
 
     def integers(self, name: str) -> list[int]:
         self.refuse_more(name, MOST_NAMED)
-        return [Body({name: item}, self._path).integer(name) for item in self.items(name)]
+        return [Body({name: item}, self.path).integer(name) for item in self.items(name)]
 
     def bodies(self, name: str) -> "list[Body]":
         items = self.items(name)
         for item in items:
             if not isinstance(item, dict):
                 raise self._wrong(name, "a list of objects", item)
-        return [Body(item, f"{self._path}{name}[{i}].") for i, item in enumerate(items)]
+        return [Body(item, f"{self.path}{name}[{i}].") for i, item in enumerate(items)]
 
     def refuse_more(self, name: str, most: int) -> None:
         """Refuse a list that names more things than one statement should look for."""
         if len(self.items(name)) > most:
             raise BadRequest(
-                f"{self._path}{name} has more than {most} entries: send the rest separately"
+                f"{self.path}{name} has more than {most} entries: send the rest separately"
             )
 
     def time(self, name: str) -> datetime | None:
         value = self.optional_text(name)
         if not value:
             return None
-        return parse_time(value, f"{self._path}{name}")
+        return parse_time(value, f"{self.path}{name}")
 
     def required_text(self, name: str) -> str:
         value = self.text(name)
         if not value:
-            raise BadRequest(f"{self._path}{name} is required")
+            raise BadRequest(f"{self.path}{name} is required")
         return value
 
     def _typed(self, name: str, value: Any, kind: type, what: str) -> Any:
@@ -124,7 +124,7 @@ class Body:
         return value
 
     def _wrong(self, name: str, what: str, value: Any) -> BadRequest:
-        return BadRequest(f"{self._path}{name} must be {what}, not {shown(value)}")
+        return BadRequest(f"{self.path}{name} must be {what}, not {shown(value)}")
 
 
 def parse_time(value: str, what: str) -> datetime:

@@ -1,10 +1,13 @@
 """Checkpoints: reports, records, deletion, download."""
 
 from collections.abc import Iterator
-from uuid import UUID
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
+from det_controlplane.api.answers import OneCheckpoint
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import MOST_NAMED, Body
+from det_controlplane.api.body import MOST_NAMED
 from det_controlplane.api.errors import UnsupportedMediaType
 from det_controlplane.api.http import (
     EMPTY,
@@ -16,7 +19,7 @@ from det_controlplane.api.http import (
     Stream,
     json_parts,
 )
-from det_controlplane.api.listing import source_type_of
+from det_controlplane.api.listing import source_type
 from det_controlplane.api.router import Unaudited, delete, get, patch, post
 from det_controlplane.core.people.permissions import TaskRule, in_body, in_path, require
 from det_controlplane.core.people.roles import Right
@@ -28,40 +31,92 @@ from det_controlplane.services.identity import reporters, task_rights
 from det_controlplane.services.trials import metric_streams
 
 
-def report_checkpoint(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    task_rights.require_task(ctx, user_of(request), body.required_text("taskId"))
-    reporters.require_tasks(ctx, user_of(request), [body.required_text("taskId")])
+@dataclass(frozen=True)
+class NewCheckpoint:
+    task_id: str
+    uuid: str
+    allocation_id: str | None = None
+    resources: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    state: str = ""
+    storage_id: int | None = None
+    report_time: datetime | None = None
+
+
+@dataclass(frozen=True)
+class RemainingFiles:
+    resources: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckpointPatch:
+    uuid: str
+    resources: RemainingFiles | None = None
+
+
+@dataclass(frozen=True)
+class CheckpointPatches:
+    checkpoints: list[CheckpointPatch] = field(default_factory=list, metadata={"most": MOST_NAMED})
+
+
+@dataclass(frozen=True)
+class CheckpointMetadata:
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NewMetadata:
+    checkpoint: CheckpointMetadata = field(default_factory=CheckpointMetadata)
+
+
+@dataclass(frozen=True)
+class CheckpointNames:
+    checkpoint_uuids: list[str] = field(default_factory=list, metadata={"most": MOST_NAMED})
+
+
+@dataclass(frozen=True)
+class CheckpointFiles(CheckpointNames):
+    checkpoint_globs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class UseQuery:
+    metric_group: str = ""
+    trial_source_info_type: str = ""
+
+
+def report_checkpoint(ctx: Context, request: Request, body: NewCheckpoint) -> Answer:
+    task_rights.require_task(ctx, user_of(request), body.task_id)
+    reporters.require_tasks(ctx, user_of(request), [body.task_id])
     records.report(
         ctx,
         user_of(request),
         CheckpointReport(
-            uuid=body.required_text("uuid"),
-            task_id=body.required_text("taskId"),
-            allocation_id=body.optional_text("allocationId"),
-            resources={k: str(v) for k, v in body.object("resources").items()},
-            metadata=body.object("metadata"),
-            state=(body.text("state") or "STATE_COMPLETED").removeprefix("STATE_"),
-            storage_id=body.optional_integer("storageId"),
-            reported_at=body.time("reportTime"),
+            uuid=body.uuid,
+            task_id=body.task_id,
+            allocation_id=body.allocation_id,
+            resources={name: str(size) for name, size in body.resources.items()},
+            metadata=body.metadata,
+            state=(body.state or "STATE_COMPLETED").removeprefix("STATE_"),
+            storage_id=body.storage_id,
+            reported_at=body.report_time,
         ),
     )
     return EMPTY
 
 
-def patch_checkpoints(ctx: Context, request: Request) -> Answer:
-    changes = []
-    body = Body(request.json())
-    body.refuse_more("checkpoints", MOST_NAMED)
-    for item in body.bodies("checkpoints"):
-        left = item.body("resources")
-        given = item.raw("resources") is not None
-        resources = {k: str(v) for k, v in left.object("resources").items()}
-        changes.append((item.required_text("uuid"), resources if given else None))
+def patch_checkpoints(ctx: Context, request: Request, body: CheckpointPatches) -> Answer:
+    changes = [(patch.uuid, _sizes(patch.resources)) for patch in body.checkpoints]
     for uuid, _ in changes:
         checkpoint_rights.require_report(ctx, user_of(request), parse_uuid(uuid))
     records.patch(ctx, changes)
     return EMPTY
+
+
+def _sizes(files: RemainingFiles | None) -> dict[str, str] | None:
+    if files is None:
+        return None
+    return {name: str(size) for name, size in files.resources.items()}
 
 
 def get_checkpoint(ctx: Context, request: Request) -> Answer:
@@ -69,40 +124,34 @@ def get_checkpoint(ctx: Context, request: Request) -> Answer:
     return Response(b'{"checkpoint":' + found.encode() + b"}")
 
 
-def set_metadata(ctx: Context, request: Request) -> Answer:
+def set_metadata(ctx: Context, request: Request, body: NewMetadata) -> Answer:
     uuid = request.param("checkpointUuid")
     checkpoint_rights.require_change(ctx, user_of(request), parse_uuid(uuid))
-    records.set_metadata(ctx, uuid, Body(request.json()).body("checkpoint").object("metadata"))
+    records.set_metadata(ctx, uuid, body.checkpoint.metadata)
     return get_checkpoint(ctx, request)
 
 
-def delete_checkpoints(ctx: Context, request: Request) -> Answer:
-    uuids = _uuids(Body(request.json()))
+def delete_checkpoints(ctx: Context, request: Request, body: CheckpointNames) -> Answer:
+    uuids = [parse_uuid(uuid) for uuid in body.checkpoint_uuids]
     checkpoint_rights.require_deletion(ctx, user_of(request), uuids)
     collection.delete(ctx, uuids)
     return EMPTY
 
 
-def _uuids(body: Body) -> list[UUID]:
-    body.refuse_more("checkpointUuids", MOST_NAMED)
-    return [parse_uuid(str(u)) for u in body.items("checkpointUuids")]
-
-
-def remove_files(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    uuids = _uuids(body)
+def remove_files(ctx: Context, request: Request, body: CheckpointFiles) -> Answer:
+    uuids = [parse_uuid(uuid) for uuid in body.checkpoint_uuids]
     checkpoint_rights.require_deletion(ctx, user_of(request), uuids)
-    collection.delete(ctx, uuids, [str(g) for g in body.items("checkpointGlobs")])
+    collection.delete(ctx, uuids, body.checkpoint_globs)
     return EMPTY
 
 
-def checkpoint_metrics(ctx: Context, request: Request) -> Answer:
+def checkpoint_metrics(ctx: Context, request: Request, query: UseQuery) -> Answer:
     found = metric_streams.of_checkpoint(
         ctx,
         user_of(request),
         request.param("checkpointUuid"),
-        request.text("metricGroup", "metric_group"),
-        source_type_of(request),
+        query.metric_group,
+        source_type(query.trial_source_info_type),
     )
     return json_parts(found)
 
@@ -190,6 +239,7 @@ ROUTES = (
         f"{_C}/{{checkpointUuid}}",
         get_checkpoint,
         summary="One checkpoint",
+        response=OneCheckpoint,
         rule=require(
             in_path(Right.VIEW_EXPERIMENT_METADATA, "checkpoint", "checkpointUuid"),
             task=TaskRule.READ,
@@ -200,6 +250,7 @@ ROUTES = (
         f"{_C}/{{checkpointUuid}}/metadata",
         set_metadata,
         summary="Set metadata of a checkpoint",
+        response=OneCheckpoint,
         largest=REPORT_BODY,
         rule=require(
             in_path(Right.UPDATE_EXPERIMENT_METADATA, "checkpoint", "checkpointUuid"),

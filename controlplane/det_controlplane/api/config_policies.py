@@ -1,7 +1,8 @@
 """Config policies: what configurations must keep to."""
 
+from dataclasses import dataclass
+
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.router import delete, get, put
 from det_controlplane.core.people.permissions import TaskRule, in_cluster, in_path, require
@@ -19,14 +20,18 @@ def get_policies(ctx: Context, request: Request) -> Answer:
     return json_response({"configPolicies": found})
 
 
-def put_policies(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    source = body.required_text("configPolicies")
-    workload = request.param("workloadType")
-    if body.flag("validateOnly"):
+@dataclass(frozen=True)
+class NewPolicies:
+    config_policies: str
+    validate_only: bool = False
+
+
+def put_policies(ctx: Context, request: Request, body: NewPolicies) -> Answer:
+    source, workload = body.config_policies, request.param("workloadType")
+    if body.validate_only:
         return json_response({"configPolicies": config_policies.check(workload, source)})
-    kept = config_policies.put(ctx, user_of(request), _scope(request), workload, source)
-    return json_response({"configPolicies": kept})
+    policies = config_policies.put(ctx, user_of(request), _scope(request), workload, source)
+    return json_response({"configPolicies": policies})
 
 
 def delete_policies(ctx: Context, request: Request) -> Answer:

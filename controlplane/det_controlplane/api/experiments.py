@@ -1,11 +1,20 @@
 """Experiments: create, look at, steer, take up again, move."""
 
-from typing import Any
 from uuid import UUID
 
+from det_controlplane.api.answers import Checkpoints, Experiments, OneExperiment, Trials
 from det_controlplane.api.auth import request_key, user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.experiment_inputs import (
+    Continuation,
+    ExperimentBody,
+    ExperimentMove,
+    ExperimentQuery,
+    LabelQuery,
+    NewExperiment,
+    SearchQuery,
+    TrialQuery,
+)
 from det_controlplane.api.http import (
     EMPTY,
     MAX_BODY,
@@ -19,12 +28,8 @@ from det_controlplane.api.http import (
 )
 from det_controlplane.api.listing import (
     CHECKPOINT_STATES,
-    checkpoint_sort_of,
-    filters_of,
-    owner_filters,
-    page_of,
-    sort_of,
-    states_of,
+    CheckpointQuery,
+    known_states,
 )
 from det_controlplane.api.model_definitions import files_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
@@ -52,25 +57,18 @@ from det_controlplane.services.experiments import (
     moving,
 )
 from det_controlplane.services.experiments.creation import Submission
-from det_controlplane.services.experiments.editing import Changes
 from det_controlplane.services.queue import jobs
 
-_POLICY = {
-    "saveExperimentBest": "save_experiment_best",
-    "saveTrialBest": "save_trial_best",
-    "saveTrialLatest": "save_trial_latest",
-}
 _DELETION_WAIT_S = 50.0
-_ID_FILTERS = {"lt": "id_lt", "lte": "id_lte", "gt": "id_gt", "gte": "id_gte"}
 
 
-def create(ctx: Context, request: Request) -> Answer:
-    return _created(creation.create(ctx, user_of(request), _submission(request)))
+def create(ctx: Context, request: Request, body: NewExperiment) -> Answer:
+    return _created(creation.create(ctx, user_of(request), _submission(request, body)))
 
 
-def put_external(ctx: Context, request: Request) -> Answer:
+def put_external(ctx: Context, request: Request, body: NewExperiment) -> Answer:
     """Create or find an unmanaged experiment: the same external id always is the same experiment."""
-    submission = _submission(request, request.param("externalExperimentId"))
+    submission = _submission(request, body, request.param("externalExperimentId"))
     return _created(creation.put(ctx, user_of(request), submission))
 
 
@@ -84,19 +82,19 @@ def _created(created: creation.Created) -> Answer:
     )
 
 
-def _submission(request: Request, external_id: str | None = None) -> Submission:
-    body = Body(request.json())
-    context_id = body.optional_text("contextId")
+def _submission(
+    request: Request, body: NewExperiment, external_id: str | None = None
+) -> Submission:
     return Submission(
-        config=body.required_text("config"),
-        files=files_of(body, "modelDefinition"),
-        context_id=_uuid(context_id) if context_id else None,
-        activate=body.flag("activate"),
-        template=body.text("template"),
-        project_id=body.integer("projectId"),
-        parent_id=body.optional_integer("parentId") or None,
-        unmanaged=body.flag("unmanaged") or external_id is not None,
-        validate_only=body.flag("validateOnly"),
+        config=body.config,
+        files=files_of(body.model_definition),
+        context_id=_uuid(body.context_id) if body.context_id else None,
+        activate=body.activate,
+        template=body.template,
+        project_id=body.project_id,
+        parent_id=body.parent_id or None,
+        unmanaged=body.unmanaged or external_id is not None,
+        validate_only=body.validate_only,
         external_id=external_id,
         idempotency_key=request_key(request),
     )
@@ -109,25 +107,11 @@ def _uuid(value: str) -> UUID:
         raise BadRequest(f"contextId must be a UUID, not {value!r}") from e
 
 
-def list_experiments(ctx: Context, request: Request) -> Answer:
-    sort = sort_of(request)
-    return json_parts(listing.experiments(ctx, page_of(request), sort, _filters(request)))
-
-
-def _filters(request: Request) -> dict[str, Any]:
-    own = filters_of(
-        description=request.text("description"),
-        labels=request.texts("labels"),
-        states=states_of(request, WORK_STATES),
-        project_id=request.integer("projectId", "project_id") or None,
-        id_in=request.integers("experimentIdFilter.incl"),
-        id_not_in=request.integers("experimentIdFilter.notIn"),
-        **{n: request.integer(f"experimentIdFilter.{k}") or None for k, n in _ID_FILTERS.items()},
-    )
-    filters = owner_filters(request) | own | request.held()
+def list_experiments(ctx: Context, request: Request, query: ExperimentQuery) -> Answer:
+    filters = query.filters() | request.held()
     if filters.get("archived") is False and "project_id" not in filters:
         filters["visible"] = True
-    return filters
+    return json_parts(listing.experiments(ctx, query.page(), query.sort(), filters))
 
 
 def get_experiment(ctx: Context, request: Request) -> Answer:
@@ -144,29 +128,25 @@ def revision(ctx: Context, request: Request) -> Answer:
     return json_response({"revision": listing.revision(ctx, request.id("experimentId"))})
 
 
-def search(ctx: Context, request: Request) -> Answer:
-    return json_response(
-        decisions.of(ctx, request.id("experimentId"), whole=request.flag("whole") is True)
-    )
+def search(ctx: Context, request: Request, query: SearchQuery) -> Answer:
+    return json_response(decisions.of(ctx, request.id("experimentId"), whole=query.whole))
 
 
-def list_trials(ctx: Context, request: Request) -> Answer:
-    sort = sort_of(request)
-    page, states = page_of(request), states_of(request, WORK_STATES)
-    return json_parts(listing.trials(ctx, page, sort, request.id("experimentId"), states))
+def list_trials(ctx: Context, request: Request, query: TrialQuery) -> Answer:
+    sort, states = query.sort(), known_states(query.states, WORK_STATES)
+    return json_parts(listing.trials(ctx, query.page(), sort, request.id("experimentId"), states))
 
 
-def list_checkpoints(ctx: Context, request: Request) -> Answer:
-    sort = checkpoint_sort_of(request)
-    found = listing.checkpoints(
+def list_checkpoints(ctx: Context, request: Request, query: CheckpointQuery) -> Answer:
+    checkpoints = listing.checkpoints(
         ctx,
-        page_of(request),
-        sort,
+        query.page(),
+        query.checkpoint_sort(),
         "experiment_id",
         request.id("id"),
-        states_of(request, CHECKPOINT_STATES),
+        known_states(query.states, CHECKPOINT_STATES),
     )
-    return json_parts(found)
+    return json_parts(checkpoints)
 
 
 def _command(command: Command) -> Handler:
@@ -187,25 +167,10 @@ def unarchive(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
-def edit(ctx: Context, request: Request) -> Answer:
+def edit(ctx: Context, request: Request, body: ExperimentBody) -> Answer:
     experiment_id = request.id("experimentId")
-    editing.patch(ctx, user_of(request), experiment_id, _changes(Body(request.json())))
+    editing.patch(ctx, user_of(request), experiment_id, body.changes())
     return json_object(experiment=listing.experiment(ctx, experiment_id).shown)
-
-
-def _changes(body: Body) -> Changes:
-    texts = {n: body.text(n) for n in ("name", "description", "notes") if body.raw(n) is not None}
-    asked, storage = body.body("resources"), body.body("checkpointStorage")
-    resources: dict[str, Any] = {
-        column: asked.integer(name)
-        for name, column in (("priority", "priority"), ("maxSlots", "max_slots"))
-        if asked.raw(name) is not None
-    }
-    if asked.raw("weight") is not None:
-        resources["weight"] = asked.number("weight")
-    policy = {c: storage.integer(n) for n, c in _POLICY.items() if storage.raw(n) is not None}
-    labels = [str(x) for x in body.items("labels")] if body.has("labels") else None
-    return Changes(texts, labels, resources, policy)
 
 
 def remove(ctx: Context, request: Request) -> Answer:
@@ -228,10 +193,9 @@ def best_validation(ctx: Context, request: Request) -> Answer:
     return json_response({"metric": metric})
 
 
-def resume(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    experiment_id, override = body.integer("id"), body.text("overrideConfig")
-    if body.flag("validateOnly"):
+def resume(ctx: Context, request: Request, body: Continuation) -> Answer:
+    experiment_id, override = body.id, body.override_config
+    if body.validate_only:
         continuing.check(ctx, user_of(request), experiment_id, override)
         return EMPTY
     continuing.resume(ctx, user_of(request), experiment_id, override)
@@ -239,8 +203,8 @@ def resume(ctx: Context, request: Request) -> Answer:
     return json_object(experiment=shown, warnings="[]")
 
 
-def move(ctx: Context, request: Request) -> Answer:
-    target = Body(request.json()).integer("destinationProjectId")
+def move(ctx: Context, request: Request, body: ExperimentMove) -> Answer:
+    target = body.destination_project_id
     moving.move(ctx, user_of(request), request.id("experimentId"), target)
     return EMPTY
 
@@ -260,9 +224,8 @@ def delete_tensorboards(ctx: Context, request: Request) -> Answer:
     return Wait(f"logs:{running}", _DELETION_WAIT_S)
 
 
-def labels(ctx: Context, request: Request) -> Answer:
-    found = listing.labels(ctx, request.integer("projectId", "project_id"), request.within)
-    return json_response({"labels": found})
+def labels(ctx: Context, request: Request, query: LabelQuery) -> Answer:
+    return json_response({"labels": listing.labels(ctx, query.project_id, request.within)})
 
 
 _E = "/api/v1/experiments"
@@ -290,6 +253,7 @@ ROUTES = (
         list_experiments,
         summary="List experiments",
         from_replica=True,
+        response=Experiments,
         rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
     ),
     put(
@@ -300,7 +264,13 @@ ROUTES = (
         rule=require(by_service(Right.CREATE_EXPERIMENT), task=TaskRule.AS_OWNER),
         audit="experiment.by-external-id.set",
     ),
-    get(f"{_E}/{{experimentId}}", get_experiment, summary="One experiment", rule=_VIEW),
+    get(
+        f"{_E}/{{experimentId}}",
+        get_experiment,
+        summary="One experiment",
+        response=OneExperiment,
+        rule=_VIEW,
+    ),
     patch(
         f"{_E}/{{experimentId}}",
         edit,
@@ -331,12 +301,17 @@ ROUTES = (
         rule=_VIEW,
     ),
     get(
-        f"{_E}/{{experimentId}}/trials", list_trials, summary="Trials of an experiment", rule=_VIEW
+        f"{_E}/{{experimentId}}/trials",
+        list_trials,
+        summary="Trials of an experiment",
+        response=Trials,
+        rule=_VIEW,
     ),
     get(
         f"{_E}/{{id}}/checkpoints",
         list_checkpoints,
         summary="Checkpoints of an experiment",
+        response=Checkpoints,
         rule=require(
             in_path(Right.VIEW_EXPERIMENT_METADATA, "experiment", "id"),
             task=TaskRule.READ,

@@ -1,7 +1,8 @@
 """Groups of users."""
 
+from dataclasses import dataclass, field
+
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of
 from det_controlplane.api.router import Unaudited, delete, get, post, put
@@ -12,32 +13,49 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.organization import groups
 
 
-def create_group(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    group = groups.create(ctx, user_of(request), body.text("name"), _ids(body, "addUsers"))
+@dataclass(frozen=True)
+class NewGroup:
+    name: str = ""
+    add_users: list[int] = field(default_factory=list, metadata={"most": None})
+
+
+@dataclass(frozen=True)
+class GroupChanges:
+    name: str | None = None
+    add_users: list[int] = field(default_factory=list, metadata={"most": None})
+    remove_users: list[int] = field(default_factory=list, metadata={"most": None})
+
+
+@dataclass(frozen=True)
+class GroupSearch:
+    name: str = ""
+    user_id: int = 0
+    offset: int = 0
+    limit: int = 0
+
+
+def create_group(ctx: Context, request: Request, body: NewGroup) -> Answer:
+    group = groups.create(ctx, user_of(request), body.name, body.add_users)
     return json_response({"group": group})
 
 
-def search_groups(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    filters = filters_of(name=body.text("name"), user_id=body.integer("userId") or None)
-    page = Page(body.integer("offset"), body.integer("limit"))
-    return json_parts(groups.search(ctx, page, filters))
+def search_groups(ctx: Context, request: Request, body: GroupSearch) -> Answer:
+    filters = filters_of(name=body.name, user_id=body.user_id or None)
+    return json_parts(groups.search(ctx, Page(body.offset, body.limit), filters))
 
 
 def get_group(ctx: Context, request: Request) -> Answer:
     return json_response({"group": groups.get(ctx, request.id("groupId"))})
 
 
-def edit_group(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
+def edit_group(ctx: Context, request: Request, body: GroupChanges) -> Answer:
     group = groups.edit(
         ctx,
         user_of(request),
         request.id("groupId"),
-        body.optional_text("name"),
-        _ids(body, "addUsers"),
-        _ids(body, "removeUsers"),
+        body.name,
+        body.add_users,
+        body.remove_users,
     )
     return json_response({"group": group})
 
@@ -45,10 +63,6 @@ def edit_group(ctx: Context, request: Request) -> Answer:
 def delete_group(ctx: Context, request: Request) -> Answer:
     groups.delete(ctx, user_of(request), request.id("groupId"))
     return EMPTY
-
-
-def _ids(body: Body, name: str) -> list[int]:
-    return [Body({"id": item}).integer("id") for item in body.items(name)]
 
 
 _G = "/api/v1/groups"

@@ -1,16 +1,16 @@
 """Commands, notebooks, shells, TensorBoards and generic tasks."""
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from det_controlplane.api.auth import request_key, user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, MAX_BODY, Answer, Request, json_parts, json_response
-from det_controlplane.api.listing import filters_of, page_of, sort_of
-from det_controlplane.api.model_definitions import files_of
-from det_controlplane.api.projects import filters_in
+from det_controlplane.api.listing import ListQuery, filters_of
+from det_controlplane.api.model_definitions import FileBody, files_of
+from det_controlplane.api.projects import ExperimentFilters
 from det_controlplane.api.router import Handler, Route, Unaudited, get, post, put
 from det_controlplane.core.config import load_yaml
 from det_controlplane.core.config.layers import merge
@@ -37,70 +37,127 @@ _CONFIGURATION = "configuration"
 _UPDATE = require(in_path(Right.UPDATE_NSC, "task", "taskId"), task=TaskRule.OWN_TASK)
 
 
+@dataclass(frozen=True)
+class TaskQuery(ListQuery):
+    users: list[str] = field(default_factory=list)
+    user_ids: list[int] = field(default_factory=list)
+    workspace_id: int = 0
+
+    def filters(self) -> dict[str, Any]:
+        return filters_of(
+            users=self.users, user_ids=self.user_ids, workspace_id=self.workspace_id or None
+        )
+
+
+@dataclass(frozen=True)
+class TreeQuery(TaskQuery):
+    tree_of: str = ""
+
+
+@dataclass(frozen=True)
+class NewTask:
+    config: dict[str, Any] = field(default_factory=dict)
+    config_text: str = ""
+    files: list[FileBody] = field(default_factory=list)
+    context_id: str = ""
+    template_name: str = ""
+    workspace_id: int = 0
+    preview: bool = False
+
+
+@dataclass(frozen=True)
+class NewTensorBoard(NewTask):
+    experiment_ids: list[int] = field(default_factory=list)
+    trial_ids: list[int] = field(default_factory=list)
+    filters: ExperimentFilters = field(default_factory=ExperimentFilters)
+
+
+@dataclass(frozen=True)
+class GenericTaskBody:
+    config: str = ""
+    config_text: str = ""
+    context_directory: list[FileBody] = field(default_factory=list)
+    context_id: str = ""
+    project_id: int = 0
+    parent_id: str = ""
+    forked_from: str = ""
+    inherit_context: bool = False
+    no_pause: bool = False
+    preview: bool = False
+
+
+@dataclass(frozen=True)
+class PriorityBody:
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class IdleReport:
+    idle: bool = False
+
+
+@dataclass(frozen=True)
+class KillBody:
+    kill_from_root: bool = False
+
+
 def _listing(kind: TaskKind) -> Handler:
-    def handler(ctx: Context, request: Request) -> Answer:
-        filters = filters_of(
-            users=request.texts("users"),
-            user_ids=request.integers("userIds", "user_ids"),
-            workspace_id=request.integer("workspaceId", "workspace_id") or None,
-        )
-        found = interactive.listed(
-            ctx, kind, page_of(request), sort_of(request), filters | request.held()
-        )
-        return json_parts(found)
+    def handler(ctx: Context, request: Request, query: TaskQuery) -> Answer:
+        filters = query.filters() | request.held()
+        return json_parts(interactive.listed(ctx, kind, query.page(), query.sort(), filters))
 
     return handler
 
 
 def _launching(kind: TaskKind) -> Handler:
-    def handler(ctx: Context, request: Request) -> Answer:
-        body, user = Body(request.json()), user_of(request)
+    def handler(ctx: Context, request: Request, body: NewTask) -> Answer:
         submission = _submission(kind, body, request_key(request))
-        is_preview = body.flag("preview")
-        if kind is TaskKind.TENSORBOARD:
-            act = interactive.preview_tensorboard if is_preview else interactive.launch_tensorboard
-            told = act(ctx, user, submission, _wanted(body, request))
-        else:
-            told = (interactive.preview if is_preview else interactive.launch)(
-                ctx, user, submission
-            )
-        warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if told.exceeds_slots else []
-        return json_response(
-            {
-                NAMES[kind]: told.shown, "config": told.config, "warnings": warnings,
-                "configWarnings": told.warnings,
-            }
-        )  # fmt: skip
+        act = interactive.preview if body.preview else interactive.launch
+        return _launched(kind, act(ctx, user_of(request), submission))
 
     return handler
 
 
-def _wanted(body: Body, request: Request) -> TensorBoardRequest:
-    filters = filters_in(body.body("filters"))
-    return TensorBoardRequest(
-        body.integers("experimentIds"),
-        body.integers("trialIds"),
-        filters | request.held() if filters else {},
+def launch_tensorboard(ctx: Context, request: Request, body: NewTensorBoard) -> Answer:
+    kind = TaskKind.TENSORBOARD
+    submission = _submission(kind, body, request_key(request))
+    filters = body.filters.values()
+    wanted = TensorBoardRequest(
+        body.experiment_ids, body.trial_ids, filters | request.held() if filters else {}
+    )
+    act = interactive.preview_tensorboard if body.preview else interactive.launch_tensorboard
+    return _launched(kind, act(ctx, user_of(request), submission, wanted))
+
+
+def _launched(kind: TaskKind, task: TaskAnswer) -> Answer:
+    warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if task.exceeds_slots else []
+    return json_response(
+        {
+            NAMES[kind]: task.shown,
+            "config": task.config,
+            "warnings": warnings,
+            "configWarnings": task.warnings,
+        }
     )
 
 
-def _submission(kind: TaskKind, body: Body, key: str | None) -> Submission:
-    context_id = body.optional_text("contextId")
+def _submission(kind: TaskKind, body: NewTask, key: str | None) -> Submission:
     return Submission(
         kind,
         config=_config(body),
-        files=files_of(body, "files"),
-        context_id=_uuid(context_id) if context_id else None,
-        template=body.text("templateName"),
-        workspace_id=body.integer("workspaceId"),
+        files=files_of(body.files),
+        context_id=_uuid(body.context_id) if body.context_id else None,
+        template=body.template_name,
+        workspace_id=body.workspace_id,
         idempotency_key=key,
     )
 
 
-def _config(body: Body) -> dict[str, Any]:
-    """Return the configuration of a request; what `configText` says, YAML as people write it, lies on top."""
-    given, written = body.object("config"), body.text("configText")
-    return merge(load_yaml(written, what=_CONFIGURATION), given) if written.strip() else given
+def _config(body: NewTask) -> dict[str, Any]:
+    """Return the configuration of a request. `configText` is YAML, and its values replace the values of `config`."""
+    if not body.config_text.strip():
+        return body.config
+    return merge(load_yaml(body.config_text, what=_CONFIGURATION), body.config)
 
 
 def _uuid(value: str) -> UUID:
@@ -127,11 +184,9 @@ def _kill(kind: TaskKind) -> Handler:
 
 
 def _set_priority(kind: TaskKind) -> Handler:
-    def handler(ctx: Context, request: Request) -> Answer:
-        priority = Body(request.json()).integer("priority")
-        task_id = request.param("taskId")
-        told = interactive.set_priority(ctx, user_of(request), kind, task_id, priority)
-        return _steered(kind, told)
+    def handler(ctx: Context, request: Request, body: PriorityBody) -> Answer:
+        caller, task_id = user_of(request), request.param("taskId")
+        return _steered(kind, interactive.set_priority(ctx, caller, kind, task_id, body.priority))
 
     return handler
 
@@ -152,7 +207,7 @@ def _routes(kind: TaskKind) -> tuple[Route, ...]:
         ),
         post(
             base,
-            _launching(kind),
+            launch_tensorboard if kind is TaskKind.TENSORBOARD else _launching(kind),
             summary=f"Launch a {name}",
             largest=MAX_BODY,
             rule=require(in_any_workspace(Right.CREATE_NSC), task=TaskRule.AS_OWNER),
@@ -184,27 +239,24 @@ def terminal(ctx: Context, request: Request) -> Answer:
     return json_response({"address": address, "token": token})
 
 
-def report_idle(ctx: Context, request: Request) -> Answer:
-    idle = Body(request.json()).flag("idle")
-    interactive.report_idle(ctx, user_of(request), request.param("taskId"), idle=idle)
+def report_idle(ctx: Context, request: Request, body: IdleReport) -> Answer:
+    interactive.report_idle(ctx, user_of(request), request.param("taskId"), idle=body.idle)
     return EMPTY
 
 
-def create_generic(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    context_id = body.optional_text("contextId")
-    files = files_of(body, "contextDirectory")
-    upload = _uuid(context_id) if context_id else None
+def create_generic(ctx: Context, request: Request, body: GenericTaskBody) -> Answer:
+    files = files_of(body.context_directory)
+    upload = _uuid(body.context_id) if body.context_id else None
     new = NewGenericTask(
         _generic_config(body),
         Submission(TaskKind.GENERIC, {}, files, upload, idempotency_key=request_key(request)),
-        project_id=body.integer("projectId"),
-        parent_id=body.text("parentId") or None,
-        forked_from=body.text("forkedFrom") or None,
-        inherit_context=body.flag("inheritContext"),
-        no_pause=body.flag("noPause"),
+        project_id=body.project_id,
+        parent_id=body.parent_id or None,
+        forked_from=body.forked_from or None,
+        inherit_context=body.inherit_context,
+        no_pause=body.no_pause,
     )
-    if body.flag("preview"):
+    if body.preview:
         return json_response(_previewed(generic.prepared(ctx, user_of(request), new).resolved))
     made = generic.create(ctx, user_of(request), new)
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if made.exceeds_slots else []
@@ -212,12 +264,11 @@ def create_generic(ctx: Context, request: Request) -> Answer:
     return json_response(told)
 
 
-def _generic_config(body: Body) -> str:
-    given, written = body.text("config"), body.text("configText")
-    if not written.strip():
-        return given
-    below = load_yaml(given, what=_CONFIGURATION) if given.strip() else {}
-    return json.dumps(merge(load_yaml(written, what=_CONFIGURATION), below))
+def _generic_config(body: GenericTaskBody) -> str:
+    if not body.config_text.strip():
+        return body.config
+    below = load_yaml(body.config, what=_CONFIGURATION) if body.config.strip() else {}
+    return json.dumps(merge(load_yaml(body.config_text, what=_CONFIGURATION), below))
 
 
 def _previewed(resolved: Resolved) -> dict[str, Any]:
@@ -228,26 +279,20 @@ def _previewed(resolved: Resolved) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def list_generic(ctx: Context, request: Request) -> Answer:
-    filters = filters_of(
-        users=request.texts("users"),
-        user_ids=request.integers("userIds", "user_ids"),
-        workspace_id=request.integer("workspaceId", "workspace_id") or None,
+def list_generic(ctx: Context, request: Request, query: TreeQuery) -> Answer:
+    filters = query.filters() | request.held()
+    return json_parts(
+        generic.listed(ctx, query.page(), query.sort(), filters, tree_of=query.tree_of)
     )
-    tree_of = request.text("treeOf")
-    found = generic.listed(
-        ctx, page_of(request), sort_of(request), filters | request.held(), tree_of=tree_of
-    )
-    return json_parts(found)
 
 
 def generic_config(ctx: Context, request: Request) -> Answer:
     return json_response({"config": generic.config_of(ctx, request.param("taskId"))})
 
 
-def kill_generic(ctx: Context, request: Request) -> Answer:
-    from_root = Body(request.json()).flag("killFromRoot")
-    generic.kill(ctx, user_of(request), request.param("taskId"), from_root=from_root)
+def kill_generic(ctx: Context, request: Request, body: KillBody) -> Answer:
+    task_id = request.param("taskId")
+    generic.kill(ctx, user_of(request), task_id, from_root=body.kill_from_root)
     return EMPTY
 
 

@@ -1,10 +1,11 @@
 """The job queue."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
-from det_controlplane.api.body import Body
+from det_controlplane.api.answers import JobEntries, Jobs
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
-from det_controlplane.api.listing import page_of, part_of, sort_of, states_of
+from det_controlplane.api.listing import ListQuery, known_states, part_of
 from det_controlplane.api.router import get, post
 from det_controlplane.core.people.permissions import TaskRule, in_body, in_listing, require
 from det_controlplane.core.people.roles import Right
@@ -19,15 +20,40 @@ _LIMITED = (
 )  # fmt: skip
 
 
-def list_jobs(ctx: Context, request: Request) -> Answer:
-    pool = request.text("resourcePool", "resource_pool")
-    queue = jobs.queue_of(ctx, pool, descending=sort_of(request).descending)
-    entries, states = queue.entries, states_of(request, _STATES)
+@dataclass(frozen=True)
+class QueueQuery(ListQuery):
+    resource_pool: str = ""
+    states: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StatsQuery:
+    resource_pools: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class JobChange:
+    job_id: str
+    priority: int | None = None
+    weight: float | None = None
+    resource_pool: str | None = None
+    ahead_of: str | None = None
+    behind_of: str | None = None
+
+
+@dataclass(frozen=True)
+class QueueUpdates:
+    updates: list[JobChange] = field(default_factory=list)
+
+
+def list_jobs(ctx: Context, request: Request, query: QueueQuery) -> Answer:
+    queue = jobs.queue_of(ctx, query.resource_pool, descending=query.sort().descending)
+    entries, states = queue.entries, known_states(query.states, _STATES)
     if states:
         entries = [entry for entry in entries if entry.state.removeprefix("STATE_") in states]
     if not request.path.endswith("-v2"):
         entries = [entry for entry in entries if _is_seen(request, entry.workspace_id)]
-    part, pagination = part_of(entries, page_of(request))
+    part, pagination = part_of(entries, query.page())
     shown = jobs.shown(ctx, queue, part)
     if not request.path.endswith("-v2"):
         return json_response({"jobs": shown, "pagination": pagination})
@@ -47,25 +73,24 @@ def _limited(job: dict[str, Any]) -> dict[str, Any]:
     return {name: job[name] for name in _LIMITED if name in job}
 
 
-def update(ctx: Context, request: Request) -> Answer:
+def update(ctx: Context, request: Request, body: QueueUpdates) -> Answer:
     updates = [
         QueueUpdate(
-            job_id=u.required_text("jobId"),
-            priority=u.optional_integer("priority"),
-            weight=u.number("weight"),
-            resource_pool=u.optional_text("resourcePool"),
-            ahead_of=u.optional_text("aheadOf"),
-            behind_of=u.optional_text("behindOf"),
+            job_id=change.job_id,
+            priority=change.priority,
+            weight=change.weight,
+            resource_pool=change.resource_pool,
+            ahead_of=change.ahead_of,
+            behind_of=change.behind_of,
         )
-        for u in Body(request.json()).bodies("updates")
+        for change in body.updates
     ]
     queue_changes.update(ctx, updates)
     return EMPTY
 
 
-def stats(ctx: Context, request: Request) -> Answer:
-    pools = request.texts("resourcePools", "resource_pools")
-    return json_response({"results": jobs.stats(ctx, pools)})
+def stats(ctx: Context, request: Request, query: StatsQuery) -> Answer:
+    return json_response({"results": jobs.stats(ctx, query.resource_pools)})
 
 
 ROUTES = (
@@ -73,12 +98,14 @@ ROUTES = (
         "/api/v1/job-queues-v2",
         list_jobs,
         summary="Jobs of a pool in the order of the queue",
+        response=JobEntries,
         rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
     ),
     get(
         "/api/v1/job-queues",
         list_jobs,
         summary="The queue of a pool",
+        response=Jobs,
         rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
     ),
     post(

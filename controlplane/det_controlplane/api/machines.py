@@ -1,9 +1,11 @@
 """Rented machines, and the pools that rent them: ours, not Determined's."""
 
+from dataclasses import dataclass
+
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body, parse_time
+from det_controlplane.api.body import parse_time
 from det_controlplane.api.http import Answer, Request, json_parts, json_response
-from det_controlplane.api.listing import filters_of, page_of, sort_of
+from det_controlplane.api.listing import ListQuery, filters_of
 from det_controlplane.api.router import get, post
 from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
 from det_controlplane.core.people.roles import Right
@@ -11,14 +13,26 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.machines import administration
 
 
-def list_instances(ctx: Context, request: Request) -> Answer:
-    ended_after = request.text("endedAfter")
+@dataclass(frozen=True)
+class InstanceQuery(ListQuery):
+    pool: str = ""
+    all: bool = False
+    ended_after: str = ""
+
+
+@dataclass(frozen=True)
+class HoldBody:
+    reason: str = ""
+
+
+def list_instances(ctx: Context, request: Request, query: InstanceQuery) -> Answer:
+    ended_after = query.ended_after
     filters = filters_of(
-        pool=request.text("pool"),
-        live=None if request.flag("all") or ended_after else True,
+        pool=query.pool,
+        live=None if query.all or ended_after else True,
         ended_after=parse_time(ended_after, "endedAfter") if ended_after else None,
     )
-    return json_parts(administration.listed(ctx, page_of(request), sort_of(request), filters))
+    return json_parts(administration.listed(ctx, query.page(), query.sort(), filters))
 
 
 def get_instance(ctx: Context, request: Request) -> Answer:
@@ -39,10 +53,9 @@ def get_pool(ctx: Context, request: Request) -> Answer:
     return json_response({"pool": administration.pool(ctx, request.param("poolName"))})
 
 
-def hold(ctx: Context, request: Request) -> Answer:
-    reason = Body(request.json()).text("reason") or ""
-    found = administration.hold(ctx, user_of(request), request.param("poolName"), reason)
-    return json_response({"pool": found})
+def hold(ctx: Context, request: Request, body: HoldBody) -> Answer:
+    pool = administration.hold(ctx, user_of(request), request.param("poolName"), body.reason)
+    return json_response({"pool": pool})
 
 
 def resume(ctx: Context, request: Request) -> Answer:

@@ -2,9 +2,10 @@
 
 import base64
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import Unaudited, get, post
 from det_controlplane.core.people.permissions import TaskRule, in_any_workspace, in_path, require
@@ -14,31 +15,54 @@ from det_controlplane.services.code.model_definitions import File
 from det_controlplane.services.context import Context
 
 
-def files_of(body: Body, name: str) -> list[File]:
+@dataclass(frozen=True)
+class FileBody:
+    """A file of a model definition, as clients send it."""
+
+    path: str
+    type: int = 48
+    content: str = ""
+    mtime: int = 0
+    mode: int = 0o644
+
+
+@dataclass(frozen=True)
+class NewUpload:
+    size: int = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class FilePath:
+    path: str
+
+
+@dataclass(frozen=True)
+class DownloadQuery:
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class CodeQuery:
+    url: bool = False
+
+
+def files_of(bodies: Iterable[FileBody]) -> list[File]:
     return [
-        File(
-            path=f.required_text("path"),
-            type=f.integer("type", 48),
-            content=f.text("content"),
-            mtime=f.integer("mtime"),
-            mode=f.integer("mode", 0o644),
-        )
-        for f in body.bodies(name)
+        File(path=f.path, type=f.type, content=f.content, mtime=f.mtime, mode=f.mode)
+        for f in bodies
     ]
 
 
-def begin_upload(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    size, digest = body.integer("size"), body.text("sha256")
-    upload = model_definitions.begin_upload(ctx, user_of(request).id, size, digest)
+def begin_upload(ctx: Context, request: Request, body: NewUpload) -> Answer:
+    upload = model_definitions.begin_upload(ctx, user_of(request).id, body.size, body.sha256)
     return json_response(
         {"contextId": str(upload.context_id), "uploadUrl": upload.url, "headers": {}}
     )
 
 
-def model_definition(ctx: Context, request: Request) -> Answer:
-    by_url = request.flag("url") is True
-    code = model_definitions.of_experiment(ctx, request.id("experimentId"), by_url=by_url)
+def model_definition(ctx: Context, request: Request, query: CodeQuery) -> Answer:
+    code = model_definitions.of_experiment(ctx, request.id("experimentId"), by_url=query.url)
     return json_response(code.to_json())
 
 
@@ -56,17 +80,16 @@ def file_tree(ctx: Context, request: Request) -> Answer:
     return json_response({"files": model_files.tree(ctx, request.id("experimentId"))})
 
 
-def file(ctx: Context, request: Request) -> Answer:
-    path = Body(request.json()).required_text("path")
-    found = model_files.file(ctx, request.id("experimentId"), path)
-    return json_response({"file": base64.b64encode(found.content).decode()})
+def file(ctx: Context, request: Request, body: FilePath) -> Answer:
+    content = model_files.file(ctx, request.id("experimentId"), body.path).content
+    return json_response({"file": base64.b64encode(content).decode()})
 
 
-def download_file(ctx: Context, request: Request) -> Answer:
-    found = model_files.file(ctx, request.id("experimentId"), request.text("path"))
-    name = json.dumps(found.path.rpartition("/")[2])
+def download_file(ctx: Context, request: Request, query: DownloadQuery) -> Answer:
+    file = model_files.file(ctx, request.id("experimentId"), query.path)
+    name = json.dumps(file.path.rpartition("/")[2])
     headers = {"content-disposition": f"attachment; filename={name}"}
-    return Response(found.content, media_type="application/octet-stream", headers=headers)
+    return Response(file.content, media_type="application/octet-stream", headers=headers)
 
 
 _E = "/api/v1/experiments"

@@ -1,12 +1,13 @@
 """The model registry."""
 
 import json
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, json_parts, json_response
-from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of, source_type_of
+from det_controlplane.api.listing import ListQuery, OwnerQuery, filters_of, source_type
 from det_controlplane.api.router import delete, get, patch, post
 from det_controlplane.core.people.permissions import (
     TaskRule,
@@ -25,59 +26,111 @@ from det_controlplane.services.registry.versions import VersionChanges
 from det_controlplane.services.trials import metric_streams
 
 
-def list_models(ctx: Context, request: Request) -> Answer:
-    own = filters_of(
-        description=request.text("description"),
-        labels=request.texts("labels"),
-        id=request.integer("id") or None,
-        workspace_ids=request.integers("workspaceIds", "workspace_ids"),
-        workspace_names=request.texts("workspaceNames", "workspace_names"),
-    )
-    filters = owner_filters(request) | own | request.held()
-    return json_parts(models.listed(ctx, page_of(request), sort_of(request), filters))
+@dataclass(frozen=True)
+class ModelQuery(OwnerQuery):
+    description: str = ""
+    labels: list[str] = field(default_factory=list)
+    id: int = 0
+    workspace_ids: list[int] = field(default_factory=list)
+    workspace_names: list[str] = field(default_factory=list)
+
+    def filters(self) -> dict[str, Any]:
+        own = filters_of(
+            description=self.description,
+            labels=self.labels,
+            id=self.id or None,
+            workspace_ids=self.workspace_ids,
+            workspace_names=self.workspace_names,
+        )
+        return super().filters() | own
+
+
+@dataclass(frozen=True)
+class LabelQuery:
+    workspace_id: int = 0
+
+
+@dataclass(frozen=True)
+class ModelBody:
+    name: str | None = None
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    labels: list[str] | None = None
+    notes: str | None = None
+    workspace_id: int | None = None
+    workspace_name: str | None = None
+
+    def changes(self) -> ModelChanges:
+        return ModelChanges(
+            name=self.name,
+            description=self.description,
+            metadata=self.metadata,
+            labels=self.labels,
+            notes=self.notes,
+            workspace_id=self.workspace_id,
+            workspace_name=self.workspace_name,
+        )
+
+
+@dataclass(frozen=True)
+class ModelMove:
+    destination_workspace_id: int = 0
+
+
+@dataclass(frozen=True)
+class VersionBody:
+    name: str | None = None
+    comment: str | None = None
+    notes: str | None = None
+    metadata: dict[str, Any] | None = None
+    labels: list[str] | None = None
+
+    def changes(self) -> VersionChanges:
+        return VersionChanges(
+            name=self.name,
+            comment=self.comment,
+            notes=self.notes,
+            metadata=self.metadata,
+            labels=self.labels,
+        )
+
+
+@dataclass(frozen=True)
+class NewVersion(VersionBody):
+    checkpoint_uuid: str = field(default="", metadata={"required": True})
+
+
+@dataclass(frozen=True)
+class UseQuery:
+    metric_group: str = ""
+    trial_source_info_type: str = ""
+
+
+def list_models(ctx: Context, request: Request, query: ModelQuery) -> Answer:
+    filters = query.filters() | request.held()
+    return json_parts(models.listed(ctx, query.page(), query.sort(), filters))
 
 
 def get_model(ctx: Context, request: Request) -> Answer:
     return json_response({"model": models.get(ctx, request.param("modelName"))})
 
 
-def labels(ctx: Context, request: Request) -> Answer:
-    found = models.labels(ctx, request.integer("workspaceId", "workspace_id"), request.within)
-    return json_response({"labels": found})
+def labels(ctx: Context, request: Request, query: LabelQuery) -> Answer:
+    return json_response({"labels": models.labels(ctx, query.workspace_id, request.within)})
 
 
-def create(ctx: Context, request: Request) -> Answer:
-    changes = _model_changes(Body(request.json()))
-    return json_response({"model": models.create(ctx, user_of(request), changes)})
+def create(ctx: Context, request: Request, body: ModelBody) -> Answer:
+    return json_response({"model": models.create(ctx, user_of(request), body.changes())})
 
 
-def edit(ctx: Context, request: Request) -> Answer:
-    changes = _model_changes(Body(request.json()))
-    edited = models.edit(ctx, user_of(request), request.param("modelName"), changes)
-    return json_response({"model": edited})
+def edit(ctx: Context, request: Request, body: ModelBody) -> Answer:
+    model = models.edit(ctx, user_of(request), request.param("modelName"), body.changes())
+    return json_response({"model": model})
 
 
-def _model_changes(body: Body) -> ModelChanges:
-    return ModelChanges(
-        name=body.optional_text("name"),
-        description=body.optional_text("description"),
-        metadata=body.object("metadata") if body.raw("metadata") is not None else None,
-        labels=_labels(body),
-        notes=body.optional_text("notes"),
-        workspace_id=body.optional_integer("workspaceId"),
-        workspace_name=body.optional_text("workspaceName"),
-    )
-
-
-def _labels(body: Body) -> list[str] | None:
-    given = body.raw("labels") is not None
-    return [str(label) for label in body.items("labels")] if given else None
-
-
-def move(ctx: Context, request: Request) -> Answer:
-    target = Body(request.json()).integer("destinationWorkspaceId")
-    name = request.param("modelName")
-    models.edit(ctx, user_of(request), name, ModelChanges(workspace_id=target))
+def move(ctx: Context, request: Request, body: ModelMove) -> Answer:
+    changes = ModelChanges(workspace_id=body.destination_workspace_id)
+    models.edit(ctx, user_of(request), request.param("modelName"), changes)
     return EMPTY
 
 
@@ -98,12 +151,11 @@ def remove(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
-def list_versions(ctx: Context, request: Request) -> Answer:
-    model, found = versions.listed(
-        ctx, request.param("modelName"), page_of(request), sort_of(request)
-    )
-    first = f'{{"model":{json.dumps(model)},{next(found)[1:]}'
-    return json_parts(chain((first,), found))
+def list_versions(ctx: Context, request: Request, query: ListQuery) -> Answer:
+    name = request.param("modelName")
+    model, parts = versions.listed(ctx, name, query.page(), query.sort())
+    first = f'{{"model":{json.dumps(model)},{next(parts)[1:]}'
+    return json_parts(chain((first,), parts))
 
 
 def get_version(ctx: Context, request: Request) -> Answer:
@@ -111,32 +163,15 @@ def get_version(ctx: Context, request: Request) -> Answer:
     return json_response({"modelVersion": found})
 
 
-def create_version(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    made = versions.create(
-        ctx,
-        user_of(request),
-        request.param("modelName"),
-        body.required_text("checkpointUuid"),
-        _version_changes(body),
-    )
-    return json_response({"modelVersion": made})
+def create_version(ctx: Context, request: Request, body: NewVersion) -> Answer:
+    name, uuid = request.param("modelName"), body.checkpoint_uuid
+    version = versions.create(ctx, user_of(request), name, uuid, body.changes())
+    return json_response({"modelVersion": version})
 
 
-def edit_version(ctx: Context, request: Request) -> Answer:
-    changes = _version_changes(Body(request.json()))
+def edit_version(ctx: Context, request: Request, body: VersionBody) -> Answer:
     name, number = request.param("modelName"), request.id("modelVersionNum")
-    return json_response({"modelVersion": versions.edit(ctx, name, number, changes)})
-
-
-def _version_changes(body: Body) -> VersionChanges:
-    return VersionChanges(
-        name=body.optional_text("name"),
-        comment=body.optional_text("comment"),
-        notes=body.optional_text("notes"),
-        metadata=body.object("metadata") if body.raw("metadata") is not None else None,
-        labels=_labels(body),
-    )
+    return json_response({"modelVersion": versions.edit(ctx, name, number, body.changes())})
 
 
 def remove_version(ctx: Context, request: Request) -> Answer:
@@ -145,7 +180,7 @@ def remove_version(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
-def version_metrics(ctx: Context, request: Request) -> Answer:
+def version_metrics(ctx: Context, request: Request, query: UseQuery) -> Answer:
     name, number = request.param("modelName"), request.id("modelVersionNum")
     version = versions.get(ctx, name, number)
     found = metric_streams.of_model_version(
@@ -153,8 +188,8 @@ def version_metrics(ctx: Context, request: Request) -> Answer:
         user_of(request),
         version["model"]["id"],
         number,
-        request.text("metricGroup", "metric_group"),
-        source_type_of(request),
+        query.metric_group,
+        source_type(query.trial_source_info_type),
     )
     return json_parts(found)
 

@@ -1,9 +1,9 @@
 """Costs and budgets: ours, not Determined's."""
 
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.router import delete, get, put
@@ -21,64 +21,81 @@ from det_controlplane.services.maintenance import budgets
 from det_controlplane.services.money import costs
 
 
-def of_experiments(ctx: Context, request: Request) -> Answer:
-    return json_response({"costs": costs.of_experiments(ctx, request.integers("ids"))})
+@dataclass(frozen=True)
+class NumberQuery:
+    ids: list[int] = field(default_factory=list)
 
 
-def of_trials(ctx: Context, request: Request) -> Answer:
-    return json_response({"costs": costs.of_trials(ctx, request.integers("ids"))})
+@dataclass(frozen=True)
+class TaskQuery:
+    ids: list[str] = field(default_factory=list)
 
 
-def of_tasks(ctx: Context, request: Request) -> Answer:
-    return json_response({"costs": costs.of_tasks(ctx, request.texts("ids"))})
+@dataclass(frozen=True)
+class PeriodQuery:
+    after: str = ""
+    before: str = ""
+
+    def times(self) -> tuple[datetime | None, datetime | None]:
+        """Return the begin and the end; raise BadRequest for a text that is not a time with a zone."""
+        return _time(self.after, "after"), _time(self.before, "before")
+
+
+@dataclass(frozen=True)
+class NewBudget:
+    scope: str
+    of: str
+    limit_usd: str
+    period: str = ""
+
+
+def of_experiments(ctx: Context, request: Request, query: NumberQuery) -> Answer:
+    return json_response({"costs": costs.of_experiments(ctx, query.ids)})
+
+
+def of_trials(ctx: Context, request: Request, query: NumberQuery) -> Answer:
+    return json_response({"costs": costs.of_trials(ctx, query.ids)})
+
+
+def of_tasks(ctx: Context, request: Request, query: TaskQuery) -> Answer:
+    return json_response({"costs": costs.of_tasks(ctx, query.ids)})
 
 
 def of_runs(ctx: Context, request: Request) -> Answer:
     return json_response({"allocations": costs.of_runs(ctx, request.param("taskId"))})
 
 
-def by_user(ctx: Context, request: Request) -> Answer:
-    period = _time(request, "after"), _time(request, "before")
-    return json_response({"costs": costs.by_user(ctx, *period)})
+def by_user(ctx: Context, request: Request, query: PeriodQuery) -> Answer:
+    return json_response({"costs": costs.by_user(ctx, *query.times())})
 
 
-def of_caller(ctx: Context, request: Request) -> Answer:
-    period = _time(request, "after"), _time(request, "before")
-    return json_response({"costs": costs.by_user(ctx, *period, user_of(request).id)})
+def of_caller(ctx: Context, request: Request, query: PeriodQuery) -> Answer:
+    return json_response({"costs": costs.by_user(ctx, *query.times(), user_of(request).id)})
 
 
-def by_pool(ctx: Context, request: Request) -> Answer:
-    period = _time(request, "after"), _time(request, "before")
-    return json_response({"costs": costs.by_pool(ctx, *period)})
+def by_pool(ctx: Context, request: Request, query: PeriodQuery) -> Answer:
+    return json_response({"costs": costs.by_pool(ctx, *query.times())})
 
 
-def _time(request: Request, name: str) -> datetime | None:
-    text = request.text(name)
+def _time(text: str, name: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
-        found = found.astimezone(timezone.utc) if found and found.tzinfo else None
+        time = datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+        time = time.astimezone(timezone.utc) if time and time.tzinfo else None
     except (ValueError, OverflowError):
-        found = None
-    if text and found is None:
+        time = None
+    if text and time is None:
         raise BadRequest(f"{name} must be a time like 2026-01-31T00:00:00Z, not {text!r}")
-    return found
+    return time
 
 
 def list_budgets(ctx: Context, request: Request) -> Answer:
     return json_response({"budgets": budgets.listed(ctx, user_of(request))})
 
 
-def put_budget(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    made = budgets.put(
-        ctx,
-        user_of(request),
-        body.required_text("scope"),
-        body.required_text("of"),
-        body.required_text("limitUsd"),
-        body.text("period"),
-    )
-    return json_response({"budget": made})
+def put_budget(ctx: Context, request: Request, body: NewBudget) -> Answer:
+    caller = user_of(request)
+    budget = budgets.put(ctx, caller, body.scope, body.of, body.limit_usd, body.period)
+    return json_response({"budget": budget})
 
 
 def delete_budget(ctx: Context, request: Request) -> Answer:

@@ -1,6 +1,7 @@
 """Signing in at the identity provider of an organization; the command line carries codes between the two."""
 
-from det_controlplane.api.body import Body
+from dataclasses import dataclass
+
 from det_controlplane.api.http import Answer, Request, Response, json_response, session_cookie
 from det_controlplane.api.router import Access, Unaudited, get, post
 from det_controlplane.services.context import Context
@@ -13,30 +14,48 @@ def list_providers(ctx: Context, request: Request) -> Answer:
     return json_response({"providers": oidc.providers(ctx)})
 
 
-def begin(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    challenge, state = body.text("codeChallenge"), body.text("state")
-    address = oidc.begin(ctx, body.text("redirectUri"), challenge, state, request.public_url)
+@dataclass(frozen=True)
+class SignInRequest:
+    redirect_uri: str = ""
+    code_challenge: str = ""
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class SignInCode:
+    code: str = ""
+    code_verifier: str = ""
+    redirect_uri: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    device_code: str = ""
+
+
+def begin(ctx: Context, request: Request, body: SignInRequest) -> Answer:
+    address = oidc.begin(
+        ctx, body.redirect_uri, body.code_challenge, body.state, request.public_url
+    )
     return json_response({"authorizationUrl": address})
 
 
-def finish(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    code, verifier = body.text("code"), body.text("codeVerifier")
-    made = oidc.finish(ctx, code, verifier, body.text("redirectUri"), request.public_url)
-    answer = _signed_in(ctx, made)
-    life_s = int((made.expires_at - ctx.now()).total_seconds())
-    return Response(answer.body, headers=session_cookie(request, made.token, life_s))
+def finish(ctx: Context, request: Request, body: SignInCode) -> Answer:
+    session = oidc.finish(ctx, body.code, body.code_verifier, body.redirect_uri, request.public_url)
+    answer = _signed_in(ctx, session)
+    life_s = int((session.expires_at - ctx.now()).total_seconds())
+    return Response(answer.body, headers=session_cookie(request, session.token, life_s))
 
 
 def begin_device(ctx: Context, request: Request) -> Answer:
     return json_response(oidc.begin_device(ctx, request.client))
 
 
-def finish_device(ctx: Context, request: Request) -> Answer:
-    code = Body(request.json()).text("deviceCode")
-    told = oidc.finish_device(ctx, code, request.client)
-    return json_response({"pending": told}) if isinstance(told, str) else _signed_in(ctx, told)
+def finish_device(ctx: Context, request: Request, body: DeviceCode) -> Answer:
+    outcome = oidc.finish_device(ctx, body.device_code, request.client)
+    if isinstance(outcome, str):
+        return json_response({"pending": outcome})
+    return _signed_in(ctx, outcome)
 
 
 def _signed_in(ctx: Context, made: SignedIn) -> Response:

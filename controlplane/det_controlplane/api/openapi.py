@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from det_controlplane.api.answers import schemas_of
 from det_controlplane.api.handler_inputs import inputs_of
 from det_controlplane.api.http import Answer, Request, json_response
+from det_controlplane.api.inputs import body_schema, query_schemas
 from det_controlplane.api.router import Access, Route, get
 from det_controlplane.core.interface import INTERFACE_VERSION
 from det_controlplane.services.context import Context
@@ -33,7 +35,10 @@ _DEFINITIONS = {
 def description(routes: Iterable[Route]) -> dict[str, Any]:
     """Return the description as Swagger 2.0, which is what Determined serves at this address."""
     paths: dict[str, dict[str, Any]] = {}
+    definitions: dict[str, Any] = {**_DEFINITIONS}
     for route in routes:
+        if route.response is not None:
+            definitions |= schemas_of(route.response)
         path = _PARAMETER.sub(r"{\1}", route.path)
         paths.setdefault(path, {})[route.method.lower()] = _operation(route)
     return {
@@ -45,20 +50,21 @@ def description(routes: Iterable[Route]) -> dict[str, Any]:
             "BearerToken": {"type": "apiKey", "name": "Authorization", "in": "header"}
         },
         "paths": dict(sorted(paths.items())),
-        "definitions": _DEFINITIONS,
+        "definitions": definitions,
     }
 
 
 def _operation(route: Route) -> dict[str, Any]:
     names = _PARAMETER.findall(route.path)
     read = inputs_of(route.handler)
+    query, body = query_of(route), body_of(route)
     kinds = {n: "integer" if n in read.numbers else "string" for n in names}
     parameters: list[dict[str, Any]] = [
         {"name": n, "in": "path", "required": True, "type": kinds[n]} for n in names
     ]
-    parameters += [{"name": n, "in": "query", **kind} for n, kind in sorted(read.query.items())]
-    if read.body is not None and route.method in _BODIES:
-        parameters.append({"name": "body", "in": "body", "schema": read.body.schema()})
+    parameters += [{"name": n, "in": "query", **kind} for n, kind in sorted(query.items())]
+    if body is not None and route.method in _BODIES:
+        parameters.append({"name": "body", "in": "body", "schema": body})
     produced = dict.fromkeys((*route.produces, "application/json"))
     return {
         "operationId": _name(route),
@@ -67,8 +73,29 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": parameters,
         "produces": list(produced),
         "security": [] if route.access is Access.PUBLIC else [{"BearerToken": []}],
-        "responses": {"200": {"description": "Done"}, "default": _ERROR},
+        "responses": {"200": _done(route), "default": _ERROR},
     }
+
+
+def _done(route: Route) -> dict[str, Any]:
+    done: dict[str, Any] = {"description": "Done"}
+    if route.response is not None:
+        done["schema"] = {"$ref": f"#/definitions/{route.response.__name__}"}
+    return done
+
+
+def query_of(route: Route) -> dict[str, dict[str, Any]]:
+    """Return the schemas of the query's parameters: from the route's model, and from the source of its handler."""
+    model = {} if route.query is None else query_schemas(route.query)
+    return {**inputs_of(route.handler).query, **model}
+
+
+def body_of(route: Route) -> dict[str, Any] | None:
+    """Return the schema of the body from the route's model, or else from the source of its handler."""
+    if route.body is not None:
+        return body_schema(route.body)
+    fields = inputs_of(route.handler).body
+    return None if fields is None else fields.schema()
 
 
 def _name(route: Route) -> str:

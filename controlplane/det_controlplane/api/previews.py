@@ -1,6 +1,8 @@
 """Previews: checkpoints that a policy would delete, trials that a search would run."""
 
-from det_controlplane.api.body import Body
+from dataclasses import dataclass, field
+from typing import Any
+
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import Unaudited, get, post
 from det_controlplane.core.checkpoints.gc import Policy
@@ -10,18 +12,29 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import previews
 
 
-def preview_gc(ctx: Context, request: Request) -> Answer:
+@dataclass(frozen=True)
+class PolicyQuery:
+    save_experiment_best: int = field(default=0, metadata={"name": "save_experiment_best"})
+    save_trial_best: int = field(default=0, metadata={"name": "save_trial_best"})
+    save_trial_latest: int = field(default=0, metadata={"name": "save_trial_latest"})
+
+
+@dataclass(frozen=True)
+class SearchPreview:
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+def preview_gc(ctx: Context, request: Request, query: PolicyQuery) -> Answer:
     policy = Policy(
-        save_experiment_best=request.integer("save_experiment_best"),
-        save_trial_best=request.integer("save_trial_best"),
-        save_trial_latest=request.integer("save_trial_latest"),
+        save_experiment_best=query.save_experiment_best,
+        save_trial_best=query.save_trial_best,
+        save_trial_latest=query.save_trial_latest,
     )
     return json_response(previews.collected(ctx, request.id("experimentId"), policy))
 
 
-def preview_search(ctx: Context, request: Request) -> Answer:
-    config = Body(request.json()).object("config")
-    return json_response({"summary": previews.search_summary(ctx, config)})
+def preview_search(ctx: Context, request: Request, body: SearchPreview) -> Answer:
+    return json_response({"summary": previews.search_summary(ctx, body.config)})
 
 
 ROUTES = (

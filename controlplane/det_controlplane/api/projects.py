@@ -1,19 +1,13 @@
 """Projects, and actions on many of their experiments at once."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.auth import setting, user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, json_parts, json_response
-from det_controlplane.api.listing import (
-    filters_of,
-    known_states,
-    owner_filters,
-    page_of,
-    sort_of,
-)
+from det_controlplane.api.listing import OwnerQuery, filters_of, known_states
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.filters import WORK_STATES
 from det_controlplane.core.lifecycle.experiment import Command
@@ -34,10 +28,87 @@ from det_controlplane.services.organization import projects
 from det_controlplane.services.organization.projects import ProjectChanges
 
 
-def list_projects(ctx: Context, request: Request) -> Answer:
-    page, sort = page_of(request), sort_of(request)
-    filters = owner_filters(request) | request.held()
-    return json_parts(projects.listed(ctx, request.id("id"), page, sort, filters))
+@dataclass(frozen=True)
+class ProjectBody:
+    name: str | None = None
+    description: str | None = None
+    key: str | None = None
+
+    def changes(self) -> ProjectChanges:
+        return ProjectChanges(name=self.name, description=self.description, key=self.key or None)
+
+
+@dataclass(frozen=True)
+class ProjectMove:
+    destination_workspace_id: int = 0
+
+
+@dataclass(frozen=True)
+class Note:
+    name: str = ""
+    contents: str = ""
+
+    def values(self) -> dict[str, str]:
+        return {"name": self.name, "contents": self.contents}
+
+
+@dataclass(frozen=True)
+class Notes:
+    notes: list[Note] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class NewNote(Note):
+    """A note; older clients send its fields without the object around them."""
+
+    note: Note | None = None
+
+
+@dataclass(frozen=True)
+class ExperimentFilters:
+    """The filters by which a body selects experiments."""
+
+    name: str = ""
+    description: str = ""
+    labels: list[str] = field(default_factory=list)
+    user_ids: list[int] = field(default_factory=list)
+    states: list[Any] = field(default_factory=list)
+    excluded_experiment_ids: list[int] = field(default_factory=list)
+    project_id: int = 0
+    archived: bool | None = None
+
+    def values(self) -> dict[str, Any]:
+        return filters_of(
+            name=self.name,
+            description=self.description,
+            labels=self.labels,
+            user_ids=self.user_ids,
+            states=known_states(self.states, WORK_STATES),
+            id_not_in=self.excluded_experiment_ids,
+            project_id=self.project_id or None,
+            archived=self.archived,
+        )
+
+
+@dataclass(frozen=True)
+class ExperimentSelection:
+    experiment_ids: list[int] = field(default_factory=list)
+    filters: ExperimentFilters | None = None
+
+
+@dataclass(frozen=True)
+class ExperimentMove(ExperimentSelection):
+    destination_project_id: int = 0
+
+
+@dataclass(frozen=True)
+class Retention(ExperimentSelection):
+    num_days: int = 0
+
+
+def list_projects(ctx: Context, request: Request, query: OwnerQuery) -> Answer:
+    filters = query.filters() | request.held()
+    return json_parts(projects.listed(ctx, request.id("id"), query.page(), query.sort(), filters))
 
 
 def get_project(ctx: Context, request: Request) -> Answer:
@@ -48,24 +119,15 @@ def by_key(ctx: Context, request: Request) -> Answer:
     return json_response({"project": projects.by_key(ctx, request.param("key"))})
 
 
-def create(ctx: Context, request: Request) -> Answer:
-    changes = _changes(Body(request.json()))
-    made = projects.create(ctx, user_of(request), request.id("workspaceId"), changes)
-    return json_response({"project": made})
+def create(ctx: Context, request: Request, body: ProjectBody) -> Answer:
+    workspace_id = request.id("workspaceId")
+    project = projects.create(ctx, user_of(request), workspace_id, body.changes())
+    return json_response({"project": project})
 
 
-def edit(ctx: Context, request: Request) -> Answer:
-    changes = _changes(Body(request.json()))
-    edited = projects.edit(ctx, user_of(request), request.id("id"), changes)
-    return json_response({"project": edited})
-
-
-def _changes(body: Body) -> ProjectChanges:
-    return ProjectChanges(
-        name=body.optional_text("name"),
-        description=body.optional_text("description"),
-        key=body.optional_text("key") or None,
-    )
+def edit(ctx: Context, request: Request, body: ProjectBody) -> Answer:
+    project = projects.edit(ctx, user_of(request), request.id("id"), body.changes())
+    return json_response({"project": project})
 
 
 def remove(ctx: Context, request: Request) -> Answer:
@@ -73,46 +135,41 @@ def remove(ctx: Context, request: Request) -> Answer:
     return json_response({"completed": gone})
 
 
-def move(ctx: Context, request: Request) -> Answer:
-    target = Body(request.json()).integer("destinationWorkspaceId")
-    projects.move(ctx, user_of(request), request.id("id"), target)
+def move(ctx: Context, request: Request, body: ProjectMove) -> Answer:
+    projects.move(ctx, user_of(request), request.id("id"), body.destination_workspace_id)
     return EMPTY
 
 
-def set_notes(ctx: Context, request: Request) -> Answer:
-    notes = [_note(note) for note in Body(request.json()).bodies("notes")]
+def set_notes(ctx: Context, request: Request, body: Notes) -> Answer:
+    notes = [note.values() for note in body.notes]
     return json_response({"notes": projects.set_notes(ctx, request.id("id"), notes)})
 
 
-def add_note(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    note = body.body("note") if body.has("note") else body
-    return json_response({"notes": projects.add_note(ctx, request.id("id"), _note(note))})
-
-
-def _note(body: Body) -> dict[str, str]:
-    return {"name": body.text("name"), "contents": body.text("contents")}
+def add_note(ctx: Context, request: Request, body: NewNote) -> Answer:
+    note = body if body.note is None else body.note
+    return json_response({"notes": projects.add_note(ctx, request.id("id"), note.values())})
 
 
 def _bulk(action: Action) -> Handler:
-    def handler(ctx: Context, request: Request) -> Answer:
-        return _applied(ctx, request, action)
+    def handler(ctx: Context, request: Request, body: ExperimentSelection) -> Answer:
+        return _applied(ctx, request, body, action)
 
     return handler
 
 
-def move_experiments(ctx: Context, request: Request) -> Answer:
-    target = Body(request.json()).integer("destinationProjectId")
-    return _applied(ctx, request, bulk.moving_to(target))
+def move_experiments(ctx: Context, request: Request, body: ExperimentMove) -> Answer:
+    return _applied(ctx, request, body, bulk.moving_to(body.destination_project_id))
 
 
-def retain_logs(ctx: Context, request: Request) -> Answer:
-    days = Body(request.json()).integer("numDays")
-    return _applied(ctx, request, bulk.retaining(days))
+def retain_logs(ctx: Context, request: Request, body: Retention) -> Answer:
+    return _applied(ctx, request, body, bulk.retaining(body.num_days))
 
 
-def _applied(ctx: Context, request: Request, action: Action) -> Answer:
-    selection = _selection(Body(request.json()), request.held())
+def _applied(ctx: Context, request: Request, body: ExperimentSelection, action: Action) -> Answer:
+    if not body.experiment_ids and body.filters is None:
+        raise BadRequest("name experiments by experimentIds, or choose them by filters")
+    filters = ExperimentFilters() if body.filters is None else body.filters
+    selection = Selection(body.experiment_ids, filters.values() | request.held())
     every = request.param("projectId") == _EVERY_PROJECT
     project_id = None if every else request.id("projectId") or None  # 0 names none
     if project_id is None and not selection.ids:
@@ -131,28 +188,6 @@ def _refuse_whole_cluster(filters: Mapping[str, Any], *, every: bool) -> None:
         raise BadRequest(
             "name a project or experimentIds, or filter all projects (-1): this would reach the whole cluster"
         )
-
-
-def _selection(body: Body, held: dict[str, list[int]]) -> Selection:
-    chosen = filters_in(body.body("filters"))
-    ids = body.integers("experimentIds")
-    if not ids and not body.has("filters"):
-        raise BadRequest("name experiments by experimentIds, or choose them by filters")
-    return Selection(ids, chosen | held)
-
-
-def filters_in(filters: Body) -> dict[str, Any]:
-    """Return the filters by which a body chooses experiments."""
-    return filters_of(
-        name=filters.text("name"),
-        description=filters.text("description"),
-        labels=[str(label) for label in filters.items("labels")],
-        user_ids=filters.integers("userIds"),
-        states=known_states(filters.items("states"), WORK_STATES),
-        id_not_in=filters.integers("excludedExperimentIds"),
-        project_id=filters.integer("projectId") or None,
-        archived=None if filters.raw("archived") is None else filters.flag("archived"),
-    )
 
 
 def _selected(right: Right) -> tuple[Need, ...]:

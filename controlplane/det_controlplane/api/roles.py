@@ -1,10 +1,10 @@
 """Roles: list them and their holders, give and take them."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest, NotFound
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import part_of
@@ -18,18 +18,76 @@ from det_controlplane.services.identity.roles import Assignment
 from det_controlplane.services.organization import groups
 
 
+@dataclass(frozen=True)
+class RoleSearch:
+    offset: int = 0
+    limit: int = 0
+
+
+@dataclass(frozen=True)
+class AssignableRoles(RoleSearch):
+    workspace_id: int = 0
+
+
+@dataclass(frozen=True)
+class RoleIds:
+    role_ids: list[int] = field(default_factory=list, metadata={"most": None})
+
+
+@dataclass(frozen=True)
+class RoleBody:
+    name: str = ""
+    role_id: int = 0
+
+
+@dataclass(frozen=True)
+class RoleAssignment:
+    role: RoleBody = RoleBody()
+    scope_workspace_id: int = 0
+    scope_cluster: bool = False
+
+
+@dataclass(frozen=True)
+class UserRole:
+    user_id: int = 0
+    role_assignment: RoleAssignment = RoleAssignment()
+
+
+@dataclass(frozen=True)
+class GroupRole:
+    group_id: int = 0
+    role_assignment: RoleAssignment = RoleAssignment()
+
+
+@dataclass(frozen=True)
+class Assignments:
+    user_role_assignments: list[UserRole] = field(default_factory=list)
+    group_role_assignments: list[GroupRole] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class GroupMoves:
+    user_ids: list[int] = field(default_factory=list, metadata={"most": None})
+    add_groups: list[int] = field(default_factory=list, metadata={"most": None})
+    remove_groups: list[int] = field(default_factory=list, metadata={"most": None})
+
+
+@dataclass(frozen=True)
+class MemberQuery:
+    name: str = ""
+
+
 def summary(ctx: Context, request: Request) -> Answer:
     """Return the caller's roles: none on a cluster without, which clients take to mean basic authorization."""
     return json_response(_summary(roles.own(ctx, user_of(request))))
 
 
-def list_roles(ctx: Context, request: Request) -> Answer:
-    return _page(Body(request.json()), ROLES.values())
+def list_roles(ctx: Context, request: Request, body: RoleSearch) -> Answer:
+    return _page(body, ROLES.values())
 
 
-def assignable(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    in_workspace = bool(body.integer("workspaceId"))
+def assignable(ctx: Context, request: Request, body: AssignableRoles) -> Answer:
+    in_workspace = bool(body.workspace_id)
     return _page(body, [r for r in ROLES.values() if r.of_workspaces or not in_workspace])
 
 
@@ -43,14 +101,14 @@ def of_user(ctx: Context, request: Request) -> Answer:
     return json_response({"roles": _with_assignments(named, found)})
 
 
-def by_ids(ctx: Context, request: Request) -> Answer:
-    wanted = list(dict.fromkeys(map(_role, Body(request.json()).items("roleIds"))))
+def by_ids(ctx: Context, request: Request, body: RoleIds) -> Answer:
+    wanted = list(dict.fromkeys(map(_role, body.role_ids)))
     found = roles.every(ctx, user_of(request), [role.name for role in wanted])
     return json_response({"roles": _with_assignments(wanted, found)})
 
 
-def of_workspace(ctx: Context, request: Request) -> Answer:
-    found, shown, people = roles.members(ctx, request.id("workspaceId"), request.text("name"))
+def of_workspace(ctx: Context, request: Request, query: MemberQuery) -> Answer:
+    found, shown, people = roles.members(ctx, request.id("workspaceId"), query.name)
     named = [ROLES[name] for name in dict.fromkeys(a.role for a in found) if name in ROLES]
     return json_response(
         {
@@ -61,60 +119,54 @@ def of_workspace(ctx: Context, request: Request) -> Answer:
     )
 
 
-def assign(ctx: Context, request: Request) -> Answer:
-    roles.assign(ctx, user_of(request), _given(Body(request.json())))
+def assign(ctx: Context, request: Request, body: Assignments) -> Answer:
+    roles.assign(ctx, user_of(request), _assignments(body))
     return EMPTY
 
 
-def unassign(ctx: Context, request: Request) -> Answer:
-    roles.unassign(ctx, user_of(request), _given(Body(request.json())))
+def unassign(ctx: Context, request: Request, body: Assignments) -> Answer:
+    roles.unassign(ctx, user_of(request), _assignments(body))
     return EMPTY
 
 
-def change_groups(ctx: Context, request: Request) -> Answer:
-    """Add users to groups, and take them out of others."""
-    body = Body(request.json())
-    ids, added, removed = (
-        [Body({"id": item}).integer("id") for item in body.items(name)]
-        for name in ("userIds", "addGroups", "removeGroups")
-    )
-    groups.move_users(ctx, user_of(request), ids, added, removed)
-    return json_response({"results": [{"id": id, "error": ""} for id in ids]})
+def change_groups(ctx: Context, request: Request, body: GroupMoves) -> Answer:
+    """Add users to groups, and remove them from other groups."""
+    groups.move_users(ctx, user_of(request), body.user_ids, body.add_groups, body.remove_groups)
+    return json_response({"results": [{"id": id, "error": ""} for id in body.user_ids]})
 
 
-def _given(body: Body) -> list[Assignment]:
-    given = []
-    for kind, name in (("user", "userRoleAssignments"), ("group", "groupRoleAssignments")):
-        for item in body.bodies(name):
-            inner = item.body("roleAssignment")
-            role = inner.body("role")
-            named = ROLES.get(role.text("name")) or _role(role.raw("roleId"))
-            holder = item.integer(f"{kind}Id")
-            user_id, group_id = (holder, None) if kind == "user" else (None, holder)
-            given.append(Assignment(named.name, user_id, group_id, _scope(inner)))
-    if not given:
+def _assignments(body: Assignments) -> list[Assignment]:
+    users = [
+        _assignment_to(item.role_assignment, user_id=item.user_id)
+        for item in body.user_role_assignments
+    ]
+    groups = [
+        _assignment_to(item.role_assignment, group_id=item.group_id)
+        for item in body.group_role_assignments
+    ]
+    if not users and not groups:
         raise BadRequest("name userRoleAssignments or groupRoleAssignments")
-    return given
+    return users + groups
 
 
-def _scope(assignment: Body) -> int:
-    workspace_id = assignment.integer("scopeWorkspaceId")
-    if workspace_id and assignment.flag("scopeCluster"):
+def _assignment_to(
+    body: RoleAssignment, user_id: int | None = None, group_id: int | None = None
+) -> Assignment:
+    role = ROLES.get(body.role.name) or _role(body.role.role_id)
+    if body.scope_workspace_id and body.scope_cluster:
         raise BadRequest("a role is for one workspace or for the cluster: name one of them")
-    return workspace_id or CLUSTER
+    return Assignment(role.name, user_id, group_id, body.scope_workspace_id or CLUSTER)
 
 
-def _role(id: Any) -> Role:
-    number = Body({"roleId": id}).integer("roleId")
-    if number not in BY_ID:
+def _role(id: int) -> Role:
+    if id not in BY_ID:
         known = ", ".join(f"{role.id} {role.name}" for role in ROLES.values())
-        raise NotFound(f"there is no role {number}; the roles are {known}")
-    return BY_ID[number]
+        raise NotFound(f"there is no role {id}; the roles are {known}")
+    return BY_ID[id]
 
 
-def _page(body: Body, found: Iterable[Role]) -> Answer:
-    page = Page(body.integer("offset"), body.integer("limit"))
-    shown, pagination = part_of(list(found), page)
+def _page(body: RoleSearch, found: Iterable[Role]) -> Answer:
+    shown, pagination = part_of(list(found), Page(body.offset, body.limit))
     return json_response({"roles": [_shown(r) for r in shown], "pagination": pagination})
 
 

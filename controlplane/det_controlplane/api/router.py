@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from det_controlplane.api.http import FORM_BODY, Answer, Request, Response
+from det_controlplane.api.inputs import read_body, read_query
 from det_controlplane.core.people.permissions import Rule
 
 if TYPE_CHECKING:
     from det_controlplane.services.context import Context
 
-Handler = Callable[["Context", Request], Answer]
+# Called with the context and the request, and with `query` and `body` if its signature names their models.
+Handler = Callable[..., Answer]
 
 
 class Access(Enum):
@@ -58,6 +60,26 @@ class Route:
     from_replica: bool = False
     # Media types of what it answers; refusals are JSON.
     produces: tuple[str, ...] = ("application/json",)
+    response: type | None = None  # the shape of its answer, from api/answers.py
+
+    @property
+    def query(self) -> type | None:
+        """Return the model of the query that the handler's signature names."""
+        return getattr(self.handler, "__annotations__", {}).get("query")
+
+    @property
+    def body(self) -> type | None:
+        """Return the model of the body that the handler's signature names."""
+        return getattr(self.handler, "__annotations__", {}).get("body")
+
+    def answer(self, ctx: "Context", request: Request) -> Answer:
+        """Read the models that the handler needs, and call it."""
+        inputs: dict[str, Any] = {}
+        if self.query is not None:
+            inputs["query"] = read_query(self.query, request)
+        if self.body is not None:
+            inputs["body"] = read_body(self.body, request)
+        return self.handler(ctx, request, **inputs)
 
 
 @dataclass(slots=True)

@@ -1,14 +1,14 @@
 """Serve the tables of experiments and runs: searched and sorted by any column, and actions on many runs."""
 
+from dataclasses import dataclass, field
+
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Request, json_parts, json_response
-from det_controlplane.api.listing import choice_of
+from det_controlplane.api.listing import PageQuery, choice
 from det_controlplane.api.router import Handler, Unaudited, get, post
 from det_controlplane.core.filters import Filter, parse_filter, parse_sort
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.core.paging import Page
 from det_controlplane.core.people.permissions import (
     Need,
     TaskRule,
@@ -27,35 +27,57 @@ from det_controlplane.services.trials.run_actions import Action, Selection
 _EVERY_PROJECT = (0, -1)
 
 
-def search_runs(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    chosen, sort = parse_filter(body.text("filter")), parse_sort(body.text("sort"))
-    return json_parts(
-        tables.runs(ctx, _place(request, body, "projectId"), chosen, sort, _page(body))
-    )
+@dataclass(frozen=True)
+class RunSearch(PageQuery):
+    project_id: int = 0
+    filter: str = ""
+    sort: str = ""
 
 
-def search_experiments(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    chosen, sort = parse_filter(body.text("filter")), parse_sort(body.text("sort"))
-    listed = tables.brief_experiments if body.flag("brief") else tables.experiments
-    return json_parts(listed(ctx, _place(request, body, "projectId"), chosen, sort, _page(body)))
+@dataclass(frozen=True)
+class ExperimentSearch(RunSearch):
+    brief: bool = False
 
 
-def _place(request: Request, body: Body, project: str) -> TableScope:
-    project_id = body.integer(project)
+@dataclass(frozen=True)
+class RunSelection:
+    project_id: int = 0
+    run_ids: list[int] = field(default_factory=list)
+    filter: str = ""
+
+
+@dataclass(frozen=True)
+class RunMove:
+    source_project_id: int = 0
+    destination_project_id: int = 0
+    run_ids: list[int] = field(default_factory=list)
+    filter: str = ""
+    skip_multitrial: bool = False
+
+
+@dataclass(frozen=True)
+class ColumnQuery:
+    table_type: str = ""
+
+
+def search_runs(ctx: Context, request: Request, body: RunSearch) -> Answer:
+    where, sort = parse_filter(body.filter), parse_sort(body.sort)
+    scope = _scope(request, body.project_id)
+    return json_parts(tables.runs(ctx, scope, where, sort, body.page()))
+
+
+def search_experiments(ctx: Context, request: Request, body: ExperimentSearch) -> Answer:
+    where, sort = parse_filter(body.filter), parse_sort(body.sort)
+    search = tables.brief_experiments if body.brief else tables.experiments
+    return json_parts(search(ctx, _scope(request, body.project_id), where, sort, body.page()))
+
+
+def _scope(request: Request, project_id: int) -> TableScope:
     return TableScope(None if project_id in _EVERY_PROJECT else project_id, request.within)
 
 
-def _page(body: Body) -> Page:
-    limit = body.integer("limit")
-    if limit < -2:
-        raise BadRequest("limit must be -2 (count only), -1 (all), 0 (default) or positive")
-    return Page(body.integer("offset"), limit)
-
-
-def columns(ctx: Context, request: Request) -> Answer:
-    table = choice_of(request, "TABLE_TYPE_", ("", "EXPERIMENT", "RUN"), "tableType", "table_type")
+def columns(ctx: Context, request: Request, query: ColumnQuery) -> Answer:
+    table = choice("tableType", query.table_type, "TABLE_TYPE_", ("", "EXPERIMENT", "RUN"))
     return json_response({"columns": tables.columns(ctx, request.id("id"), table == "RUN")})
 
 
@@ -69,28 +91,29 @@ def metadata_values(ctx: Context, request: Request) -> Answer:
 
 
 def _bulk(action: Action) -> Handler:
-    def handler(ctx: Context, request: Request) -> Answer:
-        return _applied(ctx, request, Body(request.json()), "projectId", action)
+    def handler(ctx: Context, request: Request, body: RunSelection) -> Answer:
+        return _applied(ctx, request, body, "projectId", action)
 
     return handler
 
 
-def move(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    target = body.integer("destinationProjectId")
-    action = run_actions.moving_to(target, body.flag("skipMultitrial"))
-    return _applied(ctx, request, body, "sourceProjectId", action)
+def move(ctx: Context, request: Request, body: RunMove) -> Answer:
+    action = run_actions.moving_to(body.destination_project_id, body.skip_multitrial)
+    selection = RunSelection(body.source_project_id, body.run_ids, body.filter)
+    return _applied(ctx, request, selection, "sourceProjectId", action)
 
 
-def _applied(ctx: Context, request: Request, body: Body, project: str, action: Action) -> Answer:
-    ids, chosen = body.integers("runIds"), parse_filter(body.text("filter"))
-    if not ids and not body.text("filter"):
+def _applied(
+    ctx: Context, request: Request, body: RunSelection, project: str, action: Action
+) -> Answer:
+    ids, where = body.run_ids, parse_filter(body.filter)
+    if not ids and not body.filter:
         raise BadRequest("name runs by runIds, or choose them by a filter")
-    if not ids and not _is_narrow(body.integer(project), chosen):
+    if not ids and not _is_narrow(body.project_id, where):
         raise BadRequest(
             f"name {project} or runIds, or filter all projects (-1): this would reach the whole cluster"
         )
-    selection = Selection(ids, chosen, _place(request, body, project))
+    selection = Selection(ids, where, _scope(request, body.project_id))
     return json_response({"results": run_actions.apply(ctx, user_of(request), selection, action)})
 
 

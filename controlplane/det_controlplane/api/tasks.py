@@ -1,5 +1,8 @@
 """Tasks: lists, and their context."""
 
+from dataclasses import dataclass
+
+from det_controlplane.api.answers import OneTask
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import get
 from det_controlplane.core.people.permissions import TaskRule, in_listing, in_path, require
@@ -28,9 +31,13 @@ def accelerators(ctx: Context, request: Request) -> Answer:
     return json_response({"acceleratorData": found})
 
 
-def context_directory(ctx: Context, request: Request) -> Answer:
-    by_url = request.flag("url") is True
-    code = model_definitions.of_task(ctx, request.param("taskId"), by_url=by_url)
+@dataclass(frozen=True)
+class CodeQuery:
+    url: bool = False
+
+
+def context_directory(ctx: Context, request: Request, query: CodeQuery) -> Answer:
+    code = model_definitions.of_task(ctx, request.param("taskId"), by_url=query.url)
     return json_response(code.to_json())
 
 
@@ -51,6 +58,7 @@ ROUTES = (
         "/api/v1/tasks/{taskId}",
         get_task,
         summary="One task with its allocations",
+        response=OneTask,
         rule=require(
             in_path(Right.VIEW_EXPERIMENT_METADATA, "task", "taskId"), task=TaskRule.READ, own=True
         ),

@@ -1,9 +1,11 @@
 """Templates: what is merged into configurations."""
 
+from dataclasses import dataclass, field
+from typing import Any
+
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
-from det_controlplane.api.listing import filters_of, page_of, sort_of
+from det_controlplane.api.listing import ListQuery, filters_of
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.core.people.permissions import (
     TaskRule,
@@ -18,11 +20,28 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.organization import templates
 
 
-def list_templates(ctx: Context, request: Request) -> Answer:
-    workspace_ids = request.integers("workspaceIds", "workspace_ids")
-    filters = filters_of(name=request.text("name"), workspace_ids=workspace_ids)
-    filters |= request.held()
-    return json_parts(templates.listed(ctx, page_of(request), sort_of(request), filters))
+@dataclass(frozen=True)
+class TemplateQuery(ListQuery):
+    name: str = ""
+    workspace_ids: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class NewTemplate:
+    config: Any = None  # an object, or its text as YAML
+    workspace_id: int = 0
+    validate_only: bool = False
+
+
+@dataclass(frozen=True)
+class TemplateNames:
+    old_name: str
+    new_name: str
+
+
+def list_templates(ctx: Context, request: Request, query: TemplateQuery) -> Answer:
+    filters = filters_of(name=query.name, workspace_ids=query.workspace_ids) | request.held()
+    return json_parts(templates.listed(ctx, query.page(), query.sort(), filters))
 
 
 def get_template(ctx: Context, request: Request) -> Answer:
@@ -30,23 +49,22 @@ def get_template(ctx: Context, request: Request) -> Answer:
     return json_response({"template": templates.get(ctx, user_of(request), name)})
 
 
-def create(ctx: Context, request: Request) -> Answer:
-    return _stored(ctx, request, replace=False)
+def create(ctx: Context, request: Request, body: NewTemplate) -> Answer:
+    return _stored(ctx, request, body, replace=False)
 
 
-def put_template(ctx: Context, request: Request) -> Answer:
-    return _stored(ctx, request, replace=True)
+def put_template(ctx: Context, request: Request, body: NewTemplate) -> Answer:
+    return _stored(ctx, request, body, replace=True)
 
 
-def _stored(ctx: Context, request: Request, *, replace: bool) -> Answer:
-    body = Body(request.json())
-    name, config = request.param("templateName"), body.raw("config")
-    if body.flag("validateOnly"):
-        return json_response({"template": templates.check(name, config)})
-    made = templates.create(
-        ctx, user_of(request), name, config, body.integer("workspaceId"), replace=replace
+def _stored(ctx: Context, request: Request, body: NewTemplate, *, replace: bool) -> Answer:
+    name = request.param("templateName")
+    if body.validate_only:
+        return json_response({"template": templates.check(name, body.config)})
+    template = templates.create(
+        ctx, user_of(request), name, body.config, body.workspace_id, replace=replace
     )
-    return json_response({"template": made})
+    return json_response({"template": template})
 
 
 def edit(ctx: Context, request: Request) -> Answer:
@@ -57,10 +75,9 @@ def edit(ctx: Context, request: Request) -> Answer:
     )
 
 
-def rename(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    old, new = body.required_text("oldName"), body.required_text("newName")
-    return json_response({"template": templates.rename(ctx, user_of(request), old, new)})
+def rename(ctx: Context, request: Request, body: TemplateNames) -> Answer:
+    template = templates.rename(ctx, user_of(request), body.old_name, body.new_name)
+    return json_response({"template": template})
 
 
 def remove(ctx: Context, request: Request) -> Answer:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from det_controlplane.api.answers import Checkpoints, OneTrial
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import ApiError, BadRequest
@@ -301,6 +302,7 @@ ROUTES = (
         _T,
         create_trial,
         summary="Create an unmanaged trial",
+        response=OneTrial,
         largest=REPORT_BODY,
         rule=require(
             in_body(Right.UPDATE_EXPERIMENT, "experiment", "experimentId"), task=TaskRule.BY_SERVICE
@@ -311,6 +313,7 @@ ROUTES = (
         _T,
         put_trial,
         summary="Create or find an unmanaged trial",
+        response=OneTrial,
         largest=REPORT_BODY,
         rule=require(
             in_body(Right.UPDATE_EXPERIMENT, "experiment", "createTrialRequest.experimentId"),
@@ -322,16 +325,18 @@ ROUTES = (
         f"{_T}/{{trialId}}",
         patch_trial,
         summary="Heartbeat or end of an unmanaged trial",
+        response=OneTrial,
         rule=require(
             in_path(Right.UPDATE_EXPERIMENT, "trial", "trialId"), task=TaskRule.OWN_TRIAL, own=True
         ),
         audit=Unaudited.REPORT,
     ),
-    get(f"{_T}/{{trialId}}", get_trial, summary="One trial", rule=_VIEW),
+    get(f"{_T}/{{trialId}}", get_trial, summary="One trial", response=OneTrial, rule=_VIEW),
     get(
         f"{_T}/{{trialId}}/checkpoints",
         list_checkpoints,
         summary="Checkpoints of a trial",
+        response=Checkpoints,
         rule=_VIEW,
     ),
     get(
@@ -460,6 +465,7 @@ ROUTES = (
         f"{_T}/by-external-id/{{externalExperimentId}}/{{externalTrialId}}",
         by_external_id,
         summary="One unmanaged trial by the names its user gave",
+        response=OneTrial,
         rule=require(
             in_path(Right.VIEW_EXPERIMENT_METADATA, "experiment-external", "externalExperimentId"),
             task=TaskRule.READ,

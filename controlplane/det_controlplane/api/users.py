@@ -1,11 +1,10 @@
 """Accounts: list, look at, create, edit; and what web pages remember of a person."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from det_controlplane.api.agent_users import agent_user_of
+from det_controlplane.api.agent_users import AgentUserGroup
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import (
     EMPTY,
@@ -15,7 +14,7 @@ from det_controlplane.api.http import (
     json_parts,
     json_response,
 )
-from det_controlplane.api.listing import filters_of, page_of, sort_of
+from det_controlplane.api.listing import ListQuery, filters_of
 from det_controlplane.api.router import Unaudited, delete, get, patch, post
 from det_controlplane.core.people.permissions import TaskRule, by_service, require
 from det_controlplane.core.people.roles import Right
@@ -28,10 +27,71 @@ from det_controlplane.services.organization.preferences import Setting
 from det_controlplane.services.organization.users import Password, UserChanges
 
 
-def list_users(ctx: Context, request: Request) -> Answer:
-    active, admin = request.flag("active"), request.flag("admin")
-    filters = filters_of(active=active, admin=admin, name=request.text("name"))
-    return json_parts(users.listed(ctx, page_of(request), sort_of(request), filters))
+@dataclass(frozen=True)
+class UserQuery(ListQuery):
+    active: bool | None = None
+    admin: bool | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class AccountBody:
+    username: str | None = None
+    display_name: str | None = None
+    admin: bool | None = None
+    active: bool | None = None
+    remote: bool | None = None
+    agent_user_group: AgentUserGroup | None = None
+
+
+@dataclass(frozen=True)
+class NewUser:
+    user: AccountBody = AccountBody()
+    password: str | None = None
+    is_hashed: bool = False
+
+
+@dataclass(frozen=True)
+class UserBody(AccountBody):
+    password: str | None = None
+    current_password: str | None = None
+    is_hashed: bool = False
+    end_tokens: bool = False
+    pause_work: bool = False
+
+
+@dataclass(frozen=True)
+class ActiveUsers:
+    user_ids: list[Any] = field(default_factory=list)  # other values than numbers are ignored
+    activate: bool = False
+
+
+@dataclass(frozen=True)
+class WebSetting:
+    key: str
+    storage_path: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class WebSettings:
+    settings: list[WebSetting] = field(default_factory=list)
+    setting: WebSetting | None = None
+
+
+@dataclass(frozen=True)
+class Activity:
+    entity_id: int = 0
+
+
+@dataclass(frozen=True)
+class RecentQuery:
+    limit: int = 5
+
+
+def list_users(ctx: Context, request: Request, query: UserQuery) -> Answer:
+    filters = filters_of(active=query.active, admin=query.admin, name=query.name)
+    return json_parts(users.listed(ctx, query.page(), query.sort(), filters))
 
 
 def get_user(ctx: Context, request: Request) -> Answer:
@@ -42,23 +102,21 @@ def by_name(ctx: Context, request: Request) -> Answer:
     return json_response({"user": users.by_name(ctx, request.param("username"))})
 
 
-def create(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    changes = _changes(body.body("user"), _password(body))
+def create(ctx: Context, request: Request, body: NewUser) -> Answer:
+    changes = _changes(body.user, _password(body))
     return json_response({"user": users.create(ctx, user_of(request), changes)})
 
 
-def edit(ctx: Context, request: Request) -> Answer:
-    body, caller, user_id = Body(request.json()), user_of(request), request.id("userId")
-    current = _current_password(request, body)
+def edit(ctx: Context, request: Request, body: UserBody) -> Answer:
+    caller, user_id = user_of(request), request.id("userId")
     changes = replace(
         _changes(body, _password(body)),
-        end_tokens=body.flag("endTokens"),
-        current_password=current,
+        end_tokens=body.end_tokens,
+        current_password=_current_password(request, body),
     )
     answer: dict[str, Any] = {"user": users.edit(ctx, caller, user_id, changes)}
     if changes.active is False:
-        stops = body.flag("pauseWork")
+        stops = body.pause_work
         paused = user_experiments.pause(ctx, caller, user_id) if stops else []
         paused_tasks, ended_tasks = user_tasks.stop(ctx, caller, user_id) if stops else ([], [])
         answer |= {
@@ -71,10 +129,9 @@ def edit(ctx: Context, request: Request) -> Answer:
     return json_response(answer)
 
 
-def edit_many(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    ids = [int(i) for i in body.items("userIds") if isinstance(i, int)]
-    results = users.set_active(ctx, user_of(request), ids, body.flag("activate"))
+def edit_many(ctx: Context, request: Request, body: ActiveUsers) -> Answer:
+    ids = [int(id) for id in body.user_ids if isinstance(id, int)]
+    results = users.set_active(ctx, user_of(request), ids, body.activate)
     return json_response({"results": results})
 
 
@@ -83,39 +140,36 @@ def set_password(ctx: Context, request: Request) -> Answer:
     password = request.json_value() if request.body else ""
     if not isinstance(password, str):
         raise BadRequest("the body must be the password as JSON text")
-    current = _current_password(request, Body({}))
+    current = _current_password(request, UserBody())
     changes = UserChanges(password=Password(password, is_hashed=True), current_password=current)
     return json_response({"user": users.edit(ctx, user_of(request), request.id("userId"), changes)})
 
 
-def _current_password(request: Request, body: Body) -> Password | None:
+def _current_password(request: Request, body: UserBody) -> Password | None:
     """Return the current password, '' if a browser did not send it.
 
     None is for programs: clients of 0.38.1 sign in by a header and do not send the current password.
     """
-    current = body.optional_text("currentPassword")
+    current = body.current_password
     if current is None and is_signed_in_by_cookie(request):
         current = ""
-    return None if current is None else Password(current, body.flag("isHashed"))
+    return None if current is None else Password(current, body.is_hashed)
 
 
-def _password(body: Body) -> Password | None:
-    password = body.optional_text("password")
-    return None if password is None else Password(password, body.flag("isHashed"))
+def _password(body: NewUser | UserBody) -> Password | None:
+    return None if body.password is None else Password(body.password, body.is_hashed)
 
 
-def _changes(body: Body, password: Password | None) -> UserChanges:
-    def flag(name: str) -> bool | None:
-        return None if body.raw(name) is None else body.flag(name)
-
+def _changes(account: AccountBody, password: Password | None) -> UserChanges:
+    group = account.agent_user_group
     return UserChanges(
-        username=body.optional_text("username"),
-        display_name=body.optional_text("displayName"),
+        username=account.username,
+        display_name=account.display_name,
         password=password,
-        admin=flag("admin"),
-        active=flag("active"),
-        remote=flag("remote"),
-        agent_user=agent_user_of(body),
+        admin=account.admin,
+        active=account.active,
+        remote=account.remote,
+        agent_user=None if group is None else group.values(),
     )
 
 
@@ -138,11 +192,10 @@ def settings(ctx: Context, request: Request) -> Answer:
     return json_response({"settings": preferences.settings(ctx, user_of(request).id)})
 
 
-def keep_settings(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    given = body.bodies("settings") or ([body.body("setting")] if body.has("setting") else [])
-    kept = [Setting(s.required_text("key"), s.text("storagePath"), s.text("value")) for s in given]
-    preferences.keep(ctx, user_of(request).id, kept)
+def keep_settings(ctx: Context, request: Request, body: WebSettings) -> Answer:
+    settings = body.settings or ([] if body.setting is None else [body.setting])
+    rows = [Setting(s.key, s.storage_path, s.value) for s in settings]
+    preferences.keep(ctx, user_of(request).id, rows)
     return EMPTY
 
 
@@ -151,15 +204,15 @@ def reset_settings(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
-def report_activity(ctx: Context, request: Request) -> Answer:
-    preferences.saw_project(ctx, user_of(request).id, Body(request.json()).integer("entityId"))
+def report_activity(ctx: Context, request: Request, body: Activity) -> Answer:
+    preferences.saw_project(ctx, user_of(request).id, body.entity_id)
     return EMPTY
 
 
-def recent_projects(ctx: Context, request: Request) -> Answer:
-    limit = request.integer("limit", default=5)
-    found = preferences.recent_projects(ctx, user_of(request).id, min(max(limit, 0), 100))
-    return json_response({"projects": found})
+def recent_projects(ctx: Context, request: Request, query: RecentQuery) -> Answer:
+    limit = min(max(query.limit, 0), 100)
+    projects = preferences.recent_projects(ctx, user_of(request).id, limit)
+    return json_response({"projects": projects})
 
 
 _U = "/api/v1/users"

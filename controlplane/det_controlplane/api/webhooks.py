@@ -1,10 +1,10 @@
 """Webhooks."""
 
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.router import Unaudited, delete, get, patch, post
@@ -43,25 +43,66 @@ def list_deliveries(ctx: Context, request: Request) -> Answer:
     return json_response({"deliveries": tried})
 
 
-def create(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
+@dataclass(frozen=True)
+class ConditionBody:
+    state: str = ""
+    regex: str = ""
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class TriggerBody:
+    trigger_type: str = ""
+    condition: ConditionBody = ConditionBody()
+
+
+@dataclass(frozen=True)
+class WebhookBody:
+    name: str = ""
+    url: str = ""
+    webhook_type: str = ""
+    mode: str = ""
+    workspace_id: int = 0
+    triggers: list[TriggerBody] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class WebhookChanges:
+    name: str | None = None
+    url: str | None = None
+    triggers: list[TriggerBody] | None = None
+
+
+@dataclass(frozen=True)
+class AlertData:
+    title: str = ""
+    description: str = ""
+    level: str = ""
+
+
+@dataclass(frozen=True)
+class AlertBody:
+    experiment_id: int = 0
+    trial_id: int = 0
+    data: AlertData = AlertData()
+
+
+def create(ctx: Context, request: Request, body: WebhookBody) -> Answer:
     new = NewWebhook(
-        body.text("name"),
-        body.text("url"),
-        _choice(WebhookType, "webhookType", "WEBHOOK_TYPE_", body),
-        _choice(WebhookMode, "mode", "WEBHOOK_MODE_", body),
-        body.integer("workspaceId") or None,
-        _triggers(body),
+        body.name,
+        body.url,
+        _choice(WebhookType, "webhookType", "WEBHOOK_TYPE_", body.webhook_type),
+        _choice(WebhookMode, "mode", "WEBHOOK_MODE_", body.mode),
+        body.workspace_id or None,
+        [_trigger(item) for item in body.triggers],
     )
     return json_response({"webhook": administration.create(ctx, user_of(request), new)})
 
 
-def edit(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    url, name = body.optional_text("url"), body.optional_text("name")
-    triggers = None if body.raw("triggers") is None else _triggers(body)
+def edit(ctx: Context, request: Request, body: WebhookChanges) -> Answer:
+    triggers = None if body.triggers is None else [_trigger(item) for item in body.triggers]
     edited = administration.edit(
-        ctx, user_of(request), request.id("id"), url=url, name=name, triggers=triggers
+        ctx, user_of(request), request.id("id"), url=body.url, name=body.name, triggers=triggers
     )
     return json_response({"webhook": edited})
 
@@ -76,43 +117,33 @@ def test(ctx: Context, request: Request) -> Answer:
     return json_response({"completed": True})
 
 
-def alert(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    data = body.body("data")
-    level = data.text("level").removeprefix("LOG_LEVEL_").upper() or "INFO"
+def alert(ctx: Context, request: Request, body: AlertBody) -> Answer:
+    data = body.data
+    level = data.level.removeprefix("LOG_LEVEL_").upper() or "INFO"
     if level not in _LEVELS:
         raise BadRequest(f"data.level must be one of {', '.join(_LEVELS)}, not {level!r}")
-    custom = {
-        "title": data.text("title"),
-        "description": data.text("description"),
-        "level": level,
-    }
-    trial_id = body.integer("trialId") or None
-    events.alert(ctx, user_of(request), body.integer("experimentId"), trial_id, custom)
+    custom = {"title": data.title, "description": data.description, "level": level}
+    trial_id = body.trial_id or None
+    events.alert(ctx, user_of(request), body.experiment_id, trial_id, custom)
     return EMPTY
 
 
-def _triggers(body: Body) -> list[Trigger]:
-    return [_trigger(item) for item in body.bodies("triggers")]
-
-
-def _trigger(body: Body) -> Trigger:
-    kind = _choice(TriggerType, "triggerType", "TRIGGER_TYPE_", body)
-    given = body.body("condition")
+def _trigger(body: TriggerBody) -> Trigger:
+    kind = _choice(TriggerType, "triggerType", "TRIGGER_TYPE_", body.trigger_type)
+    condition = body.condition
     if kind is TriggerType.CUSTOM:
-        subject = given.text("subject")
-        return Trigger(kind, {"subject": subject} if subject else {})
-    name = "state" if kind is TriggerType.EXPERIMENT_STATE_CHANGE else "regex"
-    return Trigger(kind, {name: given.text(name)})
+        return Trigger(kind, {"subject": condition.subject} if condition.subject else {})
+    if kind is TriggerType.EXPERIMENT_STATE_CHANGE:
+        return Trigger(kind, {"state": condition.state})
+    return Trigger(kind, {"regex": condition.regex})
 
 
-def _choice(kind: type[E], field: str, prefix: str, body: Body) -> E:
-    given = body.text(field)
+def _choice(kind: type[E], name: str, prefix: str, text: str) -> E:
     try:
-        return kind(given.removeprefix(prefix))
+        return kind(text.removeprefix(prefix))
     except ValueError as e:
         known = ", ".join(f"{prefix}{member.value}" for member in kind)
-        raise BadRequest(f"{field} must be one of {known}, not {given!r}") from e
+        raise BadRequest(f"{name} must be one of {known}, not {text!r}") from e
 
 
 _W = "/api/v1/webhooks"

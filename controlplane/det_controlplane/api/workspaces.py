@@ -1,11 +1,13 @@
 """Workspaces and the resource pools that are reserved for them."""
 
-from det_controlplane.api.agent_users import agent_user_of
+from dataclasses import dataclass, field
+from typing import Any
+
+from det_controlplane.api.agent_users import AgentUserGroup
 from det_controlplane.api.auth import setting, user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import Unimplemented
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
-from det_controlplane.api.listing import filters_of, owner_filters, page_of, part_of, sort_of
+from det_controlplane.api.listing import OwnerQuery, PageQuery, filters_of, part_of
 from det_controlplane.api.router import Unaudited, delete, get, patch, post, put
 from det_controlplane.core.people.permissions import (
     TaskRule,
@@ -22,46 +24,61 @@ from det_controlplane.services.organization import pool_bindings, workspaces
 from det_controlplane.services.organization.workspaces import WorkspaceChanges
 
 
-def list_workspaces(ctx: Context, request: Request) -> Answer:
-    case_sensitive = request.text("nameCaseSensitive", "name_case_sensitive")
-    own = filters_of(name_case_sensitive=case_sensitive, pinned=request.flag("pinned"))
-    filters = owner_filters(request) | own | request.held()
-    return json_text(
-        workspaces.listed(ctx, user_of(request), page_of(request), sort_of(request), filters)
-    )
+@dataclass(frozen=True)
+class WorkspaceQuery(OwnerQuery):
+    name_case_sensitive: str = ""
+    pinned: bool | None = None
+
+
+@dataclass(frozen=True)
+class WorkspaceBody:
+    name: str | None = None
+    agent_user_group: AgentUserGroup | None = None
+    checkpoint_storage_config: dict[str, Any] | None = None
+    default_compute_pool: str | None = None
+    default_compute_resource_pool: str | None = None  # the older name
+    default_aux_pool: str | None = None
+    default_aux_resource_pool: str | None = None  # the older name
+
+    def changes(self) -> WorkspaceChanges:
+        group, compute, aux = (
+            self.agent_user_group,
+            self.default_compute_pool,
+            self.default_aux_pool,
+        )
+        return WorkspaceChanges(
+            name=self.name,
+            agent_user=None if group is None else group.values(),
+            checkpoint_storage=self.checkpoint_storage_config,
+            default_compute_pool=self.default_compute_resource_pool if compute is None else compute,
+            default_aux_pool=self.default_aux_resource_pool if aux is None else aux,
+        )
+
+
+@dataclass(frozen=True)
+class BoundWorkspaces:
+    workspace_ids: list[int] = field(default_factory=list)
+    workspace_names: list[str] = field(default_factory=list)
+
+
+def list_workspaces(ctx: Context, request: Request, query: WorkspaceQuery) -> Answer:
+    own = filters_of(name_case_sensitive=query.name_case_sensitive, pinned=query.pinned)
+    filters = query.filters() | own | request.held()
+    return json_text(workspaces.listed(ctx, user_of(request), query.page(), query.sort(), filters))
 
 
 def get_workspace(ctx: Context, request: Request) -> Answer:
     return json_response({"workspace": workspaces.get(ctx, user_of(request), request.id("id"))})
 
 
-def create(ctx: Context, request: Request) -> Answer:
-    made = workspaces.create(ctx, user_of(request), _changes(Body(request.json())))
-    return json_response({"workspace": made, "namespaceBindings": {}})
+def create(ctx: Context, request: Request, body: WorkspaceBody) -> Answer:
+    workspace = workspaces.create(ctx, user_of(request), body.changes())
+    return json_response({"workspace": workspace, "namespaceBindings": {}})
 
 
-def edit(ctx: Context, request: Request) -> Answer:
-    changes = _changes(Body(request.json()))
-    edited = workspaces.edit(ctx, user_of(request), request.id("id"), changes)
-    return json_response({"workspace": edited, "namespaceBindings": {}})
-
-
-def _changes(body: Body) -> WorkspaceChanges:
-    def given(name: str) -> bool:
-        return body.raw(name) is not None
-
-    def pool(name: str, older: str) -> str | None:
-        return body.optional_text(name) if given(name) else body.optional_text(older)
-
-    return WorkspaceChanges(
-        name=body.optional_text("name"),
-        agent_user=agent_user_of(body),
-        checkpoint_storage=body.object("checkpointStorageConfig")
-        if given("checkpointStorageConfig")
-        else None,
-        default_compute_pool=pool("defaultComputePool", "defaultComputeResourcePool"),
-        default_aux_pool=pool("defaultAuxPool", "defaultAuxResourcePool"),
-    )
+def edit(ctx: Context, request: Request, body: WorkspaceBody) -> Answer:
+    workspace = workspaces.edit(ctx, user_of(request), request.id("id"), body.changes())
+    return json_response({"workspace": workspace, "namespaceBindings": {}})
 
 
 def remove(ctx: Context, request: Request) -> Answer:
@@ -69,39 +86,35 @@ def remove(ctx: Context, request: Request) -> Answer:
     return json_response({"completed": gone})
 
 
-def pools_of(ctx: Context, request: Request) -> Answer:
+def pools_of(ctx: Context, request: Request, query: PageQuery) -> Answer:
     workspace_id = request.id("workspaceId")
     workspaces.get(ctx, user_of(request), workspace_id)
-    names, pagination = part_of(pool_bindings.open_to(ctx, workspace_id), page_of(request))
+    names, pagination = part_of(pool_bindings.open_to(ctx, workspace_id), query.page())
     return json_response({"resourcePools": names, "pagination": pagination})
 
 
-def workspaces_of(ctx: Context, request: Request) -> Answer:
+def workspaces_of(ctx: Context, request: Request, query: PageQuery) -> Answer:
     bound = pool_bindings.workspaces_of(ctx, request.param("resourcePoolName"))
-    ids, pagination = part_of(bound, page_of(request))
+    ids, pagination = part_of(bound, query.page())
     return json_response({"workspaceIds": ids, "pagination": pagination})
 
 
-def bind(ctx: Context, request: Request) -> Answer:
-    pool_bindings.bind(ctx, user_of(request), request.param("resourcePoolName"), *_named(request))
+def bind(ctx: Context, request: Request, body: BoundWorkspaces) -> Answer:
+    pool, names = request.param("resourcePoolName"), body.workspace_names
+    pool_bindings.bind(ctx, user_of(request), pool, body.workspace_ids, names)
     return EMPTY
 
 
-def rebind(ctx: Context, request: Request) -> Answer:
-    pool = request.param("resourcePoolName")
-    pool_bindings.bind(ctx, user_of(request), pool, *_named(request), replace=True)
+def rebind(ctx: Context, request: Request, body: BoundWorkspaces) -> Answer:
+    pool, names = request.param("resourcePoolName"), body.workspace_names
+    pool_bindings.bind(ctx, user_of(request), pool, body.workspace_ids, names, replace=True)
     return EMPTY
 
 
-def unbind(ctx: Context, request: Request) -> Answer:
-    pool_bindings.unbind(ctx, user_of(request), request.param("resourcePoolName"), *_named(request))
+def unbind(ctx: Context, request: Request, body: BoundWorkspaces) -> Answer:
+    pool, names = request.param("resourcePoolName"), body.workspace_names
+    pool_bindings.unbind(ctx, user_of(request), pool, body.workspace_ids, names)
     return EMPTY
-
-
-def _named(request: Request) -> tuple[list[int], list[str]]:
-    body = Body(request.json())
-    ids = body.integers("workspaceIds")
-    return ids, [str(name) for name in body.items("workspaceNames")]
 
 
 def namespaces(ctx: Context, request: Request) -> Answer:
