@@ -492,4 +492,4 @@ def test_migrations_are_one_chain() -> None:
         for p in (ROOT / "controlplane/det_controlplane/db/migrations/versions").glob("0*.py")
     )
     numbers = [name.partition("_")[0] for name in names]
-    assert numbers == [f"{100 + n:04}" for n in range(len(names))], names
+    assert numbers == [f"{1 + n:04}" for n in range(len(names))], names

@@ -75,9 +75,9 @@ def problems(module: ModuleType) -> Iterator[str]:
         yield f"{since}, which no longer used it, is not released: the version before may be older"
 
 
-@pytest.mark.parametrize("path", LATER, ids=lambda path: path.stem)
-def test_a_revision_adds_what_the_version_before_does_not_mind(path: Path) -> None:
-    assert list(problems(revision(path))) == []
+def test_a_revision_only_adds_to_the_schema() -> None:
+    found = {path.stem: list(problems(revision(path))) for path in LATER}
+    assert found == {path.stem: [] for path in LATER}
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_the_next_test_has_the_same_database_without_what_was_written(
         "DROP INDEX metrics_by_trial",
         "DROP TABLE alembic_version",
         "ANALYZE pools",
-        "UPDATE alembic_version SET version_num = '0100'",
+        "UPDATE alembic_version SET version_num = '0000'",
         "INSERT INTO pools (name) SELECT 'pool ' || n FROM generate_series(1, 40000) AS n",
     ],
 )

@@ -4,21 +4,17 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from alembic import command
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db.engine.connections import plain_engine
-from det_controlplane.db.engine.migrate import alembic_config, migrate
 from det_controlplane.db.logs import log_spans, log_windows
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.logs import retention, task_logs
-from sqlalchemy import Engine, text
+from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE
 
@@ -148,47 +144,3 @@ def test_what_covered_lines_goes_with_the_last_of_them(
     clock[0] += timedelta(days=4)
     assert retention.delete_old(ctx) > 0
     assert spans(ctx, task_id) == []
-
-
-_OLD_LINE = text("""
-    INSERT INTO task_logs (id, task_id, logged_at, log) OVERRIDING SYSTEM VALUE VALUES (:id, 'task', :at, '')
-""")
-_WAITS = text("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)")
-
-
-@pytest.fixture
-def earlier(empty_database_url: str) -> Iterator[Engine]:
-    """A database of the revision before, with three lines."""
-    engine = plain_engine(empty_database_url)
-    with engine.begin() as connection:
-        command.upgrade(alembic_config(connection), "0118")
-        for n in range(3):
-            line = {"id": n * SPAN, "at": BEGAN + timedelta(hours=n)}
-            connection.execute(_OLD_LINE, line)
-    yield engine
-    engine.dispose()
-
-
-def covered_hours(engine: Engine) -> list[tuple[int, datetime]]:
-    with engine.begin() as connection:
-        found = connection.execute(_SPANS, {"task": "task"}).all()
-    return sorted((span, first_at) for span, first_at, _ in found)
-
-
-def test_lines_that_were_there_before_are_covered(earlier: Engine, empty_database_url: str) -> None:
-    migrate(empty_database_url)
-    assert covered_hours(earlier) == [(n, BEGAN + timedelta(hours=n)) for n in range(3)]
-
-
-def test_lines_of_a_transaction_that_the_upgrade_waits_for_are_covered(
-    earlier: Engine, empty_database_url: str
-) -> None:
-    with earlier.connect() as writer, ThreadPoolExecutor(1) as pool:
-        writer.execute(_OLD_LINE, {"id": 1, "at": BEGAN - timedelta(hours=1)})
-        upgrade = pool.submit(migrate, empty_database_url)
-        with earlier.connect() as looking:
-            while not looking.execute(_WAITS).scalar_one():
-                assert not upgrade.done()
-        writer.commit()
-        upgrade.result()
-    assert (0, BEGAN - timedelta(hours=1)) in covered_hours(earlier)

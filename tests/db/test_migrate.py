@@ -176,9 +176,19 @@ def test_a_database_of_an_older_draft_is_refused(empty: Engine, empty_database_u
 def test_a_draft_that_alembic_made_is_refused(empty: Engine, empty_database_url: str) -> None:
     migrate(empty_database_url)
     with empty.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '0013'"))
-    assert BASELINE == "0100"
-    with pytest.raises(MigrationError, match=r"a draft of 0\.1\.0.*move its data directory away"):
+        connection.execute(text("UPDATE alembic_version SET version_num = '0139'"))
+    assert BASELINE == "0001"
+    with pytest.raises(MigrationError, match=r"a draft of 0\.1\.0.*export what you need"):
+        migrate(empty_database_url)
+
+
+def test_a_first_draft_with_a_number_in_use_is_refused(
+    empty: Engine, empty_database_url: str
+) -> None:
+    with empty.begin() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num text)"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('0001')"))
+    with pytest.raises(MigrationError, match=r"a draft of 0\.1\.0"):
         migrate(empty_database_url)
 
 

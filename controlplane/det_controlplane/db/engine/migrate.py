@@ -23,11 +23,17 @@ _OLD_TRANSACTIONS = sa.text("""
 """)
 pause = time.sleep
 log = logging.getLogger("det.migrate")
-_VERSIONS_OF_DRAFTS = "schema_migrations"
 _REFUSED = (
-    "the database was made by a draft of 0.1.0, which cannot be upgraded: move its data directory away,"
-    " or give an empty database, and start again"
+    "the database was made by a draft of 0.1.0, which cannot be upgraded: export what you need with the draft"
+    " (`det checkpoint download`, `det experiment describe --metrics --csv`), move its data directory away or give an"
+    " empty database, and start again"
 )
+# Drafts had no Alembic, or revisions without `run_values`, or the numbers from 0100 on.
+_TABLES = sa.text("""
+    SELECT to_regclass('alembic_version') IS NOT NULL AS versions, to_regclass('run_values') IS NOT NULL AS current,
+           to_regclass('schema_migrations') IS NOT NULL AS drafted
+""")
+_FIRST_OF_DRAFTS, _LAST_OF_DRAFTS = "0100", "0199"
 
 
 class MigrationError(Exception):
@@ -136,18 +142,18 @@ def _require_known(revision: str | None) -> None:
 
 
 def revision_of(connection: Connection) -> str | None:
-    """Return the revision of a database; None of an empty one. That of a draft is refused."""
-    tables = sa.text(
-        "SELECT to_regclass(:new) IS NOT NULL AS new, to_regclass(:old) IS NOT NULL AS old"
-    )
-    found = connection.execute(tables, {"new": "alembic_version", "old": _VERSIONS_OF_DRAFTS}).one()
-    if found.new:
-        revision: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-        if revision is None or revision >= BASELINE:
-            return revision
-    if found.new or found.old:
+    """Return the revision of a database, or None if it is empty. Databases of drafts are refused."""
+    tables = connection.execute(_TABLES).one()
+    revision: str | None = None
+    if tables.versions:
+        revision = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    if tables.drafted or (revision is not None and _is_of_draft(revision, tables.current)):
         raise MigrationError(_REFUSED)
-    return None
+    return revision
+
+
+def _is_of_draft(revision: str, has_current_tables: bool) -> bool:
+    return not has_current_tables or _FIRST_OF_DRAFTS <= revision <= _LAST_OF_DRAFTS
 
 
 def _upgrade(connection: Connection, number: str) -> None:
