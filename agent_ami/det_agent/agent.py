@@ -1,4 +1,4 @@
-"""The agent: its parts put together, and run until it is stopped."""
+"""The agent process: it creates the parts of the agent and runs until it is stopped."""
 
 import contextlib
 import logging
@@ -43,9 +43,9 @@ from det_agent.task_logs import agent_line
 from det_agent.trial_reports import TrialReports
 
 LOOPBACK = "127.0.0.1"
-# How long the end of a container is not told because its last lines are still on their way.
+# How long the report of a container's end waits for the delivery of its last log lines.
 LAST_WORDS_S = 10.0
-FLUSH_S = 2.0  # the same for an agent that is being stopped
+FLUSH_S = 2.0  # the same for an agent that is stopping
 KILL_S = 5.0
 
 _log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Agent:
         )
         if (
             sources and self._gpus.are_looked_at
-        ):  # a rented machine: there is another one for its work
+        ):  # other machines can take over the work of a rented machine
             sources = (*sources, GpuNotices(self._gpus, self._health))
         self._signals = Signals(sources, self._changed.set)
         self._address = self._find_address()
@@ -102,12 +102,12 @@ class Agent:
         self._loop = Loop(self._loop_dependencies(), self._changed)
 
     def run(self) -> None:
-        """Run until `stop`, on the main thread, so that signals are heard.
+        """Run until `stop` is called. Call this on the main thread, which receives signals.
 
-        Raises AgentReplaced when another process took over, ControlPlaneSilent after too long without an answer."""
+        Raises AgentReplaced if another process took over, ControlPlaneSilent after too long without an answer."""
         self._shipper.start()
         self._reports.start()
-        # Before the first answer: a container that is not known yet would be refused as a stranger.
+        # Do this before the gateway starts, because the gateway rejects unknown containers.
         self._adopt()
         self._gateway.start()
         self._health.check()
@@ -128,7 +128,7 @@ class Agent:
             raise ended
 
     def stop(self) -> None:
-        """End `run`, from a signal handler or another thread."""
+        """End `run`. Signal handlers and other threads may call this."""
         self._ends.put(None)
 
     def _converse(self) -> None:
@@ -144,23 +144,23 @@ class Agent:
             grace_s = self._settings.stop_grace
             self._signals.raise_shutdown(within_s=grace_s)
             if self._loop.in_contact:
-                # The cluster asks the trials to save a checkpoint; those that do end by themselves.
+                # The cluster asks the trials to save a checkpoint and exit.
                 self._containers.wait_until_ended(grace_s)
         if kill:
             self._containers.kill_all("the agent is being stopped")
             self._containers.wait_until_ended(KILL_S)
         if self._signals.current():
             gone = kill and self._is_done()
-            if gone:  # a poll after that would be refused, and the agent join again
+            if gone:  # the control plane would reject later polls, and the agent would join again
                 self._loop.stop()
             self._loop.last_report(gone=gone)
         self._signals.stop()
         self._shipper.stop(FLUSH_S)
 
     def _is_done(self) -> bool:
-        """Return whether nothing of this agent is left to wait for: containers that run, or logs to send.
+        """Return whether no container runs and all logs are sent.
 
-        A rented machine is given back by what its cloud says, not by the end of a process there."""
+        This is never true on a rented machine. The end of a process does not end such a machine."""
         return (
             not self._is_rented
             and not self._containers.live()
@@ -222,16 +222,16 @@ class Agent:
         bind_ip = self._settings.bind_ip or (
             LOOPBACK if self._runtime.kind == "process" else "0.0.0.0"
         )
-        # Running containers know the port of the process before this one.
-        kept = int(self._state.read("gateway_port") or 0)
-        gateway = _listen(dependencies, bind_ip, self._settings.bind_port, kept)
+        # Running containers use the port of the previous agent process.
+        previous_port = int(self._state.read("gateway_port") or 0)
+        gateway = _listen(dependencies, bind_ip, self._settings.bind_port, previous_port)
         self._state.write("gateway_port", str(gateway.port))
         return gateway
 
     def _find_address(self) -> str:
         towards_master = address_towards(urlsplit(self._settings.master_url).hostname or LOOPBACK)
         if self._runtime.kind == "docker" and towards_master.startswith("127."):
-            # A container cannot reach its host's loopback: name the address other machines would use.
+            # A container cannot reach its host's loopback, so use the address for other machines.
             return address_towards("8.8.8.8")
         return towards_master
 
@@ -259,7 +259,7 @@ class Agent:
         )
 
     def _lends_to(self, spec: ContainerSpec) -> tuple[str, ...]:
-        """Return in which clouds a container may ask for credentials; not in one where it reaches them by itself."""
+        """Return the clouds for which a container may request credentials, except a cloud that it reaches directly."""
         reached = "" if self._runtime.is_kept_apart(spec.network) else self._settings.identity
         return tuple(cloud for cloud in self._lent if cloud != reached)
 
@@ -310,14 +310,18 @@ class Agent:
         )
 
 
-def _listen(dependencies: GatewayDependencies, bind_ip: str, wanted: int, kept: int) -> Gateway:
-    if wanted or not kept:
+def _listen(
+    dependencies: GatewayDependencies, bind_ip: str, wanted: int, previous_port: int
+) -> Gateway:
+    if wanted or not previous_port:
         return Gateway(dependencies, bind_ip, wanted)
     for _ in range(20):
         try:
-            return Gateway(dependencies, bind_ip, kept)
+            return Gateway(dependencies, bind_ip, previous_port)
         except OSError:
-            # A process that is being replaced lets go of it in a moment.
+            # The previous process may release the port in a moment.
             time.sleep(0.1)
-    _log.warning("port %d is taken: containers that know it lose their way to the cluster", kept)
+    _log.warning(
+        "port %d is taken: containers that know it lose their way to the cluster", previous_port
+    )
     return Gateway(dependencies, bind_ip, 0)

@@ -1,4 +1,4 @@
-"""The agent's side of the conversation with the control plane."""
+"""The agent's client for the control plane."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ READ_MARGIN_S = 15.0
 
 
 class ControlPlane:
-    """The routes for agents. Each call sends one request: its caller decides when to try again."""
+    """The routes for agents. Each call sends one request, and the caller decides about retries."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -40,7 +40,7 @@ class ControlPlane:
         return _read(PollAnswer, answer)
 
     def ship_logs(self, batch_id: str, lines: Sequence[bytes]) -> None:
-        """Send task logs, each already JSON, as one batch."""
+        """Send JSON-encoded task logs as one batch."""
         body = b'{"batch_id":%s,"matched":true,"logs":[%s]}' % (
             json.dumps(batch_id).encode(),
             b",".join(lines),
@@ -55,7 +55,7 @@ class ControlPlane:
 
     @property
     def token(self) -> str:
-        """Return the token that this agent got when it joined."""
+        """Return the token that the agent received when it joined."""
         return self._token
 
     def _auth(self) -> dict[str, str]:

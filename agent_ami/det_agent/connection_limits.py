@@ -1,4 +1,4 @@
-"""Serve HTTP by threads that one caller does not fill: each connection has one, and machines have several tasks."""
+"""An HTTP server with a thread per connection, and limits so that a single caller cannot use all threads."""
 
 import contextlib
 import json
@@ -12,16 +12,18 @@ from ipaddress import ip_address
 from typing import Any
 
 MOST_CONNECTIONS = 2048
-# Containers have addresses of their own with Docker. Without it, all have that of the machine.
+# Docker containers have their own addresses. Without Docker, all containers have the machine's address.
 MOST_OF_ONE_CONTAINER = 256
 _OTHER_FILES = 256  # containers, spools, connections to the control plane
 _RETRY_AFTER_S = 5
-_REFUSED_AT_ONCE = 32  # callers that are told why; what comes beyond them is closed
+_REFUSED_AT_ONCE = (
+    32  # callers that receive an error at the same time; further connections are closed
+)
 _LINGER_S = 1.0
 
 
 class LimitedServer(ThreadingHTTPServer):
-    """Refuses connections beyond the most, of all callers or of one address, before they have threads."""
+    """Reject connections above the limits, for all callers and for each address, before they get threads."""
 
     request_queue_size = 256
 
@@ -36,14 +38,14 @@ class LimitedServer(ThreadingHTTPServer):
         super().__init__(*args)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._takes(request, str(client_address[0])):
+        if self._admit(request, str(client_address[0])):
             super().process_request(request, client_address)
         elif self._refusing.acquire(blocking=False):
             threading.Thread(target=self._refuse, args=[request], daemon=True).start()
         else:
             self.shutdown_request(request)
 
-    def _takes(self, request: Any, address: str) -> bool:
+    def _admit(self, request: Any, address: str) -> bool:
         most = self._most if _is_of_machine(address) else MOST_OF_ONE_CONTAINER
         with self._lock:
             if len(self._held) >= self._most or self._of_address[address] >= most:
@@ -53,7 +55,7 @@ class LimitedServer(ThreadingHTTPServer):
             return True
 
     def _refuse(self, request: socket.socket) -> None:
-        """Say why, and read on for a moment: a connection closed with bytes unread is reset, and its answer lost."""
+        """Send an error and read for a moment. Closing with unread bytes would reset the connection and the error."""
         ends = time.monotonic() + _LINGER_S
         try:
             with contextlib.suppress(OSError):
@@ -67,7 +69,7 @@ class LimitedServer(ThreadingHTTPServer):
             self._refusing.release()
 
     def shutdown_request(self, request: Any) -> None:
-        """End a connection, also one that was refused."""
+        """Close a connection, including a rejected one."""
         with self._lock:
             address = self._held.pop(request, None)
             if address is not None:

@@ -1,4 +1,4 @@
-"""The session tokens by which the gateway knows containers, and the allocations that are asked to leave."""
+"""The session tokens of containers, and the allocations that should save a checkpoint and exit."""
 
 import threading
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from det_agent.runtime import ContainerKey
 
 
 class ContainerSessions:
-    """Finds containers by session token, and holds their questions about preemption."""
+    """Find containers by session token, and let them wait for preemption."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,7 @@ class ContainerSessions:
                 self._changed.notify_all()
 
     def wait_for_preemption(self, key: ContainerKey, timeout_s: float) -> bool:
-        """Return True once the allocation is asked to leave, False at the time-out or when its container is gone."""
+        """Return True when the allocation should exit, and False on timeout or when the container has ended."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (

@@ -1,4 +1,4 @@
-"""The containers of this agent: a thread for each takes it from its start to its end and reports every step."""
+"""The containers of this agent. One thread per container runs it from start to end and reports its state."""
 
 import contextlib
 import logging
@@ -30,8 +30,8 @@ from det_agent.trial_reports import TrialReports
 KILL_AGAIN_AFTER_S = 15.0
 KILLED_EXIT_CODE = 137
 _AGENT_AWAY = "the agent did not answer while the container prepared"
-LAST_OUTPUT_S = 5.0  # how long the end of a container waits for one more line of its output
-SPOOL_FULL_S = 1.0  # between tries to store a line for which the disk has no room
+LAST_OUTPUT_S = 5.0  # how long the end of a container waits for the next line of its output
+SPOOL_FULL_S = 1.0  # the interval of attempts to store a line on a full disk
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class _Container:
 
 @dataclass(frozen=True)
 class ContainerDependencies:
-    """The parts of the agent that the life of a container touches."""
+    """The parts of the agent that containers use."""
 
     runtime: Runtime
     sessions: ContainerSessions
@@ -85,16 +85,16 @@ class Containers:
         key = ContainerKey.of(spec)
         container = _Container(key, ContainerReport(key.id, key.epoch, "assigned"), spec)
         if self._enter(container):
-            self._in_thread(self._take_through, self._live, container)
+            self._in_thread(self._run_to_end, self._live, container)
 
     def adopt(self, started: Started) -> None:
-        """Take over a container that an earlier process of this agent started."""
+        """Manage a container that an earlier process of this agent started."""
         key = started.key
         report = self._running(ContainerReport(key.id, key.epoch, "running"), started)
         container = _Container(key, report, started=started)
         if self._enter(container):
             _log.info("re-adopted container %s of allocation %s", key.id, key.allocation_id)
-            self._in_thread(self._take_through, self._watch, container)
+            self._in_thread(self._run_to_end, self._watch, container)
 
     def refuse(self, directive: Directive) -> None:
         report = ContainerReport(
@@ -126,13 +126,13 @@ class Containers:
         """Return whether any container has not ended."""
         return any(report.state != "terminated" for report in self.reports().values())
 
-    def has_untold_ends(self) -> bool:
-        """Return whether the control plane does not know yet that a container has ended."""
+    def has_unreported_ends(self) -> bool:
+        """Return whether the control plane has not acknowledged the end of a container."""
         with self._lock:
             return any(c.report.state == "terminated" for c in self._all.values())
 
     def wait_until_ended(self, timeout_s: float) -> bool:
-        """Return whether every container ended in time."""
+        """Return whether all containers ended in time."""
         with self._ended:
             return self._ended.wait_for(
                 lambda: all(c.report.state == "terminated" for c in self._all.values()), timeout_s
@@ -145,7 +145,7 @@ class Containers:
             self._in_thread(self._clean_up, container)
 
     def addresses(self, container_id: str, port: int) -> Sequence[tuple[str, int]]:
-        """Return where a proxied port of a running container is reached from here; none when there is no such."""
+        """Return the addresses of a proxied port of a running container, or () if there is no such port."""
         with self._lock:
             container = self._all.get(container_id)
             running = container is not None and container.report.state == "running"
@@ -162,8 +162,8 @@ class Containers:
         self._on_change()
         return True
 
-    def _take_through(self, life: Callable[[_Container], None], container: _Container) -> None:
-        """Take a container to its end: whatever goes wrong, that is reported and its slots are free."""
+    def _run_to_end(self, life: Callable[[_Container], None], container: _Container) -> None:
+        """Run a container to its end. Every error is reported as an exit, so that the slots become free."""
         try:
             life(container)
         except Exception as e:
@@ -184,7 +184,7 @@ class Containers:
         if failure == "agent_error":
             self._agent.health.container_failed_to_start(message)
         try:
-            self._say(container, message, level="ERROR")
+            self._log_line(container, message, level="ERROR")
         finally:
             self._end(container, _failed(container.report, failure, message))
 
@@ -202,7 +202,7 @@ class Containers:
     def _begin(self, container: _Container, spec: ContainerSpec) -> None:
         self._move(container, "pulling")
         self._agent.runtime.prepare(
-            spec, lambda text: self._say(container, text), container.kill_asked.is_set
+            spec, lambda text: self._log_line(container, text), container.kill_asked.is_set
         )
         if container.kill_asked.is_set():
             raise StartFailed("aborted", "the container was killed before it started")
@@ -213,7 +213,7 @@ class Containers:
         self._agent.health.container_started()
         if container.kill_asked.is_set():
             self._agent.runtime.kill(container.key)
-        self._say(container, f"Started {spec.name or 'container'} on agent {self._agent_id}")
+        self._log_line(container, f"Started {spec.name or 'container'} on agent {self._agent_id}")
         self._set(container, self._running(container.report, started))
 
     def _watch(self, container: _Container) -> None:
@@ -224,22 +224,22 @@ class Containers:
         ]
         ended = self._agent.runtime.wait(started)
         self._await_output(container, readers)
-        # Work that fails as a GPU does pays for it with none of its restarts, and is not placed here again. The end of
-        # what was killed waits for no look: a driver that hangs takes minutes.
+        # A failure of the GPU is not the task's fault, and the agent leaves service. A killed container is not checked,
+        # because the tool may take minutes with a broken driver.
         failed = ended.exit_code and not container.kill_asked.is_set()
         broken = self._agent.health.look() if failed else ""
         self._end(container, _exit_report(container, ended, broken))
 
     def _await_output(self, container: _Container, readers: Sequence[threading.Thread]) -> None:
-        """Wait until all output is stored: its files are deleted with the container. What hangs is not waited for."""
+        """Wait until all output is stored. The end of the container deletes its files. Abandon readers that hang."""
         ended = time.monotonic()
         for reader in readers:
             while reader.is_alive():
                 quiet_since = max(ended, container.last_output)
-                left_s = quiet_since + LAST_OUTPUT_S - time.monotonic()
-                if left_s <= 0:
+                remaining_s = quiet_since + LAST_OUTPUT_S - time.monotonic()
+                if remaining_s <= 0:
                     break
-                reader.join(left_s)
+                reader.join(remaining_s)
 
     def _ship_output(self, container: _Container, started: Started, stream: Stream) -> None:
         key = container.key
@@ -260,7 +260,7 @@ class Containers:
 
     def _end(self, container: _Container, report: ContainerReport) -> None:
         container.exited.set()
-        # The end of a trial decides by what the trial reported, and a follower of its log shall see the last lines.
+        # The end of a trial depends on its reports, and its log should be complete.
         try:
             self._agent.reports.finish(container.key)
             with contextlib.suppress(SpoolFull):
@@ -283,7 +283,7 @@ class Containers:
         return report.moved(
             "running",
             address=self._agent.address,
-            host_ports={str(port): there for port, there in started.host_ports.items()},
+            host_ports={str(port): host_port for port, host_port in started.host_ports.items()},
             runtime_id=started.runtime_id,
         )
 
@@ -297,7 +297,7 @@ class Containers:
         _log.info("container %s is %s", report.id, report.state)
         self._on_change()
 
-    def _say(self, container: _Container, text: str, level: str = "INFO") -> None:
+    def _log_line(self, container: _Container, text: str, level: str = "INFO") -> None:
         with contextlib.suppress(SpoolFull):
             line = agent_line(container.key, self._agent_id, text, level)
             self._agent.logs.append([line])
@@ -316,7 +316,7 @@ def _failed(report: ContainerReport, failure: Failure, message: str) -> Containe
 
 
 def _exit_report(container: _Container, ended: Exit, broken: str = "") -> ContainerReport:
-    """Return how a container ended; `broken` is what is wrong with the machine, by which a failure is its fault."""
+    """Return the final report. `broken` is the machine's fault, if any, which then caused the failure."""
     report = container.report.moved(
         "terminated", exit_code=ended.exit_code, message=ended.message or None
     )

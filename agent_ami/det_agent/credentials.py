@@ -1,6 +1,6 @@
-"""Lend the machine's roles to its containers, whose way to the metadata service is blocked.
+"""Give containers the credentials of the machine's roles, because they cannot reach the metadata service.
 
-What is lent ends within hours. It is what the role may do, and nothing by which a machine proves itself to the cluster.
+The credentials expire within hours. They do not let a container join the cluster as a machine.
 """
 
 import json
@@ -13,34 +13,36 @@ from det_agent.metadata import AwsMetadata, GcpMetadata
 
 _ROLES = "meta-data/iam/security-credentials/"
 _ACCOUNT = "instance/service-accounts/default/"
-# Containers that ask without end must not have the metadata service throttle this machine.
+# A cache, so that frequent requests of containers do not make the metadata service throttle this machine.
 KEPT_S = 30.0
 
-Lending = Callable[[], Mapping[str, Any]]
+ReadCredentials = Callable[[], Mapping[str, Any]]
 
 
 class MachineCredentials:
-    """Short-lived credentials of a role of the machine. `read` asks for them, and raises OSError."""
+    """Short-lived credentials of a role of the machine. `read` requests them and raises OSError."""
 
-    def __init__(self, kind: str, read: Lending, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, kind: str, read: ReadCredentials, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self.kind = kind
         self._read = read
         self._now = now
         self._lock = threading.Lock()
-        self._kept: Mapping[str, Any] = {}
+        self._cached: Mapping[str, Any] = {}
         self._until = 0.0
 
     def current(self) -> Mapping[str, Any]:
-        """Return credentials as the container's entry understands them. Raises OSError."""
+        """Return credentials in the format of the container's entry program. Raises OSError."""
         with self._lock:
-            if not self._kept or self._now() >= self._until:
-                self._kept = {"kind": self.kind, **self._read()}
+            if not self._cached or self._now() >= self._until:
+                self._cached = {"kind": self.kind, **self._read()}
                 self._until = self._now() + KEPT_S
-            return self._kept
+            return self._cached
 
 
 def role_credentials(metadata: AwsMetadata) -> Mapping[str, str]:
-    """Return the credentials of the role of a machine on EC2. Raises OSError, which says what the machine lacks."""
+    """Return the credentials of the machine's role on EC2. Raises OSError with the missing part."""
     roles = (metadata.get(_ROLES) or "").splitlines()
     if not roles:
         raise OSError(
@@ -49,13 +51,13 @@ def role_credentials(metadata: AwsMetadata) -> Mapping[str, str]:
         )
     keys = json_object(metadata.get(_ROLES + roles[0]) or "", "EC2's")
     if not keys.keys() >= {"AccessKeyId", "SecretAccessKey", "Token"}:
-        said = keys.get("Message") or keys.get("Code") or "nothing"
-        raise OSError(f"the metadata service has no credentials of the role {roles[0]}: {said}")
+        cause = keys.get("Message") or keys.get("Code") or "nothing"
+        raise OSError(f"the metadata service has no credentials of the role {roles[0]}: {cause}")
     return keys
 
 
 def account_token(metadata: GcpMetadata) -> Mapping[str, Any]:
-    """Return an access token of the service account of a machine on Compute Engine. Raises OSError."""
+    """Return an access token of the machine's service account on Compute Engine. Raises OSError."""
     token = metadata.get(f"{_ACCOUNT}token")
     if token is None:
         raise OSError("this machine has no service account: give the pool's `service_account`")
@@ -67,11 +69,11 @@ def account_token(metadata: GcpMetadata) -> Mapping[str, Any]:
     }
 
 
-def json_object(text: str, whose: str) -> Mapping[str, str]:
+def json_object(text: str, service: str) -> Mapping[str, str]:
     try:
-        read = json.loads(text)
+        body = json.loads(text)
     except ValueError as e:
-        raise OSError(f"the metadata service is not {whose}: {e}") from e
-    if not isinstance(read, dict):
-        raise OSError(f"the metadata service is not {whose}: it says {text[:80]!r}")
-    return read
+        raise OSError(f"the metadata service is not {service}: {e}") from e
+    if not isinstance(body, dict):
+        raise OSError(f"the metadata service is not {service}: it says {text[:80]!r}")
+    return body

@@ -1,4 +1,4 @@
-"""The engines that speak Docker's protocol, and what they do differently."""
+"""The engines that implement Docker's API, and their differences."""
 
 import contextlib
 import io
@@ -30,12 +30,12 @@ class Engine:
 
     @property
     def makes_missing_paths(self) -> bool:
-        """Return whether it makes folders of this machine that a task mounts and that are not there."""
+        """Return whether the engine creates missing host folders of mounts."""
         return self.name == PODMAN
 
     @property
     def asks_registries(self) -> bool:
-        """Return whether it asks a registry about an image without pulling it."""
+        """Return whether the engine can ask a registry about an image without pulling it."""
         return self.name == DOCKER
 
     def older_than(self, oldest: tuple[int, ...]) -> bool:
@@ -44,20 +44,20 @@ class Engine:
 
 
 def engine_of(client: Any) -> Engine:
-    """Ask the engine. Raises DockerException or OSError."""
-    told = client.version()
-    components = {str(part.get("Name")) for part in told.get("Components") or []}
-    return Engine(PODMAN if "Podman Engine" in components else DOCKER, str(told["Version"]))
+    """Return the engine of a client. Raises DockerException or OSError."""
+    version = client.version()
+    components = {str(part.get("Name")) for part in version.get("Components") or []}
+    return Engine(PODMAN if "Podman Engine" in components else DOCKER, str(version["Version"]))
 
 
 PROBE_IMAGE = "determined-agent-probe"
 PROBE_TIMEOUT_S = 60
 CONNECT_TIMEOUT_S = 3.0
 HOST_GATEWAY_NAME = "host.docker.internal"
-# How Podman says that it has no first process for containers.
+# Podman's error message if its init program is missing.
 NO_INIT = "container-init binary not found"
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/nix")
-# Runs in the container: asks every address at once, prints the first in order that gives the expected answer.
+# Runs in a container. It tries all addresses at once and prints the first one in order that answers as expected.
 _SCRIPT = """
 import json, socket, sys, threading
 addresses, port, path, expected, timeout_s = json.loads(sys.argv[1])
@@ -96,7 +96,7 @@ class Unreachable:
 
 @dataclass(frozen=True)
 class Unproven:
-    """The engine runs containers, but not one of this machine's files, as on Docker Desktop."""
+    """The engine runs containers but cannot mount this machine's files, for example Docker Desktop."""
 
     reason: str
 
@@ -107,7 +107,7 @@ ProbeResult = Reached | Unreachable | Unproven
 def probe(
     client: Any, network: str, addresses: Sequence[str], gateway: GatewayAddress
 ) -> ProbeResult:
-    """Run a container on the network. Raises DockerException or OSError when the engine cannot start any."""
+    """Test from a container on the network. Raises DockerException or OSError if no container can start."""
     question = json.dumps(
         [list(addresses), gateway.port, PING_PATH, gateway.ping_token, CONNECT_TIMEOUT_S]
     )
@@ -115,10 +115,10 @@ def probe(
     options: dict[str, Any] = {
         "command": [python, "-I", "-S", "-c", _SCRIPT, question],
         "entrypoint": [],
-        "mounts": [Mount(path, path, "bind", read_only=True) for path in _lent_folders()],
+        "mounts": [Mount(path, path, "bind", read_only=True) for path in _mounted_folders()],
         "network_mode": network,
         "read_only": True,
-        # As tasks are started: Podman has its init in a package of its own, which may be missing.
+        # Tasks use this too. Podman's init program is in a separate package, which may be missing.
         "init": True,
         "labels": {"ai.determined.type": "probe"},
     }
@@ -142,11 +142,13 @@ def probe(
                 container.remove(force=True)
 
 
-def _lent_folders() -> list[str]:
-    """List the folders that this Python needs, each once."""
-    wanted = [*_SYSTEM_FOLDERS, os.path.realpath(sys.base_prefix)]
-    here = [path for path in wanted if os.path.isdir(path)]
-    return [p for p in dict.fromkeys(here) if not any(Path(q) in Path(p).parents for q in here)]
+def _mounted_folders() -> list[str]:
+    """Return the folders that this Python needs, without folders inside of others."""
+    folders = [*_SYSTEM_FOLDERS, os.path.realpath(sys.base_prefix)]
+    existing = [path for path in folders if os.path.isdir(path)]
+    return [
+        p for p in dict.fromkeys(existing) if not any(Path(q) in Path(p).parents for q in existing)
+    ]
 
 
 def _ensure_image(client: Any) -> None:
@@ -158,16 +160,16 @@ def _ensure_image(client: Any) -> None:
         client.api.import_image_from_data(empty.getvalue(), repository=PROBE_IMAGE, tag="latest")
 
 
-def _read(output: str, code: int, said: str) -> ProbeResult:
+def _read(output: str, code: int, errors: str) -> ProbeResult:
     try:
         answer = json.loads(output)
     except ValueError:
-        return Unproven(f"the probe ended with exit code {code}: {said.strip()[-300:]}")
+        return Unproven(f"the probe ended with exit code {code}: {errors.strip()[-300:]}")
     return Reached(answer["reached"]) if answer["reached"] else Unreachable(answer["errors"])
 
 
 def _is_about_files(error: APIError) -> bool:
-    """Return whether the engine has other files than this machine, or another kind of processor."""
+    """Return whether the engine has other files than this machine or another processor architecture."""
     words = str(error.explanation or error).lower()
     if NO_INIT in words:
         return False

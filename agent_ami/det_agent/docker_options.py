@@ -1,4 +1,4 @@
-"""Translate a container specification into the Docker engine's own words."""
+"""Translate a container specification to options of the Docker engine."""
 
 import base64
 import io
@@ -18,10 +18,10 @@ from det_agent.harness_mount import DEPS_DIR, HARNESS_DIR, Payload
 from det_agent.runtime import ContainerKey
 
 LABEL = "ai.determined.container."
-FABRIC = Path("/dev/infiniband")  # where EFA and InfiniBand have their devices
-# Ubuntu's pip refuses to change the system's Python (PEP 668), which in a container belongs to the task alone.
+FABRIC = Path("/dev/infiniband")  # the devices of EFA and InfiniBand
+# Ubuntu's pip refuses to change the system's Python (PEP 668). In a container, this Python belongs to the task.
 _PIP = {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
-# Enough to look back on, and no way to fill the disk.
+# These limits keep recent output without filling the disk.
 _LOG_CONFIG = {"max-size": "64m", "max-file": "4"}
 
 
@@ -39,33 +39,33 @@ def labels(
         f"{LABEL}cluster_id": cluster_id,
         f"{LABEL}owner": owner,
         f"{LABEL}log_patterns": json.dumps(key.log_patterns),
-        # The engine publishes none of a container that has the machine's network, so it remembers none.
+        # The engine does not record the ports of a container in the host's network.
         f"{LABEL}ports": json.dumps(list(ports)),
     }
 
 
-def key_from(found: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
-    """Read a container's key from its labels, and its token from the environment: every listing shows labels."""
+def key_from(labels_by_name: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
+    """Read a container's key from its labels. Its token is in the environment, because listings show labels."""
     variables = dict(line.partition("=")[::2] for line in env)
     return ContainerKey(
-        id=found[f"{LABEL}id"],
-        epoch=int(found[f"{LABEL}epoch"]),
-        allocation_id=found[f"{LABEL}allocation_id"],
-        task_id=found[f"{LABEL}task_id"],
+        id=labels_by_name[f"{LABEL}id"],
+        epoch=int(labels_by_name[f"{LABEL}epoch"]),
+        allocation_id=labels_by_name[f"{LABEL}allocation_id"],
+        task_id=labels_by_name[f"{LABEL}task_id"],
         session_token=variables.get("DET_SESSION_TOKEN", ""),
-        log_patterns=tuple(json.loads(found.get(f"{LABEL}log_patterns", "[]"))),
+        log_patterns=tuple(json.loads(labels_by_name.get(f"{LABEL}log_patterns", "[]"))),
     )
 
 
-def is_owned(found: Mapping[str, str], owner: str) -> bool:
+def is_owned(labels_by_name: Mapping[str, str], owner: str) -> bool:
     """Return whether a container belongs to an owner. Containers of earlier versions have no owner and always match."""
-    return found.get(f"{LABEL}owner", owner) == owner
+    return labels_by_name.get(f"{LABEL}owner", owner) == owner
 
 
-def ports_from(found: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Read the ports that `labels` wrote; None where an earlier version made the container."""
-    told = found.get(f"{LABEL}ports")
-    return None if told is None else tuple(json.loads(told))
+def ports_from(labels_by_name: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Read the ports from the labels. Return None for a container of an earlier version."""
+    ports = labels_by_name.get(f"{LABEL}ports")
+    return None if ports is None else tuple(json.loads(ports))
 
 
 def create_options(
@@ -82,7 +82,7 @@ def create_options(
     options: dict[str, Any] = {
         "image": spec.image,
         "command": list(spec.command),
-        # The image's own entry point would swallow the command.
+        # The image's entry point must not receive the command as arguments.
         "entrypoint": [],
         "environment": _environment(spec, env, payload),
         "working_dir": spec.work_dir,
@@ -90,7 +90,7 @@ def create_options(
         "network_mode": spec.network,
         "user": f"{spec.user.uid}:{spec.user.gid}",
         "cap_add": list(spec.cap_add),
-        "cap_drop": _dropped(spec),
+        "cap_drop": _dropped_capabilities(spec),
         "devices": [f"{d.host_path}:{d.container_path}:{d.mode}" for d in spec.devices],
         "init": True,
         "log_config": LogConfig(type="json-file", config=_LOG_CONFIG),
@@ -107,10 +107,10 @@ def create_options(
     return options | _fabric(spec, assigned(spec, slots), options)
 
 
-def _dropped(spec: ContainerSpec) -> list[str]:
-    """Return the capabilities that a container lacks, by default also the one to hear its neighbours.
+def _dropped_capabilities(spec: ContainerSpec) -> list[str]:
+    """Return the dropped capabilities. NET_RAW is dropped by default.
 
-    Engines give it to all, and tokens of others pass on the bridge, and on the machine's own network."""
+    With it, containers could read traffic with tokens of other containers on the bridge or the host's network."""
     added = {name.upper().removeprefix("CAP_") for name in spec.cap_add}
     ours = [] if added & {"ALL", "NET_RAW"} else ["NET_RAW"]
     return list(dict.fromkeys([*spec.cap_drop, *ours]))
@@ -119,7 +119,7 @@ def _dropped(spec: ContainerSpec) -> list[str]:
 def _fabric(
     spec: ContainerSpec, slots: Sequence[Slot], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Give a part of a gang the machine's fast network (EFA, InfiniBand), which pins memory."""
+    """Give a multi-agent task the machine's fast network (EFA, InfiniBand), which needs locked memory."""
     if spec.network != "host" or not slots or not FABRIC.is_dir():
         return {}
     devices = [*options["devices"], f"{FABRIC}:/dev/infiniband:rwm"]
@@ -127,12 +127,12 @@ def _fabric(
 
 
 def needs_archive(spec: ContainerSpec) -> bool:
-    """Return whether files must be copied in. For root the engine makes the work directory, and a copy costs time."""
+    """Return whether files must be copied in. The engine creates the work directory for root, and a copy takes time."""
     return bool(spec.files) or spec.user.uid != 0
 
 
 def files_archive(spec: ContainerSpec) -> bytes:
-    """Pack the specification's files, and our directories on the way to them, for the task's user."""
+    """Pack the specification's files and their directories for the task's user."""
     buffer = io.BytesIO()
     now = int(time.time())
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -159,10 +159,12 @@ def _environment(spec: ContainerSpec, env: Mapping[str, str], payload: Payload) 
 
 
 def _mounts(spec: ContainerSpec, payload: Payload) -> list[Mount]:
-    lent = {f"{HARNESS_DIR}/{name}": path for name, path in payload.packages.items()}
-    lent |= {f"{DEPS_DIR}/{place}": path for place, path in payload.dependencies.items()}
-    ours = [Mount(target, str(path), "bind", read_only=True) for target, path in lent.items()]
-    theirs = [
+    payload_mounts = {f"{HARNESS_DIR}/{name}": path for name, path in payload.packages.items()}
+    payload_mounts |= {f"{DEPS_DIR}/{place}": path for place, path in payload.dependencies.items()}
+    own_mounts = [
+        Mount(target, str(path), "bind", read_only=True) for target, path in payload_mounts.items()
+    ]
+    task_mounts = [
         Mount(
             m.container_path,
             m.host_path,
@@ -172,7 +174,7 @@ def _mounts(spec: ContainerSpec, payload: Payload) -> list[Mount]:
         )
         for m in spec.mounts
     ]
-    return ours + theirs
+    return own_mounts + task_mounts
 
 
 def _gpus(spec: ContainerSpec, slots: Sequence[Slot], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,20 +194,20 @@ def _gpus(spec: ContainerSpec, slots: Sequence[Slot], options: Mapping[str, Any]
             "environment": {**options["environment"], "ROCR_VISIBLE_DEVICES": visible},
         }
     if any(slot.type == "cuda" for slot in slots):
-        # The NVIDIA runtime as the engine's default would show every GPU to a task that asked for none.
+        # If the NVIDIA runtime is the engine's default, tasks without slots would see every GPU.
         return {"environment": {**options["environment"], "NVIDIA_VISIBLE_DEVICES": "void"}}
     return {}
 
 
 def _our_directories(spec: ContainerSpec) -> list[str]:
-    """List the directories below the run directory that files and work directory need, parents first."""
+    """Return the directories below the run directory for the files and the work directory, parents first."""
     leaves = [spec.work_dir, *(posixpath.dirname(f.path) for f in spec.files)]
-    found = {RUN_DIR}
+    directories = {RUN_DIR}
     for leaf in leaves:
         while leaf.startswith(RUN_DIR + "/"):
-            found.add(leaf)
+            directories.add(leaf)
             leaf = posixpath.dirname(leaf)
-    return sorted(found)
+    return sorted(directories)
 
 
 def _entry(spec: ContainerSpec, path: str, mode: int, mtime: int, kind: bytes) -> tarfile.TarInfo:

@@ -1,7 +1,8 @@
-"""The lines that a container wrote to its stdout or stderr, each once.
+"""Read each line of a container's stdout or stderr once.
 
-`attach` loses lines when it comes after the start; `logs` with `since` repeats those of the same second. So the
-cursor is the engine's timestamp of a line and its number among those of that timestamp: Podman tells whole seconds.
+`attach` misses the lines before it, and `logs` with `since` repeats the lines of the same second. The cursor is
+therefore the engine's timestamp of a line and its number among the lines with this timestamp. Podman's timestamps have
+whole seconds.
 """
 
 import sys
@@ -14,14 +15,14 @@ from det_agent.runtime import OutputLine, Stream
 
 @dataclass(frozen=True, order=True)
 class LogPosition:
-    """The place of a line in the output: it is the nth line of its moment."""
+    """The position of a line: the nth line of its moment."""
 
     moment: str = ""
     nth: int = 0
 
     @classmethod
     def read(cls, cursor: str) -> "LogPosition":
-        """Read a cursor. A moment without a number stands for all of its lines."""
+        """Parse a cursor. A moment without a number includes all of its lines."""
         moment, _, nth = cursor.partition("#")
         return cls(moment, int(nth or sys.maxsize))
 
@@ -35,9 +36,9 @@ class LogPosition:
 def read_output(
     api: Any, docker_id: str, stream: Stream, cursor: str, follow: bool
 ) -> Iterator[OutputLine]:
-    """Yield the lines after `cursor`; with `follow`, until the container stops.
+    """Yield the lines after `cursor`, with `follow` until the container stops.
 
-    A follower may miss the last words of a container that ends while it listens: read once more without `follow` then.
+    A follower may miss the last lines of a container that ends. Read again without `follow` after the end.
     """
     seen, place = LogPosition.read(cursor), LogPosition()
     chunks = api.logs(
@@ -59,21 +60,21 @@ def read_output(
 
 
 def _whole_lines(chunks: Iterator[bytes], unfinished_too: bool) -> Iterator[tuple[str, str]]:
-    """Join what the engine cuts at 16 KiB: every piece has a timestamp, only the last one a line end."""
-    began, pieces = "", bytearray()
+    """Join the pieces of long lines. The engine splits lines at 16 KiB, and each piece has a timestamp."""
+    first_stamp, pieces = "", bytearray()
     for chunk in chunks:
         stamp, _, piece = chunk.partition(b" ")
-        began = began or _sortable(stamp.decode("ascii", "replace"))
+        first_stamp = first_stamp or _sortable(stamp.decode("ascii", "replace"))
         pieces += piece
         if piece.endswith(b"\n"):
-            yield began, pieces.decode("utf-8", "replace").rstrip("\r\n")
-            began, pieces = "", bytearray()
+            yield first_stamp, pieces.decode("utf-8", "replace").rstrip("\r\n")
+            first_stamp, pieces = "", bytearray()
     if pieces and unfinished_too:
-        yield began, pieces.decode("utf-8", "replace")
+        yield first_stamp, pieces.decode("utf-8", "replace")
 
 
 def _sortable(timestamp: str) -> str:
-    """Write nine digits always: the engine drops trailing zeros, and then text would not sort as time."""
+    """Return the timestamp with nine digits. The engine omits trailing zeros, which would break sorting."""
     seconds, _, fraction = timestamp.rstrip("Z").partition(".")
     return f"{seconds}.{fraction:0<9}Z"
 

@@ -1,4 +1,4 @@
-"""Pulling an image, told in a few lines instead of thousands."""
+"""Pull an image and log its progress in a few lines."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from det_agent.runtime import NoRoom, Say, StartFailed
 
 PROGRESS_EVERY_S = 5.0
-# What engines quote of the kernel where the name of an image is not to blame.
+# Error messages of the kernel that are not caused by the image name.
 _OF_THE_DISK = (
     "no space left on device",
     "disk quota exceeded",
@@ -20,7 +20,7 @@ _OF_THE_DISK = (
 
 
 class Progress:
-    """Sums up the events of layers, for a line every few seconds."""
+    """Summarise the events of layers for a progress line every few seconds."""
 
     def __init__(self) -> None:
         self._layers: dict[str, tuple[int, int]] = {}
@@ -47,35 +47,35 @@ class Progress:
 
 
 def ensure_image(api: Any, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
-    """Pull the image unless it is here. `api` is docker's low-level client. Raises StartFailed."""
+    """Pull the image if it is missing. `api` is Docker's low-level client. Raises StartFailed."""
     if not spec.image:
         raise StartFailed("image_pull", "the task names no image: set environment.image")
     if not spec.force_pull and _is_here(api, spec.image):
         return
     say(f"Pulling image {spec.image}")
-    begun = time.monotonic()
+    start = time.monotonic()
     try:
         events = api.pull(
             _tagged(spec.image), stream=True, decode=True, auth_config=_credentials(spec)
         )
         _follow(events, spec.image, say, cancelled)
     except DockerException as e:
-        raise _pull_failure(spec.image, _words_of(e)) from e
-    say(f"Pulled image {spec.image} in {time.monotonic() - begun:.1f} s")
+        raise _pull_failure(spec.image, _message_of(e)) from e
+    say(f"Pulled image {spec.image} in {time.monotonic() - start:.1f} s")
 
 
 def _follow(
     events: Iterable[Mapping[str, Any]], image: str, say: Say, cancelled: Callable[[], bool]
 ) -> None:
-    progress, said_at = Progress(), time.monotonic()
+    progress, logged_at = Progress(), time.monotonic()
     for event in events:
         if cancelled():
             raise StartFailed("aborted", "the container was killed while its image was pulled")
         if event.get("error"):
             raise _pull_failure(image, str(event["error"]))
         progress.take(event)
-        if time.monotonic() - said_at >= PROGRESS_EVERY_S:
-            said_at = time.monotonic()
+        if time.monotonic() - logged_at >= PROGRESS_EVERY_S:
+            logged_at = time.monotonic()
             say(progress.line(image))
 
 
@@ -90,30 +90,30 @@ def _is_here(api: Any, image: str) -> bool:
 
 
 def _tagged(image: str) -> str:
-    """Add a tag where none is named: the engine would pull every tag there is."""
+    """Add the tag `latest` if it has no tag. The engine would otherwise pull every tag."""
     name = image.rpartition("/")[2]
     return image if ":" in name or "@" in name else f"{image}:latest"
 
 
 def _credentials(spec: ContainerSpec) -> dict[str, str] | None:
-    """Return the task's credentials; None lets docker use the configuration of this machine."""
-    given = dict(spec.registry_auth)
-    if not given:
+    """Return the task's credentials, or None to use this machine's Docker configuration."""
+    credentials = dict(spec.registry_auth)
+    if not credentials:
         return None
     renamed = {"server_address": "serveraddress", "identity_token": "identitytoken"}
-    return {renamed.get(name, name): value for name, value in given.items() if value}
+    return {renamed.get(name, name): value for name, value in credentials.items() if value}
 
 
-def _words_of(error: DockerException) -> str:
+def _message_of(error: DockerException) -> str:
     if isinstance(error, APIError):
         return str(error.explanation or error)
     return str(error)
 
 
 def _pull_failure(image: str, reason: str) -> StartFailed:
-    told = f"cannot pull image {image}: {reason.strip()}"
+    message = f"cannot pull image {image}: {reason.strip()}"
     if any(words in reason.lower() for words in _OF_THE_DISK):
-        # Not the agent's error, which is tried again for ever: the image may be too large for any machine.
-        return NoRoom("image_pull", f"{told} (the disk of this machine has no room for it)")
+        # This is not an agent error, which is always retried: the image may be too large for any machine.
+        return NoRoom("image_pull", f"{message} (the disk of this machine has no room for it)")
     remedy = "check the name in environment.image, and environment.registry_auth if it is private"
-    return StartFailed("image_pull", f"{told} ({remedy})")
+    return StartFailed("image_pull", f"{message} ({remedy})")

@@ -1,4 +1,4 @@
-"""Containers on a Docker engine, found again by their labels after a restart of the agent."""
+"""Run containers with a Docker engine. Their labels identify them after a restart of the agent."""
 
 import contextlib
 import logging
@@ -48,7 +48,7 @@ CONNECTIONS = 256
 CLIENT_TIMEOUT_S = 120
 NAME_PREFIX = "det-"
 LOOPBACK = "127.0.0.1"
-# The libraries below docker's own speak of broken connections in words of theirs (those of requests are OSErrors).
+# docker's own libraries raise their own errors for broken connections. The errors of requests are OSErrors.
 EngineAway = (OSError, urllib3.exceptions.HTTPError)
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 def connect_docker(
     agent_id: str, owner: str, cluster_id: Callable[[], str], slots: Sequence[Slot], required: bool
 ) -> Runtime | None:
-    """Connect to the engine; None when none answers and none is required."""
+    """Connect to the engine. Return None if no engine answers and it is not required."""
     try:
         client = docker.from_env(max_pool_size=CONNECTIONS, timeout=CLIENT_TIMEOUT_S)
         client.ping()
@@ -141,7 +141,7 @@ class DockerRuntime:
         return Started(key, container.id, _host_ports(spec.network, ports, container))
 
     def _require_paths(self, spec: ContainerSpec) -> None:
-        """Refuse what Docker refuses itself: a folder of data that is made at this moment is an empty one."""
+        """Reject missing paths if the engine would create them, as Docker does. A new data folder would be empty."""
         missing = [m.host_path for m in spec.mounts if not os.path.exists(m.host_path)]
         if missing and self._engine.makes_missing_paths:
             words = f"this machine has no {missing[0]}, which the task mounts"
@@ -149,7 +149,7 @@ class DockerRuntime:
 
     def kill(self, key: ContainerKey) -> None:
         with contextlib.suppress(APIError, *EngineAway):
-            # 404 and 409 say that it is gone or not running; the loop asks again if it is not.
+            # 404 and 409 mean that it is not running. The loop repeats the kill otherwise.
             self._client.api.kill(_name(key), "SIGKILL")
 
     def wait(self, started: Started) -> Exit:
@@ -169,21 +169,21 @@ class DockerRuntime:
             if not state["Running"]:
                 return self._exit(started, int(state["ExitCode"]), container)
 
-    def _exit(self, started: Started, code: int, found: Mapping[str, Any]) -> Exit:
+    def _exit(self, started: Started, code: int, container: Mapping[str, Any]) -> Exit:
         reason = self._exit_reason(started.runtime_id) if code else ""
         if code == exit_reason.NOT_FOUND and not reason and not self._has_begun(started.runtime_id):
-            reason = exit_reason.no_python(found["Config"]["Image"])
-        return Exit(code, _why(found["State"]), reason)
+            reason = exit_reason.no_python(container["Config"]["Image"])
+        return Exit(code, _why(container["State"]), reason)
 
     def _exit_reason(self, docker_id: str) -> str:
         try:
             parts, _ = self._client.api.get_archive(docker_id, exit_reason.PATH)
             return exit_reason.of_archive(parts)
         except (APIError, tarfile.TarError, *EngineAway):
-            return ""  # most tasks leave none
+            return ""  # most tasks write no reason
 
     def _has_begun(self, docker_id: str) -> bool:
-        """Return whether the harness ran in a container: the first thing that it does is to write its files."""
+        """Return whether the harness ran in a container. It writes its files before anything else."""
         try:
             parts, _ = self._client.api.get_archive(docker_id, f"{RUN_DIR}/info")
             parts.close()
@@ -210,26 +210,32 @@ class DockerRuntime:
                 time.sleep(ENGINE_AWAY_S)
 
     def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
-        """Return the container's own address first: it refuses where the engine's proxy takes any connection."""
+        """Return the container's own address first. It refuses closed ports, while the engine's proxy accepts them."""
         mapped = started.host_ports.get(port)
         if mapped is None:
             return []
         try:
-            found = self._client.api.inspect_container(started.runtime_id)["NetworkSettings"]
+            settings = self._client.api.inspect_container(started.runtime_id)["NetworkSettings"]
         except (APIError, *EngineAway):
             return []
-        networks = (found.get("Networks") or {}).values()
-        own = [(n["IPAddress"], port) for n in networks if n.get("IPAddress")]
-        return [*own, (LOOPBACK, mapped)]
+        networks = (settings.get("Networks") or {}).values()
+        own_addresses = [(n["IPAddress"], port) for n in networks if n.get("IPAddress")]
+        return [*own_addresses, (LOOPBACK, mapped)]
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         mine = [f"{LABEL}agent_id={self._agent_id}", f"{LABEL}cluster_id={cluster_id}"]
-        found = self._client.containers.list(all=True, ignore_removed=True, filters={"label": mine})
-        # A restored cluster has the ids of the original, which may run on the same engine.
-        return [_started(one) for one in found if is_owned(one.labels, self._owner)]
+        containers = self._client.containers.list(
+            all=True, ignore_removed=True, filters={"label": mine}
+        )
+        # A restored cluster has the ids of the original cluster, which may use the same engine.
+        return [
+            _started(container)
+            for container in containers
+            if is_owned(container.labels, self._owner)
+        ]
 
     def remove_leftovers(self) -> None:
-        """Skip the clean-up: the engine also lists containers that never started, and `adoptable` returns them."""
+        """Do nothing. The engine also lists containers that never started, and `adoptable` returns them."""
 
     def remove(self, key: ContainerKey) -> None:
         with contextlib.suppress(APIError, *EngineAway):
@@ -265,10 +271,10 @@ def _why(state: Mapping[str, Any]) -> str:
 
 
 def _start_failure(error: Exception, spec: ContainerSpec | None = None) -> StartFailed:
-    """Blame the task's settings (paths, devices, commands) for the engine's 4xx, and this machine for the rest."""
-    words = str(getattr(error, "explanation", "") or error)
-    if spec is not None and "python3" in words and "not found" in words:
+    """Blame the task's settings (paths, devices, commands) for the engine's 4xx, and this machine for other errors."""
+    message = str(getattr(error, "explanation", "") or error)
+    if spec is not None and "python3" in message and "not found" in message:
         return StartFailed("container_failed", exit_reason.no_python(spec.image))
     if isinstance(error, APIError) and error.status_code in (400, 404):
-        return StartFailed("container_failed", f"the container could not be made: {words}")
-    return StartFailed("agent_error", f"the Docker engine could not start the container: {words}")
+        return StartFailed("container_failed", f"the container could not be made: {message}")
+    return StartFailed("agent_error", f"the Docker engine could not start the container: {message}")

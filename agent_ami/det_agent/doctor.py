@@ -1,4 +1,4 @@
-"""`det-agent doctor`: check everything that an agent on this machine depends on, and say what to do."""
+"""`det-agent doctor`: check the requirements of an agent on this machine and print fixes."""
 
 import email.utils
 import http.client
@@ -33,7 +33,7 @@ from det_agent.trial_reports import TrialReports
 
 OLDEST_DOCKER = (20, 10)
 LITTLE_SPACE_BYTES, TOO_LITTLE_SPACE_BYTES = 20 * 1024**3, 2 * 1024**3
-ODD_CLOCK_S, WRONG_CLOCK_S = 30, 240  # signatures of clouds are good for five minutes
+ODD_CLOCK_S, WRONG_CLOCK_S = 30, 240  # clouds accept signatures for five minutes
 PING_TOKEN = uuid.uuid4().hex
 
 
@@ -54,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Target:
-    """The settings and places that are checked."""
+    """The settings and locations to check."""
 
     settings: Settings
     image: str
@@ -62,7 +62,7 @@ class Target:
 
 
 def examine(target: Target) -> Iterator[Finding]:
-    """Run every check, each on its own: one that fails hides no other."""
+    """Run every check. A failed check does not prevent the others."""
     client, engine = _engine(target.settings)
     yield engine
     with_engine: Sequence[tuple[str, Callable[[Target, Any], Finding]]] = (
@@ -83,7 +83,7 @@ def examine(target: Target) -> Iterator[Finding]:
 
 
 def print_findings(findings: Iterator[Finding], write: Callable[[str], object]) -> bool:
-    """Write each finding as it comes; return whether none failed."""
+    """Print each finding immediately. Return whether no check failed."""
     healthy = True
     for finding in findings:
         write(f"{finding.verdict.value:8} {finding.check}: {finding.cause}")
@@ -134,7 +134,7 @@ def _bridge(target: Target, client: Any) -> Finding:
 
 
 def _gateway(settings: Settings, folder: Path) -> tuple[Gateway, Spool]:
-    """Make a gateway like the agent's, at the port that its operator chose or at a free one."""
+    """Create a gateway like the agent's, with the configured port or a free one."""
     spool = Spool(folder)
     upstream = Connections(settings.master_url, **settings.trust)
     reports = TrialReports(folder, ReportDelivery(upstream, lambda: ""), lambda key, text: None)
@@ -244,7 +244,7 @@ def _object_store(target: Target) -> Finding:
         return Finding(check, Verdict.SKIPPED, "no checkpoint storage was named", remedy)
     try:
         storage.from_string(place).validate()
-    except Exception as e:  # each cloud's client has errors of its own
+    except Exception as e:  # each cloud's client has its own errors
         remedy = "check the bucket's name, this machine's role or key, and its way to the network"
         return Finding(check, Verdict.FAILED, f"{place}: {type(e).__name__}: {e}", remedy)
     return Finding(check, Verdict.OK, f"{place} takes and deletes files")

@@ -1,4 +1,4 @@
-"""The part of a container's environment that only its agent knows."""
+"""The environment variables of a container that only its agent knows."""
 
 import json
 import os
@@ -20,11 +20,11 @@ class AgentEnvironment:
     cluster_id: str = ""
     master_id: str = ""
     proxies: Mapping[str, str] = field(default_factory=dict)
-    lends: tuple[str, ...] = ()  # the clouds in which containers may ask for its credentials
+    lends: tuple[str, ...] = ()  # clouds for which containers may request the machine's credentials
 
 
 def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]:
-    """Return the specification's variables together with those that only the agent knows."""
+    """Return the specification's variables together with the agent's variables."""
     return {
         **here.proxies,
         "DET_CLUSTER_ID": here.cluster_id,
@@ -55,7 +55,7 @@ def assigned(spec: ContainerSpec, slots: Sequence[Slot]) -> list[Slot]:
 
 
 def device_env(spec: ContainerSpec, slots: Sequence[Slot]) -> dict[str, str]:
-    """Name the GPUs that a process may use; none for a task without slots on a GPU machine."""
+    """Return the variable with the GPUs that a process may use. It is empty for a task without slots."""
     mine = assigned(spec, slots)
     if any(slot.type == "cuda" for slot in slots):
         return {"CUDA_VISIBLE_DEVICES": ",".join(slot.uuid for slot in mine)}
@@ -66,5 +66,5 @@ def device_env(spec: ContainerSpec, slots: Sequence[Slot]) -> dict[str, str]:
 
 
 def python_path(harness: str, theirs: str) -> str:
-    """Put the harness first: an older one in the image must not win."""
+    """Put the harness first, because an older harness in the image must not take precedence."""
     return f"{harness}:{theirs}" if theirs else harness

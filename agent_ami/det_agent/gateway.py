@@ -1,4 +1,4 @@
-"""The HTTP server that the containers of this agent know as their master."""
+"""The HTTP server that containers use as their master."""
 
 import contextlib
 import gzip
@@ -52,7 +52,7 @@ from det_agent.upstream import (
 )
 
 MAX_LOG_BODY_BYTES = 64 * 1024 * 1024
-# Shorter than the 60 s read time-outs that proxies and clients are fond of.
+# Many proxies and clients have a read timeout of 60 s, so answer within this time.
 LONGEST_PREEMPTION_WAIT_S = 60.0
 _REASONS = {
     400: (3, "InvalidArgument"),
@@ -63,9 +63,9 @@ _REASONS = {
 }
 _UNAVAILABLE = (14, "Unavailable")
 CALLER_LOOK_S = 1.0
-# Of a body that was refused.
+# How much of a rejected body is read.
 MOST_READ_ON_BYTES, READ_ON_S = 16 * 1024 * 1024, 5.0
-# How long the server takes to notice that it should end.
+# The interval at which the server checks whether it should stop.
 _STOP_S = 0.05
 PING_PATH = "/det-agent/ping"
 CREDENTIALS_PATH = "/det-agent/credentials/"
@@ -132,20 +132,22 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._route(path)
         except BadBody as e:
-            # What was not read would be taken for the next request.
+            # Unread bytes would be parsed as the next request.
             self.close_connection = True
             self._refuse(e.status, str(e))
             self._read_on()
 
     def _read_on(self) -> None:
-        """Take some of the body that was refused: a caller whose bytes are reset never reads why."""
-        left, until = MOST_READ_ON_BYTES, time.monotonic() + READ_ON_S
+        """Read a part of a rejected body. Otherwise a reset connection could hide the error from the caller."""
+        remaining, until = MOST_READ_ON_BYTES, time.monotonic() + READ_ON_S
         with contextlib.suppress(OSError):
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_WR)
             self.connection.settimeout(READ_ON_S)
-            while left > 0 and time.monotonic() < until and (part := self.rfile.read1(1 << 16)):
-                left -= len(part)
+            while (
+                remaining > 0 and time.monotonic() < until and (part := self.rfile.read1(1 << 16))
+            ):
+                remaining -= len(part)
 
     def _route(self, path: str) -> None:
         allocation_id = _preemption_target(path)
@@ -168,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: request lines may carry signed URLs."""
+        """Log nothing, because request lines may contain signed URLs."""
 
     def _answer_preemption(self, allocation_id: str) -> None:
         key = self.agent.sessions.owner_of(self._tokens())
@@ -177,20 +179,20 @@ class _Handler(BaseHTTPRequestHandler):
         if key.allocation_id != allocation_id:
             return self._refuse(403, f"this container belongs to allocation {key.allocation_id}")
         query = parse_qs(urlsplit(self.path).query)
-        asked = (query.get("timeoutSeconds") or query.get("timeout_seconds") or ["60"])[0]
-        wait_s = float(_whole(asked, LONGEST_PREEMPTION_WAIT_S))
+        seconds = (query.get("timeoutSeconds") or query.get("timeout_seconds") or ["60"])[0]
+        wait_s = float(_whole(seconds, LONGEST_PREEMPTION_WAIT_S))
         preempt = self.agent.sessions.wait_for_preemption(key, wait_s)
         return self._answer(200, {"preempt": preempt})
 
     def _lend_credentials(self, cloud: str) -> None:
-        """Tell a container of this agent the credentials that the machine has in a cloud."""
+        """Return the machine's credentials for a cloud to a container of this agent."""
         if self.agent.sessions.owner_of(self._tokens()) is None:
             return self._refuse(401, "the session token belongs to no container of this agent")
-        lent = self.agent.lent.get(cloud)
-        if lent is None:
+        credentials = self.agent.lent.get(cloud)
+        if credentials is None:
             return self._refuse(404, "this agent lends no credentials of that cloud")
         try:
-            return self._answer(200, dict(lent.current()))
+            return self._answer(200, dict(credentials.current()))
         except OSError as e:
             return self._refuse(503, f"the machine's role cannot be lent: {e}")
 
@@ -198,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
         key = self.agent.sessions.owner_of(self._tokens())
         with self._body() as body:
             if key is None:
-                # The token of a user, as unmanaged training inside a notebook has.
+                # A user's token, for example of unmanaged training in a notebook.
                 return self._forward(urlsplit(self.path).path, body)
             try:
                 if body.length > MAX_LOG_BODY_BYTES:
@@ -211,7 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
             except (SpoolFull, OSError) as e:
                 return self._refuse(503, str(e))
             except Exception as e:
-                # Without an answer they would come again, before all others of the container.
+                # Without an answer, the container would send these lines again before all others.
                 _log.exception("lines of container %s cannot be taken", key.id)
                 return self._refuse(400, f"the agent cannot take these lines: {e!r}")
         return self._answer(200, {})
@@ -232,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(answer.status, answer.headers, answer.body)
 
     def _answer_code(self, path: str) -> None:
-        """Answer with the archive itself, also where the control plane only gives the address of it."""
+        """Return the archive, also if the control plane only returns its address."""
         headers = {**dict(self.headers.items()), "Accept-Encoding": "identity"}
         with self._body() as body:
             self._forward(path, body, asking_for_address(self.path), headers, self._pass_code_on)
@@ -256,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
                 for part in archive.parts():
                     self.wfile.write(part)
             except (OSError, http.client.HTTPException) as e:
-                # Half an answer: closing is the only way to tell the container.
+                # The answer is incomplete. Only closing the connection reports this to the container.
                 _log.warning("a container got no code: %s", e)
                 self.close_connection = True
         return None
@@ -271,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:
         headers = headers or dict(self.headers.items())
         if self.command == "POST":
-            # The answer may be lost after the request took effect.
+            # The request may take effect although its answer is lost.
             headers.setdefault("Idempotency-Key", str(uuid.uuid4()))
         request = ForwardedRequest(
             method=self.command,
@@ -284,17 +286,17 @@ class _Handler(BaseHTTPRequestHandler):
         )
         try:
             self._wait_for_reports()
-            response, kept = send(self.agent.upstream, request, self.connection)
+            response, stack = send(self.agent.upstream, request, self.connection)
         except CallerGone:
             self.close_connection = True
         except (OSError, http.client.HTTPException) as e:
             self._refuse(502, f"the control plane does not answer: {e}")
         else:
-            with kept:
+            with stack:
                 (pass_on or self._pass_on)(response)
 
     def _wait_for_reports(self) -> None:
-        """Wait until the reports that this container sent before are delivered. Raises CallerGone."""
+        """Wait until the earlier reports of this container are delivered. Raises CallerGone."""
         key = self.agent.sessions.owner_of(self._tokens())
         if key is not None:
             last = self.agent.reports.last_of(key)
@@ -319,7 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
             if chunked:
                 self.wfile.write(b"0\r\n\r\n")
         except (OSError, http.client.HTTPException):
-            # Half an answer: closing is the only way to tell the container.
+            # The answer is incomplete. Only closing the connection reports this to the container.
             self.close_connection = True
 
     def _tokens(self) -> list[str]:
@@ -327,7 +329,7 @@ class _Handler(BaseHTTPRequestHandler):
         return [(self.headers.get(name) or "").removeprefix("Bearer ").strip() for name in names]
 
     def _body(self) -> Body:
-        """Read the body: as much as the caller may send. Raises BadBody."""
+        """Read the body up to the caller's limit. Raises BadBody."""
         tokens = [*self._tokens(), self.headers.get("Cookie") or ""]
         limit = MAX_BODY_BYTES if any(tokens) else MAX_TOKENLESS_BODY_BYTES
         is_own = self.agent.sessions.owner_of(tokens) is not None
@@ -362,7 +364,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _preemption_target(path: str) -> str:
-    """Return the allocation in /api/v1/allocations/{id}/signals/preemption, or nothing."""
+    """Return the allocation in /api/v1/allocations/{id}/signals/preemption, or ''."""
     head, tail = "/api/v1/allocations/", "/signals/preemption"
     if not (path.startswith(head) and path.endswith(tail)):
         return ""
@@ -370,7 +372,7 @@ def _preemption_target(path: str) -> str:
 
 
 def _whole(text: str, most: float) -> float:
-    """Return the number that a text is, but no more than `most`, which also stands for what is no number."""
+    """Return the number in a text, limited to `most`. A text that is not a number gives `most`."""
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         return most
     return min(int(text), most)

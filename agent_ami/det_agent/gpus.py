@@ -1,4 +1,4 @@
-"""The check that the GPUs of this machine still work: by the driver's tool, and its lines in the kernel's log."""
+"""Check that this machine's GPUs work, with nvidia-smi and the driver's lines in the kernel log."""
 
 import re
 import threading
@@ -14,13 +14,13 @@ from det_agent.slots import QueryTool, run_tool
 
 LOOK_S = 60.0
 LOG_LOOK_S = 5.0
-# A tool that fails once says nothing; two that fail together, as containers end together, say no more.
+# A failure counts only if it lasts. Containers often end together, so two failed checks at once prove little.
 BELIEVED_AFTER_S = 10.0
 _COLUMNS = "uuid,ecc.errors.uncorrected.volatile.total,pci.bus_id"
 _QUERY = ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv,noheader")
 _KERNEL_LOG = ("journalctl", "--dmesg", "--output=cat", "--no-pager", "--quiet")
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)")
-# Those after which NVIDIA has the GPU reset or replaced. Errors of programs (13, 31, 43, 45) are not among them.
+# NVIDIA recommends to reset or replace the GPU after these errors. Errors of programs (13, 31, 43, 45) are excluded.
 _FATAL = {
     46: "it stopped processing",
     48: "a memory error that ECC could not correct",
@@ -38,7 +38,7 @@ _FATAL = {
 
 
 class _GpuStatus(NamedTuple):
-    """A GPU as nvidia-smi shows it."""
+    """A GPU in the output of nvidia-smi."""
 
     uuid: str
     errors: str
@@ -46,7 +46,7 @@ class _GpuStatus(NamedTuple):
 
 
 class Gpus:
-    """Compares the GPUs that the driver shows with those that this agent joined with."""
+    """Compare the GPUs that the driver shows with the GPUs of this agent."""
 
     def __init__(
         self,
@@ -59,40 +59,41 @@ class Gpus:
         self._clock = clock
         self._checking = threading.Lock()
         self._failing_since: float | None = None
-        self._believed = ""
-        self._since = int(time.time())  # a GPU that was reset before is well
-        self._buses: dict[str, str] = {}  # of each UUID: a GPU that is gone tells it no more
+        self._confirmed = ""
+        self._since = int(time.time())  # errors before a GPU reset do not count
+        self._buses: dict[str, str] = {}  # by UUID, because a lost GPU is not listed any more
 
     @property
     def are_looked_at(self) -> bool:
         return bool(self._expected)
 
     def check(self) -> None:
-        """Look at the GPUs now. Raises StartFailed where the driver told that one failed, and where one
-        is gone or has lost memory in this check and in an earlier one."""
+        """Check the GPUs now. Raises StartFailed if the driver logged a failure.
+
+        A lost GPU or lost memory only counts if an earlier check found it too."""
         if not self._expected:
             return
         with self._checking:
-            self._believed = self._look_twice()
-        if told := self.failure():
-            raise StartFailed("agent_error", told)
+            self._confirmed = self._look_twice()
+        if failure := self.failure():
+            raise StartFailed("agent_error", failure)
 
     def failure(self) -> str:
-        """Return the failure that the driver logged, or else that the last check found; empty without one."""
-        return next(self._fatal_errors(), "") or self._believed
+        """Return the logged failure, or the failure of the last check, or ''."""
+        return next(self._fatal_errors(), "") or self._confirmed
 
     def _look_twice(self) -> str:
-        """Return a failure that the driver's tool reports now and reported a while ago; empty without one."""
-        trouble = next(self._troubles(), "")
-        if not trouble:
+        """Return a failure that the driver's tool reports now and reported before, or ''."""
+        problem = next(self._problems(), "")
+        if not problem:
             self._failing_since = None
         elif self._failing_since is None:
             self._failing_since = self._clock()
         elif self._clock() - self._failing_since >= BELIEVED_AFTER_S:
-            return trouble
+            return problem
         return ""
 
-    def _troubles(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         shown = {gpu.uuid: gpu for gpu in map(_cells, self._query(_QUERY).splitlines())}
         self._buses |= {gpu.uuid: _bus(gpu.bus) for gpu in shown.values()}
         if not shown:
@@ -104,7 +105,7 @@ class Gpus:
                 yield f"GPU {slot.id} ({slot.uuid}) has {errors} memory errors that ECC could not correct"
 
     def _fatal_errors(self) -> Iterator[str]:
-        """Yield fatal errors of this agent's GPUs that the driver wrote to the kernel's log since the agent started."""
+        """Yield fatal errors of this agent's GPUs in the kernel log since the agent started."""
         own = {self._buses[slot.uuid]: slot for slot in self._expected if slot.uuid in self._buses}
         for bus, code in _XID.findall(self._query((*_KERNEL_LOG, f"--since=@{self._since}"))):
             slot, meaning = own.get(_bus(bus)), _FATAL.get(int(code))
@@ -116,7 +117,7 @@ class Gpus:
 
 
 class GpuNotices:
-    """Treats a GPU that failed like a notice that the rented machine ends: its work saves a checkpoint and moves."""
+    """Report a failed GPU as the end of a rented machine, so that its work saves a checkpoint and moves."""
 
     interval_s = LOG_LOOK_S
 
@@ -138,5 +139,5 @@ def _cells(line: str) -> _GpuStatus:
 
 
 def _bus(text: str) -> str:
-    """Return a PCI address in one form: nvidia-smi writes 00000000:07:00.0 where the kernel writes 0000:07:00."""
+    """Normalise a PCI address: nvidia-smi writes 00000000:07:00.0 and the kernel writes 0000:07:00."""
     return text.lower().partition(".")[0].lstrip("0:")

@@ -1,4 +1,4 @@
-"""The harness, the `det` command and the libraries that tasks import, mounted read-only."""
+"""The packages that are mounted read-only into tasks: the harness, the `det` command and libraries."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ HARNESS_DIR = "/opt/determined/harness"
 DEPS_DIR = "/opt/determined/deps"
 # The harness, and the command that `python3 -m determined.cli` and `det` run in tasks.
 _PACKAGES = ("determined", "det_cli")
-# Pure Python, good for any interpreter of the image: what the harness imports lazily, then what Determined's own
-# package brings into tasks, with what that needs. Packages with compiled parts (numpy, psutil…) come from the image.
+# Pure Python libraries, which work with any interpreter: lazy imports of the harness, and the dependencies of
+# Determined's own package. Compiled packages (numpy, psutil…) come from the image.
 _DEPENDENCIES = (
     "boto3",
     "botocore",
@@ -43,24 +43,24 @@ _DEPENDENCIES = (
 
 @dataclass(frozen=True)
 class Payload:
-    """The packages of this product by name, and dependencies by their paths below the directory of dependencies."""
+    """The packages of this product by name, and dependencies by their paths below the dependency directory."""
 
     packages: dict[str, Path]
     dependencies: dict[str, Path]
 
 
 def find_payload() -> Payload:
-    """Look in the agent's own environment; a dependency it lacks is simply not lent."""
+    """Find the packages in the agent's own environment. Missing dependencies are skipped."""
     packages = {name: path for name in _PACKAGES if (path := _location(name)) is not None}
     missing = [name for name in _PACKAGES if name not in packages]
     if missing:
         raise RuntimeError(f"the agent's environment lacks the package {missing[0]}: reinstall it")
-    found = {name: _location(name) for name in _DEPENDENCIES}
-    return Payload(packages, {_place(n, p): p for n, p in found.items() if p is not None})
+    locations = {name: _location(name) for name in _DEPENDENCIES}
+    return Payload(packages, {_place(n, p): p for n, p in locations.items() if p is not None})
 
 
 def link_payload(payload: Payload, folder: Path) -> tuple[Path, Path]:
-    """Make two folders of links to the payload, for processes, which see this machine's files."""
+    """Create two folders with links to the payload for processes, which see this machine's files."""
     harness, deps = folder / "harness", folder / "deps"
     for name, path in payload.packages.items():
         _link(harness / name, path)
@@ -70,19 +70,19 @@ def link_payload(payload: Payload, folder: Path) -> tuple[Path, Path]:
 
 
 def _place(name: str, path: Path) -> str:
-    """Return where a package or a module belongs: `ruamel/yaml`, `six.py`."""
+    """Return the relative path of a package or module: `ruamel/yaml`, `six.py`."""
     return "/".join((*name.split(".")[:-1], path.name))
 
 
 def _location(name: str) -> Path | None:
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
-        # The package around it is missing.
+        # The parent package is missing.
         return None
-    if found is None or found.origin is None:
+    if spec is None or spec.origin is None:
         return None
-    origin = Path(found.origin)
+    origin = Path(spec.origin)
     return origin.parent if origin.name == "__init__.py" else origin
 
 

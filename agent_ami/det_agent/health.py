@@ -1,4 +1,4 @@
-"""The checks that this agent can start containers: while one fails, the agent is out of service and checks again."""
+"""Check that this agent can start containers. It leaves service after a failed check and repeats the check."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Health:
-    """The health of the agent: `out_of_service` is why nothing may be placed here, empty while it is in service."""
+    """The health of the agent. `out_of_service` is the reason why it gets no work, or '' while it is in service."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Health:
         look: Callable[[], None] | None = None,
         look_s: float | None = None,
     ) -> None:
-        """Take the whole `check`, and a cheap `look` that is taken every `look_s` while the agent is in service."""
+        """Set the full `check` and the cheap `look`, which runs every `look_s` seconds while in service."""
         self._check = check
         self._look, self._look_s = look, look_s if look else None
         self._on_change = on_change
@@ -40,13 +40,13 @@ class Health:
         return self._out_of_service
 
     def check(self) -> None:
-        """Run the check now: it decides whether the agent is in service."""
+        """Run the full check now. Its result decides whether the agent is in service."""
         try:
             self._check()
         except StartFailed as e:
             self.leave_service(str(e))
         except Exception as e:
-            # This thread is the only way back into service.
+            # Only this thread can return the agent to service, so it must not end.
             _log.exception("the check of this machine failed")
             self.leave_service(f"the check of this machine failed: {e}")
         else:
@@ -75,7 +75,7 @@ class Health:
             self._recheck_s = self._first_recheck_s
 
     def container_failed_to_start(self, message: str) -> None:
-        """Count failures of this machine; those of a task or of its image say nothing about the machine."""
+        """Count a failure of this machine. Failures of a task or its image must not be counted."""
         with self._lock:
             self._failures += 1
             failures = self._failures
@@ -92,7 +92,7 @@ class Health:
             self.check()
 
     def look(self) -> str:
-        """Take the cheap look now. Return what is wrong, which takes the agent out of service; empty if nothing."""
+        """Run the cheap check now. A failure takes the agent out of service. Return the failure or ''."""
         try:
             if self._look is not None:
                 self._look()
@@ -104,9 +104,9 @@ class Health:
         return ""
 
     def next_recheck_s(self) -> float:
-        """Return how long to wait now, and wait twice as long next time.
+        """Return the pause before the next check, and double the following pause.
 
-        So an agent whose check passes while its containers go on failing returns less and less often."""
+        An agent that passes its check but fails to start containers therefore returns less and less often."""
         with self._lock:
             due_s = self._recheck_s
             self._recheck_s = min(due_s * 2, LONGEST_RECHECK_S)

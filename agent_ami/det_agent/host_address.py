@@ -1,7 +1,7 @@
-"""The addresses by which containers reach this machine, named by engine and kernel and proven by a container.
+"""Find the addresses at which containers reach this machine, and prove them with a container.
 
-No single source is enough: an engine in its first life reports no gateway for its bridge, a rootless engine lives in
-another network namespace, and Docker Desktop runs containers on a virtual machine.
+A single source is not enough: a new engine may report no gateway for its bridge, a rootless engine has its own network
+namespace, and Docker Desktop runs containers in a virtual machine.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ from det_agent.runtime import GatewayAddress, StartFailed
 DEFAULT_NETWORK = "bridge"
 _BRIDGE_OPTION = "com.docker.network.bridge.name"
 _SIOCGIFADDR = 0x8915
-# No packet is sent there: the kernel only picks the interface that leads to other machines.
+# No packet is sent to this address. The kernel only selects the interface to other machines.
 _ELSEWHERE = "192.0.2.1"
 
 _log = logging.getLogger(__name__)
 
 
 class HostAddresses:
-    """The address of this machine for each Docker network, proven once and then remembered."""
+    """The proven address of this machine for each Docker network. Addresses are cached."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -47,20 +47,20 @@ class HostAddresses:
         self._proven: dict[tuple[str, GatewayAddress], str] = {}
 
     def of(self, network: str, gateway: GatewayAddress) -> str:
-        """Return the proven address. Raises StartFailed when no container on the network reaches the gateway."""
+        """Return the proven address. Raises StartFailed if no container on the network reaches the gateway."""
         with self._lock:
             if (network, gateway) not in self._proven:
                 self._proven[network, gateway] = self._prove(network, gateway)
             return self._proven[network, gateway]
 
     def check(self, gateway: GatewayAddress) -> str:
-        """Prove the default network anew. Raises StartFailed."""
+        """Prove the default network again. Raises StartFailed."""
         with self._lock:
             self._proven.clear()
         return self.of(self._default_network(), gateway)
 
     def _default_network(self) -> str:
-        """Return the bridge, or the host's network where the engine has no bridge."""
+        """Return the bridge, or the host's network if the engine has no bridge."""
         try:
             self._client.api.inspect_network(DEFAULT_NETWORK)
         except NotFound:
@@ -75,14 +75,14 @@ class HostAddresses:
         try:
             result = probe(self._client, network, addresses, gateway)
         except (DockerException, OSError) as e:
-            words = str(getattr(e, "explanation", "") or e)
-            remedy = "; install catatonit" if NO_INIT in words else ""
+            cause = str(getattr(e, "explanation", "") or e)
+            remedy = "; install catatonit" if NO_INIT in cause else ""
             raise StartFailed(
-                "agent_error", f"the Docker engine could not start a container: {words}{remedy}"
+                "agent_error", f"the Docker engine could not start a container: {cause}{remedy}"
             ) from e
         match result:
             case Reached(address):
-                # What the operator wrote stays as written: it may be a name that a certificate carries.
+                # Keep the operator's spelling, because it may be the name in a certificate.
                 _log.info("containers on network %s reach this agent at %s", network, address)
                 return gateway.host or address
             case Unproven(reason):
@@ -93,29 +93,31 @@ class HostAddresses:
 
 
 def candidates(api: Any, network: str) -> list[str]:
-    """List addresses by which containers on the network may reach this machine, the likeliest first."""
+    """Return addresses at which containers may reach this machine, most likely first."""
     own = address_towards(_ELSEWHERE)
     if network == "host":
         return ["127.0.0.1", own]
     if sys.platform == "darwin":
         return [HOST_GATEWAY_NAME]
-    found = [*_named_by_engine(api, network), own]
-    return list(dict.fromkeys(address for address in found if not address.startswith("127.")))
+    addresses = [*_named_by_engine(api, network), own]
+    return list(dict.fromkeys(address for address in addresses if not address.startswith("127.")))
 
 
 def _named_by_engine(api: Any, network: str) -> Iterator[str]:
     try:
-        described = api.inspect_network(network)
+        description = api.inspect_network(network)
     except (APIError, OSError):
         yield HOST_GATEWAY_NAME
         return
-    configs = (described.get("IPAM") or {}).get("Config") or []
+    configs = (description.get("IPAM") or {}).get("Config") or []
     for config in configs:
         gateway = str(config.get("Gateway") or "").partition("/")[0]
         if gateway and ":" not in gateway:
             yield gateway
     yield HOST_GATEWAY_NAME
-    bridge = (described.get("Options") or {}).get(_BRIDGE_OPTION) or f"br-{described['Id'][:12]}"
+    bridge = (description.get("Options") or {}).get(
+        _BRIDGE_OPTION
+    ) or f"br-{description['Id'][:12]}"
     with contextlib.suppress(OSError):
         yield _address_of_interface(bridge)
     for config in configs:
@@ -142,14 +144,14 @@ SLICE = Path("/run/determined-slice")
 
 
 def cgroup_parent(client: Any) -> str:
-    """Return below what the engine must start such containers; empty where the metadata service is open to them.
+    """Return the control group in which the engine must start containers in the host's network.
 
-    Raises DockerException or OSError."""
+    It is '' if these containers may reach the metadata service. Raises DockerException or OSError."""
     try:
         slice_name = SLICE.read_text().strip()
     except FileNotFoundError:
         return ""
     info = client.info()
     if str(info.get("CgroupVersion")) != "2":
-        return ""  # sockets are told apart in the second version only
+        return ""  # only cgroup v2 can distinguish sockets
     return slice_name if info.get("CgroupDriver") == "systemd" else f"/{slice_name}"

@@ -1,4 +1,4 @@
-"""The state directory, which makes an agent the same agent after a restart."""
+"""The state directory. It gives an agent the same identity after a restart."""
 
 import fcntl
 import hashlib
@@ -12,7 +12,7 @@ CLAIM_S = 3.0
 
 
 class StateDirectory:
-    """Small values that outlive the process. Others may pass through (0711) but read nothing (0600)."""
+    """Small persistent values. Other users may enter the directory (0711) but not read the files (0600)."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -20,7 +20,7 @@ class StateDirectory:
         self.root.chmod(0o711)
 
     def claim(self) -> None:
-        """Lock this directory for this process, after waiting for one that is just ending. Raises OSError."""
+        """Lock this directory for this process. Wait for a process that is about to end. Raises OSError."""
         self._lock = open(self.root / "lock", "w")  # noqa: SIM115
         deadline = time.monotonic() + CLAIM_S
         while True:
@@ -47,7 +47,7 @@ class StateDirectory:
             return ""
 
     def write(self, name: str, value: str) -> None:
-        if self.read(name) != value:  # a full disk is no trouble where nothing changes
+        if self.read(name) != value:  # unchanged values need no disk space
             write_atomically(self.root / name, value)
 
     def agent_key(self) -> str:
@@ -57,7 +57,7 @@ class StateDirectory:
         return self.read("agent_key")
 
     def agent_key_hash(self) -> str:
-        """Return a name that identifies this agent and may be shown."""
+        """Return a public name for this agent."""
         return hashlib.sha256(self.agent_key().encode()).hexdigest()[:16]
 
 
@@ -70,7 +70,7 @@ def write_atomically(path: Path, value: str | bytes) -> None:
 
 
 def address_towards(host: str) -> str:
-    """Return this machine's address on the way to `host`: the kernel picks a route, no packet is sent."""
+    """Return this machine's address on the route to `host`. No packet is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((host, 9))

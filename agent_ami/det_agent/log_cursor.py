@@ -1,4 +1,4 @@
-"""Store on disk how far the output of a container was read: the next process of the agent goes on there."""
+"""Store the read position of a container's output on disk. The next process of the agent continues there."""
 
 import logging
 import os
@@ -12,10 +12,10 @@ _log = logging.getLogger(__name__)
 
 
 class LogCursor:
-    """A file that is written in its place, at each line.
+    """A file that is overwritten in place for each line.
 
-    To rename a new file over it each time waits for the disk, where trainings write checkpoints at that moment.
-    A disk that takes nothing holds up no reading: the next process reads some lines once more."""
+    Renaming a new file would wait for the disk, which is busy when trainings write checkpoints. A failed write does not
+    block reading: the next process reads some lines twice."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,22 +32,22 @@ class LogCursor:
             cursor._close()
 
     def read(self) -> str:
-        """Return what was written last; an empty text at first, and where the machine lost it."""
+        """Return the last written position, or '' before the first write."""
         try:
             return os.pread(self._open(), _WIDTH, 0).decode("ascii", "replace").strip("\0 ")
         except OSError as e:
-            self._tell(e)
+            self._log_error(e)
             return ""
 
     def write(self, place: str) -> None:
-        """Write in one piece: this process may be killed at any time."""
-        written = place.encode("ascii", "replace")
-        if len(written) > _WIDTH:  # engines give times; what is longer is none
+        """Write the position in a single call, because this process may be killed at any time."""
+        content = place.encode("ascii", "replace")
+        if len(content) > _WIDTH:  # not a valid cursor, because cursors are timestamps or numbers
             return
         try:
-            os.pwrite(self._open(), written.ljust(_WIDTH), 0)
+            os.pwrite(self._open(), content.ljust(_WIDTH), 0)
         except OSError as e:
-            self._tell(e)
+            self._log_error(e)
         else:
             self._failed = False
 
@@ -56,7 +56,7 @@ class LogCursor:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         return self._fd
 
-    def _tell(self, error: OSError) -> None:
+    def _log_error(self, error: OSError) -> None:
         level = logging.DEBUG if self._failed else logging.WARNING
         _log.log(level, "how far a container's output was read cannot be noted: %s", error)
         self._failed = True

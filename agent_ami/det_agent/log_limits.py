@@ -1,6 +1,6 @@
-"""Keep floods of log lines from the control plane: a task has a rate, and what is above it is left out and counted.
+"""Limit the rate of a task's log lines. Lines above the limit are dropped and counted.
 
-What is left is searched for the patterns of the task's log policies, as long as the task has time for that."""
+The other lines are searched for the patterns of the task's log policies, within a limit of processor time."""
 
 import threading
 import time
@@ -13,29 +13,29 @@ from det_agent.runtime import ContainerKey
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import TaskLine, agent_line
 
-# How much a task may write at once, after a silence: what it may in so many seconds.
+# A task may write this many seconds' worth of lines at once after a silence.
 BURST_S = 60.0
-# Once it wrote too much, it is not heard for so long, so that there are few lines about lines.
+# A task that exceeded the limit is paused for so long, which limits the number of lines about dropped lines.
 PAUSE_S = 1.0
-# The part of a processor that a task's patterns may take, and how much at once after a silence.
+# The share of a processor for a task's patterns, and the seconds that it may use at once after a silence.
 SEARCH_RATE, SEARCH_S = 0.1, 6.0
 _UNSEARCHED = "the patterns of the log policies take too long: some lines of this task are not searched for them"
 
 
 @dataclass
 class _Allowance:
-    """The lines, the bytes and the time of searching that a task has left; `since` is when they were counted."""
+    """The remaining lines, bytes and search time of a task. `since` is the time of the calculation."""
 
     lines: float
     bytes: float
     since: float
     search_s: float = SEARCH_S
-    left_out: int = 0
-    is_unsearched_told: bool = False
+    dropped: int = 0
+    is_unsearched_reported: bool = False
 
 
 class LogLimits:
-    """Puts the lines of containers into the spool, as far as their tasks may write so many."""
+    """Append the lines of containers to the spool up to the limits of their tasks."""
 
     def __init__(
         self,
@@ -53,51 +53,51 @@ class LogLimits:
         self._tasks: dict[str, _Allowance] = {}
 
     def append(self, key: ContainerKey, lines: Sequence[TaskLine], request_key: str = "") -> None:
-        """Store the lines that the task may still write. Raises SpoolFull."""
+        """Store the lines within the task's limit. Raises SpoolFull."""
         with self._lock:
             task = self._refilled(key)
             before = replace(task)
             about, passing = self._passing(key, task, lines)
             after = replace(task)
-        began = self._processor_clock()
+        start = self._processor_clock()
         try:
-            # Outside of the lock: a costly search holds up no other task.
+            # The lock is not held, because a slow search must not block other tasks.
             self._spool.append([*about, *self._searched(key, task, passing)], request_key)
         except SpoolFull:
-            # These lines come again, and are counted and searched again.
+            # The sender repeats these lines, and they are counted and searched again.
             with self._lock:
                 task.lines += before.lines - after.lines
                 task.bytes += before.bytes - after.bytes
-                # Other lines of the task may have told the number meanwhile.
-                task.left_out = max(0, task.left_out + before.left_out - after.left_out)
-                task.search_s += self._processor_clock() - began
-                task.is_unsearched_told = before.is_unsearched_told
+                # Other lines of the task may have reported the number meanwhile.
+                task.dropped = max(0, task.dropped + before.dropped - after.dropped)
+                task.search_s += self._processor_clock() - start
+                task.is_unsearched_reported = before.is_unsearched_reported
             raise
 
     def ended(self, key: ContainerKey) -> None:
-        """Tell what was left out, and forget the task. Raises SpoolFull."""
+        """Report the number of dropped lines and delete the task's state. Raises SpoolFull."""
         with self._lock:
             task = self._tasks.pop(key.task_id, None)
-        if task is not None and task.left_out:
-            self._spool.append([self._about(key, task.left_out)])
+        if task is not None and task.dropped:
+            self._spool.append([self._about(key, task.dropped)])
 
     def _passing(
         self, key: ContainerKey, task: _Allowance, lines: Sequence[TaskLine]
     ) -> tuple[list[bytes], list[TaskLine]]:
-        """Return a line about those that were left out before, if it is time for it, and the lines that pass."""
+        """Return the allowed lines, and a line about lines that were dropped before, if it is due."""
         if not self._lines_s:
             return [], list(lines)
         about: list[bytes] = []
         passing: list[TaskLine] = []
-        if task.left_out:
+        if task.dropped:
             if task.lines < self._lines_s * PAUSE_S or task.bytes < self._bytes_s * PAUSE_S:
-                task.left_out += len(lines)
+                task.dropped += len(lines)
                 return about, passing
-            about.append(self._about(key, task.left_out))
-            task.left_out = 0
+            about.append(self._about(key, task.dropped))
+            task.dropped = 0
         for index, line in enumerate(lines):
             if task.lines < 1 or task.bytes < len(line.encoded):
-                task.left_out = len(lines) - index
+                task.dropped = len(lines) - index
                 break
             task.lines -= 1
             task.bytes -= len(line.encoded)
@@ -111,24 +111,24 @@ class LogLimits:
             yield from (line.encoded for line in lines)
             return
         for line in lines:
-            yield line.with_matched(self._found(key, task, line))
-        if task.search_s <= 0 and not task.is_unsearched_told:
-            task.is_unsearched_told = True
+            yield line.with_matched(self._matched(key, task, line))
+        if task.search_s <= 0 and not task.is_unsearched_reported:
+            task.is_unsearched_reported = True
             yield agent_line(key, self._agent_id, _UNSEARCHED, "WARNING")
 
-    def _found(self, key: ContainerKey, task: _Allowance, line: TaskLine) -> list[str]:
-        """Return the patterns that a line matches, of those for which there is time."""
-        found: list[str] = []
-        began = self._processor_clock()
+    def _matched(self, key: ContainerKey, task: _Allowance, line: TaskLine) -> list[str]:
+        """Return the patterns that match a line. Patterns without remaining time are skipped."""
+        matched: list[str] = []
+        start = self._processor_clock()
         for pattern in key.log_patterns:
             if task.search_s <= 0:
                 break
             if patterns.matches(pattern, line.text):
-                found.append(pattern)
+                matched.append(pattern)
             now = self._processor_clock()
-            task.search_s -= now - began
-            began = now
-        return found
+            task.search_s -= now - start
+            start = now
+        return matched
 
     def _refilled(self, key: ContainerKey) -> _Allowance:
         now = self._clock()

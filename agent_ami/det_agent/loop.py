@@ -1,4 +1,4 @@
-"""The conversation with the control plane: join, poll, apply what it says, for ever."""
+"""The main loop: join, poll and apply the answers of the control plane."""
 
 import enum
 import itertools
@@ -27,17 +27,17 @@ from det_agent.reconcile import Action, Forget, Kill, Refuse, Start, preempting,
 LONGEST_BACKOFF_S = 10.0
 EARLY_ANSWER_S = 0.5
 SHORTEST_PAUSE_S = 0.1
-UNTOLD_END_S = 86_400.0  # how long a machine waits to report the end of its work
+LONGEST_REPORT_WAIT_S = 86_400.0  # how long a machine waits to report the end of its work
 
 _log = logging.getLogger(__name__)
 
 
 class AgentReplaced(Exception):
-    """Another process took this agent's identity over: stop at once and leave the containers to it."""
+    """Another process has this agent's identity. This process must stop and leave the containers to it."""
 
 
 class ControlPlaneSilent(Exception):
-    """The control plane was silent for longer than the dead-man switch allows."""
+    """The control plane did not answer for longer than the configured limit."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LoopDependencies:
 
 @dataclass
 class _Contact:
-    """The polls and applied answers so far, counted so that an answer that a newer one overtook is not applied."""
+    """The number of polls and applied answers. An answer that was overtaken by a newer one is not applied."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     polls: int = 0
@@ -74,7 +74,7 @@ class _Outcome(enum.Enum):
 
 
 class Loop:
-    """Polls the control plane: `run` holds a long poll where the host allows it; `_report` sends changes at once."""
+    """Poll the control plane. `run` keeps a long poll open if allowed, and `_report` sends changes immediately."""
 
     def __init__(self, agent: LoopDependencies, changed: threading.Event) -> None:
         self._agent = agent
@@ -116,7 +116,7 @@ class Loop:
             raise self._replaced
 
     def last_report(self, *, gone: bool) -> None:
-        """Poll once more before the process ends, so that the control plane knows the last states."""
+        """Poll once more before the process ends, so that the control plane has the last states."""
         try:
             self._exchange(0.0, gone=gone)
         except (APIError, MasterUnreachableError, AgentReplaced) as e:
@@ -133,7 +133,7 @@ class Loop:
                     proof=self._agent.proof(),
                 )
                 answer = self._agent.control_plane.join(request)
-                # Before any container: the next process finds those of a cluster that it knows.
+                # Store the cluster before any container starts, because the next process adopts by cluster.
                 self._agent.on_joined(answer)
             except (APIError, MasterUnreachableError, OSError) as e:
                 self._back_off(next_pause, e)
@@ -144,27 +144,27 @@ class Loop:
                 return
 
     def _poll_once(self) -> None:
-        begun = time.monotonic()
+        start = time.monotonic()
         outcome = self._exchange(self._may_wait_s)
         if outcome is _Outcome.OVERTAKEN:
             outcome = self._exchange(0.0)
         if self._may_wait_s > 0:
-            early = time.monotonic() - begun < min(EARLY_ANSWER_S, self._may_wait_s)
-            # A server that answers at once although asked to wait would be asked in a tight circle.
+            early = time.monotonic() - start < min(EARLY_ANSWER_S, self._may_wait_s)
+            # Pause if a server answers long polls immediately, to avoid a busy loop.
             idle = early and outcome is _Outcome.NOTHING_NEW
             self._due = time.monotonic() + (EARLY_ANSWER_S if idle else 0.0)
 
     def _pause(self) -> None:
-        """Wait until the next poll is due; an exchange of `_report` may move that."""
+        """Wait until the next poll is due. `_report` may change this time."""
         while not self._stop.is_set():
-            left_s = self._due - time.monotonic()
-            if left_s <= 0:
+            remaining_s = self._due - time.monotonic()
+            if remaining_s <= 0:
                 return
-            self._due_moved.wait(left_s)
+            self._due_moved.wait(remaining_s)
             self._due_moved.clear()
 
     def _report(self) -> None:
-        """Send changes without waiting for the poll that is under way."""
+        """Send changes without waiting for the current poll."""
         while not self._stop.is_set():
             self._changed.wait()
             self._changed.clear()
@@ -182,7 +182,7 @@ class Loop:
     def _exchange(self, wait_s: float, *, gone: bool = False) -> _Outcome:
         """Poll and apply the answer."""
         with self._contact.lock:
-            # A higher number never tells of an older state, and all that was applied is in it.
+            # A poll with a higher number has newer states, including everything that was applied.
             seen = self._contact.applied
             reports = self._agent.containers.reports()
             self._contact.polls += 1
@@ -206,14 +206,14 @@ class Loop:
         with self._contact.lock:
             self._contact.silent_since = None
             if self._contact.applied != seen:
-                # Two requests were under way: this answer may be older than what was applied meanwhile.
+                # Two requests were in progress, so this answer may be older than the applied one.
                 return _Outcome.OVERTAKEN
             self._contact.applied += 1
             return self._apply(answer)
 
     def _apply(self, answer: PollAnswer) -> _Outcome:
         pause_s = max(answer.next_poll_s, SHORTEST_PAUSE_S) * JITTER.uniform(0.8, 1.2)
-        # Where polls are held the next one begins at once, also when a report beside it was answered last.
+        # Long polls follow each other immediately, also if the last answer belonged to a report.
         self._due = time.monotonic() + (0.0 if self._may_wait_s > 0 else pause_s)
         self._due_moved.set()
         self._agent.pace_logs(answer.logs_within_s)
@@ -224,7 +224,7 @@ class Loop:
             self._perform(action)
         listed = {directive.id for directive in answer.containers}
         if any(isinstance(action, Forget) and action.id in listed for action in actions):
-            # Its next life is due: the control plane sends the specification once the old one is not reported.
+            # The control plane sends the new run of this container after the old one is not reported any more.
             self._changed.set()
         news = bool(actions) or answer.version != self._contact.seen
         self._contact.seen = answer.version
@@ -260,9 +260,9 @@ class Loop:
         limit_s, containers = self._agent.silence_limit_s, self._agent.containers
         if not limit_s or silent_s < limit_s or containers.live():
             return False
-        return silent_s >= UNTOLD_END_S or not containers.has_untold_ends()
+        return silent_s >= LONGEST_REPORT_WAIT_S or not containers.has_unreported_ends()
 
 
 def _pauses() -> Iterator[float]:
-    """Try again at once, then less and less often."""
+    """Return pauses: none before the first retry, then longer and longer ones."""
     return itertools.chain((0.0,), pauses(0.25, LONGEST_BACKOFF_S))

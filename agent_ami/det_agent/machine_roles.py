@@ -1,4 +1,4 @@
-"""Find what a machine lends its containers: its role in its own cloud, and the one in the other."""
+"""Find the roles that a machine gives to its containers: its role in its own cloud and a role in the other cloud."""
 
 from collections.abc import Mapping
 
@@ -9,11 +9,11 @@ from det_agent.settings import Settings
 
 
 def credentials_of(settings: Settings) -> Mapping[str, MachineCredentials]:
-    """Return sources of credentials by cloud: none where the agent proves itself otherwise, or may not lend."""
+    """Return sources of credentials by cloud. `identity` and `container_credentials` can exclude them."""
     if settings.container_credentials == "none":
         return {}
-    lent = {"aws": _on_aws, "gcp": _on_google}.get(settings.identity, lambda _: ())(settings)
-    return {credentials.kind: credentials for credentials in lent}
+    sources = {"aws": _on_aws, "gcp": _on_google}.get(settings.identity, lambda _: ())(settings)
+    return {credentials.kind: credentials for credentials in sources}
 
 
 def _on_aws(settings: Settings) -> tuple[MachineCredentials, ...]:

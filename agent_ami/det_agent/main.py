@@ -1,5 +1,5 @@
-"""The command `det-agent`: `run`, which systemd and `det deploy local` start, `doctor`, and two that print
-what machines need: `systemd-unit` and `machine-setup`."""
+"""The command `det-agent`. systemd and `det deploy local` start `run`. Other commands are `doctor`, `systemd-unit`
+and `machine-setup`."""
 
 import argparse
 import logging
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _notices(settings: Settings) -> tuple[SignalSource, ...]:
-    """Return where this machine hears that its cloud takes it back."""
+    """Return the sources of notices that the cloud stops this machine."""
     if settings.identity == "aws":
         return (AwsNotices(AwsMetadata(), settings.on_rebalance),)
     return (GcpNotices(GcpMetadata()),) if settings.identity == "gcp" else ()
@@ -107,9 +107,9 @@ def _run(agent: Agent) -> int:
 
 def _set_up_log(level: str) -> None:
     names = {"trace": logging.DEBUG, "debug": logging.DEBUG, "warning": logging.WARNING}
-    chosen = names.get(level.lower(), logging.ERROR if level == "error" else logging.INFO)
+    log_level = names.get(level.lower(), logging.ERROR if level == "error" else logging.INFO)
     logging.basicConfig(
-        level=chosen, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+        level=log_level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     for chatty in ("urllib3", "docker"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""The metadata services of clouds, by which a machine learns about itself. They answer this machine alone."""
+"""The metadata services of clouds. They give a machine information about itself, and answer only this machine."""
 
 import os
 import threading
@@ -11,30 +11,30 @@ from http.client import HTTPException
 TIMEOUT_S = 2.0
 TOKEN_LIFE_S = 21600
 
-# No proxy between a machine and its metadata.
+# Requests to the metadata service must not use a proxy.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class AwsMetadata:
-    """EC2's instance metadata service, version 2: each request carries a session token.
+    """EC2's instance metadata service, version 2. Each request contains a session token.
 
-    The SDKs of AWS find another address by the same variable."""
+    The AWS SDKs read the same variable for a different address."""
 
     def __init__(self, url: str = "") -> None:
-        named = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "")
-        self._url = (url or named or "http://169.254.169.254").rstrip("/")
+        configured = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "")
+        self._url = (url or configured or "http://169.254.169.254").rstrip("/")
         self._lock = threading.Lock()
         self._token, self._token_until = "", 0.0
 
     def get(self, path: str) -> str | None:
-        """Return the value of a path below /latest/, None when there is no such path. Raises OSError."""
+        """Return the value of a path below /latest/, or None if the path does not exist. Raises OSError."""
         try:
             return self._get(path)
         except urllib.error.HTTPError as e:
             if e.code != 401:
                 raise
         with self._lock:
-            self._token_until = 0.0  # the service forgot the token
+            self._token_until = 0.0  # the token is not valid any more
         return self._get(path)
 
     def _get(self, path: str) -> str | None:
@@ -54,14 +54,14 @@ class AwsMetadata:
 
 
 class GcpMetadata:
-    """Google Compute Engine's metadata server. The libraries of Google find another address by the same variable."""
+    """Google Compute Engine's metadata server. Google's libraries read the same variable for a different address."""
 
     def __init__(self, host: str = "") -> None:
-        named = os.environ.get("GCE_METADATA_HOST", "")
-        self._url = f"http://{host or named or 'metadata.google.internal'}"
+        configured = os.environ.get("GCE_METADATA_HOST", "")
+        self._url = f"http://{host or configured or 'metadata.google.internal'}"
 
     def get(self, path: str) -> str | None:
-        """Return the value of a path below /computeMetadata/v1/, None when there is no such path. Raises OSError."""
+        """Return the value of a path below /computeMetadata/v1/, or None if it does not exist. Raises OSError."""
         return _read(f"{self._url}/computeMetadata/v1/{path}", {"Metadata-Flavor": "Google"})
 
 
@@ -76,7 +76,7 @@ def _read(url: str, headers: Mapping[str, str]) -> str | None:
 
 
 def _text(request: urllib.request.Request) -> str:
-    """Return the answer. Raises OSError, also for one that breaks off or is no text: callers ask again."""
+    """Return the answer as text. Raises OSError, also for incomplete or binary answers."""
     try:
         with _opener.open(request, timeout=TIMEOUT_S) as answer:
             return str(answer.read().decode())

@@ -1,4 +1,4 @@
-"""Notices of clouds that they take this machine back, or will have to stop it."""
+"""Notices of clouds that they will stop this machine."""
 
 import json
 import logging
@@ -13,10 +13,10 @@ from det_controlplane.core.agent_protocol import MachineSignal
 
 from det_agent.metadata import AwsMetadata, GcpMetadata
 
-# A notice is seen within five seconds: a spot machine of Google has thirty.
+# A notice must be seen within five seconds, because a spot machine of Google stops after thirty.
 INTERVAL_S = 2.0
 
-Told = TypeVar("Told", dict[str, Any], list[Any])
+Json = TypeVar("Json", dict[str, Any], list[Any])
 
 
 def _iso(text: str) -> datetime:
@@ -24,7 +24,7 @@ def _iso(text: str) -> datetime:
 
 
 def rfc3339(text: str | None) -> str | None:
-    """Return a time that EC2 tells ("2026-01-01T00:02:00Z", "2 Jan 2026 00:00:00 GMT"); None where it is neither."""
+    """Convert a time of EC2 ("2026-01-01T00:02:00Z", "2 Jan 2026 00:00:00 GMT"). Return None for other texts."""
     readers: tuple[Callable[[str], datetime], ...] = (_iso, parsedate_to_datetime)
     for read in readers:
         try:
@@ -36,18 +36,18 @@ def rfc3339(text: str | None) -> str | None:
     return None
 
 
-def _told_by(*sources: Callable[[], Iterable[MachineSignal]]) -> tuple[MachineSignal, ...]:
-    """Return the notices of all sources, also if some fail. Raises OSError if one fails and none has a notice."""
-    found: list[MachineSignal] = []
+def _notices_of(*sources: Callable[[], Iterable[MachineSignal]]) -> tuple[MachineSignal, ...]:
+    """Return the notices of all sources, even if some fail. Raises OSError if one fails and there are no notices."""
+    notices: list[MachineSignal] = []
     failure: OSError | None = None
     for source in sources:
         try:
-            found += source()
+            notices += source()
         except OSError as e:
             failure = e
-    if failure is not None and not found:
+    if failure is not None and not notices:
         raise failure
-    return tuple(found)
+    return tuple(notices)
 
 
 class AwsNotices:
@@ -60,8 +60,8 @@ class AwsNotices:
         self._on_rebalance = on_rebalance
 
     def look(self) -> Sequence[MachineSignal]:
-        """Return the notices in force. Raises OSError when the service does not answer."""
-        return _told_by(self._interruption, self._rebalance, self._maintenance)
+        """Return the current notices. Raises OSError if the service does not answer."""
+        return _notices_of(self._interruption, self._rebalance, self._maintenance)
 
     def _interruption(self) -> Iterator[MachineSignal]:
         action = self._read("meta-data/spot/instance-action", dict)
@@ -79,14 +79,14 @@ class AwsNotices:
             if isinstance(event, dict) and event.get("State", "active") == "active":
                 yield MachineSignal("maintenance", rfc3339(event.get("NotBefore")))
 
-    def _read(self, path: str, kind: type[Told]) -> Told | None:
+    def _read(self, path: str, kind: type[Json]) -> Json | None:
         text = self._metadata.get(path)
         try:
-            read = json.loads(text) if text else None
+            body = json.loads(text) if text else None
         except ValueError:
-            read = text
-        if read is None or isinstance(read, kind):
-            return read
+            body = text
+        if body is None or isinstance(body, kind):
+            return body
         raise OSError(f"the metadata service answered {path} with {text!r}")
 
 
@@ -99,8 +99,8 @@ class GcpNotices:
         self._metadata = metadata
 
     def look(self) -> Sequence[MachineSignal]:
-        """Return the notices in force. Raises OSError when the server does not answer."""
-        return _told_by(self._preemption, self._maintenance)
+        """Return the current notices. Raises OSError if the server does not answer."""
+        return _notices_of(self._preemption, self._maintenance)
 
     def _preemption(self) -> Iterator[MachineSignal]:
         if self._value("preempted") == "TRUE":
@@ -124,11 +124,11 @@ class SignalSource(Protocol):
     interval_s: float
 
     def look(self) -> Sequence[MachineSignal]:
-        """Return the notices in force. Raises OSError when the source does not answer."""
+        """Return the current notices. Raises OSError if the source does not answer."""
 
 
 def machine_is_stopping() -> bool:
-    """Return whether the SIGTERM to this process is part of a shutdown of the whole machine."""
+    """Return whether the whole machine is shutting down."""
     try:
         state = subprocess.run(
             ["systemctl", "is-system-running"],
@@ -143,7 +143,7 @@ def machine_is_stopping() -> bool:
 
 
 class Signals:
-    """Collects the notices of all sources for the next poll."""
+    """Collect the notices of all sources for the next poll."""
 
     def __init__(self, sources: Sequence[SignalSource], on_change: Callable[[], None]) -> None:
         self._sources = sources
@@ -160,7 +160,7 @@ class Signals:
         self._stop.set()
 
     def raise_shutdown(self, within_s: float) -> None:
-        """Add the notice that this machine or this agent stops for good."""
+        """Add the notice that this machine or this agent stops permanently."""
         deadline = datetime.now(timezone.utc) + timedelta(seconds=within_s)
         self._add(MachineSignal("shutdown", deadline.isoformat().replace("+00:00", "Z")))
 

@@ -1,8 +1,7 @@
-"""Get credentials of the other cloud, for buckets there: what a machine is in its own cloud stands for it.
+"""Get credentials for buckets of the other cloud, based on the machine's identity in its own cloud.
 
-No key is stored anywhere. AWS gives a role to a machine of Google whose account the role trusts, by a token that
-Google signs. Google gives an account to a machine of AWS whose role the account trusts: it sends AWS the request
-that the role signed.
+No key is stored. AWS gives a role to a Google machine with an identity token of an account that the role trusts. Google
+gives an account to an AWS machine with a role that the account trusts: it sends AWS a request that the role signed.
 """
 
 import json
@@ -20,11 +19,11 @@ from det_controlplane.core.agent_protocol import STS_BODY
 from det_agent.credentials import json_object, role_credentials
 from det_agent.metadata import AwsMetadata, GcpMetadata
 
-# What the identity token is for: the role's trust policy asks for it as `accounts.google.com:oaud`.
+# The audience of the identity token. The role's trust policy checks it as `accounts.google.com:oaud`.
 AUDIENCE = "determined-serverless-machine"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _IDENTITY = f"instance/service-accounts/default/identity?{urlencode({'audience': AUDIENCE, 'format': 'full'})}"
-_REGION = "us-east-1"  # of the call to STS alone
+_REGION = "us-east-1"  # only for the call to STS
 _TIMEOUT_S = 10.0
 _LIFE_S = 3600
 _TARGET_HEADER = "x-goog-cloud-target-resource"
@@ -34,7 +33,7 @@ _ACCOUNT = re.compile(
 
 
 def role_of_aws(metadata: GcpMetadata, role_arn: str) -> Mapping[str, str]:
-    """Return an hour's credentials of a role of AWS that trusts the account of this machine. Raises OSError."""
+    """Return one-hour credentials of an AWS role that trusts this machine's account. Raises OSError."""
     from botocore import UNSIGNED
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
@@ -66,18 +65,21 @@ def role_of_aws(metadata: GcpMetadata, role_arn: str) -> Mapping[str, str]:
 
 
 def account_of_google(metadata: AwsMetadata, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an hour's token of a service account that trusts the role of this machine. Raises OSError.
+    """Return a one-hour token of a service account that trusts this machine's role. Raises OSError.
 
-    `config` is Google's description of an external account, which holds no secret."""
+    `config` is Google's description of an external account. It contains no secret."""
     document = metadata.get("dynamic/instance-identity/document") or ""
     region = json_object(document, "EC2's").get("region", "")
     url = str(config["service_account_impersonation_url"])
     try:
         federated = _ask(config["token_url"], _exchange(metadata, config, region))
         bearer = {"Authorization": f"Bearer {federated['access_token']}"}
-        asked = {"scope": [SCOPE], "lifetime": f"{_LIFE_S}s"}
-        given = _ask(url, json.dumps(asked), {**bearer, "Content-Type": "application/json"})
-        token, expires = given["accessToken"], datetime.fromisoformat(_utc(given["expireTime"]))
+        request = {"scope": [SCOPE], "lifetime": f"{_LIFE_S}s"}
+        credentials = _ask(url, json.dumps(request), {**bearer, "Content-Type": "application/json"})
+        token, expires = (
+            credentials["accessToken"],
+            datetime.fromisoformat(_utc(credentials["expireTime"])),
+        )
     except (KeyError, TypeError, ValueError, HTTPException) as e:
         raise OSError(f"Google's answer is not what it promises: {e!r}") from e
     account = _ACCOUNT.search(url)
@@ -92,12 +94,12 @@ def account_of_google(metadata: AwsMetadata, config: Mapping[str, Any]) -> Mappi
 
 
 def _utc(time: str) -> str:
-    """Return a time of Google as Python of 3.10 reads it: with whole seconds, and an offset."""
+    """Convert a time of Google to the format of Python 3.10: whole seconds and an offset."""
     return f"{time[:19]}+00:00"
 
 
 def _exchange(metadata: AwsMetadata, config: Mapping[str, Any], region: str) -> str:
-    """Return the request that has Google's token service look whose signature it is (RFC 8693)."""
+    """Return the request with which Google's token service verifies the signature (RFC 8693)."""
     subject = _signed_identity(role_credentials(metadata), region, str(config["audience"]))
     return urlencode(
         {
@@ -112,7 +114,7 @@ def _exchange(metadata: AwsMetadata, config: Mapping[str, Any], region: str) -> 
 
 
 def _signed_identity(keys: Mapping[str, str], region: str, audience: str) -> Mapping[str, Any]:
-    """Sign the request that asks AWS who this is. It is good for one provider of identities, and for some minutes."""
+    """Sign a request for the caller's identity. It is valid for one identity provider and for a few minutes."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
@@ -133,9 +135,9 @@ def _ask(url: str, body: str, headers: Mapping[str, str] | None = None) -> Mappi
     request = urllib.request.Request(url, body.encode(), dict(headers or {}), method="POST")
     try:
         with urllib.request.build_opener().open(request, timeout=_TIMEOUT_S) as answer:
-            told: Mapping[str, Any] = json.loads(answer.read())
-            return told
+            response: Mapping[str, Any] = json.loads(answer.read())
+            return response
     except urllib.error.HTTPError as e:
         with e:
-            said = e.read(2000).decode(errors="replace")
-        raise OSError(f"Google gives this machine no account ({e.code} of {url}): {said}") from e
+            error = e.read(2000).decode(errors="replace")
+        raise OSError(f"Google gives this machine no account ({e.code} of {url}): {error}") from e

@@ -1,4 +1,4 @@
-"""The places of a container's paths on a machine without containers."""
+"""Map the paths of a container to host paths on a machine without containers."""
 
 import base64
 import os
@@ -13,19 +13,19 @@ from det_agent.environment import RUN_DIR
 
 @dataclass(frozen=True)
 class PathMap:
-    """Container paths to host paths; the longest match wins."""
+    """A map from container paths to host paths. The longest match applies."""
 
     entries: Mapping[str, str]
 
     def host(self, path: str) -> str:
-        for known in sorted(self.entries, key=len, reverse=True):
-            if path == known or path.startswith(known.rstrip("/") + "/"):
-                return self.entries[known] + path[len(known.rstrip("/")) :]
+        for prefix in sorted(self.entries, key=len, reverse=True):
+            if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
+                return self.entries[prefix] + path[len(prefix.rstrip("/")) :]
         return path
 
 
 def lay_out(spec: ContainerSpec, folder: Path) -> PathMap:
-    """Make the container's directory tree with its files, and return where its paths lie."""
+    """Create the container's directory tree with its files. Return the map of its paths."""
     run_dir = folder / "run"
     entries = {RUN_DIR: str(run_dir)}
     entries.update((m.container_path.rstrip("/") or "/", m.host_path) for m in spec.mounts)
@@ -44,7 +44,7 @@ def lay_out(spec: ContainerSpec, folder: Path) -> PathMap:
 
 
 def _link_mounts(spec: ContainerSpec, run_dir: Path) -> None:
-    """Link what is mounted inside the container's own tree, as data below the work directory may be."""
+    """Create links for mounts inside of the container's own tree, such as data below the work directory."""
     for mount in spec.mounts:
         place = Path(PathMap({RUN_DIR: str(run_dir)}).host(mount.container_path))
         if run_dir in place.parents and not place.exists():
@@ -65,7 +65,7 @@ def _write_file(path: Path, content: bytes, mode: int) -> None:
 
 
 def hand_over(folder: Path, user: TaskUser) -> None:
-    """Give the task's user what is in the folder; what links point at belongs to others."""
+    """Give the folder's content to the task's user. Targets of links keep their owners."""
     if not may_switch_user(user):
         return
     for name in ("run", "files", "python"):

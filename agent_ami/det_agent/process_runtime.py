@@ -1,4 +1,4 @@
-"""Containers as plain processes: for machines without an engine, and for trying things out."""
+"""Run containers as plain processes, for machines without an engine and for tests."""
 
 import contextlib
 import dataclasses
@@ -37,12 +37,12 @@ from det_agent.runtime import (
 from det_agent.task_logs import now_rfc3339
 from det_agent.task_python import MISLEADING, BasePython, NoPython, make_environment
 
-RECORD = "container.json"  # the last file that is written before the container's process starts
+RECORD = "container.json"  # the last file before the container's process starts
 OUTPUT_LOOK_S = 0.25
 READ_BYTES = 1024 * 1024
 CHECK_TIMEOUT_S = 60
 SHARED_FS = (
-    "/determined_shared_fs"  # a storage of checkpoints, which is made when the first is stored
+    "/determined_shared_fs"  # a checkpoint storage, which is created with the first checkpoint
 )
 _log = logging.getLogger(__name__)
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -75,7 +75,7 @@ class ProcessRuntime:
         return gateway.host or "127.0.0.1"
 
     def check(self, gateway: GatewayAddress) -> None:
-        """Start a process in a folder like those of tasks."""
+        """Start a process in a folder like a task's folder. Raises StartFailed."""
         try:
             with tempfile.TemporaryDirectory(dir=self._root, prefix=".check-") as folder:
                 environment = make_environment(self._base_python, Path(folder) / "python")
@@ -87,7 +87,7 @@ class ProcessRuntime:
             raise StartFailed("agent_error", f"cannot start a process on this machine: {e}") from e
 
     def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
-        """Do nothing: processes use what is installed here, and the image is only a name."""
+        """Do nothing. Processes use the installed software, and the image is only a name."""
 
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
         key = ContainerKey.of(spec)
@@ -100,7 +100,7 @@ class ProcessRuntime:
             hand_over(folder, spec.user)
             command = self._command(spec, env, paths, (programs, base.executable.parent))
             started = Started(key, "", {port: port for port in (*spec.ports, *spec.local_ports)})
-            self._write_down(folder, started, command)
+            self._write_record(folder, started, command)
             pid = self._spawn(key, folder)
         except StartFailed:
             self.remove(key)
@@ -138,7 +138,7 @@ class ProcessRuntime:
         position = int(cursor or 0)
         path = self._root / started.key.place / stream
         while True:
-            # Asked before reading: what was written before the end is then certainly read.
+            # Check this before reading. All output of an ended process is then read.
             ended = not self._alive(started.key)
             for line in _lines_from(path, position, whole=not ended):
                 position += len(line)
@@ -152,18 +152,18 @@ class ProcessRuntime:
         return [("127.0.0.1", port)] if port in started.host_ports else []
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
-        found = []
+        adopted = []
         for path in sorted(self._root.glob(f"*/{RECORD}")):
             body = _read(path)
             if body and body["cluster_id"] == cluster_id:
                 key = ContainerKey.from_json(body["key"])
                 ports = {int(k): v for k, v in body["host_ports"].items()}
                 pids = _read(path.parent / "pids.json") or {}
-                found.append(Started(key, str(pids.get("pid") or ""), ports))
-        return found
+                adopted.append(Started(key, str(pids.get("pid") or ""), ports))
+        return adopted
 
     def remove_leftovers(self) -> None:
-        """Delete folders without a record: no process was started in them, or their removal was cut off."""
+        """Delete folders without a record: no process was started in them, or their removal was interrupted."""
         for folder in self._root.iterdir():
             if folder.is_dir() and not (folder / RECORD).exists():
                 _log.info("removing %s, which an earlier process of this agent left", folder)
@@ -177,12 +177,12 @@ class ProcessRuntime:
         return BasePython.of(self._python)
 
     def _base_of(self, env: Mapping[str, str]) -> BasePython:
-        """Return the Python that the task names, or that of all tasks."""
-        chosen = env.get("DET_PYTHON_EXECUTABLE")
-        if not chosen:
+        """Return the Python that the task requests, or the default Python of tasks."""
+        requested = env.get("DET_PYTHON_EXECUTABLE")
+        if not requested:
             return self._base_python
         try:
-            return BasePython.of(chosen)
+            return BasePython.of(requested)
         except NoPython as e:
             raise StartFailed("container_failed", str(e)) from e
 
@@ -218,8 +218,8 @@ class ProcessRuntime:
         inherited = {
             k: v for k, v in os.environ.items() if not k.startswith("DET_") and k not in MISLEADING
         }
-        machine = inherited.get("PATH", os.defpath)
-        inherited["PATH"] = os.pathsep.join(map(str, (*programs, machine)))
+        machine_path = inherited.get("PATH", os.defpath)
+        inherited["PATH"] = os.pathsep.join(map(str, (*programs, machine_path)))
         inherited["VIRTUAL_ENV"] = str(programs[0].parent)
         mapped = {k: paths.host(v) if v.startswith(RUN_DIR) else v for k, v in env.items()}
         return {
@@ -232,7 +232,7 @@ class ProcessRuntime:
             "DET_DEPS_DIR": str(self._deps),
         }
 
-    def _write_down(self, folder: Path, started: Started, command: dict[str, Any]) -> None:
+    def _write_record(self, folder: Path, started: Started, command: dict[str, Any]) -> None:
         record = {
             "cluster_id": self._cluster_id(),
             "key": dataclasses.asdict(started.key),
@@ -261,7 +261,7 @@ class ProcessRuntime:
         return int(pids["pid"])
 
     def _alive(self, key: ContainerKey) -> bool:
-        """Return whether the shim holds its lock, which neither a reused pid nor a zombie can."""
+        """Return whether the shim holds its lock. Unlike a pid, a lock cannot belong to another process or a zombie."""
         try:
             lock = os.open(self._root / key.place / "alive", os.O_RDONLY)
         except FileNotFoundError:
@@ -287,7 +287,7 @@ class ProcessRuntime:
                 os.killpg(pids["pid"], signal.SIGKILL)
         message = "the process that watches over the container was killed" if pids else ""
         message = message or "the agent was restarted before the container's process began"
-        # On record before the lock is let go: a shim that comes late must find it and not start.
+        # Write this before the lock is released. A shim that starts late must find the file and exit.
         write_atomically(folder / "exit.json", json.dumps({"exit_code": None, "message": message}))
         return Exit(None, message)
 
@@ -301,7 +301,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _lines_from(path: Path, position: int, whole: bool) -> Iterator[bytes]:
-    """Yield the lines after `position`; an unfinished last one only when no more can come, or it is very long."""
+    """Yield the lines after `position`. With `whole`, an unfinished last line is only yielded if it is very long."""
     try:
         f = open(path, "rb")  # noqa: SIM115
     except FileNotFoundError:
@@ -320,7 +320,7 @@ def _lines_from(path: Path, position: int, whole: bool) -> Iterator[bytes]:
 
 
 def _require_paths(spec: ContainerSpec) -> None:
-    """Refuse what Docker refuses, too: a task would find nothing where its data should be."""
+    """Reject missing mounts, as Docker does. Otherwise a task would not find its data."""
     mounted = [m.host_path for m in spec.mounts if m.container_path.rstrip("/") != SHARED_FS]
     missing = [path for path in mounted if not os.path.exists(path)]
     if missing:

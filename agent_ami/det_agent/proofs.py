@@ -1,4 +1,4 @@
-"""Create the proof that an agent joins with: the operator's token or the identity of the agent's cloud machine."""
+"""Create the proof for a join: the operator's token or the identity of the cloud machine."""
 
 import secrets
 import urllib.parse

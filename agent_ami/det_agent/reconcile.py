@@ -1,4 +1,4 @@
-"""The actions that make the containers here those that the control plane wants."""
+"""Compute the actions that turn the agent's containers into those that the control plane wants."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Report a container that was called off before this agent ever had it, so its end is on record."""
+    """Report the end of a container that was cancelled before this agent received it."""
 
     directive: Directive
 
@@ -35,17 +35,17 @@ Action = Start | Kill | Refuse | Forget
 def reconcile(
     desired: Sequence[Directive], forget: Sequence[str], actual: Mapping[str, ContainerReport]
 ) -> list[Action]:
-    """Compare an answer of the control plane with the containers of this agent; applying it twice is harmless."""
-    forgotten = [i for i in dict.fromkeys(forget) if i in actual and _ended(actual[i])]
-    known = {i: report for i, report in actual.items() if i not in forgotten}
+    """Compare an answer of the control plane with the agent's containers. Applying the answer twice is harmless."""
+    removable = [i for i in dict.fromkeys(forget) if i in actual and _ended(actual[i])]
+    remaining = {i: report for i, report in actual.items() if i not in removable}
     wanted = {d.id: d for d in desired}
-    actions: list[Action] = [Forget(i) for i in forgotten]
-    for report in known.values():
+    actions: list[Action] = [Forget(i) for i in removable]
+    for report in remaining.values():
         reason = _reason_to_kill(report, wanted.get(report.id))
         if reason and not _ended(report):
             actions.append(Kill(report.id, reason))
     for directive in wanted.values():
-        if directive.id in known or not _is_new(directive, actual.get(directive.id)):
+        if directive.id in remaining or not _is_new(directive, actual.get(directive.id)):
             continue
         if directive.desired == "killed":
             actions.append(Refuse(directive))
@@ -55,7 +55,7 @@ def reconcile(
 
 
 def preempting(desired: Sequence[Directive]) -> frozenset[str]:
-    """Return the allocations that are asked to checkpoint and leave."""
+    """Return the allocations that should save a checkpoint and exit."""
     return frozenset(d.allocation_id for d in desired if d.preempt)
 
 
@@ -64,7 +64,7 @@ def _ended(report: ContainerReport) -> bool:
 
 
 def _is_new(directive: Directive, ended: ContainerReport | None) -> bool:
-    """Return whether it never ended here: a lease is good for one life."""
+    """Return whether this run of the container never ended here. Each lease is valid for one run."""
     return ended is None or ended.epoch < directive.epoch
 
 

@@ -1,4 +1,4 @@
-"""Traffic to tasks: one websocket that this agent dials while a task here has proxied ports, and closes after."""
+"""Traffic to tasks through a websocket to the relay. It is open while a task on this agent has proxied ports."""
 
 import asyncio
 import contextlib
@@ -30,14 +30,14 @@ from websockets.exceptions import WebSocketException
 LONGEST_PAUSE_S = 10.0
 DIAL_S = 5.0
 Address = tuple[str, int]
-# Where a port of a container is reached from here; none when it has no such port.
+# Returns the addresses of a container's port, or none if the container has no such port.
 Addresses = Callable[[str, int], Sequence[Address]]
 
 _log = logging.getLogger(__name__)
 
 
 class RelayConnection:
-    """Keeps the websocket to the relay in a thread of its own, for as long as `want` says so."""
+    """Keep a websocket to the relay open in a separate thread while `want` requests it."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class RelayConnection:
         self._thread: threading.Thread | None = None
 
     def want(self, address: str) -> None:
-        """Be connected to a relay: a URL, or a path of the control plane's; to none when it is empty."""
+        """Connect to a relay: a URL, or a path of the control plane. An empty address disconnects."""
         with self._lock:
             if address == self._wanted:
                 return
@@ -91,7 +91,7 @@ class RelayConnection:
             await asyncio.gather(talking, unwanted, return_exceptions=True)
 
     def _next_wanted(self, changed: asyncio.Event) -> str | None:
-        """Return the relay to be connected to; None ends this thread, and the next wish starts another."""
+        """Return the relay to connect to. None ends this thread, and the next `want` starts a new one."""
         with self._lock:
             changed.clear()
             if self._wanted:
@@ -100,7 +100,7 @@ class RelayConnection:
             return None
 
     async def _talk(self, address: str, waits: Iterator[float]) -> None:
-        """Connect and carry traffic until the connection ends, then wait a little."""
+        """Connect and transfer traffic until the connection ends, then pause."""
         try:
             async with self._connected(address) as websocket:
                 _log.info("connected to the relay for traffic to tasks")
@@ -111,8 +111,8 @@ class RelayConnection:
 
     def _connected(self, address: str) -> connect:
         url = address if "://" in address else self._master_url + address
-        ours = urlsplit(url)[:2] == urlsplit(self._master_url)[:2]
-        trust = self._trust if ours else {}
+        is_control_plane = urlsplit(url)[:2] == urlsplit(self._master_url)[:2]
+        trust = self._trust if is_control_plane else {}
         options: dict[str, Any] = {}
         if url.startswith("https://"):
             fingerprint = trust.get("fingerprint")
@@ -128,7 +128,7 @@ class RelayConnection:
             max_size=MAX_FRAME,
             open_timeout=DIAL_S,
             close_timeout=1,
-            ping_interval=None,  # the relay's and our own beats tell who is there
+            ping_interval=None,  # both sides send heartbeats instead
             proxy=None,
             logger=_log,
             **options,
@@ -140,37 +140,37 @@ def _pauses() -> Iterator[float]:
 
 
 def _checking(fingerprint: str | None) -> type[ClientConnection]:
-    """Return a connection that looks at the server's certificate before it says anything."""
+    """Return a connection class that checks the server's certificate before it sends data."""
 
     class Checked(ClientConnection):
         async def handshake(self, *args: Any, **kw: Any) -> None:
             if fingerprint is not None:
-                shown = self.transport.get_extra_info("ssl_object")
-                if not isinstance(shown, ssl.SSLObject):
+                tls = self.transport.get_extra_info("ssl_object")
+                if not isinstance(tls, ssl.SSLObject):
                     raise ssl.SSLError("the connection to the relay has no certificate")
-                certificates.check(shown, fingerprint)
+                certificates.check(tls, fingerprint)
             await super().handshake(*args, **kw)
 
     return Checked
 
 
 class Conversation:
-    """Takes the streams that the relay opens, and carries each to its container."""
+    """Accept the streams that the relay opens, and connect each to its container."""
 
     def __init__(self, websocket: ClientConnection, addresses: Addresses) -> None:
         self._websocket, self._addresses = websocket, addresses
         self._link = Link(websocket.send, self._accept)
         self._carrying: set[asyncio.Task[None]] = set()
-        self._found: dict[tuple[str, int], Sequence[Address]] = {}
-        self._heard = 0.0
+        self._working_addresses: dict[tuple[str, int], Sequence[Address]] = {}
+        self._last_message_at = 0.0
 
     async def run(self) -> None:
-        """Carry traffic until the websocket ends. Raises WebSocketException and BadFrame."""
-        self._heard = asyncio.get_running_loop().time()
+        """Transfer traffic until the websocket ends. Raises WebSocketException and BadFrame."""
+        self._last_message_at = asyncio.get_running_loop().time()
         beating = asyncio.create_task(self._beat())
         try:
             async for message in self._websocket:
-                self._heard = asyncio.get_running_loop().time()
+                self._last_message_at = asyncio.get_running_loop().time()
                 if isinstance(message, str):
                     raise BadFrame("a text message")
                 self._link.receive(message)
@@ -182,44 +182,46 @@ class Conversation:
             await asyncio.gather(beating, *self._carrying, return_exceptions=True)
 
     async def _beat(self) -> None:
-        while asyncio.get_running_loop().time() - self._heard < SILENCE_S:
+        while asyncio.get_running_loop().time() - self._last_message_at < SILENCE_S:
             await self._link.send(Heartbeat())
             await asyncio.sleep(BEAT_S)
         self._websocket.transport.abort()
 
-    def _accept(self, stream: Stream, asked: Open) -> None:
-        task = asyncio.create_task(self._carry(stream, asked))
+    def _accept(self, stream: Stream, request: Open) -> None:
+        task = asyncio.create_task(self._carry(stream, request))
         self._carrying.add(task)
         task.add_done_callback(self._carrying.discard)
 
-    async def _carry(self, stream: Stream, asked: Open) -> None:
+    async def _carry(self, stream: Stream, request: Open) -> None:
         with contextlib.suppress(WebSocketException, StreamReset):
-            known = (asked.container, asked.port)
-            places = self._found.pop(known, ())
+            port_key = (request.container, request.port)
+            places = self._working_addresses.pop(port_key, ())
             if not places:
-                places = await asyncio.to_thread(self._addresses, *known)
+                places = await asyncio.to_thread(self._addresses, *port_key)
             if not places:
-                message = f"no running container here has the proxied port {asked.port}"
+                message = f"no running container here has the proxied port {request.port}"
                 await stream.reset(Cause.UNKNOWN, message)
                 return
             try:
-                reader, writer = await _dialled(places)
+                reader, writer = await _connected_to(places)
             except OSError as e:
-                message = f"nothing listens at port {asked.port} of the task ({e.strerror or e})"
+                message = f"nothing listens at port {request.port} of the task ({e.strerror or e})"
                 await stream.reset(Cause.REFUSED, message)
                 return
-            # Asked again only after a failure: an engine takes its time to tell.
-            self._found[known] = places
+            # Successful addresses are reused until a failure, because the engine's answers are slow.
+            self._working_addresses[port_key] = places
             try:
                 await stream.opened()
                 await _carry_both_ways(stream, reader, writer)
             finally:
-                # Also where the end of the connection to the relay breaks off how this one ends.
+                # Also needed if the relay's connection ends and cancels this task.
                 writer.close()
 
 
-async def _dialled(places: Sequence[Address]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first place that answers. Raises OSError."""
+async def _connected_to(
+    places: Sequence[Address],
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address that answers. Raises OSError."""
     failure: OSError | None = None
     for host, port in places:
         try:
@@ -237,12 +239,12 @@ async def _carry_both_ways(
 ) -> None:
     inward = asyncio.create_task(_to_container(stream, writer))
     outward = asyncio.create_task(_from_container(stream, reader))
-    # A container that neither reads nor says anything would not let the others know.
+    # Detects a closed stream even if the container neither reads nor writes.
     over = asyncio.create_task(stream.over())
     try:
         await asyncio.wait({inward, outward, over}, return_when=asyncio.FIRST_EXCEPTION)
         if stream.why_reset is not None:
-            # What came before the client went is still the container's.
+            # Deliver the data that arrived before the client closed the stream.
             await asyncio.wait({inward}, timeout=DIAL_S)
         broken = [e for t in (inward, outward) if t.done() and (e := t.exception()) is not None]
         for failure in broken:
@@ -250,18 +252,18 @@ async def _carry_both_ways(
                 message = f"the task's connection broke: {failure.strerror or failure}"
                 await stream.reset(Cause.BROKEN, message)
         if any(not isinstance(e, StreamReset) or e.cause is Cause.BROKEN for e in broken):
-            _break_off(writer)
+            _abort(writer)
     finally:
         for task in (inward, outward, over):
             task.cancel()
         await asyncio.gather(inward, outward, over, return_exceptions=True)
         if inward.cancelled():
-            # A container that reads nothing would keep the connection open for what is left to send.
-            _break_off(writer)
+            # A container that does not read would keep the connection open for the unsent data.
+            _abort(writer)
 
 
-def _break_off(writer: asyncio.StreamWriter) -> None:
-    """End a connection so that the container notices it, even if it reads nothing of what it was sent."""
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """Reset a connection, so that the container notices it even if it does not read."""
     with contextlib.suppress(OSError):
         at_once = struct.pack("ii", 1, 0)
         sock = writer.get_extra_info("socket")

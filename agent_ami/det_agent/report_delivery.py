@@ -1,6 +1,6 @@
-"""Deliver reports of trials: small ones of metrics that come while a request with others is under way share the next.
+"""Deliver reports of trials. Small metrics reports that arrive during a request are sent together in the next one.
 
-One that comes alone goes at once, as a request of one."""
+A report that arrives while no request is in progress is sent immediately."""
 
 import http.client
 import json
@@ -20,13 +20,13 @@ from det_agent.upstream import end_to_end
 PATH = "/agents/v1/reports"
 DELIVERY_TIMEOUT_S = 60.0
 TRY_AGAIN = frozenset({*RETRY_STATUSES, 408, 425, 429})
-# A request that takes longer has no more reports wait for it.
+# Further reports do not wait for a request that takes longer than this.
 PATIENCE_S = 0.1
-# What the control plane takes together: small ones, and none for a searcher.
+# The control plane accepts shared reports only if they are small and not for a searcher.
 MAX_SHARED_BYTES = 8 * 1024
 _METRICS = re.compile(r"/api/v1/trials/([0-9]{1,9})/metrics")
 _UNKNOWN_ROUTE = (404, 405)
-# When a control plane that did not know the route is asked for it again: it may have been upgraded.
+# Time after which an unknown route is tried again, because the control plane may have been upgraded.
 ASK_AGAIN_S = 600.0
 
 _log = logging.getLogger(__name__)
@@ -57,35 +57,35 @@ def _locked() -> threading.Lock:
 
 @dataclass(eq=False)
 class _Waiting:
-    """A report whose thread waits; it is called when the report was sent, or to send what waits."""
+    """A report with a waiting thread. The thread continues when the report was sent or when it must send others."""
 
     report: MetricsReport
-    outcome: str = ""  # empty: to be sent again
+    outcome: str = ""  # empty: the report must be sent again
     to_send: "list[_Waiting]" = field(default_factory=list)
     called: threading.Lock = field(default_factory=_locked)
 
 
 class ReportDelivery:
-    """Sends reports of all containers of this agent, once each: threads that deliver decide when to try again."""
+    """Send the reports of all containers. Each call sends once, and its caller decides about retries."""
 
     def __init__(self, upstream: Connections, token: Callable[[], str]) -> None:
-        """Join requests by the agent's `token`, which is empty before it has one."""
+        """Create the delivery. `token` returns the agent's token, or '' before the agent has joined."""
         self._upstream, self._token = upstream, token
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
-        self._under_way: list[_Waiting] | None = None  # the newest request
-        self._began = 0.0
+        self._in_progress: list[_Waiting] | None = None  # the newest request
+        self._started_at = 0.0
         self._shares_from = 0.0
 
     def deliver(
         self, key: ContainerKey, report: TrialReport, within_s: float = DELIVERY_TIMEOUT_S
     ) -> Answer | None:
-        """Send a report; None when that is to be done again, as it is not answered in time."""
+        """Send a report. Return None if it was not answered in time and must be sent again."""
         metrics = self._shareable(key, report)
         if metrics is None:
             return self._send_alone(report, within_s)
         own = _Waiting(metrics)
-        to_send = self._turn(own, within_s)
+        to_send = self._wait_for_turn(own, within_s)
         if to_send:
             try:
                 self._send_together(to_send, within_s)
@@ -96,17 +96,17 @@ class ReportDelivery:
         return self._send_alone(report, within_s) if own.outcome else None
 
     def answers_soon(self, report: TrialReport) -> bool:
-        """Return whether a report waits for nothing in the control plane: not for a searcher, nor for other reports."""
+        """Return whether the control plane answers without waiting for a searcher or other reports."""
         return _METRICS.fullmatch(report.target) is not None and _is_small(report)
 
     @property
     def waiting(self) -> int:
-        """Return how many reports wait for a request that is under way."""
+        """Return the number of reports that wait for the current request."""
         with self._lock:
             return len(self._waiting)
 
     def _shareable(self, key: ContainerKey, report: TrialReport) -> MetricsReport | None:
-        """Return what a request with others would carry of a report; None for one that goes alone."""
+        """Return the report for a shared request, or None if it must be sent alone."""
         target = _METRICS.fullmatch(report.target)
         if target is None or not _is_small(report):
             return None
@@ -117,45 +117,45 @@ class ReportDelivery:
             text = report.body.decode()
         except UnicodeDecodeError:
             return None
-        trial_id, once = int(target[1]), names.get("idempotency-key", "")
-        return MetricsReport(trial_id, key.session_token, once, text)
+        trial_id, request_key = int(target[1]), names.get("idempotency-key", "")
+        return MetricsReport(trial_id, key.session_token, request_key, text)
 
-    def _turn(self, own: _Waiting, within_s: float) -> list[_Waiting]:
-        """Wait until a report is sent, then return nothing; or until its thread is to send those that are returned."""
+    def _wait_for_turn(self, own: _Waiting, within_s: float) -> list[_Waiting]:
+        """Wait until the report was sent and return (). Or return the reports that this thread must send."""
         until = time.monotonic() + within_s
         with self._lock:
             self._waiting.append(own)
-            if self._under_way is None or time.monotonic() - self._began > PATIENCE_S:
-                return self._begin()
+            if self._in_progress is None or time.monotonic() - self._started_at > PATIENCE_S:
+                return self._start_request()
         while not own.called.acquire(timeout=PATIENCE_S):
             with self._lock:
                 if own in self._waiting:
-                    return self._begin()
+                    return self._start_request()
             if time.monotonic() > until:
                 return []
         return own.to_send
 
-    def _begin(self) -> list[_Waiting]:
-        """Take all that waits: one report of each container at most, since a queue delivers one by one."""
-        taken, self._waiting = self._waiting, []
-        self._under_way, self._began = taken, time.monotonic()
-        return taken
+    def _start_request(self) -> list[_Waiting]:
+        """Take all waiting reports. There is at most one per container, because queues deliver one by one."""
+        batch, self._waiting = self._waiting, []
+        self._in_progress, self._started_at = batch, time.monotonic()
+        return batch
 
     def _end(self, sent: list[_Waiting], own: _Waiting) -> None:
-        """Let the threads of what was sent go on, and one that waits send the next."""
+        """Wake the threads of the sent reports, and let one waiting thread send the next request."""
         with self._lock:
-            if self._under_way is sent:
-                self._under_way = None
+            if self._in_progress is sent:
+                self._in_progress = None
                 if self._waiting:
                     first = self._waiting[0]
-                    first.to_send = self._begin()
+                    first.to_send = self._start_request()
                     first.called.release()
         for each in sent:
             if each is not own:
                 each.called.release()
 
-    def _send_together(self, taken: Sequence[_Waiting], within_s: float) -> None:
-        request = ReportsRequest(tuple(each.report for each in taken))
+    def _send_together(self, batch: Sequence[_Waiting], within_s: float) -> None:
+        request = ReportsRequest(tuple(each.report for each in batch))
         headers = {
             "Authorization": f"Bearer {self._token()}",
             "Content-Type": "application/json",
@@ -166,7 +166,7 @@ class ReportDelivery:
             return
         if answer.status in _UNKNOWN_ROUTE:
             self._shares_from = time.monotonic() + ASK_AGAIN_S
-        for each, outcome in zip(taken, _outcomes(answer, len(taken)), strict=True):
+        for each, outcome in zip(batch, _outcomes(answer, len(batch)), strict=True):
             each.outcome = outcome
 
     def _send_alone(self, report: TrialReport, within_s: float) -> Answer | None:
@@ -194,12 +194,12 @@ def _is_small(report: TrialReport) -> bool:
 
 
 def _outcomes(answer: Answer, count: int) -> Sequence[str]:
-    """Return what became of each report: all are sent alone after an answer that does not tell."""
+    """Return the outcome of each report. After an unclear answer, all reports are sent alone."""
     alone = ["alone"] * count
     if answer.status != 200:
         return alone
     try:
-        told = ReportsAnswer.from_json(json.loads(answer.body)).outcomes
+        outcomes = ReportsAnswer.from_json(json.loads(answer.body)).outcomes
     except (ValueError, TypeError, AttributeError):
         return alone
-    return told if len(told) == count else alone
+    return outcomes if len(outcomes) == count else alone

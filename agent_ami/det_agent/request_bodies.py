@@ -1,4 +1,4 @@
-"""Bodies of requests to the gateway: kept so that they can be sent again, and no longer than their callers may send."""
+"""Bodies of requests to the gateway. They are stored for retries and limited in size by caller."""
 
 import contextlib
 import tempfile
@@ -10,17 +10,17 @@ from io import BufferedIOBase
 from typing import IO
 
 _MEMORY_BYTES = 1024 * 1024
-# What the control plane takes at most; of callers that show no token, who sign in at most, little.
+# The limit of the control plane. Callers without a token only sign in, so their limit is small.
 MAX_BODY_BYTES = 130 * 1024 * 1024
 MAX_TOKENLESS_BODY_BYTES = 64 * 1024
-# What callers that are no container of this agent may have on its disk, all together.
+# The limit on disk for all callers together that are not containers of this agent.
 MAX_OTHERS_BYTES = 4 * MAX_BODY_BYTES
 BinarySource = IO[bytes] | BufferedIOBase
 _LONGEST_CHUNK_LINE, _MOST_TRAILERS = 1024, 64
 
 
 class BadBody(Exception):
-    """A body that is too long, has no length that can be read, or for which there is no room."""
+    """The body is too long, its length is not readable, or the disk is full."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class BadBody(Exception):
 
 
 class Budget:
-    """Counts the bytes on disk of callers that are no container of this agent."""
+    """Count the bytes on disk of callers that are not containers of this agent."""
 
     def __init__(self, size: int = MAX_OTHERS_BYTES) -> None:
         self._free, self._lock = size, threading.Lock()
@@ -39,14 +39,14 @@ class Budget:
                 raise BadBody(503, "too many large requests at once: send this one again")
             self._free -= size
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         with self._lock:
             self._free += size
 
 
 @dataclass
 class Body:
-    """A request body that can be sent again, in memory while it is small."""
+    """A request body that can be sent again. It is in memory while it is small."""
 
     file: IO[bytes]
     length: int
@@ -64,10 +64,10 @@ class Body:
             self.file.seek(0)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # what a full disk did not take is tried again
+        with contextlib.suppress(OSError):  # closing tries to write to a full disk again
             self.file.close()
         if self.budget is not None:
-            self.budget.give_back(self.length)
+            self.budget.release(self.length)
 
     def __enter__(self) -> "Body":
         return self
@@ -85,7 +85,7 @@ def _room() -> Iterator[None]:
 
 
 def read_body(source: BinarySource, headers: Message, limit: int, budget: Budget | None) -> Body:
-    """Read a body that is no longer than the limit, and that the budget, if any, has room for. Raises BadBody."""
+    """Read a body within the limit and the budget. Raises BadBody."""
     file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115
     body = Body(file, 0, budget)
     try:
@@ -100,11 +100,11 @@ def read_body(source: BinarySource, headers: Message, limit: int, budget: Budget
     return body
 
 
-def _length(told: str | None, limit: int) -> int:
-    told = (told or "0").strip()
-    if not (told.isascii() and told.isdigit()):
+def _length(text: str | None, limit: int) -> int:
+    text = (text or "0").strip()
+    if not (text.isascii() and text.isdigit()):
         raise BadBody(400, "Content-Length is no number")
-    return _within(int(told) if len(told) < 19 else limit + 1, limit)
+    return _within(int(text) if len(text) < 19 else limit + 1, limit)
 
 
 def _within(length: int, limit: int) -> int:
@@ -114,13 +114,13 @@ def _within(length: int, limit: int) -> int:
 
 
 def _copy(source: BinarySource, body: Body, length: int) -> None:
-    left = length
-    while left:
-        block = source.read(min(left, 256 * 1024))
+    remaining = length
+    while remaining:
+        block = source.read(min(remaining, 256 * 1024))
         if not block:
             raise ConnectionError("the container closed the connection inside its request")
         body.write(block)
-        left -= len(block)
+        remaining -= len(block)
 
 
 def _copy_chunks(source: BinarySource, body: Body, limit: int) -> None:

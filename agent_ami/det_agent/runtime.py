@@ -1,4 +1,4 @@
-"""The contract of the two runtimes: Docker containers and plain processes."""
+"""The interface of the two runtimes: Docker containers and plain processes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ Stream = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True)
 class GatewayAddress:
-    """The port of the task gateway, and the answer to a ping that proves it is this agent's."""
+    """The port of the task gateway, and the answer to a ping that identifies this agent."""
 
     port: int
     ping_token: str
-    host: str = ""  # set by the operator instead of being found
+    host: str = ""  # the operator's address; empty: find it
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class ContainerKey:
 
     @property
     def place(self) -> str:
-        """Return the directory name of this run of the container, which a later run of it does not share."""
+        """Return the directory name of this run of the container. Later runs have other names."""
         return f"{self.id}.{self.epoch}"
 
 
 @dataclass(frozen=True)
 class Started:
-    """A container that has a life of its own from now on; `runtime_id` finds it again after a restart."""
+    """A started container, which runs independently of the agent. `runtime_id` identifies it after a restart."""
 
     key: ContainerKey
     runtime_id: str
@@ -62,7 +62,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Exit:
-    """The end of a container. `exit_code` is None when it is lost; `reason` is the task's own sentence."""
+    """The end of a container. `exit_code` is None if it was lost, and `reason` is the task's own message."""
 
     exit_code: int | None
     message: str = ""
@@ -77,7 +77,7 @@ class OutputLine:
 
 
 class StartFailed(Exception):
-    """A container that never ran: the kind of failure decides whether the user's retries pay for it."""
+    """The container never ran. The kind of failure decides whether it counts as one of the user's restarts."""
 
     def __init__(self, failure: Failure, message: str) -> None:
         super().__init__(message)
@@ -85,44 +85,44 @@ class StartFailed(Exception):
 
 
 class NoRoom(StartFailed):
-    """A container that never ran as this machine's disk is full: another machine may have room."""
+    """The container never ran because this machine's disk is full. Another machine may have room."""
 
 
 class Runtime(Protocol):
     kind: Literal["docker", "process"]
 
     def is_kept_apart(self, network: str) -> bool:
-        """Return whether containers on `network` do not reach the machine's metadata service. Raises StartFailed."""
+        """Return whether containers on `network` cannot reach the metadata service. Raises StartFailed."""
 
     def host_address(self, network: str, gateway: GatewayAddress) -> str:
-        """Return how a container on `network` reaches the gateway. Raises StartFailed when none does."""
+        """Return the gateway's address for containers on `network`. Raises StartFailed if they cannot reach it."""
 
     def check(self, gateway: GatewayAddress) -> None:
-        """Start a container and let it reach the gateway. Raises StartFailed with the cause and the remedy."""
+        """Start a container that connects to the gateway. Raises StartFailed with the cause and the fix."""
 
     def prepare(self, spec: ContainerSpec, say: Say, cancelled: Callable[[], bool]) -> None:
         """Make the image available. Raises StartFailed."""
 
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
-        """Start a container whose environment is `spec.env` under `env`. Raises StartFailed."""
+        """Start a container. Variables in `env` override `spec.env`. Raises StartFailed."""
 
     def kill(self, key: ContainerKey) -> None:
-        """Send SIGKILL to everything in the container, if it still runs."""
+        """Send SIGKILL to all processes of the container."""
 
     def wait(self, started: Started) -> Exit:
-        """Block until the container has exited, also when that happened long ago."""
+        """Wait until the container has exited. Return at once if it has exited before."""
 
     def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
-        """Yield the container's output after `cursor` ("" is the beginning), until it exits."""
+        """Yield the container's output after `cursor` until it exits. The cursor '' is the beginning."""
 
     def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
-        """Return where a port of the container is reached from here, the nearest first; none for other ports."""
+        """Return the addresses of a container's port, the nearest first, or none for other ports."""
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
-        """Return the containers that an earlier process of this agent started, running or not."""
+        """Return the containers of an earlier process of this agent, running or not."""
 
     def remove_leftovers(self) -> None:
-        """Delete incomplete containers that an earlier process of this agent left."""
+        """Delete incomplete containers of an earlier process of this agent."""
 
     def remove(self, key: ContainerKey) -> None:
-        """Delete what is left of an exited container."""
+        """Delete the remains of an exited container."""

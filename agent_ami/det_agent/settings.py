@@ -1,4 +1,4 @@
-"""The agent's options: from flags, the environment (DET_<OPTION>), a YAML file and defaults, in this order."""
+"""The agent's options. Flags override environment variables (DET_<OPTION>), a YAML file and defaults, in this order."""
 
 import argparse
 import difflib
@@ -13,7 +13,7 @@ import yaml
 
 
 class BadSettings(Exception):
-    """An option that is unknown, missing or of the wrong type."""
+    """An option is unknown, missing or of the wrong type."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Option:
         return self.name.replace(".", "_")
 
 
-# Names as Determined's administrators know them where such an option exists.
+# Options that Determined has too have the same names.
 OPTIONS = (
     Option("config_file", "", "YAML file with these options"),
     Option("master_url", "", "URL of the cluster; or give master_host and master_port"),
@@ -142,7 +142,7 @@ class Settings:
 
 
 class TlsOptions(TypedDict):
-    """Hold the options by which connections check the certificate of the cluster."""
+    """The options for checking the cluster's certificate."""
 
     cert_file: str | None
     verify: bool
@@ -202,10 +202,10 @@ def _read_file(path: Path) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise BadSettings(f"{path} must hold options, one `name: value` a line")
     flat = _flatten(body)
-    known = {n for option in OPTIONS for n in (option.name, *option.old_names)}
+    names = {n for option in OPTIONS for n in (option.name, *option.old_names)}
     for name in flat:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise BadSettings(f"{path}: unknown option {name}{hint}")
     return flat
@@ -288,12 +288,12 @@ def _external_account(text: str) -> Mapping[str, Any]:
     if not text:
         return {}
     try:
-        read = json.loads(text)
+        account = json.loads(text)
     except ValueError as e:
         raise BadSettings(f"google_credentials: {e}") from None
-    if not isinstance(read, dict):
+    if not isinstance(account, dict):
         raise BadSettings("google_credentials: must be a JSON object")
-    return read
+    return account
 
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:

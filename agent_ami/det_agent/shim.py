@@ -1,8 +1,7 @@
-"""Watches over one container of the process runtime, and outlives the agent: it writes the exit code down.
+"""Run one container of the process runtime and write its exit code. The shim outlives the agent.
 
-Run as a script with the container's folder as its argument; imports nothing but the standard library. It holds a lock
-on `alive` for as long as it lives, so that an agent of any incarnation can wait for its end without polling or guessing
-at pids.
+It is a script with the container's folder as its argument, and imports only the standard library. It holds a lock on
+`alive` while it runs, so that later agent processes can wait for its end without polling or relying on pids.
 """
 
 import ctypes
@@ -25,11 +24,11 @@ def main(folder: Path) -> int:
     lock = os.open(folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     if (folder / "exit.json").exists():
-        # An agent gave this container up before we got the lock: it is on record as never started.
+        # An agent recorded this container as never started before the shim got the lock.
         return 1
     _adopt_orphans()
     command = json.loads((folder / "command.json").read_text())
-    # The disk may be full at the end, by what the container writes: then there would be no room for its exit code.
+    # Reserve space for the exit code, because the container may fill the disk.
     _partial(folder / "exit.json").write_text(" " * ROOM)
     exit_code = _run(folder, command)
     _kill_leftovers()
@@ -55,7 +54,7 @@ def _run(folder: Path, command: dict[str, Any]) -> int:
             _announce(folder, 0)
             missing = isinstance(e, FileNotFoundError)
             return COMMAND_NOT_FOUND if missing else COMMAND_NOT_EXECUTABLE
-    # SIGTERM is the agent's order to end the container; it may come before this line only as a kill of nothing.
+    # The agent sends SIGTERM to end the container. Before this line, SIGTERM ends the shim without a container.
     signal.signal(signal.SIGTERM, lambda *_: _kill_group(child.pid))
     try:
         _announce(folder, child.pid)
@@ -69,7 +68,7 @@ def _run(folder: Path, command: dict[str, Any]) -> int:
 
 
 def _announce(folder: Path, pid: int) -> None:
-    """Write the pids for later agents, and to stdout for the agent that waits."""
+    """Write the pids for later agents, and notify the waiting agent on stdout."""
     pids = {"shim": os.getpid(), "pid": pid, "started": start_time(pid)}
     _write(folder / "pids.json", json.dumps(pids))
     os.write(1, b"started\n")
@@ -78,7 +77,7 @@ def _announce(folder: Path, pid: int) -> None:
 
 
 def start_time(pid: int) -> str:
-    """Return when a process started, which differs from a later one with the same pid; "" if unknown."""
+    """Return the start time of a process, which distinguishes reused pids. Return "" if it is unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -87,7 +86,7 @@ def start_time(pid: int) -> str:
 
 
 def _adopt_orphans() -> None:
-    """Make this process the parent of what the container leaves behind, so that nothing escapes (Linux)."""
+    """Make this process the parent of orphaned processes of the container (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -100,7 +99,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _kill_leftovers() -> None:
-    """Kill what changed its session to stay alive; killing a parent hands its children to us, hence the loop."""
+    """Kill processes that changed their session. Their children become ours, so repeat until none remain."""
     while True:
         try:
             os.waitpid(-1, os.WNOHANG)
@@ -118,20 +117,20 @@ def _kill_leftovers() -> None:
 
 
 def _children() -> list[int]:
-    me, found = os.getpid(), []
+    me, pids = os.getpid(), []
     for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
         try:
             stat = Path(f"/proc/{int(entry)}/stat").read_text()
         except (OSError, ValueError):
             continue
         if int(stat.rpartition(")")[2].split()[1]) == me:
-            found.append(int(entry))
-    return found
+            pids.append(int(entry))
+    return pids
 
 
 def _write(path: Path, text: str) -> None:
     partial = _partial(path)
-    # In its place: what was written there before is room that the file has.
+    # Write in place, so that the reserved space is used.
     file = os.open(partial, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         os.write(file, text.encode())

@@ -1,6 +1,6 @@
-"""Sends the spooled logs in compressed batches: quickly after a silence, rarely under a flood.
+"""Send the spooled logs in compressed batches: at once after a silence, at intervals under load.
 
-How rarely is the control plane's to say: where each request costs money, lines that nobody follows are collected.
+The control plane sets the interval. Where requests cost money, lines without followers are collected.
 """
 
 import logging
@@ -17,10 +17,10 @@ FIRST_LINGER_S = 0.1
 STEADY_INTERVAL_S = 1.0
 LONGEST_INTERVAL_S = 60.0
 LONGEST_BACKOFF_S = 15.0
-AWAITED_BACKOFF_S = 0.5  # while a container's end waits for its last lines
+AWAITED_BACKOFF_S = 0.5  # while the end of a container waits for its last lines
 DISK_PAUSE_S = 5.0
-LAST_REQUEST_S = 5.0  # how long a stop waits for a request that is under way
-# The answers that another try may change; any other refusal would block all later lines for ever.
+LAST_REQUEST_S = 5.0  # how long a stop waits for the current request
+# Statuses that a retry may change. Retrying other errors would block all later lines.
 TRY_AGAIN = frozenset({401, 408, 409, 425, 429})
 
 _log = logging.getLogger(__name__)
@@ -41,20 +41,20 @@ class LogShipper:
         self._thread.start()
 
     def pace(self, within_s: float) -> None:
-        """Leave so much time between batches; when that becomes less, what waits is sent at once."""
+        """Set the interval between batches. A shorter interval sends the waiting lines at once."""
         interval_s = min(max(within_s, STEADY_INTERVAL_S), LONGEST_INTERVAL_S)
         shorter, self._interval_s = interval_s < self._interval_s, interval_s
         if shorter:
             self._hurry.set()
 
     def flush(self, timeout_s: float) -> bool:
-        """Send what is there now at once; return whether the control plane took it in time.
+        """Send the present lines at once. Return whether the control plane accepted them in time.
 
-        Later lines are not waited for: a chatty container must not keep others from ending."""
-        place = self._spool.written()
+        Later lines are not waited for, because a container with much output must not delay the end of others."""
+        position = self._spool.written()
         self._awaited_until = max(self._awaited_until, time.monotonic() + timeout_s)
         self._hurry.set()
-        return self._spool.wait_until_sent(place, timeout_s)
+        return self._spool.wait_until_sent(position, timeout_s)
 
     def stop(self, timeout_s: float) -> None:
         self.flush(timeout_s)
@@ -72,7 +72,7 @@ class LogShipper:
                 continue
             quiet_s = time.monotonic() - last_sent
             hurried = self._hurry.wait(max(FIRST_LINGER_S, self._interval_s - quiet_s))
-            # Before the sending: who asks meanwhile may have lines that this time does not send.
+            # Clear this before sending. A later flush may have lines that this send does not include.
             self._hurry.clear()
             try:
                 self._send_batches(to_the_last=hurried)
@@ -93,7 +93,7 @@ class LogShipper:
                 return
 
     def _send(self, batch: Batch) -> bool:
-        """Deliver one batch, however long it takes; False when the agent stops first."""
+        """Deliver a batch with retries. Return False if the agent stops first."""
         level = logging.WARNING
         for pause_s in pauses(0.5, LONGEST_BACKOFF_S):
             if self._stop.is_set():
@@ -115,9 +115,9 @@ class LogShipper:
         return False
 
     def _back_off(self, pause_s: float) -> None:
-        """Wait for the next try, which comes soon while somebody waits for the lines."""
+        """Wait for the next attempt. The wait is short while a flush waits for the lines."""
         until = time.monotonic() + pause_s
-        while (left_s := until - time.monotonic()) > 0:
-            stopped = self._stop.wait(min(left_s, AWAITED_BACKOFF_S))
+        while (remaining_s := until - time.monotonic()) > 0:
+            stopped = self._stop.wait(min(remaining_s, AWAITED_BACKOFF_S))
             if stopped or time.monotonic() < self._awaited_until:
                 return

@@ -1,4 +1,4 @@
-"""The slots of this machine: GPUs by their vendor's own tool, the CPU, or artificial ones for trying things out."""
+"""Discover the slots of this machine: GPUs with their vendor's tool, the CPU, or artificial slots for tests."""
 
 import json
 import os
@@ -14,11 +14,11 @@ TOOL_TIMEOUT_S = 60
 
 
 class SlotsUnavailable(Exception):
-    """The asked-for slots are not on this machine."""
+    """The requested slots do not exist on this machine."""
 
 
 def discover(wanted: str, visible_gpus: str = "", query: QueryTool | None = None) -> list[Slot]:
-    """List the slots of a kind: auto, none, cpu, cuda (or gpu), rocm, artificial:N."""
+    """Return the slots of a kind: auto, none, cpu, cuda (or gpu), rocm, artificial:N."""
     run = query or run_tool
     kind, _, count = wanted.partition(":")
     if kind == "artificial":
@@ -32,8 +32,8 @@ def discover(wanted: str, visible_gpus: str = "", query: QueryTool | None = None
     if kind == "rocm":
         return _required(kind, "rocm-smi", _visible(rocm(run), visible_gpus))
     if kind == "auto":
-        found = nvidia(run) or rocm(run)
-        return _visible(found, visible_gpus) if found else [_cpu()]
+        gpus = nvidia(run) or rocm(run)
+        return _visible(gpus, visible_gpus) if gpus else [_cpu()]
     raise SlotsUnavailable(
         f"slots {wanted!r} is not one of auto, none, cpu, cuda, rocm, artificial:N"
     )
@@ -104,16 +104,16 @@ def _cpu() -> Slot:
 def _cpu_model() -> str:
     try:
         with open("/proc/cpuinfo") as f:
-            named = re.search(r"^model name\s*:\s*(.+)$", f.read(), re.MULTILINE)
+            model = re.search(r"^model name\s*:\s*(.+)$", f.read(), re.MULTILINE)
     except OSError:
-        named = None
-    return named.group(1) if named else platform.processor() or platform.machine()
+        model = None
+    return model.group(1) if model else platform.processor() or platform.machine()
 
 
 def run_tool(command: Sequence[str]) -> str:
-    """Return what a vendor's tool prints; empty where there is none, or it fails."""
+    """Return the output of a vendor's tool, or '' if it is missing or fails."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             capture_output=True,
             text=True,
@@ -123,4 +123,4 @@ def run_tool(command: Sequence[str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return result.stdout if result.returncode == 0 else ""

@@ -1,9 +1,8 @@
-"""Task logs on disk between the containers and the control plane: an outage or a crash loses none and doubles none.
+"""Store task logs on disk until the control plane has them. An outage or crash neither loses nor repeats lines.
 
-Lines are appended to numbered segment files. The lines of a request are followed by its Idempotency-Key, so that they
-are not added again when the container sends them again, even to the next process. `position.json` names the batch on
-its way, written before it is sent, so a batch is sent again after a crash under the same id and with the same lines,
-and the control plane stores it once.
+Lines are appended to numbered segment files. The lines of a request are followed by its Idempotency-Key, so that a
+repeated request adds no lines, even in the next process. `position.json` names the current batch and is written before
+the batch is sent. After a crash, the same batch is sent with the same id, and the control plane stores it once.
 """
 
 import contextlib
@@ -24,14 +23,14 @@ MAX_BATCH_LINES = 1000
 MAX_MARKS = 1000
 MAX_BATCH_BYTES = 2 * 1024 * 1024
 PLACE_BYTES = 256
-# No line of JSON begins like this.
+# JSON lines never begin with this character.
 _MARK = b"#"
 
 _log = logging.getLogger(__name__)
 
 
 class SpoolFull(Exception):
-    """The disk budget for unsent logs is used up, or the disk takes no more: their senders must wait."""
+    """The disk limit for unsent logs is reached, or the disk is full. The senders must wait."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class Spool:
         self._read_segment, self._read_at = (segments or [self._write_segment])[0], 0
         self._sizes = {s: self._path(s).stat().st_size for s in segments}
         self._stored_bytes = self._stored_ever = sum(self._sizes.values())
-        # A request that comes again follows soon, but this process may not be the first one to start since then, and
-        # each begins a segment.
+        # A repeated request arrives soon, but this process may not be the first one since then. Each process starts a
+        # new segment, so the last two segments with content are read.
         newest = [s for s in segments if self._sizes[s]][-2:]
         self._marks = deque((m for s in newest for m in self._marks_of(s)), MAX_MARKS)
         self._restore_pending()
@@ -70,7 +69,7 @@ class Spool:
         self._sizes[self._write_segment] = 0
 
     def append(self, lines: Sequence[bytes], key: str = "") -> None:
-        """Add JSON lines (without their newline), unless those of this key were added before. Raises SpoolFull."""
+        """Add JSON lines without newlines, unless this key's lines were added before. Raises SpoolFull."""
         mark = _MARK + key.encode()
         block = b"".join(line + b"\n" for line in ([*lines, mark] if key else lines))
         with self._changed:
@@ -94,7 +93,7 @@ class Spool:
     def next_batch(
         self, max_lines: int = MAX_BATCH_LINES, max_bytes: int = MAX_BATCH_BYTES
     ) -> Batch | None:
-        """Return the oldest unacknowledged lines; the same batch again until it is acknowledged. Raises OSError."""
+        """Return the oldest unacknowledged lines. It is the same batch until it is acknowledged. Raises OSError."""
         with self._changed:
             if self._pending is None:
                 self._skip_finished_segments()
@@ -119,13 +118,13 @@ class Spool:
             self._changed.notify_all()
 
     def wait_for_lines(self, timeout_s: float | None, stopping: threading.Event) -> bool:
-        """Wait for lines, for a time or until `stopping` is set and `interrupt` called. Return whether any came."""
+        """Wait for lines, a timeout, or `stopping` with a call of `interrupt`. Return whether there are lines."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_lines() or stopping.is_set(), timeout_s)
             return self._has_lines()
 
     def has_unsent(self) -> bool:
-        """Return whether lines were not acknowledged yet."""
+        """Return whether some lines are not acknowledged yet."""
         with self._changed:
             return self._has_lines()
 
@@ -133,17 +132,17 @@ class Spool:
         return self._stored_bytes > self._read_at
 
     def interrupt(self) -> None:
-        """Let waits look again whether they should stop."""
+        """Wake waiting threads, so that they check whether they should stop."""
         with self._changed:
             self._changed.notify_all()
 
     def written(self) -> int:
-        """Return the place behind the last line."""
+        """Return the position after the last line."""
         with self._changed:
             return self._stored_ever
 
     def wait_until_sent(self, place: int, timeout_s: float) -> bool:
-        """Return whether everything before this place was acknowledged in time."""
+        """Return whether all lines before this position were acknowledged in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._sent_ever() >= place, timeout_s)
 
@@ -166,21 +165,21 @@ class Spool:
         except OSError:
             if self._pending is not None or self._has_lines():
                 raise
-            # What was sent has room until its segment ends.
+            # The space of sent lines becomes free when their segment ends.
             self._rotate()
             self._skip_finished_segments()
             self._write(block)
 
     def _write(self, block: bytes) -> None:
-        """Append all of a block, or nothing."""
+        """Append the whole block or nothing."""
         if self._sizes[self._write_segment] >= self._segment_bytes:
             self._rotate()
-        left = memoryview(block)
+        remaining = memoryview(block)
         try:
-            while left:
-                left = left[self._out.write(left) :]
+            while remaining:
+                remaining = remaining[self._out.write(remaining) :]
         except OSError:
-            # The next line would be glued to half a one.
+            # Remove the partial line, because the next line would be appended to it.
             os.ftruncate(self._out.fileno(), self._sizes[self._write_segment])
             raise
         self._sizes[self._write_segment] += len(block)
@@ -218,13 +217,13 @@ class Spool:
                 if not line or (len(lines) == max_lines and not mark):
                     break
                 end += len(line)
-                # A line without its end was being written when the agent died: its sender was never answered.
+                # The agent died while it wrote this incomplete line. Its sender got no answer and repeats it.
                 if line.endswith(b"\n") and not mark:
                     lines.append(line[:-1])
         return self._lost(segment) if end == start < self._sizes[segment] else (lines, end)
 
     def _lost(self, segment: int) -> tuple[list[bytes], int]:
-        """Go on behind a segment that somebody deleted or emptied; its lines are lost."""
+        """Continue after a segment that was deleted or emptied. Its lines are lost."""
         path = self._path(segment)
         _log.warning("%s was deleted or emptied with lines that were not sent", path)
         if segment == self._write_segment:
@@ -246,7 +245,7 @@ class Spool:
         try:
             write_atomically(path, content)
         except OSError:
-            # A full disk has no room for another file, and gets it only by lines that are sent.
+            # A full disk has no room for a new file until lines are sent, so write in place.
             with open(path, "r+b", buffering=0) as f:
                 f.write(content.encode())
 
@@ -257,7 +256,7 @@ class Spool:
         except FileNotFoundError:
             with contextlib.suppress(
                 OSError
-            ):  # room for the first batch, should the disk be full by then
+            ):  # reserves space for the first batch, in case the disk becomes full
                 write_atomically(path, " " * PLACE_BYTES)
             return
         except ValueError:

@@ -1,4 +1,4 @@
-"""The code of a task, fetched where the control plane says that it lies: large archives do not fit into its answers."""
+"""Fetch a task's code from the object store, because large archives do not fit into the control plane's answers."""
 
 import base64
 import contextlib
@@ -31,27 +31,27 @@ def asking_for_address(target: str) -> str:
 
 @dataclass(frozen=True)
 class CodeAddress:
-    """The place of an archive, and its SHA-256; control planes from before tell none."""
+    """The URL of an archive and its SHA-256. Older control planes send no SHA-256."""
 
     url: str
     sha256: str
 
 
 def address_in(answer: bytes) -> CodeAddress | None:
-    """Return where the archive lies; nothing where the answer carries it, or there is none."""
+    """Return the address of the archive, or None if the answer contains the archive or no archive exists."""
     try:
-        found = json.loads(answer)
+        body = json.loads(answer)
     except ValueError:
         return None
-    url = found.get("url") if isinstance(found, dict) else None
+    url = body.get("url") if isinstance(body, dict) else None
     if not (isinstance(url, str) and url.startswith(("https://", "http://"))):
         return None
-    return CodeAddress(url, str(found.get("sha256") or ""))
+    return CodeAddress(url, str(body.get("sha256") or ""))
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Hold an archive that is being read, and give it as the control plane answers small ones."""
+    """An open archive. `parts` returns it in the format of the control plane's answers for small archives."""
 
     file: IO[bytes]
     size: int
@@ -62,16 +62,16 @@ class Archive:
         return len(_HEAD) + 4 * ((self.size + 2) // 3) + len(_TAIL)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the answer. Raises ConnectionError when the archive ends early, or is another than was uploaded."""
+        """Yield the answer. Raises ConnectionError if the archive is incomplete or differs from the uploaded one."""
         yield _HEAD
-        left, read = self.size, hashlib.sha256()
-        while left:
-            block = self.file.read(min(left, _BLOCK))  # short only at the end
-            if not block or len(block) < min(left, _BLOCK):
+        remaining, digest = self.size, hashlib.sha256()
+        while remaining:
+            block = self.file.read(min(remaining, _BLOCK))  # short only at the end
+            if not block or len(block) < min(remaining, _BLOCK):
                 raise ConnectionError("the object store closed the connection inside the code")
-            left -= len(block)
-            read.update(block)
-            if not left and self.sha256 not in ("", read.hexdigest()):
+            remaining -= len(block)
+            digest.update(block)
+            if not remaining and self.sha256 not in ("", digest.hexdigest()):
                 raise ConnectionError("the code in the object store is not what was uploaded")
             yield base64.b64encode(block)
         yield _TAIL
@@ -79,14 +79,14 @@ class Archive:
 
 @contextlib.contextmanager
 def stored_archive(place: CodeAddress) -> Iterator[Archive]:
-    """Open what an object store keeps, after some tries. Raises OSError."""
+    """Open an archive in the object store, with retries. Raises OSError."""
     answer: Any = None
-    for tried, pause_s in zip(range(_TRIES), pauses(0.2, 5.0), strict=False):
+    for attempt, pause_s in zip(range(_TRIES), pauses(0.2, 5.0), strict=False):
         try:
             answer = urlopen(place.url, timeout=_TIMEOUT_S)
             break
         except (OSError, http.client.HTTPException) as e:
-            if tried + 1 == _TRIES or getattr(e, "code", 503) not in RETRY_STATUSES:
+            if attempt + 1 == _TRIES or getattr(e, "code", 503) not in RETRY_STATUSES:
                 raise OSError(f"the object store does not give the code of the task: {e}") from e
             time.sleep(pause_s)
     with answer:

@@ -1,4 +1,4 @@
-"""Task logs: lines of containers and of the agent in the form that the control plane stores."""
+"""Convert lines of containers and of the agent to the format that the control plane stores."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from det_controlplane.core import json_size, patterns
 
 from det_agent.runtime import ContainerKey
 
-# Containers write the public API's camelCase or snake_case; the agent protocol is snake_case.
+# Containers send the public API's camelCase or snake_case. The agent protocol has snake_case.
 _FIELDS = {
     "taskId": "task_id",
     "allocationId": "allocation_id",
@@ -30,7 +30,7 @@ _LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "
 
 
 class BadTaskLogs(Exception):
-    """A body that is no list of task logs, or has lines of another task."""
+    """The body is not a list of task logs, or it contains lines of another task."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -43,21 +43,21 @@ def now_rfc3339() -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """A line of a container as it is sent, and its text, which is not searched for patterns yet."""
+    """An encoded line of a container, and its text, which was not searched for patterns yet."""
 
     encoded: bytes
     text: str
 
-    def with_matched(self, found: Sequence[str]) -> bytes:
-        """Return the line as it is sent, with those of its container's patterns that it matches."""
-        if not found:
+    def with_matched(self, matching: Sequence[str]) -> bytes:
+        """Return the encoded line with the patterns that match it."""
+        if not matching:
             return self.encoded
-        matched = json.dumps(found, separators=(",", ":")).encode()
+        matched = json.dumps(matching, separators=(",", ":")).encode()
         return b'%s,"matched":%s}' % (self.encoded[:-1], matched)
 
 
 def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[TaskLine]:
-    """Read a body of `POST /api/v1/task/logs` (an object) or `POST /task-logs` (an array)."""
+    """Parse a body of `POST /api/v1/task/logs` (an object) or `POST /task-logs` (an array)."""
     if json_size.has_too_many_values(body):
         raise BadTaskLogs(400, _TOO_MANY)
     try:
@@ -73,7 +73,7 @@ def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[TaskLine
 
 
 def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO") -> bytes:
-    """Make a line of the agent about a container: pulling, starting, failing."""
+    """Return a line of the agent about a container: pulling, starting or failing."""
     line = _line(
         {
             **_identity(key, agent_id),
@@ -89,7 +89,7 @@ def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO")
 def output_line(
     key: ContainerKey, agent_id: str, text: str, stdtype: str, timestamp: str
 ) -> TaskLine:
-    """Make the line that a container wrote to its stdout or stderr."""
+    """Return a line that a container wrote to stdout or stderr."""
     return _line(
         {
             **_identity(key, agent_id),
@@ -124,12 +124,12 @@ def _completed(entry: Mapping[str, Any], key: ContainerKey, agent_id: str) -> di
         line["level"] = f"LOG_LEVEL_{level}"
     else:
         line.pop("level", None)
-    _refuse_odd(line)
+    _check_values(line)
     return line
 
 
-def _refuse_odd(line: Mapping[str, Any]) -> None:
-    """Refuse what the control plane could not store: it would go there with lines of other containers."""
+def _check_values(line: Mapping[str, Any]) -> None:
+    """Reject values that the control plane cannot store. They would be sent together with lines of other containers."""
     for name, value in line.items():
         if name == "rank_id":
             is_rank = isinstance(value, int) and not isinstance(value, bool)

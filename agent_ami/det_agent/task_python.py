@@ -1,6 +1,6 @@
-"""The Python of tasks that are processes: each has an environment of its own over one that all share.
+"""The Python of tasks that run as processes. Each task has its own environment on top of a shared installation.
 
-What a task installs ends with it, and never changes what the agent and the control plane run on."""
+Packages that a task installs are deleted with it, and never change the packages of the agent or the control plane."""
 
 import json
 import os
@@ -18,14 +18,14 @@ print(json.dumps({"executable": sys.executable, "interpreter": getattr(sys, "_ba
 _ASK_TIMEOUT_S = 60
 _LONGEST_SCRIPT = 16 * 1024
 _SHEBANG = re.compile(rb"#!\s*(\S+)[^\n]*\n")
-# What pip and uv write where the kernel would cut a long shebang, or where an environment may move.
+# The shebang of pip and uv for paths that are too long for the kernel, and for relocatable environments.
 _SHELL_SHEBANG = re.compile(rb"#!/bin/sh\n'''exec' \"?'?([^\n]*?)'?\"? \"\$0\" \"\$@\"\n' '''\n")
-# Settings of pip that would have it install elsewhere, and of Python that would hide the environment.
+# Variables that would make pip install elsewhere, or hide the environment from Python.
 MISLEADING = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_PYTHON", "PYTHONHOME", "CONDA_PREFIX")
 
 
 class NoPython(Exception):
-    """The interpreter that tasks should use does not run."""
+    """The configured interpreter for tasks does not run."""
 
 
 @dataclass(frozen=True)
@@ -33,37 +33,37 @@ class BasePython:
     """An interpreter with its installed packages."""
 
     executable: Path
-    interpreter: Path  # the one behind its virtual environment
+    interpreter: Path  # the interpreter behind a virtual environment
     version: str
     packages: tuple[str, ...]
 
     @classmethod
     def of(cls, python: str) -> "BasePython":
         try:
-            asked = subprocess.run(
+            result = subprocess.run(
                 [python, "-E", "-c", _ASK], capture_output=True, check=True, text=True,
                 timeout=_ASK_TIMEOUT_S,
             )  # fmt: skip
-            told = json.loads(asked.stdout)
+            facts = json.loads(result.stdout)
         except (OSError, subprocess.SubprocessError, ValueError) as e:
             reason = str(getattr(e, "stderr", "") or e).strip().splitlines()[-1]
             raise NoPython(f"the Python of tasks, {python}, does not run: {reason}") from e
-        packages = tuple(p for p in told["path"] if _holds_packages(p))
-        interpreter = Path(told["interpreter"] or told["executable"])
-        return cls(Path(told["executable"]), interpreter, told["version"], packages)
+        packages = tuple(p for p in facts["path"] if _holds_packages(p))
+        interpreter = Path(facts["interpreter"] or facts["executable"])
+        return cls(Path(facts["executable"]), interpreter, facts["version"], packages)
 
     @cached_property
     def scripts(self) -> dict[str, bytes]:
-        """Return the programs that its packages installed, without their first line."""
+        """Return the scripts of its packages without their first line."""
         folder = self.executable.parent
-        found = {path.name: _body(path, folder) for path in folder.iterdir()}
-        return {name: body for name, body in found.items() if body is not None}
+        bodies = {path.name: _body(path, folder) for path in folder.iterdir()}
+        return {name: body for name, body in bodies.items() if body is not None}
 
 
 def make_environment(base: BasePython, folder: Path) -> Path:
-    """Make a virtual environment that sees the packages of `base`; return its folder of programs.
+    """Create a virtual environment with access to the packages of `base`. Return its folder of programs.
 
-    Python's own `venv` would take a second, and would hide what a base that is an environment itself has."""
+    Python's own `venv` takes a second, and hides the packages of a base that is a virtual environment itself."""
     programs = folder / "bin"
     packages = folder / "lib" / f"python{base.version}" / "site-packages"
     programs.mkdir(parents=True)
@@ -90,7 +90,7 @@ def _holds_packages(path: str) -> bool:
 
 
 def _body(path: Path, folder: Path) -> bytes | None:
-    """Return a program of Python without its first line; None when it is something else."""
+    """Return a Python script without its first line, or None for other files."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _LONGEST_SCRIPT:
             return None

@@ -1,8 +1,7 @@
-"""Reports of trials on disk between the containers and the control plane: an outage delays them and holds no trial up.
+"""Store reports of trials on disk until the control plane has them. An outage delays reports but blocks no trial.
 
-Metrics, checkpoints, progress, states and early exits of a container are delivered one by one in the order in which
-they came, also by the next process of this agent. While the control plane answers, the container gets its answer.
-During an outage it is told at once that its report is kept.
+The metrics, checkpoints, progress, states and early exits of a container are delivered one by one in order, also by the
+next process of this agent. The container gets the control plane's answer. During an outage it is answered at once.
 """
 
 import json
@@ -27,13 +26,13 @@ from det_agent.upstream import FIRST_PAUSE_S, LONGEST_PAUSE_S
 MAX_REPORT_BYTES = 16 * 1024**2
 MAX_QUEUE_BYTES = 256 * 1024**2
 ANSWER_WAIT_S = 5.0
-# Their answers carry nothing, and to store one twice changes nothing.
+# The answers of these routes have no content, and repeated requests have no effect.
 _ROUTES = re.compile(
     r"/api/v1/(checkpoints|trials/[^/]+/"
     r"(metrics|training_metrics|validation_metrics|progress|runner/metadata|early_exit))"
 )
 
-# What the file of a report may be after a machine lost its power, or somebody deleted files to make room.
+# Errors of report files that were damaged by a power loss or deleted.
 _LOST = (FileNotFoundError, IsADirectoryError, ValueError, KeyError, TypeError, AttributeError)
 
 _log = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ OnRefusal = Callable[[ContainerKey, str], None]
 
 
 class QueueFull(Exception):
-    """The queue of a container takes no more: its disk budget is used up, or the disk is full."""
+    """The queue of a container has reached its disk limit, or the disk is full."""
 
 
 def is_trial_report(method: str, path: str) -> bool:
@@ -49,7 +48,7 @@ def is_trial_report(method: str, path: str) -> bool:
 
 
 class TrialReports:
-    """The queues of this agent's containers, each in a folder of its own."""
+    """The report queues of this agent's containers. Each has its own folder."""
 
     def __init__(self, folder: Path, delivery: ReportDelivery, on_refusal: OnRefusal) -> None:
         self._folder = folder
@@ -59,23 +58,23 @@ class TrialReports:
         self._queues: dict[str, _Queue] = {}
 
     def start(self) -> None:
-        """Go on with what an earlier process of this agent left undelivered."""
+        """Continue with the undelivered reports of an earlier process of this agent."""
         for folder in sorted(self._folder.iterdir()):
-            kept = sorted(folder.glob("*.report"))
+            paths = sorted(folder.glob("*.report"))
             try:
-                key = next((found for found in map(_key_in, kept) if found is not None), None)
+                key = next((found for found in map(_key_in, paths) if found is not None), None)
                 if key is not None:
                     self._queue(key)
                     continue
             except OSError as e:  # the next process of the agent may read them
                 _log.error("reports in %s cannot be read now: %s", folder, e)
                 continue
-            if kept:
-                _log.error("%d reports in %s are damaged, and lost", len(kept), folder)
+            if paths:
+                _log.error("%d reports in %s are damaged, and lost", len(paths), folder)
             shutil.rmtree(folder, ignore_errors=True)
 
     def put(self, key: ContainerKey, report: TrialReport) -> Answer | None:
-        """Keep a report and return its answer; None when that takes longer than a container should wait.
+        """Store a report and return its answer, or None if the answer takes too long for the container.
 
         Raises QueueFull.
         """
@@ -86,7 +85,7 @@ class TrialReports:
         return queue.put(report)
 
     def last_of(self, key: ContainerKey) -> int:
-        """Return the number of the newest report that a container has sent."""
+        """Return the number of a container's newest report."""
         with self._lock:
             queue = self._queues.get(key.place)
         return queue.last if queue is not None else 0
@@ -94,13 +93,13 @@ class TrialReports:
     def wait_until_delivered(
         self, key: ContainerKey, last: int, timeout_s: float | None = None
     ) -> bool:
-        """Wait for the answers to the reports of a container up to a number."""
+        """Wait for the answers to a container's reports up to a number."""
         with self._lock:
             queue = self._queues.get(key.place)
         return queue is None or queue.wait_until_delivered(last, timeout_s)
 
     def finish(self, key: ContainerKey) -> None:
-        """Deliver what an ended container has reported, however long that takes."""
+        """Deliver all reports of an ended container, however long this takes."""
         self.wait_until_delivered(key, self.last_of(key))
         with self._lock:
             queue = self._queues.pop(key.place, None)
@@ -108,7 +107,7 @@ class TrialReports:
             queue.close()
 
     def stop(self) -> None:
-        """Stop delivering; the next process delivers what is left."""
+        """Stop the delivery. The next process delivers the remaining reports."""
         with self._lock:
             queues = list(self._queues.values())
         for queue in queues:
@@ -125,7 +124,7 @@ class TrialReports:
 class _Queue:
     """The reports of one container.
 
-    A report that none is before is delivered by the thread that brings it, all others by one of the queue's own."""
+    If the queue is empty, the thread that adds a report delivers it. Otherwise the queue's own thread delivers it."""
 
     def __init__(
         self, key: ContainerKey, folder: Path, delivery: ReportDelivery, on_refusal: OnRefusal
@@ -138,31 +137,31 @@ class _Queue:
         self._changed, self._handed_over = threading.Condition(lock), threading.Condition(lock)
         self._stopped = threading.Event()
         folder.mkdir(exist_ok=True)
-        kept = sorted(folder.glob("*.report"))
-        self._waiting = deque(int(path.stem) for path in kept)
-        self._sizes = {int(path.stem): path.stat().st_size for path in kept}
+        paths = sorted(folder.glob("*.report"))
+        self._waiting = deque(int(path.stem) for path in paths)
+        self._sizes = {int(path.stem): path.stat().st_size for path in paths}
         self._bytes = sum(self._sizes.values())
-        self.last = self._waiting[-1] if kept else 0
+        self.last = self._waiting[-1] if paths else 0
         self._answers: dict[int, Answer | None] = {}
-        self._in_hand = 0  # the report that the thread delivers which brought it
+        self._delivered_by_sender = 0  # the number of the report that its own thread delivers
         self._in_outage = False
         threading.Thread(target=self._run, name="trial-reports", daemon=True).start()
 
     def put(self, report: TrialReport) -> Answer | None:
-        once = {"Idempotency-Key": str(uuid.uuid4())} | dict(report.headers)
-        report = replace(report, headers=once)
+        idempotency = {"Idempotency-Key": str(uuid.uuid4())} | dict(report.headers)
+        report = replace(report, headers=idempotency)
         with self._changed:
             number = self._write(report)
             is_first = len(self._waiting) == 1 and not self._in_outage
             if not is_first or not self._delivery.answers_soon(report):
-                return self._handed_on(number)
-            self._in_hand = number
+                return self._wait_for_answer(number)
+            self._delivered_by_sender = number
         answer = None
         try:
             answer = self._delivery.deliver(self._key, report, ANSWER_WAIT_S)
         finally:
             with self._changed:
-                self._in_hand = 0
+                self._delivered_by_sender = 0
                 if answer is None:
                     self._in_outage = True
                     self._changed.notify_all()
@@ -172,8 +171,8 @@ class _Queue:
                     self._handed_over.notify()
         return answer
 
-    def _handed_on(self, number: int) -> Answer | None:
-        """Let the queue's thread deliver a report; wait for its answer as long as a container should."""
+    def _wait_for_answer(self, number: int) -> Answer | None:
+        """Let the queue's thread deliver a report. Wait for its answer for a limited time."""
         self._answers[number] = None
         self._handed_over.notify()
         answered = self._changed.wait_for(
@@ -181,7 +180,7 @@ class _Queue:
             ANSWER_WAIT_S,
         )
         if not answered:
-            # The next reports need not wait so long to find that out.
+            # The next reports then do not wait.
             self._in_outage = True
         return self._answers.pop(number)
 
@@ -222,13 +221,15 @@ class _Queue:
         while not self._stopped.is_set():
             with self._changed:
                 self._handed_over.wait_for(
-                    lambda: (self._waiting and not self._in_hand) or self._stopped.is_set()
+                    lambda: (
+                        (self._waiting and not self._delivered_by_sender) or self._stopped.is_set()
+                    )
                 )
             if not self._stopped.is_set():
                 self._deliver(self._waiting[0])
 
     def _deliver(self, number: int) -> None:
-        """Send a report until it is answered, or until the agent stops."""
+        """Send a report until it is answered or the agent stops."""
         report = self._read(number)
         if report is None:
             return
@@ -249,13 +250,13 @@ class _Queue:
             if awaited:
                 self._answers[number] = answer
         if answer.status >= 300 and not awaited:
-            # Before the report counts as delivered: the container's last log lines are sent after that.
-            self._refused(report, answer)
+            # Log the refusal before the report counts as delivered, because the last log lines are sent after that.
+            self._log_refusal(report, answer)
         with self._changed:
             self._remove(number)
 
     def _read(self, number: int) -> TrialReport | None:
-        """Return a report; None when it is lost, or the agent stops before it can be read."""
+        """Return a report, or None if it is lost or the agent stops first."""
         for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
             try:
                 return _read(self._path(number))[1]
@@ -269,23 +270,23 @@ class _Queue:
         return None
 
     def _lose(self, number: int, error: Exception) -> None:
-        """Go on behind a report that somebody deleted, or that the machine lost."""
+        """Continue after a report that was deleted or damaged."""
         _log.error("a report of container %s is lost: %s", self._key.id, error)
         self._on_refusal(self._key, f"A report that was kept during an outage is lost: {error}")
         with self._changed:
             self._remove(number)
 
     def _remove(self, number: int) -> None:
-        """Forget the oldest report, which was answered or is lost."""
+        """Delete the oldest report, which was answered or is lost."""
         try:
             self._path(number).unlink(missing_ok=True)
-        except OSError as e:  # the next process sends it again, under its key
+        except OSError as e:  # the next process sends it again with the same key
             _log.warning("a report that was delivered cannot be deleted: %s", e)
         self._bytes -= self._sizes.pop(number)
         self._waiting.popleft()
         self._changed.notify_all()
 
-    def _refused(self, report: TrialReport, answer: Answer) -> None:
+    def _log_refusal(self, report: TrialReport, answer: Answer) -> None:
         cause = error_from(answer.status, answer.body)
         self._on_refusal(
             self._key,
@@ -305,7 +306,7 @@ def _read(path: Path) -> tuple[ContainerKey, TrialReport]:
 
 
 def _key_in(path: Path) -> ContainerKey | None:
-    """Return the container of a report; None where it is damaged. Raises OSError."""
+    """Return the container of a report, or None if the file is damaged. Raises OSError."""
     try:
         return _read(path)[0]
     except _LOST:

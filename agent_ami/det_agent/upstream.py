@@ -1,4 +1,4 @@
-"""Requests of containers passed on to the control plane: an outage is a pause, not an error."""
+"""Forward requests of containers to the control plane. During an outage they wait instead of failing."""
 
 import contextlib
 import http.client
@@ -13,7 +13,7 @@ from determined.common.connections import RETRY_STATUSES, Connections, pause_ask
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
 ANSWER_TIMEOUT_S = 300.0
-# Headers of one connection (RFC 9110), and `host`, which the next connection gets anew.
+# Headers for a single connection (RFC 9110). `host` is set again for the next connection.
 HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -31,7 +31,7 @@ HOP_BY_HOP = frozenset(
 
 
 class CallerGone(Exception):
-    """The container closed its connection, or died."""
+    """The container closed its connection or died."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ForwardedRequest:
 
 
 def end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that are about the content, without its length, and not about the connection."""
+    """Return the headers about the content, without its length and without headers about the connection."""
     dropped = {*HOP_BY_HOP, "content-length"}
     return {name: value for name, value in headers.items() if name.lower() not in dropped}
 
@@ -54,7 +54,7 @@ def end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
 def send(
     upstream: Connections, request: ForwardedRequest, caller: socket.socket
 ) -> tuple[http.client.HTTPResponse, contextlib.ExitStack]:
-    """Send until there is an answer worth passing on; closing the stack ends it. Raises CallerGone."""
+    """Send with retries and return the answer. Closing the stack ends the exchange. Raises CallerGone."""
     headers = end_to_end(request.headers)
     if request.length or request.method in ("POST", "PUT", "PATCH"):
         headers["Content-Length"] = str(request.length)
@@ -84,7 +84,7 @@ def send(
 
 
 def raise_if_gone(caller: socket.socket) -> None:
-    """Raise CallerGone when the caller hung up."""
+    """Raise CallerGone if the caller has closed its connection."""
     if not readable(caller, 0):
         return
     try:
@@ -95,7 +95,7 @@ def raise_if_gone(caller: socket.socket) -> None:
 
 
 def _wait_unless_gone(caller: socket.socket, wait_s: float) -> None:
-    """Sleep, but notice at once that the caller hung up."""
+    """Sleep. Raises CallerGone as soon as the caller closes its connection."""
     deadline = time.monotonic() + wait_s
     if readable(caller, wait_s):
         raise_if_gone(caller)

@@ -345,7 +345,7 @@ def test_an_agent_with_work_outlasts_the_silence() -> None:
         raise MasterUnreachableError("nobody answers")
 
     containers = SimpleNamespace(
-        live=lambda: next(works), reports=dict, has_untold_ends=lambda: False
+        live=lambda: next(works), reports=dict, has_unreported_ends=lambda: False
     )
     parts: Any = SimpleNamespace(
         control_plane=SimpleNamespace(join=silent), containers=containers,
@@ -359,7 +359,7 @@ def test_an_agent_with_work_outlasts_the_silence() -> None:
 
 @pytest.mark.parametrize(("silent_s", "ends"), [(3_600.0, False), (90_000.0, True)])
 def test_an_agent_waits_a_day_to_report_an_exit(silent_s: float, ends: bool) -> None:
-    containers = SimpleNamespace(live=lambda: False, has_untold_ends=lambda: True)
+    containers = SimpleNamespace(live=lambda: False, has_unreported_ends=lambda: True)
     parts: Any = SimpleNamespace(containers=containers, silence_limit_s=60.0)
     assert Loop(parts, threading.Event())._silence_is_over(silent_s) is ends
 
