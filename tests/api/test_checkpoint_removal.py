@@ -4,7 +4,6 @@ import uuid
 from typing import Any
 
 import pytest
-from det_controlplane.db.cluster import outbox
 from det_controlplane.db.schema import tasks
 from det_controlplane.db.trials import trials
 from det_controlplane.services import sealing
@@ -145,8 +144,7 @@ def end(api: Api, task_id: str) -> None:
     """End a task that deletes files, and let what waits for it go on."""
     with api.ctx.db.begin() as tx:
         trials.end_task(tx, task_id, api.ctx.now())
-        outbox.hasten_deletions(tx, api.ctx.now())
-    api.tick()
+    api.retry_deletions()
 
 
 def test_the_task_that_deletes_from_a_directory_has_the_mount_that_shows_it(

@@ -7,6 +7,7 @@ import pytest
 from det_controlplane.db.cluster import outbox
 from det_controlplane.db.trials import trials
 from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import deletion as experiment_deletion
 from det_controlplane.services.experiments import live
 from det_controlplane.services.maintenance import deletion
 from sqlalchemy import text
@@ -16,6 +17,12 @@ from tests.support.api import Api, Caller, create_ended, report_checkpoint
 _WAITING = text(
     "SELECT id FROM tasks WHERE kind = 'CHECKPOINT_GC' AND ended_at IS NULL ORDER BY started_at, id"
 )
+_SPECS = text(
+    "SELECT config->'_files'->0->'content' FROM tasks WHERE kind = 'CHECKPOINT_GC' AND ended_at IS NULL"
+)
+_LATER = text("UPDATE outbox SET due_at = due_at + interval '1 hour'")
+_HASTENED = text("SELECT payload FROM outbox WHERE due_at <= :now AND kind = 'delete_experiment'")
+_PAYLOAD = text("SELECT payload FROM outbox WHERE kind = 'delete_experiment'")
 _PROMISED = text("SELECT count(*) FROM outbox WHERE kind <> 'webhook'")
 
 
@@ -27,9 +34,7 @@ def collections(api: Api) -> list[str]:
 
 def settle(api: Api) -> None:
     for _ in range(3):
-        with api.ctx.db.begin() as tx:
-            outbox.hasten_deletions(tx, api.ctx.now())
-        api.tick()
+        api.retry_deletions()
 
 
 def end(api: Api) -> str:
@@ -45,6 +50,18 @@ def end(api: Api) -> str:
 def clear(user: Caller, checkpoint: str) -> None:
     left = {"uuid": checkpoint, "resources": {"resources": {}}}
     user.done("PATCH", "/api/v1/checkpoints", {"checkpoints": [left]})
+
+
+def specs(api: Api) -> list[dict[str, Any]]:
+    """Return the work of the tasks that wait to delete files."""
+    return [row[0] for row in api.ctx.db.read(_SPECS)]
+
+
+def in_project(user: Caller, project: int, **config: Any) -> int:
+    """Create an ended experiment in a project."""
+    experiment_id = create_ended(user, **config)
+    user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": project})
+    return experiment_id
 
 
 def promised(api: Api) -> int:
@@ -133,22 +150,91 @@ def test_what_failed_to_be_deleted_alone_is_tried_again_with_its_project(
 def test_the_rest_of_a_project_is_deleted_before_it_says_that_something_stays(
     api: Api, user: Caller, project: int, experiment_id: int, checkpoint: str
 ) -> None:
-    other = create_ended(user)
-    user.post(f"/api/v1/experiments/{other}/move", {"destinationProjectId": project})
+    others = [in_project(user, project), in_project(user, project)]
     user.done("DELETE", f"/api/v1/projects/{project}")
-    settle(api)
-    first, second = collections(api)
-    with api.ctx.db.begin() as tx:
-        trials.end_task(tx, first, api.ctx.now())
-    settle(api)
-    shown = user.get(f"/api/v1/projects/{project}")["project"]
-    assert shown["state"] == "WORKSPACE_STATE_DELETING"
-    with api.ctx.db.begin() as tx:
-        trials.end_task(tx, second, api.ctx.now())
-    settle(api)
-    assert user.ask("GET", f"/api/v1/experiments/{other}").status == 404
+    task_id = end(api)
+    for other in others:
+        assert user.ask("GET", f"/api/v1/experiments/{other}").status == 404
     shown = user.get(f"/api/v1/projects/{project}")["project"]
     assert shown["state"] == "WORKSPACE_STATE_DELETE_FAILED"
+    assert f"'det task logs {task_id}'" in shown["errorMessage"]
+    assert user.ask("GET", f"/api/v1/tasks/{task_id}").status == 200, "its logs say why"
+
+
+def test_the_logs_of_a_shared_task_that_failed_stay_with_the_experiment_that_stays(
+    api: Api, user: Caller, project: int, experiment_id: int
+) -> None:
+    last = in_project(user, project)
+    report_checkpoint(user, last)
+    user.done("DELETE", f"/api/v1/projects/{project}")
+    task_id = end(api)
+    assert user.ask("GET", f"/api/v1/experiments/{experiment_id}").status == 404, (
+        "its task was shared"
+    )
+    assert user.ask("GET", f"/api/v1/tasks/{task_id}").status == 200
+
+
+def test_one_task_deletes_the_files_of_many_experiments(
+    api: Api, user: Caller, project: int, experiment_id: int, checkpoint: str
+) -> None:
+    other = in_project(user, project)
+    reported = {checkpoint, report_checkpoint(user, other)}
+    user.done("DELETE", f"/api/v1/projects/{project}")
+    settle(api)
+    shown = user.get(f"/api/v1/projects/{project}")["project"]
+    assert shown["errorMessage"] == "2 experiments are being deleted"
+    (spec,) = specs(api)
+    assert set(spec["checkpoints"]) == reported
+    assert set(spec["experiment_ids"]) == {experiment_id, other}
+    for uuid in reported:
+        clear(user, uuid)
+    end(api)
+    assert user.ask("GET", f"/api/v1/projects/{project}").status == 404
+    assert promised(api) == 0
+
+
+def test_experiments_with_other_mounts_or_images_do_not_share_a_task(
+    api: Api, user: Caller, project: int, experiment_id: int
+) -> None:
+    image = {"environment": {"image": "other:1"}}
+    other = in_project(user, project, **image)
+    same = in_project(user, project, **image)
+    user.done("DELETE", f"/api/v1/projects/{project}")
+    settle(api)
+    shared = sorted(spec["experiment_ids"] for spec in specs(api))
+    assert shared == [[experiment_id], [other, same]]
+
+
+def test_the_end_of_a_task_hastens_only_the_deletions_that_wait_for_it(
+    api: Api, user: Caller, project: int, experiment_id: int
+) -> None:
+    user.done("DELETE", f"/api/v1/experiments/{experiment_id}")
+    settle(api)
+    (task_id,) = collections(api)
+    user.done("DELETE", f"/api/v1/experiments/{create_ended(user)}")
+    settle(api)
+    with api.ctx.db.begin() as tx:
+        tx.execute(_LATER)
+        assert outbox.hasten_after_task(tx, task_id, api.ctx.now())
+        waiting = tx.execute(_HASTENED, {"now": api.ctx.now()}).scalars().all()
+    assert [payload["experiment_ids"] for payload in waiting] == [[experiment_id]]
+
+
+def test_a_deletion_that_was_asked_for_again_is_not_ended_by_an_earlier_one(
+    api: Api, user: Caller, experiment_id: int, checkpoint: str
+) -> None:
+    path = f"/api/v1/experiments/{experiment_id}"
+    user.done("DELETE", path)
+    settle(api)
+    (task_id,) = collections(api)
+    with api.ctx.db.begin() as tx:
+        earlier = tx.execute(_PAYLOAD).scalar_one()
+        trials.end_task(tx, task_id, api.ctx.now())
+    experiment_deletion.experiments_effect(api.ctx, earlier)
+    assert user.get(path)["experiment"]["state"] == "STATE_DELETE_FAILED"
+    user.done("DELETE", path)
+    experiment_deletion.experiments_effect(api.ctx, earlier)
+    assert user.get(path)["experiment"]["state"] == "STATE_DELETING"
 
 
 def test_what_is_moved_out_of_a_project_while_that_is_deleted_stays(

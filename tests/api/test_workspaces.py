@@ -1,7 +1,6 @@
 """Workspaces, projects, the pools reserved for them, and what deleting takes along."""
 
 import pytest
-from det_controlplane.db.cluster import outbox
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.experiments import submissions
 from det_controlplane.db.experiments.submissions import experiment_config
@@ -178,9 +177,7 @@ def notebook(caller: Caller, workspace_id: int) -> str:
 
 def settle(api: Api) -> None:
     """Run the promised effects, also an effect that waits for its next try."""
-    with api.ctx.db.begin() as tx:
-        outbox.hasten_deletions(tx, api.ctx.now())
-    api.tick()
+    api.retry_deletions()
 
 
 @pytest.mark.parametrize("kind", ["notebook", "generic"])

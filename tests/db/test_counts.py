@@ -5,7 +5,7 @@ import uuid
 from dataclasses import astuple
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
-from det_controlplane.db.experiments import counts, deletions
+from det_controlplane.db.experiments import counts, deletion_parts
 from det_controlplane.services.context import Context
 from det_controlplane.services.maintenance import counts as maintenance
 from det_controlplane.services.principal import User
@@ -87,7 +87,7 @@ def test_counts_go_with_their_experiment(ctx: Context) -> None:
     save(ctx, experiment, CheckpointState.COMPLETED, 100)
     with ctx.db.begin() as tx:
         tx.execute(text("UPDATE experiments SET state = 'DELETING', ended_at = now()"))
-        deletions.delete_experiment(tx, experiment.id)
+        deletion_parts.delete_experiment(tx, experiment.id)
     assert kept(ctx, experiment) is None
 
 

@@ -101,5 +101,5 @@ def test_deleting_again_what_is_gone_changes_nothing(ctx: Context) -> None:
     experiment_id = ended(ctx, uploaded(ctx))
     delete(ctx, experiment_id)
     before = rows(ctx.db)
-    deletion.experiment_effect(ctx, {"experiment_id": experiment_id})
+    deletion.experiments_effect(ctx, {"experiment_id": experiment_id})
     assert rows(ctx.db) == before

@@ -2,7 +2,7 @@
 
 The specification is one JSON object, in the environment variable DET_GC_SPEC or in the file given by --spec:
 {"storage": {...}, "checkpoints": ["uuid", ...], "globs": ["**/*"], "delete_tensorboards": false,
-"experiment_id": 1, "dry_run": false}
+"experiment_ids": [1], "dry_run": false}
 
 Without `globs`, all files are deleted. With an empty list no file is deleted, and the stored files are reported.
 """
@@ -45,10 +45,11 @@ def collect(spec: Mapping[str, Any], session: Optional[Session]) -> None:
     failed = []
     for start in range(0, len(ids), REPORT_BATCH):
         failed += _delete_batch(manager, ids[start : start + REPORT_BATCH], globs, session)
+    problems = [f"checkpoint {i}: {e}" for i, e in failed]
     if spec.get("delete_tensorboards"):
-        _delete_tensorboards(manager, spec)
-    if failed:
-        raise CollectionFailed("; ".join(f"checkpoint {i}: {e}" for i, e in failed))
+        problems += _delete_tensorboards(manager, spec)
+    if problems:
+        raise CollectionFailed("; ".join(problems))
 
 
 def _delete_batch(
@@ -94,11 +95,19 @@ def _patch(storage_id: str, remaining: Mapping[str, int]) -> Dict[str, Any]:
     return {"uuid": storage_id, "resources": {"resources": resources}}
 
 
-def _delete_tensorboards(manager: storage.StorageManager, spec: Mapping[str, Any]) -> None:
+def _delete_tensorboards(manager: storage.StorageManager, spec: Mapping[str, Any]) -> List[str]:
+    """Delete the TensorBoard files of each experiment; return a sentence for each failure."""
     cluster_id = spec.get("cluster_id") or os.environ.get("DET_CLUSTER_ID", "")
-    path = f"{cluster_id}/tensorboard/experiment/{spec['experiment_id']}"
-    manager.delete(path)
-    logger.info("deleted the TensorBoard files of experiment %s", spec["experiment_id"])
+    problems = []
+    # Older control planes name one experiment.
+    for experiment_id in spec.get("experiment_ids") or [spec["experiment_id"]]:
+        try:
+            manager.delete(f"{cluster_id}/tensorboard/experiment/{experiment_id}")
+        except Exception as e:  # any SDK's error; the other experiments go on, the task fails
+            problems.append(f"TensorBoard files of experiment {experiment_id}: {e}")
+        else:
+            logger.info("deleted the TensorBoard files of experiment %s", experiment_id)
+    return problems
 
 
 def _read_spec(path: Optional[str]) -> Dict[str, Any]:

@@ -218,7 +218,22 @@ def test_tensorboard_files_are_deleted_with_their_experiment(
     manager.upload(source, "c/tensorboard/experiment/44/trial/1")
     spec = {"delete_tensorboards": True, "experiment_id": 4, "cluster_id": "c"}
     assert run_gc(monkeypatch, master, tmp_path / "store", **spec) == 0
-    remaining = [
-        p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()
-    ]
-    assert remaining == ["44"]
+    left = [p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()]
+    assert left == ["44"]
+
+
+def test_tensorboard_files_of_several_experiments_are_collected_by_one_task(
+    monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
+) -> None:
+    manager = manager_at(tmp_path / "store")
+    for experiment_id in (4, 5, 44):
+        manager.upload(source, f"c/tensorboard/experiment/{experiment_id}/trial/1")
+    spec = {
+        "delete_tensorboards": True,
+        "experiment_id": 4,
+        "experiment_ids": [4, 44],
+        "cluster_id": "c",
+    }
+    assert run_gc(monkeypatch, master, tmp_path / "store", **spec) == 0
+    left = [p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()]
+    assert left == ["5"]

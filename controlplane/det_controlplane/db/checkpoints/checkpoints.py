@@ -6,7 +6,18 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, exists, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    Integer,
+    Text,
+    any_,
+    bindparam,
+    exists,
+    literal,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.allocation import ExitKind
@@ -192,6 +203,7 @@ class Collection:
     """A task that deletes files."""
 
     task_id: str
+    experiment_id: int
     ended_at: datetime | None
     succeeded: bool
 
@@ -306,15 +318,21 @@ def doomed(tx: Tx, uuids: Sequence[UUID]) -> list[DoomedCheckpoint]:
     return [DoomedCheckpoint(*row) for row in tx.execute(_DOOMED, {"uuids": list(uuids)})]
 
 
-def collections(tx: Tx, experiment_id: int, key: str) -> list[Collection]:
+def collections(tx: Tx, experiment_ids: Sequence[int], key: str) -> list[Collection]:
     """Find the garbage collections that an effect has launched already."""
-    of_experiment = (tasks.c.experiment_id == experiment_id) & (
-        tasks.c.kind == TaskKind.CHECKPOINT_GC
-    )
+    of_experiments = (
+        tasks.c.experiment_id == any_(literal(list(experiment_ids), ARRAY(Integer)))
+    ) & (tasks.c.kind == TaskKind.CHECKPOINT_GC)
     clean = exists().where(
         allocations.c.task_id == tasks.c.id, allocations.c.exit_kind == ExitKind.CLEAN.value
     )
-    found = select(tasks.c.id, tasks.c.ended_at, clean).where(
-        of_experiment, tasks.c.config["_key"].astext == key
+    found = select(tasks.c.id, tasks.c.experiment_id, tasks.c.ended_at, clean).where(
+        of_experiments, tasks.c.config["_key"].astext == key
     )
     return [Collection(*row) for row in tx.execute(found.order_by(tasks.c.id))]
+
+
+def move_collections(tx: Tx, task_ids: Sequence[str], experiment_id: int) -> None:
+    """Keep collections, with their logs, as long as another experiment exists."""
+    moved = update(tasks).where(tasks.c.id == any_(literal(list(task_ids), ARRAY(Text))))
+    tx.execute(moved.values(experiment_id=experiment_id))

@@ -1,7 +1,7 @@
 """Keep effects that are due after a commit, at least once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -26,14 +26,36 @@ _DELAY = text("""
 _GO_ON = text("""
     UPDATE outbox SET attempts = 0, due_at = cast(:now AS timestamptz) + interval '1 second' WHERE id = :id
 """)
-_HASTEN = (
+_PLACES = (EffectKind.DELETE_PROJECT, EffectKind.DELETE_WORKSPACE)
+_HASTEN_PLACES = (
     update(schema.outbox)
-    .where(
-        _outbox.kind.not_in([EffectKind.CHECKPOINT_GC, EffectKind.WEBHOOK]),
-        _outbox.due_at > bindparam("now"),
-    )
+    .where(_outbox.kind.in_(_PLACES), _outbox.due_at > bindparam("now"))
     .values(due_at=bindparam("now"))
 )
+_HASTEN_AFTER_TASK = text("""
+    UPDATE outbox SET due_at = :now WHERE due_at > :now AND (kind = 'delete_workspace' OR (
+        kind = 'delete_experiment' AND payload->>'key' = (SELECT config->>'_key' FROM tasks WHERE id = :task_id)))
+""")
+# Effects with one `experiment_id` have not begun.
+_GATHER = text("""
+    WITH own AS (SELECT id, project_id, user_id FROM experiments WHERE id = :experiment_id),
+    others AS (
+        DELETE FROM outbox WHERE id = ANY(ARRAY(
+            SELECT o.id FROM outbox o JOIN experiments e ON e.id = cast(o.payload->>'experiment_id' AS integer)
+            JOIN own ON own.project_id = e.project_id AND own.user_id = e.user_id AND own.id <> e.id
+            WHERE o.kind = 'delete_experiment' AND o.due_at <= :now ORDER BY o.id LIMIT :most FOR UPDATE OF o SKIP LOCKED))
+        RETURNING cast(payload->>'experiment_id' AS integer) AS experiment_id)
+    UPDATE outbox SET payload = jsonb_build_object('experiment_ids', to_jsonb(cast(:experiment_id AS integer)) || coalesce(
+            (SELECT jsonb_agg(experiment_id ORDER BY experiment_id) FROM others), '[]'),
+        'key', CASE WHEN EXISTS (SELECT 1 FROM others) THEN to_jsonb(cast(:key AS text)) ELSE payload->'key' END)
+    WHERE id = :id RETURNING payload
+""")
+_PROMISED_LATER = text("""
+    SELECT EXISTS (SELECT 1 FROM outbox o WHERE o.kind = 'delete_experiment'
+        AND o.id > (SELECT max(id) FROM outbox WHERE kind = 'delete_experiment' AND payload->>'key' = :key)
+        AND (o.payload->'experiment_ids' @> to_jsonb(cast(:experiment_id AS integer))
+            OR o.payload->'experiment_id' = to_jsonb(cast(:experiment_id AS integer))))
+""")
 _REMOVE = delete(schema.outbox).where(_outbox.id == bindparam("id"))
 _NEXT_DUE = select(func.min(_outbox.due_at)).where(
     (_outbox.kind == EffectKind.WEBHOOK) == bindparam("of_webhooks")
@@ -69,9 +91,33 @@ def go_on(tx: Tx, effect_id: int, now: datetime) -> None:
     tx.execute(_GO_ON, {"id": effect_id, "now": now})
 
 
-def hasten_deletions(tx: Tx, now: datetime) -> bool:
-    """Try deletions now, as something that they wait for is gone; return whether any waits."""
-    return tx.execute(_HASTEN, {"now": now}).rowcount > 0
+def gather_deletions(tx: Tx, effect: Effect, key: str, most: int, now: datetime) -> Effect:
+    """Let the deletion of an experiment take over the deletions of others of the same project and owner.
+
+    The others are due and have not begun. Together they get the key."""
+    values = {
+        "id": effect.id, "experiment_id": effect.payload["experiment_id"], "key": key,
+        "most": most, "now": now,
+    }  # fmt: skip
+    return replace(effect, payload=tx.execute(_GATHER, values).scalar_one())
+
+
+def is_promised_later(tx: Tx, experiment_id: int, key: str) -> bool:
+    """Return whether a user has asked again for the deletion of an experiment, after the deletion with the key."""
+    values = {"experiment_id": experiment_id, "key": key}
+    return bool(tx.execute(_PROMISED_LATER, values).scalar())
+
+
+def hasten_places(tx: Tx, now: datetime) -> None:
+    """Try the deletions of projects and workspaces now, because experiments of one of them were deleted."""
+    tx.execute(_HASTEN_PLACES, {"now": now})
+
+
+def hasten_after_task(tx: Tx, task_id: str, now: datetime) -> bool:
+    """Try the deletions now that may wait for the end of a task; return whether there are any.
+
+    Experiments wait for the task that deletes their files. Workspaces wait for all their tasks."""
+    return tx.execute(_HASTEN_AFTER_TASK, {"task_id": task_id, "now": now}).rowcount > 0
 
 
 def remove(tx: Tx, effect_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Delete experiments, projects and workspaces with the rows that were only theirs."""
+"""Delete projects and workspaces after their experiments (db/experiments/deletion_parts.py)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, delete, func, select, text, update
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.experiments.deletion_parts import PART_ROWS
 from det_controlplane.db.money import usage
 from det_controlplane.db.people.workspaces import Kind
 from det_controlplane.db.schema import (
@@ -21,89 +22,13 @@ from det_controlplane.db.schema import (
     workspaces,
 )
 from det_controlplane.db.schema.enums import DeletionState
+from det_controlplane.db.tasks import ended_tasks
 
-_OWN = text("""
-    SELECT e.context_id, array(SELECT k.job_id FROM tasks k WHERE k.experiment_id = e.id) || e.job_id AS jobs
-    FROM experiments e WHERE e.id = :id AND e.state = 'DELETING' FOR UPDATE
+_PART_TASKS = 100
+_ENDED_TASKS = text("""
+    SELECT k.id FROM tasks k JOIN jobs j ON j.id = k.job_id
+    WHERE j.workspace_id = :id AND k.experiment_id IS NULL AND k.ended_at IS NOT NULL ORDER BY k.id LIMIT :most
 """)
-_LOGS = text(
-    "DELETE FROM task_logs WHERE task_id IN (SELECT id FROM tasks WHERE experiment_id = :id)"
-)
-_LOG_SPANS = text(
-    "DELETE FROM task_log_spans WHERE task_id IN (SELECT id FROM tasks WHERE experiment_id = :id)"
-)
-_SESSIONS = text("""
-    DELETE FROM sessions WHERE allocation_id IN (
-        SELECT a.id FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE k.experiment_id = :id)
-""")
-_EXPERIMENT = text("DELETE FROM experiments WHERE id = :id")
-_JOBS = text("DELETE FROM jobs WHERE id = ANY(cast(:jobs AS uuid[]))")
-# Forks share their parent's.
-_CONTEXT = text("""
-    DELETE FROM contexts c WHERE c.id = :id AND NOT EXISTS (SELECT 1 FROM experiments e WHERE e.context_id = c.id)
-        AND NOT EXISTS (SELECT 1 FROM tasks k WHERE k.context_id = c.id)
-    RETURNING c.object_key
-""")
-
-
-# A statement deletes so many rows in less than a second. A search may have ten million metrics.
-PART_ROWS = 20_000
-_PART_TRIALS = 100
-_DELETING = text("SELECT 1 FROM experiments WHERE id = :id AND state = 'DELETING' FOR UPDATE")
-_NEXT_TRIALS = text("""
-    SELECT t.id, array(SELECT k.id FROM tasks k WHERE k.trial_id = t.id) AS tasks
-    FROM trials t WHERE t.experiment_id = :id ORDER BY t.id LIMIT :trials
-""")
-_SOME_METRICS = text("""
-    DELETE FROM metrics WHERE id = ANY(ARRAY(
-        SELECT id FROM metrics WHERE trial_id = ANY(cast(:trials AS integer[])) LIMIT :rows))
-""")
-_SOME_LOGS = text("""
-    DELETE FROM task_logs WHERE id = ANY(ARRAY(
-        SELECT id FROM task_logs WHERE task_id = ANY(cast(:tasks AS text[])) LIMIT :rows))
-""")
-_SPANS_OF_TASKS = text("DELETE FROM task_log_spans WHERE task_id = ANY(cast(:tasks AS text[]))")
-_SESSIONS_OF_TASKS = text("""
-    DELETE FROM sessions WHERE allocation_id IN (
-        SELECT id FROM allocations WHERE task_id = ANY(cast(:tasks AS text[])))
-""")
-_TRIALS = text("DELETE FROM trials WHERE id = ANY(cast(:trials AS integer[]))")
-
-
-def delete_part(tx: Tx, experiment_id: int) -> bool:
-    """Delete some metrics, logs or trials of an experiment that is being deleted; return whether there were any."""
-    if tx.execute(_DELETING, {"id": experiment_id}).first() is None:
-        return False
-    rows = tx.execute(_NEXT_TRIALS, {"id": experiment_id, "trials": _PART_TRIALS}).all()
-    if not rows:
-        return False
-    trials, tasks_of_trials = [row.id for row in rows], [id for row in rows for id in row.tasks]
-    for statement, ids in (
-        (_SOME_METRICS, {"trials": trials}),
-        (_SOME_LOGS, {"tasks": tasks_of_trials}),
-    ):
-        if tx.execute(statement, {**ids, "rows": PART_ROWS}).rowcount:
-            return True
-    usage.keep_of_tasks(tx, tasks_of_trials)
-    for statement in (_SPANS_OF_TASKS, _SESSIONS_OF_TASKS):
-        tx.execute(statement, {"tasks": tasks_of_trials})
-    tx.execute(_TRIALS, {"trials": trials})
-    return True
-
-
-def delete_experiment(tx: Tx, experiment_id: int) -> str | None:
-    """Delete an experiment; return the key of an object that nothing refers to any more, if there is one."""
-    own = tx.execute(_OWN, {"id": experiment_id}).first()
-    if own is None:
-        return None
-    usage.keep_of_experiment(tx, experiment_id)
-    for statement in (_LOGS, _LOG_SPANS, _SESSIONS, _EXPERIMENT):
-        tx.execute(statement, {"id": experiment_id})
-    tx.execute(_JOBS, {"jobs": own.jobs})
-    key: str | None = tx.execute(_CONTEXT, {"id": own.context_id}).scalar()
-    return key
-
-
 # Zero stands for none.
 _REGISTERED = text("""
     SELECT c.experiment_id, m.name AS model, v.version FROM model_versions v JOIN models m ON m.id = v.model_id
@@ -186,6 +111,14 @@ def count_models(tx: Tx, workspace_id: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksPart:
+    """A part of the tasks of a workspace that was deleted."""
+
+    is_last: bool
+    unused: list[str]  # the keys of objects that nothing refers to any more
+
+
+@dataclass(frozen=True, slots=True)
 class LiveTask:
     id: str
     kind: TaskKind
@@ -201,10 +134,15 @@ def live_tasks(tx: Tx, kind: Kind, id: int) -> list[LiveTask]:
     return [LiveTask(*row) for row in rows]
 
 
-def wait_for(tx: Tx, workspace_id: int, reason: str) -> None:
-    """Show why a workspace that is being deleted is still there."""
-    waiting = update(workspaces).where(workspaces.c.id == workspace_id)
-    tx.execute(waiting.values(error_message=reason))
+def has_tasks(tx: Tx, workspace_id: int) -> bool:
+    of_workspace = select(tasks.c.id).join(jobs).where(jobs.c.workspace_id == workspace_id)
+    return tx.execute(of_workspace.limit(1)).first() is not None
+
+
+def wait_for(tx: Tx, kind: Kind, id: int, reason: str) -> None:
+    """Show why a project or workspace that is being deleted is still there."""
+    table = _TABLES[kind]
+    tx.execute(update(table).where(table.c.id == id).values(error_message=reason))
 
 
 def begin(tx: Tx, kind: Kind, id: int) -> None:
@@ -250,11 +188,31 @@ def holds(tx: Tx, project_id: int, experiment_id: int) -> bool:
     return tx.execute(held).first() is not None
 
 
-def experiments_left(tx: Tx, project_id: int) -> list[int]:
-    """Return the experiments of a project that are still to be deleted, or being deleted."""
+def next_experiments(tx: Tx, project_id: int, most: int) -> list[int]:
+    """Return some experiments of a project for which no deletion has begun."""
     e = experiments.c
-    left = select(e.id).where(e.project_id == project_id, e.state != ExperimentState.DELETE_FAILED)
-    return list(tx.execute(left.order_by(e.id)).scalars())
+    begun = (ExperimentState.DELETING, ExperimentState.DELETE_FAILED)
+    waiting = select(e.id).where(e.project_id == project_id, e.state.not_in(begun))
+    return list(tx.execute(waiting.order_by(e.id).limit(most)).scalars())
+
+
+def count_left(tx: Tx, project_id: int) -> int:
+    """Return how many experiments of a project still wait for their deletion or are being deleted."""
+    e = experiments.c
+    left = select(func.count()).where(
+        e.project_id == project_id, e.state != ExperimentState.DELETE_FAILED
+    )
+    return tx.execute(left).scalar_one()
+
+
+def delete_tasks(tx: Tx, workspace_id: int) -> TasksPart:
+    """Delete some ended tasks of a workspace, or some lines of their logs."""
+    ids = list(tx.execute(_ENDED_TASKS, {"id": workspace_id, "most": _PART_TASKS}).scalars())
+    if not ids:
+        return TasksPart(True, [])
+    if ended_tasks.delete_logs(tx, ids, PART_ROWS):
+        return TasksPart(False, [])
+    return TasksPart(False, ended_tasks.delete(tx, ids))
 
 
 @dataclass(frozen=True, slots=True)

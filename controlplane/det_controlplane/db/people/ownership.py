@@ -21,6 +21,8 @@ _ALLOCATION = text("""SELECT coalesce(e.user_id, j.user_id) AS user_id, coalesce
     LEFT JOIN experiments e ON e.id = t.experiment_id WHERE a.id = :id""")
 _CHECKPOINT = text("""SELECT e.user_id, e.unmanaged, e.id AS experiment_id FROM checkpoints c
     JOIN experiments e ON e.id = c.experiment_id WHERE c.uuid = :id""")
+_COLLECTS = text("""SELECT 1 FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id JOIN tasks k ON k.id = :task_id
+    JOIN jobs j ON j.id = k.job_id WHERE c.uuid = :uuid AND e.state = 'DELETING' AND k.kind = 'CHECKPOINT_GC' AND j.user_id = e.user_id""")
 _CHECKPOINTS = text("""SELECT DISTINCT ON (e.user_id) c.uuid, e.user_id FROM checkpoints c
     JOIN experiments e ON e.id = c.experiment_id WHERE c.uuid = ANY(cast(cast(:names AS text[]) AS uuid[]))""")
 
@@ -61,6 +63,11 @@ def of_allocation(db: Database, allocation_id: str) -> Owned | None:
 def of_checkpoint(db: Database, uuid: UUID) -> Owned | None:
     """Return None for a checkpoint that is not there, or is of no experiment."""
     return _found(db, _CHECKPOINT, uuid)
+
+
+def is_collected_by(db: Database, uuid: UUID, task_id: str) -> bool:
+    """Return whether a checkpoint may be deleted by a task that deletes the files of several experiments of its owner."""
+    return bool(db.read(_COLLECTS, {"uuid": uuid, "task_id": task_id}))
 
 
 def checkpoints_by_owner(db: Database, uuids: Sequence[UUID]) -> dict[int, UUID]:

@@ -24,15 +24,16 @@ def require_change(ctx: Context, user: User, uuid: UUID) -> None:
 
 
 def require_report(ctx: Context, user: User, uuid: UUID) -> None:
-    """Require the right to report that files of checkpoints are deleted: users who may delete the checkpoints, and
-    tasks of the same experiment.
+    """Require the right to report which files of a checkpoint remain. A checkpoint without files counts as deleted.
 
-    A checkpoint without files counts as deleted."""
+    Users need the right to delete it. A task needs to be of its experiment, or to collect files of the owner's deleted experiments."""
     if user.allocation_id is None:
         require_deletion(ctx, user, [uuid])
         return
     found = ownership.of_checkpoint(ctx.db, uuid)
     if found is None or found.experiment_id == user.experiment_id:
+        return
+    if user.task_id and ownership.is_collected_by(ctx.db, uuid, user.task_id):
         return
     if not (found.unmanaged and found.user_id == user.id):
         raise Forbidden(f"the token of task {user.task_id} is not good for checkpoint {uuid}")

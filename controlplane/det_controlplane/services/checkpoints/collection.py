@@ -132,7 +132,7 @@ def delete_tensorboards(ctx: Context, user: User, experiment_id: int) -> str:
 def running_task(ctx: Context, experiment_id: int, key: str) -> str | None:
     """Return a task of a deletion that has not ended, or None. Raises WrongState if a task failed."""
     with ctx.db.autocommit() as tx:
-        queued = checkpoints.collections(tx, experiment_id, key)
+        queued = checkpoints.collections(tx, [experiment_id], key)
     failed = next((task for task in queued if task.ended_at and not task.succeeded), None)
     if failed is not None:
         raise WrongState(
@@ -154,30 +154,82 @@ def launch(
     """Queue a task for each storage that deletes these checkpoints there; the key makes a repeated call harmless.
 
     Raises DeletionsHeld while a backup copies files: its snapshot does not know of this deletion."""
-    own: dict[str, Any] = sealing.unsealed(ctx, experiment.config, experiment.sealed)
+    launch_all(ctx, [Doomed(experiment, doomed)], key=key, globs=globs, tensorboards=tensorboards)
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """The checkpoints of an experiment that are deleted."""
+
+    experiment: Owner
+    checkpoints: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """A task that deletes files of some experiments from one storage, which it has mounted."""
+
+    experiments: list[Owner]
+    config: dict[str, Any]
+    checkpoints: list[UUID]
+
+
+def launch_all(
+    ctx: Context,
+    doomed: Sequence[Doomed],
+    *,
+    key: str,
+    globs: Sequence[str] = EVERYTHING,
+    tensorboards: bool = False,
+) -> None:
+    """Queue tasks like `launch`. Experiments share a task if their owner, storage, mounts and environment are equal."""
     with change(ctx) as changed:
         if backups.deletions_are_held(changed.tx):
             raise DeletionsHeld(
                 "a backup of the cluster is being written, and no checkpoint or TensorBoard file is deleted meanwhile:"
                 " delete again when the backup is complete"
             )
-        if checkpoints.collections(changed.tx, experiment.id, key):
+        ids = [one.experiment.id for one in doomed]
+        if checkpoints.collections(changed.tx, ids, key):
             return
-        for place in _places(ctx, changed.tx, own, doomed, with_own=tensorboards):
+        for work in _collections(ctx, changed.tx, doomed, with_own=tensorboards):
             # In a file: a long list of checkpoints is larger than an environment variable may be.
-            work = {
-                "storage": place.storage, "checkpoints": [str(u) for u in place.checkpoints], "globs": list(globs),
-                "experiment_id": experiment.id, "delete_tensorboards": tensorboards,
+            spec = {
+                "storage": work.config["checkpoint_storage"], "checkpoints": [str(u) for u in work.checkpoints],
+                "globs": list(globs), "delete_tensorboards": tensorboards,
+                # Harnesses of older agents read `experiment_id`.
+                "experiment_id": work.experiments[0].id, "experiment_ids": [e.id for e in work.experiments],
             }  # fmt: skip
             config = {
                 "_key": key,
                 "_command": list(_COMMAND),
-                "_files": [{"path": _SPEC, "mode": 0o600, "content": work}],
+                "_files": [{"path": _SPEC, "mode": 0o600, "content": spec}],
+                **work.config,
+            }
+            _queue(ctx, changed, work.experiments, config)
+
+
+def _collections(
+    ctx: Context, tx: Tx, doomed: Sequence[Doomed], *, with_own: bool
+) -> list[_Collection]:
+    """Group checkpoints by the tasks that delete them."""
+    collections: dict[tuple[int, int, str], _Collection] = {}
+    for one in doomed:
+        experiment = one.experiment
+        own: dict[str, Any] = sealing.unsealed(ctx, experiment.config, experiment.sealed)
+        for place in _places(ctx, tx, own, one.checkpoints, with_own=with_own):
+            config = {
                 "checkpoint_storage": place.storage,
                 "bind_mounts": _mounts_of(own, place.storage or {}),
                 "environment": gc.environment(own.get("environment") or {}),
             }
-            _queue(ctx, changed, experiment, config)
+            same = as_json({**config, "checkpoint_storage": _name(place.storage)})
+            work = collections.setdefault(
+                (experiment.user_id, experiment.workspace_id, same), _Collection([], config, [])
+            )
+            work.experiments.append(experiment)
+            work.checkpoints.extend(place.checkpoints)
+    return list(collections.values())
 
 
 def _mounts_of(own: Mapping[str, Any], storage: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -189,8 +241,12 @@ def _mounts_of(own: Mapping[str, Any], storage: Mapping[str, Any]) -> list[dict[
     return [m for m in mounts if path.startswith(f"{m['container_path'].rstrip('/')}/")]
 
 
-def _queue(ctx: Context, changed: Change, experiment: Owner, config: dict[str, Any]) -> None:
-    """Queue a task without slots that deletes files."""
+def _queue(
+    ctx: Context, changed: Change, experiments_of_task: Sequence[Owner], config: dict[str, Any]
+) -> None:
+    """Queue a task without slots that deletes files. The task belongs to the first experiment."""
+    experiment, more = experiments_of_task[0], len(experiments_of_task) - 1
+    whose = f"Experiment {experiment.id}" + (f" and {more} more" if more else "")
     tx, now, kind = changed.tx, changed.now, TaskKind.CHECKPOINT_GC
     task_id, job_id, pool = (
         str(ctx.new_uuid()),
@@ -198,7 +254,7 @@ def _queue(ctx: Context, changed: Change, experiment: Owner, config: dict[str, A
         ctx.config.default_aux_resource_pool,
     )
     experiments.insert_job(
-        tx, id=job_id, kind=kind.value, name=f"Checkpoint GC (Experiment {experiment.id})", pool=pool,
+        tx, id=job_id, kind=kind.value, name=f"Checkpoint GC ({whose})", pool=pool,
         priority=None, weight=1.0, max_slots=None,
         user_id=experiment.user_id, workspace_id=experiment.workspace_id, now=now,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from det_controlplane.db.experiments.deletions import Contents, Failure, LiveTas
 from det_controlplane.db.people.workspaces import Kind, OwnedRow
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Unready, WrongState
+from det_controlplane.services.errors import Unfinished, Unready, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import projects, workspaces
@@ -19,6 +19,8 @@ from det_controlplane.services.organization.workspaces import editable
 from det_controlplane.services.principal import User
 from det_controlplane.services.use_case import Change, change
 
+# Between turns other work is done.
+EXPERIMENTS_OF_A_TURN, _PARTS_OF_A_TURN = 200, 10
 _NAMED = 5  # as many tasks does a sentence name
 _TRIED = (ExperimentState.DELETING, ExperimentState.DELETE_FAILED)
 
@@ -38,7 +40,7 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
 
 
 def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
-    """Return whether it is gone already; otherwise its tasks are ended and it goes with its last project.
+    """Return whether it is gone already; otherwise its tasks are ended and deleted, and it goes with its last project.
 
     Models are not lost by surprise: a workspace with models stays."""
     with change(ctx) as changed:
@@ -50,7 +52,7 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
                 f"workspace '{row.name}' has {models} models: delete or move them first"
             )
         has_projects = _check(changed.tx, caller, row).projects
-        if has_projects or deletions.live_tasks(changed.tx, row.kind, workspace_id):
+        if has_projects or deletions.has_tasks(changed.tx, workspace_id):
             _begin(ctx, changed, row)
             changed.later(EffectKind.DELETE_WORKSPACE, workspace_id=workspace_id)
             return False
@@ -136,24 +138,32 @@ def project_effect(ctx: Context, payload: dict[str, Any]) -> None:
     with ctx.db.begin() as tx:
         if not deletions.is_under_way(tx, "project", project_id):
             return
-        left = deletions.experiments_left(tx, project_id)
-    for experiment_id in left:
-        with live.locked_experiment(ctx, experiment_id) as experiment:
-            if experiment.row.state in _TRIED or not deletions.holds(
-                experiment.tx, project_id, experiment_id
-            ):
-                continue
-            experiment.set_state(ExperimentState.DELETING)
-            if experiment.row.state is ExperimentState.DELETING:
-                _promise(ctx, experiment.change, experiment_id)
+        waiting = deletions.next_experiments(tx, project_id, EXPERIMENTS_OF_A_TURN)
+    for experiment_id in waiting:
+        _begin_deletion(ctx, project_id, experiment_id)
     with ctx.db.begin() as tx:
         if not deletions.is_under_way(tx, "project", project_id):
             return
-        left = deletions.experiments_left(tx, project_id)
+        left = deletions.count_left(tx, project_id)
         if not left:
             _end(tx, "project", project_id, deletions.failed_experiments(tx, project_id))
-    if left:
-        raise Unready(f"project {project_id}: {len(left)} experiments are being deleted")
+            return
+        reason = f"{left} experiments are being deleted"
+        deletions.wait_for(tx, "project", project_id, reason)
+    if len(waiting) == EXPERIMENTS_OF_A_TURN:
+        raise Unfinished(f"project {project_id}: more experiments wait for their deletion")
+    raise Unready(f"project {project_id}: {reason}")
+
+
+def _begin_deletion(ctx: Context, project_id: int, experiment_id: int) -> None:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
+        if experiment.row.state in _TRIED or not deletions.holds(
+            experiment.tx, project_id, experiment_id
+        ):
+            return
+        experiment.set_state(ExperimentState.DELETING)
+        if experiment.row.state is ExperimentState.DELETING:
+            _promise(ctx, experiment.change, experiment_id)
 
 
 def _end(tx: Tx, kind: Kind, id: int, failed: Sequence[Failure]) -> None:
@@ -192,19 +202,37 @@ def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
     _end_tasks(ctx, tasks)
     for project_id in ids:
         project_effect(ctx, {"project_id": project_id})
-    with ctx.db.begin() as tx:
+    for _ in range(_PARTS_OF_A_TURN):
+        if _end_workspace(ctx, workspace_id):
+            return
+    raise Unfinished(f"workspace {workspace_id}: its ended tasks are being deleted")
+
+
+def _end_workspace(ctx: Context, workspace_id: int) -> bool:
+    """Delete a workspace without projects, or some of its ended tasks; return whether the deletion is over."""
+    with change(ctx) as changed:
+        tx = changed.tx
         # A task that was being launched when the deletion began holds the row: the lock waits for it.
         workspaces.locked(tx, workspace_id)
         running = deletions.live_tasks(tx, "workspace", workspace_id)
         failed = deletions.failed_projects(tx, workspace_id)
         if deletions.has_projects_to_delete(tx, workspace_id):  # by somebody who tries again
-            waits_for = f"workspace {workspace_id}: a project is being deleted"
+            reason = f"workspace {workspace_id}: a project is being deleted"
         elif running and not failed:
             ids_of_tasks = ", ".join(task.id for task in running[:_NAMED])
-            waits_for = f"{len(running)} tasks are being ended: {ids_of_tasks}"
-            deletions.wait_for(tx, workspace_id, waits_for)
+            reason = f"{len(running)} tasks are being ended: {ids_of_tasks}"
+            deletions.wait_for(tx, "workspace", workspace_id, reason)
+        elif not failed and _delete_tasks(changed, workspace_id):
+            return False
         else:
-            waits_for = ""
             _end(tx, "workspace", workspace_id, failed)
-    if waits_for:
-        raise Unready(waits_for)
+            return True
+    raise Unready(reason)
+
+
+def _delete_tasks(changed: Change, workspace_id: int) -> bool:
+    """Delete some tasks of a workspace, or lines of their logs; return whether there were any."""
+    part = deletions.delete_tasks(changed.tx, workspace_id)
+    for key in part.unused:
+        changed.later(EffectKind.DELETE_OBJECT, key=key)
+    return not part.is_last

@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from det_controlplane.db.cluster import backups, outbox
+from det_controlplane.db.cluster.outbox import Effect
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
@@ -32,20 +34,35 @@ def _delete_object(ctx: Context, payload: dict[str, Any]) -> None:
 
 _HANDLERS: dict[EffectKind, Callable[[Context, dict[str, Any]], None]] = {
     EffectKind.CHECKPOINT_GC: _after_experiment,
-    EffectKind.DELETE_EXPERIMENT: experiment_deletion.experiment_effect,
+    EffectKind.DELETE_EXPERIMENT: experiment_deletion.experiments_effect,
     EffectKind.DELETE_OBJECT: _delete_object,
     EffectKind.DELETE_PROJECT: deletion.project_effect,
     EffectKind.DELETE_WORKSPACE: deletion.workspace_effect,
 }
 _AT_MOST = 100
+# Scheduling waits for the effects of a tick. The next tick follows at once.
+_LONGEST = timedelta(seconds=30)
+# Experiments that are deleted together: one task deletes their files.
+_MOST_EXPERIMENTS = 100
+
+
+def _claim(ctx: Context) -> Effect | None:
+    with ctx.db.begin() as tx:
+        effect = outbox.claim(tx, ctx.now())
+        if effect is None or "experiment_id" not in effect.payload:
+            return effect
+        if effect.kind is not EffectKind.DELETE_EXPERIMENT:
+            return effect
+        key = f"delete {ctx.new_uuid()}"
+        return outbox.gather_deletions(tx, effect, key, _MOST_EXPERIMENTS - 1, ctx.now())
 
 
 def run_due(ctx: Context) -> int:
     """Run the due effects and return their number. Failed effects are retried with growing delays."""
     done = 0
+    ends_at = ctx.now() + _LONGEST
     for _ in range(_AT_MOST):
-        with ctx.db.begin() as tx:
-            effect = outbox.claim(tx, ctx.now())
+        effect = _claim(ctx) if ctx.now() < ends_at else None
         if effect is None:
             break
         try:
