@@ -66,6 +66,12 @@ ROOMS: dict[str, frozenset[str]] = {
     "testing": frozenset({"core", "ports"}),
     "webui": frozenset(),
 }
+# The packages of services in their order: each imports only earlier ones.
+SERVICES = (
+    "audit", "identity", "organization", "scheduling", "webhooks", "logs", "money", "search", "code", "tasks",
+    "checkpoints", "experiments", "machines", "agents", "trials", "queue", "interactive", "maintenance", "registry",
+    "cluster",
+)  # fmt: skip
 # Exceptions, each with its reason.
 ALLOWED = {
     # One class of errors that the edge has to translate.
@@ -279,7 +285,7 @@ def test_packages_import_only_what_the_map_allows() -> None:
 def _map_in_docs(first_columns: str) -> dict[str, frozenset[str]]:
     """Return what each name may import, from the table of docs/concepts/architecture.md that begins so."""
     page = (ROOT / "docs/concepts/architecture.md").read_text("utf-8")
-    table = page.split(f"| {first_columns} | what lives there |")[1].split("\n\n")[0]
+    table = page.split(f"| {first_columns} | content |")[1].split("\n\n")[0]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
     return {
         row[-3].strip("`"): frozenset(
@@ -317,6 +323,21 @@ def test_rooms_of_the_control_plane_import_in_one_direction() -> None:
                 m.name == who and _within(i.target, frozenset({what})) for who, what in ALLOWED
             )
             if parts[1] not in ROOMS[m.room] and not excepted:
+                wrong.append(str(i))
+    assert wrong == []
+
+
+def test_packages_of_services_import_earlier_ones_only() -> None:
+    """Modules beside the packages, such as `use_case`, are used by all packages and import none of them."""
+    prefix = "det_controlplane.services."
+    wrong = []
+    for m in (m for m in modules() if m.name.startswith(prefix)):
+        own = m.name.removeprefix(prefix).partition(".")[0]
+        assert own in SERVICES or m.path.parent.name == "services", f"{m.name}: not in SERVICES"
+        earlier = SERVICES[: SERVICES.index(own)] if own in SERVICES else ()
+        for i in (i for i in imports(m) if i.target.startswith(prefix)):
+            package = i.target.removeprefix(prefix).partition(".")[0]
+            if package in SERVICES and package != own and package not in earlier:
                 wrong.append(str(i))
     assert wrong == []
 

@@ -13,7 +13,7 @@ from det_controlplane.db.checkpoints.checkpoints import Collection
 from det_controlplane.db.cluster import outbox
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import DatabaseDown, TryAgain
-from det_controlplane.db.experiments import deletion_parts, experiments
+from det_controlplane.db.experiments import deletion_parts, deletions, experiments
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.checkpoints.collection import Doomed
@@ -21,7 +21,6 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unfinished, Unready, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.rights import require_owner
-from det_controlplane.services.maintenance.deletion import refuse_needed
 from det_controlplane.services.principal import User
 from det_controlplane.services.use_case import change
 
@@ -135,3 +134,24 @@ def _delete_parts(ctx: Context, experiment_id: int, most: int) -> int:
         if unused is not None:
             changed.later(EffectKind.DELETE_OBJECT, key=unused)
     return rows
+
+
+def refuse_needed(
+    tx: Tx, *, experiment_id: int = 0, project_id: int = 0, workspace_id: int = 0
+) -> None:
+    """Refuse to lose a checkpoint that a model version or a live trial needs."""
+    scope = {
+        "experiment_id": experiment_id, "project_id": project_id, "workspace_id": workspace_id,
+    }  # fmt: skip
+    version = deletions.registered_checkpoint(tx, scope)
+    if version is not None:
+        raise WrongState(
+            f"a checkpoint of experiment {version.experiment_id} is version {version.version} of model"
+            f" '{version.model}': delete that version first"
+        )
+    trial = deletions.started_trial(tx, scope)
+    if trial is not None:
+        raise WrongState(
+            f"trial {trial.id} of experiment {trial.experiment_id} starts from its checkpoint {trial.checkpoint}:"
+            f" let that experiment end, or kill it, first"
+        )

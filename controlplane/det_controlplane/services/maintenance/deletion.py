@@ -13,6 +13,7 @@ from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unfinished, Unready, WrongState
 from det_controlplane.services.experiments import live
+from det_controlplane.services.experiments.deletion import refuse_needed
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import projects, workspaces
 from det_controlplane.services.organization.workspaces import editable
@@ -97,27 +98,6 @@ def _require_owned(tx: Tx, caller: User, row: OwnedRow) -> None:
         experiment_id, owner_id = other
         what = f"delete {row.kind} '{row.name}', which has experiment {experiment_id}"
         require_owner(caller, owner_id, what)
-
-
-def refuse_needed(
-    tx: Tx, *, experiment_id: int = 0, project_id: int = 0, workspace_id: int = 0
-) -> None:
-    """Refuse to lose a checkpoint that a model version or a live trial needs."""
-    scope = {
-        "experiment_id": experiment_id, "project_id": project_id, "workspace_id": workspace_id,
-    }  # fmt: skip
-    version = deletions.registered_checkpoint(tx, scope)
-    if version is not None:
-        raise WrongState(
-            f"a checkpoint of experiment {version.experiment_id} is version {version.version} of model"
-            f" '{version.model}': delete that version first"
-        )
-    trial = deletions.started_trial(tx, scope)
-    if trial is not None:
-        raise WrongState(
-            f"trial {trial.id} of experiment {trial.experiment_id} starts from its checkpoint {trial.checkpoint}:"
-            f" let that experiment end, or kill it, first"
-        )
 
 
 def _begin(ctx: Context, changed: Change, row: OwnedRow) -> None:
