@@ -337,7 +337,10 @@ def _control_plane(outcome: Outcome, s: Stack) -> float:
 def _prices() -> Iterator[str]:
     yield "## Prices"
     yield ""
-    yield f"These prices are of {PRICES_OF}. [Pools](reference/pools.md#machine-types-and-prices) has the machine prices."
+    yield _paragraph(
+        f"These prices are of {PRICES_OF}.",
+        "[Pools](reference/pools.md#machine-types-and-prices) has the machine prices.",
+    )
     yield ""
     yield "| item | $ |"
     yield "|---|---|"

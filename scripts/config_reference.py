@@ -8,6 +8,7 @@ Names, types, bounds and defaults come from the code. Each field has a handwritt
 
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,23 @@ def _page(meaning: dict[str, Any], fields: list[Field]) -> str:
         section_fields = [field for field in fields if field.section == section]
         title = section or "Top level"
         about = meaning["sections"].get(section, "").strip()
-        parts.append(
-            "\n\n".join(p for p in (f"## {title}", about, _table(section_fields, meaning)) if p)
-        )
-    parts.append(meaning["tail"].strip())
+        table = _table(section_fields, meaning)
+        parts.append("\n\n".join(p for p in (f"## {title}", _wrapped(about), table) if p))
+    parts.append(_wrapped(meaning["tail"].strip()))
     return "\n\n".join(parts) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    """Return the text with paragraphs of 100 columns; tables, code and headings stay unchanged."""
+    blocks = text.split("\n\n")
+    return "\n\n".join(b if b.startswith(("|", "```", "#")) else _filled(b) for b in blocks)
+
+
+def _filled(paragraph: str) -> str:
+    """Return the paragraph in lines of 100 columns that do not break code or links."""
+    unbroken = re.sub(r"`[^`]*`|\]\([^)]*\)", lambda m: m[0].replace(" ", "\0"), paragraph)
+    filled = textwrap.fill(unbroken, 100, break_long_words=False, break_on_hyphens=False)
+    return filled.replace("\0", " ")
 
 
 def _table(fields: list[Field], meaning: dict[str, Any]) -> str:
