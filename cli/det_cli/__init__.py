@@ -4,7 +4,7 @@ __version__ = "0.38.1"
 
 
 def product_version() -> str:
-    """Return the version of Determined Serverless; `__version__` is that of Determined's interface."""
+    """Return the version of Determined Serverless. `__version__` is the Determined version it is compatible with."""
     import importlib.metadata
 
     try:

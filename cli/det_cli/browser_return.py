@@ -1,4 +1,4 @@
-"""The page of this machine to which a browser returns after a sign-in."""
+"""A local HTTP server that receives the browser redirect at the end of a sign-in."""
 
 import hmac
 import time
@@ -10,16 +10,16 @@ from det_cli.errors import CommandError
 
 _PATH = "/callback"
 _PAGE = "<!doctype html><meta charset=utf-8><title>det</title><p>{}</p>"
-_DONE = "You may close this page: <code>det</code> goes on in the terminal."
-_FAILED = "The sign-in failed; the terminal tells why."
+_DONE = "You are signed in. You can close this page and return to the terminal."
+_FAILED = "The sign-in failed. The terminal shows the reason."
 
 
 class BrowserReturn:
-    """Listens on this machine only, and for one sign-in: that of `state`."""
+    """Listens on 127.0.0.1 for the redirect of one sign-in, identified by its OAuth `state`."""
 
     def __init__(self, port: int, state: str) -> None:
         self._state = state
-        self._told: dict[str, str] | None = None
+        self._params: dict[str, str] | None = None
         try:
             self._server = HTTPServer(("127.0.0.1", port), self._handler())
         except OSError as e:
@@ -33,42 +33,42 @@ class BrowserReturn:
         self._server.server_close()
 
     def code(self, seconds: float) -> str:
-        """Wait for the browser; return the code that it brings."""
+        """Wait for the redirect and return its authorization code."""
         deadline = time.monotonic() + seconds
-        while self._told is None and time.monotonic() < deadline:
+        while self._params is None and time.monotonic() < deadline:
             self._server.timeout = max(0.1, deadline - time.monotonic())
             self._server.handle_request()
-        if self._told is None:
+        if self._params is None:
             raise CommandError(
                 "no browser came back in time",
                 "sign in again, with --headless if the browser is on another machine",
             )
-        if not self._told.get("code"):
-            cause = self._told.get("error_description") or self._told.get("error") or "no code"
+        if not self._params.get("code"):
+            cause = self._params.get("error_description") or self._params.get("error") or "no code"
             raise CommandError(f"the identity provider refused the sign-in: {cause}")
-        return self._told["code"]
+        return self._params["code"]
 
-    def _take(self, target: str) -> bool:
-        """Keep the code that the browser brings if it belongs to this sign-in."""
+    def _accept(self, target: str) -> bool:
+        """Store the query of a redirect and return True if its state belongs to this sign-in."""
         parts = urlsplit(target)
-        given = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        state = given.get("state", "").encode()
+        params = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        state = params.get("state", "").encode()
         if parts.path != _PATH or not hmac.compare_digest(state, self._state.encode()):
             return False
-        self._told = given
+        self._params = params
         return True
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         returning = self
 
         class Handler(BaseHTTPRequestHandler):
-            timeout = 10  # a connection that says nothing holds nobody up
+            timeout = 10  # an idle connection must not block the server
 
             def do_GET(self) -> None:
-                taken = returning._take(self.path)
-                said = _DONE if taken and (returning._told or {}).get("code") else _FAILED
-                page = _PAGE.format(said).encode()
-                self.send_response(200 if taken else 404)
+                accepted = returning._accept(self.path)
+                text = _DONE if accepted and (returning._params or {}).get("code") else _FAILED
+                page = _PAGE.format(text).encode()
+                self.send_response(200 if accepted else 404)
                 self.send_header("Content-Type", "text/html; charset=utf-8")
                 self.send_header("Content-Length", str(len(page)))
                 self.send_header("Referrer-Policy", "no-referrer")
@@ -82,7 +82,7 @@ class BrowserReturn:
 
 
 def open_browser(url: str) -> bool:
-    """Open a browser where there is one with a window."""
+    """Open the URL in a graphical browser. Return False on failure."""
     try:
         return webbrowser.open(url)
     except webbrowser.Error:

@@ -1,4 +1,4 @@
-"""Configuration files: read with positions of mistakes, changed without touching what is not changed."""
+"""Configuration files: reading them with error positions, and changing single fields of the text."""
 
 import re
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from det_cli.errors import CommandError, UsageError
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 
 
-# As in the cluster, which then names the same place of a mistake.
+# The control plane uses the same parser, so both report the same position for an error.
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Parser):  # type: ignore[misc]
-    """Loads numbers as YAML 1.2 has them: 1e-3 is a number, unlike in PyYAML."""
+    """Loads numbers as in YAML 1.2: 1e-3 is a number. PyYAML reads it as a string."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -30,14 +30,14 @@ _Loader.add_implicit_resolver(
 
 
 class _Dumper(yaml.SafeDumper):
-    """Reads plain scalars as the loader does, so that none gets quotes or a tag."""
+    """Resolves plain scalars as the loader does, so that it adds no quotes or tags."""
 
 
 _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 def read(path: str, changes: Sequence[str] = (), *, may_be_empty: bool = False) -> str:
-    """Read a configuration and apply the changes of `--config` to its text."""
+    """Read a configuration file and apply the `--config` changes to its text."""
     try:
         with open(path, encoding="utf-8") as f:
             text = f.read()
@@ -48,16 +48,16 @@ def read(path: str, changes: Sequence[str] = (), *, may_be_empty: bool = False) 
     is_empty = not any(line.partition("#")[0].strip() for line in text.splitlines())
     if is_empty and not changes and not may_be_empty:
         raise CommandError(f"{path} is empty", "is it saved, and is it the file that you meant?")
-    return changed(text, changes, path)
+    return apply_changes(text, changes, path)
 
 
-def changed(text: str, changes: Sequence[str], name: str = "the configuration") -> str:
-    node = _composed(text, name)
+def apply_changes(text: str, changes: Sequence[str], name: str = "the configuration") -> str:
+    node = _compose(text, name)
     if node is not None and not isinstance(node, yaml.MappingNode):
         raise CommandError(f"{name} is not a mapping of fields", "start it with `name: …`")
     if not changes:
         return text
-    # Nodes keep every scalar as it was written; loading and dumping would not.
+    # Nodes keep every scalar as the user wrote it. Loading and dumping would reformat scalars.
     root = node or yaml.MappingNode("tag:yaml.org,2002:map", [])
     for change in changes:
         key, eq, value = change.partition("=")
@@ -67,22 +67,22 @@ def changed(text: str, changes: Sequence[str], name: str = "the configuration") 
     return yaml.serialize(root, Dumper=_Dumper, width=1000)
 
 
-def loaded(text: str, name: str = "the configuration") -> dict[str, Any]:
+def load(text: str, name: str = "the configuration") -> dict[str, Any]:
     try:
         content = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as e:
-        raise _mistake(e, name) from e
+        raise _yaml_error(e, name) from e
     return content if isinstance(content, dict) else {}
 
 
-def _composed(text: str, name: str) -> "yaml.Node | None":
+def _compose(text: str, name: str) -> "yaml.Node | None":
     try:
         return yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as e:
-        raise _mistake(e, name) from e
+        raise _yaml_error(e, name) from e
 
 
-def _mistake(error: yaml.YAMLError, name: str) -> CommandError:
+def _yaml_error(error: yaml.YAMLError, name: str) -> CommandError:
     mark = getattr(error, "problem_mark", None)
     where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     problem = getattr(error, "problem", None) or str(error)
@@ -92,7 +92,7 @@ def _mistake(error: yaml.YAMLError, name: str) -> CommandError:
 def _value_node(value: str, change: str) -> yaml.Node:
     whole = value.lstrip().startswith(("[", "{", '"', "'"))
     text = f"[{value}]" if "," in value and not whole else value
-    node = _composed(text, f"the value of --config {change!r}")
+    node = _compose(text, f"the value of --config {change!r}")
     return node or yaml.ScalarNode("tag:yaml.org,2002:null", "null")
 
 
@@ -116,12 +116,12 @@ def _get(node: yaml.MappingNode, key: str) -> "yaml.Node | None":
 
 
 def _put(node: yaml.MappingNode, key: str, value: yaml.Node) -> None:
-    """Set a field; a mapping is merged into the mapping that is there, as by Determined's client."""
-    for i, (name, present) in enumerate(node.value):
+    """Set a field. A mapping is merged into an existing mapping, as Determined's client does."""
+    for i, (name, current) in enumerate(node.value):
         if name.value == key:
-            if isinstance(present, yaml.MappingNode) and isinstance(value, yaml.MappingNode):
-                for inner, given in value.value:
-                    _put(present, inner.value, given)
+            if isinstance(current, yaml.MappingNode) and isinstance(value, yaml.MappingNode):
+                for inner, inner_value in value.value:
+                    _put(current, inner.value, inner_value)
             else:
                 node.value[i] = (name, value)
             return

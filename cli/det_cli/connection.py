@@ -1,4 +1,4 @@
-"""The cluster a command talks to."""
+"""Connections to the cluster's API."""
 
 import argparse
 import sys
@@ -24,7 +24,7 @@ def anonymous(args: argparse.Namespace) -> Session:
 
 
 def connect(args: argparse.Namespace) -> SignedIn:
-    """Sign in as the user of this command; ask for a password only at a terminal."""
+    """Sign in as the user of this command. Ask for a password only if stdin is a terminal."""
     master = address(args)
     ask = _ask if sys.stdin.isatty() else None
     return sign_in(open_session(master), TokenStore(master), username=args.user, ask=ask)
@@ -37,7 +37,7 @@ def _ask(username: str) -> str:
 def paged(
     session: Session, args: argparse.Namespace, path: str, key: str, **params: Any
 ) -> list[Any]:
-    """Read a listing under the command's own --limit, --offset and --pages."""
+    """Read a list with the paging options of the command: --limit, --offset and --pages."""
     rows = pages(
         session,
         path,

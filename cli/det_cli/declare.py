@@ -1,4 +1,4 @@
-"""The words a command line is declared with. Kept free of imports: every command pays for them."""
+"""Classes that declare commands and arguments. This module imports little because every command loads it."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def count(text: str) -> int:
-    """Read how many there are to be."""
+    """Parse a number that is 0 or more."""
     from argparse import ArgumentTypeError
 
     if not (text.isascii() and text.isdigit()):
@@ -17,7 +17,7 @@ def count(text: str) -> int:
 
 
 def web_address(text: str) -> str:
-    """Read an address of the web, with its scheme."""
+    """Parse an HTTP or HTTPS URL."""
     from argparse import ArgumentTypeError
     from urllib.parse import urlsplit
 
@@ -27,7 +27,7 @@ def web_address(text: str) -> str:
 
 
 class Arg:
-    """An argument, in argparse's terms; it is built only when its command runs."""
+    """The parameters of `argparse.add_argument`. The argument is created only when its command runs."""
 
     def __init__(self, *names: str, **options: "Any") -> None:
         self.names = names
@@ -35,14 +35,15 @@ class Arg:
 
 
 class TextArg(Arg):
-    """An argument that is a text or words for another program, and may be empty: it does not name a thing."""
+    """An argument that may be empty: free text, or words that are passed to another program."""
 
 
 class ReplacedArg(Arg):
-    """An option of Determined's command that is understood, and answered by a sentence on what stands in its place.
+    """An option of Determined's command that this cluster does not need. The command prints a replacement.
 
-    It ends the command where the caller would otherwise get another cluster than the one that was asked for. Values
-    of which that is not true are `harmless`. Help leaves these options out, the reference page tells them.
+    A `refused` option ends the command, because ignoring it would create a different cluster than the user
+    requested. Values in `harmless` are accepted even then. `--help` omits these options; the reference page
+    lists them.
     """
 
     def __init__(
@@ -60,14 +61,14 @@ class ReplacedArg(Arg):
 
 
 def replaced_flag(*names: str, instead: str, refused: bool = False) -> ReplacedArg:
-    """Return such an option that takes no value."""
+    """Return a replaced option that takes no value."""
     return ReplacedArg(
         *names, instead=instead, refused=refused, action="store_const", const="", default=None
     )
 
 
 class OneOf:
-    """Arguments of which at most one may be given."""
+    """A group of mutually exclusive arguments."""
 
     def __init__(self, *args: Arg) -> None:
         self.args = args
@@ -88,7 +89,7 @@ class Command:
         self.run = run  # "module:function" below det_cli.actions
         self.args = args
         self.aliases = tuple(aliases)
-        self.values = values or {}  # handed to the action beside what was typed
+        self.values = values or {}  # passed to the action in addition to the arguments
 
 
 class Group:
@@ -105,7 +106,7 @@ class Group:
         self.help = help
         self.members = members
         self.aliases = tuple(aliases)
-        self.default = default  # the command meant when none is named
+        self.default = default  # the command to run if the user names none
         self.args = tuple(args)
 
     def member(self, word: str) -> "Command | Group | None":
@@ -125,13 +126,13 @@ FORMAT = Arg(
 )
 OUTPUT = OneOf(JSON, CSV, YAML, TABLE, FORMAT)
 WATCHING = (
-    Arg("--once", action="store_true", help="print the picture once, and end"),
+    Arg("--once", action="store_true", help="print the screen once and exit"),
     Arg(
         "--json",
         action="store_const",
         const="json",
         dest="format",
-        help="print JSON: an object in a line at each change, or one object with --once",
+        help="print one JSON object per line at each change, or one object with --once",
     ),
 )
 YES = Arg("-y", "--yes", action="store_true", help="do not ask for confirmation")
@@ -140,34 +141,34 @@ YES = Arg("-y", "--yes", action="store_true", help="do not ask for confirmation"
 def paging(limit: int) -> "tuple[Arg, ...]":
     return (
         Arg("--limit", type=int, default=limit, help="rows to fetch at a time"),
-        Arg("--offset", type=int, default=0, help="rows to leave out at the start"),
-        Arg("--pages", choices=["1", "all"], default="all", help="one page, or all of them"),
+        Arg("--offset", type=int, default=0, help="rows to skip at the start"),
+        Arg("--pages", choices=["1", "all"], default="all", help="fetch one page or all pages"),
     )
 
 
 def searching(other: str) -> "tuple[Arg, ...]":
-    """Declare options of tables that are filtered and sorted by any column, such as the one named."""
+    """Declare the options of a table that filters and sorts by any column. `other` is an example column."""
     return (
         Arg(
             "--filter",
             action="append",
             default=[],
             metavar="CONDITION",
-            help=f"only rows of which this holds, like 'state=COMPLETED' or '{other}<0.1'; others are"
-            " !=, <=, >, >=, ~ (contains) and !~ (may be repeated: all must hold)",
+            help=f"show only rows that match, such as 'state=COMPLETED' or '{other}<0.1'; other operators:"
+            " !=, <=, >, >=, ~ (contains) and !~ (may be repeated: all conditions must match)",
         ),
         Arg(
             "--sort",
             action="append",
             default=[],
             metavar="COLUMN[=desc]",
-            help=f"sort by this column, like {other} or id=desc (may be repeated)",
+            help=f"sort by this column, such as {other} or id=desc (may be repeated)",
         ),
         Arg(
             "--column",
             action="append",
             default=[],
             metavar="COLUMN",
-            help="show this column, too (may be repeated)",
+            help="also show this column (may be repeated)",
         ),
     )

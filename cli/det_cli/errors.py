@@ -1,4 +1,4 @@
-"""The messages and exit codes of failed commands (docs/reference/cli.md)."""
+"""Messages and exit codes of failed commands (docs/reference/cli.md)."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ OK, FAILED, USAGE, NOT_FOUND, DENIED, CONFLICT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 
 
 
 class CommandError(Exception):
-    """A failure found by the command line itself."""
+    """A failure that the command line detected itself."""
 
     code = FAILED
 
@@ -24,7 +24,7 @@ class UsageError(CommandError):
 
 
 def require_change(change: object) -> None:
-    """Refuse a command that was given nothing to change."""
+    """Raise UsageError if the user gave no option that changes something."""
     if not change:
         raise UsageError("nothing to change", "give one of the options; --help lists them")
 
@@ -36,7 +36,7 @@ class MissingError(CommandError):
 
 
 class ErrorReport:
-    """A failure as it is shown to the user: exit status, cause and hint."""
+    """A failure as the user sees it: exit status, cause and hint."""
 
     def __init__(self, code: int, cause: str, hint: str = "") -> None:
         self.code = code
@@ -54,16 +54,16 @@ _INTERACTIVE = ("command", "notebook", "shell", "tensorboard")
 _CODES = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT}
 
 
-def tell(error: BaseException, path: str = "") -> "ErrorReport | None":
-    """Return the message and exit status of a foreseen failure; None for a defect of ours."""
+def report_for(error: BaseException, path: str = "") -> "ErrorReport | None":
+    """Return the message and exit status of an expected failure, or None for a bug."""
     if isinstance(error, KeyboardInterrupt):
         return ErrorReport(INTERRUPTED, "interrupted")
     if isinstance(error, CommandError):
         return ErrorReport(error.code, error.cause, error.hint)
-    return _tell_remote(error, path) or _tell_local(error)
+    return _remote_report(error, path) or _local_report(error)
 
 
-def _tell_remote(error: BaseException, path: str) -> "ErrorReport | None":
+def _remote_report(error: BaseException, path: str) -> "ErrorReport | None":
     import sys
 
     if "determined.common.http" not in sys.modules:
@@ -89,15 +89,15 @@ def _tell_remote(error: BaseException, path: str) -> "ErrorReport | None":
             unknown_route = error.message.startswith("no such path")
             hint = _HINTS[501] if unknown_route else _where_to_look(path, error.message)
         if error.status == 403 and "det user login" in error.message:
-            hint = ""  # what is lacking is a sign-in, and no right
+            hint = ""  # the user must sign in; more permissions would not help
         return ErrorReport(
-            code, error.message, "" if _says_so_itself(error.message, hint) else hint
+            code, error.message, "" if _message_has_command(error.message, hint) else hint
         )
     return None
 
 
 def as_typed(message: str, names: "Iterable[str]") -> str:
-    """Name an argument as it is typed, where the cluster's message begins with the API's name of it, as `startDate`."""
+    """Replace an API field name at the start of a message with the argument's name: `startDate` by `start_date`."""
     word, blank, rest = message.partition(" ")
     if not (word.isalpha() and word[0].islower()) or word.islower():
         return message
@@ -106,14 +106,14 @@ def as_typed(message: str, names: "Iterable[str]") -> str:
     return f"{typed}{blank}{rest}"
 
 
-def _says_so_itself(message: str, hint: str) -> bool:
-    """Return whether the cluster's message has the command that the hint would name."""
+def _message_has_command(message: str, hint: str) -> bool:
+    """Return True if the cluster's message already names the command in the hint."""
     command = hint.split("`")[1] if "`" in hint else hint
     return bool(command) and command in message
 
 
 def _where_to_look(path: str, message: str) -> str:
-    """Name the command that lists what was not found, or else what the command is about."""
+    """Return a hint with the command that lists objects of the missing kind."""
     lists = {
         "experiment": "det experiment list --all",
         "trial": "det experiment list-trials EXPERIMENT_ID",
@@ -141,14 +141,14 @@ def _where_to_look(path: str, message: str) -> str:
         return ""
     if missing == "task" and group not in _INTERACTIVE:
         return (
-            "`det task list` shows those that run, `det command list --all`, and the same of"
-            " notebooks, shells and TensorBoards, also what ended within a day"
+            "`det task list` shows active tasks; `det command list --all` and the same command for"
+            " notebooks, shells and TensorBoards also show tasks that ended within a day"
         )
-    found = lists.get(group if missing == "task" else missing) or lists.get(group)
-    return f"`{found}` shows what there is" if found else ""
+    list_command = lists.get(group if missing == "task" else missing) or lists.get(group)
+    return f"`{list_command}` lists the existing ones" if list_command else ""
 
 
-def _tell_local(error: BaseException) -> "ErrorReport | None":
+def _local_report(error: BaseException) -> "ErrorReport | None":
     if isinstance(error, FileNotFoundError):
         return ErrorReport(FAILED, f"'{error.filename}' does not exist")
     if isinstance(error, OSError) and error.filename is not None:

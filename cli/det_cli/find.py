@@ -1,4 +1,4 @@
-"""Find the command that words name."""
+"""Find the command or group that the words of a command line name."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from det_cli.declare import Arg, Command, Group
 
 _HELP = ("-h", "--help", "help")
-# Commands of Determined that have no counterpart, and why.
+# Commands of Determined without a counterpart, with the reason.
 _NO_KUBERNETES = (
-    "Kubernetes is not used here: `det resource-pool bindings` holds a pool to workspaces,"
-    " and `det budget` bounds what a workspace spends"
+    "Kubernetes is not used here: `det resource-pool bindings` reserves a pool for workspaces,"
+    " and `det budget` limits the spending of a workspace"
 )
 NOT_HERE = {
     "oauth": "programs are registered at your identity provider: see docs/guides/sign-in.md",
@@ -23,8 +23,8 @@ NOT_HERE = {
 }
 
 
-class Found:
-    """A command, or a group whose members are to be listed."""
+class Match:
+    """The command or group that the words name, and the remaining words."""
 
     def __init__(
         self, path: list[str], node: "Command | Group", rest: list[str], options: "list[Arg]"
@@ -32,12 +32,12 @@ class Found:
         self.path = path
         self.node = node
         self.rest = rest
-        self.group_args = options  # given between the group's name and the command's
+        self.group_args = options  # options between the group's name and the command's name
         self.group_options = [name for arg in options for name in arg.names]
 
 
 def names_of(node: "Command | Group") -> "list[str]":
-    """Return the names of a command's arguments, as they are typed."""
+    """Return the names of a command's arguments as users type them."""
     from det_cli.declare import OneOf
 
     args = [a for arg in node.args for a in (arg.args if isinstance(arg, OneOf) else (arg,))]
@@ -54,8 +54,8 @@ def top_level(word: str) -> "Command | Group | None":
     return None
 
 
-def find(words: list[str]) -> Found:
-    """Walk down the groups; `help`, -h and an unknown word end the walk."""
+def find(words: list[str]) -> Match:
+    """Walk down the groups until a command, `help` or -h. Raise UsageError for an unknown word."""
     from det_cli.declare import Group
 
     node = top_level(words[0])
@@ -64,23 +64,23 @@ def find(words: list[str]) -> Found:
     path, rest = [node.name], words[1:]
     options: list[Arg] = []
     while isinstance(node, Group):
-        taken, rest = _own_options(node, rest)
-        options += taken
+        group_args, rest = _own_options(node, rest)
+        options += group_args
         if not rest or (rest[0].startswith("-") and rest[0] not in _HELP):
             rest = _with_default(node, path, rest)
         if rest[0] in _HELP:
-            return Found(path, node, ["-h"], options)
+            return Match(path, node, ["-h"], options)
         member = node.member(rest[0])
         if member is None:
             names = [n for m in node.members for n in (m.name, *m.aliases)]
             raise unknown(rest[0], " ".join(path), names)
         node, rest = member, rest[1:]
         path.append(node.name)
-    return Found(path, node, rest, options)
+    return Match(path, node, rest, options)
 
 
 def _with_default(group: "Group", path: list[str], words: list[str]) -> list[str]:
-    """Put the group's default command before words that name none; without one, ask for the group's help."""
+    """Insert the group's default command before the words, or -h if the group has no default."""
     if group.default:
         return [group.default, *words]
     if words:
@@ -91,8 +91,8 @@ def _with_default(group: "Group", path: list[str], words: list[str]) -> list[str
 
 
 def _own_options(group: "Group", words: list[str]) -> "tuple[list[Arg], list[str]]":
-    """Split off the options that stand before the member's name (`det deploy --x local …`)."""
-    taken: list[Arg] = []
+    """Split off the options before the member's name (`det deploy --x local …`)."""
+    args: list[Arg] = []
     while words:
         name, equals, _ = words[0].partition("=")
         arg = next((a for a in group.args if name in a.names), None)
@@ -103,8 +103,8 @@ def _own_options(group: "Group", words: list[str]) -> "tuple[list[Arg], list[str
             raise UsageError(f"option {name} takes no value")
         if takes_value and not equals and len(words) == 1:
             raise UsageError(f"option {name} needs a value")
-        taken, words = [*taken, arg], words[2 if takes_value and not equals else 1 :]
-    return taken, words
+        args, words = [*args, arg], words[2 if takes_value and not equals else 1 :]
+    return args, words
 
 
 def unknown(word: str, path: str, names: list[str]) -> UsageError:
@@ -113,8 +113,8 @@ def unknown(word: str, path: str, names: list[str]) -> UsageError:
     where = f"det {path}".rstrip()
     why = NOT_HERE.get(f"{path} {word}".strip())
     if why:
-        return UsageError(f"{where} has no command '{word}' of Determined's", why)
+        return UsageError(f"{where} does not have Determined's command '{word}'", why)
     near = difflib.get_close_matches(word, names, 3, 0.6)
-    meant = " or ".join(f"`{where} {n}`" for n in near)
-    hint = f"did you mean {meant}?" if near else f"`{where} --help` lists the commands"
+    suggestions = " or ".join(f"`{where} {n}`" for n in near)
+    hint = f"did you mean {suggestions}?" if near else f"`{where} --help` lists the commands"
     return UsageError(f"{where} has no command '{word}'", hint)

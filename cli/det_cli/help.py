@@ -1,4 +1,4 @@
-"""Help for det and for its groups; a single command's help comes from its parser."""
+"""Help for `det` and its groups. The help of a single command comes from its parser."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from det_cli.catalog import ENTRIES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from det_cli.find import Found
+    from det_cli.find import Match
 
 _TOP = """\
 usage: det [-u NAME] [-m ADDRESS] [-v] COMMAND ...
@@ -21,7 +21,7 @@ options:
   -u, --user NAME       act as this user
   -m, --master ADDRESS  the cluster to talk to (default: DET_MASTER, else localhost:8080)
   -v, --version         print the version of this client
-  -h, --help            print this, or the help of a command
+  -h, --help            print this help, or the help of a command
 """
 
 
@@ -30,18 +30,18 @@ def print_top() -> None:
     print(_TOP.format(commands=_listing(rows)), end="")
 
 
-def print_group(found: "Found") -> int:
+def print_group(match: "Match") -> int:
     from det_cli.declare import Command, Group
 
-    if isinstance(found.node, Command):
+    if isinstance(match.node, Command):
         from det_cli.parse import parser_for
 
-        print(parser_for(found.path, found.node).format_help(), end="")
+        print(parser_for(match.path, match.node).format_help(), end="")
         return 0
-    assert isinstance(found.node, Group)
-    rows = [(m.name, m.aliases, m.help) for m in found.node.members]
-    path = " ".join(["det", *found.path])
-    print(f"usage: {path} COMMAND ...\n\n{found.node.help}\n\ncommands:\n{_listing(rows)}\n")
+    assert isinstance(match.node, Group)
+    rows = [(m.name, m.aliases, m.help) for m in match.node.members]
+    path = " ".join(["det", *match.path])
+    print(f"usage: {path} COMMAND ...\n\n{match.node.help}\n\ncommands:\n{_listing(rows)}\n")
     print(f"`{path} COMMAND --help` explains one of them.")
     return 0
 

@@ -1,4 +1,4 @@
-"""`det experiment create --local --test-mode`: one batch, one validation, one checkpoint, here."""
+"""`det experiment create --local --test-mode`: train one batch, validate and save a checkpoint locally."""
 
 import json
 import os
@@ -14,9 +14,9 @@ from det_cli import config_file
 from det_cli.errors import FAILED, OK, CommandError
 from det_cli.render import say
 
-# The child reads the configuration from here: there is no cluster to ask for it.
+# The child process reads the configuration from this variable because there is no cluster.
 _CONFIG_VARIABLE = "DET_LOCAL_TEST_CONFIG"
-# The child notes here what it reports and saves.
+# The child process appends the names of completed steps to this file.
 _SEEN_VARIABLE = "DET_LOCAL_TEST_SEEN"
 _STEPS = {
     "training": "reported no metrics of training",
@@ -26,13 +26,13 @@ _STEPS = {
 
 
 def run(text: str, model_dir: str) -> int:
-    config = config_file.loaded(text)
+    config = config_file.load(text)
     command = _command(config.get("entrypoint"))
     if not os.path.isdir(model_dir):
         raise CommandError(f"'{model_dir}' is not a directory", "name the directory of the code")
     say("Running one batch, one validation and one checkpoint on this machine.")
     with tempfile.TemporaryDirectory() as scratch:
-        # Off-cluster checkpoints go below XDG_DATA_HOME; those of a test are of no use to anybody.
+        # Off-cluster checkpoints are stored below XDG_DATA_HOME. The checkpoint of a test is not needed.
         env = {**os.environ, "XDG_DATA_HOME": scratch, _CONFIG_VARIABLE: json.dumps(config)}
         paths = [os.path.abspath(model_dir), env.get("PYTHONPATH", "")]
         env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
@@ -40,35 +40,35 @@ def run(text: str, model_dir: str) -> int:
         notes.touch()
         env[_SEEN_VARIABLE] = str(notes)
         code = subprocess.run(command, cwd=model_dir, env=env, check=False).returncode
-        seen = set(notes.read_text().split())
+        steps = set(notes.read_text().split())
     if code == 0:
-        return judge(seen)
-    say(f"The test failed: {shlex.join(command)} ended with {code}.")
+        return judge(steps)
+    say(f"The test failed: {shlex.join(command)} exited with {code}.")
     return FAILED
 
 
-def judge(seen: Set[str]) -> int:
-    """Say what code that ended well was seen to do; it fails where that is nothing."""
-    if not seen:
+def judge(steps: Set[str]) -> int:
+    """Report the completed steps of a run that exited with 0. A run without any step fails."""
+    if not steps:
         say(
-            "The test failed: the code ended well, but reported no metrics and saved no checkpoint."
+            "The test failed: the code exited with 0, but reported no metrics and saved no checkpoint."
         )
         return FAILED
-    missing = " and ".join(step for name, step in _STEPS.items() if name not in seen)
+    missing = " and ".join(step for name, step in _STEPS.items() if name not in steps)
     if missing:
-        say(f"The test passed, but the code {missing}: is that meant?")
+        say(f"The test passed, but the code {missing}. Is this intended?")
     else:
         say("The test passed: the model trains, validates and saves a checkpoint.")
     return OK
 
 
 def _interpreter() -> str:
-    """Return the interpreter of this command, unless the user has the model's packages in another."""
+    """Return DET_PYTHON_EXECUTABLE, which may have other packages installed, or the current interpreter."""
     return os.environ.get("DET_PYTHON_EXECUTABLE") or sys.executable
 
 
 def _command(entrypoint: Any) -> list[str]:
-    """Return the command to run: a trial class in the harness's test mode, a script as it is, outside of a cluster."""
+    """Return the command to run. A trial class runs in the harness's test mode, a script runs unchanged."""
     if isinstance(entrypoint, list) and entrypoint:
         return [str(part) for part in entrypoint]
     if not isinstance(entrypoint, str) or not entrypoint.strip():
@@ -81,7 +81,10 @@ def _command(entrypoint: Any) -> list[str]:
 
 
 def _trial_class(words: list[str]) -> str | None:
-    """Load the class of `module:Class`, given by itself or for one of our launchers, which need a cluster."""
+    """Return the `module:Class` of an entrypoint, alone or behind a launcher, or None.
+
+    Launchers need a cluster, so the test runs the class without its launcher.
+    """
     if len(words) == 1:
         module, _, name = words[0].partition(":")
         return words[0] if module and name else None

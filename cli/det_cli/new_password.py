@@ -1,4 +1,4 @@
-"""The rule for new passwords, of users that commands make and of the first ones of a cluster."""
+"""The rule for new passwords of users, including the first users of a cluster."""
 
 from determined.common.passwords import weakness
 
@@ -6,7 +6,7 @@ from det_cli.errors import UsageError
 
 
 def check(password: str, hint: str = "") -> None:
-    """Refuse a weak password. Raises UsageError."""
+    """Raise UsageError if the password is weak."""
     problem = weakness(password)
     if problem:
         raise UsageError(problem, hint)

@@ -1,4 +1,4 @@
-"""The arguments of a command, by argparse: built for that command alone."""
+"""Argument parsing. The argparse parser is built for one command only."""
 
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -7,7 +7,7 @@ from det_cli.declare import Arg, Command, OneOf, ReplacedArg, TextArg
 from det_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from det_cli.find import Found
+    from det_cli.find import Match
 
 
 class _Parser(argparse.ArgumentParser):
@@ -15,53 +15,58 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, f"`{self.prog} --help` shows how it is called")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, and say so where options stand behind `--`."""
-        found, left = self.parse_known_args(args, namespace)
-        if left:
-            behind = args and "--" in args and left[0].startswith("-")
-            where = "; what stands behind `--` is no option: write it before" if behind else ""
-            self.error(f"unrecognized arguments: {' '.join(left)}{where}")
-        return found
+        """Parse as argparse does. The error for options after `--` explains the cause."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            behind = args and "--" in args and unknown[0].startswith("-")
+            where = (
+                "; words after `--` are not options: move the option before it" if behind else ""
+            )
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{where}")
+        return parsed
 
 
-def parse(found: "Found", options: "dict[str, str]") -> argparse.Namespace:
-    assert isinstance(found.node, Command)
-    parser = parser_for(found.path, found.node)
-    args = parser.parse_args(found.rest)
-    for arg in found.group_args:
-        _tell_replaced(arg, "")
-    for one in found.node.args:
+def parse(match: "Match", options: "dict[str, str]") -> argparse.Namespace:
+    assert isinstance(match.node, Command)
+    parser = parser_for(match.path, match.node)
+    args = parser.parse_args(match.rest)
+    for arg in match.group_args:
+        _report_replaced(arg, "")
+    for one in match.node.args:
         if isinstance(one, ReplacedArg):
-            _tell_replaced(one, getattr(args, _destination(one)))
+            _report_replaced(one, getattr(args, _destination(one)))
         elif isinstance(one, Arg) and not isinstance(one, TextArg):
-            _refuse_empty(one, args)
+            _reject_empty(one, args)
     args.user = options.get("user")
     args.master = options.get("master")
-    args.command_path = " ".join(found.path)
-    args.group_options = found.group_options
-    for key, value in found.node.values.items():
+    args.command_path = " ".join(match.path)
+    args.group_options = match.group_options
+    for key, value in match.node.values.items():
         setattr(args, key, value)
     return args
 
 
-def _refuse_empty(arg: Arg, args: argparse.Namespace) -> None:
-    """Refuse a name that is empty, as an unset variable leaves it: addresses would lead to something else."""
+def _reject_empty(arg: Arg, args: argparse.Namespace) -> None:
+    """Raise UsageError for an empty name, as from an unset shell variable.
+
+    An empty name would request another URL, such as the list instead of an object.
+    """
     if arg.names[0].startswith("-"):
         return
-    given = getattr(args, _destination(arg))
-    for word in given if isinstance(given, list) else [given]:
+    value = getattr(args, _destination(arg))
+    for word in value if isinstance(value, list) else [value]:
         if isinstance(word, str) and not word.strip():
             name = arg.options.get("metavar") or arg.names[0]
-            raise UsageError(f"{name} is empty", "is the variable set that it comes from?")
+            raise UsageError(f"{name} is empty", "is the shell variable set?")
 
 
 def _destination(arg: Arg) -> str:
     return str(arg.options.get("dest") or arg.names[0].lstrip("-").replace("-", "_"))
 
 
-def _tell_replaced(arg: Arg, given: "str | None") -> None:
-    """Print what replaces an option of Determined. Raises UsageError where nothing does."""
-    if not isinstance(arg, ReplacedArg) or given is None or given in arg.harmless:
+def _report_replaced(arg: Arg, value: "str | None") -> None:
+    """Print the replacement of a Determined option. Raise UsageError if the option is refused."""
+    if not isinstance(arg, ReplacedArg) or value is None or value in arg.harmless:
         return
     sentence = f"{arg.names[0]} {arg.instead}"
     if arg.refused:

@@ -1,4 +1,4 @@
-"""The token by which a CI service vouches for the pipeline that runs this command."""
+"""Identity tokens that a CI service issues to the pipeline running this command."""
 
 import json
 import os
@@ -13,10 +13,10 @@ _TIMEOUT_S = 20
 
 
 def token_for(audience: str) -> str:
-    """Return the token that the environment holds, or that GitHub makes for an audience."""
-    given = os.environ.get("DET_OIDC_TOKEN")
-    if given:
-        return given.strip()
+    """Return the identity token from the environment, or request one from GitHub for the audience."""
+    variable = os.environ.get("DET_OIDC_TOKEN")
+    if variable:
+        return variable.strip()
     path = os.environ.get("DET_OIDC_TOKEN_FILE")
     if path:
         try:
@@ -25,7 +25,7 @@ def token_for(audience: str) -> str:
             raise UsageError(f"DET_OIDC_TOKEN_FILE: cannot read {path}: {e.strerror}") from e
     url, token = os.environ.get(_GITHUB_URL), os.environ.get(_GITHUB_TOKEN)
     if url and token:
-        return _of_github(url, token, audience)
+        return _github_token(url, token, audience)
     raise UsageError(
         "this pipeline has no identity token",
         "on GitHub give the job `permissions: {id-token: write}`; on GitLab"
@@ -33,13 +33,13 @@ def token_for(audience: str) -> str:
     )
 
 
-def _of_github(url: str, token: str, audience: str) -> str:
-    asked = urllib.request.Request(
+def _github_token(url: str, token: str, audience: str) -> str:
+    request = urllib.request.Request(
         f"{url}{'&' if '?' in url else '?'}audience={quote(audience, safe='')}",
         headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
     )
     try:
-        with urllib.request.urlopen(asked, timeout=_TIMEOUT_S) as answer:
-            return str(json.loads(answer.read())["value"])
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+            return str(json.loads(response.read())["value"])
     except (OSError, ValueError, KeyError) as e:
         raise CommandError(f"GitHub made no identity token: {e}", "try the job again") from e

@@ -1,4 +1,4 @@
-"""Show a bar on stderr while bytes travel, unless stderr is no terminal."""
+"""A progress bar on stderr for transfers. It is hidden if stderr is not a terminal."""
 
 import sys
 import time
@@ -9,8 +9,8 @@ _WIDTH = 30
 
 
 class Progress:
-    def __init__(self, what: str, total: int | None, *, quiet: bool = False) -> None:
-        self._what = what
+    def __init__(self, label: str, total: int | None, *, quiet: bool = False) -> None:
+        self._label = label
         self._total = total
         self._done = 0
         self._drawn_at = 0.0
@@ -38,5 +38,5 @@ class Progress:
             text = f"{bar:░<{_WIDTH}} {share:4.0%} {amount} of {size_text(self._total)}"
         else:
             text = amount
-        sys.stderr.write(f"\r\x1b[K{self._what} {text}")
+        sys.stderr.write(f"\r\x1b[K{self._label} {text}")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Questions to the person at the terminal."""
+"""Questions to the user at the terminal."""
 
 import sys
 
@@ -6,9 +6,9 @@ from det_cli.errors import CommandError, UsageError
 
 
 def password(question: str, elsewhere: str) -> str:
-    """Ask for a password at the terminal; without one it is the next line of standard input.
+    """Ask for a password at the terminal, or read the next line of standard input if there is no terminal.
 
-    `elsewhere` says where else to give it.
+    `elsewhere` is the hint of the error for missing input.
     """
     import getpass
 
@@ -22,7 +22,7 @@ def password(question: str, elsewhere: str) -> str:
 
 
 def _next_line(question: str, elsewhere: str) -> str:
-    """Read a line of standard input, and say first what is waited for."""
+    """Print the question and read a line of standard input."""
     print(question, file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:
@@ -33,7 +33,7 @@ def _next_line(question: str, elsewhere: str) -> str:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only when the person agrees."""
+    """Raise CommandError unless the user agrees."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -13,34 +13,34 @@ Written by `python -m det_cli.reference`; change the tables in `cli/det_cli/comm
 
 `det [-u NAME] [-m ADDRESS] [-v] COMMAND …`
 
-Data goes to standard output, talk to standard error. Lists are tables; `--json`, `--csv`, `--yaml` and
-`-o FORMAT` choose another form; of the arguments marked * at most one is given. `NO_COLOR` turns colours off.
-A group without a command runs its `list`, or prints its commands.
+Commands print data to standard output and messages to standard error. Lists are tables; `--json`, `--csv`,
+`--yaml` and `-o FORMAT` select another format. Arguments marked * are mutually exclusive. `NO_COLOR` turns
+colours off. A group without a command runs its default command, usually `list`, or prints its commands.
 
 | exit code | meaning |
 |---|---|
 | 0 | done |
 | 1 | failed |
-| 2 | the command was called wrongly |
-| 3 | something named does not exist |
-| 4 | not signed in, or not allowed |
-| 5 | conflicts with what exists |
+| 2 | wrong usage |
+| 3 | an object does not exist |
+| 4 | not signed in, or permission denied |
+| 5 | conflict with an existing object |
 | 130 | interrupted |
 
 | variable | meaning |
 |---|---|
 | `DET_MASTER` | the cluster's address (default `localhost:8080`) |
-| `DET_USER`, `DET_PASS` | who signs in |
-| `DET_NEW_PASS` | the password that `det user create` and `det user change-password` set |
-| `DET_USER_TOKEN` | a token to use instead |
+| `DET_USER`, `DET_PASS` | the user name and password to sign in with |
+| `DET_NEW_PASS` | the new password for `det user create` and `det user change-password` |
+| `DET_USER_TOKEN` | an access token to use instead of a password |
 | `DET_MASTER_CERT_FILE` | the certificate to trust; `noverify` trusts any |
-| `DET_MASTER_CERT_NAME` | the name that the certificate carries |
+| `DET_MASTER_CERT_NAME` | the host name in the certificate |
 | `DET_DEBUG` | `1` shows where an unexpected failure happened |
 
-Without a terminal, passwords that commands ask for are lines of standard input, new ones twice:
+Without a terminal, commands read passwords from standard input, one per line. Write a new password twice:
 `printf '%s\\n' "$NEW" "$NEW" | det user change-password`.
 
-`det completion bash` and `det completion zsh` print a script that completes commands: `source <(det completion bash)`.
+`det completion bash` and `det completion zsh` print a completion script. Load it with `source <(det completion bash)`.
 """
 
 
@@ -85,7 +85,7 @@ def _command(command: Command) -> Iterator[str]:
 
 
 def _replaced_table(replaced: "list[ReplacedArg]") -> Iterator[str]:
-    yield "These options of Determined's command are understood, too; the command says what stands in their place:\n"
+    yield "The command also accepts these options of Determined's command and prints the answer below:\n"
     rows = [f"| {_names(arg)} | {_answer(arg)} |" for arg in replaced]
     yield "| option | answer |\n|---|---|\n" + "\n".join(rows) + "\n"
 
@@ -104,7 +104,9 @@ def _rows(arg: "Arg | OneOf") -> list[str]:
     if isinstance(arg, Arg):
         return [_row(arg, alone=True)]
     if arg is OUTPUT:
-        return ["| `--json`, `--csv`, `--yaml`, `--table`, `-o`, `--output` FORMAT | the form * |"]
+        return [
+            "| `--json`, `--csv`, `--yaml`, `--table`, `-o`, `--output` FORMAT | output format * |"
+        ]
     return [_row(one, alone=False) for one in arg.args]
 
 

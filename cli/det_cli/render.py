@@ -1,4 +1,4 @@
-"""Output: data on stdout as table, JSON, YAML or CSV; talk on stderr."""
+"""Output: data on stdout as table, JSON, YAML or CSV, and messages on stderr."""
 
 import os
 import sys
@@ -10,33 +10,40 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 Column = tuple[str, Callable[[Any], Any]]
-Say = Callable[[str], None]  # takes what a long task tells its operator, as `say` does
-_FORMULA = ("=", "+", "-", "@", "\t", "\n")  # what begins with one is a formula to some spreadsheet
+Say = Callable[[str], None]  # prints a progress message of a long task, such as `say`
+_FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\n",
+)  # first characters that some spreadsheets read as a formula
 _STATE_COLOURS = {"COMPLETED": "32", "RUNNING": "36", "ERROR": "31", "CANCELED": "33"}
 
 
 def say(text: str) -> None:
-    """Print a remark to stderr, which keeps it out of pipes."""
+    """Print a message to stderr, so that pipes contain only data."""
     print("\n".join(map(plain, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 def show(
     args: "argparse.Namespace", columns: Sequence[Column], items: Iterable[Any], data: Any = None
 ) -> None:
-    """Print in the format that was asked for; `data` replaces the items in JSON and YAML."""
+    """Print the items in the requested format. `data`, if given, is printed instead as JSON and YAML."""
     items = list(items)
-    wanted = getattr(args, "format", None) or "table"
-    if wanted == "json":
+    format = getattr(args, "format", None) or "table"
+    if format == "json":
         print_json(items if data is None else data)
-    elif wanted == "yaml":
+    elif format == "yaml":
         print_yaml(items if data is None else data)
     else:
         rows = [[get(item) for _, get in columns] for item in items]
-        print_rows([name for name, _ in columns], rows, as_csv=wanted == "csv")
+        print_rows([name for name, _ in columns], rows, as_csv=format == "csv")
 
 
 def print_object(args: "argparse.Namespace", data: Any) -> None:
-    """Print an object as YAML, or as JSON if asked for."""
+    """Print an object as YAML, or as JSON with --json."""
     if getattr(args, "format", None) == "json":
         print_json(data)
     else:
@@ -72,19 +79,22 @@ def write_csv(out: "TextIO", header: Sequence[str], rows: Sequence[Sequence[Any]
 
 
 def _exact(value: Any) -> str:
-    """Return the text of a value for programs: tables round numbers, CSV does not."""
+    """Return the text of a value at full precision for CSV. Tables round numbers."""
     return str(value) if isinstance(value, float) else cell(value)
 
 
 def _shown_by_spreadsheets(text: str) -> str:
-    """Put an apostrophe before what a spreadsheet would execute: names are whatever other users made them."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # a row ends at one that is not quoted
+    """Prefix text that a spreadsheet would execute as a formula with an apostrophe.
+
+    Other users choose names freely, so a name may contain a formula.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # an unquoted "\r" would end the row
     is_number = _number(text) and text == text.strip()
     return f"'{text}" if text.startswith(_FORMULA) and not is_number else text
 
 
 def plain(text: str) -> str:
-    """Write out what a terminal would obey: names and messages are whatever other users and programs made them."""
+    """Escape terminal control characters, because other users and programs choose names and messages."""
     if text.isascii() and text.isprintable():
         return text
     from det_cli.live.text import clean
@@ -111,7 +121,7 @@ def table(
     *,
     colour: bool = False,
 ) -> str:
-    """Return a table with bars, numbers to the right and cells of several lines, fitted to `width`."""
+    """Return a table that fits `width`, with right-aligned numbers and cells of several lines."""
     texts = [[[plain(line) for line in cell(v).split("\n")] for v in row] for row in rows]
     numeric = [_is_numeric([row[i] for row in texts]) for i in range(len(header))]
     sizes = [
@@ -142,7 +152,7 @@ def _line(
 
 
 def _fitted(sizes: list[int], least: list[int], width: int) -> list[int]:
-    """Take from the widest columns until the table fits; headers stay readable."""
+    """Shrink the widest columns until the table fits. Headers stay readable."""
     sizes = list(sizes)
     while sum(sizes) + 3 * len(sizes) - 1 > width:
         slack = [(s - max(low, 8), i) for i, (s, low) in enumerate(zip(sizes, least, strict=True))]
@@ -154,14 +164,14 @@ def _fitted(sizes: list[int], least: list[int], width: int) -> list[int]:
 
 
 def _is_numeric(cells: Sequence[list[str]]) -> bool:
-    found = False
+    has_numbers = False
     for lines in cells:
         if lines == [""]:
             continue
         if len(lines) > 1 or not _number(lines[0]):
             return False
-        found = True
-    return found
+        has_numbers = True
+    return has_numbers
 
 
 def _number(text: str) -> bool:
@@ -183,7 +193,7 @@ def colours() -> bool:
 
 
 def size_text(count: "int | str | None") -> str:
-    """Return a number of bytes in the unit that people use."""
+    """Return a number of bytes with a readable unit."""
     size = float(count or 0)
     for unit in ("B", "KB", "MB", "GB", "TB"):
         if size < 1024 or unit == "TB":
@@ -193,7 +203,7 @@ def size_text(count: "int | str | None") -> str:
 
 
 def state_text(state: "str | None") -> str:
-    """Return a state without its prefix: `COMPLETED` for `STATE_COMPLETED`."""
+    """Return a state without its prefix: `COMPLETED` instead of `STATE_COMPLETED`."""
     return (state or "").removeprefix("STATE_")
 
 

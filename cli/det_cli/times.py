@@ -1,4 +1,4 @@
-"""Times as people read them: local, to the second."""
+"""Formatting of times: local time, to the second."""
 
 from determined.common.times import parsed
 

@@ -1,4 +1,4 @@
-"""The question whether to trust a cluster's certificate, asked when it is seen first."""
+"""Trust on first use: ask the user whether to trust a cluster's certificate."""
 
 import argparse
 import os
@@ -14,41 +14,41 @@ from det_cli.errors import CommandError
 
 
 def ask(args: argparse.Namespace) -> bool:
-    """Return whether the person at the terminal trusts the certificate now; raise what else is to be done."""
+    """Return True if the user trusts the certificate. Raise CommandError if the user cannot or must not decide."""
     master = address(args)
     named = os.environ.get("DET_MASTER_CERT_FILE")
     if named:
         raise CommandError(
-            f"{master} shows a certificate that {named} does not vouch for, or under another name",
-            "give the cluster's certificate in DET_MASTER_CERT_FILE, and the name in it in"
-            " DET_MASTER_CERT_NAME",
+            f"the certificate of {master} does not match {named}, or was issued for another name",
+            "set DET_MASTER_CERT_FILE to the cluster's certificate and DET_MASTER_CERT_NAME to the"
+            " name in it",
         )
     store = TrustStore(master)
     before = store.trusted()
     pem = _shown(master)
-    print_of = fingerprint_of_pem(pem)
+    fingerprint = fingerprint_of_pem(pem)
     if before is not None:
         raise CommandError(
-            f"{master} shows another certificate than the one that was trusted here:\n"
-            f"  now     {print_of}\n  before  {before}\n"
-            "either it was replaced, or another machine answers in its place",
-            f"when its administrator confirms the new fingerprint, remove the old certificate from {store.path}",
+            f"the certificate of {master} has changed since you trusted it:\n"
+            f"  now     {fingerprint}\n  before  {before}\n"
+            "the certificate was replaced, or another machine answers at this address",
+            f"if the administrator confirms the new fingerprint, remove the old certificate from {store.path}",
         )
     if not sys.stdin.isatty():
         raise CommandError(
-            f"nobody vouches for the certificate of {master}, whose SHA-256 fingerprint is\n  {print_of}",
-            "`det user login` at a terminal asks whether to trust it; DET_MASTER_CERT_FILE names a file with it",
+            f"the certificate of {master} cannot be verified; its SHA-256 fingerprint is\n  {fingerprint}",
+            "run `det user login` at a terminal to trust it, or set DET_MASTER_CERT_FILE to its file",
         )
     print(
-        f"Nobody vouches for the certificate of {master}. Its SHA-256 fingerprint is\n  {print_of}\n"
-        "`det deploy local status` on the cluster's machine prints the right one.\n"
+        f"The certificate of {master} cannot be verified. Its SHA-256 fingerprint is\n  {fingerprint}\n"
+        "Compare it with the output of `det deploy local status` on the cluster's machine.\n"
         "Trust this certificate from now on? [y/N]: ",
         end="",
         file=sys.stderr,
         flush=True,
     )
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError("stopped: the certificate is not trusted, and nothing was sent")
+        raise CommandError("stopped: the certificate is not trusted, so no request was sent")
     store.keep(pem)
     return True
 

@@ -43,7 +43,7 @@ def test_work_pauses_and_leaves_and_nothing_new_is_rented(
     with served(cluster.api) as url:
         draining.drain(url, PASSWORD, 60, said.append)
     assert said == [
-        "Draining: 1 experiments pause as soon as they have saved a checkpoint",
+        "Draining: 1 experiments pause after saving a checkpoint",
         "Waiting for 1 containers to end, 60 s at most",
     ]
     shown = owner.get(f"/api/v1/experiments/{works}")["experiment"]
@@ -72,14 +72,14 @@ def test_work_that_does_not_leave_is_told_with_what_helps(
     monkeypatch.setattr(draining, "_rest", lambda: None)
     with served(cluster.api) as url, pytest.raises(CommandError) as refused:
         draining.drain(url, PASSWORD, 0.05, lambda _: None)
-    assert f"there is still work on {machine.cloud_id}" in refused.value.cause
-    assert "nothing was removed" in refused.value.hint
+    assert f"work still runs on {machine.cloud_id}" in refused.value.cause
+    assert "the cluster was not removed" in refused.value.hint
 
 
 def test_without_the_first_password_it_says_how_to_sign_in(cluster: Rented) -> None:
     with served(cluster.api) as url, pytest.raises(CommandError) as refused:
         draining.drain(url, "changed", 1, lambda _: None)
-    assert "the cluster cannot be asked to drain" in refused.value.cause
+    assert "the cluster cannot be drained" in refused.value.cause
     assert "det user login" in refused.value.hint
     assert "--force" in refused.value.hint
 

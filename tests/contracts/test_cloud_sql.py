@@ -64,7 +64,7 @@ def test_restore_matches_the_api_description(cloud: FakeGoogle, google: Google) 
     cloud.begin("BACKUP_VOLUME")
     cloud.operations["operation-0"]["status"] = "DONE"
     assert google_backups.has_database(google, "det-lab")
-    backup = google_backups.fitting(google, "b1")
+    backup = google_backups.find(google, "b1")
     google_backups.restore(google, "det-lab-0a1b2c", backup, print)
     google_backups.set_password(google, "det-lab-0a1b2c", "determined", "secret", print)
     exchanges = [e for e in cloud.exchanges if e[1].startswith("/sqladmin/")]

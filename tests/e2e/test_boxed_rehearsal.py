@@ -14,7 +14,7 @@ from det_cli.deployment.google import Google
 from det_cli.deployment.rehearsal.aws_cloud import AwsCloud
 from det_cli.deployment.rehearsal.cluster_client import ClusterClient
 from det_cli.deployment.rehearsal.google_cloud import GoogleCloud
-from det_cli.deployment.rehearsal.plan import Rates, chosen, make
+from det_cli.deployment.rehearsal.plan import Rates, make, parse_steps
 from det_cli.deployment.rehearsal.runner import Rehearsal
 from det_cli.deployment.rehearsal.stage import Cloud, Stage
 from determined.common.sign_in import SignedIn, login, open_session
@@ -96,7 +96,7 @@ def test_every_step_passes_on_boxed_machines(
     cloud = cloud_of(name, boxed, monkeypatch)
     stage = Stage(boxed, cloud, name, 1, 0.0, removes=False, say=said.append)
     rehearsal = Rehearsal(
-        make(chosen(STEPS), RATES, 0.0), stage, name, BUDGET_USD, {}, lambda report: None
+        make(parse_steps(STEPS), RATES, 0.0), stage, name, BUDGET_USD, {}, lambda report: None
     )
     report = rehearsal.run()
     outcomes = {outcome.step: outcome for outcome in report.outcomes}

@@ -18,7 +18,7 @@ from det_cli.deployment.rehearsal.cluster_client import (
     Run,
     Trial,
 )
-from det_cli.deployment.rehearsal.plan import Rates, chosen, make
+from det_cli.deployment.rehearsal.plan import Rates, make, parse_steps
 from det_cli.deployment.rehearsal.records import Outcome, Report
 from det_cli.deployment.rehearsal.runner import Rehearsal
 from det_cli.deployment.rehearsal.stage import Clock, DatabaseState, Stage
@@ -329,7 +329,7 @@ class Played:
             self.clock,
         )  # fmt: skip
         rates = Rates(machine=USD_HOUR, aux_machine=0.2, awake=0.06, idle=0.001)
-        plan = make(chosen(steps), rates, self.idle_minutes)
+        plan = make(parse_steps(steps), rates, self.idle_minutes)
         return Rehearsal(
             plan, self.stage, "us-west-2", self.max_cost_usd, {"det": "1.0"}, self.kept.append
         )

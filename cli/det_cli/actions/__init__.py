@@ -1,1 +1,1 @@
-"""The actions of the commands; a module is imported when its command runs."""
+"""The actions of the commands. A module is imported only when one of its commands runs."""

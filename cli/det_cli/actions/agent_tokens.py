@@ -1,4 +1,4 @@
-"""Tokens that agents join with."""
+"""`det agent token`: tokens that agents use to join the cluster."""
 
 import argparse
 from typing import Any
@@ -18,8 +18,8 @@ _COLUMNS: tuple[Column, ...] = (
 
 
 def _uses(token: dict[str, Any]) -> str:
-    most = token.get("maxUses")
-    return f"{token['uses']} of {most}" if most else str(token["uses"])
+    max_uses = token.get("maxUses")
+    return f"{token['uses']} of {max_uses}" if max_uses else str(token["uses"])
 
 
 def create(args: argparse.Namespace) -> None:
@@ -28,12 +28,12 @@ def create(args: argparse.Namespace) -> None:
         "lifespan": args.expiration,
         "maxUses": args.agents,
     }
-    made = connect(args).post(V1 + "/agent-tokens", body)["agentToken"]
+    token = connect(args).post(V1 + "/agent-tokens", body)["agentToken"]
     say(
-        f"Token {made['id']}, shown this once; it ends {local(made['expiresAt'])}."
-        " Put it into the file that det-agent's token_file names."
+        f"Created token {token['id']}. It is not shown again and expires {local(token['expiresAt'])}."
+        " Write it to the token_file of det-agent."
     )
-    print(made["token"])
+    print(token["token"])
 
 
 def list_(args: argparse.Namespace) -> None:
@@ -42,4 +42,4 @@ def list_(args: argparse.Namespace) -> None:
 
 def revoke(args: argparse.Namespace) -> None:
     connect(args).request("DELETE", f"{V1}/agent-tokens/{args.token_id}")
-    say(f"Revoked agent token {args.token_id}: no agent joins with it any more.")
+    say(f"Revoked agent token {args.token_id}: agents can no longer join with it.")

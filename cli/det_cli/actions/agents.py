@@ -1,4 +1,4 @@
-"""Agents of the cluster."""
+"""`det agent`: list, enable and disable agents."""
 
 import argparse
 from typing import Any
@@ -49,24 +49,24 @@ def list_(args: argparse.Namespace) -> None:
 
 def enable(args: argparse.Namespace) -> None:
     session = connect(args)
-    for id in _chosen(session, args):
+    for id in _agent_ids(session, args):
         session.post(f"{V1}/agents/{id}/enable")
         say(f"Enabled agent {id}.")
 
 
 def disable(args: argparse.Namespace) -> None:
     session = connect(args)
-    changed = []
-    for id in _chosen(session, args):
+    agents = []
+    for id in _agent_ids(session, args):
         body = {"agentId": id, "drain": args.drain}
-        answer = session.post(f"{V1}/agents/{id}/disable", body) or {}
-        changed.append(answer.get("agent"))
+        response = session.post(f"{V1}/agents/{id}/disable", body) or {}
+        agents.append(response.get("agent"))
         say(f"{'Draining' if args.drain else 'Disabled'} agent {id}.")
     if args.format:
-        show(args, _COLUMNS, [_row(a) for a in changed if a])
+        show(args, _COLUMNS, [_row(a) for a in agents if a])
 
 
-def _chosen(session: Session, args: argparse.Namespace) -> list[str]:
+def _agent_ids(session: Session, args: argparse.Namespace) -> list[str]:
     if bool(args.agent_id) == args.all:
         raise UsageError("name one agent, or give --all", "`det agent list` shows them")
     if args.agent_id:

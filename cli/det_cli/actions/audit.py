@@ -1,4 +1,4 @@
-"""The audit log: who changed what, when and from where."""
+"""`det audit`: list and export the audit log."""
 
 import argparse
 import json
@@ -20,26 +20,26 @@ _COLUMNS: tuple[Column, ...] = (
 
 
 def list_(args: argparse.Namespace) -> None:
-    asked = {**_asked(args), "limit": args.limit, "orderBy": "ORDER_BY_DESC"}
-    show(args, _COLUMNS, connect(args).get(V1 + "/audit", asked)["entries"])
+    params = {**_filters(args), "limit": args.limit, "orderBy": "ORDER_BY_DESC"}
+    show(args, _COLUMNS, connect(args).get(V1 + "/audit", params)["entries"])
 
 
 def export(args: argparse.Namespace) -> None:
-    for entry in pages(connect(args), "/audit", "entries", _asked(args), limit=1000):
+    for entry in pages(connect(args), "/audit", "entries", _filters(args), limit=1000):
         print(json.dumps(entry, sort_keys=True))
 
 
-def _asked(args: argparse.Namespace) -> dict[str, Any]:
-    given = {
+def _filters(args: argparse.Namespace) -> dict[str, Any]:
+    filters = {
         "username": args.by, "object": args.object, "action": args.action, "since": args.since,
         "until": args.until,
     }  # fmt: skip
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in filters.items() if value}
 
 
 def _details(details: dict[str, Any]) -> str:
-    told = [f"{name}={_text(value)}" for name, value in details.items() if name != "fields"]
-    return ", ".join([*told, *details.get("fields", ())])
+    items = [f"{name}={_text(value)}" for name, value in details.items() if name != "fields"]
+    return ", ".join([*items, *details.get("fields", ())])
 
 
 def _text(value: Any) -> str:

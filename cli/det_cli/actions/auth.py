@@ -1,4 +1,4 @@
-"""Signing in at the identity provider of an organization: by a browser here, or by a code typed elsewhere."""
+"""`det auth`: sign in at an identity provider, with a local browser or with a code on another device."""
 
 import argparse
 import base64
@@ -17,7 +17,7 @@ from det_cli.render import say, show
 
 _OIDC = V1 + "/auth/oidc"
 _BROWSER_S = 300
-_SLOW_DOWN_S = 5  # what a provider that is asked too often wants to be added (RFC 8628)
+_SLOW_DOWN_S = 5  # added to the interval after a `slow_down` response (RFC 8628)
 
 
 def list_providers(args: argparse.Namespace) -> None:
@@ -27,23 +27,23 @@ def list_providers(args: argparse.Namespace) -> None:
 
 def login(args: argparse.Namespace) -> None:
     session = anonymous(args)
-    provider = _chosen(args, _providers(session))
-    told = _by_device(session) if args.headless else _by_browser(session, args.port, provider)
-    store, username = TokenStore(address(args)), told["user"]["username"]
-    store.keep(username, told["token"], activate=True)
-    say(f"Signed in to {store.master} as {username}, until {told['expiresAt']}.")
+    provider = _provider_name(args, _providers(session))
+    response = _by_device(session) if args.headless else _by_browser(session, args.port, provider)
+    store, username = TokenStore(address(args)), response["user"]["username"]
+    store.keep(username, response["token"], activate=True)
+    say(f"Signed in to {store.master} as {username}, until {response['expiresAt']}.")
 
 
 def _providers(session: Session) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = session.get(f"{_OIDC}/providers")["providers"]
-    return found
+    providers: list[dict[str, Any]] = session.get(f"{_OIDC}/providers")["providers"]
+    return providers
 
 
-def _chosen(args: argparse.Namespace, providers: list[dict[str, Any]]) -> str:
+def _provider_name(args: argparse.Namespace, providers: list[dict[str, Any]]) -> str:
     names = [p["name"] for p in providers]
     if not names:
         raise CommandError(
-            "this cluster knows no identity provider", "`det user login` signs in by password"
+            "this cluster has no identity provider", "`det user login` signs in with a password"
         )
     if args.provider not in (None, *names):
         raise UsageError(f"there is no provider '{args.provider}'", f"use {' or '.join(names)}")
@@ -54,30 +54,30 @@ def _by_browser(session: Session, port: int, provider: str) -> dict[str, Any]:
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(48)
     digest = hashlib.sha256(verifier.encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    with BrowserReturn(port, state) as returning:
-        asked = {"redirectUri": returning.uri, "codeChallenge": challenge, "state": state}
-        url = session.post(f"{_OIDC}/begin", asked)["authorizationUrl"]
+    with BrowserReturn(port, state) as redirect:
+        body = {"redirectUri": redirect.uri, "codeChallenge": challenge, "state": state}
+        url = session.post(f"{_OIDC}/begin", body)["authorizationUrl"]
         opened = open_browser(url)
         say(f"Sign in at {provider} in {'the browser that opens' if opened else 'a browser'}:")
         say(url)
-        code = returning.code(_BROWSER_S)
-        asked = {"code": code, "codeVerifier": verifier, "redirectUri": returning.uri}
-        told: dict[str, Any] = session.post(f"{_OIDC}/finish", asked)
-    return told
+        code = redirect.code(_BROWSER_S)
+        body = {"code": code, "codeVerifier": verifier, "redirectUri": redirect.uri}
+        response: dict[str, Any] = session.post(f"{_OIDC}/finish", body)
+    return response
 
 
 def _by_device(session: Session) -> dict[str, Any]:
-    began = session.post(f"{_OIDC}/device/begin")
-    say(f"Open {began['verificationUri']} on any device, and type {began['userCode']}")
-    if began["verificationUriComplete"]:
-        say(f"or open {began['verificationUriComplete']}")
-    interval, deadline = int(began["interval"]), monotonic() + int(began["expiresIn"])
+    device = session.post(f"{_OIDC}/device/begin")
+    say(f"Open {device['verificationUri']} on any device and enter the code {device['userCode']}")
+    if device["verificationUriComplete"]:
+        say(f"or open {device['verificationUriComplete']}")
+    interval, deadline = int(device["interval"]), monotonic() + int(device["expiresIn"])
     while monotonic() < deadline:
         sleep(interval)
-        asked = {"deviceCode": began["deviceCode"]}
-        told: dict[str, Any] = session.post(f"{_OIDC}/device/finish", asked)
-        if "token" in told:
-            return told
-        if told["pending"] == "slow_down":
+        body = {"deviceCode": device["deviceCode"]}
+        response: dict[str, Any] = session.post(f"{_OIDC}/device/finish", body)
+        if "token" in response:
+            return response
+        if response["pending"] == "slow_down":
             interval += _SLOW_DOWN_S
-    raise CommandError("the code was not typed in time", "sign in again")
+    raise CommandError("the code was not entered in time", "sign in again")

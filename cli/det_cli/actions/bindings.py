@@ -1,4 +1,4 @@
-"""The calls of the API by name, as the cluster describes itself."""
+"""`det dev bindings`: call API routes by name. The names come from the cluster's API description."""
 
 import argparse
 import difflib
@@ -11,7 +11,7 @@ from urllib.parse import quote
 from determined.common.http import Session
 
 from det_cli import prompts
-from det_cli.actions.dev import print_answer
+from det_cli.actions.dev import print_response
 from det_cli.connection import V1, connect
 from det_cli.errors import MissingError, UsageError
 from det_cli.render import show
@@ -26,7 +26,7 @@ class Binding:
     summary: str
     in_path: list[str]
     in_query: list[str]
-    in_body: list[str] | None  # None: it has no body; empty: any fields
+    in_body: list[str] | None  # None: the route has no body; empty: it accepts any fields
 
     @property
     def name(self) -> str:
@@ -45,14 +45,16 @@ def list_(args: argparse.Namespace) -> None:
         ("Takes", lambda b: b["takes"]),
         ("Summary", lambda b: b["summary"]),
     ]
-    known = _known(connect(args)).values()
-    show(args, columns, [{"name": b.name, "takes": b.takes, "summary": b.summary} for b in known])
+    bindings = _bindings(connect(args)).values()
+    show(
+        args, columns, [{"name": b.name, "takes": b.takes, "summary": b.summary} for b in bindings]
+    )
 
 
 def call(args: argparse.Namespace) -> int:
     words = [word for word in args.words if word not in _AGREE]
     session = connect(args)
-    binding = _named(_known(session), args.name)
+    binding = _find(_bindings(session), args.name)
     count = len(binding.in_path)
     if len(words) < count:
         raise UsageError(f"{binding.name} takes {binding.takes}")
@@ -63,13 +65,15 @@ def call(args: argparse.Namespace) -> int:
     if binding.method != "GET":
         question = f"Send {binding.method} {path}?"
         prompts.confirm(question, yes=args.yes or len(words) < len(args.words))
-    sent = None if binding.in_body is None else json.dumps(body).encode()
-    status, _, payload = session.request_bytes(binding.method, path, params=query, body=sent)
-    return print_answer(status, payload)
+    request_body = None if binding.in_body is None else json.dumps(body).encode()
+    status, _, payload = session.request_bytes(
+        binding.method, path, params=query, body=request_body
+    )
+    return print_response(status, payload)
 
 
 def _fields(binding: Binding, words: list[str]) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """Split KEY=VALUE into the query and the body, where a value may be JSON."""
+    """Split KEY=VALUE words into query parameters and body fields. Body values may be JSON."""
     query: dict[str, list[str]] = {}
     body: dict[str, Any] = {}
     for word in words:
@@ -90,32 +94,32 @@ def _json_or_text(value: str) -> Any:
         return value
 
 
-def _named(known: dict[str, Binding], name: str) -> Binding:
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
+def _find(bindings: dict[str, Binding], name: str) -> Binding:
+    if name not in bindings:
+        near = difflib.get_close_matches(name, bindings, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "see `det dev bindings list`"
-        raise MissingError(f"the cluster has no call {name}", hint)
-    return known[name]
+        raise MissingError(f"the cluster has no API route named {name}", hint)
+    return bindings[name]
 
 
-def _known(session: Session) -> dict[str, Binding]:
+def _bindings(session: Session) -> dict[str, Binding]:
     paths = session.get(f"{V1}/api.swagger.json")["paths"]
-    found = [
-        _read(method.upper(), path, told)
+    bindings = [
+        _read(method.upper(), path, route)
         for path, methods in paths.items()
         if path.startswith(V1)
-        for method, told in methods.items()
+        for method, route in methods.items()
     ]
-    return {binding.name: binding for binding in sorted(found, key=lambda b: (b.path, b.method))}
+    return {binding.name: binding for binding in sorted(bindings, key=lambda b: (b.path, b.method))}
 
 
-def _read(method: str, path: str, told: dict[str, Any]) -> Binding:
-    parameters = told["parameters"]
+def _read(method: str, path: str, route: dict[str, Any]) -> Binding:
+    parameters = route["parameters"]
     body = next((p["schema"] for p in parameters if p["in"] == "body"), None)
     return Binding(
         method,
         path,
-        told["summary"],
+        route["summary"],
         [p["name"] for p in parameters if p["in"] == "path"],
         [p["name"] for p in parameters if p["in"] == "query"],
         None if body is None else list(body.get("properties") or ()),

@@ -1,4 +1,4 @@
-"""Budgets in money."""
+"""`det budget`: list, set and delete budgets."""
 
 import argparse
 from decimal import Decimal, InvalidOperation
@@ -23,13 +23,13 @@ def list_(args: argparse.Namespace) -> None:
 
 
 def set_(args: argparse.Namespace) -> None:
-    given = {
+    owners = {
         "experiment": args.experiment,
         "user": args.of_user,
         "workspace": args.workspace,
         "pool": args.pool,
     }
-    scope = next((s for s in given if given[s]), None)
+    scope = next((s for s in owners if owners[s]), None)
     if scope is None:
         raise UsageError(
             "what is the budget for?", "give --experiment, --user, --workspace or --pool"
@@ -38,29 +38,29 @@ def set_(args: argparse.Namespace) -> None:
         args.limit, "`det budget list` shows the budgets, `det budget delete ID` removes one"
     )
     period = "month" if args.monthly else "total"
-    of = given[scope]
-    body = {"scope": scope, "of": of, "limitUsd": args.limit, "period": period}
+    owner = owners[scope]
+    body = {"scope": scope, "of": owner, "limitUsd": args.limit, "period": period}
     session = connect(args)
     budget = session.request("PUT", V1 + "/budgets", body=body)["budget"]
     say(
-        f"Budget {budget['id']}: ${budget['limitUsd']:.2f} for {scope} {of},"
-        f" of which ${budget['spentUsd']:.2f} are spent."
+        f"Budget {budget['id']}: ${budget['limitUsd']:.2f} for {scope} {owner},"
+        f" of which ${budget['spentUsd']:.2f} is spent."
     )
     if scope == "pool":
         rented = {pool["name"] for pool in session.get(V1 + "/rented-pools")["pools"]}
-        if of not in rented:
+        if owner not in rented:
             say(
-                f"Pool {of} rents no machines: what runs there costs $0.00, and the budget bounds nothing."
+                f"Pool {owner} rents no machines: its jobs cost $0.00, so the budget has no effect."
             )
 
 
 def check_amount(text: str, hint: str) -> None:
-    """Refuse an amount that the cluster would refuse for a budget. Raises UsageError."""
+    """Raise UsageError for an amount that the cluster would reject as a budget."""
     try:
         amount = Decimal(text).quantize(Decimal("0.01"))
     except InvalidOperation:
         amount = Decimal(0)
-    if not amount.is_finite() or amount <= 0:  # less than a cent is nothing
+    if not amount.is_finite() or amount <= 0:  # amounts below one cent round to 0
         raise UsageError(
             f"a budget must be an amount in US dollars above 0, not '{text}'",
             hint,

@@ -1,4 +1,4 @@
-"""Downloading checkpoints, chosen by id or by metric."""
+"""Download checkpoints, selected by UUID or by metric."""
 
 import argparse
 import os
@@ -19,9 +19,9 @@ Checkpoint = dict[str, Any]
 
 def one(args: argparse.Namespace) -> None:
     session = connect(args)
-    found = session.get(f"{V1}/checkpoints/{args.uuid}")["checkpoint"]
-    target = args.output_dir or checkpoint_files.default_directory(found["uuid"])
-    _fetch(session, found, target, args.mode, quiet=args.quiet)
+    checkpoint = session.get(f"{V1}/checkpoints/{args.uuid}")["checkpoint"]
+    target = args.output_dir or checkpoint_files.default_directory(checkpoint["uuid"])
+    _fetch(session, checkpoint, target, args.mode, quiet=args.quiet)
 
 
 def of_experiment(args: argparse.Namespace) -> None:
@@ -30,54 +30,54 @@ def of_experiment(args: argparse.Namespace) -> None:
         raise UsageError("--top-n is at least 1")
     if args.sort_by:
         path = f"/experiments/{args.experiment_id}/checkpoints"
-        found = _by_metric(session, args, path)[: args.top_n]
+        checkpoints = _by_metric(session, args, path)[: args.top_n]
     else:
-        found = best_checkpoints(session, args.experiment_id, args.top_n)
-    if not found:
+        checkpoints = best_checkpoints(session, args.experiment_id, args.top_n)
+    if not checkpoints:
         raise MissingError(
             f"experiment {args.experiment_id} has no checkpoint with such a metric",
-            f"`det experiment list-checkpoints {args.experiment_id}` shows what there is",
+            f"`det experiment list-checkpoints {args.experiment_id}` lists the existing checkpoints",
         )
-    for checkpoint in found:
+    for checkpoint in checkpoints:
         target = os.path.join(args.output_dir, checkpoint["uuid"])
         _fetch(session, checkpoint, target, checkpoint_files.AUTO, quiet=args.quiet)
 
 
 def of_trial(args: argparse.Namespace) -> None:
     session = connect(args)
-    found = _of_trial(session, args)
-    target = args.output_dir or checkpoint_files.default_directory(found["uuid"])
-    _fetch(session, found, target, checkpoint_files.AUTO, quiet=args.quiet)
+    checkpoint = _select(session, args)
+    target = args.output_dir or checkpoint_files.default_directory(checkpoint["uuid"])
+    _fetch(session, checkpoint, target, checkpoint_files.AUTO, quiet=args.quiet)
 
 
-def _of_trial(session: Session, args: argparse.Namespace) -> Checkpoint:
+def _select(session: Session, args: argparse.Namespace) -> Checkpoint:
     if args.uuid:
         return dict(session.get(f"{V1}/checkpoints/{args.uuid}")["checkpoint"])
     path = f"/trials/{args.trial_id}/checkpoints"
     if args.sort_by:
-        found = _by_metric(session, args, path)
+        checkpoints = _by_metric(session, args, path)
     elif args.best:
         smaller = _smaller_is_better(session, args)
         order = "ORDER_BY_ASC" if smaller else "ORDER_BY_DESC"
         params = {"sortByAttr": "SORT_BY_SEARCHER_METRIC", "orderBy": order}
-        found = _completed(session, path, params)
+        checkpoints = _completed(session, path, params)
     elif args.latest:
-        found = _completed(session, path, {"sortByAttr": "SORT_BY_BATCH_NUMBER"})[::-1]
+        checkpoints = _completed(session, path, {"sortByAttr": "SORT_BY_BATCH_NUMBER"})[::-1]
     else:
         raise UsageError(
             "which checkpoint?", "give --best, --latest, --uuid ID or --sort-by METRIC"
         )
-    if not found:
+    if not checkpoints:
         raise MissingError(f"trial {args.trial_id} has no such checkpoint")
-    return found[0]
+    return checkpoints[0]
 
 
 def _by_metric(session: Session, args: argparse.Namespace, path: str) -> list[Checkpoint]:
     if args.smaller_is_better is None:
         raise UsageError("is a smaller value better?", "give --smaller-is-better true or false")
     order = "ORDER_BY_ASC" if args.smaller_is_better == "true" else "ORDER_BY_DESC"
-    found = _completed(session, path, {"sortByMetric": args.sort_by, "orderBy": order})
-    return [c for c in found if args.sort_by in _validation(c)]
+    checkpoints = _completed(session, path, {"sortByMetric": args.sort_by, "orderBy": order})
+    return [c for c in checkpoints if args.sort_by in _validation(c)]
 
 
 def _validation(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -94,18 +94,20 @@ def _smaller_is_better(session: Session, args: argparse.Namespace) -> bool:
     if args.smaller_is_better is not None:
         return bool(args.smaller_is_better == "true")
     trial = session.get(f"{V1}/trials/{args.trial_id}")["trial"]
-    found = session.get(f"{V1}/experiments/{trial['experimentId']}")["experiment"]
-    searcher = (found.get("config") or {}).get("searcher") or {}
+    experiment = session.get(f"{V1}/experiments/{trial['experimentId']}")["experiment"]
+    searcher = (experiment.get("config") or {}).get("searcher") or {}
     return bool(searcher.get("smaller_is_better", True))
 
 
-def _fetch(session: Session, found: Checkpoint, target: str, mode: str, *, quiet: bool) -> None:
-    total = sum(int(size) for size in (found.get("resources") or {}).values())
-    with Progress(f"Downloading {found['uuid']}", total, quiet=quiet) as progress:
-        checkpoint_files.download(session, found, target, mode, progress.add)
+def _fetch(
+    session: Session, checkpoint: Checkpoint, target: str, mode: str, *, quiet: bool
+) -> None:
+    total = sum(int(size) for size in (checkpoint.get("resources") or {}).values())
+    with Progress(f"Downloading {checkpoint['uuid']}", total, quiet=quiet) as progress:
+        checkpoint_files.download(session, checkpoint, target, mode, progress.add)
     if quiet:
         print(target)
         return
     print(f"Local checkpoint path:\n{target}\n")
-    rows = [[get(found) for _, get in COLUMNS]]
+    rows = [[get(checkpoint) for _, get in COLUMNS]]
     print_rows([name for name, _ in COLUMNS], rows, as_csv=False)

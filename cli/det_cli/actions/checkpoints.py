@@ -1,4 +1,4 @@
-"""Describing and deleting checkpoints."""
+"""`det checkpoint`: describe, list and delete checkpoints."""
 
 import argparse
 
@@ -22,8 +22,8 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def describe(args: argparse.Namespace) -> None:
-    found = connect(args).get(f"{V1}/checkpoints/{args.uuid}")["checkpoint"]
-    show(args, COLUMNS, [found], found)
+    checkpoint = connect(args).get(f"{V1}/checkpoints/{args.uuid}")["checkpoint"]
+    show(args, COLUMNS, [checkpoint], checkpoint)
 
 
 def list_(args: argparse.Namespace) -> None:
@@ -44,17 +44,15 @@ def delete(args: argparse.Namespace) -> None:
 
 def remove(args: argparse.Namespace) -> None:
     uuids, globs = _uuids(args), args.glob or []
-    named = ", ".join(uuids)
+    names = ", ".join(uuids)
     if globs:
-        prompts.confirm(f"Remove {', '.join(globs)} from {named}?", yes=args.yes)
+        prompts.confirm(f"Remove {', '.join(globs)} from {names}?", yes=args.yes)
     body = {"checkpointUuids": uuids, "checkpointGlobs": globs}
     connect(args).post(V1 + "/checkpoints/rm", body)
     if globs:
-        print(f"Removal of files from checkpoints {named} is in progress")
+        print(f"Removal of files from checkpoints {names} is in progress")
     else:
-        print(
-            f"No --glob was given: the records of checkpoints {named} are compared with what is stored"
-        )
+        print(f"No --glob was given: comparing the records of checkpoints {names} with the storage")
 
 
 def _uuids(args: argparse.Namespace) -> list[str]:

@@ -1,4 +1,4 @@
-"""Completion scripts, written from the tables of commands."""
+"""`det completion`: completion scripts, generated from the command declarations."""
 
 import argparse
 from importlib import import_module
@@ -44,9 +44,9 @@ def _cases(parents: list[str], node: "Command | Group") -> list[str]:
     paths = [f"{p} {n}".lstrip() for p in parents for n in (node.name, *node.aliases)]
     if isinstance(node, Command):
         return [_case([f"{p}*" for p in paths], _flags(node))]
-    own = [n for m in node.members for n in (m.name, *m.aliases)]
+    names = [n for m in node.members for n in (m.name, *m.aliases)]
     inner = [case for member in node.members for case in _cases(paths, member)]
-    return [_case(paths, own), *inner]
+    return [_case(paths, names), *inner]
 
 
 def _case(paths: list[str], words: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Config policies: what administrators demand of every configuration."""
+"""`det config-policies`: settings and limits that administrators enforce in all configurations."""
 
 import argparse
 
@@ -17,12 +17,12 @@ def describe(args: argparse.Namespace) -> None:
 
 def set_(args: argparse.Namespace) -> None:
     source = config_file.read(args.config_file)
-    config_file.loaded(source, args.config_file)  # complains in the words of a file
+    config_file.load(source, args.config_file)  # reports YAML errors with the file name
     session = connect(args)
     body = {"configPolicies": source, "workloadType": args.workload_type.upper()}
-    kept = session.put(_path(session, args), body)["configPolicies"]
+    policies = session.put(_path(session, args), body)["configPolicies"]
     say(f"Set the config policies for {_scope(args)}:")
-    print_yaml(kept)
+    print_yaml(policies)
 
 
 def delete(args: argparse.Namespace) -> None:

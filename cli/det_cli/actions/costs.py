@@ -1,4 +1,4 @@
-"""Show the costs of experiments and trials beside their other columns."""
+"""Cost columns for tables of experiments, trials and users."""
 
 from typing import Any
 
@@ -14,33 +14,33 @@ _COSTS: tuple[Column, ...] = (
 
 
 def of_users(session: Session, users: list[dict[str, Any]]) -> tuple[Column, ...]:
-    """Add to users what their work cost; return the columns, none where nothing ran on a rented machine.
+    """Add the costs of each user's work to the items and return the columns.
 
-    Users are seen by everybody, their costs are not."""
+    Returns () if no work ran on rented machines, or if the caller may not read costs."""
     try:
-        found = session.get(f"{V1}/costs/users")["costs"]
+        costs = session.get(f"{V1}/costs/users")["costs"]
     except NotFoundError:
         return ()
     except ForbiddenError as e:
         say(f"not shown: costs of users: {e.message}")
         return ()
-    by_name = {cost["username"]: cost for cost in found}
+    by_name = {cost["username"]: cost for cost in costs}
     for user in users:
         cost = by_name.get(user["username"], {})
         user.update(costUsd=cost.get("costUsd", 0.0), slotHours=cost.get("slotHours", 0.0))
-    return _COSTS if found else ()
+    return _COSTS if costs else ()
 
 
 def add(session: Session, kind: str, items: list[dict[str, Any]]) -> tuple[Column, ...]:
-    """Add costs to items of a kind; return their columns, none where nothing ran on a rented machine."""
+    """Add costs to the items and return the columns. Return () if no item used a rented machine."""
     if not items:
         return ()
     params = {"ids": [item["id"] for item in items]}
     try:
-        found = session.get(f"{V1}/costs/{kind}", params)["costs"]
+        costs = session.get(f"{V1}/costs/{kind}", params)["costs"]
     except NotFoundError:
-        return ()  # a cluster that does not know costs
-    by_id = {cost["id"]: cost for cost in found}
+        return ()  # an older cluster without the costs route
+    by_id = {cost["id"]: cost for cost in costs}
     for item in items:
         cost = by_id[item["id"]]
         item.update(costUsd=cost["costUsd"], slotHours=cost["slotHours"])

@@ -1,4 +1,4 @@
-"""Clusters on AWS."""
+"""`det deploy aws`: clusters on AWS."""
 
 import argparse
 import os
@@ -7,82 +7,82 @@ from typing import Any
 from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws
-from det_cli.deployment.aws_refusals import refusals_told
+from det_cli.deployment.aws_refusals import translate_errors
 from det_cli.deployment.cluster import ClusterSpec
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
 
-# Options of `up` that are kept, beside what all clouds have: what pools are made of, and the rest.
+# Stored options of `up` in addition to the options of all clouds. _POOLS configures the default pools.
 _POOLS = ("spot_max_price", "keypair", "agent_subnet_id")
-_STACK = ("add_tag", "deployment_type", "db_instance_type")  # they set variables of the stack
+_STACK = ("add_tag", "deployment_type", "db_instance_type")  # options that set stack variables
 _MORE = (*_STACK, "db_snapshot", "notebook_timeout")
 _TYPES = {
-    "efs": "machines mount no EFS: `startup_script` of a pool can, and `bind_mounts` hand it to tasks",
-    "fsx": "machines mount no FSx: `startup_script` of a pool can, and `bind_mounts` hand it to tasks",
-    "govcloud": "the regions of GovCloud were never tried, and its partition is not that of the stack",
-    "genai": "GenAI is a product of its own, which this cluster does not run",
+    "efs": "machines do not mount EFS: mount it in the pool's `startup_script` and use `bind_mounts`",
+    "fsx": "machines do not mount FSx: mount it in the pool's `startup_script` and use `bind_mounts`",
+    "govcloud": "the stack does not support the GovCloud partition",
+    "genai": "GenAI is a separate product",
 }
 
 
-@refusals_told()
+@translate_errors()
 def up(args: argparse.Namespace) -> None:
-    given, deployment = _for_up(args)
-    deploy_cloud.up(given, deployment, _place(deployment.account))
+    options, deployment = _for_up(args)
+    deploy_cloud.up(options, deployment, _place(deployment.account))
 
 
-@refusals_told()
+@translate_errors()
 def rehearse(args: argparse.Namespace) -> int:
     from det_cli.commands.deploy_aws import AWS
     from det_cli.deployment.rehearsal.aws_cloud import AwsCloud
 
-    given, deployment = _for_up(deploy_rehearse.with_options_of_up(args, AWS))
-    database = _spec(given).variables.get("database", "aurora")
-    cloud = AwsCloud(deployment.account, given.cluster_id, str(database))
-    return deploy_rehearse.run(given, deployment, cloud, _place(deployment.account))
+    options, deployment = _for_up(deploy_rehearse.with_options_of_up(args, AWS))
+    database = _spec(options).variables.get("database", "aurora")
+    cloud = AwsCloud(deployment.account, options.cluster_id, str(database))
+    return deploy_rehearse.run(options, deployment, cloud, _place(deployment.account))
 
 
 def _for_up(args: argparse.Namespace) -> tuple[argparse.Namespace, AwsDeployment]:
-    """Return the options of `up`, completed by the kept options, and the deployment that they describe."""
+    """Return the options of `up`, completed with the stored options, and the deployment for them."""
     alone = deploy_options.alone(args)
-    looked_at = AwsDeployment(_spec(alone), say)
-    deploy_cloud.check_here(alone, looked_at)
+    preview = AwsDeployment(_spec(alone), say)
+    deploy_cloud.check_here(alone, preview)
     args.db_snapshot = args.db_snapshot or None
-    given = deploy_options.as_last_time(args, alone.config, looked_at, _POOLS, _MORE)
-    if args.spot_max_price and not given.spot:
+    options = deploy_options.with_stored(args, alone.config, preview, _POOLS, _MORE)
+    if args.spot_max_price and not options.spot:
         raise UsageError(
             "--spot-max-price has no meaning without --spot", "add --spot, or leave it out"
         )
     deployment = AwsDeployment(
-        _spec(given),
+        _spec(options),
         say,
         args.google_credentials or "",
-        preflight=deploy_cloud.looks_first(args),
-        keypair=given.keypair or "",
-        snapshot=given.db_snapshot or "",
+        preflight=deploy_cloud.runs_preflight(args),
+        keypair=options.keypair or "",
+        snapshot=options.db_snapshot or "",
     )
-    return given, deployment
+    return options, deployment
 
 
-@refusals_told()
+@translate_errors()
 def down(args: argparse.Namespace) -> None:
     account = AwsDeployment(_spec(args), say).account
-    given = deploy_options.of_last_time(args, account, _STACK)
-    deploy_cloud.down(given, AwsDeployment(_spec(given), say))
+    options = deploy_options.with_stored_variables(args, account, _STACK)
+    deploy_cloud.down(options, AwsDeployment(_spec(options), say))
 
 
-@refusals_told()
+@translate_errors()
 def list_(args: argparse.Namespace) -> None:
     account = Aws(_region(args), args.endpoint_url or "", args.profile or "")
     deploy_cloud.print_names(args, account.clusters(), _place(account))
 
 
-@refusals_told()
+@translate_errors()
 def status(args: argparse.Namespace) -> None:
     print_object(args, AwsDeployment(_spec(args), say).status())
 
 
 def dump_config(args: argparse.Namespace) -> None:
-    _refuse_type(args)
+    _check_type(args)
     deploy_cloud.dump_config(args, _pools(args, region=""))
 
 
@@ -103,35 +103,35 @@ def _region(args: argparse.Namespace) -> str:
     except ProfileNotFound as e:
         raise UsageError(
             f"your AWS configuration has no profile {args.profile or os.environ.get('AWS_PROFILE')}",
-            "`aws configure list-profiles` lists those it has",
+            "`aws configure list-profiles` lists the profiles",
         ) from e
-    # boto3 itself reads AWS_DEFAULT_REGION alone.
+    # boto3 reads only AWS_DEFAULT_REGION, so AWS_REGION is read here.
     region = args.region or os.environ.get("AWS_REGION") or session.region_name
     if not region:
-        raise UsageError("no region is named", "give --region, or set AWS_REGION")
+        raise UsageError("no region is set", "give --region, or set AWS_REGION")
     return str(region)
 
 
 def _spec(args: argparse.Namespace) -> ClusterSpec:
     region = _region(args)
-    _refuse_type(args)
+    _check_type(args)
     return ClusterSpec(
         cluster_id=args.cluster_id,
         region=region,
         config=deploy_options.config(args, _pools(args, region)),
         variables={**_stack_variables(args), **deploy_options.variables(args)},
-        path_named=deploy_options.path_named(args),
+        path_label=deploy_options.path_label(args),
         password=getattr(args, "initial_user_password", None) or "",
         endpoint_url=args.endpoint_url or "",
         profile=args.profile or "",
     )
 
 
-def _refuse_type(args: argparse.Namespace) -> None:
+def _check_type(args: argparse.Namespace) -> None:
     kind = getattr(args, "deployment_type", None)
     if kind in _TYPES:
         raise UsageError(
-            f"there is no --deployment-type {kind} here: {_TYPES[kind]}",
+            f"--deployment-type {kind} is not supported: {_TYPES[kind]}",
             "leave --deployment-type out",
         )
 
@@ -141,16 +141,16 @@ def _tags(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _stack_variables(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the variables of the stack that options other than `--var` set."""
-    found: dict[str, Any] = {}
+    """Return the stack variables that are set by options other than `--var`."""
+    variables: dict[str, Any] = {}
     tags, database = _tags(args), getattr(args, "db_instance_type", None)
     if tags:
-        found["tags"] = tags
+        variables["tags"] = tags
     if database or getattr(args, "deployment_type", None):
-        found["database"] = "rds"
+        variables["database"] = "rds"
     if database:
-        found["database_instance_class"] = database
-    return found
+        variables["database_instance_class"] = database
+    return variables
 
 
 def _pools(args: argparse.Namespace, region: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Run the commands that are the same for clusters on every cloud."""
+"""The parts of `det deploy` commands that are the same for every cloud."""
 
 import argparse
 import shutil
@@ -18,56 +18,56 @@ from det_cli.render import print_object, print_yaml, say
 
 
 def check_here(args: argparse.Namespace, deployment: Deployment) -> None:
-    """Refuse what can be told to be wrong before the account is asked. Raises UsageError."""
+    """Check the options without a request to the cloud account. Raises UsageError."""
     deployment.check_name()
     if args.initial_user_password:
         new_password.check(
-            args.initial_user_password, "without --initial-user-password one is made"
+            args.initial_user_password, "without --initial-user-password, a password is generated"
         )
     stack_variables.check(stacks() / deployment.stack, deploy_options.variables(args))
     try:
         deployment.check_config()
     except UsageError:
-        if args.config or args.forget_options or not _keeps_pools(args, deployment):
+        if args.config or args.forget_options or not _has_stored_pools(args, deployment):
             raise
 
 
-def _keeps_pools(args: argparse.Namespace, deployment: Deployment) -> bool:
-    """Return whether the cluster has pools of the last time, which stand in place of those that options make."""
+def _has_stored_pools(args: argparse.Namespace, deployment: Deployment) -> bool:
+    """Return True if the cluster's stored configuration has pools, which replace the default pools."""
     try:
-        kept = deployment.account.options(args.cluster_id)
+        options = deployment.account.options(args.cluster_id)
     except CommandError:
-        return False  # what was wrong with the options comes first
-    return bool((kept.get("config") or {}).get("resource_pools"))
+        return False  # the caller reports the error in the options first
+    return bool((options.get("config") or {}).get("resource_pools"))
 
 
 def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
     stack_variables.check(
-        stacks() / deployment.stack, deploy_options.variables(args), args.kept_vars
+        stacks() / deployment.stack, deploy_options.variables(args), args.stored_vars
     )
     if args.dry_run:
         deployment.plan()
         for line in deployment.prices():
             print(line)
-        say("Nothing was changed.")
+        say("No resource was changed.")
         return
     question = f"Create or update cluster {args.cluster_id} in {where}?"
     prompts.confirm(question, yes=args.yes)
-    with _going_on():
-        deploy(deployment, args.kept)
+    with _resumable():
+        deploy(deployment, args.to_store)
 
 
-def deploy(deployment: Deployment, kept: Mapping[str, Any]) -> None:
-    """Create the cluster or bring it up to date, and print how to use it; its first password only once."""
-    outputs = deployment.up(kept)
-    for line in _described(outputs):
+def deploy(deployment: Deployment, options: Mapping[str, Any]) -> None:
+    """Create or update the cluster and print how to use it. A generated password is printed only once."""
+    outputs = deployment.up(options)
+    for line in _summary(outputs):
         print(line)
     if "first_password" in outputs:
-        sys.stdout.flush()  # raises where nobody reads any more
-        deployment.password_told()
+        sys.stdout.flush()  # raises if the password could not be printed
+        deployment.mark_password_shown()
 
 
-def _described(outputs: Mapping[str, Any]) -> Iterator[str]:
+def _summary(outputs: Mapping[str, Any]) -> Iterator[str]:
     yield f"The cluster answers at {outputs['url']}"
     if "first_password" in outputs:
         yield f"Password of admin and determined, until you change it: {outputs['first_password']}"
@@ -81,31 +81,33 @@ def _described(outputs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def down(args: argparse.Namespace, deployment: Deployment) -> None:
-    deployment.must_be_known()
-    what = "its checkpoints and database stay" if args.keep_data else "with all its data"
-    prompts.confirm(f"Remove cluster {args.cluster_id}, {what}?", yes=args.yes)
-    with _going_on():
-        unseen = deployment.down(
+    deployment.check_exists()
+    data = "but keep its checkpoints and database" if args.keep_data else "with all its data"
+    prompts.confirm(f"Remove cluster {args.cluster_id}, {data}?", yes=args.yes)
+    with _resumable():
+        unchecked = deployment.down(
             force=args.force, keep_data=args.keep_data, drain_s=args.drain_timeout
         )
-    _print_removed(args.cluster_id, unseen)
-    way_back = deployment.way_back() if args.keep_data else ""
-    if way_back:
-        print("This brings it back with its data, beside the other options that it had:")
-        print(f"  {way_back}")
+    _print_removed(args.cluster_id, unchecked)
+    restore_command = deployment.restore_command() if args.keep_data else ""
+    if restore_command:
+        print("To restore the cluster with its data, add this to the options that it had:")
+        print(f"  {restore_command}")
 
 
-def _print_removed(cluster_id: str, unseen: Sequence[fleet.Location]) -> None:
-    if not unseen:
-        print(f"Removed cluster {cluster_id}: no machine of it is left.")
+def _print_removed(cluster_id: str, unchecked: Sequence[fleet.Location]) -> None:
+    if not unchecked:
+        print(f"Removed cluster {cluster_id}: all its machines are terminated.")
         return
-    print(f"Removed cluster {cluster_id}. Machines may be left where it has rented:")
-    for place in unseen:
-        print(f"  {place}: {fleet.question(place, cluster_id)}")
+    print(
+        f"Removed cluster {cluster_id}. These locations could not be checked for remaining machines:"
+    )
+    for place in unchecked:
+        print(f"  {place}: {fleet.lookup_hint(place, cluster_id)}")
 
 
 def print_names(args: argparse.Namespace, names: Sequence[str], where: str) -> None:
-    """Print the names of clusters, a line each unless a format is asked for."""
+    """Print the names of clusters, one per line, or in the requested format."""
     if args.format:
         print_object(args, names)
         return
@@ -116,28 +118,29 @@ def print_names(args: argparse.Namespace, names: Sequence[str], where: str) -> N
 
 
 @contextmanager
-def _going_on() -> Iterator[None]:
-    """Say after Ctrl-C that nothing is lost."""
+def _resumable() -> Iterator[None]:
+    """Turn Ctrl-C into an error that explains how to continue."""
     try:
         yield
     except KeyboardInterrupt:
         raise CommandError(
-            "stopped before its end", "run the same command again: it goes on"
+            "stopped before it was complete", "run the same command again to continue"
         ) from None
 
 
-def looks_first(args: argparse.Namespace) -> bool:
-    """Tell whether the account is looked at before anything is made."""
-    given = getattr(args, "no_preflight_checks", False)
-    return not (given or "--no-preflight-checks" in args.group_options)
+def runs_preflight(args: argparse.Namespace) -> bool:
+    """Return True unless the user disabled the preflight checks."""
+    is_disabled = getattr(args, "no_preflight_checks", False)
+    return not (is_disabled or "--no-preflight-checks" in args.group_options)
 
 
 def dump_config(args: argparse.Namespace, pools: Sequence[dict[str, Any]]) -> None:
-    """Print a cluster's configuration with these pools, to be changed and given to `up`, which knows its region."""
+    """Print a cluster configuration with these pools as input for `up`, which adds the region."""
     for pool in pools:
         pool["provider"].pop("region", None)
     say(
-        "The defaults of `up`, whose pools rent in its region; changed, `up --config FILE` takes it."
+        "This is the default configuration of `up`, which adds the region to the pools."
+        " Change it and pass it with `up --config FILE`."
     )
     print_yaml(deploy_options.config(args, list(pools)))
 

@@ -1,4 +1,4 @@
-"""Clusters on Google Cloud."""
+"""`det deploy gcp`: clusters on Google Cloud."""
 
 import argparse
 import json
@@ -10,36 +10,36 @@ from typing import Any
 from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
 from det_cli.deployment.cluster import ClusterSpec
 from det_cli.deployment.gcp import GcpDeployment, ProjectAccess
-from det_cli.deployment.google import project_of_sign_in
+from det_cli.deployment.google import default_project
 from det_cli.deployment.machine_images import CPU_IMAGE, GPU_IMAGE
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
 
 REGION = "us-west1"
-# New projects have 250 or 500 GB for the disks of all machines of a region.
+# The disk quota of new projects is 250 or 500 GB per region.
 _AUX_DISK_GB = 100
-# Options of `up` that are kept, beside what all clouds have.
+# Stored options of `up` in addition to the options of all clouds.
 _POOLS = (
     "zone", "gpu_type", "gpu_num", "environment_image", "preemptible", "min_cpu_platform_agent", "disk_size",
     "disk_type",
 )  # fmt: skip
-_STACK = ("add_label",)  # they set variables of the stack
+_STACK = ("add_label",)  # options that set stack variables
 _MORE = (*_STACK, "db_backup")
 _LABEL_KEY, _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_-]{0,63}")
 
 
 def up(args: argparse.Namespace) -> None:
-    given, deployment = _for_up(args)
-    deploy_cloud.up(given, deployment, _place(deployment))
+    options, deployment = _for_up(args)
+    deploy_cloud.up(options, deployment, _place(deployment))
 
 
 def rehearse(args: argparse.Namespace) -> int:
     from det_cli.commands.deploy_gcp import GCP
     from det_cli.deployment.rehearsal.google_cloud import GoogleCloud
 
-    given, deployment = _for_up(deploy_rehearse.with_options_of_up(args, GCP))
-    cloud = GoogleCloud(deployment.account, given.cluster_id)
-    return deploy_rehearse.run(given, deployment, cloud, _place(deployment))
+    options, deployment = _for_up(deploy_rehearse.with_options_of_up(args, GCP))
+    cloud = GoogleCloud(deployment.account, options.cluster_id)
+    return deploy_rehearse.run(options, deployment, cloud, _place(deployment))
 
 
 def _place(deployment: GcpDeployment) -> str:
@@ -47,18 +47,18 @@ def _place(deployment: GcpDeployment) -> str:
 
 
 def _for_up(args: argparse.Namespace) -> tuple[argparse.Namespace, GcpDeployment]:
-    """Return the options of `up`, completed by the kept options, and the deployment that they describe."""
+    """Return the options of `up`, completed with the stored options, and the deployment for them."""
     alone = deploy_options.alone(args)
-    looked_at = _deployment(alone)
-    deploy_cloud.check_here(alone, looked_at)
+    preview = _deployment(alone)
+    deploy_cloud.check_here(alone, preview)
     args.db_backup = args.db_backup or None
-    given = deploy_options.as_last_time(args, alone.config, looked_at, _POOLS, _MORE)
-    return given, _deployment(given)
+    options = deploy_options.with_stored(args, alone.config, preview, _POOLS, _MORE)
+    return options, _deployment(options)
 
 
 def down(args: argparse.Namespace) -> None:
-    given = deploy_options.of_last_time(args, _deployment(args).account, _STACK)
-    deploy_cloud.down(given, _deployment(given))
+    options = deploy_options.with_stored_variables(args, _deployment(args).account, _STACK)
+    deploy_cloud.down(options, _deployment(options))
 
 
 def list_(args: argparse.Namespace) -> None:
@@ -79,21 +79,21 @@ def dump_template(args: argparse.Namespace) -> None:
 
 
 def _deployment(args: argparse.Namespace) -> GcpDeployment:
-    preflight = deploy_cloud.looks_first(args)
+    preflight = deploy_cloud.runs_preflight(args)
     backup = getattr(args, "db_backup", None) or ""
     return GcpDeployment(_spec(args), _access(args), say, preflight=preflight, backup=backup)
 
 
 def _access(args: argparse.Namespace) -> ProjectAccess:
-    project = args.project_id or _of_key(args.keypath)
-    project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or project_of_sign_in()
+    project = args.project_id or _project_of_key(args.keypath)
+    project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or default_project()
     if not project:
-        raise UsageError("no project is named", "give --project-id, or set GOOGLE_CLOUD_PROJECT")
+        raise UsageError("no project is set", "give --project-id, or set GOOGLE_CLOUD_PROJECT")
     return ProjectAccess(project, args.keypath or "", args.tf_state_gcs_bucket_name or "")
 
 
-def _of_key(path: str | None) -> str:
-    """Return the project of a key; other errors in the file are reported when it is used."""
+def _project_of_key(path: str | None) -> str:
+    """Return the project of a key file, or ''. Errors in the file are reported when the key is used."""
     try:
         return str(json.loads(Path(path or "").read_text("utf-8"))["project_id"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -118,25 +118,25 @@ def _spec(args: argparse.Namespace) -> ClusterSpec:
         region=region,
         config=deploy_options.config(args, pools),
         variables=variables,
-        path_named=deploy_options.path_named(args),
+        path_label=deploy_options.path_label(args),
         password=getattr(args, "initial_user_password", None) or "",
         endpoint_url=args.endpoint_url or "",
     )
 
 
 def _machines(args: argparse.Namespace, region: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the machines that the two pools rent: for work with GPUs, and for the rest."""
+    """Return the provider sections of the GPU pool and the CPU pool."""
     zone = getattr(args, "zone", None)
     if zone and zone.rpartition("-")[0] != region:
         raise UsageError(f"--zone {zone} is not in {region}", "give --region too, or another zone")
     image = getattr(args, "environment_image", None)
-    own = {
+    settings = {
         "zone": zone,
         "boot_disk_size": getattr(args, "disk_size", None),
         "boot_disk_type": getattr(args, "disk_type", None),
         "labels": _labels(args),
     }
-    common = {"type": "gcp", "region": region, **{k: v for k, v in own.items() if v}}
+    common = {"type": "gcp", "region": region, **{k: v for k, v in settings.items() if v}}
     platform = getattr(args, "min_cpu_platform_agent", None)
     spot = getattr(args, "spot", False) or getattr(args, "preemptible", None) == "true"
     compute = {
@@ -157,14 +157,14 @@ def _machines(args: argparse.Namespace, region: str) -> tuple[dict[str, Any], di
 
 
 def _labels(args: argparse.Namespace) -> dict[str, str]:
-    found = deploy_options.pairs(getattr(args, "add_label", None), "--add-label", "KEY=VALUE")
-    for key, value in found.items():
+    labels = deploy_options.pairs(getattr(args, "add_label", None), "--add-label", "KEY=VALUE")
+    for key, value in labels.items():
         if not (_LABEL_KEY.fullmatch(key) and _LABEL.fullmatch(value)):
             raise UsageError(
-                f"--add-label {key}={value} is no label of Google Cloud",
-                "labels have small letters, digits, - and _, at most 63; a key begins with a letter",
+                f"--add-label {key}={value} is not a valid Google Cloud label",
+                "use at most 63 lowercase letters, digits, - and _; a key begins with a letter",
             )
-    return found
+    return labels
 
 
 def _gpu_machine(args: argparse.Namespace) -> dict[str, Any]:
@@ -173,8 +173,8 @@ def _gpu_machine(args: argparse.Namespace) -> dict[str, Any]:
     if not machine_type.startswith("n1-"):
         if gpu or number:
             raise UsageError(
-                f"GPUs cannot be attached to {machine_type}: its type says which it has",
-                "leave out --gpu-type and --gpu-num, or name an n1 type",
+                f"GPUs cannot be attached to {machine_type}: the machine type determines its GPUs",
+                "leave out --gpu-type and --gpu-num, or use an n1 machine type",
             )
         return {"machine_type": machine_type}
     number = 1 if number is None else number

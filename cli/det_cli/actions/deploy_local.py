@@ -1,4 +1,4 @@
-"""Clusters on this machine: the control plane is imported only here."""
+"""`det deploy local`: clusters on this machine. Only this module imports the control plane."""
 
 import argparse
 
@@ -9,18 +9,18 @@ from det_cli.errors import CommandError
 
 
 def run(args: argparse.Namespace) -> int:
-    first = getattr(args, "initial_user_password", None)
-    if first:
+    password = getattr(args, "initial_user_password", None)
+    if password:
         new_password.check(
-            first,
-            "--initial-user-password '' lets everybody on this machine in; without it one is made",
+            password,
+            "without --initial-user-password a password is generated; '' creates users without one",
         )
     try:
         from det_controlplane.entry.local import commands
     except ModuleNotFoundError as e:
         raise CommandError(
             f"this installation cannot run a cluster: {e}",
-            "install the whole of determined-serverless: `pip install determined-serverless`",
+            "install the complete package: `pip install determined-serverless`",
         ) from e
     args.password_weakness = weakness
     return int(commands.main(args.action, args))

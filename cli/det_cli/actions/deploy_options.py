@@ -1,4 +1,4 @@
-"""Read the options of `det deploy aws up` and `gcp up`, also those of the last time, as a cluster's configuration."""
+"""Turn the options of `det deploy aws up` and `gcp up`, and stored options, into a cluster configuration."""
 
 import argparse
 import re
@@ -14,16 +14,16 @@ from det_cli.deployment.terraform import stacks
 from det_cli.errors import UsageError
 from det_cli.render import say
 
-# What `up` keeps of a cluster for the next time, beside its configuration and `--var`: what the pools are made of,
+# `up` stores the configuration, `--var` and these options for the next run. _POOLS configures the default pools.
 _POOLS = (
     "compute_agent_instance_type", "aux_agent_instance_type", "spot", "min_dynamic_agents", "max_dynamic_agents",
     "max_idle_agent_period", "max_agent_starting_period", "max_aux_containers_per_agent",
 )  # fmt: skip
-# and what is laid over a configuration.
+# Options that override fields of a configuration.
 _OVER_CONFIG = ("scheduler_type", "preemption_enabled", "cpu_env_image", "gpu_env_image")
 
 
-# The options that set a path in the section of a pool.
+# The option for each field of a pool's section.
 _OF_BOTH_POOLS = {
     "region": "--region", "zone": "--zone", "min_instances": "--min-dynamic-agents",
     "max_instances": "--max-dynamic-agents", "max_idle_agent_period": "--max-idle-agent-period",
@@ -36,132 +36,141 @@ _OF_A_POOL = re.compile(r"resource_pools\[(\d)\]\.(?:provider\.)?(.+)")
 
 
 def alone(args: argparse.Namespace) -> argparse.Namespace:
-    """Return the options of `up` as they are without those of the last time. Raises UsageError."""
-    given = argparse.Namespace(**vars(args))
-    given.config = _mapping(args.master_config_path) if args.master_config_path else None
-    if given.max_dynamic_agents is None:
-        given.min_dynamic_agents = None  # whether it is too large, the last time's limit says
-    return given
+    """Return the options of `up` without stored options. Raises UsageError."""
+    options = argparse.Namespace(**vars(args))
+    options.config = _mapping(args.master_config_path) if args.master_config_path else None
+    if options.max_dynamic_agents is None:
+        options.min_dynamic_agents = (
+            None  # its maximum may be a stored option, so it is checked later
+        )
+    return options
 
 
-def path_named(args: argparse.Namespace) -> Callable[[str], str]:
-    """Return what names a path of the configuration as it was given: by its option, where pools come from options."""
+def path_label(args: argparse.Namespace) -> Callable[[str], str]:
+    """Return a function that names a configuration path as the user set it: by option for default pools."""
     has_pools = (getattr(args, "config", None) or {}).get("resource_pools")
     return str if has_pools else _option_of
 
 
 def _option_of(path: str) -> str:
-    found = _OF_A_POOL.fullmatch(path)
-    if not found:
+    match = _OF_A_POOL.fullmatch(path)
+    if not match:
         return path
-    if found[2] in ("instance_type", "instance_type.machine_type"):
-        return _TYPES[int(found[1])]
-    return _OF_BOTH_POOLS.get(found[2], path)
+    if match[2] in ("instance_type", "instance_type.machine_type"):
+        return _TYPES[int(match[1])]
+    return _OF_BOTH_POOLS.get(match[2], path)
 
 
-def as_last_time(
+def with_stored(
     args: argparse.Namespace,
     config: dict[str, Any] | None,
     deployment: Deployment,
     pools: Sequence[str],
     more: Sequence[str],
 ) -> argparse.Namespace:
-    """Return the options of `up`, and of its last time for this cluster those that are not given now.
+    """Return the options of `up`, completed with the options that the previous `up` of the cluster stored.
 
-    `pools` and `more` are the cloud's own: what pools are made of, and the rest. Raises UsageError.
+    `pools` and `more` are the options of one cloud: options of the default pools, and other options.
+    Raises UsageError.
     """
-    given = argparse.Namespace(**{**vars(args), "config": config})
-    of_pools = (*_POOLS, *pools)
+    options = argparse.Namespace(**{**vars(args), "config": config})
+    pool_options = (*_POOLS, *pools)
     rest = (*_OVER_CONFIG, *more, "config")
-    kept = {} if args.forget_options else deployment.account.options(args.cluster_id)
-    config_now = kept.get("config") if given.config is None else given.config
-    without = _replaced_now(given)
+    stored = {} if args.forget_options else deployment.account.options(args.cluster_id)
+    config_now = stored.get("config") if options.config is None else options.config
+    ignored = _superseded(options)
     if (config_now or {}).get("resource_pools"):
-        _refuse_beside_pools(given, of_pools)
-        without.update(of_pools)
-    kept = {name: value for name, value in kept.items() if name not in without}
+        _check_pool_options(options, pool_options)
+        ignored.update(pool_options)
+    stored = {name: value for name, value in stored.items() if name not in ignored}
     names = [
-        n for n in (*of_pools, *rest) if not _is_given(getattr(given, n)) and _is_given(kept.get(n))
+        n
+        for n in (*pool_options, *rest)
+        if not _is_set(getattr(options, n)) and _is_set(stored.get(n))
     ]
     for name in names:
-        setattr(given, name, kept[name])
+        setattr(options, name, stored[name])
     now = list(args.var or ())
-    earlier = _still_declared(kept.get("var", ()), _names(now), stacks() / deployment.stack)
-    given.var = earlier + now
-    given.kept_vars = _names(earlier)
-    told = [f"--{n.replace('_', '-')}" for n in names] + [f"--var {pair}" for pair in earlier]
-    if told:
-        say(f"As the last time: {', '.join(told)} (--forget-options goes back to the defaults)")
-    given.kept = {n: getattr(given, n) for n in (*of_pools, *rest, "var")}
-    return given
+    earlier = _still_declared(stored.get("var", ()), _names(now), stacks() / deployment.stack)
+    options.var = earlier + now
+    options.stored_vars = _names(earlier)
+    reused = [f"--{n.replace('_', '-')}" for n in names] + [f"--var {pair}" for pair in earlier]
+    if reused:
+        say(
+            f"Reusing options of the previous run: {', '.join(reused)} (--forget-options resets them)"
+        )
+    options.to_store = {n: getattr(options, n) for n in (*pool_options, *rest, "var")}
+    return options
 
 
-def _names(given: Sequence[str]) -> set[str]:
-    return {pair.partition("=")[0] for pair in given}
+def _names(pairs: Sequence[str]) -> set[str]:
+    return {pair.partition("=")[0] for pair in pairs}
 
 
-def _still_declared(kept: Sequence[str], set_now: set[str], stack: Path) -> list[str]:
-    """Return the `--var` pairs of the last time that are not given now and whose variables the stack still has."""
+def _still_declared(stored: Sequence[str], overrides: set[str], stack: Path) -> list[str]:
+    """Return the stored `--var` pairs that are not overridden and that the stack still declares."""
     declared = stack_variables.declared_in(stack)
-    found = []
-    for pair in kept:
+    pairs = []
+    for pair in stored:
         name = pair.partition("=")[0]
-        if name in set_now:
+        if name in overrides:
             continue
         if name in declared:
-            found.append(pair)
+            pairs.append(pair)
         else:
-            say(f"Left out --var {pair} of the last time: the stack has no such variable")
-    return found
+            say(f"Ignored --var {pair} of the previous run: the stack has no such variable")
+    return pairs
 
 
-def of_last_time(
+def with_stored_variables(
     args: argparse.Namespace, account: Account, names: Sequence[str]
 ) -> argparse.Namespace:
-    """Return the options of a command that changes a cluster as it was made, with what sets variables of its stack."""
-    kept = account.options(args.cluster_id)
-    found = {name: kept[name] for name in (*names, "var") if kept.get(name)}
-    return argparse.Namespace(**{**vars(args), **found})
+    """Return the options of a command, completed with the stored options that set stack variables."""
+    stored = account.options(args.cluster_id)
+    options = {name: stored[name] for name in (*names, "var") if stored.get(name)}
+    return argparse.Namespace(**{**vars(args), **options})
 
 
-def _is_given(value: Any) -> bool:
-    """Return whether an option has a value; 0 is one, and equal to False."""
+def _is_set(value: Any) -> bool:
+    """Return True if an option has a value. 0 is a value, although 0 == False."""
     return value is not None and value is not False and value != []
 
 
-def _replaced_now(given: argparse.Namespace) -> set[str]:
-    """Return the options of the last time that mean nothing beside one that is given now."""
-    found: set[str] = set()
-    if given.scheduler_type not in (None, "priority"):
-        found.add("preemption_enabled")
-    if _is_given(getattr(given, "preemptible", None)):
-        found.add("spot")
-    machine_type = given.compute_agent_instance_type
+def _superseded(options: argparse.Namespace) -> set[str]:
+    """Return the stored options that the given options make meaningless."""
+    names: set[str] = set()
+    if options.scheduler_type not in (None, "priority"):
+        names.add("preemption_enabled")
+    if _is_set(getattr(options, "preemptible", None)):
+        names.add("spot")
+    machine_type = options.compute_agent_instance_type
     if machine_type and not machine_type.startswith("n1-"):
-        found.update(("gpu_type", "gpu_num"))
-    return found
+        names.update(("gpu_type", "gpu_num"))
+    return names
 
 
-def _refuse_beside_pools(args: argparse.Namespace, of_pools: Sequence[str]) -> None:
-    given = [f"--{name.replace('_', '-')}" for name in of_pools if _is_given(getattr(args, name))]
-    if not given:
+def _check_pool_options(args: argparse.Namespace, pool_options: Sequence[str]) -> None:
+    options = [
+        f"--{name.replace('_', '-')}" for name in pool_options if _is_set(getattr(args, name))
+    ]
+    if not options:
         return
-    options = ", ".join(given)
+    names = ", ".join(options)
     if args.config is None:
         raise UsageError(
-            f"the configuration of the last time has pools of its own: {options} cannot change them",
+            f"the stored configuration has its own pools: {names} cannot change them",
             "leave the options out, give --config with other resource_pools or none, or --forget-options",
         )
     raise UsageError(
-        f"the configuration {args.master_config_path} has pools of its own: {options} cannot change them",
-        "leave the options out and write it into resource_pools, or leave resource_pools out",
+        f"the configuration {args.master_config_path} has its own pools: {names} cannot change them",
+        "set the values in resource_pools instead, or leave resource_pools out",
     )
 
 
 def variables(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the variables that `--var` sets."""
-    found = pairs(getattr(args, "var", None), "--var", "NAME=VALUE")
-    return {name: _value(name, text) for name, text in found.items()}
+    """Return the stack variables from `--var`."""
+    texts = pairs(getattr(args, "var", None), "--var", "NAME=VALUE")
+    return {name: _value(name, text) for name, text in texts.items()}
 
 
 def _value(name: str, text: str) -> Any:
@@ -169,14 +178,14 @@ def _value(name: str, text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as e:
         raise UsageError(
-            f"--var {name}={text} is no YAML: {' '.join(str(e).split())}",
-            "put quotes around a text with brackets, braces or colons",
+            f"--var {name}={text} is not valid YAML: {' '.join(str(e).split())}",
+            "put quotes around text with brackets, braces or colons",
         ) from e
 
 
-def pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str]:
-    """Return the pairs of a repeated option KEY=VALUE. Raises UsageError."""
-    split = [pair.partition("=") for pair in given or ()]
+def pairs(words: Sequence[str] | None, option: str, form: str) -> dict[str, str]:
+    """Return the pairs of a repeated KEY=VALUE option. Raises UsageError."""
+    split = [pair.partition("=") for pair in words or ()]
     for name, equals, _ in split:
         if not (name and equals):
             raise UsageError(f"{option} {name} has no value", f"give {option} {form}")
@@ -184,32 +193,32 @@ def pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str]
 
 
 def config(args: argparse.Namespace, pools: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the cluster's configuration, with these pools where it has none."""
-    found = dict(getattr(args, "config", None) or {})
-    manager = dict(found.get("resource_manager") or {"type": "agent"})
-    if not found.get("resource_pools"):
-        found["resource_pools"] = pools
+    """Return the cluster's configuration. The pools are used if it has none."""
+    result = dict(getattr(args, "config", None) or {})
+    manager = dict(result.get("resource_manager") or {"type": "agent"})
+    if not result.get("resource_pools"):
+        result["resource_pools"] = pools
         manager["default_compute_resource_pool"] = "compute-pool"
         manager["default_aux_resource_pool"] = "aux-pool"
-        found["resource_manager"] = manager
+        result["resource_manager"] = manager
     scheduler = _scheduler(args)
     if scheduler:
-        manager["scheduler"] = {**_scheduler_of(found, manager), **scheduler}
-        found["resource_manager"] = manager
+        manager["scheduler"] = {**_scheduler_of(result, manager), **scheduler}
+        result["resource_manager"] = manager
     images = _images(args)
     if images:
-        defaults = dict(found.get("task_container_defaults") or {})
-        found["task_container_defaults"] = {**defaults, "image": images}
+        defaults = dict(result.get("task_container_defaults") or {})
+        result["task_container_defaults"] = {**defaults, "image": images}
     timeout_s = getattr(args, "notebook_timeout", None)
     if timeout_s == 0:
-        found.pop("notebook_timeout", None)
+        result.pop("notebook_timeout", None)
     elif timeout_s is not None:
-        found["notebook_timeout"] = timeout_s
-    return found
+        result["notebook_timeout"] = timeout_s
+    return result
 
 
 def _scheduler_of(config: dict[str, Any], manager: dict[str, Any]) -> dict[str, Any]:
-    """Take the scheduler out of a configuration, also where it stands at the top or in its short form."""
+    """Return the scheduler section. Remove it from the top level and support its short form."""
     at_top = config.pop("scheduler", None) or {}
     short = {name: config[name] for name in ("preemption", "default_priority") if name in config}
     return dict(manager.get("scheduler") or at_top or short)
@@ -227,8 +236,8 @@ def _scheduler(args: argparse.Namespace) -> dict[str, Any]:
         )
     if preempts == "true":
         return {"type": "priority", "preemption": True}
-    found = {"type": kind} if kind else {}
-    return {**found, "preemption": False} if preempts == "false" else found
+    scheduler = {"type": kind} if kind else {}
+    return {**scheduler, "preemption": False} if preempts == "false" else scheduler
 
 
 def _images(args: argparse.Namespace) -> dict[str, str]:
@@ -239,7 +248,7 @@ def _images(args: argparse.Namespace) -> dict[str, str]:
 def pools(
     args: argparse.Namespace, compute: dict[str, Any], aux: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the pools that Determined's commands make: one for work with slots, one for work without."""
+    """Return the default pools of Determined: one for jobs with slots, one for zero-slot tasks."""
     limits = {
         "min_instances": getattr(args, "min_dynamic_agents", None) or 0,
         "max_instances": _or(getattr(args, "max_dynamic_agents", None), 5),
@@ -262,17 +271,17 @@ def pools(
     ]
 
 
-def _or(given: int | None, default: int) -> int:
-    return default if given is None else given
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
 
 
 def _mapping(path: str) -> dict[str, Any]:
     try:
-        read = yaml.safe_load(Path(path).read_text("utf-8"))
+        content = yaml.safe_load(Path(path).read_text("utf-8"))
     except OSError as e:
         raise UsageError(f"cannot read {path}: {e.strerror}", "--config names a file") from e
     except (UnicodeDecodeError, yaml.YAMLError) as e:
-        raise UsageError(f"{path} is no YAML: {' '.join(str(e).split())}") from e
-    if not isinstance(read, dict):
-        raise UsageError(f"{path} must hold the configuration of a cluster, as master.yaml does")
-    return read
+        raise UsageError(f"{path} is not valid YAML: {' '.join(str(e).split())}") from e
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} must contain a cluster configuration, like master.yaml")
+    return content

@@ -1,4 +1,4 @@
-"""The API by hand."""
+"""`det dev`: send requests to the API."""
 
 import argparse
 import shlex
@@ -13,7 +13,7 @@ from det_cli.render import say
 
 def auth_token(args: argparse.Namespace) -> None:
     session = connect(args)
-    # A request makes sure that the token is one the cluster still knows.
+    # This request verifies that the token is still valid.
     session.get(V1 + "/me")
     print(session.token)
 
@@ -24,13 +24,13 @@ def curl(args: argparse.Namespace) -> int:
     path = args.path if args.path.startswith("/") else f"/{args.path}"
     session = connect(args)
     if args.show:
-        say(_as_typed(session.base_url, args.user, method, path, args.data))
+        say(_curl_command(session.base_url, args.user, method, path, args.data))
     status, _, payload = session.request_bytes(method, path, body=body)
-    return print_answer(status, payload)
+    return print_response(status, payload)
 
 
-def print_answer(status: int, payload: bytes) -> int:
-    """Print what came back, and return the command's exit status."""
+def print_response(status: int, payload: bytes) -> int:
+    """Print a response and return the command's exit status."""
     if status in (401, 403, 404, 409):
         raise error_from(status, payload)
     sys.stdout.write(payload.decode("utf-8", "replace"))
@@ -38,8 +38,8 @@ def print_answer(status: int, payload: bytes) -> int:
     return OK if status < 300 else FAILED
 
 
-def _as_typed(base_url: str, user: str | None, method: str, path: str, data: str | None) -> str:
-    """Return the request as a command for a shell, which asks det for the token: terminals keep what they show."""
+def _curl_command(base_url: str, user: str | None, method: str, path: str, data: str | None) -> str:
+    """Return the request as a shell command. The command reads the token from det, so it is not printed."""
     words = ["curl", "-X", method, *(["-d", data] if data else []), base_url + path]
     token = ["det", "-m", base_url, *(["-u", user] if user else []), "dev", "auth-token"]
     return f'{shlex.join(words)} -H "Authorization: Bearer $({shlex.join(token)})"'

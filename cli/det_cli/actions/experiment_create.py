@@ -1,4 +1,4 @@
-"""Submitting experiments, and following them to their end."""
+"""`det experiment create` and `continue`: submit experiments and follow them until they end."""
 
 import argparse
 import contextlib
@@ -30,15 +30,15 @@ def create(args: argparse.Namespace) -> int:
         budgets.check_amount(args.max_cost, "leave --max-cost out for an experiment without one")
     text = config_file.read(args.config_file, args.config)
     if args.local:
-        return _run_here(args, text)
-    ports = [_published(text) for text in args.publish]
+        return _run_locally(args, text)
+    ports = [_port_pair(text) for text in args.publish]
     if ports and not args.follow_first_trial:
         raise UsageError(
-            "--publish takes connections while the trial is followed", "add --follow-first-trial"
+            "--publish works only while the command follows the trial", "add --follow-first-trial"
         )
     context = collect(args.model_def, args.include)
     session = connect(args)
-    # A budget is set before anything runs.
+    # The budget must exist before the experiment runs.
     starts_later = args.paused or args.max_cost is not None
     body: dict[str, Any] = {"config": text, "activate": not starts_later}
     if args.template:
@@ -46,34 +46,39 @@ def create(args: argparse.Namespace) -> int:
     if args.project_id is not None:
         body["projectId"] = args.project_id
     if args.dry_run:
-        checked = {**body, "validateOnly": True, "activate": False}
-        answer = session.post(V1 + "/experiments", {**checked, "modelDefinition": []})
-        print_yaml(answer["config"])
-        _pass_on_warnings(answer)
-        for line in prices.estimate(session, answer["config"]):
+        dry_run_body = {**body, "validateOnly": True, "activate": False}
+        response = session.post(V1 + "/experiments", {**dry_run_body, "modelDefinition": []})
+        print_yaml(response["config"])
+        _print_warnings(response)
+        for line in prices.estimate(session, response["config"]):
             say(line)
-        say("The configuration is valid. Nothing was created.")
+        say("The configuration is valid. No experiment was created.")
         return OK
     if args.test_mode:
-        body["config"] = _tiny(session, body)
+        body["config"] = _one_batch_config(session, body)
     body.update(context_upload.send(session, context, _watching))
-    # A repeated request, after an answer was lost, finds the experiment that the first one made.
-    once = {"Idempotency-Key": str(uuid.uuid4())}
-    answer = session.post(V1 + "/experiments", body, headers=once)
+    # If the response is lost, the retried request returns the experiment that the first one created.
+    idempotency = {"Idempotency-Key": str(uuid.uuid4())}
+    response = session.post(V1 + "/experiments", body, headers=idempotency)
     if args.max_cost is not None:
-        _bound(session, int(answer["experiment"]["id"]), args.max_cost, activate=not args.paused)
-    return _created(session, args, answer, ports)
+        _set_budget(
+            session, int(response["experiment"]["id"]), args.max_cost, activate=not args.paused
+        )
+    return _report_created(session, args, response, ports)
 
 
-def _bound(session: Session, id: int, limit: str, *, activate: bool) -> None:
-    """Set the budget of a new experiment, and start it; without its budget it stays paused. Raises CommandError."""
+def _set_budget(session: Session, id: int, limit: str, *, activate: bool) -> None:
+    """Set the budget of a new experiment and start it.
+
+    If the budget cannot be set, the experiment stays paused. Raises CommandError.
+    """
     budget = {"scope": "experiment", "of": str(id), "limitUsd": limit, "period": "total"}
     try:
         session.request("PUT", V1 + "/budgets", body=budget)
     except (APIError, MasterUnreachableError) as e:
         raise CommandError(
-            f"experiment {id} was created and stays paused, as its budget could not be set: {e}",
-            f"`det budget set {limit} --experiment {id}` and `det experiment activate {id}`,"
+            f"experiment {id} was created but stays paused, because its budget could not be set: {e}",
+            f"run `det budget set {limit} --experiment {id}` and `det experiment activate {id}`,"
             f" or `det experiment kill {id}`",
         ) from e
     if activate:
@@ -86,28 +91,28 @@ def _watching(size: int) -> Iterator[context_upload.Watch]:
         yield progress.add
 
 
-def _created(
+def _report_created(
     session: Session,
     args: argparse.Namespace,
-    answer: dict[str, Any],
+    response: dict[str, Any],
     ports: Sequence[tuple[int, int]],
 ) -> int:
-    id = int(answer["experiment"]["id"])
-    waits = args.wait and not args.follow_first_trial
-    if args.format == "json" and waits:
+    id = int(response["experiment"]["id"])
+    must_wait = args.wait and not args.follow_first_trial
+    if args.format == "json" and must_wait:
         say(f"Created experiment {id}")
     elif args.format == "json":
-        print_json(answer["experiment"])
+        print_json(response["experiment"])
         sys.stdout.flush()
     else:
         print(f"Created experiment {id}", flush=True)
-    _pass_on_warnings(answer)
-    for warning in answer.get("warnings") or []:
+    _print_warnings(response)
+    for warning in response.get("warnings") or []:
         if warning == "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED":
-            say("It asks for more slots than the pool has now, and waits until they exist.")
+            say("The experiment needs more slots than the pool has now. It waits until they exist.")
     if args.follow_first_trial:
         return _follow(session, id, ports)
-    if waits:
+    if must_wait:
         code = wait_for(session, id, 1.0)
         if args.format == "json":
             print_json(session.get(f"{V1}/experiments/{id}")["experiment"])
@@ -115,57 +120,57 @@ def _created(
     return _watch_test(session, id) if args.test_mode else OK
 
 
-def _pass_on_warnings(answer: dict[str, Any]) -> None:
-    """Print the warnings about the configuration.
-
-    What is deprecated, ignored, or will hardly do what it is meant to.
-    """
-    for warning in answer.get("configWarnings") or []:
+def _print_warnings(response: dict[str, Any]) -> None:
+    """Print the warnings about deprecated, ignored or suspicious settings of the configuration."""
+    for warning in response.get("configWarnings") or []:
         say(f"warning: {warning}")
 
 
 def continue_(args: argparse.Namespace) -> int:
     session = connect(args)
     text = config_file.read(args.config_file) if args.config_file else ""
-    body = {"id": args.experiment_id, "overrideConfig": config_file.changed(text, args.config)}
+    body = {
+        "id": args.experiment_id,
+        "overrideConfig": config_file.apply_changes(text, args.config),
+    }
     session.post(V1 + "/experiments/continue", body)
     print(f"Continued experiment {args.experiment_id}", flush=True)
     return _follow(session, args.experiment_id) if args.follow_first_trial else OK
 
 
-def _published(text: str) -> tuple[int, int]:
-    """Read LOCAL or LOCAL:REMOTE."""
+def _port_pair(text: str) -> tuple[int, int]:
+    """Parse LOCAL or LOCAL:REMOTE."""
     local, _, remote = text.partition(":")
-    found = [int(n) if n.isascii() and n.isdigit() else 0 for n in (local, remote or local)]
-    if not all(0 < number < 1 << 16 for number in found):
+    pair = [int(n) if n.isascii() and n.isdigit() else 0 for n in (local, remote or local)]
+    if not all(0 < number < 1 << 16 for number in pair):
         raise UsageError(f"--publish takes a port, or LOCAL:REMOTE, not {text!r}")
-    return found[0], found[1]
+    return pair[0], pair[1]
 
 
 @contextlib.contextmanager
-def _publishing(session: Session, trial: int, ports: Sequence[tuple[int, int]]) -> Iterator[None]:
-    """Take connections at ports of this machine, which go to ports of the trial."""
+def _forwarding(session: Session, trial: int, ports: Sequence[tuple[int, int]]) -> Iterator[None]:
+    """Forward local ports to ports of the trial."""
     with contextlib.ExitStack() as stack:
         if ports:
             task = session.get(f"{V1}/trials/{trial}")["trial"]["taskId"]
         for local, remote in ports:
             service = f"{task}:{remote}"
             stack.enter_context(tunnel.listening(session, service, "127.0.0.1", local, say))
-            say(f"127.0.0.1:{local} is port {remote} of trial {trial}.")
+            say(f"Forwarding 127.0.0.1:{local} to port {remote} of trial {trial}.")
         yield
 
 
 def _follow(session: Session, id: int, ports: Sequence[tuple[int, int]] = ()) -> int:
-    """Print the first trial's log and wait for the experiment's end; Ctrl-C leaves the experiment alone."""
+    """Print the first trial's log and wait until the experiment ends. Ctrl-C does not stop the experiment."""
     try:
         trial = _first_trial(session, id)
         if trial is not None:
-            with _publishing(session, trial, ports):
+            with _forwarding(session, trial, ports):
                 _print_log(session, trial)
         return wait_for(session, id, 1.0)
     except KeyboardInterrupt:
         say(
-            f"\nStopped following. Experiment {id} goes on:"
+            f"\nStopped following. Experiment {id} continues:"
             f" `det experiment logs -f {id}` follows it again, `det experiment kill {id}` stops it."
         )
         return INTERRUPTED
@@ -179,8 +184,8 @@ def _print_log(session: Session, trial: int) -> None:
 
 
 def _first_trial(session: Session, id: int) -> "int | None":
-    """Wait until there is one, telling what the experiment does meanwhile; None if it ended without."""
-    seen = ""
+    """Wait for the first trial and print the experiment's state. Return None if it ended without a trial."""
+    last_state = ""
     while True:
         trials = session.get(f"{V1}/experiments/{id}/trials", {"limit": 1})["trials"]
         if trials:
@@ -189,23 +194,23 @@ def _first_trial(session: Session, id: int) -> "int | None":
         state = session.get(f"{V1}/experiments/{id}")["experiment"]["state"]
         if state in TERMINAL:
             return None
-        if state != seen:
-            seen = state
+        if state != last_state:
+            last_state = state
             say(f"Waiting for the first trial: the experiment is {state.removeprefix('STATE_')}.")
         time.sleep(_POLL_S)
 
 
-def _tiny(session: Session, body: dict[str, Any]) -> str:
-    """Check the user's configuration as it is, then cut it down to one batch."""
-    checked = {**body, "validateOnly": True, "activate": False, "modelDefinition": []}
-    resolved = session.post(V1 + "/experiments", checked)["config"]
+def _one_batch_config(session: Session, body: dict[str, Any]) -> str:
+    """Validate the user's configuration and return it reduced to one batch."""
+    dry_run_body = {**body, "validateOnly": True, "activate": False, "modelDefinition": []}
+    resolved = session.post(V1 + "/experiments", dry_run_body)["config"]
     metric = (resolved.get("searcher") or {}).get("metric", "loss")
     smaller = str((resolved.get("searcher") or {}).get("smaller_is_better", True)).lower()
     searcher = (
         f"{{name: single, metric: {metric}, smaller_is_better: {smaller},"
         " max_length: {batches: 1}}"
     )
-    # Mappings are merged: what is there goes first.
+    # Changes merge mappings, so null first removes the existing mapping.
     changes = [
         "searcher=null",
         f"searcher={searcher}",
@@ -217,22 +222,22 @@ def _tiny(session: Session, body: dict[str, Any]) -> str:
         "checkpoint_storage.save_trial_best=0",
         "checkpoint_storage.save_trial_latest=0",
     ]
-    return config_file.changed(body["config"], changes)
+    return config_file.apply_changes(body["config"], changes)
 
 
 def _watch_test(session: Session, id: int) -> int:
-    """Print the phases of the tiny experiment, archive it, and print whether it passed."""
+    """Print the phases of the test experiment and its result, and archive it if it passed."""
     names = {
         "training": "Training one batch",
         "validating": "Validating",
         "checkpointing": "Saving a checkpoint",
     }
-    told = set()
+    printed = set()
     while True:
         trials = session.get(f"{V1}/experiments/{id}/trials", {"limit": 1})["trials"]
         phase = trials[0].get("runnerState") if trials else None
-        if phase in names and phase not in told:
-            told.add(phase)
+        if phase in names and phase not in printed:
+            printed.add(phase)
             say(f"{names[phase]} …")
         state = session.get(f"{V1}/experiments/{id}")["experiment"]["state"]
         if state in TERMINAL:
@@ -242,21 +247,22 @@ def _watch_test(session: Session, id: int) -> int:
     if code != OK:
         say(f"The test failed; `det experiment logs {id}` shows why.")
         return code
-    verdict = local_test.judge(_seen(session, trials[0]["id"]) if trials else set())
+    verdict = local_test.judge(_steps(session, trials[0]["id"]) if trials else set())
     if verdict == OK:
         session.post(f"{V1}/experiments/{id}/archive")
     return verdict
 
 
-def _seen(session: Session, trial: int) -> set[str]:
-    """Return what a trial has done: the groups of metrics that it reported, and `checkpoint`."""
-    reported = session.get(f"{V1}/trials/{trial}")["trial"].get("summaryMetrics") or {}
+def _steps(session: Session, trial: int) -> set[str]:
+    """Return the completed steps of a trial: its reported metric groups, and `checkpoint` if it saved one."""
+    summary = session.get(f"{V1}/trials/{trial}")["trial"].get("summaryMetrics") or {}
     names = {"avg_metrics": "training", "validation_metrics": "validation"}
-    saved = session.get(f"{V1}/trials/{trial}/checkpoints", {"limit": 1})["checkpoints"]
-    return {names.get(group, group) for group in reported} | ({"checkpoint"} if saved else set())
+    checkpoints = session.get(f"{V1}/trials/{trial}/checkpoints", {"limit": 1})["checkpoints"]
+    groups = {names.get(group, group) for group in summary}
+    return groups | ({"checkpoint"} if checkpoints else set())
 
 
-def _run_here(args: argparse.Namespace, text: str) -> int:
+def _run_locally(args: argparse.Namespace, text: str) -> int:
     if not args.test_mode:
-        raise UsageError("--local runs a test here and needs --test-mode", "add --test-mode")
+        raise UsageError("--local works only together with --test-mode", "add --test-mode")
     return local_test.run(text, args.model_def or ".")

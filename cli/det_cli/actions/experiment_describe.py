@@ -1,4 +1,4 @@
-"""Experiments told in a few lines, or with their trials and workloads as tables or data."""
+"""`det experiment describe`: a summary, or tables and data of trials and workloads."""
 
 import argparse
 import os
@@ -56,38 +56,38 @@ def describe(args: argparse.Namespace) -> None:
     if not (args.format or args.metrics or args.outdir):
         _summarize(session, ids)
         return
-    answers = [session.get(f"{V1}/experiments/{id}") for id in ids]
-    experiments = [a["experiment"] for a in answers]
-    of_experiments = costs.add(session, "experiments", experiments)
+    responses = [session.get(f"{V1}/experiments/{id}") for id in ids]
+    experiments = [a["experiment"] for a in responses]
+    experiment_costs = costs.add(session, "experiments", experiments)
     if args.format in ("json", "yaml"):
-        (print_json if args.format == "json" else print_yaml)(answers)
+        (print_json if args.format == "json" else print_yaml)(responses)
         return
     trials = [t for id in ids for t in pages(session, f"/experiments/{id}/trials", "trials")]
     rows = [row for t in trials for row in workload_rows(session, t["id"], args.metrics)]
     columns = _workload_columns(rows) if args.metrics else _WORKLOAD
-    of_trials = costs.add(session, "trials", trials)
-    _table(args, "Experiment", "experiments", _EXPERIMENT + of_experiments, experiments)
-    _table(args, "\nTrials", "trials", _TRIAL + of_trials, trials)
+    trial_costs = costs.add(session, "trials", trials)
+    _table(args, "Experiment", "experiments", _EXPERIMENT + experiment_costs, experiments)
+    _table(args, "\nTrials", "trials", _TRIAL + trial_costs, trials)
     _table(args, "\nWorkloads", "workloads", columns, rows)
 
 
 def _summarize(session: Session, ids: Sequence[int]) -> None:
-    """Print experiments in words. Lines in a pipe are not wrapped, so that they can be searched."""
-    room = terminal_width() if sys.stdout.isatty() else _UNBOUNDED
+    """Print a summary of each experiment. Lines are not wrapped in a pipe, so that tools can search them."""
+    width = terminal_width() if sys.stdout.isatty() else _UNBOUNDED
     for position, id in enumerate(ids):
         if position:
             print()
-        print_lines(summary.lines(ExperimentReader(session, id).read(), room, time.time()))
+        print_lines(summary.lines(ExperimentReader(session, id).read(), width, time.time()))
 
 
 def _ids(words: Iterable[str]) -> list[int]:
     try:
-        found = [int(part) for word in words for part in word.split(",") if part]
+        ids = [int(part) for word in words for part in word.split(",") if part]
     except ValueError:
-        found = []
-    if not found:
+        ids = []
+    if not ids:
         raise UsageError(f"'{' '.join(words)}' is not a list of experiment numbers")
-    return found
+    return ids
 
 
 def _table(
@@ -109,12 +109,12 @@ def _table(
 _WORKLOAD: tuple[Column, ...] = (
     ("Trial ID", lambda r: r["trial"]),
     ("# of Batches", lambda r: r["batches"]),
-    ("State", lambda r: _of(r, "training", "state")),
+    ("State", lambda r: _field(r, "training", "state")),
     ("Report Time", lambda r: local(_report_time(r))),
-    ("Checkpoint State", lambda r: _of(r, "checkpoint", "state")),
-    ("Checkpoint Report Time", lambda r: local(_of(r, "checkpoint", "endTime"))),
-    ("Validation State", lambda r: _of(r, "validation", "state")),
-    ("Validation Report Time", lambda r: local(_of(r, "validation", "endTime"))),
+    ("Checkpoint State", lambda r: _field(r, "checkpoint", "state")),
+    ("Checkpoint Report Time", lambda r: local(_field(r, "checkpoint", "endTime"))),
+    ("Validation State", lambda r: _field(r, "validation", "state")),
+    ("Validation Report Time", lambda r: local(_field(r, "validation", "endTime"))),
 )
 
 
@@ -126,8 +126,8 @@ def _workload_columns(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
         ("validation", "Validation Metric", None),
     ):
         names = sorted({n for r in rows for n in metrics_of(r.get(kind))})
-        added = [(f"{title}: {n}", _metric(kind, n)) for n in names]
-        columns[at or len(columns) : at or len(columns)] = added
+        metric_columns = [(f"{title}: {n}", _metric(kind, n)) for n in names]
+        columns[at or len(columns) : at or len(columns)] = metric_columns
     return tuple(columns)
 
 
@@ -136,11 +136,11 @@ def _metric(kind: str, name: str) -> Any:
 
 
 def metrics_of(workload: "dict[str, Any] | None") -> dict[str, Any]:
-    found = ((workload or {}).get("metrics") or {}).get("avgMetrics") or {}
-    return found if isinstance(found, dict) else {}
+    metrics = ((workload or {}).get("metrics") or {}).get("avgMetrics") or {}
+    return metrics if isinstance(metrics, dict) else {}
 
 
-def _of(row: dict[str, Any], kind: str, field: str) -> Any:
+def _field(row: dict[str, Any], kind: str, field: str) -> Any:
     workload = row.get(kind)
     if workload is None:
         return ""
@@ -156,7 +156,7 @@ def _report_time(row: dict[str, Any]) -> Any:
 
 
 def workload_rows(session: Session, trial_id: int, batch_metrics: bool) -> list[dict[str, Any]]:
-    """Return a row for each number of batches, with training, validation and checkpoint side by side."""
+    """Return one row per number of batches, with the training, validation and checkpoint workloads."""
     params = {"includeBatchMetrics": batch_metrics, "orderBy": "ORDER_BY_ASC"}
     rows: dict[int, dict[str, Any]] = {}
     path = f"/trials/{trial_id}/workloads"

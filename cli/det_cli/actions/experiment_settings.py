@@ -1,4 +1,4 @@
-"""Changing what can be changed of an experiment or a trial."""
+"""`det experiment set`, `label` and `move`: change the settings of experiments and trials."""
 
 import argparse
 from typing import Any
@@ -12,7 +12,7 @@ from det_cli.render import Column, say, show
 
 _RESOURCES = ("maxSlots", "priority", "weight")
 _FOREVER = -1
-_DOOMED: tuple[Column, ...] = (
+_TO_DELETE: tuple[Column, ...] = (
     ("Trial ID", lambda c: c.get("TrialID")),
     ("# of Batches", lambda c: c.get("StepsCompleted")),
     ("State", lambda c: c.get("State")),
@@ -47,10 +47,10 @@ def add_label(args: argparse.Namespace) -> None:
 
 def remove_label(args: argparse.Namespace) -> None:
     session = connect(args)
-    found = session.get(f"{V1}/experiments/{args.experiment_id}")["experiment"]
-    if args.label not in found["labels"]:
-        told = ", ".join(found["labels"]) or "none"
-        print(f"Experiment {args.experiment_id} has no label '{args.label}'; its labels: {told}")
+    experiment = session.get(f"{V1}/experiments/{args.experiment_id}")["experiment"]
+    if args.label not in experiment["labels"]:
+        labels = ", ".join(experiment["labels"]) or "none"
+        print(f"Experiment {args.experiment_id} has no label '{args.label}'; its labels: {labels}")
         return
     session.delete(f"{V1}/experiments/{args.experiment_id}/labels/{_quoted(args.label)}")
     print(f"Removed label '{args.label}' from experiment {args.experiment_id}")
@@ -72,45 +72,45 @@ def move(args: argparse.Namespace) -> None:
 
 def workspace_of(session: Session, name: str) -> dict[str, Any]:
     spaces = pages(session, "/workspaces", "workspaces", {"nameCaseSensitive": name})
-    found = next((w for w in spaces if w["name"] == name), None)
-    if found is None:
+    workspace = next((w for w in spaces if w["name"] == name), None)
+    if workspace is None:
         raise MissingError(
-            f"there is no workspace '{name}'", "`det workspace list` shows what there is"
+            f"there is no workspace '{name}'", "`det workspace list` lists the workspaces"
         )
-    return dict(found)
+    return dict(workspace)
 
 
 def project_of(session: Session, workspace: str, name: str) -> dict[str, Any]:
     space = workspace_of(session, workspace)
     projects = pages(session, f"/workspaces/{space['id']}/projects", "projects", {"name": name})
-    found = next((p for p in projects if p["name"] == name), None)
-    if found is None:
+    project = next((p for p in projects if p["name"] == name), None)
+    if project is None:
         raise MissingError(
             f"workspace '{workspace}' has no project '{name}'",
-            f"`det project list {workspace}` shows what there is",
+            f"`det project list {workspace}` lists its projects",
         )
-    return dict(found)
+    return dict(project)
 
 
 def set_gc_policy(args: argparse.Namespace) -> None:
     session, id = connect(args), args.experiment_id
-    keep = {
+    params = {
         "save_experiment_best": args.save_experiment_best,
         "save_trial_best": args.save_trial_best,
         "save_trial_latest": args.save_trial_latest,
     }
-    doomed = session.get(f"/experiments/{id}/preview_gc", keep)["checkpoints"] or []
-    if doomed and not args.yes:
+    to_delete = session.get(f"/experiments/{id}/preview_gc", params)["checkpoints"] or []
+    if to_delete and not args.yes:
         args.format = "table"
-        show(args, _DOOMED, doomed)
-        prompts.confirm(f"Delete these {len(doomed)} checkpoints?", yes=False)
+        show(args, _TO_DELETE, to_delete)
+        prompts.confirm(f"Delete these {len(to_delete)} checkpoints?", yes=False)
     policy = {
         "saveExperimentBest": args.save_experiment_best,
         "saveTrialBest": args.save_trial_best,
         "saveTrialLatest": args.save_trial_latest,
     }
     session.patch(f"{V1}/experiments/{id}", {"id": id, "checkpointStorage": policy})
-    print(f"Set GC policy of experiment {id}; {len(doomed)} checkpoints will be deleted")
+    print(f"Set GC policy of experiment {id}; {len(to_delete)} checkpoints will be deleted")
 
 
 def set_log_retention(args: argparse.Namespace) -> None:
@@ -122,4 +122,6 @@ def set_log_retention(args: argparse.Namespace) -> None:
     id = args.experiment_id if args.kind == "experiment" else args.trial_id
     path = f"{V1}/{args.kind}s/{id}/retain_logs"
     connect(args).put(path, {f"{args.kind}Id": id, "numDays": days})
-    say(f"Logs of {args.kind} {id} are kept {'forever' if args.forever else f'{days} days'}.")
+    say(
+        f"Logs of {args.kind} {id} will be kept {'forever' if args.forever else f'for {days} days'}."
+    )

@@ -1,4 +1,4 @@
-"""Listing and steering experiments."""
+"""`det experiment`: list experiments and change their state."""
 
 import argparse
 import os
@@ -45,9 +45,9 @@ _TRIALS = (
 
 
 def checkpoint_state(checkpoint: dict[str, Any]) -> str:
-    """Return the state of a checkpoint in words, also whether the storage has lost its files."""
-    gone = ", files missing" if checkpoint.get("filesMissing") else ""
-    return state_text(checkpoint["state"]) + gone
+    """Return the state of a checkpoint, with a note if its files are missing in the storage."""
+    note = ", files missing" if checkpoint.get("filesMissing") else ""
+    return state_text(checkpoint["state"]) + note
 
 
 CHECKPOINTS = (
@@ -62,19 +62,19 @@ CHECKPOINTS = (
 
 
 def list_(args: argparse.Namespace) -> None:
-    asked = tables.columns(args, tables.EXPERIMENTS)
+    extra_columns = tables.columns(args, tables.EXPERIMENTS)
     session = connect(args)
-    if tables.is_asked_for(args):
-        found = tables.search(session, args, "/experiments-search", "experiments")
-        rows = [{**row["experiment"], "bestTrial": row["bestTrial"]} for row in found]
+    if tables.has_table_options(args):
+        results = tables.search(session, args, "/experiments-search", "experiments")
+        rows = [{**row["experiment"], "bestTrial": row["bestTrial"]} for row in results]
     else:
-        rows = _listed(session, args)
+        rows = _list(session, args)
     columns = (_PROJECT if args.show_project else ()) + LIST + (_ARCHIVED if args.all else ())
     columns += costs.add(session, "experiments", rows)
-    show(args, columns + asked, rows)
+    show(args, columns + extra_columns, rows)
 
 
-def _listed(session: SignedIn, args: argparse.Namespace) -> list[dict[str, Any]]:
+def _list(session: SignedIn, args: argparse.Namespace) -> list[dict[str, Any]]:
     filters: dict[str, Any] = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC"}
     if not args.all:
         user = session.username or session.get(V1 + "/me")["user"]["username"]
@@ -87,15 +87,15 @@ def change_state(args: argparse.Namespace) -> None:
     if args.verb in ("cancel", "kill"):
         state = session.get(path)["experiment"]["state"]
         if state in TERMINAL:
-            print(f"Experiment {args.experiment_id} had ended before: it is {state_text(state)}")
+            print(f"Experiment {args.experiment_id} has already ended: it is {state_text(state)}")
             return
     session.post(f"{path}/{args.verb}")
     print(f"{args.done} experiment {args.experiment_id}")
 
 
 def config(args: argparse.Namespace) -> None:
-    answer = connect(args).get(f"{V1}/experiments/{args.experiment_id}")
-    print_object(args, answer["experiment"].get("config") or answer["config"])
+    response = connect(args).get(f"{V1}/experiments/{args.experiment_id}")
+    print_object(args, response["experiment"].get("config") or response["config"])
 
 
 def list_trials(args: argparse.Namespace) -> None:
@@ -114,7 +114,7 @@ def list_checkpoints(args: argparse.Namespace) -> None:
 
 
 def best_checkpoints(session: Session, experiment_id: int, count: int) -> list[dict[str, Any]]:
-    """List the best checkpoints by the searcher's metric, in the direction of the configuration."""
+    """Return the best checkpoints by the searcher metric, as ordered by `smaller_is_better`."""
     config = session.get(f"{V1}/experiments/{experiment_id}")["experiment"].get("config") or {}
     smaller = (config.get("searcher") or {}).get("smaller_is_better", True)
     params = {
@@ -123,8 +123,8 @@ def best_checkpoints(session: Session, experiment_id: int, count: int) -> list[d
         "states": "STATE_COMPLETED",
     }
     path = f"/experiments/{experiment_id}/checkpoints"
-    found = pages(session, path, "checkpoints", params, limit=count, one_page=True)
-    return list(found)[:count]
+    checkpoints = pages(session, path, "checkpoints", params, limit=count, one_page=True)
+    return list(checkpoints)[:count]
 
 
 def delete(args: argparse.Namespace) -> None:
@@ -155,22 +155,22 @@ def wait(args: argparse.Namespace) -> int:
 
 
 def wait_for(session: Session, experiment_id: int, interval_s: float) -> int:
-    """Watch until the end, with a remark at each change; 0 only for COMPLETED."""
-    seen = ""
+    """Wait until the experiment ends and print each state. Return OK only if it completed."""
+    last_state = ""
     while True:
-        found = session.get(f"{V1}/experiments/{experiment_id}")["experiment"]
-        if found["state"] != seen:
-            seen = found["state"]
-            say(f"Experiment {experiment_id} is {state_text(seen)}.")
-        if seen == "STATE_ERROR":
-            _tell_cause(session, experiment_id)
-        if seen in TERMINAL:
-            return OK if seen == "STATE_COMPLETED" else FAILED
+        experiment = session.get(f"{V1}/experiments/{experiment_id}")["experiment"]
+        if experiment["state"] != last_state:
+            last_state = experiment["state"]
+            say(f"Experiment {experiment_id} is {state_text(last_state)}.")
+        if last_state == "STATE_ERROR":
+            _print_failure(session, experiment_id)
+        if last_state in TERMINAL:
+            return OK if last_state == "STATE_COMPLETED" else FAILED
         sys.stdout.flush()
         time.sleep(interval_s)
 
 
-def _tell_cause(session: Session, experiment_id: int) -> None:
+def _print_failure(session: Session, experiment_id: int) -> None:
     for reason in session.get(f"{V1}/why/experiment/{experiment_id}")["reasons"]:
         say(f"It {reason['sentence']}.")
-    say(f"`det experiment logs {experiment_id}` shows what its code printed.")
+    say(f"`det experiment logs {experiment_id}` shows the output of its code.")

@@ -1,4 +1,4 @@
-"""Generic tasks: created, forked, paused, continued and killed, each with what is below it."""
+"""`det task`: create, fork, pause, resume and kill generic tasks. Child tasks follow their parent."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from det_cli.render import print_object, say
 def create(args: argparse.Namespace) -> int:
     text = config_file.read(args.config_file, args.config)
     if args.inherit_context and not args.parent:
-        raise UsageError("--inherit_context needs a parent", "name it by --parent")
+        raise UsageError("--inherit_context needs a parent task", "add --parent TASK_ID")
     session = connect(args)
     body: dict[str, Any] = {
         "config": text,
@@ -27,61 +27,61 @@ def create(args: argparse.Namespace) -> int:
         "noPause": args.no_pause,
     }
     tasks = {"parentId": args.parent, "forkedFrom": args.fork}
-    given = {name: whole_task_id(session, id) for name, id in tasks.items() if id is not None}
-    body.update(given)
+    ids = {name: whole_task_id(session, id) for name, id in tasks.items() if id is not None}
+    body.update(ids)
     if args.project_id is not None:
         body["projectId"] = args.project_id
     context = collect(args.context, args.include)
     if context.entries:
-        sent = context_upload.send(session, context, watching)
-        inline = sent.get("modelDefinition")
-        body.update(sent if inline is None else {"contextDirectory": inline})
-    return _created(session, args, body)
+        upload = context_upload.send(session, context, watching)
+        inline = upload.get("modelDefinition")
+        body.update(upload if inline is None else {"contextDirectory": inline})
+    return _submit(session, args, body)
 
 
 def fork(args: argparse.Namespace) -> int:
     session = connect(args)
-    forked = whole_task_id(session, args.parent_task_id)
-    body: dict[str, Any] = {"config": "", "forkedFrom": forked}
+    original = whole_task_id(session, args.parent_task_id)
+    body: dict[str, Any] = {"config": "", "forkedFrom": original}
     if args.project_id is not None:
         body["projectId"] = args.project_id
-    return _created(session, args, body)
+    return _submit(session, args, body)
 
 
-def _created(session: Session, args: argparse.Namespace, body: dict[str, Any]) -> int:
+def _submit(session: Session, args: argparse.Namespace, body: dict[str, Any]) -> int:
     body.setdefault("contextDirectory", [])
-    answer = session.post(V1 + "/generic-tasks", body)
-    print(f"Created task {answer['taskId']}", flush=True)
-    for warning in answer.get("configWarnings") or []:
+    response = session.post(V1 + "/generic-tasks", body)
+    print(f"Created task {response['taskId']}", flush=True)
+    for warning in response.get("configWarnings") or []:
         say(f"warning: {warning}")
-    return follow(session, str(answer["taskId"]), "task") if args.follow else OK
+    return follow(session, str(response["taskId"]), "task") if args.follow else OK
 
 
 def config(args: argparse.Namespace) -> None:
-    session, task_id = _named(args)
-    found = session.get(f"{V1}/tasks/{task_id}/config")["config"]
-    print_object(args, json.loads(found))
+    session, task_id = _connect(args)
+    config_json = session.get(f"{V1}/tasks/{task_id}/config")["config"]
+    print_object(args, json.loads(config_json))
 
 
 def kill(args: argparse.Namespace) -> None:
-    session, task_id = _named(args)
+    session, task_id = _connect(args)
     body = {"taskId": task_id, "killFromRoot": args.root}
     session.post(f"{V1}/tasks/{task_id}/kill", body)
     print(f"Sent kill to task {task_id}" + (" and its whole tree" if args.root else ""))
 
 
 def pause(args: argparse.Namespace) -> None:
-    session, task_id = _named(args)
+    session, task_id = _connect(args)
     session.post(f"{V1}/tasks/{task_id}/pause")
     print(f"Paused task {task_id}")
 
 
 def unpause(args: argparse.Namespace) -> None:
-    session, task_id = _named(args)
+    session, task_id = _connect(args)
     session.post(f"{V1}/tasks/{task_id}/unpause")
     print(f"Unpaused task {task_id}")
 
 
-def _named(args: argparse.Namespace) -> tuple[Session, str]:
+def _connect(args: argparse.Namespace) -> tuple[Session, str]:
     session = connect(args)
     return session, whole_task_id(session, args.task_id)

@@ -1,4 +1,4 @@
-"""Commands, notebooks, shells and TensorBoards: lists, details, ends."""
+"""List, describe and kill commands, notebooks, shells and TensorBoards."""
 
 import argparse
 import re
@@ -12,7 +12,7 @@ from det_cli.errors import FAILED, OK, UsageError
 from det_cli.render import Column, print_object, say, show, state_text
 from det_cli.times import local
 
-# Named as in Determined's lists, and as `--sort-by` names them: scripts read the header of `--csv`.
+# Determined and `--sort-by` use the same names. Scripts read them from the header of `--csv`.
 _COLUMNS: tuple[Column, ...] = (
     ("id", lambda t: t["id"]),
     ("username", lambda t: t["username"]),
@@ -38,28 +38,28 @@ _SECRETS = ("privateKey",)
 _WHOLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-def whole_id(session: Session, kind: str, given: str) -> str:
-    """Return the id of the only task of a kind that begins like this; what begins none is left to the cluster."""
-    return _whole_id(session, kind, given, [(f"/{kind}s", f"{kind}s")])
+def whole_id(session: Session, kind: str, prefix: str) -> str:
+    """Return the full id of the task with this prefix. Return the prefix itself if no task matches."""
+    return _whole_id(session, kind, prefix, [(f"/{kind}s", f"{kind}s")])
 
 
-def whole_task_id(session: Session, given: str) -> str:
-    """Return the id of the only task that is no trial's and begins like this."""
+def whole_task_id(session: Session, prefix: str) -> str:
+    """Return the full id of the task of any kind, except trials, with this prefix."""
     kinds = [(f"/{kind}s", f"{kind}s") for kind in KINDS]
-    return _whole_id(session, "task", given, [*kinds, ("/generic-tasks", "tasks")])
+    return _whole_id(session, "task", prefix, [*kinds, ("/generic-tasks", "tasks")])
 
 
-def _whole_id(session: Session, name: str, given: str, lists: list[tuple[str, str]]) -> str:
-    if _WHOLE_ID.fullmatch(given) or "." in given:  # those of trials and allocations have a dot
-        return given
-    known = [str(task["id"]) for path, key in lists for task in pages(session, path, key, {})]
-    found = [id for id in known if id.startswith(given)]
-    if len(found) > 1:
+def _whole_id(session: Session, name: str, prefix: str, lists: list[tuple[str, str]]) -> str:
+    if _WHOLE_ID.fullmatch(prefix) or "." in prefix:  # ids of trials and allocations contain a dot
+        return prefix
+    all_ids = [str(task["id"]) for path, key in lists for task in pages(session, path, key, {})]
+    ids = [id for id in all_ids if id.startswith(prefix)]
+    if len(ids) > 1:
         raise UsageError(
-            f"{len(found)} {name}s have ids that begin with '{given}'",
-            f"such as {', '.join(found[:3])}",
+            f"{len(ids)} {name}s have ids that begin with '{prefix}'",
+            f"such as {', '.join(ids[:3])}",
         )
-    return found[0] if found else given
+    return ids[0] if ids else prefix
 
 
 def path_of(kind: str, task_id: str = "") -> str:
@@ -70,24 +70,24 @@ def list_(args: argparse.Namespace) -> None:
     session = connect(args)
     filters: dict[str, Any] = {}
     if not args.all:
-        own = session.username or session.get(V1 + "/me")["user"]["username"]
-        filters["users"] = [own]
+        username = session.username or session.get(V1 + "/me")["user"]["username"]
+        filters["users"] = [username]
     if args.workspace_name:
         filters["workspaceId"] = workspace_of(session, args.workspace_name)["id"]
-    found = _shown(session, list(pages(session, f"/{args.kind}s", f"{args.kind}s", filters)))
-    found.sort(key=lambda t: str(t.get(args.sort_by) or ""), reverse=args.order_by == "desc")
+    tasks = _printable(session, list(pages(session, f"/{args.kind}s", f"{args.kind}s", filters)))
+    tasks.sort(key=lambda t: str(t.get(args.sort_by) or ""), reverse=args.order_by == "desc")
     if args.quiet:
-        for task in found:
+        for task in tasks:
             print(task["id"])
         return
-    show(args, _columns(args.kind), found)
+    show(args, _columns(args.kind), tasks)
 
 
 def describe(args: argparse.Namespace) -> None:
     session = connect(args)
     task = session.get(path_of(args.kind, whole_id(session, args.kind, args.task_id)))[args.kind]
-    (shown,) = _shown(session, [task])
-    show(args, _columns(args.kind), [shown], {**task, **shown})
+    (printable,) = _printable(session, [task])
+    show(args, _columns(args.kind), [printable], {**task, **printable})
 
 
 def config(args: argparse.Namespace) -> None:
@@ -98,17 +98,17 @@ def config(args: argparse.Namespace) -> None:
 
 def kill(args: argparse.Namespace) -> int:
     session, code = connect(args), OK
-    # An id that begins several ends the command before anything is killed.
-    for task_id in [whole_id(session, args.kind, given) for given in args.task_ids]:
+    # Resolve all ids first, so that an ambiguous prefix fails before any task is killed.
+    for task_id in [whole_id(session, args.kind, prefix) for prefix in args.task_ids]:
         try:
-            done = _kill(session, args.kind, task_id)
+            message = _kill(session, args.kind, task_id)
         except APIError as e:
             if not args.force:
                 raise
             say(f"{args.kind} {task_id} was not killed: {e.message}")
             code = FAILED
         else:
-            print(done)
+            print(message)
     return code
 
 
@@ -116,7 +116,7 @@ def _kill(session: Session, kind: str, task_id: str) -> str:
     path = path_of(kind, task_id)
     task = session.get(path)[kind]
     if task["state"] == "STATE_TERMINATED":
-        return f"{kind.capitalize()} {task_id} had ended before: {task['exitStatus']}"
+        return f"{kind.capitalize()} {task_id} has already ended: {task['exitStatus']}"
     session.post(f"{path}/kill")
     return f"Killed {kind} {task_id}"
 
@@ -132,9 +132,10 @@ def _columns(kind: str) -> tuple[Column, ...]:
     return _COLUMNS + _OWN.get(kind, ()) + _LAST
 
 
-def _shown(session: Session, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return tasks as Determined's client prints them, also in JSON: with the names of their workspaces, states without
-    a prefix, and without the keys that open them."""
+def _printable(session: Session, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return tasks as Determined's client prints them.
+
+    Workspaces are names, states have no prefix, and private keys are removed."""
     if not tasks:
         return []
     names = {w["id"]: w["name"] for w in pages(session, "/workspaces", "workspaces")}

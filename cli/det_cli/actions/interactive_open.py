@@ -1,4 +1,4 @@
-"""Opening notebooks and TensorBoards in the browser, and shells by SSH."""
+"""Open notebooks and TensorBoards in a browser, and shells with SSH."""
 
 import argparse
 import os
@@ -37,62 +37,66 @@ def open_shell(args: argparse.Namespace) -> int:
 
 
 def show_ssh(args: argparse.Namespace) -> None:
-    """Print the command, whose user is known for sure once the shell serves."""
+    """Print the ssh command. Its user is certain only after the shell is ready."""
     session = connect(args)
     task_id = whole_id(session, "shell", args.task_id)
     task = session.get(path_of("shell", task_id))["shell"]
-    now = session.get(f"{V1}/tasks/{task_id}")["task"]
-    _refuse_ended(session, "shell", now)
-    if not serves(now):
-        say("The shell does not serve yet; ask again when it does: its user may be another then.")
+    status = session.get(f"{V1}/tasks/{task_id}")["task"]
+    _check_running(session, "shell", status)
+    if not is_ready(status):
+        say(
+            "The shell is not ready yet. Run this command again later, because the user may change."
+        )
     print(shlex.join(ssh_command(session, task, args.ssh_opts)))
 
 
-def serves(task: dict[str, Any]) -> bool:
+def is_ready(task: dict[str, Any]) -> bool:
     return bool((task["allocations"] or [{}])[0].get("isReady"))
 
 
 def wait(session: Session, kind: str, task_id: str) -> None:
-    """Wait until a task serves, telling what it does meanwhile."""
-    seen = ""
+    """Wait until a task is ready, and print its state."""
+    last_state = ""
     while True:
         task = session.get(f"{V1}/tasks/{task_id}")["task"]
-        _refuse_ended(session, kind, task)
-        if serves(task):
+        _check_running(session, kind, task)
+        if is_ready(task):
             return
         allocation = (task["allocations"] or [{}])[0]
         state = str(allocation.get("state", "STATE_QUEUED")).removeprefix("STATE_")
-        if state != seen:
-            seen = state
-            told = _reason(session, task_id) if state in _WAITS else ""
-            # A task that installs its program runs for a while before it serves.
+        if state != last_state:
+            last_state = state
+            reason = _reason(session, task_id) if state in _WAITS else ""
+            # A task that first installs its program runs for a while before it is ready.
             log = f"; `det {kind} logs {task_id}` shows its progress" if state == "RUNNING" else ""
-            say(f"The {kind} is {state}{told}{log} …")
+            say(f"The {kind} is {state}{reason}{log} …")
         time.sleep(_POLL_S)
 
 
-def _refuse_ended(session: Session, kind: str, task: dict[str, Any]) -> None:
-    """Say how a task ended, and what it ran where that was its user's own program."""
+def _check_running(session: Session, kind: str, task: dict[str, Any]) -> None:
+    """Raise CommandError if the task has ended. The message has the exit reason and a custom entrypoint."""
     if not task.get("endTime"):
         return
     task_id = task["taskId"]
-    answer = session.get(path_of(kind, task_id))
-    own = answer["config"].get("entrypoint")
-    ran = f"; it ran the entrypoint of its configuration: {shlex.join(own)}" if own else ""
-    last: dict[str, Any] = next(iter(task["allocations"]), {})
-    reason = last.get("exitReason") if last.get("exitKind") == "failed" else ""
-    message = f"{kind} {task_id} has ended: {reason or answer[kind]['exitStatus']}{ran}"
+    response = session.get(path_of(kind, task_id))
+    entrypoint = response["config"].get("entrypoint")
+    suffix = (
+        f"; its configuration sets the entrypoint: {shlex.join(entrypoint)}" if entrypoint else ""
+    )
+    allocation: dict[str, Any] = next(iter(task["allocations"]), {})
+    reason = allocation.get("exitReason") if allocation.get("exitKind") == "failed" else ""
+    message = f"{kind} {task_id} has ended: {reason or response[kind]['exitStatus']}{suffix}"
     raise CommandError(message, f"`det {kind} logs {task_id}` shows why")
 
 
 def _reason(session: Session, task_id: str) -> str:
-    """Say why a task waits, in the cluster's words."""
+    """Return the cluster's reason why a task waits, or ''."""
     reasons = session.get(f"{V1}/why/task/{task_id}")["reasons"]
     return f": {reasons[0]['sentence']}" if reasons else ""
 
 
 def show(session: Session, args: argparse.Namespace, task: dict[str, Any]) -> None:
-    """Print the address of what a task serves, and open it unless that is not wanted."""
+    """Print the address of a task and open it in a browser, unless --no-browser is given."""
     address = f"{session.base_url.rstrip('/')}{task['serviceAddress']}"
     print(address)
     if not args.no_browser:
@@ -102,7 +106,7 @@ def show(session: Session, args: argparse.Namespace, task: dict[str, Any]) -> No
 
 
 def connect_ssh(session: Session, args: argparse.Namespace, task_id: str) -> int:
-    """Log in to a shell when it serves: only then it is known as whom."""
+    """Wait until the shell is ready, then log in. The user name is unknown before."""
     wait(session, "shell", task_id)
     task = session.get(path_of("shell", task_id))["shell"]
     command = ssh_command(session, task, args.ssh_opts)
@@ -112,14 +116,16 @@ def connect_ssh(session: Session, args: argparse.Namespace, task_id: str) -> int
         return subprocess.run(command, check=False).returncode
     except FileNotFoundError as e:
         raise CommandError(
-            "there is no `ssh` on this machine", "install OpenSSH's client: openssh-client"
+            "there is no `ssh` on this machine", "install the OpenSSH client: openssh-client"
         ) from e
 
 
 def ssh_command(session: Session, task: dict[str, Any], more: "list[str]") -> "list[str]":
-    """Return the command that opens a shell through the cluster, with its key in a file of this user."""
+    """Return the ssh command for a shell. Its private key is stored in a file of this user."""
     if not task.get("privateKey"):
-        raise CommandError(f"shell {task['id']} is another user's", "only its owner may open it")
+        raise CommandError(
+            f"shell {task['id']} belongs to another user", "only its owner may open it"
+        )
     proxy = [sys.executable, "-m", "determined.cli.tunnel", session.base_url, "%h"]
     user = (task.get("agentUserGroup") or {}).get("user") or "root"
     options = [
@@ -130,9 +136,9 @@ def ssh_command(session: Session, task: dict[str, Any], more: "list[str]") -> "l
         "IdentitiesOnly=yes",
         "ServerAliveInterval=30",
     ]
-    given = [word for option in options for word in ("-o", option)]
+    option_words = [word for option in options for word in ("-o", option)]
     key = _key_file(str(task["id"]), str(task["privateKey"]))
-    return ["ssh", *given, "-i", str(key), f"{user}@{task['id']}", *more]
+    return ["ssh", *option_words, "-i", str(key), f"{user}@{task['id']}", *more]
 
 
 def _key_file(task_id: str, private_key: str) -> Path:

@@ -1,4 +1,4 @@
-"""Launching commands, notebooks, shells and TensorBoards."""
+"""Start commands, notebooks, shells and TensorBoards."""
 
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ from det_cli.errors import FAILED, INTERRUPTED, OK, UsageError
 from det_cli.progress import Progress
 from det_cli.render import print_yaml, say
 
-# States of generic tasks; other kinds tell by their last allocation how they ended.
+# Final states of generic tasks. For other kinds, the last allocation records how they ended.
 _STOPPED = ("GENERIC_TASK_STATE_CANCELED", "GENERIC_TASK_STATE_ERROR")
 
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if words:
         config["entrypoint"] = words
     if not config.get("entrypoint"):
-        hint = "write it behind the options: `det command run echo hello`"
+        hint = "write it after the options: `det command run echo hello`"
         raise UsageError("there is no command to run", hint)
     session = connect(args)
     task = launch(session, args, "command", config)
@@ -45,7 +45,7 @@ def notebook(args: argparse.Namespace) -> int:
         body = body_of(session, args, config)
         print_yaml(session.post(path_of("notebook"), {**body, "preview": True})["config"])
         return OK
-    return _opened(session, args, launch(session, args, "notebook", config), "notebook")
+    return _open(session, args, launch(session, args, "notebook", config), "notebook")
 
 
 def tensorboard(args: argparse.Namespace) -> int:
@@ -53,9 +53,9 @@ def tensorboard(args: argparse.Namespace) -> int:
         hint = "`det tensorboard start 1 2`, or `det tensorboard start -t 7`"
         raise UsageError("name at least one experiment or trial", hint)
     config, session = read_config(args), connect(args)
-    wanted = {"experimentIds": args.experiment_ids, "trialIds": args.trial_ids}
-    task = launch(session, args, "tensorboard", config, **wanted)
-    return _opened(session, args, task, "tensorboard")
+    subjects = {"experimentIds": args.experiment_ids, "trialIds": args.trial_ids}
+    task = launch(session, args, "tensorboard", config, **subjects)
+    return _open(session, args, task, "tensorboard")
 
 
 def shell(args: argparse.Namespace) -> int:
@@ -66,7 +66,7 @@ def shell(args: argparse.Namespace) -> int:
     return interactive_open.connect_ssh(session, args, str(task["id"]))
 
 
-def _opened(session: Session, args: argparse.Namespace, task: dict[str, Any], kind: str) -> int:
+def _open(session: Session, args: argparse.Namespace, task: dict[str, Any], kind: str) -> int:
     if args.detach:
         return OK
     interactive_open.wait(session, kind, str(task["id"]))
@@ -75,12 +75,12 @@ def _opened(session: Session, args: argparse.Namespace, task: dict[str, Any], ki
 
 
 def read_config(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the configuration of a file with the changes of the command line."""
+    """Return the configuration file with the changes from the command line."""
     if args.config_file:
         text = config_file.read(args.config_file, args.config, may_be_empty=True)
     else:
-        text = config_file.changed("", args.config)
-    config = config_file.loaded(text, args.config_file or "the configuration")
+        text = config_file.apply_changes("", args.config)
+    config = config_file.load(text, args.config_file or "the configuration")
     mounts = [_mount(volume) for volume in getattr(args, "volume", [])]
     if mounts:
         config["bind_mounts"] = [*(config.get("bind_mounts") or []), *mounts]
@@ -97,20 +97,22 @@ def _mount(volume: str) -> dict[str, str]:
 def launch(
     session: Session, args: argparse.Namespace, kind: str, config: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """Send a configuration with the files of its context; print the new task's id."""
+    """Start a task and print its id."""
     body = {**body_of(session, args, config), **more}
-    answer = session.post(path_of(kind), body)
-    task: dict[str, Any] = answer[kind]
+    response = session.post(path_of(kind), body)
+    task: dict[str, Any] = response[kind]
     print(task["id"] if args.detach else f"Launched {kind} {task['id']}", flush=True)
-    for warning in answer.get("configWarnings") or []:
+    for warning in response.get("configWarnings") or []:
         say(f"warning: {warning}")
-    if "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED" in (answer.get("warnings") or []):
-        say("It asks for more slots than any agent of the pool has now, and waits until one has.")
+    if "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED" in (response.get("warnings") or []):
+        say(
+            "The task needs more slots than any agent of the pool has now. It waits until one has enough."
+        )
     return task
 
 
 def body_of(session: Session, args: argparse.Namespace, config: dict[str, Any]) -> dict[str, Any]:
-    """Return a request for a new task, after its context was sent if that is large."""
+    """Return the request body for a new task. A large context is uploaded first."""
     body: dict[str, Any] = {"config": config}
     if getattr(args, "template", None):
         body["templateName"] = args.template
@@ -118,8 +120,8 @@ def body_of(session: Session, args: argparse.Namespace, config: dict[str, Any]) 
         body["workspaceId"] = workspace_of(session, args.workspace_name)["id"]
     context = collect(args.context, args.include)
     if context.entries:
-        sent = context_upload.send(session, context, watching)
-        body.update({"files": sent["modelDefinition"]} if "modelDefinition" in sent else sent)
+        upload = context_upload.send(session, context, watching)
+        body.update({"files": upload["modelDefinition"]} if "modelDefinition" in upload else upload)
     return body
 
 
@@ -130,7 +132,7 @@ def watching(size: int) -> Iterator[context_upload.Watch]:
 
 
 def follow(session: Session, task_id: str, group: str = "command") -> int:
-    """Print a task's log to its end, and return its exit status; Ctrl-C leaves the task alone."""
+    """Print a task's log until it ends and return its exit status. Ctrl-C does not stop the task."""
 
     def ended() -> bool:
         return bool(session.get(f"{V1}/tasks/{task_id}")["task"].get("endTime"))
@@ -141,7 +143,7 @@ def follow(session: Session, task_id: str, group: str = "command") -> int:
             sys.stdout.flush()
     except KeyboardInterrupt:
         say(
-            f"\nStopped following. The task goes on: `det task logs -f {task_id}` follows it again,"
+            f"\nStopped following. The task continues: `det task logs -f {task_id}` follows it again,"
             f" `det {group} kill {task_id}` stops it."
         )
         return INTERRUPTED
@@ -149,10 +151,13 @@ def follow(session: Session, task_id: str, group: str = "command") -> int:
 
 
 def status_of(task: dict[str, Any]) -> int:
-    """Return the exit status of a task that has ended: never 0 where it was stopped, whatever its program said."""
-    last: dict[str, Any] = next(iter(task["allocations"]), {})
-    code = last.get("statusCode")
+    """Return the exit status of an ended task. It is never 0 for a task that was stopped or failed."""
+    allocation: dict[str, Any] = next(iter(task["allocations"]), {})
+    code = allocation.get("statusCode")
     if code:
         return int(code)
-    stopped = task.get("taskState") in _STOPPED or last.get("exitKind") not in (None, "clean")
-    return FAILED if code is None or stopped else OK
+    was_stopped = task.get("taskState") in _STOPPED or allocation.get("exitKind") not in (
+        None,
+        "clean",
+    )
+    return FAILED if code is None or was_stopped else OK

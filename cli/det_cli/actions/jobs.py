@@ -1,4 +1,4 @@
-"""The queue."""
+"""`det job`: show and reorder the job queue."""
 
 import argparse
 from typing import Any
@@ -24,8 +24,8 @@ def list_(args: argparse.Namespace) -> None:
     pool = _pool(session, args.resource_pool)
     order = "ORDER_BY_DESC" if args.reverse else "ORDER_BY_ASC"
     filters = {"resourcePool": pool["name"], "orderBy": order}
-    found = paged(session, args, "/job-queues-v2", "jobs", **filters)
-    jobs = [j.get("full") or j["limited"] for j in found]
+    rows = paged(session, args, "/job-queues-v2", "jobs", **filters)
+    jobs = [j.get("full") or j["limited"] for j in rows]
     show(args, _columns(pool["schedulerType"]), jobs, {"jobs": jobs})
     for job in jobs:
         if job.get("resourcePool", pool["name"]) != pool["name"] and job.get("why"):
@@ -37,21 +37,21 @@ def _pool(session: Session, name: "str | None") -> dict[str, Any]:
     for pool in pools:
         if pool["name"] == name or (name is None and pool["defaultComputePool"]):
             return dict(pool)
-    known = ", ".join(p["name"] for p in pools) or "none"
-    wanted = f"resource pool '{name}'" if name else "a default resource pool"
-    raise MissingError(f"there is no {wanted}", f"the pools are: {known}")
+    names = ", ".join(p["name"] for p in pools) or "none"
+    description = f"resource pool '{name}'" if name else "a default resource pool"
+    raise MissingError(f"there is no {description}", f"the pools are: {names}")
 
 
 def _columns(scheduler: str) -> tuple[Column, ...]:
-    fair = scheduler == "SCHEDULER_TYPE_FAIR_SHARE"
+    is_fair_share = scheduler == "SCHEDULER_TYPE_FAIR_SHARE"
     weight: Column = ("Weight", lambda j: j.get("weight"))
     priority: Column = ("Priority", lambda j: j.get("priority"))
     return (
-        ("#", lambda j: _ahead(j)),
+        ("#", lambda j: _position(j)),
         ("ID", lambda j: j["jobId"]),
         ("Type", lambda j: j["type"]),
         ("Job Name", lambda j: f"{j.get('name', '')} ({j['entityId']})" if "entityId" in j else ""),
-        weight if fair else priority,
+        weight if is_fair_share else priority,
         ("Submitted", lambda j: local(j.get("submissionTime"))),
         ("Slots (acquired/needed)", lambda j: f"{j['allocatedSlots']}/{j['requestedSlots']}"),
         ("State", lambda j: (j.get("summary") or {}).get("state")),
@@ -59,30 +59,30 @@ def _columns(scheduler: str) -> tuple[Column, ...]:
     )
 
 
-def _ahead(job: dict[str, Any]) -> Any:
-    ahead = (job.get("summary") or {}).get("jobsAhead", -1)
-    return ahead if ahead > -1 else "N/A"
+def _position(job: dict[str, Any]) -> Any:
+    jobs_ahead = (job.get("summary") or {}).get("jobsAhead", -1)
+    return jobs_ahead if jobs_ahead > -1 else "N/A"
 
 
 def update(args: argparse.Namespace) -> None:
     values = {name: getattr(args, name.replace("-", "_")) for name in _FIELDS}
-    given = {_FIELDS[name]: value for name, value in values.items() if value is not None}
-    require_change(given)
-    _send(connect(args), {"jobId": args.job_id, **given})
+    changes = {_FIELDS[name]: value for name, value in values.items() if value is not None}
+    require_change(changes)
+    _send(connect(args), {"jobId": args.job_id, **changes})
     say(f"Updated job {args.job_id}.")
 
 
 def update_batch(args: argparse.Namespace) -> None:
-    """Update jobs. All items are read before the first is sent, so that a typing mistake changes nothing."""
-    changes = [_parsed(item) for item in args.operation]
+    """Update several jobs. All items are parsed first, so that a typing error changes no job."""
+    changes = [_parse(item) for item in args.operation]
     session = connect(args)
     for number, change in enumerate(changes, 1):
         try:
             _send(session, change)
         except Exception:
-            left = args.operation[number:]
-            if left:
-                say(f"Not sent, because an earlier one failed: {' '.join(left)}")
+            remaining = args.operation[number:]
+            if remaining:
+                say(f"Not sent because an earlier update failed: {' '.join(remaining)}")
             raise
         say(f"Updated job {change['jobId']}.")
 
@@ -91,7 +91,7 @@ def _send(session: Session, change: dict[str, Any]) -> None:
     session.post(V1 + "/job-queues", {"updates": [change]})
 
 
-def _parsed(item: str) -> dict[str, Any]:
+def _parse(item: str) -> dict[str, Any]:
     target, eq, value = item.partition("=")
     job, dot, operation = target.rpartition(".")
     if not (eq and dot and job and value):

@@ -1,4 +1,4 @@
-"""Printing logs of experiments, trials and tasks."""
+"""Print the logs of experiments, trials and tasks."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from det_cli.connection import V1, connect
 from det_cli.errors import MissingError, UsageError
 from det_cli.render import say
 
-# The id of a task and the number of one of its runs, as `det task list` prints it.
+# An allocation id, as printed by `det task list`: a task id and the number of the allocation.
 _ALLOCATION = re.compile(r"(.*[0-9a-f]{12}(?:-\d+)?)\.\d+")
 
 
@@ -27,7 +27,7 @@ def of_experiment(args: argparse.Namespace) -> None:
     if not trials:
         raise MissingError(
             f"experiment {args.experiment_id} has no trial yet",
-            f"`det why experiment {args.experiment_id}` tells what it waits for",
+            f"`det why experiment {args.experiment_id}` explains why it waits",
         )
     _print_trial(session, int(trials[0]["id"]), args)
 
@@ -44,19 +44,19 @@ def _print_trial(session: Session, trial_id: int, args: argparse.Namespace) -> N
 
 def of_task(args: argparse.Namespace) -> None:
     session = connect(args)
-    given = args.task_id
-    named = whole_id(session, args.kind, given) if args.kind else whole_task_id(session, given)
-    task_id = named
-    of_allocation = _ALLOCATION.fullmatch(task_id)
-    if of_allocation:
-        task_id = of_allocation[1]
-        args.allocation_ids = [*(args.allocation_ids or ()), named]
+    prefix = args.task_id
+    full_id = whole_id(session, args.kind, prefix) if args.kind else whole_task_id(session, prefix)
+    task_id = full_id
+    allocation = _ALLOCATION.fullmatch(task_id)
+    if allocation:
+        task_id = allocation[1]
+        args.allocation_ids = [*(args.allocation_ids or ()), full_id]
 
     def ended() -> bool:
         return bool(session.get(f"{V1}/tasks/{task_id}")["task"].get("endTime"))
 
     print_lines(session, f"/tasks/{task_id}", args, ended)
-    again = f"det task logs -f {named}"
+    again = f"det task logs -f {full_id}"
     say(f"Task log stream ended. To reopen log stream, run: {again}")
 
 
@@ -64,43 +64,43 @@ def print_lines(
     session: Session, path: str, args: argparse.Namespace, ended: Callable[[], bool]
 ) -> None:
     show = print_json if args.json else print_line
-    nothing = True
+    is_empty = True
     for line in _lines(session, path, args, ended):
         show(line)
         sys.stdout.flush()
-        nothing = False
-    if nothing:
-        _tell_unknown(session, path, args)
+        is_empty = False
+    if is_empty:
+        _report_unknown_filters(session, path, args)
 
 
 def _lines(
     session: Session, path: str, args: argparse.Namespace, ended: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
     filters = _filters(args)
-    seen: list[dict[str, Any]] = []
+    printed: list[dict[str, Any]] = []
     if args.tail is not None and args.follow:
-        earlier, seen = log_stream.tail_to_follow(session, path, filters, args.tail)
+        earlier, printed = log_stream.tail_to_follow(session, path, filters, args.tail)
         yield from earlier
     elif args.tail is not None:
         yield from log_stream.tail(session, path, filters, args.tail)
     elif args.head is not None:
         yield from log_stream.head(session, path, filters, args.head)
     if args.follow and args.head is None:
-        yield from log_stream.follow(session, path, filters, ended, seen)
+        yield from log_stream.follow(session, path, filters, ended, printed)
     elif args.tail is None and args.head is None:
         yield from log_stream.fetch(session, path, filters)
 
 
-def _tell_unknown(session: Session, path: str, args: argparse.Namespace) -> None:
-    """Tell which sources and streams a log has where none of its lines has those that were asked for."""
-    asked = {"--source": ("sources", args.sources), "--stdtype": ("stdtypes", args.stdtypes)}
+def _report_unknown_filters(session: Session, path: str, args: argparse.Namespace) -> None:
+    """Print the sources and streams of a log if it has no line with the requested source or stream."""
+    filters = {"--source": ("sources", args.sources), "--stdtype": ("stdtypes", args.stdtypes)}
     if not (args.sources or args.stdtypes):
         return
-    there: dict[str, Any] = next(session.stream_lines("GET", f"{V1}{path}/logs/fields"), {})
-    for flag, (field, wanted) in asked.items():
-        known = sorted(there.get(field) or ())
-        for value in sorted(set(wanted or ()) - set(known)):
-            say(f"no line of this log has {flag} {value}; there are: {', '.join(known) or 'none'}")
+    fields: dict[str, Any] = next(session.stream_lines("GET", f"{V1}{path}/logs/fields"), {})
+    for flag, (field, values) in filters.items():
+        existing = sorted(fields.get(field) or ())
+        for value in sorted(set(values or ()) - set(existing)):
+            say(f"no line of this log has {flag} {value}; it has: {', '.join(existing) or 'none'}")
 
 
 def print_line(line: dict[str, Any]) -> None:
@@ -113,9 +113,9 @@ def print_json(line: dict[str, Any]) -> None:
 
 
 def _filters(args: argparse.Namespace) -> log_stream.Filters:
-    """Return the filters for the server; absent options are left out."""
+    """Return the filters for the API request. Options that are not set are None."""
     if args.regex and args.search is None:
-        raise UsageError("--regex says how to read --search TEXT: give that, too")
+        raise UsageError("--regex needs --search TEXT", "add --search with a regular expression")
     return {
         "allocationIds": getattr(args, "allocation_ids", None),
         "agentIds": args.agent_ids,

@@ -1,4 +1,4 @@
-"""Rented machines, and the pools that rent them."""
+"""`det instance` and `det pool`: rented machines and the pools that rent them."""
 
 import argparse
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _POOL_COLUMNS: tuple[Column, ...] = (
 )
 
 
-# Why work waits although its machines are being rented, or were.
+# Codes of reasons that mean that a machine for the job is already being started.
 _ON_THE_WAY = ("LAUNCHING", "MACHINE_STARTING")
 
 
@@ -49,27 +49,27 @@ def list_(args: argparse.Namespace) -> None:
 
 
 def describe(args: argparse.Namespace) -> None:
-    found = connect(args).get(f"{V1}/instances/{args.instance_id}")["instance"]
+    machine = connect(args).get(f"{V1}/instances/{args.instance_id}")["instance"]
     if args.format:
-        print_object(args, found)
+        print_object(args, machine)
         return
-    console = found.pop("console")
-    print_object(args, found)
+    console = machine.pop("console")
+    print_object(args, machine)
     if console:
-        # A block of YAML as people read it: PyYAML would fold the lines and escape their ends.
+        # Print a readable YAML block. PyYAML would fold lines and escape line ends.
         print("console: |")
         for line in console.splitlines():
             print(f"  {line}".rstrip())
-    elif not found["agentId"]:
+    elif not machine["agentId"]:
         say(
-            "What a machine printed that never joined is kept for administrators and agent operators."
+            "If a machine never joins, administrators and agent operators can see its console output."
         )
 
 
 def terminate(args: argparse.Namespace) -> None:
-    confirm(f"Give machine {args.instance_id} back?", yes=args.yes)
+    confirm(f"Terminate machine {args.instance_id}?", yes=args.yes)
     connect(args).post(f"{V1}/instances/{args.instance_id}/terminate")
-    say(f"Ordered the end of {args.instance_id}; `det instance list` shows when it is gone.")
+    say(f"Terminating {args.instance_id}; `det instance list` shows its state.")
 
 
 def list_pools(args: argparse.Namespace) -> None:
@@ -83,14 +83,14 @@ def describe_pool(args: argparse.Namespace) -> None:
 def hold(args: argparse.Namespace) -> None:
     path = f"{V1}/rented-pools/{args.pool_name}/hold"
     connect(args).post(path, {"reason": args.reason})
-    say(f"Pool {args.pool_name} launches nothing until `det pool resume {args.pool_name}`.")
+    say(f"Pool {args.pool_name} launches no machines until `det pool resume {args.pool_name}`.")
 
 
 def resume(args: argparse.Namespace) -> None:
     pool = connect(args).post(f"{V1}/rented-pools/{args.pool_name}/resume", {})["pool"]
-    spent = pool.get("spentBudget")
-    if spent:
-        say(f"Pool {args.pool_name} is held no more, and launches nothing yet: {spent}")
+    problem = pool.get("spentBudget")
+    if problem:
+        say(f"Pool {args.pool_name} is no longer held, but launches no machines yet: {problem}")
     else:
         say(f"Pool {args.pool_name} launches machines again.")
 
@@ -104,9 +104,9 @@ def why(args: argparse.Namespace) -> None:
     for line in lines:
         print(line)
     if not lines and all(reason["code"] in _ON_THE_WAY for reason in pool["waiting"]):
-        print(f"Nothing keeps pool {pool['name']} from launching.")
+        print(f"Pool {pool['name']} can launch machines.")
     if not pool["queued"]:
-        print("Nothing waits for machines.")
+        print("No job waits for machines.")
     for reason in pool["waiting"]:
         subject = (
             "1 allocation" if reason["allocations"] == 1 else f"{reason['allocations']} allocations"
@@ -115,40 +115,40 @@ def why(args: argparse.Namespace) -> None:
 
 
 def _causes(pool: dict[str, Any]) -> list[str]:
-    """Return why a pool launches nothing: its hold, and its budget when that is spent."""
-    found = ((pool["hold"] or {}).get("sentence"), pool.get("spentBudget"))
-    return [cause for cause in found if cause]
+    """Return the causes why a pool launches no machines: a hold, a spent budget, or both."""
+    causes = ((pool["hold"] or {}).get("sentence"), pool.get("spentBudget"))
+    return [cause for cause in causes if cause]
 
 
 def _limits(pool: dict[str, Any]) -> Iterator[str]:
-    name, cost, most = pool["name"], pool["priceUsdHour"], pool["maxHourlyCost"]
+    name, cost, max_cost = pool["name"], pool["priceUsdHour"], pool["maxHourlyCost"]
     if pool["hold"]:
         until = pool["hold"].get("until")
-        again = f" (next try {local(until)})" if until else ""
-        yield f"Pool {name} launches nothing: {pool['hold']['sentence']}{again}"
-        yield f"`det pool resume {name}` lets it launch {'at once' if until else 'again'}."
+        retry = f" (next try {local(until)})" if until else ""
+        yield f"Pool {name} launches no machines: {pool['hold']['sentence']}{retry}"
+        yield f"`det pool resume {name}` resumes launches{' now' if until else ''}."
     if pool.get("spentBudget"):
-        yield f"Pool {name} launches nothing: {pool['spentBudget']}"
+        yield f"Pool {name} launches no machines: {pool['spentBudget']}"
     if pool["instances"] >= pool["maxInstances"]:
-        yield f"Pool {name} has all {pool['maxInstances']} machines that max_instances allows."
+        yield f"Pool {name} has reached its max_instances of {pool['maxInstances']} machines."
     cheapest = min((offer["priceUsdHour"] for offer in pool["offers"]), default=0)
-    if most is not None and cost + cheapest > most:
-        yield f"Pool {name} costs ${cost:.2f} of the ${most:.2f} an hour that max_hourly_cost allows."
+    if max_cost is not None and cost + cheapest > max_cost:
+        yield f"Pool {name} costs ${cost:.2f} per hour; its max_hourly_cost is ${max_cost:.2f}."
 
 
 def _refusals(pool: dict[str, Any]) -> Iterator[str]:
     for cooldown in pool["cooldowns"]:
         if cooldown["until"] is None:
-            then = f"correct it, then `det pool resume {pool['name']}`"
+            next_step = f"correct it, then `det pool resume {pool['name']}`"
         else:
-            then = f"next try {local(cooldown['until'])}"
-        yield f"{_scope(cooldown)}: {cooldown['sentence']} ({then})"
+            next_step = f"next try {local(cooldown['until'])}"
+        yield f"{_scope(cooldown)}: {cooldown['sentence']} ({next_step})"
 
 
 def _prices(pool: dict[str, Any]) -> Iterator[str]:
-    for told in pool.get("priceProblems", ()):
-        place = f"{told['provider']} {told['region']}"
-        yield f"{place}: prices are those of {pool['priceListOf']}, as {told['problem']}"
+    for problem in pool.get("priceProblems", ()):
+        place = f"{problem['provider']} {problem['region']}"
+        yield f"{place}: using the price list of {pool['priceListOf']}, because {problem['problem']}"
 
 
 def _scope(cooldown: dict[str, Any]) -> str:
@@ -157,5 +157,5 @@ def _scope(cooldown: dict[str, Any]) -> str:
 
 
 def _pool(args: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = connect(args).get(f"{V1}/rented-pools/{args.pool_name}")["pool"]
-    return found
+    pool: dict[str, Any] = connect(args).get(f"{V1}/rented-pools/{args.pool_name}")["pool"]
+    return pool

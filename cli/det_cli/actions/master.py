@@ -1,4 +1,4 @@
-"""The cluster itself: its identity, configuration, log and message."""
+"""`det master` and `det version`: the identity, configuration, log and message of the cluster."""
 
 import argparse
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from det_cli.connection import V1, address, anonymous, connect
 from det_cli.errors import MissingError, UsageError
 from det_cli.render import print_object, say
 
-_TAKEN = ("level", "color")
-_MARGIN = 200  # lines before the newest, where only new ones are asked for
+_LOG_KEYS = ("level", "color")
+_MARGIN = 200  # lines to re-read before the newest line, when only new lines are printed
 
 
 def version(args: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def set_config(args: argparse.Namespace) -> None:
         log["color"] = args.log_color == "on"
     if not log:
         raise UsageError("nothing to change", "give --log.level or --log.color")
-    paths = [f"log.{key}" for key in _TAKEN if key in log]
+    paths = [f"log.{key}" for key in _LOG_KEYS if key in log]
     body = {"config": {"log": log}, "fieldMask": {"paths": paths}}
     connect(args).patch(V1 + "/master/config", body)
     print("Changed the configuration of the cluster")
@@ -59,7 +59,7 @@ def logs(args: argparse.Namespace) -> None:
 
 
 def _entries(session: Session, follow: bool, tail: int | None) -> Iterator[dict[str, Any]]:
-    """Yield the control plane's log: all of it, or its last lines; then what comes, if that is asked for."""
+    """Yield the control plane's log, or its last lines, and then new lines if `follow` is set."""
 
     def read(last: int, **more: Any) -> Iterator[dict[str, Any]]:
         params = {"offset": -last, **more}
@@ -69,26 +69,26 @@ def _entries(session: Session, follow: bool, tail: int | None) -> Iterator[dict[
     if tail is None:
         yield from read(0, follow=follow)
     elif not follow:
-        # A limit of 0 is none: one line is asked for then, and left out.
+        # The API reads limit 0 as unlimited, so `--tail 0` requests one line and drops it.
         yield from islice(read(max(tail, 1), limit=max(tail, 1)), tail)
     elif tail:
         yield from read(tail, follow=True)
     else:
         newest = max((int(entry["id"]) for entry in read(1, limit=1)), default=0)
-        # Others may come before the second request: it begins well before the newest.
+        # Lines may arrive before the second request, so that request starts well before the newest line.
         yield from (e for e in read(_MARGIN, follow=True) if int(e["id"]) > newest)
 
 
 def counts(args: argparse.Namespace) -> int:
-    """Print the experiments with wrong numbers; the exit status is 1 if there are any that were not repaired."""
+    """Print the experiments with wrong counts. Return 1 if wrong counts remain."""
     session = connect(args)
     path = V1 + "/master/counts"
-    found = session.post(f"{path}/repair") if args.repair else session.get(path)
-    differences = found["differences"]
+    response = session.post(f"{path}/repair") if args.repair else session.get(path)
+    differences = response["differences"]
     if args.format:
         print_object(args, differences)
     elif not differences:
-        print("All numbers are right")
+        print("All counts are correct")
     else:
         for d in differences:
             print(

@@ -1,4 +1,4 @@
-"""Named models, each a series of checkpoints."""
+"""`det model`: the model registry."""
 
 import argparse
 from typing import Any
@@ -32,10 +32,10 @@ def _path(args: argparse.Namespace) -> str:
     return f"/models/{quote(args.name, safe='')}"
 
 
-def _told(model: dict[str, Any]) -> dict[str, Any]:
-    """Return a model for scripts: Determined's client calls its times like this."""
+def _with_client_names(model: dict[str, Any]) -> dict[str, Any]:
+    """Return a model with additional time fields, named as in Determined's client, for scripts."""
     times = {"creation_time": "creationTime", "last_updated_time": "lastUpdatedTime"}
-    return {**model, **{name: model[ours] for name, ours in times.items()}}
+    return {**model, **{name: model[field] for name, field in times.items()}}
 
 
 def list_(args: argparse.Namespace) -> None:
@@ -47,14 +47,14 @@ def list_(args: argparse.Namespace) -> None:
     if args.workspace_names:
         names = [name.strip() for name in args.workspace_names.split(",")]
         params["workspaceNames"] = [workspace_of(session, name)["name"] for name in names]
-    show(args, _MODEL, map(_told, pages(session, "/models", "models", params)))
+    show(args, _MODEL, map(_with_client_names, pages(session, "/models", "models", params)))
 
 
 def create(args: argparse.Namespace) -> None:
-    given = {"description": args.description, "workspaceName": args.workspace_name}
-    body = {"name": args.name, **{k: v for k, v in given.items() if v}}
+    fields = {"description": args.description, "workspaceName": args.workspace_name}
+    body = {"name": args.name, **{k: v for k, v in fields.items() if v}}
     model = connect(args).post(V1 + "/models", body)["model"]
-    show(args, _MODEL, [model], _told(model))
+    show(args, _MODEL, [model], _with_client_names(model))
 
 
 def describe(args: argparse.Namespace) -> None:
@@ -62,16 +62,17 @@ def describe(args: argparse.Namespace) -> None:
     model = session.get(V1 + _path(args))["model"]
     params = {"orderBy": "ORDER_BY_DESC", "sortBy": "SORT_BY_VERSION"}
     versions = list(pages(session, _path(args) + "/versions", "modelVersions", params))
-    wanted = [v for v in versions if args.version in (-1, v["version"])][:1]
-    if args.version != -1 and not wanted:
+    selected = [v for v in versions if args.version in (-1, v["version"])][:1]
+    if args.version != -1 and not selected:
         raise MissingError(f"model '{args.name}' has no version {args.version}")
     if args.format:
-        show(args, _MODEL, [model], {**_told(model), "version": wanted[0] if wanted else None})
+        version = selected[0] if selected else None
+        show(args, _MODEL, [model], {**_with_client_names(model), "version": version})
         return
     show(args, _MODEL, [model])
-    if wanted:
+    if selected:
         print()
-        show(args, _VERSION, wanted)
+        show(args, _VERSION, selected)
 
 
 def list_versions(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Estimate the cost of an experiment on the machines that its pool rents."""
+"""Estimate the hourly cost of an experiment on the rented machines of its pool."""
 
 import math
 from collections.abc import Iterator
@@ -13,34 +13,34 @@ SHOWN_OFFERS = 3
 
 
 def estimate(session: Session, config: dict[str, Any]) -> Iterator[str]:
-    """Tell trials, slots and the range of prices of a resolved configuration; nothing where no machine is rented."""
+    """Yield lines with the trials, slots and prices of an experiment. A pool must rent machines."""
     resources = config.get("resources") or {}
     pool = _pool(session, str(resources.get("resource_pool") or ""))
     slots = int(resources.get("slots_per_trial") or 0)
-    single = bool(resources.get("is_single_node"))
+    single_node = bool(resources.get("is_single_node"))
     if pool is None or not slots:
         return
     prices = sorted(
-        (_of_trial(offer, slots), _name(offer) + _source(offer, pool))
+        (_trial_price(offer, slots), _name(offer) + _source(offer, pool))
         for offer in pool["offers"]
-        if _is_rented(offer) and _holds(offer, slots, single, pool)
+        if _is_available(offer) and _fits(offer, slots, single_node, pool)
     )
     if not prices:
         yield (
-            f"No offer of pool {pool['name']} holds a trial of {slots} slots within its price caps;"
+            f"No offer of pool {pool['name']} within its price caps fits a trial with {slots} slots;"
             f" see `det pool describe {pool['name']}`."
         )
         return
-    answer = session.post(V1 + "/preview-hp-search", {"config": config})
-    trials = sum(int(trial["count"]) for trial in answer["summary"]["trials"])
-    counted = "1 slot" if slots == 1 else f"{slots} slots"
-    each = f"{trials} trials with {counted} each" if trials > 1 else f"One trial with {counted}"
-    yield f"{each}. An hour of one trial in pool {pool['name']}, cheapest first:"
+    response = session.post(V1 + "/preview-hp-search", {"config": config})
+    trials = sum(int(trial["count"]) for trial in response["summary"]["trials"])
+    slot_text = "1 slot" if slots == 1 else f"{slots} slots"
+    each = f"{trials} trials with {slot_text} each" if trials > 1 else f"One trial with {slot_text}"
+    yield f"{each}. Hourly price of one trial in pool {pool['name']}, cheapest first:"
     for price, name in prices[:SHOWN_OFFERS]:
         yield f"  ${price:.2f}  {name}"
     least, most = prices[0][0] * trials, prices[-1][0] * trials
     costs = " to ".join(dict.fromkeys((f"${least:.2f}", f"${most:.2f}")))
-    yield f"An hour of training in every trial costs {costs}; --max-cost bounds it."
+    yield f"One hour of training for every trial costs {costs}; --max-cost limits the cost."
 
 
 def _pool(session: Session, name: str) -> "dict[str, Any] | None":
@@ -54,26 +54,26 @@ def _pool(session: Session, name: str) -> "dict[str, Any] | None":
 
 
 def _default_pool(session: Session) -> str:
-    found = session.get(V1 + "/resource-pools")["resourcePools"]
-    return next((pool["name"] for pool in found if pool["defaultComputePool"]), "")
+    pools = session.get(V1 + "/resource-pools")["resourcePools"]
+    return next((pool["name"] for pool in pools if pool["defaultComputePool"]), "")
 
 
-def _is_rented(offer: dict[str, Any]) -> bool:
-    """Return whether the cloud has the offer, at a price that its section allows."""
+def _is_available(offer: dict[str, Any]) -> bool:
+    """Return True if the cloud has the offer and its price is within the pool's price cap."""
     cap = offer.get("maxPriceUsdHour")
     return offer.get("isOffered", True) and (cap is None or offer["priceUsdHour"] <= cap)
 
 
-def _holds(offer: dict[str, Any], slots: int, single: bool, pool: dict[str, Any]) -> bool:
-    """Return whether one machine holds a trial, or some equal ones that are wholly its own."""
+def _fits(offer: dict[str, Any], slots: int, single: bool, pool: dict[str, Any]) -> bool:
+    """Return True if a trial fits on one machine, or on several whole machines of this type."""
     if not offer["slots"] or slots <= offer["slots"]:
         return bool(offer["slots"])
     mixes = pool.get("allowHeterogeneousFits", False)
     return not single and (mixes or slots % offer["slots"] == 0)
 
 
-def _of_trial(offer: dict[str, Any], slots: int) -> float:
-    """Return the price of a trial's share: of one machine, or of as many whole ones as it needs."""
+def _trial_price(offer: dict[str, Any], slots: int) -> float:
+    """Return the hourly price of a trial: a share of one machine, or several whole machines."""
     machines = (
         slots / offer["slots"] if slots <= offer["slots"] else math.ceil(slots / offer["slots"])
     )
@@ -86,8 +86,8 @@ def _name(offer: dict[str, Any]) -> str:
 
 
 def _source(offer: dict[str, Any], pool: dict[str, Any]) -> str:
-    """Say where a price is from: what the cloud told, and when, or a list that may be old."""
+    """Return the source of a price: the cloud's price API with a time, or a list that may be outdated."""
     source = offer.get("priceFrom")
     if source == "cloud":
-        return f" (told by the cloud at {local(offer['priceReadAt'])})"
+        return f" (cloud price of {local(offer['priceReadAt'])})"
     return f" (list price of {pool['priceListOf']})" if source == "list" else ""

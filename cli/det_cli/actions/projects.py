@@ -1,4 +1,4 @@
-"""Projects."""
+"""`det project`: projects of a workspace."""
 
 import argparse
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from det_cli import prompts
 from det_cli.actions.experiment_settings import project_of, workspace_of
 from det_cli.actions.experiments import LIST
-from det_cli.actions.workspaces import report, sorting, tell_failure
+from det_cli.actions.workspaces import report, report_failed_deletion, sorting
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import require_change
 from det_cli.render import Column, show
@@ -34,35 +34,35 @@ def describe(args: argparse.Namespace) -> None:
         show(args, _COLUMNS, [project], project)
         return
     show(args, _COLUMNS, [project])
-    tell_failure("Project", project)
+    report_failed_deletion("Project", project)
     print("\nAssociated experiments:")
-    filters = {**_shown(project, args), "sortBy": "SORT_BY_ID"}
+    filters = {**_experiment_filters(project, args), "sortBy": "SORT_BY_ID"}
     show(args, LIST, list(pages(session, "/experiments", "experiments", filters)))
 
 
 def list_experiments(args: argparse.Namespace) -> None:
     session = connect(args)
     project = project_of(session, args.workspace_name, args.project_name)
-    filters = {**_shown(project, args), **sorting(args)}
+    filters = {**_experiment_filters(project, args), **sorting(args)}
     show(args, LIST, paged(session, args, "/experiments", "experiments", **filters))
 
 
-def _shown(project: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    """Return the filters of a project's experiments; archived ones are left out unless asked for."""
+def _experiment_filters(project: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return the filters for the experiments of a project. --all includes archived experiments."""
     return {"projectId": project["id"], **({} if args.all else {"archived": False})}
 
 
 def _fields(args: argparse.Namespace) -> dict[str, Any]:
-    given = {"description": args.description, "key": args.key}
-    return {k: v for k, v in given.items() if v is not None}
+    fields = {"description": args.description, "key": args.key}
+    return {k: v for k, v in fields.items() if v is not None}
 
 
 def create(args: argparse.Namespace) -> None:
     session = connect(args)
     space = workspace_of(session, args.workspace_name)["id"]
     body = {"name": args.name, "workspaceId": space, **_fields(args)}
-    answer = session.post(f"{V1}/workspaces/{space}/projects", body)
-    report(args, "Created project", answer["project"])
+    response = session.post(f"{V1}/workspaces/{space}/projects", body)
+    report(args, "Created project", response["project"])
 
 
 def edit(args: argparse.Namespace) -> None:
@@ -72,8 +72,8 @@ def edit(args: argparse.Namespace) -> None:
     require_change(change)
     session = connect(args)
     project = project_of(session, args.workspace_name, args.project_name)
-    answer = session.patch(f"{V1}/projects/{project['id']}", change)
-    report(args, "Changed project", answer["project"])
+    response = session.patch(f"{V1}/projects/{project['id']}", change)
+    report(args, "Changed project", response["project"])
 
 
 def change(args: argparse.Namespace) -> None:
@@ -87,5 +87,5 @@ def delete(args: argparse.Namespace) -> None:
     session = connect(args)
     project = project_of(session, args.workspace_name, args.project_name)
     prompts.confirm(f"Delete project '{args.project_name}' with all its experiments?", yes=args.yes)
-    answer = session.delete(f"{V1}/projects/{project['id']}")
-    print(f"{'Deleted' if answer['completed'] else 'Deleting'} project '{args.project_name}'")
+    response = session.delete(f"{V1}/projects/{project['id']}")
+    print(f"{'Deleted' if response['completed'] else 'Deleting'} project '{args.project_name}'")

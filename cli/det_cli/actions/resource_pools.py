@@ -1,4 +1,4 @@
-"""Resource pools, and the workspaces they are kept for."""
+"""`det resource-pool`: resource pools and their workspace bindings."""
 
 import argparse
 
@@ -32,6 +32,6 @@ def change_bindings(args: argparse.Namespace) -> None:
 def list_workspaces(args: argparse.Namespace) -> None:
     session = connect(args)
     path = f"/resource-pools/{args.pool_name}/workspace-bindings"
-    bound = set(pages(session, path, "workspaceIds"))
-    spaces = [w for w in pages(session, "/workspaces", "workspaces") if w["id"] in bound]
+    ids = set(pages(session, path, "workspaceIds"))
+    spaces = [w for w in pages(session, "/workspaces", "workspaces") if w["id"] in ids]
     show(args, (("ID", lambda w: w["id"]), ("Workspace", lambda w: w["name"])), spaces)

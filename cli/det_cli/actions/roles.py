@@ -1,4 +1,4 @@
-"""Roles of users and groups."""
+"""`det rbac`: roles of users and groups."""
 
 import argparse
 from collections.abc import Iterable
@@ -19,12 +19,12 @@ _CLUSTER = "the whole cluster"
 _COLUMNS: tuple[Column, ...] = (
     ("Role ID", lambda r: r["roleId"]),
     ("Role Name", lambda r: r["name"]),
-    ("Given", lambda r: _given(r["scopeTypeMask"])),
+    ("Given", lambda r: _scopes(r["scopeTypeMask"])),
     ("# Permissions", lambda r: len(r["permissions"])),
 )
 _PERMISSIONS: tuple[Column, ...] = (
     ("Permission", lambda p: p["id"].removeprefix("PERMISSION_TYPE_")),
-    ("Holds", lambda p: _given(p["scopeTypeMask"])),
+    ("Holds", lambda p: _scopes(p["scopeTypeMask"])),
 )
 _ASSIGNED: tuple[Column, ...] = (
     ("Role Name", lambda a: a["role"]),
@@ -33,57 +33,59 @@ _ASSIGNED: tuple[Column, ...] = (
 )
 
 
-def _given(mask: dict[str, bool]) -> str:
+def _scopes(mask: dict[str, bool]) -> str:
     return "workspaces, cluster" if mask.get("workspace") else "cluster"
 
 
 def list_(args: argparse.Namespace) -> None:
     session = connect(args)
-    found = _roles(session, args.offset, args.limit if args.pages == "1" else _ALL)
+    roles = _roles(session, args.offset, args.limit if args.pages == "1" else _ALL)
     if args.exclude_global_roles:
-        found = [role for role in found if role["scopeTypeMask"]["workspace"]]
-    show(args, _COLUMNS, found)
+        roles = [role for role in roles if role["scopeTypeMask"]["workspace"]]
+    show(args, _COLUMNS, roles)
 
 
 def describe(args: argparse.Namespace) -> None:
     session = connect(args)
-    (found,) = session.post(
+    (role,) = session.post(
         _R + "/search/by-ids", {"roleIds": [_role(session, args.role_name)["roleId"]]}
     )["roles"]
     if not args.format:
-        holders = len(found["userRoleAssignments"]) + len(found["groupRoleAssignments"])
-        say(f"Role {found['role']['roleId']}, {found['role']['name']}: assigned {holders} times")
-    show(args, _PERMISSIONS, found["role"]["permissions"], found)
+        holders = len(role["userRoleAssignments"]) + len(role["groupRoleAssignments"])
+        say(f"Role {role['role']['roleId']}, {role['role']['name']}: assigned {holders} times")
+    show(args, _PERMISSIONS, role["role"]["permissions"], role)
 
 
 def assign(args: argparse.Namespace) -> None:
     session = connect(args)
     session.post(_R + "/add-assignments", _assignment(session, args))
-    print(f"Gave role {args.role_name} to {_holder(args)} in {_where(args)}")
+    print(f"Assigned role {args.role_name} to {_holder(args)} in {_where(args)}")
     if not session.get(V1 + "/master")["rbacEnabled"]:
-        say("It takes effect when the cluster's configuration says security.authz.type: rbac")
+        say("Roles take effect only if the cluster's configuration sets security.authz.type: rbac")
 
 
 def unassign(args: argparse.Namespace) -> None:
     session = connect(args)
     session.post(_R + "/remove-assignments", _assignment(session, args))
-    print(f"Took role {args.role_name} from {_holder(args)} in {_where(args)}")
+    print(f"Removed role {args.role_name} from {_holder(args)} in {_where(args)}")
 
 
 def mine(args: argparse.Namespace) -> None:
     session = connect(args)
-    found = session.get(V1 + "/permissions/summary")
+    summary = session.get(V1 + "/permissions/summary")
     if not session.get(V1 + "/master")["rbacEnabled"]:
-        say("Roles do not decide here (security.authz.type: basic): everybody works everywhere")
+        say(
+            "Roles are not enforced (security.authz.type: basic): all users have access to all workspaces"
+        )
     names = _workspaces(session)
-    roles = {role["roleId"]: role for role in found["roles"]}
+    roles = {role["roleId"]: role for role in summary["roles"]}
     lines = [
         {
             "permission": p["id"].removeprefix("PERMISSION_TYPE_"),
             "role": role["name"],
             "where": place,
         }
-        for a in found["assignments"]
+        for a in summary["assignments"]
         for role in [roles[a["roleId"]]]
         for place in _places(a, names)
         for p in role["permissions"]
@@ -93,49 +95,49 @@ def mine(args: argparse.Namespace) -> None:
         ("Permission", lambda x: x["permission"]),
         ("Role Name", lambda x: x["role"]),
     )
-    show(args, columns, sorted(lines, key=lambda x: (x["where"], x["permission"])), found)
+    show(args, columns, sorted(lines, key=lambda x: (x["where"], x["permission"])), summary)
 
 
 def of_user(args: argparse.Namespace) -> None:
     session = connect(args)
-    found = session.get(f"{_R}/search/by-user/{user_id_of(session, args.username)}")["roles"]
+    roles = session.get(f"{_R}/search/by-user/{user_id_of(session, args.username)}")["roles"]
     names = _workspaces(session)
     groups = {
         g["group"]["groupId"]: g["group"]["name"]
         for g in session.post(V1 + "/groups/search", {"limit": _ALL})["groups"]
     }
     lines = []
-    for role in found:
+    for role in roles:
         for a in role["userRoleAssignments"]:
             lines.append(_line(role, a, names, "the user's own"))
         for a in role["groupRoleAssignments"]:
             lines.append(_line(role, a, names, f"group {groups.get(a['groupId'], a['groupId'])}"))
-    show(args, _ASSIGNED, lines, found)
+    show(args, _ASSIGNED, lines, roles)
 
 
 def of_group(args: argparse.Namespace) -> None:
     session = connect(args)
     group = group_of(session, args.group_name)
-    found = session.get(f"{_R}/search/by-group/{group['groupId']}")
+    response = session.get(f"{_R}/search/by-group/{group['groupId']}")
     names = _workspaces(session)
-    roles = {role["roleId"]: role["name"] for role in found["roles"]}
+    roles = {role["roleId"]: role["name"] for role in response["roles"]}
     lines = [
         {"role": roles[a["roleId"]], "where": place, "by": f"group {group['name']}"}
-        for a in found["assignments"]
+        for a in response["assignments"]
         for place in _places(a, names)
     ]
-    show(args, _ASSIGNED, lines, found)
+    show(args, _ASSIGNED, lines, response)
 
 
 def members(args: argparse.Namespace) -> None:
-    """List who has roles in a workspace."""
+    """List the users and groups with roles in a workspace."""
     session = connect(args)
     space = workspace_of(session, args.workspace_name)
-    found = session.get(f"{_R}/workspace/{space['id']}")
-    users = {u["id"]: u["username"] for u in found["usersAssignedDirectly"]}
-    groups = {g["groupId"]: g["name"] for g in found["groups"]}
+    response = session.get(f"{_R}/workspace/{space['id']}")
+    users = {u["id"]: u["username"] for u in response["usersAssignedDirectly"]}
+    groups = {g["groupId"]: g["name"] for g in response["groups"]}
     lines = []
-    for role in found["assignments"]:
+    for role in response["assignments"]:
         name = role["role"]["name"]
         for a in role["userRoleAssignments"]:
             lines.append({"member": users.get(a["userId"]), "kind": "user", "role": name})
@@ -146,7 +148,7 @@ def members(args: argparse.Namespace) -> None:
         ("User or Group", lambda x: x["kind"]),
         ("Role Name", lambda x: x["role"]),
     )
-    show(args, columns, lines, found)
+    show(args, columns, lines, response)
 
 
 def _roles(session: Session, offset: int = 0, limit: int = _ALL) -> list[dict[str, Any]]:
@@ -154,28 +156,30 @@ def _roles(session: Session, offset: int = 0, limit: int = _ALL) -> list[dict[st
 
 
 def _role(session: Session, name: str) -> dict[str, Any]:
-    found = _roles(session)
-    for role in found:
+    roles = _roles(session)
+    for role in roles:
         if role["name"].lower() == name.lower():
             return role
-    known = ", ".join(role["name"] for role in found)
-    raise MissingError(f"there is no role '{name}'", f"the roles are {known}")
+    names = ", ".join(role["name"] for role in roles)
+    raise MissingError(f"there is no role '{name}'", f"the roles are {names}")
 
 
 def _assignment(session: Session, args: argparse.Namespace) -> dict[str, Any]:
     if bool(args.username_to_assign) == bool(args.group_name_to_assign):
-        raise UsageError("a role is of one user or of one group", "give -u USERNAME or -g GROUP")
+        raise UsageError(
+            "a role is assigned to one user or one group", "give -u USERNAME or -g GROUP"
+        )
     role = _role(session, args.role_name)
     args.role_name = role["name"]
-    given: dict[str, Any] = {"role": {"roleId": role["roleId"]}, "scopeCluster": True}
+    assignment: dict[str, Any] = {"role": {"roleId": role["roleId"]}, "scopeCluster": True}
     if args.workspace_name:
         space = workspace_of(session, args.workspace_name)
-        given = {"role": given["role"], "scopeWorkspaceId": space["id"]}
+        assignment = {"role": assignment["role"], "scopeWorkspaceId": space["id"]}
     if args.username_to_assign:
         id = user_id_of(session, args.username_to_assign)
-        return {"userRoleAssignments": [{"userId": id, "roleAssignment": given}]}
+        return {"userRoleAssignments": [{"userId": id, "roleAssignment": assignment}]}
     id = group_of(session, args.group_name_to_assign)["groupId"]
-    return {"groupRoleAssignments": [{"groupId": id, "roleAssignment": given}]}
+    return {"groupRoleAssignments": [{"groupId": id, "roleAssignment": assignment}]}
 
 
 def _holder(args: argparse.Namespace) -> str:
@@ -200,8 +204,8 @@ def _places(summary: dict[str, Any], names: dict[int, str]) -> Iterable[str]:
 
 
 def _line(
-    role: dict[str, Any], given: dict[str, Any], names: dict[int, str], by: str
+    role: dict[str, Any], assignment: dict[str, Any], names: dict[int, str], by: str
 ) -> dict[str, str]:
-    id = given["roleAssignment"].get("scopeWorkspaceId")
+    id = assignment["roleAssignment"].get("scopeWorkspaceId")
     where = f"workspace '{names.get(id, id)}'" if id else _CLUSTER
     return {"role": role["role"]["name"], "where": where, "by": by}

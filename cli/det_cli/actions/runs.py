@@ -1,4 +1,4 @@
-"""Listing runs: the trials of all experiments in one table."""
+"""`det run list`: the trials of all experiments in one table."""
 
 import argparse
 import json
@@ -26,15 +26,15 @@ def list_(args: argparse.Namespace) -> None:
     session = connect(args)
     rows = tables.search(session, args, "/runs", "runs")
     if "user" in args.column:
-        # Runs tell their owners by number.
+        # Runs contain only the ids of their owners.
         names = {u["id"]: u["username"] for u in pages(session, "/users", "users")}
         rows = [{**row, "username": names.get(row["userId"])} for row in rows]
     show(args, _LIST + columns, rows)
 
 
-def _hyperparameters(found: dict[str, Any]) -> str:
-    """Return hyperparameters in one line, so that runs below each other can be compared."""
+def _hyperparameters(values: dict[str, Any]) -> str:
+    """Return the hyperparameters on one line, so that users can compare rows."""
     return " ".join(
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in found.items()
+        for name, value in values.items()
     )

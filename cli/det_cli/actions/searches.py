@@ -1,4 +1,4 @@
-"""Preview the trials of a search, before anything runs."""
+"""`det preview-search`: show the trials of a search without running it."""
 
 import argparse
 from typing import Any
@@ -15,13 +15,13 @@ _COLUMNS: tuple[Column, ...] = (
 
 
 def preview(args: argparse.Namespace) -> None:
-    config = config_file.loaded(config_file.read(args.config_file), args.config_file)
+    config = config_file.load(config_file.read(args.config_file), args.config_file)
     if "searcher" not in config:
         raise CommandError(
             f"{args.config_file} has no searcher", "add `searcher: {name: single, metric: …}`"
         )
-    answer = connect(args).post(V1 + "/preview-hp-search", {"config": config})
-    summary = answer["summary"]
+    response = connect(args).post(V1 + "/preview-hp-search", {"config": config})
+    summary = response["summary"]
     if not args.format:
         print("Using search configuration:")
         print_yaml(summary["config"])

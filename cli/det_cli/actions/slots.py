@@ -1,4 +1,4 @@
-"""Slots: the devices of the agents, and what runs on them."""
+"""`det slot`: the slots of agents and their tasks."""
 
 import argparse
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def _rows(agent: dict[str, Any], owners: dict[str, Any]) -> Iterator[dict[str, A
     for id, slot in sorted((agent.get("slots") or {}).items(), key=lambda kv: _order(kv[0])):
         container = slot.get("container")
         owner = owners.get(container["id"]) if container else None
-        taken = _FREE if container is None else "OCCUPIED"
+        status = _FREE if container is None else "OCCUPIED"
         device = slot.get("device") or {}
         yield {
             "agent_id": agent["id"],
@@ -41,8 +41,8 @@ def _rows(agent: dict[str, Any], owners: dict[str, Any]) -> Iterator[dict[str, A
             "slot_id": id,
             "enabled": slot.get("enabled", True),
             "draining": slot.get("draining", False),
-            "allocation_id": owner["allocationId"] if owner else taken,
-            "task_name": owner["name"] if owner else taken,
+            "allocation_id": owner["allocationId"] if owner else status,
+            "task_name": owner["name"] if owner else status,
             "type": (device.get("type") or "").removeprefix("TYPE_").lower(),
             "device": device.get("brand", ""),
         }

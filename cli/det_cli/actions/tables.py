@@ -1,4 +1,4 @@
-"""Tables of experiments and runs that are filtered and sorted by any column."""
+"""Tables of experiments and runs with filters, sorting and columns of the user's choice."""
 
 import argparse
 import json
@@ -15,16 +15,16 @@ from det_cli.errors import UsageError
 from det_cli.render import Column
 
 _CONDITION = re.compile(r"\s*([^\s=!<>~]+)\s*(!=|!~|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
-# What Python also reads as a number (nan, inf, 1_0) is a text where people write it.
+# Python also parses nan, inf and 1_0 as numbers. In a filter they are text.
 _NUMBER = re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 _OPERATORS = {"~": "contains", "!~": "notContains"}
-# How summaries of metrics are called by their groups.
+# The key of each metric group in the summary metrics.
 _SUMMARIES = {"training": "avg_metrics", "validation": "validation_metrics"}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The places of columns in a row: those of fixed names, those in documents, and summaries of metrics."""
+    """Where the columns are in a row: fixed columns, JSON documents, and metric summaries."""
 
     paths: Mapping[str, str]
     documents: Mapping[str, str]
@@ -56,7 +56,7 @@ RUNS = Table(
     {"hp": "hyperparameters", "metadata": "metadata"},
     "summaryMetrics",
 )  # fmt: skip
-# Hyperparameters and metrics of an experiment are those of its best trial.
+# An experiment shows the hyperparameters and metrics of its best trial.
 EXPERIMENTS = Table(
     _paths(
         f"""{_OF_BOTH} name description numTrials progress forkedFrom searcherType searcherMetric resourcePool
@@ -70,14 +70,14 @@ EXPERIMENTS = Table(
 )
 
 
-def is_asked_for(args: argparse.Namespace) -> bool:
+def has_table_options(args: argparse.Namespace) -> bool:
     return bool(args.filter or args.sort or args.column)
 
 
 def search(
     session: SignedIn, args: argparse.Namespace, path: str, key: str
 ) -> list[dict[str, Any]]:
-    """Return the rows that the options of a command choose, in their order."""
+    """Return the rows that match the --filter options, in the order of the --sort options."""
     conditions = [_condition(text) for text in args.filter]
     if not args.all:
         user = session.username or session.get(V1 + "/me")["user"]["username"]
@@ -97,22 +97,23 @@ def search(
 
 
 def _condition(text: str) -> dict[str, Any]:
-    found = _CONDITION.fullmatch(text)
-    if found is None:
+    match = _CONDITION.fullmatch(text)
+    if match is None:
         raise UsageError(
-            f"--filter {text!r} is no condition", "write --filter 'state=COMPLETED' or 'hp.lr<0.1'"
+            f"--filter {text!r} is not a condition",
+            "write --filter 'state=COMPLETED' or 'hp.lr<0.1'",
         )
-    column, operator, value = found.groups()
-    return _chosen_by(column, _OPERATORS.get(operator, operator), value)
+    column, operator, value = match.groups()
+    return _typed_condition(column, _OPERATORS.get(operator, operator), value)
 
 
-def _chosen_by(column: str, operator: str, value: str) -> dict[str, Any]:
-    """Return a condition. In columns with a dot, whose values may be of any type, `16` may be a text, too."""
-    both = {"=": "or", "!=": "and"}.get(operator)
+def _typed_condition(column: str, operator: str, value: str) -> dict[str, Any]:
+    """Return a condition with a type. Columns with a dot have values of any type, so `16` also matches text."""
+    conjunction = {"=": "or", "!=": "and"}.get(operator)
     is_number = _NUMBER.fullmatch(value) is not None
-    if "." in column and is_number and both:
+    if "." in column and is_number and conjunction:
         children = [_field(column, operator, value, kind) for kind in ("NUMBER", "TEXT")]
-        return {"kind": "group", "conjunction": both, "children": children}
+        return {"kind": "group", "conjunction": conjunction, "children": children}
     numeric = is_number and operator not in _OPERATORS.values()
     return _field(column, operator, value, "NUMBER" if numeric else "TEXT")
 
@@ -125,25 +126,27 @@ def _field(column: str, operator: str, value: str, kind: str) -> dict[str, Any]:
 
 
 def _order(text: str) -> str:
-    """Read COLUMN, COLUMN=asc or COLUMN=desc."""
+    """Return COLUMN=asc for COLUMN. Other sort orders stay unchanged."""
     return text if "=" in text else f"{text}=asc"
 
 
 def columns(args: argparse.Namespace, table: Table) -> tuple[Column, ...]:
-    """Return the columns that were asked for, and those with numbers of a run that rows are chosen or sorted by.
+    """Return the --column columns, and the columns with a dot in --filter and --sort.
 
-    Raises UsageError for one that there is not."""
-    used = [_CONDITION.fullmatch(text) for text in args.filter]
-    names = [found[1] for found in used if found] + [text.partition("=")[0] for text in args.sort]
+    Raises UsageError for an unknown column."""
+    matches = [_CONDITION.fullmatch(text) for text in args.filter]
+    names = [match[1] for match in matches if match] + [
+        text.partition("=")[0] for text in args.sort
+    ]
     for name in args.column:
         if "." not in name and name not in table.paths:
-            known = ", ".join(sorted(table.paths))
+            existing = ", ".join(sorted(table.paths))
             raise UsageError(
                 f"--column {name}: there is no such column",
-                f"there are {known}, hp.NAME and GROUP.METRIC.last",
+                f"the columns are {existing}, hp.NAME and GROUP.METRIC.last",
             )
-    wanted = dict.fromkeys([*args.column, *(name for name in names if "." in name)])
-    return tuple((name, lambda row, name=name: _value(table, row, name)) for name in wanted)
+    selected = dict.fromkeys([*args.column, *(name for name in names if "." in name)])
+    return tuple((name, lambda row, name=name: _value(table, row, name)) for name in selected)
 
 
 def _value(table: Table, row: Mapping[str, Any], name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Tasks that hold or wait for slots now, or are paused; and one of them with all that is known of it."""
+"""`det task list` and `describe`: running, queued and paused tasks."""
 
 import argparse
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _PRIORITY: tuple[Column, ...] = (
 _AFTER: tuple[Column, ...] = (
     ("Resource Pool", lambda t: t.get("resourcePool")),
     ("Ports", lambda t: ", ".join(str(p["port"]) for p in t.get("proxyPorts") or [])),
-    # Ours, behind the columns that Determined's client has.
+    # Additional columns after the columns of Determined's client.
     ("Kind", lambda t: _kind(t)),
     ("State", lambda t: state_text(t.get("state"))),
     ("Parent", lambda t: t.get("parentId")),
@@ -34,31 +34,33 @@ _AFTER: tuple[Column, ...] = (
 
 
 def _agents(task: dict[str, Any]) -> str:
-    found = {a for r in task.get("resources") or [] for a in r.get("agentDevices") or {}}
-    return ", ".join(sorted(found)) or "unassigned"
+    agents = {a for r in task.get("resources") or [] for a in r.get("agentDevices") or {}}
+    return ", ".join(sorted(agents)) or "unassigned"
 
 
 def _kind(task: dict[str, Any]) -> str:
-    """Return the kind of a task, as commands of this program call it."""
+    """Return the kind of a task, as used in command names."""
     return str(task.get("taskType") or "").removeprefix("TASK_TYPE_").lower().replace("_", " ")
 
 
 def list_(args: argparse.Namespace) -> None:
     session = connect(args)
-    found = session.get(V1 + "/tasks")["allocationIdToSummary"] or {}
-    paused = [_as_listed(t) for t in _generic(session) if t["state"] == "STATE_PAUSED"]
-    found.update((t["taskId"], t) for t in paused)
-    tasks = sorted(found.values(), key=lambda t: (t.get("registeredTime") or "", t["allocationId"]))
+    tasks_by_id = session.get(V1 + "/tasks")["allocationIdToSummary"] or {}
+    paused = [_paused_row(t) for t in _generic(session) if t["state"] == "STATE_PAUSED"]
+    tasks_by_id.update((t["taskId"], t) for t in paused)
+    tasks = sorted(
+        tasks_by_id.values(), key=lambda t: (t.get("registeredTime") or "", t["allocationId"])
+    )
     by_priority = not tasks or any(t.get("schedulerType") == "priority" for t in tasks)
-    show(args, _BEFORE + (_PRIORITY if by_priority else ()) + _AFTER, tasks, found)
+    show(args, _BEFORE + (_PRIORITY if by_priority else ()) + _AFTER, tasks, tasks_by_id)
 
 
 def _generic(session: Session, **filters: Any) -> Iterator[dict[str, Any]]:
     return pages(session, "/generic-tasks", "tasks", filters)
 
 
-def _as_listed(task: dict[str, Any]) -> dict[str, Any]:
-    """Return a paused task, which has no allocation, as one that has."""
+def _paused_row(task: dict[str, Any]) -> dict[str, Any]:
+    """Return the table row of a paused task, which has no allocation."""
     return {
         "taskId": task["id"], "allocationId": "", "name": task["description"], "taskType": "TASK_TYPE_GENERIC",
         "state": task["state"], "parentId": task["parentId"], "username": task["username"],
@@ -79,13 +81,13 @@ def describe(args: argparse.Namespace) -> None:
     if args.format:
         print_object(args, task)
         return
-    for name, value in _told(task):
+    for name, value in _details(task):
         print(f"{name + ':':<11}{value}".rstrip())
         for line in _tree(task, "", 0) if name == "Tree" else ():
             print(line)
 
 
-def _told(task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _details(task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     allocations = task.get("allocations") or []
     yield "Task", f"{task['name']}, a {_kind(task)} task".replace("task task", "task")
     yield "Id", task["taskId"]
@@ -108,24 +110,24 @@ def _told(task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _state(task: dict[str, Any]) -> str:
-    """Return the state as lists tell it: of a generic task its own, of others that of their newest run."""
-    own = next((t["state"] for t in task.get("tree") or [] if t["id"] == task["taskId"]), "")
+    """Return the state of a generic task, or of the newest allocation for other kinds."""
+    state = next((t["state"] for t in task.get("tree") or [] if t["id"] == task["taskId"]), "")
     runs = task.get("allocations") or [{"state": "STATE_QUEUED"}]
-    return state_text(own or runs[0]["state"])
+    return state_text(state or runs[0]["state"])
 
 
 def _tree(task: dict[str, Any], above: str, depth: int) -> Iterator[str]:
-    """Print the tasks of a tree, each below its parent and further to the right."""
-    known = {t["id"] for t in task["tree"]}
-    for one in task["tree"]:
-        parent = one["parentId"] or ""
-        if (parent if parent in known else "") == above:
-            mark = "*" if one["id"] == task["taskId"] else " "
-            told = f"{'  ' * depth}{one['id']}  {state_text(one['state'])}  {one['description']}"
-            yield f"  {mark} {told}"
-            yield from _tree(task, one["id"], depth + 1)
+    """Yield the lines of a task tree. Children are indented below their parent."""
+    ids = {t["id"] for t in task["tree"]}
+    for node in task["tree"]:
+        parent = node["parentId"] or ""
+        if (parent if parent in ids else "") == above:
+            mark = "*" if node["id"] == task["taskId"] else " "
+            line = f"{'  ' * depth}{node['id']}  {state_text(node['state'])}  {node['description']}"
+            yield f"  {mark} {line}"
+            yield from _tree(task, node["id"], depth + 1)
 
 
 def cleanup_logs(args: argparse.Namespace) -> None:
-    answer = connect(args).post(V1 + "/cleanup_logs")
-    print(f"Deleted {answer['removedCount']} log lines")
+    response = connect(args).post(V1 + "/cleanup_logs")
+    print(f"Deleted {response['removedCount']} log lines")

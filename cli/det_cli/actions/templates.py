@@ -1,4 +1,4 @@
-"""Templates: parts of configurations that experiments share."""
+"""`det template`: configuration templates."""
 
 import argparse
 
@@ -13,14 +13,14 @@ from det_cli.render import print_yaml, show
 def list_(args: argparse.Namespace) -> None:
     session = connect(args)
     spaces = {w["id"]: w["name"] for w in pages(session, "/workspaces", "workspaces")}
-    found = sorted(pages(session, "/templates", "templates"), key=lambda t: str(t["name"]))
+    templates = sorted(pages(session, "/templates", "templates"), key=lambda t: str(t["name"]))
     columns = [
         ("Name", lambda t: t["name"]),
         ("Workspace", lambda t: spaces.get(t["workspaceId"], t["workspaceId"])),
     ]
     if args.details:
         columns.append(("Config", lambda t: t["config"]))
-    show(args, columns, found)
+    show(args, columns, templates)
 
 
 def describe(args: argparse.Namespace) -> None:
@@ -36,7 +36,7 @@ def create(args: argparse.Namespace) -> None:
 
 
 def _read(args: argparse.Namespace) -> dict[str, object]:
-    return config_file.loaded(config_file.read(args.template_file), args.template_file)
+    return config_file.load(config_file.read(args.template_file), args.template_file)
 
 
 def _post(session: Session, name: str, config: object, workspace_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Access tokens: what programs sign in by."""
+"""`det token`: access tokens, with which programs sign in."""
 
 import argparse
 import sys
@@ -23,19 +23,23 @@ def create(args: argparse.Namespace) -> None:
         body["lifespan"] = _lifespan(args.expiration_days)
     if args.description is not None:
         body["description"] = args.description
-    made = session.post(V1 + "/tokens", body)
+    token = session.post(V1 + "/tokens", body)
     if args.format:
-        print_object(args, made)
+        print_object(args, token)
         return
-    (info,) = _found(session, [made["tokenId"]])
-    ends = f"ends {local(info['expiry'])}" if info.get("expiry") else "never ends"
-    say(f"Token {info['id']}, shown this once; it {ends}. Programs read it from DET_USER_TOKEN.")
-    print(made["token"])
+    (info,) = _tokens(session, [token["tokenId"]])
+    expiry = f"expires {local(info['expiry'])}" if info.get("expiry") else "never expires"
+    say(
+        f"Created token {info['id']}. It is not shown again and {expiry}. Programs read it from DET_USER_TOKEN."
+    )
+    print(token["token"])
 
 
 def _lifespan(days: int) -> str:
     if days == 0 or days < -1:
-        raise UsageError(f"a token cannot end after {days} days", "-1 makes one that never ends")
+        raise UsageError(
+            f"a token cannot expire after {days} days", "-1 creates a token that never expires"
+        )
     return "-1" if days == -1 else f"{days * _HOURS_A_DAY}h"
 
 
@@ -53,20 +57,20 @@ def edit(args: argparse.Namespace) -> None:
 
 def list_(args: argparse.Namespace) -> None:
     session = connect(args)
-    given: dict[str, Any] = {"showInactive": True} if args.show_inactive else {}
+    params: dict[str, Any] = {"showInactive": True} if args.show_inactive else {}
     if args.username:
-        _user_id(session, args.username)  # complains about a name that there is not
-        given["username"] = args.username
-    show(args, _columns(session), list(pages(session, "/tokens", "tokenInfo", given)))
+        _user_id(session, args.username)  # raises if there is no such user
+        params["username"] = args.username
+    show(args, _columns(session), list(pages(session, "/tokens", "tokenInfo", params)))
 
 
 def revoke(args: argparse.Namespace) -> None:
     connect(args).patch(f"{V1}/tokens/{args.token_id}", {"setRevoked": True})
-    say(f"Revoked token {args.token_id}: nobody signs in by it any more.")
+    say(f"Revoked token {args.token_id}: it no longer gives access to the cluster.")
 
 
 def login(args: argparse.Namespace) -> None:
-    """Keep a token as if it had come from a sign-in, once the cluster knows it."""
+    """Verify a token and store it like the token of a sign-in."""
     token = sys.stdin.readline().strip() if args.token == "-" else args.token
     store = TokenStore(address(args))
     username = SignedIn(anonymous(args), "", token).get(V1 + "/me")["user"]["username"]
@@ -75,18 +79,18 @@ def login(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace, session: Session, ids: list[int]) -> None:
-    show(args, _columns(session), _found(session, ids))
+    show(args, _columns(session), _tokens(session, ids))
 
 
-def _found(session: Session, ids: list[int]) -> list[Any]:
-    asked = {"tokenIds": ids, "showInactive": True}
-    found = {t["id"]: t for t in pages(session, "/tokens", "tokenInfo", asked)}
-    unknown = next((id for id in ids if id not in found), None)
+def _tokens(session: Session, ids: list[int]) -> list[Any]:
+    params = {"tokenIds": ids, "showInactive": True}
+    tokens = {t["id"]: t for t in pages(session, "/tokens", "tokenInfo", params)}
+    unknown = next((id for id in ids if id not in tokens), None)
     if unknown is not None:
         raise MissingError(
-            f"token {unknown} not found", "`det token list --show-inactive` shows what there is"
+            f"token {unknown} not found", "`det token list --show-inactive` lists all tokens"
         )
-    return [found[id] for id in ids]
+    return [tokens[id] for id in ids]
 
 
 def _user_id(session: Session, username: "str | None") -> int:

@@ -1,4 +1,4 @@
-"""Describing and stopping trials."""
+"""`det trial`: describe and stop trials."""
 
 import argparse
 import json
@@ -53,7 +53,7 @@ def describe(args: argparse.Namespace) -> None:
         (print_json if args.format == "json" else print_yaml)(data)
         return
     if args.workloads:
-        show(args, _WORKLOADS, _one_by_one(workloads))
+        show(args, _WORKLOADS, _split(workloads))
         return
     _print(args, _TRIAL + costs.add(session, "trials", [trial]), [trial])
     if args.metrics_summary:
@@ -74,7 +74,7 @@ def _training(workload: dict[str, Any]) -> Any:
 
 
 def _workloads(session: Session, args: argparse.Namespace) -> list[dict[str, Any]]:
-    found = pages(
+    workloads = pages(
         session,
         f"/trials/{args.trial_id}/workloads",
         "workloads",
@@ -83,12 +83,12 @@ def _workloads(session: Session, args: argparse.Namespace) -> list[dict[str, Any
         offset=args.offset,
         one_page=args.pages == "1",
     )
-    return list(found)
+    return list(workloads)
 
 
-def _one_by_one(containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Split a container into steps after the same number of batches, in the order in which they were done."""
-    return [{"kind": k, **c[k]} for c in containers for k in _KINDS if c.get(k)]
+def _split(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Split rows into single workloads, in the order in which the trial ran them."""
+    return [{"kind": k, **c[k]} for c in rows for k in _KINDS if c.get(k)]
 
 
 def _either(workload: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _either(workload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _result(workload: dict[str, Any]) -> str:
-    """Return the metrics of a training or validation, or the id of a checkpoint."""
+    """Return the metrics of a training or validation workload, or the UUID of a checkpoint."""
     if workload["kind"] == "checkpoint":
         return str(workload.get("uuid") or "")
     return " ".join(f"{k}={cell(v)}" for k, v in sorted(metrics_of(workload).items()))
@@ -106,14 +106,14 @@ def kill(args: argparse.Namespace) -> None:
     session, path = connect(args), f"{V1}/trials/{args.trial_id}"
     state = session.get(path)["trial"]["state"]
     if state in TERMINAL:
-        print(f"Trial {args.trial_id} had ended before: it is {state_text(state)}")
+        print(f"Trial {args.trial_id} has already ended: it is {state_text(state)}")
         return
     session.post(f"{path}/kill")
     print(f"Killed trial {args.trial_id}")
 
 
 def support_bundle(args: argparse.Namespace) -> None:
-    """Write an archive with everything that is needed to find out why a trial failed."""
+    """Write an archive with the information for the diagnosis of a failed trial."""
     session, id = connect(args), args.trial_id
     trial = session.get(f"{V1}/trials/{id}")
     experiment = session.get(f"{V1}/experiments/{trial['trial']['experimentId']}")
@@ -138,7 +138,10 @@ def support_bundle(args: argparse.Namespace) -> None:
 
 
 def _add(tar: tarfile.TarFile, name: str, texts: Iterable[str]) -> None:
-    """Add a member by way of a file: logs may be larger than memory, and its length comes before its text."""
+    """Add a member to the archive.
+
+    A temporary file holds the text, because logs may be larger than memory and the header needs the size.
+    """
     with tempfile.TemporaryFile() as file:
         for text in texts:
             file.write(text.encode())

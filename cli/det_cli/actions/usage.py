@@ -1,4 +1,4 @@
-"""Reports of usage and cost."""
+"""`det resources`: reports of usage and cost."""
 
 import argparse
 import re
@@ -47,14 +47,14 @@ def _print_csv(args: argparse.Namespace, report: str, params: dict[str, str]) ->
 
 
 def _span(args: argparse.Namespace) -> dict[str, str]:
-    given = {"timestampAfter": args.timestamp_after, "timestampBefore": args.timestamp_before}
-    return {name: _time(text) for name, text in given.items()}
+    times = {"timestampAfter": args.timestamp_after, "timestampBefore": args.timestamp_before}
+    return {name: _time(text) for name, text in times.items()}
 
 
 def _time(text: str) -> str:
-    """Return a time as the API takes it; a date stands for its first second in UTC."""
+    """Return a time in the API's format. A date means its first second in UTC."""
     if _TIME.fullmatch(text) is None:
         raise UsageError(
-            f"'{text}' is no time", "write it like 2026-11-01 or 2026-11-01T12:00:00Z (UTC)"
+            f"'{text}' is not a time", "write it like 2026-11-01 or 2026-11-01T12:00:00Z (UTC)"
         )
     return text if "T" in text else f"{text}T00:00:00Z"

@@ -1,4 +1,4 @@
-"""Groups of users."""
+"""`det user-group`: groups of users."""
 
 import argparse
 from collections.abc import Sequence
@@ -27,21 +27,19 @@ _MEMBERS: tuple[Column, ...] = (
 
 
 def group_of(session: Session, name: str) -> dict[str, Any]:
-    """Return a group with its users, by its name."""
-    found = session.post(V1 + "/groups/search", {"name": name, "limit": _ALL})["groups"]
-    named = next((g["group"] for g in found if g["group"]["name"] == name), None)
-    if named is None:
-        raise MissingError(
-            f"there is no group '{name}'", "`det user-group list` shows what there is"
-        )
-    return dict(session.get(f"{V1}/groups/{named['groupId']}")["group"])
+    """Return the group with this name, including its users."""
+    groups = session.post(V1 + "/groups/search", {"name": name, "limit": _ALL})["groups"]
+    group = next((g["group"] for g in groups if g["group"]["name"] == name), None)
+    if group is None:
+        raise MissingError(f"there is no group '{name}'", "`det user-group list` lists the groups")
+    return dict(session.get(f"{V1}/groups/{group['groupId']}")["group"])
 
 
 def create(args: argparse.Namespace) -> None:
     session = connect(args)
     ids = _ids(session, args.add_user or [])
-    made = session.post(V1 + "/groups", {"name": args.group_name, "addUsers": ids})["group"]
-    print(f"Created group '{made['name']}' with id {made['groupId']}")
+    group = session.post(V1 + "/groups", {"name": args.group_name, "addUsers": ids})["group"]
+    print(f"Created group '{group['name']}' with id {group['groupId']}")
 
 
 def list_(args: argparse.Namespace) -> None:
@@ -80,7 +78,7 @@ def delete(args: argparse.Namespace) -> None:
     session = connect(args)
     group = group_of(session, args.group_name)
     prompts.confirm(
-        f"Delete group '{args.group_name}', and with it its roles? Its {len(group['users'])} users stay.",
+        f"Delete group '{args.group_name}' and its roles? Its {len(group['users'])} users are kept.",
         yes=args.yes,
     )
     session.delete(f"{V1}/groups/{group['groupId']}")

@@ -1,4 +1,4 @@
-"""Signing in and out, and the users of a cluster."""
+"""`det user`: sign in, sign out and manage users."""
 
 import argparse
 import os
@@ -47,26 +47,28 @@ def login(args: argparse.Namespace) -> None:
     password = os.environ.get("DET_PASS")
     if password is None:
         if store.master.startswith("https:"):
-            anonymous(args).get("/info")  # whether to trust it is asked before any password
+            anonymous(args).get("/info")  # asks for trust in the certificate before the password
         question = f"Password for user '{username}': "
-        password = prompts.password(question, "set DET_PASS, or give it there as a line")
+        password = prompts.password(
+            question, "set DET_PASS, or write the password to standard input"
+        )
     store.keep(username, _token(args, username, password), activate=True)
     say(f"Signed in to {store.master} as {username}.")
     return None
 
 
 def _login_pipeline(args: argparse.Namespace) -> None:
-    """Exchange the token of the CI service, so that no secret has to be stored there."""
+    """Sign in with the token of a CI service, so that the pipeline stores no secret."""
     if args.username:
         raise UsageError(
-            "--pipeline takes no user name", "the cluster's configuration says who this pipeline is"
+            "--pipeline takes no user name", "the cluster's configuration maps pipelines to users"
         )
     session = anonymous(args)
     audience = args.audience or f"determined:{session.get('/info')['cluster_id']}"
-    told = session.post("/api/v1/auth/pipeline", {"token": token_for(audience)})
-    store, username = TokenStore(address(args)), told["user"]["username"]
-    store.keep(username, told["token"], activate=True)
-    say(f"Signed in to {store.master} as {username}, until {told['expiresAt']}.")
+    response = session.post("/api/v1/auth/pipeline", {"token": token_for(audience)})
+    store, username = TokenStore(address(args)), response["user"]["username"]
+    store.keep(username, response["token"], activate=True)
+    say(f"Signed in to {store.master} as {username}, until {response['expiresAt']}.")
 
 
 def _token(args: argparse.Namespace, username: str, password: str) -> str:
@@ -86,18 +88,18 @@ def logout(args: argparse.Namespace) -> None:
     for name in names:
         _end_session(store, name)
         say(f"Signed {name} out of {store.master}.")
-    _say_who_goes_on(store)
+    _print_remaining_user(store)
 
 
-def _say_who_goes_on(store: TokenStore) -> None:
-    """Say as whom commands act from now on, where somebody is still signed in."""
+def _print_remaining_user(store: TokenStore) -> None:
+    """Print the user of later commands if another user or a token is still signed in."""
     if os.environ.get("DET_USER_TOKEN"):
-        say("Commands go on by the token in DET_USER_TOKEN.")
+        say("Later commands use the token in DET_USER_TOKEN.")
         return
     name = os.environ.get("DET_USER") or store.active_user() or DEFAULT_USER
     if store.token(name) is not None:
         say(
-            f"Commands go on as {name}, who is signed in here, too: `det user logout --all` ends that."
+            f"Later commands run as {name}, who is still signed in: `det user logout --all` signs out all users."
         )
 
 
@@ -121,21 +123,21 @@ def whoami(args: argparse.Namespace) -> None:
 
 def list_(args: argparse.Namespace) -> None:
     session = connect(args)
-    shown = [u for u in pages(session, "/users", "users") if args.all or u["active"]]
-    show(args, (*_COLUMNS, *costs.of_users(session, shown)), shown)
+    users = [u for u in pages(session, "/users", "users") if args.all or u["active"]]
+    show(args, (*_COLUMNS, *costs.of_users(session, users)), users)
 
 
 def create(args: argparse.Namespace) -> None:
     if args.remote and args.password:
-        raise UsageError("a remote user has no password here", "leave --password away")
+        raise UsageError("a remote user has no password", "leave --password out")
     session = connect(args)
     password = args.password
     if password is None and not args.remote:
         password = _new_password(args.username)
     if password:
         new_password.check(password)
-    new = {"username": args.username, "admin": args.admin, "active": True, "remote": args.remote}
-    body = {"user": new, "password": salted(password or ""), "isHashed": True}
+    user = {"username": args.username, "admin": args.admin, "active": True, "remote": args.remote}
+    body = {"user": user, "password": salted(password or ""), "isHashed": True}
     session.post(V1 + "/users", body)
     print(f"Created user '{args.username}'")
 
@@ -157,16 +159,16 @@ def change_password(args: argparse.Namespace) -> None:
 
 
 def _renew(args: argparse.Namespace, session: SignedIn, password: str) -> None:
-    """Sign in again after a change of password, which ended the old sessions."""
+    """Sign in again, because the password change ended the previous sessions."""
     store = TokenStore(address(args))
     username = session.username
     store.keep(username, exchange(anonymous(args), username, password))
 
 
 def _current_password(username: str) -> dict[str, str]:
-    """Return the field of the current password, which DET_PASS or the terminal gives.
+    """Return the currentPassword field of the request. The password comes from DET_PASS or the terminal.
 
-    Scripts for Determined write only the new password to standard input, so that it is not read from there.
+    It does not come from standard input, because scripts for Determined write only the new password there.
     """
     password = os.environ.get("DET_PASS")
     if password is None and sys.stdin.isatty():
@@ -176,14 +178,14 @@ def _current_password(username: str) -> dict[str, str]:
 
 
 def _new_password(username: str) -> str:
-    """Return the password in DET_NEW_PASS, or else the one that is given twice."""
+    """Return the password from DET_NEW_PASS, or ask for it twice."""
     password = os.environ.get("DET_NEW_PASS")
     if password:
         return password
-    elsewhere = "set DET_NEW_PASS, or give it there twice, as two lines"
+    elsewhere = "set DET_NEW_PASS, or write the password to standard input twice, as two lines"
     password = prompts.password(f"New password for user '{username}': ", elsewhere)
     if prompts.password("Again: ", elsewhere) != password:
-        raise CommandError("the two passwords differ: nothing was changed")
+        raise CommandError("the two passwords differ: the password was not changed")
     return password
 
 
@@ -193,10 +195,10 @@ def id_of(session: Session, username: str) -> int:
 
 def _patch(args: argparse.Namespace, change: dict[str, Any]) -> dict[str, Any]:
     session = connect(args)
-    told = dict(session.patch(f"{V1}/users/{id_of(session, args.target_user)}", change) or {})
+    response = dict(session.patch(f"{V1}/users/{id_of(session, args.target_user)}", change) or {})
     if "username" in change:
-        TokenStore(address(args)).rename(args.target_user, told["user"]["username"])
-    return told
+        TokenStore(address(args)).rename(args.target_user, response["user"]["username"])
+    return response
 
 
 def list_sessions(args: argparse.Namespace) -> None:
@@ -236,31 +238,31 @@ def activate(args: argparse.Namespace) -> None:
 
 
 def deactivate(args: argparse.Namespace) -> None:
-    told = _patch(args, {"active": False, "pauseWork": args.pause_work})
+    response = _patch(args, {"active": False, "pauseWork": args.pause_work})
     print(f"Deactivated user '{args.target_user}'")
-    paused, running = (told.get(f"{kind}Experiments") or [] for kind in ("paused", "running"))
+    paused, running = (response.get(f"{kind}Experiments") or [] for kind in ("paused", "running"))
     if paused:
-        print(f"Paused experiments of that user: {_listed(paused)}")
-    for kind, done in (("paused", "Paused"), ("ended", "Ended")):
-        for task in told.get(f"{kind}Tasks") or []:
-            print(f"{done} {_called(task)}")
+        print(f"Paused experiments of that user: {_join(paused)}")
+    for kind, verb in (("paused", "Paused"), ("ended", "Ended")):
+        for task in response.get(f"{kind}Tasks") or []:
+            print(f"{verb} {_task_label(task)}")
     if running:
-        say(f"Experiments of that user go on: {_listed(running)}")
-        say("--pause-work pauses them, and `det experiment pause ID` one of them.")
-    tasks = told.get("runningTasks") or []
+        say(f"Experiments of that user continue: {_join(running)}")
+        say("--pause-work pauses all of them; `det experiment pause ID` pauses one.")
+    tasks = response.get("runningTasks") or []
     for task in tasks:
-        say(f"Goes on: {_called(task)}")
+        say(f"Still running: {_task_label(task)}")
     if tasks:
-        say("--pause-work pauses generic tasks and ends the others.")
+        say("--pause-work pauses generic tasks and ends other tasks.")
 
 
-def _called(task: dict[str, Any]) -> str:
-    """Return a task's name after its kind, which is also the name of its commands."""
+def _task_label(task: dict[str, Any]) -> str:
+    """Return the kind, id and name of a task. The kind is also the name of its command group."""
     kind = str(task["kind"])
     return f"{'task' if kind == 'generic' else kind} {task['taskId']} ({task['name']})"
 
 
-def _listed(ids: list[int]) -> str:
+def _join(ids: list[int]) -> str:
     return ", ".join(str(id) for id in ids)
 
 

@@ -1,4 +1,4 @@
-"""Live pictures of an experiment and of the cluster."""
+"""`det experiment watch` and `det top`: live screens of an experiment and of the cluster."""
 
 import argparse
 
@@ -13,14 +13,14 @@ from det_cli.live.cluster_reader import ClusterReader
 from det_cli.live.experiment import Experiment
 from det_cli.live.experiment_reader import ExperimentReader
 from det_cli.live.observer import Observer
-from det_cli.live.show import Picture, show
+from det_cli.live.show import View, show
 
 _TIMEOUT_S = 15.0
-_EXPERIMENT = Picture(
+_EXPERIMENT = View(
     experiment_screen.lines, experiment_screen.one_line, experiment_screen.as_data,
     code=lambda e: None if not e.ended else OK if e.state == "COMPLETED" else FAILED,
 )  # fmt: skip
-_CLUSTER = Picture(cluster_screen.lines, cluster_screen.one_line, cluster_screen.as_data)
+_CLUSTER = View(cluster_screen.lines, cluster_screen.one_line, cluster_screen.as_data)
 
 
 def experiment(args: argparse.Namespace) -> int:
@@ -38,18 +38,18 @@ def cluster(args: argparse.Namespace) -> int:
 
 
 def _session(args: argparse.Namespace) -> SignedIn:
-    """Sign in before the screen is taken; behind the picture nobody can be asked for a password."""
-    asked = connect(args)
-    asked.get(V1 + "/me")
-    if asked.token is None:
-        return _impatient(asked)
+    """Sign in before the full-screen display starts, because it cannot ask for a password."""
+    session = connect(args)
+    session.get(V1 + "/me")
+    if session.token is None:
+        return _without_retries(session)
     master = address(args)
-    user = args.user or asked.username or None
-    return _impatient(sign_in(open_session(master), TokenStore(master), username=user))
+    user = args.user or session.username or None
+    return _without_retries(sign_in(open_session(master), TokenStore(master), username=user))
 
 
-def _impatient(session: SignedIn) -> SignedIn:
-    """Keep a session from trying again: the observer does that, and shows an outage meanwhile."""
+def _without_retries(session: SignedIn) -> SignedIn:
+    """Disable the retries of a session. The observer retries and shows the outage."""
     session.retries = 0
     session.timeout_s = _TIMEOUT_S
     return session

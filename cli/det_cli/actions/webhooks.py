@@ -1,4 +1,4 @@
-"""Webhooks: addresses to which events are sent."""
+"""`det webhook`: URLs that receive events."""
 
 import argparse
 from typing import Any
@@ -20,15 +20,15 @@ def list_(args: argparse.Namespace) -> None:
         ("ID", lambda w: w["id"]),
         ("Name", lambda w: w["name"]),
         ("Workspace", lambda w: spaces.get(w["workspaceId"], w["workspaceId"] or "all")),
-        ("For", lambda w: "all" if w["mode"].endswith("WORKSPACE") else "those that choose it"),
-        ("Tells of", lambda w: ", ".join(map(_told, w["triggers"]))),
-        ("Form", lambda w: w["webhookType"].removeprefix("WEBHOOK_TYPE_").lower()),
+        ("Experiments", lambda w: "all" if w["mode"].endswith("WORKSPACE") else "selected by name"),
+        ("Events", lambda w: ", ".join(map(_trigger_text, w["triggers"]))),
+        ("Format", lambda w: w["webhookType"].removeprefix("WEBHOOK_TYPE_").lower()),
         ("URL", lambda w: w["url"]),
     ]
     show(args, columns, session.get(f"{V1}/webhooks")["webhooks"])
 
 
-def _told(trigger: dict[str, Any]) -> str:
+def _trigger_text(trigger: dict[str, Any]) -> str:
     kind, condition = trigger["triggerType"].removeprefix("TRIGGER_TYPE_"), trigger["condition"]
     if kind == _STATE:
         return f"{condition['state'].lower()} experiments"
@@ -41,11 +41,12 @@ def create(args: argparse.Namespace) -> None:
     triggers = _triggers(args)
     if not triggers:
         raise UsageError(
-            "say what to tell of: --on completed, --on error, --on-log, --on-alert or --on-budget"
+            "no events are selected",
+            "give --on completed, --on error, --on-log, --on-alert or --on-budget",
         )
     if args.on_alert and not args.specific:
         raise UsageError(
-            "--on-alert needs --specific: alerts go to webhooks that experiments choose"
+            "--on-alert needs --specific: alerts go only to webhooks that experiments select by name"
         )
     if args.cluster and args.workspace_name:
         raise UsageError("give --workspace-name or --cluster, not both")
@@ -60,8 +61,10 @@ def create(args: argparse.Namespace) -> None:
     }
     if args.workspace_name:
         body["workspaceId"] = workspace_of(session, args.workspace_name)["id"]
-    made = session.post(f"{V1}/webhooks", body)["webhook"]
-    print(f"Created webhook {made['id']} '{made['name']}'. Try it: det webhook test {made['id']}")
+    webhook = session.post(f"{V1}/webhooks", body)["webhook"]
+    print(
+        f"Created webhook {webhook['id']} '{webhook['name']}'. Try it: det webhook test {webhook['id']}"
+    )
 
 
 def _triggers(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -78,11 +81,11 @@ def _trigger(kind: str, **condition: str) -> dict[str, Any]:
 
 
 def edit(args: argparse.Namespace) -> None:
-    given = {"url": args.url, "name": args.name, "triggers": _triggers(args) or None}
-    changes = {name: value for name, value in given.items() if value is not None}
+    fields = {"url": args.url, "name": args.name, "triggers": _triggers(args) or None}
+    changes = {name: value for name, value in fields.items() if value is not None}
     if not changes:
         raise UsageError(
-            "say what to change: --url, --name, --on, --on-log, --on-alert or --on-budget"
+            "nothing to change", "give --url, --name, --on, --on-log, --on-alert or --on-budget"
         )
     connect(args).patch(f"{V1}/webhooks/{args.webhook_id}", changes)
     print(f"Changed webhook {args.webhook_id}")
@@ -94,23 +97,23 @@ def deliveries(args: argparse.Namespace) -> None:
         ("Event", lambda d: d["eventType"].lower().replace("_", " ")),
         ("Experiment", lambda d: d["experimentId"] or ""),
         ("Try", lambda d: d["attempt"]),
-        ("Result", _came_of),
+        ("Result", _result),
         ("Next try", lambda d: local(d["nextAt"])),
         ("Event ID", lambda d: d["eventId"]),
     ]
-    found = connect(args).get(f"{V1}/webhooks/{args.webhook_id}/deliveries")
-    show(args, columns, found["deliveries"])
+    response = connect(args).get(f"{V1}/webhooks/{args.webhook_id}/deliveries")
+    show(args, columns, response["deliveries"])
 
 
-def _came_of(tried: dict[str, Any]) -> str:
-    if tried["arrived"]:
-        return "arrived"
-    return str(tried["failure"]) if tried["nextAt"] else f"given up: {tried['failure']}"
+def _result(delivery: dict[str, Any]) -> str:
+    if delivery["arrived"]:
+        return "delivered"
+    return str(delivery["failure"]) if delivery["nextAt"] else f"given up: {delivery['failure']}"
 
 
 def test(args: argparse.Namespace) -> None:
     connect(args).post(f"{V1}/webhooks/{args.webhook_id}/test", {})
-    print(f"Webhook {args.webhook_id} took an example")
+    print(f"Webhook {args.webhook_id} accepted an example message")
 
 
 def delete(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Show why an experiment or task waits or failed, in the control plane's own sentences."""
+"""`det why`: explain why an experiment or task waits or failed."""
 
 import argparse
 
@@ -30,7 +30,7 @@ def why(args: argparse.Namespace) -> None:
     try:
         reasons = session.get(f"{V1}/why/{kind}/{id}")["reasons"]
     except NotFoundError:
-        # Ids of commands, notebooks and shells look like those of jobs.
+        # Ids of commands, notebooks and shells have the same form as job ids.
         if kind != "job" or len(args.subject) > 1:
             raise
         kind, id = "task", whole_task_id(session, id)
@@ -51,13 +51,13 @@ def why(args: argparse.Namespace) -> None:
         ]
         print_rows(_HEADER, rows, as_csv=args.format == "csv")
     elif not reasons:
-        print(f"{kind} {id} waits for nothing.")
+        print(f"{kind} {id} is not waiting.")
     else:
-        _tell(reasons)
+        _print_reasons(reasons)
 
 
 def _subject(words: list[str]) -> tuple[str, str]:
-    """Return kind and id: `3` is an experiment, `trial 7` a trial; a job's or task's id is no number."""
+    """Return the kind and id: `3` is an experiment, `trial 7` a trial, and any other word a job or task."""
     kind = _KINDS.get(words[0].rstrip("s") or words[0])
     usage = "write `det why [experiment|trial|job|task] ID`"
     if len(words) == 1:
@@ -68,21 +68,21 @@ def _subject(words: list[str]) -> tuple[str, str]:
             return "experiment", word
         return ("task" if "." in word else "job"), word
     if len(words) > 2 or kind is None:
-        raise UsageError(f"'{' '.join(words)}' names nothing that can wait", usage)
+        raise UsageError(f"'{' '.join(words)}' is not an experiment, trial, job or task", usage)
     return kind, words[1]
 
 
-def _tell(reasons: "list[dict[str, str]]") -> None:
-    """Print each sentence once, with all that it is about."""
-    told: dict[tuple[str, str], list[dict[str, str]]] = {}
+def _print_reasons(reasons: "list[dict[str, str]]") -> None:
+    """Print each sentence once, together with all its trials."""
+    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
     for reason in reasons:
-        told.setdefault((reason["state"], reason["sentence"]), []).append(reason)
-    for (state, sentence), same in told.items():
+        groups.setdefault((reason["state"], reason["sentence"]), []).append(reason)
+    for (state, sentence), same in groups.items():
         trials = sorted({int(r["trialId"]) for r in same if r.get("trialId")})
-        who = _names(trials)
+        subject = _names(trials)
         since = min((r["since"] for r in same if r.get("since")), default="")
         when = f" since {local(since)}" if since else ""
-        print(f"{who}{state.removeprefix('STATE_')}{when}\n  {sentence}")
+        print(f"{subject}{state.removeprefix('STATE_')}{when}\n  {sentence}")
 
 
 def _names(trials: list[int]) -> str:
@@ -90,6 +90,6 @@ def _names(trials: list[int]) -> str:
         return ""
     if len(trials) == 1:
         return f"trial {trials[0]}: "
-    shown = ", ".join(map(str, trials[:8]))
+    ids = ", ".join(map(str, trials[:8]))
     more = f" and {len(trials) - 8} more" if len(trials) > 8 else ""
-    return f"trials {shown}{more}: "
+    return f"trials {ids}{more}: "

@@ -1,4 +1,4 @@
-"""Workspaces."""
+"""`det workspace`: manage workspaces."""
 
 import argparse
 from typing import Any
@@ -36,13 +36,13 @@ def list_(args: argparse.Namespace) -> None:
 def describe(args: argparse.Namespace) -> None:
     space = workspace_of(connect(args), args.workspace_name)
     show(args, _COLUMNS, [space], space)
-    tell_failure("Workspace", space)
+    report_failed_deletion("Workspace", space)
 
 
-def tell_failure(kind: str, found: dict[str, Any]) -> None:
-    """Say why a workspace or project whose deletion began is still there."""
-    if found.get("errorMessage"):
-        say(f"{kind} '{found['name']}' is not deleted: {found['errorMessage']}")
+def report_failed_deletion(kind: str, item: dict[str, Any]) -> None:
+    """Print why the deletion of a workspace or project failed, if it did."""
+    if item.get("errorMessage"):
+        say(f"{kind} '{item['name']}' is not deleted: {item['errorMessage']}")
 
 
 def change(args: argparse.Namespace) -> None:
@@ -53,8 +53,8 @@ def change(args: argparse.Namespace) -> None:
 
 
 def create(args: argparse.Namespace) -> None:
-    answer = connect(args).post(V1 + "/workspaces", {"name": args.name, **_fields(args)})
-    report(args, "Created workspace", answer["workspace"])
+    response = connect(args).post(V1 + "/workspaces", {"name": args.name, **_fields(args)})
+    report(args, "Created workspace", response["workspace"])
 
 
 def edit(args: argparse.Namespace) -> None:
@@ -64,16 +64,16 @@ def edit(args: argparse.Namespace) -> None:
     require_change(change)
     session = connect(args)
     space = workspace_of(session, args.workspace_name)
-    answer = session.patch(f"{V1}/workspaces/{space['id']}", change)
-    report(args, "Changed workspace", answer["workspace"])
+    response = session.patch(f"{V1}/workspaces/{space['id']}", change)
+    report(args, "Changed workspace", response["workspace"])
 
 
-def report(args: argparse.Namespace, done: str, found: dict[str, Any]) -> None:
-    """Print a workspace or project that was made or changed."""
+def report(args: argparse.Namespace, done: str, item: dict[str, Any]) -> None:
+    """Print a workspace or project after it was created or changed."""
     if args.format == "json":
-        print_json(found)
+        print_json(item)
     else:
-        print(f"{done} '{found['name']}' with id {found['id']}")
+        print(f"{done} '{item['name']}' with id {item['id']}")
 
 
 def _fields(args: argparse.Namespace) -> dict[str, Any]:
@@ -83,9 +83,9 @@ def _fields(args: argparse.Namespace) -> dict[str, Any]:
     fields: dict[str, Any] = {"agentUserGroup": link} if link else {}
     if args.checkpoint_storage_config_file:
         text = config_file.read(args.checkpoint_storage_config_file)
-        fields["checkpointStorageConfig"] = config_file.loaded(text)
+        fields["checkpointStorageConfig"] = config_file.load(text)
     if args.checkpoint_storage_config:
-        fields["checkpointStorageConfig"] = config_file.loaded(args.checkpoint_storage_config)
+        fields["checkpointStorageConfig"] = config_file.load(args.checkpoint_storage_config)
     if args.default_compute_pool:
         fields["defaultComputePool"] = args.default_compute_pool
     if args.default_aux_pool:
@@ -100,8 +100,8 @@ def delete(args: argparse.Namespace) -> None:
         f"End the tasks of workspace '{args.workspace_name}' and delete it with all its projects?",
         yes=args.yes,
     )
-    answer = session.delete(f"{V1}/workspaces/{space['id']}")
-    state = "Deleted" if answer["completed"] else "Deleting"
+    response = session.delete(f"{V1}/workspaces/{space['id']}")
+    state = "Deleted" if response["completed"] else "Deleting"
     print(f"{state} workspace '{args.workspace_name}'")
 
 

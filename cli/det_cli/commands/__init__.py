@@ -1,1 +1,1 @@
-"""The declared commands: one module of plain tables for each group."""
+"""Declarations of the commands: one module per group."""

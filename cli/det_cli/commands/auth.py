@@ -14,19 +14,19 @@ MEMBERS = {
         ),
         Command(
             "login",
-            "sign in at an identity provider, in a browser",
+            "sign in at an identity provider with a browser",
             "auth:login",
-            Arg("-p", "--provider", help="which, if the cluster has several"),
+            Arg("-p", "--provider", help="the identity provider, if the cluster has several"),
             Arg(
                 "--headless",
                 action="store_true",
-                help="show a code to type in a browser of another device",
+                help="print a code to enter in a browser on another device",
             ),
             Arg(
                 "--port",
                 type=int,
                 default=0,
-                help="of this machine, to which the browser returns; default: any that is free",
+                help="local port for the browser redirect (default: a free port)",
             ),
         ),
         default="login",

@@ -3,7 +3,7 @@
 from det_cli.commands.experiment import QUIET
 from det_cli.declare import OUTPUT, YES, Arg, Command, Group
 
-UUIDS = Arg("checkpoints_uuids", help="their ids, separated by commas")
+UUIDS = Arg("checkpoints_uuids", help="checkpoint UUIDs, separated by commas")
 
 MEMBERS = {
     "checkpoint": Group(
@@ -15,22 +15,22 @@ MEMBERS = {
             "download",
             "download a checkpoint",
             "checkpoint_download:one",
-            Arg("uuid", help="the checkpoint's id"),
-            Arg("-o", "--output-dir", help="where to put it (default: checkpoints/UUID)"),
+            Arg("uuid", help="the checkpoint's UUID"),
+            Arg("-o", "--output-dir", help="destination directory (default: checkpoints/UUID)"),
             QUIET,
             Arg(
                 "--mode",
                 choices=["direct", "master", "auto"],
                 default="auto",
-                help="from the storage itself, through the cluster, or whichever works",
+                help="download from the storage, through the cluster, or try both",
             ),
         ),
         Command(
             "list",
             "list checkpoints of an experiment or a trial",
             "checkpoints:list_",
-            Arg("--experiment-id", type=int, help="of this experiment"),
-            Arg("--trial-id", type=int, help="of this trial"),
+            Arg("--experiment-id", type=int, help="list checkpoints of this experiment"),
+            Arg("--trial-id", type=int, help="list checkpoints of this trial"),
             OUTPUT,
             aliases=["ls"],
         ),
@@ -44,8 +44,8 @@ MEMBERS = {
                 action="append",
                 default=[],
                 metavar="PATTERN",
-                help="the files to delete (may be repeated); without it nothing is deleted:"
-                " the record is compared with what is stored",
+                help="the files to delete (may be repeated); without it, no file is deleted and the"
+                " recorded file list is updated from the storage",
             ),
             YES,
         ),

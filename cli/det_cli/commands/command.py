@@ -14,12 +14,12 @@ from det_cli.declare import Command, Group, TextArg
 
 RUN = Command(
     "run",
-    "run a command on the cluster, and print what it prints",
+    "run a command on the cluster and print its output",
     "interactive_start:run",
     TextArg(
         "entrypoint",
         nargs="...",
-        help="the command; one argument is a line for the shell. Without it the startup hook runs alone",
+        help="the command; a single argument is run by a shell; without it, only the startup hook runs",
     ),
     CONFIG_FILE,
     VOLUME,

@@ -2,22 +2,26 @@
 
 from det_cli.declare import JSON, YAML, Arg, Command, Group, OneOf
 
-KIND = Arg("workload_type", choices=["experiment", "tasks"], help="of what they are demanded")
+KIND = Arg(
+    "workload_type",
+    choices=["experiment", "tasks"],
+    help="the workloads that the policy applies to",
+)
 SPACE = Arg(
     "-w",
     "--workspace-name",
     metavar="WORKSPACE",
-    help="of this workspace (default: of the cluster)",
+    help="the policy of this workspace (default: of the cluster)",
 )
 
 MEMBERS = {
     "config-policies": Group(
         "config-policies",
-        "demand settings and limits of every configuration",
-        Command("delete", "demand nothing any more", "config_policies:delete", KIND, SPACE),
+        "enforce settings and limits in all configurations",
+        Command("delete", "delete a policy", "config_policies:delete", KIND, SPACE),
         Command(
             "describe",
-            "print what is demanded",
+            "print a policy",
             "config_policies:describe",
             KIND,
             SPACE,
@@ -25,7 +29,7 @@ MEMBERS = {
         ),
         Command(
             "set",
-            "demand what a file says, instead of what was demanded before",
+            "set a policy from a file, replacing the previous policy",
             "config_policies:set_",
             KIND,
             Arg("config_file", help="constraints and invariant_config, in YAML or JSON"),

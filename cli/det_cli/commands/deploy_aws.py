@@ -15,54 +15,57 @@ from det_cli.declare import (
 )
 
 CLUSTER = Arg(
-    "--cluster-id", required=True, metavar="NAME", help="tells clusters of an account apart"
+    "--cluster-id",
+    required=True,
+    metavar="NAME",
+    help="a name for the cluster, unique in the account",
 )
 _WHERE = (
-    Arg("--region", metavar="REGION", help="the AWS region (AWS_REGION, or the profile's)"),
-    Arg("--profile", metavar="NAME", help="the profile of your AWS credentials (AWS_PROFILE)"),
+    Arg("--region", metavar="REGION", help="the AWS region (default: AWS_REGION, or the profile's region)"),
+    Arg("--profile", metavar="NAME", help="the AWS credentials profile (default: AWS_PROFILE)"),
     Arg("--endpoint-url", type=web_address, metavar="URL",
-        help="of an AWS that is not Amazon's, for trials"),
+        help="endpoint of an AWS emulator, for tests"),
 )  # fmt: skip
 _DEPLOYMENT_TYPES = ["simple-rds", "secure", "efs", "fsx", "govcloud", "genai"]
-_MOUNTED = "machines mount no shared file system of AWS: `startup_script` of a pool can, and `bind_mounts` hand it on"
-_NO_TLS = "is not needed: the address has a certificate of AWS that every machine trusts"
-_NO_GENAI = "cannot be given: GenAI is a product of its own, which this cluster does not run"
-_NO_IMAGE = "is not needed: no image of the cluster is pulled from a registry; `registry_auth` is for those of tasks"
-_NEVER_GIVES_UP = "is not needed: an agent never gives up on its cluster, and takes up what it ran"
-_MACHINES_STAY = (
-    "is not needed: machines and their work go on while a cluster is brought up to date"
+_MOUNTED = "machines do not mount AWS file systems: mount it in the pool's `startup_script` and use `bind_mounts`"
+_NO_TLS = "is not needed: the cluster's address has a certificate from AWS"
+_NO_GENAI = "is not supported: GenAI is a separate product"
+_NO_IMAGE = (
+    "is not needed: the cluster pulls no images of its own; use `registry_auth` for task images"
 )
+_NEVER_GIVES_UP = "is not needed: an agent always reconnects to its cluster and its containers"
+_MACHINES_STAY = "is not needed: machines and their work continue to run while a cluster is updated"
 
 _REPLACED = (
     common.NO_MASTER_TYPE,
     replaced_flag("--enable-cors", refused=True,
-        instead="cannot be given: pages of other sites may not call the cluster, its API is for programs"),
+        instead="is not supported: web pages of other origins must not call the API"),
     ReplacedArg("--master-tls-cert", metavar="FILE", instead=_NO_TLS),
     ReplacedArg("--master-tls-key", metavar="FILE", instead=_NO_TLS),
     ReplacedArg("--master-cert-name", metavar="NAME", instead=_NO_TLS),
     ReplacedArg("--inbound-cidr", metavar="CIDR", refused=True, harmless=["0.0.0.0/0"],
-        instead="cannot be given: a function's address has no firewall, and every request signs in;"
-        " machines let nobody in"),
+        instead="is not supported: a function URL has no firewall, and every request needs authentication;"
+        " machines accept no inbound connections"),
     common.NO_VERSION,
     common.NO_DB_PASSWORD,
-    ReplacedArg("--db-size", metavar="GB", instead="is not needed: the database's disk grows with what is in it"),
+    ReplacedArg("--db-size", metavar="GB", instead="is not needed: the database's disk grows with its contents"),
     ReplacedArg("--log-group-prefix", metavar="PREFIX", refused=True,
-        instead="cannot be given: the logs of functions are in /aws/lambda/det-CLUSTER-FUNCTION,"
-        " those of tasks in the database"),
+        instead="is not supported: function logs are in /aws/lambda/det-CLUSTER-FUNCTION,"
+        " task logs in the database"),
     replaced_flag("--retain-log-group", refused=True,
-        instead="cannot be given: the logs of functions go with the cluster;"
+        instead="is not supported: function logs are deleted with the cluster;"
         " `aws logs create-export-task` copies them"),
     common.NO_TEMPLATE,
-    ReplacedArg("--efs-id", metavar="ID", refused=True, instead=f"cannot be given: {_MOUNTED}"),
-    ReplacedArg("--fsx-id", metavar="ID", refused=True, instead=f"cannot be given: {_MOUNTED}"),
+    ReplacedArg("--efs-id", metavar="ID", refused=True, instead=f"is not supported: {_MOUNTED}"),
+    ReplacedArg("--fsx-id", metavar="ID", refused=True, instead=f"is not supported: {_MOUNTED}"),
     ReplacedArg("--agent-reattach-enabled", metavar="BOOL", instead=_NEVER_GIVES_UP),
     ReplacedArg("--agent-reconnect-attempts", metavar="N", instead=_NEVER_GIVES_UP),
     ReplacedArg("--agent-reconnect-backoff", metavar="SECONDS", instead=_NEVER_GIVES_UP),
     replaced_flag("--shut-down-agents-on-connection-loss",
-        instead="is not needed: a machine without work switches itself off after half an hour without its cluster"),
+        instead="is not needed: an idle machine shuts down after half an hour without its cluster"),
     replaced_flag("--no-shut-down-agents-on-connection-loss", refused=True,
-        instead="cannot be given: a machine without work switches itself off after half an hour without its cluster,"
-        " as it costs money"),
+        instead="is not supported: an idle machine shuts down after half an hour without its cluster,"
+        " because it costs money"),
     replaced_flag("--update-terminate-agents", instead=_MACHINES_STAY),
     replaced_flag("--no-update-terminate-agents", instead=_MACHINES_STAY),
     replaced_flag("--enterprise-edition",
@@ -75,10 +78,10 @@ _REPLACED = (
 
 AWS = Group(
     "aws",
-    "run a cluster on AWS: functions over a serverless database",
+    "run a cluster on AWS with Lambda functions and a serverless database",
     Command(
         "down",
-        "remove a cluster, and prove that nothing of it is left running",
+        "remove a cluster and verify that no resource is left running",
         "deploy_aws:down",
         CLUSTER,
         *_WHERE,
@@ -89,9 +92,9 @@ AWS = Group(
     ),
     Command(
         "dump-master-config-template",
-        "print the configuration that `up` makes without options, to begin with",
+        "print the configuration that `up` uses without options, as a starting point",
         "deploy_aws:dump_config",
-        Arg("--deployment-type", choices=_DEPLOYMENT_TYPES, help="makes no difference to it"),
+        Arg("--deployment-type", choices=_DEPLOYMENT_TYPES, help="accepted and ignored"),
     ),
     Command(
         "dump-template",
@@ -103,7 +106,7 @@ AWS = Group(
             aliases=["ls"]),
     Command(
         "rehearse",
-        "try every part of a cluster once, and report the time and cost of each",
+        "test every part of a cluster once, and report the time and cost of each step",
         "deploy_aws:rehearse",
         CLUSTER,
         *_WHERE,
@@ -111,9 +114,9 @@ AWS = Group(
         common.CONFIG,
         common.compute("g4dn.xlarge"),
         common.aux("m5.xlarge"),
-        Arg("--spot", action="store_true", help="rent spot machines for work with GPUs, if the cluster is new"),
+        Arg("--spot", action="store_true", help="rent spot machines in the GPU pool, if the cluster is new"),
         Arg("--google-credentials", metavar="FILE",
-            help="how functions sign in to Google Cloud, for pools that rent there"),
+            help="credential file of the functions for Google Cloud, for pools that rent there"),
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack (may be repeated)"),
         common.PREFLIGHT,
@@ -123,32 +126,32 @@ AWS = Group(
     Command("status", "describe a cluster", "deploy_aws:status", CLUSTER, *_WHERE, OUTPUT),
     Command(
         "up",
-        "create a cluster, or bring it up to date",
+        "create or update a cluster",
         "deploy_aws:up",
         CLUSTER,
         *_WHERE,
         common.CONFIG,
         common.compute("g4dn.xlarge"),
         common.aux("m5.xlarge"),
-        Arg("--spot", action="store_true", help="rent spot machines for work with GPUs"),
-        Arg("--spot-max-price", metavar="DOLLARS", help="what a spot machine may cost an hour (the price on demand)"),
+        Arg("--spot", action="store_true", help="rent spot machines in the GPU pool"),
+        Arg("--spot-max-price", metavar="DOLLARS", help="maximum hourly price of a spot machine (the on-demand price)"),
         *common.POOLS,
         *common.WORK,
-        Arg("--notebook-timeout", type=int, metavar="SECONDS", help="after which idle notebooks end (0: never)"),
+        Arg("--notebook-timeout", type=int, metavar="SECONDS", help="stop notebooks after this idle time (0: never)"),
         Arg("--keypair", metavar="NAME",
-            help="EC2 key pair that machines trust; their security group lets nobody in until you add a rule"),
+            help="EC2 key pair for SSH to the machines; add a rule to their security group to allow SSH"),
         Arg("--agent-subnet-id", metavar="SUBNET",
-            help="a subnet of yours for the machines, with a way out (those of the cluster)"),
+            help="your own subnet for the machines, with internet access (the cluster's subnets)"),
         Arg("--add-tag", action="append", metavar="KEY=VALUE",
-            help="a tag of all that is made, machines too (may be repeated)"),
+            help="a tag for all resources and machines (may be repeated)"),
         Arg("--deployment-type", choices=_DEPLOYMENT_TYPES,
-            help="simple-rds and secure: a database that always runs; there are no others here"),
+            help="simple-rds and secure use a database that always runs; other types are not supported"),
         Arg("--db-instance-type", metavar="CLASS",
-            help="a database of this class that always runs, instead of one that pauses"),
+            help="use a database of this class that always runs, instead of one that pauses"),
         Arg("--db-snapshot", metavar="NAME",
-            help="the name or ARN of a snapshot, from which a new cluster's database begins (an empty one)"),
+            help="name or ARN of a snapshot to restore into a new cluster's database (an empty database)"),
         Arg("--google-credentials", metavar="FILE",
-            help="how functions sign in to Google Cloud, for pools that rent there (workload identity federation)"),
+            help="workload identity federation file of the functions, for pools that rent on Google Cloud"),
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack, such as database=rds (may be repeated)"),
         common.PREFLIGHT,

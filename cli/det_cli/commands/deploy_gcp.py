@@ -15,35 +15,38 @@ from det_cli.declare import (
 )
 
 CLUSTER = Arg(
-    "--cluster-id", required=True, metavar="NAME", help="tells clusters of a project apart"
+    "--cluster-id",
+    required=True,
+    metavar="NAME",
+    help="a name for the cluster, unique in the project",
 )
 _NO_LOCAL_STATE = ReplacedArg(
     "--local-state-path",
     metavar="DIR",
-    instead="is not needed: Terraform's state lies in a bucket (--tf-state-gcs-bucket-name)",
+    instead="is not needed: Terraform's state is stored in a bucket (--tf-state-gcs-bucket-name)",
 )
 _PROJECT = (
-    Arg("--project-id", metavar="PROJECT", help="the project (GOOGLE_CLOUD_PROJECT, or gcloud's)"),
-    Arg("--region", metavar="REGION", help="the region (GOOGLE_CLOUD_REGION, or us-west1)"),
-    Arg("--keypath", metavar="FILE", help="a key of a service account, instead of your own sign-in"),
+    Arg("--project-id", metavar="PROJECT", help="the project (default: GOOGLE_CLOUD_PROJECT, or gcloud's)"),
+    Arg("--region", metavar="REGION", help="the region (default: GOOGLE_CLOUD_REGION, or us-west1)"),
+    Arg("--keypath", metavar="FILE", help="a service account key file, instead of your own credentials"),
     Arg("--tf-state-gcs-bucket-name", metavar="BUCKET",
-        help="bucket of Terraform's states (PROJECT-determined-deploy)"),
+        help="bucket for Terraform's state (PROJECT-determined-deploy)"),
     Arg("--endpoint-url", type=web_address, metavar="URL",
-        help="of a Google Cloud that is not Google's, for trials"),
+        help="endpoint of a Google Cloud emulator, for tests"),
 )  # fmt: skip
 
 _REPLACED = (
     _NO_LOCAL_STATE,
     ReplacedArg("--network", metavar="NAME", refused=True, harmless=["det-default"],
-        instead="cannot be given: the cluster has a network det-CLUSTER of its own; "
-        " --var network_id=ID, with subnetwork_id and network_peering, takes one that is there"),
+        instead="is not supported: the cluster has its own network det-CLUSTER;"
+        " --var network_id=ID, with subnetwork_id and network_peering, uses an existing one"),
     ReplacedArg("--filestore-address", metavar="ADDRESS", refused=True, harmless=[""],
-        instead="cannot be given: machines mount no Filestore: `startup_script` of a pool can,"
-        " and `bind_mounts` hand it on"),
-    replaced_flag("--no-filestore", instead="is not needed: no Filestore is made"),
+        instead="is not supported: machines do not mount Filestore: mount it in the pool's `startup_script`"
+        " and use `bind_mounts`"),
+    replaced_flag("--no-filestore", instead="is not needed: no Filestore is created"),
     common.NO_VERSION,
     ReplacedArg("--operation-timeout-period", metavar="TIME",
-        instead="is not needed: a launch does not wait for its operation"),
+        instead="is not needed: launching a machine does not wait for the operation"),
     common.NO_MASTER_TYPE,
     ReplacedArg("--min-cpu-platform-master", metavar="PLATFORM",
         instead="is not needed: no machine runs for the master"),
@@ -55,10 +58,10 @@ _REPLACED = (
 
 GCP = Group(
     "gcp",
-    "run a cluster on Google Cloud: services of Cloud Run over Cloud SQL",
+    "run a cluster on Google Cloud with Cloud Run and Cloud SQL",
     Command(
         "down",
-        "remove a cluster, and prove that nothing of it is left running",
+        "remove a cluster and verify that no resource is left running",
         "deploy_gcp:down",
         CLUSTER,
         *_PROJECT,
@@ -70,7 +73,7 @@ GCP = Group(
     ),
     Command(
         "dump-master-config-template",
-        "print the configuration that `up` makes without options, to begin with",
+        "print the configuration that `up` uses without options, as a starting point",
         "deploy_gcp:dump_config",
     ),
     Command(
@@ -83,7 +86,7 @@ GCP = Group(
             aliases=["ls"]),
     Command(
         "rehearse",
-        "try every part of a cluster once, and report the time and cost of each",
+        "test every part of a cluster once, and report the time and cost of each step",
         "deploy_gcp:rehearse",
         CLUSTER,
         *_PROJECT,
@@ -91,7 +94,7 @@ GCP = Group(
         common.CONFIG,
         common.compute("n1-standard-8"),
         common.aux("n1-standard-4"),
-        Arg("--spot", action="store_true", help="rent spot machines for work with GPUs, if the cluster is new"),
+        Arg("--spot", action="store_true", help="rent spot machines in the GPU pool, if the cluster is new"),
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack (may be repeated)"),
         common.PREFLIGHT,
@@ -101,31 +104,31 @@ GCP = Group(
     Command("status", "describe a cluster", "deploy_gcp:status", CLUSTER, *_PROJECT, OUTPUT),
     Command(
         "up",
-        "create a cluster, or bring it up to date",
+        "create or update a cluster",
         "deploy_gcp:up",
         CLUSTER,
         *_PROJECT,
-        Arg("--zone", metavar="ZONE", help="where machines are rented (any zone of the region)"),
+        Arg("--zone", metavar="ZONE", help="zone of the machines (any zone of the region)"),
         common.CONFIG,
         common.compute("n1-standard-8"),
-        Arg("--gpu-type", metavar="GPU", help="attached to N1 machines (nvidia-tesla-t4); other types have theirs"),
-        Arg("--gpu-num", type=int, metavar="N", help="GPUs attached to a machine (1)"),
+        Arg("--gpu-type", metavar="GPU", help="GPU of N1 machines (nvidia-tesla-t4); other machine types include GPUs"),
+        Arg("--gpu-num", type=int, metavar="N", help="number of GPUs per N1 machine (1)"),
         common.aux("n1-standard-4"),
-        Arg("--spot", action="store_true", help="rent spot machines for work with GPUs"),
+        Arg("--spot", action="store_true", help="rent spot machines in the GPU pool"),
         Arg("--preemptible", nargs="?", const="true", choices=["true", "false"], metavar="true|false",
-            help="the same, by its older name"),
-        Arg("--min-cpu-platform-agent", metavar="PLATFORM", help="of N1 machines, such as 'Intel Skylake'"),
+            help="the older name of --spot"),
+        Arg("--min-cpu-platform-agent", metavar="PLATFORM", help="CPU platform of N1 machines, like 'Intel Skylake'"),
         Arg("--disk-size", type=int, metavar="GB",
-            help="boot disk of the machines with GPUs (200); machines of aux-pool have 100 GB"),
-        Arg("--disk-type", metavar="TYPE", help="and its kind, such as pd-ssd (pd-balanced)"),
-        Arg("--environment-image", metavar="IMAGE", help="boot image or family of the machines, as a path"),
+            help="boot disk of GPU machines (200); machines of aux-pool have 100 GB"),
+        Arg("--disk-type", metavar="TYPE", help="type of the boot disk, such as pd-ssd (pd-balanced)"),
+        Arg("--environment-image", metavar="IMAGE", help="path of the machines' boot image or image family"),
         *common.POOLS,
         *common.WORK,
         Arg("--add-label", action="append", metavar="KEY=VALUE",
-            help="a label of all that is made, machines too (may be repeated)"),
+            help="a label for all resources and machines (may be repeated)"),
         Arg("--db-backup", metavar="ID",
-            help="the id or name of a backup of Cloud SQL, from which a new cluster's database begins (an empty one)"),
-        Arg("--image", metavar="IMAGE", help="of the control plane, if you built it (Cloud Build builds it)"),
+            help="id or name of a Cloud SQL backup to restore into a new cluster's database (an empty database)"),
+        Arg("--image", metavar="IMAGE", help="your own image of the control plane (default: Cloud Build builds it)"),
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack, such as database_tier=db-g1-small (may be repeated)"),
         common.PREFLIGHT,

@@ -4,9 +4,9 @@ from det_cli.declare import Arg, Command, Group, ReplacedArg, replaced_flag
 
 CLUSTER = Arg(
     "--cluster-name",
-    help="name of the cluster, if this machine has several (the name that the --data-dir has, else determined)",
+    help="name of the cluster, if this machine has several (default: the name in --data-dir, or determined)",
 )
-PORT = Arg("--master-port", type=int, metavar="PORT", help="where the API listens (8080)")
+PORT = Arg("--master-port", type=int, metavar="PORT", help="port of the API (8080)")
 CONFIG = Arg(
     "--config",
     "--master-config-path",
@@ -14,51 +14,63 @@ CONFIG = Arg(
     metavar="FILE",
     help="the cluster's configuration, in YAML",
 )
-STORAGE = Arg("--storage-host-path", metavar="DIR", help="where checkpoints are kept")
+STORAGE = Arg("--storage-host-path", metavar="DIR", help="directory for checkpoints")
 PASSWORD = Arg(
     "--initial-user-password",
     metavar="PASSWORD",
-    help="of the first users: 8 characters, both cases, a digit ('': nobody signs in)",
+    help="password of the first users: 8 characters, both cases, a digit ('': nobody can sign in)",
 )
 DATABASE = Arg(
-    "--db", metavar="URL", help="a PostgreSQL to use; without it one runs in the data directory"
+    "--db", metavar="URL", help="URL of a PostgreSQL database (default: one in the data directory)"
 )
-DATA = Arg("--data-dir", metavar="DIR", help="where the cluster keeps everything")
-SLOTS = Arg("--slots-per-agent", type=int, metavar="N", help="artificial slots instead of devices")
-FOREGROUND = Arg("--foreground", action="store_true", help="stay, and stop it all with Ctrl-C")
+DATA = Arg("--data-dir", metavar="DIR", help="directory for all data of the cluster")
+SLOTS = Arg(
+    "--slots-per-agent",
+    type=int,
+    metavar="N",
+    help="number of artificial slots, instead of devices",
+)
+FOREGROUND = Arg(
+    "--foreground", action="store_true", help="stay in the foreground; Ctrl-C stops the cluster"
+)
 HOST = Arg(
     "--host",
     metavar="ADDRESS",
-    help="address the API listens on; only this machine reaches it unless this is 0.0.0.0 or the like",
+    help="listen address of the API (default: only this machine; 0.0.0.0: all interfaces)",
 )
 TLS = (
-    Arg("--tls-cert", metavar="FILE", help="speak HTTPS with this certificate, in PEM"),
-    Arg("--tls-key", metavar="FILE", help="and its key"),
-    Arg("--no-tls", action="store_true", help="plain HTTP also for other machines"),
+    Arg("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate, in PEM"),
+    Arg("--tls-key", metavar="FILE", help="the key of the certificate"),
+    Arg("--no-tls", action="store_true", help="serve plain HTTP even to other machines"),
 )
-RUNTIME = Arg("--container-runtime", metavar="KIND", help="auto, docker or process")
-DELETE_DB = Arg("--delete-db", action="store_true", help="forget all experiments first")
-WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into tasks, trials too")
+RUNTIME = Arg("--container-runtime", metavar="KIND", help="how tasks run: auto, docker or process")
+DELETE_DB = Arg(
+    "--delete-db", action="store_true", help="delete the database with all experiments first"
+)
+WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into all tasks")
 GPU = (
-    Arg("--gpu", action="store_true", dest="gpu", default=True, help="use GPUs where found"),
-    Arg("--no-gpu", action="store_false", dest="gpu", help="leave GPUs alone"),
+    Arg(
+        "--gpu", action="store_true", dest="gpu", default=True, help="use the GPUs of this machine"
+    ),
+    Arg("--no-gpu", action="store_false", dest="gpu", help="do not use GPUs"),
 )
-# Of Determined's command.
+# Options of Determined's command that have no effect here.
 REPLACED = (
-    ReplacedArg("--det-version", metavar="VERSION", instead="is not needed: the cluster is of this program's version"),
+    ReplacedArg("--det-version", metavar="VERSION",
+            instead="is not needed: the cluster has the version of this program"),
     ReplacedArg("--db-password", metavar="PASSWORD",
-        instead="is not needed: the database listens to this user alone; the URL of --db may hold a password"),
+        instead="is not needed: only this user can connect to the database; --db accepts a URL with a password"),
     replaced_flag("--no-autorestart",
-        instead="is not needed: after a restart of the machine the cluster is started by `cluster-up`, not by itself"),
+        instead="is not needed: the cluster does not start with the machine; run `cluster-up` after a reboot"),
     ReplacedArg("--image-repo-prefix", metavar="PREFIX",
-        instead="is not needed: no image of the cluster is pulled from a registry"),
+        instead="is not needed: the cluster pulls no images of its own"),
     replaced_flag("--enterprise-edition",
         instead="is not needed: roles, groups, single sign-on and the audit log are part of every cluster"),
 )  # fmt: skip
 NO_MASTER_NAME = ReplacedArg(
     "--master-name",
     metavar="NAME",
-    instead="is not needed: --cluster-name tells clusters here apart",
+    instead="is not needed: use --cluster-name if this machine has several clusters",
 )
 _UP = (
     CONFIG,
@@ -88,7 +100,7 @@ LOCAL = Group(
     _action(
         "cluster-up",
         "start a cluster with its agents",
-        Arg("--agents", type=int, metavar="N", help="how many agents (1, or as before)"),
+        Arg("--agents", type=int, metavar="N", help="number of agents (1, or the previous number)"),
         SLOTS,
         RUNTIME,
         *GPU,
@@ -107,16 +119,16 @@ LOCAL = Group(
     _action(
         "agent-up",
         "start an agent on this machine",
-        Arg("master_host", nargs="?", default="localhost", help="where the API is: HOST or a URL"),
+        Arg("master_host", nargs="?", default="localhost", help="host name or URL of the API"),
         PORT,
         Arg(
             "--master-cert-sha256",
             metavar="SHA256",
-            help="reach it by HTTPS and trust the certificate with this fingerprint",
+            help="use HTTPS and trust the certificate with this fingerprint",
         ),
         Arg("--agent-config-path", metavar="FILE", help="the agent's configuration, in YAML"),
         Arg("--agent-name", metavar="NAME", help="its id (default: det-agent-HOSTNAME)"),
-        Arg("--agent-resource-pool", metavar="POOL", help="the pool it joins"),
+        Arg("--agent-resource-pool", metavar="POOL", help="the agent's resource pool"),
         SLOTS,
         RUNTIME,
         *GPU,
@@ -129,26 +141,31 @@ LOCAL = Group(
         "agent-down",
         "stop agents on this machine",
         Arg("--agent-name", metavar="NAME", help="its id (default: det-agent-HOSTNAME)"),
-        Arg("--all", action="store_true", help="every agent of the cluster here"),
+        Arg("--all", action="store_true", help="stop all agents of the cluster on this machine"),
         CLUSTER,
         DATA,
     ),
-    _action("status", "tell what runs and where", CLUSTER, DATA),
+    _action("status", "show the processes and addresses of a cluster", CLUSTER, DATA),
     _action(
         "support-bundle",
-        "write an archive that helps to find out what is wrong",
+        "write an archive with diagnostic information",
         CLUSTER,
         DATA,
-        Arg("-o", "--output-dir", metavar="DIRECTORY", help="where to (the current directory)"),
+        Arg(
+            "-o",
+            "--output-dir",
+            metavar="DIRECTORY",
+            help="destination directory (the current directory)",
+        ),
     ),
     _action(
         "backup",
-        "write database, secrets and files of a cluster, which may run, to one file",
-        Arg("file", help="the file to write; it holds secrets and only you can read it"),
+        "back up the database, secrets and files of a cluster to one file; the cluster may be running",
+        Arg("file", help="the file to write; it contains secrets and only you can read it"),
         Arg(
             "--without-checkpoints",
             action="store_true",
-            help="leave out checkpoints and TensorBoard files",
+            help="skip checkpoints and TensorBoard files",
         ),
         Arg("--force", action="store_true", help="replace FILE if it exists"),
         CLUSTER,
@@ -156,9 +173,9 @@ LOCAL = Group(
     ),
     _action(
         "restore",
-        "make a cluster from a backup, in a new data directory",
+        "restore a cluster from a backup into a new data directory",
         Arg("file", help="a file that `backup` wrote"),
-        Arg("--cluster-name", help="name of the new cluster (default: as in the backup)"),
+        Arg("--cluster-name", help="name of the new cluster (default: the name in the backup)"),
         Arg(
             "--data-dir",
             metavar="DIR",
@@ -167,9 +184,9 @@ LOCAL = Group(
     ),
     _action(
         "logs",
-        "print a cluster's own log",
+        "print the log of a cluster's control plane",
         CLUSTER,
         DATA,
-        Arg("--no-follow", action="store_true", help="print what there is, and stop"),
+        Arg("--no-follow", action="store_true", help="print the existing lines and exit"),
     ),
 )

@@ -7,7 +7,7 @@ INSTANCE = Arg("instance_id", help="the instance's id")
 MEMBERS = {
     "instance": Group(
         "instance",
-        "list rented machines, and give them back",
+        "list and terminate rented machines",
         Command(
             "describe", "show everything about a machine", "machines:describe", INSTANCE, OUTPUT
         ),
@@ -15,17 +15,17 @@ MEMBERS = {
             "list",
             "list rented machines",
             "machines:list_",
-            Arg("--all", action="store_true", help="also those that have ended"),
-            Arg("--pool", default="", help="of one resource pool"),
+            Arg("--all", action="store_true", help="include terminated machines"),
+            Arg("--pool", default="", help="only machines of this resource pool"),
             OUTPUT,
             aliases=["ls"],
         ),
         Command(
             "terminate",
-            "give a machine back; what runs there moves",
+            "terminate a machine; its jobs are rescheduled on other machines",
             "machines:terminate",
             INSTANCE,
-            Arg("--yes", "-y", action="store_true", help="do not ask"),
+            Arg("--yes", "-y", action="store_true", help="do not ask for confirmation"),
         ),
         aliases=["i"],
         default="list",

@@ -1,4 +1,4 @@
-"""Declare the verbs and options that `det command`, `notebook`, `shell` and `tensorboard` share."""
+"""Commands and options that `det command`, `notebook`, `shell` and `tensorboard` share."""
 
 from det_cli.commands.log_options import log_options
 from det_cli.declare import JSON, OUTPUT, Arg, Command, Group
@@ -14,24 +14,24 @@ _SORT_KEYS = [
     "startTime",
 ]
 CONFIG_FILE = Arg("--config-file", metavar="FILE", help="the task's configuration, in YAML")
-WORKSPACE = Arg("-w", "--workspace-name", metavar="NAME", help="the workspace it belongs to")
+WORKSPACE = Arg("-w", "--workspace-name", metavar="NAME", help="the workspace of the task")
 VOLUME = Arg(
     "-v",
     "--volume",
     action="append",
     default=[],
     metavar="HOST:CONTAINER",
-    help="mount this directory of the agent's machine (may be repeated)",
+    help="mount a directory of the agent's machine (may be repeated)",
 )
 CONTEXT = (
-    Arg("-c", "--context", metavar="DIR", help="send the files of this directory (or this file)"),
+    Arg("-c", "--context", metavar="DIR", help="upload the files of this directory, or this file"),
     Arg(
         "-i",
         "--include",
         action="append",
         default=[],
         metavar="PATH",
-        help="send this file or directory too (may be repeated)",
+        help="also upload this file or directory (may be repeated)",
     ),
 )
 CONFIG = Arg(
@@ -41,34 +41,40 @@ CONFIG = Arg(
     metavar="KEY=VALUE",
     help="change the configuration: a.b=c, lists as x,y, anything else as JSON (may be repeated)",
 )
-TEMPLATE = Arg("--template", metavar="NAME", help="lay the configuration over this template")
-DETACH = Arg("-d", "--detach", action="store_true", help="print its id and do not wait for it")
+TEMPLATE = Arg("--template", metavar="NAME", help="merge the configuration into this template")
+DETACH = Arg(
+    "-d", "--detach", action="store_true", help="print the task's id and do not wait for it"
+)
 
 
-NO_BROWSER = Arg("--no-browser", action="store_true", help="print its address, open nothing")
+NO_BROWSER = Arg(
+    "--no-browser", action="store_true", help="print the address and do not open a browser"
+)
 
 
 def id_of(kind: str, name: str) -> Arg:
-    return Arg("task_id", metavar=f"{kind}_id", help=f"the id of the {name}, or how it begins")
+    return Arg("task_id", metavar=f"{kind}_id", help=f"the id of the {name}, or a prefix of it")
 
 
 def members(kind: str, name: str) -> "tuple[Command | Group, ...]":
-    """Return the commands of one kind of task; `name` is how sentences call it."""
+    """Return the commands of one kind of task. `name` is the kind as it appears in sentences."""
     values = {"kind": kind}
     id = id_of(kind, name)
     ids = Arg(
-        "task_ids", nargs="+", metavar=f"{kind}_id", help=f"the ids of {name}s, or how they begin"
+        "task_ids", nargs="+", metavar=f"{kind}_id", help=f"the ids of {name}s, or prefixes of them"
     )
-    force = Arg("-f", "--force", action="store_true", help="go on with the others if one fails")
+    force = Arg(
+        "-f", "--force", action="store_true", help="continue with the other ids if one fails"
+    )
     return (
         Command("config", f"print the configuration of a {name}", "interactive:config", id, JSON, values=values),
-        Command("describe", f"show one {name}", "interactive:describe", id, OUTPUT, values=values),
-        Command("kill", f"end {name}s at once", "interactive:kill", ids, force, values=values),
+        Command("describe", f"describe a {name}", "interactive:describe", id, OUTPUT, values=values),
+        Command("kill", f"stop {name}s immediately", "interactive:kill", ids, force, values=values),
         Command(
             "list",
-            f"list {name}s that run, or ended within a day",
+            f"list {name}s that are active or ended within a day",
             "interactive:list_",
-            Arg("-a", "--all", action="store_true", help="those of all users"),
+            Arg("-a", "--all", action="store_true", help=f"include {name}s of all users"),
             Arg("-q", "--quiet", action="store_true", help="print only ids"),
             WORKSPACE,
             Arg("--sort-by", choices=_SORT_KEYS, default="startTime", help="sort by this column"),
@@ -83,7 +89,7 @@ def members(kind: str, name: str) -> "tuple[Command | Group, ...]":
             f"change a {name}",
             Command(
                 "priority",
-                "set its priority, from 1 (first) to 99",
+                "set the priority, from 1 (highest) to 99",
                 "interactive:set_priority",
                 id,
                 Arg("priority", type=int),

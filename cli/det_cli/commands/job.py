@@ -7,36 +7,36 @@ ID = Arg("job_id", help="the job's id")
 MEMBERS = {
     "job": Group(
         "job",
-        "look at the queue and reorder it",
+        "show and reorder the job queue",
         Command(
             "list",
-            "list the jobs of a pool in the order of the queue",
+            "list the jobs of a pool in queue order",
             "jobs:list_",
             Arg(
                 "-p", "-rp", "--resource-pool", help="the pool (default: the default compute pool)"
             ),
             *paging(100),
-            Arg("--reverse", action="store_true", help="last first"),
+            Arg("--reverse", action="store_true", help="list the last job first"),
             OUTPUT,
             aliases=["ls"],
         ),
         Command(
             "update",
-            "change a job's place in the queue",
+            "change a job's priority, weight, pool or position in the queue",
             "jobs:update",
             ID,
             OneOf(
-                Arg("-p", "--priority", type=int, help="1 to 99, 1 is first (priority scheduler)"),
-                Arg("-w", "--weight", type=float, help="its share (fair share scheduler)"),
+                Arg("-p", "--priority", type=int, help="1 (highest) to 99 (priority scheduler)"),
+                Arg("-w", "--weight", type=float, help="weight (fair-share scheduler)"),
                 Arg("-rp", "--resource-pool", help="move it to this pool"),
-                Arg("--ahead-of", metavar="JOB_ID", help="put it just before this job"),
-                Arg("--behind-of", metavar="JOB_ID", help="put it just after this job"),
+                Arg("--ahead-of", metavar="JOB_ID", help="move it directly before this job"),
+                Arg("--behind-of", metavar="JOB_ID", help="move it directly after this job"),
             ),
             aliases=["u"],
         ),
         Command(
             "update-batch",
-            "change several jobs, in the order given",
+            "change several jobs in the given order",
             "jobs:update_batch",
             Arg(
                 "operation",

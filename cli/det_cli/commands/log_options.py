@@ -9,15 +9,15 @@ def log_options(*, of_task: bool = False) -> "tuple[Arg | OneOf, ...]":
     levels = list(LEVELS) if of_task else ["UNSPECIFIED", *LEVELS]
     allocation = (_many("--allocation-id", "allocation_ids", "only lines of this allocation"),)
     return (
-        Arg("-f", "--follow", action="store_true", help="go on printing until the task ends"),
-        Arg("--json", action="store_true", help="print one JSON object a line"),
+        Arg("-f", "--follow", action="store_true", help="print new lines until the task ends"),
+        Arg("--json", action="store_true", help="print one JSON object per line"),
         OneOf(
             Arg("--head", type=count, metavar="N", help="print the first N lines"),
             Arg(
                 "--tail",
                 type=count,
                 metavar="N",
-                help="print the last N lines; with -f 0 means only new ones",
+                help="print the last N lines (with -f, 0: only new lines)",
             ),
         ),
         *(allocation if of_task else ()),
@@ -29,8 +29,8 @@ def log_options(*, of_task: bool = False) -> "tuple[Arg | OneOf, ...]":
         Arg("--level", choices=levels, help="only lines of this level and above"),
         _many("--source", "sources", "only lines of this source, such as task, agent or master"),
         _many("--stdtype", "stdtypes", "only lines of this stream, such as stdout or stderr"),
-        Arg("--search", metavar="TEXT", help="only lines with this text, in any case"),
-        Arg("--regex", action="store_true", help="--search is a regular expression (RE2)"),
+        Arg("--search", metavar="TEXT", help="only lines that contain this text, ignoring case"),
+        Arg("--regex", action="store_true", help="treat --search as a regular expression (RE2)"),
     )
 
 

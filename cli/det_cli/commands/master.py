@@ -27,12 +27,17 @@ MEMBERS = {
         ),
         Group(
             "cluster-message",
-            "manage the message all users see",
+            "manage the message that all users see",
             Command(
                 "clear",
                 "remove the message",
                 "master:clear_message",
-                Arg("-c", "--clear", action="store_true", help="the same, as Determined has it"),
+                Arg(
+                    "-c",
+                    "--clear",
+                    action="store_true",
+                    help="accepted for compatibility with Determined",
+                ),
             ),
             Command("get", "print the message", "master:get_message", AS),
             Command(
@@ -41,17 +46,17 @@ MEMBERS = {
                 "master:set_message",
                 Arg("-s", "--start", default="now", metavar="TIME", help="RFC 3339 (default: now)"),
                 OneOf(
-                    Arg("-e", "--end", metavar="TIME", help="when it ends, RFC 3339"),
-                    Arg("-d", "--duration", help="how long it is shown, such as 2h"),
+                    Arg("-e", "--end", metavar="TIME", help="end time, RFC 3339"),
+                    Arg("-d", "--duration", help="display time, such as 2h"),
                 ),
                 Arg("-m", "--message", required=True, help="the text"),
             ),
         ),
         Command(
             "counts",
-            "verify the numbers of trials and checkpoints that lists show",
+            "verify the stored counts of trials and checkpoints",
             "master:counts",
-            Arg("--repair", action="store_true", help="replace wrong numbers"),
+            Arg("--repair", action="store_true", help="correct wrong counts"),
             AS,
         ),
         Command("info", "print the cluster's version and identity", "master:info", AS),
@@ -59,12 +64,12 @@ MEMBERS = {
             "logs",
             "print the control plane's log",
             "master:logs",
-            Arg("-f", "--follow", action="store_true", help="go on printing"),
+            Arg("-f", "--follow", action="store_true", help="print new lines until interrupted"),
             Arg(
                 "--tail",
                 type=count,
                 metavar="N",
-                help="print the last N lines; with -f 0 means only new ones",
+                help="print the last N lines (with -f, 0: only new lines)",
             ),
         ),
     )

@@ -8,7 +8,7 @@ SPACE = Arg("-w", "--workspace-name")
 MEMBERS = {
     "model": Group(
         "model",
-        "keep named models and their versions",
+        "manage the model registry",
         Command(
             "create",
             "create a model",
@@ -24,14 +24,18 @@ MEMBERS = {
             "describe a model and one of its versions",
             "models:describe",
             NAME,
-            Arg("--version", type=int, default=-1, help="default: the newest"),
+            Arg("--version", type=int, default=-1, help="the version (default: the newest)"),
             OUTPUT,
         ),
         Command(
             "list",
             "list models",
             "models:list_",
-            Arg("-w", "--workspace-names", help="of these workspaces, separated by commas"),
+            Arg(
+                "-w",
+                "--workspace-names",
+                help="only models of these workspaces, separated by commas",
+            ),
             Arg(
                 "--sort-by",
                 choices=["name", "description", "creation_time", "last_updated_time"],
@@ -51,10 +55,10 @@ MEMBERS = {
         ),
         Command(
             "register-version",
-            "make a checkpoint the newest version of a model",
+            "register a checkpoint as the newest version of a model",
             "models:register_version",
             NAME,
-            Arg("uuid", help="the checkpoint's id"),
+            Arg("uuid", help="the checkpoint's UUID"),
             OUTPUT,
         ),
         aliases=["m"],

@@ -17,7 +17,7 @@ from det_cli.declare import Arg, Command, Group
 MEMBERS = {
     "notebook": Group(
         "notebook",
-        "work in JupyterLab on the cluster",
+        "start and manage JupyterLab notebooks",
         *members("notebook", "notebook"),
         Command(
             "open",
@@ -39,7 +39,11 @@ MEMBERS = {
             TEMPLATE,
             NO_BROWSER,
             DETACH,
-            Arg("--preview", action="store_true", help="print its configuration and start nothing"),
+            Arg(
+                "--preview",
+                action="store_true",
+                help="print the configuration and do not start a notebook",
+            ),
         ),
         default="list",
     )

@@ -7,22 +7,26 @@ POOL = Arg("pool_name")
 MEMBERS = {
     "pool": Group(
         "pool",
-        "steer the pools that rent machines",
+        "manage pools that rent machines",
         Command(
-            "describe", "show a pool's offers and refusals", "machines:describe_pool", POOL, OUTPUT
+            "describe",
+            "show a pool's offers and the cloud's refusals",
+            "machines:describe_pool",
+            POOL,
+            OUTPUT,
         ),
         Command(
             "hold",
-            "have a pool launch nothing",
+            "stop launching machines in a pool",
             "machines:hold",
             POOL,
-            Arg("--reason", default="", help="shown to those who wait"),
+            Arg("--reason", default="", help="the reason that users with queued jobs see"),
         ),
         Command(
             "list", "list pools that rent machines", "machines:list_pools", OUTPUT, aliases=["ls"]
         ),
-        Command("resume", "let a pool launch again", "machines:resume", POOL),
-        Command("why", "tell what keeps a pool from launching", "machines:why", POOL, OUTPUT),
+        Command("resume", "resume launching machines in a pool", "machines:resume", POOL),
+        Command("why", "explain why a pool launches no machines", "machines:why", POOL, OUTPUT),
         default="list",
     )
 }

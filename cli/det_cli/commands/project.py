@@ -5,8 +5,8 @@ from det_cli.declare import JSON, OUTPUT, YES, Arg, Command, Group
 
 SPACE = Arg("workspace_name")
 NAME = Arg("project_name")
-_FIELDS = (Arg("--description"), Arg("--key", help="the prefix of its runs' names"), JSON)
-_ALL = Arg("-a", "--all", action="store_true", help="archived experiments too")
+_FIELDS = (Arg("--description"), Arg("--key", help="the prefix of run names in the project"), JSON)
+_ALL = Arg("-a", "--all", action="store_true", help="include archived experiments")
 
 
 def _change(verb: str, done: str, help: str) -> Command:
@@ -18,7 +18,7 @@ MEMBERS = {
     "project": Group(
         "project",
         "group experiments in projects",
-        _change("archive", "Archived", "hide a project"),
+        _change("archive", "Archived", "archive a project, which hides it from lists"),
         Command("create", "create a project", "projects:create", SPACE, Arg("name"), *_FIELDS),
         Command("delete", "delete a project", "projects:delete", SPACE, NAME, YES),
         Command("describe", "describe a project", "projects:describe", SPACE, NAME, _ALL, OUTPUT),
@@ -50,7 +50,7 @@ MEMBERS = {
             *SORT_PAGE,
             OUTPUT,
         ),
-        _change("unarchive", "Unarchived", "show an archived project again"),
+        _change("unarchive", "Unarchived", "unarchive a project"),
         aliases=["p"],
     )
 }

@@ -18,13 +18,13 @@ MEMBERS = {
         Command("list", "list resource pools", "resource_pools:list_", OUTPUT, aliases=["ls"]),
         Group(
             "bindings",
-            "manage which workspaces a pool is for",
-            _binding("add", "keep a pool for these workspaces too", "POST", "Added"),
-            _binding("remove", "take workspaces off a pool", "DELETE", "Removed"),
-            _binding("replace", "keep a pool for just these workspaces", "PUT", "Replaced"),
+            "manage the workspaces that a pool is bound to",
+            _binding("add", "bind a pool to additional workspaces", "POST", "Added"),
+            _binding("remove", "unbind workspaces from a pool", "DELETE", "Removed"),
+            _binding("replace", "bind a pool to these workspaces only", "PUT", "Replaced"),
             Command(
                 "list-workspaces",
-                "list the workspaces a pool is kept for",
+                "list the workspaces that a pool is bound to",
                 "resource_pools:list_workspaces",
                 POOL,
                 OUTPUT,

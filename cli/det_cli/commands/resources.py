@@ -3,25 +3,26 @@
 from det_cli.declare import Arg, Command, Group
 
 SPAN = (
-    Arg("timestamp_after", help="the beginning, like 2026-11-01 or 2026-11-01T12:00:00Z (UTC)"),
-    Arg("timestamp_before", help="the end, in the same form"),
+    Arg("timestamp_after", help="start time, such as 2026-11-01 or 2026-11-01T12:00:00Z (UTC)"),
+    Arg("timestamp_before", help="end time, in the same form"),
 )
 JSON = Arg("--json", action="store_true", help="print JSON instead of CSV")
 
 MEMBERS = {
     "resources": Group(
         "resources",
-        "report who used what, and what it cost",
+        "report the usage and cost of resources",
         Command(
             "aggregated",
-            "print slot-hours and cost by day or month, user, label and pool, as CSV",
+            "print slot-hours and cost per day or month, user, label and pool, as CSV",
             "usage:aggregated",
-            Arg("start_date", help="the first day, like 2026-11-01; with --monthly 2026-11"),
             Arg(
-                "end_date", help="the last day, or with --monthly the last month, which counts too"
+                "start_date",
+                help="the first day, such as 2026-11-01; with --monthly the first month, such as 2026-11",
             ),
+            Arg("end_date", help="the last day, inclusive; with --monthly the last month"),
             JSON,
-            Arg("--monthly", action="store_true", help="by month instead of by day"),
+            Arg("--monthly", action="store_true", help="group by month instead of by day"),
             aliases=["agg"],
         ),
         Command(
@@ -33,7 +34,7 @@ MEMBERS = {
         ),
         Command(
             "raw",
-            "print allocations and rented machines with what they cost, as CSV",
+            "print allocations and rented machines with their cost, as CSV",
             "usage:raw",
             *SPAN,
             JSON,

@@ -5,12 +5,17 @@ from det_cli.declare import OUTPUT, Arg, Command, Group, paging, searching
 MEMBERS = {
     "run": Group(
         "run",
-        "find runs of all experiments by any column",
+        "search the runs of all experiments",
         Command(
             "list",
-            "list runs, which are the trials of all experiments in one table",
+            "list runs: the trials of all experiments in one table",
             "runs:list_",
-            Arg("-a", "--all", action="store_true", help="of every user, archived ones too"),
+            Arg(
+                "-a",
+                "--all",
+                action="store_true",
+                help="include runs of all users and archived runs",
+            ),
             *searching("validation.loss.min"),
             *paging(200),
             OUTPUT,

@@ -14,20 +14,26 @@ from det_cli.commands.interactive import (
 from det_cli.declare import Arg, Command, Group, TextArg
 
 ID = id_of("shell", "shell")
-SSH_OPTIONS = TextArg("ssh_opts", nargs="*", help="more options and words for ssh, behind `--`")
-SHOW = Arg("--show-ssh-command", action="store_true", help="print the ssh command before it is run")
+SSH_OPTIONS = TextArg("ssh_opts", nargs="*", help="additional arguments for ssh, after `--`")
+SHOW = Arg(
+    "--show-ssh-command", action="store_true", help="print the ssh command before running it"
+)
 
 
 def _show(name: str) -> Command:
     return Command(
-        name, "print the command that opens a shell", "interactive_open:show_ssh", ID, SSH_OPTIONS
+        name,
+        "print the ssh command that opens a shell",
+        "interactive_open:show_ssh",
+        ID,
+        SSH_OPTIONS,
     )
 
 
 MEMBERS = {
     "shell": Group(
         "shell",
-        "work at a command line on the cluster, by SSH",
+        "start and manage SSH shells",
         *members("shell", "shell"),
         Command("open", "open a shell", "interactive_open:open_shell", ID, SSH_OPTIONS, SHOW),
         _show("show-ssh-command"),

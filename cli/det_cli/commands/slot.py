@@ -9,8 +9,8 @@ MEMBERS = {
     "slot": Group(
         "slot",
         "list, enable and disable slots",
-        Command("disable", "stop a slot from taking work", "slots:disable", AGENT, SLOT),
-        Command("enable", "let a slot take work again", "slots:enable", AGENT, SLOT),
+        Command("disable", "stop scheduling work on a slot", "slots:disable", AGENT, SLOT),
+        Command("enable", "resume scheduling work on a slot", "slots:enable", AGENT, SLOT),
         Command("list", "list slots", "slots:list_", OUTPUT, aliases=["ls"]),
         aliases=["s"],
         default="list",

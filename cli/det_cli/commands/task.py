@@ -4,68 +4,80 @@ from det_cli.commands.interactive import CONFIG, CONTEXT
 from det_cli.commands.log_options import log_options
 from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf
 
-ID = Arg("task_id", help="the task's id, or how it begins")
-FOLLOW = Arg("-f", "--follow", action="store_true", help="print its log, and exit as it does")
+ID = Arg("task_id", help="the task's id, or a prefix of it")
+FOLLOW = Arg(
+    "-f", "--follow", action="store_true", help="print the task's log and exit with its exit code"
+)
 PROJECT = Arg(
-    "--project_id", "--project-id", type=int, dest="project_id", help="put it in this project"
+    "--project_id",
+    "--project-id",
+    type=int,
+    dest="project_id",
+    help="create the task in this project",
 )
 
 MEMBERS = {
     "task": Group(
         "task",
-        "create tasks in trees, list what runs, and read logs",
-        Command("cleanup-logs", "delete logs whose time is over", "tasks:cleanup_logs"),
+        "create, list and stop tasks, and read their logs",
+        Command(
+            "cleanup-logs",
+            "delete logs that are older than their retention time",
+            "tasks:cleanup_logs",
+        ),
         Command("config", "print a task's configuration", "generic_tasks:config", ID, JSON),
         Command(
             "create",
-            "create a task, which may have children",
+            "create a task, optionally as the child of another task",
             "generic_tasks:create",
             Arg("config_file", help="the task's configuration, in YAML"),
             *CONTEXT,
             PROJECT,
             CONFIG,
             FOLLOW,
-            Arg("--fork", metavar="TASK_ID", help="take from this task what is not given"),
-            Arg("-p", "--parent", metavar="TASK_ID", help="make it a child of this task"),
+            Arg("--fork", metavar="TASK_ID", help="use the settings of this task as defaults"),
+            Arg(
+                "-p", "--parent", metavar="TASK_ID", help="create the task as a child of this task"
+            ),
             Arg(
                 "--inherit_context",
                 "--inherit-context",
                 action="store_true",
                 dest="inherit_context",
-                help="with the files of its parent",
+                help="use the files of the parent task",
             ),
             Arg(
                 "--no_pause",
                 "--no-pause",
                 action="store_true",
                 dest="no_pause",
-                help="never pause it, also when its parent is",
+                help="do not pause the task when its parent is paused",
             ),
         ),
         Command(
             "describe",
-            "show a task: its state, why, machine, cost and tree",
+            "describe a task: state, reason, machine, cost and child tasks",
             "tasks:describe",
             ID,
             OneOf(JSON, YAML),
         ),
         Command(
             "fork",
-            "create a task like another one",
+            "create a copy of a task",
             "generic_tasks:fork",
-            Arg("parent_task_id", help="the id of the other one, or how it begins"),
+            Arg("parent_task_id", help="the id of the task to copy, or a prefix of it"),
             FOLLOW,
             PROJECT,
         ),
         Command(
             "kill",
-            "end a task and those below it",
+            "stop a task and its descendants",
             "generic_tasks:kill",
             ID,
-            Arg("--root", action="store_true", help="end the whole tree that it belongs to"),
+            Arg("--root", action="store_true", help="stop the whole task tree"),
         ),
         Command(
-            "list", "list tasks that run, wait or are paused", "tasks:list_", OUTPUT, aliases=["ls"]
+            "list", "list running, queued and paused tasks", "tasks:list_", OUTPUT, aliases=["ls"]
         ),
         Command(
             "logs",
@@ -75,8 +87,8 @@ MEMBERS = {
             *log_options(of_task=True),
             values={"kind": ""},
         ),
-        Command("pause", "stop a task and those below it for now", "generic_tasks:pause", ID),
-        Command("unpause", "let a paused task go on", "generic_tasks:unpause", ID),
+        Command("pause", "pause a task and its descendants", "generic_tasks:pause", ID),
+        Command("unpause", "resume a paused task", "generic_tasks:unpause", ID),
         default="list",
     )
 }

@@ -3,20 +3,20 @@
 from det_cli.declare import OUTPUT, Arg, Command, Group
 
 NAME = Arg("template_name")
-FILE = Arg("template_file", help="a part of a configuration, in YAML")
-SPACE = Arg("-w", "--workspace-name", help="the workspace it belongs to")
+FILE = Arg("template_file", help="the template: a partial configuration, in YAML")
+SPACE = Arg("-w", "--workspace-name", help="the workspace of the template")
 
 MEMBERS = {
     "template": Group(
         "template",
-        "keep shared parts of configurations",
+        "manage configuration templates",
         Command("create", "create a template", "templates:create", NAME, FILE, SPACE),
         Command("describe", "print a template", "templates:describe", NAME),
         Command(
             "list",
             "list templates",
             "templates:list_",
-            Arg("-d", "--details", action="store_true", help="with their contents"),
+            Arg("-d", "--details", action="store_true", help="show the contents"),
             OUTPUT,
             aliases=["ls"],
         ),

@@ -16,7 +16,7 @@ from det_cli.declare import Arg, Command, Group
 MEMBERS = {
     "tensorboard": Group(
         "tensorboard",
-        "look at curves of experiments in TensorBoard",
+        "start and manage TensorBoards",
         *members("tensorboard", "TensorBoard"),
         Command(
             "open",
@@ -28,10 +28,15 @@ MEMBERS = {
         ),
         Command(
             "start",
-            "start a TensorBoard over experiments or trials and open it",
+            "start a TensorBoard for experiments or trials and open it",
             "interactive_start:tensorboard",
-            Arg("experiment_ids", nargs="*", type=int, help="experiments, with all their trials"),
-            Arg("-t", "--trial-ids", nargs="+", type=int, default=[], help="single trials"),
+            Arg(
+                "experiment_ids",
+                nargs="*",
+                type=int,
+                help="experiment ids; all their trials are shown",
+            ),
+            Arg("-t", "--trial-ids", nargs="+", type=int, default=[], help="trial ids"),
             WORKSPACE,
             CONFIG_FILE,
             *CONTEXT,

@@ -2,25 +2,25 @@
 
 from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf
 
-ID = Arg("token_id", type=int, help="the token's id, as `det token list` shows it")
-DESCRIPTION = Arg("-d", "--description", help="what it is for")
+ID = Arg("token_id", type=int, help="the token's id, as shown by `det token list`")
+DESCRIPTION = Arg("-d", "--description", help="the purpose of the token")
 
 MEMBERS = {
     "token": Group(
         "token",
-        "make tokens for programs, list and revoke them",
+        "manage access tokens",
         Command(
             "create",
-            "make a token, shown this once",
+            "create a token and print it; it is not shown again",
             "tokens:create",
-            Arg("username", nargs="?", help="as whom it signs in (default: you)"),
+            Arg("username", nargs="?", help="the user of the token (default: you)"),
             Arg(
                 "-e",
                 "--expiration-days",
                 type=int,
                 metavar="DAYS",
-                help="when it ends (30, and no later unless the cluster allows it);"
-                " -1: never, for administrators only",
+                help="lifetime (30, which is also the maximum unless the cluster allows more);"
+                " -1: no expiration (administrators only)",
             ),
             DESCRIPTION,
             OneOf(JSON, YAML),
@@ -29,26 +29,28 @@ MEMBERS = {
             "describe",
             "show tokens",
             "tokens:describe",
-            Arg("token_id", type=int, nargs="+", help="their ids"),
+            Arg("token_id", type=int, nargs="+", help="token ids"),
             OUTPUT,
         ),
-        Command("edit", "change what is said of a token", "tokens:edit", ID, DESCRIPTION, OUTPUT),
+        Command(
+            "edit", "change the description of a token", "tokens:edit", ID, DESCRIPTION, OUTPUT
+        ),
         Command(
             "list",
-            "list tokens: yours, and everybody's for administrators",
+            "list your tokens; administrators see the tokens of all users",
             "tokens:list_",
-            Arg("username", nargs="?", help="of this user only"),
-            Arg("--show-inactive", action="store_true", help="revoked and ended ones too"),
+            Arg("username", nargs="?", help="only tokens of this user"),
+            Arg("--show-inactive", action="store_true", help="include revoked and expired tokens"),
             OUTPUT,
             aliases=["ls"],
         ),
         Command(
             "login",
-            "sign in by a token",
+            "sign in with a token",
             "tokens:login",
-            Arg("token", help="- reads it from stdin"),
+            Arg("token", help="the token; - reads it from stdin"),
         ),
-        Command("revoke", "end a token now", "tokens:revoke", ID),
+        Command("revoke", "revoke a token", "tokens:revoke", ID),
         aliases=["tkn"],
         default="list",
     )

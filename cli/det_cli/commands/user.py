@@ -4,7 +4,9 @@ from det_cli.declare import OUTPUT, Arg, Command, Group
 
 _TRUE_FALSE = ["true", "false"]
 WHO = Arg("target_user", help="the user's name")
-OF = Arg("--of", metavar="USER", help="of this user, for administrators (default: yours)")
+OF = Arg(
+    "--of", metavar="USER", help="the sessions of this user (administrators; default: your own)"
+)
 
 MEMBERS = {
     "user": Group(
@@ -12,19 +14,19 @@ MEMBERS = {
         "sign in and manage users",
         Command(
             "activate",
-            "let a user sign in again",
+            "allow a deactivated user to sign in again",
             "users:activate",
             WHO,
         ),
         Command(
             "change-password",
-            "set a new password, which ends all other sessions and access tokens of the user",
+            "set a new password, which also ends all other sessions and access tokens of the user",
             "users:change_password",
-            Arg("target_user", nargs="?", help="whose (default: yours)"),
+            Arg("target_user", nargs="?", help="the user (default: you)"),
             Arg(
                 "--end-tokens",
                 action="store_true",
-                help="restrict the tokens of running tasks too: they can only report from then on",
+                help="also restrict the tokens of running tasks: the tasks can then only report",
             ),
         ),
         Command(
@@ -32,19 +34,23 @@ MEMBERS = {
             "create a user",
             "users:create",
             Arg("username"),
-            Arg("--admin", action="store_true", help="with all rights"),
-            Arg("--password", help="the first password (default: DET_NEW_PASS, or asked for)"),
-            Arg("--remote", action="store_true", help="signs in elsewhere and has no password"),
+            Arg("--admin", action="store_true", help="create an administrator"),
+            Arg("--password", help="the password (default: DET_NEW_PASS, or a prompt)"),
+            Arg(
+                "--remote",
+                action="store_true",
+                help="the user signs in at an identity provider and has no password",
+            ),
         ),
         Command(
             "deactivate",
-            "keep a user from signing in, end the user's tokens, and tell what still runs",
+            "block a user from signing in, revoke the user's tokens, and list the user's active jobs",
             "users:deactivate",
             WHO,
             Arg(
                 "--pause-work",
                 action="store_true",
-                help="pause the user's experiments and generic tasks, end the other tasks",
+                help="pause the user's experiments and generic tasks, and stop other tasks",
             ),
         ),
         Command(
@@ -60,15 +66,15 @@ MEMBERS = {
         ),
         Command(
             "end-session",
-            "sign out elsewhere",
+            "end sessions on other devices",
             "users:end_sessions",
-            Arg("session_id", type=int, nargs="*", help="their ids, as list-sessions shows them"),
-            Arg("--others", action="store_true", help="all but the one that asks"),
+            Arg("session_id", type=int, nargs="*", help="session ids, as shown by list-sessions"),
+            Arg("--others", action="store_true", help="all sessions except the current one"),
             OF,
         ),
         Command(
             "link-with-agent-user",
-            "run a user's tasks as this account of the agents",
+            "run a user's tasks as this Linux user on the agents",
             "users:link_with_agent_user",
             Arg("target_user", metavar="det_username"),
             Arg("--agent-uid", type=int, required=True),
@@ -80,13 +86,13 @@ MEMBERS = {
             "list",
             "list users",
             "users:list_",
-            Arg("-a", "--all", action="store_true", help="inactive ones too"),
+            Arg("-a", "--all", action="store_true", help="include inactive users"),
             OUTPUT,
             aliases=["ls"],
         ),
         Command(
             "list-sessions",
-            "show where you are signed in: since when, from which address, by which program",
+            "list your sessions with start time, address and program",
             "users:list_sessions",
             OF,
             OUTPUT,
@@ -95,22 +101,24 @@ MEMBERS = {
             "login",
             "sign in",
             "users:login",
-            Arg("username", nargs="?", help="default: the last"),
+            Arg("username", nargs="?", help="the user (default: the last one)"),
             Arg(
                 "--pipeline",
                 action="store_true",
-                help="as the user of this pipeline, by the token of its CI service",
+                help="sign in with the identity token of a CI pipeline",
             ),
-            Arg("--audience", help="for whom that token is made; default: determined:CLUSTER_ID"),
+            Arg(
+                "--audience", help="audience of the identity token (default: determined:CLUSTER_ID)"
+            ),
         ),
         Command(
             "logout",
-            "sign out, and say as whom commands go on",
+            "sign out, and print the user of later commands",
             "users:logout",
-            Arg("-a", "--all", action="store_true", help="every user of this machine"),
+            Arg("-a", "--all", action="store_true", help="sign out all users of this machine"),
         ),
         Command("rename", "change a user's name", "users:rename", WHO, Arg("new_username")),
-        Command("whoami", "print who is signed in", "users:whoami"),
+        Command("whoami", "print the current user", "users:whoami"),
         aliases=["u"],
         default="list",
     )

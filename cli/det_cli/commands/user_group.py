@@ -3,12 +3,12 @@
 from det_cli.declare import OUTPUT, YES, Arg, Command, Group, paging
 
 NAME = Arg("group_name")
-_USERS = Arg("usernames", nargs="+", help="names, separated by commas or blanks")
+_USERS = Arg("usernames", nargs="+", help="user names, separated by commas or spaces")
 
 MEMBERS = {
     "user-group": Group(
         "user-group",
-        "group users, who share the roles of their groups",
+        "manage user groups",
         Command("add-user", "add users to a group", "user_groups:add_users", NAME, _USERS),
         Command(
             "change-name",
@@ -22,21 +22,26 @@ MEMBERS = {
             "create a group",
             "user_groups:create",
             NAME,
-            Arg("--add-user", action="append", metavar="USERNAME", help="may be repeated"),
+            Arg(
+                "--add-user",
+                action="append",
+                metavar="USERNAME",
+                help="add this user (may be repeated)",
+            ),
         ),
-        Command("delete", "delete a group; its users stay", "user_groups:delete", NAME, YES),
-        Command("describe", "show a group and its users", "user_groups:describe", NAME, OUTPUT),
+        Command("delete", "delete a group, but not its users", "user_groups:delete", NAME, YES),
+        Command("describe", "describe a group and its users", "user_groups:describe", NAME, OUTPUT),
         Command(
             "list",
             "list groups",
             "user_groups:list_",
-            Arg("--groups-user-belongs-to", metavar="USERNAME", help="only those of this user"),
+            Arg("--groups-user-belongs-to", metavar="USERNAME", help="only groups of this user"),
             *paging(200),
             OUTPUT,
             aliases=["ls"],
         ),
         Command(
-            "remove-user", "take users out of a group", "user_groups:remove_users", NAME, _USERS
+            "remove-user", "remove users from a group", "user_groups:remove_users", NAME, _USERS
         ),
         default="list",
     )

@@ -17,22 +17,30 @@ SORT_PAGE = (
     Arg("--sort-by", choices=["id", "name"], default="id"),
     Arg("--order-by", choices=["asc", "desc"], default="asc"),
     Arg("--limit", type=int, default=200, help="rows to fetch at a time"),
-    Arg("--offset", type=int, default=0, help="rows to leave out at the start"),
+    Arg("--offset", type=int, default=0, help="rows to skip at the start"),
 )
 _FIELDS = (
-    Arg("--agent-uid", type=int, help="run its tasks as this user of the agents"),
+    Arg("--agent-uid", type=int, help="run the workspace's tasks as this user on the agents"),
     Arg("--agent-user"),
     Arg("--agent-gid", type=int),
     Arg("--agent-group"),
     OneOf(
-        Arg("--checkpoint-storage-config", metavar="JSON", help="where its checkpoints are kept"),
-        Arg("--checkpoint-storage-config-file", metavar="FILE", help="the same, in a YAML file"),
+        Arg(
+            "--checkpoint-storage-config",
+            metavar="JSON",
+            help="checkpoint storage of the workspace",
+        ),
+        Arg(
+            "--checkpoint-storage-config-file",
+            metavar="FILE",
+            help="checkpoint storage, in a YAML file",
+        ),
     ),
     Arg("--default-compute-pool", metavar="POOL"),
     Arg("--default-aux-pool", metavar="POOL"),
     JSON,
 )
-_KUBERNETES = "belongs to Kubernetes, which is not used here"
+_KUBERNETES = "is not supported: Kubernetes is not used here"
 _OF_KUBERNETES = (
     *(
         ReplacedArg(*names, instead=_KUBERNETES, refused=True)
@@ -53,7 +61,7 @@ MEMBERS = {
     "workspace": Group(
         "workspace",
         "group projects in workspaces",
-        _change("archive", "Archived", "hide a workspace"),
+        _change("archive", "Archived", "archive a workspace, which hides it from lists"),
         Command(
             "create",
             "create a workspace",
@@ -73,10 +81,29 @@ MEMBERS = {
             *_FIELDS,
         ),
         Command("list", "list workspaces", "workspaces:list_", *SORT_PAGE, OUTPUT, aliases=["ls"]),
-        Command("list-members", "list who has roles in it", "roles:members", NAME, OUTPUT),
-        Command("list-pools", "list the pools it may use", "workspaces:list_pools", NAME, OUTPUT),
-        Command("list-projects", "list its projects", "projects:list_", NAME, *SORT_PAGE, OUTPUT),
-        _change("unarchive", "Unarchived", "show an archived workspace again"),
+        Command(
+            "list-members",
+            "list the users and groups with roles in a workspace",
+            "roles:members",
+            NAME,
+            OUTPUT,
+        ),
+        Command(
+            "list-pools",
+            "list the pools that a workspace may use",
+            "workspaces:list_pools",
+            NAME,
+            OUTPUT,
+        ),
+        Command(
+            "list-projects",
+            "list the projects of a workspace",
+            "projects:list_",
+            NAME,
+            *SORT_PAGE,
+            OUTPUT,
+        ),
+        _change("unarchive", "Unarchived", "unarchive a workspace"),
         aliases=["w"],
         default="list",
     )

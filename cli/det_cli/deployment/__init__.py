@@ -1,1 +1,1 @@
-"""Clusters in clouds, made and removed by Terraform."""
+"""Deployment of clusters to clouds with Terraform."""

@@ -1,4 +1,4 @@
-"""A cluster on AWS: functions of Lambda over a database of RDS."""
+"""A cluster on AWS: Lambda functions and an RDS database."""
 
 import json
 import os
@@ -40,14 +40,14 @@ CLUSTER_ID = re.compile(r"(?=.{1,31}$)[a-zA-Z](-?[a-zA-Z0-9])*")
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
 GOOGLE_FILE = "gcp-credentials.json"
 _RELAY = "module.relay"
-_LIVE = "live"  # the alias of what requests and schedules reach
-_GLOBAL = "us-east-1"  # lists what has no region, such as a distribution of CloudFront
+_LIVE = "live"  # the function alias that receives requests and schedules
+_GLOBAL = "us-east-1"  # lists resources without a region, such as CloudFront distributions
 _LISTED_S = 60.0
-_UNGUARDED_S = 300.0  # in which the network interfaces of an endpoint go
+_UNGUARDED_S = 300.0  # time limit for the deletion of the endpoints' network interfaces
 
 
 class AwsDeployment(Deployment):
-    """A cluster of an AWS account."""
+    """A cluster in an AWS account."""
 
     stack = "aws"
     data = (
@@ -74,7 +74,7 @@ class AwsDeployment(Deployment):
         self._keypair = keypair
         self._snapshot_name = snapshot
         self._snapshot: aws_snapshots.Snapshot | None = (
-            None  # from which the database is yet to begin
+            None  # the snapshot to restore into a new database
         )
         self.account = Aws(spec.region, spec.endpoint_url, spec.profile)
         self._before: dict[str, str] = {}
@@ -83,8 +83,8 @@ class AwsDeployment(Deployment):
         cluster_id = self._spec.cluster_id
         if not CLUSTER_ID.fullmatch(cluster_id):
             raise UsageError(
-                f"--cluster-id {cluster_id!r} must be a letter, then at most 30 letters, digits and hyphens, of"
-                " which none is the last and no two stand together"
+                f"--cluster-id {cluster_id!r} must be a letter followed by at most 30 letters, digits and single"
+                " hyphens, and must not end with a hyphen"
             )
 
     def _check(self) -> None:
@@ -101,7 +101,7 @@ class AwsDeployment(Deployment):
             aws_relay.check_region(self._spec.region)
         if self._keypair:
             aws_preflight.check_keypair(self.account, self._keypair)
-        has_limits = not self._spec.endpoint_url  # an AWS that is not Amazon's has none to tell
+        has_limits = not self._spec.endpoint_url  # an AWS emulator has no quotas
         cluster_id, zones = self._spec.cluster_id, self._spec.variables.get("zones") or ()
         rentals = aws_preflight.rentals_of(config, self._spec.region, zones)
         aws_preflight.check_place(self.account, rentals, self._say)
@@ -110,30 +110,32 @@ class AwsDeployment(Deployment):
             aws_preflight.check_name(self.account, cluster_id)
         if has_limits:
             aws_account_plan.check(self.account, self._say)
-            given = {**self._spec.variables, **self._restored()}
-            aws_endpoints.check(self._spec.region, [r.region for r in rentals], given)
-            aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)
-            for warning in aws_keys.warnings(self.account, config, given.get("kms_key_arns") or ()):
+            variables = {**self._spec.variables, **self._restored()}
+            aws_endpoints.check(self._spec.region, [r.region for r in rentals], variables)
+            aws_preflight.check_limits(self.account, cluster_id, rentals, variables, self._say)
+            for warning in aws_keys.warnings(
+                self.account, config, variables.get("kms_key_arns") or ()
+            ):
                 self._say(f"warning: {warning}")
         task_images.check(config, self._say)
 
     def _to_restore(self) -> aws_snapshots.Snapshot | None:
-        """Return the snapshot from which the database begins; None for one that is there already.
+        """Return the snapshot to restore, or None if the database already exists.
 
-        Raises CommandError rather than let a snapshot take a database's place.
+        Raises UsageError if a snapshot would replace an existing database.
         """
         name = self._snapshot_name
         if not name:
             return None
         if aws_snapshots.has_database(self.account, self._database):
             if self.account.options(self._spec.cluster_id).get("db_snapshot") == name:
-                return None  # it began from it, the last time
+                return None  # an earlier run restored this snapshot
             raise UsageError(
-                f"the cluster has a database, {self._database}, which no snapshot replaces",
-                "`det deploy aws down` removes it, and leaves a snapshot of its own; or give another --cluster-id",
+                f"the cluster already has a database, {self._database}, and a snapshot cannot replace it",
+                "`det deploy aws down` removes it and keeps a final snapshot; or give another --cluster-id",
             )
         kind = str(self._spec.variables.get("database", "aurora"))
-        return aws_snapshots.fitting(self.account, name, kind)
+        return aws_snapshots.find(self.account, name, kind)
 
     def _restored(self) -> dict[str, Any]:
         return {"database_snapshot": self._snapshot.variable()} if self._snapshot else {}
@@ -145,25 +147,25 @@ class AwsDeployment(Deployment):
         rentals = aws_preflight.rentals_of(self.config())
         roles = aws_preflight.roles_of(rentals, self._spec.variables)
         aws_service_roles.create(self.account, roles, self._say)
-        if self._has_url():  # before Terraform removes the right that earlier versions gave
+        if self._has_url():  # before Terraform removes the permission that earlier versions created
             aws_function_url.allow(self.account, f"det-{self._spec.cluster_id}-api", _LIVE)
         if self._snapshot:
-            self._say(f"The database begins from the snapshot {self._snapshot.name}")
-            self._take_over_key(variables, self._snapshot.database)
+            self._say(f"Restoring the database from the snapshot {self._snapshot.name}")
+            self._reuse_key(variables, self._snapshot.database)
         return {}
 
     def _apply(self, stack: Stack, variables: dict[str, Any]) -> None:
-        """Apply the stack; retry while AWS's services report that a new service-linked role does not work yet."""
-        patience = aws_service_roles.Patience()
+        """Apply the stack. Retry while AWS reports that a new service-linked role is not ready yet."""
+        retry = aws_service_roles.RoleRetry()
         while True:
             try:
                 return super()._apply(stack, variables)
             except CommandError as e:
-                if not patience.excuses(e):
+                if not retry.waits_after(e):
                     raise
-                self._say("Waiting until AWS's services accept the new roles")
+                self._say("Waiting until AWS services accept the new roles")
 
-    def way_back(self) -> str:
+    def restore_command(self) -> str:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -183,16 +185,19 @@ class AwsDeployment(Deployment):
             "--region",
             spec.region,
         ]
-        given = [*(["--profile", spec.profile] if spec.profile else [])]
-        given += ["--db-snapshot", last.name]
-        named = {
+        options = [*(["--profile", spec.profile] if spec.profile else [])]
+        options += ["--db-snapshot", last.name]
+        variables = {
             "database": last.kind if last.kind != "aurora" else "",
             "bucket": spec.variables.get("bucket"),
         }
-        given += [
-            word for name, value in named.items() if value for word in ("--var", f"{name}={value}")
+        options += [
+            word
+            for name, value in variables.items()
+            if value
+            for word in ("--var", f"{name}={value}")
         ]
-        return shlex.join([*words, *given])
+        return shlex.join([*words, *options])
 
     def plan(self) -> None:
         self._check()
@@ -212,7 +217,7 @@ class AwsDeployment(Deployment):
         return prices.control_plane(prices.aws_idle(stack), awake)
 
     def _priced_stack(self) -> AwsStack:
-        given = self._spec.variables
+        variables = self._spec.variables
         names = (
             "database",
             "database_instance_class",
@@ -221,21 +226,21 @@ class AwsDeployment(Deployment):
             "machine_external_ip",
             "alarm_topic_arn",
         )
-        return AwsStack(**{name: given[name] for name in names if name in given})
+        return AwsStack(**{name: variables[name] for name in names if name in variables})
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
-        made = self._zip(folder) if build else _empty_zip(folder)
+        archive = self._zip(folder) if build else _empty_zip(folder)
 
         def zip_named(name: str) -> str:
-            """Return a path for Terraform, the same each time: functions would be new versions by it alone."""
-            return os.path.relpath(made.with_name(name) if build else made, working_folder)
+            """Return a stable path for Terraform. A new path alone would create new function versions."""
+            return os.path.relpath(archive.with_name(name) if build else archive, working_folder)
 
         working_folder = folder / "stacks" / self.stack
         variables = {
-            "cluster_id": self._spec.cluster_id, "region": self._spec.region, "zip": zip_named(made.name),
+            "cluster_id": self._spec.cluster_id, "region": self._spec.region, "zip": zip_named(archive.name),
             "keys_zip": zip_named("keys.zip"), "runtime": self._runtime(), **self._restored(), **self._spec.variables,
         }  # fmt: skip
-        variables = {**self._key_of_secrets(), **variables}
+        variables = {**self._secrets_keys(), **variables}
         projects = _google_projects(self.config())
         if projects:
             variables |= {
@@ -277,13 +282,13 @@ class AwsDeployment(Deployment):
         return str(self._spec.variables.get("runtime") or version)
 
     def _google_credentials(self) -> bytes | None:
-        """Return how functions sign in to Google Cloud, if a pool rents there. Raises UsageError."""
+        """Return the credential file of the functions for Google Cloud, if a pool rents there. Raises UsageError."""
         if not _google_projects(self.config()):
             return None
         if not self._google_file:
             raise UsageError(
-                "a pool rents machines from Google Cloud, and functions cannot sign in there",
-                'give --google-credentials FILE: docs/guides/machines.md, "Across clouds", tells how to make it',
+                "a pool rents machines on Google Cloud, but the functions have no credentials for it",
+                'give --google-credentials FILE; docs/guides/machines.md, "Across clouds", explains how to create it',
             )
         content = Path(self._google_file).read_bytes()
         try:
@@ -292,8 +297,8 @@ class AwsDeployment(Deployment):
             kind = ""
         if kind != "external_account":
             raise UsageError(
-                f"{self._google_file} is no configuration of workload identity federation",
-                "a key of a service account does not belong into functions; make a configuration without a secret",
+                f"{self._google_file} is not a workload identity federation configuration",
+                "do not give a service account key to the functions; create a configuration without a secret",
             )
         return content
 
@@ -316,13 +321,13 @@ class AwsDeployment(Deployment):
         return str(self._spec.variables.get("bucket") or name.lower())
 
     def status(self) -> dict[str, Any]:
-        """Return the cluster's status, and whether the relay's machine runs."""
-        found = super().status()
-        if found.get("relay"):
-            found["relay"] = f"{found['relay']}: {self.account.state_of(found['relay'])}"
-        return found
+        """Return the cluster's status, including the state of the relay's machine."""
+        status = super().status()
+        if status.get("relay"):
+            status["relay"] = f"{status['relay']}: {self.account.state_of(status['relay'])}"
+        return status
 
-    def _settle(self, outputs: dict[str, Any]) -> None:
+    def _finish(self, outputs: dict[str, Any]) -> None:
         self._open_url(outputs["functions"])
         self._say("Migrating the database")
         aws_migration.migrate(self.account, outputs["functions"]["migrate"])
@@ -332,18 +337,18 @@ class AwsDeployment(Deployment):
         return aws_function_url.is_wanted(self._spec.variables.get("endpoint"))
 
     def _open_url(self, functions: Mapping[str, str]) -> None:
-        """Let requests reach the function by its URL, or by API Gateway alone."""
+        """Allow requests to the function's URL, or only through API Gateway."""
         name = functions.get("api", f"det-{self._spec.cluster_id}-api")
         if not self._has_url():
             aws_function_url.forbid(self.account, name, _LIVE)
         elif not aws_function_url.allow(self.account, name, _LIVE):
             raise CommandError(
-                f"there is no function {name} with the alias {_LIVE}",
-                "run the same command again: Terraform makes it",
+                f"the function {name} has no alias {_LIVE}",
+                "run the same command again: Terraform creates it",
             )
 
     def _roll_back(self, outputs: dict[str, Any]) -> bool:
-        """Let requests reach the version before this one, if there is one."""
+        """Switch requests back to the previous version. Return False without one."""
         versions = outputs.get("versions") or {}
         if all(self._before.get(name) == version for name, version in versions.items()):
             return False
@@ -351,9 +356,9 @@ class AwsDeployment(Deployment):
         return True
 
     def _switch(self, functions: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, str]:
-        """Let requests and schedules reach these versions; return those that they reached before."""
+        """Switch requests and schedules to these versions. Return the previous versions."""
         client, before = self.account.client("lambda"), {}
-        for name in sorted(versions, reverse=True):  # the API, which starts the others, last
+        for name in sorted(versions, reverse=True):  # the API last, because it invokes the others
             function = {"FunctionName": functions[name], "Name": _LIVE}
             before[name] = str(client.get_alias(**function)["FunctionVersion"])
             if before[name] != versions[name]:
@@ -361,51 +366,53 @@ class AwsDeployment(Deployment):
         return before
 
     def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
-        """Delete the functions' earlier versions: AWS keeps every one, and limits their total size."""
+        """Delete old versions of the functions, because AWS keeps all versions and limits their total size."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         for name in ("migrate", *outputs.get("versions", ())):
             function = outputs["functions"][name]
             try:
-                self.account.drop_versions(function, kept={self._before.get(name, "")})
+                self.account.drop_versions(function, keep={self._before.get(name, "")})
             except (BotoCoreError, ClientError) as e:
-                self._say(f"warning: old versions of {function} stay: {e}")
+                self._say(f"warning: old versions of {function} could not be deleted: {e}")
 
     def _stop_renting(self, stack: Stack, variables: dict[str, Any]) -> None:
-        """Let no function rent another machine."""
+        """Stop the function that rents machines."""
         name = (stack.terraform.outputs().get("functions") or {}).get("provision")
         if name:
             self.account.stop_function(name)
 
-    def _before_the_rest(
-        self, stack: Stack, variables: dict[str, Any], made: Sequence[str]
+    def _remove_first(
+        self, stack: Stack, variables: dict[str, Any], resources: Sequence[str]
     ) -> None:
-        """Remove the relay, and then what services of AWS made in the network for it and for machines."""
+        """Remove the relay, and then the resources that AWS services created in the network."""
         from botocore.exceptions import ClientError
 
-        if any(name.startswith(_RELAY) for name in made):
+        if any(name.startswith(_RELAY) for name in resources):
             stack.terraform.destroy(variables, self._say, only=[_RELAY])
         self._remove_guards()
         for group, maker in self.account.groups_of_services(self._spec.cluster_id).items():
             try:
                 self.account.client("ec2").delete_security_group(GroupId=group)
             except ClientError as e:
-                self._say(f"warning: {group}, which {maker} made, stays for now: {e}")
+                self._say(
+                    f"warning: the security group {group} of {maker} could not be deleted yet: {e}"
+                )
 
     def _remove_guards(self) -> None:
-        """Remove the endpoints by which GuardDuty watches machines: it makes them anew where there are machines."""
+        """Remove the VPC endpoints of GuardDuty. GuardDuty recreates them while machines exist."""
         from botocore.exceptions import ClientError
 
         cluster_id, limit = self._spec.cluster_id, time.monotonic() + _UNGUARDED_S
         try:
             endpoints = self.account.guard_endpoints(cluster_id)
             if endpoints:
-                self._say(f"Removing {', '.join(endpoints)}, which GuardDuty made in the network")
+                self._say(f"Removing the GuardDuty endpoints {', '.join(endpoints)}")
                 self.account.client("ec2").delete_vpc_endpoints(VpcEndpointIds=endpoints)
             while self.account.guard_endpoints(cluster_id) and time.monotonic() < limit:
                 time.sleep(5)
         except ClientError as e:
-            self._say(f"warning: what GuardDuty made in the network stays for now: {e}")
+            self._say(f"warning: the GuardDuty endpoints could not be removed yet: {e}")
 
     def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
         try:
@@ -418,40 +425,45 @@ class AwsDeployment(Deployment):
                 raise
             makers = " and ".join(sorted(set(groups.values())))
             raise CommandError(
-                f"the network stays, as {makers} has not let go of its security group {', '.join(groups)}",
-                "run the same command again in some minutes: it removes the group and the network",
+                f"the network cannot be deleted yet: {makers} still uses the security group {', '.join(groups)}",
+                "run the same command again in a few minutes to remove the group and the network",
             ) from e
 
-    def _left(self) -> list[str]:
-        """Return machines; say what is listed with the cluster's tag, as AWS lists also what is gone for a while."""
+    def _remaining(self) -> list[str]:
+        """Return the remaining machines, and warn about other resources with the cluster's tag.
+
+        AWS lists deleted resources for a while, so other resources only cause a warning.
+        """
         cluster_id, limit = self._spec.cluster_id, time.monotonic() + _LISTED_S
         while (tagged := self._tagged()) and time.monotonic() < limit:
             self._say(f"Waiting for {len(tagged)} resources that AWS still lists")
             time.sleep(10)
         if tagged:
             self._say(
-                f"warning: AWS still lists {', '.join(tagged)}: it does so for a while after their end. Look again by"
+                f"warning: AWS still lists {', '.join(tagged)}, which is normal for a while after deletion. Check with"
                 f" `aws resourcegroupstaggingapi get-resources --tag-filters Key={TAG},Values={cluster_id}`"
             )
-        return super()._left()
+        return super()._remaining()
 
     def _tagged(self) -> list[str]:
-        """Return the resources with the cluster's tag, in all regions where the cluster was."""
-        found: list[str] = []
+        """Return the resources with the cluster's tag in all regions that the cluster used."""
+        arns: list[str] = []
         regions = {self._spec.region, _GLOBAL, *(p.name for p in self._fleet.of_provider("aws"))}
         for region in sorted(regions):
             try:
-                found += self.account.at(region).tagged(self._spec.cluster_id)
+                arns += self.account.at(region).tagged(self._spec.cluster_id)
             except CommandError as e:
-                self._say(f"warning: {region} does not tell what has the cluster's tag: {e.cause}")
-        return found
+                self._say(
+                    f"warning: the tagged resources in {region} could not be listed: {e.cause}"
+                )
+        return arns
 
-    def _where_logs_are(self) -> str:
-        return f"the log group /aws/lambda/det-{self._spec.cluster_id}-api says why"
+    def _logs_hint(self) -> str:
+        return f"the log group /aws/lambda/det-{self._spec.cluster_id}-api shows the reason"
 
 
 def _google_projects(config: dict[str, Any]) -> list[str]:
-    """Return the projects that pools rent in."""
+    """Return the Google Cloud projects in which pools rent machines."""
     from det_controlplane.core.config.cluster import load_cluster
 
     sections = [
@@ -470,9 +482,9 @@ def _empty_zip(folder: Path) -> Path:
 
 def _fetch(url: str) -> bytes:
     try:
-        with urllib.request.urlopen(url, timeout=20) as answer:
-            return bytes(answer.read())
+        with urllib.request.urlopen(url, timeout=20) as response:
+            return bytes(response.read())
     except OSError as e:
         raise CommandError(
-            f"{url} cannot be fetched: {e}", "it holds the certificates of RDS"
+            f"{url} cannot be downloaded: {e}", "the functions need these RDS certificates"
         ) from e

@@ -1,4 +1,4 @@
-"""The operator's AWS account: the few calls that `det deploy` makes itself, beside Terraform's."""
+"""The operator's AWS account: the calls that `det deploy` makes in addition to Terraform."""
 
 import json
 import re
@@ -8,21 +8,21 @@ from typing import Any
 
 from det_cli.deployment import restoring
 from det_cli.deployment.aws_buckets import Buckets
-from det_cli.deployment.aws_refusals import refusals_told
+from det_cli.deployment.aws_refusals import translate_errors
 from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError
 
 TAG = "determined-cluster"
-# Made by CloudFront in a network with its first VPC origin there, and by GuardDuty with its first machine, beside an
-# endpoint; both leave theirs, and no network goes before them.
+# CloudFront creates a security group for the first VPC origin in a network. GuardDuty creates one and an endpoint
+# for the first machine. Neither service removes them, and they block the deletion of the network.
 _ORIGIN_GROUP = "CloudFront-VPCOrigins-Service-SG"
-_GUARD_GROUP = "GuardDutyManagedSecurityGroup-"  # and the network's id
+_GUARD_GROUP = "GuardDutyManagedSecurityGroup-"  # followed by the id of the network
 _GUARD_ENDPOINT = ".guardduty-data"
-# Buckets and snapshots of databases are data; EC2 lists machines, disks and network cards that are gone for an hour.
-_KEPT = re.compile(
+# Buckets and database snapshots are kept data. EC2 lists deleted machines, disks and network interfaces for an hour.
+_IGNORED = re.compile(
     r"^arn:[\w-]+:s3:::|:rds:.*snapshot:|:ec2:.*:(instance|volume|network-interface|fleet|spot-instances-request)/"
 )
-_NEWEST_VERSIONS = 3  # of each function, which an upgrade leaves
+_NEWEST_VERSIONS = 3  # versions of each function that an upgrade keeps
 
 
 class Aws:
@@ -33,14 +33,14 @@ class Aws:
         self.endpoint_url = endpoint_url
         self.profile = profile
         self._regions = {region: self}
-        self._clients: dict[tuple[str, int], Any] = {}  # by service and read timeout; 0: default
+        self._clients: dict[tuple[str, int], Any] = {}  # keys: service, read timeout (0: default)
 
     def client(self, service: str) -> Any:
-        """Return the client of a service: the first one costs a tenth of a second and more."""
+        """Return the cached client of a service. Creating a client takes a tenth of a second or more."""
         return self._client(service)
 
     def client_for_one_try(self, service: str, read_timeout_s: int) -> Any:
-        """Return a client without retries and with a long read timeout. Keep-alives hold idle connections open."""
+        """Return a client without retries and with a long read timeout. TCP keep-alive keeps idle connections open."""
         once = {"total_max_attempts": 1}
         return self._client(
             service, read_timeout_s, read_timeout=read_timeout_s, retries=once, tcp_keepalive=True
@@ -58,11 +58,11 @@ class Aws:
         return self._clients[key]
 
     def at(self, region: str) -> "Aws":
-        """Return the account in another region, or in its own; all have one session."""
+        """Return the account in a region. All regions share one session."""
         if region not in self._regions:
-            there = Aws(region, self.endpoint_url, self.profile)
-            there._session, there._regions = self._session, self._regions
-            self._regions[region] = there
+            other = Aws(region, self.endpoint_url, self.profile)
+            other._session, other._regions = self._session, self._regions
+            self._regions[region] = other
         return self._regions[region]
 
     @cached_property
@@ -73,10 +73,10 @@ class Aws:
 
     @cached_property
     def account(self) -> str:
-        """Return the account's number. Raises CommandError when there are no credentials that AWS accepts."""
+        """Return the account id. Raises CommandError without valid credentials."""
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-        hint = "`aws configure` or `aws sso login`, or set AWS_PROFILE; `aws sts get-caller-identity` checks it"
+        hint = "run `aws configure` or `aws sso login`, or set AWS_PROFILE; `aws sts get-caller-identity` tests it"
         try:
             return str(self.client("sts").get_caller_identity()["Account"])
         except NoCredentialsError:
@@ -89,9 +89,9 @@ class Aws:
             raise CommandError(f"AWS does not accept the credentials: {e}", hint) from e
         except BotoCoreError as e:
             raise CommandError(
-                f"AWS cannot be asked in {self.region}: {e}",
-                f"is {self.region} a region, and does this machine reach it?"
-                " `aws sts get-caller-identity` asks the same",
+                f"AWS cannot be reached in {self.region}: {e}",
+                f"check that {self.region} is a region and that this machine can reach it;"
+                " `aws sts get-caller-identity` sends the same request",
             ) from e
 
     @cached_property
@@ -103,26 +103,26 @@ class Aws:
         return self._buckets.states
 
     def make_state_bucket(self) -> None:
-        """Make the bucket of Terraform's states, if this is the account's first cluster in the region."""
+        """Create the bucket for Terraform states if this is the account's first cluster in the region."""
         self._buckets.make_states()
 
     def has_bucket(self, name: str) -> bool:
-        """Return whether the account has a bucket. Raises CommandError for a bucket of another account."""
+        """Return True if the account has the bucket. Raises CommandError for a bucket of another account."""
         return self._buckets.has(name)
 
     def clusters(self) -> list[str]:
-        """Return the clusters that this account has in the region, as their states say."""
+        """Return the clusters in this region, as listed by their Terraform states."""
         return sorted(
             name.removesuffix("/state") for name in self._buckets.names() if name.endswith("/state")
         )
 
-    @refusals_told()
+    @translate_errors()
     def has_cluster(self, cluster_id: str) -> bool:
         return cluster_id in self.clusters()
 
-    @refusals_told()
+    @translate_errors()
     def machines(self, cluster_id: str) -> list[str]:
-        """Return the rented machines of a cluster that are not gone."""
+        """Return the rented machines of a cluster that are not terminated."""
         filters = [
             {"Name": f"tag:{TAG}", "Values": [cluster_id]},
             {
@@ -136,73 +136,73 @@ class Aws:
         ]
 
     def state_of(self, machine: str) -> str:
-        """Return whether a machine runs, in the words of EC2."""
+        """Return the EC2 state of a machine."""
         from botocore.exceptions import ClientError
 
         try:
-            answer = self.client("ec2").describe_instances(InstanceIds=[machine])
-            return str(answer["Reservations"][0]["Instances"][0]["State"]["Name"])
+            response = self.client("ec2").describe_instances(InstanceIds=[machine])
+            return str(response["Reservations"][0]["Instances"][0]["State"]["Name"])
         except (ClientError, LookupError):
             return "gone"
 
-    @refusals_told()
+    @translate_errors()
     def terminate(self, machines: Sequence[str]) -> None:
         for start in range(0, len(machines), 100):
             self.client("ec2").terminate_instances(InstanceIds=list(machines[start : start + 100]))
 
-    @refusals_told()
+    @translate_errors()
     def forget_machines(self, cluster_id: str) -> None:
-        """Delete the launch templates, which the cluster itself made; Terraform does not know of them."""
+        """Delete the launch templates that the cluster created outside of Terraform."""
         ec2 = self.client("ec2")
-        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
-        for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=ours):
+        filters = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+        for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=filters):
             for template in page["LaunchTemplates"]:
                 ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
 
-    @refusals_told()
+    @translate_errors()
     def tagged(self, cluster_id: str) -> list[str]:
-        """Return the resources with the cluster's tag in this region, without kept data and without machines."""
+        """Return the resources with the cluster's tag in this region, except kept data and machines."""
         pages = (
             self.client("resourcegroupstaggingapi")
             .get_paginator("get_resources")
             .paginate(TagFilters=[{"Key": TAG, "Values": [cluster_id]}])
         )
-        found = [str(r["ResourceARN"]) for page in pages for r in page["ResourceTagMappingList"]]
-        return [arn for arn in found if not _KEPT.search(arn)]
+        arns = [str(r["ResourceARN"]) for page in pages for r in page["ResourceTagMappingList"]]
+        return [arn for arn in arns if not _IGNORED.search(arn)]
 
     def groups_of_services(self, cluster_id: str) -> dict[str, str]:
-        """Return the security groups that services of AWS made in the cluster's network, with who made each."""
+        """Return the security groups that AWS services created in the cluster's network, with the service's name."""
         networks = self._networks(cluster_id)
         if not networks:
             return {}
         names = [_ORIGIN_GROUP, *(f"{_GUARD_GROUP}{network}" for network in networks)]
-        made = [{"Name": "group-name", "Values": names}, {"Name": "vpc-id", "Values": networks}]
-        found = self.client("ec2").describe_security_groups(Filters=made)["SecurityGroups"]
+        filters = [{"Name": "group-name", "Values": names}, {"Name": "vpc-id", "Values": networks}]
+        groups = self.client("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]
         return {
             group["GroupId"]: "CloudFront" if group["GroupName"] == _ORIGIN_GROUP else "GuardDuty"
-            for group in found
+            for group in groups
         }
 
     def guard_endpoints(self, cluster_id: str) -> list[str]:
-        """Return the endpoints that GuardDuty made in the cluster's network, and that are not gone yet."""
+        """Return the existing GuardDuty endpoints in the cluster's network."""
         networks = self._networks(cluster_id)
         if not networks:
             return []
-        there = [{"Name": "vpc-id", "Values": networks}]
-        found = self.client("ec2").describe_vpc_endpoints(Filters=there)["VpcEndpoints"]
+        filters = [{"Name": "vpc-id", "Values": networks}]
+        endpoints = self.client("ec2").describe_vpc_endpoints(Filters=filters)["VpcEndpoints"]
         return [
             str(endpoint["VpcEndpointId"])
-            for endpoint in found
+            for endpoint in endpoints
             if endpoint["ServiceName"].endswith(_GUARD_ENDPOINT)
             and endpoint["State"].lower() != "deleted"
         ]
 
     def _networks(self, cluster_id: str) -> list[str]:
-        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
-        return [vpc["VpcId"] for vpc in self.client("ec2").describe_vpcs(Filters=ours)["Vpcs"]]
+        filters = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+        return [vpc["VpcId"] for vpc in self.client("ec2").describe_vpcs(Filters=filters)["Vpcs"]]
 
     def backend(self, cluster_id: str) -> Backend:
-        """Return where Terraform keeps the state of a cluster, and locks it."""
+        """Return the Terraform backend for the state and lock of a cluster."""
         settings = {
             "bucket": self.state_bucket, "key": f"{cluster_id}/state", "region": self.region,
             "encrypt": "true", "use_lockfile": "true",
@@ -224,7 +224,7 @@ class Aws:
             options: dict[str, Any] = json.loads(self._read(f"{cluster_id}/options.json") or "{}")
         except ClientError as e:
             raise CommandError(
-                f"the options of the last time cannot be read: {e}", "ask for s3 rights on it"
+                f"the stored options cannot be read: {e}", "request S3 permissions on the bucket"
             ) from e
         return options
 
@@ -232,27 +232,27 @@ class Aws:
         self._buckets.write(f"{cluster_id}/options.json", json.dumps(options).encode())
 
     def secrets_key(self, database: str) -> str:
-        """Return the key with which secrets in a database are encrypted, also of a cluster that is gone.
+        """Return the encryption key of the secrets in a database, even if its cluster was removed.
 
-        Empty where nobody knows it.
+        Returns '' if the key is unknown.
         """
-        kept = self._read(restoring.place_of_key(database))
-        if kept:
-            return kept
+        stored_key = self._read(restoring.key_object(database))
+        if stored_key:
+            return stored_key
         owners = [c for c in self.clusters() if f"det-{c}".lower() == database]
         states = (json.loads(self._read(f"{c}/state") or "{}") for c in owners)
         return next((key for state in states if (key := restoring.key_in(state))), "")
 
     def keep_secrets_key(self, database: str, key: str) -> None:
-        """Store the key of a database beside the states of clusters, for its snapshots."""
-        self._buckets.write(restoring.place_of_key(database), key.encode())
+        """Store the key of a database next to the Terraform states, for later restores of its snapshots."""
+        self._buckets.write(restoring.key_object(database), key.encode())
 
     def _read(self, name: str) -> str:
-        """Return a text of the bucket of states; empty where there is none."""
+        """Return the text of an object in the state bucket, or '' if it does not exist."""
         return (self._buckets.read(name) or b"").decode()
 
-    def drop_versions(self, function: str, kept: Container[str]) -> None:
-        """Delete published versions of a function, but its newest, those of its aliases and those to keep."""
+    def drop_versions(self, function: str, keep: Container[str]) -> None:
+        """Delete published versions of a function, except the newest, aliased and kept versions."""
         client = self.client("lambda")
         aliases = client.get_paginator("list_aliases").paginate(FunctionName=function)
         used = {str(alias["FunctionVersion"]) for page in aliases for alias in page["Aliases"]}
@@ -260,11 +260,11 @@ class Aws:
         names = [str(version["Version"]) for page in pages for version in page["Versions"]]
         published = sorted((name for name in names if name.isdigit()), key=int)
         for version in published[:-_NEWEST_VERSIONS]:
-            if version not in used and version not in kept:
+            if version not in used and version not in keep:
                 client.delete_function(FunctionName=function, Qualifier=version)
 
     def stop_function(self, name: str) -> None:
-        """Let a function not run again, if it is still there."""
+        """Prevent a function from running again, if it exists."""
         functions = self.client("lambda")
         try:
             functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)

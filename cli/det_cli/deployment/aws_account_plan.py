@@ -1,16 +1,16 @@
-"""The plan of the account: AWS's free plan allows neither the database of a cluster nor its GPU machines."""
+"""The plan of the AWS account. The free plan does not allow the database and GPU machines of a cluster."""
 
 from det_cli.deployment.aws_preflight import AccountQueries
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
-_REGION = "us-east-1"  # answers for the account, wherever its clusters are
-_WITHOUT_PLANS = ("cn-", "us-gov-")  # regions of partitions that have no free plan
+_REGION = "us-east-1"  # serves the account in all regions
+_WITHOUT_PLANS = ("cn-", "us-gov-")  # partitions without a free plan
 UPGRADE = "`aws freetier upgrade-account-plan --account-plan-type PAID --region us-east-1`"
 
 
 def check(aws: AccountQueries, say: Say) -> None:
-    """Refuse an account with the free plan. Raises CommandError; warns if AWS does not name the plan."""
+    """Raise CommandError for an account with the free plan. Warn if the plan is unknown."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     if aws.region.startswith(_WITHOUT_PLANS):
@@ -19,10 +19,10 @@ def check(aws: AccountQueries, say: Say) -> None:
         plan = aws.at(_REGION).client("freetier").get_account_plan_state()
     except ClientError as e:
         code = str(e.response.get("Error", {}).get("Code", ""))
-        if code != "ResourceNotFoundException":  # an account that is older than the plans
+        if code != "ResourceNotFoundException":  # accounts that are older than the plans
             _warn(say, code)
         return
-    except BotoCoreError as e:  # also a boto3 without this service
+    except BotoCoreError as e:  # includes a boto3 version without this service
         _warn(say, str(e))
         return
     except AttributeError:
@@ -30,13 +30,13 @@ def check(aws: AccountQueries, say: Say) -> None:
         return
     if plan.get("accountPlanType") == "FREE":
         raise CommandError(
-            "the account has AWS's free plan, with which RDS and EC2 refuse the cluster's database and its machines",
-            f"upgrade the plan: {UPGRADE}, or the billing console; unused credits stay",
+            "the account has AWS's free plan, which does not allow the cluster's database and machines",
+            f"upgrade the plan with {UPGRADE} or in the billing console; unused credits remain",
         )
 
 
 def _warn(say: Say, cause: str) -> None:
     say(
-        f"warning: the account's plan is not known ({cause}): with AWS's free plan, RDS and EC2 refuse the cluster."
-        " The right freetier:GetAccountPlanState lets this command look"
+        f"warning: the account's plan is unknown ({cause}). AWS's free plan does not allow the cluster."
+        " This check needs the permission freetier:GetAccountPlanState"
     )

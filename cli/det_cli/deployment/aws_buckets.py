@@ -1,4 +1,4 @@
-"""Buckets that `det deploy aws` reads and writes. Each call states the expected owner: any account can take a name."""
+"""Buckets that `det deploy aws` uses. Each call states the expected owner, because any account can take a name."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -23,7 +23,7 @@ class Buckets:
 
     @cached_property
     def states(self) -> str:
-        """Return the name of the existing bucket for states, or the name for a new one."""
+        """Return the name of the existing bucket for states, or the name for a new bucket."""
         common = f"determined-state-{self._account()}-{self._region}"
         if self.has(f"{common}{_OWN_NAMESPACE}"):
             return f"{common}{_OWN_NAMESPACE}"
@@ -32,7 +32,7 @@ class Buckets:
         return f"{common}{_OWN_NAMESPACE}" if self._has_namespace() else common
 
     def make_states(self) -> None:
-        """Create the bucket of states, if this is the account's first cluster in the region."""
+        """Create the bucket for states if this is the account's first cluster in the region."""
         name = self.states
         if self.has(name):
             return
@@ -52,14 +52,14 @@ class Buckets:
         self._call("put_bucket_versioning", VersioningConfiguration={"Status": "Enabled"})
 
     def has(self, name: str) -> bool:
-        """Return whether the account has a bucket. Raises CommandError for a bucket of another account."""
+        """Return True if the account has the bucket. Raises CommandError for a bucket of another account."""
         status = self._status(name)
         if status == 404:
             return False
         if status != 200:
             raise CommandError(
-                f"the bucket {name} cannot be used: it belongs to another account, or you have no rights on it",
-                "ask for s3 rights on it; if it is not yours, give another name (--var bucket=NAME)",
+                f"the bucket {name} cannot be used: it belongs to another account, or you have no permissions on it",
+                "request S3 permissions on it, or choose another name (--var bucket=NAME)",
             )
         return True
 
@@ -90,7 +90,7 @@ class Buckets:
         self._call("delete_object", Key=name)
 
     def _is_ours(self, name: str) -> bool:
-        """Return whether the bucket belongs to the account. A bucket of another account only blocks the name.
+        """Return True if the bucket belongs to the account. A bucket of another account only blocks the name.
 
         Raises CommandError if the owner is unknown, because the bucket could contain states of clusters."""
         from botocore.exceptions import ClientError
@@ -99,10 +99,10 @@ class Buckets:
         if status in (200, 404):
             return status == 200
         try:
-            listed = self._client().list_buckets()["Buckets"]
+            buckets = self._client().list_buckets()["Buckets"]
         except ClientError:
-            listed = [{"Name": name}]
-        if self._has_namespace() and name not in [str(bucket["Name"]) for bucket in listed]:
+            buckets = [{"Name": name}]
+        if self._has_namespace() and name not in [str(bucket["Name"]) for bucket in buckets]:
             return False
         return self.has(name)
 
@@ -117,8 +117,8 @@ class Buckets:
 
     def _has_namespace(self) -> bool:
         operation = self._client().meta.service_model.operation_model("CreateBucket")
-        known = "BucketNamespace" in operation.input_shape.members
-        return known and self._region not in _WITHOUT_NAMESPACE
+        is_supported = "BucketNamespace" in operation.input_shape.members
+        return is_supported and self._region not in _WITHOUT_NAMESPACE
 
     def _call(self, operation: str, **more: Any) -> Any:
         return getattr(self._client(), operation)(**self._of_states(), **more)

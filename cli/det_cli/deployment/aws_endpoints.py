@@ -1,4 +1,4 @@
-"""Look whether regions have the addresses that functions call: without a NAT gateway only IPv6 leaves their network."""
+"""Check the IPv6 endpoints of regions. Without a NAT gateway, functions can reach AWS only by IPv6."""
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,15 +6,15 @@ from typing import Any
 
 from det_cli.errors import CommandError
 
-# What the functions call in the cluster's own region, and wherever pools rent.
+# Services that the functions call in the cluster's region, and in each region where pools rent.
 _AT_HOME = ("lambda", "scheduler")
 _AT_MACHINES = ("ec2", "ssm", "sts")
-# Of a partition that has other domains than the rest: it is not looked at.
+# This partition has other domains, so it is not checked.
 _ELSEWHERE = "cn-"
 
 
 def resolves(host: str) -> bool:
-    """Tell whether a name is known; also where the resolver itself fails, as nothing can be said then."""
+    """Return True if the host name resolves, or if the resolver is unavailable."""
     try:
         socket.getaddrinfo(host, 443)
     except socket.gaierror as e:
@@ -23,28 +23,28 @@ def resolves(host: str) -> bool:
 
 
 def check(region: str, rented: Sequence[str], variables: Mapping[str, Any]) -> None:
-    """Refuse regions that functions cannot call. Raises CommandError.
+    """Raise CommandError for regions that the functions cannot reach.
 
-    A name is held against that of IPv4: a machine that resolves neither asks by a proxy, and tells nothing."""
+    If the IPv4 name does not resolve either, this machine uses a proxy and the result is unknown."""
     if not variables.get("machine_external_ip", True):
         return
     missing = [
-        f"{service}.{where}.api.aws"
-        for service, where in _called(region, rented)
-        if not resolves(f"{service}.{where}.api.aws")
-        and resolves(f"{service}.{where}.amazonaws.com")
+        f"{service}.{place}.api.aws"
+        for service, place in _endpoints(region, rented)
+        if not resolves(f"{service}.{place}.api.aws")
+        and resolves(f"{service}.{place}.amazonaws.com")
     ]
     if missing:
         raise CommandError(
-            f"AWS has no {', '.join(missing)}: the functions, from whose network IPv6 alone leaves, could rent nothing",
-            "`--var machine_external_ip=false` lets IPv4 leave by a NAT gateway ($36.50 a month); or give another"
-            " region, of which most have these addresses",
+            f"AWS has no endpoints {', '.join(missing)}, so the functions, which use IPv6 only, cannot rent machines",
+            "add `--var machine_external_ip=false` to use IPv4 with a NAT gateway ($36.50 a month), or give another"
+            " region; most regions have these endpoints",
         )
 
 
-def _called(region: str, rented: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _endpoints(region: str, rented: Sequence[str]) -> Iterator[tuple[str, str]]:
     if not region.startswith(_ELSEWHERE):
         yield from ((service, region) for service in _AT_HOME)
         yield from (
-            (service, where) for where in sorted({region, *rented}) for service in _AT_MACHINES
+            (service, place) for place in sorted({region, *rented}) for service in _AT_MACHINES
         )

@@ -1,8 +1,8 @@
-"""The right to invoke the API's function: all callers can use its URL, but they cannot invoke it directly.
+"""The permission to invoke the API's function. All callers may use its URL, but they cannot invoke it directly.
 
 AWS requires `lambda:InvokeFunction` in addition to `lambda:InvokeFunctionUrl`. Terraform's provider can restrict
-`lambda:InvokeFunction` to calls by the URL since version 6.29. The stack uses version 5, so this command adds the
-right."""
+`lambda:InvokeFunction` to URL calls since version 6.29. The stack uses version 5, so this command adds the
+permission."""
 
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ class Functions(Protocol):
 
 
 def is_wanted(endpoint: object) -> bool:
-    """Return whether the cluster's address is the URL of its function."""
+    """Return True if the cluster's address is the URL of its function."""
     return endpoint in (None, "function_url")
 
 
@@ -28,20 +28,20 @@ def check_sdk(aws: Functions) -> None:
     operation = aws.client("lambda").meta.service_model.operation_model("AddPermission")
     if _CONDITION not in operation.input_shape.members:
         raise CommandError(
-            "boto3 is too old to let everybody invoke the API by its URL only",
-            "`pip install --upgrade boto3`, or give --var endpoint=api_gateway",
+            "this version of boto3 cannot restrict the API's function to calls by its URL",
+            "run `pip install --upgrade boto3`, or give --var endpoint=api_gateway",
         )
 
 
 def allow(aws: Functions, function: str, alias: str) -> bool:
-    """Allow all callers to invoke a function by its URL. Returns False if the function does not exist yet."""
+    """Allow all callers to invoke a function by its URL. Return False if the function does not exist yet."""
     functions = aws.client("lambda")
     try:
         functions.add_permission(
             FunctionName=function, Qualifier=alias, StatementId=_STATEMENT, Principal="*",
             Action="lambda:InvokeFunction", InvokedViaFunctionUrl=True,
         )  # fmt: skip
-    except functions.exceptions.ResourceConflictException:  # the statement is there
+    except functions.exceptions.ResourceConflictException:  # the statement exists
         return True
     except functions.exceptions.ResourceNotFoundException:
         return False
@@ -49,7 +49,7 @@ def allow(aws: Functions, function: str, alias: str) -> bool:
 
 
 def forbid(aws: Functions, function: str, alias: str) -> None:
-    """Remove the right if it exists."""
+    """Remove the permission if it exists."""
     functions = aws.client("lambda")
     try:
         functions.remove_permission(FunctionName=function, Qualifier=alias, StatementId=_STATEMENT)

@@ -1,31 +1,31 @@
-"""Find keys of KMS that would encrypt the volumes of machines, and that the cluster may not use."""
+"""KMS keys that encrypt the volumes of machines but that the cluster may not use."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from det_cli.deployment.aws_preflight import AccountQueries
 
-_OF_AWS = "alias/aws/ebs"  # whoever starts a machine may use it
+_OF_AWS = "alias/aws/ebs"  # every principal that starts machines may use this key
 
 
 def warnings(
     aws: AccountQueries, config: Mapping[str, Any], granted: Collection[str]
 ) -> Iterator[str]:
-    """Tell of keys by which machines would end as they start; EC2 calls it an internal error, and names none."""
-    for region, named in _volumes_of(config):
-        key = named or _default_key(aws.at(region))
+    """Yield a warning for each key that would make machines fail at launch. EC2 reports only an internal error."""
+    for region, named_key in _volumes_of(config):
+        key = named_key or _default_key(aws.at(region))
         if key and not any(arn == key or arn.endswith(f"/{key}") for arn in granted):
-            whose = "a pool names" if named else "is the account's default for EBS"
+            source = "set by a pool" if named_key else "the account's default for EBS"
             yield (
-                f"volumes of machines in {region} are encrypted with {key}, which {whose}, and which the cluster may"
-                " not use, unless the key's own policy says so: machines would end as they start. Give"
-                f" --var 'kms_key_arns=[{key}]', with the key's ARN; spot machines need a grant, too"
+                f"volumes of machines in {region} are encrypted with {key} ({source}), which the cluster may not use"
+                " unless the key's policy allows it: machines would fail at launch. Give"
+                f" --var 'kms_key_arns=[{key}]' with the key's ARN; spot machines also need a grant"
                 ' (docs/guides/aws.md, "Keys of your own")'
             )
 
 
 def _volumes_of(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the regions in which pools rent from AWS, each with the key that a pool names, or none."""
+    """Return the AWS regions in which pools rent, each with the pool's volume key or ''."""
     from det_controlplane.core.config.cluster import load_cluster
 
     return sorted(
@@ -40,7 +40,7 @@ def _volumes_of(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _default_key(aws: AccountQueries) -> str:
-    """Return the account's own default key for volumes of a region; empty for AWS's, or where it is not told."""
+    """Return the account's default EBS key of a region, or '' if it is AWS's own key or unknown."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from det_cli.errors import CommandError
 
-# The time limit of the function, and some seconds. A second call would run in parallel to the first one.
+# The time limit of the function plus some seconds. A second call would run in parallel to the first call.
 _ANSWER_S = 900 + 10
-# Lambda takes a minute or two to attach a function to the network after weeks without a call. The function also refuses
-# calls while a migration runs.
+# After weeks without a call, Lambda needs a minute or two to attach a function to the network. The function also
+# rejects calls while a migration runs.
 _NOT_READY = (
     "TooManyRequestsException",
     "CodeArtifactUserPendingException",
@@ -26,20 +26,20 @@ class Functions(Protocol):
 
 
 def migrate(aws: Functions, function: str) -> None:
-    """Run the migration once. Raises CommandError with its reason."""
-    answer = _once_ready(
+    """Run the migration once. Raises CommandError with the reason of a failure."""
+    response = _invoke(
         aws.client_for_one_try("lambda", _ANSWER_S), FunctionName=function, Payload=b"{}"
     )
-    if "FunctionError" in answer:
-        error = json.loads(answer["Payload"].read() or b"{}")
+    if "FunctionError" in response:
+        error = json.loads(response["Payload"].read() or b"{}")
         raise CommandError(
             f"the migration of the database failed: {error.get('errorMessage', 'no reason given')}",
             "the previous functions still serve; fix the cause and run the same command again",
         )
 
 
-def _once_ready(functions: Any, **call: Any) -> Any:
-    """Invoke a function; retry while Lambda prepares it. Raises CommandError if the answer is lost."""
+def _invoke(functions: Any, **call: Any) -> Any:
+    """Invoke a function, with retries while Lambda prepares it. Raises CommandError if the response is lost."""
     from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
     limit = time.monotonic() + _READY_S
@@ -51,7 +51,7 @@ def _once_ready(functions: Any, **call: Any) -> Any:
                 raise
         except (ConnectionError, HTTPClientError) as e:
             raise CommandError(
-                f"the migration of the database gave no answer: {e}",
-                "it may still be at work: wait a quarter of an hour, then run the same command again",
+                f"the database migration did not respond: {e}",
+                "it may still be running: wait 15 minutes, then run the same command again",
             ) from e
         time.sleep(5)

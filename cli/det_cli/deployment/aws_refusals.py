@@ -1,4 +1,4 @@
-"""Say what AWS refused as a sentence with the next command, for calls that expect no refusal."""
+"""Translate unexpected AWS errors into CommandError with the next step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from det_cli.errors import CommandError
 
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired")
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403", "Forbidden")
-_GOES_ON = "run the same command again: it goes on"
+_CONTINUE = "run the same command again to continue"
 
 
 @contextmanager
-def refusals_told() -> Iterator[None]:
-    """Raise CommandError in place of botocore's errors."""
+def translate_errors() -> Iterator[None]:
+    """Raise CommandError instead of botocore's errors."""
     with extras.needed("aws"):
-        import boto3  # noqa: F401  # the first of botocore's users, which may be there alone
+        import boto3  # noqa: F401  # botocore may be installed without boto3
         from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -26,18 +26,18 @@ def refusals_told() -> Iterator[None]:
         if code in _EXPIRED:
             raise CommandError(
                 "the session at AWS has expired",
-                f"`aws sso login`, or sign in again; then {_GOES_ON}",
+                f"run `aws sso login`, or sign in again; then {_CONTINUE}",
             ) from e
         if code in _DENIED:
             raise CommandError(
                 f"AWS denies {e.operation_name}: {message}",
-                f"ask an administrator of the account for that right, then {_GOES_ON}",
+                f"ask an account administrator for this permission, then {_CONTINUE}",
             ) from e
         raise CommandError(
-            f"AWS refused {e.operation_name}: {code}: {message}", f"mend the cause and {_GOES_ON}"
+            f"AWS rejected {e.operation_name}: {code}: {message}", f"fix the cause and {_CONTINUE}"
         ) from e
     except BotoCoreError as e:
         raise CommandError(
-            f"AWS cannot be asked: {e}",
-            f"check connection, credentials and region, then {_GOES_ON}",
+            f"AWS cannot be reached: {e}",
+            f"check connection, credentials and region, then {_CONTINUE}",
         ) from e

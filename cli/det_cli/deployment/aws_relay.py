@@ -1,4 +1,4 @@
-"""Regions that support a relay: CloudFront reaches the relay's machine by a VPC origin."""
+"""AWS regions that support a relay. CloudFront reaches the relay's machine through a VPC origin."""
 
 from det_cli.errors import CommandError
 
@@ -18,6 +18,6 @@ def check_region(region: str) -> None:
     """Raise CommandError for a relay in a region without VPC origins."""
     if region not in _REGIONS:
         raise CommandError(
-            f"CloudFront has no VPC origins in {region}, by which it would reach the relay",
-            "give another --region, or leave relay out; where AWS has them by now: --no-preflight-checks",
+            f"CloudFront does not support VPC origins in {region}, which the relay needs",
+            "give another --region, or leave relay out; if AWS now supports them, add --no-preflight-checks",
         )

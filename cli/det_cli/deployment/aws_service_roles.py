@@ -1,4 +1,4 @@
-"""Service-linked roles in the account. A service refuses to create its first resource until its role works."""
+"""Service-linked roles of the account. A service cannot create its first resource until its role is ready."""
 
 import re
 import time
@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
-# Other services see changes in IAM some seconds later, sometimes after a minute.
+# Other services see IAM changes after some seconds, sometimes after a minute.
 SETTLE_S = 15.0
 _PATIENCE_S = 180.0
-# RDS answers the first two for a database and for its subnet group. CloudFront and EC2 answer the third.
+# The first two messages come from RDS, for a database and its subnet group. The third comes from CloudFront and EC2.
 _NOT_READY = re.compile(
     r"create service[- ]linked role|UsingWithRDS\.IAM\.ServiceLinkedRoles|assume (?:a|the) service[- ]linked role",
     re.IGNORECASE,
@@ -29,7 +29,7 @@ class Roles(Protocol):
 
 @dataclass(frozen=True)
 class ServiceRole:
-    """A role that AWS creates on request, and that only the service can use."""
+    """A role that AWS creates on request and that only one service can use."""
 
     service: str
     name: str
@@ -43,24 +43,24 @@ VPC_ORIGINS = ServiceRole(
 
 
 def needed(*, rents_spot: bool, has_relay: bool) -> list[ServiceRole]:
-    """Return the roles that a cluster needs. An instant fleet needs none."""
+    """Return the roles that a cluster needs. EC2 fleets of type instant need no role."""
     return [RDS, *([SPOT] if rents_spot else []), *([VPC_ORIGINS] if has_relay else [])]
 
 
 def create(aws: Roles, roles: Sequence[ServiceRole], say: Say) -> None:
-    """Create the missing roles, and wait until IAM returns them. Raises CommandError if the caller lacks the right."""
-    unseen = [role for role in roles if _is_there(aws, role) is not True]
-    created = [role for role in unseen if _create(aws, role, say)]
+    """Create missing roles and wait until IAM returns them. Raises CommandError without the permission."""
+    missing = [role for role in roles if _exists(aws, role) is not True]
+    created = [role for role in missing if _create(aws, role, say)]
     if not created:
         return
     limit = time.monotonic() + _PATIENCE_S
-    while any(_is_there(aws, role) is False for role in created) and time.monotonic() < limit:
+    while any(_exists(aws, role) is False for role in created) and time.monotonic() < limit:
         time.sleep(SETTLE_S / 5)
     time.sleep(SETTLE_S)
 
 
-def _is_there(aws: Roles, role: ServiceRole) -> bool | None:
-    """Return whether the account has a role, or None if the caller may not read it."""
+def _exists(aws: Roles, role: ServiceRole) -> bool | None:
+    """Return True if the account has the role, or None if the caller may not read it."""
     from botocore.exceptions import ClientError
 
     try:
@@ -71,7 +71,7 @@ def _is_there(aws: Roles, role: ServiceRole) -> bool | None:
 
 
 def _create(aws: Roles, role: ServiceRole, say: Say) -> bool:
-    """Create a role; return False if it exists."""
+    """Create a role. Return False if it already exists."""
     from botocore.exceptions import ClientError
 
     try:
@@ -82,8 +82,8 @@ def _create(aws: Roles, role: ServiceRole, say: Say) -> bool:
             return False
         if code in _DENIED:
             raise CommandError(
-                f"the account has no role {role.name}, or you may not look at it, and you may not create it",
-                "let an administrator of the account run"
+                f"the role {role.name} is missing or you may not read it, and you may not create it",
+                "ask an account administrator to run"
                 f" `aws iam create-service-linked-role --aws-service-name {role.service}`,"
                 " then run the same command again",
             ) from e
@@ -92,14 +92,14 @@ def _create(aws: Roles, role: ServiceRole, say: Say) -> bool:
     return True
 
 
-class Patience:
-    """The time limit for retries while a new role does not work in all services yet."""
+class RoleRetry:
+    """Limits the retries while a new role is not ready in all services."""
 
     def __init__(self) -> None:
         self._limit = time.monotonic() + _PATIENCE_S
 
-    def excuses(self, failure: CommandError) -> bool:
-        """Return False for other failures and after the time limit; otherwise wait and return True."""
+    def waits_after(self, failure: CommandError) -> bool:
+        """Wait and return True if the role is not ready. Return False for other failures and after the limit."""
         if not _NOT_READY.search(failure.cause) or time.monotonic() > self._limit:
             return False
         time.sleep(SETTLE_S)

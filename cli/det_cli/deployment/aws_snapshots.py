@@ -1,4 +1,4 @@
-"""Snapshots of databases of RDS: what a cluster that was removed comes back from."""
+"""RDS snapshots, from which a removed cluster can be restored."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from det_cli.errors import CommandError, MissingError, UsageError
 
 _ENGINES = {"aurora-postgresql": "aurora", "postgres": "rds"}
 _OTHER_KIND = {
-    "aurora": "leave --db-instance-type, --deployment-type and --var database=rds out (--forget-options, if they are"
-    " those of the last time)",
+    "aurora": "leave --db-instance-type, --deployment-type and --var database=rds out (add --forget-options if an"
+    " earlier run stored them)",
     "rds": "give --var database=rds",
 }
-_MAJOR = "16"  # that the stack makes
+_MAJOR = "16"  # the PostgreSQL version of the stack
 _USER = "determined"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Hold what RDS tells of a snapshot, of a cluster of Aurora or of an instance."""
+    """A snapshot of an Aurora cluster or an RDS instance."""
 
     name: str
     arn: str
-    database: str  # of which it is
+    database: str  # the identifier of the database in the snapshot
     engine: str
     version: str
     status: str
@@ -34,11 +34,11 @@ class Snapshot:
 
     @property
     def kind(self) -> str:
-        """Return the kind of database, as the stack calls it; the engine for one that it does not make."""
+        """Return the stack's name for the kind of database, or the engine if the stack does not support it."""
         return _ENGINES.get(self.engine, self.engine)
 
     def variable(self) -> dict[str, Any]:
-        """Return what the stack is told."""
+        """Return the value of the stack variable for this snapshot."""
         return {"name": self.arn, "version": self.version, "disk_gb": self.disk_gb}
 
 
@@ -51,39 +51,39 @@ def snapshots(aws: AccountQueries) -> Iterator[Snapshot]:
         yield from (_read(s, "DB") for s in page["DBSnapshots"])
 
 
-def _read(told: Mapping[str, Any], prefix: str) -> Snapshot:
-    of = "DBClusterIdentifier" if prefix == "DBCluster" else "DBInstanceIdentifier"
+def _read(item: Mapping[str, Any], prefix: str) -> Snapshot:
+    database_key = "DBClusterIdentifier" if prefix == "DBCluster" else "DBInstanceIdentifier"
     return Snapshot(
-        name=str(told[f"{prefix}SnapshotIdentifier"]),
-        arn=str(told[f"{prefix}SnapshotArn"]),
-        database=str(told[of]),
-        engine=str(told["Engine"]),
-        version=str(told.get("EngineVersion") or ""),
-        status=str(told["Status"]),
-        user=str(told.get("MasterUsername") or ""),
-        is_encrypted=bool(told.get("StorageEncrypted", told.get("Encrypted", False))),
-        disk_gb=int(told.get("AllocatedStorage") or 0),
-        made_at=str(told.get("SnapshotCreateTime") or ""),
+        name=str(item[f"{prefix}SnapshotIdentifier"]),
+        arn=str(item[f"{prefix}SnapshotArn"]),
+        database=str(item[database_key]),
+        engine=str(item["Engine"]),
+        version=str(item.get("EngineVersion") or ""),
+        status=str(item["Status"]),
+        user=str(item.get("MasterUsername") or ""),
+        is_encrypted=bool(item.get("StorageEncrypted", item.get("Encrypted", False))),
+        disk_gb=int(item.get("AllocatedStorage") or 0),
+        made_at=str(item.get("SnapshotCreateTime") or ""),
     )
 
 
 def last_of(aws: AccountQueries, database: str) -> Snapshot | None:
-    """Return the newest snapshot that removals of a database left; None without any."""
+    """Return the newest final snapshot of a removed database, or None."""
     final = f"{database}-final"
-    left = [s for s in snapshots(aws) if s.database == database and s.name.startswith(final)]
-    return max(left, key=lambda s: s.made_at, default=None)
+    finals = [s for s in snapshots(aws) if s.database == database and s.name.startswith(final)]
+    return max(finals, key=lambda s: s.made_at, default=None)
 
 
 def has_database(aws: AccountQueries, database: str) -> bool:
-    """Tell whether there is a database of that name, of either kind."""
+    """Return True if a database of either kind has this name."""
     from botocore.exceptions import ClientError
 
     rds = aws.client("rds")
-    asked = (
+    queries = (
         (rds.describe_db_clusters, "DBClusterIdentifier"),
         (rds.describe_db_instances, "DBInstanceIdentifier"),
     )
-    for describe, name in asked:
+    for describe, name in queries:
         try:
             describe(**{name: database})
         except ClientError as e:
@@ -94,55 +94,57 @@ def has_database(aws: AccountQueries, database: str) -> bool:
     return False
 
 
-def fitting(aws: AccountQueries, name: str, kind: str) -> Snapshot:
-    """Return the snapshot of a name or ARN, from which a database of that kind can begin.
+def find(aws: AccountQueries, name: str, kind: str) -> Snapshot:
+    """Return the snapshot with this name or ARN, if it can be restored into this kind of database.
 
-    Raises MissingError and UsageError where there is none, and CommandError where it is not complete.
+    Raises MissingError or UsageError if there is none, and CommandError if it is not complete.
     """
-    known = list(snapshots(aws))
-    found = next((s for s in known if name in (s.name, s.arn)), None)
-    if found is None:
-        ours = sorted(s.name for s in known if s.kind in _OTHER_KIND and s.user == _USER)
+    existing = list(snapshots(aws))
+    snapshot = next((s for s in existing if name in (s.name, s.arn)), None)
+    if snapshot is None:
+        ours = sorted(s.name for s in existing if s.kind in _OTHER_KIND and s.user == _USER)
         raise MissingError(
             f"there is no snapshot {name} in {aws.region}; snapshots here: {', '.join(ours) or 'none'}",
             "give another --db-snapshot, or another --region",
         )
-    if found.kind != kind and found.kind in _OTHER_KIND:
-        told = {"aurora": "Aurora", "rds": "an instance of RDS"}
+    if snapshot.kind != kind and snapshot.kind in _OTHER_KIND:
+        names = {"aurora": "Aurora", "rds": "an instance of RDS"}
         raise UsageError(
-            f"the snapshot {name} is of {told[found.kind]}, and this database would be {told[kind]}",
-            _OTHER_KIND[found.kind],
+            f"the snapshot {name} is from {names[snapshot.kind]}, but the new database is {names[kind]}",
+            _OTHER_KIND[snapshot.kind],
         )
-    _must_be_of_a_cluster(found)
-    if found.status != "available":
+    _check_restorable(snapshot)
+    if snapshot.status != "available":
         raise CommandError(
-            f"the snapshot {name} is not complete: it is {found.status}",
+            f"the snapshot {name} is not complete: it is {snapshot.status}",
             "run the same command again in some minutes",
         )
-    return found
+    return snapshot
 
 
-def _must_be_of_a_cluster(found: Snapshot) -> None:
-    """Refuse what the stack would not begin from, or would replace by an empty database the next time."""
-    hint = "give a snapshot that `det deploy aws down` left, or one of a cluster's database"
-    if found.engine not in _ENGINES or found.version.split(".")[0] != _MAJOR:
+def _check_restorable(snapshot: Snapshot) -> None:
+    """Raise UsageError for a snapshot that the stack cannot restore or would later replace with an empty database."""
+    hint = (
+        "give a snapshot that `det deploy aws down` created, or a snapshot of a cluster's database"
+    )
+    if snapshot.engine not in _ENGINES or snapshot.version.split(".")[0] != _MAJOR:
         raise UsageError(
-            f"the snapshot {found.name} is of {found.engine} {found.version}, and a cluster's database is"
+            f"the snapshot {snapshot.name} is from {snapshot.engine} {snapshot.version}, but a cluster's database is"
             f" PostgreSQL {_MAJOR}",
             hint,
         )
-    if found.user != _USER:
+    if snapshot.user != _USER:
         raise UsageError(
-            f"the snapshot {found.name} is of a database of the user {found.user}, and a cluster's is {_USER}'s",
+            f"the snapshot {snapshot.name} has the database user {snapshot.user}, but a cluster uses {_USER}",
             hint,
         )
-    if not found.is_encrypted:
+    if not snapshot.is_encrypted:
         copy = (
             "copy-db-cluster-snapshot --source-db-cluster-snapshot-identifier"
-            if found.kind == "aurora"
+            if snapshot.kind == "aurora"
             else "copy-db-snapshot --source-db-snapshot-identifier"
         )
         raise UsageError(
-            f"the snapshot {found.name} is not encrypted",
-            f"`aws rds {copy} {found.name} --kms-key-id alias/aws/rds …` makes an encrypted copy",
+            f"the snapshot {snapshot.name} is not encrypted",
+            f"`aws rds {copy} {snapshot.name} --kms-key-id alias/aws/rds …` makes an encrypted copy",
         )

@@ -1,4 +1,6 @@
-"""A cluster in a cloud: apply its stack, prove that it answers, and remove it all. Clouds differ in the hooks."""
+"""The deployment of a cluster to a cloud: apply its stack, check its health, and remove it.
+
+Subclasses implement the abstract methods for each cloud."""
 
 import secrets
 import string
@@ -27,68 +29,70 @@ from det_cli.deployment.terraform import Backend, Terraform
 from det_cli.errors import CommandError, MissingError, UsageError
 from det_cli.render import Say
 
-_TOLD = "password_told"  # among the kept options
+_PASSWORD_SHOWN = "password_told"  # key in the stored options
 _PASSWORD_CHARACTERS = string.ascii_letters + string.digits
 
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A cluster as the operator describes it."""
+    """The operator's description of a cluster."""
 
     cluster_id: str
     region: str
-    config: dict[str, Any] = field(default_factory=dict)  # of the cluster, as in master.yaml
-    variables: dict[str, Any] = field(default_factory=dict)  # of the Terraform stack
-    path_named: Callable[[str], str] = str  # names a path of the configuration as it was given
+    config: dict[str, Any] = field(
+        default_factory=dict
+    )  # the cluster configuration, as in master.yaml
+    variables: dict[str, Any] = field(default_factory=dict)  # variables of the Terraform stack
+    path_label: Callable[[str], str] = str  # names a configuration path as the user set it
     password: str = ""
-    endpoint_url: str = ""  # of the cloud itself, for trials without it
-    profile: str = ""  # of the operator's credentials
+    endpoint_url: str = ""  # endpoint of a cloud emulator, for tests
+    profile: str = ""  # AWS credentials profile of the operator
 
 
 class Account(MachineAccount, Protocol):
-    """Carry out the command's own part in the operator's account; Terraform does the rest."""
+    """The operator's account: the actions that the command runs without Terraform."""
 
     def clusters(self) -> list[str]:
-        """Return the clusters that the account has here, as their states say."""
+        """Return the clusters of the account in this region or project, as listed by their Terraform states."""
 
     def make_state_bucket(self) -> None:
-        """Make the bucket of Terraform's states, if this is the account's first cluster here."""
+        """Create the bucket for Terraform states if this is the first cluster."""
 
     def backend(self, cluster_id: str) -> Backend:
-        """Return where Terraform keeps the state of a cluster, and locks it."""
+        """Return the Terraform backend for the state and lock of a cluster."""
 
     def forget_state(self, cluster_id: str) -> None:
-        """Delete the state of a cluster that is gone, and its options."""
+        """Delete the Terraform state and stored options of a removed cluster."""
 
     def options(self, cluster_id: str) -> dict[str, Any]:
-        """Return the options with which the cluster was made last; none for a new one."""
+        """Return the stored options of the last `up`, or {} for a new cluster."""
 
     def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
-        """Store options beside the state of a cluster."""
+        """Store options next to the Terraform state of a cluster."""
 
     def has_bucket(self, name: str) -> bool: ...
 
     def secrets_key(self, database: str) -> str:
-        """Return the key with which secrets in a database are encrypted, also of a cluster that is gone.
+        """Return the encryption key of the secrets in a database, even if its cluster was removed.
 
-        Empty where nobody knows it.
+        Returns '' if the key is unknown.
         """
 
     def keep_secrets_key(self, database: str, key: str) -> None:
-        """Store the key of a database beside the states of clusters, for what it left."""
+        """Store the key of a database next to the Terraform states, for later restores."""
 
 
 class Deployment(ABC):
-    """A cluster of an account."""
+    """A cluster in an account."""
 
     stack: ClassVar[str]  # the folder of the root stack
-    # What the answer about data concerns: Terraform deletes by what it was told when it last applied.
-    # The first is the bucket.
+    # The resources with data. They are applied with `keep_data` before the removal, because Terraform deletes
+    # resources with the settings of the last apply. The first resource is the bucket.
     data: ClassVar[tuple[str, ...]]
-    storage_type: ClassVar[str]  # of checkpoints
+    storage_type: ClassVar[str]  # type of the checkpoint storage
     lasting: ClassVar[
         tuple[str, ...]
-    ] = ()  # among what is kept, beside the options of the last time
+    ] = ()  # stored values that `up` preserves in addition to its options
 
     account: Account
 
@@ -97,36 +101,36 @@ class Deployment(ABC):
         self._say = say
 
     def up(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Create the cluster, or bring it up to date; returns its outputs. Interrupted, it goes on when repeated.
+        """Create or update the cluster and return its outputs. An interrupted run can be repeated.
 
-        The options are those of the next time, too.
+        The options are stored for the next run.
         """
         self._check()
         self._warn()
         with self._open() as stack:
-            self._must_be_ours(stack.terraform)
+            self._check_state_owner(stack.terraform)
             self._keep(options)
-            # The stack keeps the first password that it was given, also over an interruption.
+            # The stack keeps the first password, even if this run is interrupted and repeated.
             password = self._spec.password or _password()
             variables = {**self._variables(stack.folder), "initial_user_password": password}
-            self._take_over_bucket(stack.terraform)
+            self._import_bucket(stack.terraform)
             variables |= self._prepare(stack, variables)
             self._apply(stack, variables)
             outputs = stack.terraform.outputs()
-        self._settle(outputs)
+        self._finish(outputs)
         try:
-            health.wait_until_healthy(str(outputs["url"]), self._where_logs_are(), self._say)
+            health.wait_until_healthy(str(outputs["url"]), self._logs_hint(), self._say)
         except CommandError as e:
             if self._roll_back(outputs):
                 raise CommandError(
-                    f"the new version does not answer at {outputs['url']}: the previous one is back",
+                    f"the new version does not answer at {outputs['url']}: the previous version was restored",
                     e.hint,
                 ) from e
             raise
         self._drop_old_versions(outputs)
         password = str(outputs.pop("initial_user_password"))
         if not self._spec.password and health.accepts_password(str(outputs["url"]), password):
-            if self.account.options(self._spec.cluster_id).get(_TOLD):
+            if self.account.options(self._spec.cluster_id).get(_PASSWORD_SHOWN):
                 outputs["holds_first_password"] = True
             else:
                 outputs["first_password"] = password
@@ -135,83 +139,83 @@ class Deployment(ABC):
     def _apply(self, stack: Stack, variables: dict[str, Any]) -> None:
         stack.terraform.apply(variables, self._say)
 
-    def password_told(self) -> None:
-        """Keep that the operator has been shown the first password: no later `up` shows it."""
+    def mark_password_shown(self) -> None:
+        """Store that the first password was printed, so that a later `up` does not print it again."""
         cluster_id = self._spec.cluster_id
-        kept = self.account.options(cluster_id)
-        self.account.keep_options(cluster_id, {**kept, _TOLD: True})
+        stored = self.account.options(cluster_id)
+        self.account.keep_options(cluster_id, {**stored, _PASSWORD_SHOWN: True})
 
     def plan(self) -> None:
-        """Tell what `up` would do, and do nothing."""
+        """Print the changes that `up` would make, without making them."""
         self._warn()
         with self._open(keep_state=self._spec.cluster_id in self.account.clusters()) as stack:
-            self._must_be_ours(stack.terraform)
+            self._check_state_owner(stack.terraform)
             variables = {**self._variables(stack.folder), "initial_user_password": "unknown"}
             stack.terraform.plan(variables, self._say)
 
     def down(self, *, force: bool, keep_data: bool, drain_s: float) -> list[Location]:
-        """Remove everything of the cluster, and prove it. Returns where no machines could be looked for.
+        """Remove the cluster and verify the removal. Return the locations that could not be checked for machines.
 
-        Unless forced, work gets some seconds to save checkpoints and to leave; machines with work are not ended.
+        Unless forced, running work gets `drain_s` seconds to save checkpoints, and machines with work are kept.
         """
         cluster_id = self._spec.cluster_id
-        self.must_be_known()
-        found = self._fleet.found()
+        self.check_exists()
+        machines = self._fleet.machines()
         if not force:
-            _refuse_unseen(found)
+            _check_locations(machines)
             if not drain_s:
-                _refuse_machines(found, "pause its experiments and wait, or give --force")
+                _check_no_machines(machines, "pause its experiments and wait, or give --force")
         with self._open() as stack:
-            self._must_be_ours(stack.terraform)
-            if found.names() and not force:
-                self._drain(stack.terraform.outputs(), found, drain_s)
-            variables = self._removing(stack, keep_data)
+            self._check_state_owner(stack.terraform)
+            if machines.names() and not force:
+                self._drain(stack.terraform.outputs(), machines, drain_s)
+            variables = self._removal_variables(stack, keep_data)
             self._stop_renting(stack, variables)
             self._fleet.end()
             self._remove(stack, variables, keep_data)
         self._fleet.forget()
-        left = self._left()
-        if left:
+        remaining = self._remaining()
+        if remaining:
             raise CommandError(
-                f"of the cluster is left: {', '.join(left)}",
+                f"these resources of the cluster remain: {', '.join(remaining)}",
                 "run the same command again, with --force",
             )
         self.account.forget_state(cluster_id)
-        return list(found.unseen)
+        return list(machines.unchecked)
 
-    def way_back(self) -> str:
-        """Return the command that brings a removed cluster back with its data; empty for none."""
+    def restore_command(self) -> str:
+        """Return the command that restores a removed cluster with its data, or ''."""
         return ""
 
     def outputs(self) -> dict[str, Any]:
-        """Return the outputs of the stack, with the first password of the users."""
+        """Return the outputs of the stack, including the first password of the users."""
         with self._open() as stack:
             return stack.terraform.outputs()
 
     def status(self) -> dict[str, Any]:
-        """Return the address of the cluster, whether it answers, and how many machines it rents."""
-        self.must_be_known()
+        """Return the address, the health and the number of rented machines of the cluster."""
+        self.check_exists()
         outputs = self.outputs()
         outputs.pop("initial_user_password", None)
-        found = {"cluster": self._spec.cluster_id, "region": self._spec.region, **outputs}
-        fleet_ = self._fleet.found()
-        found["machines"] = len(fleet_.names())
-        if fleet_.unseen:
-            found["not_looked_at"] = [str(location) for location in fleet_.unseen]
-        found["answers"] = bool(outputs.get("url")) and health.is_healthy(str(outputs["url"]))
-        return found
+        result = {"cluster": self._spec.cluster_id, "region": self._spec.region, **outputs}
+        fleet_ = self._fleet.machines()
+        result["machines"] = len(fleet_.names())
+        if fleet_.unchecked:
+            result["not_looked_at"] = [str(location) for location in fleet_.unchecked]
+        result["answers"] = bool(outputs.get("url")) and health.is_healthy(str(outputs["url"]))
+        return result
 
     @abstractmethod
     def check_name(self) -> None:
-        """Raise UsageError for a name that a new cluster cannot have; one that has it all the same can be removed."""
+        """Raise UsageError for an invalid name of a new cluster. Existing clusters with such names can be removed."""
 
     @abstractmethod
     def _check(self) -> None:
-        """Raise what would make the deployment fail, before anything is made."""
+        """Raise an error for problems that would fail the deployment. Called before any change."""
 
     @abstractmethod
     def _bucket(self) -> str:
-        """Return the name of the bucket of contexts and checkpoints."""
+        """Return the name of the bucket for contexts and checkpoints."""
 
     @abstractmethod
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
@@ -219,61 +223,61 @@ class Deployment(ABC):
 
     @abstractmethod
     def _stop_renting(self, stack: Stack, variables: dict[str, Any]) -> None:
-        """Let nothing rent another machine."""
+        """Prevent the control plane from renting machines."""
 
     @abstractmethod
-    def _before_the_rest(
-        self, stack: Stack, variables: dict[str, Any], made: Sequence[str]
+    def _remove_first(
+        self, stack: Stack, variables: dict[str, Any], resources: Sequence[str]
     ) -> None:
-        """Remove what must go before the rest of what was made."""
+        """Remove the resources that block the removal of the others."""
 
     def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
-        """Create what the stack needs first; return more variables for it."""
+        """Create the prerequisites of the stack and return additional variables."""
         return {}
 
     @abstractmethod
     def prices(self) -> Iterator[str]:
-        """Tell what a month of the cluster costs, idle and busy."""
+        """Yield lines with the monthly cost of the cluster, idle and busy."""
 
     @abstractmethod
     def usd_hour(self) -> ControlPlaneCost:
-        """Return the cost of an hour of the control plane at list prices, idle and while machines run."""
+        """Return the hourly list price of the control plane, idle and while machines run."""
 
     @abstractmethod
-    def _settle(self, outputs: dict[str, Any]) -> None:
-        """Do what is left when the stack is applied."""
+    def _finish(self, outputs: dict[str, Any]) -> None:
+        """Run the steps that follow after the stack is applied."""
 
     def _roll_back(self, outputs: dict[str, Any]) -> bool:
-        """Put the version back that answered before; tell whether there was one."""
+        """Restore the previous version. Return False without one."""
         return False
 
     @abstractmethod
     def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
-        """Delete versions of the control plane that are older than an upgrade needs."""
+        """Delete versions of the control plane that are no longer needed for a rollback."""
 
-    def _left(self) -> list[str]:
-        """Return the resources that a removed cluster has left in the cloud, apart from kept data."""
-        return self._fleet.found().names()
+    def _remaining(self) -> list[str]:
+        """Return the remaining resources of a removed cluster, except kept data."""
+        return self._fleet.machines().names()
 
     @abstractmethod
-    def _where_logs_are(self) -> str:
-        """Say where the API explains itself."""
+    def _logs_hint(self) -> str:
+        """Return a hint with the location of the API's logs."""
 
     def environment(self) -> dict[str, str]:
-        """Return variables for Terraform's own environment."""
+        """Return environment variables for Terraform."""
         return {}
 
     def check_config(self) -> None:
-        """Raise UsageError for what the control plane or the cloud would refuse; asks nothing of the account."""
+        """Raise UsageError for an invalid configuration, without a request to the account."""
         name = self._spec.variables.get("bucket")
         if name:
             bucket_names.check(self.storage_type, str(name))
         check_gpus(self._checked("any-bucket"))
 
     def config(self) -> dict[str, Any]:
-        """Return the cluster's configuration, with what the deployment knows of where its machines are.
+        """Return the cluster's configuration, completed with the deployment's region, storage and images.
 
-        Raises UsageError where the control plane would refuse it.
+        Raises UsageError for an invalid configuration.
         """
         return self._checked(self._bucket())
 
@@ -285,25 +289,25 @@ class Deployment(ABC):
         except ModuleNotFoundError as e:
             raise extras.missing(e.name, self.stack) from e
         storage = {"type": self.storage_type, "bucket": bucket}
-        given = {"checkpoint_storage": storage, **self._spec.config}
-        config = with_defaults(given, self._provider_defaults())
+        partial_config = {"checkpoint_storage": storage, **self._spec.config}
+        config = with_defaults(partial_config, self._provider_defaults())
         try:
             load_checked(config)
         except InvalidConfig as e:
-            named = (Problem(self._spec.path_named(p.path), p.message) for p in e.problems)
+            problems = (Problem(self._spec.path_label(p.path), p.message) for p in e.problems)
             raise UsageError(
-                str(InvalidConfig(list(dict.fromkeys(named)), what="cluster configuration")),
+                str(InvalidConfig(list(dict.fromkeys(problems)), what="cluster configuration")),
                 "resource_pools come from the options, or from --config FILE;"
-                f" `det deploy {self.stack} dump-master-config-template` prints one to begin with",
+                f" `det deploy {self.stack} dump-master-config-template` prints one to start from",
             ) from e
         return config
 
     @abstractmethod
     def _provider_defaults(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the values that provider sections may leave out as this deployment knows them, by provider."""
+        """Return the defaults of this deployment for provider sections, by provider."""
 
     def _warn(self) -> None:
-        """Tell what in the configuration will hardly do what it is meant to."""
+        """Print warnings about the configuration."""
         from det_controlplane.core.config.cluster import load_cluster
         from det_controlplane.core.config.storage_credentials import warnings
 
@@ -314,29 +318,29 @@ class Deployment(ABC):
         ):
             self._say(f"warning: {warning}")
 
-    def must_be_known(self) -> None:
-        """Raise MissingError for a cluster that is not there."""
-        known = self.account.clusters()
-        if self._spec.cluster_id not in known:
+    def check_exists(self) -> None:
+        """Raise MissingError if the cluster does not exist."""
+        clusters = self.account.clusters()
+        if self._spec.cluster_id not in clusters:
             raise MissingError(
                 f"there is no cluster {self._spec.cluster_id} in {self._spec.region};"
-                f" clusters here: {', '.join(known) or 'none'}",
-                f"`det deploy {self.stack} list` with another --region shows those elsewhere",
+                f" clusters here: {', '.join(clusters) or 'none'}",
+                f"`det deploy {self.stack} list` with another --region lists the clusters there",
             )
 
-    def _must_be_ours(self, terraform: Terraform) -> None:
-        """Refuse a state of another program: its resources would be replaced by those of this cluster.
+    def _check_state_owner(self, terraform: Terraform) -> None:
+        """Raise CommandError for a Terraform state of another program, because `up` would replace its resources.
 
-        Determined's own `det deploy gcp` keeps states in a bucket of the same name.
+        Determined's own `det deploy gcp` stores states in a bucket with the same name.
         """
         cluster_id = self._spec.cluster_id
         if self.account.options(cluster_id) or cluster_id not in self.account.clusters():
             return
-        made = terraform.resources()
-        if made:
+        resources = terraform.resources()
+        if resources:
             raise CommandError(
-                f"the state of {cluster_id} was written by another program, which made {len(made)} resources",
-                "give another --cluster-id; a cluster of Determined's own command is removed by that command",
+                f"the state of {cluster_id} belongs to another program, which created {len(resources)} resources",
+                "give another --cluster-id; remove a cluster of Determined's own command with that command",
             )
 
     def _open(self, *, keep_state: bool = True) -> Stack:
@@ -346,7 +350,7 @@ class Deployment(ABC):
         backend = self.account.backend(self._spec.cluster_id)
         return Stack(self.stack, backend, self.environment())
 
-    def _removing(self, stack: Stack, keep_data: bool) -> dict[str, Any]:
+    def _removal_variables(self, stack: Stack, keep_data: bool) -> dict[str, Any]:
         return {
             **self._variables(stack.folder, build=False),
             "keep_data": keep_data,
@@ -358,40 +362,42 @@ class Deployment(ABC):
         key = str(variables.get("secrets_key") or "")
         if keep_data and key:
             self.account.keep_secrets_key(self._database, key)
-        made = stack.terraform.resources()
-        decided = [name for name in self.data if name in made]
-        if decided:
-            stack.terraform.apply(variables, self._say, only=decided)
+        resources = stack.terraform.resources()
+        with_data = [name for name in self.data if name in resources]
+        if with_data:
+            stack.terraform.apply(variables, self._say, only=with_data)
         if keep_data:
-            stack.terraform.forget([name for name in made if name.startswith("module.storage.")])
-        self._before_the_rest(stack, variables, made)
+            stack.terraform.forget(
+                [name for name in resources if name.startswith("module.storage.")]
+            )
+        self._remove_first(stack, variables, resources)
         stack.terraform.destroy(variables, self._say)
 
-    def _take_over_bucket(self, terraform: Terraform) -> None:
-        """Take back the bucket that an earlier cluster of this name left behind."""
+    def _import_bucket(self, terraform: Terraform) -> None:
+        """Import the bucket of an earlier cluster with this name."""
         address, name = self.data[0], self._bucket()
         if address not in terraform.resources() and self.account.has_bucket(name):
-            self._say(f"Taking over the bucket {name}")
-            terraform.take_over(address, name)
+            self._say(f"Reusing the bucket {name}")
+            terraform.import_resource(address, name)
 
-    # What comes back
+    # Restored data
 
     @property
     def _database(self) -> str:
-        """Return the name of the database, of this cluster and of those before it with its name."""
+        """Return the name of the database. Earlier clusters with the same name used the same database name."""
         return f"det-{self._spec.cluster_id}".lower()
 
     def _databases(self) -> list[str]:
-        """Return the databases whose secrets the cluster reads: its own after those that it begins from."""
+        """Return the databases with secrets that the cluster reads: restored databases first, then its own."""
         return [self._database]
 
-    def _key_of_secrets(self) -> dict[str, Any]:
-        """Return the variable with the keys of what was there before; nothing where the stack makes the first one."""
+    def _secrets_keys(self) -> dict[str, Any]:
+        """Return the variable with the existing keys, or {} if the stack creates the first key."""
         keys = restoring.keys_of(self.account, *self._databases())
         return {"secrets_key": keys} if keys else {}
 
-    def _take_over_key(self, variables: Mapping[str, Any], restored: str) -> None:
-        """Keep the key of what is restored under this database's name, for all times that follow; say what is lost."""
+    def _reuse_key(self, variables: Mapping[str, Any], restored: str) -> None:
+        """Store the key of a restored database under this cluster's name, and warn about lost data."""
         if variables.get("secrets_key"):
             self.account.keep_secrets_key(self._database, str(variables["secrets_key"]))
         bucket = str(self._spec.variables.get("bucket") or "")
@@ -402,7 +408,7 @@ class Deployment(ABC):
 
     @cached_property
     def _fleet(self) -> Fleet:
-        """Return the machines of all locations that the cluster's configurations, also earlier ones, have named."""
+        """Return the machines in all locations of the current and earlier configurations."""
         locations: dict[Location, Callable[[], MachineAccount]] = {
             self._own_location(): lambda: self.account
         }
@@ -415,56 +421,60 @@ class Deployment(ABC):
         from det_controlplane.core.problems import InvalidConfig
 
         options = self.account.options(self._spec.cluster_id)
-        known = fleet.kept(options)
+        locations = fleet.stored_locations(options)
         try:
-            known += fleet.locations_of(
+            locations += fleet.locations_of(
                 with_defaults(options.get("config") or {}, self._provider_defaults())
             )
         except InvalidConfig:
-            pass  # of another version, which kept them, too
-        return known
+            pass  # written by another version, which also stored its locations
+        return locations
 
     def _keep(self, options: Mapping[str, Any]) -> None:
-        """Store the options for the next time, and all locations where the cluster may have rented by then."""
+        """Store the options for the next run, and all locations in which the cluster may rent machines."""
         cluster_id = self._spec.cluster_id
-        locations = fleet.to_keep(self._earlier_locations(), fleet.locations_of(self.config()))
-        kept = self.account.options(cluster_id)
-        lasting = {name: kept[name] for name in (_TOLD, *self.lasting) if name in kept}
+        locations = fleet.merge_locations(
+            self._earlier_locations(), fleet.locations_of(self.config())
+        )
+        stored = self.account.options(cluster_id)
+        lasting = {
+            name: stored[name] for name in (_PASSWORD_SHOWN, *self.lasting) if name in stored
+        }
         self.account.keep_options(cluster_id, {**options, "places": locations, **lasting})
 
     def _drain(
-        self, outputs: Mapping[str, Any], found: fleet.FoundMachines, limit_s: float
+        self, outputs: Mapping[str, Any], machines: fleet.MachineList, limit_s: float
     ) -> None:
-        """Let work leave the machines, so that they can end. Raises CommandError where it does not."""
+        """Wait until the work has left the machines. Raises CommandError if work remains."""
         url = str(outputs.get("url") or "")
         if not (url and health.is_healthy(url)):
-            hint = "nothing can ask their work for checkpoints, as the cluster does not answer: --force ends them"
-            _refuse_machines(found, hint)
+            hint = "the cluster does not answer, so it cannot request checkpoints: --force terminates the machines"
+            _check_no_machines(machines, hint)
         draining.drain(url, str(outputs.get("initial_user_password", "")), limit_s, self._say)
 
     @abstractmethod
     def _own_location(self) -> Location:
-        """Return where the cluster is, and rents unless its configuration says otherwise."""
+        """Return the cluster's location, which is also the default location of its pools."""
 
     def _account_at(self, location: Location) -> MachineAccount:
-        """Return the operator's account at another location. Raises CommandError."""
+        """Return the operator's account in another location. Raises CommandError."""
         return fleet.account_at(location)
 
 
-def _refuse_unseen(found: fleet.FoundMachines) -> None:
-    """Refuse to remove what may still pay for machines that nobody has looked for."""
-    for location, e in found.unseen.items():
+def _check_locations(machines: fleet.MachineList) -> None:
+    """Raise CommandError if a location could not be checked, because machines there would continue to cost money."""
+    for location, e in machines.unchecked.items():
         raise CommandError(
-            f"the cluster may have machines in {location}, which does not tell: {e.cause}",
-            f"{e.hint}; --force removes the rest, and leaves those there",
+            f"the machines of the cluster in {location} cannot be listed: {e.cause}",
+            f"{e.hint}; --force removes everything else and leaves these machines",
         )
 
 
-def _refuse_machines(found: fleet.FoundMachines, hint: str) -> None:
-    machines = found.names()
-    if machines:
+def _check_no_machines(machines: fleet.MachineList, hint: str) -> None:
+    names = machines.names()
+    if names:
         raise CommandError(
-            f"{len(machines)} machines of the cluster are running: {', '.join(machines[:5])}", hint
+            f"{len(names)} machines of the cluster are running: {', '.join(names[:5])}", hint
         )
 
 

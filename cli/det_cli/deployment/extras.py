@@ -1,4 +1,4 @@
-"""The libraries of clouds, which an installation has only where it asked for them."""
+"""The cloud libraries, which are optional dependencies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,16 +7,16 @@ from det_cli.errors import CommandError
 
 
 def missing(name: str | None, extra: str) -> CommandError:
-    """Return what says that a library of an extra is not installed, and how to install it."""
+    """Return the error for a missing library, with the command that installs its extra."""
     return CommandError(
         f"{name} is missing",
-        f"pip install 'determined-serverless[{extra}]', or in a checkout pip install '.[{extra}]'",
+        f"run `pip install 'determined-serverless[{extra}]'`, or `pip install '.[{extra}]'` in a checkout",
     )
 
 
 @contextmanager
 def needed(extra: str) -> Iterator[None]:
-    """Say which extra has the libraries that are imported here."""
+    """Raise CommandError with the name of the extra if an import in the context fails."""
     try:
         yield
     except ModuleNotFoundError as e:

@@ -1,4 +1,4 @@
-"""The machines that a cluster rents, wherever its pools rent or rented: in other regions, on the other cloud too."""
+"""The rented machines of a cluster, in all regions and clouds in which its pools rent or have rented."""
 
 import importlib.util
 import time
@@ -16,44 +16,44 @@ _CLOUDS = {"aws": "AWS", "gcp": "Google Cloud"}
 
 @dataclass(frozen=True, order=True)
 class Location:
-    """Name where machines are rented and found by one question."""
+    """A place in which one request lists all machines: an AWS region or a Google Cloud project."""
 
     provider: str  # aws or gcp
-    name: str  # a region of AWS, a project of Google Cloud
+    name: str  # the AWS region or Google Cloud project
 
     def __str__(self) -> str:
         return f"{'project ' if self.provider == 'gcp' else ''}{self.name} of {_CLOUDS.get(self.provider, '')}"
 
 
 class MachineAccount(Protocol):
-    """Find and end the machines of one location."""
+    """Lists and terminates the machines in one location."""
 
     def has_cluster(self, cluster_id: str) -> bool:
-        """Tell whether a cluster of this name is deployed at the location."""
+        """Return True if a cluster with this name is deployed in the location."""
 
     def machines(self, cluster_id: str) -> list[str]:
-        """Return the rented machines of a cluster that are not gone."""
+        """Return the rented machines of a cluster that are not terminated."""
 
     def terminate(self, machines: Sequence[str]) -> None: ...
 
     def forget_machines(self, cluster_id: str) -> None:
-        """Delete the resources that the cluster made to rent machines with."""
+        """Delete the resources that the cluster created for renting machines."""
 
 
 @dataclass(frozen=True)
-class FoundMachines:
-    """Hold what was found, and the locations that could not be looked at."""
+class MachineList:
+    """The machines by location, and the locations that could not be checked."""
 
     machines: Mapping[Location, Sequence[str]]
-    unseen: Mapping[Location, CommandError]
+    unchecked: Mapping[Location, CommandError]
 
     def names(self) -> list[str]:
-        """Return the machines, those of the first location without its name."""
-        shown = []
+        """Return the machines. Machines outside of the first location include their location."""
+        names = []
         for number, (location, machines) in enumerate(self.machines.items()):
             where = "" if number == 0 else f" in {location}"
-            shown += [f"{machine}{where}" for machine in machines]
-        return shown
+            names += [f"{machine}{where}" for machine in machines]
+        return names
 
 
 class Fleet:
@@ -67,90 +67,91 @@ class Fleet:
         self._own = next(iter(locations))
         self._say = say
 
-    def found(self) -> FoundMachines:
-        """Look for machines everywhere. Raises CommandError when the cluster's own location does not tell."""
+    def machines(self) -> MachineList:
+        """List the machines in all locations. Raises CommandError if the cluster's own location cannot be listed."""
         machines: dict[Location, Sequence[str]] = {}
-        unseen: dict[Location, CommandError] = {}
+        unchecked: dict[Location, CommandError] = {}
         for location, open_account in self._locations.items():
             try:
-                machines[location] = self._machines(location, open_account())
+                machines[location] = self._machines_at(location, open_account())
             except CommandError as e:
                 if location == self._own:
                     raise
-                unseen[location] = e
-        return FoundMachines(machines, unseen)
+                unchecked[location] = e
+        return MachineList(machines, unchecked)
 
-    def _machines(self, location: Location, account: MachineAccount) -> Sequence[str]:
-        """Return the machines of a location. Raises CommandError where they may be those of another cluster."""
-        found = account.machines(self._cluster_id)
-        if found and self._is_of_another(location, account):
+    def _machines_at(self, location: Location, account: MachineAccount) -> Sequence[str]:
+        """Return the machines in a location. Raises CommandError if they may belong to another cluster."""
+        machines = account.machines(self._cluster_id)
+        if machines and self._is_of_another(location, account):
             raise CommandError(
-                f"another cluster {self._cluster_id} is deployed there, and the name alone tells whose"
-                f" machines {', '.join(found[:5])} are",
-                "end those of this cluster there by hand",
+                f"another cluster named {self._cluster_id} is deployed there, so the owner of the"
+                f" machines {', '.join(machines[:5])} is unknown",
+                "terminate this cluster's machines there manually",
             )
-        return found
+        return machines
 
     def _is_of_another(self, location: Location, account: MachineAccount) -> bool:
         return location != self._own and account.has_cluster(self._cluster_id)
 
     def of_provider(self, provider: str) -> list[Location]:
-        """Return the locations on a cloud."""
+        """Return the locations in a cloud."""
         return [location for location in self._locations if location.provider == provider]
 
     def end(self) -> None:
-        """End the machines that can be found, and wait until they are gone. Raises CommandError."""
-        found = self.found()
-        if not found.names():
+        """Terminate all listed machines and wait until they are gone. Raises CommandError."""
+        inventory = self.machines()
+        if not inventory.names():
             return
-        self._say(f"Ending {len(found.names())} machines")
-        for location, machines in found.machines.items():
+        self._say(f"Terminating {len(inventory.names())} machines")
+        for location, machines in inventory.machines.items():
             self._locations[location]().terminate(machines)
         limit = time.monotonic() + _GONE_S
-        while left := self.found().names():
+        while remaining := self.machines().names():
             if time.monotonic() > limit:
                 raise CommandError(
-                    f"machines do not end: {', '.join(left)}", "look at them in the cloud's console"
+                    f"machines do not terminate: {', '.join(remaining)}",
+                    "check them in the cloud's console",
                 )
             time.sleep(5)
 
     def forget(self) -> None:
-        """Delete the resources that the cluster itself made to rent machines with, where they can be listed."""
+        """Delete the resources that the cluster created for renting machines, if they can be listed."""
         for location, open_account in self._locations.items():
             try:
-                there = open_account()
-                if not self._is_of_another(location, there):
-                    there.forget_machines(self._cluster_id)
+                account = open_account()
+                if not self._is_of_another(location, account):
+                    account.forget_machines(self._cluster_id)
             except CommandError:
                 if location == self._own:
                     raise
 
 
 def locations_of(config: Mapping[str, Any]) -> list[Location]:
-    """Return where the pools of a cluster's configuration rent. Raises InvalidConfig."""
+    """Return the locations in which the pools of a configuration rent machines. Raises InvalidConfig."""
     from det_controlplane.core.config.cluster import load_cluster
 
-    found: set[Location] = set()
+    locations: set[Location] = set()
     for pool in load_cluster(config).resource_pools:
         for section in pool.sections:
             project = str(section.settings.get("project") or "")
             names = section.regions if section.provider == "aws" else (project,)
-            found.update(Location(section.provider, name) for name in names if name)
-    return sorted(found)
+            locations.update(Location(section.provider, name) for name in names if name)
+    return sorted(locations)
 
 
-def kept(options: Mapping[str, Any]) -> list[Location]:
-    """Return the locations of all configurations that the cluster has had."""
+def stored_locations(options: Mapping[str, Any]) -> list[Location]:
+    """Return the locations of all earlier configurations from the stored options."""
     return [Location(str(provider), str(name)) for provider, name in options.get("places") or ()]
 
 
-def to_keep(*locations: Iterable[Location]) -> list[list[str]]:
-    """Return locations as options hold them."""
-    return [[p.provider, p.name] for p in sorted({p for given in locations for p in given})]
+def merge_locations(*locations: Iterable[Location]) -> list[list[str]]:
+    """Return the distinct locations in the format of the stored options."""
+    return [[p.provider, p.name] for p in sorted({p for group in locations for p in group})]
 
 
 def account_at(location: Location) -> MachineAccount:
-    """Return the operator's account on another cloud than the cluster's own, by their sign-in there."""
+    """Return the operator's account in another cloud, with the operator's default credentials."""
     if location.provider == "gcp":
         from det_cli.deployment.google import Google
 
@@ -162,8 +163,8 @@ def account_at(location: Location) -> MachineAccount:
     return Aws(location.name)
 
 
-def question(location: Location, cluster_id: str) -> str:
-    """Return the page or the command that lists the machines at a location."""
+def lookup_hint(location: Location, cluster_id: str) -> str:
+    """Return the web page or the command that lists the machines in a location."""
     if location.provider == "gcp":
         page = f"https://console.cloud.google.com/compute/instances?project={location.name}"
         return f"{page} (label det-cluster: {cluster_id})"

@@ -1,4 +1,4 @@
-"""A cluster on Google Cloud: services of Cloud Run over Cloud SQL."""
+"""A cluster on Google Cloud: Cloud Run services and a Cloud SQL database."""
 
 import re
 import shlex
@@ -33,14 +33,14 @@ CLUSTER_ID = re.compile(r"[a-z]([-a-z0-9]{0,18}[a-z0-9])?")
 _SERVICES = "module.controlplane.google_cloud_run_v2_service.this"
 _DATABASE = "module.database"
 _DATABASE_USER = "module.database.google_sql_user.this"
-_RESTORED = "restored_backup"  # among the kept options
-# What the image needs to be built: the registry, the builder's account, and the bucket that the sources go to.
+_RESTORED = "restored_backup"  # key in the stored options
+# Modules that the image build needs: the registry, the builder's account, and the bucket for the sources.
 _FOR_IMAGES = ("module.images", "module.storage")
 
 
 @dataclass(frozen=True)
 class ProjectAccess:
-    """Hold the project of the cluster, and the credentials that the command uses there."""
+    """The project of the cluster and the operator's credentials for it."""
 
     project: str
     keypath: str = ""
@@ -54,7 +54,7 @@ class ProjectAccess:
 
 
 class GcpDeployment(Deployment):
-    """A cluster of a project."""
+    """A cluster in a Google Cloud project."""
 
     stack = "gcp"
     data = (
@@ -79,17 +79,17 @@ class GcpDeployment(Deployment):
         self._access = access
         self._preflight = preflight
         self._backup_name = backup
-        # From which the database is yet to begin.
+        # The backup to restore into a new database.
         self._backup: google_backups.Backup | None = None
-        self._before: dict[str, str] = {}  # what answered, by service
+        self._before: dict[str, str] = {}  # the previous revision of each service
         self.account = access.account(spec.region, spec.endpoint_url)
 
     def check_name(self) -> None:
         cluster_id = self._spec.cluster_id
         if not CLUSTER_ID.fullmatch(cluster_id):
             raise UsageError(
-                f"--cluster-id {cluster_id!r} must be a small letter, then at most 19 small letters, digits"
-                " and hyphens, and no hyphen at the end"
+                f"--cluster-id {cluster_id!r} must be a lowercase letter followed by at most 19 lowercase letters,"
+                " digits and hyphens, and must not end with a hyphen"
             )
 
     def plan(self) -> None:
@@ -98,8 +98,8 @@ class GcpDeployment(Deployment):
         if missing:
             page = f"https://console.cloud.google.com/apis/library/{missing[0]}.googleapis.com"
             raise CommandError(
-                f"the project {self.account.project} has APIs disabled that a plan asks: {', '.join(missing)}",
-                f"`det deploy gcp up` enables them itself; or enable each, as {missing[0]} at"
+                f"the project {self.account.project} has disabled APIs that a plan needs: {', '.join(missing)}",
+                f"`det deploy gcp up` enables them; or enable each API, for example {missing[0]} at"
                 f" {page}?project={self.account.project}",
             )
         self._check_project(config)
@@ -116,21 +116,21 @@ class GcpDeployment(Deployment):
         return prices.control_plane(idle, prices.run_instance_usd_hour())
 
     def _priced_stack(self) -> GcpStack:
-        given = self._spec.variables
+        variables = self._spec.variables
         names = ("database_tier", "database_disk_gb", "database_highly_available")
-        return GcpStack(**{name: given[name] for name in names if name in given})
+        return GcpStack(**{name: variables[name] for name in names if name in variables})
 
     def environment(self) -> dict[str, str]:
         project = self.account.project
-        # Calls by an operator's own credentials count against this project's quota, not gcloud's.
-        found = {
+        # Calls with user credentials count against the quota of this project instead of gcloud's project.
+        variables = {
             "GOOGLE_PROJECT": project,
             "GOOGLE_BILLING_PROJECT": project,
             "USER_PROJECT_OVERRIDE": "true",
         }
         if self._access.keypath:
-            found["GOOGLE_APPLICATION_CREDENTIALS"] = str(Path(self._access.keypath).resolve())
-        return found
+            variables["GOOGLE_APPLICATION_CREDENTIALS"] = str(Path(self._access.keypath).resolve())
+        return variables
 
     def _open(self, *, keep_state: bool = True) -> Stack:
         stack = super()._open(keep_state=keep_state)
@@ -160,7 +160,7 @@ class GcpDeployment(Deployment):
         disk = {"database_disk_gb": max(10, self._backup.disk_gb)} if self._backup else {}
         return {
             **disk,
-            **self._key_of_secrets(),
+            **self._secrets_keys(),
             "cluster_id": self._spec.cluster_id,
             "project": self.account.project,
             "region": self._spec.region,
@@ -186,7 +186,7 @@ class GcpDeployment(Deployment):
         return str(self._spec.variables.get("bucket") or name)
 
     def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
-        """Build the image in the project: no Docker is needed here, and no registry elsewhere."""
+        """Build the image with Cloud Build, without a local Docker or an external registry."""
         self._before = self.account.revisions(self._spec.cluster_id)
         more = self._image(stack, variables)
         if self._backup:
@@ -198,28 +198,30 @@ class GcpDeployment(Deployment):
             return {}
         stack.terraform.apply(variables, self._say, only=_FOR_IMAGES)
         google, cluster_id = self.account, self._spec.cluster_id
-        return {"image": image.built(google, cluster_id, self._bucket(), self._say)}
+        return {"image": image.ensure(google, cluster_id, self._bucket(), self._say)}
 
     def _to_restore(self) -> google_backups.Backup | None:
-        """Return the backup from which the database begins; None for one that has begun.
+        """Return the backup to restore, or None if the database was already restored.
 
-        Raises CommandError rather than let a backup take a database's place.
+        Raises UsageError if a backup would replace an existing database.
         """
         name, cluster_id = self._backup_name, self._spec.cluster_id
-        kept = self.account.options(cluster_id)
+        stored = self.account.options(cluster_id)
         if not name:
             return None
         is_there = google_backups.has_database(self.account, self._database)
-        # A removal that was cut off may have taken the database that had begun with it.
-        if is_there and kept.get(_RESTORED) == name:
+        # The database must exist, because an interrupted removal may have deleted the restored database.
+        if is_there and stored.get(_RESTORED) == name:
             return None
-        is_begun = kept.get("db_backup") == name  # and nothing has used the database since
-        if is_there and not is_begun:
+        was_started = (
+            stored.get("db_backup") == name
+        )  # an interrupted restore; the database is unused
+        if is_there and not was_started:
             raise UsageError(
-                f"the cluster {cluster_id} has a database, which no backup replaces",
-                "`det deploy gcp down` removes it, and leaves a backup of its own; or give another --cluster-id",
+                f"the cluster {cluster_id} already has a database, and a backup cannot replace it",
+                "`det deploy gcp down` removes it and keeps a final backup; or give another --cluster-id",
             )
-        return google_backups.fitting(self.account, name)
+        return google_backups.find(self.account, name)
 
     def _databases(self) -> list[str]:
         return [*([self._backup.database] if self._backup else []), *super()._databases()]
@@ -227,11 +229,11 @@ class GcpDeployment(Deployment):
     def _restore(
         self, stack: Stack, variables: dict[str, Any], backup: google_backups.Backup
     ) -> None:
-        """Make the database, and put the backup into it before anything else is there to use it."""
+        """Create the database and restore the backup before any service uses the database."""
         google, cluster_id = self.account, self._spec.cluster_id
-        self._take_over_key(variables, backup.database)
+        self._reuse_key(variables, backup.database)
         stack.terraform.apply(variables, self._say, only=[_DATABASE])
-        self._say(f"The database begins from the backup {backup.id}: this takes some minutes")
+        self._say(f"Restoring the database from the backup {backup.id}, which takes some minutes")
         user = stack.terraform.attributes(_DATABASE_USER)
         instance, name = str(user["instance"]), str(user["name"])
         google_backups.restore(google, instance, backup, self._say)
@@ -240,7 +242,7 @@ class GcpDeployment(Deployment):
             cluster_id, {**google.options(cluster_id), _RESTORED: self._backup_name}
         )
 
-    def way_back(self) -> str:
+    def restore_command(self) -> str:
         try:
             last = google_backups.last_of(self.account, self._database)
         except CommandError:
@@ -257,33 +259,35 @@ class GcpDeployment(Deployment):
         own_bucket = ["--var", f"bucket={bucket}"] if bucket else []
         return shlex.join(["det", "deploy", "gcp", "up", *words, *own_bucket])
 
-    def _settle(self, outputs: dict[str, Any]) -> None:
-        """Do nothing: the API brings the database up to date before it listens."""
+    def _finish(self, outputs: dict[str, Any]) -> None:
+        """Do nothing, because the API migrates the database when it starts."""
 
     def _roll_back(self, outputs: dict[str, Any]) -> bool:
-        """Let requests reach the revisions before these, if there are any."""
+        """Switch requests back to the previous revisions. Return False without any."""
         now = self.account.revisions(self._spec.cluster_id)
         newer = [name for name, revision in self._before.items() if now.get(name) != revision]
-        for name in sorted(newer, reverse=True):  # the API, which starts the others, last
+        for name in sorted(
+            newer, reverse=True
+        ):  # the API last, because it calls the other services
             self.account.switch(name, self._before[name])
         return bool(newer)
 
     def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
-        """Destroy old versions of secrets. The registry deletes old images, and Cloud Run deletes old revisions."""
+        """Destroy old versions of secrets. The registry and Cloud Run delete old images and revisions themselves."""
         try:
             google_secrets.prune(self.account, self._spec.cluster_id)
         except CommandError as e:
-            self._say(f"warning: old versions of secrets stay: {e.cause}")
+            self._say(f"warning: old versions of secrets could not be destroyed: {e.cause}")
 
     def _stop_renting(self, stack: Stack, variables: dict[str, Any]) -> None:
-        """Remove the services first: nothing else rents machines."""
+        """Remove the services, because only they rent machines."""
         if _SERVICES in stack.terraform.resources():
             stack.terraform.destroy(variables, self._say, only=[_SERVICES])
 
-    def _before_the_rest(
-        self, stack: Stack, variables: dict[str, Any], made: Sequence[str]
+    def _remove_first(
+        self, stack: Stack, variables: dict[str, Any], resources: Sequence[str]
     ) -> None:
-        """Remove the database, and what ties the network to Google's own."""
+        """Remove the database and the network peering with Google's services."""
         stack.terraform.destroy(variables, self._say, only=[_DATABASE])
         self.account.remove_peering(f"det-{self._spec.cluster_id}")
 
@@ -294,19 +298,19 @@ class GcpDeployment(Deployment):
             if "serverless-ipv4" not in e.cause:
                 raise
             raise CommandError(
-                "all that costs money is removed, but Cloud Run keeps addresses of the subnet for up to two hours",
-                "run the same command again after that: it removes subnet and network",
+                "every billed resource is removed, but Cloud Run reserves addresses in the subnet for up to two hours",
+                "run the same command again after that time to remove the subnet and the network",
             ) from e
 
-    def _left(self) -> list[str]:
+    def _remaining(self) -> list[str]:
         cluster_id = self._spec.cluster_id
         return [
-            *super()._left(),
+            *super()._remaining(),
             *self.account.labelled(cluster_id),
             *self.account.named(cluster_id),
         ]
 
-    def _where_logs_are(self) -> str:
+    def _logs_hint(self) -> str:
         place = f"{self._spec.region}/det-{self._spec.cluster_id}-api"
         page = f"https://console.cloud.google.com/run/detail/{place}/logs"
-        return f"{page}?project={self.account.project} says why"
+        return f"{page}?project={self.account.project} shows the reason"

@@ -1,4 +1,4 @@
-"""The operator's Google Cloud project: the few calls that `det deploy gcp` makes itself, beside Terraform's."""
+"""The operator's Google Cloud project: the calls that `det deploy gcp` makes in addition to Terraform."""
 
 import json
 import time
@@ -10,19 +10,19 @@ from det_cli.deployment import extras, restoring
 from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError
 
-# Machines carry the label that the provisioner gives them, everything else that of the stack.
+# The provisioner labels machines. The stack labels all other resources.
 MACHINE_LABEL, LABEL = "det-cluster", "determined-cluster"
 SIGN_IN = (
-    "give --keypath FILE, a key of a service account; or sign in by Google's command line:"
+    "give a service account key with --keypath FILE, or sign in with"
     " `gcloud auth application-default login`"
 )
-# As the stack names them.
+# Name suffixes that the stack uses.
 _WORKERS = ("tick", "provision")
 _ACCOUNTS = ("api", "tick", "prov", "sched", "relay", "build", "vm")
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TIMEOUT_S = 60.0
 _OPERATION_S = 300.0
-_ENABLED_S = 300.0  # until all of Google's servers know that an API is enabled
+_ENABLED_S = 300.0  # time until all Google servers know that an API is enabled
 _LOOK_S = 5.0
 _DISABLED = {"SERVICE_DISABLED", "accessNotConfigured"}
 _STATE = "/default.tfstate"
@@ -31,7 +31,7 @@ _KEY = "secrets_key"
 
 
 class Refused(CommandError):
-    """Google Cloud answered a call by an error."""
+    """Google Cloud answered a call with an error."""
 
     def __init__(self, cause: str, hint: str = "", *, status: int = 0) -> None:
         super().__init__(cause, hint)
@@ -39,11 +39,11 @@ class Refused(CommandError):
 
 
 class Denied(Refused):
-    """Google Cloud denied a call: a permission, an API or a billing account is missing."""
+    """Google Cloud denied a call because a permission, an API or a billing account is missing."""
 
 
 class Google:
-    """A project, in one of its regions."""
+    """A Google Cloud project in one of its regions."""
 
     def __init__(
         self,
@@ -59,25 +59,25 @@ class Google:
         self.keypath = keypath
         self.endpoint_url = endpoint_url
         self.state_bucket = states or f"{project}-determined-deploy"
-        self._patient_until = 0.0
+        self._retry_until = 0.0
 
     def call(self, method: str, service: str, path: str, body: Any = None, **query: str) -> Any:
-        """Return the answer of an API, or nothing when what is asked for does not exist. Raises CommandError."""
+        """Return the response of an API, or None if the object does not exist. Raises CommandError."""
         return self._call(method, service, path, {"json": body} if body is not None else {}, query)
 
     def pages(self, service: str, path: str, field: str, **query: str) -> Iterator[Any]:
-        """Yield the items of a list, over all of its pages."""
+        """Yield the items of all pages of a list."""
         token = ""
         while True:
-            asked = {**query, "pageToken": token} if token else query
-            page = self.call("GET", service, path, **asked) or {}
+            params = {**query, "pageToken": token} if token else query
+            page = self.call("GET", service, path, **params) or {}
             yield from page.get(field, ())
             token = page.get("nextPageToken", "")
             if not token:
                 return
 
     def wait(self, service: str, operation: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-        """Wait for the end of an operation that tells `done`. Raises CommandError with its error."""
+        """Wait until an operation is `done`. Raises CommandError with its error."""
         limit = time.monotonic() + _OPERATION_S
         while not operation.get("done"):
             if time.monotonic() > limit:
@@ -88,25 +88,25 @@ class Google:
             raise CommandError(f"Google Cloud: {operation['error'].get('message')}", _AGAIN)
         return operation
 
-    def has_enabled(self) -> None:
-        """Wait from now on, for a while, where an API is told to be disabled: servers hear late that it is not."""
-        self._patient_until = time.monotonic() + _ENABLED_S
+    def retry_disabled(self) -> None:
+        """Retry calls for a while if an API is reported as disabled, because enabling it takes effect late."""
+        self._retry_until = time.monotonic() + _ENABLED_S
 
     def upload(self, bucket: str, name: str, content: bytes) -> str:
-        """Store an object, and return its generation."""
-        answer = self._call(
+        """Store an object and return its generation."""
+        response = self._call(
             "POST", "storage", f"/upload/storage/v1/b/{bucket}/o",
             {"data": content, "headers": {"Content-Type": "application/octet-stream"}},
             {"uploadType": "media", "name": name},
         )  # fmt: skip
-        if answer is None:
+        if response is None:
             raise CommandError(f"there is no bucket {bucket}", _AGAIN)
-        return str(answer["generation"])
+        return str(response["generation"])
 
     # Terraform's states
 
     def make_state_bucket(self) -> None:
-        """Make the bucket of Terraform's states, if this is the project's first cluster."""
+        """Create the bucket for Terraform states if this is the project's first cluster."""
         if self.has_bucket(self.state_bucket):
             return
         body = {
@@ -125,16 +125,16 @@ class Google:
             return self.call("GET", "storage", f"/storage/v1/b/{name}") is not None
         except Denied as e:
             raise CommandError(
-                f"the bucket {name} cannot be used: the name is another project's, or {e.cause}",
-                "name others: --tf-state-gcs-bucket-name for states, --var bucket=NAME for checkpoints",
+                f"the bucket {name} cannot be used: it belongs to another project, or {e.cause}",
+                "choose another name: --tf-state-gcs-bucket-name for states, --var bucket=NAME for checkpoints",
             ) from e
 
     def clusters(self) -> list[str]:
-        """Return the clusters of the project, as their states say."""
+        """Return the clusters of the project, as listed by their Terraform states."""
         if not self.has_bucket(self.state_bucket):
             return []
-        found = self.pages("storage", f"/storage/v1/b/{self.state_bucket}/o", "items")
-        names = [str(item["name"]) for item in found]
+        objects = self.pages("storage", f"/storage/v1/b/{self.state_bucket}/o", "items")
+        names = [str(item["name"]) for item in objects]
         return sorted(n.removesuffix(_STATE) for n in names if n.endswith(_STATE))
 
     def backend(self, cluster_id: str) -> Backend:
@@ -158,21 +158,21 @@ class Google:
         self.upload(self.state_bucket, name, json.dumps({"content": content}).encode())
 
     def secrets_key(self, database: str) -> str:
-        """Return the key with which secrets in a database are encrypted, also of a cluster that is gone.
+        """Return the encryption key of the secrets in a database, even if its cluster was removed.
 
-        Empty where nobody knows it.
+        Returns '' if the key is unknown.
         """
-        kept = self._kept(restoring.place_of_key(database)).get(_KEY)
+        stored_key = self._kept(restoring.key_object(database)).get(_KEY)
         owner = database.removeprefix("det-")
-        return str(kept or restoring.key_in(self._kept(f"{owner}{_STATE}")))
+        return str(stored_key or restoring.key_in(self._kept(f"{owner}{_STATE}")))
 
     def keep_secrets_key(self, database: str, key: str) -> None:
-        """Store the key of a database beside the states of clusters, for its backups."""
-        name = restoring.place_of_key(database)
+        """Store the key of a database next to the Terraform states, for later restores of its backups."""
+        name = restoring.key_object(database)
         self.upload(self.state_bucket, name, json.dumps({_KEY: key}).encode())
 
     def _kept(self, name: str) -> dict[str, Any]:
-        """Return a mapping of the bucket of states; empty where there is none."""
+        """Return a JSON object from the state bucket, or {} if it does not exist."""
         if not self.has_bucket(self.state_bucket):
             return {}
         return self.call("GET", "storage", self._object(name), alt="media") or {}
@@ -183,17 +183,17 @@ class Google:
     # Machines
 
     def has_cluster(self, cluster_id: str) -> bool:
-        """Tell whether the project has a cluster, also one whose state is in a bucket of another name."""
+        """Return True if the project has the cluster, even if its state is in another bucket."""
         return cluster_id in self.clusters() or self._account_of("api", cluster_id) in (
-            found["email"] for found in self._accounts()
+            account["email"] for account in self._accounts()
         )
 
     def machines(self, cluster_id: str) -> list[str]:
-        """Return the rented machines of a cluster that are not gone, as ZONE/NAME."""
+        """Return the rented machines of a cluster that are not terminated, as ZONE/NAME."""
         path = f"/compute/v1/projects/{self.project}/aggregated/instances"
-        wanted = f'labels.{MACHINE_LABEL}="{cluster_id}"'
-        found = self._aggregated(path, "instances", wanted)
-        return sorted(f"{i['zone'].rpartition('/')[2]}/{i['name']}" for i in found)
+        label_filter = f'labels.{MACHINE_LABEL}="{cluster_id}"'
+        instances = self._aggregated(path, "instances", label_filter)
+        return sorted(f"{i['zone'].rpartition('/')[2]}/{i['name']}" for i in instances)
 
     def terminate(self, machines: Sequence[str]) -> None:
         for machine in machines:
@@ -202,13 +202,16 @@ class Google:
             self.call("DELETE", "compute", where)
 
     def forget_machines(self, cluster_id: str) -> None:
-        """Do nothing: all that a cluster makes to rent machines are the machines."""
+        """Do nothing, because a cluster creates no resources for renting machines."""
 
     def labelled(self, cluster_id: str) -> Iterator[str]:
-        """Yield kind and name of resources with the cluster's label, apart from its bucket."""
+        """Yield the kind and name of each resource with the cluster's label, except its bucket."""
         project = self.project
-        own, machines = f'labels.{LABEL}="{cluster_id}"', f'labels.{MACHINE_LABEL}="{cluster_id}"'
-        for label in (own, machines):
+        label_filter, machines = (
+            f'labels.{LABEL}="{cluster_id}"',
+            f'labels.{MACHINE_LABEL}="{cluster_id}"',
+        )
+        for label in (label_filter, machines):
             for disk in self._aggregated(
                 f"/compute/v1/projects/{project}/aggregated/disks", "disks", label
             ):
@@ -217,7 +220,7 @@ class Google:
             "sqladmin", f"/v1/projects/{project}/instances", "items",
             filter=f"settings.userLabels.{LABEL}:{cluster_id}",
         )  # fmt: skip
-        yield from (f"database {found['name']}" for found in databases)
+        yield from (f"database {resource['name']}" for resource in databases)
         for name in self.services(cluster_id):
             yield f"service {name.rpartition('/')[2]}"
         secrets = self.pages(
@@ -226,10 +229,10 @@ class Google:
             "secrets",
             filter=f"labels.{LABEL}={cluster_id}",
         )
-        yield from (f"secret {found['name'].rpartition('/')[2]}" for found in secrets)
+        yield from (f"secret {resource['name'].rpartition('/')[2]}" for resource in secrets)
 
     def named(self, cluster_id: str) -> Iterator[str]:
-        """Yield resources without labels, which are known by name: network, registry, schedules, accounts."""
+        """Yield the existing resources without labels by name: network, registry, schedules and accounts."""
         name, here = f"det-{cluster_id}", f"projects/{self.project}/locations/{self.region}"
         single = {
             f"network {name}": (
@@ -241,11 +244,11 @@ class Google:
                 for worker in _WORKERS
             },
         }  # fmt: skip
-        for what, (service, path) in single.items():
+        for description, (service, path) in single.items():
             if self.call("GET", service, path) is not None:
-                yield what
-        ours = {self._account_of(suffix, cluster_id) for suffix in _ACCOUNTS}
-        yield from (f"account {a['email']}" for a in self._accounts() if a["email"] in ours)
+                yield description
+        emails = {self._account_of(suffix, cluster_id) for suffix in _ACCOUNTS}
+        yield from (f"account {a['email']}" for a in self._accounts() if a["email"] in emails)
 
     def _account_of(self, part: str, cluster_id: str) -> str:
         return f"det-{cluster_id}-{part}@{self.project}.iam.gserviceaccount.com"
@@ -254,37 +257,37 @@ class Google:
         return self.pages("iam", f"/v1/projects/{self.project}/serviceAccounts", "accounts")
 
     def services(self, cluster_id: str) -> dict[str, Mapping[str, Any]]:
-        """Return the services of a cluster, by their full names."""
+        """Return the Cloud Run services of a cluster by full name."""
         path = f"/v2/projects/{self.project}/locations/{self.region}/services"
         return {
-            str(found["name"]): found
-            for found in self.pages("run", path, "services")
-            if found.get("labels", {}).get(LABEL) == cluster_id
+            str(service["name"]): service
+            for service in self.pages("run", path, "services")
+            if service.get("labels", {}).get(LABEL) == cluster_id
         }
 
     def revisions(self, cluster_id: str) -> dict[str, str]:
-        """Return the revision of each service that answers its requests."""
-        found = {}
+        """Return the serving revision of each service."""
+        serving = {}
         for name, service in self.services(cluster_id).items():
             parts = [t for t in service.get("trafficStatuses", ()) if t.get("percent") == 100]
             pinned = str(parts[0].get("revision") or "") if parts else ""
             newest = str(service.get("latestReadyRevision") or "").rpartition("/")[2]
             if pinned or newest:
-                found[name] = pinned or newest
-        return found
+                serving[name] = pinned or newest
+        return serving
 
     def switch(self, service: str, revision: str) -> None:
-        """Let the requests of a service reach a revision, until it is deployed again."""
+        """Send all requests of a service to a revision until the next deployment."""
         kind = "TRAFFIC_TARGET_ALLOCATION_TYPE_REVISION"
         body = {"traffic": [{"type": kind, "revision": revision, "percent": 100}]}
-        begun = self.call("PATCH", "run", f"/v2/{service}", body, updateMask="traffic")
-        self.wait("run", begun or {"done": True}, "/v2")
+        operation = self.call("PATCH", "run", f"/v2/{service}", body, updateMask="traffic")
+        self.wait("run", operation or {"done": True}, "/v2")
 
     def remove_peering(self, network: str) -> None:
-        """Part a network from Cloud SQL's, which keeps its side for days: a network with a peering cannot go."""
+        """Remove the peering with Cloud SQL, which would block the deletion of the network for days."""
         path = f"/compute/v1/projects/{self.project}/global/networks/{network}"
-        found = self.call("GET", "compute", path) or {}
-        for peering in found.get("peerings", ()):
+        network_info = self.call("GET", "compute", path) or {}
+        for peering in network_info.get("peerings", ()):
             self.call("POST", "compute", f"{path}/removePeering", {"name": peering["name"]})
         limit = time.monotonic() + _OPERATION_S
         while (self.call("GET", "compute", path) or {}).get("peerings"):
@@ -292,13 +295,13 @@ class Google:
                 raise CommandError(f"the network {network} keeps its peering", _AGAIN)
             time.sleep(2)
 
-    def _aggregated(self, path: str, kind: str, wanted: str) -> Iterator[Any]:
+    def _aggregated(self, path: str, kind: str, label_filter: str) -> Iterator[Any]:
         token = ""
         while True:
-            asked = {"filter": wanted, **({"pageToken": token} if token else {})}
-            page = self.call("GET", "compute", path, **asked) or {}
-            for listed in page.get("items", {}).values():
-                yield from listed.get(kind, ())
+            params = {"filter": label_filter, **({"pageToken": token} if token else {})}
+            page = self.call("GET", "compute", path, **params) or {}
+            for scope in page.get("items", {}).values():
+                yield from scope.get(kind, ())
             token = page.get("nextPageToken", "")
             if not token:
                 return
@@ -322,35 +325,35 @@ class Google:
             if self.endpoint_url
             else f"https://{service}.googleapis.com"
         )
-        ask = partial(
+        send = partial(
             self._session.request, method, base + path, params=query, timeout=_TIMEOUT_S, **content
         )
         try:
-            answer = ask()
-            while _is_disabled(answer) and time.monotonic() < self._patient_until:
+            response = send()
+            while _is_disabled(response) and time.monotonic() < self._retry_until:
                 time.sleep(_LOOK_S)
-                answer = ask()
+                response = send()
         except TransportError as e:
-            raise CommandError(f"Google cannot be asked to sign in: {_first(e)}", _REACH) from e
+            raise CommandError(f"Google's sign-in cannot be reached: {_first(e)}", _REACH) from e
         except GoogleAuthError as e:
             raise CommandError(
                 f"Google does not accept the credentials: {_first(e)}", SIGN_IN
             ) from e
         except requests.RequestException as e:
             raise CommandError(f"{service}.googleapis.com does not answer: {e}", _AGAIN) from e
-        if answer.status_code == 404:
+        if response.status_code == 404:
             return None
-        if answer.status_code >= 400:
-            raise self._refusal(service, answer)
-        return answer.json() if answer.content else {}
+        if response.status_code >= 400:
+            raise self._refusal(service, response)
+        return response.json() if response.content else {}
 
-    def _refusal(self, service: str, answer: Any) -> CommandError:
-        """Return the meaning of an API's refusal, and what helps."""
-        message, _ = _told(answer)
-        status = int(answer.status_code)
+    def _refusal(self, service: str, response: Any) -> CommandError:
+        """Return the error for an API's error response, with the next step."""
+        message, _ = _error_details(response)
+        status = int(response.status_code)
         if status == 401:
             return CommandError(f"Google does not accept the credentials: {message}", SIGN_IN)
-        if _is_disabled(answer):
+        if _is_disabled(response):
             enable = f"gcloud services enable {service}.googleapis.com --project {self.project}"
             return Denied(f"the API {service} is disabled in project {self.project}", f"`{enable}`")
         if "billing" in message.lower():
@@ -361,18 +364,18 @@ class Google:
         if status == 403:
             return Denied(
                 f"Google Cloud denies a call to {service}: {message}",
-                f"is {self.project} the project's id? Its owner can give you roles/owner or the missing permission",
+                f"check that {self.project} is the project's id; its owner can grant roles/owner or the permission",
                 status=status,
             )
         return Refused(
-            f"Google Cloud refuses a call to {service}: {message}", _AGAIN, status=status
+            f"Google Cloud rejected a call to {service}: {message}", _AGAIN, status=status
         )
 
     @cached_property
     def _session(self) -> Any:
         from google.auth.transport.requests import AuthorizedSession
 
-        # What a call costs, also in quota, is this project's.
+        # Bill calls and quota to this project.
         credentials = self.credentials
         if hasattr(credentials, "with_quota_project"):
             credentials = credentials.with_quota_project(self.project)
@@ -380,13 +383,13 @@ class Google:
 
     @cached_property
     def credentials(self) -> Any:
-        """Return the operator's credentials. Raises CommandError when there are none."""
+        """Return the operator's credentials. Raises CommandError without credentials."""
         with extras.needed("gcp"):
             import google.auth
             from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 
         if self.keypath:
-            return _of_key(self.keypath)
+            return _key_credentials(self.keypath)
         try:
             return google.auth.default(scopes=[_SCOPE])[0]
         except DefaultCredentialsError:
@@ -397,11 +400,13 @@ class Google:
             ) from e
 
 
-_REACH = "does this machine reach the internet, or need a proxy (HTTPS_PROXY)? Then run the same command again"
-_AGAIN = "run the same command again: it goes on"
+_REACH = (
+    "check the internet connection or set a proxy (HTTPS_PROXY), then run the same command again"
+)
+_AGAIN = "run the same command again to continue"
 
 
-def _of_key(path: str) -> Any:
+def _key_credentials(path: str) -> Any:
     from google.auth.exceptions import GoogleAuthError
     from google.oauth2.service_account import Credentials
 
@@ -409,14 +414,14 @@ def _of_key(path: str) -> Any:
         return Credentials.from_service_account_file(path, scopes=[_SCOPE])
     except FileNotFoundError as e:
         raise CommandError(
-            f"{path} does not exist", "--keypath names a key of a service account"
+            f"{path} does not exist", "--keypath needs the file of a service account key"
         ) from e
     except (GoogleAuthError, ValueError, OSError) as e:
-        raise CommandError(f"{path} is no key of a service account: {_first(e)}", SIGN_IN) from e
+        raise CommandError(f"{path} is not a service account key: {_first(e)}", SIGN_IN) from e
 
 
-def project_of_sign_in() -> str:
-    """Return the project that the operator's sign-in or gcloud's settings name, if they name one."""
+def default_project() -> str:
+    """Return the project of the operator's credentials or gcloud's settings, or ''."""
     with extras.needed("gcp"):
         import google.auth
         from google.auth.exceptions import GoogleAuthError
@@ -427,24 +432,24 @@ def project_of_sign_in() -> str:
         return ""
 
 
-def _told(answer: Any) -> tuple[str, set[str]]:
-    """Return the message of an error, and its machine-readable reasons."""
+def _error_details(response: Any) -> tuple[str, set[str]]:
+    """Return the message and the reason codes of an error response."""
     try:
-        error = answer.json()["error"]
+        error = response.json()["error"]
         if not isinstance(error, dict):
             return str(error), set()
     except (ValueError, KeyError, TypeError):
-        return answer.text[:200] or str(answer.status_code), set()
+        return response.text[:200] or str(response.status_code), set()
     reasons = {str(d.get("reason", "")) for d in error.get("details", ()) if isinstance(d, dict)}
     reasons |= {str(e.get("reason", "")) for e in error.get("errors", ())}
-    return str(error.get("message", answer.status_code)), reasons
+    return str(error.get("message", response.status_code)), reasons
 
 
-def _is_disabled(answer: Any) -> bool:
-    """Tell whether an answer says that the API is disabled in the project."""
-    return bool(answer.status_code == 403 and _told(answer)[1] & _DISABLED)
+def _is_disabled(response: Any) -> bool:
+    """Return True if the response reports that the API is disabled in the project."""
+    return bool(response.status_code == 403 and _error_details(response)[1] & _DISABLED)
 
 
 def _first(error: BaseException) -> str:
-    """Return the readable part of an error of google-auth, whose second part is the raw answer."""
+    """Return the readable part of a google-auth error. The second part is the raw response."""
     return str(error.args[0] if error.args else error)

@@ -1,4 +1,4 @@
-"""Backups of databases of Cloud SQL: what a cluster that was removed comes back from."""
+"""Cloud SQL backups, from which a removed cluster can be restored."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -9,16 +9,16 @@ from det_cli.deployment.google import Google
 from det_cli.errors import CommandError, MissingError, UsageError
 from det_cli.render import Say
 
-_VERSION = "POSTGRES_16"  # that the stack makes
+_VERSION = "POSTGRES_16"  # the database version of the stack
 _OURS = "det-"
 _RESTORED_S = 3600.0
 _LOOK_S = 5.0
-_AGAIN = "run the same command again: it goes on"
+_AGAIN = "run the same command again to continue"
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """Hold what Cloud SQL tells of a backup; it outlives its instance if it was the last one."""
+    """A Cloud SQL backup. The final backup of an instance is kept after the deletion of the instance."""
 
     name: str  # projects/PROJECT/backups/ID
     instance: str
@@ -34,23 +34,23 @@ class Backup:
 
     @property
     def database(self) -> str:
-        """Return the instance's name without its last part, which each cluster that is made has anew."""
+        """Return the name of the instance without its suffix, which differs for each created cluster."""
         return _without_suffix(self.instance)
 
 
 def backups(google: Google) -> Iterator[Backup]:
-    """Return all backups of the project, also of instances that are gone."""
+    """Return all backups of the project, including backups of deleted instances."""
     path = f"/v1/projects/{google.project}/backups"
-    for told in google.pages("sqladmin", path, "backups"):
-        settings = (told.get("instanceSettings") or {}).get("settings") or {}
+    for item in google.pages("sqladmin", path, "backups"):
+        settings = (item.get("instanceSettings") or {}).get("settings") or {}
         yield Backup(
-            name=str(told["name"]),
-            instance=str(told.get("instance") or ""),
-            version=str(told.get("databaseVersion") or ""),
-            state=str(told.get("state") or ""),
-            is_final=told.get("type") == "FINAL",
+            name=str(item["name"]),
+            instance=str(item.get("instance") or ""),
+            version=str(item.get("databaseVersion") or ""),
+            state=str(item.get("state") or ""),
+            is_final=item.get("type") == "FINAL",
             disk_gb=int(settings.get("dataDiskSizeGb") or 0),
-            made_at=str((told.get("backupInterval") or {}).get("startTime") or ""),
+            made_at=str((item.get("backupInterval") or {}).get("startTime") or ""),
         )
 
 
@@ -59,83 +59,87 @@ def _without_suffix(instance: str) -> str:
 
 
 def last_of(google: Google, database: str) -> Backup | None:
-    """Return the newest backup that removals of a database left; None without any."""
-    left = [b for b in backups(google) if b.is_final and b.database == database]
-    return max(left, key=lambda b: b.made_at, default=None)
+    """Return the newest final backup of a removed database, or None."""
+    finals = [b for b in backups(google) if b.is_final and b.database == database]
+    return max(finals, key=lambda b: b.made_at, default=None)
 
 
 def has_database(google: Google, database: str) -> bool:
-    """Tell whether there is an instance of that name, apart from its last part."""
-    found = google.pages("sqladmin", f"/v1/projects/{google.project}/instances", "items")
-    return any(_without_suffix(str(instance["name"])) == database for instance in found)
+    """Return True if an instance has this name before its suffix."""
+    instances = google.pages("sqladmin", f"/v1/projects/{google.project}/instances", "items")
+    return any(_without_suffix(str(instance["name"])) == database for instance in instances)
 
 
-def fitting(google: Google, name: str) -> Backup:
-    """Return the backup of an id or name, from which a cluster's database can begin.
+def find(google: Google, name: str) -> Backup:
+    """Return the backup with this id or name, if it can be restored into a cluster's database.
 
-    Raises MissingError and UsageError where there is none, and CommandError where it is not complete.
+    Raises MissingError or UsageError if there is none, and CommandError if it is not complete.
     """
-    known = list(backups(google))
-    found = next((b for b in known if name in (b.name, b.id)), None)
-    if found is None:
-        ours = sorted(f"{b.id} ({b.instance})" for b in known if b.instance.startswith(_OURS))
+    existing = list(backups(google))
+    backup = next((b for b in existing if name in (b.name, b.id)), None)
+    if backup is None:
+        ours = sorted(f"{b.id} ({b.instance})" for b in existing if b.instance.startswith(_OURS))
         raise MissingError(
             f"there is no backup {name} in project {google.project}; backups of clusters: {', '.join(ours) or 'none'}",
             "give another --db-backup, or another --project-id",
         )
-    if found.version != _VERSION or not found.instance.startswith(_OURS):
+    if backup.version != _VERSION or not backup.instance.startswith(_OURS):
         raise UsageError(
-            f"the backup {name} is of {found.instance} with {found.version}, and a cluster's database is"
+            f"the backup {name} is from {backup.instance} with {backup.version}, but a cluster's database is"
             f" {_OURS}CLUSTER with {_VERSION}",
-            "give a backup that `det deploy gcp down` left, or one of a cluster's database",
+            "give a backup that `det deploy gcp down` created, or a backup of a cluster's database",
         )
-    if found.state != "SUCCESSFUL":
+    if backup.state != "SUCCESSFUL":
         raise CommandError(
-            f"the backup {name} is not complete: it is {found.state}",
+            f"the backup {name} is not complete: it is {backup.state}",
             "run the same command again in some minutes, or give another --db-backup",
         )
-    return found
+    return backup
 
 
 def restore(google: Google, instance: str, backup: Backup, say: Say) -> None:
-    """Replace all that a database holds by a backup. Interrupted, it waits for what was begun."""
+    """Replace the contents of a database with a backup. A repeated call waits for a restore that already runs."""
     path = f"/v1/projects/{google.project}/operations"
-    listed = google.pages("sqladmin", path, "items", instance=instance)
-    running = [found for found in listed if found["status"] != "DONE"]
-    if not any(found["operationType"] == "RESTORE_VOLUME" for found in running):
+    operations = google.pages("sqladmin", path, "items", instance=instance)
+    running = [operation for operation in operations if operation["status"] != "DONE"]
+    if not any(operation["operationType"] == "RESTORE_VOLUME" for operation in running):
         for operation in running:
             _wait(google, operation, say)
-        asked = f"/v1/projects/{google.project}/instances/{instance}/restoreBackup"
+        restore_path = f"/v1/projects/{google.project}/instances/{instance}/restoreBackup"
         running = [
-            _begun(google.call("POST", "sqladmin", asked, {"backup": backup.name}), instance)
+            _operation(
+                google.call("POST", "sqladmin", restore_path, {"backup": backup.name}), instance
+            )
         ]
     for operation in running:
         _wait(google, operation, say)
 
 
 def set_password(google: Google, instance: str, user: str, password: str, say: Say) -> None:
-    """Let a user of a database sign in by a password: the one that a backup brought is another."""
+    """Set the password of a database user, because a restored backup contains another password."""
     path = f"/v1/projects/{google.project}/instances/{instance}/users"
-    begun = google.call("PUT", "sqladmin", path, {"name": user, "password": password}, name=user)
-    _wait(google, _begun(begun, instance), say)
+    operation = google.call(
+        "PUT", "sqladmin", path, {"name": user, "password": password}, name=user
+    )
+    _wait(google, _operation(operation, instance), say)
 
 
-def _begun(operation: Any, instance: str) -> Mapping[str, Any]:
+def _operation(operation: Any, instance: str) -> Mapping[str, Any]:
     if operation is None:
         raise CommandError(f"the database {instance} is gone", _AGAIN)
     return dict(operation)
 
 
 def _wait(google: Google, operation: Mapping[str, Any], say: Say) -> None:
-    """Wait for the end of an operation of Cloud SQL. Raises CommandError with its error."""
-    begun, told = time.monotonic(), 0
+    """Wait until a Cloud SQL operation is done. Raises CommandError with its error."""
+    started_at, minutes = time.monotonic(), 0
     while operation["status"] != "DONE":
-        waited_s = time.monotonic() - begun
+        waited_s = time.monotonic() - started_at
         if waited_s > _RESTORED_S:
             raise CommandError(f"Cloud SQL does not finish {operation['name']}", _AGAIN)
-        if waited_s >= 60 * (told + 1):
-            told += 1
-            say(f"Cloud SQL is still at work [{told}m elapsed]")
+        if waited_s >= 60 * (minutes + 1):
+            minutes += 1
+            say(f"Cloud SQL is still working [{minutes}m elapsed]")
         time.sleep(_LOOK_S)
         path = f"/v1/projects/{google.project}/operations/{operation['name']}"
         operation = google.call("GET", "sqladmin", path) or operation

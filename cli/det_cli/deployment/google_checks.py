@@ -1,4 +1,4 @@
-"""Check APIs, permissions and machine types of a Google Cloud project before anything is made in it."""
+"""Checks of a Google Cloud project before a deployment: APIs, permissions and machine types."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,16 +11,16 @@ from det_cli.deployment.google_quotas import SKIP
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
-# What the stack uses, and what the command and Terraform ask about it. At most twenty can be enabled by one call.
+# APIs that the stack, the command and Terraform use. One call can enable at most twenty.
 APIS = (
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudquotas", "cloudresourcemanager", "cloudscheduler",
     "compute", "iam", "iamcredentials", "logging", "orgpolicy", "run", "secretmanager", "servicenetworking", "sqladmin",
     "storage",
 )  # fmt: skip
-# The same for an alarm of Google Cloud's own, and the right that it takes on the billing account.
+# APIs for a billing budget, and the permission that it needs on the billing account.
 _BUDGET_APIS, _BUDGET_PERMISSION = ("billingbudgets", "monitoring"), "billing.budgets.create"
-# One of each kind of right that the stack needs: whoever has these has a role that holds the rest. Not among them are
-# rights on a bucket's policy: owners of a project have those on each of its buckets, and not on the project.
+# One permission of each kind that the stack needs. Roles with these permissions also include the others. Permissions
+# on bucket policies are not listed, because project owners have them on each bucket but not on the project.
 PERMISSIONS = (
     "artifactregistry.repositories.create",
     "cloudbuild.builds.create",
@@ -44,7 +44,7 @@ PERMISSIONS = (
     "servicenetworking.services.addPeering",
     "storage.buckets.create",
 )
-# What shows that an API that was just enabled answers: Terraform would fail where it does not yet.
+# A request to each API that shows when a newly enabled API responds. Terraform would fail before that.
 _HERE = "projects/{project}/locations/{region}"
 _PROBES = {
     "artifactregistry": f"/v1/{_HERE}/repositories",
@@ -62,10 +62,12 @@ Json = Mapping[str, Any]
 
 
 def disabled(google: Google, variables: Mapping[str, Any]) -> list[str]:
-    """Return the APIs that a stack needs and the project has not. Raises CommandError without the project."""
+    """Return the APIs that the stack needs and the project has not enabled. Raises CommandError without the project."""
     path = f"/v1/projects/{google.project}/services"
-    found = google.pages("serviceusage", path, "services", filter="state:ENABLED", pageSize="200")
-    enabled = {str(service["config"]["name"]) for service in found}
+    services = google.pages(
+        "serviceusage", path, "services", filter="state:ENABLED", pageSize="200"
+    )
+    enabled = {str(service["config"]["name"]) for service in services}
     needed = (*APIS, *(_BUDGET_APIS if _has_budget(variables) else ()))
     return [name for name in needed if f"{name}.googleapis.com" not in enabled]
 
@@ -75,28 +77,28 @@ def _has_budget(variables: Mapping[str, Any]) -> bool:
 
 
 def enable(google: Google, names: Sequence[str], say: Say) -> None:
-    """Enable APIs; that costs nothing."""
+    """Enable APIs, which is free of charge."""
     say(f"Enabling the APIs {', '.join(names)}")
     body = {"serviceIds": [f"{name}.googleapis.com" for name in names]}
     path = f"/v1/projects/{google.project}/services:batchEnable"
-    begun = google.call("POST", "serviceusage", path, body)
-    if begun is None:
+    operation = google.call("POST", "serviceusage", path, body)
+    if operation is None:
         raise CommandError(f"there is no project {google.project}", "give its id by --project-id")
-    google.wait("serviceusage", begun, "/v1")
-    google.has_enabled()
+    google.wait("serviceusage", operation, "/v1")
+    google.retry_disabled()
     for name in names:
         if name in _PROBES:
-            with suppress(CommandError):  # what else is wrong is looked at next
+            with suppress(CommandError):  # later checks report other problems
                 place = {"project": google.project, "region": google.region}
                 google.call("GET", name, _PROBES[name].format(**place))
 
 
 def check_permissions(google: Google) -> None:
     path = f"/v1/projects/{google.project}:testIamPermissions"
-    answer = google.call("POST", "cloudresourcemanager", path, {"permissions": list(PERMISSIONS)})
-    if answer is None:
+    response = google.call("POST", "cloudresourcemanager", path, {"permissions": list(PERMISSIONS)})
+    if response is None:
         raise CommandError(f"there is no project {google.project}", "give its id by --project-id")
-    missing = sorted(set(PERMISSIONS) - set(answer.get("permissions", ())))
+    missing = sorted(set(PERMISSIONS) - set(response.get("permissions", ())))
     if missing:
         raise CommandError(
             f"your account lacks {len(missing)} permissions in project {google.project}: {', '.join(missing)}",
@@ -105,62 +107,64 @@ def check_permissions(google: Google) -> None:
 
 
 def check_budget(google: Google, variables: Mapping[str, Any]) -> None:
-    """Look whether the alarm that the stack asks for can be made, which owners of the project alone may not."""
+    """Check the permission to create the billing budget, which project owners do not have by default."""
     account = str(variables.get("billing_account") or "")
     if not (_has_budget(variables) and account):
         return
     path = f"/v1/billingAccounts/{account}:testIamPermissions"
     try:
-        answer = google.call("POST", "cloudbilling", path, {"permissions": [_BUDGET_PERMISSION]})
+        response = google.call("POST", "cloudbilling", path, {"permissions": [_BUDGET_PERMISSION]})
     except Denied:
-        answer = None
-    if _BUDGET_PERMISSION not in (answer or {}).get("permissions", ()):
+        response = None
+    if _BUDGET_PERMISSION not in (response or {}).get("permissions", ()):
         raise CommandError(
-            f"your account lacks {_BUDGET_PERMISSION} on the billing account {account}, or there is none of this id",
-            "ask who administers it for roles/billing.costsManager there, or leave out --var monthly_budget_usd",
+            f"your account lacks {_BUDGET_PERMISSION} on the billing account {account}, or this id does not exist",
+            "ask its administrator for roles/billing.costsManager, or leave --var monthly_budget_usd out",
         )
-    with suppress(CommandError):  # waits for an API that was just enabled
+    with suppress(CommandError):  # this call waits until a newly enabled API responds
         google.call("GET", "billingbudgets", f"/v1/billingAccounts/{account}/budgets", pageSize="1")
 
 
-def check_machines(google: Google, wanted: Sequence[Machines], say: Say) -> None:
+def check_machines(google: Google, all_machines: Sequence[Machines], say: Say) -> None:
     """Raise CommandError if a region lacks a machine type or GPU of a pool, or the project lacks its quota."""
-    quotas = google_quotas.read(google, {google.region, *(machines.region for machines in wanted)})
-    for machines in wanted:
-        own = _check_offers(google, machines)
-        gpus = {**own, **({machines.gpu_type: machines.gpu_num} if machines.gpu_num else {})}
+    quotas = google_quotas.read(
+        google, {google.region, *(machines.region for machines in all_machines)}
+    )
+    for machines in all_machines:
+        included = _check_offers(google, machines)
+        gpus = {**included, **({machines.gpu_type: machines.gpu_num} if machines.gpu_num else {})}
         google_quotas.check_gpus(google, quotas, machines, gpus, say)
-    google_quotas.check_together(google, quotas, wanted)
+    google_quotas.check_together(google, quotas, all_machines)
     say(f"Checked {google.project}: credentials, APIs, permissions, machine types and quotas")
 
 
 def _check_offers(google: Google, machines: Machines) -> dict[str, int]:
-    """Return the GPUs that a machine type has by itself. Raises CommandError where its places lack it."""
-    types = list(_found(google, "machineTypes", machines.machine_type))
-    _must_be_here(machines, f"machine type {machines.machine_type}", [zone for zone, _ in types])
+    """Return the GPUs included in a machine type. Raises CommandError if the type is not available."""
+    types = list(_search(google, "machineTypes", machines.machine_type))
+    _check_available(machines, f"machine type {machines.machine_type}", [zone for zone, _ in types])
     if machines.gpu_type:
-        gpus = _found(google, "acceleratorTypes", machines.gpu_type)
-        _must_be_here(machines, f"GPU {machines.gpu_type}", [zone for zone, _ in gpus])
-    listed = types[0][1].get("accelerators", ())
-    return {str(a["guestAcceleratorType"]): int(a["guestAcceleratorCount"]) for a in listed}
+        gpus = _search(google, "acceleratorTypes", machines.gpu_type)
+        _check_available(machines, f"GPU {machines.gpu_type}", [zone for zone, _ in gpus])
+    accelerators = types[0][1].get("accelerators", ())
+    return {str(a["guestAcceleratorType"]): int(a["guestAcceleratorCount"]) for a in accelerators}
 
 
-def _must_be_here(machines: Machines, what: str, zones: Sequence[str]) -> None:
+def _check_available(machines: Machines, item: str, zones: Sequence[str]) -> None:
     region = [zone for zone in zones if zone.rpartition("-")[0] == machines.region]
     here = [zone for zone in region if not machines.zones or zone in machines.zones]
     if here:
         return
     others = sorted({zone.rpartition("-")[0] for zone in zones} - {machines.region})
-    there = ", ".join(region) or ", ".join(others) or "no zone of Google Cloud"
+    elsewhere = ", ".join(region) or ", ".join(others) or "no zone of Google Cloud"
     raise CommandError(
-        f"{machines.place} has no {what}, which {machines.pool} asks for; {there} has it",
-        f"name a place that has it by --region and --zone, or another type; {SKIP}",
+        f"{machines.place} has no {item}, which {machines.pool} needs; {elsewhere} has it",
+        f"give a --region and --zone that has it, or another type; {SKIP}",
     )
 
 
-def _found(google: Google, kind: str, name: str) -> Iterator[tuple[str, Json]]:
+def _search(google: Google, kind: str, name: str) -> Iterator[tuple[str, Json]]:
     path = f"/compute/v1/projects/{google.project}/aggregated/{kind}"
     page = google.call("GET", "compute", path, filter=f'name = "{name}"', maxResults="500") or {}
-    for place, listed in page.get("items", {}).items():
-        for found in listed.get(kind, ()):
-            yield place.rpartition("/")[2], found
+    for place, scope in page.get("items", {}).items():
+        for resource in scope.get(kind, ()):
+            yield place.rpartition("/")[2], resource

@@ -1,28 +1,28 @@
-"""The machines that the pools of a configuration rent from Google Cloud, for checks before a deployment."""
+"""The machines that the pools of a configuration rent on Google Cloud, for checks before a deployment."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-DISK_GB, DISK_TYPE = 200, "pd-balanced"  # defaults of a section
+DISK_GB, DISK_TYPE = 200, "pd-balanced"  # defaults of a provider section
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Hold the machines of one type that a pool rents in a region."""
+    """The machines of one type that a pool rents in a region."""
 
     pool: str
     machine_type: str
     region: str
     zones: tuple[str, ...]  # empty: any zone of the region
-    gpu_type: str  # of attached GPUs; empty if the machine type includes its GPUs
+    gpu_type: str  # the type of attached GPUs; '' if the machine type includes its GPUs
     gpu_num: int
     is_spot: bool
     vcpus: int = 0
     disk_gb: int = DISK_GB
     disk_type: str = DISK_TYPE
     has_external_ip: bool = True
-    image: str = ""  # as a path
+    image: str = ""  # the path of the boot image
 
     @property
     def image_project(self) -> str:
@@ -36,7 +36,7 @@ class Machines:
 
 
 def machines_of(config: Mapping[str, Any], *, external_ip: bool = True) -> list[Machines]:
-    """Return the machines that the pools of a configuration rent from Google Cloud, type by type.
+    """Return the machines that the pools of a configuration rent on Google Cloud, one item per type.
 
     `external_ip` is the default for sections without this setting.
     """
@@ -46,14 +46,14 @@ def machines_of(config: Mapping[str, Any], *, external_ip: bool = True) -> list[
     for pool in load_cluster(config).resource_pools:
         for section in pool.sections:
             if section.provider == "gcp":
-                machines += list(_of_section(pool.pool_name, section, external_ip))
+                machines += list(_section_machines(pool.pool_name, section, external_ip))
     return machines
 
 
-def _of_section(pool: str, section: Any, external_ip: bool) -> Iterator[Machines]:
+def _section_machines(pool: str, section: Any, external_ip: bool) -> Iterator[Machines]:
     settings = section.settings
-    written = settings.get("instance_type")
-    gpus = written if isinstance(written, Mapping) else {}
+    instance_type = settings.get("instance_type")
+    gpus = instance_type if isinstance(instance_type, Mapping) else {}
     network = settings.get("network_interface") or {}
     for region in sorted({region for region, _ in section.places}):
         zones = tuple(sorted(z for r, z in section.places if r == region and z))

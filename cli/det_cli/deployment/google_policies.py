@@ -1,4 +1,4 @@
-"""Check for policies of an organisation that would stop a cluster on Google Cloud, before a deployment."""
+"""Checks of an organisation's policies that would prevent a cluster on Google Cloud."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,14 +21,14 @@ _GROUPS = {
 
 Json = Mapping[str, Any]
 Rules = Sequence[Json]
-# Return whether a value of a rule covers the wanted location, image or address; None if that is unknown.
+# Returns True if a value of a rule covers a location, image or address, or None if that is unknown.
 Means = Callable[[str], bool | None]
 
 
 def check(
     google: Google, machines: Sequence[Machines], variables: Mapping[str, Any], say: Say
 ) -> None:
-    """Raise CommandError for a policy that stops the cluster; warn about policies that cannot be checked."""
+    """Raise CommandError for a policy that prevents the cluster. Warn about policies that cannot be checked."""
     checks: Mapping[str, Callable[[Rules], Iterator[str]]] = {
         INVOKER: lambda rules: _invoker(rules),
         EXTERNAL_IP: lambda rules: _external_ip(rules, machines),
@@ -42,12 +42,12 @@ def check(
             say(f"warning: policies of the organisation cannot be read: {e.cause}")
             return
         if any("condition" in rule for rule in rules):
-            say(f"warning: the policy {constraint} depends on tags, and is not judged here")
+            say(f"warning: the policy {constraint} depends on tags and is not checked")
             continue
         for problem in judge(rules):
             raise CommandError(
-                f"the policy {constraint} of the organisation stops the cluster: {problem}",
-                f"or ask who administers the organisation for an exception for {google.project}; {SKIP}",
+                f"the policy {constraint} of the organisation prevents the cluster: {problem}",
+                f"ask an administrator of the organisation for an exception for {google.project}; {SKIP}",
             )
 
 
@@ -62,7 +62,7 @@ def _rules(google: Google, constraint: str) -> Rules:
 def _invoker(rules: Rules) -> Iterator[str]:
     if any(rule.get("enforce") for rule in rules):
         yield (
-            "agents and people call its services without an account of Google Cloud, and sign in at the cluster itself"
+            "agents and users call its services without a Google Cloud account and sign in at the cluster"
         )
 
 
@@ -71,8 +71,8 @@ def _external_ip(rules: Rules, machines: Sequence[Machines]) -> Iterator[str]:
     # Allowed values are names of single machines. The names of rented machines are unknown before they start.
     if pools and _allows(rules, lambda value: False) is False:
         yield (
-            f"machines of {', '.join(pools)} would have addresses of their own: give --var machine_external_ip=false,"
-            " which lets them reach out by Cloud NAT"
+            f"machines of {', '.join(pools)} would have external addresses: give --var machine_external_ip=false"
+            " to use Cloud NAT instead"
         )
 
 
@@ -81,8 +81,8 @@ def _images(rules: Rules, machines: Sequence[Machines]) -> Iterator[str]:
         project = one.image_project
         if project and _allows(rules, lambda value, p=project: _is_project(value, p)) is False:  # type: ignore[misc]
             yield (
-                f"machines of {one.pool} would boot an image of project {project}: name one of an allowed project by"
-                " --environment-image, or by boot_disk_source_image in a configuration"
+                f"machines of {one.pool} would boot an image of project {project}: give an image of an allowed project"
+                " with --environment-image, or with boot_disk_source_image in a configuration"
             )
 
 
@@ -91,11 +91,11 @@ def _locations(
 ) -> Iterator[str]:
     for region in sorted({home, *(one.region for one in machines)}):
         if _allows(rules, lambda value, r=region: _is_in(value, r)) is False:  # type: ignore[misc]
-            yield f"it allows no resources in {region}: name an allowed region by --region"
+            yield f"it allows no resources in {region}: give an allowed region with --region"
     anywhere = _allows(rules, lambda value: _plain(value) == "global")
     if anywhere is False and not variables.get("secret_location"):
         yield (
-            "secrets that Google places itself are refused where locations are bound: give --var"
+            "it does not allow secrets with automatic replication: give --var"
             f" secret_location={home}"
         )
 
@@ -110,9 +110,9 @@ def _allows(rules: Rules, means: Means) -> bool | None:
         if any(means(value) for value in values.get("deniedValues", ())):
             return False
         allowed = values.get("allowedValues", ())
-        answers = [means(value) for value in allowed]
-        if allowed and not any(answers):
-            verdict = None if None in answers else False
+        matches = [means(value) for value in allowed]
+        if allowed and not any(matches):
+            verdict = None if None in matches else False
     return verdict
 
 
@@ -125,7 +125,7 @@ def _is_project(value: str, project: str) -> bool | None:
 
 
 def _is_in(value: str, region: str) -> bool | None:
-    """Return whether a value of the constraint on locations covers a region."""
+    """Return True if a value of the location constraint covers a region, or None if that is unknown."""
     if not value.startswith("in:"):
         plain = _plain(value)
         return plain == region or plain.startswith(f"{region}-")

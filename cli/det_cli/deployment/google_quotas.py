@@ -1,4 +1,4 @@
-"""Quotas of a Google Cloud project: whether it may rent the machines that pools ask for."""
+"""Checks of a Google Cloud project's quotas for the machines of the pools."""
 
 import math
 from collections import defaultdict
@@ -12,7 +12,7 @@ from det_cli.errors import CommandError
 from det_cli.render import Say
 
 SKIP = "--no-preflight-checks skips this check"
-# Quotas of a region by GPU.
+# The regional quota of each GPU type.
 GPU_QUOTAS = {
     "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
     "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
@@ -30,7 +30,7 @@ GPU_FAMILIES = {
     "nvidia-b200": "NVIDIA_B200",
 }
 _FAMILY_QUOTA = "GPUS-PER-GPU-FAMILY-per-project-region"
-# Processors of a region by machine family. Regions list E2_CPUS in some projects only.
+# The regional processor quotas of each machine family. Only some projects have E2_CPUS.
 _CPU_QUOTAS: Mapping[str, Sequence[str]] = {
     "n1": ("CPUS",), "e2": ("E2_CPUS", "CPUS"), "n2": ("N2_CPUS",), "a2": ("A2_CPUS",),
 }  # fmt: skip
@@ -39,12 +39,12 @@ _DISK_QUOTAS = {
     "pd-ssd": "SSD_TOTAL_GB",
     "pd-standard": "DISKS_TOTAL_GB",
 }
-# Alternatives to a larger quota, by quota.
+# Alternatives to a higher quota.
 _REMEDIES = {
-    "SSD_TOTAL_GB": "give smaller disks by --disk-size",
-    "IN_USE_ADDRESSES": "let machines reach out by Cloud NAT (--var machine_external_ip=false)",
+    "SSD_TOTAL_GB": "use smaller disks (--disk-size)",
+    "IN_USE_ADDRESSES": "use Cloud NAT (--var machine_external_ip=false)",
 }
-_OTHERWISE = "name another type or region"
+_OTHERWISE = "use another type or region"
 
 Json = Mapping[str, Any]
 Limits = Mapping[str, float]
@@ -52,7 +52,7 @@ Limits = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Quotas:
-    """The limits of a project, by region and over all regions."""
+    """The limits of a project, per region and for all regions together."""
 
     regions: Mapping[str, Limits]
     everywhere: Limits
@@ -61,22 +61,22 @@ class Quotas:
 def read(google: Google, regions: Iterable[str]) -> Quotas:
     """Return the quotas of some regions. Raises CommandError for a region that does not exist."""
     project = google.call("GET", "compute", f"/compute/v1/projects/{google.project}") or {}
-    by_region = {region: _of_region(google, region) for region in sorted(set(regions))}
+    by_region = {region: _region_limits(google, region) for region in sorted(set(regions))}
     return Quotas(by_region, _limits(project))
 
 
-def _of_region(google: Google, region: str) -> Limits:
-    answer = google.call(
+def _region_limits(google: Google, region: str) -> Limits:
+    response = google.call(
         "GET", "compute", f"/compute/v1/projects/{google.project}/regions/{region}"
     )
-    if answer is None:
+    if response is None:
         page = f"https://console.cloud.google.com/compute/zones?project={google.project}"
-        raise CommandError(f"there is no region {region}", f"{page} shows all: --region NAME")
-    return _limits(answer)
+        raise CommandError(f"there is no region {region}", f"{page} lists all regions")
+    return _limits(response)
 
 
-def _limits(answer: Json) -> Limits:
-    return {str(q["metric"]): float(q["limit"]) for q in answer.get("quotas", ())}
+def _limits(response: Json) -> Limits:
+    return {str(q["metric"]): float(q["limit"]) for q in response.get("quotas", ())}
 
 
 def check_gpus(
@@ -103,34 +103,36 @@ def check_gpus(
 
 def _check_one(google: Google, machines: Machines, quota: str, needed: int, limit: float) -> None:
     if limit < needed:
-        who = f"a machine of {machines.pool} needs {needed}"
-        raise _exceeded(google, f"{quota} of {machines.region}", limit, who, _OTHERWISE)
+        requirement = f"a machine of {machines.pool} needs {needed}"
+        raise _exceeded(google, f"{quota} of {machines.region}", limit, requirement, _OTHERWISE)
 
 
-def _exceeded(google: Google, quota: str, limit: float, who: str, remedy: str) -> CommandError:
+def _exceeded(
+    google: Google, quota: str, limit: float, requirement: str, remedy: str
+) -> CommandError:
     page = f"https://console.cloud.google.com/iam-admin/quotas?project={google.project}"
     return CommandError(
-        f"the quota {quota} is {limit:g}, and {who}",
-        f"ask for more at {page}, or {remedy}; {SKIP}",
+        f"the quota {quota} is {limit:g}, but {requirement}",
+        f"request a higher quota at {page}, or {remedy}; {SKIP}",
     )
 
 
 def _check_family(google: Google, machines: Machines, family: str, needed: int, say: Say) -> None:
     try:
-        limit = _limit_of_family(google, machines.region, family)
+        limit = _family_limit(google, machines.region, family)
     except Denied as e:
         say(f"warning: the quota of {family} in {machines.region} cannot be read: {e.cause}")
         return
     _check_one(google, machines, f"{_FAMILY_QUOTA} of {family}", needed, limit)
 
 
-def _limit_of_family(google: Google, region: str, family: str) -> float:
-    """Return the number of GPUs of a family that the project may rent in a region; 0 if Google returns no limit."""
+def _family_limit(google: Google, region: str, family: str) -> float:
+    """Return the number of GPUs of a family that the project may rent in a region, or 0 if the limit is missing."""
     path = f"/v1/projects/{google.project}/locations/global/services/compute.googleapis.com/quotaInfos/{_FAMILY_QUOTA}"
-    answer = google.call("GET", "cloudquotas", path) or {}
+    response = google.call("GET", "cloudquotas", path) or {}
     limits = {
         info.get("dimensions", {}).get("region", ""): float(info["details"].get("value", 0))
-        for info in answer.get("dimensionsInfos", ())
+        for info in response.get("dimensionsInfos", ())
         if info.get("dimensions", {}).get("gpu_family") == family
         and region in info.get("applicableLocations", ())
     }
@@ -184,6 +186,6 @@ def _check_sums(
         pools = [pool for pool, need in needs.items() if need.get(quota)]
         total = sum(needs[pool][quota] for pool in pools)
         if limits[quota] < total:
-            who = f"one machine of each pool ({', '.join(pools)}) needs {total} together"
+            requirement = f"one machine of each pool ({', '.join(pools)}) needs {total} together"
             remedy = _REMEDIES.get(quota, _OTHERWISE)
-            raise _exceeded(google, f"{quota}{where}", limits[quota], who, remedy)
+            raise _exceeded(google, f"{quota}{where}", limits[quota], requirement, remedy)

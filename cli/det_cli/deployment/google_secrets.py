@@ -1,4 +1,4 @@
-"""Versions of a cluster's secrets: each changed value adds a version, and an upgrade destroys old versions."""
+"""Versions of a cluster's secrets. Each changed value adds a version. An upgrade destroys old versions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,22 +8,22 @@ from det_cli.deployment.google import LABEL, Google
 
 
 def prune(google: Google, cluster_id: str) -> None:
-    """Destroy versions that the cluster's services do not read, except the newest of them. Raises CommandError.
+    """Destroy unused versions of secrets, except the newest unused version. Raises CommandError.
 
-    The previous revision reads that version if an operator rolls back.
+    The previous revision reads that version after a rollback.
     """
     used = _versions_read_by(google.services(cluster_id).values())
     path = f"/v1/projects/{google.project}/secrets"
-    wanted = f"labels.{LABEL}={cluster_id}"
-    for secret in google.pages("secretmanager", path, "secrets", filter=wanted):
+    label_filter = f"labels.{LABEL}={cluster_id}"
+    for secret in google.pages("secretmanager", path, "secrets", filter=label_filter):
         name = _last(secret["name"])
         if used[name]:
             _destroy_older(google, f"{path}/{name}/versions", min(used[name]))
 
 
 def _destroy_older(google: Google, path: str, oldest_used: int) -> None:
-    listed = google.pages("secretmanager", path, "versions")
-    existing = [int(_last(v["name"])) for v in listed if v["state"] != "DESTROYED"]
+    versions = google.pages("secretmanager", path, "versions")
+    existing = [int(_last(v["name"])) for v in versions if v["state"] != "DESTROYED"]
     older = sorted(number for number in existing if number < oldest_used)
     for number in older[:-1]:
         google.call("POST", "secretmanager", f"{path}/{number}:destroy", {})

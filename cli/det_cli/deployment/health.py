@@ -1,4 +1,4 @@
-"""Check a deployed control plane over HTTP: its health and its first password."""
+"""HTTP checks of a deployed control plane: its health and its first password."""
 
 import time
 
@@ -22,7 +22,7 @@ def is_healthy(url: str) -> bool:
 
 
 def wait_until_healthy(url: str, hint: str, say: Say) -> None:
-    """Wait until the control plane is healthy; a paused database needs some time to resume.
+    """Wait until the control plane is healthy. A paused database needs some time to resume.
 
     Raises CommandError with the hint after two minutes.
     """

@@ -1,11 +1,11 @@
-"""Public images of Google Cloud that user data turns into agents."""
+"""Public Google Cloud images for machines. The user data installs the agent on them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from det_cli.errors import UsageError
 
-# Ubuntu with NVIDIA's driver, which machines without GPUs can run too.
+# Ubuntu with NVIDIA's driver. Machines without GPUs can also run it.
 GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
 CPU_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
 
@@ -23,10 +23,10 @@ def check_gpus(config: Mapping[str, Any]) -> None:
             gpu = _attached_gpu(settings.get("instance_type"))
             if gpu in _PROPRIETARY_DRIVER and settings.get("boot_disk_source_image") == GPU_IMAGE:
                 raise UsageError(
-                    f"the default image does not drive {gpu}, which {pool.pool_name} asks for: it has NVIDIA's open"
+                    f"the default image does not support {gpu}, which {pool.pool_name} needs: it has NVIDIA's open"
                     " kernel modules, which need a GPU of the Turing generation (T4) or newer",
-                    "name an image with NVIDIA's proprietary driver, version 580 or older, by --environment-image"
-                    " (boot_disk_source_image in a configuration), or another GPU",
+                    "give an image with NVIDIA's proprietary driver, version 580 or older, with --environment-image"
+                    " (boot_disk_source_image in a configuration), or use another GPU",
                 )
 
 

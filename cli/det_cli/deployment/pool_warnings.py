@@ -1,4 +1,4 @@
-"""Warn of pools that will hardly do what they are meant to, as far as a configuration shows it."""
+"""Warnings about pools with settings that are probably mistakes."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def warnings(config: "ClusterConfig", provider: str, region: str) -> Iterator[str]:
-    """Warn of pools of a cluster that a provider has in one of its regions."""
+    """Yield warnings about the pools of a cluster in a region of a provider."""
     for pool in config.resource_pools:
         yield from _elsewhere(pool, provider, region)
         yield from _rents_nothing(pool)
 
 
 def as_rented(pool: "Pool") -> "Pool":
-    """Return a pool with the offers alone that it may rent at the list's prices: none above its limits."""
+    """Return a pool with only the offers that are within its limits at list prices."""
     limits = pool.limits
     offers = tuple(
         offer
@@ -30,28 +30,28 @@ def as_rented(pool: "Pool") -> "Pool":
 
 
 def _elsewhere(pool: "Pool", provider: str, region: str) -> Iterator[str]:
-    """Warn of a pool that rents in the cluster's cloud, but never in its region."""
+    """Yield a warning if a pool rents in the cluster's cloud, but only in other regions."""
     sections = [section for section in pool.sections if section.provider == provider]
     regions = sorted({name for section in sections for name in section.regions})
     if regions and region not in regions:
         yield (
-            f"pool {pool.pool_name} rents in {', '.join(regions)}, while the cluster and its bucket are in {region}:"
-            f" the clouds charge for traffic between regions. A pool that names no region rents in {region}"
+            f"pool {pool.pool_name} rents in {', '.join(regions)}, but the cluster and its bucket are in {region}:"
+            f" traffic between regions is billed. A pool without a region setting rents in {region}"
         )
 
 
 def _rents_nothing(pool: "Pool") -> Iterator[str]:
-    """Warn of a pool whose limits leave it no machine."""
+    """Yield a warning if the limits of a pool exclude all machines."""
     if not pool.offers or as_rented(pool).offers:
         return
     if not pool.limits.max_instances:
-        yield f"pool {pool.pool_name} rents nothing: it may have 0 machines"
+        yield f"pool {pool.pool_name} rents no machines: its max_instances is 0"
         return
     cheapest = min(pool.offers, key=lambda offer: offer.price_usd_hour)
     limits = (cheapest.max_price_usd_hour, pool.limits.max_hourly_cost)
     limit = min(limit for limit in limits if limit is not None)
     yield (
-        f"pool {pool.pool_name} rents nothing while prices are about those of the list: an hour of its cheapest machine"
-        f" ({cheapest.machine_type}, {cheapest.capacity.value}) costs ${cheapest.price_usd_hour:.2f}, and it may cost"
-        f" ${limit:.2f}"
+        f"pool {pool.pool_name} rents no machines at list prices: its cheapest machine"
+        f" ({cheapest.machine_type}, {cheapest.capacity.value}) costs ${cheapest.price_usd_hour:.2f} per hour, and its"
+        f" limit is ${limit:.2f}"
     )

@@ -1,6 +1,6 @@
-"""Compute the list price of a cluster a month, idle and with its pools full: no discounts, credits or taxes.
+"""The monthly list price of a cluster, idle and with full pools, without discounts, credits or taxes.
 
-docs/cost.md is computed from the same prices and the same parts."""
+docs/cost.md uses the same prices and parts."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,17 +13,15 @@ from det_cli.deployment.pool_warnings import as_rented
 if TYPE_CHECKING:
     from det_controlplane.core.config.pools import Pool
 
-HOURS = 730  # of a month
-DATABASE_GB, BUCKET_GB = 1.0, 1.0  # assumed of a cluster that is new
-AWAKE_ACU = (
-    0.5  # the least that an Aurora has which is awake, and assumed to do for a hundred agents
-)
+HOURS = 730  # hours per month
+DATABASE_GB, BUCKET_GB = 1.0, 1.0  # assumed sizes of a new cluster
+AWAKE_ACU = 0.5  # the minimum of an awake Aurora, assumed to be sufficient for 100 agents
 
-# Alarms of the AWS stack, where a topic is told.
+# The number of alarms in the AWS stack, if an SNS topic is set.
 ALARMS_OF_FUNCTIONS = 12
 ALARMS_OF_DATABASE: Mapping[str, int] = {"aurora": 1, "rds": 2}
 
-# Published list prices in US dollars in us-east-1 and us-central1; free allowances are not counted.
+# Published list prices in US dollars for us-east-1 and us-central1, without free allowances.
 PRICES_OF = "June 2025"
 PRICES: Mapping[str, tuple[float, str]] = {
     "lambda_gb_s": (0.0000166667, "AWS Lambda, x86, a GB and second"),
@@ -66,7 +64,7 @@ def price(name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AwsStack:
-    """Hold the parts of the AWS stack that cost money while idle; tests compare defaults with infra/terraform."""
+    """The parts of the AWS stack that cost money while idle. Tests compare the defaults with infra/terraform."""
 
     database: str = "aurora"
     database_instance_class: str = "db.t4g.micro"
@@ -81,7 +79,7 @@ class AwsStack:
 
 @dataclass(frozen=True, slots=True)
 class GcpStack:
-    """Hold the parts of the Google stack that cost money while idle; tests compare defaults with infra/terraform."""
+    """The parts of the Google stack that cost money while idle. Tests compare the defaults with infra/terraform."""
 
     database_tier: str = "db-f1-micro"
     database_highly_available: bool = False
@@ -92,7 +90,7 @@ class GcpStack:
 
 @dataclass(frozen=True, slots=True)
 class IdleMonth:
-    """Hold the cost of an idle month by its parts, and the parts without a known price."""
+    """The cost of an idle month by part, and the part without a known price."""
 
     parts: Mapping[str, float]
     unknown: str = ""
@@ -104,14 +102,14 @@ class IdleMonth:
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneCost:
-    """Hold the cost of an hour of the control plane, in US dollars."""
+    """The hourly cost of the control plane in US dollars."""
 
     idle: float
     busy: float  # while machines run
 
 
 def control_plane(idle: IdleMonth, awake_usd_hour: float) -> ControlPlaneCost:
-    """Return the cost of an hour of a control plane that costs more while it is awake."""
+    """Return the hourly cost of a control plane. `awake_usd_hour` is added while machines run."""
     return ControlPlaneCost(idle.usd / HOURS, idle.usd / HOURS + awake_usd_hour)
 
 
@@ -119,13 +117,13 @@ NO_MACHINES: Mapping[str, float] = {}
 
 
 def aws_idle(stack: AwsStack, machines: Mapping[str, float] = NO_MACHINES) -> IdleMonth:
-    """Return the cost while no work runs: an RDS instance runs always, Aurora while there are machines, which ask."""
+    """Return the monthly cost without jobs. RDS always runs. Aurora runs while machines exist, because they poll."""
     hourly = PRICES.get(stack.database_instance_class)
     if stack.database == "aurora":
         data = DATABASE_GB * price("aurora_gb_month")
         database = (
             {
-                "Aurora, awake as machines run": HOURS * awake_usd_hour(),
+                "Aurora, awake while machines run": HOURS * awake_usd_hour(),
                 f"{DATABASE_GB:g} GB of data": data,
             }
             if machines
@@ -152,32 +150,35 @@ def aws_idle(stack: AwsStack, machines: Mapping[str, float] = NO_MACHINES) -> Id
             if stack.relay
             else {}
         ),
-        "functions, schedules, network: nothing runs": 0.0,
+        "functions, schedules, network: not used": 0.0,
     }
     is_unknown = stack.database != "aurora" and hourly is None
     return IdleMonth(parts, stack.database_instance_class if is_unknown else "")
 
 
 def awake_usd_hour() -> float:
-    """Return what Aurora costs in an hour in which it does not pause, but for what is written."""
+    """Return the hourly price of Aurora while it is not paused, without its storage requests."""
     return AWAKE_ACU * price("aurora_acu_h")
 
 
 def hours_for_rds(stack: AwsStack) -> float:
-    """Return the hours of work a month above which an instance of RDS, which never pauses, is cheaper than Aurora."""
+    """Return the monthly hours of work above which an RDS instance is cheaper than Aurora."""
     always, pausing = replace(stack, database="rds"), replace(stack, database="aurora")
     return (aws_idle(always).usd - aws_idle(pausing).usd) / awake_usd_hour()
 
 
 def choice_of_database(stack: AwsStack) -> Iterator[str]:
-    """Tell from how much work on the other database of the AWS stack costs less."""
+    """Yield a line with the amount of work at which the other database type is cheaper."""
     if stack.database_instance_class not in PRICES:
         return
-    hours, awake = f"{hours_for_rds(stack):.0f} hours a month", f"${awake_usd_hour():.2f} an hour"
+    hours, awake = (
+        f"{hours_for_rds(stack):.0f} hours per month",
+        f"${awake_usd_hour():.2f} per hour",
+    )
     if stack.database == "aurora":
-        yield f"Aurora costs {awake} while work runs: for more than {hours} of it `--var database=rds` is cheaper"
+        yield f"Aurora costs {awake} while work runs: above {hours} of work, `--var database=rds` is cheaper"
     else:
-        yield f"Aurora, which pauses and costs {awake} while work runs, is cheaper for less than {hours} of it"
+        yield f"Aurora costs {awake} while work runs and pauses otherwise: below {hours} of work, it is cheaper"
 
 
 def _alarms(stack: AwsStack) -> dict[str, float]:
@@ -195,7 +196,7 @@ def _nat_gateway() -> dict[str, float]:
 
 
 def gcp_idle(stack: GcpStack, machines: Mapping[str, float] = NO_MACHINES) -> IdleMonth:
-    """Return the cost while no work runs; an instance of Cloud SQL runs always."""
+    """Return the monthly cost without jobs. The Cloud SQL instance always runs."""
     hourly, instances = _tier(stack.database_tier), 1 + stack.database_highly_available
     parts = {
         **machines,
@@ -213,20 +214,20 @@ def gcp_idle(stack: GcpStack, machines: Mapping[str, float] = NO_MACHINES) -> Id
 
 
 def run_instance_usd_hour() -> float:
-    """Return the hourly price of a Cloud Run instance that serves requests: one processor and 1 GiB."""
+    """Return the hourly price of a serving Cloud Run instance with one processor and 1 GiB."""
     return 3600 * (price("run_vcpu_s") + price("run_gib_s"))
 
 
 def gcp_busy() -> Iterator[str]:
-    """Yield the price of the control plane while agents hold their polls."""
+    """Yield a line with the price of the control plane while agents poll it."""
     yield (
-        f"While machines run, their polls keep an instance of the API: ${run_instance_usd_hour():.2f} an hour,"
-        " however many machines there are, up to about 200"
+        f"While machines run, they keep one instance of the API active: ${run_instance_usd_hour():.2f} per hour"
+        " for up to about 200 machines"
     )
 
 
 def _tier(name: str) -> float | None:
-    """Return the price of a tier of Cloud SQL an hour, if it is known."""
+    """Return the hourly price of a Cloud SQL tier, or None if it is unknown."""
     custom = re.fullmatch(r"db-custom-(\d+)-(\d+)", name)
     if custom:
         return int(custom[1]) * price("sql_vcpu_h") + int(custom[2]) / 1024 * price("sql_gib_h")
@@ -234,10 +235,10 @@ def _tier(name: str) -> float | None:
 
 
 def always_rented(config: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a month of the machines costs that pools keep without work, by pool, each at its cheapest offer."""
+    """Return the monthly cost of the machines that pools keep without work, at each pool's cheapest offer."""
     from det_controlplane.core.config.cluster import load_cluster
 
-    found = {}
+    costs = {}
     for pool in map(as_rented, load_cluster(config).resource_pools):
         limits = pool.limits
         number = min(max(limits.min_instances, limits.warm_instances), limits.max_instances)
@@ -247,35 +248,35 @@ def always_rented(config: Mapping[str, Any]) -> dict[str, float]:
         if limits.max_hourly_cost is not None and offer.price_usd_hour:
             number = min(number, int(limits.max_hourly_cost / offer.price_usd_hour))
         usd = float(number * offer.price_usd_hour * HOURS)
-        found[f"{number} {offer.machine_type} that {pool.pool_name} always keeps"] = usd
-    return found
+        costs[f"{number} {offer.machine_type}, always kept by {pool.pool_name}"] = usd
+    return costs
 
 
 def month(idle: IdleMonth, config: Mapping[str, Any], choices: Iterable[str] = ()) -> Iterator[str]:
-    """Tell what a cluster costs a month, idle and busy, and what would cost less."""
+    """Yield lines with the monthly cost of a cluster, idle and busy, and cheaper choices."""
     from det_controlplane.core.config.cluster import load_cluster
 
-    parts = ", ".join(f"{what} ${usd:,.2f}" for what, usd in idle.parts.items() if usd)
-    costs = f"about ${idle.usd:,.2f}"
+    parts = ", ".join(f"{part} ${usd:,.2f}" for part, usd in idle.parts.items() if usd)
+    costs = f"about ${idle.usd:,.2f} per month"
     if idle.unknown:
-        costs = f"at least ${idle.usd:,.2f}, plus {idle.unknown}, which runs always and whose price is not known here"
-    yield f"A month idle costs {costs}: {parts}"
+        costs = f"at least ${idle.usd:,.2f} per month, plus {idle.unknown}, which always runs and has an unknown price"
+    yield f"Idle, the cluster costs {costs}: {parts}"
     yield from (_busy(pool) for pool in load_cluster(config).resource_pools if pool.offers)
     yield from choices
-    yield f"List prices of {PRICES_OF}; disks, traffic and logs are not counted. `det budget` bounds what work costs"
+    yield f"List prices of {PRICES_OF}, without disks, traffic and logs. `det budget` limits the cost of work"
 
 
 def _busy(pool: "Pool") -> str:
-    """Tell what a pool costs while it works."""
+    """Return a line with the cost of a busy pool."""
     pool, machines = as_rented(pool), pool.limits.max_instances
     if not pool.offers:
-        return f"Busy, {pool.pool_name} rents nothing within its limits"
+        return f"Busy, {pool.pool_name} can rent no machines within its limits"
     cheapest = min(pool.offers, key=lambda offer: offer.price_usd_hour)
     most = max(offer.price_usd_hour for offer in pool.offers) * machines
     if pool.limits.max_hourly_cost is not None:
         most = min(most, pool.limits.max_hourly_cost)
     return (
-        f"Busy, {pool.pool_name} costs ${cheapest.price_usd_hour:.2f} an hour and machine"
-        f" ({cheapest.machine_type}, {cheapest.capacity.value}), at most ${most:.2f} an hour with"
-        f" {machines} machines: ${most * Decimal(HOURS):,.0f} for a month without a pause"
+        f"Busy, {pool.pool_name} costs ${cheapest.price_usd_hour:.2f} per machine and hour"
+        f" ({cheapest.machine_type}, {cheapest.capacity.value}), at most ${most:.2f} per hour with"
+        f" {machines} machines: ${most * Decimal(HOURS):,.0f} for a full month"
     )

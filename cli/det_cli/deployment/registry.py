@@ -1,4 +1,4 @@
-"""Ask a container registry whether it has an image, by the API of the OCI Distribution Specification."""
+"""Look up images in container registries with the OCI distribution API."""
 
 import base64
 import ipaddress
@@ -17,7 +17,7 @@ _TIMEOUT_S = 10.0
 _MOST_BYTES = 1024 * 1024
 DOCKER_HUB = "docker.io"
 _DOCKER_HUB_API = "https://registry-1.docker.io"
-# Names a mirror of Docker Hub, for operators who cannot reach Docker Hub itself.
+# The variable with a mirror of Docker Hub.
 MIRROR_VARIABLE = "DET_DOCKER_HUB"
 # Without these types a registry converts or hides multi-platform and OCI manifests.
 _MANIFEST_TYPES = ", ".join(
@@ -36,7 +36,7 @@ _CHALLENGE_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 class BadImageName(ValueError):
-    """A text that container engines do not accept as the name of an image."""
+    """The text is not a valid image name."""
 
 
 class Existence(Enum):
@@ -47,7 +47,7 @@ class Existence(Enum):
 
 @dataclass(frozen=True)
 class Lookup:
-    """The answer of a registry about an image. `reason` explains every result except FOUND."""
+    """The result of an image lookup. `reason` explains every result except FOUND."""
 
     existence: Existence
     digest: str = ""
@@ -67,7 +67,7 @@ class Login:
 
 @dataclass(frozen=True)
 class ImageName:
-    """Hold the parts of an image name, completed as container engines complete it."""
+    """The parts of an image name, with the same defaults as in container engines."""
 
     registry: str
     repository: str
@@ -101,7 +101,7 @@ class ImageName:
     def _api_url(self) -> str:
         if self.registry == DOCKER_HUB:
             return (os.environ.get(MIRROR_VARIABLE) or _DOCKER_HUB_API).rstrip("/")
-        # Container engines speak plain HTTP to registries of their own machine.
+        # Container engines use plain HTTP for registries on the local machine.
         scheme = "http" if _is_loopback(self.registry) else "https"
         return f"{scheme}://{self.registry}"
 
@@ -114,7 +114,7 @@ class _Response:
 
 
 def look_up(name: ImageName, login: Login | None = None) -> Lookup:
-    """Return whether the registry has the image. A registry that cannot be asked makes the result UNKNOWN."""
+    """Look up an image. The result is UNKNOWN if the registry cannot be reached."""
     try:
         response = _head(name.manifest_url, "")
         if response.status == 401:
@@ -123,7 +123,7 @@ def look_up(name: ImageName, login: Login | None = None) -> Lookup:
                 response = _head(name.manifest_url, authorization)
     except (OSError, ValueError) as e:
         # URLError wraps the cause; its own text repeats the word "urlopen".
-        return Lookup(Existence.UNKNOWN, reason=f"{name.registry} cannot be asked ({_cause(e)})")
+        return Lookup(Existence.UNKNOWN, reason=f"{name.registry} cannot be reached ({_cause(e)})")
     return _result(name, response)
 
 
@@ -145,7 +145,7 @@ def _result(name: ImageName, response: _Response) -> Lookup:
 
 
 def _authorization(name: ImageName, headers: Message, login: Login | None) -> str:
-    """Return the header that answers a challenge, or '' if this registry gives no anonymous access."""
+    """Return the Authorization header for a challenge, or '' if the registry allows no anonymous access."""
     scheme, _, rest = headers.get("WWW-Authenticate", "").partition(" ")
     parameters = dict(_CHALLENGE_PARAMETER.findall(rest))
     if scheme.lower() == "basic":
@@ -156,7 +156,7 @@ def _authorization(name: ImageName, headers: Message, login: Login | None) -> st
 
 
 def _bearer(name: ImageName, challenge: Mapping[str, str], login: Login | None) -> str:
-    """Return a token of the registry's token server; it gives anonymous tokens for public repositories."""
+    """Return a token of the registry's token server, which issues anonymous tokens for public repositories."""
     realm = challenge["realm"]
     if not realm.startswith("https://") and not _is_loopback(urllib.parse.urlsplit(realm).netloc):
         raise ValueError(f"its token server {realm} does not use HTTPS")
@@ -166,13 +166,13 @@ def _bearer(name: ImageName, challenge: Mapping[str, str], login: Login | None) 
     url = f"{realm}{'&' if '?' in realm else '?'}{urllib.parse.urlencode(query)}"
     response = _request("GET", url, login.header if login else "")
     if response.status in (401, 403):
-        return (
-            ""  # the repository is private or does not exist; the 401 of the manifest says the same
-        )
+        return ""  # the repository is private or does not exist, as the 401 of the manifest also reports
     if response.status != 200:
         raise ValueError(f"its token server answers {response.status}")
-    answer = json.loads(response.body)
-    token = answer.get("token") or answer.get("access_token") if isinstance(answer, dict) else None
+    content = json.loads(response.body)
+    token = (
+        content.get("token") or content.get("access_token") if isinstance(content, dict) else None
+    )
     if not token:
         raise ValueError("its token server sent no token")
     return f"Bearer {token}"
@@ -183,14 +183,14 @@ def _head(url: str, authorization: str) -> _Response:
 
 
 def _request(method: str, url: str, authorization: str) -> _Response:
-    """Send a request; every HTTP status is an answer. Raises OSError."""
+    """Send a request and return the response with any HTTP status. Raises OSError."""
     request = urllib.request.Request(url, method=method, headers={"Accept": _MANIFEST_TYPES})
     if authorization:
-        # Not repeated to the host of a redirect.
+        # An unredirected header is not sent to the host of a redirect.
         request.add_unredirected_header("Authorization", authorization)
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            return _Response(answer.status, answer.headers, answer.read(_MOST_BYTES))
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+            return _Response(response.status, response.headers, response.read(_MOST_BYTES))
     except urllib.error.HTTPError as e:
         with e:
             return _Response(e.code, e.headers, b"")

@@ -1,4 +1,4 @@
-"""A root stack of Terraform in a working folder that is gone afterwards."""
+"""A Terraform root stack in a temporary folder."""
 
 import tempfile
 from pathlib import Path
@@ -8,9 +8,9 @@ from det_cli.deployment.terraform import Backend, Terraform
 
 
 class Stack:
-    """Terraform in a folder that is gone afterwards. Without a backend the state is gone too."""
+    """Runs Terraform in a temporary folder. Without a backend, the state is temporary too."""
 
-    lock: ProviderLock | None = None  # of a stack that ships no lock file
+    lock: ProviderLock | None = None  # for stacks without a lock file
 
     def __init__(self, name: str, backend: Backend | None, environment: dict[str, str]) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Check before a deployment that the default images of tasks exist in their registries."""
+"""Checks before a deployment that the default task images exist in their registries."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from det_controlplane.core.config.pools import Pool
 
 _FIX = (
-    "name an image that exists: --cpu-env-image and --gpu-env-image, or task_container_defaults.image in the"
+    "give an existing image with --cpu-env-image and --gpu-env-image, or task_container_defaults.image in the"
     " --config FILE"
 )
 
 
 def check(config: Mapping[str, Any], say: Say) -> None:
-    """Check the default images of all pools; warn about images that cannot be checked.
+    """Check the default images of all pools. Warn about images that cannot be checked.
 
     Raises CommandError if a registry does not have an image.
     """
@@ -28,22 +28,22 @@ def check(config: Mapping[str, Any], say: Say) -> None:
             name = ImageName.parse(image)
         except BadImageName as e:
             raise CommandError(
-                f"tasks of {pools} would run in an image with a bad name: {e}", _FIX
+                f"tasks of {pools} would use an image with an invalid name: {e}", _FIX
             ) from e
-        answer = registry.look_up(name, _login(auth, name))
-        if answer.existence is Existence.MISSING:
+        result = registry.look_up(name, _login(auth, name))
+        if result.existence is Existence.MISSING:
             raise CommandError(
-                f"tasks of {pools} would run in {image}, which does not exist: {answer.reason}",
+                f"tasks of {pools} would use the image {image}, which does not exist: {result.reason}",
                 _FIX,
             )
-        if answer.existence is Existence.UNKNOWN:
-            say(f"warning: it could not be checked that {image} exists: {answer.reason}")
+        if result.existence is Existence.UNKNOWN:
+            say(f"warning: the image {image} could not be checked: {result.reason}")
         else:
-            say(f"Tasks of {pools} run in {image}; {name.registry} has it")
+            say(f"Tasks of {pools} use the image {image}; {name.registry} has it")
 
 
 def _default_images(config: Mapping[str, Any]) -> dict[str, tuple[str, "RegistryAuth | None"]]:
-    """Return the images with the names of their pools and the login of their registry."""
+    """Return the images with their pools and the login for their registry."""
     from det_controlplane.core.config.cluster import load_cluster
     from det_controlplane.core.config.cluster_check import default_environments
 
@@ -58,7 +58,7 @@ def _default_images(config: Mapping[str, Any]) -> dict[str, tuple[str, "Registry
 
 
 def _slot_kinds(pool: "Pool") -> Iterator[str]:
-    """Yield the kinds of slots that tasks of a pool can have; a task without slots counts as `cpu`."""
+    """Yield the slot types that tasks of a pool can have. A zero-slot task counts as `cpu`."""
     yield "cpu"
     if not pool.offers or any(offer.slots for offer in pool.offers):
         yield "cuda"

@@ -1,4 +1,4 @@
-"""Run Terraform: found on this machine, told what it needs, and read line by line."""
+"""Run Terraform commands and report their progress."""
 
 import json
 import os
@@ -14,58 +14,58 @@ from det_cli.deployment import terraform_release
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
-OLDEST = (1, 10)  # the first whose backend for S3 locks a state without a table of DynamoDB
+OLDEST = (1, 10)  # the first version with S3 state locking without a DynamoDB table
 _HERE = Path(__file__).resolve()
-# In a checkout the stacks stand beside the packages, in an installed distribution within this one.
+# The paths in an installed package, and in a checkout.
 _PLACES = (_HERE.parent / "terraform", _HERE.parents[3] / "infra/terraform")
 
-# Events of Terraform that are passed on as they are.
-_TOLD = ("apply_start", "apply_complete", "apply_errored", "planned_change", "change_summary")
+# Terraform events with a message that is printed unchanged.
+_PRINTED = ("apply_start", "apply_complete", "apply_errored", "planned_change", "change_summary")
 
-# Of Terraform, when a state was written by a newer one than reads it.
+# Terraform's error for a state that a newer version wrote.
 _NEWER_STATE = re.compile(r"state snapshot was created by Terraform v(\d[\w.]*\w)")
 
-# Of Terraform, when it cannot fetch the provider of a cloud.
+# Terraform's error if it cannot download a provider.
 _NO_PROVIDER = re.compile(r"Failed to (?:query available provider packages|install provider)")
 
 # Terraform's error if the checksum of a provider is not in the lock file.
 _OTHER_PROVIDER = re.compile(r"does(?:n't| not) match any of the checksums")
 
-# Of AWS, and of Google.
+# Errors of AWS and Google for expired credentials.
 _EXPIRED = re.compile(
     r"\bExpiredToken|token included in the request is expired|invalid_grant|Reauthentication is needed"
 )
 
-# Remedies for an account that a cloud refuses, by a part of the cloud's message.
+# Remedies for restrictions of an account, by a part of the cloud's message.
 _REMEDIES = {
     "FreeTierRestrictionError": "upgrade the account from AWS's free plan in the billing console",
     "Your account must be verified before you can add": (
-        "ask AWS Support to verify the account for CloudFront, which carries the relay's traffic (new accounts"
-        " are not), or leave the relay out by --var relay=false,"
+        "ask AWS Support to verify the account for CloudFront, which the relay needs (new accounts are not"
+        " verified), or disable the relay with --var relay=false,"
     ),
 }
 
 
 def stacks() -> Path:
     """Return the folder of Terraform's root stacks."""
-    found = next((place for place in _PLACES if place.is_dir()), None)
-    if found is None:
+    folder = next((place for place in _PLACES if place.is_dir()), None)
+    if folder is None:
         raise CommandError(
             "the Terraform stacks are missing in this installation", "install it again"
         )
-    return found
+    return folder
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A bucket with states."""
+    """A Terraform backend for states."""
 
-    kind: str  # as Terraform calls it
+    kind: str  # the Terraform name of the backend type
     settings: Mapping[str, str]
 
 
 class Terraform:
-    """A root stack with its own working folder, which keeps plugins and the lock file out of the stack."""
+    """Runs Terraform for a root stack in a working folder."""
 
     def __init__(
         self, stack: str, folder: Path, environment: Mapping[str, str] | None = None
@@ -79,26 +79,28 @@ class Terraform:
             "TF_INPUT": "0",
             **(environment or {}),
         }
-        # A copy: Terraform writes beside the configuration, and the installation may be read-only.
+        # Terraform writes next to the configuration, so it needs a copy: the installation may be read-only.
         shutil.copytree(stacks(), folder / "stacks", dirs_exist_ok=True)
         self.stack = folder / "stacks" / stack
 
     def init(self, backend: Backend | None) -> None:
-        """Fetch providers and read the state, which is kept in a bucket, or in the working folder without one."""
-        here = Backend("local", {"path": str(self._folder / "terraform.tfstate")})
-        used = backend or here
-        (self.stack / "backend.tf").write_text(f'terraform {{\n  backend "{used.kind}" {{}}\n}}\n')
-        flags = [f"-backend-config={name}={value}" for name, value in used.settings.items()]
+        """Download providers and read the state from the backend, or from the working folder without a backend."""
+        local = Backend("local", {"path": str(self._folder / "terraform.tfstate")})
+        active = backend or local
+        (self.stack / "backend.tf").write_text(
+            f'terraform {{\n  backend "{active.kind}" {{}}\n}}\n'
+        )
+        flags = [f"-backend-config={name}={value}" for name, value in active.settings.items()]
         with terraform_release.alone():
             self._run("init", "-reconfigure", "-no-color", *flags)
 
     def apply(self, variables: Mapping[str, Any], say: Say, only: Sequence[str] = ()) -> None:
-        """Make the stack what its configuration says, or only some resources and what these need."""
+        """Apply the stack, or only some resources and their dependencies."""
         targets = [f"-target={address}" for address in only]
         self._streamed(say, "apply", "-auto-approve", self._variables(variables), *targets)
 
     def destroy(self, variables: Mapping[str, Any], say: Say, only: Sequence[str] = ()) -> None:
-        """Remove the stack, or only some resources and what needs these."""
+        """Destroy the stack, or only some resources and their dependents."""
         targets = [f"-target={address}" for address in only]
         self._streamed(say, "destroy", "-auto-approve", self._variables(variables), *targets)
 
@@ -106,52 +108,54 @@ class Terraform:
         self._streamed(say, "plan", self._variables(variables))
 
     def resources(self) -> list[str]:
-        """Return the addresses of what exists, without the indices of those that are several."""
+        """Return the addresses of existing resources, without indices."""
         return list(self._state())
 
     def attributes(self, address: str) -> dict[str, Any]:
-        """Return what the state tells of a resource that exists, secrets as well."""
-        found: dict[str, Any] = self._state()[address]["instances"][0]["attributes"]
-        return found
+        """Return the attributes of an existing resource, including secrets."""
+        attributes: dict[str, Any] = self._state()[address]["instances"][0]["attributes"]
+        return attributes
 
     def _state(self) -> dict[str, Any]:
         state = json.loads(self._run("state", "pull").strip() or "{}")
         return {
-            f"{found.get('module', '')}.{found['type']}.{found['name']}".lstrip("."): found
-            for found in state.get("resources", ())
-            if found["mode"] == "managed" and found["instances"]
+            f"{resource.get('module', '')}.{resource['type']}.{resource['name']}".lstrip(
+                "."
+            ): resource
+            for resource in state.get("resources", ())
+            if resource["mode"] == "managed" and resource["instances"]
         }
 
     def forget(self, addresses: Sequence[str]) -> None:
-        """Leave resources where they are, and know nothing of them any more."""
+        """Remove resources from the state without deleting them."""
         if addresses:
             self._run("state", "rm", *addresses)
 
-    def take_over(self, address: str, cloud_id: str) -> None:
-        """Let the next apply know of a resource that exists; `import` itself refuses a stack of which nothing is."""
+    def import_resource(self, address: str, cloud_id: str) -> None:
+        """Import an existing resource at the next apply. `terraform import` fails for an empty stack."""
         block = f"import {{\n  to = {address}\n  id = {json.dumps(cloud_id)}\n}}\n"
         (self.stack / "taken-over.tf").write_text(block)
 
     def outputs(self) -> dict[str, Any]:
-        """Return the outputs of the stack; none if it was never applied."""
-        found = json.loads(self._run("output", "-json"))
-        return {name: output["value"] for name, output in found.items()}
+        """Return the outputs of the stack, or {} if it was never applied."""
+        values = json.loads(self._run("output", "-json"))
+        return {name: output["value"] for name, output in values.items()}
 
     def _variables(self, variables: Mapping[str, Any]) -> str:
-        """Write variables to a file only this user can read: some are secret."""
+        """Write the variables to a file that only this user can read, because some are secret."""
         path = self._folder / "variables.tfvars.json"
         path.touch(mode=0o600)
         path.write_text(json.dumps(variables))
         return f"-var-file={path}"
 
     def _run(self, *arguments: str) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [self._binary, *arguments], cwd=self.stack, env=self._environment, capture_output=True,
             text=True, check=False,
         )  # fmt: skip
-        if done.returncode != 0:
-            raise _failed(arguments[0], _first_error(done.stderr), done.stderr)
-        return done.stdout
+        if result.returncode != 0:
+            raise _failed(arguments[0], _first_error(result.stderr), result.stderr)
+        return result.stdout
 
     def _streamed(self, say: Say, *arguments: str) -> None:
         errors: list[str] = []
@@ -162,87 +166,87 @@ class Terraform:
             assert process.stdout is not None
             try:
                 for line in process.stdout:
-                    errors += _said(line, say)
+                    errors += _handle_event(line, say)
             except KeyboardInterrupt:
-                process.communicate()  # Terraform hears the same Ctrl-C, ends what it has begun and stores the state
+                process.communicate()  # Terraform also receives Ctrl-C, finishes running changes and stores the state
                 raise CommandError(
-                    f"stopped in the middle of terraform {arguments[0]}",
-                    "run the same command again: it goes on",
+                    f"stopped during terraform {arguments[0]}",
+                    "run the same command again to continue",
                 ) from None
         if process.returncode != 0:
-            cause = "; ".join(dict.fromkeys(errors)) or "it gave no reason"
+            cause = "; ".join(dict.fromkeys(errors)) or "it reported no reason"
             raise _failed(arguments[0], cause, cause)
 
 
-def _failed(verb: str, cause: str, told: str) -> CommandError:
-    """Return the failure of a command; what an operator meets without having done wrong has a sentence of its own."""
-    plain = " ".join(told.replace("│", " ").split())
+def _failed(verb: str, cause: str, output: str) -> CommandError:
+    """Return the error for a failed command. Common failures have a specific message and hint."""
+    plain = " ".join(output.replace("│", " ").split())
     if "Error acquiring the state lock" in plain:
-        found = {name: value[1] for name, value in _lock_of(plain).items() if value}
+        lock = {name: value[1] for name, value in _lock_of(plain).items() if value}
         return CommandError(
-            f"another deployment of this cluster is at work: {found.get('Who', 'somebody')}"
-            f" since {found.get('Created', 'an unknown time')}",
-            "wait until it has ended; if it died, delete the file"
-            f" {_lock_file(found.get('Path'))}, and run the same command again",
+            f"another deployment of this cluster is running: {lock.get('Who', 'an unknown user')}"
+            f" since {lock.get('Created', 'an unknown time')}",
+            "wait until it has ended; if it crashed, delete the file"
+            f" {_lock_file(lock.get('Path'))} and run the same command again",
         )
     newer = _NEWER_STATE.search(plain)
     if newer:
         return CommandError(
             f"this cluster was last deployed with Terraform {newer[1]}, which is newer than the one here",
-            f"install Terraform {newer[1]} or newer, or name it by DET_TERRAFORM",
+            f"install Terraform {newer[1]} or newer, or set DET_TERRAFORM to its path",
         )
     if _EXPIRED.search(plain):
         return CommandError(
-            f"the sign-in at the cloud expired in the middle of terraform {verb}",
-            "sign in again and run the same command: it goes on",
+            f"the cloud credentials expired during terraform {verb}",
+            "sign in again and run the same command again to continue",
         )
     if _OTHER_PROVIDER.search(plain):
         return CommandError(
-            "the provider here is not the one that this cluster was deployed with: its checksum is another",
-            "if it comes from a mirror of yours, delete provider-lock.json of the cluster in the bucket of states and"
+            "the Terraform provider has another checksum than the provider of the previous deployment",
+            "if it comes from your own mirror, delete the cluster's provider-lock.json in the state bucket and"
             " run the same command again; otherwise do not trust it",
         )
     if _NO_PROVIDER.search(plain):
         return CommandError(
             f"terraform {verb} failed: {cause}",
-            "let this machine reach registry.terraform.io (HTTPS_PROXY names a proxy), or name a mirror of providers"
-            " by TF_CLI_CONFIG_FILE, and run the same command again",
+            "give this machine access to registry.terraform.io (HTTPS_PROXY sets a proxy), or set a provider mirror"
+            " with TF_CLI_CONFIG_FILE, and run the same command again",
         )
-    remedy = next((remedy for said, remedy in _REMEDIES.items() if said in plain), "fix the cause")
+    remedy = next((remedy for text, remedy in _REMEDIES.items() if text in plain), "fix the cause")
     return CommandError(
-        f"terraform {verb} failed: {cause}", f"{remedy} and run the same command again: it goes on"
+        f"terraform {verb} failed: {cause}", f"{remedy} and run the same command again to continue"
     )
 
 
 def _lock_file(path: "str | None") -> str:
-    """Return the file that locks a state: Google's backend names it, S3's names the state."""
+    """Return the lock file of a state. Google's backend reports the lock file, S3's the state."""
     return f"{(path or 'of the state').removesuffix('.tflock')}.tflock"
 
 
-def _lock_of(told: str) -> dict[str, "re.Match[str] | None"]:
+def _lock_of(output: str) -> dict[str, "re.Match[str] | None"]:
     return {
-        "Who": re.search(r"Who: +(\S+)", told),
-        "Created": re.search(r"Created: +(\S+ \S+?)(?:\.\d+)? ", told),
-        "Path": re.search(r"Path: +(\S+)", told),
+        "Who": re.search(r"Who: +(\S+)", output),
+        "Created": re.search(r"Created: +(\S+ \S+?)(?:\.\d+)? ", output),
+        "Path": re.search(r"Path: +(\S+)", output),
     }
 
 
-def _said(line: str, say: Say) -> Iterator[str]:
-    """Pass on what was done, and return what went wrong."""
+def _handle_event(line: str, say: Say) -> Iterator[str]:
+    """Print the progress in an output line, and yield the error in it."""
     try:
         event = json.loads(line)
     except ValueError:
         return
     kind, message = event.get("type"), str(event.get("@message", ""))
-    if kind in _TOLD or (kind == "apply_progress" and _is_a_full_minute(event)):
+    if kind in _PRINTED or (kind == "apply_progress" and _is_full_minute(event)):
         say(message)
     elif kind == "diagnostic" and event["diagnostic"]["severity"] == "error":
         diagnostic = event["diagnostic"]
         yield " ".join(f"{diagnostic['summary']}: {diagnostic.get('detail', '')}".split())
 
 
-def _is_a_full_minute(event: Mapping[str, Any]) -> bool:
-    """Tell whether a resource has been in the making for some full minutes: Terraform says so every ten seconds."""
+def _is_full_minute(event: Mapping[str, Any]) -> bool:
+    """Return True once per minute of progress, because Terraform reports progress every ten seconds."""
     return int(event["hook"]["elapsed_seconds"]) % 60 == 0
 
 
@@ -253,22 +257,24 @@ def _first_error(text: str) -> str:
 
 
 def _find() -> str:
-    wanted = ".".join(map(str, OLDEST))
+    minimum = ".".join(map(str, OLDEST))
     binary = os.environ.get("DET_TERRAFORM") or shutil.which("terraform")
     if not binary:
-        return terraform_release.fetched()
+        return terraform_release.ensure()
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [binary, "version", "-json"], capture_output=True, text=True, check=False
         )
     except OSError as e:
-        raise CommandError(f"{binary} cannot be started: {e.strerror}", "is it Terraform?") from e
+        raise CommandError(
+            f"{binary} cannot be started: {e.strerror}", "check that it is Terraform"
+        ) from e
     try:
-        version = json.loads(done.stdout)["terraform_version"]
+        version = json.loads(result.stdout)["terraform_version"]
     except (ValueError, KeyError):
-        raise CommandError(f"{binary} does not tell its version", "is it Terraform?") from None
+        raise CommandError(f"{binary} reports no version", "check that it is Terraform") from None
     if tuple(int(part) for part in _digits(version)[:2]) < OLDEST:
-        raise CommandError(f"Terraform {version} is too old", f"install {wanted} or newer")
+        raise CommandError(f"Terraform {version} is too old", f"install {minimum} or newer")
     return binary
 
 

@@ -1,4 +1,4 @@
-"""Terraform itself, where it is not installed: its release, held against the sums that its publisher lists."""
+"""Download of Terraform if it is not installed, verified with the publisher's checksums."""
 
 import contextlib
 import fcntl
@@ -16,44 +16,44 @@ from det_cli.errors import CommandError
 from det_cli.render import say
 
 VERSION = "1.11.4"
-# A mirror with the same layout may be named instead.
+# The variable with a mirror of the releases in the same layout.
 RELEASES_VARIABLE = "DET_TERRAFORM_RELEASES"
 RELEASES = "https://releases.hashicorp.com/terraform"
 _PROCESSORS = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _TIMEOUT_S = 60.0
 
 
-def fetched() -> str:
-    """Return the program of a release, which is fetched once a user. Raises CommandError."""
+def ensure() -> str:
+    """Return the path of Terraform. Download it once per user. Raises CommandError."""
     program = _home() / VERSION / "terraform"
     if not program.is_file():
-        say(f"Terraform is not installed here: fetching {VERSION} to {program.parent}")
-        _store(_fetch(), program)
+        say(f"Terraform is not installed: downloading {VERSION} to {program.parent}")
+        _store(_download(), program)
     return str(program)
 
 
 def plugins() -> dict[str, str]:
-    """Return the variables by which providers, hundreds of megabytes, are kept for the next command.
+    """Return the environment variables for a provider cache, because providers have hundreds of megabytes.
 
-    A folder that cannot be made keeps nothing. What an operator chose goes before these."""
-    kept = _home() / "plugins"
+    Returns {} if the folder cannot be created. The operator's own variables take precedence."""
+    cache = _home() / "plugins"
     try:
-        kept.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
     except OSError:
         return {}
-    # Terraform would fetch again what no lock file names; ours goes with the working folder.
+    # Without a lock file, Terraform would not use the cache. The lock file is deleted with the working folder.
     return {
-        "TF_PLUGIN_CACHE_DIR": str(kept),
+        "TF_PLUGIN_CACHE_DIR": str(cache),
         "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE": "1",
     }
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Hold off the other commands of this machine: Terraform fills such a folder safely for one at a time only."""
+    """Lock the provider cache, because only one Terraform process at a time can write to it safely."""
     try:
         lock = (_home() / "plugins.lock").open("w")
-    except OSError:  # nor are providers kept there
+    except OSError:  # the provider cache needs a writable folder
         yield
         return
     with lock:
@@ -66,31 +66,33 @@ def _home() -> Path:
     return Path(base) / "determined-serverless/terraform"
 
 
-def _fetch() -> bytes:
-    """Return the release for this machine. Raises CommandError."""
+def _download() -> bytes:
+    """Return the verified release archive for this machine. Raises CommandError."""
     processor = _PROCESSORS.get(platform.machine().lower())
     if processor is None or sys.platform not in ("linux", "darwin"):
-        raise _missing(f"there is no release that is known for {sys.platform} {platform.machine()}")
+        raise _missing(f"there is no release for {sys.platform} {platform.machine()}")
     folder = f"{os.environ.get(RELEASES_VARIABLE, RELEASES)}/{VERSION}"
     name = f"terraform_{VERSION}_{sys.platform}_{processor}.zip"
-    listed = _read(f"{folder}/terraform_{VERSION}_SHA256SUMS").decode("ascii", "replace")
-    sums = {file: digest for digest, file in (line.split() for line in listed.splitlines() if line)}
+    checksums = _read(f"{folder}/terraform_{VERSION}_SHA256SUMS").decode("ascii", "replace")
+    sums = {
+        file: digest for digest, file in (line.split() for line in checksums.splitlines() if line)
+    }
     content = _read(f"{folder}/{name}")
     if hashlib.sha256(content).hexdigest() != sums.get(name):
-        raise _missing(f"{folder}/{name} is not what its publisher lists")
+        raise _missing(f"the checksum of {folder}/{name} is wrong")
     return content
 
 
 def _read(url: str) -> bytes:
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
-            return bytes(answer.read())
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
+            return bytes(response.read())
     except OSError as e:
-        raise _missing(f"{url} cannot be fetched: {getattr(e, 'reason', e)}") from e
+        raise _missing(f"{url} cannot be downloaded: {getattr(e, 'reason', e)}") from e
 
 
 def _store(release: bytes, program: Path) -> None:
-    """Write the program where it is found again: whole, or not at all."""
+    """Store the program atomically."""
     program.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(io.BytesIO(release)) as archive:
         unfinished = program.with_name(f"terraform.{os.getpid()}")
@@ -99,8 +101,8 @@ def _store(release: bytes, program: Path) -> None:
     unfinished.replace(program)
 
 
-def _missing(why: str) -> CommandError:
+def _missing(reason: str) -> CommandError:
     return CommandError(
-        f"Terraform is not installed, and {why}",
-        "install 1.10 or newer from developer.hashicorp.com/terraform/install, or name its program by DET_TERRAFORM",
+        f"Terraform is not installed, and {reason}",
+        "install 1.10 or newer from developer.hashicorp.com/terraform/install, or set DET_TERRAFORM to its path",
     )

@@ -1,1 +1,1 @@
-"""Pictures of experiments and of the cluster for a terminal: states, their lines, and the loop that shows them."""
+"""Live terminal screens of experiments and of the cluster: their state, their lines, and the display loop."""

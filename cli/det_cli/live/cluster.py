@@ -1,11 +1,11 @@
-"""The state of a cluster as its picture needs it, read out of the API's answers."""
+"""The state of a cluster for its screen, built from API responses."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from det_cli.live.pictures import moment, number
+from det_cli.live.charts import moment, number
 from det_cli.render import state_text
 
 _TRIAL = re.compile(r"Trial (\d+) \(Experiment (\d+)\)")
@@ -19,7 +19,7 @@ class Pool:
     slots: int
     used: int
     agents: int
-    most: "int | None" = None  # machines that it may rent
+    max_machines: "int | None" = None  # None: the pool does not rent machines
     hold: str = ""
 
 
@@ -44,13 +44,13 @@ class Job:
         return self.state == "QUEUED"
 
     @property
-    def wanted(self) -> int:
-        """Return how many slots it waits for; a search may run and wait at the same time."""
+    def missing_slots(self) -> int:
+        """Return the number of missing slots. A search may run and wait at the same time."""
         return max(self.requested - self.allocated, 0)
 
     @property
     def waits(self) -> bool:
-        return self.queued or self.wanted > 0
+        return self.queued or self.missing_slots > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Machine:
 class Money:
     today_usd: float
     month_usd: float
-    budgets: tuple[str, ...] = ()  # those that warn, or are spent
+    budgets: tuple[str, ...] = ()  # budgets that warn or are spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Cluster:
     hidden: tuple[str, ...] = ()
     money: "Money | None" = field(default=None, compare=False)
 
-    def wanted(self, pool: Pool) -> int:
-        return sum(job.wanted for job in self.jobs if job.pool == pool.name)
+    def missing_slots(self, pool: Pool) -> int:
+        return sum(job.missing_slots for job in self.jobs if job.pool == pool.name)
 
     @property
     def price_usd_hour(self) -> float:
@@ -91,48 +91,48 @@ class Cluster:
 
     @property
     def rents(self) -> bool:
-        return any(p.most is not None for p in self.pools) or self.price_usd_hour > 0
+        return any(p.max_machines is not None for p in self.pools) or self.price_usd_hour > 0
 
 
-def pool_of(told: Mapping[str, Any], rented: "Mapping[str, Any] | None") -> Pool:
-    scheduler = str(told.get("schedulerType") or "").removeprefix("SCHEDULER_TYPE_").lower()
+def pool_of(pool: Mapping[str, Any], rented: "Mapping[str, Any] | None") -> Pool:
+    scheduler = str(pool.get("schedulerType") or "").removeprefix("SCHEDULER_TYPE_").lower()
     hold = (rented or {}).get("hold") or {}
     return Pool(
-        name=str(told["name"]),
+        name=str(pool["name"]),
         scheduler=scheduler,
-        slots=int(told.get("slotsAvailable") or 0),
-        used=int(told.get("slotsUsed") or 0),
-        agents=int(told.get("numAgents") or 0),
-        most=int(rented["maxInstances"]) if rented else None,
+        slots=int(pool.get("slotsAvailable") or 0),
+        used=int(pool.get("slotsUsed") or 0),
+        agents=int(pool.get("numAgents") or 0),
+        max_machines=int(rented["maxInstances"]) if rented else None,
         hold=str(hold.get("sentence") or (rented or {}).get("spentBudget") or ""),
     )
 
 
-def job_of(told: Mapping[str, Any], pool: Pool, reason: str) -> Job:
-    summary = told.get("summary") or {}
-    kind = str(told.get("type") or "").removeprefix("TYPE_").lower()
-    entity = str(told.get("entityId") or "")
-    urgency = f"{number(told.get('weight')) or 0:g}" if pool.scheduler == "fair_share" else ""
+def job_of(job: Mapping[str, Any], pool: Pool, reason: str) -> Job:
+    summary = job.get("summary") or {}
+    kind = str(job.get("type") or "").removeprefix("TYPE_").lower()
+    entity = str(job.get("entityId") or "")
+    urgency = f"{number(job.get('weight')) or 0:g}" if pool.scheduler == "fair_share" else ""
     return Job(
-        id=str(told["jobId"]),
+        id=str(job["jobId"]),
         subject=f"{kind} {entity[:8] if kind != 'experiment' else entity}".strip(),
-        name=str(told.get("name") or ""),
-        owner=str(told.get("username") or ""),
-        pool=str(told.get("resourcePool") or pool.name),
+        name=str(job.get("name") or ""),
+        owner=str(job.get("username") or ""),
+        pool=str(job.get("resourcePool") or pool.name),
         state=_job_state(summary),
-        urgency=urgency or str(told.get("priority") or ""),
-        allocated=int(told.get("allocatedSlots") or 0),
-        requested=int(told.get("requestedSlots") or 0),
+        urgency=urgency or str(job.get("priority") or ""),
+        allocated=int(job.get("allocatedSlots") or 0),
+        requested=int(job.get("requestedSlots") or 0),
         ahead=int(summary.get("jobsAhead", -1)),
-        submitted=moment(told.get("submissionTime")),
-        progress=number(told.get("progress")),
+        submitted=moment(job.get("submissionTime")),
+        progress=number(job.get("progress")),
         reason=reason,
     )
 
 
 def _job_state(summary: Mapping[str, Any]) -> str:
-    told = state_text(summary.get("state"))
-    return {"SCHEDULED": "RUNNING", "SCHEDULED_BACKFILLED": "BACKFILLED"}.get(told, told)
+    state = state_text(summary.get("state"))
+    return {"SCHEDULED": "RUNNING", "SCHEDULED_BACKFILLED": "BACKFILLED"}.get(state, state)
 
 
 def machines_of(
@@ -140,11 +140,11 @@ def machines_of(
     instances: Iterable[Mapping[str, Any]],
     allocations: Iterable[Mapping[str, Any]],
 ) -> list[Machine]:
-    """Join agents with the machines rented for them; those without an agent yet come last."""
+    """Join agents with their rented machines. Machines without an agent come last."""
     rented = {i.get("agentId") or f" {i['id']}": i for i in instances}
     running = _running(allocations)
-    found = [_of_agent(a, rented.pop(a["id"], None), running) for a in agents]
-    return found + [_of_instance(i, running) for i in rented.values()]
+    machines = [_of_agent(a, rented.pop(a["id"], None), running) for a in agents]
+    return machines + [_of_instance(i, running) for i in rented.values()]
 
 
 def _of_agent(
@@ -162,7 +162,7 @@ def _of_agent(
         used=used,
         offer=_offer(instance),
         price_usd_hour=None if instance is None else number(instance.get("priceUsdHour")),
-        running=str(agent.get("outOfService") or "") or _told(running.get(agent["id"], ())),
+        running=str(agent.get("outOfService") or "") or _task_text(running.get(agent["id"], ())),
     )
 
 
@@ -190,7 +190,7 @@ def _of_instance(instance: Mapping[str, Any], running: Mapping[str, Sequence[str
         used=0,
         offer=_offer(instance),
         price_usd_hour=number(instance.get("priceUsdHour")),
-        running=str(instance.get("reason") or "") or _told(running.get(instance["id"], ())),
+        running=str(instance.get("reason") or "") or _task_text(running.get(instance["id"], ())),
     )
 
 
@@ -202,28 +202,28 @@ def _offer(instance: "Mapping[str, Any] | None") -> str:
 
 
 def _running(allocations: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the names of what runs on each agent."""
-    found: dict[str, list[str]] = {}
+    """Return the names of the tasks on each agent."""
+    names: dict[str, list[str]] = {}
     for allocation in allocations:
         name = str(allocation.get("name") or allocation.get("taskId") or "")
         for resources in allocation.get("resources") or ():
             for agent in resources.get("agentDevices") or ():
-                found.setdefault(agent, []).append(name)
-    return found
+                names.setdefault(agent, []).append(name)
+    return names
 
 
-def _told(names: Sequence[str]) -> str:
-    """Return the names of what holds slots, with the trials of an experiment in one phrase."""
+def _task_text(names: Sequence[str]) -> str:
+    """Return the names of tasks as one text. The trials of an experiment are grouped."""
     trials: dict[str, list[int]] = {}
     others = []
     for name in dict.fromkeys(names):
-        found = _TRIAL.fullmatch(name)
-        if found:
-            trials.setdefault(found[2], []).append(int(found[1]))
+        match = _TRIAL.fullmatch(name)
+        if match:
+            trials.setdefault(match[2], []).append(int(match[1]))
         else:
             others.append(name)
-    told = [
+    phrases = [
         f"experiment {id}: {'trial' if len(ids) == 1 else 'trials'} {', '.join(map(str, sorted(ids)))}"
         for id, ids in trials.items()
     ]
-    return "; ".join([*told, *others])
+    return "; ".join([*phrases, *others])

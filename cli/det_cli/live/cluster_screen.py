@@ -1,15 +1,15 @@
-"""Draw a cluster: money, pools, the queue with why each job waits, and machines with what runs there."""
+"""The screen of a cluster: costs, pools, the queue with reasons, and machines with their tasks."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from det_cli.live import pictures
+from det_cli.live import charts
+from det_cli.live.charts import money, span
 from det_cli.live.cluster import Cluster, Job, Machine, Pool
 from det_cli.live.experiment_screen import ahead
-from det_cli.live.pictures import money, span
 from det_cli.live.text import Column, Line, Segment, apart, fitted, line, state, table, wrapped
 
-_JOBS, _MACHINES = 20, 40  # shown; commands list the others
+_JOBS, _MACHINES = 20, 40  # maximum rows; a footer names the command that lists all
 _STYLES = {
     "BUSY": "busy", "BACKFILLED": "busy", "BOOTING": "warn", "REQUESTED": "warn", "TERMINATING": "warn",
     "OUT OF SERVICE": "bad",
@@ -17,7 +17,7 @@ _STYLES = {
 
 
 def lines(cluster: Cluster, room: int, now: float) -> list[Line]:
-    """Return the whole picture; the caller shows the part that fits."""
+    """Return all lines of the screen. The caller shows the part that fits."""
     title = line(Segment(cluster.name or "cluster", "bold"), _totals(cluster))
     user = line(Segment(f"as {cluster.user}" if cluster.user else "", "dim"))
     out = [apart(title, user, room)]
@@ -34,24 +34,24 @@ def lines(cluster: Cluster, room: int, now: float) -> list[Line]:
 
 def _totals(cluster: Cluster) -> str:
     used, slots = sum(p.used for p in cluster.pools), sum(p.slots for p in cluster.pools)
-    wanted = sum(job.wanted for job in cluster.jobs)
+    missing = sum(job.missing_slots for job in cluster.jobs)
     queued = sum(job.queued for job in cluster.jobs)
-    more = f", {wanted} more wanted" if wanted else ""
+    more = f", {missing} more wanted" if missing else ""
     running = len(cluster.jobs) - queued
     return f"  {used} of {slots} slots used{more}  {running} running  {queued} waiting"
 
 
 def _money_lines(cluster: Cluster) -> list[Line]:
-    spent = cluster.money
-    if not cluster.rents and not (spent and spent.month_usd):
+    costs = cluster.money
+    if not cluster.rents and not (costs and costs.month_usd):
         return []
     parts: list[str | Segment] = [
-        Segment("money  ", "dim"), Segment(f"{money(cluster.price_usd_hour)} an hour", "bold"),
+        Segment("cost   ", "dim"), Segment(f"{money(cluster.price_usd_hour)} per hour", "bold"),
     ]  # fmt: skip
-    if spent is not None:
-        parts.append(f"  {money(spent.today_usd)} today  {money(spent.month_usd)} this month")
-    budgets = () if spent is None else spent.budgets
-    warnings = [line(Segment("budget ", "dim"), Segment(told, "warn")) for told in budgets]
+    if costs is not None:
+        parts.append(f"  {money(costs.today_usd)} today  {money(costs.month_usd)} this month")
+    budgets = () if costs is None else costs.budgets
+    warnings = [line(Segment("budget ", "dim"), Segment(text, "warn")) for text in budgets]
     return [line(*parts), *warnings]
 
 
@@ -59,29 +59,31 @@ def _pool_lines(cluster: Cluster, room: int) -> list[Line]:
     width = 16 if room >= 80 else 8
 
     def bar(pool: Pool) -> Segment:
-        return Segment(pictures.bar(pool.used / pool.slots if pool.slots else 0.0, width), "busy")
+        return Segment(charts.bar(pool.used / pool.slots if pool.slots else 0.0, width), "busy")
 
     columns = (
         Column("pool", lambda p: p.name, least=8),
         Column("slots", bar, least=width, most=width),
         Column("", lambda p: f"{p.used}/{p.slots}", least=3, right=True),
         Column("machines", lambda p: _count(p), least=3, right=True),
-        Column("wanted", lambda p: str(cluster.wanted(p)), right=True),
+        Column("wanted", lambda p: str(cluster.missing_slots(p)), right=True),
         Column("scheduler", lambda p: p.scheduler, drop=1),
-        Column("rents nothing", lambda p: Segment(p.hold, "warn"), drop=2, least=12, most=80),
+        Column("held because", lambda p: Segment(p.hold, "warn"), drop=2, least=12, most=80),
     )
     return table(columns, cluster.pools, room)
 
 
 def _count(pool: Pool) -> str:
-    return str(pool.agents) if pool.most is None else f"{pool.agents} of {pool.most}"
+    return (
+        str(pool.agents) if pool.max_machines is None else f"{pool.agents} of {pool.max_machines}"
+    )
 
 
 def _queue_lines(cluster: Cluster, room: int, now: float) -> list[Line]:
-    """List jobs in the order of their queues; below those that wait stands why."""
+    """List the jobs in queue order, with the reason below each waiting job."""
     jobs = cluster.jobs[:_JOBS]
     if not jobs:
-        return [line(Segment("nothing runs and nothing waits", "dim"))]
+        return [line(Segment("No jobs yet", "dim"))]
     places = _places(jobs)
     several = len(cluster.pools) > 1
     columns = (
@@ -107,7 +109,7 @@ def _queue_lines(cluster: Cluster, room: int, now: float) -> list[Line]:
 
 
 def _places(jobs: Sequence[Job]) -> dict[str, str]:
-    """Return the place of each waiting job in the queue of its pool, from 1."""
+    """Return the position of each waiting job in its pool's queue, starting at 1."""
     counts: dict[str, int] = {}
     out = {}
     for job in jobs:
@@ -132,7 +134,7 @@ def _age(job: Job, now: float) -> str:
 def _machine_lines(cluster: Cluster, room: int) -> list[Line]:
     machines = cluster.machines[:_MACHINES]
     if not machines:
-        return [line(Segment("no machines", "dim"))]
+        return [line(Segment("No machines yet", "dim"))]
     several = len(cluster.pools) > 1
     columns = (
         Column("machine", lambda m: m.id, least=12, most=36),
@@ -140,8 +142,8 @@ def _machine_lines(cluster: Cluster, room: int) -> list[Line]:
         Column("state", lambda m: _state(m.state), least=7),
         Column("slots", lambda m: f"{m.used}/{m.slots}", least=5, right=True),
         Column("$/hour", lambda m: _price(m), least=6, right=True),
-        Column("rented as", lambda m: m.offer, least=16, most=40, drop=3),
-        Column("what runs", lambda m: m.running, least=16, most=90, drop=1),
+        Column("offer", lambda m: m.offer, least=16, most=40, drop=3),
+        Column("running", lambda m: m.running, least=16, most=90, drop=1),
     )
     rest = _more(len(cluster.machines) - len(machines), "machines", "det agent list")
     return table(columns, machines, room) + rest
@@ -151,30 +153,30 @@ def _price(machine: Machine) -> str:
     return "" if machine.price_usd_hour is None else f"{machine.price_usd_hour:.3f}"
 
 
-def _more(count: int, what: str, command: str) -> list[Line]:
-    return [line(Segment(f"… and {count} more {what}: `{command}`", "dim"))] if count > 0 else []
+def _more(count: int, noun: str, command: str) -> list[Line]:
+    return [line(Segment(f"… and {count} more {noun}: `{command}`", "dim"))] if count > 0 else []
 
 
 def one_line(cluster: Cluster) -> str:
-    """Return the state in one line, for outputs that are no terminal."""
+    """Return the state in one line, for output that is not a terminal."""
     parts = [_totals(cluster).strip().replace("  ", ", ")]
     if cluster.rents:
-        parts.append(f"{money(cluster.price_usd_hour)} an hour")
+        parts.append(f"{money(cluster.price_usd_hour)} per hour")
     waiting = [f"{j.subject} waits: {j.reason}" for j in cluster.jobs if j.reason]
     return "; ".join([*parts, *waiting])
 
 
 def as_data(cluster: Cluster) -> dict[str, Any]:
-    """Return the state as JSON has it."""
-    spent = cluster.money
+    """Return the state for JSON output."""
+    costs = cluster.money
     return {
         "cluster": cluster.name,
         "priceUsdHour": cluster.price_usd_hour,
-        "todayUsd": None if spent is None else spent.today_usd,
-        "monthUsd": None if spent is None else spent.month_usd,
+        "todayUsd": None if costs is None else costs.today_usd,
+        "monthUsd": None if costs is None else costs.month_usd,
         "notShown": list(cluster.hidden),
         "pools": [
-            {"name": p.name, "slots": p.slots, "used": p.used, "wanted": cluster.wanted(p), "hold": p.hold}
+            {"name": p.name, "slots": p.slots, "used": p.used, "wanted": cluster.missing_slots(p), "hold": p.hold}
             for p in cluster.pools
         ],
         "jobs": [

@@ -1,4 +1,4 @@
-"""The state of an experiment as its pictures need it, read out of the API's answers."""
+"""The state of an experiment for its screen and summary, built from API responses."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from determined.common.log_stream import TERMINAL
 
-from det_cli.live.pictures import Points, moment, number
+from det_cli.live.charts import Points, moment, number
 from det_cli.render import state_text
 
 _ENDED = frozenset(state_text(s) for s in TERMINAL)
@@ -37,7 +37,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Hold a sentence about why something waits, runs or failed."""
+    """Explains why an experiment or trial waits, runs or failed."""
 
     state: str
     sentence: str
@@ -46,7 +46,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """Hold a length at which trials are compared, and how many came to it in all brackets."""
+    """A training length at which trials are compared, and the number of trials of all brackets that reached it."""
 
     length: float
     arrived: int
@@ -60,7 +60,7 @@ class Search:
     time_metric: str
     rungs: tuple[Rung, ...] = ()
     max_trials: "int | None" = None
-    searched: frozenset[str] = frozenset()  # hyperparameters that are not the same in every trial
+    searched: frozenset[str] = frozenset()  # hyperparameters that differ between trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,43 +103,45 @@ def best_first(trials: Sequence[Trial], search: Search) -> list[Trial]:
 
 
 def in_view(trials: Sequence[Trial], search: Search) -> list[Trial]:
-    """Return trials in the order of the screen: those that train, then the others, the best first."""
-    found = best_first(trials, search)
-    return [t for t in found if not t.ended] + [t for t in found if t.ended]
+    """Return trials in screen order: active trials first, then ended trials, each with the best first."""
+    ordered = best_first(trials, search)
+    return [t for t in ordered if not t.ended] + [t for t in ordered if t.ended]
 
 
 def experiment_of(
-    answer: Mapping[str, Any],
+    response: Mapping[str, Any],
     trials: Sequence[Mapping[str, Any]],
     reasons: Sequence[Reason] = (),
     searched: Mapping[str, Any] = NOTHING,
 ) -> Experiment:
-    """Read an experiment; `searched` is what its search decided, where the cluster tells it."""
-    told = answer["experiment"]
-    search = _search_of(told.get("config") or answer.get("config") or {}, searched)
-    of_trials = {int(t["id"]): str(t["sentence"]) for t in searched.get("trials") or ()}
-    of_trials |= {r.trial_id: r.sentence for r in reasons if r.trial_id is not None}
-    place = " / ".join(filter(None, (told.get("workspaceName"), told.get("projectName"))))
+    """Return an experiment. `searched` is the response of the search route, if the cluster has it."""
+    experiment = response["experiment"]
+    search = _search_of(experiment.get("config") or response.get("config") or {}, searched)
+    trial_reasons = {int(t["id"]): str(t["sentence"]) for t in searched.get("trials") or ()}
+    trial_reasons |= {r.trial_id: r.sentence for r in reasons if r.trial_id is not None}
+    place = " / ".join(
+        filter(None, (experiment.get("workspaceName"), experiment.get("projectName")))
+    )
     return Experiment(
-        id=int(told["id"]),
-        name=str(told.get("name") or ""),
-        description=str(told.get("description") or ""),
-        state=_short_state(told["state"]),
-        owner=str(told.get("username") or ""),
+        id=int(experiment["id"]),
+        name=str(experiment.get("name") or ""),
+        description=str(experiment.get("description") or ""),
+        state=_short_state(experiment["state"]),
+        owner=str(experiment.get("username") or ""),
         place=place,
-        pool=str(told.get("resourcePool") or ""),
-        labels=tuple(sorted(map(str, told.get("labels") or ()))),
-        progress=number(told.get("progress")),
-        started=moment(told.get("startTime")),
-        ended_at=moment(told.get("endTime")),
+        pool=str(experiment.get("resourcePool") or ""),
+        labels=tuple(sorted(map(str, experiment.get("labels") or ()))),
+        progress=number(experiment.get("progress")),
+        started=moment(experiment.get("startTime")),
+        ended_at=moment(experiment.get("endTime")),
         search=search,
-        trials=tuple(_trial_of(t, search, of_trials.get(int(t["id"]), "")) for t in trials),
+        trials=tuple(_trial_of(t, search, trial_reasons.get(int(t["id"]), "")) for t in trials),
         reasons=tuple(reasons),
-        jobs_ahead=(answer.get("jobSummary") or {}).get("jobsAhead"),
+        jobs_ahead=(response.get("jobSummary") or {}).get("jobsAhead"),
     )
 
 
-def reasons_of(told: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
+def reasons_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
     def one(reason: Mapping[str, Any]) -> Reason:
         trial = reason.get("trialId")
         sentence = str(reason.get("sentence") or "")
@@ -147,36 +149,36 @@ def reasons_of(told: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
             state_text(reason.get("state")), sentence, None if trial is None else int(trial)
         )
 
-    return tuple(one(reason) for reason in told)
+    return tuple(one(reason) for reason in rows)
 
 
-def _trial_of(told: Mapping[str, Any], search: Search, reason: str) -> Trial:
-    best = told.get("bestValidation") or {}
-    batches = int(told.get("totalBatchesProcessed") or 0)
+def _trial_of(trial: Mapping[str, Any], search: Search, reason: str) -> Trial:
+    best = trial.get("bestValidation") or {}
+    batches = int(trial.get("totalBatchesProcessed") or 0)
     value = _metric(best, search)
     return Trial(
-        id=int(told["id"]),
-        state=_short_state(told["state"]),
+        id=int(trial["id"]),
+        state=_short_state(trial["state"]),
         batches=batches,
-        latest=_metric(told.get("latestValidation") or {}, search),
-        best=number(told.get("searcherMetricValue")) if value is None else value,
+        latest=_metric(trial.get("latestValidation") or {}, search),
+        best=number(trial.get("searcherMetricValue")) if value is None else value,
         best_at=int(best.get("totalBatches") or 0),
-        restarts=int(told.get("restarts") or 0),
-        hparams=told.get("hparams") or {},
-        checkpoint=str((told.get("bestCheckpoint") or {}).get("uuid") or ""),
+        restarts=int(trial.get("restarts") or 0),
+        hparams=trial.get("hparams") or {},
+        checkpoint=str((trial.get("bestCheckpoint") or {}).get("uuid") or ""),
         reason=reason,
     )
 
 
-def _short_state(told: str) -> str:
-    """Return a state in one word: STOPPING, whatever the end will be."""
-    text = state_text(told)
+def _short_state(state: str) -> str:
+    """Return a state in one word: STOPPING for every STOPPING_… state."""
+    text = state_text(state)
     return "STOPPING" if text.startswith("STOPPING") else text
 
 
 def _metric(validation: Mapping[str, Any], search: Search) -> "float | None":
-    found = (validation.get("metrics") or {}).get("avgMetrics") or {}
-    return number(found.get(search.metric)) if isinstance(found, dict) else None
+    metrics = (validation.get("metrics") or {}).get("avgMetrics") or {}
+    return number(metrics.get(search.metric)) if isinstance(metrics, dict) else None
 
 
 def _search_of(config: Mapping[str, Any], searched: Mapping[str, Any]) -> Search:
@@ -203,9 +205,9 @@ def _searched(hparams: Any, prefix: str = "") -> Iterator[str]:
 
 
 def _rungs(searched: Mapping[str, Any]) -> list[Rung]:
-    """Return at which lengths trials are compared, brackets together: those of a search are of the same lengths."""
-    arrived: dict[float, int] = {}
+    """Return the rungs of all brackets, merged by length, because brackets share their lengths."""
+    arrivals: dict[float, int] = {}
     for bracket in searched.get("brackets") or ():
         for rung in bracket["rungs"]:
-            arrived[rung["length"]] = arrived.get(rung["length"], 0) + int(rung["arrived"])
-    return [Rung(float(length), arrived[length]) for length in sorted(arrived)]
+            arrivals[rung["length"]] = arrivals.get(rung["length"], 0) + int(rung["arrived"])
+    return [Rung(float(length), arrivals[length]) for length in sorted(arrivals)]

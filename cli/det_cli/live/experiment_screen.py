@@ -1,26 +1,26 @@
-"""Draw an experiment: how far it is, its rungs, what waits, and its trials with their curves."""
+"""The screen of an experiment: progress, rungs, reasons for waiting, and trials with their curves."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from det_cli.live import pictures
+from det_cli.live import charts
+from det_cli.live.charts import short, span
 from det_cli.live.experiment import Experiment, Reason, Search, Trial, best_first, in_view
-from det_cli.live.pictures import short, span
 from det_cli.live.text import Column, Line, Segment, apart, fitted, line, state, table, wrapped
 
 _CURVE = 24
-_TRIALS = 200  # shown
+_TRIALS = 200  # maximum rows
 _LIVE = ("RUNNING", "PULLING", "STARTING", "ASSIGNED")
 
 
 def lines(experiment: Experiment, room: int, now: float) -> list[Line]:
-    """Return the whole picture; the caller shows the part that fits."""
+    """Return all lines of the screen. The caller shows the part that fits."""
     out = [_title(experiment, room, now), _search_line(experiment)]
     out += _best_lines(experiment, room)
     out += _rung_lines(experiment, room)
     for reason in waiting(experiment):
-        out += [line(Segment(told, "warn")) for told in wrapped(f"why: {reason}", room)[:4]]
+        out += [line(Segment(text, "warn")) for text in wrapped(f"why: {reason}", room)[:4]]
     out.append(line(""))
     return [fitted(one, room) for one in [*out, *_trial_lines(experiment, room)]]
 
@@ -30,49 +30,49 @@ def _title(experiment: Experiment, room: int, now: float) -> Line:
         Segment(f"experiment {experiment.id}", "bold"), "  ", state(experiment.state), "  ",
         *_progress(experiment, room), Segment(experiment.name, "bold"),
     )  # fmt: skip
-    return apart(left, line(*_told_at_the_right(experiment, now)), room)
+    return apart(left, line(*_cost_and_duration(experiment, now)), room)
 
 
 def _progress(experiment: Experiment, room: int) -> Iterator["str | Segment"]:
     if experiment.progress is not None and not experiment.ended:
         if room >= 80:
-            yield Segment(pictures.bar(experiment.progress, 12), "busy")
+            yield Segment(charts.bar(experiment.progress, 12), "busy")
             yield " "
         yield f"{experiment.progress:.0%}  "
 
 
-def _told_at_the_right(experiment: Experiment, now: float) -> Iterator["str | Segment"]:
+def _cost_and_duration(experiment: Experiment, now: float) -> Iterator["str | Segment"]:
     if experiment.cost_usd:
-        yield f"{pictures.money(experiment.cost_usd)}  "
-    yield lasted(experiment, now)
+        yield f"{charts.money(experiment.cost_usd)}  "
+    yield duration(experiment, now)
 
 
-def lasted(experiment: Experiment, now: float) -> str:
+def duration(experiment: Experiment, now: float) -> str:
     until = experiment.ended_at if experiment.ended_at is not None else now
     return "" if experiment.started is None else span(until - experiment.started)
 
 
 def counts(trials: Sequence[Trial]) -> str:
-    """Count trials by their states, those that train first."""
-    found: dict[str, int] = {}
+    """Return the number of trials in each state, active states first."""
+    by_state: dict[str, int] = {}
     for trial in in_view(trials, Search("", "", True, "")):
-        found[trial.state] = found.get(trial.state, 0) + 1
-    return ", ".join(f"{count} {name.lower()}" for name, count in found.items())
+        by_state[trial.state] = by_state.get(trial.state, 0) + 1
+    return ", ".join(f"{count} {name.lower()}" for name, count in by_state.items())
 
 
 def _search_line(experiment: Experiment) -> Line:
-    search, told = experiment.search, counts(experiment.trials)
-    of = f" of {search.max_trials}" if search.max_trials else ""
-    trials = of_trials(len(experiment.trials), of) + (f": {told}" if told else "")
+    search, by_state = experiment.search, counts(experiment.trials)
+    limit = f" of {search.max_trials}" if search.max_trials else ""
+    trials = trial_count(len(experiment.trials), limit) + (f": {by_state}" if by_state else "")
     return line(Segment(f"{search.name} in pool {experiment.pool} · {trials}", "dim"))
 
 
-def of_trials(count: int, of: str = "") -> str:
-    return f"{count}{of} {'trial' if count == 1 and not of else 'trials'}"
+def trial_count(count: int, limit: str = "") -> str:
+    return f"{count}{limit} {'trial' if count == 1 and not limit else 'trials'}"
 
 
 def reached(best: Trial) -> str:
-    """Return a trial's number and how far it had trained at its best."""
+    """Return a trial's id and the length of training at its best validation."""
     return f"trial {best.id}" + (f" after {best.best_at} batches" if best.best_at else "")
 
 
@@ -80,21 +80,24 @@ def _best_lines(experiment: Experiment, room: int) -> list[Line]:
     best, search = experiment.best, experiment.search
     if best is None:
         return []
-    found = line(
+    best_line = line(
         Segment("best ", "dim"), f"{search.metric} ", Segment(short(best.best), "good"),
         f"  {reached(best)}  ",
     )  # fmt: skip
     hparams = chosen(best.hparams, search)
     if room >= 100:
-        return [(*found, Segment(hparams, "dim"))]
-    return [found, *(line(Segment(told, "dim")) for told in wrapped(hparams, room, "     ")[:3])]
+        return [(*best_line, Segment(hparams, "dim"))]
+    return [
+        best_line,
+        *(line(Segment(text, "dim")) for text in wrapped(hparams, room, "     ")[:3]),
+    ]
 
 
 def chosen(hparams: Mapping[str, Any], search: Search) -> str:
-    """Return the text of hyperparameters; where the search chose some, only those."""
-    found = dict(_flat(hparams))
-    kept = {n: v for n, v in found.items() if n in search.searched} or found
-    return " ".join(f"{name}={_value(value)}" for name, value in kept.items())
+    """Return the hyperparameters that the search chose, or all of them if it chose none."""
+    flat = dict(_flat(hparams))
+    selected = {n: v for n, v in flat.items() if n in search.searched} or flat
+    return " ".join(f"{name}={_value(value)}" for name, value in selected.items())
 
 
 def _flat(hparams: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -110,7 +113,7 @@ def _value(value: Any) -> str:
 
 
 def _rung_lines(experiment: Experiment, room: int) -> list[Line]:
-    """Draw how many trials came to each length at which the search compares them."""
+    """Draw the number of trials that reached each rung."""
     search, trials = experiment.search, experiment.trials
     if not search.rungs or not trials:
         return []
@@ -124,12 +127,12 @@ def _rung_lines(experiment: Experiment, room: int) -> list[Line]:
 
 
 def waiting(experiment: Experiment) -> list[str]:
-    """Say why an experiment or its trials wait, failed or are paused; equal sentences once."""
-    found: dict[str, list[Reason]] = {}
+    """Return the reasons why an experiment or its trials wait, failed or are paused, without duplicates."""
+    groups: dict[str, list[Reason]] = {}
     for reason in experiment.reasons:
         if reason.state not in (*_LIVE, "COMPLETED", "ENDED", "ACTIVE", "TERMINATING"):
-            found.setdefault(reason.sentence, []).append(reason)
-    out = [_subject(same) + sentence for sentence, same in found.items()]
+            groups.setdefault(reason.sentence, []).append(reason)
+    out = [_subject(same) + sentence for sentence, same in groups.items()]
     if not out and experiment.state == "QUEUED" and experiment.jobs_ahead is not None:
         out.append(f"waits in the queue of pool {experiment.pool}, {ahead(experiment.jobs_ahead)}")
     return out
@@ -143,20 +146,20 @@ def _subject(reasons: Sequence[Reason]) -> str:
     ids = sorted({r.trial_id for r in reasons if r.trial_id is not None})
     if not ids:
         return ""
-    shown = ", ".join(map(str, ids[:6])) + (f" and {len(ids) - 6} more" if len(ids) > 6 else "")
-    return f"{'trial' if len(ids) == 1 else 'trials'} {shown}: "
+    names = ", ".join(map(str, ids[:6])) + (f" and {len(ids) - 6} more" if len(ids) > 6 else "")
+    return f"{'trial' if len(ids) == 1 else 'trials'} {names}: "
 
 
 def _trial_lines(experiment: Experiment, room: int) -> list[Line]:
     search = experiment.search
     trials = in_view(experiment.trials, search)[:_TRIALS]
-    between = pictures.bounds(value for t in trials for _, value in t.curve)
+    between = charts.bounds(value for t in trials for _, value in t.curve)
     longest = max((at for t in trials for at, _ in t.curve), default=0.0)
     width = _CURVE if room >= 80 else 12
     best = experiment.best
 
     def curve(trial: Trial) -> Segment:
-        drawn = pictures.curve(trial.curve, longest, between, width)
+        drawn = charts.curve(trial.curve, longest, between, width)
         return Segment(drawn, "good" if trial is best else "busy" if not trial.ended else "")
 
     columns = (
@@ -177,19 +180,19 @@ def _trial_lines(experiment: Experiment, room: int) -> list[Line]:
 
 
 def one_line(experiment: Experiment) -> str:
-    """Return the state in one line, for outputs that are no terminal."""
+    """Return the state in one line, for output that is not a terminal."""
     best, search = experiment.best, experiment.search
     done = "" if experiment.progress is None else f" {experiment.progress:.0%}"
     parts = [f"{experiment.state}{done}"]
     if experiment.trials:
-        parts.append(f"{of_trials(len(experiment.trials))} ({counts(experiment.trials)})")
+        parts.append(f"{trial_count(len(experiment.trials))} ({counts(experiment.trials)})")
     if best is not None:
         parts.append(f"best {search.metric} {short(best.best)} (trial {best.id})")
     return "; ".join([*parts, *waiting(experiment)])
 
 
 def as_data(experiment: Experiment) -> dict[str, Any]:
-    """Return the state as JSON has it."""
+    """Return the state for JSON output."""
     search = experiment.search
     return {
         "id": experiment.id, "name": experiment.name, "state": experiment.state,

@@ -1,4 +1,4 @@
-"""Look at a cluster again and again: not too often, and through outages."""
+"""Poll a cluster with a bounded rate, and continue through outages."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ _OUTAGES = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True)
 class Observation(Generic[State]):
-    """Hold what was seen last, and since when the cluster does not answer."""
+    """The last known state, and the current outage or failure."""
 
     state: "State | None"
     seen_at: float
@@ -32,7 +32,7 @@ class SignInExpired(CommandError):
 
 
 class Observer(Generic[State]):
-    """Read a state: each 2 s while it changes, less often while it does not, and ever less often in an outage."""
+    """Polls a state every 2 s while it changes, and less often while it does not or during an outage."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Observer(Generic[State]):
         self.news: Observation[State] = Observation(None, now(), 0.0)
 
     def look(self) -> Observation[State]:
-        """Return the state now. During an outage it is the last one; other failures end the watch."""
+        """Read the state. During an outage, return the last known state. Other failures end the watch."""
         before = self.news
         try:
             state = self._read()
@@ -65,10 +65,12 @@ class Observer(Generic[State]):
         self.news = Observation(state, self._now(), max(pause_s, self._least_s(state)))
         return self.news
 
-    def _out(self, told: str, asked_s: float) -> Observation[State]:
+    def _out(self, cause: str, retry_after_s: float) -> Observation[State]:
         before = self.news
         pause_s = min(before.pause_s * 2, LONGEST_OUTAGE_S) if before.outage else SHORTEST_S
-        self.news = Observation(before.state, before.seen_at, max(pause_s, asked_s), outage=told)
+        self.news = Observation(
+            before.state, before.seen_at, max(pause_s, retry_after_s), outage=cause
+        )
         return self.news
 
     def _fail(self, error: Exception) -> Observation[State]:
@@ -77,26 +79,26 @@ class Observer(Generic[State]):
 
 
 def _expired(error: Exception) -> SignInExpired:
-    cause = f"the sign-in is no longer good: {error}"
+    cause = f"the sign-in has expired: {error}"
     hint = getattr(error, "hint", "") or "sign in with `det user login`"
     return SignInExpired(cause, "" if "det user login" in cause else hint)
 
 
 class BackgroundObserver(Generic[State]):
-    """Look in a thread of its own, so that keys are answered while a cluster is slow."""
+    """Polls in a separate thread, so that the screen reacts to keys while the cluster is slow."""
 
-    def __init__(self, observer: Observer[State], told: Callable[[], None]) -> None:
+    def __init__(self, observer: Observer[State], notify: Callable[[], None]) -> None:
         self._observer = observer
-        self._told = told
+        self._notify = notify
         self._over = threading.Event()
-        # A request that hangs must not keep the command from ending.
+        # A daemon thread, because a request that hangs must not block the end of the command.
         self._thread = threading.Thread(target=self._run, name="det-watch", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """End the thread; return whether it ended in time."""
+        """Stop the thread. Return True if it ended in time."""
         self._over.set()
         self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -104,6 +106,6 @@ class BackgroundObserver(Generic[State]):
     def _run(self) -> None:
         while not self._over.wait(self._observer.news.pause_s):
             news = self._observer.look()
-            self._told()
+            self._notify()
             if news.failure is not None:
                 return

@@ -1,4 +1,4 @@
-"""Read parts of a cluster's state, some of which it may lack or the caller may not see."""
+"""Read parts of a cluster's state that may be unsupported or forbidden."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from determined.common.pages import V1
 
 
 class Parts:
-    """Ask for parts of a picture. What is refused is left out, and told once in `hidden`."""
+    """Reads the parts of a screen. Forbidden parts are omitted and listed in `hidden`."""
 
     def __init__(self, session: Session, now: Callable[[], float] = time.monotonic) -> None:
         self._session = session
@@ -19,9 +19,9 @@ class Parts:
         self.hidden: dict[str, str] = {}
 
     def get(self, path: str, params: "Mapping[str, Any] | None" = None, *, of: str = "") -> Any:
-        """Return an answer; None where the cluster has no such path, or the caller no right to it.
+        """Return a response, or None if the route does not exist or is forbidden.
 
-        `of` names the part: once it is absent it is not asked for again."""
+        `of` names the part. A part that was absent once is not requested again."""
         if of and of in self._absent:
             return None
         try:
@@ -43,10 +43,10 @@ class Parts:
         *,
         key: str = "",
     ) -> Any:
-        """Ask for a part that may be as old as this; nothing where it is refused."""
+        """Return a response that is at most `every_s` old, or {} if the part is absent."""
         name = key or path
-        read_at, answer = self._kept.get(name, (float("-inf"), None))
+        read_at, response = self._kept.get(name, (float("-inf"), None))
         if self._now() - read_at >= every_s:
-            answer = self.get(path, params, of=name) or {}
-            self._kept[name] = self._now(), answer
-        return answer
+            response = self.get(path, params, of=name) or {}
+            self._kept[name] = self._now(), response
+        return response

@@ -1,4 +1,4 @@
-"""Show a state: as a live picture in a terminal, as lines without one, once, or as JSON."""
+"""Show a state: live in a terminal, as lines otherwise, once, or as JSON."""
 
 import json
 import math
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from det_cli.errors import FAILED, INTERRUPTED, OK, CommandError
+from det_cli.live.charts import clock, span
 from det_cli.live.observer import LONGEST_S, BackgroundObserver, Observation, Observer
-from det_cli.live.pictures import clock, span
 from det_cli.live.text import Line, Segment, apart, encodable, fitted, line, plain, styled
 from det_cli.render import print_json, say
 
@@ -21,22 +21,22 @@ _STALE_S = 3 * LONGEST_S
 
 
 @dataclass(frozen=True)
-class Picture(Generic[State]):
-    """Defines how a state is drawn, written in one line and given as data, and when the watch ends."""
+class View(Generic[State]):
+    """Defines the lines, the one-line text and the JSON data of a state, and when the watch ends."""
 
-    lines: Callable[[State, int, float], list[Line]]  # of columns, at a time
+    lines: Callable[[State, int, float], list[Line]]  # arguments: state, columns, current time
     one_line: Callable[[State], str]
     data: Callable[[State], Any]
     code: Callable[[State], "int | None"] = lambda state: None
 
 
-def show(observer: Observer[State], picture: Picture[State], *, once: bool, as_json: bool) -> int:
-    """Show the observed state until the watch ends; return the exit code."""
+def show(observer: Observer[State], view: View[State], *, once: bool, as_json: bool) -> int:
+    """Show the observed state until the watch ends. Return the exit code."""
     if once:
-        return _show_once(observer, picture, as_json=as_json)
+        return _show_once(observer, view, as_json=as_json)
     if as_json or not _can_show():
-        return _follow(observer, picture, as_json=as_json)
-    return _live(observer, picture)
+        return _follow(observer, view, as_json=as_json)
+    return _live(observer, view)
 
 
 def _can_show() -> bool:
@@ -47,34 +47,34 @@ def _can_show() -> bool:
     return terminal.can_show()
 
 
-def _show_once(observer: Observer[State], picture: Picture[State], *, as_json: bool) -> int:
-    state = _seen(observer.look())
+def _show_once(observer: Observer[State], view: View[State], *, as_json: bool) -> int:
+    state = _state_or_raise(observer.look())
     if as_json:
-        print_json(picture.data(state))
+        print_json(view.data(state))
     else:
-        print_lines(picture.lines(state, shutil.get_terminal_size((120, 24)).columns, time.time()))
-    code = picture.code(state)
+        print_lines(view.lines(state, shutil.get_terminal_size((120, 24)).columns, time.time()))
+    code = view.code(state)
     return OK if code is None else code
 
 
 def print_lines(lines: list[Line]) -> None:
-    """Print lines for good, in colours where the output is a terminal."""
+    """Print lines, with colours if the output is a terminal."""
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for one in lines:
         print(encodable(styled(one, colour=colour).rstrip(), sys.stdout.encoding))
 
 
-def _seen(news: Observation[State]) -> State:
+def _state_or_raise(news: Observation[State]) -> State:
     if news.failure is not None:
         raise news.failure
     if news.state is None:
-        raise CommandError(news.outage, "`det version` tells whether the cluster answers")
+        raise CommandError(news.outage, "`det version` shows if the cluster answers")
     return news.state
 
 
-def _follow(observer: Observer[State], picture: Picture[State], *, as_json: bool) -> int:
-    """Print a line at each change; outages are reported on stderr."""
-    told = ""
+def _follow(observer: Observer[State], view: View[State], *, as_json: bool) -> int:
+    """Print a line at each change. Report outages on stderr."""
+    printed = ""
     outage = ""
     while True:
         news = observer.look()
@@ -86,32 +86,32 @@ def _follow(observer: Observer[State], picture: Picture[State], *, as_json: bool
             say("The cluster answers again.")
         outage = news.outage
         if news.state is not None and not news.outage:
-            told = _tell_change(news.state, picture, told, as_json=as_json)
-            code = picture.code(news.state)
+            printed = _print_change(news.state, view, printed, as_json=as_json)
+            code = view.code(news.state)
             if code is not None:
                 return code
         time.sleep(news.pause_s)
 
 
-def _tell_change(state: State, picture: Picture[State], told: str, *, as_json: bool) -> str:
-    now = json.dumps(picture.data(state), sort_keys=True) if as_json else picture.one_line(state)
-    if now != told:
-        text = now if as_json else f"{clock(time.time())} {plain(line(now))}"
+def _print_change(state: State, view: View[State], printed: str, *, as_json: bool) -> str:
+    current = json.dumps(view.data(state), sort_keys=True) if as_json else view.one_line(state)
+    if current != printed:
+        text = current if as_json else f"{clock(time.time())} {plain(line(current))}"
         print(encodable(text, sys.stdout.encoding), flush=True)
-    return now
+    return current
 
 
-def _live(observer: Observer[State], picture: Picture[State]) -> int:
+def _live(observer: Observer[State], view: View[State]) -> int:
     from det_cli.live.terminal import Ended, Terminal
 
-    _seen(observer.look())
+    _state_or_raise(observer.look())
     terminal = Terminal(sys.stdout)
-    looking = BackgroundObserver(observer, terminal.wake)
-    screen = Screen(picture, has_keys=terminal.has_keys)
+    background = BackgroundObserver(observer, terminal.wake)
+    screen = Screen(view, has_keys=terminal.has_keys)
     code: int | None = None
     try:
-        with terminal.lent():
-            looking.start()
+        with terminal.full_screen():
+            background.start()
             while code is None:
                 code = _turn(observer, screen, terminal)
     except KeyboardInterrupt:
@@ -119,18 +119,18 @@ def _live(observer: Observer[State], picture: Picture[State]) -> int:
     except Ended as e:
         code = 128 + e.number
     finally:
-        # Within this time a cluster that works has answered; the thread of another one ends with the process.
-        if looking.stop(1.0):
+        # Close the pipe only if the thread has ended. If a request hangs, the process ends the thread.
+        if background.stop(1.0):
             terminal.close()
     state = observer.news.state
     if screen.is_over and state is not None:
         size = shutil.get_terminal_size()
-        print_lines(picture.lines(state, size.columns, time.time())[: size.lines - 1])
+        print_lines(view.lines(state, size.columns, time.time())[: size.lines - 1])
     return code
 
 
 def _turn(observer: Observer[State], screen: "Screen[State]", terminal: Any) -> "int | None":
-    """Draw, wait, and take keys; return the exit code when it is over."""
+    """Draw the screen, wait, and handle keys. Return the exit code if the watch has ended."""
     news = observer.news
     if news.failure is not None:
         raise news.failure
@@ -149,10 +149,10 @@ def _turn(observer: Observer[State], screen: "Screen[State]", terminal: Any) -> 
 
 
 class Screen(Generic[State]):
-    """Fit a picture into a window that can be moved over it."""
+    """Shows a scrollable part of a screen in the terminal's window."""
 
-    def __init__(self, picture: Picture[State], *, has_keys: bool = True) -> None:
-        self._picture = picture
+    def __init__(self, view: View[State], *, has_keys: bool = True) -> None:
+        self._view = view
         self._has_keys = has_keys
         self._first = 0
         self._room = 1
@@ -167,11 +167,11 @@ class Screen(Generic[State]):
         self._first = places.get(key, self._first + moves.get(key, 0))
 
     def lines(self, news: Observation[State], columns: int, rows: int, now: float) -> list[Line]:
-        """Return exactly the lines of a window: a part of the picture, and the notes below it."""
-        body: list[Line] = [line("asking the cluster …")]
+        """Return exactly `rows` lines: a part of the screen and a footer."""
+        body: list[Line] = [line("Connecting to the cluster …")]
         if news.state is not None:
-            body = self._picture.lines(news.state, columns, now)
-            code = self._picture.code(news.state)
+            body = self._view.lines(news.state, columns, now)
+            code = self._view.code(news.state)
             if code is not None:
                 self.is_over, self.code = True, code
         self._length, self._room = len(body), max(rows - 1, 1)
@@ -196,7 +196,9 @@ class Screen(Generic[State]):
         left = line(Segment(f"{quit_by}{where}", "dim"))
         old_s = now - news.seen_at
         if news.outage:
-            told = Segment(f"  no answer for {span(old_s)}: {news.outage}", "bad")
-            return fitted(line(Segment(quit_by, "dim"), told), columns)
-        at = f"seen {span(old_s)} ago" if old_s > _STALE_S else clock(math.floor(news.seen_at))
-        return apart(left, line(Segment(at, "dim")), columns)
+            message = Segment(f"  no answer for {span(old_s)}: {news.outage}", "bad")
+            return fitted(line(Segment(quit_by, "dim"), message), columns)
+        time_text = (
+            f"updated {span(old_s)} ago" if old_s > _STALE_S else clock(math.floor(news.seen_at))
+        )
+        return apart(left, line(Segment(time_text, "dim")), columns)

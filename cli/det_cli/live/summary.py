@@ -1,12 +1,12 @@
-"""Tell what came of an experiment: its best trial and curve, its cost, why it waits or failed, and what to do next."""
+"""The summary of an experiment: best trial, curve, cost, reasons for waiting or failure, and next steps."""
 
 from collections.abc import Iterator
 from datetime import datetime
 
-from det_cli.live import pictures
+from det_cli.live import charts
+from det_cli.live.charts import money, short
 from det_cli.live.experiment import Experiment, Trial
-from det_cli.live.experiment_screen import chosen, counts, lasted, of_trials, reached, waiting
-from det_cli.live.pictures import money, short
+from det_cli.live.experiment_screen import chosen, counts, duration, reached, trial_count, waiting
 from det_cli.live.text import Line, Segment, fitted, line, pad, state, wrapped
 
 _LABEL, _CURVE = 12, 32
@@ -18,7 +18,7 @@ def lines(experiment: Experiment, room: int, now: float) -> list[Line]:
         Segment(f"Experiment {experiment.id}", "bold"), "  ", state(experiment.state), "  ",
         Segment(experiment.name, "bold"),
     )  # fmt: skip
-    out = [title, *(line(told) for told in wrapped(experiment.description, room) if told)]
+    out = [title, *(line(text) for text in wrapped(experiment.description, room) if text)]
     out.append(line(""))
     for label, value, style in _rows(experiment, now):
         out += _row(label, value, style, room)
@@ -32,7 +32,7 @@ def lines(experiment: Experiment, room: int, now: float) -> list[Line]:
 
 
 def _row(label: str, value: str, style: str, room: int) -> list[Line]:
-    """Put a value beside its name; what is too long goes on below it."""
+    """Return the lines of a label and its value. Long values wrap."""
     texts = wrapped(value, max(room - _LABEL, 8))
     names = [label] + [""] * (len(texts) - 1)
     return [
@@ -42,36 +42,40 @@ def _row(label: str, value: str, style: str, room: int) -> list[Line]:
 
 
 def _rows(experiment: Experiment, now: float) -> Iterator[tuple[str, str, str]]:
-    """Yield the known facts: names with values and their styles."""
+    """Yield the label, value and style of each row."""
     search, best = experiment.search, experiment.best
     yield "owner", f"{experiment.owner}, in {experiment.place}", ""
     if experiment.labels:
         yield "labels", ", ".join(experiment.labels), ""
     if experiment.started is not None:
         start = datetime.fromtimestamp(experiment.started).astimezone()
-        how = "for" if experiment.ended else "since then"
+        preposition = "for" if experiment.ended else "since then"
         yield (
             "ran",
-            f"{start:%Y-%m-%d %H:%M:%S%z}, {how} {lasted(experiment, now)}, in pool {experiment.pool}",
+            f"{start:%Y-%m-%d %H:%M:%S%z}, {preposition} {duration(experiment, now)}, in pool {experiment.pool}",
             "",
         )
     done = (
         "" if experiment.ended or experiment.progress is None else f"{experiment.progress:.0%} of "
     )
-    of = f" of at most {search.max_trials}" if search.max_trials else ""
-    told = f": {counts(experiment.trials)}" if experiment.trials else ""
-    yield "search", f"{done}{search.name}, {of_trials(len(experiment.trials), of)}{told}", ""
+    limit = f" of at most {search.max_trials}" if search.max_trials else ""
+    by_state = f": {counts(experiment.trials)}" if experiment.trials else ""
+    yield (
+        "search",
+        f"{done}{search.name}, {trial_count(len(experiment.trials), limit)}{by_state}",
+        "",
+    )
     if best is not None:
-        way = "smaller" if search.smaller_is_better else "larger"
+        direction = "smaller" if search.smaller_is_better else "larger"
         yield (
             "best",
-            f"{search.metric} {short(best.best)} ({way} is better), {reached(best)}",
+            f"{search.metric} {short(best.best)} ({direction} is better), {reached(best)}",
             "good",
         )
         yield "", chosen(best.hparams, search), ""
-        yield from _of_best(best)
+        yield from _best_rows(best)
     elif experiment.state == "COMPLETED" and search.metric:
-        yield "best", f"unknown: {_why_no_best(experiment)}, the searcher.metric", "warn"
+        yield "best", f"unknown: {_why_no_best(experiment)} (searcher.metric)", "warn"
     if experiment.cost_usd:
         hours = experiment.slot_hours
         yield "cost", f"{money(experiment.cost_usd)} for {hours:.2f} slot hours", ""
@@ -82,21 +86,21 @@ def _rows(experiment: Experiment, now: float) -> Iterator[tuple[str, str, str]]:
 def _why_no_best(experiment: Experiment) -> str:
     metric = experiment.search.metric
     if any(trial.latest is not None for trial in experiment.trials):
-        return f"what validations reported is not a number (NaN): {metric}"
+        return f"validations reported NaN for {metric}"
     return f"no validation reported {metric}"
 
 
-def _of_best(best: Trial) -> Iterator[tuple[str, str, str]]:
+def _best_rows(best: Trial) -> Iterator[tuple[str, str, str]]:
     if best.curve:
         values = [value for _, value in best.curve]
-        drawn = pictures.sparkline(_thinned(values), _CURVE)
+        drawn = charts.sparkline(_thinned(values), _CURVE)
         yield "curve", f"{short(values[0])} {drawn} {short(values[-1])}", ""
     if best.checkpoint:
         yield "checkpoint", best.checkpoint, ""
 
 
 def _thinned(values: list[float]) -> list[float]:
-    """Keep at most as many values as a curve has columns, the first and the last among them."""
+    """Return at most as many values as a curve has columns, including the first and the last value."""
     if len(values) <= _CURVE:
         return values
     step = (len(values) - 1) / (_CURVE - 1)
@@ -107,20 +111,20 @@ def _next_steps(experiment: Experiment) -> Iterator[tuple[str, str]]:
     id = experiment.id
     failed = [t.id for t in experiment.trials if t.state == "ERROR"]
     if experiment.state in ("ACTIVE", "RUNNING", "QUEUED", "PULLING", "STARTING"):
-        yield f"det experiment watch {id}", "see it train"
+        yield f"det experiment watch {id}", "watch its trials"
         if experiment.state == "QUEUED":
-            yield "det top", "see what it waits for"
+            yield "det top", "show the queue"
         else:
             yield f"det experiment logs {id} -f", "follow the logs of its first trial"
     if experiment.state == "PAUSED":
-        yield f"det experiment activate {id}", "let it go on"
+        yield f"det experiment activate {id}", "resume it"
     if failed:
-        yield f"det trial logs {failed[0]}", "read what its code printed before it failed"
+        yield f"det trial logs {failed[0]}", "show the output of its code before the failure"
     if experiment.state in ("ERROR", "CANCELED"):
         if experiment.search.name in _CONTINUABLE:
-            yield f"det experiment continue {id}", "try again from where it stopped"
+            yield f"det experiment continue {id}", "continue from the last checkpoint"
         else:
-            yield f"det experiment config {id}", "print its configuration, for a new experiment"
+            yield f"det experiment config {id}", "print its configuration for a new experiment"
     if experiment.ended and experiment.best is not None and experiment.best.checkpoint:
         yield f"det experiment download {id}", "download its best checkpoint"
     yield f"det experiment describe {id} --format table", "list trials and workloads"

@@ -1,4 +1,4 @@
-"""The terminal while a picture is shown: its size, its keys, and how it was before."""
+"""The terminal during a live screen: its size, its keys, and its saved settings."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, TextIO
 
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # another screen, no cursor, lines that are not wrapped
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # alternate screen, hidden cursor, no line wrapping
 _LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _KEYS = {
     b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down", b"k": "up", b"j": "down",
@@ -26,7 +26,7 @@ _SMALLEST = (20, 4)
 
 
 class Ended(Exception):
-    """The process was asked to end, by a signal whose number this has."""
+    """Raised after SIGTERM or SIGHUP. `number` is the signal number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -34,14 +34,14 @@ class Ended(Exception):
 
 
 class Terminal:
-    """Lend the whole screen; give it back as it was, whatever happens."""
+    """Controls the terminal during a live screen and restores its settings afterwards."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._shown: list[str] = []
         self._keys = sys.stdin.fileno() if _is_terminal(sys.stdin) else None
         self._before: list[Any] = []
-        self._hear, self._tell = os.pipe()
+        self._wake_reader, self._wake_writer = os.pipe()
         self._ended_by = 0
         self._size = (0, 0)
 
@@ -50,15 +50,16 @@ class Terminal:
         return self._keys is not None
 
     @contextlib.contextmanager
-    def lent(self) -> Iterator["Terminal"]:
-        os.set_blocking(self._tell, False)
-        handled = {
+    def full_screen(self) -> Iterator["Terminal"]:
+        """Use the whole screen inside the context and restore the terminal at its end."""
+        os.set_blocking(self._wake_writer, False)
+        handlers = {
             signal.SIGWINCH: self._on_news,
             signal.SIGTSTP: self._on_suspend,
             signal.SIGTERM: self._on_end,
             signal.SIGHUP: self._on_end,
         }
-        before = {number: signal.signal(number, handler) for number, handler in handled.items()}
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             self._enter()
             yield self
@@ -68,16 +69,16 @@ class Terminal:
                 signal.signal(number, handler)
 
     def close(self) -> None:
-        """Close the pipe, once nobody calls `wake` any more."""
-        os.close(self._hear)
-        os.close(self._tell)
+        """Close the pipe. No thread may call `wake` afterwards."""
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
 
     def wake(self) -> None:
-        """Make `wait` return; any thread may call this."""
+        """Make `wait` return. Any thread may call this."""
         self._send(_NEWS)
 
     def size(self) -> tuple[int, int]:
-        """Return columns and lines; when they changed, everything is drawn again."""
+        """Return the columns and lines. After a change, the next `draw` redraws all lines."""
         try:
             packed = fcntl.ioctl(self._out.fileno(), termios.TIOCGWINSZ, b"\0" * 8)
             lines, columns = struct.unpack("HHHH", packed)[:2]
@@ -90,7 +91,7 @@ class Terminal:
         return size
 
     def draw(self, lines: list[str]) -> None:
-        """Show lines from the top; those that did not change are not written again."""
+        """Draw the lines from the top. Unchanged lines are not written again."""
         moved = len(lines) != len(self._shown)
         parts = [
             f"\x1b[{row};1H\x1b[K{text}\x1b[0m"  # after the text it would erase a last column
@@ -104,17 +105,17 @@ class Terminal:
             self._write("".join(parts))
 
     def forget(self) -> None:
-        """Draw everything next time."""
+        """Make the next `draw` redraw all lines."""
         self._shown = []
 
     def wait(self, seconds: float) -> list[str]:
-        """Wait for keys, news or another size; return the keys."""
-        heard = [self._hear] if self._keys is None else [self._hear, self._keys]
-        ready = select.select(heard, [], [], seconds)[0]
-        told = os.read(self._hear, 4096) if self._hear in ready else b""
-        if _END in told:
+        """Wait for a key, a new state or a new window size. Return the keys."""
+        sources = [self._wake_reader] if self._keys is None else [self._wake_reader, self._keys]
+        ready = select.select(sources, [], [], seconds)[0]
+        messages = os.read(self._wake_reader, 4096) if self._wake_reader in ready else b""
+        if _END in messages:
             raise Ended(self._ended_by)
-        if _SUSPEND in told:
+        if _SUSPEND in messages:
             self._suspend()
         return self._read_keys() if self._keys in ready else []
 
@@ -122,12 +123,12 @@ class Terminal:
         assert self._keys is not None
         typed = os.read(self._keys, 64)
         if not typed:
-            self._keys = None  # nobody is at the keys any more
+            self._keys = None  # stdin was closed
             return ["quit"]
-        return list(_named(typed))
+        return list(_parse_keys(typed))
 
     def _suspend(self) -> None:
-        """Stop as Ctrl-Z asks, with the terminal as it was; go on when the shell says so."""
+        """Handle Ctrl-Z: restore the terminal, stop the process, and redraw after it continues."""
         self._leave()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._enter()
@@ -152,7 +153,7 @@ class Terminal:
 
     def _send(self, byte: bytes) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(self._tell, byte)
+            os.write(self._wake_writer, byte)
 
     def _on_news(self, number: int, frame: "FrameType | None") -> None:
         self._send(_NEWS)
@@ -165,7 +166,7 @@ class Terminal:
         self._send(_END)
 
 
-def _named(typed: bytes) -> Iterator[str]:
+def _parse_keys(typed: bytes) -> Iterator[str]:
     while typed:
         length = next((n for n in (4, 3, 1) if typed[:n] in _KEYS), 0)
         if length:
@@ -174,7 +175,7 @@ def _named(typed: bytes) -> Iterator[str]:
 
 
 def _length(typed: bytes) -> int:
-    """Return how long an unknown key is: a sequence after ESC ends with a letter or a tilde."""
+    """Return the length of an unknown key. An escape sequence ends with a letter or a tilde."""
     if not typed.startswith(b"\x1b"):
         return 1
     ends = (i for i, byte in enumerate(typed[2:], 3) if 0x40 <= byte <= 0x7E)
@@ -186,5 +187,5 @@ def _is_terminal(stream: "TextIO | None") -> bool:
 
 
 def can_show() -> bool:
-    """Return whether the output is a terminal that understands how to move its cursor."""
+    """Return True if the output is a terminal with cursor movement."""
     return _is_terminal(sys.stdout) and os.environ.get("TERM", "") not in ("", "dumb")

@@ -1,4 +1,4 @@
-"""Lines for a terminal: text with styles, never wider than asked for, never with control characters."""
+"""Styled lines for a terminal, with a bounded width and without control characters."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -12,13 +12,13 @@ _STATE_STYLES = {
     "PAUSED": "warn", "REGISTERED": "good", "ENABLED": "good", "DRAINING": "warn", "FAILED": "bad",
     "DISABLED": "warn", "LOST": "bad",
 }  # fmt: skip
-# Drawn with one character of ASCII each where the terminal knows no more.
+# ASCII replacements for terminals without Unicode.
 _ASCII = str.maketrans("▁▂▃▄▅▆▇█░·…–×↑↓→", "._,-=+*#..~-x^v>")
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Hold text in one style. Whatever it is made of, a terminal only shows it."""
+    """Text in one style. Control characters are escaped, so a terminal only displays the text."""
 
     text: str
     style: str = ""
@@ -35,12 +35,12 @@ def line(*parts: "str | Segment") -> Line:
 
 
 def state(text: str) -> Segment:
-    """Return a state's name in its colour."""
+    """Return the name of a state in its colour."""
     return Segment(text, _STATE_STYLES.get(text, ""))
 
 
 def clean(text: str) -> str:
-    """Write control and formatting characters out, as names of users may hold what a terminal would obey."""
+    """Escape control and formatting characters, because users choose names freely."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(c) for c in text)
@@ -55,7 +55,7 @@ def _shown(character: str) -> str:
 
 
 def width(text: str) -> int:
-    """Count the columns that text takes."""
+    """Return the number of terminal columns of a text."""
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
@@ -67,16 +67,16 @@ def _columns(character: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """Shorten text to some columns; an ellipsis says so."""
+    """Shorten text to `room` columns with an ellipsis."""
     if width(text) <= room:
         return text
-    kept, used = [], 0
+    characters, used = [], 0
     for character in text:
         used += _columns(character)
         if used > room - 1:
             break
-        kept.append(character)
-    return "".join(kept) + "…" if room > 0 else ""
+        characters.append(character)
+    return "".join(characters) + "…" if room > 0 else ""
 
 
 def pad(text: str, size: int, *, right: bool = False) -> str:
@@ -90,7 +90,7 @@ def size_of(parts: Line) -> int:
 
 
 def fitted(parts: Line, room: int) -> Line:
-    """Shorten a line to some columns."""
+    """Shorten a line to `room` columns."""
     if size_of(parts) <= room:
         return parts
     out: list[Segment] = []
@@ -103,7 +103,7 @@ def fitted(parts: Line, room: int) -> Line:
 
 
 def apart(left: Line, right: Line, room: int) -> Line:
-    """Put one part at the left edge and one at the right, which gives way where both do not fit."""
+    """Align one part left and one part right. Omit the right part if both do not fit."""
     spare = room - size_of(left) - size_of(right)
     if spare < 2:
         return fitted(left, room)
@@ -111,14 +111,14 @@ def apart(left: Line, right: Line, room: int) -> Line:
 
 
 def wrapped(text: str, room: int, indent: str = "") -> list[str]:
-    """Break text at blanks into lines of some columns."""
-    lines, now = [], indent
+    """Wrap text at spaces into lines of at most `room` columns."""
+    lines, current = [], indent
     for word in clean(text).split():
-        if now.strip() and width(now) + 1 + width(word) > room:
-            lines.append(now)
-            now = indent
-        now += word if now == indent else f" {word}"
-    return [cut(text, room) for text in [*lines, now]]
+        if current.strip() and width(current) + 1 + width(word) > room:
+            lines.append(current)
+            current = indent
+        current += word if current == indent else f" {word}"
+    return [cut(text, room) for text in [*lines, current]]
 
 
 def plain(parts: Line) -> str:
@@ -126,7 +126,7 @@ def plain(parts: Line) -> str:
 
 
 def styled(parts: Line, *, colour: bool) -> str:
-    """Return a line with its escape sequences."""
+    """Return a line with escape sequences for its colours."""
     if not colour:
         return plain(parts)
     return "".join(_painted(part) for part in parts)
@@ -138,7 +138,7 @@ def _painted(part: Segment) -> str:
 
 
 def encodable(text: str, encoding: "str | None") -> str:
-    """Replace what a terminal's encoding does not have, bars and curves by something alike."""
+    """Replace characters that the encoding does not support. Charts use similar ASCII characters."""
     try:
         text.encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -148,7 +148,7 @@ def encodable(text: str, encoding: "str | None") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Describe a column: it grows from `least` to its content, at most `most`; the highest `drop` goes first."""
+    """Describes a column with a width between `least` and `most`. A high `drop` is omitted first."""
 
     title: str
     get: Callable[[Any], "str | Segment"]
@@ -159,24 +159,24 @@ class Column:
 
 
 def table(columns: Sequence[Column], items: Iterable[Any], room: int) -> list[Line]:
-    """Lay items out below a heading, with as many columns as fit; columns without content are left out."""
+    """Return a table with as many columns as fit. Empty columns are omitted."""
     items = list(items)
     cells = [[_segment(column.get(item)) for item in items] for column in columns]
     filled = [i for i, column in enumerate(cells) if any(cell.text for cell in column)]
     wide = {i: _widest(columns[i], cells[i]) for i in filled}
     least = {i: min(wide[i], max(columns[i].least, 1)) for i in filled}
-    kept = list(filled)
-    while len(kept) > 1 and sum(least[i] for i in kept) + 2 * (len(kept) - 1) > room:
-        kept.remove(max(kept, key=lambda i: (columns[i].drop, i)))
-    spare = room - sum(least[i] for i in kept) - 2 * (len(kept) - 1)
+    shown = list(filled)
+    while len(shown) > 1 and sum(least[i] for i in shown) + 2 * (len(shown) - 1) > room:
+        shown.remove(max(shown, key=lambda i: (columns[i].drop, i)))
+    spare = room - sum(least[i] for i in shown) - 2 * (len(shown) - 1)
     sizes = {}
-    for i in sorted(kept, key=lambda i: columns[i].drop):
+    for i in sorted(shown, key=lambda i: columns[i].drop):
         more = max(min(wide[i] - least[i], spare), 0)
         sizes[i] = least[i] + more
         spare -= more
-    heading = [Segment(columns[i].title, "dim") for i in kept]
-    rows = [heading, *([cells[i][n] for i in kept] for n in range(len(items)))]
-    ordered = [(sizes[i], columns[i].right) for i in kept]
+    heading = [Segment(columns[i].title, "dim") for i in shown]
+    rows = [heading, *([cells[i][n] for i in shown] for n in range(len(items)))]
+    ordered = [(sizes[i], columns[i].right) for i in shown]
     return [fitted(_row(row, ordered), room) for row in rows] if items else []
 
 

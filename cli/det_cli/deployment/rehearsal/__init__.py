@@ -1,1 +1,1 @@
-"""A rehearsal: every part of a new cluster tried once, with its time and cost."""
+"""A rehearsal tests every part of a new cluster once and reports the time and cost of each step."""

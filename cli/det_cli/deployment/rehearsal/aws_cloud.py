@@ -1,10 +1,10 @@
-"""The AWS account beside a cluster under rehearsal: its machines, schedules, database and objects."""
+"""The AWS account of a rehearsed cluster: its machines, schedules, database and objects."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 from det_cli.deployment.aws_account import Aws
-from det_cli.deployment.aws_refusals import refusals_told
+from det_cli.deployment.aws_refusals import translate_errors
 from det_cli.deployment.rehearsal.cluster_client import Machine
 from det_cli.deployment.rehearsal.records import StepFailed
 from det_cli.deployment.rehearsal.stage import DatabaseState
@@ -26,14 +26,14 @@ class AwsCloud:
     def machines(self) -> Sequence[str]:
         return self._account.machines(self._cluster_id)
 
-    @refusals_told()
+    @translate_errors()
     def schedules_on(self, names: Sequence[str]) -> Sequence[str]:
         scheduler = self._account.client("scheduler")
         return [name for name in names if scheduler.get_schedule(Name=name)["State"] == "ENABLED"]
 
-    @refusals_told()
+    @translate_errors()
     def database(self) -> DatabaseState:
-        """Return whether Aurora has paused, by its newest capacity in CloudWatch."""
+        """Return the state of Aurora, from its newest capacity in CloudWatch."""
         if self._database != "aurora":
             return DatabaseState(None, "the database is an RDS instance, which always runs")
         now = datetime.now(timezone.utc)
@@ -44,7 +44,7 @@ class AwsCloud:
         )["Datapoints"]  # fmt: skip
         if not points:
             return DatabaseState(
-                None, "CloudWatch has no capacity of the database of the last 15 minutes"
+                None, "CloudWatch has no database capacity for the last 15 minutes"
             )
         newest = max(points, key=lambda point: point["Timestamp"])
         units = float(newest["Maximum"])
@@ -54,17 +54,17 @@ class AwsCloud:
         )
 
     def reclaim(self, machine: Machine) -> str:
-        """Terminate the instance. AWS sends a real notice only by its Fault Injection Service or itself."""
+        """Terminate the instance. Only AWS itself and its Fault Injection Service can send a real notice."""
         if machine.provider != "aws":
             raise StepFailed(
-                f"{machine.offer} is not a machine of AWS",
-                "name a pool that rents on AWS by --pool",
+                f"{machine.offer} is not an AWS machine",
+                "give a pool that rents on AWS with --pool",
             )
         self._account.at(machine.region).terminate([machine.cloud_id])
         return f"terminated {machine.cloud_id} without a notice"
 
-    @refusals_told()
+    @translate_errors()
     def stored(self, bucket: str, checkpoint: str) -> Sequence[str]:
-        listed = self._account.client("s3").get_paginator("list_objects_v2")
-        pages = listed.paginate(Bucket=bucket, Prefix=f"{checkpoint}/")
-        return [str(stored["Key"]) for page in pages for stored in page.get("Contents", ())]
+        paginator = self._account.client("s3").get_paginator("list_objects_v2")
+        pages = paginator.paginate(Bucket=bucket, Prefix=f"{checkpoint}/")
+        return [str(item["Key"]) for page in pages for item in page.get("Contents", ())]

@@ -1,4 +1,4 @@
-"""The requests that a rehearsal sends to its cluster, and the answers as records."""
+"""The API requests of a rehearsal to its cluster, with responses as records."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 @dataclass(frozen=True)
 class Machine:
-    """A rented machine as the cluster shows it."""
+    """A rented machine, from the cluster's API."""
 
     id: str
     pool: str
@@ -61,7 +61,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Metric:
-    """A training report: the computed value, and the step from which the process began."""
+    """A training report: the computed value, and the step from which the process resumed."""
 
     step: int
     value: int
@@ -82,7 +82,7 @@ class Progress:
     """The reports of a trial so far."""
 
     metrics: Sequence[Metric]
-    validations: Sequence[int]  # steps
+    validations: Sequence[int]  # the steps of the validations
     checkpoints: Sequence[Checkpoint]
 
     @property
@@ -96,7 +96,7 @@ class Progress:
 
 
 class ClusterClient:
-    """The cluster under rehearsal, asked through its ordinary API."""
+    """Calls the API of the rehearsed cluster."""
 
     def __init__(self, session: Session, max_cost_usd: float) -> None:
         self._session = session
@@ -113,12 +113,12 @@ class ClusterClient:
         return str(info.get("productVersion") or info["version"])
 
     def user(self) -> tuple[str, bool]:
-        """Return the name of the signed-in user, and whether they are an administrator."""
+        """Return the name of the signed-in user, and True if the user is an administrator."""
         user = self._session.get(f"{V1}/me")["user"]
         return str(user["username"]), bool(user["admin"])
 
     def live_allocations(self) -> list[str]:
-        """Return the ids of all work that runs or waits."""
+        """Return the ids of all running and queued allocations."""
         return list(self._session.get(f"{V1}/tasks")["allocationIdToSummary"])
 
     # Machines
@@ -136,8 +136,8 @@ class ClusterClient:
         return sum(machine.cost_usd for machine in self.rented_since())
 
     def _machines(self) -> Iterator[Machine]:
-        listed = pages(self._session, "/instances", "instances", {"endedAfter": self._since})
-        return map(_machine, listed)
+        rows = pages(self._session, "/instances", "instances", {"endedAfter": self._since})
+        return map(_machine, rows)
 
     def agents_with_work(self) -> set[str]:
         agents = self._session.get(f"{V1}/agents")["agents"]
@@ -149,7 +149,7 @@ class ClusterClient:
     # Experiments
 
     def create_experiment(self, config: dict[str, Any]) -> int:
-        """Create an experiment with the rehearsal's training and a budget of its own, and start it."""
+        """Create and start an experiment with the rehearsal's training code and its own budget."""
         code = context_upload.send(self._session, collect(str(TRAINING)))
         body = {"config": yaml.safe_dump(config), "activate": False, **code}
         id = int(self._session.post(f"{V1}/experiments", body)["experiment"]["id"])
@@ -191,7 +191,7 @@ class ClusterClient:
         return str(storage.get("type", "")), str(storage.get("bucket", ""))
 
     def why(self, kind: str, id: int | str) -> str:
-        """Return the cluster's explanation of a wait."""
+        """Return the cluster's explanation of why an object waits."""
         reasons = self._session.get(f"{V1}/why/{kind}/{id}")["reasons"]
         return "; ".join(dict.fromkeys(reason["sentence"] for reason in reasons))
 
@@ -203,7 +203,7 @@ class ClusterClient:
         return [_run(allocation) for allocation in task["allocations"]]
 
     def start_notebook(self) -> tuple[str, str]:
-        """Start a notebook without slots; return its id and the path of its page."""
+        """Start a notebook without slots. Return its id and the path of its page."""
         config = {"description": "rehearsal", "resources": {"slots": 0}}
         task = self._session.post(f"{V1}/notebooks", {"config": config})["notebook"]
         return str(task["id"]), str(task["serviceAddress"])
@@ -214,13 +214,13 @@ class ClusterClient:
             self._session.post(f"{V1}/notebooks/{id}/kill")
 
     def fetch(self, path: str) -> tuple[int, str]:
-        """Return status and text of a page of a task, where redirects lead."""
+        """Return the status and text of a task's page. Redirects are followed."""
         for _ in range(_MOST_REDIRECTS):
             status, headers, content = self._session.request_bytes("GET", path)
             if status not in _REDIRECTS or "location" not in headers:
                 break
-            there = urlsplit(headers["location"])
-            path = there.path + (f"?{there.query}" if there.query else "")
+            target = urlsplit(headers["location"])
+            path = target.path + (f"?{target.query}" if target.query else "")
         return status, content.decode("utf-8", "replace")
 
 
@@ -242,8 +242,8 @@ def _time(text: str | None) -> datetime | None:
 
 def _run(row: dict[str, Any]) -> Run:
     agents = row["agentIds"] or [""]
-    ended = row["endTime"] is not None
-    return Run(row["allocationId"], agents[0], _time(row["startTime"]), row["isReady"], ended)
+    has_ended = row["endTime"] is not None
+    return Run(row["allocationId"], agents[0], _time(row["startTime"]), row["isReady"], has_ended)
 
 
 def _metric(row: dict[str, Any]) -> Metric:

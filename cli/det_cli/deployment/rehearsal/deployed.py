@@ -1,4 +1,4 @@
-"""The deployment under rehearsal, as the steps see it."""
+"""The deployment of a rehearsed cluster, for the steps of the rehearsal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _DRAIN_S = 600.0
 
 
 class DeployedCluster:
-    """A cluster of the operator's account."""
+    """A cluster in the operator's account."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class DeployedCluster:
         self._outputs: dict[str, Any] = {}
 
     def exists(self) -> bool:
-        """Return True if the account has the cluster, also one that is not complete."""
+        """Return True if the account has the cluster, even if it is incomplete."""
         return self.cluster_id in self._deployment.account.clusters()
 
     def make(self) -> None:
@@ -44,33 +44,33 @@ class DeployedCluster:
         return self._outputs
 
     def sign_in(self) -> ClusterClient:
-        """Sign in as admin by the first password, or as the user of `det user login` on this machine."""
+        """Sign in as admin with the first password, or as the user of `det user login` on this machine."""
         url = str(self.outputs().get("url") or "")
         if not url:
             raise CommandError(
-                f"the cluster {self.cluster_id} has no address: its `up` did not end",
-                f"`det deploy {self._deployment.stack} up` goes on with it",
+                f"the cluster {self.cluster_id} has no address: its `up` did not complete",
+                f"run `det deploy {self._deployment.stack} up` to continue it",
             )
         session = signed_in(url, str(self.outputs().get("initial_user_password", "")))
         return ClusterClient(session, self._max_cost_usd)
 
     def remove(self) -> Sequence[str]:
         bucket = str(self.outputs().get("bucket", ""))
-        unseen = self._deployment.down(force=False, keep_data=self._keeps_data, drain_s=_DRAIN_S)
-        if unseen:
-            places = ", ".join(map(str, unseen))
+        unchecked = self._deployment.down(force=False, keep_data=self._keeps_data, drain_s=_DRAIN_S)
+        if unchecked:
+            places = ", ".join(map(str, unchecked))
             raise CommandError(
-                f"machines could not be looked for in {places}", "look for them in its console"
+                f"machines in {places} could not be listed", "check them in the cloud's console"
             )
         return list(self._remains(bucket))
 
     def _remains(self, bucket: str) -> Sequence[str]:
-        remains = ["the bucket of Terraform's states, which the next cluster uses too"]
+        remains = ["the bucket of Terraform's states, which the next cluster also uses"]
         if self._keeps_data:
             remains.append(f"the bucket {bucket} with code and checkpoints")
-            way_back = self._deployment.way_back()
-            if way_back:
+            restore_command = self._deployment.restore_command()
+            if restore_command:
                 remains.append(
-                    f"a last copy of the database; this brings the cluster back: {way_back}"
+                    f"a final copy of the database; this command restores the cluster: {restore_command}"
                 )
         return remains

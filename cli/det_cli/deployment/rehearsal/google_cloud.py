@@ -1,4 +1,4 @@
-"""The Google Cloud project beside a cluster under rehearsal: its machines, schedules and objects."""
+"""The Google Cloud project of a rehearsed cluster: its machines, schedules and objects."""
 
 from collections.abc import Sequence
 
@@ -24,30 +24,36 @@ class GoogleCloud:
     def schedules_on(self, names: Sequence[str]) -> Sequence[str]:
         google = self._account
         jobs = f"/v1/projects/{google.project}/locations/{google.region}/jobs"
-        found = {name: google.call("GET", "cloudscheduler", f"{jobs}/{name}") for name in names}
-        return [name for name, job in found.items() if (job or {}).get("state") == "ENABLED"]
+        jobs_by_name = {
+            name: google.call("GET", "cloudscheduler", f"{jobs}/{name}") for name in names
+        }
+        return [name for name, job in jobs_by_name.items() if (job or {}).get("state") == "ENABLED"]
 
     def database(self) -> DatabaseState:
         return DatabaseState(None, "the database is a Cloud SQL instance, which always runs")
 
     def reclaim(self, machine: Machine) -> str:
-        """Simulate a maintenance event, by which Google Cloud preempts a spot machine with its notice."""
+        """Simulate a maintenance event. Google Cloud then preempts a spot machine with a notice."""
         name = machine.cloud_id.rpartition("/")[2]
-        places = [listed for listed in self.machines() if listed.rpartition("/")[2] == name]
-        if machine.provider != "gcp" or not places:
+        matches = [
+            path_of_machine
+            for path_of_machine in self.machines()
+            if path_of_machine.rpartition("/")[2] == name
+        ]
+        if machine.provider != "gcp" or not matches:
             raise StepFailed(
                 f"project {self._account.project} has no machine {name} of {machine.offer}",
-                "name a pool that rents in this project by --pool",
+                "give a pool that rents in this project with --pool",
             )
-        zone = places[0].partition("/")[0]
+        zone = matches[0].partition("/")[0]
         path = f"/compute/v1/projects/{self._account.project}/zones/{zone}/instances/{name}"
         if self._account.call("POST", "compute", f"{path}/simulateMaintenanceEvent") is None:
             raise StepFailed(
-                f"the machine {zone}/{name} was gone before the event", "rehearse this step again"
+                f"the machine {zone}/{name} ended before the event", "rehearse this step again"
             )
         return f"simulated a maintenance event of {zone}/{name}, which preempts a spot machine"
 
     def stored(self, bucket: str, checkpoint: str) -> Sequence[str]:
         path = f"/storage/v1/b/{bucket}/o"
         objects = self._account.pages("storage", path, "items", prefix=f"{checkpoint}/")
-        return [str(stored["name"]) for stored in objects]
+        return [str(item["name"]) for item in objects]

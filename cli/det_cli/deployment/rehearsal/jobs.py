@@ -1,4 +1,4 @@
-"""The jobs of a rehearsal: submit a training, wait for its progress, and compare its metrics with the right ones."""
+"""The jobs of a rehearsal: submit a training, wait for its progress, and verify its metrics."""
 
 from collections.abc import Callable
 
@@ -40,12 +40,12 @@ def submit(stage: Stage, name: str, steps: int, pause_s: float) -> int:
 def until_reported(
     stage: Stage, experiment: int, step: int, limit_s: float
 ) -> tuple[Trial, Progress]:
-    """Wait until the first trial has reported a step."""
+    """Wait until the first trial has reported this step."""
     return _until(stage, experiment, lambda p: p.last_step >= step, "first metric", limit_s)
 
 
 def until_saved(stage: Stage, experiment: int, limit_s: float) -> tuple[Trial, Progress]:
-    """Wait until the first trial has a checkpoint, and has reported a later step."""
+    """Wait until the first trial has a checkpoint and has reported a later step."""
 
     def has_more(progress: Progress) -> bool:
         saved = progress.saved_step
@@ -55,7 +55,11 @@ def until_saved(stage: Stage, experiment: int, limit_s: float) -> tuple[Trial, P
 
 
 def _until(
-    stage: Stage, experiment: int, holds: Callable[[Progress], bool], what: str, limit_s: float
+    stage: Stage,
+    experiment: int,
+    holds: Callable[[Progress], bool],
+    description: str,
+    limit_s: float,
 ) -> tuple[Trial, Progress]:
     def look() -> tuple[Trial, Progress] | None:
         trial = stage.cluster.trial_of(experiment)
@@ -64,17 +68,17 @@ def _until(
         progress = stage.cluster.progress(trial.id)
         if holds(progress):
             return trial, progress
-        refuse_ended(stage, experiment)
+        check_active(stage, experiment)
         return None
 
     return stage.until(
-        look, f"{what} of experiment {experiment}", limit_s,
+        look, f"{description} of experiment {experiment}", limit_s,
         lambda: stage.cluster.why("experiment", experiment),
-        next_step=f"`det why {experiment}` and `det pool why {stage.pool}` explain what it waits for",
+        next_step=f"`det why {experiment}` and `det pool why {stage.pool}` explain why it waits",
     )  # fmt: skip
 
 
-def refuse_ended(stage: Stage, experiment: int) -> None:
+def check_active(stage: Stage, experiment: int) -> None:
     state = stage.cluster.experiment_state(experiment)
     if state in _ENDED:
         raise StepFailed(
@@ -101,24 +105,26 @@ def newest_run(stage: Stage, trial: Trial) -> Run:
 
 
 def machine_of(stage: Stage, run: Run) -> Machine:
-    """Return the rented machine of a run. Raises StepFailed for an agent that the cluster does not rent."""
-    known = [*stage.cluster.rented_since(), *stage.cluster.machines()]
-    ours = [machine for machine in known if machine.agent_id and machine.agent_id == run.agent_id]
-    found = max(ours, key=lambda machine: machine.requested_at, default=None)
-    if found is None:
+    """Return the rented machine of a run. Raises StepFailed if the agent is not a rented machine."""
+    machines = [*stage.cluster.rented_since(), *stage.cluster.machines()]
+    candidates = [
+        machine for machine in machines if machine.agent_id and machine.agent_id == run.agent_id
+    ]
+    newest = max(candidates, key=lambda machine: machine.requested_at, default=None)
+    if newest is None:
         raise StepFailed(
-            f"the job ran on agent {run.agent_id or '(none)'}, which is no rented machine",
-            "name a pool that rents machines by --pool",
+            f"the job ran on agent {run.agent_id or '(none)'}, which is not a rented machine",
+            "give a pool that rents machines with --pool",
         )
-    return found
+    return newest
 
 
 def check_metrics(stage: Stage, trial: Trial) -> None:
-    """Compare the metric of every step. Raises StepFailed for a missing, repeated or wrong one."""
+    """Verify the metric of every step. Raises StepFailed for missing, repeated or wrong metrics."""
     problem = ""
 
     def is_complete() -> bool:
-        """Return True without a problem. The newest reports may still be on their way."""
+        """Return True without a problem. The newest reports may not have arrived yet."""
         nonlocal problem
         problem = _problem_of(stage.cluster.progress(trial.id))
         return not problem
@@ -140,7 +146,7 @@ def _problem_of(progress: Progress) -> str:
     if not (missing or wrong or repeated):
         return ""
     return (
-        f"of {progress.last_step} steps {len(missing)} have no metric {missing[:5]}, {len(wrong)} a wrong one"
+        f"of {progress.last_step} steps, {len(missing)} have no metric {missing[:5]}, {len(wrong)} have a wrong metric"
         f" {wrong[:5]}, and {repeated} are repeated"
     )
 
@@ -149,7 +155,7 @@ def check_restarts(stage: Stage, experiment: int) -> None:
     trial = stage.cluster.trial_of(experiment)
     if trial is not None and trial.restarts:
         raise StepFailed(
-            f"trial {trial.id} was charged {trial.restarts} restarts, although its code did not fail",
+            f"trial {trial.id} has {trial.restarts} counted restarts, although its code did not fail",
             f"`det trial logs {trial.id}` shows how its run ended",
         )
 

@@ -1,4 +1,4 @@
-"""The pool in which a rehearsal trains, and the prices of its machines."""
+"""The pool for the jobs of a rehearsal, and the prices of its machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChosenPool:
-    """The pool of a rehearsal, and how many slots each of its jobs takes."""
+    """The pool of a rehearsal, and the slots per job."""
 
     name: str
     slots: int
@@ -24,37 +24,37 @@ class ChosenPool:
 
 
 def choose(
-    config: Mapping[str, Any], provider: str, wanted: str, control_plane: ControlPlaneCost
+    config: Mapping[str, Any], provider: str, name: str, control_plane: ControlPlaneCost
 ) -> ChosenPool:
-    """Return the named pool, or the cheapest with spot machines of the cluster's own cloud. Raises UsageError."""
+    """Return the named pool, or the cheapest pool with spot machines in the cluster's cloud. Raises UsageError."""
     from det_controlplane.core.config.cluster import load_cluster
 
     loaded = load_cluster(config)
     pools = {pool.pool_name: as_rented(pool) for pool in loaded.resource_pools}
-    rented = {name: pool for name, pool in pools.items() if _takes_jobs(pool, provider)}
+    rented = {key: pool for key, pool in pools.items() if _runs_jobs(pool, provider)}
     if not rented:
         raise UsageError(
-            "no pool of the cluster rents machines of its own cloud for jobs",
-            "a pool of machines without GPUs needs max_aux_containers_per_agent above 0, as pools have by default;"
-            f" `det deploy {provider} up` without resource_pools in --config makes a pool with GPUs",
+            "no pool of the cluster rents machines in the cluster's cloud for jobs",
+            "a pool without GPUs needs max_aux_containers_per_agent above 0, which is the default;"
+            f" `det deploy {provider} up` without resource_pools in --config creates a GPU pool",
         )
-    if wanted and wanted not in rented:
+    if name and name not in rented:
         raise UsageError(
-            f"no pool {wanted} rents machines of the cluster's own cloud for jobs",
-            f"the pools that do: {', '.join(rented)}",
+            f"no pool {name} rents machines in the cluster's cloud for jobs",
+            f"suitable pools: {', '.join(rented)}",
         )
-    pool = rented[wanted] if wanted else min(rented.values(), key=_preference)
+    pool = rented[name] if name else min(rented.values(), key=_preference)
     aux = pools.get(loaded.default_aux_resource_pool)
     rates = Rates(
-        machine=_dearest(pool), aux_machine=_dearest(aux), awake=control_plane.busy,
+        machine=_highest_price(pool), aux_machine=_highest_price(aux), awake=control_plane.busy,
         idle=control_plane.idle,
     )  # fmt: skip
     slots = 1 if any(offer.slots for offer in pool.offers) else 0
     return ChosenPool(pool.pool_name, slots, _rents_spot(pool), rates)
 
 
-def _takes_jobs(pool: "Pool", provider: str) -> bool:
-    """Return whether a pool rents in a cloud, and runs jobs there with or without slots."""
+def _runs_jobs(pool: "Pool", provider: str) -> bool:
+    """Return True if a pool rents in a cloud and can run jobs there, with or without slots."""
     offers = [offer for offer in pool.offers if offer.provider == provider]
     has_slots = any(offer.slots for offer in offers)
     return bool(offers) and (has_slots or pool.max_aux_containers_per_agent > 0)
@@ -65,13 +65,13 @@ def _rents_spot(pool: "Pool") -> bool:
 
 
 def _preference(pool: "Pool") -> tuple[bool, bool, float]:
-    """Return the key of the best pool: spot before on-demand, then slots, then the price."""
+    """Return the sort key of a pool: spot before on-demand, then pools with slots, then the price."""
     has_slots = any(offer.slots for offer in pool.offers)
     cheapest = min(float(offer.price_usd_hour) for offer in pool.offers)
     return not _rents_spot(pool), not has_slots, cheapest
 
 
-def _dearest(pool: "Pool | None") -> float:
-    """Return the price of the dearest machine of a pool; 0 for a pool that rents none."""
+def _highest_price(pool: "Pool | None") -> float:
+    """Return the highest machine price of a pool, or 0 if it rents no machines."""
     offers = pool.offers if pool is not None else ()
     return max((float(offer.price_usd_hour) for offer in offers), default=0.0)

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class State(str, Enum):
-    """The ways in which a step ends."""
+    """The result of a step."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -21,11 +21,11 @@ class Step:
     name: str
     does: str
     proves: str
-    expected_s: float  # on a new account
-    limit_s: float  # how long the step may take before it fails
-    machines: int = 0  # with slots, that the step may rent at once
-    aux_machines: int = 0  # without slots
-    needs: tuple[str, ...] = ()  # steps that must have passed, if they are part of the rehearsal
+    expected_s: float  # the expected duration in a new account
+    limit_s: float  # the step fails after this time
+    machines: int = 0  # maximum number of machines with slots at the same time
+    aux_machines: int = 0  # maximum number of machines without slots at the same time
+    needs: tuple[str, ...] = ()  # steps that must pass first, if they are part of the rehearsal
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Outcome:
     seconds: float = 0.0
     cost_usd: float = 0.0
     detail: str = ""
-    next_step: str = ""  # for a step that failed
+    next_step: str = ""  # advice for a failed step
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Report:
     max_cost_usd: float
     outcomes: Sequence[Outcome]
     versions: Mapping[str, str] = field(default_factory=dict)
-    leftovers: Sequence[str] = ()  # machines that could not be released
-    remains: Sequence[str] = ()  # resources that stay in the account on purpose
-    is_finished: bool = True  # False in the copies that are kept after each step
+    leftovers: Sequence[str] = ()  # machines that could not be terminated
+    remains: Sequence[str] = ()  # resources that are kept in the account
+    is_finished: bool = True  # False in the reports that are written after each step
 
     @property
     def cost_usd(self) -> float:
@@ -66,12 +66,12 @@ class Report:
 
     @property
     def has_passed(self) -> bool:
-        """Return True if the rehearsal ended, no step failed and no rented machine is left."""
+        """Return True if the rehearsal ended, no step failed and no rented machine remains."""
         return self.is_finished and not self.failed and not self.leftovers
 
 
 class StepFailed(Exception):
-    """A check of a step did not hold."""
+    """A check in a step failed."""
 
     def __init__(self, cause: str, next_step: str) -> None:
         super().__init__(cause)
@@ -80,4 +80,4 @@ class StepFailed(Exception):
 
 
 class StepSkipped(Exception):
-    """A step does not apply to this cluster. The message says why."""
+    """A step does not apply to this cluster. The message has the reason."""

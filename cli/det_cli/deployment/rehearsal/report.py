@@ -1,4 +1,4 @@
-"""The report of a rehearsal, as Markdown for people and as JSON for programs."""
+"""The report of a rehearsal, as Markdown and as JSON."""
 
 import json
 from collections.abc import Iterator
@@ -10,19 +10,19 @@ from det_cli.deployment.rehearsal.records import Outcome, Report, State
 from det_cli.errors import UsageError
 
 NOT_INCLUDED = (
-    "Machines are counted by the cluster's own prices, the control plane by list prices and time."
+    "The cost of machines uses the cluster's prices; the cost of the control plane uses list prices and time."
     " Not included: disks and addresses of machines, traffic, logs, builds, stored checkpoints, discounts and taxes."
-    " The cloud's bill is the truth; it follows a day later."
+    " The cloud's bill, which is available a day later, has the exact cost."
 )
 
 
 def check_writable(path: Path) -> None:
-    """Raise UsageError if the report cannot be written, before anything is rented for it."""
+    """Raise UsageError if the report cannot be written. Called before the rehearsal rents machines."""
     if path.is_dir():
-        raise UsageError(f"--report {path} is a directory", "name a file")
+        raise UsageError(f"--report {path} is a directory", "give a file name")
     if path.suffix == ".json":
         raise UsageError(
-            f"--report {path} names the JSON file, which is written beside the report",
+            f"--report {path} is the name of the JSON file, which is written next to the report",
             f"give --report {path.with_suffix('.md')}",
         )
     if not path.absolute().parent.is_dir():
@@ -30,7 +30,7 @@ def check_writable(path: Path) -> None:
 
 
 def write(path: Path, report: Report) -> None:
-    """Write the report, and beside it the same as JSON."""
+    """Write the Markdown report, and a JSON file next to it."""
     path.write_text("\n".join(markdown(report)) + "\n", "utf-8")
     path.with_suffix(".json").write_text(json.dumps(as_json(report), indent=2) + "\n", "utf-8")
 
@@ -61,8 +61,8 @@ def markdown(report: Report) -> Iterator[str]:
     yield f"- Cloud: {report.cloud}, {report.place}"
     for name, version in report.versions.items():
         yield f"- Version of {name}: {version}"
-    began, ended = report.started_at, report.ended_at
-    yield f"- From {began:%Y-%m-%d %H:%M:%S} to {ended:%Y-%m-%d %H:%M:%S} UTC"
+    started, ended = report.started_at, report.ended_at
+    yield f"- From {started:%Y-%m-%d %H:%M:%S} to {ended:%Y-%m-%d %H:%M:%S} UTC"
     yield f"- Cost: ${report.cost_usd:.2f} of at most ${report.max_cost_usd:.2f}"
     yield ""
     yield "| step | outcome | seconds | $ | detail |"
@@ -71,12 +71,12 @@ def markdown(report: Report) -> Iterator[str]:
         yield _row(outcome)
     if report.failed:
         yield ""
-        yield "## What to do"
+        yield "## Next steps"
         yield ""
         for outcome in report.failed:
             yield f"- **{outcome.step}**: {outcome.detail}. Next: {outcome.next_step}"
-    yield from _list("Still running, and costing money", report.leftovers)
-    yield from _list("What stays on purpose", report.remains)
+    yield from _list("Machines that still run and cost money", report.leftovers)
+    yield from _list("Resources that are kept", report.remains)
     yield ""
     yield NOT_INCLUDED
 

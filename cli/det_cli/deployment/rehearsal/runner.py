@@ -1,4 +1,4 @@
-"""Run the steps of a rehearsal in their order, release the rented machines, and record each outcome."""
+"""Run the steps of a rehearsal, record each outcome, and terminate the rented machines."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from det_cli.deployment.rehearsal.records import (
     StepSkipped,
 )
 from det_cli.deployment.rehearsal.release import release
-from det_cli.deployment.rehearsal.stage import FAILURES, Stage, told
+from det_cli.deployment.rehearsal.stage import FAILURES, Stage, cause_and_hint
 
 ACTIONS: Mapping[str, Callable[[Stage, float], str]] = {
     "up": steps_cluster.up,
@@ -38,15 +38,15 @@ class Rehearsal:
     place: str
     max_cost_usd: float
     versions: dict[str, str]
-    keep_report: Callable[[Report], None]  # called after each step, so that no outcome is lost
+    save_report: Callable[[Report], None]  # called after each step, so that no outcome is lost
     outcomes: list[Outcome] = field(default_factory=list)
     leftovers: Sequence[str] = ()
     is_interrupted: bool = False
-    _machines_usd: float = 0.0  # counted so far
+    _machines_usd: float = 0.0  # the cost of machines until now
     _started_at: datetime = field(init=False)
 
     def run(self) -> Report:
-        """Run the plan. Machines are released at the end, also after an error."""
+        """Run the plan. Machines are terminated at the end, even after an error."""
         self._started_at = self.stage.clock.now()
         try:
             for number, planned in enumerate(self.plan.steps, 1):
@@ -57,16 +57,16 @@ class Rehearsal:
         finally:
             self._release()
         report = self._report(is_finished=True)
-        self.keep_report(report)
+        self.save_report(report)
         return report
 
     def _report(self, *, is_finished: bool) -> Report:
         stage = self.stage
-        of_cluster = {"the cluster": stage.version} if stage.version else {}
+        current = {"the cluster": stage.version} if stage.version else {}
         return Report(
             cluster_id=stage.deployed.cluster_id, cloud=stage.cloud.name, place=self.place,
             started_at=self._started_at, ended_at=stage.clock.now(), max_cost_usd=self.max_cost_usd,
-            outcomes=tuple(self.outcomes), versions={**self.versions, **of_cluster}, leftovers=tuple(self.leftovers),
+            outcomes=tuple(self.outcomes), versions={**self.versions, **current}, leftovers=tuple(self.leftovers),
             remains=tuple(stage.remains), is_finished=is_finished,
         )  # fmt: skip
 
@@ -75,16 +75,16 @@ class Rehearsal:
         self._say(f"  {outcome.state.value}: {outcome.detail}")
         if outcome.next_step:
             self._say(f"  next: {outcome.next_step}")
-        self.keep_report(self._report(is_finished=False))
+        self.save_report(self._report(is_finished=False))
 
     def _outcome_of(self, planned: PlannedStep) -> Outcome:
         name = planned.step.name
         reason = self._reason_to_skip(planned)
         if reason:
             return Outcome(name, State.SKIPPED, detail=reason)
-        begun = self.stage.clock.elapsed_s()
+        started_s = self.stage.clock.elapsed_s()
         state, detail, next_step = self._try(planned)
-        seconds = self.stage.clock.elapsed_s() - begun
+        seconds = self.stage.clock.elapsed_s() - started_s
         cost_usd = self._cost_usd(name, seconds)
         return Outcome(name, state, seconds, cost_usd, detail, next_step)
 
@@ -99,12 +99,12 @@ class Rehearsal:
             return State.FAILED, e.cause, e.next_step
         except KeyboardInterrupt:
             self.is_interrupted = True
-            return State.FAILED, STOPPED, "rehearse again, also a part of it by --steps"
+            return State.FAILED, STOPPED, "rehearse again, optionally with --steps"
         except FAILURES as e:
-            return (State.FAILED, *told(e))
+            return (State.FAILED, *cause_and_hint(e))
 
     def _reason_to_skip(self, planned: PlannedStep) -> str:
-        """Return why a step cannot run after the earlier outcomes; empty if it can."""
+        """Return the reason why a step cannot run after the earlier outcomes, or ''."""
         if self.is_interrupted:
             return STOPPED
         ended = {outcome.step: outcome.state for outcome in self.outcomes}
@@ -113,17 +113,17 @@ class Rehearsal:
             return f"it needs {', '.join(missing)}, which did not pass"
         failed = [step for step, state in ended.items() if state is State.FAILED]
         if planned.step.name == "down" and failed:
-            return f"{', '.join(failed)} failed: the cluster stays, so that its logs can be read"
+            return f"{', '.join(failed)} failed: the cluster is kept, so that you can read its logs"
         spent_usd = sum(outcome.cost_usd for outcome in self.outcomes)
         if planned.step.name != "down" and spent_usd + planned.most_usd > self.max_cost_usd:
             return (
-                f"${spent_usd:.2f} are spent, and the step may cost ${planned.most_usd:.2f}"
-                f" of the ${self.max_cost_usd:.2f}"
+                f"${spent_usd:.2f} of ${self.max_cost_usd:.2f} is spent, and the step may cost"
+                f" ${planned.most_usd:.2f}"
             )
         return ""
 
     def _cost_usd(self, name: str, seconds: float) -> float:
-        """Return the cost of machines since the last step, and of the control plane in this one."""
+        """Return the cost of machines since the last step and of the control plane in this step."""
         rates = self.plan.rates
         control_usd = (rates.idle if name == "idle" else rates.awake) * seconds / 3600
         return control_usd + self._new_machines_usd()
@@ -134,11 +134,11 @@ class Rehearsal:
             try:
                 self._machines_usd = stage.client.spent_usd()
             except FAILURES:
-                self._say("  warning: the cluster does not say what its machines cost")
+                self._say("  warning: the cluster does not report the cost of its machines")
         return self._machines_usd - before
 
     def _release(self) -> None:
-        """Release the machines. Their cost until then belongs to the last step."""
+        """Terminate the machines. Their remaining cost is added to the last step."""
         self.leftovers = release(self.stage)
         more = self._new_machines_usd()
         if more and self.outcomes:

@@ -1,4 +1,4 @@
-"""The surroundings of a rehearsal's steps: the cluster, its cloud, a clock, and the work to end."""
+"""The context of a rehearsal's steps: the cluster, its cloud, a clock, and the work to end."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +16,11 @@ from det_cli.render import Say
 
 _LOOK_S = 5.0
 _SERVER_ERRORS = 500
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class Clock:
-    """Time, and a way to wait for it."""
+    """The current time and a way to wait. Tests replace it."""
 
     def now(self) -> datetime:
         return datetime.now(timezone.utc)
@@ -34,28 +34,28 @@ class Clock:
 
 @dataclass(frozen=True)
 class DatabaseState:
-    """The cloud's view of the cluster's database."""
+    """The state of the cluster's database in the cloud."""
 
-    is_paused: bool | None  # None: it never pauses, or the cloud does not say
+    is_paused: bool | None  # None: it never pauses, or the state is unknown
     sentence: str
 
 
 class Cloud(Protocol):
-    """The operator's account, asked beside the cluster."""
+    """The operator's cloud account."""
 
     name: str
-    storage_type: str  # of checkpoints in a bucket of this cloud
+    storage_type: str  # the type of checkpoint storage in this cloud
 
     def machines(self) -> Sequence[str]:
-        """Return the machines with the cluster's tag that are not gone."""
+        """Return the machines with the cluster's tag that are not terminated."""
 
     def schedules_on(self, names: Sequence[str]) -> Sequence[str]:
-        """Return those schedules that are switched on."""
+        """Return the names of the enabled schedules."""
 
     def database(self) -> DatabaseState: ...
 
     def reclaim(self, machine: Machine) -> str:
-        """Take a machine away, as near to a reclaim of spot capacity as an operator may. Return a sentence about it."""
+        """Reclaim a machine in the way most similar to a spot reclaim. Return a sentence about it."""
 
     def stored(self, bucket: str, checkpoint: str) -> Sequence[str]:
         """Return the names of a checkpoint's objects in a bucket."""
@@ -69,7 +69,7 @@ class Deployed(Protocol):
     def exists(self) -> bool: ...
 
     def make(self) -> None:
-        """Create the cluster, or deploy it again with the options it has."""
+        """Create the cluster, or deploy it again with its stored options."""
 
     def outputs(self) -> Mapping[str, Any]:
         """Return the outputs of the stack."""
@@ -77,7 +77,7 @@ class Deployed(Protocol):
     def sign_in(self) -> ClusterClient: ...
 
     def remove(self) -> Sequence[str]:
-        """Remove the cluster; return the resources that stay on purpose. Raises CommandError for others."""
+        """Remove the cluster and return the kept resources. Raises CommandError if other resources remain."""
 
 
 @dataclass
@@ -87,13 +87,13 @@ class Stage:
     deployed: Deployed
     cloud: Cloud
     pool: str
-    slots: int  # of the jobs in that pool
+    slots: int  # slots per job
     idle_minutes: float
-    removes: bool  # whether `down` may remove the cluster
+    removes: bool  # True if the down step may remove the cluster
     say: Say
     clock: Clock = field(default_factory=Clock)
     client: ClusterClient | None = None
-    version: str = ""  # of the cluster, when it was last asked
+    version: str = ""  # the last known version of the cluster
     made_cluster: bool = False
     is_removed: bool = False
     experiments: list[int] = field(default_factory=list)
@@ -107,20 +107,20 @@ class Stage:
 
     def until(
         self,
-        look: Callable[[], Found | None],
-        what: str,
+        poll: Callable[[], Result | None],
+        description: str,
         limit_s: float,
         explain: Callable[[], str] = lambda: "",
         *,
         next_step: str = "",
-    ) -> Found:
-        """Look until there is something. Raises StepFailed after the limit, with the cluster's explanation."""
-        begun, explained, trouble = self.clock.elapsed_s(), "", ""
+    ) -> Result:
+        """Poll until there is a result. Raises StepFailed with the cluster's explanation after the limit."""
+        started_s, explained, outage = self.clock.elapsed_s(), "", ""
         while True:
             try:
-                found = look()
-                if found:
-                    return found
+                result = poll()
+                if result:
+                    return result
                 sentence = explain()
                 if sentence and sentence != explained:
                     explained = sentence
@@ -128,12 +128,12 @@ class Stage:
             except (APIError, MasterUnreachableError) as e:
                 if isinstance(e, APIError) and e.status < _SERVER_ERRORS:
                     raise
-                trouble = str(e)
-            if self.clock.elapsed_s() - begun > limit_s:
-                reason = f": {explained or trouble}" if explained or trouble else ""
+                outage = str(e)
+            if self.clock.elapsed_s() - started_s > limit_s:
+                reason = f": {explained or outage}" if explained or outage else ""
                 raise StepFailed(
-                    f"after {limit_s:.0f} s there was still no {what}{reason}",
-                    next_step or "`det why` and `det instance list --all` say more",
+                    f"after {limit_s:.0f} s there was still no {description}{reason}",
+                    next_step or "`det why` and `det instance list --all` show details",
                 )
             self.clock.sleep(_LOOK_S)
 
@@ -141,7 +141,7 @@ class Stage:
 FAILURES = (APIError, MasterUnreachableError, Failure, CommandError)
 
 
-def told(error: BaseException) -> tuple[str, str]:
-    """Return the cause and the hint of a failure that a step did not foresee."""
+def cause_and_hint(error: BaseException) -> tuple[str, str]:
+    """Return the cause and the hint of an unexpected failure in a step."""
     cause = str(getattr(error, "cause", "") or error)
-    return cause, str(getattr(error, "hint", "") or "correct the cause and rehearse again")
+    return cause, str(getattr(error, "hint", "") or "fix the cause and rehearse again")

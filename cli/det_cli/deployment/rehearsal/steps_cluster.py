@@ -1,4 +1,4 @@
-"""The steps that concern the cluster as a whole: up, idle, notebook and down."""
+"""The steps for the cluster as a whole: up, idle, notebook and down."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,47 +8,48 @@ from det_cli.deployment.rehearsal.stage import Stage
 
 _SCHEDULES_OFF_S = 180.0
 _PAGE_MARK = "jupyter"
-_PAUSES_AFTER_MINUTES = (
-    8.0  # Aurora after five without a connection, and its metric some minutes later
-)
+# Aurora pauses after five minutes without a connection. Its metric is some minutes late.
+_PAUSES_AFTER_MINUTES = 8.0
 
 
 def up(stage: Stage, limit_s: float) -> str:
     """Create the cluster if it does not exist, and sign in."""
     if not stage.deployed.exists():
-        stage.made_cluster = True  # also if this is interrupted: parts may be there
+        stage.made_cluster = (
+            True  # set before `make`, because an interrupted run may leave resources
+        )
         stage.deployed.make()
     stage.client = stage.deployed.sign_in()
     name, is_administrator = stage.client.user()
     if not is_administrator:
         raise StepFailed(
-            f"{name} is no administrator of the cluster, and only those may end machines",
-            f"`det -m {stage.cluster.url} user login admin`, then rehearse again",
+            f"{name} is not an administrator of the cluster, and only administrators may terminate machines",
+            f"run `det -m {stage.cluster.url} user login admin`, then rehearse again",
         )
     stage.version = stage.cluster.version()
-    made = "was created" if stage.made_cluster else "existed before"
-    return f"the cluster {made}, and answers at {stage.cluster.url} with version {stage.version}"
+    origin = "was created" if stage.made_cluster else "existed before"
+    return f"the cluster {origin} and answers at {stage.cluster.url} with version {stage.version}"
 
 
 def idle(stage: Stage, limit_s: float) -> str:
-    """Leave the cluster alone for a while, then look at its machines and schedules in the cloud."""
+    """Leave the cluster idle for a while, then check its machines and schedules in the cloud."""
     work = stage.cluster.live_allocations()
     if work:
-        raise StepSkipped(f"the cluster is not idle: {len(work)} tasks run or wait there")
+        raise StepSkipped(f"the cluster is not idle: it has {len(work)} running or queued tasks")
     machines = stage.cluster.machines()
     if machines:
         names = ", ".join(f"{m.cloud_id or m.id} of {m.pool}" for m in machines)
         raise StepFailed(
-            f"without work the cluster has {len(machines)} machines: {names}",
-            "wait for max_idle_agent_period and rehearse again; min_instances and warm_instances of a pool"
-            " keep machines on purpose",
+            f"the cluster has no work but {len(machines)} machines: {names}",
+            "wait for max_idle_agent_period and rehearse again; pools with min_instances or warm_instances"
+            " always keep machines",
         )
     stage.clock.sleep(stage.idle_minutes * 60)
-    left = stage.cloud.machines()
-    if left:
+    unknown = stage.cloud.machines()
+    if unknown:
         raise StepFailed(
-            f"{stage.cloud.name} has machines of the cluster that the cluster does not know: {', '.join(left)}",
-            f"end them in the console of {stage.cloud.name}; `det instance list --all` shows the cluster's view",
+            f"{stage.cloud.name} has machines of the cluster that the cluster does not list: {', '.join(unknown)}",
+            f"terminate them in the console of {stage.cloud.name}; `det instance list --all` shows the cluster's list",
         )
     _wait_for_schedules(stage)
     return f"no machine for {stage.idle_minutes:g} minutes, all schedules off, {_database(stage)}"
@@ -60,7 +61,7 @@ def _wait_for_schedules(stage: Stage) -> None:
         lambda: not stage.cloud.schedules_on(names),
         "idle control plane: the schedules " + ", ".join(names) + " are still on",
         _SCHEDULES_OFF_S,
-        next_step="the log of the function or service `tick` says what is still due",
+        next_step="the log of the function or service `tick` shows the pending work",
     )
 
 
@@ -69,32 +70,33 @@ def _database(stage: Stage) -> str:
     if state.is_paused is False and stage.idle_minutes >= _PAUSES_AFTER_MINUTES:
         raise StepFailed(
             f"the database does not pause: {state.sentence}",
-            "an open page of the WebUI, a monitor or another client keeps it awake: close them and rehearse again",
+            "an open WebUI page, a monitor or another client keeps it awake: close it and rehearse again",
         )
     return state.sentence
 
 
 def notebook(stage: Stage, limit_s: float) -> str:
-    """Start a notebook, fetch its page through the cluster, and end it."""
+    """Start a notebook, open its page through the cluster, and stop it."""
     if not _has_relay(stage.deployed.outputs()):
-        raise StepSkipped("the cluster has no relay, which carries traffic to notebooks")
+        raise StepSkipped("the cluster has no relay, which notebooks need")
     id, path = stage.cluster.start_notebook()
     stage.notebooks.append(id)
 
-    def serves() -> bool:
+    def is_ready() -> bool:
         runs = stage.cluster.runs_of(id)
         if runs and runs[0].has_ended:
             raise StepFailed(
-                f"the notebook {id} ended before it served", f"`det notebook logs {id}` says why"
+                f"the notebook {id} ended before it was ready",
+                f"`det notebook logs {id}` shows why",
             )
         return bool(runs and runs[0].is_ready)
 
-    stage.until(serves, "notebook that serves", limit_s, lambda: stage.cluster.why("task", id))
+    stage.until(is_ready, "ready notebook", limit_s, lambda: stage.cluster.why("task", id))
     status, text = stage.cluster.fetch(path)
     if status != 200 or _PAGE_MARK not in text.lower():
         raise StepFailed(
-            f"the page of the notebook was answered with status {status}: {text[:200]!r}",
-            "docs/guides/relay.md, and the log of the relay",
+            f"the page of the notebook returned status {status}: {text[:200]!r}",
+            "see docs/guides/relay.md and the log of the relay",
         )
     stage.cluster.end_notebook(id)
     stage.until(
@@ -113,11 +115,11 @@ def down(stage: Stage, limit_s: float) -> str:
         raise StepSkipped(removal_rule(stage))
     stage.remains = list(stage.deployed.remove())
     stage.is_removed = True
-    return "the cluster is removed, and no machine of it is left"
+    return "the cluster is removed and all its machines are terminated"
 
 
 def removal_rule(stage: Stage) -> str:
-    """Say why the cluster stays."""
+    """Return the reason why the cluster is kept."""
     if stage.made_cluster:
-        return "--keep leaves the cluster that the rehearsal created"
-    return "the cluster existed before the rehearsal, which removes such a cluster with --down only"
+        return "--keep is set"
+    return "the cluster existed before the rehearsal, so only --down removes it"

@@ -1,6 +1,6 @@
-"""A training without dependencies. Each step depends on all steps before it, so a wrong resume changes its metrics.
+"""A training script without dependencies for Python 3.9 and later, which runs in the default task image.
 
-It runs on Python 3.9 and later, in the default image of the cluster's tasks.
+Each value depends on all earlier steps, so a wrong resume changes the metrics.
 """
 
 import json
@@ -39,7 +39,7 @@ def main() -> None:
                 saved = json.loads((path / "state.json").read_text())
             step, value = saved["step"], saved["value"]
         resumed_from = step
-        print(f"begun at step {step} on {os.environ.get('DET_AGENT_ID')}", flush=True)
+        print(f"starting at step {step} on {os.environ.get('DET_AGENT_ID')}", flush=True)
         while step < steps:
             step += 1
             value = next_value(value, step)

@@ -1,4 +1,4 @@
-"""Numbers as small pictures of block characters."""
+"""Small charts of block characters, and short texts for numbers and times."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ _MANY = 20
 
 
 def number(value: object) -> "float | None":
-    """Read a number of the API, which writes those that JSON lacks as text."""
+    """Return a number from an API response. The API sends NaN and infinity as strings."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -26,17 +26,17 @@ def short(value: "float | None") -> str:
 
 
 def bounds(values: Iterable[float]) -> tuple[float, float]:
-    """Return between which values curves are drawn: a few that blew up do not flatten the others."""
-    found = sorted(value for value in values if math.isfinite(value))
-    if not found:
+    """Return the value range of a chart. It ignores the largest tenth, so that outliers do not flatten curves."""
+    finite = sorted(value for value in values if math.isfinite(value))
+    if not finite:
         return 0.0, 0.0
-    if len(found) < _MANY:
-        return found[0], found[-1]
-    return found[0], found[math.ceil(0.9 * len(found)) - 1]
+    if len(finite) < _MANY:
+        return finite[0], finite[-1]
+    return finite[0], finite[math.ceil(0.9 * len(finite)) - 1]
 
 
 def curve(points: Points, longest: float, between: tuple[float, float], room: int) -> str:
-    """Draw a curve from 0 to `longest`; it ends where its points end, and keeps a level until the next point."""
+    """Draw a curve on an axis from 0 to `longest`. Columns between two points repeat the earlier level."""
     if not points or longest <= 0 or room <= 0:
         return ""
     marks: dict[int, list[float]] = {}
@@ -52,7 +52,7 @@ def curve(points: Points, longest: float, between: tuple[float, float], room: in
 
 
 def sparkline(values: Sequence[float], room: int) -> str:
-    """Draw values in their order, at most as many columns as there are values."""
+    """Draw one column per value, at most `room` columns."""
     points = [(float(i + 1), value) for i, value in enumerate(values)]
     room = min(room, len(points))
     return curve(points, float(len(points)), bounds(values), room)
@@ -72,27 +72,27 @@ def _level(values: Sequence[float], between: tuple[float, float]) -> str:
 
 
 def bar(share: float, room: int) -> str:
-    """Draw a part of a whole."""
+    """Draw a progress bar for a share from 0 to 1."""
     share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
     done = int(share * room)
     return "█" * done + "░" * (room - done)
 
 
 def span(seconds: float) -> str:
-    """Return a duration in its two largest units."""
-    left = max(int(seconds), 0)
-    days, left = divmod(left, 86400)
-    hours, left = divmod(left, 3600)
-    minutes, left = divmod(left, 60)
+    """Return a duration with its two largest units."""
+    rest = max(int(seconds), 0)
+    days, rest = divmod(rest, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
     if days:
         return f"{days}d {hours}h"
     if hours:
         return f"{hours}h {minutes:02}m"
-    return f"{minutes}m {left:02}s" if minutes else f"{left}s"
+    return f"{minutes}m {rest:02}s" if minutes else f"{rest}s"
 
 
 def moment(text: "str | None") -> "float | None":
-    """Read a time of the API as seconds since 1970."""
+    """Return a time from an API response as seconds since 1970."""
     try:
         return parsed(text).timestamp() if text else None
     except (ValueError, OverflowError):
