@@ -1,4 +1,4 @@
-"""The det command run in this process against a fake cluster."""
+"""Fixtures that run the det command in this process against a fake cluster."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ Det = Callable[..., Ran]
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home in UTC, without any of the variables the client reads."""
+    """Return an empty home directory, with UTC as time zone and without the variables that the client reads."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -62,18 +62,18 @@ def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster
 def served_api(
     database: "Database", home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator["Api"]:
-    """The real API, which commands find and at which nobody has signed in."""
+    """Return the real API, which commands use without a sign-in."""
     from tests.support.api import api_over
     from tests.support.served_api import served
 
-    with api_over(database, tmp_path) as made, served(made) as url:
+    with api_over(database, tmp_path) as api, served(api) as url:
         monkeypatch.setenv("DET_MASTER", url)
-        yield made
+        yield api
 
 
 @pytest.fixture
 def api(served_api: "Api", monkeypatch: pytest.MonkeyPatch) -> "Api":
-    """The real API, at which commands sign in as `determined`."""
+    """Return the real API, at which commands sign in as `determined`."""
     from tests.support.api import PASSWORD
 
     monkeypatch.setenv("DET_USER", "determined")
@@ -83,7 +83,7 @@ def api(served_api: "Api", monkeypatch: pytest.MonkeyPatch) -> "Api":
 
 @pytest.fixture(scope="session")
 def _docker_hub_url() -> Iterator[str]:
-    """A registry with the default images and the control plane's base, used in place of Docker Hub."""
+    """Return a registry with the default images and the control plane's base image, as a mirror of Docker Hub."""
     from det_cli.deployment.registry import ImageName
     from det_controlplane.core.config.environment import CPU_IMAGE, CUDA_IMAGE, ROCM_IMAGE
 
@@ -122,7 +122,7 @@ def terraform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTerraform:
 
 @pytest.fixture(scope="module")
 def aws_url() -> Iterator[str]:
-    from tests.support.moto import moto_server  # a second, which most of these tests do not need
+    from tests.support.moto import moto_server  # this import takes a second, and few tests need it
 
     with moto_server() as url:
         yield url
@@ -130,7 +130,7 @@ def aws_url() -> Iterator[str]:
 
 @pytest.fixture
 def buckets(monkeypatch: pytest.MonkeyPatch) -> "Ownership":
-    """S3's checks of the owners of buckets."""
+    """Add S3's checks of bucket owners to moto."""
     from tests.support.moto_buckets import owners_of_buckets
 
     return owners_of_buckets(monkeypatch)
@@ -144,7 +144,7 @@ def account(
     buckets: "Ownership",
     monkeypatch: pytest.MonkeyPatch,
 ) -> "Account":
-    """An account at AWS with nothing in it."""
+    """Return an empty AWS account."""
     import boto3
     from det_controlplane.entry.aws import packaging
 
@@ -180,7 +180,7 @@ def project(
 
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_REGION"):
         monkeypatch.delenv(name, raising=False)
-    # No metadata server: nothing is asked of the network.
+    # Disable the search for a metadata server in the network.
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setattr("det_cli.deployment.image.time.sleep", lambda s: None)
     return Project(det, google, home)

@@ -1,4 +1,4 @@
-"""`det auth login` at the real API, with an identity provider and a browser that this test plays."""
+"""`det auth login` at the real API, with a simulated identity provider and browser."""
 
 import threading
 import urllib.request
@@ -32,7 +32,7 @@ def api(served_api: Api, provider: SignInServer) -> Api:
 
 @pytest.fixture
 def browser(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A browser in which the person is signed in at the provider already."""
+    """Simulate a browser in which the person is already signed in at the provider."""
     opened: list[threading.Thread] = []
 
     def open_browser(url: str) -> bool:
@@ -51,14 +51,14 @@ def _visit(url: str) -> None:
         page.read()
 
 
-def test_a_person_signs_in_by_a_browser(api: Api, det: Det, browser: None) -> None:
+def test_browser_sign_in(api: Api, det: Det, browser: None) -> None:
     ran = det("auth", "login")
     assert (ran.code, "as ada@example.com, until" in ran.err) == (0, True), ran.err
     assert "Sign in at Example in the browser that opens" in ran.err
     assert "'ada@example.com'" in det("user", "whoami").out
 
 
-def test_a_refusal_of_the_provider_is_told(
+def test_reports_a_refusal_by_the_provider(
     api: Api, det: Det, browser: None, provider: SignInServer
 ) -> None:
     provider.person = None
@@ -66,7 +66,7 @@ def test_a_refusal_of_the_provider_is_told(
     assert (ran.code, "refused the sign-in: not you" in ran.err) == (1, True)
 
 
-def test_a_device_without_a_browser_shows_a_code(
+def test_headless_sign_in_with_a_device_code(
     api: Api, det: Det, provider: SignInServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
@@ -80,32 +80,33 @@ def test_a_device_without_a_browser_shows_a_code(
     provider.slow_down = 1
     ran = det("auth", "login", "--headless")
     assert ran.code == 0, ran.err
-    assert f"Open {provider.url}/activate on any device, and type ABCD-EFGH" in ran.err
+    expected = f"Open {provider.url}/activate on any device and enter the code ABCD-EFGH"
+    assert expected in ran.err
     assert pauses == [0, 5, 5]
     assert "'ada@example.com'" in det("user", "whoami").out
 
 
-def test_providers_are_listed_and_unknown_ones_refused(api: Api, det: Det) -> None:
+def test_lists_providers_and_rejects_unknown_ones(api: Api, det: Det) -> None:
     assert "Example" in det("auth", "list-providers").out
     ran = det("auth", "login", "-p", "another")
     assert (ran.code, "there is no provider 'another'" in ran.err) == (2, True)
 
 
-def test_a_cluster_without_a_provider_says_so(api: Api, det: Det) -> None:
+def test_reports_a_cluster_without_an_identity_provider(api: Api, det: Det) -> None:
     api.ctx.config = replace(api.ctx.config, oidc=None)
     ran = det("auth", "login")
-    assert (ran.code, "knows no identity provider" in ran.err) == (1, True)
+    assert (ran.code, "has no identity provider" in ran.err) == (1, True)
 
 
-def test_a_browser_with_another_state_is_not_listened_to() -> None:
-    with BrowserReturn(0, "mine") as returning:
-        assert not returning._take("/callback?code=stolen&state=other")
-        assert not returning._take("/callback?code=stolen")
-        assert not returning._take("/elsewhere?code=c&state=mine")
-        assert returning._take("/callback?code=c&state=mine")
-        assert returning.code(0) == "c"
+def test_rejects_a_redirect_with_another_state() -> None:
+    with BrowserReturn(0, "mine") as redirect:
+        assert not redirect._accept("/callback?code=stolen&state=other")
+        assert not redirect._accept("/callback?code=stolen")
+        assert not redirect._accept("/elsewhere?code=c&state=mine")
+        assert redirect._accept("/callback?code=c&state=mine")
+        assert redirect.code(0) == "c"
 
 
-def test_no_browser_in_time_is_told() -> None:
-    with BrowserReturn(0, "mine") as returning, pytest.raises(CommandError, match="no browser"):
-        returning.code(0)
+def test_reports_a_timeout_without_a_redirect() -> None:
+    with BrowserReturn(0, "mine") as redirect, pytest.raises(CommandError, match="no browser"):
+        redirect.code(0)

@@ -1,4 +1,4 @@
-"""`det auth login` at the real API and an identity provider that is not ours: Authlib decides what it answers."""
+"""`det auth login` at the real API with an independent identity provider, which is based on Authlib."""
 
 import subprocess
 import threading
@@ -24,7 +24,7 @@ SECRET = "the client's planted secret"
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[str]:
-    """Serve the identity provider; return its address."""
+    """Start the identity provider and return its address."""
     with subprocess.Popen(
         [peer_python(), str(SERVE)],
         stdin=subprocess.PIPE,
@@ -53,20 +53,20 @@ def api(served_api: Api, provider: str, secret: str) -> Api:
     return served_api
 
 
-def filled_in(url: str, **form: str) -> None:
-    """Send the form of a page, as a person in a browser does."""
+def submit_form(url: str, **form: str) -> None:
+    """Submit the form of a page, as a person in a browser does."""
     with urllib.request.urlopen(url, urllib.parse.urlencode(form).encode(), timeout=60) as page:
         page.read()
 
 
 @pytest.fixture
 def browse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Return what makes a person sign in, in the browser that the command opens."""
+    """Return a function that sets the form which a person submits in the opened browser."""
     opened: list[threading.Thread] = []
 
     def browses(**form: str) -> None:
         def open_browser(url: str) -> bool:
-            opened.append(threading.Thread(target=filled_in, args=(url,), kwargs=form))
+            opened.append(threading.Thread(target=submit_form, args=(url,), kwargs=form))
             opened[-1].start()
             return True
 
@@ -77,30 +77,28 @@ def browse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         visit.join()
 
 
-def test_a_person_signs_in_by_a_browser(api: Api, det: Det, browse: Callable[..., None]) -> None:
+def test_browser_sign_in(api: Api, det: Det, browse: Callable[..., None]) -> None:
     browse(**ADA)
     ran = det("auth", "login")
     assert (ran.code, "as ada@example.com, until" in ran.err) == (0, True), ran.err
     me = det("user", "whoami").out
     assert "'ada@example.com'" in me
     browse(**ADA)
-    assert det("auth", "login").code == 0, "again, as the same user"
+    assert det("auth", "login").code == 0, "the second sign-in uses the same user"
     admin = api.signed_in("admin")
     assert [u["username"] for u in admin.get("/api/v1/users")["users"]].count(
         "ada@example.com"
     ) == 1
 
 
-def test_who_is_not_allowed_in_is_told(api: Api, det: Det, browse: Callable[..., None]) -> None:
+def test_reports_a_denied_sign_in(api: Api, det: Det, browse: Callable[..., None]) -> None:
     browse(**ADA, deny="yes")
     ran = det("auth", "login")
     assert (ran.code, "refused the sign-in" in ran.err) == (1, True), ran.err
 
 
 @pytest.mark.parametrize("secret", ["another secret"])
-def test_a_wrong_secret_of_the_cluster_is_told(
-    api: Api, det: Det, browse: Callable[..., None]
-) -> None:
+def test_reports_a_wrong_client_secret(api: Api, det: Det, browse: Callable[..., None]) -> None:
     browse(**ADA)
     ran = det("auth", "login")
     assert (ran.code, "The client cannot authenticate" in ran.err) == (4, True), ran.err
@@ -109,26 +107,26 @@ def test_a_wrong_secret_of_the_cluster_is_told(
 def type_code(
     monkeypatch: pytest.MonkeyPatch, provider: str, after: int, **form: str
 ) -> list[float]:
-    """Have the code that the command shows typed elsewhere once it has waited so many times; return its waits."""
+    """Enter the printed code on another device after this number of waits. Return the list of waits."""
     waits: list[float] = []
-    shown: list[str] = []
+    lines: list[str] = []
 
-    def saying(line: str) -> None:
-        shown.append(line)
+    def record(line: str) -> None:
+        lines.append(line)
         say(line)
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == after:
-            code = shown[0].rsplit(" ", 1)[1]
-            filled_in(f"{provider}/activate", user_code=code, **form)
+            code = lines[0].rsplit(" ", 1)[1]
+            submit_form(f"{provider}/activate", user_code=code, **form)
 
-    monkeypatch.setattr(auth, "say", saying)
+    monkeypatch.setattr(auth, "say", record)
     monkeypatch.setattr(auth, "sleep", sleep)
     return waits
 
 
-def test_a_device_without_a_browser_shows_a_code(
+def test_headless_sign_in_with_a_device_code(
     api: Api, det: Det, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = type_code(monkeypatch, provider, 3, **ADA)
@@ -139,7 +137,7 @@ def test_a_device_without_a_browser_shows_a_code(
     assert "'ada@example.com'" in det("user", "whoami").out
 
 
-def test_a_device_that_is_refused_is_told(
+def test_reports_a_denied_device_code(
     api: Api, det: Det, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_code(monkeypatch, provider, 1, **ADA, deny="yes")

@@ -1,4 +1,4 @@
-"""AWS's free plan does not allow a cluster: `up` refuses before it creates resources."""
+"""`up` rejects an account with AWS's free plan before it creates resources."""
 
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from tests.support.preflight_account import Account, failure
 
 
 def account_with(answer: Any) -> Account:
-    """Return an account with a plan. As at AWS, only us-east-1 answers requests about it."""
+    """Return an account with a plan. Like AWS, only us-east-1 answers requests about the plan."""
     account = Account()
     account.answers["get_account_plan_state"] = failure("UnknownOperationException")
     account.at("us-east-1").answers["get_account_plan_state"] = answer
@@ -25,25 +25,25 @@ def account_with(answer: Any) -> Account:
 
 
 def warnings(account: Account) -> list[str]:
-    said: list[str] = []
-    aws_account_plan.check(account, said.append)
-    return said
+    messages: list[str] = []
+    aws_account_plan.check(account, messages.append)
+    return messages
 
 
-def test_the_free_plan_is_refused_before_anything_is_made() -> None:
+def test_rejects_the_free_plan_before_any_change() -> None:
     account = account_with({"accountPlanType": "FREE", "accountPlanStatus": "ACTIVE"})
     account.clusters = lambda: ["box"]  # type: ignore[attr-defined]
-    made = AwsDeployment(ClusterSpec("box", "us-west-2"), lambda _: None)
-    made.account = cast(Aws, account)
+    deployment = AwsDeployment(ClusterSpec("box", "us-west-2"), lambda _: None)
+    deployment.account = cast(Aws, account)
     with pytest.raises(CommandError, match="has AWS's free plan") as refused:
-        made.plan()
+        deployment.plan()
     assert "aws freetier upgrade-account-plan --account-plan-type PAID" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize(
     "answer", [{"accountPlanType": "PAID"}, failure("ResourceNotFoundException")]
 )
-def test_a_paid_plan_and_an_account_older_than_the_plans_are_accepted(answer: Any) -> None:
+def test_accepts_a_paid_plan_and_an_account_older_than_the_plans(answer: Any) -> None:
     assert warnings(account_with(answer)) == []
 
 
@@ -55,13 +55,13 @@ def test_a_paid_plan_and_an_account_older_than_the_plans_are_accepted(answer: An
         EndpointConnectionError(endpoint_url="https://freetier.us-east-1.amazonaws.com"),
     ],
 )
-def test_a_plan_that_is_not_known_is_a_warning(answer: Any) -> None:
+def test_warns_about_an_unknown_plan(answer: Any) -> None:
     (warning,) = warnings(account_with(answer))
-    assert "the account's plan is not known" in warning
+    assert "the account's plan is unknown" in warning
     assert "freetier:GetAccountPlanState" in warning
 
 
-def test_a_boto3_without_the_call_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warns_about_a_boto3_version_without_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     monkeypatch.setattr(account.at("us-east-1"), "client", lambda service: object())
     (warning,) = warnings(account)
@@ -75,7 +75,7 @@ def test_the_plan_is_not_checked_in_partitions_without_plans() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "remedy"),
+    ("message", "remedy"),
     [
         (
             "FreeTierRestrictionError: The specified backup retention period exceeds the maximum available to free"
@@ -88,11 +88,11 @@ def test_the_plan_is_not_checked_in_partitions_without_plans() -> None:
         ),
     ],
 )  # fmt: skip
-def test_refusals_of_new_accounts_have_their_remedies(
-    det: Det, account: MotoAccount, terraform: FakeTerraform, said: str, remedy: str
+def test_errors_of_new_accounts_have_a_remedy(
+    det: Det, account: MotoAccount, terraform: FakeTerraform, message: str, remedy: str
 ) -> None:
-    terraform.answers(apply={"out": error_event("creating", f"api error {said}"), "code": 1})
+    terraform.answers(apply={"out": error_event("creating", f"api error {message}"), "code": 1})
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert ran.code == 1
-    assert said in ran.err
+    assert message in ran.err
     assert remedy in ran.err

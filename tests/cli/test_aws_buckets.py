@@ -1,4 +1,4 @@
-"""Bucket names are predictable, so another account may own a bucket: each call states the expected owner."""
+"""Each S3 call states the expected bucket owner, because another account may own a bucket with the same name."""
 
 import pytest
 from det_cli.deployment import aws_buckets
@@ -22,7 +22,7 @@ def names(account: Account) -> set[str]:
     return {bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]}
 
 
-def test_a_new_bucket_of_states_has_a_name_that_no_other_account_can_take(
+def test_a_new_state_bucket_has_a_name_that_other_accounts_cannot_take(
     det: Det, account: Account, terraform: FakeTerraform, buckets: Ownership
 ) -> None:
     terraform.answers(apply=STOPPED)
@@ -45,7 +45,7 @@ def test_every_call_states_the_owner_of_the_bucket(
     assert {call.split()[0] for call in buckets.checked} == {"HEAD", "GET", "PUT", "DELETE"}
 
 
-def test_a_cluster_of_an_earlier_version_keeps_its_bucket_of_states(
+def test_a_cluster_of_an_earlier_version_keeps_its_state_bucket(
     det: Det, account: Account, terraform: FakeTerraform, aws: Aws
 ) -> None:
     account.has_cluster()
@@ -62,7 +62,7 @@ def test_a_state_bucket_of_another_account_is_not_used(
     assert names(account) == {OWN_STATE_BUCKET}
 
 
-def test_a_bucket_of_another_account_is_refused_without_the_namespace(
+def test_rejects_a_bucket_of_another_account_without_the_namespace(
     account: Account, aws: Aws, buckets: Ownership, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older boto3 and two regions do not support names in the account's namespace."""
@@ -72,7 +72,7 @@ def test_a_bucket_of_another_account_is_refused_without_the_namespace(
         _ = aws.state_bucket
 
 
-def test_an_older_boto3_creates_the_bucket_by_its_common_name(
+def test_an_older_boto3_creates_the_bucket_with_the_common_name(
     account: Account, aws: Aws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operation = aws.client("s3").meta.service_model.operation_model("CreateBucket")
@@ -81,7 +81,7 @@ def test_an_older_boto3_creates_the_bucket_by_its_common_name(
     assert names(account) == {STATE_BUCKET}
 
 
-def test_a_bucket_of_checkpoints_of_another_account_is_refused(
+def test_rejects_a_checkpoint_bucket_of_another_account(
     det: Det, account: Account, terraform: FakeTerraform, buckets: Ownership
 ) -> None:
     buckets.taken_by_a_stranger(DATA_BUCKET)

@@ -1,4 +1,4 @@
-"""All callers can use the API's URL, but they cannot invoke its function directly with a forged event."""
+"""All callers may use the API's URL, but they cannot invoke its function directly with a forged event."""
 
 from typing import Any
 
@@ -37,22 +37,22 @@ def grant_as_terraform(account: Account, **more: Any) -> None:
     functions.add_permission(**at, **more)
 
 
-def test_up_allows_calls_by_the_url_only(
+def test_up_allows_only_calls_by_the_url(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     Upgrade(account, terraform, cluster.url)
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
     grant_as_terraform(account)
-    assert not answers_url(backend(), API, LIVE), "AWS asks for both rights since October 2025"
-    for _ in range(2):  # the second time the right is there
+    assert not answers_url(backend(), API, LIVE), "AWS requires both permissions since October 2025"
+    for _ in range(2):  # the second run finds the permission
         ran = det("deploy", "aws", "up", "--yes", *account.where)
         assert ran.code == 0, ran.err
     assert answers_url(backend(), API, LIVE)
     assert not may_be_invoked_by_strangers(backend(), API, LIVE)
 
 
-def test_the_url_answers_while_terraform_removes_the_right_of_earlier_versions(
+def test_the_url_answers_while_terraform_removes_the_old_permission(
     account: Account, aws: Aws
 ) -> None:
     account.make_functions()
@@ -67,28 +67,28 @@ def test_the_url_answers_while_terraform_removes_the_right_of_earlier_versions(
     assert not may_be_invoked_by_strangers(backend(), API, LIVE)
 
 
-def test_a_cluster_behind_api_gateway_has_no_right_for_the_url(account: Account, aws: Aws) -> None:
+def test_a_cluster_behind_api_gateway_does_not_allow_the_url(account: Account, aws: Aws) -> None:
     account.make_functions()
     aws_function_url.allow(aws, API, LIVE)
     aws_function_url.forbid(aws, API, LIVE)
     grant_as_terraform(account)
     assert not answers_url(backend(), API, LIVE)
-    aws_function_url.forbid(aws, API, LIVE)  # it is gone already
+    aws_function_url.forbid(aws, API, LIVE)  # a second call is not an error
 
 
 def test_a_missing_function_is_not_an_error(aws: Aws) -> None:
     assert not aws_function_url.allow(aws, API, LIVE)
 
 
-def test_an_old_boto3_is_refused_with_the_fix(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_an_old_boto3_with_a_hint(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
     operation = aws.client("lambda").meta.service_model.operation_model("AddPermission")
     monkeypatch.delitem(operation.input_shape.members, "InvokedViaFunctionUrl")
-    with pytest.raises(CommandError, match="boto3 is too old") as refused:
+    with pytest.raises(CommandError, match="this version of boto3 cannot restrict") as refused:
         aws_function_url.check_sdk(aws)
     assert "pip install --upgrade boto3" in str(refused.value.hint)
 
 
-def test_a_migration_whose_answer_is_lost_is_not_sent_again(account: Account, aws: Aws) -> None:
+def test_does_not_repeat_a_migration_after_a_lost_response(account: Account, aws: Aws) -> None:
     account.make_functions("migrate")
     functions = aws.client_for_one_try("lambda", 910)
     sent: list[str] = []
@@ -98,8 +98,8 @@ def test_a_migration_whose_answer_is_lost_is_not_sent_again(account: Account, aw
         raise ReadTimeoutError(endpoint_url=account.url)
 
     functions.meta.events.register("before-send.lambda.Invoke", lose)
-    with pytest.raises(CommandError, match="gave no answer") as lost:
+    with pytest.raises(CommandError, match="did not respond") as lost:
         aws_migration.migrate(aws, "det-box-migrate")
     assert sent == ["Invoke"]
-    assert "may still be at work" in str(lost.value.hint)
+    assert "may still be running" in str(lost.value.hint)
     assert functions.meta.config.read_timeout > 900

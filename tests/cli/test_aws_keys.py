@@ -1,4 +1,4 @@
-"""`det deploy aws up` warns of keys of volumes that the cluster may not use."""
+"""`det deploy aws up` warns about volume keys that the cluster may not use."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ KEY = "arn:aws:kms:us-west-2:123456789012:key/1234abcd"
 
 
 class Account:
-    """An account with a default key for EBS in each region."""
+    """An account with a default EBS key in each region."""
 
     account = "123456789012"
 
@@ -30,7 +30,7 @@ class Account:
         return {"KmsKeyId": self._keys[self.region]}
 
 
-def said(
+def warnings(
     keys: dict[str, str], section: dict[str, Any] | None = None, granted: tuple[str, ...] = ()
 ) -> list[str]:
     provider = {"type": "aws", "regions": ["us-west-2", "eu-west-1"], "instance_type": "g5.xlarge"}
@@ -40,8 +40,8 @@ def said(
     return list(aws_keys.warnings(Account(keys), config, granted))
 
 
-def test_a_default_key_that_nobody_lets_the_cluster_use_is_told_with_the_next_option() -> None:
-    (warning,) = said({"us-west-2": KEY, "eu-west-1": "alias/aws/ebs"})
+def test_warns_about_a_default_key_that_the_cluster_may_not_use() -> None:
+    (warning,) = warnings({"us-west-2": KEY, "eu-west-1": "alias/aws/ebs"})
     assert "volumes of machines in us-west-2 are encrypted with" in warning
     assert f"--var 'kms_key_arns=[{KEY}]'" in warning
 
@@ -49,14 +49,14 @@ def test_a_default_key_that_nobody_lets_the_cluster_use_is_told_with_the_next_op
 @pytest.mark.parametrize(
     "keys", [{"us-west-2": "alias/aws/ebs", "eu-west-1": "alias/aws/ebs"}, {}], ids=["AWS's", "denied"]
 )  # fmt: skip
-def test_the_key_of_aws_and_one_that_may_not_be_looked_at_are_passed_over(
+def test_ignores_the_key_of_aws_and_keys_that_cannot_be_read(
     keys: dict[str, str],
 ) -> None:
-    assert said(keys) == []
+    assert warnings(keys) == []
 
 
 @pytest.mark.parametrize("named", [KEY, "1234abcd"])
-def test_a_key_that_a_pool_names_is_looked_for_among_those_that_are_granted(named: str) -> None:
+def test_warns_about_the_key_of_a_pool_unless_it_is_granted(named: str) -> None:
     section = {"root_volume_kms_key_id": named}
-    assert len(said({}, section)) == 2
-    assert said({}, section, (KEY,)) == []
+    assert len(warnings({}, section)) == 2
+    assert warnings({}, section, (KEY,)) == []

@@ -1,4 +1,4 @@
-"""What `det deploy aws up` finds out before it makes anything: each time one sentence and the next command."""
+"""The checks of `det deploy aws up` before any change. Each error has a hint with the next command."""
 
 import re
 import socket
@@ -16,7 +16,7 @@ from tests.support.preflight_account import Account, failure, offerings
 
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Return the names that nothing has: those that are put there."""
+    """Return the set of host names that do not resolve. Tests add names to it."""
     unknown: set[str] = set()
     monkeypatch.setattr(aws_endpoints, "resolves", lambda host: host not in unknown)
     return unknown
@@ -26,16 +26,16 @@ HERE = {"type": "aws", "region": "us-west-2", "instance_type": "g5.xlarge", "spo
 
 
 def checked(account: Account, pool: dict[str, Any] | None = None, **variables: Any) -> list[str]:
-    said: list[str] = []
+    messages: list[str] = []
     config = {"resource_pools": [{"pool_name": "gpus", **(pool or {"provider": HERE})}]}
     rentals = aws_preflight.rentals_of(config)
-    aws_preflight.check_place(account, rentals, said.append)
+    aws_preflight.check_place(account, rentals, messages.append)
     aws_preflight.check_name(account, "box")
-    aws_preflight.check_limits(account, "box", rentals, variables, said.append)
-    return said
+    aws_preflight.check_limits(account, "box", rentals, variables, messages.append)
+    return messages
 
 
-def test_an_account_that_can_do_everything_hears_nothing() -> None:
+def test_an_account_with_all_permissions_gets_no_warnings() -> None:
     assert checked(Account()) == []
 
 
@@ -64,11 +64,11 @@ def test_an_account_that_can_do_everything_hears_nothing() -> None:
         ),
         (
             "describe_instance_type_offerings", {"InstanceTypeOfferings": []},
-            "gpus finds no machines: us-west-2 has no machines of type g5.xlarge", "another type or --region",
+            "gpus cannot rent machines: us-west-2 has no machines of type g5.xlarge", "another type or --region",
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_refused_with_the_next_command(
+def test_rejects_invalid_settings_with_a_hint(
     operation: str, answer: Any, cause: str, remedy: str
 ) -> None:
     account = Account()
@@ -79,7 +79,7 @@ def test_what_cannot_work_is_refused_with_the_next_command(
     assert remedy in str(refused.value.hint)
 
 
-def test_a_quota_of_zero_is_told_and_does_not_keep_the_cluster_away() -> None:
+def test_warns_about_a_quota_of_zero() -> None:
     account = Account()
     account.answers["get_service_quota"] = {"Quota": {"Value": 0.0}}
     (warning,) = checked(account)
@@ -109,35 +109,35 @@ OFFERS = [
 ]  # fmt: skip
 
 
-def test_every_offer_of_a_pool_is_held_against_its_quota() -> None:
-    """Types in a list, both capacities and other regions than the cluster's are looked at."""
+def test_checks_the_quota_of_every_offer_of_a_pool() -> None:
+    """The check includes all listed types, both capacities and other regions."""
     account = Account()
     account.answers["get_service_quota"] = NO_QUOTA
-    there = account.at("eu-west-1")
-    there.answers["describe_instance_type_offerings"] = offerings(
+    other = account.at("eu-west-1")
+    other.answers["describe_instance_type_offerings"] = offerings(
         ("g5.xlarge", "eu-west-1a"), ("g6.xlarge", "eu-west-1a")
     )
-    there.answers["get_service_quota"] = NO_QUOTA
+    other.answers["get_service_quota"] = NO_QUOTA
     warnings = checked(account, pool={"offers": OFFERS})
-    told = {
-        f"{name} ({kind}) in {region}," for name in ("g5.xlarge", "g6.xlarge") for kind in ("spot", "on demand")
+    phrases = {
+        f"{name} ({kind}) in {region}," for name in ("g5.xlarge", "g6.xlarge") for kind in ("spot", "on-demand")
         for region in ("us-west-2", "eu-west-1")
     }  # fmt: skip
-    assert {phrase for phrase in told for w in warnings if phrase in w} == told
+    assert {phrase for phrase in phrases for w in warnings if phrase in w} == phrases
     assert len(warnings) == 8
 
 
-def test_a_type_that_one_of_several_regions_lacks_is_said_and_not_refused() -> None:
+def test_warns_about_a_type_that_one_of_several_regions_lacks() -> None:
     account = Account()
     account.at("eu-west-1").answers["describe_instance_type_offerings"] = offerings(
         ("g5.xlarge", "eu-west-1a")
     )
     assert checked(account, pool={"offers": OFFERS}) == [
-        "warning: eu-west-1 has no machines of type g6.xlarge: gpus rents its others"
+        "warning: eu-west-1 has no machines of type g6.xlarge: gpus rents its other types"
     ]
 
 
-def test_a_pool_that_finds_nothing_in_another_region_is_refused() -> None:
+def test_rejects_a_pool_without_machines_in_another_region() -> None:
     account = Account()
     account.at("eu-west-1").answers["describe_instance_type_offerings"] = offerings()
     pool = {"provider": {**HERE, "region": "eu-west-1"}}
@@ -145,7 +145,7 @@ def test_a_pool_that_finds_nothing_in_another_region_is_refused() -> None:
         checked(account, pool=pool)
 
 
-def test_a_zone_without_the_type_is_refused() -> None:
+def test_rejects_a_zone_without_the_type() -> None:
     account = Account()
     account.answers["describe_instance_type_offerings"] = offerings(("g5.xlarge", "us-west-2b"))
     pool = {"provider": {**HERE, "zone": "us-west-2a"}}
@@ -154,7 +154,7 @@ def test_a_zone_without_the_type_is_refused() -> None:
 
 
 @pytest.mark.parametrize("zone", ["", "us-west-2b"])
-def test_zones_that_are_named_for_the_cluster_bound_where_its_pools_find_machines(
+def test_pools_search_machines_only_in_the_zones_of_the_cluster(
     zone: str,
 ) -> None:
     account = Account()
@@ -162,23 +162,23 @@ def test_zones_that_are_named_for_the_cluster_bound_where_its_pools_find_machine
     pool = {"provider": {**HERE, **({"zone": zone} if zone else {})}}
     checked(account, pool=pool)
     config = {"resource_pools": [{"pool_name": "gpus", **pool}]}
-    made = AwsDeployment(
+    deployment = AwsDeployment(
         ClusterSpec("box", "us-west-2", config, {"zones": ["us-west-2a", "us-west-2c"]}),
         lambda _: None,
     )
-    made.account = cast(Aws, account)
+    deployment.account = cast(Aws, account)
     with pytest.raises(CommandError, match="within zones=us-west-2a,us-west-2c has no machines"):
-        made.plan()
+        deployment.plan()
 
 
-def test_a_pool_with_subnets_of_its_own_is_not_bound_to_the_clusters_zones() -> None:
+def test_a_pool_with_its_own_subnets_is_not_limited_to_the_clusters_zones() -> None:
     own = {**HERE, "network_interface": {"subnet_ids": ["subnet-1"]}}
     config = {"resource_pools": [{"pool_name": "gpus", "provider": own}]}
     (rental,) = aws_preflight.rentals_of(config, "us-west-2", ["us-west-2a"])
     assert rental.subnets_in == ()
 
 
-def test_a_region_of_a_pool_that_is_not_enabled_is_refused() -> None:
+def test_rejects_a_disabled_region_of_a_pool() -> None:
     account = Account()
     account.at("eu-west-1").answers["describe_regions"] = {
         "Regions": [{"OptInStatus": "not-opted-in"}]
@@ -187,7 +187,7 @@ def test_a_region_of_a_pool_that_is_not_enabled_is_refused() -> None:
         checked(account, pool={"offers": OFFERS})
 
 
-def test_what_a_cluster_has_reserved_is_free_for_its_upgrade() -> None:
+def test_an_upgrade_may_use_the_clusters_reserved_concurrency() -> None:
     account = Account()
     account.answers["get_account_settings"] = {
         "AccountLimit": {"UnreservedConcurrentExecutions": 105}
@@ -207,21 +207,19 @@ def test_what_a_cluster_has_reserved_is_free_for_its_upgrade() -> None:
         ("describe_instance_type_offerings", offerings(), "no machines of type g5.xlarge"),
     ],
 )  # fmt: skip
-def test_a_cluster_that_is_there_is_looked_at_again(
-    operation: str, answer: Any, cause: str
-) -> None:
-    """The first `up` may have failed, and an upgrade may have other machines."""
+def test_checks_an_existing_cluster_again(operation: str, answer: Any, cause: str) -> None:
+    """The first `up` may have failed, and an upgrade may use other machines."""
     account = AccountWithCluster([])
-    account.answers["get_role"] = {"Role": {"Arn": "arn:x"}}  # its own
+    account.answers["get_role"] = {"Role": {"Arn": "arn:x"}}  # the cluster's own role
     account.answers[operation] = answer
     config = {"resource_pools": [{"pool_name": "gpus", "provider": HERE}]}
-    made = AwsDeployment(ClusterSpec("box", "us-west-2", config), lambda _: None)
-    made.account = cast(Aws, account)
+    deployment = AwsDeployment(ClusterSpec("box", "us-west-2", config), lambda _: None)
+    deployment.account = cast(Aws, account)
     with pytest.raises(CommandError, match=cause):
-        made.plan()
+        deployment.plan()
 
 
-def test_an_account_without_reservations_needs_no_room_for_them() -> None:
+def test_a_cluster_without_reserved_concurrency_needs_no_quota() -> None:
     account = Account()
     account.answers["get_account_settings"] = {
         "AccountLimit": {"UnreservedConcurrentExecutions": 10}
@@ -229,31 +227,31 @@ def test_an_account_without_reservations_needs_no_room_for_them() -> None:
     assert checked(account, api_concurrency=-1) == []
 
 
-def test_what_the_operator_may_not_look_at_is_passed_over() -> None:
+def test_skips_checks_that_the_operator_may_not_run() -> None:
     account = Account()
     account.answers = {name: failure("AccessDenied") for name in account.answers}
     assert checked(account) == []
 
 
-def test_the_rights_of_a_session_are_those_of_its_role() -> None:
+def test_simulates_the_role_of_a_session() -> None:
     account = Account()
     session = "arn:aws:sts::123456789012:assumed-role/Admin/ada"
     account.answers["get_caller_identity"] = {"Arn": session}
     account.answers["get_role"] = {"Role": {"Arn": "arn:aws:iam::123456789012:role/sso/Admin"}}
     aws_preflight.check_rights(account, aws_preflight.Needed(["iam:CreateRole"]))
-    asked = account.asked["simulate_principal_policy"]
-    assert asked["PolicySourceArn"] == "arn:aws:iam::123456789012:role/sso/Admin"
+    request = account.asked["simulate_principal_policy"]
+    assert request["PolicySourceArn"] == "arn:aws:iam::123456789012:role/sso/Admin"
 
 
-def test_rights_on_names_of_the_cluster_alone_are_enough() -> None:
+def test_accepts_permissions_for_the_clusters_names_only() -> None:
     account = Account()
     own = re.compile(r"arn:aws:iam::\d+:(role/det-|role/aws-service-role/|instance-profile/det-)")
 
     def simulate(**asked: Any) -> Any:
         names = [n for n in asked["ActionNames"] if n.startswith("iam:")]
         denied = [] if own.match(*asked["ResourceArns"]) else names
-        told = [{"EvalActionName": n, "EvalDecision": "implicitDeny"} for n in denied]
-        return {"EvaluationResults": told}
+        results = [{"EvalActionName": n, "EvalDecision": "implicitDeny"} for n in denied]
+        return {"EvaluationResults": results}
 
     account.simulate_principal_policy = simulate  # type: ignore[attr-defined]
     assert checked(account) == []
@@ -272,7 +270,7 @@ def test_rights_on_names_of_the_cluster_alone_are_enough() -> None:
         ({"relay": True}, "cloudfront:CreateVpcOrigin"),
     ],
 )  # fmt: skip
-def test_an_option_asks_for_the_rights_that_it_needs_and_for_no_others(
+def test_each_option_requires_only_its_own_permission(
     variables: dict[str, Any], right: str
 ) -> None:
     account = Account()
@@ -299,7 +297,7 @@ def test_an_option_asks_for_the_rights_that_it_needs_and_for_no_others(
         ),
     ],
 )  # fmt: skip
-def test_the_first_database_or_origin_of_an_account_needs_the_right_to_make_a_services_role(
+def test_a_missing_service_linked_role_requires_the_permission_to_create_it(
     variables: dict[str, Any], role: str, service: str
 ) -> None:
     account = Account()
@@ -330,7 +328,7 @@ def test_the_first_database_or_origin_of_an_account_needs_the_right_to_make_a_se
         ("InvalidClientTokenId", "AWS does not accept the credentials"),
     ],
 )
-def test_credentials_that_no_longer_hold_are_told_apart(
+def test_distinguishes_expired_and_invalid_credentials(
     monkeypatch: pytest.MonkeyPatch, code: str, cause: str
 ) -> None:
     account = Account()
@@ -341,29 +339,29 @@ def test_credentials_that_no_longer_hold_are_told_apart(
 
 
 class AccountWithCluster(Account):
-    """An account that has the cluster `box`, made with these variables."""
+    """An account with the cluster `box`, which was created with these variables."""
 
-    def __init__(self, kept: list[str]) -> None:
+    def __init__(self, variables: list[str]) -> None:
         super().__init__()
-        self.kept = kept
+        self.variables = variables
 
     def clusters(self) -> list[str]:
         return ["box"]
 
     def options(self, cluster_id: str) -> dict[str, Any]:
-        return {"var": self.kept}
+        return {"var": self.variables}
 
 
 def deployment(account: Account, **variables: Any) -> AwsDeployment:
-    made = AwsDeployment(ClusterSpec("box", "us-west-2", {}, variables), lambda _: None)
-    made.account = cast(Aws, account)
-    return made
+    result = AwsDeployment(ClusterSpec("box", "us-west-2", {}, variables), lambda _: None)
+    result.account = cast(Aws, account)
+    return result
 
 
-@pytest.mark.parametrize("kept", [[], ["relay=false"]])
-def test_a_cluster_that_gets_a_relay_later_needs_the_rights_for_it(kept: list[str]) -> None:
-    """Terraform failed in the middle, as only new clusters were looked at."""
-    account = AccountWithCluster(kept)
+@pytest.mark.parametrize("stored", [[], ["relay=false"]])
+def test_adding_a_relay_later_requires_its_permissions(stored: list[str]) -> None:
+    """Terraform failed during the apply, because only new clusters were checked."""
+    account = AccountWithCluster(stored)
     denied = {"EvalActionName": "cloudfront:CreateDistribution", "EvalDecision": "implicitDeny"}
     account.answers["simulate_principal_policy"] = {"EvaluationResults": [denied]}
     with pytest.raises(CommandError, match="user/ada may not cloudfront:CreateDistribution"):
@@ -371,24 +369,24 @@ def test_a_cluster_that_gets_a_relay_later_needs_the_rights_for_it(kept: list[st
 
 
 @pytest.mark.parametrize("runtime", ["python3.10", "python3.14"])
-def test_a_python_that_functions_cannot_have_is_refused_before_anything_is_made(
+def test_rejects_a_python_version_that_lambda_does_not_support(
     runtime: str,
 ) -> None:
-    with pytest.raises(CommandError, match=f"cannot run in {re.escape(runtime)}") as refused:
+    with pytest.raises(CommandError, match=f"runs in {re.escape(runtime)}") as refused:
         deployment(Account(), runtime=runtime).plan()
     assert "python3.11, python3.12, python3.13" in str(refused.value.hint)
 
 
-def test_a_budget_of_aws_that_tells_nobody_is_refused() -> None:
-    with pytest.raises(CommandError, match="tells nobody") as refused:
+def test_rejects_an_aws_budget_without_recipients() -> None:
+    with pytest.raises(CommandError, match="a budget without recipients") as refused:
         deployment(Account(), monthly_budget_usd=250).plan()
     assert "--var 'budget_emails=[" in str(refused.value.hint)
 
 
-def test_a_region_that_functions_cannot_call_is_refused_before_anything_is_made(
+def test_rejects_a_region_that_functions_cannot_reach(
     names: set[str],
 ) -> None:
-    """Only IPv6 leaves their network, and AWS has no address of EC2 for that in some regions."""
+    """Functions reach AWS only by IPv6, and EC2 has no IPv6 endpoint in some regions."""
     names.add("ec2.eu-south-2.api.aws")
     pool = {"provider": {**HERE, "region": "eu-south-2"}}
     config = {"resource_pools": [{"pool_name": "gpus", **pool}]}
@@ -396,20 +394,20 @@ def test_a_region_that_functions_cannot_call_is_refused_before_anything_is_made(
     account.at("eu-south-2").answers["describe_instance_type_offerings"] = offerings(
         ("g5.xlarge", "eu-south-2a")
     )
-    made = AwsDeployment(ClusterSpec("box", "us-west-2", config), lambda _: None)
-    made.account = cast(Aws, account)
+    deployment = AwsDeployment(ClusterSpec("box", "us-west-2", config), lambda _: None)
+    deployment.account = cast(Aws, account)
     account.clusters = lambda: ["box"]  # type: ignore[attr-defined]
-    with pytest.raises(CommandError, match=r"AWS has no ec2\.eu-south-2\.api\.aws") as refused:
-        made.plan()
+    with pytest.raises(CommandError, match=r"no endpoints ec2\.eu-south-2\.api\.aws") as refused:
+        deployment.plan()
     assert "--var machine_external_ip=false" in str(refused.value.hint)
 
 
-def test_with_a_gateway_for_ipv4_functions_call_every_region(names: set[str]) -> None:
+def test_with_a_nat_gateway_functions_reach_every_region(names: set[str]) -> None:
     names.add("ec2.eu-south-2.api.aws")
     aws_endpoints.check("eu-south-2", [], {"machine_external_ip": False})
 
 
-def test_a_machine_that_knows_no_names_of_aws_refuses_no_region(names: set[str]) -> None:
+def test_accepts_regions_if_this_machine_resolves_no_aws_names(names: set[str]) -> None:
     names |= {f"ec2.eu-south-2.{domain}" for domain in ("api.aws", "amazonaws.com")}
     aws_endpoints.check("eu-south-2", [], {})
 
@@ -419,12 +417,12 @@ def test_a_machine_that_knows_no_names_of_aws_refuses_no_region(names: set[str])
     [(None, True), (socket.EAI_NONAME, False), (socket.EAI_AGAIN, True)],
     ids=["an address", "no such name", "no resolver"],
 )
-def test_only_a_name_that_there_is_not_counts_as_missing(
+def test_only_an_unknown_host_name_counts_as_missing(
     monkeypatch: pytest.MonkeyPatch, error: int | None, known: bool
 ) -> None:
     def look_up(*_: object) -> list[object]:
         if error is not None:
-            raise socket.gaierror(error, "told")
+            raise socket.gaierror(error, "failed")
         return []
 
     monkeypatch.undo()

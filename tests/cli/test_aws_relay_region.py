@@ -1,4 +1,4 @@
-"""`up` refuses a relay in a region without VPC origins before it creates resources."""
+"""`up` rejects a relay in a region without VPC origins before it creates resources."""
 
 from typing import cast
 
@@ -13,14 +13,14 @@ from tests.support.preflight_account import Account
 
 
 @pytest.mark.parametrize("region", ["ap-southeast-6", "us-gov-west-1", "cn-north-1"])
-def test_a_region_without_vpc_origins_is_refused(region: str) -> None:
-    made = AwsDeployment(ClusterSpec("box", region, {}, {"relay": True}), lambda _: None)
-    made.account = cast(Aws, Account(region))
-    made.account.clusters = lambda: ["box"]  # type: ignore[method-assign]
-    with pytest.raises(CommandError, match=f"no VPC origins in {region}") as refused:
-        made.plan()
+def test_rejects_a_region_without_vpc_origins(region: str) -> None:
+    deployment = AwsDeployment(ClusterSpec("box", region, {}, {"relay": True}), lambda _: None)
+    deployment.account = cast(Aws, Account(region))
+    deployment.account.clusters = lambda: ["box"]  # type: ignore[method-assign]
+    with pytest.raises(CommandError, match=f"does not support VPC origins in {region}") as refused:
+        deployment.plan()
     assert "leave relay out" in str(refused.value.hint)
 
 
-def test_other_regions_are_accepted() -> None:
+def test_accepts_other_regions() -> None:
     aws_relay.check_region("us-east-1")

@@ -1,4 +1,4 @@
-"""`up` creates service-linked roles before services need them, and waits until they work."""
+"""`up` creates service-linked roles before services need them, and waits until they are ready."""
 
 from typing import Any
 
@@ -35,8 +35,8 @@ def aws(account: Account) -> Aws:
 
 
 def roles(account: Account) -> set[str]:
-    listed = account.client("iam").list_roles(PathPrefix="/aws-service-role/")["Roles"]
-    return {role["RoleName"] for role in listed}
+    all_roles = account.client("iam").list_roles(PathPrefix="/aws-service-role/")["Roles"]
+    return {role["RoleName"] for role in all_roles}
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_up_creates_the_roles_that_the_cluster_needs_before_terraform_runs(
     ran = det("deploy", "aws", "up", "--yes", *options, *account.where)
     assert "stopped here" in ran.err
     assert roles(account) == expected
-    assert 15.0 in pauses, "changes of IAM reach the other services later"
+    assert 15.0 in pauses, "other services see IAM changes later"
 
 
 def test_an_existing_role_needs_no_wait(account: Account, pauses: list[float], aws: Aws) -> None:
     aws_service_roles.create(aws, [RDS], lambda _: None)
     pauses.clear()
-    said: list[str] = []
-    aws_service_roles.create(aws, [RDS], said.append)
-    assert (pauses, said) == ([], [])
+    messages: list[str] = []
+    aws_service_roles.create(aws, [RDS], messages.append)
+    assert (pauses, messages) == ([], [])
 
 
 def test_a_dry_run_creates_no_role(det: Det, account: Account, terraform: FakeTerraform) -> None:
@@ -75,7 +75,7 @@ def test_a_dry_run_creates_no_role(det: Det, account: Account, terraform: FakeTe
 
 
 @pytest.mark.parametrize("refusal", RDS_REFUSALS)
-def test_up_continues_when_the_new_role_works(
+def test_up_continues_when_the_new_role_is_ready(
     det: Det, account: Account, terraform: FakeTerraform, pauses: list[float], refusal: str
 ) -> None:
     early = {"out": error_event("creating RDS Cluster", f"api error {refusal}"), "code": 1}
@@ -86,7 +86,7 @@ def test_up_continues_when_the_new_role_works(
     assert len(terraform.calls("apply")) == 3
 
 
-def test_a_role_that_never_works_is_an_error(
+def test_reports_a_role_that_is_never_ready(
     det: Det, account: Account, terraform: FakeTerraform, pauses: list[float],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -99,7 +99,7 @@ def test_a_role_that_never_works_is_an_error(
 
 
 class Denying:
-    """An operator without the rights to read and create roles."""
+    """An operator without the permissions to read and create roles."""
 
     def client(self, service: str) -> Any:
         return self
@@ -111,8 +111,8 @@ class Denying:
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "CreateServiceLinkedRole")
 
 
-def test_without_the_right_the_error_has_the_command_for_an_administrator() -> None:
-    with pytest.raises(Exception, match="no role AWSServiceRoleForEC2Spot") as refused:
+def test_without_the_permission_the_error_has_the_command_for_an_administrator() -> None:
+    with pytest.raises(Exception, match="the role AWSServiceRoleForEC2Spot is missing") as refused:
         aws_service_roles.create(Denying(), [SPOT], lambda _: None)
     hint = str(getattr(refused.value, "hint", ""))
     assert "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in hint

@@ -1,4 +1,4 @@
-"""Bringing checkpoints here."""
+"""`det checkpoint download`, `list` and `rm`."""
 
 import io
 import json
@@ -29,8 +29,8 @@ def test_download_through_the_cluster_writes_files_and_metadata(
     assert (tmp_path / "c" / "code" / "train.py").stat().st_size == 1000
     metadata = json.loads((tmp_path / "c" / "metadata.json").read_text())
     assert metadata == {"steps_completed": 200, "framework": "torch"}
-    (asked,) = saved.sent("GET", f"/checkpoints/{CKPT}")
-    assert asked.headers["accept"] == "application/gzip"
+    (request,) = saved.sent("GET", f"/checkpoints/{CKPT}")
+    assert request.headers["accept"] == "application/gzip"
 
 
 def test_quiet_prints_only_the_path(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_quiet_prints_only_the_path(saved: FakeCluster, det: Det, tmp_path: Path
     assert (ran.out, ran.err) == (f"{tmp_path}/c\n", "")
 
 
-def test_a_directory_that_cannot_be_made_is_told_with_the_cause(
+def test_reports_a_directory_that_cannot_be_created(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -53,9 +53,7 @@ def with_storage(cluster: FakeCluster, config: dict[str, object]) -> None:
     cluster.checkpoints[CKPT]["training"] = training
 
 
-def test_a_storage_that_can_be_read_is_read_directly(
-    saved: FakeCluster, det: Det, tmp_path: Path
-) -> None:
+def test_direct_mode_reads_the_storage(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
     stored = tmp_path / "storage" / CKPT
     (stored / "code").mkdir(parents=True)
     (stored / "model.pt").write_bytes(b"d" * 2000)
@@ -73,7 +71,7 @@ def test_auto_falls_back_to_the_cluster(saved: FakeCluster, det: Det, tmp_path: 
     assert (tmp_path / "c" / "model.pt").read_bytes() == b"w" * 2000
 
 
-def test_direct_says_why_the_storage_is_closed(
+def test_direct_mode_reports_why_the_storage_cannot_be_read(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:
     with_storage(saved, {"type": "shared_fs", "host_path": str(tmp_path / "nowhere")})
@@ -83,7 +81,7 @@ def test_direct_says_why_the_storage_is_closed(
     assert "--mode master" in ran.err
 
 
-def test_when_both_ways_fail_both_reasons_are_told(
+def test_reports_both_reasons_if_both_modes_fail(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:
     def refuse(_: object) -> None:
@@ -97,7 +95,7 @@ def test_when_both_ways_fail_both_reasons_are_told(
     assert "bucket is gone" in ran.err
 
 
-def test_a_deleted_checkpoint_is_refused(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
+def test_rejects_a_deleted_checkpoint(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
     saved.checkpoints[CKPT]["state"] = "STATE_DELETED"
     ran = det("c", "download", CKPT, "-o", tmp_path / "c")
     assert ran.code == 1
@@ -109,7 +107,7 @@ def test_an_unknown_checkpoint_is_not_found(saved: FakeCluster, det: Det) -> Non
     assert det("c", "download", "0000").code == 3
 
 
-def test_a_download_that_breaks_off_leaves_no_half_file(
+def test_an_interrupted_download_leaves_no_partial_file(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:
     import os
@@ -122,7 +120,7 @@ def test_a_download_that_breaks_off_leaves_no_half_file(
     assert [p.name for p in (tmp_path / "c").rglob("*") if p.is_file()] == []
 
 
-def test_a_file_that_did_not_come_is_named(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
+def test_reports_a_missing_file(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
     saved.on("GET", "/checkpoints/([^/]+)", Raw(archive({"model.pt": b"w" * 2000})))
     ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
     assert ran.code == 1
@@ -140,7 +138,7 @@ def test_an_archive_cannot_write_outside_of_the_target(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
-def test_an_archive_cannot_bring_links_or_devices(tmp_path: Path, kind: bytes) -> None:
+def test_an_archive_cannot_contain_links_or_devices(tmp_path: Path, kind: bytes) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         info = tarfile.TarInfo("link")
@@ -152,7 +150,9 @@ def test_an_archive_cannot_bring_links_or_devices(tmp_path: Path, kind: bytes) -
     assert not (tmp_path / "c" / "link").exists()
 
 
-def test_experiment_download_takes_the_best(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
+def test_experiment_download_selects_the_best_checkpoints(
+    saved: FakeCluster, det: Det, tmp_path: Path
+) -> None:
     other = "22222222-2222-3333-4444-555555555555"
     saved.checkpoints[other] = checkpoint(other, 10, 1)
     ran = det("e", "download", 1, "-o", tmp_path / "out", "--top-n", 2, "-q")
@@ -166,7 +166,7 @@ def test_trial_download_by_metric_needs_its_direction(saved: FakeCluster, det: D
     assert "--smaller-is-better" in ran.err
 
 
-def test_no_checkpoint_is_downloaded_for_a_metric_that_none_has(
+def test_downloads_no_checkpoint_for_an_unknown_metric(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:
     by_metric = ("--sort-by", "acc", "--smaller-is-better", "false", "-o", tmp_path / "c")
@@ -175,7 +175,7 @@ def test_no_checkpoint_is_downloaded_for_a_metric_that_none_has(
         assert (ran.code != 0, "no" in ran.err, (tmp_path / "c").exists()) == (True, True, False)
 
 
-def test_trial_download_of_one_checkpoint_works(
+def test_trial_download_of_the_latest_checkpoint(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:
     assert det("t", "download", 10, "--latest", "-o", tmp_path / "c", "-q").code == 0
@@ -191,14 +191,12 @@ def test_list_takes_an_experiment_or_a_trial(saved: FakeCluster, det: Det) -> No
 def test_rm_sends_ids_and_globs(saved: FakeCluster, det: Det) -> None:
     saved.on("POST", "/api/v1/checkpoints/rm", {})
     assert det("c", "rm", "a,b", "--glob", "*.pt", "--yes").code == 0
-    (asked,) = saved.sent("POST", "/api/v1/checkpoints/rm")
-    assert asked.body == {"checkpointUuids": ["a", "b"], "checkpointGlobs": ["*.pt"]}
+    (request,) = saved.sent("POST", "/api/v1/checkpoints/rm")
+    assert request.body == {"checkpointUuids": ["a", "b"], "checkpointGlobs": ["*.pt"]}
 
 
-def test_rm_without_globs_asks_for_a_comparison_and_deletes_nothing(
-    saved: FakeCluster, det: Det
-) -> None:
+def test_rm_without_globs_requests_only_a_comparison(saved: FakeCluster, det: Det) -> None:
     saved.on("POST", "/api/v1/checkpoints/rm", {})
-    assert "compared with what is stored" in det("c", "rm", "a").out
-    (asked,) = saved.sent("POST", "/api/v1/checkpoints/rm")
-    assert asked.body == {"checkpointUuids": ["a"], "checkpointGlobs": []}
+    assert "comparing the records of checkpoints a with the storage" in det("c", "rm", "a").out
+    (request,) = saved.sent("POST", "/api/v1/checkpoints/rm")
+    assert request.body == {"checkpointUuids": ["a"], "checkpointGlobs": []}

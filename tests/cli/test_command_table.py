@@ -1,4 +1,4 @@
-"""The tables of commands: whole, consistent, and what Determined's users type."""
+"""The command declarations are complete and consistent and accept the calls of Determined's users."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -42,27 +42,25 @@ def test_every_command_has_its_action_and_help(path: list[str], command: Command
 
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(p) for p, _ in COMMANDS])
-def test_no_argument_is_lost_to_an_option_before_the_command(
-    path: list[str], command: Command
-) -> None:
+def test_no_argument_has_the_name_of_a_global_option(path: list[str], command: Command) -> None:
     stored = {action.dest for action in parser_for(path, command)._actions}
     assert stored.isdisjoint({"user", "master", "command_path", "group_options"})
 
 
-def test_the_catalogue_says_what_the_tables_say() -> None:
+def test_the_catalogue_matches_the_declarations() -> None:
     for name, aliases, module, help in ENTRIES:
         node = import_module(f"det_cli.commands.{module}").MEMBERS[name]
         assert (node.name, node.aliases, node.help) == (name, aliases, help)
 
 
 def test_the_help_of_trials_mentions_their_metrics(det: Det) -> None:
-    described = next(
+    line_of_describe = next(
         line for line in det("trial", "--help").out.splitlines() if "  describe " in line
     )
-    assert "--metrics" in described
+    assert "--metrics" in line_of_describe
 
 
-def test_no_word_means_two_things() -> None:
+def test_command_names_and_aliases_are_unique() -> None:
     top = [w for name, aliases, _, _ in ENTRIES for w in (name, *aliases)]
     assert len(top) == len(set(top))
     for _, node in ALL:
@@ -72,7 +70,7 @@ def test_no_word_means_two_things() -> None:
             assert not node.default or node.member(node.default)
 
 
-# One call for each command that a single tenant uses daily, with the flags Determined documents.
+# One call for each common command, with the options that Determined documents.
 DAILY = """\
 agent disable a --drain
 agent enable --all
@@ -207,18 +205,18 @@ w list --sort-by name --order-by desc --limit 3"""
 
 
 @pytest.mark.parametrize("line", DAILY.splitlines())
-def test_what_determineds_users_type_is_understood(line: str) -> None:
-    found = find(line.split())
-    assert isinstance(found.node, Command)
-    parse(found, {})
+def test_accepts_calls_of_determineds_users(line: str) -> None:
+    match = find(line.split())
+    assert isinstance(match.node, Command)
+    parse(match, {})
 
 
 def test_the_reference_page_is_up_to_date() -> None:
-    written = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    assert written == reference.page(), "run: python -m det_cli.reference > docs/reference/cli.md"
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert page == reference.page(), "run: python -m det_cli.reference > docs/reference/cli.md"
 
 
-def test_completion_offers_the_words_of_the_tables(det: Det) -> None:
+def test_completion_offers_all_commands(det: Det) -> None:
     script = det("completion", "bash").out
     assert '"experiment set"' in script
     assert "update-batch" in script
@@ -243,11 +241,11 @@ def test_bash_completes_words(det: Det, tmp_path: Path, typed: list[str], offere
     script.write_text(det("completion", "bash").out)
     words = shlex.join(typed)
     code = f'. {script}; COMP_WORDS=({words}); COMP_CWORD={len(typed) - 1}; _det; echo "${{COMPREPLY[*]}}"'
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [offered]
+    result = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == [offered]
 
 
-def test_the_reference_names_arguments_as_commands_do(det: Det) -> None:
+def test_the_reference_uses_the_argument_names_of_the_help(det: Det) -> None:
     refused = det("command", "kill")
     assert "required: command_id" in refused.err
     assert "| `command_id` | the ids of commands" in reference.page()

@@ -1,4 +1,4 @@
-"""What of a directory is sent."""
+"""The files of a directory that are uploaded as context."""
 
 import base64
 import io
@@ -28,11 +28,11 @@ def paths(root: Path, *includes: Path) -> list[str]:
     return [e.path for e in collect(str(root), [str(i) for i in includes]).entries]
 
 
-def test_directories_come_before_what_is_in_them(root: Path) -> None:
+def test_directories_come_before_their_files(root: Path) -> None:
     assert paths(root) == ["pkg", "pkg/model.py", "train.py"]
 
 
-def test_the_inline_form_is_determineds(root: Path) -> None:
+def test_the_inline_format_matches_determined(root: Path) -> None:
     os.chmod(root / "train.py", 0o755)
     os.utime(root / "train.py", (1_700_000_000, 1_700_000_000))
     folder, _, script = collect(str(root)).inline()
@@ -43,19 +43,19 @@ def test_the_inline_form_is_determineds(root: Path) -> None:
     }  # fmt: skip
 
 
-def test_detignore_leaves_out_what_it_names_and_itself(root: Path) -> None:
+def test_detignore_excludes_matching_files_and_itself(root: Path) -> None:
     (root / ".detignore").write_text("*.bin\n!keep.bin\n/pkg\n")
     for name in ("a.bin", "keep.bin"):
         (root / name).touch()
     assert paths(root) == ["keep.bin", "train.py"]
 
 
-def test_only_the_detignore_of_the_root_counts(root: Path) -> None:
+def test_only_the_detignore_of_the_root_applies(root: Path) -> None:
     (root / "pkg" / ".detignore").write_text("*\n")
     assert paths(root) == ["pkg", "pkg/.detignore", "pkg/model.py", "train.py"]
 
 
-def test_byte_code_stays_out_whatever_detignore_says(root: Path) -> None:
+def test_byte_code_is_always_excluded(root: Path) -> None:
     (root / ".detignore").write_text("!__pycache__/\n!*.pyc\n")
     assert paths(root) == ["pkg", "pkg/model.py", "train.py"]
 
@@ -67,21 +67,19 @@ def test_links_are_followed(root: Path, tmp_path: Path) -> None:
     assert paths(root)[:2] == ["link", "link/data.txt"]
 
 
-def test_a_link_to_nothing_is_left_out_with_a_warning(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_warns_about_a_dangling_link(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     (root / "dead").symlink_to(root / "gone")
     assert paths(root) == ["pkg", "pkg/model.py", "train.py"]
     assert f"'{root}/dead' is a link to nothing: it is not sent" in caplog.text
 
 
-def test_a_link_to_a_directory_above_does_not_go_round_in_circles(root: Path) -> None:
+def test_rejects_a_link_to_a_parent_directory(root: Path) -> None:
     (root / "pkg" / "up").symlink_to(root)
     with pytest.raises(BadContext, match="contains it"):
         collect(str(root))
 
 
-def test_what_is_no_file_is_named(root: Path) -> None:
+def test_rejects_a_socket(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(str(root / "sock"))
         with pytest.raises(BadContext, match=r"sock.*neither a file nor a directory") as refused:
@@ -89,7 +87,9 @@ def test_what_is_no_file_is_named(root: Path) -> None:
     assert ".detignore" in refused.value.hint
 
 
-def test_unreadable_files_are_all_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_the_number_of_unreadable_files(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for i in range(7):
         (root / f"secret{i}").touch()
     monkeypatch.setattr(os, "access", lambda path, _: "secret" not in str(path))
@@ -100,7 +100,7 @@ def test_unreadable_files_are_all_counted(root: Path, monkeypatch: pytest.Monkey
     assert "secret6" not in refused.value.cause
 
 
-def test_an_ignored_link_to_nothing_is_not_warned_of(
+def test_does_not_warn_about_an_ignored_dangling_link(
     root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (root / "dead").symlink_to(root / "gone")
@@ -109,17 +109,15 @@ def test_an_ignored_link_to_nothing_is_not_warned_of(
     assert caplog.text == ""
 
 
-def test_an_ignored_unreadable_file_does_no_harm(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(root)  # the address of a socket has room for 107 characters
+def test_accepts_an_ignored_socket(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)  # a socket address has at most 107 characters
     with socket.socket(socket.AF_UNIX) as s:
         s.bind("sock")
         (root / ".detignore").write_text("sock\n")
         assert "sock" not in paths(root)
 
 
-def test_the_largest_files_are_named_when_there_is_too_much(root: Path) -> None:
+def test_lists_the_largest_files_if_the_context_is_too_large(root: Path) -> None:
     for i in range(7):
         with open(root / f"data{i}", "wb") as f:
             f.truncate((15 + i) * 2**20)
@@ -129,7 +127,7 @@ def test_the_largest_files_are_named_when_there_is_too_much(root: Path) -> None:
     assert named == ["data6", "data5", "data4", "data3", "data2"]
 
 
-def test_exactly_the_limit_may_be_sent(tmp_path: Path) -> None:
+def test_accepts_exactly_the_size_limit(tmp_path: Path) -> None:
     with open(tmp_path / "data", "wb") as f:
         f.truncate(95 * 2**20)
     assert collect(str(tmp_path)).size == 95 * 2**20
@@ -139,12 +137,12 @@ def test_exactly_the_limit_may_be_sent(tmp_path: Path) -> None:
         collect(str(tmp_path))
 
 
-def test_includes_keep_their_name(root: Path, tmp_path: Path) -> None:
+def test_includes_keep_their_names(root: Path, tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "util.py").touch()
     (tmp_path / "one.txt").touch()
-    found = paths(root, tmp_path / "lib", tmp_path / "one.txt")
-    assert found[-3:] == ["lib", "lib/util.py", "one.txt"]
+    all_paths = paths(root, tmp_path / "lib", tmp_path / "one.txt")
+    assert all_paths[-3:] == ["lib", "lib/util.py", "one.txt"]
 
 
 def test_an_include_cannot_replace_a_file_of_the_context(root: Path, tmp_path: Path) -> None:
@@ -175,11 +173,11 @@ contents = st.dictionaries(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(contents)
-def test_what_is_sent_is_what_was_there(
+def test_the_archive_contains_the_files_of_the_directory(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]
 ) -> None:
     root = tmp_path_factory.mktemp("packed")
-    kept = {}
+    written = {}
     for path, content in files.items():
         target = root / path
         try:
@@ -187,10 +185,10 @@ def test_what_is_sent_is_what_was_there(
             target.write_bytes(content)
         except (NotADirectoryError, FileExistsError, IsADirectoryError):
             continue
-        kept[path] = content
+        written[path] = content
     packed = collect(str(root))
     inline = {f["path"]: base64.b64decode(f["content"]) for f in packed.inline() if f["type"] == 48}
-    assert inline == kept
+    assert inline == written
     out = io.BytesIO()
     packed.write_tar_gz(out)
     again = io.BytesIO()
@@ -198,4 +196,4 @@ def test_what_is_sent_is_what_was_there(
     assert out.getvalue() == again.getvalue()
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
         unpacked = {m.name: tar.extractfile(m) for m in tar if m.isfile()}
-        assert {n: f.read() for n, f in unpacked.items() if f} == kept
+        assert {n: f.read() for n, f in unpacked.items() if f} == written

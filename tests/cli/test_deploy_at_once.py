@@ -1,4 +1,4 @@
-"""Two deployments of a cluster at once, and one that is stopped: Terraform itself, whose state and lock lie in S3."""
+"""Concurrent and interrupted deployments of a cluster, with real Terraform and its state and lock in S3."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.support.aws_account import STATE_BUCKET, Account
 from tests.support.processes import eventually
 from tests.support.terraform import terraform as installed
 
-# Two resources, of which the second waits to be let go; no provider is needed.
+# Two resources without a provider. The second resource waits until the gate file exists.
 STACK = """
 resource "terraform_data" "first" {}
 resource "terraform_data" "second" {
@@ -45,7 +45,7 @@ except CommandError as e:
 
 
 class Deployments:
-    """Deployments of one cluster, each with a working folder of its own."""
+    """Deployments of one cluster, each in its own working folder."""
 
     def __init__(self, folder: Path, account: Account) -> None:
         self.folder, self._account = folder, account
@@ -53,15 +53,15 @@ class Deployments:
         (folder / "stacks/aws/main.tf").write_text(STACK.replace("FOLDER", str(folder)))
 
     def begin(self) -> "subprocess.Popen[str]":
-        """Begin a deployment in a process of its own, and wait until it is in the middle."""
+        """Start a deployment in a separate process, and wait until it creates the second resource."""
         (self.folder / "one").mkdir()
         words = [str(self.folder / "stacks"), str(self.folder / "one"), self._account.url]
-        begun = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", DEPLOYMENT, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
-        assert eventually((self.folder / "begun").exists), begun.poll()
-        return begun
+        assert eventually((self.folder / "begun").exists), process.poll()
+        return process
 
     def another(self, name: str) -> Terraform:
         (self.folder / name).mkdir()
@@ -73,8 +73,10 @@ class Deployments:
         (self.folder / "gate").touch()
 
     def locks(self) -> list[str]:
-        listed = self._account.client("s3").list_objects_v2(Bucket=STATE_BUCKET).get("Contents", ())
-        return [item["Key"] for item in listed if item["Key"].endswith(".tflock")]
+        objects = (
+            self._account.client("s3").list_objects_v2(Bucket=STATE_BUCKET).get("Contents", ())
+        )
+        return [item["Key"] for item in objects if item["Key"].endswith(".tflock")]
 
 
 @pytest.fixture
@@ -85,12 +87,12 @@ def deployments(
     monkeypatch.setenv("CHECKPOINT_DISABLE", "1")
     monkeypatch.setattr(program, "_PLACES", (tmp_path / "d/stacks",))
     account.make_bucket(STATE_BUCKET)
-    made = Deployments(tmp_path / "d", account)
-    yield made
-    made.open_gate()
+    result = Deployments(tmp_path / "d", account)
+    yield result
+    result.open_gate()
 
 
-def test_a_second_deployment_is_refused_while_the_first_is_at_work(
+def test_rejects_a_second_deployment_while_the_first_runs(
     deployments: Deployments,
 ) -> None:
     first = deployments.begin()
@@ -98,27 +100,25 @@ def test_a_second_deployment_is_refused_while_the_first_is_at_work(
         second = deployments.another("two")
         with pytest.raises(CommandError) as refused:
             second.apply({}, print)
-        assert "another deployment of this cluster is at work: " in refused.value.cause
+        assert "another deployment of this cluster is running: " in refused.value.cause
         assert f"{STATE_BUCKET}/box/state.tflock" in refused.value.hint
         assert deployments.locks() == ["box/state.tflock"]
     finally:
         deployments.open_gate()
-        _, said = first.communicate(timeout=120)
-    assert first.returncode == 0, said
+        _, output = first.communicate(timeout=120)
+    assert first.returncode == 0, output
     second.apply({}, print)
     assert second.resources() == ["terraform_data.first", "terraform_data.second"]
 
 
-def test_a_deployment_that_is_stopped_keeps_what_it_made_and_goes_on(
+def test_continues_an_interrupted_deployment(
     deployments: Deployments,
 ) -> None:
     first = deployments.begin()
     os.killpg(first.pid, signal.SIGINT)
-    _, said = first.communicate(timeout=120)
+    _, output = first.communicate(timeout=120)
     assert first.returncode == 1
-    assert (
-        "stopped in the middle of terraform apply; run the same command again: it goes on" in said
-    )
+    assert "stopped during terraform apply; run the same command again to continue" in output
     assert deployments.locks() == []
     deployments.open_gate()
     second = deployments.another("two")

@@ -1,4 +1,4 @@
-"""Try `det deploy aws` with bad input, and the order of its removal; Terraform and AWS are stand-ins."""
+"""`det deploy aws` with invalid input, and the order of a removal, with fakes for Terraform and AWS."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.support.aws_account import DATA_BUCKET, MADE, Account
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_terraform import FakeTerraform, error_event
 
-# The command, with a zip that takes no time.
+# The command with an instant build of the functions.
 QUICKLY_BUILT = """
 import sys
 from pathlib import Path
@@ -37,18 +37,18 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-# Databases take no hyphen at the end, and no two together.
+# Database names must not end with a hyphen or contain two hyphens in a row.
 @pytest.mark.parametrize("cluster_id", ["1_box", "box-", "my--box", "b" * 32])
-def test_a_bad_cluster_id_is_refused_before_anything_is_asked(
+def test_rejects_an_invalid_cluster_id_before_any_request(
     det: Det, account: Account, terraform: FakeTerraform, cluster_id: str
 ) -> None:
     ran = det("deploy", "aws", "up", "--yes", *account.where, "--cluster-id", cluster_id)
     assert ran.code == 2
-    assert "must be a letter, then at most 30 letters, digits and hyphens" in ran.err
+    assert "must be a letter followed by at most 30 letters, digits and single hyphens" in ran.err
     assert terraform.calls("init") == []
 
 
-def test_without_credentials_up_says_how_to_get_some(
+def test_reports_missing_credentials_with_a_hint(
     det: Det, account: Account, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -61,7 +61,7 @@ def test_without_credentials_up_says_how_to_get_some(
     assert terraform.calls("init") == []
 
 
-def test_without_terraform_up_says_where_to_get_it(
+def test_reports_a_missing_terraform_with_a_hint(
     det: Det, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DET_TERRAFORM", raising=False)
@@ -72,7 +72,7 @@ def test_without_terraform_up_says_where_to_get_it(
     assert "developer.hashicorp.com/terraform/install" in ran.err
 
 
-def test_a_terraform_that_cannot_be_started_is_named(
+def test_reports_a_terraform_that_cannot_be_started(
     det: Det, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_TERRAFORM", "/nowhere/terraform")
@@ -82,17 +82,17 @@ def test_a_terraform_that_cannot_be_started_is_named(
 
 
 @pytest.mark.parametrize("version", ["1.5.7", "1.9.8"])
-def test_a_terraform_that_is_too_old_is_refused(
+def test_rejects_an_old_terraform(
     det: Det, account: Account, terraform: FakeTerraform, version: str
 ) -> None:
-    """Terraform 1.9 cannot lock a state in S3 by a file."""
+    """Terraform 1.9 cannot lock a state in S3 with a file."""
     terraform.answers(version={"out": json.dumps({"terraform_version": version})})
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert (ran.code, f"Terraform {version} is too old" in ran.err) == (1, True)
     assert "install 1.10 or newer" in ran.err
 
 
-def test_a_failed_apply_names_the_cause_and_the_next_command(
+def test_reports_the_cause_of_a_failed_apply(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     event = error_event("creating RDS Cluster", "api error\nDBClusterQuotaExceeded")
@@ -101,17 +101,17 @@ def test_a_failed_apply_names_the_cause_and_the_next_command(
     assert ran.code == 1
     (cause,) = [line for line in ran.err.splitlines() if "terraform apply failed" in line]
     assert "creating RDS Cluster: api error DBClusterQuotaExceeded" in cause
-    assert "run the same command again: it goes on" in ran.err
+    assert "run the same command again to continue" in ran.err
 
 
-def test_what_is_not_given_stays_as_the_last_time(
+def test_reuses_the_options_of_the_previous_run(
     det: Det,
     account: Account,
     terraform: FakeTerraform,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last time may have been interrupted, or have made nothing."""
+    """The previous run may have been interrupted before any change."""
     built: list[dict[str, Any]] = []
 
     def build(out: Path, files: dict[str, bytes]) -> Path:
@@ -130,7 +130,7 @@ def test_what_is_not_given_stays_as_the_last_time(
     ran = det("deploy", "aws", "up", "--dry-run", *account.where)
     assert ran.code == 0, ran.err
     assert (
-        "As the last time: --compute-agent-instance-type, --spot, --config, --var database=rds"
+        "Reusing options of the previous run: --compute-agent-instance-type, --spot, --config, --var database=rds"
         in ran.err
     )
     assert built[0] == built[1]
@@ -140,19 +140,19 @@ def test_what_is_not_given_stays_as_the_last_time(
     assert plan["variables"]["database"] == "rds"
 
 
-def test_a_failed_init_names_the_cause(
+def test_reports_the_cause_of_a_failed_init(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    told = "╷\n│ Error: Failed to query available provider packages\n│\n│ no such host\n╵"
-    terraform.answers(init={"err": told, "code": 1})
+    output = "╷\n│ Error: Failed to query available provider packages\n│\n│ no such host\n╵"
+    terraform.answers(init={"err": output, "code": 1})
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert ran.code == 1
     assert "Failed to query available provider packages" in ran.err
-    assert "let this machine reach registry.terraform.io" in ran.err
+    assert "give this machine access to registry.terraform.io" in ran.err
     assert "run the same command again" in ran.err
 
 
-def test_an_unknown_cluster_cannot_be_removed(
+def test_rejects_the_removal_of_an_unknown_cluster(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
@@ -162,20 +162,20 @@ def test_an_unknown_cluster_cannot_be_removed(
     assert terraform.calls("destroy") == []
 
 
-def test_what_an_earlier_version_took_for_a_name_is_listed_described_and_removed(
+def test_lists_describes_and_removes_a_cluster_with_an_old_name(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster("my--box")
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
-    named = (*account.where, "--cluster-id", "my--box")
+    options = (*account.where, "--cluster-id", "my--box")
     assert det("deploy", "aws", "list", *account.where[2:]).out.split() == ["my--box"]
-    assert "my--box" in det("deploy", "aws", "status", *named).out
-    ran = det("deploy", "aws", "down", "--yes", *named)
+    assert "my--box" in det("deploy", "aws", "status", *options).out
+    ran = det("deploy", "aws", "down", "--yes", *options)
     assert ran.code == 0, ran.err
     assert det("deploy", "aws", "list", *account.where[2:]).out == ""
 
 
-def test_a_cluster_with_machines_is_not_removed_without_force(
+def test_removes_a_cluster_with_machines_only_with_force(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
@@ -188,7 +188,7 @@ def test_a_cluster_with_machines_is_not_removed_without_force(
     assert terraform.calls("apply", "destroy") == []
 
 
-def test_by_force_machines_end_before_the_rest_and_the_cluster_is_forgotten(
+def test_force_terminates_machines_before_the_other_resources(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
@@ -208,7 +208,7 @@ def test_by_force_machines_end_before_the_rest_and_the_cluster_is_forgotten(
     assert det("deploy", "aws", "list", *account.where[2:]).out == ""
 
 
-def test_data_that_is_kept_leaves_the_bucket_and_ends_the_protection_of_the_database(
+def test_keeping_data_forgets_the_bucket_and_unprotects_the_database(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
@@ -222,7 +222,7 @@ def test_data_that_is_kept_leaves_the_bucket_and_ends_the_protection_of_the_data
     assert forgotten == ["rm", "module.storage.aws_s3_bucket.this"]
 
 
-def test_a_removal_that_was_half_done_makes_nothing_again(
+def test_continues_an_interrupted_removal_without_an_apply(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
@@ -233,7 +233,7 @@ def test_a_removal_that_was_half_done_makes_nothing_again(
 
 
 def made_at(cluster: FakeCluster) -> dict[str, str]:
-    """Return what Terraform answers for the outputs of a cluster that was made."""
+    """Return Terraform's answer for the outputs of a created cluster."""
     outputs = {
         "url": cluster.url, "functions": {"migrate": "det-box-migrate"},
         "initial_user_password": "Secret123",
@@ -241,7 +241,7 @@ def made_at(cluster: FakeCluster) -> dict[str, str]:
     return {"out": json.dumps({name: {"value": value} for name, value in outputs.items()})}
 
 
-def test_an_interrupted_apply_goes_on_and_shows_the_password_that_was_kept(
+def test_continues_an_interrupted_apply_and_prints_the_first_password_once(
     account: Account,
     terraform: FakeTerraform,
     cluster: FakeCluster,
@@ -252,34 +252,34 @@ def test_an_interrupted_apply_goes_on_and_shows_the_password_that_was_kept(
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
     terraform.answers(apply={"waits": True})
     command = [sys.executable, "-c", QUICKLY_BUILT, "deploy", "aws", "up", "--yes", *account.where]
-    begun = subprocess.Popen(
+    process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ,
-        # What runs in the background ignores Ctrl-C, and hands that on.
+        # Background processes ignore Ctrl-C, and their children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    assert begun.stderr is not None
-    assert any("database: Creating" in line for line in begun.stderr)
-    os.killpg(begun.pid, signal.SIGINT)
-    said = begun.stderr.read()
-    begun.stderr.close()
-    assert begun.wait(30) == 1
-    assert "stopped in the middle of terraform apply" in said
-    assert "run the same command again: it goes on" in said
-    assert (terraform.folder / "stopped").exists(), "Terraform was not left to store its state"
+    assert process.stderr is not None
+    assert any("database: Creating" in line for line in process.stderr)
+    os.killpg(process.pid, signal.SIGINT)
+    output = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(30) == 1
+    assert "stopped during terraform apply" in output
+    assert "run the same command again to continue" in output
+    assert (terraform.folder / "stopped").exists(), "Terraform had no time to store its state"
 
     terraform.answers(output=made_at(cluster))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "until you change it: Secret123" in done.stdout
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert finished.returncode == 0, finished.stderr
+    assert "until you change it: Secret123" in finished.stdout
     again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert "Secret123" not in again.stdout
     assert "admin still has the first password: `det user change-password" in again.stdout
-    (taken, *_) = (call["taken_over"] for call in terraform.calls("apply"))
-    assert "to = module.storage.aws_s3_bucket.this\n" in taken
-    assert f'id = "{DATA_BUCKET}"\n' in taken
+    (import_block, *_) = (call["taken_over"] for call in terraform.calls("apply"))
+    assert "to = module.storage.aws_s3_bucket.this\n" in import_block
+    assert f'id = "{DATA_BUCKET}"\n' in import_block
 
 
-def test_a_password_that_could_not_be_printed_is_printed_by_the_next_up(
+def test_prints_a_password_again_that_could_not_be_printed(
     account: Account,
     terraform: FakeTerraform,
     cluster: FakeCluster,
@@ -289,23 +289,21 @@ def test_a_password_that_could_not_be_printed_is_printed_by_the_next_up(
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
     terraform.answers(output=made_at(cluster))
     command = [sys.executable, "-c", QUICKLY_BUILT, "deploy", "aws", "up", "--yes", *account.where]
-    unread, written = os.pipe()
-    os.close(unread)
-    subprocess.run(command, stdout=written, stderr=subprocess.PIPE, check=False, timeout=120)
-    os.close(written)
+    read_end, closed_pipe = os.pipe()
+    os.close(read_end)
+    subprocess.run(command, stdout=closed_pipe, stderr=subprocess.PIPE, check=False, timeout=120)
+    os.close(closed_pipe)
     again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert "until you change it: Secret123" in again.stdout, again.stderr
 
 
-def test_clusters_are_listed_for_programs_too(
-    det: Det, account: Account, terraform: FakeTerraform
-) -> None:
+def test_lists_clusters_as_json(det: Det, account: Account, terraform: FakeTerraform) -> None:
     assert json.loads(det("deploy", "aws", "list", "--json", *account.where[2:]).out) == []
     account.has_cluster()
     assert json.loads(det("deploy", "aws", "list", "--json", *account.where[2:]).out) == ["box"]
 
 
-def test_a_bad_cluster_configuration_is_refused_before_anything_is_made(
+def test_rejects_an_invalid_configuration_before_any_change(
     det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
     config = tmp_path / "master.yaml"
@@ -318,27 +316,27 @@ def test_a_bad_cluster_configuration_is_refused_before_anything_is_made(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "cannot read cluster.yaml: No such file or directory"),
-        (b"pools: [", "cluster.yaml is no YAML: while parsing a flow node expected the node content"),
-        (b"\xff\xfe", "cluster.yaml is no YAML: 'utf-8' codec can't decode byte 0xff in position 0"),
-        (b"- pools", "cluster.yaml must hold the configuration of a cluster, as master.yaml does"),
+        (b"pools: [", "cluster.yaml is not valid YAML: while parsing a flow node expected the node content"),
+        (b"\xff\xfe", "cluster.yaml is not valid YAML: 'utf-8' codec can't decode byte 0xff in position 0"),
+        (b"- pools", "cluster.yaml must contain a cluster configuration, like master.yaml"),
     ],
 )  # fmt: skip
-def test_a_configuration_that_cannot_be_read_is_told_in_one_line(
-    det: Det, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, told: str
+def test_reports_an_unreadable_configuration_in_one_line(
+    det: Det, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if content is not None:
         Path("cluster.yaml").write_bytes(content)
     where = ("--cluster-id", "lab", "--region", "us-west-2", "--config", "cluster.yaml")
     ran = det("deploy", "aws", "up", "--dry-run", *where)
-    assert (ran.code, told in ran.err.splitlines()[0]) == (2, True), ran.err
+    assert (ran.code, message in ran.err.splitlines()[0]) == (2, True), ran.err
 
 
 @pytest.mark.parametrize("form", ["provider", "offers"])
-def test_pools_may_leave_out_what_the_deployment_knows(
+def test_the_deployment_completes_the_settings_of_pools(
     form: str, det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
     config = tmp_path / "master.yaml"
@@ -347,55 +345,60 @@ def test_pools_may_leave_out_what_the_deployment_knows(
     config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
     ran = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
     assert ran.code == 0, ran.err
-    assert "gpus costs $1.01 an hour and machine (g5.xlarge, on-demand)" in ran.out
+    assert "gpus costs $1.01 per machine and hour (g5.xlarge, on-demand)" in ran.out
 
 
-def test_a_dry_run_tells_what_a_month_costs_and_makes_nothing(
+def test_a_dry_run_prints_the_monthly_cost_and_changes_no_resource(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     ran = det("deploy", "aws", "up", "--dry-run", *account.where)
     assert ran.code == 0, ran.err
-    assert "A month idle costs about $0.52: 1 secret $0.40, Aurora, paused" in ran.out
-    assert "compute-pool costs $0.53 an hour and machine (g4dn.xlarge, on-demand)" in ran.out
-    cheaper = "for more than 231 hours a month of it `--var database=rds` is cheaper"
-    assert f"Aurora costs $0.06 an hour while work runs: {cheaper}" in ran.out
+    assert (
+        "Idle, the cluster costs about $0.52 per month: 1 secret $0.40, Aurora, paused" in ran.out
+    )
+    assert "compute-pool costs $0.53 per machine and hour (g4dn.xlarge, on-demand)" in ran.out
+    cheaper = "above 231 hours per month of work, `--var database=rds` is cheaper"
+    assert f"Aurora costs $0.06 per hour while work runs: {cheaper}" in ran.out
     assert [call["verb"] for call in terraform.calls("plan", "apply")] == ["plan"]
     assert account.client("s3").list_buckets()["Buckets"] == []
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("variable", "text"),
     [
-        ("database=rds", "about $14.40: 1 secret $0.40, RDS db.t4g.micro, always on $11.68"),
         (
             "database=rds",
-            "Aurora, which pauses and costs $0.06 an hour while work runs, is cheaper for less than 231",
+            "about $14.40 per month: 1 secret $0.40, RDS db.t4g.micro, always on $11.68",
+        ),
+        (
+            "database=rds",
+            "Aurora costs $0.06 per hour while work runs and pauses otherwise: below 231 hours per month",
         ),
         (
             "database_instance_class=db.t4g.small",
-            "for more than 426 hours a month of it `--var database=rds`",
+            "above 426 hours per month of work, `--var database=rds`",
         ),
         ("database_instance_class=db.m7g.large", "Aurora, paused"),
         ("machine_external_ip=false", "NAT gateway, always on $32.85, its address $3.65"),
         ("alarm_topic_arn=arn:aws:sns:us-east-1:1:alarms", "13 alarms $1.30"),
     ],
 )
-def test_a_dry_run_prices_what_is_asked_for(
-    det: Det, account: Account, terraform: FakeTerraform, given: str, told: str
+def test_a_dry_run_includes_the_price_of_each_option(
+    det: Det, account: Account, terraform: FakeTerraform, variable: str, text: str
 ) -> None:
-    ran = det("deploy", "aws", "up", "--dry-run", "--var", given, *account.where)
+    ran = det("deploy", "aws", "up", "--dry-run", "--var", variable, *account.where)
     assert ran.code == 0, ran.err
-    assert told in ran.out
-    assert "not known here" not in ran.out
+    assert text in ran.out
+    assert "unknown price" not in ran.out
 
 
-def test_a_database_without_a_price_is_told(
+def test_reports_a_database_without_a_known_price(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    given = ("--var", "database=rds", "--var", "database_instance_class=db.m7g.large")
-    ran = det("deploy", "aws", "up", "--dry-run", *given, *account.where)
-    told = "at least $2.72, plus db.m7g.large, which runs always and whose price is not known here: 1 secret $0.40"
-    assert f"A month idle costs {told}" in ran.out
+    variables = ("--var", "database=rds", "--var", "database_instance_class=db.m7g.large")
+    ran = det("deploy", "aws", "up", "--dry-run", *variables, *account.where)
+    cost = "at least $2.72 per month, plus db.m7g.large, which always runs and has an unknown price: 1 secret $0.40"
+    assert f"Idle, the cluster costs {cost}" in ran.out
 
 
 @pytest.fixture
@@ -410,27 +413,27 @@ def pool_on_google(tmp_path: Path) -> Path:
     return path
 
 
-def test_pools_on_google_need_a_way_to_sign_in_there(
+def test_pools_on_google_cloud_need_credentials(
     det: Det, account: Account, terraform: FakeTerraform, pool_on_google: Path
 ) -> None:
     ran = det("deploy", "aws", "up", "--yes", "--config", pool_on_google, *account.where)
     assert ran.code == 2
-    assert "a pool rents machines from Google Cloud, and functions cannot sign in" in ran.err
+    assert "a pool rents machines on Google Cloud, but the functions have no credentials" in ran.err
     assert "--google-credentials FILE" in ran.err
     assert terraform.calls("init") == []
 
 
-def test_a_key_of_an_account_does_not_get_into_functions(
+def test_rejects_a_service_account_key_for_functions(
     det: Det, account: Account, terraform: FakeTerraform, pool_on_google: Path, tmp_path: Path
 ) -> None:
     key = tmp_path / "key.json"
     key.write_text('{"type": "service_account", "private_key": "-----BEGIN"}')
-    given = ("--config", pool_on_google, "--google-credentials", key)
-    ran = det("deploy", "aws", "up", "--yes", *given, *account.where)
-    assert (ran.code, "is no configuration of workload identity federation" in ran.err) == (2, True)
+    options = ("--config", pool_on_google, "--google-credentials", key)
+    ran = det("deploy", "aws", "up", "--yes", *options, *account.where)
+    assert (ran.code, "is not a workload identity federation configuration" in ran.err) == (2, True)
 
 
-def test_the_function_that_rents_gets_the_client_of_google_and_the_others_do_not(
+def test_only_the_renting_function_contains_the_google_client(
     det: Det,
     account: Account,
     terraform: FakeTerraform,
@@ -449,17 +452,17 @@ def test_the_function_that_rents_gets_the_client_of_google_and_the_others_do_not
     monkeypatch.setattr(packaging, "build", build)
     federation = tmp_path / "federation.json"
     federation.write_text('{"type": "external_account"}')
-    given = ("--config", pool_on_google, "--google-credentials", federation)
-    ran = det("deploy", "aws", "up", "--dry-run", *given, *account.where)
+    options = ("--config", pool_on_google, "--google-credentials", federation)
+    ran = det("deploy", "aws", "up", "--dry-run", *options, *account.where)
     assert ran.code == 0, ran.err
     assert built["google"] is True
     assert built["files"]["gcp-credentials.json"] == federation.read_bytes()
     (plan,) = terraform.calls("plan")
-    told = plan["variables"]
-    names = [Path(told[name]).name for name in ("zip", "provision_zip", "keys_zip")]
+    variables = plan["variables"]
+    names = [Path(variables[name]).name for name in ("zip", "provision_zip", "keys_zip")]
     assert names == ["deployment.zip", "provision.zip", "keys.zip"]
-    assert told["google_credentials"] == "/var/task/gcp-credentials.json"
-    assert told["google_project"] == "acme"
+    assert variables["google_credentials"] == "/var/task/gcp-credentials.json"
+    assert variables["google_project"] == "acme"
     (pool,) = yaml.safe_load(built["files"]["cluster.yaml"])["resource_pools"]
     assert "ubuntu-accelerator" in pool["provider"]["boot_disk_source_image"]
     assert "warning: machines of pool default on Google Cloud have no credentials" in ran.err
@@ -476,7 +479,7 @@ Lock Info:
 """
 
 
-def test_a_second_deployment_at_once_is_told_whose_is_at_work(
+def test_reports_the_owner_of_a_concurrent_deployment(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     event = error_event("Error acquiring the state lock", LOCKED)
@@ -484,17 +487,17 @@ def test_a_second_deployment_at_once_is_told_whose_is_at_work(
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert ran.code == 1
     assert (
-        "another deployment of this cluster is at work: ada@laptop since 2026-11-22 16:05:12"
+        "another deployment of this cluster is running: ada@laptop since 2026-11-22 16:05:12"
         in ran.err
     )
     assert "box/state.tflock" in ran.err
 
 
-def test_a_state_of_a_newer_terraform_names_its_version(
+def test_reports_a_state_of_a_newer_terraform(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    told = "Error: state snapshot was created by Terraform v1.14.2, which is newer than current v1.11.4"
-    terraform.answers(state_pull={"err": told, "code": 1})
+    output = "Error: state snapshot was created by Terraform v1.14.2, which is newer than current v1.11.4"
+    terraform.answers(state_pull={"err": output, "code": 1})
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert (ran.code, "last deployed with Terraform 1.14.2" in ran.err) == (1, True)
     assert "install Terraform 1.14.2 or newer" in ran.err

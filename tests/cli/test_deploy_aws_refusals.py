@@ -1,4 +1,4 @@
-"""Each cause that stops `det deploy aws` is told by a sentence with the next command, whatever call it meets."""
+"""Errors that stop `det deploy aws` have a clear cause and the next command, for every AWS call."""
 
 import json
 import os
@@ -20,19 +20,19 @@ Refuses = Callable[[str, str, str], None]
 
 @pytest.fixture
 def refuses(monkeypatch: pytest.MonkeyPatch) -> Refuses:
-    """Make AWS answer one operation by an error."""
+    """Return a function that makes AWS answer one operation with an error."""
     real = boto3.session.Session.client
 
     def arrange(operation: str, code: str, message: str) -> None:
         def client(self: boto3.session.Session, *args: object, **kwargs: object) -> object:
-            made = real(self, *args, **kwargs)
+            result = real(self, *args, **kwargs)
 
             def answer(model: object, **_: object) -> None:
                 if getattr(model, "name", "") == operation:
                     raise ClientError({"Error": {"Code": code, "Message": message}}, operation)
 
-            made.meta.events.register("before-call", answer)
-            return made
+            result.meta.events.register("before-call", answer)
+            return result
 
         monkeypatch.setattr(boto3.session.Session, "client", client)
 
@@ -40,39 +40,39 @@ def refuses(monkeypatch: pytest.MonkeyPatch) -> Refuses:
 
 
 @pytest.mark.parametrize(
-    ("verb", "operation", "code", "told", "next_"),
+    ("verb", "operation", "code", "message", "next_"),
     [
-        ("up", "CreateBucket", "AccessDenied", "AWS denies CreateBucket: not for you", "ask an admin"),
-        ("up", "PutObject", "AccessDenied", "AWS denies PutObject: not for you", "ask an admin"),
+        ("up", "CreateBucket", "AccessDenied", "AWS denies CreateBucket: not for you", "ask an account"),
+        ("up", "PutObject", "AccessDenied", "AWS denies PutObject: not for you", "ask an account"),
         ("up", "PutBucketVersioning", "ExpiredToken", "the session at AWS has expired", "sign in"),
-        ("up", "CreateBucket", "TooManyBuckets", "refused CreateBucket: TooManyBuckets", "mend the"),
+        ("up", "CreateBucket", "TooManyBuckets", "rejected CreateBucket: TooManyBuckets", "fix the"),
         ("down", "DescribeInstances", "UnauthorizedOperation", "denies DescribeInstances", "ask an"),
-        ("status", "ListObjectsV2", "AccessDenied", "AWS denies ListObjectsV2", "ask an admin"),
+        ("status", "ListObjectsV2", "AccessDenied", "AWS denies ListObjectsV2", "ask an account"),
     ],
 )  # fmt: skip
-def test_what_aws_refuses_is_a_sentence(
+def test_reports_aws_errors_with_a_hint(
     det: Det, account: Account, terraform: FakeTerraform, refuses: Refuses,
-    verb: str, operation: str, code: str, told: str, next_: str,
+    verb: str, operation: str, code: str, message: str, next_: str,
 ) -> None:  # fmt: skip
     if verb != "up":
         account.has_cluster()
     refuses(operation, code, "not for you")
     yes = ["--yes"] if verb != "status" else []
     ran = det("deploy", "aws", verb, *yes, *account.where)
-    assert (ran.code, told in ran.err, next_ in ran.err) == (1, True, True), ran.err
+    assert (ran.code, message in ran.err, next_ in ran.err) == (1, True, True), ran.err
 
 
-def test_a_sign_in_that_expires_in_the_middle_is_told_as_that(
+def test_reports_credentials_that_expire_during_an_apply(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     event = error_event("creating VPC", "api error ExpiredToken: The provided token has expired")
     terraform.answers(apply={"out": event, "code": 1})
     ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert "the sign-in at the cloud expired in the middle of terraform apply" in ran.err
-    assert "sign in again and run the same command: it goes on" in ran.err
+    assert "the cloud credentials expired during terraform apply" in ran.err
+    assert "sign in again and run the same command again to continue" in ran.err
 
 
-def test_each_resource_is_told_as_it_is_made_and_each_minute_that_it_takes(
+def test_prints_each_resource_and_its_progress_once_per_minute(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     events = [
@@ -80,19 +80,17 @@ def test_each_resource_is_told_as_it_is_made_and_each_minute_that_it_takes(
         *(("apply_progress", f"Still creating... [{s}s elapsed]", s) for s in (10, 60, 110, 120)),
         ("apply_errored", "module.database.aws_db_instance.this[0]: Creation errored after 2m2s", 122),
     ]  # fmt: skip
-    told = [
+    output = [
         json.dumps({"type": kind, "@message": message, "hook": {"elapsed_seconds": elapsed_s}})
         for kind, message, elapsed_s in events
     ]
-    terraform.answers(apply={"out": "\n".join(told), "code": 1})
+    terraform.answers(apply={"out": "\n".join(output), "code": 1})
     ran = det("deploy", "aws", "up", "--yes", *account.where)
-    made = [line for line in ran.err.splitlines() if "reating" in line or "errored" in line]
-    assert made == [events[0][1], events[2][1], events[4][1], events[5][1]], ran.err
+    printed = [line for line in ran.err.splitlines() if "reating" in line or "errored" in line]
+    assert printed == [events[0][1], events[2][1], events[4][1], events[5][1]], ran.err
 
 
-def test_a_dry_run_finds_what_would_fail(
-    det: Det, account: Account, terraform: FakeTerraform
-) -> None:
+def test_a_dry_run_reports_problems(det: Det, account: Account, terraform: FakeTerraform) -> None:
     iam = account.client("iam")
     iam.create_role(RoleName="det-box-api", AssumeRolePolicyDocument="{}")
     ran = det("deploy", "aws", "up", "--dry-run", *account.where)
@@ -101,35 +99,35 @@ def test_a_dry_run_finds_what_would_fail(
 
 
 @pytest.mark.parametrize("verb", ["up", "down"])
-def test_what_another_program_made_is_not_replaced(
+def test_does_not_replace_resources_of_another_program(
     det: Det, account: Account, terraform: FakeTerraform, verb: str
 ) -> None:
-    """Determined's own command keeps its states in a bucket of the same name, on Google Cloud."""
+    """On Google Cloud, Determined's own command stores its states in a bucket with the same name."""
     account.has_cluster()
     account.client("s3").delete_object(Bucket=STATE_BUCKET, Key="box/options.json")
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
     ran = det("deploy", "aws", verb, "--yes", *account.where)
     assert ran.code == 1
-    assert "the state of box was written by another program, which made 2 resources" in ran.err
+    assert "the state of box belongs to another program, which created 2 resources" in ran.err
     assert terraform.calls("apply", "destroy") == []
 
 
-def test_ctrl_c_before_terraform_says_that_it_goes_on(
+def test_ctrl_c_before_the_apply_explains_how_to_continue(
     account: Account, terraform: FakeTerraform
 ) -> None:
-    """Terraform is stopped while it fetches providers, and says nothing itself."""
+    """Terraform is stopped while it downloads providers, and prints no message itself."""
     terraform.answers(init={"waits": True})
     words = ["deploy", "aws", "down", "--yes", *account.where]
     account.has_cluster()
-    begun = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "det_cli.main", *words], stderr=subprocess.PIPE, text=True,
         start_new_session=True, env=os.environ,
-        # What runs in the background ignores Ctrl-C, and hands that on.
+        # Background processes ignore Ctrl-C, and their children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     terraform.until_called()
-    os.killpg(begun.pid, signal.SIGINT)
-    _, said = begun.communicate(timeout=120)
-    assert begun.returncode == 1
-    assert "det deploy aws down: stopped before its end" in said
-    assert "run the same command again: it goes on" in said
+    os.killpg(process.pid, signal.SIGINT)
+    _, output = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "det deploy aws down: stopped before it was complete" in output
+    assert "run the same command again to continue" in output

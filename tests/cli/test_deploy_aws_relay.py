@@ -1,4 +1,4 @@
-"""The removal of a network in which services of AWS made something: CloudFront for a relay, GuardDuty for machines."""
+"""The removal of a network with resources of AWS services: CloudFront for a relay, GuardDuty for machines."""
 
 import json
 from collections.abc import Callable
@@ -27,47 +27,47 @@ MakeGroup = Callable[[str], str]
 
 def make_network(account: Account, cluster: str) -> str:
     tags = [{"Key": "determined-cluster", "Value": cluster}]
-    made = account.client("ec2").create_vpc(
+    response = account.client("ec2").create_vpc(
         CidrBlock="10.60.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
     )
-    return str(made["Vpc"]["VpcId"])
+    return str(response["Vpc"]["VpcId"])
 
 
 @pytest.fixture
 def make_group(account: Account) -> MakeGroup:
-    """Make CloudFront's security group in the network of a cluster; return its id."""
+    """Return a function that creates CloudFront's security group in a cluster's network and returns its id."""
 
     def make(cluster: str) -> str:
-        made = account.client("ec2").create_security_group(
+        response = account.client("ec2").create_security_group(
             GroupName="CloudFront-VPCOrigins-Service-SG",
             Description="its own",
             VpcId=make_network(account, cluster),
         )
-        return str(made["GroupId"])
+        return str(response["GroupId"])
 
     return make
 
 
 def guard(account: Account, network: str) -> tuple[str, str]:
-    """Make what GuardDuty makes in a network with machines that it watches: an endpoint and a group."""
+    """Create the endpoint and the security group that GuardDuty creates in a network with machines."""
     ec2 = account.client("ec2")
     group = ec2.create_security_group(
         GroupName=f"GuardDutyManagedSecurityGroup-{network}", Description="its own", VpcId=network
     )["GroupId"]
-    made = ec2.create_vpc_endpoint(
+    response = ec2.create_vpc_endpoint(
         VpcId=network, VpcEndpointType="Interface", SecurityGroupIds=[group],
         ServiceName="com.amazonaws.us-west-2.guardduty-data",
     )  # fmt: skip
-    return str(made["VpcEndpoint"]["VpcEndpointId"]), str(group)
+    return str(response["VpcEndpoint"]["VpcEndpointId"]), str(group)
 
 
 def groups(account: Account) -> set[str]:
-    found = account.client("ec2").describe_security_groups()["SecurityGroups"]
-    return {group["GroupId"] for group in found}
+    all_groups = account.client("ec2").describe_security_groups()["SecurityGroups"]
+    return {group["GroupId"] for group in all_groups}
 
 
 @pytest.mark.parametrize(("state", "destroyed"), [(WITH_RELAY, 2), (WITHOUT, 1)])
-def test_the_group_that_cloudfront_made_goes_before_the_network(
+def test_removes_the_group_of_cloudfront_before_the_network(
     det: Det,
     account: Account,
     terraform: FakeTerraform,
@@ -75,7 +75,7 @@ def test_the_group_that_cloudfront_made_goes_before_the_network(
     state: dict[str, Any],
     destroyed: int,
 ) -> None:
-    """The relay may have been switched off before; groups of other clusters stay."""
+    """The relay may have been disabled before. Groups of other clusters are kept."""
     account.has_cluster()
     ours, others = make_group("box"), make_group("other")
     terraform.answers(output={"out": "{}"}, state_pull=state)
@@ -86,7 +86,7 @@ def test_the_group_that_cloudfront_made_goes_before_the_network(
     assert ["-target=module.relay" in call["words"] for call in calls] == [True, False][-destroyed:]
 
 
-def test_a_group_that_cloudfront_still_uses_is_told_with_the_next_command(
+def test_reports_a_group_that_cloudfront_still_uses(
     det: Det,
     account: Account,
     terraform: FakeTerraform,
@@ -100,41 +100,41 @@ def test_a_group_that_cloudfront_still_uses_is_told_with_the_next_command(
         raise DependencyViolationError(f"resource {group} has a dependent object")
 
     monkeypatch.setattr(EC2Backend, "delete_security_group", refuse)
-    held = {"out": NETWORK_HELD, "code": 1}
-    terraform.answers(output={"out": "{}"}, state_pull=WITHOUT, destroy=held)
+    destroy_error = {"out": NETWORK_HELD, "code": 1}
+    terraform.answers(output={"out": "{}"}, state_pull=WITHOUT, destroy=destroy_error)
     ran = det("deploy", "aws", "down", "--yes", *account.where)
     assert ran.code == 1
-    assert f"CloudFront has not let go of its security group {group}" in ran.err
-    assert "run the same command again in some minutes" in ran.err
+    assert f"CloudFront still uses the security group {group}" in ran.err
+    assert "run the same command again in a few minutes" in ran.err
     assert det("deploy", "aws", "list", *account.where[2:]).out.split() == ["box"]
 
 
-def test_a_network_that_something_else_holds_is_told_in_the_words_of_aws(
+def test_reports_aws_s_own_error_for_a_network_with_other_dependencies(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
-    held = {"out": NETWORK_HELD, "code": 1}
-    terraform.answers(output={"out": "{}"}, state_pull=WITHOUT, destroy=held)
+    destroy_error = {"out": NETWORK_HELD, "code": 1}
+    terraform.answers(output={"out": "{}"}, state_pull=WITHOUT, destroy=destroy_error)
     ran = det("deploy", "aws", "down", "--yes", *account.where)
     assert (ran.code, "deleting EC2 VPC (vpc-1)" in ran.err) == (1, True)
     assert "CloudFront" not in ran.err
 
 
-def test_what_guardduty_made_to_watch_machines_goes_before_the_network(
+def test_removes_the_resources_of_guardduty_before_the_network(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
     network = make_network(account, "box")
     endpoint, group = guard(account, network)
-    kept = guard(account, make_network(account, "other"))
+    others = guard(account, make_network(account, "other"))
     s3 = account.client("ec2").create_vpc_endpoint(
         VpcId=network, ServiceName="com.amazonaws.us-west-2.s3"
     )
     terraform.answers(output={"out": "{}"}, state_pull=WITHOUT)
     ran = det("deploy", "aws", "down", "--yes", *account.where)
     assert ran.code == 0, ran.err
-    assert groups(account) & {group, kept[1]} == {kept[1]}
+    assert groups(account) & {group, others[1]} == {others[1]}
     described = account.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]
-    left = {e["VpcEndpointId"] for e in described if e["State"] != "deleted"}
-    assert left & {endpoint, kept[0]} == {kept[0]}
-    assert s3["VpcEndpoint"]["VpcEndpointId"] in left, "it is Terraform's, which removes it"
+    remaining = {e["VpcEndpointId"] for e in described if e["State"] != "deleted"}
+    assert remaining & {endpoint, others[0]} == {others[0]}
+    assert s3["VpcEndpoint"]["VpcEndpointId"] in remaining, "Terraform removes its own endpoint"

@@ -1,4 +1,4 @@
-"""A cluster that was removed comes back from the snapshot of its database; Terraform and AWS are stand-ins."""
+"""Restoring a removed cluster from a snapshot of its database, with fakes for Terraform and AWS."""
 
 import json
 from pathlib import Path
@@ -25,20 +25,20 @@ def quickly_built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_database(account: Account, name: str = "det-box", **settings: Any) -> None:
-    given = {
+    arguments = {
         "Engine": "aurora-postgresql", "EngineVersion": "16.8", "MasterUsername": "determined",
         "MasterUserPassword": "not-this-one", "StorageEncrypted": True, **settings,
     }  # fmt: skip
-    account.client("rds").create_db_cluster(DBClusterIdentifier=name, **given)
+    account.client("rds").create_db_cluster(DBClusterIdentifier=name, **arguments)
 
 
 def leave_snapshot(
     account: Account, name: str = FINAL, database: str = "det-box", **settings: Any
 ) -> None:
-    """Make a snapshot of a database that is gone."""
+    """Create a snapshot of a deleted database."""
     make_database(account, database, **settings)
-    asked = {"DBClusterIdentifier": database, "DBClusterSnapshotIdentifier": name}
-    account.client("rds").create_db_cluster_snapshot(**asked)
+    ids = {"DBClusterIdentifier": database, "DBClusterSnapshotIdentifier": name}
+    account.client("rds").create_db_cluster_snapshot(**ids)
     account.client("rds").delete_db_cluster(DBClusterIdentifier=database, SkipFinalSnapshot=True)
 
 
@@ -61,21 +61,21 @@ def keep_key(account: Account, database: str = "det-box") -> None:
 
 def kept_key(account: Account, database: str = "det-box") -> str:
     name = f"secrets-keys/{database}"
-    found = account.client("s3").get_object(Bucket=STATE_BUCKET, Key=name)
-    return str(found["Body"].read().decode())
+    response = account.client("s3").get_object(Bucket=STATE_BUCKET, Key=name)
+    return str(response["Body"].read().decode())
 
 
 def state_with_key(account: Account, *ids: str) -> None:
-    """Let the state of the cluster have made a key of these parts, told out of order."""
-    made = [{"index_key": i, "attributes": {"id": part}} for i, part in enumerate(ids)]
+    """Store a Terraform state with a key of these parts, in reverse order."""
+    instances = [{"index_key": i, "attributes": {"id": part}} for i, part in enumerate(ids)]
     key = {
-        "mode": "managed", "type": "terraform_data", "name": "secrets_key", "instances": made[::-1],
+        "mode": "managed", "type": "terraform_data", "name": "secrets_key", "instances": instances[::-1],
     }  # fmt: skip
     state = json.dumps({"resources": [key]}).encode()
     account.client("s3").put_object(Bucket=STATE_BUCKET, Key="box/state", Body=state)
 
 
-def test_a_cluster_begins_from_a_snapshot_and_has_the_key_of_its_secrets(
+def test_restores_a_snapshot_with_the_key_of_its_secrets(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     leave_snapshot(account)
@@ -83,42 +83,42 @@ def test_a_cluster_begins_from_a_snapshot_and_has_the_key_of_its_secrets(
     ran = det("deploy", "aws", "up", "--dry-run", *account.where, "--db-snapshot", FINAL)
     assert ran.code == 0, ran.err
     (plan,) = terraform.calls("plan")
-    told = plan["variables"]["database_snapshot"]
-    assert told["name"].endswith(f":cluster-snapshot:{FINAL}")
-    assert told["version"] == "16.8"
+    snapshot = plan["variables"]["database_snapshot"]
+    assert snapshot["name"].endswith(f":cluster-snapshot:{FINAL}")
+    assert snapshot["version"] == "16.8"
     assert plan["variables"]["secrets_key"] == KEY
-    assert "warning: no key" not in ran.err
+    assert "warning: the key" not in ran.err
 
 
-def test_an_instance_of_rds_begins_from_its_snapshot_with_a_disk_as_large(
+def test_restores_an_rds_instance_with_the_same_disk_size(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     leave_instance_snapshot(account)
-    given = ("--db-snapshot", FINAL, "--var", "database=rds")
-    ran = det("deploy", "aws", "up", "--dry-run", *account.where, *given)
+    options = ("--db-snapshot", FINAL, "--var", "database=rds")
+    ran = det("deploy", "aws", "up", "--dry-run", *account.where, *options)
     assert ran.code == 0, ran.err
     (plan,) = terraform.calls("plan")
     assert plan["variables"]["database_snapshot"]["disk_gb"] == 45
 
 
-def test_an_interrupted_restoring_goes_on_with_its_snapshot(
+def test_continues_an_interrupted_restore_with_its_snapshot(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    """Also before there is a database, and where the option is not given again."""
+    """This includes a run without a database yet and without a repeated option."""
     leave_snapshot(account)
     terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
     first = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
-    assert "The database begins from the snapshot det-box-final" in first.err
+    assert "Restoring the database from the snapshot det-box-final" in first.err
     det("deploy", "aws", "up", "--yes", *account.where)
     assert [bool(c["variables"].get("database_snapshot")) for c in terraform.calls("apply")] == [
         True, True,
     ]  # fmt: skip
 
 
-def test_a_repeated_restoring_leaves_the_database_as_it_is(
+def test_a_repeated_restore_keeps_the_database(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    """The snapshot may be deleted by then."""
+    """The snapshot may have been deleted in the meantime."""
     account.has_cluster(db_snapshot=FINAL)
     make_database(account)
     ran = det("deploy", "aws", "up", "--dry-run", *account.where, "--db-snapshot", FINAL)
@@ -127,19 +127,21 @@ def test_a_repeated_restoring_leaves_the_database_as_it_is(
     assert "database_snapshot" not in plan["variables"]
 
 
-def test_a_snapshot_never_takes_a_databases_place(
+def test_a_snapshot_never_replaces_a_database(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
     make_database(account)
     ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
     assert ran.code == 2
-    assert "the cluster has a database, det-box, which no snapshot replaces" in ran.err
+    assert (
+        "the cluster already has a database, det-box, and a snapshot cannot replace it" in ran.err
+    )
     assert terraform.calls("apply", "import") == []
     assert "db_snapshot" not in account.options()
 
 
-def test_an_unknown_snapshot_is_answered_by_those_there_are(
+def test_an_unknown_snapshot_lists_the_existing_ones(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     leave_snapshot(account)
@@ -150,34 +152,34 @@ def test_an_unknown_snapshot_is_answered_by_those_there_are(
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
-        ({"Engine": "aurora-mysql"}, "is of aurora-mysql 16.8, and a cluster's database is PostgreSQL 16"),
-        ({"EngineVersion": "15.4"}, "is of aurora-postgresql 15.4"),
-        ({"MasterUsername": "postgres"}, "is of a database of the user postgres"),
+        ({"Engine": "aurora-mysql"}, "is from aurora-mysql 16.8, but a cluster's database is PostgreSQL 16"),
+        ({"EngineVersion": "15.4"}, "is from aurora-postgresql 15.4"),
+        ({"MasterUsername": "postgres"}, "has the database user postgres"),
         ({"StorageEncrypted": False}, f"the snapshot {FINAL} is not encrypted"),
     ],
 )  # fmt: skip
-def test_a_snapshot_that_is_of_no_cluster_is_refused(
-    det: Det, account: Account, terraform: FakeTerraform, settings: dict[str, Any], told: str
+def test_rejects_a_snapshot_that_is_not_from_a_cluster(
+    det: Det, account: Account, terraform: FakeTerraform, settings: dict[str, Any], message: str
 ) -> None:
     leave_snapshot(account, **settings)
     ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
-    assert (ran.code, told in ran.err) == (2, True), ran.err
+    assert (ran.code, message in ran.err) == (2, True), ran.err
     assert terraform.calls("init") == []
 
 
-def test_a_snapshot_of_the_other_kind_of_database_names_the_option(
+def test_rejects_a_snapshot_of_the_other_kind_of_database(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     leave_instance_snapshot(account)
     ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
     assert ran.code == 2
-    assert "is of an instance of RDS, and this database would be Aurora" in ran.err
+    assert "is from an instance of RDS, but the new database is Aurora" in ran.err
     assert "give --var database=rds" in ran.err
 
 
-def test_a_snapshot_in_the_making_is_waited_for_by_the_operator(
+def test_rejects_an_incomplete_snapshot(
     det: Det, account: Account, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from det_cli.deployment import aws_snapshots
@@ -185,22 +187,22 @@ def test_a_snapshot_in_the_making_is_waited_for_by_the_operator(
     leave_snapshot(account)
     read = aws_snapshots._read
     monkeypatch.setattr(
-        aws_snapshots, "_read", lambda told, prefix: read({**told, "Status": "creating"}, prefix)
+        aws_snapshots, "_read", lambda item, prefix: read({**item, "Status": "creating"}, prefix)
     )
     ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
     assert (ran.code, "is not complete: it is creating" in ran.err) == (1, True), ran.err
 
 
-def test_a_lost_key_and_another_clusters_bucket_are_told(
+def test_warns_about_a_missing_key_and_another_clusters_bucket(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     leave_snapshot(account, "by-hand", "det-other")
     ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", "by-hand")
-    assert "warning: no key of det-other is kept here" in ran.err
-    assert "det-other lie in the bucket of that cluster" in ran.err
+    assert "warning: the key of det-other is not stored here" in ran.err
+    assert "det-other are in the bucket of that cluster" in ran.err
 
 
-def test_a_cluster_of_another_name_keeps_the_key_that_it_took_over(
+def test_a_cluster_with_another_name_stores_the_restored_key(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     leave_snapshot(account, "by-hand", "det-other")
@@ -209,14 +211,14 @@ def test_a_cluster_of_another_name_keeps_the_key_that_it_took_over(
     assert kept_key(account) == KEY
 
 
-def test_a_removal_keeps_the_key_and_tells_how_the_cluster_comes_back(
+def test_a_removal_stores_the_key_and_prints_the_restore_command(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
     leave_snapshot(account)
     leave_snapshot(
         account, "det-box-final-final20261125120000", "det-box-final"
-    )  # of another cluster
+    )  # a snapshot of another cluster
     state_with_key(account, "a" * 36, "b" * 36)
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
     ran = det("deploy", "aws", "down", "--yes", *account.where)
@@ -228,7 +230,7 @@ def test_a_removal_keeps_the_key_and_tells_how_the_cluster_comes_back(
     assert det("deploy", "aws", "list", *account.where[2:]).out == ""
 
 
-def test_the_way_back_of_an_instance_of_rds_names_its_kind(
+def test_the_restore_command_of_an_rds_instance_includes_its_kind(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster(var=["database=rds"])
@@ -238,7 +240,7 @@ def test_the_way_back_of_an_instance_of_rds_names_its_kind(
     assert f"--db-snapshot {FINAL} --var database=rds\n" in ran.out, ran.err
 
 
-def test_a_removal_with_all_data_tells_no_way_back(
+def test_a_removal_with_all_data_prints_no_restore_command(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
@@ -248,9 +250,7 @@ def test_a_removal_with_all_data_tells_no_way_back(
     assert (ran.code, "--db-snapshot" in ran.out) == (0, False), ran.err
 
 
-def test_half_a_key_of_an_interrupted_cluster_is_none(
-    det: Det, account: Account, terraform: FakeTerraform
-) -> None:
+def test_ignores_an_incomplete_key(det: Det, account: Account, terraform: FakeTerraform) -> None:
     account.has_cluster()
     state_with_key(account, "a" * 36)
     ran = det("deploy", "aws", "up", "--dry-run", *account.where)

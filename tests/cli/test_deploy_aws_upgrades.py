@@ -1,4 +1,4 @@
-"""Upgrade a cluster on AWS: what requests reach, and when; Terraform and AWS are stand-ins."""
+"""Upgrades of a cluster on AWS and the function versions that serve requests, with fakes for Terraform and AWS."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.fake_terraform import FakeTerraform
 
 
 class Upgrade:
-    """A cluster whose functions have a version that answers, and a newer one."""
+    """A cluster with functions that have a serving version and a newer version."""
 
     def __init__(
         self, account: Account, terraform: FakeTerraform, url: str, newest: int = 2
@@ -39,9 +39,9 @@ class Upgrade:
             "url": url, "functions": {**names, "migrate": "det-box-migrate"},
             "versions": dict.fromkeys(names, str(newest)), "initial_user_password": "Secret123",
         }  # fmt: skip
-        told = {name: {"value": value} for name, value in outputs.items()}
-        made = {"out": json.dumps(MADE)}
-        terraform.answers(output={"out": json.dumps(told)}, state_pull=made)
+        values = {name: {"value": value} for name, value in outputs.items()}
+        resources = {"out": json.dumps(MADE)}
+        terraform.answers(output={"out": json.dumps(values)}, state_pull=resources)
 
     def live(self) -> set[str]:
         return {
@@ -50,7 +50,7 @@ class Upgrade:
         }
 
     def publish(self, count: int) -> None:
-        """Publish versions that never answered, as deployments that failed leave them."""
+        """Publish unused versions, as failed deployments do."""
         for name in ("api", "tick", "provision"):
             for number in range(count):
                 self._lambda.update_function_code(
@@ -59,28 +59,30 @@ class Upgrade:
                 )  # fmt: skip
 
     def published(self, name: str) -> list[str]:
-        listed = self._lambda.list_versions_by_function(FunctionName=f"det-box-{name}")["Versions"]
-        return [v["Version"] for v in listed if v["Version"] != "$LATEST"]
+        versions = self._lambda.list_versions_by_function(FunctionName=f"det-box-{name}")[
+            "Versions"
+        ]
+        return [v["Version"] for v in versions if v["Version"] != "$LATEST"]
 
 
-def test_an_upgrade_reaches_requests_once_the_database_is_migrated(
+def test_an_upgrade_serves_requests_after_the_migration(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     upgrade = Upgrade(account, terraform, cluster.url)
-    seen: list[set[str]] = []
+    live_versions: list[set[str]] = []
 
     def migrate(*_: Any) -> bytes:
-        seen.append(upgrade.live())
+        live_versions.append(upgrade.live())
         return b"[]"
 
     monkeypatch.setattr(LambdaFunction, "invoke", migrate)
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert ran.code == 0, ran.err
-    assert (seen, upgrade.live()) == ([{"1"}], {"2"})
+    assert (live_versions, upgrade.live()) == ([{"1"}], {"2"})
 
 
-def test_a_function_that_lambda_has_put_away_is_asked_until_it_is_ready(
+def test_retries_until_lambda_has_prepared_the_function(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -99,7 +101,7 @@ def test_a_function_that_lambda_has_put_away_is_asked_until_it_is_ready(
     assert upgrade.live() == {"2"}
 
 
-def test_a_migration_that_fails_leaves_the_version_before_at_work(
+def test_a_failed_migration_keeps_the_previous_version(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -118,7 +120,7 @@ def test_a_migration_that_fails_leaves_the_version_before_at_work(
     assert upgrade.live() == {"1"}
 
 
-def test_a_new_version_that_does_not_answer_makes_room_for_the_one_before(
+def test_rolls_back_a_version_that_does_not_answer(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -128,12 +130,12 @@ def test_a_new_version_that_does_not_answer_makes_room_for_the_one_before(
     cluster.on("GET", "/health", Raw(b"{}", status=500))
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert ran.code == 1
-    assert f"the new version does not answer at {cluster.url}: the previous one is back" in ran.err
-    assert "/aws/lambda/det-box-api says why" in ran.err
+    assert f"does not answer at {cluster.url}: the previous version was restored" in ran.err
+    assert "/aws/lambda/det-box-api shows the reason" in ran.err
     assert upgrade.live() == {"1"}
 
 
-def test_an_upgrade_leaves_the_newest_versions_and_the_one_that_answered_before(
+def test_an_upgrade_keeps_the_newest_versions_and_the_previous_one(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -150,7 +152,7 @@ def test_an_upgrade_leaves_the_newest_versions_and_the_one_that_answered_before(
     assert upgrade.published("api") == ["4", "5", "6"]
 
 
-def test_an_upgrade_that_fails_deletes_no_version(
+def test_a_failed_upgrade_deletes_no_version(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -164,7 +166,7 @@ def test_an_upgrade_that_fails_deletes_no_version(
     assert upgrade.live() == {"1"}
 
 
-def test_a_right_that_is_missing_to_delete_versions_does_not_fail_the_upgrade(
+def test_an_upgrade_succeeds_without_the_permission_to_delete_versions(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -180,5 +182,5 @@ def test_a_right_that_is_missing_to_delete_versions_does_not_fail_the_upgrade(
     monkeypatch.setattr(LambdaResponse, "delete_function", deny)
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert ran.code == 0, ran.err
-    assert "warning: old versions of det-box-api stay: " in ran.err
+    assert "warning: old versions of det-box-api could not be deleted: " in ran.err
     assert upgrade.live() == {"6"}

@@ -1,4 +1,4 @@
-"""Remove clusters whose parts are in other regions, on the other cloud, or without a label; all is stand-ins."""
+"""The removal of clusters with parts in other regions, in the other cloud, or without a label, with fake clouds."""
 
 import importlib.util
 import json
@@ -35,8 +35,8 @@ def down(det: Det, account: Account, *more: str) -> Ran:
 
 
 def states(account: Account, region: str) -> list[str]:
-    found = account.client("ec2", region).describe_instances()["Reservations"]
-    return [i["State"]["Name"] for r in found for i in r["Instances"]]
+    reservations = account.client("ec2", region).describe_instances()["Reservations"]
+    return [i["State"]["Name"] for r in reservations for i in r["Instances"]]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def removed(terraform: FakeTerraform) -> FakeTerraform:
     return terraform
 
 
-def test_up_keeps_the_places_of_all_configurations(
+def test_up_stores_the_locations_of_all_configurations(
     det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
     terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
@@ -57,13 +57,13 @@ def test_up_keeps_the_places_of_all_configurations(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kept", ["places", "config"])
-def test_machines_in_another_region_are_named_and_refused(
-    det: Det, account: Account, removed: FakeTerraform, tmp_path: Path, kept: str
+@pytest.mark.parametrize("source", ["places", "config"])
+def test_rejects_a_removal_with_machines_in_another_region(
+    det: Det, account: Account, removed: FakeTerraform, tmp_path: Path, source: str
 ) -> None:
-    """A cluster that kept no places has them in its configuration."""
-    of_config = {"config": yaml.safe_load(config(tmp_path, FAR).read_text())}
-    account.has_cluster(**({"places": [["aws", FAR]]} if kept == "places" else of_config))
+    """An older cluster has its locations only in its configuration."""
+    options = {"config": yaml.safe_load(config(tmp_path, FAR).read_text())}
+    account.has_cluster(**({"places": [["aws", FAR]]} if source == "places" else options))
     machine = account.run_machine(FAR)
     ran = down(det, account, "--drain-timeout", "0")
     assert ran.code == 1
@@ -72,7 +72,7 @@ def test_machines_in_another_region_are_named_and_refused(
     assert states(account, FAR) == ["running"]
 
 
-def test_by_force_machines_and_their_templates_go_in_every_region(
+def test_force_removes_machines_and_launch_templates_in_every_region(
     det: Det, account: Account, removed: FakeTerraform
 ) -> None:
     account.has_cluster(places=[["aws", FAR]])
@@ -81,36 +81,36 @@ def test_by_force_machines_and_their_templates_go_in_every_region(
     account.run_machine(FAR, cluster="other")
     ran = down(det, account, "--force")
     assert ran.code == 0, ran.err
-    assert "Ending 2 machines" in ran.err
+    assert "Terminating 2 machines" in ran.err
     assert (states(account, "us-west-2"), sorted(states(account, FAR))) == (
         ["terminated"], ["running", "terminated"],
     )  # fmt: skip
     templates = account.client("ec2", FAR).describe_launch_templates()["LaunchTemplates"]
     assert [t["LaunchTemplateName"] for t in templates] == ["determined-other"]
-    assert "no machine of it is left" in ran.out
+    assert "all its machines are terminated" in ran.out
 
 
 @pytest.mark.parametrize("region", ["us-west-2", FAR])
-def test_what_still_has_the_tag_of_the_cluster_is_told(
+def test_warns_about_remaining_tagged_resources(
     det: Det, account: Account, removed: FakeTerraform, region: str
 ) -> None:
     account.has_cluster(places=[["aws", FAR]])
     tags = [{"Key": "determined-cluster", "Value": "box"}]
-    made = account.client("ec2", region).create_vpc(
+    response = account.client("ec2", region).create_vpc(
         CidrBlock="10.1.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
     )
-    account.make_bucket(DATA_BUCKET)  # which is kept
+    account.make_bucket(DATA_BUCKET)  # kept data does not cause a warning
     account.client("s3").put_bucket_tagging(Bucket=DATA_BUCKET, Tagging={"TagSet": tags})
     ran = down(det, account)
     assert ran.code == 0, ran.err
-    (told,) = [line for line in ran.err.splitlines() if "AWS still lists" in line]
-    assert f"vpc/{made['Vpc']['VpcId']}: it does so for a while" in told
-    assert "get-resources --tag-filters Key=determined-cluster,Values=box" in told
-    assert DATA_BUCKET not in told
+    (warning,) = [line for line in ran.err.splitlines() if "AWS still lists" in line]
+    assert f"vpc/{response['Vpc']['VpcId']}, which is normal for a while" in warning
+    assert "get-resources --tag-filters Key=determined-cluster,Values=box" in warning
+    assert DATA_BUCKET not in warning
 
 
-def test_what_has_no_label_is_found_by_its_name(project: Project, terraform: FakeTerraform) -> None:
-    """Names of another cluster may begin with the name of this one."""
+def test_finds_resources_without_labels_by_name(project: Project, terraform: FakeTerraform) -> None:
+    """Names of another cluster may begin with this cluster's name."""
     google, host = project.google, "acme.iam.gserviceaccount.com"
     google.has_cluster()
     google.leftovers = {
@@ -119,18 +119,18 @@ def test_what_has_no_label_is_found_by_its_name(project: Project, terraform: Fak
     }  # fmt: skip
     terraform.answers(state_pull=state())
     assert cause(project.down()) == (
-        "of the cluster is left: network det-lab, registry det-lab, schedule det-lab-tick,"
+        "these resources of the cluster remain: network det-lab, registry det-lab, schedule det-lab-tick,"
         f" account det-lab-prov@{host}"
     )
 
 
-def test_status_counts_machines_everywhere(
+def test_status_counts_machines_in_all_locations(
     det: Det, account: Account, removed: FakeTerraform
 ) -> None:
     account.has_cluster(places=[["aws", FAR]])
     account.run_machine(FAR)
-    told = json.loads(det("deploy", "aws", "status", "--json", *account.where).out)
-    assert told["machines"] == 1
+    status = json.loads(det("deploy", "aws", "status", "--json", *account.where).out)
+    assert status["machines"] == 1
 
 
 @pytest.fixture
@@ -139,31 +139,31 @@ def signed_out(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
 
 
-def test_a_cloud_that_cannot_be_asked_keeps_the_cluster(
+def test_keeps_the_cluster_if_a_cloud_cannot_be_checked(
     det: Det, account: Account, removed: FakeTerraform, signed_out: None
 ) -> None:
     account.has_cluster(places=[["gcp", "acme"]])
     ran = down(det, account)
     assert ran.code == 1
     assert (
-        "may have machines in project acme of Google Cloud, which does not tell: there are no"
+        "the machines of the cluster in project acme of Google Cloud cannot be listed: there are no"
         in ran.err
     )
     assert "gcloud auth application-default login" in ran.err
     assert removed.calls("destroy") == []
 
 
-def test_by_force_a_cloud_that_cannot_be_asked_is_told_at_the_end(
+def test_force_reports_a_cloud_that_cannot_be_checked(
     det: Det, account: Account, removed: FakeTerraform, signed_out: None
 ) -> None:
     account.has_cluster(places=[["gcp", "acme"]])
     ran = down(det, account, "--force")
     assert ran.code == 0, ran.err
-    assert "no machine of it is left" not in ran.out
+    assert "all its machines are terminated" not in ran.out
     assert "compute/instances?project=acme (label det-cluster: box)" in ran.out
 
 
-def test_a_cluster_on_aws_ends_its_machines_on_google(
+def test_a_cluster_on_aws_terminates_its_machines_on_google_cloud(
     det: Det, account: Account, removed: FakeTerraform, google: FakeGoogle, home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -181,10 +181,10 @@ def test_a_cluster_on_aws_ends_its_machines_on_google(
     assert (ran.code, google.instances) == (0, {}), ran.err
 
 
-@pytest.mark.parametrize("told_by", ["state", "account"])
-def test_machines_of_another_cluster_of_the_same_name_on_google_stay(
+@pytest.mark.parametrize("evidence", ["state", "account"])
+def test_keeps_machines_of_a_cluster_with_the_same_name_on_google_cloud(
     det: Det, account: Account, removed: FakeTerraform, google: FakeGoogle, home: Path,
-    monkeypatch: pytest.MonkeyPatch, told_by: str,
+    monkeypatch: pytest.MonkeyPatch, evidence: str,
 ) -> None:  # fmt: skip
     key = google.key(home)
 
@@ -193,23 +193,23 @@ def test_machines_of_another_cluster_of_the_same_name_on_google_stay(
 
     monkeypatch.setattr(fleet, "account_at", there)
     account.has_cluster(places=[["gcp", "acme"]])
-    if told_by == "state":
+    if evidence == "state":
         google.has_cluster("box")
     else:
         google.leftovers = {"accounts": [{"email": "det-box-api@acme.iam.gserviceaccount.com"}]}
     google.run_machine(cluster="box")
     refused = down(det, account)
     assert refused.code == 1
-    assert "another cluster box is deployed there" in refused.err
+    assert "another cluster named box is deployed there" in refused.err
     assert removed.calls("destroy") == []
     ran = down(det, account, "--force")
     assert ran.code == 0, ran.err
     assert list(google.instances) == ["us-west1-b/det-1-1"]
-    assert "no machine of it is left" not in ran.out
+    assert "all its machines are terminated" not in ran.out
     assert "compute/instances?project=acme (label det-cluster: box)" in ran.out
 
 
-def test_machines_and_templates_of_a_cluster_of_the_same_name_in_another_region_stay(
+def test_keeps_machines_of_a_cluster_with_the_same_name_in_another_region(
     det: Det, account: Account, removed: FakeTerraform
 ) -> None:
     account.has_cluster(places=[["aws", FAR]])
@@ -217,14 +217,14 @@ def test_machines_and_templates_of_a_cluster_of_the_same_name_in_another_region_
     s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": FAR})
     s3.put_object(Bucket=bucket, Key="box/state", Body=b"{}")
     account.run_machine(FAR)
-    assert "another cluster box is deployed there" in down(det, account).err
+    assert "another cluster named box is deployed there" in down(det, account).err
     ran = down(det, account, "--force")
     assert (ran.code, states(account, FAR)) == (0, ["running"]), ran.err
     templates = account.client("ec2", FAR).describe_launch_templates()["LaunchTemplates"]
     assert [t["LaunchTemplateName"] for t in templates] == ["determined-box"]
 
 
-def test_a_cluster_on_google_ends_its_machines_on_aws(
+def test_a_cluster_on_google_cloud_terminates_its_machines_on_aws(
     project: Project, terraform: FakeTerraform, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", account.url)
@@ -237,7 +237,7 @@ def test_a_cluster_on_google_ends_its_machines_on_aws(
     assert (ran.code, states(account, FAR)) == (0, ["terminated"]), ran.err
 
 
-def test_an_installation_without_the_other_cloud_s_library_says_so(
+def test_reports_a_missing_library_of_the_other_cloud(
     project: Project, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real: Any = importlib.util.find_spec
@@ -246,30 +246,28 @@ def test_an_installation_without_the_other_cloud_s_library_says_so(
     )  # fmt: skip
     project.google.has_cluster(places=[["aws", FAR]])
     ran = project.down()
-    assert "may have machines in eu-west-1 of AWS, which does not tell: boto3 is missing" in cause(
-        ran
-    )
+    assert "in eu-west-1 of AWS cannot be listed: boto3 is missing" in cause(ran)
     assert "determined-serverless[aws]" in ran.err
 
 
-def test_credentials_are_asked_of_the_profile_in_every_region(
+def test_uses_the_profile_in_every_region(
     det: Det, account: Account, removed: FakeTerraform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    profiles: list[Any] = []
     real = boto3.session.Session
 
     def session(*, profile_name: str | None = None) -> Any:
-        asked.append(profile_name)
+        profiles.append(profile_name)
         return real()
 
     monkeypatch.setattr(boto3.session, "Session", session)
     account.has_cluster(places=[["aws", FAR]])
     assert down(det, account, "--profile", "lab").code == 0
-    assert set(asked) == {"lab"}
+    assert set(profiles) == {"lab"}
 
 
-def test_each_service_of_a_region_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """EC2's description alone takes half a second; the session reads it once for all regions."""
+def test_loads_each_service_of_a_region_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading EC2's description takes half a second. The session loads it once for all regions."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     here = Aws("us-west-2")
@@ -282,15 +280,15 @@ def test_each_service_of_a_region_is_loaded_once(monkeypatch: pytest.MonkeyPatch
     assert there._session is here._session
 
 
-def test_work_is_drained_before_machines_end(
+def test_drains_work_before_machines_terminate(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    """Two agents are idle here: nothing has to be waited for."""
+    """Both agents are idle, so the drain does not wait."""
     account.has_cluster()
     account.run_machine()
     outputs = {"url": cluster.url, "initial_user_password": "Secret123"}
-    told = {"out": json.dumps({name: {"value": value} for name, value in outputs.items()})}
-    terraform.answers(output=told, state_pull={"out": '{"resources": []}'})
+    output = {"out": json.dumps({name: {"value": value} for name, value in outputs.items()})}
+    terraform.answers(output=output, state_pull={"out": '{"resources": []}'})
     cluster.on("GET", "/api/v1/rented-pools", {"pools": [{"name": "gpus", "hold": None}]})
     cluster.on("POST", "/api/v1/rented-pools/gpus/hold", {})
     agents: list[dict[str, Any]] = [{"id": name, "containers": {}} for name in ("a", "b")]
@@ -298,14 +296,14 @@ def test_work_is_drained_before_machines_end(
     cluster.on("POST", "/api/v1/agents/([ab])/disable", {})
     ran = down(det, account)
     assert ran.code == 0, ran.err
-    assert [asked.body for asked in cluster.sent("POST", "/api/v1/agents/.*")] == [
+    assert [request.body for request in cluster.sent("POST", "/api/v1/agents/.*")] == [
         {"drain": True}, {"drain": True},
     ]  # fmt: skip
     assert cluster.sent("POST", "/api/v1/rented-pools/gpus/hold")
     assert states(account, "us-west-2") == ["terminated"]
 
 
-def test_machines_of_a_cluster_that_does_not_answer_are_not_ended_without_force(
+def test_an_unreachable_cluster_keeps_its_machines_without_force(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     account.has_cluster()
@@ -314,5 +312,5 @@ def test_machines_of_a_cluster_that_does_not_answer_are_not_ended_without_force(
     cluster.on("GET", "/health", Raw(b"{}", status=500))
     ran = down(det, account)
     assert f"1 machines of the cluster are running: {machine}" in ran.err
-    assert "the cluster does not answer: --force ends them" in ran.err
+    assert "it cannot request checkpoints: --force terminates the machines" in ran.err
     assert states(account, "us-west-2") == ["running"]

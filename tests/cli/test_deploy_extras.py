@@ -1,4 +1,4 @@
-"""`det deploy` in an installation that lacks the libraries of a cloud."""
+"""`det deploy` in an installation without the libraries of a cloud."""
 
 import subprocess
 import sys
@@ -26,11 +26,11 @@ VERBS = (
     ids=["google", "google with a project", "boto3", "botocore"],
 )
 @pytest.mark.parametrize("verb", VERBS, ids=[verb[0] for verb in VERBS])
-def test_a_missing_library_is_told_with_what_installs_it(
+def test_reports_a_missing_library_with_the_command_that_installs_it(
     home: Path, library: str, cloud: str, where: tuple[str, ...], verb: list[str]
 ) -> None:
     command = [sys.executable, "-c", WITHOUT, library, "deploy", cloud, *verb, *where]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 1
-    assert f"is missing\n\nhint: pip install 'determined-serverless[{cloud}]'" in ran.stderr
+    assert f"is missing\n\nhint: run `pip install 'determined-serverless[{cloud}]'`" in ran.stderr
     assert "unexpected" not in ran.stderr

@@ -1,4 +1,4 @@
-"""`det deploy up` refuses what is wrong in itself before it asks the account, and names it as it was typed."""
+"""`det deploy up` rejects invalid options before any request to the account, and reports them by option name."""
 
 from pathlib import Path
 
@@ -32,18 +32,18 @@ def signed_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("--spot-max-price=cheap", "--spot-max-price: must be an amount of dollars, not 'cheap'"),
         ("--var=nosuch=1", "--var nosuch: the stack has no such variable"),
         ("--initial-user-password=abc", "a password needs at least 8 characters"),
-        ("--var=bucket=Bad_Bucket", "--var bucket=Bad_Bucket is no name of a bucket"),
+        ("--var=bucket=Bad_Bucket", "--var bucket=Bad_Bucket is not a valid bucket name"),
         ("--initial-user-password=alllower1", "a password needs an upper-case letter"),
     ],
 )  # fmt: skip
-def test_wrong_options_are_refused_by_their_names_without_an_account(
-    det: Det, signed_out: None, given: str, told: str
+def test_reports_invalid_options_by_name_without_an_account(
+    det: Det, signed_out: None, option: str, message: str
 ) -> None:
     ran = det(
-        "deploy", "aws", "up", "--cluster-id", "box", "--region", "us-west-2", "--dry-run", given
+        "deploy", "aws", "up", "--cluster-id", "box", "--region", "us-west-2", "--dry-run", option
     )
-    assert (ran.code, told in ran.err) == (2, True), ran.err
-    assert ran.err.count(told) == 1
+    assert (ran.code, message in ran.err) == (2, True), ran.err
+    assert ran.err.count(message) == 1
     assert "resource_pools[" not in ran.err
 
 
@@ -53,19 +53,19 @@ def test_wrong_options_are_refused_by_their_names_without_an_account(
         ("--region=mars-1", "--region: 'mars-1' is unknown"),
         ("--compute-agent-instance-type=z9-huge", "--compute-agent-instance-type: 'z9-huge' is unknown"),
         ("--gpu-type=nvidia-none", "--gpu-type: "),
-        ("--var=bucket=Bad_Bucket", "--var bucket=Bad_Bucket is no name of a bucket"),
+        ("--var=bucket=Bad_Bucket", "--var bucket=Bad_Bucket is not a valid bucket name"),
         ("--initial-user-password=abc", "a password needs at least 8 characters"),
     ],
 )  # fmt: skip
-def test_wrong_options_for_google_are_refused_by_their_names_without_credentials(
-    det: Det, home: Path, given: str, told: str
+def test_reports_invalid_google_options_by_name_without_credentials(
+    det: Det, home: Path, option: str, message: str
 ) -> None:
     at = ("--cluster-id", "lab", "--project-id", "acme")
-    ran = det("deploy", "gcp", "up", *at, "--dry-run", given)
-    assert (ran.code, told in ran.err) == (2, True), ran.err
+    ran = det("deploy", "gcp", "up", *at, "--dry-run", option)
+    assert (ran.code, message in ran.err) == (2, True), ran.err
 
 
-def test_paths_of_a_configuration_keep_their_names(
+def test_reports_the_path_of_an_invalid_configuration_value(
     det: Det, signed_out: None, tmp_path: Path
 ) -> None:
     config = tmp_path / "master.yaml"
@@ -77,7 +77,7 @@ def test_paths_of_a_configuration_keep_their_names(
     assert "resource_pools[0].provider.instance_type: 'z9.huge' is unknown" in ran.err
 
 
-def test_what_is_allowed_is_listed_once_for_a_file_of_another_kind(
+def test_lists_the_allowed_keys_once_for_another_kind_of_file(
     det: Det, signed_out: None, tmp_path: Path
 ) -> None:
     config = tmp_path / "experiment.yaml"
@@ -89,33 +89,33 @@ def test_what_is_allowed_is_listed_once_for_a_file_of_another_kind(
     assert "- hyperparameters: is unknown; did you mean 'hyperparameter_importance'?" in ran.err
 
 
-def test_a_minimum_is_held_against_the_maximum_of_the_last_time(
+def test_compares_a_minimum_with_the_stored_maximum(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    """Alone it would be above the default of 5."""
+    """Without the stored option, 7 would exceed the default maximum of 5."""
     account.has_cluster(max_dynamic_agents=10)
     ran = det("deploy", "aws", "up", "--dry-run", "--min-dynamic-agents", "7", *account.where)
     assert ran.code == 0, ran.err
-    assert "7 g4dn.xlarge that compute-pool always keeps" in ran.out
+    assert "7 g4dn.xlarge, always kept by compute-pool" in ran.out
 
 
 @pytest.mark.parametrize(
     "path", ["resource_pools", "resource_pools[0].pool_name", "checkpoint_storage.bucket"]
 )
-def test_a_path_that_no_option_sets_keeps_its_name(path: str) -> None:
+def test_a_path_without_an_option_keeps_its_name(path: str) -> None:
     assert deploy_options._option_of(path) == path
 
 
-def test_a_list_without_clusters_says_where_there_are_none(det: Det, account: Account) -> None:
+def test_an_empty_list_reports_the_region_and_account(det: Det, account: Account) -> None:
     ran = det("deploy", "aws", "list", *account.where[2:])
-    told = "There are no clusters in us-west-2 of account 123456789012.\n"
-    assert (ran.code, ran.out, ran.err) == (0, "", told)
+    message = "There are no clusters in us-west-2 of account 123456789012.\n"
+    assert (ran.code, ran.out, ran.err) == (0, "", message)
 
 
-def test_pools_of_the_last_time_stand_in_place_of_those_that_options_make(
+def test_stored_pools_replace_the_default_pools(
     det: Det, account: Account, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A region without known machines has a cluster whose pools rent elsewhere."""
+    """The cluster is in a region without known machine types, and its pools rent in other regions."""
     at = ("--cluster-id", "box", "--region", "us-west-2", "--endpoint-url", account.url)
     provider = {"type": "aws", "region": "us-east-1", "instance_type": "g4dn.xlarge"}
     account.has_cluster(config={"resource_pools": [{"pool_name": "p", "provider": provider}]})

@@ -1,4 +1,4 @@
-"""Try `det deploy gcp` with good and bad input; Terraform and Google Cloud are stand-ins."""
+"""`det deploy gcp` with valid and invalid input, with fakes for Terraform and Google Cloud."""
 
 import gzip
 import io
@@ -22,10 +22,10 @@ from tests.support.fake_terraform import FakeTerraform, error_event
 from tests.support.google_project import DATA, MADE, STATES, Project, cause, outputs, state
 
 
-def test_one_command_builds_the_image_and_makes_a_cluster_that_answers(
+def test_up_builds_the_image_and_creates_a_healthy_cluster(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    project.google.buckets[DATA] = {}  # as the first apply makes it
+    project.google.buckets[DATA] = {}  # the first apply creates it
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     ran = project.up()
     assert ran.code == 0, ran.err
@@ -47,7 +47,7 @@ def test_one_command_builds_the_image_and_makes_a_cluster_that_answers(
     assert "-backend-config=prefix=lab" in init["words"]
 
 
-def test_the_services_accept_the_configuration_that_they_are_given(
+def test_the_services_get_a_valid_configuration(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
@@ -70,7 +70,7 @@ def test_the_services_accept_the_configuration_that_they_are_given(
     assert project.google.builds == []
 
 
-def test_what_is_not_given_stays_as_the_last_time(
+def test_reuses_the_options_of_the_previous_run(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
@@ -86,11 +86,11 @@ def test_what_is_not_given_stays_as_the_last_time(
     assert project.up("--image", "img", *first).code == 0
     ran = project.up("--image", "img", "--var", "api_instances=3", "--max-dynamic-agents", "2")
     assert (
-        "As the last time: --spot, --gpu-num, --var log_retention_days=1 (--forget-options"
+        "Reusing options of the previous run: --spot, --gpu-num, --var log_retention_days=1 (--forget-options"
         in ran.err
     )
     fresh = project.up("--image", "img", "--forget-options")
-    assert "As the last time" not in fresh.err
+    assert "Reusing options" not in fresh.err
     _, second, third = (call["variables"] for call in terraform.calls("apply"))
     assert (second["log_retention_days"], second["api_instances"]) == (1, 3)
     compute = yaml.safe_load(second["cluster_config"])["resource_pools"][0]["provider"]
@@ -100,7 +100,7 @@ def test_what_is_not_given_stays_as_the_last_time(
     assert yaml.safe_load(third["cluster_config"])["resource_pools"][0]["provider"]["spot"] is False
 
 
-def test_an_image_that_is_in_the_registry_is_not_built_again(
+def test_does_not_build_an_existing_image_again(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     project.google.buckets[DATA] = {}
@@ -110,9 +110,9 @@ def test_an_image_that_is_in_the_registry_is_not_built_again(
     assert len(project.google.builds) == 1
 
 
-def test_what_is_built_is_this_installation(tmp_path: Path) -> None:
+def test_the_image_contains_this_installation(tmp_path: Path) -> None:
     packed = image.context()
-    assert packed == image.context(), "the same sources make another image each time"
+    assert packed == image.context(), "the same sources must produce the same image"
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed))) as archive:
         names = archive.getnames()
         wheel = next(name for name in names if name.endswith(".whl"))
@@ -120,7 +120,7 @@ def test_what_is_built_is_this_installation(tmp_path: Path) -> None:
         assert content is not None
         (tmp_path / Path(wheel).name).write_bytes(content.read())
     assert {"Dockerfile", "requirements.lock"} < set(names)
-    # pip takes the wheel, and what it installs can be imported.
+    # The wheel can be installed.
     command = [
         sys.executable,
         "-m",
@@ -132,58 +132,56 @@ def test_what_is_built_is_this_installation(tmp_path: Path) -> None:
         "--quiet",
         "--target",
     ]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, tmp_path / "site", tmp_path / Path(wheel).name],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     with zipfile.ZipFile(tmp_path / Path(wheel).name) as archive_:
         assert not [name for name in archive_.namelist() if "__pycache__" in name]
     assert (tmp_path / "site/det_controlplane/entry/container/main.py").is_file()
     assert (tmp_path / "site/det_provisioner_gcp/api.py").is_file()
 
 
-def test_a_dry_run_plans_prices_and_makes_nothing(
+def test_a_dry_run_prints_the_plan_and_prices_and_changes_no_resource(
     project: Project, terraform: FakeTerraform
 ) -> None:
     ran = project.run("up", "--cluster-id", "lab", "--dry-run")
     assert ran.code == 0, ran.err
-    assert "A month idle costs about $9." in ran.out
-    assert "compute-pool costs $0.73 an hour and machine (n1-standard-8, on-demand)" in ran.out
-    assert "Nothing was changed." in ran.err
+    assert "Idle, the cluster costs about $9." in ran.out
+    assert "compute-pool costs $0.73 per machine and hour (n1-standard-8, on-demand)" in ran.out
+    assert "No resource was changed." in ran.err
     assert [call["verb"] for call in terraform.calls("plan", "apply", "import")] == ["plan"]
     assert project.google.buckets == {}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("variable", "text"),
     [
         ("database_tier=db-custom-2-7680", "Cloud SQL db-custom-2-7680, always on $98.62"),
         ("database_highly_available=true", "Cloud SQL db-f1-micro, always on $15.33"),
-        ("database_tier=db-perf-optimized-N-2", "plus db-perf-optimized-N-2, which runs always"),
+        ("database_tier=db-perf-optimized-N-2", "plus db-perf-optimized-N-2, which always runs"),
     ],
 )
-def test_a_dry_run_prices_the_database_that_is_asked_for(
-    project: Project, terraform: FakeTerraform, given: str, told: str
+def test_a_dry_run_includes_the_price_of_the_database(
+    project: Project, terraform: FakeTerraform, variable: str, text: str
 ) -> None:
-    ran = project.up("--dry-run", "--var", given)
+    ran = project.up("--dry-run", "--var", variable)
     assert ran.code == 0, ran.err
-    assert told in ran.out
+    assert text in ran.out
 
 
-def test_a_dry_run_enables_no_apis_and_names_the_missing_ones(
-    project: Project, terraform: FakeTerraform
-) -> None:
+def test_a_dry_run_reports_disabled_apis(project: Project, terraform: FakeTerraform) -> None:
     project.google.apis.discard("sqladmin")
     ran = project.run("up", "--cluster-id", "lab", "--dry-run")
-    assert "disabled that a plan asks: sqladmin" in cause(ran)
+    assert "has disabled APIs that a plan needs: sqladmin" in cause(ran)
     assert "apis/library/sqladmin.googleapis.com?project=acme" in ran.err
     assert "sqladmin" not in project.google.apis
 
 
-def test_up_enables_the_apis_that_the_project_lacks(
+def test_up_enables_missing_apis(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     project.google.apis -= {"run", "sqladmin"}
@@ -195,14 +193,14 @@ def test_up_enables_the_apis_that_the_project_lacks(
 
 
 @pytest.mark.parametrize("cluster_id", ["Lab", "1lab", "lab-", "a" * 21, "lab_1"])
-def test_a_cluster_id_that_makes_no_names_is_refused(project: Project, cluster_id: str) -> None:
+def test_rejects_an_invalid_cluster_id(project: Project, cluster_id: str) -> None:
     ran = project.run("up", "--yes", "--cluster-id", cluster_id)
     assert ran.code == 2
-    assert "must be a small letter, then at most 19" in cause(ran)
+    assert "must be a lowercase letter followed by at most 19" in cause(ran)
     assert project.google.calls == []
 
 
-def test_without_credentials_up_says_how_to_sign_in(
+def test_reports_missing_credentials_with_a_hint(
     det: Det, project: Project, terraform: FakeTerraform
 ) -> None:
     at = ("--project-id", "acme", "--endpoint-url", project.google.url)
@@ -211,39 +209,39 @@ def test_without_credentials_up_says_how_to_sign_in(
     assert "gcloud auth application-default login" in ran.err
 
 
-def test_without_a_project_up_asks_for_one(det: Det, project: Project) -> None:
+def test_reports_a_missing_project(det: Det, project: Project) -> None:
     ran = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes")
-    assert (ran.code, cause(ran)) == (2, "no project is named")
+    assert (ran.code, cause(ran)) == (2, "no project is set")
     assert "--project-id" in ran.err
 
 
-def test_a_key_that_is_not_there_is_named(project: Project) -> None:
+def test_reports_a_missing_key_file(project: Project) -> None:
     project.key = Path("/nowhere/key.json")
     assert cause(project.up()) == "/nowhere/key.json does not exist"
 
 
-def test_a_sign_in_that_nothing_answers_is_no_refusal(project: Project) -> None:
+def test_reports_an_unreachable_sign_in(project: Project) -> None:
     key = json.loads(project.key.read_text())
     key["token_uri"] = "http://127.0.0.1:9/token"
     project.key.write_text(json.dumps(key))
-    assert "Google cannot be asked to sign in: " in cause(project.up())
+    assert "Google's sign-in cannot be reached: " in cause(project.up())
 
 
-def test_expired_credentials_are_told_from_missing_ones(project: Project) -> None:
+def test_distinguishes_expired_from_missing_credentials(project: Project) -> None:
     project.google.token_is_revoked = True
     ran = project.up()
     assert "Google does not accept the credentials: invalid_grant" in cause(ran)
     assert "gcloud auth application-default login" in ran.err
 
 
-def test_a_project_that_is_another_s_is_told(det: Det, project: Project) -> None:
+def test_reports_a_project_of_another_owner(det: Det, project: Project) -> None:
     at = ("--keypath", project.key, "--endpoint-url", project.google.url)
     ran = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes", "--project-id", "acne", *at)
     assert "Project 'acne' not found or permission denied" in cause(ran)
-    assert "is acne the project's id?" in ran.err
+    assert "check that acne is the project's id" in ran.err
 
 
-def test_a_project_without_billing_is_told_where_to_link_an_account(project: Project) -> None:
+def test_reports_a_project_without_billing_with_a_link(project: Project) -> None:
     project.google.apis.discard("compute")
     project.google.billing = False
     ran = project.up()
@@ -251,7 +249,7 @@ def test_a_project_without_billing_is_told_where_to_link_an_account(project: Pro
     assert "console.cloud.google.com/billing/linkedaccount?project=acme" in ran.err
 
 
-def test_missing_permissions_are_all_named_before_anything_is_made(
+def test_reports_all_missing_permissions_before_any_change(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.permissions -= {"run.services.create", "compute.networks.create"}
@@ -264,7 +262,7 @@ def test_missing_permissions_are_all_named_before_anything_is_made(
     assert project.google.buckets == {}
 
 
-def test_an_unknown_region_is_told(project: Project) -> None:
+def test_reports_an_unknown_region(project: Project) -> None:
     ran = project.up("--region", "us-central1", "--config", _config(project, "us-east1"))
     assert cause(ran) == "there is no region us-central1"
     assert "console.cloud.google.com/compute/zones?project=acme" in ran.err
@@ -282,32 +280,32 @@ def _config(project: Project, region: str) -> Path:
     return path
 
 
-def test_a_zone_of_another_region_is_refused(project: Project) -> None:
+def test_rejects_a_zone_of_another_region(project: Project) -> None:
     ran = project.up("--zone", "us-east1-b")
     assert (ran.code, cause(ran)) == (2, "--zone us-east1-b is not in us-west1")
 
 
-def test_a_gpu_that_the_zone_lacks_is_told_with_the_zones_that_have_it(project: Project) -> None:
+def test_reports_the_zones_that_have_a_missing_gpu(project: Project) -> None:
     ran = project.up("--zone", "us-west1-a")
-    assert "us-west1-a has no GPU nvidia-tesla-t4, which compute-pool asks for" in cause(ran)
+    assert "us-west1-a has no GPU nvidia-tesla-t4, which compute-pool needs" in cause(ran)
     assert "us-west1-b has it" in cause(ran)
 
 
-def test_gpus_cannot_be_attached_to_types_that_have_theirs(project: Project) -> None:
+def test_rejects_gpus_for_types_that_include_gpus(project: Project) -> None:
     ran = project.up("--compute-agent-instance-type", "g2-standard-8", "--gpu-num", "2")
     assert (ran.code, "GPUs cannot be attached to g2-standard-8" in cause(ran)) == (2, True)
 
 
-def test_a_bucket_whose_name_is_taken_is_told_with_the_option(
+def test_reports_a_bucket_name_of_another_project(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.foreign_buckets.add(STATES)
     ran = project.up()
-    assert f"the bucket {STATES} cannot be used: the name is another project's" in cause(ran)
+    assert f"the bucket {STATES} cannot be used: it belongs to another project" in cause(ran)
     assert "--tf-state-gcs-bucket-name" in ran.err
 
 
-def test_a_build_that_fails_tells_why_and_where_its_log_is(
+def test_reports_the_cause_and_log_of_a_failed_build(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.buckets[DATA] = {}
@@ -321,38 +319,36 @@ def test_a_build_that_fails_tells_why_and_where_its_log_is(
     assert "https://log" in ran.err
 
 
-def test_a_failed_apply_names_the_cause_and_the_next_command(
-    project: Project, terraform: FakeTerraform
-) -> None:
+def test_reports_the_cause_of_a_failed_apply(project: Project, terraform: FakeTerraform) -> None:
     event = error_event("Error creating Network", "googleapi: Error 403: Quota 'NETWORKS' exceeded")
     terraform.answers(apply={"out": event, "code": 1}, state_pull=state(MADE[0]))
     ran = project.up("--image", "img")
     assert "Error creating Network: googleapi: Error 403: Quota 'NETWORKS' exceeded" in cause(ran)
-    assert "run the same command again: it goes on" in ran.err
+    assert "run the same command again to continue" in ran.err
 
 
-def test_an_interrupted_apply_says_that_the_same_command_goes_on(
+def test_an_interrupted_apply_explains_how_to_continue(
     project: Project, terraform: FakeTerraform, home: Path
 ) -> None:
     terraform.answers(apply={"waits": True}, state_pull=state(MADE[0]))
-    begun = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "det_cli.main", "deploy", "gcp", "up", "--yes", "--cluster-id", "lab", "--image", "i",
          "--project-id", "acme", "--keypath", project.key, "--endpoint-url", project.google.url],
         stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    assert begun.stderr is not None
-    assert any("database: Creating" in line for line in begun.stderr)
-    os.killpg(begun.pid, signal.SIGINT)
-    said = begun.stderr.read()
-    begun.stderr.close()
-    assert begun.wait(60) == 1
-    assert "stopped in the middle of terraform apply" in said
-    assert "run the same command again: it goes on" in said
-    assert (terraform.folder / "stopped").exists(), "Terraform was not left to store its state"
+    assert process.stderr is not None
+    assert any("database: Creating" in line for line in process.stderr)
+    os.killpg(process.pid, signal.SIGINT)
+    output = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 1
+    assert "stopped during terraform apply" in output
+    assert "run the same command again to continue" in output
+    assert (terraform.folder / "stopped").exists(), "Terraform had no time to store its state"
 
 
-def test_pools_may_leave_out_what_the_deployment_knows(
+def test_the_deployment_completes_the_settings_of_pools(
     project: Project, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
     machine = {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-t4", "gpu_num": 1}
@@ -363,10 +359,11 @@ def test_pools_may_leave_out_what_the_deployment_knows(
     ran = project.up("--image", "img", "--config", str(config))
     assert terraform.calls("apply"), ran.err
     (apply,) = terraform.calls("apply")
-    (told,) = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
-    assert (told["provider"]["project"], told["provider"]["region"]) == ("acme", "us-west1"), (
-        ran.err
-    )
+    (completed,) = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
+    assert (completed["provider"]["project"], completed["provider"]["region"]) == (
+        "acme",
+        "us-west1",
+    ), ran.err
 
 
 LOCKED = """Error message: writing "gs://determined-state-acme/lab/default.tflock" failed: Error 412
@@ -380,40 +377,38 @@ Lock Info:
 """
 
 
-def test_a_second_deployment_at_once_is_told_whose_is_at_work(
+def test_reports_the_owner_of_a_concurrent_deployment(
     project: Project, terraform: FakeTerraform
 ) -> None:
     event = error_event("Error acquiring the state lock", LOCKED)
     terraform.answers(apply={"out": event, "code": 1}, state_pull=state(MADE[0]))
     ran = project.up("--image", "img")
-    told = "another deployment of this cluster is at work: ada@laptop since 2026-11-22 16:05:12"
-    assert told in cause(ran)
-    assert "delete the file gs://determined-state-acme/lab/default.tflock, and run" in ran.err
+    message = "another deployment of this cluster is running: ada@laptop since 2026-11-22 16:05:12"
+    assert message in cause(ran)
+    assert "delete the file gs://determined-state-acme/lab/default.tflock and run" in ran.err
 
 
-def test_a_state_of_a_newer_terraform_names_its_version(
-    project: Project, terraform: FakeTerraform
-) -> None:
-    told = "Error: state snapshot was created by Terraform v1.14.2, which is newer than current v1.11.4"
-    terraform.answers(state_pull={"err": told, "code": 1})
+def test_reports_a_state_of_a_newer_terraform(project: Project, terraform: FakeTerraform) -> None:
+    output = "Error: state snapshot was created by Terraform v1.14.2, which is newer than current v1.11.4"
+    terraform.answers(state_pull={"err": output, "code": 1})
     ran = project.up("--image", "img")
     assert "last deployed with Terraform 1.14.2" in cause(ran)
     assert "install Terraform 1.14.2 or newer" in ran.err
 
 
-def test_status_tells_address_machines_and_no_password(
+def test_status_has_address_and_machines_but_no_password(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     project.google.has_cluster()
     project.google.run_machine()
     terraform.answers(output=outputs(cluster))
-    told = json.loads(project.run("status", "--cluster-id", "lab", "--json").out)
-    assert told == {
+    status = json.loads(project.run("status", "--cluster-id", "lab", "--json").out)
+    assert status == {
         "cluster": "lab", "region": "us-west1", "url": cluster.url, "machines": 1, "answers": True,
     }  # fmt: skip
 
 
-def test_the_template_can_be_written_out(det: Det, tmp_path: Path) -> None:
+def test_dump_template_writes_the_stacks(det: Det, tmp_path: Path) -> None:
     ran = det("deploy", "gcp", "dump-template", tmp_path / "stacks")
     assert ran.code == 0
     assert (tmp_path / "stacks/gcp/main.tf").is_file()

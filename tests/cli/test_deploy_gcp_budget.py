@@ -1,4 +1,4 @@
-"""Google Cloud's own budget: what it takes is looked at, and enabled, before anything is made."""
+"""The billing budget on Google Cloud: `up` checks its permission and enables its APIs before any change."""
 
 import pytest
 
@@ -9,10 +9,10 @@ from tests.support.google_project import MADE, Project, cause, outputs, state
 BUDGET = ("--var", "monthly_budget_usd=100", "--var", "billing_account=0A-0B-0C")
 
 
-def test_up_with_a_budget_enables_the_apis_of_budgets_and_their_mails(
+def test_up_with_a_budget_enables_its_apis(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    """Both answer late: Terraform would fail if `up` did not wait for them."""
+    """Both APIs respond late. Terraform would fail if `up` did not wait for them."""
     project.google.billing_permissions, project.google.late = {"billing.budgets.create"}, 2
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     ran = project.up("--image", "img", *BUDGET)
@@ -21,7 +21,7 @@ def test_up_with_a_budget_enables_the_apis_of_budgets_and_their_mails(
     assert project.google._refuses == {"billingbudgets": 0, "monitoring": 0}
 
 
-def test_up_without_a_budget_asks_nothing_of_a_billing_account(
+def test_up_without_a_budget_sends_no_request_to_a_billing_account(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
@@ -31,7 +31,7 @@ def test_up_without_a_budget_asks_nothing_of_a_billing_account(
 
 
 @pytest.mark.parametrize("account", ["0A-0B-0C", "0D-0E-0F"])
-def test_a_budget_that_may_not_be_made_is_told_before_anything_is(
+def test_reports_a_missing_budget_permission_before_any_change(
     project: Project, terraform: FakeTerraform, account: str
 ) -> None:
     ran = project.up(*BUDGET, "--var", f"billing_account={account}")
@@ -40,8 +40,8 @@ def test_a_budget_that_may_not_be_made_is_told_before_anything_is(
     assert terraform.calls("init") == []
 
 
-def test_a_dry_run_with_a_budget_names_the_apis_that_are_missing(
+def test_a_dry_run_with_a_budget_reports_disabled_apis(
     project: Project, terraform: FakeTerraform
 ) -> None:
     ran = project.up("--dry-run", *BUDGET)
-    assert "disabled that a plan asks: billingbudgets, monitoring" in cause(ran)
+    assert "has disabled APIs that a plan needs: billingbudgets, monitoring" in cause(ran)

@@ -1,4 +1,4 @@
-"""Images of machines and of the control plane, and a project that is new; Terraform and Google Cloud are stand-ins."""
+"""Images of machines and of the control plane, and new projects, with fakes for Terraform and Google Cloud."""
 
 import re
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ BASE_1, BASE_2 = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 @pytest.fixture
 def slept(project: Project, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses of the command while it waits for rights, in seconds."""
+    """Return the pauses of the command while it waits for permissions, in seconds."""
     pauses: list[float] = []
     monkeypatch.setattr("det_cli.deployment.image.time.sleep", pauses.append)
     return pauses
 
 
-def test_a_pool_of_a_configuration_that_names_no_image_has_one_that_exists(
+def test_a_pool_without_an_image_gets_the_default_image(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
@@ -40,20 +40,20 @@ def test_a_pool_of_a_configuration_that_names_no_image_has_one_that_exists(
     ran = project.up("--image", "img", "--no-preflight-checks", "--config", config)
     assert ran.code == 0, ran.err
     (apply,) = terraform.calls("apply")
-    (made,) = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
-    assert [o["boot_disk_source_image"] for o in made["offers"]] == [GPU_IMAGE, own]
+    (gpus,) = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
+    assert [o["boot_disk_source_image"] for o in gpus["offers"]] == [GPU_IMAGE, own]
 
 
 @pytest.mark.parametrize("gpu", ["nvidia-tesla-v100", "nvidia-tesla-p100", "nvidia-tesla-p4"])
-def test_a_gpu_that_the_default_image_does_not_drive_is_refused(project: Project, gpu: str) -> None:
-    """NVIDIA's open kernel modules in the image need Turing or newer: the machine would never join."""
+def test_rejects_a_gpu_that_the_default_image_does_not_support(project: Project, gpu: str) -> None:
+    """NVIDIA's open kernel modules in the image need Turing or newer, so the machine would never join."""
     ran = project.up("--gpu-type", gpu)
-    assert (ran.code, f"the default image does not drive {gpu}" in cause(ran)) == (2, True)
+    assert (ran.code, f"the default image does not support {gpu}" in cause(ran)) == (2, True)
     assert "--environment-image" in ran.err
     assert project.google.buckets == {}
 
 
-def test_an_older_gpu_is_accepted_with_another_image(
+def test_accepts_an_older_gpu_with_another_image(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
@@ -67,7 +67,7 @@ def test_an_older_gpu_is_accepted_with_another_image(
 def test_a_build_waits_until_its_new_account_can_read_the_source(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    """Cloud Build reads the source inside `builds.create`, and answers 400 until the grant takes effect."""
+    """Cloud Build reads the source in `builds.create` and answers 400 until the grant takes effect."""
     project.google.buckets[DATA] = {}
     denied = Refusal(403, "The caller does not have permission")
     project.google.build_refusals = [*(source_unreadable() for _ in range(20)), denied]
@@ -75,10 +75,10 @@ def test_a_build_waits_until_its_new_account_can_read_the_source(
     ran = project.up()
     assert ran.code == 0, ran.err
     assert len(project.google.builds) == 1
-    assert "det-lab-build@acme.iam.gserviceaccount.com does not have its rights yet" in ran.err
+    assert "det-lab-build@acme.iam.gserviceaccount.com does not have its permissions yet" in ran.err
 
 
-def test_a_build_without_rights_fails_after_five_minutes(
+def test_a_build_without_permissions_fails_after_five_minutes(
     project: Project, terraform: FakeTerraform, slept: list[float]
 ) -> None:
     project.google.buckets[DATA] = {}
@@ -92,7 +92,7 @@ def test_a_build_without_rights_fails_after_five_minutes(
 
 @pytest.fixture
 def hub(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
-    """Docker Hub, which has the base image of the control plane."""
+    """Return a fake Docker Hub with the base image of the control plane."""
     with fake_registry() as registry:
         monkeypatch.setenv("DET_DOCKER_HUB", registry.url)
         registry.add(f"library/{BASE}", BASE_1)
@@ -101,16 +101,16 @@ def hub(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegis
 
 @pytest.fixture
 def ready(project: Project, terraform: FakeTerraform, cluster: FakeCluster) -> FakeTerraform:
-    """A project that has a cluster already."""
+    """Prepare a project with an existing cluster."""
     project.google.buckets[DATA] = {}
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     return terraform
 
 
-def test_the_image_is_built_again_when_its_base_changes(
+def test_rebuilds_the_image_when_its_base_changes(
     project: Project, ready: FakeTerraform, hub: FakeRegistry
 ) -> None:
-    """The sources of an installation stay the same while its base gets security fixes."""
+    """The base image gets security fixes while the sources stay the same."""
     for digest, builds in ((BASE_1, 1), (BASE_1, 1), (BASE_2, 2), (BASE_2, 2), (BASE_1, 2)):
         hub.add(f"library/{BASE}", digest)
         ran = project.up("--no-preflight-checks")
@@ -120,16 +120,16 @@ def test_the_image_is_built_again_when_its_base_changes(
     assert images_of_applies(ready) == [built_digest(number) for number in (1, 1, 2, 2, 1)]
 
 
-def test_both_tags_of_a_build_are_tags_that_docker_writes(
+def test_a_build_has_two_valid_tags(
     project: Project, ready: FakeTerraform, hub: FakeRegistry
 ) -> None:
-    """`docker build` names the image by each of them, and Cloud Build pushes those it finds."""
+    """`docker build` creates both tags, and Cloud Build pushes them."""
     assert project.up("--no-preflight-checks").code == 0
     (build,) = project.google.builds
     (step,) = build["steps"]
-    named = [word for before, word in pairwise(step["args"]) if before == "-t"]
-    assert named == build["images"]
-    tags = [name.rpartition(":")[2] for name in named]
+    names = [word for before, word in pairwise(step["args"]) if before == "-t"]
+    assert names == build["images"]
+    tags = [name.rpartition(":")[2] for name in names]
     assert len(set(tags)) == 2
     assert all(re.fullmatch(TAG, tag) for tag in tags)
 
@@ -144,7 +144,7 @@ def test_an_unreachable_registry_does_not_stop_an_up_with_an_image(
     assert (ran.code, len(project.google.builds)) == (0, 1), ran.err
     (warning,) = [line for line in ran.err.splitlines() if BASE in line]
     assert warning.startswith(
-        f"warning: cannot check whether the base image {BASE} changed: docker.io cannot be asked"
+        f"warning: cannot check whether the base image {BASE} changed: docker.io cannot be reached"
     )
     assert images_of_applies(ready) == [built_digest(1), built_digest(1)]
 
@@ -152,7 +152,7 @@ def test_an_unreachable_registry_does_not_stop_an_up_with_an_image(
 def test_a_registry_that_limits_requests_does_not_stop_the_first_build(
     project: Project, ready: FakeTerraform, hub: FakeRegistry
 ) -> None:
-    """Cloud Build pulls the base image itself, from another address than the operator's."""
+    """Cloud Build pulls the base image from another address than the operator's."""
     hub.rate_limited = True
     ran = project.up("--no-preflight-checks")
     assert ran.code == 0, ran.err
@@ -165,7 +165,7 @@ def test_a_registry_that_limits_requests_does_not_stop_the_first_build(
 
 
 def images_of_applies(terraform: FakeTerraform) -> list[str]:
-    """Return the digest of the control plane's image in each apply of the whole stack."""
+    """Return the digest of the control plane's image in each apply of the complete stack."""
     applies = [
         call
         for call in terraform.calls("apply")
@@ -177,7 +177,7 @@ def images_of_applies(terraform: FakeTerraform) -> list[str]:
 def test_a_build_uses_the_uploaded_generation_despite_later_writes(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    """Cloud Build uses one generation of an object, and refuses the request if this generation was deleted."""
+    """Cloud Build uses one generation of an object and rejects the request if this generation was deleted."""
     google = project.google
     google.buckets[DATA] = {}
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
@@ -189,7 +189,7 @@ def test_a_build_uses_the_uploaded_generation_despite_later_writes(
     assert source["generation"] == str(google.generations[place])
 
 
-def test_a_build_request_that_is_wrong_is_not_repeated(
+def test_does_not_repeat_an_invalid_build_request(
     project: Project, terraform: FakeTerraform, slept: list[float]
 ) -> None:
     project.google.buckets[DATA] = {}
@@ -199,7 +199,7 @@ def test_a_build_request_that_is_wrong_is_not_repeated(
     assert slept == []
 
 
-def test_a_build_that_may_not_push_yet_is_started_again(
+def test_repeats_a_build_that_may_not_push_yet(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     project.google.buckets[DATA] = {}
@@ -210,10 +210,10 @@ def test_a_build_that_may_not_push_yet_is_started_again(
     assert len(project.google.builds) == 3
 
 
-def test_apis_that_answer_late_after_they_were_enabled_are_waited_for(
+def test_waits_for_newly_enabled_apis(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    """Google's servers hear minutes later that an API is enabled; Terraform would fail then."""
+    """Google's servers know some minutes late that an API is enabled, and Terraform would fail until then."""
     new = {"run", "sqladmin", "cloudresourcemanager", "compute", "cloudbuild"}
     project.google.apis -= new
     project.google.late = 2
@@ -223,7 +223,7 @@ def test_apis_that_answer_late_after_they_were_enabled_are_waited_for(
     assert set(project.google._refuses.values()) == {0}
 
 
-def test_an_api_that_stays_disabled_is_told(
+def test_reports_an_api_that_stays_disabled(
     project: Project, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("det_cli.deployment.google._ENABLED_S", 0.0)

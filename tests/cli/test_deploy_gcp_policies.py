@@ -1,4 +1,4 @@
-"""`up` checks the policies of an organisation before it creates resources; Google is a fake."""
+"""`up` checks the policies of an organisation before it creates resources, with a fake Google Cloud."""
 
 from typing import Any
 
@@ -26,29 +26,31 @@ def denied(*values: str) -> Rules:
 @pytest.mark.parametrize(
     ("constraint", "rules", "problem"),
     [
-        ("run.managed.requireInvokerIam", [{"enforce": True}], "without an account of Google Cloud"),
+        ("run.managed.requireInvokerIam", [{"enforce": True}], "without a Google Cloud account"),
         ("compute.vmExternalIpAccess", [{"denyAll": True}], "--var machine_external_ip=false"),
         ("compute.vmExternalIpAccess", allowed(BASTION), "aux-pool, compute-pool"),
-        ("compute.trustedImageProjects", allowed("projects/debian-cloud"), "ubuntu-os-accelerator-images: name one"),
+        ("compute.trustedImageProjects", allowed("projects/debian-cloud"), "ubuntu-os-accelerator-images: give an"),
         ("compute.trustedImageProjects", denied("projects/ubuntu-os-cloud"), "machines of aux-pool"),
         ("gcp.resourceLocations", allowed("in:europe-locations", "global"), "it allows no resources in us-west1"),
         ("gcp.resourceLocations", allowed("in:us-east1-locations", "global"), "it allows no resources in us-west1"),
         ("gcp.resourceLocations", allowed("in:us-locations"), "--var secret_location=us-west1"),
     ],
 )  # fmt: skip
-def test_a_policy_that_stops_the_cluster_is_reported_before_the_deployment(
+def test_reports_a_policy_that_prevents_the_cluster(
     project: Project, terraform: FakeTerraform, constraint: str, rules: Rules, problem: str
 ) -> None:
     project.google.policies[constraint] = rules
     ran = project.up()
-    assert cause(ran).startswith(f"the policy {constraint} of the organisation stops the cluster: ")
+    assert cause(ran).startswith(
+        f"the policy {constraint} of the organisation prevents the cluster: "
+    )
     assert problem in cause(ran)
     assert "--no-preflight-checks" in ran.err
     assert terraform.calls("init") == []
 
 
 @pytest.mark.parametrize(
-    ("constraint", "rules", "given"),
+    ("constraint", "rules", "options"),
     [
         ("run.managed.requireInvokerIam", [{"enforce": False}], ()),
         ("compute.vmExternalIpAccess", [{"denyAll": True}], NO_ADDRESSES),
@@ -60,17 +62,17 @@ def test_a_policy_that_stops_the_cluster_is_reported_before_the_deployment(
         ("gcp.resourceLocations", allowed("in:low-carbon-locations"), PLACED),
     ],
 )  # fmt: skip
-def test_a_policy_that_allows_the_cluster_is_accepted(
+def test_accepts_a_policy_that_allows_the_cluster(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster,
-    constraint: str, rules: Rules, given: tuple[str, ...],
+    constraint: str, rules: Rules, options: tuple[str, ...],
 ) -> None:  # fmt: skip
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     project.google.policies[constraint] = rules
-    ran = project.up("--image", "img", *given)
+    ran = project.up("--image", "img", *options)
     assert ran.code == 0, ran.err
 
 
-def test_policies_that_cannot_be_checked_give_a_warning(
+def test_warns_about_policies_that_cannot_be_checked(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))

@@ -1,4 +1,4 @@
-"""Each deployment uses the same Terraform provider for Google Cloud; Terraform is a fake."""
+"""Each deployment uses the same Terraform provider for Google Cloud, with a fake Terraform."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def test_the_next_deployment_uses_the_provider_of_the_first_one(
     assert [call["lock"] for call in terraform.calls("init")] == ["", lock(pinned())]
 
 
-def test_checksums_of_another_platform_are_kept_too(
+def test_stores_the_checksums_of_additional_platforms(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     google = project.google
@@ -65,7 +65,7 @@ def test_a_lock_of_an_older_pinned_version_does_not_stop_an_upgrade(
     assert json.loads(google.buckets[STATES][PLACE])["content"] == lock(pinned())
 
 
-def test_a_provider_of_another_checksum_is_refused_by_name(
+def test_rejects_a_provider_with_another_checksum(
     project: Project, terraform: FakeTerraform
 ) -> None:
     error = (
@@ -75,7 +75,7 @@ def test_a_provider_of_another_checksum_is_refused_by_name(
     )
     terraform.answers(init={"err": error, "code": 1})
     ran = project.up("--image", "img")
-    assert "the provider here is not the one that this cluster was deployed with" in cause(ran)
+    assert "the Terraform provider has another checksum" in cause(ran)
     assert "provider-lock.json" in ran.err
 
 

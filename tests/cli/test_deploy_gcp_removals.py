@@ -1,10 +1,10 @@
-"""Remove clusters by `det deploy gcp down`: in which order, and what is refused or left; Google is a stand-in."""
+"""`det deploy gcp down`: the order of removal, rejected removals and remaining resources, with a fake Google Cloud."""
 
 from tests.support.fake_terraform import FakeTerraform, error_event
 from tests.support.google_project import MADE, Project, cause, state
 
 
-def test_a_removal_that_was_half_done_makes_nothing_again(
+def test_continues_an_interrupted_removal_without_an_apply(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.has_cluster()
@@ -13,11 +13,11 @@ def test_a_removal_that_was_half_done_makes_nothing_again(
     assert ran.code == 0, ran.err
     assert terraform.calls("apply") == []
     assert terraform.calls("destroy")
-    listed = project.run("list")
-    assert (listed.out, "There are no clusters in project acme." in listed.err) == ("", True)
+    clusters = project.run("list")
+    assert (clusters.out, "There are no clusters in project acme." in clusters.err) == ("", True)
 
 
-def test_a_cluster_with_machines_is_not_removed_without_force(
+def test_removes_a_cluster_with_machines_only_with_force(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.has_cluster()
@@ -29,7 +29,7 @@ def test_a_cluster_with_machines_is_not_removed_without_force(
     assert terraform.calls("apply", "destroy") == []
 
 
-def test_by_force_services_go_first_then_machines_then_the_rest(
+def test_force_removes_services_before_machines_and_other_resources(
     project: Project, terraform: FakeTerraform
 ) -> None:
     google = project.google
@@ -40,7 +40,7 @@ def test_by_force_services_go_first_then_machines_then_the_rest(
     terraform.answers(state_pull=state(*MADE))
     ran = project.down("--force")
     assert ran.code == 0, ran.err
-    assert list(google.instances) == ["us-west1-b/det-2-1"], "a machine of another cluster ended"
+    assert list(google.instances) == ["us-west1-b/det-2-1"], "machines of other clusters are kept"
     services, database, rest = terraform.calls("destroy")
     assert "-target=module.controlplane.google_cloud_run_v2_service.this" in services["words"]
     assert "-target=module.database" in database["words"]
@@ -52,10 +52,10 @@ def test_by_force_services_go_first_then_machines_then_the_rest(
     assert project.run("list").out == ""
 
 
-def test_a_removal_first_stores_that_the_database_is_deleted_with_its_instance(
+def test_a_removal_first_applies_the_deletion_policy_of_the_database(
     project: Project, terraform: FakeTerraform
 ) -> None:
-    """Terraform deletes by the state of the last apply. PostgreSQL does not drop a database with connections."""
+    """Terraform deletes with the settings of the last apply. PostgreSQL does not drop a database with connections."""
     project.google.has_cluster()
     database = ("module.database", "google_sql_database")
     terraform.answers(output={"out": "{}"}, state_pull=state(*MADE, database))
@@ -65,7 +65,7 @@ def test_a_removal_first_stores_that_the_database_is_deleted_with_its_instance(
     assert "-target=module.database.google_sql_database.this" in apply["words"]
 
 
-def test_what_is_left_with_the_cluster_s_label_is_told(
+def test_reports_remaining_resources_with_the_clusters_label(
     project: Project, terraform: FakeTerraform
 ) -> None:
     google = project.google
@@ -77,13 +77,13 @@ def test_what_is_left_with_the_cluster_s_label_is_told(
     }
     terraform.answers(state_pull=state())
     ran = project.down()
-    assert cause(ran) == "of the cluster is left: disk det-1-1, database det-lab-0a"
+    assert cause(ran) == "these resources of the cluster remain: disk det-1-1, database det-lab-0a"
     assert project.run("list").out.split() == ["lab"], (
-        "a cluster of which something is left is forgotten"
+        "a cluster with remaining resources must stay listed"
     )
 
 
-def test_a_subnet_that_cloud_run_still_holds_is_told_with_the_time(
+def test_reports_a_subnet_that_cloud_run_still_uses(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.has_cluster()
@@ -93,11 +93,11 @@ def test_a_subnet_that_cloud_run_still_holds_is_told_with_the_time(
     )
     terraform.answers(destroy={"out": held, "code": 1}, state_pull=state())
     ran = project.down()
-    assert "all that costs money is removed" in cause(ran)
-    assert "run the same command again after that" in ran.err
+    assert "every billed resource is removed" in cause(ran)
+    assert "run the same command again after that time" in ran.err
 
 
-def test_what_is_there_is_described_and_removed_whatever_its_name(
+def test_describes_and_removes_a_cluster_with_an_invalid_name(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.has_cluster("lab-")
@@ -108,7 +108,9 @@ def test_what_is_there_is_described_and_removed_whatever_its_name(
     assert project.run("list").out == ""
 
 
-def test_an_unknown_cluster_cannot_be_removed(project: Project, terraform: FakeTerraform) -> None:
+def test_rejects_the_removal_of_an_unknown_cluster(
+    project: Project, terraform: FakeTerraform
+) -> None:
     project.google.has_cluster()
     ran = project.run("down", "--cluster-id", "lib")
     assert ran.code == 3

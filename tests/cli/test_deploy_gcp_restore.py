@@ -1,4 +1,4 @@
-"""A cluster that was removed comes back from the last backup of its database; Terraform and Google are stand-ins."""
+"""Restoring a removed cluster from a backup of its database, with fakes for Terraform and Google Cloud."""
 
 import json
 from typing import Any
@@ -21,8 +21,8 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(google_backups, "_LOOK_S", 0.0)
 
 
-def made() -> dict[str, str]:
-    """Return the state of a stack whose database is there."""
+def database_state() -> dict[str, str]:
+    """Return the state of a stack with a database."""
     user = {"instance": DATABASE, "name": "determined", "password": "of-this-cluster"}
     resource = {
         "mode": "managed", "module": "module.database", "type": "google_sql_user", "name": "this",
@@ -44,19 +44,19 @@ def restore(project: Project, *more: str) -> Any:
     return project.up("--image", "img", "--db-backup", "b1", *more)
 
 
-def test_a_cluster_begins_from_a_backup_and_has_the_key_of_its_secrets(
+def test_restores_a_backup_with_the_key_of_its_secrets(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     google = project.google
     google.leave_backup(instanceSettings={"settings": {"dataDiskSizeGb": "25"}})
     keep_key(google)
-    terraform.answers(output=outputs(cluster), state_pull=made())
+    terraform.answers(output=outputs(cluster), state_pull=database_state())
     ran = restore(project)
     assert ran.code == 0, ran.err
     assert google.restored == {DATABASE: "projects/acme/backups/b1"}
     assert google.passwords == {f"{DATABASE}/determined": "of-this-cluster"}
     database, rest = terraform.calls("apply")
-    assert MODULE in database["words"], "the database is filled before anything else can use it"
+    assert MODULE in database["words"], "the restore must run before services use the database"
     assert MODULE not in rest["words"]
     for apply in (database, rest):
         assert apply["variables"]["secrets_key"] == KEY
@@ -64,13 +64,13 @@ def test_a_cluster_begins_from_a_backup_and_has_the_key_of_its_secrets(
     assert "warning" not in ran.err
 
 
-def test_the_next_up_leaves_the_restored_database_as_it_is(
+def test_the_next_up_keeps_the_restored_database(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    """Also with other options, and with a backup that is deleted by then."""
+    """This includes other options and a backup that was deleted in the meantime."""
     google = project.google
     google.leave_backup()
-    terraform.answers(output=outputs(cluster), state_pull=made())
+    terraform.answers(output=outputs(cluster), state_pull=database_state())
     restore(project)
     google.restored, google.backups = {}, []
     google.leftovers["items"] = [{"name": DATABASE}]
@@ -80,34 +80,34 @@ def test_the_next_up_leaves_the_restored_database_as_it_is(
     assert google.restored == {}
 
 
-def test_a_database_that_is_gone_again_is_restored_anew(
+def test_restores_a_deleted_database_again(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    """A removal may be cut off after it took the database, and before it forgot the options."""
+    """An interrupted removal may have deleted the database but not the stored options."""
     google = project.google
     google.leave_backup()
-    terraform.answers(output=outputs(cluster), state_pull=made())
+    terraform.answers(output=outputs(cluster), state_pull=database_state())
     restore(project)
     google.restored = {}
     assert project.up("--image", "img").code == 0
     assert google.restored == {DATABASE: "projects/acme/backups/b1"}
 
 
-def test_an_interrupted_restoring_goes_on_where_the_option_is_not_given_again(
+def test_continues_an_interrupted_restore_without_the_option(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     google = project.google
     google.leave_backup()
     terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
     assert restore(project).code == 1
-    google.leftovers["items"] = [{"name": DATABASE}]  # it is there, and nothing in it
-    terraform.answers(output=outputs(cluster), state_pull=made())
+    google.leftovers["items"] = [{"name": DATABASE}]  # the database exists but is empty
+    terraform.answers(output=outputs(cluster), state_pull=database_state())
     ran = project.up("--image", "img")
     assert ran.code == 0, ran.err
     assert google.restored == {DATABASE: "projects/acme/backups/b1"}
 
 
-def test_a_restoring_that_runs_is_waited_for_and_not_begun_again(
+def test_waits_for_a_running_restore(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     google = project.google
@@ -117,20 +117,20 @@ def test_a_restoring_that_runs_is_waited_for_and_not_begun_again(
     }  # fmt: skip
     real = google.answer
 
-    def ends_when_asked_about(method: str, path: str, query: dict[str, str], body: Any) -> Any:
+    def finish_when_polled(method: str, path: str, query: dict[str, str], body: Any) -> Any:
         if path.endswith("/operations/operation-0"):
             google.operations["operation-0"]["status"] = "DONE"
         return real(method, path, query, body)
 
-    google.answer = ends_when_asked_about  # type: ignore[method-assign]
-    terraform.answers(output=outputs(cluster), state_pull=made())
+    google.answer = finish_when_polled  # type: ignore[method-assign]
+    terraform.answers(output=outputs(cluster), state_pull=database_state())
     ran = restore(project)
     assert ran.code == 0, ran.err
     assert google.restored == {}
     assert list(google.passwords) == [f"{DATABASE}/determined"]
 
 
-def test_a_restoring_that_fails_is_told_and_can_be_repeated(
+def test_reports_a_failed_restore_that_can_be_repeated(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     google = project.google
@@ -138,7 +138,7 @@ def test_a_restoring_that_fails_is_told_and_can_be_repeated(
     google.restoring_ends = {
         "error": {"errors": [{"code": "INTERNAL", "message": "disk too small"}]}
     }
-    terraform.answers(output=outputs(cluster), state_pull=made())
+    terraform.answers(output=outputs(cluster), state_pull=database_state())
     ran = restore(project)
     assert cause(ran) == "Cloud SQL: disk too small"
     assert len(terraform.calls("apply")) == 1, "services would find an empty database"
@@ -147,17 +147,17 @@ def test_a_restoring_that_fails_is_told_and_can_be_repeated(
     assert google.restored == {DATABASE: "projects/acme/backups/b1"}
 
 
-def test_a_backup_never_takes_a_databases_place(project: Project, terraform: FakeTerraform) -> None:
+def test_a_backup_never_replaces_a_database(project: Project, terraform: FakeTerraform) -> None:
     google = project.google
     google.has_cluster()
     google.leave_backup()
     google.leftovers["items"] = [{"name": DATABASE}]
     ran = restore(project)
     assert (ran.code, terraform.calls("init")) == (2, [])
-    assert cause(ran) == "the cluster lab has a database, which no backup replaces"
+    assert cause(ran) == "the cluster lab already has a database, and a backup cannot replace it"
 
 
-def test_an_unknown_backup_is_answered_by_those_there_are(
+def test_an_unknown_backup_lists_the_existing_ones(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.leave_backup("b7")
@@ -168,43 +168,43 @@ def test_an_unknown_backup_is_answered_by_those_there_are(
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("backup", "message"),
     [
-        ({"databaseVersion": "POSTGRES_15"}, "is of det-lab-0a1b2c with POSTGRES_15"),
-        ({"instance": "wordpress"}, "is of wordpress with POSTGRES_16"),
+        ({"databaseVersion": "POSTGRES_15"}, "is from det-lab-0a1b2c with POSTGRES_15"),
+        ({"instance": "wordpress"}, "is from wordpress with POSTGRES_16"),
         ({"state": "RUNNING"}, "is not complete: it is RUNNING"),
     ],
 )
-def test_a_backup_that_fits_no_cluster_is_refused(
-    project: Project, terraform: FakeTerraform, told: dict[str, str], why: str
+def test_rejects_a_backup_that_is_not_from_a_cluster(
+    project: Project, terraform: FakeTerraform, backup: dict[str, str], message: str
 ) -> None:
-    project.google.leave_backup(**told)
+    project.google.leave_backup(**backup)
     ran = restore(project)
-    assert why in cause(ran)
+    assert message in cause(ran)
     assert terraform.calls("init") == []
 
 
-def test_a_lost_key_and_another_clusters_bucket_are_told(
+def test_warns_about_a_missing_key_and_another_clusters_bucket(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     project.google.leave_backup(instance="det-other-0a1b2c")
-    terraform.answers(output=outputs(cluster), state_pull=made())
+    terraform.answers(output=outputs(cluster), state_pull=database_state())
     ran = restore(project)
-    assert "warning: no key of det-other is kept here" in ran.err
-    assert "det-other lie in the bucket of that cluster" in ran.err
+    assert "warning: the key of det-other is not stored here" in ran.err
+    assert "det-other are in the bucket of that cluster" in ran.err
 
 
-def test_a_cluster_of_another_name_keeps_the_key_that_it_took_over(
+def test_a_cluster_with_another_name_stores_the_restored_key(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     project.google.leave_backup(instance="det-other-0a1b2c")
     keep_key(project.google, "det-other")
-    terraform.answers(output=outputs(cluster), state_pull=made())
+    terraform.answers(output=outputs(cluster), state_pull=database_state())
     restore(project)
     assert kept_key(project.google) == KEY
 
 
-def test_a_dry_run_restores_nothing(project: Project, terraform: FakeTerraform) -> None:
+def test_a_dry_run_does_not_restore(project: Project, terraform: FakeTerraform) -> None:
     project.google.leave_backup(instanceSettings={"settings": {"dataDiskSizeGb": "25"}})
     ran = restore(project, "--dry-run")
     assert ran.code == 0, ran.err
@@ -214,15 +214,15 @@ def test_a_dry_run_restores_nothing(project: Project, terraform: FakeTerraform) 
 
 
 def removed(project: Project, terraform: FakeTerraform, *more: str) -> Any:
-    """Remove a cluster whose stack made a key, told out of order."""
+    """Remove a cluster with a key in its state. The state lists the parts of the key in reverse order."""
     google = project.google
     google.has_cluster()
-    made = [{"index_key": i, "attributes": {"id": part * 36}} for i, part in enumerate("ab")]
+    instances = [{"index_key": i, "attributes": {"id": part * 36}} for i, part in enumerate("ab")]
     key = {
         "mode": "managed",
         "type": "terraform_data",
         "name": "secrets_key",
-        "instances": made[::-1],
+        "instances": instances[::-1],
     }
     google.buckets[STATES]["lab/default.tfstate"] = json.dumps({"resources": [key]}).encode()
     google.leave_backup("b1")
@@ -233,7 +233,7 @@ def removed(project: Project, terraform: FakeTerraform, *more: str) -> Any:
     return project.down(*more)
 
 
-def test_a_removal_keeps_the_key_and_tells_how_the_cluster_comes_back(
+def test_a_removal_stores_the_key_and_prints_the_restore_command(
     project: Project, terraform: FakeTerraform
 ) -> None:
     ran = removed(project, terraform)
@@ -244,7 +244,7 @@ def test_a_removal_keeps_the_key_and_tells_how_the_cluster_comes_back(
     assert project.run("list").out == ""
 
 
-def test_a_removal_with_all_data_keeps_no_key_and_tells_no_way_back(
+def test_a_removal_with_all_data_stores_no_key_and_prints_no_restore_command(
     project: Project, terraform: FakeTerraform
 ) -> None:
     ran = removed(project, terraform, "--delete-data")

@@ -1,4 +1,4 @@
-"""Upgrade a cluster on Google Cloud, also to a version that does not answer; Terraform and Google are stand-ins."""
+"""Upgrades and rollbacks of a cluster on Google Cloud, with fakes for Terraform and Google Cloud."""
 
 import re
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ URL_SECRET = "det-lab-database-url"
 
 
 def declared_traffic() -> list[str]:
-    """Return the traffic setting of each Cloud Run resource in the stack. Terraform sends it at each apply."""
+    """Return the traffic setting of each Cloud Run resource in the stack, which Terraform sends at each apply."""
     text = "".join(path.read_text() for path in sorted(INFRA.glob("modules/gcp/controlplane/*.tf")))
     blocks = re.findall(r'^resource "google_cloud_run_v2_service" .*?^\}', text, re.M | re.S)
     return [" ".join(re.findall(r"^  traffic \{(.*?)\}", block, re.M | re.S)) for block in blocks]
@@ -29,7 +29,7 @@ def declared_traffic() -> list[str]:
 
 @dataclass
 class Upgrades:
-    """A cluster in which each apply creates new revisions and new versions of its secret."""
+    """A cluster in which each apply creates a new revision of each service and a new version of the secret."""
 
     project: Project
     google: FakeGoogle
@@ -38,7 +38,7 @@ class Upgrades:
     applied: list[Any] = field(default_factory=list)
 
     def deploy(self) -> None:
-        """Make the next revision of each service, as Cloud Run does at an apply.
+        """Create the next revision of each service, as Cloud Run does at an apply.
 
         Traffic keeps its target unless the stack sets one. The target of a new service is the newest revision.
         """
@@ -99,25 +99,25 @@ def upgrades(
     ]
     google.versions = {SECRET: {1: "ENABLED"}, URL_SECRET: {1: "ENABLED"}}
     terraform.answers(output=outputs(cluster), state_pull=state(*MADE))
-    made = Upgrades(project, google, cluster)
+    result = Upgrades(project, google, cluster)
     answer = google.answer
 
     def answer_after_applies(method: str, path: str, query: dict[str, str], body: Any) -> Any:
-        for apply in terraform.calls("apply")[len(made.applied) :]:
-            made.applied.append(apply)
-            made.deploy()
+        for apply in terraform.calls("apply")[len(result.applied) :]:
+            result.applied.append(apply)
+            result.deploy()
         return answer(method, path, query, body)
 
     monkeypatch.setattr(google, "answer", answer_after_applies)
     monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
     monkeypatch.setattr("det_cli.deployment.google.time.sleep", lambda _: None)
-    return made
+    return result
 
 
-def test_an_upgrade_that_does_not_answer_is_rolled_back(upgrades: Upgrades) -> None:
+def test_rolls_back_an_upgrade_that_does_not_answer(upgrades: Upgrades) -> None:
     ran = upgrades.up(answers=False)
     assert cause(ran) == (
-        f"the new version does not answer at {upgrades.cluster.url}: the previous one is back"
+        f"the new version does not answer at {upgrades.cluster.url}: the previous version was restored"
     )
     assert "det-lab-api" in ran.err
     assert upgrades.serving() == {name: f"{name}-1" for name in NAMES}
@@ -136,8 +136,8 @@ def test_a_rollback_keeps_the_secrets_of_the_previous_version(upgrades: Upgrades
     assert upgrades.google.versions[SECRET] == {1: "ENABLED", 2: "ENABLED"}
 
 
-def test_an_upgrade_that_answers_destroys_older_versions_of_secrets(upgrades: Upgrades) -> None:
-    """The previous version stays, because an operator may roll back to its revision."""
+def test_a_successful_upgrade_destroys_old_versions_of_secrets(upgrades: Upgrades) -> None:
+    """The previous version is kept, because an operator may roll back to its revision."""
     for _ in range(3):
         ran = upgrades.up(answers=True)
         assert ran.code == 0, ran.err
@@ -151,10 +151,10 @@ def test_an_upgrade_continues_if_old_versions_cannot_be_destroyed(
     upgrades.google.permissions_missing = {"secretmanager.versions.list"}
     ran = upgrades.up(answers=True)
     assert ran.code == 0, ran.err
-    assert "warning: old versions of secrets stay: " in ran.err
+    assert "warning: old versions of secrets could not be destroyed: " in ran.err
 
 
-def test_a_first_cluster_that_does_not_answer_has_nothing_to_go_back_to(
+def test_a_new_cluster_that_does_not_answer_has_no_rollback(
     project: Project,
     terraform: FakeTerraform,
     cluster: FakeCluster,

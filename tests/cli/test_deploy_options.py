@@ -1,4 +1,4 @@
-"""Determined's options of `det deploy` do their part in a cloud, or are answered by what stands in their place."""
+"""Determined's options of `det deploy` have an effect in a cloud, or print their replacement."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ AWS_GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/aws.md"
 
 
 def replaced() -> Iterator[tuple[list[str], ReplacedArg]]:
-    """Yield each option that is only answered, with the words of a command that takes it."""
+    """Yield each replaced option with the words of a command that accepts it."""
     for group in MEMBERS["deploy"].members:
         assert isinstance(group, Group)
         for command in group.members:
@@ -48,9 +48,7 @@ REPLACED = list(replaced())
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 @pytest.mark.parametrize("url", ["localhost:5000", "http://", "ftp://there"])
-def test_an_endpoint_without_scheme_or_host_is_refused_by_name(
-    cloud: str, url: str, det: Det
-) -> None:
+def test_rejects_an_endpoint_without_scheme_or_host(cloud: str, url: str, det: Det) -> None:
     ran = det("deploy", cloud, "list", f"--endpoint-url={url}")
     assert ran.code == 2
     assert f"must be an address like https://HOST:PORT, not '{url}'" in ran.err
@@ -59,7 +57,7 @@ def test_an_endpoint_without_scheme_or_host_is_refused_by_name(
 @pytest.mark.parametrize(
     ("words", "option"), REPLACED, ids=[" ".join([*w[1:3], o.names[0]]) for w, o in REPLACED]
 )
-def test_an_option_without_use_is_answered_and_never_passed_over(
+def test_a_replaced_option_prints_its_replacement(
     words: list[str], option: ReplacedArg, capsys: pytest.CaptureFixture[str], det: Det
 ) -> None:
     value = [] if option.options.get("action") else ["VALUE"]
@@ -72,44 +70,44 @@ def test_an_option_without_use_is_answered_and_never_passed_over(
     assert capsys.readouterr().err == f"{option.names[0]} {option.instead}\n"
 
 
-def test_the_choices_of_the_guide_are_values_of_their_variables() -> None:
-    """A map was written as Terraform writes it, which is a text in YAML."""
-    told = re.findall(r"^\| `([^`]*\w=[^`]+)` \|", AWS_GUIDE.read_text(), re.MULTILINE)
-    given = [word for choice in told for word in shlex.split(choice)]
-    read = variables(argparse.Namespace(var=given))
-    assert read == {
+def test_the_variables_in_the_guide_are_valid() -> None:
+    """A map in Terraform's syntax is only a string in YAML."""
+    choices = re.findall(r"^\| `([^`]*\w=[^`]+)` \|", AWS_GUIDE.read_text(), re.MULTILINE)
+    words = [word for choice in choices for word in shlex.split(choice)]
+    values = variables(argparse.Namespace(var=words))
+    assert values == {
         "architecture": "arm64", "snap_start": True, "memory_mb": {"tick": 512}, "endpoint": "api_gateway",
         "machine_external_ip": False, "alarm_topic_arn": "ARN",
     }  # fmt: skip
 
 
-def test_an_option_that_asks_for_what_holds_anyway_is_not_refused(
+def test_accepts_a_harmless_value_of_a_refused_option(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     parse(find(["deploy", "aws", "up", "--cluster-id=c", "--inbound-cidr", "0.0.0.0/0"]), {})
     assert capsys.readouterr().err == ""
 
 
-def test_an_option_of_the_group_is_answered_too(
+def test_a_replaced_option_of_the_group_prints_its_replacement(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     ran = det("deploy", "--no-wait-for-master", "aws", "list", *account.where[2:])
     assert ran.code == 0
-    assert "the command ends when the cluster answers" in ran.err
+    assert "the command waits until the cluster answers" in ran.err
 
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return the configurations that functions were built with."""
-    found: list[dict[str, Any]] = []
+    """Return the list of configurations with which functions are built."""
+    configs: list[dict[str, Any]] = []
 
     def build(out: Path, files: dict[str, bytes]) -> Path:
-        found.append(yaml.safe_load(files["cluster.yaml"]))
+        configs.append(yaml.safe_load(files["cluster.yaml"]))
         (out / "deployment.zip").write_bytes(b"zip")
         return out / "deployment.zip"
 
     monkeypatch.setattr(packaging, "build", build)
-    return found
+    return configs
 
 
 def test_options_for_aws_become_pools_scheduler_images_and_tags(
@@ -143,7 +141,7 @@ def test_options_for_aws_become_pools_scheduler_images_and_tags(
     assert plan["variables"]["database_instance_class"] == "db.t4g.small"
 
 
-def test_a_key_pair_that_is_not_there_is_told_before_anything_is_made(
+def test_reports_an_unknown_key_pair_before_any_change(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     ran = det("deploy", "aws", "up", "--yes", *account.where, "--keypair", "ada")
@@ -152,10 +150,13 @@ def test_a_key_pair_that_is_not_there_is_told_before_anything_is_made(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         (("--add-tag", "team"), "--add-tag team has no value"),
-        (("--deployment-type", "efs"), "there is no --deployment-type efs here: machines mount no"),
+        (
+            ("--deployment-type", "efs"),
+            "--deployment-type efs is not supported: machines do not mount",
+        ),
         (
             ("--scheduler-type", "fair_share", "--preemption-enabled", "true"),
             "--preemption-enabled has no meaning for --scheduler-type fair_share",
@@ -163,37 +164,37 @@ def test_a_key_pair_that_is_not_there_is_told_before_anything_is_made(
         (("--spot-max-price", "cheap"), "--spot-max-price"),
     ],
 )
-def test_a_bad_value_is_refused_by_name(
-    det: Det, account: Account, terraform: FakeTerraform, given: tuple[str, ...], told: str
+def test_reports_an_invalid_value_by_option(
+    det: Det, account: Account, terraform: FakeTerraform, options: tuple[str, ...], message: str
 ) -> None:
-    ran = det("deploy", "aws", "up", "--yes", *account.where, *given)
-    assert (ran.code, told in ran.err) == (2, True), ran.err
+    ran = det("deploy", "aws", "up", "--yes", *account.where, *options)
+    assert (ran.code, message in ran.err) == (2, True), ran.err
     assert terraform.calls("apply") == []
 
 
 @pytest.mark.parametrize(
-    ("given", "cause", "remedy"),
+    ("variable", "cause", "remedy"),
     [
-        ("reley=true", "--var reley: the stack has no such variable", "--var relay=… is one"),
-        ("qqq=1", "--var qqq: the stack has no such variable", "docs/reference/terraform.md has all"),
+        ("reley=true", "--var reley: the stack has no such variable", "did you mean --var relay=…?"),
+        ("qqq=1", "--var qqq: the stack has no such variable", "docs/reference/terraform.md lists all"),
         ("api_concurrency=many", "--var api_concurrency must be a number, not 'many'", ""),
         ("relay=1", "--var relay must be true or false, not 1", ""),
         ("zones=us-west-2a", "--var zones must be a list, as in '[one, two]', not 'us-west-2a'", ""),
         ("relay=", "--var relay has no value", "give --var relay=VALUE"),
         ("cidr=null", "--var cidr has no value", "give --var cidr=VALUE"),
-        ("zones=[us-west-2a", "--var zones=[us-west-2a is no YAML", "put quotes around"),
+        ("zones=[us-west-2a", "--var zones=[us-west-2a is not valid YAML", "put quotes around"),
     ],
 )  # fmt: skip
-def test_a_variable_that_the_stack_does_not_take_is_refused_before_anything_is_made(
-    det: Det, account: Account, terraform: FakeTerraform, given: str, cause: str, remedy: str
+def test_rejects_an_invalid_variable_before_any_change(
+    det: Det, account: Account, terraform: FakeTerraform, variable: str, cause: str, remedy: str
 ) -> None:
-    """Terraform passes over a name that it does not know: no relay was made, and no budget."""
-    ran = det("deploy", "aws", "up", "--yes", "--var", given, *account.where)
+    """Terraform ignores unknown names, so a misspelled variable would have no effect."""
+    ran = det("deploy", "aws", "up", "--yes", "--var", variable, *account.where)
     assert (ran.code != 0, cause in ran.err, remedy in ran.err) == (True, True, True), ran.err
     assert terraform.calls("apply") == []
 
 
-def test_a_variable_may_have_no_value_only_where_the_stack_has_none_for_it(tmp_path: Path) -> None:
+def test_only_variables_with_a_null_default_accept_null(tmp_path: Path) -> None:
     body = 'variable "a" {\n  type        = string\n  default     = null\n}\n'
     (tmp_path / "variables.tf").write_text(body)
     stack_variables.check(tmp_path, {"a": None})
@@ -203,7 +204,7 @@ def test_a_variable_may_have_no_value_only_where_the_stack_has_none_for_it(tmp_p
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
-def test_each_variable_of_a_stack_has_a_type_that_is_known(cloud: str) -> None:
+def test_every_variable_of_a_stack_has_a_known_type(cloud: str) -> None:
     declared = stack_variables.declared_in(stacks() / cloud)
     assert len(declared) > 20
     assert {variable.type for variable in declared.values()} - {"object"} == {
@@ -215,36 +216,40 @@ def test_each_variable_of_a_stack_has_a_type_that_is_known(cloud: str) -> None:
     }
 
 
-def test_machines_beside_a_configuration_with_pools_are_refused(
+def test_rejects_pool_options_with_a_configuration_that_has_pools(
     det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
-    """The options changed nothing, and no message said so."""
+    """Without the error, the options would have no effect."""
     config = tmp_path / "master.yaml"
     pool = {"pool_name": "gpus", "provider": {"type": "aws", "instance_type": "g5.xlarge"}}
     config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
     ran = det("deploy", "aws", "up", "--yes", *account.where, "--config", config, "--spot")
     assert ran.code == 2
-    assert "has pools of its own: --spot cannot change them" in ran.err
+    assert "has its own pools: --spot cannot change them" in ran.err
 
 
-def test_a_cluster_is_removed_as_it_was_made(
+def test_a_removal_uses_the_stored_options(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    """A database of RDS was taken for one of Aurora, and its protection stayed: it could not be removed."""
+    """Without them, an RDS database was treated as Aurora, kept its protection and could not be removed."""
     terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
-    made = ("--var", "database=rds", "--add-tag", "team=vision")
-    assert det("deploy", "aws", "up", "--yes", *account.where, *made).code == 1
+    options = ("--var", "database=rds", "--add-tag", "team=vision")
+    assert det("deploy", "aws", "up", "--yes", *account.where, *options).code == 1
     account.client("s3").put_object(Bucket=OWN_STATE_BUCKET, Key="box/state", Body=b"{}")
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
     ran = det("deploy", "aws", "down", "--yes", *account.where)
     assert ran.code == 0, ran.err
     ending, _ = terraform.calls("apply", "destroy")[-2:]
-    told = ending["variables"]
-    assert (told["database"], told["tags"], told["keep_data"]) == ("rds", {"team": "vision"}, True)
-    assert told["removal"].isdigit()
+    variables = ending["variables"]
+    assert (variables["database"], variables["tags"], variables["keep_data"]) == (
+        "rds",
+        {"team": "vision"},
+        True,
+    )
+    assert variables["removal"].isdigit()
 
 
-def test_a_profile_signs_in_the_command_and_terraform(
+def test_the_command_and_terraform_use_the_profile(
     det: Det,
     account: Account,
     terraform: FakeTerraform,
@@ -266,10 +271,10 @@ def test_a_profile_signs_in_the_command_and_terraform(
     assert (ran.code, "has no profile lob" in ran.err) == (2, True)
 
 
-def test_the_region_is_that_of_the_environment_in_both_of_its_names(
+def test_aws_region_overrides_aws_default_region(
     det: Det, account: Account, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """AWS_REGION, which the hint names, was not read."""
+    """The hint for a missing region mentions AWS_REGION, so the command must read it."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_REGION", "us-west-2")
     at = ("--cluster-id", "box", "--endpoint-url", account.url)
@@ -292,19 +297,23 @@ def test_options_for_google_become_disks_labels_and_processors(
     assert apply["variables"]["labels"] == {"team": "vision"}
     compute, aux = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
     common = {"boot_disk_type": "pd-ssd", "labels": {"team": "vision"}}
-    own = {"boot_disk_size": 300, "spot": True, "base_config": {"minCpuPlatform": "Intel Skylake"}}
-    assert compute["provider"].items() >= {**common, **own}.items()
+    compute_settings = {
+        "boot_disk_size": 300,
+        "spot": True,
+        "base_config": {"minCpuPlatform": "Intel Skylake"},
+    }
+    assert compute["provider"].items() >= {**common, **compute_settings}.items()
     assert aux["provider"].items() >= {**common, "boot_disk_size": 100}.items()
     bad = project.up("--image", "img", "--add-label", "Team=Vision")
-    assert (bad.code, "is no label of Google Cloud" in bad.err) == (2, True)
+    assert (bad.code, "is not a valid Google Cloud label" in bad.err) == (2, True)
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
-def test_the_configuration_to_begin_with_is_one_that_clusters_take(det: Det, cloud: str) -> None:
+def test_the_configuration_template_is_valid(det: Det, cloud: str) -> None:
     ran = det("deploy", cloud, "dump-master-config-template")
     assert ran.code == 0, ran.err
-    known = {cloud: {"region": {"aws": "eu-west-1", "gcp": "europe-west4"}[cloud]}}
-    pools = load_cluster(with_defaults(yaml.safe_load(ran.out), known)).resource_pools
+    defaults = {cloud: {"region": {"aws": "eu-west-1", "gcp": "europe-west4"}[cloud]}}
+    pools = load_cluster(with_defaults(yaml.safe_load(ran.out), defaults)).resource_pools
     assert [pool.pool_name for pool in pools] == ["compute-pool", "aux-pool"]
 
 
@@ -319,32 +328,32 @@ def applied(terraform: FakeTerraform) -> dict[str, Any]:
 @pytest.fixture
 def google_up(project: Project, terraform: FakeTerraform, cluster: FakeCluster) -> Det:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE_BY_GOOGLE[0]))
-    return lambda *given: project.up("--image", "img", "--no-preflight-checks", *given)
+    return lambda *options: project.up("--image", "img", "--no-preflight-checks", *options)
 
 
 def keep(project: Project, *pairs: str) -> None:
-    """Put into the kept options what an earlier version of the command took by `--var`."""
-    kept = project.google.buckets[STATES]
-    (name,) = (name for name in kept if name.endswith("options.json"))
-    kept[name] = json.dumps({**json.loads(kept[name]), "var": pairs}).encode()
+    """Add `--var` pairs to the stored options, as an earlier version of the command did."""
+    objects = project.google.buckets[STATES]
+    (name,) = (name for name in objects if name.endswith("options.json"))
+    objects[name] = json.dumps({**json.loads(objects[name]), "var": pairs}).encode()
 
 
-def test_a_variable_of_the_last_time_that_the_stack_no_longer_has_is_left_out(
+def test_ignores_a_stored_variable_that_the_stack_no_longer_has(
     google_up: Det, project: Project, terraform: FakeTerraform
 ) -> None:
-    """Each later `up` was refused, and the way out that it named forgot all other options as well."""
+    """Otherwise each later `up` would fail, and --forget-options would also drop all other options."""
     assert google_up("--var", "log_retention_days=1").code == 0
     keep(project, "reley=true", "log_retention_days=1")
     ran = google_up()
     assert ran.code == 0, ran.err
-    assert "Left out --var reley=true of the last time: the stack has no such variable" in ran.err
-    assert "As the last time: --var log_retention_days=1 (" in ran.err
+    assert "Ignored --var reley=true of the previous run: the stack has no such variable" in ran.err
+    assert "Reusing options of the previous run: --var log_retention_days=1 (" in ran.err
     assert terraform.calls("apply")[-1]["variables"].items() >= {"log_retention_days": 1}.items()
     assert "reley" not in terraform.calls("apply")[-1]["variables"]
-    assert "Left out" not in google_up().err
+    assert "Ignored --var" not in google_up().err
 
 
-def test_a_value_of_the_last_time_that_the_stack_no_longer_takes_is_replaced_or_forgotten(
+def test_an_invalid_stored_value_can_be_replaced_or_forgotten(
     google_up: Det, project: Project, terraform: FakeTerraform
 ) -> None:
     assert google_up().code == 0
@@ -357,29 +366,27 @@ def test_a_value_of_the_last_time_that_the_stack_no_longer_takes_is_replaced_or_
     assert (mistyped.code, "or --forget-options" in mistyped.err) == (2, False), mistyped.err
 
 
-def test_a_zero_that_is_given_replaces_the_number_of_the_last_time(
-    google_up: Det, terraform: FakeTerraform
-) -> None:
-    """Zero counted as not given, and machines kept their GPUs."""
+def test_a_zero_replaces_a_stored_number(google_up: Det, terraform: FakeTerraform) -> None:
+    """Zero counts as a given value, so that it can remove GPUs."""
     numbers = ("--min-dynamic-agents", "--gpu-num", "--max-aux-containers-per-agent")
     assert google_up(*(word for name in numbers for word in (name, "2"))).code == 0
     ran = google_up(*(word for name in numbers for word in (name, "0")))
-    assert (ran.code, "As the last time" in ran.err) == (0, False), ran.err
+    assert (ran.code, "Reusing options" in ran.err) == (0, False), ran.err
     compute, aux = applied(terraform)["resource_pools"]
     assert compute["provider"]["min_instances"] == 0
     assert compute["provider"]["instance_type"]["gpu_num"] == 0
     assert aux["max_aux_containers_per_agent"] == 0
 
 
-def test_a_zero_of_the_last_time_stays(google_up: Det, terraform: FakeTerraform) -> None:
+def test_reuses_a_stored_zero(google_up: Det, terraform: FakeTerraform) -> None:
     assert google_up("--max-dynamic-agents", "0", "--gpu-num", "0").code == 0
     ran = google_up()
-    assert "As the last time: --max-dynamic-agents, --gpu-num (" in ran.err
+    assert "Reusing options of the previous run: --max-dynamic-agents, --gpu-num (" in ran.err
     provider = applied(terraform)["resource_pools"][0]["provider"]
     assert (provider["max_instances"], provider["instance_type"]["gpu_num"]) == (0, 0)
 
 
-def test_a_notebook_timeout_of_zero_ends_that_of_the_last_time_and_of_the_configuration(
+def test_a_notebook_timeout_of_zero_removes_the_stored_and_configured_timeout(
     det: Det,
     account: Account,
     terraform: FakeTerraform,
@@ -395,7 +402,7 @@ def test_a_notebook_timeout_of_zero_ends_that_of_the_last_time_and_of_the_config
     assert [config.get("notebook_timeout") for config in built] == [600, None]
 
 
-def test_machines_beside_a_configuration_of_the_last_time_with_pools_are_refused(
+def test_rejects_pool_options_with_a_stored_configuration_that_has_pools(
     google_up: Det, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
     config = tmp_path / "master.yaml"
@@ -406,8 +413,8 @@ def test_machines_beside_a_configuration_of_the_last_time_with_pools_are_refused
     assert google_up("--config", config).code == 0
     ran = google_up("--spot", "--max-dynamic-agents", "20")
     assert ran.code == 2
-    told = "the configuration of the last time has pools of its own: --spot, --max-dynamic-agents cannot change them"
-    assert told in ran.err
+    message = "the stored configuration has its own pools: --spot, --max-dynamic-agents cannot change them"
+    assert message in ran.err
     config.write_text("cluster_name: lab\n")
     assert google_up("--spot", "--config", config).code == 0
     assert applied(terraform)["resource_pools"][0]["provider"]["spot"] is True
@@ -424,7 +431,7 @@ def test_machines_beside_a_configuration_of_the_last_time_with_pools_are_refused
         ),
     ],
 )
-def test_preemption_can_be_switched_off_over_a_configuration(
+def test_an_option_can_disable_the_preemption_of_a_configuration(
     google_up: Det,
     terraform: FakeTerraform,
     tmp_path: Path,
@@ -434,9 +441,9 @@ def test_preemption_can_be_switched_off_over_a_configuration(
     config = tmp_path / "master.yaml"
     config.write_text(yaml.safe_dump(written))
     assert google_up("--config", config, "--preemption-enabled", "false").code == 0
-    found = applied(terraform)
-    assert found["resource_manager"]["scheduler"] == {**scheduler, "preemption": False}
-    assert load_cluster(found).scheduler.preemption is False
+    applied_config = applied(terraform)
+    assert applied_config["resource_manager"]["scheduler"] == {**scheduler, "preemption": False}
+    assert load_cluster(applied_config).scheduler.preemption is False
 
 
 @pytest.mark.parametrize(
@@ -450,28 +457,28 @@ def test_preemption_can_be_switched_off_over_a_configuration(
         ),
     ],
 )
-def test_an_option_that_is_given_goes_before_another_of_the_last_time(
+def test_an_option_supersedes_a_conflicting_stored_option(
     google_up: Det, terraform: FakeTerraform, first: tuple[str, ...], now: tuple[str, ...]
 ) -> None:
     assert google_up(*first).code == 0
     ran = google_up(*now)
-    assert (ran.code, "As the last time" in ran.err) == (0, False), ran.err
+    assert (ran.code, "Reusing options" in ran.err) == (0, False), ran.err
     after = applied(terraform)
     assert google_up("--forget-options", *now).code == 0
     assert after == applied(terraform)
 
 
-def test_an_option_of_the_group_may_have_its_value_behind_an_equals_sign(
+def test_an_option_of_the_group_accepts_a_value_after_an_equals_sign(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    """Such a command did nothing, and ended as if it had."""
+    """Such a command once printed the help of the group and exited with 0."""
     ran = det("deploy", "--image-repo-prefix=ours", "aws", "status", *account.where)
     assert (ran.code, "commands:" in ran.out) != (0, True)
     assert "--image-repo-prefix is not needed" in ran.err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--x=1", "aws", "list"), "det deploy has no option '--x=1'"),
         (("aws", "--x", "list"), "det deploy aws has no option '--x'"),
@@ -479,8 +486,8 @@ def test_an_option_of_the_group_may_have_its_value_behind_an_equals_sign(
         (("--image-repo-prefix",), "option --image-repo-prefix needs a value"),
     ],
 )
-def test_a_bad_option_before_a_command_is_refused(
-    det: Det, home: Path, words: tuple[str, ...], told: str
+def test_rejects_an_invalid_option_before_a_command(
+    det: Det, home: Path, words: tuple[str, ...], message: str
 ) -> None:
     ran = det("deploy", *words)
-    assert (ran.code, told in ran.err) == (2, True), ran.err
+    assert (ran.code, message in ran.err) == (2, True), ran.err

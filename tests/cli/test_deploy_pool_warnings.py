@@ -1,4 +1,4 @@
-"""`det deploy` warns of pools that rent elsewhere or nothing, and its template makes none of them."""
+"""`det deploy` warns about pools that rent in other regions or cannot rent, and its template causes no warning."""
 
 from pathlib import Path
 
@@ -10,19 +10,19 @@ from tests.support.aws_account import Account
 from tests.support.fake_terraform import FakeTerraform
 
 
-def test_the_configuration_to_begin_with_rents_where_the_cluster_is(
+def test_the_configuration_template_uses_the_region_of_the_cluster(
     det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
-    """It named us-west-2, also for clusters elsewhere."""
+    """It once contained us-west-2 for clusters in every region."""
     config = tmp_path / "master.yaml"
     config.write_text(det("deploy", "aws", "dump-master-config-template").out)
     at = ("--cluster-id", "box", "--region", "eu-west-1", "--endpoint-url", account.url)
     ran = det("deploy", "aws", "up", "--dry-run", "--config", config, *at)
     assert (ran.code, "warning" in ran.err) == (0, False), ran.err
-    assert "compute-pool costs $0.58 an hour and machine" in ran.out  # as in eu-west-1
+    assert "compute-pool costs $0.58 per machine and hour" in ran.out  # the price in eu-west-1
 
 
-def test_a_pool_that_rents_only_in_other_regions_is_told(
+def test_warns_about_a_pool_that_rents_only_in_other_regions(
     det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
     config = tmp_path / "master.yaml"
@@ -32,11 +32,11 @@ def test_a_pool_that_rents_only_in_other_regions_is_told(
     )
     ran = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
     assert ran.code == 0, ran.err
-    told = "warning: pool p rents in eu-west-1, while the cluster and its bucket are in us-west-2"
-    assert told in ran.err
+    message = "warning: pool p rents in eu-west-1, but the cluster and its bucket are in us-west-2"
+    assert message in ran.err
 
 
-def test_a_pool_that_rents_in_other_regions_too_is_not_warned_of(
+def test_does_not_warn_about_a_pool_that_also_rents_in_other_regions(
     det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
     config = tmp_path / "master.yaml"
@@ -53,39 +53,42 @@ def test_a_pool_that_rents_in_other_regions_too_is_not_warned_of(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         (
             ("--spot", "--spot-max-price", "0.01"),
-            "an hour of its cheapest machine (g4dn.xlarge, spot) costs $0.24, and it may cost $0.01",
+            "its cheapest machine (g4dn.xlarge, spot) costs $0.24 per hour, and its limit is $0.01",
         ),
-        (("--max-dynamic-agents", "0"), "pool compute-pool rents nothing: it may have 0 machines"),
+        (
+            ("--max-dynamic-agents", "0"),
+            "pool compute-pool rents no machines: its max_instances is 0",
+        ),
     ],
 )
-def test_a_pool_whose_limits_leave_it_no_machine_is_told(
-    det: Det, account: Account, terraform: FakeTerraform, given: tuple[str, ...], told: str
+def test_warns_about_a_pool_with_limits_that_exclude_all_machines(
+    det: Det, account: Account, terraform: FakeTerraform, options: tuple[str, ...], message: str
 ) -> None:
-    ran = det("deploy", "aws", "up", "--dry-run", *given, *account.where)
-    assert (ran.code, told in ran.err) == (0, True), ran.err
-    assert "Busy, compute-pool rents nothing within its limits" in ran.out
+    ran = det("deploy", "aws", "up", "--dry-run", *options, *account.where)
+    assert (ran.code, message in ran.err) == (0, True), ran.err
+    assert "Busy, compute-pool can rent no machines within its limits" in ran.out
 
 
-def test_a_limit_above_the_price_is_not_warned_of(
+def test_does_not_warn_about_a_limit_above_the_price(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     spot = ("--spot", "--spot-max-price", "0.3")
     ran = det("deploy", "aws", "up", "--dry-run", *spot, *account.where)
-    assert (ran.code, "rents nothing" in ran.err) == (0, False), ran.err
+    assert (ran.code, "rents no machines" in ran.err) == (0, False), ran.err
 
 
-def test_a_price_for_spot_machines_without_any_is_refused(
+def test_rejects_a_spot_price_without_spot_machines(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     ran = det("deploy", "aws", "up", "--dry-run", "--spot-max-price", "1", *account.where)
     assert (ran.code, "--spot-max-price has no meaning without --spot" in ran.err) == (2, True)
 
 
-def test_a_price_for_the_spot_machines_of_the_last_time_is_taken(
+def test_accepts_a_spot_price_with_a_stored_spot_option(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster(spot=True)
@@ -93,7 +96,7 @@ def test_a_price_for_the_spot_machines_of_the_last_time_is_taken(
     assert ran.code == 0, ran.err
 
 
-def test_a_subnet_that_is_not_there_is_told_before_anything_is_made(
+def test_reports_an_unknown_subnet_before_any_change(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     subnet = ("--agent-subnet-id", "subnet-nope")

@@ -1,4 +1,4 @@
-"""Try `det deploy aws rehearse` and `gcp rehearse`; clouds, Terraform and the cluster are stand-ins."""
+"""`det deploy aws rehearse` and `gcp rehearse`, with fakes for the clouds, Terraform and the cluster."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ SPOT: dict[str, Any] = {"compute_agent_instance_type": "g4dn.xlarge", "spot": Tr
 
 @pytest.fixture
 def answering(cluster: FakeCluster) -> FakeCluster:
-    """A cluster with the routes that a rehearsal asks first, and without machines."""
+    """Return a cluster without machines, with the routes that a rehearsal requests first."""
     cluster.on("GET", "/api/v1/master", {"version": "0.38.1", "productVersion": "9.9"})
     cluster.on("GET", "/api/v1/instances", lambda asked: page("instances", [], asked))
     return cluster
@@ -27,11 +27,13 @@ def answering(cluster: FakeCluster) -> FakeCluster:
 
 @pytest.fixture
 def existing(account: Account, terraform: FakeTerraform, answering: FakeCluster) -> Account:
-    """An account that has the cluster `box`."""
+    """Return an account with the cluster `box`."""
     account.has_cluster(**SPOT)
-    told = {"url": answering.url, "initial_user_password": "Secret123", "schedules": []}
+    outputs_by_name = {"url": answering.url, "initial_user_password": "Secret123", "schedules": []}
     terraform.answers(
-        output={"out": json.dumps({name: {"value": value} for name, value in told.items()})},
+        output={
+            "out": json.dumps({name: {"value": value} for name, value in outputs_by_name.items()})
+        },
         state_pull={"out": json.dumps(MADE)},
     )
     return account
@@ -49,13 +51,13 @@ def rehearse(det: Det, account: Account, *more: object) -> Ran:
     return det("deploy", "aws", "rehearse", *account.where, *more)
 
 
-def test_a_cluster_is_rehearsed_and_the_report_written(
+def test_rehearses_a_cluster_and_writes_the_report(
     det: Det, existing: Account, terraform: FakeTerraform, here: Path
 ) -> None:
     ran = rehearse(det, existing, "--steps", "up", "--yes")
     assert ran.code == 0, ran.err
-    assert "up: create the cluster if there is none" in ran.out
-    assert "The cluster box exists and stays." in ran.out
+    assert "up: create the cluster if it does not exist" in ran.out
+    assert "The cluster box exists and is kept." in ran.out
     report = json.loads((here / "rehearsal-box.json").read_text())
     (step,) = report["steps"]
     assert (step["state"], "with version 9.9" in step["detail"]) == ("passed", True)
@@ -64,19 +66,19 @@ def test_a_cluster_is_rehearsed_and_the_report_written(
     assert terraform.calls("apply", "destroy") == []
 
 
-def test_a_failed_step_ends_with_1_and_its_next_step(
+def test_a_failed_step_exits_with_1_and_prints_the_next_step(
     det: Det, existing: Account, here: Path, cluster: FakeCluster
 ) -> None:
-    cluster.passwords["admin"] = "changed"  # the operator acts as `determined` then
+    cluster.passwords["admin"] = "changed"  # the command then signs in as `determined`
     ran = rehearse(det, existing, "--steps", "up,idle", "--yes", "--report", "r.md")
     assert ran.code == 1, ran.err
-    assert "determined is no administrator" in ran.err
+    assert "determined is not an administrator" in ran.err
     assert "user login admin" in ran.err
     steps = json.loads((here / "r.json").read_text())["steps"]
     assert [step["state"] for step in steps] == ["failed", "skipped"]
 
 
-def test_nothing_begins_without_a_confirmation(det: Det, existing: Account, here: Path) -> None:
+def test_requires_a_confirmation(det: Det, existing: Account, here: Path) -> None:
     ran = rehearse(det, existing, "--steps", "spot")
     assert (ran.code, "give --yes" in ran.err) == (2, True)
     assert "spot: submit a small job" in ran.out
@@ -88,7 +90,7 @@ def test_nothing_begins_without_a_confirmation(det: Det, existing: Account, here
     [
         (["--steps", "fly"], "there is no step fly", "the steps are up, idle, spot"),
         (["--steps", "down"], "the cluster existed before the rehearsal", "give --down"),
-        (["--max-cost", "0.1"], "more than --max-cost 0.1", "fewer steps by --steps"),
+        (["--max-cost", "0.1"], "more than --max-cost 0.1", "fewer --steps"),
         (["--max-cost", "0"], "--max-cost must be more than 0", "US dollars"),
         (["--idle-minutes", "-1"], "--idle-minutes must be 0 or more", ""),
         (["--pool", "mine"], "no pool mine rents machines", "compute-pool, aux-pool"),
@@ -97,7 +99,7 @@ def test_nothing_begins_without_a_confirmation(det: Det, existing: Account, here
         (["--report", "none/r.md"], "in a folder that does not exist", "create it"),
     ],
 )
-def test_wrong_input_is_refused_before_anything_is_done(
+def test_rejects_invalid_input_before_any_step(
     det: Det,
     existing: Account,
     terraform: FakeTerraform,
@@ -114,9 +116,7 @@ def test_wrong_input_is_refused_before_anything_is_done(
     assert not list(here.iterdir())
 
 
-def test_a_new_cluster_needs_spot_machines_for_the_step_of_that_name(
-    det: Det, account: Account, here: Path
-) -> None:
+def test_the_spot_step_needs_spot_machines(det: Det, account: Account, here: Path) -> None:
     ran = rehearse(det, account, "--yes")
     assert (ran.code, "give --spot if the cluster is new" in ran.err) == (2, True)
 
@@ -127,12 +127,12 @@ def test_the_plan_of_a_new_cluster_ends_with_its_removal(
     plan = rehearse(det, account, "--spot").out
     assert "down: remove the cluster" in plan
     assert "The cluster box is created and is removed at the end." in plan
-    kept = rehearse(det, account, "--spot", "--keep").out
-    assert "down: " not in kept
-    assert "The cluster box is created and stays." in kept
+    plan_to_keep = rehearse(det, account, "--spot", "--keep").out
+    assert "down: " not in plan_to_keep
+    assert "The cluster box is created and is kept." in plan_to_keep
 
 
-def test_an_existing_cluster_is_removed_with_down_only(
+def test_removes_an_existing_cluster_only_with_down(
     det: Det, existing: Account, here: Path
 ) -> None:
     assert "is removed at the end" in rehearse(det, existing, "--down").out
@@ -144,7 +144,7 @@ def test_keep_and_down_exclude_each_other(det: Det, existing: Account, here: Pat
     assert (ran.code, "not allowed with argument" in ran.err) == (2, True)
 
 
-def test_without_credentials_rehearse_says_how_to_get_some(
+def test_reports_missing_credentials(
     det: Det, account: Account, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -155,7 +155,7 @@ def test_without_credentials_rehearse_says_how_to_get_some(
     assert (ran.code, "there are no AWS credentials" in ran.err) == (1, True)
 
 
-def test_a_cluster_on_google_cloud_is_rehearsed(
+def test_rehearses_a_cluster_on_google_cloud(
     project: Project, terraform: FakeTerraform, answering: FakeCluster, here: Path
 ) -> None:
     project.google.has_cluster(spot=True)

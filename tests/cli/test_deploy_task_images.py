@@ -1,4 +1,4 @@
-"""`det deploy aws|gcp up` checks the default images of tasks in their registries before it creates resources."""
+"""`det deploy aws|gcp up` checks the default task images in their registries before it creates resources."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +21,9 @@ OTHER_DIGEST = "sha256:" + "6" * 64
 
 @pytest.fixture
 def images() -> Iterator[FakeRegistry]:
-    with fake_registry() as made:
-        made.add("team/train:1")
-        yield made
+    with fake_registry() as fake:
+        fake.add("team/train:1")
+        yield fake
 
 
 def ask(images: FakeRegistry, name: str, login: Login | None = None) -> registry.Lookup:
@@ -40,7 +40,7 @@ def test_registries_return_the_digest_of_a_public_image_to_anonymous_callers(sty
         assert ask(images, f"team/train:moved@{DIGEST}").existence is Existence.FOUND
 
 
-def test_no_manifest_is_downloaded(images: FakeRegistry) -> None:
+def test_downloads_no_manifest(images: FakeRegistry) -> None:
     ask(images, "team/train:1")
     assert [method for method, path in images.requests if "/manifests/" in path] == ["HEAD", "HEAD"]
 
@@ -65,21 +65,23 @@ def test_a_private_repository_is_unknown_without_a_login(style: Style) -> None:
         assert ask(images, "team/secret:1", Login("ann", "s3cret")).existence is Existence.FOUND
 
 
-def test_a_repository_that_does_not_exist_looks_like_a_private_one(images: FakeRegistry) -> None:
+def test_a_missing_repository_looks_like_a_private_repository(images: FakeRegistry) -> None:
     assert ask(images, "team/none:1").existence is Existence.UNKNOWN
 
 
-def test_a_rate_limit_and_a_dead_registry_leave_the_answer_open(images: FakeRegistry) -> None:
+def test_a_rate_limit_or_an_unreachable_registry_gives_an_unknown_result(
+    images: FakeRegistry,
+) -> None:
     images.rate_limited = True
     limited = ask(images, "team/train:1")
     assert limited.existence is Existence.UNKNOWN
     assert "answers 429: too many requests" in limited.reason
     dead = registry.look_up(ImageName.parse(f"127.0.0.1:{free_port()}/team/train:1"))
     assert dead.existence is Existence.UNKNOWN
-    assert "cannot be asked" in dead.reason
+    assert "cannot be reached" in dead.reason
 
 
-def test_a_login_is_not_sent_on_to_the_host_of_a_redirect(images: FakeRegistry) -> None:
+def test_does_not_send_the_login_to_the_host_of_a_redirect(images: FakeRegistry) -> None:
     with fake_registry("basic") as elsewhere:
         elsewhere.add("team/train:1", login="ann:s3cret")
         images.redirects_to = elsewhere.url
@@ -97,7 +99,7 @@ def test_a_login_is_not_sent_on_to_the_host_of_a_redirect(images: FakeRegistry) 
         (f"quay.io/a/b:c@{DIGEST}", "quay.io", "a/b", DIGEST),
     ],
 )
-def test_names_of_images_are_completed_as_engines_do(
+def test_completes_image_names_as_container_engines_do(
     name: str, registry_: str, repository: str, reference: str
 ) -> None:
     parsed = ImageName.parse(name)
@@ -108,7 +110,7 @@ def test_names_of_images_are_completed_as_engines_do(
 @pytest.mark.parametrize(
     "name", ["Team/train:1", "team/train:", "team/train@sha256:12", "a//b", ""]
 )
-def test_names_that_engines_refuse_are_refused(name: str) -> None:
+def test_rejects_image_names_that_container_engines_reject(name: str) -> None:
     with pytest.raises(BadImageName):
         ImageName.parse(name)
 
@@ -120,14 +122,14 @@ def test_the_built_in_defaults_are_pinned_by_tag_and_digest(image: str) -> None:
     assert name.digest.startswith("sha256:")
 
 
-def test_up_names_the_image_that_does_not_exist_and_the_fix(
+def test_up_reports_a_missing_image_with_a_hint(
     det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry
 ) -> None:
-    gone = f"{images.host}/team/train:gone"
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--gpu-env-image", gone)
+    image = f"{images.host}/team/train:gone"
+    ran = det("deploy", "aws", "up", "--yes", *account.where, "--gpu-env-image", image)
     assert ran.code == 1
     assert (
-        f"tasks of compute-pool would run in {gone}, which does not exist: {images.host} answers 404"
+        f"tasks of compute-pool would use the image {image}, which does not exist: {images.host} answers 404"
         in ran.err
     )
     assert "--cpu-env-image and --gpu-env-image" in ran.err
@@ -140,20 +142,22 @@ def test_a_dry_run_shows_which_registry_has_the_images(
     image = f"{images.host}/team/train:1"
     ran = det("deploy", "aws", "up", "--dry-run", *account.where, "--cpu-env-image", image)
     assert ran.code == 0, ran.err
-    assert f"Tasks of compute-pool and aux-pool run in {image}; {images.host} has it" in ran.err
-    assert f"Tasks of compute-pool run in {CUDA_IMAGE}; docker.io has it" in ran.err
+    assert f"Tasks of compute-pool and aux-pool use the image {image}; {images.host}" in ran.err
+    assert f"Tasks of compute-pool use the image {CUDA_IMAGE}; docker.io has it" in ran.err
 
 
 def test_disabled_checks_send_no_requests_to_registries(
     det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry
 ) -> None:
-    gone = ("--cpu-env-image", f"{images.host}/team/train:gone")
-    ran = det("deploy", "aws", "up", "--dry-run", "--no-preflight-checks", *account.where, *gone)
+    image_option = ("--cpu-env-image", f"{images.host}/team/train:gone")
+    ran = det(
+        "deploy", "aws", "up", "--dry-run", "--no-preflight-checks", *account.where, *image_option
+    )
     assert ran.code == 0, ran.err
     assert images.requests == []
 
 
-def test_an_image_that_cannot_be_checked_is_a_warning(
+def test_warns_about_an_image_that_cannot_be_checked(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster, images: FakeRegistry
 ) -> None:
     images.rate_limited = True
@@ -161,7 +165,7 @@ def test_an_image_that_cannot_be_checked_is_a_warning(
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     ran = project.up("--image", "img", "--cpu-env-image", image)
     assert ran.code == 0, ran.err
-    assert f"warning: it could not be checked that {image} exists" in ran.err
+    assert f"warning: the image {image} could not be checked" in ran.err
 
 
 def test_a_missing_image_stops_a_deployment_on_google_cloud(
@@ -172,7 +176,7 @@ def test_a_missing_image_stops_a_deployment_on_google_cloud(
     assert terraform.calls("init") == []
 
 
-def test_the_login_of_a_configuration_opens_its_private_images_only(
+def test_uses_the_configured_login_only_for_its_registry(
     det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry, tmp_path: Path
 ) -> None:
     images.add("team/secret:1", login="ann:s3cret")

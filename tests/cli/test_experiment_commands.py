@@ -1,4 +1,4 @@
-"""Listing and steering experiments."""
+"""`det experiment`: listing, describing and changing experiments."""
 
 import csv
 import io
@@ -39,11 +39,13 @@ def test_list_shows_own_experiments_that_are_not_archived(mine: FakeCluster, det
 
 
 @pytest.mark.parametrize("words", [["e"], ["e", "ls"], ["experiments", "list"], ["experiment"]])
-def test_aliases_and_the_bare_group_list_too(mine: FakeCluster, det: Det, words: list[str]) -> None:
+def test_aliases_and_group_without_verb_list_experiments(
+    mine: FakeCluster, det: Det, words: list[str]
+) -> None:
     assert det(*words).out == LIST
 
 
-def test_list_all_adds_every_user_and_the_archived_column(mine: FakeCluster, det: Det) -> None:
+def test_list_all_shows_all_users_and_archived_column(mine: FakeCluster, det: Det) -> None:
     rows = list(csv.DictReader(io.StringIO(det("e", "list", "--all", "--csv").out)))
     assert [(r["ID"], r["Owner"], r["Archived"]) for r in rows] == [
         ("1", "ada", "False"),
@@ -58,21 +60,21 @@ def test_show_project_adds_workspace_and_project(mine: FakeCluster, det: Det) ->
     assert row[:3] == ["Uncategorized", "Uncategorized", "3"]
 
 
-def test_list_walks_over_all_pages(cluster: FakeCluster, det: Det) -> None:
+def test_list_reads_all_pages(cluster: FakeCluster, det: Det) -> None:
     for id in range(1, 8):
         cluster.add(id)
-    found = json.loads(det("e", "list", "--all", "--limit", 3, "--json").out)
-    assert [e["id"] for e in found] == [1, 2, 3, 4, 5, 6, 7]
+    experiments = json.loads(det("e", "list", "--all", "--limit", 3, "--json").out)
+    assert [e["id"] for e in experiments] == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_one_page_begins_at_the_offset(cluster: FakeCluster, det: Det) -> None:
+def test_single_page_starts_at_offset(cluster: FakeCluster, det: Det) -> None:
     for id in range(1, 8):
         cluster.add(id)
     ran = det("e", "list", "-a", "--limit", 3, "--offset", 2, "--pages", "1", "--json")
     assert [e["id"] for e in json.loads(ran.out)] == [3, 4, 5]
 
 
-def test_every_format_carries_the_same_experiments(mine: FakeCluster, det: Det) -> None:
+def test_all_output_formats_hold_the_same_experiments(mine: FakeCluster, det: Det) -> None:
     as_json = json.loads(det("e", "ls", "--all", "-o", "json").out)
     as_yaml = yaml.safe_load(det("e", "ls", "--all", "--output", "yaml").out)
     assert as_json == as_yaml
@@ -83,24 +85,22 @@ def test_list_trials_prints_hyperparameters_over_several_lines(mine: FakeCluster
     assert det("e", "list-trials", 1).out == TRIALS
 
 
-def test_list_checkpoints_adds_sizes_up(mine: FakeCluster, det: Det) -> None:
+def test_list_checkpoints_prints_total_size(mine: FakeCluster, det: Det) -> None:
     (row,) = csv.DictReader(io.StringIO(det("e", "lc", 1, "--csv").out))
     assert (row["UUID"], row["Size"], row["# of Batches"]) == (CKPT, "2.9KB", "200")
     assert row["Resources"].splitlines() == ["code/", "code/train.py", "model.pt"]
 
 
-def test_list_best_checkpoints_asks_in_the_direction_of_the_metric(
-    cluster: FakeCluster, det: Det
-) -> None:
+def test_list_best_checkpoints_sorts_by_metric_direction(cluster: FakeCluster, det: Det) -> None:
     cluster.add(1, config={"searcher": {"smaller_is_better": False}})
     det("e", "list-checkpoints", 1, "--best", 2)
-    (asked,) = cluster.sent("GET", r"/api/v1/experiments/1/checkpoints")
-    assert asked.first("sortByAttr") == "SORT_BY_SEARCHER_METRIC"
-    assert (asked.first("orderBy"), asked.first("limit")) == ("ORDER_BY_DESC", "2")
+    (request,) = cluster.sent("GET", r"/api/v1/experiments/1/checkpoints")
+    assert request.first("sortByAttr") == "SORT_BY_SEARCHER_METRIC"
+    assert (request.first("orderBy"), request.first("limit")) == ("ORDER_BY_DESC", "2")
 
 
 @pytest.mark.parametrize(
-    ("word", "verb", "said"),
+    ("word", "verb", "message"),
     [
         ("pause", "pause", "Paused"),
         ("activate", "activate", "Activated"),
@@ -111,17 +111,15 @@ def test_list_best_checkpoints_asks_in_the_direction_of_the_metric(
         ("unarchive", "unarchive", "Unarchived"),
     ],
 )
-def test_each_change_of_state_is_sent_and_confirmed(
-    mine: FakeCluster, det: Det, word: str, verb: str, said: str
+def test_state_changes_are_sent_and_confirmed(
+    mine: FakeCluster, det: Det, word: str, verb: str, message: str
 ) -> None:
     ran = det("experiment", word, 3)
-    assert (ran.code, ran.out) == (0, f"{said} experiment 3\n")
+    assert (ran.code, ran.out) == (0, f"{message} experiment 3\n")
     assert len(mine.sent("POST", f"/api/v1/experiments/3/{verb}")) == 1
 
 
-def test_a_change_that_the_state_forbids_fails_with_the_servers_sentence(
-    mine: FakeCluster, det: Det
-) -> None:
+def test_forbidden_state_change_fails_with_server_message(mine: FakeCluster, det: Det) -> None:
     ran = det("e", "pause", 1)
     assert (ran.code, ran.out) == (1, "")
     assert "it cannot pause" in ran.err
@@ -147,13 +145,13 @@ next
 """
 
 
-def test_describe_tells_in_a_few_lines_what_came_of_it(mine: FakeCluster, det: Det) -> None:
+def test_describe_prints_summary(mine: FakeCluster, det: Det) -> None:
     mine.experiments[1]["config"]["searcher"] = {"name": "single", "metric": "val_loss"}
     assert det("e", "describe", 1).out == SUMMARY
     assert det("e", "describe", "1,1").out == f"{SUMMARY}\n{SUMMARY}"
 
 
-def test_describe_tells_the_curve_the_checkpoint_and_the_cost(mine: FakeCluster, det: Det) -> None:
+def test_describe_prints_curve_checkpoint_and_cost(mine: FakeCluster, det: Det) -> None:
     mine.experiments[1]["config"]["searcher"] = {"name": "single", "metric": "val_loss"}
     mine.trials[10]["bestCheckpoint"] = {"uuid": CKPT}
     data = [{"batches": 100 * n, "values": {"val_loss": 1.0 / n}} for n in range(1, 5)]
@@ -178,7 +176,7 @@ def test_describe_tells_the_curve_the_checkpoint_and_the_cost(mine: FakeCluster,
         ("STATE_CANCELED", "is STATE_CANCELED", "continue"),
     ],
 )
-def test_describe_says_why_and_what_to_do_next(
+def test_describe_prints_reason_and_next_steps(
     mine: FakeCluster, det: Det, state: str, why: "str | None", step: str
 ) -> None:
     mine.add(4, state=state, config={"searcher": {"name": "random", "metric": "val_loss"}})
@@ -189,7 +187,7 @@ def test_describe_says_why_and_what_to_do_next(
     assert ("det trial logs 40" in out) == (state == "STATE_ERROR")
 
 
-def test_describe_offers_no_continue_where_the_search_cannot_be_continued(
+def test_describe_omits_continue_for_searches_that_cannot_continue(
     mine: FakeCluster, det: Det
 ) -> None:
     searcher = {"name": "adaptive_asha", "metric": "val_loss"}
@@ -199,23 +197,21 @@ def test_describe_offers_no_continue_where_the_search_cannot_be_continued(
     assert "det experiment config 4" in out
 
 
-def test_describe_says_that_the_searcher_metric_was_never_reported(
-    mine: FakeCluster, det: Det
-) -> None:
+def test_describe_reports_missing_searcher_metric(mine: FakeCluster, det: Det) -> None:
     mine.experiments[1]["config"]["searcher"] = {"name": "single", "metric": "val_los"}
     mine.trials[10] |= {"bestValidation": None, "latestValidation": None}
     mine.trials[10]["searcherMetricValue"] = None
     out = det("e", "describe", 1).out
-    assert "best        unknown: no validation reported val_los, the searcher.metric" in out
+    assert "best        unknown: no validation reported val_los (searcher.metric)" in out
 
 
-def test_describe_says_that_the_searcher_metric_was_no_number(mine: FakeCluster, det: Det) -> None:
+def test_describe_reports_searcher_metric_that_is_not_a_number(mine: FakeCluster, det: Det) -> None:
     mine.experiments[1]["config"]["searcher"] = {"name": "single", "metric": "val_loss"}
     reported = {"totalBatches": 200, "metrics": {"avgMetrics": {"val_loss": "NaN"}}}
     mine.trials[10] |= {"bestValidation": None, "latestValidation": reported}
     mine.trials[10]["searcherMetricValue"] = None
     out = " ".join(det("e", "describe", 1).out.split())
-    assert "best unknown: what validations reported is not a number (NaN): val_loss, the" in out
+    assert "best unknown: validations reported NaN for val_loss (searcher.metric)" in out
 
 
 @pytest.mark.parametrize(
@@ -230,7 +226,7 @@ def test_describe_prints_experiment_trials_and_workloads(
     assert "| a, nightly" in out
 
 
-def test_describe_merges_the_workloads_of_equal_length(mine: FakeCluster, det: Det) -> None:
+def test_describe_merges_workloads_with_equal_batches(mine: FakeCluster, det: Det) -> None:
     out = det("e", "describe", 1, "--csv").out
     rows = list(csv.DictReader(io.StringIO(out.split("Workloads:\n")[1])))
     assert [(r["# of Batches"], r["Validation State"]) for r in rows] == [
@@ -239,16 +235,16 @@ def test_describe_merges_the_workloads_of_equal_length(mine: FakeCluster, det: D
     ]
 
 
-def test_describe_with_metrics_has_a_column_for_each(mine: FakeCluster, det: Det) -> None:
+def test_describe_metrics_adds_a_column_per_metric(mine: FakeCluster, det: Det) -> None:
     out = det("e", "describe", 1, "--csv", "--metrics").out
     rows = list(csv.DictReader(io.StringIO(out.split("Workloads:\n")[1])))
     assert [r["Training Metric: loss"] for r in rows] == ["0.75", "0.5"]
     assert [r["Validation Metric: val_loss"] for r in rows] == ["", "0.25"]
 
 
-def test_describe_takes_several_experiments(mine: FakeCluster, det: Det) -> None:
-    found = json.loads(det("e", "describe", "1,3", "--json").out)
-    assert [answer["experiment"]["id"] for answer in found] == [1, 3]
+def test_describe_accepts_several_experiments(mine: FakeCluster, det: Det) -> None:
+    experiments = json.loads(det("e", "describe", "1,3", "--json").out)
+    assert [answer["experiment"]["id"] for answer in experiments] == [1, 3]
 
 
 def test_describe_writes_tables_into_a_directory(
@@ -259,18 +255,18 @@ def test_describe_writes_tables_into_a_directory(
         assert [r["Trial ID"] for r in csv.DictReader(f)] == ["10"]
 
 
-def test_wait_exits_with_0_for_a_completed_experiment(mine: FakeCluster, det: Det) -> None:
+def test_wait_exits_with_0_for_completed_experiment(mine: FakeCluster, det: Det) -> None:
     assert det("e", "wait", 1).code == 0
 
 
-def test_wait_exits_with_1_for_an_experiment_in_error(mine: FakeCluster, det: Det) -> None:
+def test_wait_exits_with_1_for_failed_experiment(mine: FakeCluster, det: Det) -> None:
     mine.add(4, state="STATE_ERROR")
     ran = det("e", "wait", 4)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.splitlines() == [
         "Experiment 4 is ERROR.",
         "It has failed: its last run: container failed with non-zero exit code: 3.",
-        "`det experiment logs 4` shows what its code printed.",
+        "`det experiment logs 4` shows the output of its code.",
     ]
 
 
@@ -290,7 +286,7 @@ def test_wait_polls_until_the_end(mine: FakeCluster, det: Det) -> None:
     ]
 
 
-def test_delete_asks_and_without_a_terminal_wants_yes(mine: FakeCluster, det: Det) -> None:
+def test_delete_requires_yes_without_a_terminal(mine: FakeCluster, det: Det) -> None:
     ran = det("e", "delete", 1)
     assert ran.code == 2
     assert "--yes" in ran.err
@@ -310,15 +306,17 @@ def test_delete_asks_and_without_a_terminal_wants_yes(mine: FakeCluster, det: De
         (["weight", 1, "2.5"], {"resources": {"weight": 2.5}}),
     ],
 )
-def test_each_setting_becomes_one_patch(
+def test_each_setting_sends_one_patch_request(
     mine: FakeCluster, det: Det, words: list[object], sent: dict[str, object]
 ) -> None:
     assert det("e", "set", *words).code == 0
-    (asked,) = mine.sent("PATCH", "/api/v1/experiments/1")
-    assert asked.body == {"id": 1, **sent}
+    (request,) = mine.sent("PATCH", "/api/v1/experiments/1")
+    assert request.body == {"id": 1, **sent}
 
 
-def test_gc_policy_names_what_will_be_deleted_and_wants_yes(mine: FakeCluster, det: Det) -> None:
+def test_gc_policy_lists_checkpoints_to_delete_and_requires_yes(
+    mine: FakeCluster, det: Det
+) -> None:
     doomed = [{"TrialID": 10, "StepsCompleted": 5, "State": "COMPLETED", "UUID": "u-1"}]
     mine.on("GET", "/experiments/1/preview_gc", {"checkpoints": doomed, "metric_name": "loss"})
     keep = ["--save-experiment-best", 0, "--save-trial-best", 1, "--save-trial-latest", 1]
@@ -326,18 +324,18 @@ def test_gc_policy_names_what_will_be_deleted_and_wants_yes(mine: FakeCluster, d
     assert ran.code == 2
     assert "u-1" in ran.out
     assert det("e", "set", "gc-policy", 1, *keep, "--yes").code == 0
-    (asked,) = mine.sent("PATCH", "/api/v1/experiments/1")
-    assert asked.body["checkpointStorage"]["saveTrialBest"] == 1
+    (request,) = mine.sent("PATCH", "/api/v1/experiments/1")
+    assert request.body["checkpointStorage"]["saveTrialBest"] == 1
 
 
-def test_labels_with_odd_characters_arrive_whole(mine: FakeCluster, det: Det) -> None:
+def test_labels_with_special_characters_are_sent_unchanged(mine: FakeCluster, det: Det) -> None:
     mine.on("PUT", "/api/v1/experiments/1/labels/(.+)", {"labels": []})
     det("e", "label", "add", 1, "a/b c")
-    (asked,) = mine.sent("PUT", "/api/v1/experiments/1/labels/.*")
-    assert asked.found == ("a/b c",)
+    (request,) = mine.sent("PUT", "/api/v1/experiments/1/labels/.*")
+    assert request.found == ("a/b c",)
 
 
-def test_a_label_is_removed_where_it_is(mine: FakeCluster, det: Det) -> None:
+def test_label_remove_reports_missing_label(mine: FakeCluster, det: Det) -> None:
     mine.on("DELETE", "/api/v1/experiments/1/labels/(.+)", {"labels": []})
     ran = det("e", "label", "remove", 1, "nothing")
     assert (ran.code, "Removed" in ran.out) == (0, False)
@@ -357,19 +355,19 @@ def test_download_model_def_writes_the_archive(
         assert f.read(2) == b"\x1f\x8b"
 
 
-def test_move_resolves_the_names(mine: FakeCluster, det: Det) -> None:
+def test_move_resolves_workspace_and_project_names(mine: FakeCluster, det: Det) -> None:
     mine.on("GET", "/api/v1/workspaces", {"workspaces": [{"id": 7, "name": "vision"}]})
     mine.on("GET", "/api/v1/workspaces/7/projects", {"projects": [{"id": 9, "name": "digits"}]})
     mine.on("POST", "/api/v1/experiments/1/move", {})
     assert det("e", "move", 1, "vision", "digits").code == 0
-    (asked,) = mine.sent("POST", "/api/v1/experiments/1/move")
-    assert asked.body == {"destinationProjectId": 9, "experimentId": 1}
+    (request,) = mine.sent("POST", "/api/v1/experiments/1/move")
+    assert request.body == {"destinationProjectId": 9, "experimentId": 1}
     ran = det("e", "move", 1, "vision", "letters")
     assert ran.code == 3
     assert "no project 'letters'" in ran.err
 
 
-def test_trial_describe_lists_its_workloads(mine: FakeCluster, det: Det) -> None:
+def test_trial_describe_lists_workloads(mine: FakeCluster, det: Det) -> None:
     rows = list(csv.DictReader(io.StringIO(det("t", "describe", 10, "--workloads", "--csv").out)))
     assert [(r["Workload"], r["Result"]) for r in rows] == [
         ("training", "loss=0.75"),
@@ -379,7 +377,7 @@ def test_trial_describe_lists_its_workloads(mine: FakeCluster, det: Det) -> None
     ]
 
 
-def test_workloads_that_share_a_step_are_listed_one_by_one(mine: FakeCluster, det: Det) -> None:
+def test_workloads_of_one_step_are_listed_separately(mine: FakeCluster, det: Det) -> None:
     metrics = {"metrics": {"avgMetrics": {"loss": 0.1 + 0.2}}}
     shared = {
         "checkpoint": {"totalBatches": 5, "state": "STATE_COMPLETED", "uuid": CKPT},
@@ -393,14 +391,14 @@ def test_workloads_that_share_a_step_are_listed_one_by_one(mine: FakeCluster, de
 
 
 @pytest.mark.parametrize("verb", ["cancel", "kill"])
-def test_the_end_of_what_had_ended_is_told_as_it_was(
+def test_ending_an_ended_experiment_reports_its_state(
     mine: FakeCluster, det: Det, verb: str
 ) -> None:
     mine.add(4, state="STATE_COMPLETED")
-    told = det("e", verb, 4)
-    assert (told.code, told.out) == (0, "Experiment 4 had ended before: it is COMPLETED\n")
+    ran = det("e", verb, 4)
+    assert (ran.code, ran.out) == (0, "Experiment 4 has already ended: it is COMPLETED\n")
     mine.on("GET", "/api/v1/trials/10", {"trial": {"id": 10, "state": "STATE_ERROR"}})
-    assert det("t", "kill", 10).out == "Trial 10 had ended before: it is ERROR\n"
+    assert det("t", "kill", 10).out == "Trial 10 has already ended: it is ERROR\n"
     assert mine.sent("POST", f".*/{verb}") == []
 
 

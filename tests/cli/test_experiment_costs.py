@@ -1,4 +1,4 @@
-"""The cost of a submitted experiment: the estimate of a dry run, and --max-cost."""
+"""The cost of submitted experiments: the estimate of `--dry-run`, and `--max-cost`."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ POOL = {
 }  # fmt: skip
 
 
-def test_a_dry_run_tells_what_an_hour_of_the_search_costs(
+def test_dry_run_estimates_hourly_cost_of_the_search(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     resolved = {"resources": {"slots_per_trial": 2, "resource_pool": "gpu"}, "searcher": {}}
@@ -50,7 +50,7 @@ def test_a_dry_run_tells_what_an_hour_of_the_search_costs(
         "$1.60  gcp s g2-standard-4"
     )
     assert "costs $8.00 to $12.80" in ran.err
-    assert "spot (told by the cloud at 2026-11-20 10:00:00+0000)" in ran.err
+    assert "spot (cloud price of 2026-11-20 10:00:00+0000)" in ran.err
     assert "on-demand (list price of June 2025)" in ran.err
 
 
@@ -62,7 +62,7 @@ def offered(slots: int, price: float, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("resources", "pool", "told"),
+    ("resources", "pool", "message"),
     [
         ({"slots_per_trial": 3}, {}, "costs $3.00 to $12.00"),
         ({"slots_per_trial": 3}, {"allowHeterogeneousFits": True}, "costs $3.00 to $16.00"),
@@ -70,12 +70,12 @@ def offered(slots: int, price: float, **more: object) -> dict[str, object]:
         (
             {"slots_per_trial": 9, "is_single_node": True},
             {},
-            "No offer of pool gpu holds a trial of 9",
+            "No offer of pool gpu within its price caps fits a trial with 9 slots",
         ),
     ],
 )
-def test_a_dry_run_counts_only_what_can_be_rented_for_it(
-    resources: dict[str, object], pool: dict[str, object], told: str,
+def test_dry_run_estimate_uses_only_suitable_offers(
+    resources: dict[str, object], pool: dict[str, object], message: str,
     cluster: FakeCluster, det: Det, config: Path,
 ) -> None:  # fmt: skip
     offers = [
@@ -85,10 +85,10 @@ def test_a_dry_run_counts_only_what_can_be_rented_for_it(
     cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
     cluster.on("GET", "/api/v1/rented-pools", {"pools": [{**POOL, "offers": offers, **pool}]})
     cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
-    assert told in det("e", "create", config, "--dry-run").err
+    assert message in det("e", "create", config, "--dry-run").err
 
 
-def test_a_dry_run_without_a_pool_takes_the_default_one(
+def test_dry_run_without_pool_uses_default_pool(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     resolved = {"resources": {"slots_per_trial": 1, "resource_pool": ""}, "searcher": {}}
@@ -101,26 +101,24 @@ def test_a_dry_run_without_a_pool_takes_the_default_one(
     cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": named})
     cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
     ran = det("e", "create", config, "--dry-run")
-    assert "One trial with 1 slot. An hour of one trial in pool gpu" in ran.err
+    assert "One trial with 1 slot. Hourly price of one trial in pool gpu" in ran.err
 
 
-def test_a_bound_on_the_cost_is_set_before_anything_runs(
-    cluster: FakeCluster, det: Det, config: Path
-) -> None:
+def test_max_cost_is_set_before_activation(cluster: FakeCluster, det: Det, config: Path) -> None:
     budget = {"id": 1, "limitUsd": 12.5, "spentUsd": 0}
     cluster.on("PUT", "/api/v1/budgets", {"budget": budget})
     assert det("e", "create", config, "--max-cost", "12.50").code == 0
     (created,) = cluster.sent("POST", "/api/v1/experiments")
     assert created.body["activate"] is False
-    (asked,) = cluster.sent("PUT", "/api/v1/budgets")
-    assert (asked.body["limitUsd"], asked.body["of"]) == ("12.50", "1")
+    (request,) = cluster.sent("PUT", "/api/v1/budgets")
+    assert (request.body["limitUsd"], request.body["of"]) == ("12.50", "1")
     paths = [a.path for a in cluster.asked]
     assert paths.index("/api/v1/budgets") < paths.index("/api/v1/experiments/1/activate")
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "0.001", "nan", "ten"])
 @pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["create", "dry-run"])
-def test_a_bound_that_is_no_amount_is_refused_before_anything_is_made(
+def test_invalid_max_cost_is_rejected_before_creation(
     cluster: FakeCluster, det: Det, config: Path, amount: str, more: list[str]
 ) -> None:
     ran = det("e", "create", config, f"--max-cost={amount}", *more)
@@ -128,15 +126,15 @@ def test_a_bound_that_is_no_amount_is_refused_before_anything_is_made(
     assert cluster.sent("POST", "/api/v1/experiments") == []
 
 
-def test_an_experiment_whose_bound_fails_is_named(
+def test_failed_budget_names_the_paused_experiment(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
-    def refuse(asked: Asked) -> Any:
+    def refuse(request: Asked) -> Any:
         raise Refusal(403, "no right to budgets")
 
     cluster.on("PUT", "/api/v1/budgets", refuse)
     ran = det("e", "create", config, "--max-cost", "5")
-    told = "experiment 1 was created and stays paused, as its budget could not be set: no right"
-    assert (ran.code, told in ran.err) == (1, True)
+    message = "experiment 1 was created but stays paused, because its budget could not be set: no"
+    assert (ran.code, message in ran.err) == (1, True)
     assert "det budget set 5 --experiment 1" in ran.err
     assert cluster.sent("POST", "/api/v1/experiments/1/activate") == []

@@ -1,4 +1,4 @@
-"""Submitting experiments."""
+"""`det experiment create`, `continue` and `--test-mode`."""
 
 import hashlib
 import io
@@ -41,12 +41,12 @@ def code(tmp_path: Path) -> Path:
 
 
 def created(cluster: FakeCluster) -> dict[str, Any]:
-    (asked,) = cluster.sent("POST", "/api/v1/experiments")
-    body: dict[str, Any] = asked.body
+    (request,) = cluster.sent("POST", "/api/v1/experiments")
+    body: dict[str, Any] = request.body
     return body
 
 
-def test_create_sends_text_and_code_and_prints_the_number(
+def test_create_sends_configuration_and_code_and_prints_id(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     ran = det("experiment", "create", config, code)
@@ -57,7 +57,7 @@ def test_create_sends_text_and_code_and_prints_the_number(
     assert [f["path"] for f in body["modelDefinition"]] == ["train.py"]
 
 
-def test_a_link_to_nothing_is_told_and_keeps_nobody_from_submitting(
+def test_broken_symlink_is_reported_and_skipped(
     cluster: FakeCluster, config: Path, code: Path
 ) -> None:
     (code / "dead").symlink_to("gone")
@@ -68,7 +68,7 @@ def test_a_link_to_nothing_is_told_and_keeps_nobody_from_submitting(
     assert [f["path"] for f in created(cluster)["modelDefinition"]] == ["train.py"]
 
 
-def test_create_prints_the_experiment_as_json_for_scripts(
+def test_create_prints_experiment_as_json(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     ran = det("experiment", "create", config, code, "--json")
@@ -84,7 +84,7 @@ def test_create_paused_does_not_activate(
     assert (body["activate"], body["template"], body["projectId"]) == (False, "base", 7)
 
 
-def test_create_carries_a_key_so_that_a_repeated_request_makes_one_experiment(
+def test_each_create_sends_its_own_idempotency_key(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     det("e", "create", config)
@@ -93,9 +93,7 @@ def test_create_carries_a_key_so_that_a_repeated_request_makes_one_experiment(
     assert len(set(keys)) == 2
 
 
-def test_config_changes_are_laid_over_the_file(
-    cluster: FakeCluster, det: Det, config: Path
-) -> None:
+def test_config_options_override_the_file(cluster: FakeCluster, det: Det, config: Path) -> None:
     changes = ["searcher.max_length.batches=20", "labels=a,b", "resources={slots_per_trial: 2}"]
     det("e", "create", config, *(w for c in changes for w in ("--config", c)))
     text = created(cluster)["config"]
@@ -105,7 +103,7 @@ def test_config_changes_are_laid_over_the_file(
     assert "lr: 1e-3" in text
 
 
-def test_dry_run_prints_the_resolved_configuration_and_creates_nothing(
+def test_dry_run_prints_resolved_configuration_and_creates_nothing(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     ran = det("e", "create", config, code, "--dry-run")
@@ -116,19 +114,19 @@ def test_dry_run_prints_the_resolved_configuration_and_creates_nothing(
 
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["created", "only checked"])
-def test_what_is_doubtful_about_a_configuration_is_told(
+def test_configuration_warnings_are_printed(
     cluster: FakeCluster, det: Det, config: Path, code: Path, more: list[str]
 ) -> None:
-    told = ["batches_per_step is now called scheduling_unit"]
-    answer = {"experiment": {"id": 1}, "config": {}, "warnings": [], "configWarnings": told}
+    warnings = ["batches_per_step is now called scheduling_unit"]
+    answer = {"experiment": {"id": 1}, "config": {}, "warnings": [], "configWarnings": warnings}
     cluster.on("POST", "/api/v1/experiments", answer)
     ran = det("e", "create", config, code, *more)
     assert ran.code == 0
-    assert f"warning: {told[0]}\n" in ran.err
-    assert told[0] not in ran.out
+    assert f"warning: {warnings[0]}\n" in ran.err
+    assert warnings[0] not in ran.out
 
 
-def test_an_invalid_configuration_prints_the_servers_problems(
+def test_invalid_configuration_prints_server_errors(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     config.write_text("explode: 1\n")
@@ -137,7 +135,7 @@ def test_an_invalid_configuration_prints_the_servers_problems(
     assert "explode: unknown field" in ran.err
 
 
-def test_broken_yaml_is_located(cluster: FakeCluster, det: Det, config: Path) -> None:
+def test_invalid_yaml_error_has_line_number(cluster: FakeCluster, det: Det, config: Path) -> None:
     config.write_text("name: x\nsearcher: {name: single\n")
     ran = det("e", "create", config)
     assert ran.code == 1
@@ -145,13 +143,13 @@ def test_broken_yaml_is_located(cluster: FakeCluster, det: Det, config: Path) ->
     assert cluster.asked == []
 
 
-def test_a_missing_file_is_named(cluster: FakeCluster, det: Det, tmp_path: Path) -> None:
+def test_missing_file_is_named(cluster: FakeCluster, det: Det, tmp_path: Path) -> None:
     ran = det("e", "create", tmp_path / "none.yaml")
     assert ran.code == 1
     assert f"'{tmp_path}/none.yaml' does not exist" in ran.err
 
 
-def test_an_oversized_context_is_refused_before_anything_is_sent(
+def test_oversized_context_is_rejected_before_any_request(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     with open(code / "data.bin", "wb") as f:
@@ -168,7 +166,7 @@ def big(code: Path) -> None:
     (code / "weights.bin").write_bytes(bytes(range(256)) * 32 * 1024)
 
 
-def test_a_big_context_goes_to_the_object_store(
+def test_large_context_is_uploaded_to_object_store(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     big(code)
@@ -190,7 +188,7 @@ def test_a_big_context_goes_to_the_object_store(
 
 
 @pytest.mark.parametrize("status", [404, 501])
-def test_a_cluster_without_uploads_gets_the_big_context_inline(
+def test_cluster_without_uploads_receives_large_context_inline(
     cluster: FakeCluster, det: Det, config: Path, code: Path, status: int
 ) -> None:
     def refuse(_: Asked) -> None:
@@ -202,7 +200,7 @@ def test_a_cluster_without_uploads_gets_the_big_context_inline(
     assert len(created(cluster)["modelDefinition"]) == 2
 
 
-def test_a_refused_upload_creates_nothing(
+def test_failed_upload_creates_no_experiment(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     big(code)
@@ -215,7 +213,7 @@ def test_a_refused_upload_creates_nothing(
     assert cluster.experiments == {}
 
 
-def test_small_contexts_stay_inside_the_request(
+def test_small_context_is_sent_inline(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     det("e", "create", config, code)
@@ -223,10 +221,10 @@ def test_small_contexts_stay_inside_the_request(
     assert cluster.sent("POST", "/api/v1/contexts") == []
 
 
-def test_many_tiny_files_count_with_their_names(
+def test_context_size_includes_file_names(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
-    code.joinpath("data").write_bytes(b"x" * (3 * 2**20))  # alone it stays inside
+    code.joinpath("data").write_bytes(b"x" * (3 * 2**20))  # small enough to be sent inline
     det("e", "create", config, code)
     assert cluster.sent("POST", "/api/v1/contexts") == []
     for number in range(5000):
@@ -236,17 +234,17 @@ def test_many_tiny_files_count_with_their_names(
 
 
 def end_with(cluster: FakeCluster, state: str) -> None:
-    """Let the experiment end as soon as its log was read."""
+    """End the experiment in this state when its log is read."""
 
-    def read(asked: Asked) -> Any:
+    def read(request: Asked) -> Any:
         cluster.experiments[1]["state"] = cluster.trials[10]["state"] = state
-        return cluster._logs(asked)
+        return cluster._logs(request)
 
     cluster.on("GET", r"/api/v1/trials/(\d+)/logs", read)
 
 
 @pytest.mark.parametrize(("state", "code_"), [("STATE_COMPLETED", 0), ("STATE_ERROR", 1)])
-def test_follow_prints_the_log_and_exits_by_the_final_state(
+def test_follow_prints_log_and_exits_by_final_state(
     cluster: FakeCluster, det: Det, config: Path, state: str, code_: int
 ) -> None:
     cluster.logs = [log_line(1, "one"), log_line(2, "two")]
@@ -256,7 +254,7 @@ def test_follow_prints_the_log_and_exits_by_the_final_state(
     assert [line[-3:] for line in ran.out.splitlines()] == ["t 1", "one", "two"]
 
 
-def test_an_interrupted_follow_leaves_the_experiment_and_says_so(
+def test_interrupted_follow_leaves_experiment_running(
     cluster: FakeCluster, det: Det, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
@@ -265,11 +263,11 @@ def test_an_interrupted_follow_leaves_the_experiment_and_says_so(
     monkeypatch.setattr("determined.common.log_stream.fetch", interrupt)
     ran = det("e", "create", config, "-f")
     assert ran.code == 130
-    assert "Experiment 1 goes on" in ran.err
+    assert "Experiment 1 continues" in ran.err
     assert cluster.experiments[1]["state"] == "STATE_RUNNING"
 
 
-def test_follow_ends_when_the_experiment_never_got_a_trial(
+def test_follow_ends_for_experiment_without_trials(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     def no_trials(_: Asked) -> Any:
@@ -280,7 +278,7 @@ def test_follow_ends_when_the_experiment_never_got_a_trial(
     assert det("e", "create", config, "-f").code == 1
 
 
-def test_test_mode_submits_one_batch_and_archives_it(
+def test_test_mode_trains_one_batch_and_archives_experiment(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     def done(_: Asked) -> Any:
@@ -301,7 +299,7 @@ def test_test_mode_submits_one_batch_and_archives_it(
     assert "Training one batch" in ran.err
 
 
-def test_a_test_on_the_cluster_fails_where_the_trial_did_nothing(
+def test_test_mode_fails_if_trial_reports_nothing(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     def done(_: Asked) -> Any:
@@ -316,9 +314,7 @@ def test_a_test_on_the_cluster_fails_where_the_trial_did_nothing(
     assert "reported no metrics and saved no checkpoint" in ran.err
 
 
-def test_test_mode_leaves_nothing_of_a_search_behind(
-    cluster: FakeCluster, det: Det, config: Path
-) -> None:
+def test_test_mode_replaces_the_search(cluster: FakeCluster, det: Det, config: Path) -> None:
     cluster.on("GET", r"/api/v1/experiments/1/trials", {"trials": [], "pagination": {}})
     config.write_text(
         "name: x\nmin_validation_period: {epochs: 1}\n"
@@ -338,7 +334,7 @@ def test_local_needs_test_mode(cluster: FakeCluster, det: Det, config: Path) -> 
     assert "--test-mode" in ran.err
 
 
-def test_local_test_runs_a_script_without_a_cluster(
+def test_local_test_runs_script_without_cluster(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     (code / "train.py").write_text("open('ran', 'w').write('yes')\n")
@@ -349,53 +345,53 @@ def test_local_test_runs_a_script_without_a_cluster(
 
 
 @pytest.mark.parametrize(
-    ("did", "code_", "said"),
+    ("calls", "code_", "message"),
     [
-        ("", 1, "The test failed: the code ended well, but reported no metrics and saved no"),
-        ("training", 0, "but the code reported no validation and saved no checkpoint: is that"),
+        ("", 1, "The test failed: the code exited with 0, but reported no metrics and saved no"),
+        ("training", 0, "but the code reported no validation and saved no checkpoint. Is this"),
         ("training validation checkpoint", 0, "The test passed: the model trains, validates and"),
     ],
 )
-def test_local_test_tells_what_the_script_was_seen_to_do(
-    cluster: FakeCluster, det: Det, config: Path, code: Path, did: str, code_: int, said: str
+def test_local_test_reports_calls_of_the_script(
+    cluster: FakeCluster, det: Det, config: Path, code: Path, calls: str, code_: int, message: str
 ) -> None:
-    calls = {
+    lines_of = {
         "training": "c.train.report_training_metrics(1, {'loss': 1.0})",
         "validation": "c.train.report_validation_metrics(1, {'loss': 1.0})",
         "checkpoint": "c.checkpoint.upload('.', {'steps_completed': 1})",
     }
     lines = ["from determined import core", "with core.init() as c:", "    pass"]
-    lines += [f"    {calls[name]}" for name in did.split()]
+    lines += [f"    {lines_of[name]}" for name in calls.split()]
     (code / "train.py").write_text("\n".join(lines))
     config.write_text(f"name: x\nentrypoint: {sys.executable} train.py\n")
     ran = det("e", "create", config, code, "--local", "--test-mode")
-    assert (ran.code, said in ran.err) == (code_, True)
+    assert (ran.code, message in ran.err) == (code_, True)
 
 
-def test_local_test_fails_with_the_script(
+def test_local_test_fails_if_script_fails(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     config.write_text("name: x\nentrypoint: [python3, -c, 'raise SystemExit(3)']\n")
     ran = det("e", "create", config, code, "--local", "--test-mode")
     assert ran.code == 1
-    assert "ended with 3" in ran.err
+    assert "exited with 3" in ran.err
 
 
-def test_continue_sends_the_changes(cluster: FakeCluster, det: Det) -> None:
+def test_continue_sends_configuration_overrides(cluster: FakeCluster, det: Det) -> None:
     cluster.on("POST", "/api/v1/experiments/continue", {"experiment": {}})
     change = "searcher.max_length.batches=30"
     assert det("e", "continue", 4, "--config", change).out == "Continued experiment 4\n"
-    (asked,) = cluster.sent("POST", "/api/v1/experiments/continue")
-    assert asked.body["id"] == 4
-    assert yaml.safe_load(asked.body["overrideConfig"]) == {
+    (request,) = cluster.sent("POST", "/api/v1/experiments/continue")
+    assert request.body["id"] == 4
+    assert yaml.safe_load(request.body["overrideConfig"]) == {
         "searcher": {"max_length": {"batches": 30}}
     }
 
 
-def test_waiting_for_the_end_prints_what_became_of_it(
+def test_create_wait_prints_the_ended_experiment(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
-    """The output is one document, for programs."""
+    """Standard output holds only one JSON document."""
     ended = {"id": 1, "state": "STATE_COMPLETED", "bestTrialSearcherMetric": 0.25}
     cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": ended, "config": {}})
     ran = det("e", "create", config, "--wait", "--json")
@@ -403,9 +399,7 @@ def test_waiting_for_the_end_prints_what_became_of_it(
     assert "Created experiment 1" in ran.err
 
 
-def test_waiting_for_the_end_tells_by_its_status_whether_it_completed(
-    cluster: FakeCluster, det: Det, config: Path
-) -> None:
+def test_create_wait_exits_by_final_state(cluster: FakeCluster, det: Det, config: Path) -> None:
     ended = {"id": 1, "state": "STATE_ERROR", "config": {}}
     cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": ended, "config": {}})
     cluster.on("GET", r"/api/v1/why/experiment/\d+", {"reasons": []})

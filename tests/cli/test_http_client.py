@@ -1,4 +1,4 @@
-"""The HTTP client of harness, agent and command line."""
+"""The HTTP client that the harness, the agent and the command line use."""
 
 import gzip
 import json
@@ -26,25 +26,25 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
         yield fake
 
 
-def test_answers_are_decoded_and_empty_ones_are_none(api: FakeApi) -> None:
+def test_json_is_decoded_and_empty_body_is_none(api: FakeApi) -> None:
     api.on("GET", "/a", {"x": 1})
     api.on("POST", "/a", Raw(b""))
     session = Session(api.url)
     assert (session.get("/a"), session.post("/a")) == ({"x": 1}, None)
 
 
-def test_a_prefix_in_the_address_is_kept(api: FakeApi) -> None:
+def test_path_prefix_of_address_is_kept(api: FakeApi) -> None:
     api.on("GET", "/base/a", {})
     assert Session(f"{api.url}/base/").get("/a") == {}
 
 
-def test_compressed_answers_are_read(api: FakeApi) -> None:
+def test_compressed_responses_are_decoded(api: FakeApi) -> None:
     packed = gzip.compress(json.dumps({"x": 1}).encode())
     api.on("GET", "/a", Raw(packed, {"Content-Encoding": "gzip"}))
     assert Session(api.url).get("/a") == {"x": 1}
 
 
-def test_a_page_in_the_place_of_an_answer_is_an_error_of_what_stands_before_the_server(
+def test_html_response_is_a_gateway_error(
     api: FakeApi,
 ) -> None:
     api.on("GET", "/a", Raw(b"<html>maintenance</html>"))
@@ -53,13 +53,13 @@ def test_a_page_in_the_place_of_an_answer_is_an_error_of_what_stands_before_the_
     assert failed.value.status == 502
 
 
-def test_queries_repeat_lists_and_leave_out_what_is_none(api: FakeApi) -> None:
+def test_query_repeats_lists_and_omits_none(api: FakeApi) -> None:
     api.on("GET", "/a", {})
     Session(api.url).get("/a", {"many": [1, 2], "flag": True, "none": None, "text": "a b&c"})
     assert api.asked[0].query == {"many": ["1", "2"], "flag": ["true"], "text": ["a b&c"]}
 
 
-def test_a_refusal_carries_status_and_sentence(api: FakeApi) -> None:
+def test_api_error_has_status_and_message(api: FakeApi) -> None:
     with pytest.raises(NotFoundError, match="route 'GET /nothing' not found") as refused:
         Session(api.url).get("/nothing")
     assert refused.value.status == 404
@@ -74,21 +74,21 @@ def test_a_refusal_carries_status_and_sentence(api: FakeApi) -> None:
         (b"", "HTTP 400"),
     ],
 )
-def test_other_error_bodies_are_understood(api: FakeApi, body: bytes, message: str) -> None:
+def test_message_is_read_from_other_error_bodies(api: FakeApi, body: bytes, message: str) -> None:
     api.on("GET", "/a", Raw(body, status=400))
     with pytest.raises(APIError, match=message):
         Session(api.url).get("/a")
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
-def test_a_gateway_in_trouble_is_asked_again(api: FakeApi, status: int) -> None:
+def test_gateway_errors_are_retried(api: FakeApi, status: int) -> None:
     answers = iter([Raw(b"", status=status)] * 5 + [Raw(b"{}")])
     api.on("POST", "/a", lambda _: next(answers))
     assert Session(api.url).post("/a", {"x": 1}) == {}
     assert [a.body for a in api.asked] == [{"x": 1}] * 6
 
 
-def test_requests_and_their_tries_draw_nothing_that_training_seeded(api: FakeApi) -> None:
+def test_retries_do_not_change_the_random_state(api: FakeApi) -> None:
     answers = iter([Raw(b"", status=503), Raw(b"{}")])
     api.on("GET", "/a", lambda _: next(answers))
     random.seed(7)
@@ -97,21 +97,19 @@ def test_requests_and_their_tries_draw_nothing_that_training_seeded(api: FakeApi
     assert random.getstate() == before
 
 
-def test_a_server_that_wakes_or_has_too_much_to_do_is_asked_again_when_it_says(
-    api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retry_after_header_sets_the_delay(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     paused: list[float] = []
     monkeypatch.setattr("determined.common.http.time.sleep", paused.append)
-    asked = [(503, "7"), (429, "9"), (503, "86400"), (429, "Wed, 21 Oct 2015 07:28:00 GMT")]
-    told = [Raw(b"", {"Retry-After": after}, status=status) for status, after in asked]
-    answers = iter([*told, Raw(b"", status=429), Raw(b"{}")])
+    headers = [(503, "7"), (429, "9"), (503, "86400"), (429, "Wed, 21 Oct 2015 07:28:00 GMT")]
+    refusals = [Raw(b"", {"Retry-After": after}, status=status) for status, after in headers]
+    answers = iter([*refusals, Raw(b"", status=429), Raw(b"{}")])
     api.on("POST", "/a", lambda _: next(answers))
     assert Session(api.url).post("/a") == {}
     assert paused[:3] == [7.0, 9.0, 60.0]
     assert all(pause < 10 for pause in paused[3:])
 
 
-def test_a_long_wait_is_told_once_with_what_the_server_says(
+def test_long_wait_is_logged_once_with_server_message(
     api: FakeApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     full = b'{"error": {"error": "the disk of the database is full"}}'
@@ -123,28 +121,28 @@ def test_a_long_wait_is_told_once_with_what_the_server_says(
     ]
 
 
-def test_a_short_wait_is_not_told(api: FakeApi, caplog: pytest.LogCaptureFixture) -> None:
+def test_short_wait_is_not_logged(api: FakeApi, caplog: pytest.LogCaptureFixture) -> None:
     answers = iter([Raw(b"", status=503), Raw(b"{}")])
     api.on("GET", "/a", lambda _: next(answers))
     Session(api.url).get("/a")
     assert caplog.messages == []
 
 
-def test_a_refusal_tells_when_to_ask_again(api: FakeApi) -> None:
+def test_api_error_has_retry_after(api: FakeApi) -> None:
     api.on("GET", "/a", Raw(b"", {"Retry-After": "5"}, status=503))
     with pytest.raises(APIError) as refused:
         Session(api.url, retries=0).get("/a")
     assert refused.value.retry_after_s == 5
 
 
-def test_the_last_answer_of_a_gateway_in_trouble_is_given(api: FakeApi) -> None:
+def test_last_gateway_error_is_raised(api: FakeApi) -> None:
     api.on("GET", "/a", Raw(b"busy", status=503))
     with pytest.raises(APIError, match="busy"):
         Session(api.url, retries=2).get("/a")
     assert len(api.asked) == 3
 
 
-def test_a_refusal_is_not_asked_again(api: FakeApi) -> None:
+def test_server_error_is_not_retried(api: FakeApi) -> None:
     def refuse(_: Asked) -> None:
         raise Refusal(500, "no")
 
@@ -154,13 +152,13 @@ def test_a_refusal_is_not_asked_again(api: FakeApi) -> None:
     assert len(api.asked) == 1
 
 
-def test_a_connection_that_breaks_is_opened_again(api: FakeApi) -> None:
+def test_broken_connection_is_retried(api: FakeApi) -> None:
     answers = iter([Raw(b"12345", cut_after=2), Raw(b"[1]")])
     api.on("GET", "/a", lambda _: next(answers))
     assert Session(api.url).get("/a") == [1]
 
 
-def test_an_impatient_session_tries_an_absent_server_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impatient_session_tries_unreachable_server_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("determined.common.http.time.sleep", pauses.append)
     with pytest.raises(MasterUnreachableError):
@@ -171,7 +169,7 @@ def test_an_impatient_session_tries_an_absent_server_once(monkeypatch: pytest.Mo
     assert [0.35, 0.7] <= pauses <= [0.5, 1.0]
 
 
-def test_an_impatient_session_becomes_patient_once_it_was_answered(api: FakeApi) -> None:
+def test_impatient_session_retries_after_first_response(api: FakeApi) -> None:
     answers = iter([Raw(b"1"), Raw(b"12345", cut_after=2), Raw(b"2")])
     api.on("GET", "/a", lambda _: next(answers))
     session = Session(api.url, patient_at_first=False)
@@ -199,7 +197,7 @@ print("ends")
 """
 
 
-def test_a_process_ends_as_it_should_while_a_daemon_thread_reads_an_answer(api: FakeApi) -> None:
+def test_process_exits_while_daemon_thread_reads_response(api: FakeApi) -> None:
     over = threading.Event()
 
     def half() -> Iterator[object]:
@@ -215,7 +213,7 @@ def test_a_process_ends_as_it_should_while_a_daemon_thread_reads_an_answer(api: 
 
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """A TLS server whose certificate is for `det.example`; its address and its certificate."""
+    """Serve TLS with a certificate for `det.example`. Yield the URL and the certificate file."""
     certificate, key = write_certificate(tmp_path, "det.example", ip="10.9.9.9")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -230,25 +228,25 @@ def secure(tmp_path: Path) -> Iterator[tuple[str, str]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that refuse it
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients reject the certificate
     server.socket = context.wrap_socket(server.socket, server_side=True)
     with serving(server):
         yield f"https://127.0.0.1:{server.server_address[1]}", str(certificate)
 
 
-def test_a_certificate_is_expected_under_the_name_that_was_given(secure: tuple[str, str]) -> None:
+def test_certificate_is_checked_against_server_hostname(secure: tuple[str, str]) -> None:
     url, certificate = secure
     session = Session(url, cert_file=certificate, server_hostname="det.example")
     assert session.get("/") == {}
 
 
-def test_a_certificate_for_another_name_is_refused(secure: tuple[str, str]) -> None:
+def test_certificate_for_another_name_is_rejected(secure: tuple[str, str]) -> None:
     url, certificate = secure
     with pytest.raises(MasterUnreachableError, match=r"(?i)certificate"):
         Session(url, cert_file=certificate, retries=0).get("/")
 
 
-def test_an_unknown_certificate_is_refused_unless_told_not_to_look(secure: tuple[str, str]) -> None:
+def test_unknown_certificate_is_rejected_unless_verify_is_false(secure: tuple[str, str]) -> None:
     url, _ = secure
     with pytest.raises(MasterUnreachableError, match=r"(?i)certificate"):
         Session(url, server_hostname="det.example", retries=0).get("/")

@@ -1,4 +1,4 @@
-"""The syntax of .detignore is that of .gitignore as pathspec reads it; git is asked for comparison."""
+"""`.detignore` files: patterns have the meaning that pathspec and git give to `.gitignore`."""
 
 import subprocess
 from pathlib import Path
@@ -16,15 +16,15 @@ PATHS = (
 
 
 def ignored(lines: list[str], paths: tuple[str, ...] = PATHS) -> set[str]:
-    """Return the paths that are left out, by themselves or with a directory above them."""
+    """Return the paths that the rules exclude, directly or through a parent directory."""
     rules = Ignore(lines)
-    found = set()
+    excluded_paths = set()
     for path in paths:
         parts = path.split("/")
         above = ["/".join(parts[:i]) for i in range(1, len(parts))]
         if any(rules.matches(p, is_dir=True) for p in above) or rules.matches(path, is_dir=False):
-            found.add(path)
-    return found
+            excluded_paths.add(path)
+    return excluded_paths
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def by_git(root: Path, lines: list[str]) -> set[str]:
     (root / ".gitignore").write_text("\n".join(lines) + "\n")
-    given_paths = "\0".join(PATHS).encode() + b"\0"
+    stdin = "\0".join(PATHS).encode() + b"\0"
     command = ["git", "-C", str(root), "check-ignore", "--no-index", "-z", "--stdin"]
-    done = subprocess.run(command, input=given_paths, capture_output=True, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, check=False)
     return {p for p in done.stdout.decode().split("\0") if p}
 
 
@@ -55,12 +55,12 @@ def by_git(root: Path, lines: list[str]) -> set[str]:
         ["dir/s**/a"], ["a**"],
     ],
 )  # fmt: skip
-def test_each_form_means_what_it_means_to_git(repository: Path, lines: list[str]) -> None:
+def test_patterns_have_the_meaning_of_git(repository: Path, lines: list[str]) -> None:
     assert ignored(lines) == by_git(repository, lines)
 
 
 @pytest.mark.parametrize(
-    ("text", "left_out"),
+    ("text", "excluded_paths"),
     [
         ("dir/**/", {"dir/a", "dir/a.py", "dir/sub/a", "dir/sub/b.py", "dir/sub/deep/a.py"}),
         ("***/a", {"dir/a", "other/a"}),
@@ -70,20 +70,21 @@ def test_each_form_means_what_it_means_to_git(repository: Path, lines: list[str]
         ("dir\n!other", {"dir/a", "dir/a.py", "dir/sub/a", "dir/sub/b.py", "dir/sub/deep/a.py"}),
     ],
 )
-def test_where_pathspec_and_git_differ_pathspec_decides(
-    repository: Path, text: str, left_out: set[str]
+def test_pathspec_decides_if_git_differs(
+    repository: Path, text: str, excluded_paths: set[str]
 ) -> None:
     lines = text.split("\n")
-    assert ignored(lines) == left_out != by_git(repository, lines)
+    assert ignored(lines) == excluded_paths != by_git(repository, lines)
 
 
 @pytest.mark.parametrize("pattern", ["!", "a\\", "[z-a]"])
-def test_a_pattern_that_is_not_valid_is_refused_with_its_cause(pattern: str) -> None:
+def test_invalid_pattern_is_rejected_with_reason(pattern: str) -> None:
     with pytest.raises(BadContext, match=r"a pattern in \.detignore is not valid: .*"):
         Ignore(["*.bin", pattern])
 
 
-# Asterisks glued to names, negated brackets and exceptions that name directories are where the two differ: see above.
+# These strategies avoid the patterns for which pathspec and git differ: asterisks next to letters, negated brackets,
+# and exceptions that name directories.
 files = ["a", "b", "ab", "*.py", "a.py", "[ab]"]
 segments = st.sampled_from([*files, "*", "?", "dir", "sub", "deep", "other"])
 
@@ -103,14 +104,14 @@ rules = st.lists((excluded | included).map("".join), max_size=4)
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(rules)
-def test_any_rules_decide_as_git_does(repository: Path, lines: list[str]) -> None:
+def test_random_rules_match_git(repository: Path, lines: list[str]) -> None:
     assert ignored(lines) == by_git(repository, lines)
 
 
 @pytest.mark.parametrize(
     "path", ["x.pyc", "a/b.pyo", "a/b$py.class", "a/main.tfstate", "x.tfstate.backup"]
 )
-def test_byte_code_and_terraform_state_are_always_ignored(path: str) -> None:
+def test_bytecode_and_terraform_state_are_always_ignored(path: str) -> None:
     assert ignored(list(ALWAYS), (path,)) == {path}
 
 

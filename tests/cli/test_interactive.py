@@ -1,4 +1,4 @@
-"""`det command` and its like, typed at the real API."""
+"""`det command`, `notebook`, `shell`, `tensorboard` and `task` against the real API."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.support.api import Api, create
 from tests.support.played_agent import PlayedAgent
 
 
-def let_run(api: Api, *, ready: bool, waits: bool = False, **told: str) -> None:
+def let_run(api: Api, *, ready: bool, waits: bool = False, **body: str) -> None:
     agent = PlayedAgent(api, "a1")
     agent.join()
     api.tick()
@@ -27,10 +27,10 @@ def let_run(api: Api, *, ready: bool, waits: bool = False, **told: str) -> None:
     task = api.with_token(order["spec"]["session_token"])
     if ready or waits:
         word = "ready" if ready else "waiting"
-        task.post(f"/api/v1/allocations/{order['allocation_id']}/{word}", told)
+        task.post(f"/api/v1/allocations/{order['allocation_id']}/{word}", body)
 
 
-def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path: Path) -> None:
+def test_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("description: mine\nresources: {slots: 2}\n")
     ran = det(
@@ -52,13 +52,11 @@ def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_pa
     assert f"mine ({id})" in det("job", "list").out
     assert det("cmd", "kill", id).out == f"Killed command {id}\n"
     assert "TERMINATED" in det("cmd", "list").out
-    assert det("cmd", "kill", id).out.startswith(f"Command {id} had ended before: ")
+    assert det("cmd", "kill", id).out.startswith(f"Command {id} has already ended: ")
     assert "on request of determined" in det("cmd", "logs", id).out
 
 
-def test_an_id_that_begins_several_ends_a_kill_before_anything_is_killed(
-    api: Api, det: Det
-) -> None:
+def test_kill_with_ambiguous_id_kills_nothing(api: Api, det: Det) -> None:
     ids = [det("cmd", "run", "-d", "work").out.strip() for _ in range(17)]
     firsts = [id[0] for id in ids]
     several = next(first for first in firsts if firsts.count(first) > 1)
@@ -67,7 +65,7 @@ def test_an_id_that_begins_several_ends_a_kill_before_anything_is_killed(
     assert "TERMINATED" not in det("cmd", "list").out
 
 
-def test_only_own_commands_are_listed_unless_all_are_asked_for(api: Api, det: Det) -> None:
+def test_list_shows_own_commands_unless_all_is_set(api: Api, det: Det) -> None:
     other = api.signed_in("admin")
     other.post("/api/v1/commands", {"config": {"entrypoint": ["a"]}})
     assert det("cmd", "list", "-q").out == ""
@@ -76,34 +74,34 @@ def test_only_own_commands_are_listed_unless_all_are_asked_for(api: Api, det: De
     assert "no workspace 'x'" in det("cmd", "list", "-w", "x").err
 
 
-def test_a_detached_launch_prints_the_id_alone_and_lists_have_determined_s_header(
-    api: Api, det: Det
-) -> None:
-    made = det("cmd", "run", "-d", "work").out.strip()
+def test_detached_run_prints_id_and_csv_has_determined_header(api: Api, det: Det) -> None:
+    id = det("cmd", "run", "-d", "work").out.strip()
     header, row = det("cmd", "list", "--csv").out.splitlines()
     assert header.startswith("id,username,description,state,exitStatus,resourcePool,workspaceName")
-    assert row.startswith(f"{made},")
+    assert row.startswith(f"{id},")
     assert det("tensorboard", "list", "--csv").out.startswith(
         "id,username,description,state,experimentIds,trialIds,exitStatus,resourcePool,workspaceName"
     )
 
 
-def test_the_beginning_of_an_id_is_enough_where_it_is_the_only_one(api: Api, det: Det) -> None:
-    ids = [det("cmd", "run", "-d", "work").out.strip() for _ in range(17)]  # of 16 first letters
+def test_unique_prefix_of_command_id_is_accepted(api: Api, det: Det) -> None:
+    ids = [
+        det("cmd", "run", "-d", "work").out.strip() for _ in range(17)
+    ]  # more ids than the 16 possible first letters
     id = ids[0]
     part = next(id[:n] for n in range(1, 37) if sum(i.startswith(id[:n]) for i in ids) == 1)
     for words in (["describe"], ["config"], ["logs"], ["kill"]):
         assert det("cmd", *words, part).code == 0, words
     assert f"det task logs -f {id}\n" in det("cmd", "logs", part).err
     assert det("cmd", "set", "priority", next(i for i in ids if i != id), "60").code == 0
-    told = json.loads(det("cmd", "describe", id, "--json").out)
-    assert told["state"] == "TERMINATED"
+    described = json.loads(det("cmd", "describe", id, "--json").out)
+    assert described["state"] == "TERMINATED"
     shared = next(i[0] for i in ids if sum(o[0] == i[0] for o in ids) > 1)
     unclear = det("cmd", "kill", shared)
     assert (unclear.code, f"ids that begin with '{shared}'" in unclear.err) == (2, True)
 
 
-def test_files_of_a_context_go_along(api: Api, det: Det, tmp_path: Path) -> None:
+def test_context_and_include_files_are_sent(api: Api, det: Det, tmp_path: Path) -> None:
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "a.py").write_text("print(1)")
@@ -120,7 +118,7 @@ def test_files_of_a_context_go_along(api: Api, det: Det, tmp_path: Path) -> None
     assert packed["b64Tgz"] != ""
 
 
-def test_a_command_that_has_ended_is_followed_to_its_exit_status(api: Api, det: Det) -> None:
+def test_following_ended_command_prints_exit_code(api: Api, det: Det) -> None:
     id = det("cmd", "run", "-d", "exit 3").out.strip()
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -133,7 +131,7 @@ def test_a_command_that_has_ended_is_followed_to_its_exit_status(api: Api, det: 
 
 @pytest.mark.parametrize("kind", ["cmd", "task"])
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_task_that_was_killed_never_ends_with_status_0(
+def test_killed_task_does_not_exit_with_0(
     api: Api, det: Det, tmp_path: Path, kind: str, killed: bool
 ) -> None:
     config = tmp_path / "task.yaml"
@@ -155,12 +153,12 @@ def test_a_task_that_was_killed_never_ends_with_status_0(
 
 
 @pytest.mark.parametrize(("state", "status"), [("COMPLETED", 0), ("CANCELED", 1), ("ERROR", 1)])
-def test_a_generic_task_is_judged_by_its_state(state: str, status: int) -> None:
+def test_exit_status_of_generic_task_follows_its_state(state: str, status: int) -> None:
     task = {"taskState": f"GENERIC_TASK_STATE_{state}", "allocations": [{"statusCode": 0}]}
     assert interactive_start.status_of(task) == status
 
 
-def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
+def test_task_list_shows_paused_tasks_and_describe_shows_tree(
     api: Api, det: Det, tmp_path: Path
 ) -> None:
     config = tmp_path / "task.yaml"
@@ -175,8 +173,8 @@ def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
         top: "0",
         child: "2",
     }
-    told = {row[0]: row[-3:] for row in rows[1:]}
-    assert told == {top: ["generic", "RUNNING", ""], child: ["generic", "PAUSED", top]}
+    ends = {row[0]: row[-3:] for row in rows[1:]}
+    assert ends == {top: ["generic", "RUNNING", ""], child: ["generic", "PAUSED", top]}
     shown = det("task", "describe", top).out
     for line in (
         "State:     RUNNING",
@@ -189,9 +187,7 @@ def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
     assert json.loads(det("task", "describe", child, "--json").out)["parentId"] == top
 
 
-def test_the_beginning_of_an_id_is_enough_for_tasks_of_any_kind(
-    api: Api, det: Det, tmp_path: Path
-) -> None:
+def test_unique_prefix_of_task_id_is_accepted(api: Api, det: Det, tmp_path: Path) -> None:
     config = tmp_path / "task.yaml"
     config.write_text("entrypoint: [work]\n")
     top = det("task", "create", config).out.split()[-1]
@@ -209,7 +205,7 @@ def test_the_beginning_of_an_id_is_enough_for_tasks_of_any_kind(
     assert det("task", "fork", top[:9]).code == 0
 
 
-def test_a_notebook_is_previewed_started_and_its_address_printed(api: Api, det: Det) -> None:
+def test_notebook_preview_start_and_open(api: Api, det: Det) -> None:
     assert "notebook_idle_type" in det("notebook", "start", "--preview").out
     assert det("notebook", "list", "-q").out == ""
     id = det("notebook", "start", "-d").out.strip()
@@ -219,7 +215,7 @@ def test_a_notebook_is_previewed_started_and_its_address_printed(api: Api, det: 
     det("notebook", "kill", id)
 
 
-def test_a_tensorboard_shows_its_experiments_in_lists(api: Api, det: Det) -> None:
+def test_tensorboard_list_shows_experiments(api: Api, det: Det) -> None:
     experiment = create(api.signed_in("determined"))
     id = det("tensorboard", "start", experiment, "-d").out.strip()
     (row,) = det("tensorboard", "list", "--csv").out.splitlines()[1:]
@@ -228,10 +224,10 @@ def test_a_tensorboard_shows_its_experiments_in_lists(api: Api, det: Det) -> Non
     assert "name at least one" in det("tensorboard", "start").err
 
 
-def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Path) -> None:
+def test_shell_uses_ssh_with_its_own_key(api: Api, det: Det, home: Path) -> None:
     id = det("shell", "start", "-d").out.strip()
     shown = det("shell", "show_ssh_command", id, "--", "-v")
-    assert "does not serve yet" in shown.err
+    assert "is not ready yet" in shown.err
     words = shlex.split(shown.out)
     assert words[-2:] == [f"root@{id}", "-v"]
     assert f"determined.cli.tunnel {api_address()} %h" in next(w for w in words if "Proxy" in w)
@@ -243,7 +239,7 @@ def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Pat
     assert det("shell", "show_ssh_command", id).err == ""
 
 
-def test_a_shell_that_has_ended_has_no_command_that_opens_it(api: Api, det: Det) -> None:
+def test_ended_shell_has_no_ssh_command(api: Api, det: Det) -> None:
     id = det("shell", "start", "-d").out.strip()
     det("shell", "kill", id)
     shown = det("shell", "show_ssh_command", id)
@@ -251,10 +247,10 @@ def test_a_shell_that_has_ended_has_no_command_that_opens_it(api: Api, det: Det)
     assert f"shell {id} has ended: " in shown.err
 
 
-def test_a_shell_is_entered_as_the_user_that_it_runs_as(
+def test_ssh_user_is_the_user_of_the_container(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user is known only once the task runs: the command must not ask before."""
+    """The user is known only while the task runs, so the command must wait for the task first."""
     ran: list[list[str]] = []
 
     def ssh(command: list[str], **_: object) -> "subprocess.CompletedProcess[bytes]":
@@ -277,14 +273,14 @@ def test_a_shell_is_entered_as_the_user_that_it_runs_as(
     assert [command[-1] for command in ran] == [f"ubuntu@{id}"] * 2
 
 
-def test_what_ended_before_it_served_says_why(api: Api, det: Det) -> None:
+def test_open_of_ended_notebook_prints_reason(api: Api, det: Det) -> None:
     id = det("notebook", "start", "-d").out.strip()
     det("notebook", "kill", id)
     ran = det("notebook", "open", id, "--no-browser")
     assert (ran.code, "on request of determined" in ran.err) == (1, True)
 
 
-def test_a_start_fails_with_the_reason_of_an_incomplete_image(
+def test_start_fails_with_reason_if_image_lacks_jupyter(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentence = "JupyterLab is not installed in image team/a:1: choose an image that has it"
@@ -306,7 +302,7 @@ def test_a_start_fails_with_the_reason_of_an_incomplete_image(
     assert f"resources failed with non-zero exit code: 80 ({sentence})" in line
 
 
-def test_what_waits_is_told_in_the_scheduler_s_words(
+def test_queued_notebook_prints_scheduler_reason(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = det("notebook", "start", "-d").out.strip()
@@ -315,18 +311,18 @@ def test_what_waits_is_told_in_the_scheduler_s_words(
     ending = SimpleNamespace(sleep=lambda _: det("notebook", "kill", id))
     monkeypatch.setattr(interactive_open, "time", ending)
     owner = {"Authorization": f"Bearer {api.signed_in('determined').token}"}
-    told: list[str] = []
-    monkeypatch.setattr(interactive_open, "say", told.append)
+    messages: list[str] = []
+    monkeypatch.setattr(interactive_open, "say", messages.append)
     session = Session(api_address(), owner)
     with closing(session), pytest.raises(CommandError, match="has ended"):
         interactive_open.wait(session, "notebook", id)
-    assert told[0] == f"The notebook is QUEUED: {reason['sentence']} …"
+    assert messages[0] == f"The notebook is QUEUED: {reason['sentence']} …"
 
 
-def test_a_notebook_that_runs_but_does_not_serve_yet_names_its_log(
+def test_running_notebook_that_is_not_ready_names_its_log(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be installing JupyterLab, which its log shows."""
+    """The container may still be installing JupyterLab. The log shows its progress."""
     id = det("notebook", "start", "-d").out.strip()
     let_run(api, ready=False)
     monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=interrupted))
@@ -334,7 +330,7 @@ def test_a_notebook_that_runs_but_does_not_serve_yet_names_its_log(
     assert f"The notebook is RUNNING; `det notebook logs {id}` shows its progress …" in ran.err
 
 
-def test_a_tensorboard_that_waits_says_what_for(
+def test_waiting_tensorboard_prints_reason(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = det("tensorboard", "start", create(api.signed_in("determined")), "-d").out.strip()
@@ -344,12 +340,12 @@ def test_a_tensorboard_that_waits_says_what_for(
     assert "The tensorboard is WAITING: runs on a1 and has no metrics to show yet" in ran.err
 
 
-def test_what_ran_a_program_of_its_users_own_says_so(api: Api, det: Det) -> None:
+def test_custom_entrypoint_is_reported(api: Api, det: Det) -> None:
     started = det("notebook", "start", "-d", "--config", "entrypoint=[sleep, '1']")
     assert "warning: entrypoint runs in place of JupyterLab" in started.err
     det("notebook", "kill", started.out.strip())
     ran = det("notebook", "open", started.out.strip(), "--no-browser")
-    assert "it ran the entrypoint of its configuration: sleep 1" in ran.err
+    assert "its configuration sets the entrypoint: sleep 1" in ran.err
 
 
 def interrupted(_seconds: float) -> None:
@@ -361,18 +357,18 @@ def api_address() -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["run"], 2, "there is no command to run"),
         (["run", "-v", "/data", "ls"], 2, "is not HOST:CONTAINER"),
         (["run", "--config", "colour=1", "ls"], 1, "colour"),
         (["run", "--config", "colour=1", "ls"], 1, "entrypoint, environment, resources, work_dir"),
         (["describe", "none"], 3, "command 'none' not found"),
-        (["describe", "none"], 3, "`det command list --all` shows what there is"),
+        (["describe", "none"], 3, "`det command list --all` lists the existing ones"),
         (["kill", "none"], 3, "command 'none' not found"),
         (["kill", "-f", "none"], 1, "was not killed"),
     ],
 )
-def test_mistakes_are_told(api: Api, det: Det, words: list[str], code: int, said: str) -> None:
+def test_usage_errors(api: Api, det: Det, words: list[str], code: int, message: str) -> None:
     ran = det("cmd", *words)
-    assert (ran.code, said in ran.err) == (code, True), ran
+    assert (ran.code, message in ran.err) == (code, True), ran

@@ -1,4 +1,4 @@
-"""Hold the JSON that `--json` prints against the shape that Determined's own client prints."""
+"""The output of `--json` has the keys that Determined's own client prints."""
 
 import json
 from typing import Any
@@ -7,14 +7,14 @@ from tests.cli.conftest import Det
 from tests.support.api import Api, create, report_checkpoint
 
 
-def told(det: Det, *words: object) -> Any:
+def output(det: Det, *words: object) -> Any:
     return json.loads(det(*words, "--json").out)
 
 
-def test_models_have_the_keys_of_determined_s_client(api: Api, det: Det) -> None:
-    made = told(det, "model", "create", "m")
-    assert told(det, "model", "list") == [made]
-    shown = told(det, "model", "describe", "m")
+def test_models_have_determined_keys(api: Api, det: Det) -> None:
+    created = output(det, "model", "create", "m")
+    assert output(det, "model", "list") == [created]
+    shown = output(det, "model", "describe", "m")
     names = {
         "archived",
         "creation_time",
@@ -24,41 +24,39 @@ def test_models_have_the_keys_of_determined_s_client(api: Api, det: Det) -> None
         "metadata",
         "name",
     }
-    assert names <= made.keys() & shown.keys()
+    assert names <= created.keys() & shown.keys()
     assert shown["version"] is None
 
 
-def test_versions_of_models_come_within_what_determined_s_client_prints(api: Api, det: Det) -> None:
+def test_model_versions_have_determined_keys(api: Api, det: Det) -> None:
     owner = api.signed_in("determined")
     uuid = report_checkpoint(owner, create(owner))
     det("model", "create", "m")
-    made = told(det, "model", "register-version", "m", uuid)["modelVersion"]
-    assert (made["version"], made["checkpoint"]["uuid"]) == (1, uuid)
-    listed = told(det, "model", "list-versions", "m")
+    created = output(det, "model", "register-version", "m", uuid)["modelVersion"]
+    assert (created["version"], created["checkpoint"]["uuid"]) == (1, uuid)
+    listed = output(det, "model", "list-versions", "m")
     assert (listed["model"]["name"], listed["modelVersions"][0]["version"]) == ("m", 1)
-    assert told(det, "model", "describe", "m")["version"]["version"] == 1
+    assert output(det, "model", "describe", "m")["version"]["version"] == 1
 
 
-def test_tasks_have_the_states_and_workspaces_that_determined_s_client_prints(
-    api: Api, det: Det
-) -> None:
+def test_tasks_have_determined_states_and_workspace_names(api: Api, det: Det) -> None:
     id = det("cmd", "run", "-d", "work").out.strip()
-    (listed,) = told(det, "cmd", "list")
-    described = told(det, "cmd", "describe", id)
+    (listed,) = output(det, "cmd", "list")
+    described = output(det, "cmd", "describe", id)
     for shown in (listed, described):
         assert (shown["state"], shown["workspaceName"]) == ("QUEUED", "Uncategorized")
 
 
-def test_workloads_of_a_trial_have_a_key_for_each_kind(api: Api, det: Det) -> None:
+def test_workloads_have_a_key_per_kind(api: Api, det: Det) -> None:
     owner = api.signed_in("determined")
     report_checkpoint(owner, create(owner))
-    (workload,) = told(det, "trial", "describe", 1)["workloads"]
+    (workload,) = output(det, "trial", "describe", 1)["workloads"]
     assert (workload["training"], workload["validation"]) == (None, None)
     assert workload["checkpoint"]["state"] == "STATE_COMPLETED"
 
 
-def test_usage_comes_within_what_determined_s_client_prints(api: Api, det: Det) -> None:
+def test_usage_has_determined_keys(api: Api, det: Det) -> None:
     api.signed_in("determined")
     days = ("2026-01-01", "2026-01-02")
-    assert told(det, "resources", "raw", *days) == {"resourceEntries": []}
-    assert told(det, "resources", "aggregated", *days) == {"resourceEntries": []}
+    assert output(det, "resources", "raw", *days) == {"resourceEntries": []}
+    assert output(det, "resources", "aggregated", *days) == {"resourceEntries": []}

@@ -1,4 +1,4 @@
-"""Pictures of an experiment, from the answers of the API."""
+"""The live view of an experiment, rendered from responses of the API."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,17 +33,17 @@ def answer(searcher: "dict[str, Any] | None" = None, **more: Any) -> dict[str, A
 
 
 def training(id: int, batches: int, best: "float | str | None", **more: Any) -> dict[str, Any]:
-    told = {"totalBatches": batches, "metrics": {"avgMetrics": {"loss": best}}}
+    report = {"totalBatches": batches, "metrics": {"avgMetrics": {"loss": best}}}
     state = more.pop("state", "STATE_RUNNING")
     return trial(
         id, 1, state=state, totalBatchesProcessed=batches, hparams={"lr": id / 10, "width": 8},
-        searcherMetricValue=None, bestValidation=None if best is None else told,
-        latestValidation=None if best is None else told, **more,
+        searcherMetricValue=None, bestValidation=None if best is None else report,
+        latestValidation=None if best is None else report, **more,
     )  # fmt: skip
 
 
-def drawn(found: Experiment, room: int = 80) -> str:
-    return "\n".join(plain(one) for one in screen.lines(found, room, START + 90))
+def drawn(view: Experiment, room: int = 80) -> str:
+    return "\n".join(plain(one) for one in screen.lines(view, room, START + 90))
 
 
 TRIALS = [
@@ -53,7 +53,7 @@ TRIALS = [
 ]
 
 
-def test_the_picture_tells_state_best_rungs_and_trials() -> None:
+def test_view_shows_state_best_trial_rungs_and_trials() -> None:
     running = answer(state="STATE_RUNNING", progress=0.42, endTime=None)
     text = drawn(experiment_of(running, TRIALS, searched=SEARCHED))
     assert text.splitlines()[0] == (
@@ -65,58 +65,58 @@ def test_the_picture_tells_state_best_rungs_and_trials() -> None:
     assert [row.split()[0] for row in text.splitlines()[-3:]] == ["2", "3", "1"]
 
 
-def test_only_hyperparameters_that_were_searched_are_shown() -> None:
+def test_only_searched_hyperparameters_are_shown() -> None:
     text = drawn(experiment_of(answer(), TRIALS), 200)
     assert "lr=0.2" in text
     assert "width=8" not in text
 
 
-def test_a_metric_that_grows_is_best_at_its_largest() -> None:
-    found = experiment_of(answer({"smaller_is_better": False}), TRIALS)
-    assert found.best is not None
-    assert found.best.id == 1
+def test_best_is_largest_if_larger_is_better() -> None:
+    view = experiment_of(answer({"smaller_is_better": False}), TRIALS)
+    assert view.best is not None
+    assert view.best.id == 1
 
 
-def test_trials_without_a_number_are_last_of_their_kind() -> None:
-    told = [training(1, 30, "NaN"), training(2, 30, None), training(3, 30, 0.1)]
-    found = experiment_of(answer(), told)
-    assert [t.id for t in in_view(found.trials, found.search)] == [3, 1, 2]
-    assert found.best is not None
-    assert found.best.id == 3
+def test_trials_without_metric_are_sorted_last() -> None:
+    trials = [training(1, 30, "NaN"), training(2, 30, None), training(3, 30, 0.1)]
+    view = experiment_of(answer(), trials)
+    assert [t.id for t in in_view(view.trials, view.search)] == [3, 1, 2]
+    assert view.best is not None
+    assert view.best.id == 3
 
 
-def test_rungs_of_brackets_are_counted_together_and_none_are_made_up() -> None:
-    found = experiment_of(answer(), TRIALS, searched=SEARCHED)
-    assert [(r.length, r.arrived) for r in found.search.rungs] == [(30, 3), (120, 2), (480, 1)]
-    # A cluster that does not tell what a search decided, or a search without rungs.
+def test_rungs_are_summed_over_brackets() -> None:
+    view = experiment_of(answer(), TRIALS, searched=SEARCHED)
+    assert [(r.length, r.arrived) for r in view.search.rungs] == [(30, 3), (120, 2), (480, 1)]
+    # The response has no "searched" object for clusters that do not send it, and for searches without rungs.
     assert experiment_of(answer(), TRIALS).search.rungs == ()
 
 
-def test_a_trial_tells_what_the_search_decided() -> None:
-    found = experiment_of(answer(), TRIALS, searched=SEARCHED)
-    assert [t.reason for t in found.trials] == ["trained to the end", "", ""]
+def test_trial_shows_decision_of_the_search() -> None:
+    view = experiment_of(answer(), TRIALS, searched=SEARCHED)
+    assert [t.reason for t in view.trials] == ["trained to the end", "", ""]
     waits = reasons_of([{"state": "QUEUED", "trialId": 1, "sentence": "needs 4 slots"}])
     assert experiment_of(answer(), TRIALS, waits, SEARCHED).trials[0].reason == "needs 4 slots"
 
 
-def test_equal_reasons_are_told_once_with_their_trials() -> None:
-    told = [{"state": "QUEUED", "trialId": id, "sentence": "needs 4 slots"} for id in range(1, 9)]
-    reasons = reasons_of([*told, {"state": "RUNNING", "trialId": 9, "sentence": "runs on a"}])
-    found = experiment_of(answer(state="STATE_RUNNING"), TRIALS, reasons)
-    assert screen.waiting(found) == ["trials 1, 2, 3, 4, 5, 6 and 2 more: needs 4 slots"]
-    assert "why: trials 1, 2, 3, 4, 5, 6 and 2 more: needs 4 slots" in drawn(found)
+def test_equal_reasons_are_grouped() -> None:
+    queued = [{"state": "QUEUED", "trialId": id, "sentence": "needs 4 slots"} for id in range(1, 9)]
+    reasons = reasons_of([*queued, {"state": "RUNNING", "trialId": 9, "sentence": "runs on a"}])
+    view = experiment_of(answer(state="STATE_RUNNING"), TRIALS, reasons)
+    assert screen.waiting(view) == ["trials 1, 2, 3, 4, 5, 6 and 2 more: needs 4 slots"]
+    assert "why: trials 1, 2, 3, 4, 5, 6 and 2 more: needs 4 slots" in drawn(view)
 
 
-def test_a_cluster_without_reasons_still_tells_the_place_in_the_queue() -> None:
-    told = {**answer(state="STATE_QUEUED"), "jobSummary": {"state": "", "jobsAhead": 2}}
+def test_queue_position_is_shown_without_reasons() -> None:
+    queued = {**answer(state="STATE_QUEUED"), "jobSummary": {"state": "", "jobsAhead": 2}}
     expected = ["waits in the queue of pool default, 2 jobs ahead"]
-    assert screen.waiting(experiment_of(told, [])) == expected
+    assert screen.waiting(experiment_of(queued, [])) == expected
 
 
-def test_a_line_tells_the_same_without_a_terminal() -> None:
-    told = screen.one_line(experiment_of(answer(state="STATE_RUNNING", progress=0.5), TRIALS))
+def test_one_line_summary() -> None:
+    summary = screen.one_line(experiment_of(answer(state="STATE_RUNNING", progress=0.5), TRIALS))
     expected = "RUNNING 50%; 3 trials (1 running, 1 queued, 1 completed); best loss 0.25 (trial 2)"
-    assert told == expected
+    assert summary == expected
 
 
 NASTY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -127,16 +127,16 @@ VALUES = st.none() | st.floats() | st.sampled_from(["NaN", "Infinity", "-Infinit
     NASTY, NASTY, st.lists(st.tuples(st.integers(0, 10**9), VALUES, NASTY), max_size=8),
     st.integers(20, 220), st.floats(0, 2) | st.none(),
 )  # fmt: skip
-def test_no_picture_is_wider_than_the_terminal_or_obeyed_by_it(
-    name: str, metric: str, told: Sequence[tuple[int, Any, str]], room: int, progress: Any
+def test_lines_fit_the_terminal_and_have_no_control_characters(
+    name: str, metric: str, reports: Sequence[tuple[int, Any, str]], room: int, progress: Any
 ) -> None:
     trials = [
         training(id, batches, value, state=f"STATE_{word}") | {"hparams": {word: word, "lr": 0.1}}
-        for id, (batches, value, word) in enumerate(told, 1)
+        for id, (batches, value, word) in enumerate(reports, 1)
     ]
     reasons = reasons_of([{"state": "QUEUED", "trialId": 1, "sentence": name}])
-    found = experiment_of(answer({"metric": metric}, name=name, progress=progress), trials, reasons)
-    lines = screen.lines(found, room, START)
+    view = experiment_of(answer({"metric": metric}, name=name, progress=progress), trials, reasons)
+    lines = screen.lines(view, room, START)
     for one in lines:
         assert all(c.isprintable() or c.isspace() for c in plain(one))
         assert not set(plain(one)) & set("\x1b\n\r\t\x9b")

@@ -1,11 +1,11 @@
-"""Lines for a terminal: they fit, and a terminal obeys nothing that users wrote."""
+"""Lines of the live view: they fit the width of the terminal, and user text has no control characters."""
 
 import math
 
 import pytest
-from det_cli.live import pictures, text
+from det_cli.live import charts, text
 from det_cli.live.observer import Observation
-from det_cli.live.show import Picture, Screen
+from det_cli.live.show import Screen, View
 from det_cli.live.text import Column, Segment, line, plain
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,14 +16,14 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(ANY_TEXT)
-def test_no_segment_holds_what_a_terminal_obeys(given_text: str) -> None:
-    shown = Segment(given_text).text
+def test_segments_have_no_control_characters(content: str) -> None:
+    shown = Segment(content).text
     assert all(c == " " or c.isprintable() or c == "\u3000" or c.isspace() for c in shown)
     assert not set(shown) & {"\x1b", "\n", "\r", "\t", "\x07", "\x08", "\x9b", "\u202e", "\u2028"}
 
 
 @pytest.mark.parametrize(
-    ("given_text", "shown"),
+    ("content", "shown"),
     [
         ("plain", "plain"),
         ("\x1b[2Jgone", "\\x1b[2Jgone"),
@@ -33,26 +33,24 @@ def test_no_segment_holds_what_a_terminal_obeys(given_text: str) -> None:
         ("Zürich 東京", "Zürich 東京"),
     ],
 )
-def test_control_characters_are_shown_as_text(given_text: str, shown: str) -> None:
-    assert Segment(given_text).text == shown
+def test_control_characters_are_escaped(content: str, shown: str) -> None:
+    assert Segment(content).text == shown
 
 
 @given(ANY_TEXT, ROOM, st.booleans())
-def test_a_padded_text_takes_exactly_its_room(given_text: str, room: int, right: bool) -> None:
-    assert text.width(text.pad(Segment(given_text).text, room, right=right)) == room
+def test_padded_text_has_exact_width(content: str, room: int, right: bool) -> None:
+    assert text.width(text.pad(Segment(content).text, room, right=right)) == room
 
 
 @given(st.lists(ANY_TEXT, max_size=5), st.lists(ANY_TEXT, max_size=3), ROOM)
-def test_lines_never_are_wider_than_their_room(
-    left: list[str], right: list[str], room: int
-) -> None:
+def test_lines_fit_the_width(left: list[str], right: list[str], room: int) -> None:
     assert text.size_of(text.fitted(line(*left), room)) <= room
     assert text.size_of(text.apart(line(*left), line(*right), room)) <= room
     assert all(text.width(one) <= room for one in text.wrapped(" ".join(left), room))
 
 
 @given(st.lists(st.tuples(ANY_TEXT, ANY_TEXT), max_size=6), ROOM)
-def test_tables_never_are_wider_than_their_room(rows: list[tuple[str, str]], room: int) -> None:
+def test_tables_fit_the_width(rows: list[tuple[str, str]], room: int) -> None:
     columns = (
         Column("first", lambda r: r[0], least=8),
         Column("second", lambda r: r[1], drop=1, right=True),
@@ -60,7 +58,7 @@ def test_tables_never_are_wider_than_their_room(rows: list[tuple[str, str]], roo
     assert all(text.size_of(one) <= room for one in text.table(columns, rows, room))
 
 
-def test_a_table_drops_the_least_important_columns_first() -> None:
+def test_table_drops_least_important_columns_first() -> None:
     columns = (
         Column("id", lambda r: "1"),
         Column("name", lambda r: "a long name of a trial", least=10, drop=2),
@@ -71,61 +69,61 @@ def test_a_table_drops_the_least_important_columns_first() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-10, 1e6), NUMBERS), max_size=30), NUMBERS, NUMBERS, ROOM)
-def test_curves_fit_and_never_fail(
+def test_curves_fit_the_width(
     points: list[tuple[float, float]], low: float, high: float, room: int
 ) -> None:
-    drawn = pictures.curve(points, 100.0, (low, high), room)
+    drawn = charts.curve(points, 100.0, (low, high), room)
     assert len(drawn) <= room
     assert set(drawn) <= set("▁▂▃▄▅▆▇█×")
 
 
-def test_a_curve_ends_where_training_ended() -> None:
+def test_curve_ends_at_last_point() -> None:
     points = [(10.0, 1.0), (25.0, 0.5), (50.0, 0.0)]
-    assert pictures.curve(points, 100.0, (0.0, 1.0), 10) == "██▅▅▁"
+    assert charts.curve(points, 100.0, (0.0, 1.0), 10) == "██▅▅▁"
 
 
-def test_a_sparkline_has_a_column_for_each_value() -> None:
-    assert pictures.sparkline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 20) == "▁▂▃▄▅▆▇█"
-    assert pictures.sparkline([], 20) == ""
-    assert pictures.sparkline([1.0, math.nan, 1.0], 20) == "▄×▄"
+def test_sparkline_has_one_column_per_value() -> None:
+    assert charts.sparkline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 20) == "▁▂▃▄▅▆▇█"
+    assert charts.sparkline([], 20) == ""
+    assert charts.sparkline([1.0, math.nan, 1.0], 20) == "▄×▄"
 
 
-def test_a_curve_that_blew_up_does_not_flatten_the_others() -> None:
+def test_outlier_does_not_flatten_curves() -> None:
     values = [i / 100 for i in range(100)] + [1e9]
-    assert pictures.bounds(values)[1] < 1
+    assert charts.bounds(values)[1] < 1
 
 
 @given(NUMBERS, st.integers(0, 50))
-def test_bars_fill_their_room(share: float, room: int) -> None:
-    assert len(pictures.bar(share, room)) == room
+def test_bars_have_exact_width(share: float, room: int) -> None:
+    assert len(charts.bar(share, room)) == room
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "expected"),
     [(0, "0s"), (59.9, "59s"), (61, "1m 01s"), (3660, "1h 01m"), (90_000, "1d 1h"), (-5, "0s")],
 )
-def test_durations_have_their_two_largest_units(seconds: float, told: str) -> None:
-    assert pictures.span(seconds) == told
+def test_durations_show_two_largest_units(seconds: float, expected: str) -> None:
+    assert charts.span(seconds) == expected
 
 
-@pytest.mark.parametrize("told", [None, True, "x", {}, [], "1" * 5000 + "x"])
-def test_what_is_no_number_is_none(told: object) -> None:
-    assert pictures.number(told) is None
+@pytest.mark.parametrize("value", [None, True, "x", {}, [], "1" * 5000 + "x"])
+def test_number_of_other_values_is_none(value: object) -> None:
+    assert charts.number(value) is None
 
 
-def test_a_terminal_without_blocks_gets_letters_of_the_same_width() -> None:
+def test_block_characters_are_replaced_for_ascii_terminals() -> None:
     assert text.encodable("▁▂▃▄▅▆▇█░·…–×é", "ascii") == "._,-=+*#..~-x?"
     assert text.encodable("█", "utf-8") == "█"
 
 
-def test_without_colours_a_line_is_plain() -> None:
+def test_line_without_colours_is_plain() -> None:
     parts = line(Segment("RUNNING", "busy"), " 1")
     assert text.styled(parts, colour=False) == "RUNNING 1"
     assert text.styled(parts, colour=True) == "\x1b[36mRUNNING\x1b[0m 1"
 
 
-def picture(rows: int) -> "Picture[str]":
-    return Picture(lambda text, columns, now: [line(text)] * rows, str, str)
+def view(rows: int) -> "View[str]":
+    return View(lambda text, columns, now: [line(text)] * rows, str, str)
 
 
 @given(
@@ -133,25 +131,28 @@ def picture(rows: int) -> "Picture[str]":
     st.lists(st.sampled_from(["up", "down", "page up", "page down", "home", "end"]), max_size=8),
     st.floats(0, 1e6),
 )  # fmt: skip
-def test_a_window_is_filled_exactly_wherever_it_is_moved(
-    told: str, outage: str, length: int, columns: int, rows: int, keys: list[str], now: float
+def test_screen_fills_the_window_at_every_scroll_position(
+    content: str, outage: str, length: int, columns: int, rows: int, keys: list[str], now: float
 ) -> None:
-    screen = Screen(picture(length))
+    screen = Screen(view(length))
     for key in [*keys, ""]:
-        lines = screen.lines(Observation(told, 0.0, 2.0, outage=outage), columns, rows, now)
+        lines = screen.lines(Observation(content, 0.0, 2.0, outage=outage), columns, rows, now)
         assert len(lines) == rows
         assert all(text.size_of(one) <= columns for one in lines)
         assert not set("".join(plain(one) for one in lines)) & set("\x1b\n\r\t\x9b")
         screen.press(key)
 
 
-def test_the_foot_tells_a_picture_that_is_old() -> None:
-    screen = Screen(picture(1))
-    assert "seen 1m 00s ago" in plain(screen.lines(Observation("x", 0.0, 2.0), 80, 5, 60.0)[-1])
-    gone = Observation("x", 0.0, 2.0, outage="cannot reach it")
-    assert plain(screen.lines(gone, 80, 5, 5.0)[-1]) == "q quit  no answer for 5s: cannot reach it"
+def test_footer_shows_age_of_old_view() -> None:
+    screen = Screen(view(1))
+    footer = plain(screen.lines(Observation("x", 0.0, 2.0), 80, 5, 60.0)[-1])
+    assert "updated 1m 00s ago" in footer
+    outage = Observation("x", 0.0, 2.0, outage="cannot reach it")
+    assert (
+        plain(screen.lines(outage, 80, 5, 5.0)[-1]) == "q quit  no answer for 5s: cannot reach it"
+    )
 
 
-def test_without_keys_the_foot_names_ctrl_c() -> None:
-    screen = Screen(picture(1), has_keys=False)
+def test_footer_names_ctrl_c_without_keys() -> None:
+    screen = Screen(view(1), has_keys=False)
     assert plain(screen.lines(Observation("x", 0.0, 2.0), 80, 5, 1.0)[-1]).startswith("Ctrl-C quit")

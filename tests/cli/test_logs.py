@@ -1,4 +1,4 @@
-"""Printing and following logs."""
+"""`det … logs`: printing, filtering and following logs."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def texts(out: str) -> list[str]:
     return [line.split("] ")[1] for line in out.splitlines()]
 
 
-def test_logs_print_the_servers_rendering(logged: FakeCluster, det: Det) -> None:
+def test_logs_are_printed_as_the_server_formats_them(logged: FakeCluster, det: Det) -> None:
     ran = det("trial", "logs", 10)
     assert ran.code == 0
     assert ran.out.splitlines()[0] == "[2026-11-20T10:00:00.123456Z] line 1"
@@ -36,53 +36,53 @@ def test_logs_print_the_servers_rendering(logged: FakeCluster, det: Det) -> None
     assert "det trial logs -f 10" in ran.err
 
 
-def test_tail_prints_the_last_lines_in_order(logged: FakeCluster, det: Det) -> None:
+def test_tail_prints_last_lines_in_order(logged: FakeCluster, det: Det) -> None:
     assert texts(det("t", "logs", 10, "--tail", 2).out) == ["line 4", "line 5"]
 
 
 @pytest.mark.parametrize("command", EVERY_LOG)
 @pytest.mark.parametrize("end", ["--tail", "--head"])
-def test_no_lines_are_printed_where_none_are_asked_for_and_the_server_does_not_send_its_log(
+def test_zero_lines_prints_nothing_and_requests_one_line(
     logged: FakeCluster, det: Det, command: str, end: str
 ) -> None:
     ran = det(*command.split(), end, 0)
     assert (ran.code, ran.out) == (0, "")
-    (asked,) = logged.sent("GET", "/api/v1/.*/logs")
-    assert asked.first("limit") == "1"
+    (request,) = logged.sent("GET", "/api/v1/.*/logs")
+    assert request.first("limit") == "1"
 
 
 @pytest.mark.parametrize("number", ["-1", "x"])
-def test_a_number_of_lines_is_none_or_more(logged: FakeCluster, det: Det, number: str) -> None:
+def test_invalid_number_of_lines_is_rejected(logged: FakeCluster, det: Det, number: str) -> None:
     ran = det("t", "logs", 10, "--tail", number)
     assert (ran.code, "--tail" in ran.err) == (2, True)
 
 
-def test_head_prints_the_first_lines(logged: FakeCluster, det: Det) -> None:
+def test_head_prints_first_lines(logged: FakeCluster, det: Det) -> None:
     assert texts(det("t", "logs", 10, "--head", 2).out) == ["line 1", "line 2"]
 
 
-def test_json_prints_one_object_a_line(logged: FakeCluster, det: Det) -> None:
+def test_json_prints_one_object_per_line(logged: FakeCluster, det: Det) -> None:
     lines = det("t", "logs", 10, "--json").out.splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["1", "2", "3", "4", "5"]
 
 
-def test_experiment_logs_are_those_of_the_first_trial(logged: FakeCluster, det: Det) -> None:
+def test_experiment_logs_are_logs_of_first_trial(logged: FakeCluster, det: Det) -> None:
     assert det("e", "logs", 1).code == 0
     assert len(logged.sent("GET", "/api/v1/trials/10/logs")) == 1
 
 
-def test_an_experiment_without_trials_says_where_to_look(logged: FakeCluster, det: Det) -> None:
+def test_experiment_without_trials_names_det_why(logged: FakeCluster, det: Det) -> None:
     logged.trials.clear()
     ran = det("e", "logs", 1)
     assert ran.code == 3
     assert "det why experiment 1" in ran.err
 
 
-def test_filters_are_the_servers(logged: FakeCluster, det: Det) -> None:
+def test_filters_are_sent_to_the_server(logged: FakeCluster, det: Det) -> None:
     flags = ["--rank-id", 0, "--rank-id", 3, "--level", "ERROR", "--source", "task"]
     det("t", "logs", 10, *flags, "--stdtype", "stderr", "--timestamp-after", "2026-01-01T00:00:00Z")
-    (asked,) = logged.sent("GET", "/api/v1/trials/10/logs")
-    assert asked.query == {
+    (request,) = logged.sent("GET", "/api/v1/trials/10/logs")
+    assert request.query == {
         "rankIds": ["0", "3"],
         "levels": ["LOG_LEVEL_ERROR", "LOG_LEVEL_CRITICAL"],
         "sources": ["task"],
@@ -91,21 +91,19 @@ def test_filters_are_the_servers(logged: FakeCluster, det: Det) -> None:
     }
 
 
-def test_a_source_that_no_line_has_is_told_with_those_there_are(
-    cluster: FakeCluster, det: Det
-) -> None:
+def test_unknown_source_is_reported_with_existing_sources(cluster: FakeCluster, det: Det) -> None:
     cluster.add(1)
     fields = {"sources": ["task", "agent"], "stdtypes": ["stdout"]}
     cluster.on("GET", "/api/v1/trials/10/logs/fields", lambda _: iter([{"result": fields}]))
     ran = det("t", "logs", 10, "--source", "tsak", "--source", "task", "--stdtype", "STDERR")
     assert (ran.code, ran.out) == (0, "")
-    assert "no line of this log has --source tsak; there are: agent, task\n" in ran.err
-    assert "no line of this log has --stdtype STDERR; there are: stdout\n" in ran.err
+    assert "no line of this log has --source tsak; it has: agent, task\n" in ran.err
+    assert "no line of this log has --stdtype STDERR; it has: stdout\n" in ran.err
     assert "--source task;" not in ran.err
 
 
 @pytest.mark.parametrize("command", EVERY_LOG)
-def test_the_server_searches_for_a_text_or_a_regular_expression(
+def test_search_and_regex_are_sent_to_the_server(
     logged: FakeCluster, det: Det, command: str
 ) -> None:
     assert det(*command.split(), "--search", "loss").code == 0
@@ -116,7 +114,7 @@ def test_the_server_searches_for_a_text_or_a_regular_expression(
     assert regex.first("enableRegex") == "true"
 
 
-def test_a_regular_expression_is_that_of_the_search(logged: FakeCluster, det: Det) -> None:
+def test_regex_requires_search(logged: FakeCluster, det: Det) -> None:
     ran = det("t", "logs", 10, "--regex")
     assert (ran.code, "--search" in ran.err) == (2, True)
     assert not logged.sent("GET", "/api/v1/.*/logs")
@@ -124,17 +122,17 @@ def test_a_regular_expression_is_that_of_the_search(logged: FakeCluster, det: De
 
 def test_task_logs_filter_by_allocation(logged: FakeCluster, det: Det) -> None:
     det("task", "logs", "1.t10", "--allocation-id", "1.t10.2")
-    (asked,) = logged.sent("GET", "/api/v1/tasks/1.t10/logs")
-    assert asked.query["allocationIds"] == ["1.t10.2"]
+    (request,) = logged.sent("GET", "/api/v1/tasks/1.t10/logs")
+    assert request.query["allocationIds"] == ["1.t10.2"]
 
 
 def running_until(cluster: FakeCluster, answers: list[Any]) -> None:
-    """Answer each request for logs with the next batch; the trial ends with the last."""
+    """Answer each request for logs with the next batch. The trial ends with the last batch."""
     cluster.trials[10]["state"] = "STATE_RUNNING"
-    left = iter(answers)
+    remaining = iter(answers)
 
     def read(_: Asked) -> Any:
-        answer = next(left)
+        answer = next(remaining)
         if answer is answers[-1]:
             cluster.trials[10]["state"] = "STATE_COMPLETED"
         return answer if isinstance(answer, Raw) else iter([{"result": line} for line in answer])
@@ -147,9 +145,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_stream, "_REOPEN_AFTER_S", 0.0)
 
 
-def test_follow_takes_up_where_an_early_end_left_it(
-    logged: FakeCluster, det: Det, quick: None
-) -> None:
+def test_follow_resumes_after_stream_ends_early(logged: FakeCluster, det: Det, quick: None) -> None:
     one, two, three = logged.logs[:3]
     running_until(logged, [[one, two], [two, three], [two, three]])
     ran = det("t", "logs", 10, "-f")
@@ -159,7 +155,7 @@ def test_follow_takes_up_where_an_early_end_left_it(
     assert later.first("afterId") == "2"
 
 
-def test_follow_survives_a_connection_that_breaks_inside_a_line(
+def test_follow_resumes_after_connection_breaks_inside_a_line(
     logged: FakeCluster, det: Det, quick: None
 ) -> None:
     one, two = logged.logs[:2]
@@ -170,13 +166,13 @@ def test_follow_survives_a_connection_that_breaks_inside_a_line(
     assert texts(det("t", "logs", 10, "-f").out) == ["line 1", "line 2"]
 
 
-def test_follow_outlasts_a_gateway_that_is_away(logged: FakeCluster, det: Det, quick: None) -> None:
+def test_follow_retries_gateway_errors(logged: FakeCluster, det: Det, quick: None) -> None:
     away = Raw(b"", status=503)
     running_until(logged, [away, logged.logs[:1], [*logged.logs[:2]]])
     assert texts(det("t", "logs", 10, "-f").out) == ["line 1", "line 2"]
 
 
-def test_follow_gives_up_on_a_cluster_that_stays_away(
+def test_follow_fails_if_cluster_stays_unreachable(
     logged: FakeCluster, det: Det, quick: None
 ) -> None:
     logged.trials[10]["state"] = "STATE_RUNNING"
@@ -186,7 +182,7 @@ def test_follow_gives_up_on_a_cluster_that_stays_away(
     assert "HTTP 503" in ran.err
 
 
-def test_follow_reads_the_rest_of_a_trial_that_ended_meanwhile(
+def test_follow_reads_remaining_lines_of_ended_trial(
     logged: FakeCluster, det: Det, quick: None
 ) -> None:
     one, two = logged.logs[:2]
@@ -200,23 +196,23 @@ def _ended_after_first(cluster: FakeCluster) -> Any:
     return lambda _: {"trial": {**cluster.trials[10], "state": next(states)}}
 
 
-def test_tail_with_follow_does_not_repeat_lines(logged: FakeCluster, det: Det, quick: None) -> None:
+def test_tail_with_follow_prints_each_line_once(logged: FakeCluster, det: Det, quick: None) -> None:
     ran = det("t", "logs", 10, "--tail", 2, "-f")
     assert texts(ran.out) == ["line 4", "line 5"]
 
 
 @pytest.mark.parametrize("how", ["command", "sdk"])
-def test_tail_with_follow_gives_a_line_that_is_stored_late(
+def test_tail_with_follow_prints_line_committed_late(
     logged: FakeCluster, det: Det, quick: None, how: str
 ) -> None:
-    """The late line got its id before the newest line, and was committed after the tail was read."""
+    """Line 3 has a lower id than the newest line, but is committed after the tail is read."""
     stored = [line for line in logged.logs if line["id"] != "3"]
 
-    def read(asked: Asked) -> Any:
-        if asked.first("orderBy") == "ORDER_BY_DESC":
-            return iter([{"result": x} for x in stored[::-1][: int(asked.first("limit") or 0)]])
+    def read(request: Asked) -> Any:
+        if request.first("orderBy") == "ORDER_BY_DESC":
+            return iter([{"result": x} for x in stored[::-1][: int(request.first("limit") or 0)]])
         logged.trials[10]["state"] = "STATE_COMPLETED"
-        after = int(asked.first("afterId") or 0)
+        after = int(request.first("afterId") or 0)
         return iter([{"result": x} for x in logged.logs if int(x["id"]) > after])
 
     logged.trials[10]["state"] = "STATE_RUNNING"
@@ -228,7 +224,7 @@ def test_tail_with_follow_gives_a_line_that_is_stored_late(
         assert texts("".join(lines)) == ["line 5", "line 3"]
 
 
-def test_an_error_line_in_the_stream_fails_the_command(logged: FakeCluster, det: Det) -> None:
+def test_error_in_the_stream_fails_the_command(logged: FakeCluster, det: Det) -> None:
     error = {"httpCode": 404, "message": "trial '10' is gone"}
     logged.on("GET", r"/api/v1/trials/10/logs", lambda _: iter([{"error": error}]))
     ran = det("t", "logs", 10)

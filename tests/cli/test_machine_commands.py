@@ -1,6 +1,6 @@
-"""Rented machines, the pools that rent them, what work costs, and budgets."""
+"""Rented machines, the pools that rent them, costs and budgets."""
 
-# ruff: noqa: E501 – the golden tables are as wide as what they show
+# ruff: noqa: E501 – the lines of the expected tables are long
 
 import csv
 import io
@@ -38,17 +38,17 @@ def offer(zone: str, price: float) -> dict[str, Any]:
 
 
 def instance(**more: Any) -> dict[str, Any]:
-    known = {"id": ID, "pool": "gpu", "state": "LAUNCHED", "costUsd": 1.2, "cloudId": "i-1"}
-    silent = {"agentId": None, "reason": None, "console": None, "requestedAt": START}
-    return {**offer("us-east-1b", 0.3622), **known, **silent, **more}
+    facts = {"id": ID, "pool": "gpu", "state": "LAUNCHED", "costUsd": 1.2, "cloudId": "i-1"}
+    empty = {"agentId": None, "reason": None, "console": None, "requestedAt": START}
+    return {**offer("us-east-1b", 0.3622), **facts, **empty, **more}
 
 
 def pool(**more: Any) -> dict[str, Any]:
     limits = {"minInstances": 0, "maxInstances": 8, "warmInstances": 0, "maxHourlyCost": 40.0}
     counts = {"instances": 1, "priceUsdHour": 0.3622, "queued": 1, "queuedSlots": 2}
     offers = [offer("us-east-1a", 0.3622), offer("us-east-1b", 0.4)]
-    told = {"hold": None, "cooldowns": [], "waiting": [], "offers": offers}
-    return {"name": "gpu", **limits, **counts, **told, **more}
+    lists = {"hold": None, "cooldowns": [], "waiting": [], "offers": offers}
+    return {"name": "gpu", **limits, **counts, **lists, **more}
 
 
 def cooldown(sentence: str, until: str | None) -> dict[str, Any]:
@@ -74,30 +74,30 @@ def rented(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def test_machines_are_told_with_offer_and_cost(rented: FakeCluster, det: Det) -> None:
+def test_instance_list_shows_offer_and_cost(rented: FakeCluster, det: Det) -> None:
     assert det("instance", "list").out == INSTANCES
-    (asked,) = rented.sent("GET", "/api/v1/instances")
-    assert (asked.first("all"), asked.first("pool")) == ("", "")
+    (request,) = rented.sent("GET", "/api/v1/instances")
+    assert (request.first("all"), request.first("pool")) == ("", "")
 
 
-def test_ended_machines_and_one_pool_are_asked_for(rented: FakeCluster, det: Det) -> None:
+def test_instance_list_sends_all_and_pool_filters(rented: FakeCluster, det: Det) -> None:
     (row,) = csv.DictReader(io.StringIO(det("i", "ls", "--all", "--pool", "gpu", "--csv").out))
     assert row["ID"] == ID
-    (asked,) = rented.sent("GET", "/api/v1/instances")
-    assert (asked.first("all"), asked.first("pool")) == ("true", "gpu")
+    (request,) = rented.sent("GET", "/api/v1/instances")
+    assert (request.first("all"), request.first("pool")) == ("true", "gpu")
 
 
-def test_no_machines_are_an_empty_list(rented: FakeCluster, det: Det) -> None:
+def test_instance_list_without_machines_is_empty(rented: FakeCluster, det: Det) -> None:
     rented.on("GET", "/api/v1/instances", lambda a: page("instances", [], a))
     assert json.loads(det("instance", "list", "--json").out) == []
     assert det("instance", "list").code == 0
 
 
-def test_describe_shows_the_console(rented: FakeCluster, det: Det) -> None:
+def test_describe_json_has_console_output(rented: FakeCluster, det: Det) -> None:
     assert json.loads(det("instance", "describe", ID, "--json").out)["console"] == "last words"
 
 
-def test_describe_shows_the_console_as_it_was_printed(rented: FakeCluster, det: Det) -> None:
+def test_describe_prints_console_as_yaml_block(rented: FakeCluster, det: Det) -> None:
     printed = "cloud-init: \ndetermined-boot: installing docker\n"
     rented.on("GET", f"/api/v1/instances/{ID}", {"instance": instance(console=printed)})
     out = det("instance", "describe", ID).out
@@ -105,27 +105,25 @@ def test_describe_shows_the_console_as_it_was_printed(rented: FakeCluster, det: 
     assert yaml.safe_load(out)["state"] == "LAUNCHED"
 
 
-def test_describe_says_who_is_shown_the_console(rented: FakeCluster, det: Det) -> None:
+def test_describe_without_console_names_required_roles(rented: FakeCluster, det: Det) -> None:
     rented.on("GET", f"/api/v1/instances/{ID}", {"instance": instance()})
     ran = det("instance", "describe", ID)
-    assert "for administrators" in ran.err
+    assert "administrators and agent operators can see its console output" in ran.err
     assert yaml.safe_load(ran.out)["state"] == "LAUNCHED"
 
 
-def test_terminate_asks_first(rented: FakeCluster, det: Det) -> None:
+def test_terminate_requires_confirmation(rented: FakeCluster, det: Det) -> None:
     assert det("instance", "terminate", ID).code != 0
     assert rented.sent("POST", ".*terminate") == []
     assert det("instance", "terminate", ID, "--yes").code == 0
     assert len(rented.sent("POST", f"/api/v1/instances/{ID}/terminate")) == 1
 
 
-def test_pools_are_told_with_what_waits_and_the_cheapest_offer(
-    rented: FakeCluster, det: Det
-) -> None:
+def test_pool_list_shows_queue_and_cheapest_offer(rented: FakeCluster, det: Det) -> None:
     assert det("pool", "list").out == POOLS
 
 
-def test_hold_and_resume_steer_one_pool(rented: FakeCluster, det: Det) -> None:
+def test_hold_and_resume_are_sent_for_one_pool(rented: FakeCluster, det: Det) -> None:
     assert det("pool", "hold", "gpu", "--reason", "the bill").code == 0
     assert det("pool", "resume", "gpu").code == 0
     held, resumed = rented.sent("POST", "/api/v1/rented-pools/.*")
@@ -133,13 +131,13 @@ def test_hold_and_resume_steer_one_pool(rented: FakeCluster, det: Det) -> None:
     assert resumed.path.endswith("/resume")
 
 
-def test_resuming_a_pool_says_that_its_budget_is_spent(rented: FakeCluster, det: Det) -> None:
+def test_resume_reports_spent_budget(rented: FakeCluster, det: Det) -> None:
     spent = "the budget of pool gpu ($5.00) is spent; raise it with `det budget set`"
     rented.on("POST", "/api/v1/rented-pools/gpu/resume", {"pool": pool(spentBudget=spent)})
     assert spent in det("pool", "resume", "gpu").err
 
 
-def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -> None:
+def test_unknown_pool_shows_message_of_the_cluster(rented: FakeCluster, det: Det) -> None:
     def refuse(_: Asked) -> None:
         raise Refusal(404, "pool 'cpu' rents no machines; the pools that do: gpu")
 
@@ -149,28 +147,28 @@ def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         (
             {"queued": 0},
-            "Nothing keeps pool gpu from launching.\nNothing waits for machines.\n",
+            "Pool gpu can launch machines.\nNo job waits for machines.\n",
         ),
         (
             {"hold": {"sentence": "held by ada: the bill"}, "queued": 0},
-            "Pool gpu launches nothing: held by ada: the bill\n`det pool resume gpu` lets it launch again.\n"
-            "Nothing waits for machines.\n",
+            "Pool gpu launches no machines: held by ada: the bill\n`det pool resume gpu` resumes launches.\n"
+            "No job waits for machines.\n",
         ),
         (
             {"spentBudget": "the budget of pool gpu ($5.00) is spent", "queued": 0},
-            "Pool gpu launches nothing: the budget of pool gpu ($5.00) is spent\nNothing waits for machines.\n",
+            "Pool gpu launches no machines: the budget of pool gpu ($5.00) is spent\nNo job waits for machines.\n",
         ),
         (
             {"instances": 8, "queued": 0},
-            "Pool gpu has all 8 machines that max_instances allows.\nNothing waits for machines.\n",
+            "Pool gpu has reached its max_instances of 8 machines.\nNo job waits for machines.\n",
         ),
         (
             {"maxHourlyCost": 0.5, "queued": 0},
-            "Pool gpu costs $0.36 of the $0.50 an hour that max_hourly_cost allows.\nNothing waits for machines.\n",
+            "Pool gpu costs $0.36 per hour; its max_hourly_cost is $0.50.\nNo job waits for machines.\n",
         ),
         (
             {
@@ -184,7 +182,7 @@ def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -
                     }
                 ],
             },
-            "aws us-east-1: prices are those of June 2025, as the price list is denied\nNothing waits for machines.\n",
+            "aws us-east-1: using the price list of June 2025, because the price list is denied\nNo job waits for machines.\n",
         ),
         (
             {"cooldowns": [cooldown("no room.", START), cooldown("no such image.", None)]},
@@ -222,28 +220,26 @@ def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -
         "waiting",
     ],
 )
-def test_why_tells_what_keeps_a_pool_from_launching(
-    rented: FakeCluster, det: Det, changed: dict[str, Any], told: str
+def test_pool_why_explains_missing_launches(
+    rented: FakeCluster, det: Det, changed: dict[str, Any], expected: str
 ) -> None:
     rented.on("GET", "/api/v1/rented-pools/gpu", {"pool": pool(**changed)})
-    assert det("pool", "why", "gpu").out == told
+    assert det("pool", "why", "gpu").out == expected
 
 
-def test_why_as_json_is_the_pool(rented: FakeCluster, det: Det) -> None:
+def test_pool_why_json_is_the_pool(rented: FakeCluster, det: Det) -> None:
     assert json.loads(det("pool", "why", "gpu", "--json").out) == pool()
 
 
 @pytest.mark.parametrize("words", [("-5", "--user", "admin"), ("--user", "admin", "--", "-5")])
-def test_a_negative_budget_is_refused_as_an_amount(
-    rented: FakeCluster, det: Det, words: tuple[str, ...]
-) -> None:
+def test_negative_budget_is_rejected(rented: FakeCluster, det: Det, words: tuple[str, ...]) -> None:
     ran = det("budget", "set", *words)
     assert (ran.code, "above 0, not '-5'" in ran.err) == (2, True)
     assert not rented.sent("PUT", "/api/v1/budgets")
 
 
 @pytest.mark.parametrize(("name", "costs"), [("gpu", True), ("default", False)])
-def test_a_budget_of_a_pool_whose_machines_cost_nothing_is_told_as_such(
+def test_budget_of_pool_without_rented_machines_is_reported(
     rented: FakeCluster, det: Det, name: str, costs: bool
 ) -> None:
     ran = det("budget", "set", "12", "--pool", name)
@@ -251,27 +247,25 @@ def test_a_budget_of_a_pool_whose_machines_cost_nothing_is_told_as_such(
     assert (f"Pool {name} rents no machines" in ran.err) is not costs
 
 
-def test_options_behind_two_dashes_are_told_apart_from_unknown_ones(
-    rented: FakeCluster, det: Det
-) -> None:
+def test_options_after_double_dash_get_their_own_hint(rented: FakeCluster, det: Det) -> None:
     ran = det("budget", "set", "--", "5", "--user", "admin")
-    assert "what stands behind `--` is no option: write it before" in ran.err
-    assert "behind" not in det("budget", "set", "5", "--usr", "admin").err
+    assert "words after `--` are not options: move the option before it" in ran.err
+    assert "after" not in det("budget", "set", "5", "--usr", "admin").err
 
 
-def test_reports_are_printed_as_the_cluster_tells_them(rented: FakeCluster, det: Det) -> None:
+def test_usage_report_is_printed_unchanged(rented: FakeCluster, det: Det) -> None:
     rented.on("GET", "/resources/allocation/raw", Raw(b"experiment_id,cost_usd\n1,0.5\n"))
     assert det("resources", "raw", "2026-11-01", "2026-12-01T12:00:00Z").out == (
         "experiment_id,cost_usd\n1,0.5\n"
     )
-    (asked,) = rented.sent("GET", "/resources/allocation/raw")
-    assert asked.first("timestampAfter") == "2026-11-01T00:00:00Z"
-    assert asked.first("timestampBefore") == "2026-12-01T12:00:00Z"
+    (request,) = rented.sent("GET", "/resources/allocation/raw")
+    assert request.first("timestampAfter") == "2026-11-01T00:00:00Z"
+    assert request.first("timestampBefore") == "2026-12-01T12:00:00Z"
     ran = det("res", "raw", "yesterday", "2026-12-01")
-    assert (ran.code, "'yesterday' is no time" in ran.err) == (2, True)
+    assert (ran.code, "'yesterday' is not a time" in ran.err) == (2, True)
 
 
-def test_a_report_that_the_cluster_refuses_is_an_error(rented: FakeCluster, det: Det) -> None:
+def test_rejected_usage_report_is_an_error(rented: FakeCluster, det: Det) -> None:
     def refuse(_: Asked) -> None:
         raise Refusal(400, "start date 2026-12-01 is after end date 2026-11-01")
 
@@ -280,9 +274,9 @@ def test_a_report_that_the_cluster_refuses_is_an_error(rented: FakeCluster, det:
     assert (ran.code, "is after end date" in ran.err, ran.out) == (1, True, "")
 
 
-def test_users_are_told_with_what_their_work_cost(rented: FakeCluster, det: Det) -> None:
-    told = {"costs": [{"username": "ada", "costUsd": 12.3, "slotHours": 40.0}]}
-    rented.on("GET", "/api/v1/costs/users", told)
+def test_user_list_shows_costs(rented: FakeCluster, det: Det) -> None:
+    costs = {"costs": [{"username": "ada", "costUsd": 12.3, "slotHours": 40.0}]}
+    rented.on("GET", "/api/v1/costs/users", costs)
     (row,) = [
         r
         for r in csv.DictReader(io.StringIO(det("user", "list", "--csv").out))
@@ -291,7 +285,7 @@ def test_users_are_told_with_what_their_work_cost(rented: FakeCluster, det: Det)
     assert (row["Cost $"], row["Slot Hours"]) == ("12.30", "40.00")
 
 
-def test_budgets_are_told_with_what_is_spent(rented: FakeCluster, det: Det) -> None:
+def test_budget_list_shows_spent_amount(rented: FakeCluster, det: Det) -> None:
     assert det("budget", "list").out == BUDGETS
 
 
@@ -304,24 +298,22 @@ def test_budgets_are_told_with_what_is_spent(rented: FakeCluster, det: Det) -> N
         (["--pool", "gpu"], {"scope": "pool", "of": "gpu", "period": "total"}),
     ],
 )
-def test_a_budget_is_set_for_one_thing(
+def test_budget_is_set_for_one_scope(
     rented: FakeCluster, det: Det, flags: list[str], scope: dict[str, str]
 ) -> None:
     ran = det("budget", "set", "12", *flags)
-    assert "of which $9.80 are spent" in ran.err
-    (asked,) = rented.sent("PUT", "/api/v1/budgets")
-    assert asked.body == {"limitUsd": "12", **scope}
+    assert "of which $9.80 is spent" in ran.err
+    (request,) = rented.sent("PUT", "/api/v1/budgets")
+    assert request.body == {"limitUsd": "12", **scope}
 
 
 @pytest.mark.parametrize("flags", [[], ["--user", "ada", "--pool", "gpu"]])
-def test_a_budget_for_none_or_two_things_is_refused(
-    rented: FakeCluster, det: Det, flags: list[str]
-) -> None:
+def test_budget_requires_exactly_one_scope(rented: FakeCluster, det: Det, flags: list[str]) -> None:
     assert det("budget", "set", "12", *flags).code == 2
     assert rented.sent("PUT", "/api/v1/budgets") == []
 
 
-def test_a_budget_is_deleted_by_its_number(rented: FakeCluster, det: Det) -> None:
+def test_budget_is_deleted_by_id(rented: FakeCluster, det: Det) -> None:
     assert det("budget", "delete", "7").code == 0
     assert len(rented.sent("DELETE", "/api/v1/budgets/7")) == 1
     assert det("budget", "delete", "seven").code == 2

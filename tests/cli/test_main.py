@@ -1,4 +1,4 @@
-"""What a person sees who calls det wrongly, or whose cluster is not there."""
+"""Help, usage errors, exit codes, and errors of unreachable clusters."""
 
 import importlib.metadata
 import subprocess
@@ -22,25 +22,25 @@ def test_help_lists_every_group(det: Det, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["experiment", "help"], ["e", "--help"], ["help", "experiment"]])
-def test_a_groups_help_lists_its_commands(det: Det, words: list[str]) -> None:
+def test_group_help_lists_commands(det: Det, words: list[str]) -> None:
     ran = det(*words)
     assert ran.code == 0
     assert "list-checkpoints (lc)" in ran.out
 
 
 @pytest.mark.parametrize("words", [["e", "create", "--help"], ["help", "e", "create"]])
-def test_a_commands_help_lists_its_arguments(det: Det, words: list[str]) -> None:
+def test_command_help_lists_arguments(det: Det, words: list[str]) -> None:
     ran = det(*words)
     assert ran.code == 0
     assert "--dry-run" in ran.out
 
 
-def test_a_group_without_a_list_prints_its_commands(det: Det) -> None:
+def test_group_without_list_command_prints_help(det: Det) -> None:
     assert "cluster-up" in det("deploy", "local").out
 
 
 @pytest.mark.parametrize("flag", ["-v", "--version"])
-def test_version_is_printed(det: Det, flag: str) -> None:
+def test_version_option_prints_version(det: Det, flag: str) -> None:
     own = importlib.metadata.version("determined-serverless")
     assert det(flag).out == f"det {__version__} (Determined Serverless {own})\n"
 
@@ -55,7 +55,7 @@ def test_version_is_printed(det: Det, flag: str) -> None:
         (["w", "create", "ours", "--namespace", "n"], "leave --namespace out"),
     ],
 )
-def test_what_has_no_counterpart_says_what_stands_in_its_place(
+def test_unsupported_commands_name_their_replacement(
     det: Det, words: list[object], hint: str
 ) -> None:
     ran = det(*words)
@@ -64,7 +64,7 @@ def test_what_has_no_counterpart_says_what_stands_in_its_place(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["template", "describe", ""], "template_name is empty"),
         (["e", "describe", " "], "experiment_ids is empty"),
@@ -74,16 +74,16 @@ def test_what_has_no_counterpart_says_what_stands_in_its_place(
         (["rbac", "describe-role", ""], "role_name is empty"),
     ],
 )
-def test_a_name_that_is_empty_is_refused_before_anything_is_asked(
-    cluster: FakeCluster, det: Det, words: list[object], said: str
+def test_empty_name_is_rejected_before_any_request(
+    cluster: FakeCluster, det: Det, words: list[object], message: str
 ) -> None:
     ran = det(*words)
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert message in ran.err
     assert cluster.asked == []
 
 
-def test_a_text_may_be_empty(cluster: FakeCluster, det: Det) -> None:
+def test_empty_text_is_accepted(cluster: FakeCluster, det: Det) -> None:
     cluster.add(1)
     assert det("e", "set", "description", 1, "").code == 0
     assert "there is no command to run" not in det("cmd", "run", "printf", "").err
@@ -98,7 +98,7 @@ def test_a_text_may_be_empty(cluster: FakeCluster, det: Det) -> None:
         (["qqq"], "`det --help` lists the commands"),
     ],
 )
-def test_a_misspelt_command_is_corrected(det: Det, words: list[object], hint: str) -> None:
+def test_misspelt_command_gets_suggestion(det: Det, words: list[object], hint: str) -> None:
     ran = det(*words)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.endswith(f"\n\nhint: {hint}\n")
@@ -115,13 +115,13 @@ def test_a_misspelt_command_is_corrected(det: Det, words: list[object], hint: st
         ["e", "create", "c", "d", "-f", "--paused"],
     ],
 )
-def test_a_wrong_call_exits_with_2(det: Det, words: list[str]) -> None:
+def test_usage_errors_exit_with_2(det: Det, words: list[str]) -> None:
     ran = det(*words)
     assert (ran.code, ran.out) == (2, "")
     assert "Traceback" not in ran.err
 
 
-def test_an_absent_cluster_is_told_at_once_with_the_way_out(home: object, det: Det) -> None:
+def test_unreachable_cluster_error_names_det_master(home: object, det: Det) -> None:
     ran = det("-m", f"127.0.0.1:{free_port()}", "e", "list")
     assert ran.code == 1
     assert "cannot reach http://127.0.0.1" in ran.err
@@ -133,7 +133,7 @@ def test_an_absent_cluster_is_told_at_once_with_the_way_out(home: object, det: D
     ("status", "code"),
     [(400, 1), (401, 4), (403, 4), (404, 3), (409, 5), (429, 1), (500, 1), (501, 1)],
 )
-def test_each_refusal_has_its_exit_code(
+def test_each_http_status_has_an_exit_code(
     cluster: FakeCluster, det: Det, status: int, code: int
 ) -> None:
     def refuse(_: Asked) -> None:
@@ -145,7 +145,7 @@ def test_each_refusal_has_its_exit_code(
     assert "because of that" in ran.err
 
 
-def test_a_busy_gateway_is_tried_again(
+def test_gateway_errors_are_retried(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("determined.common.http.time.sleep", lambda _: None)
@@ -154,7 +154,7 @@ def test_a_busy_gateway_is_tried_again(
     assert det("agent", "list").code == 0
 
 
-def test_a_page_in_the_place_of_an_answer_is_told(cluster: FakeCluster, det: Det) -> None:
+def test_html_response_is_reported(cluster: FakeCluster, det: Det) -> None:
     cluster.on("GET", "/api/v1/agents", Raw(b"<html>"))
     ran = det("agent", "list")
     assert ran.code == 1
@@ -162,7 +162,7 @@ def test_a_page_in_the_place_of_an_answer_is_told(cluster: FakeCluster, det: Det
     assert "unexpected failure" not in ran.err
 
 
-def test_an_answer_of_another_shape_is_no_traceback(cluster: FakeCluster, det: Det) -> None:
+def test_unexpected_json_is_reported_without_traceback(cluster: FakeCluster, det: Det) -> None:
     cluster.on("GET", "/api/v1/agents", {"agents": [5]})
     ran = det("agent", "list")
     assert ran.code == 1
@@ -170,7 +170,7 @@ def test_an_answer_of_another_shape_is_no_traceback(cluster: FakeCluster, det: D
     assert "DET_DEBUG=1" in ran.err
 
 
-def test_debug_shows_where_it_happened(
+def test_det_debug_raises_the_exception(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_DEBUG", "1")
@@ -186,7 +186,7 @@ def test_version_works_without_a_cluster(home: object, det: Det) -> None:
     assert f"product_version: {product_version()}\n" in ran.out
 
 
-def test_the_master_option_chooses_the_cluster(
+def test_master_option_selects_the_cluster(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_MASTER", "127.0.0.1:1")
@@ -194,7 +194,7 @@ def test_the_master_option_chooses_the_cluster(
     assert det(f"--master={cluster.url}", "user", "whoami").code == 0
 
 
-def test_a_reader_that_leaves_is_no_error(cluster: FakeCluster) -> None:
+def test_closed_output_pipe_is_not_an_error(cluster: FakeCluster) -> None:
     for id in range(1, 500):
         cluster.add(id)
     command = (
@@ -225,26 +225,26 @@ def imported(code: str) -> set[str]:
     return set(done.stderr.split())
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_no_large_modules() -> None:
     assert imported("from det_cli.main import main; main(['--help'])").isdisjoint(HEAVY)
 
 
-def test_a_list_needs_no_yaml_and_nothing_of_the_control_plane(cluster: FakeCluster) -> None:
-    found = imported("from det_cli.main import main; main(['agent', 'list', '--json'])")
-    assert found.isdisjoint(
+def test_list_does_not_import_yaml_or_control_plane(cluster: FakeCluster) -> None:
+    modules = imported("from det_cli.main import main; main(['agent', 'list', '--json'])")
+    assert modules.isdisjoint(
         ("yaml", "requests", "pydantic", "boto3", "pathspec", "det_controlplane")
     )
 
 
-def test_deploy_hands_its_options_to_the_local_cluster(
+def test_deploy_passes_options_to_the_local_cluster(
     det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import types
 
-    taken = {}
+    calls = {}
 
     def start(action: str, args: object) -> int:
-        taken[action] = args
+        calls[action] = args
         return 0
 
     module = types.ModuleType("det_controlplane.entry.local.commands")
@@ -262,23 +262,23 @@ def test_deploy_hands_its_options_to_the_local_cluster(
         "--foreground",
     ]
     assert det("deploy", "local", "cluster-up", *flags).code == 0
-    args = taken["cluster_up"]
+    args = calls["cluster_up"]
     assert (args.agents, args.gpu, args.slots_per_agent) == (3, False, 2)  # type: ignore[attr-defined]
     assert (args.master_config_path, args.foreground) == ("c.yaml", True)  # type: ignore[attr-defined]
     assert args.cluster_name is None, "a data directory keeps the name of its cluster"  # type: ignore[attr-defined]
 
 
-def test_the_listing_told_is_of_what_was_not_found(cluster: FakeCluster, det: Det) -> None:
+def test_hint_lists_objects_of_the_missing_kind(cluster: FakeCluster, det: Det) -> None:
     def refuse(_: Asked) -> None:
         raise Refusal(404, "template 'x' not found")
 
     cluster.on("GET", "/api/v1/agents", refuse)
     ran = det("agent", "list")
-    assert ran.err.endswith("\n\nhint: `det template list` shows what there is\n")
+    assert ran.err.endswith("\n\nhint: `det template list` lists the existing ones\n")
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "shown"),
+    ("words", "message", "shown"),
     [
         ("resources aggregated x y", "startDate must be a date", "start_date must be a date"),
         ("task logs t.x --timestamp-after x", "timestampAfter must be a time", "--timestamp-after must be a time"),
@@ -286,18 +286,18 @@ def test_the_listing_told_is_of_what_was_not_found(cluster: FakeCluster, det: De
         ("task logs t.x", "task 't.x' not found", "task 't.x' not found"),
     ],
 )  # fmt: skip
-def test_a_refused_value_is_named_as_it_was_typed(
-    cluster: FakeCluster, det: Det, words: str, told: str, shown: str
+def test_rejected_value_is_named_by_its_option(
+    cluster: FakeCluster, det: Det, words: str, message: str, shown: str
 ) -> None:
     def refuse(_: Asked) -> None:
-        raise Refusal(400, told)
+        raise Refusal(400, message)
 
     for path in ("/resources/allocation/aggregated", "/api/v1/tasks/t.x", "/api/v1/tasks/t.x/logs"):
         cluster.on("GET", path, refuse)
     assert f": {shown}\n" in det(*words.split()).err
 
 
-def test_a_hint_that_the_cluster_gave_is_not_repeated(cluster: FakeCluster, det: Det) -> None:
+def test_hint_of_the_cluster_is_not_repeated(cluster: FakeCluster, det: Det) -> None:
     def refuse(_: Asked) -> None:
         raise Refusal(404, "agent 'x' not found: `det agent list` shows them")
 
@@ -305,7 +305,7 @@ def test_a_hint_that_the_cluster_gave_is_not_repeated(cluster: FakeCluster, det:
     assert "hint" not in det("agent", "list").err
 
 
-def test_who_must_sign_in_is_not_sent_to_an_administrator(cluster: FakeCluster, det: Det) -> None:
+def test_sign_in_error_has_no_administrator_hint(cluster: FakeCluster, det: Det) -> None:
     def refuse(_: Asked) -> None:
         raise Refusal(403, "an access token may not deactivate users: sign in, by 'det user login'")
 
@@ -314,8 +314,8 @@ def test_who_must_sign_in_is_not_sent_to_an_administrator(cluster: FakeCluster, 
     assert (ran.code, "hint" in ran.err) == (4, False)
 
 
-def test_names_with_spaces_and_umlauts_reach_the_cluster(cluster: FakeCluster, det: Det) -> None:
-    # Not "cannot reach the cluster": the name is what is wrong.
+def test_names_with_spaces_and_umlauts_are_sent(cluster: FakeCluster, det: Det) -> None:
+    # The cluster answers. Only the name is wrong, so the error must not be "cannot reach the cluster".
     for name in ("a b", "größe"):
         ran = det("template", "describe", name)
         assert ran.code != 0

@@ -1,4 +1,4 @@
-"""How an address is read."""
+"""Addresses of clusters: scheme, port and precedence."""
 
 import pytest
 from determined.common import master_address
@@ -6,7 +6,7 @@ from determined.common.failures import Failure
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("address", "url"),
     [
         ("localhost", "http://localhost:8080"),
         ("10.0.0.1:9000", "http://10.0.0.1:9000"),
@@ -17,17 +17,17 @@ from determined.common.failures import Failure
         (" DET.example ", "http://det.example:8080"),
     ],
 )
-def test_an_address_gets_its_scheme_and_port(written: str, meant: str) -> None:
-    assert master_address.canonical(written) == meant
+def test_address_gets_scheme_and_port(address: str, url: str) -> None:
+    assert master_address.canonical(address) == url
 
 
-@pytest.mark.parametrize("written", ["ftp://x", "http://", "host:99999", "host:abc"])
-def test_what_is_no_address_is_refused(written: str) -> None:
+@pytest.mark.parametrize("address", ["ftp://x", "http://", "host:99999", "host:abc"])
+def test_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(Failure):
-        master_address.canonical(written)
+        master_address.canonical(address)
 
 
-def test_the_option_comes_before_the_environment() -> None:
+def test_option_has_precedence_over_environment() -> None:
     env = {"DET_MASTER": "two", "DET_MASTER_ADDR": "three"}
     assert master_address.chosen("one", env) == "http://one:8080"
     assert master_address.chosen(None, env) == "http://two:8080"

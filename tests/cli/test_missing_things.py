@@ -1,4 +1,4 @@
-"""Names and ids that do not exist, typed at the real API: exit code 3, and the command that lists what there is."""
+"""Unknown names and ids against the real API: exit code 3, and a hint with the command that lists the existing ones."""
 
 import pytest
 
@@ -9,7 +9,7 @@ NOWHERE = "11111111-1111-1111-1111-111111111111"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("job update nope -p 3", "`det job list` shows the live ones"),
         ("why nope", "task 'nope' not found"),
@@ -21,36 +21,39 @@ NOWHERE = "11111111-1111-1111-1111-111111111111"
         ),
         ("resource-pool bindings list-workspaces nope", "pool 'nope' not found; this cluster has"),
         *(
-            (f"{kind} logs nope", f"hint: `det {kind} list --all` shows what there is")
+            (f"{kind} logs nope", f"hint: `det {kind} list --all` lists the existing ones")
             for kind in ("command", "notebook", "shell", "tensorboard")
         ),
         *(
             (
                 words,
-                "hint: `det task list` shows those that run, `det command list --all`, and the same of",
+                "hint: `det task list` shows active tasks; `det command list --all` and the same command for",
             )
             for words in ("task describe nope", "task logs nope", "why task nope")
         ),
-        ("notebook describe nope", "hint: `det notebook list --all` shows"),
-        ("instance describe nope", "hint: `det instance list --all` shows"),
+        ("notebook describe nope", "hint: `det notebook list --all` lists"),
+        ("instance describe nope", "hint: `det instance list --all` lists"),
         (f"checkpoint describe {NOWHERE}", "hint: `det experiment list-checkpoints"),
     ],
 )
-def test_what_does_not_exist_ends_with_3(api: Api, det: Det, words: str, said: str) -> None:
+def test_unknown_objects_exit_with_3(api: Api, det: Det, words: str, message: str) -> None:
     ran = det(*words.split())
     assert (ran.code, ran.out) == (3, "")
-    assert said in ran.err
+    assert message in ran.err
 
 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("agent token revoke 99", ""),  # its message names `det agent token list`
+        ("agent token revoke 99", ""),  # the message names `det agent token list`
         ("user end-session 99", ""),
-        ("resource-pool bindings remove reserved nope", "`det workspace list` shows what there is"),
+        (
+            "resource-pool bindings remove reserved nope",
+            "`det workspace list` lists the existing ones",
+        ),
     ],
 )
-def test_the_hint_lists_what_is_missing(
+def test_hint_names_the_list_command(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch, words: str, hint: str
 ) -> None:
     monkeypatch.setenv("DET_USER", "admin")
@@ -59,7 +62,7 @@ def test_the_hint_lists_what_is_missing(
 
 
 @pytest.mark.parametrize("kind", ["job", "experiment", "experiments", "trial", "t", "task"])
-def test_a_kind_without_an_id_is_no_id(api: Api, det: Det, kind: str) -> None:
+def test_why_requires_an_id_after_the_kind(api: Api, det: Det, kind: str) -> None:
     ran = det("why", kind)
     assert (ran.code, "is missing" in ran.err) == (2, True)
     assert "hint: write `det why [experiment|trial|job|task] ID`" in ran.err

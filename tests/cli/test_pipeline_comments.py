@@ -1,4 +1,4 @@
-"""The comment of `ci/comment.py`, as GitHub's action and GitLab's template write it."""
+"""The comment that `ci/comment.py` writes for GitHub's action and GitLab's template."""
 
 import os
 import subprocess
@@ -19,16 +19,16 @@ GITLAB = "/projects/5/merge_requests/7/notes"
 
 
 class Host(FakeApi):
-    """The comments under request 7, at GitHub and at GitLab."""
+    """A fake of GitHub and GitLab with the comments of request 7."""
 
     def __init__(self) -> None:
         super().__init__()
         self.comments: list[dict[str, Any]] = []
         for path, id in ((GITHUB, "/repos/me/mine/issues/comments"), (GITLAB, GITLAB)):
-            self.on("GET", path, self._listed)
-            self.on("POST", path, self._added)
+            self.on("GET", path, self._list)
+            self.on("POST", path, self._add)
             for method in ("PATCH", "PUT"):
-                self.on(method, f"{id}/(\\d+)", self._changed)
+                self.on(method, f"{id}/(\\d+)", self._change)
         self.on("GET", "/user", {"id": 3})
 
     def has(self, body: str, *, ours: bool = True) -> None:
@@ -41,28 +41,28 @@ class Host(FakeApi):
     def bodies(self) -> list[str]:
         return [comment["body"] for comment in self.comments]
 
-    def _listed(self, asked: Asked) -> Any:
-        size, page = int(asked.first("per_page")), int(asked.first("page"))
+    def _list(self, request: Asked) -> Any:
+        size, page = int(request.first("per_page")), int(request.first("page"))
         return self.comments[(page - 1) * size : page * size]
 
-    def _added(self, asked: Asked) -> Any:
-        self.has(asked.body["body"])
+    def _add(self, request: Asked) -> Any:
+        self.has(request.body["body"])
         return self.comments[-1]
 
-    def _changed(self, asked: Asked) -> Any:
-        found = self.comments[int(asked.found[0]) - 1]
-        found.update(asked.body)
-        return found
+    def _change(self, request: Asked) -> Any:
+        comment = self.comments[int(request.found[0]) - 1]
+        comment.update(request.body)
+        return comment
 
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    with Host() as made:
-        yield made
+    with Host() as host:
+        yield host
 
 
 class Job:
-    """The step or script after the training, with the summary that the training wrote."""
+    """The step or script that runs after the training and reads its summary."""
 
     def __init__(self, script: str, environment: dict[str, str], folder: Path) -> None:
         self.script, self.folder = script, folder
@@ -96,8 +96,8 @@ def job(request: pytest.FixtureRequest, host: Host, tmp_path: Path) -> Job:
     return Job(steps[-1]["run"], environment, tmp_path)
 
 
-def test_pushes_change_one_comment(host: Host, job: Job) -> None:
-    """Comments of people, and of other configurations, stay."""
+def test_pushes_update_one_comment(host: Host, job: Job) -> None:
+    """Comments of people and of other configurations are kept."""
     host.has("<!-- determined: b/config.yaml -->\nof another job")
     host.has("<!-- determined: a/config.yaml -->\nof a stranger", ours=False)
     for _ in range(100):
@@ -108,7 +108,7 @@ def test_pushes_change_one_comment(host: Host, job: Job) -> None:
     assert host.bodies() == [*before, "<!-- determined: a/config.yaml -->\nloss 0.25"]
 
 
-def test_a_job_that_may_not_comment_stays_good(host: Host, job: Job) -> None:
+def test_job_without_comment_permission_passes(host: Host, job: Job) -> None:
     def refuse(_: Asked) -> Any:
         raise Refusal(403, "Resource not accessible by integration")
 
@@ -120,14 +120,14 @@ def test_a_job_that_may_not_comment_stays_good(host: Host, job: Job) -> None:
     assert "pull-requests: write" in ran.stdout
 
 
-def test_a_host_that_does_not_answer_leaves_the_job_good(job: Job) -> None:
+def test_job_passes_if_host_is_unreachable(job: Job) -> None:
     for name in ("GITHUB_API_URL", "CI_API_V4_URL"):
         job.environment[name] = "http://127.0.0.1:9"
     ran = job.run("loss 0.5")
     assert (ran.returncode, "could not be written" in ran.stdout) == (0, True)
 
 
-def test_comments_of_accounts_that_are_gone_are_passed_over(host: Host, job: Job) -> None:
+def test_comments_of_deleted_accounts_are_skipped(host: Host, job: Job) -> None:
     host.comments = [
         {"id": 1, "body": "of a ghost", "user": None, "author": None},
         {"id": 2, "body": None, "user": {"type": "Bot"}, "author": {"id": 3}},
@@ -138,23 +138,21 @@ def test_comments_of_accounts_that_are_gone_are_passed_over(host: Host, job: Job
 
 
 @pytest.mark.parametrize("answer", [Raw(b"<html>"), [{}], {"message": "moved"}, 7])
-def test_a_host_that_answers_something_else_leaves_the_job_good(
-    host: Host, job: Job, answer: Any
-) -> None:
+def test_job_passes_if_host_response_is_unexpected(host: Host, job: Job, answer: Any) -> None:
     for path in (GITHUB, GITLAB):
         host.on("GET", path, answer)
     ran = job.run("loss 0.5")
     assert (ran.returncode, "could not be written" in ran.stdout) == (0, True), ran.stderr
 
 
-def test_a_job_whose_token_is_missing_stays_good(job: Job) -> None:
+def test_job_without_token_passes(job: Job) -> None:
     for name in ("GITHUB_TOKEN", "GITLAB_TOKEN"):
         job.environment.pop(name, None)
     ran = job.run("loss 0.5")
     assert ran.returncode == 0, ran.stderr
 
 
-def test_without_a_request_or_a_summary_nothing_is_written(host: Host, job: Job) -> None:
+def test_no_comment_without_request_or_summary(host: Host, job: Job) -> None:
     assert job.run("").returncode == 0
     for name in ("NUMBER", "CI_MERGE_REQUEST_IID"):
         job.environment[name] = ""
@@ -162,11 +160,11 @@ def test_without_a_request_or_a_summary_nothing_is_written(host: Host, job: Job)
     assert host.asked == []
 
 
-def test_the_example_calls_the_action_with_what_it_knows() -> None:
+def test_example_workflow_passes_valid_inputs() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/train-example.yml").read_text())
     (step,) = [s for s in workflow["jobs"]["train"]["steps"] if s.get("uses", "").startswith("./")]
     action = yaml.safe_load((ROOT / step["uses"] / "action.yml").read_text())
-    required = {name for name, given in action["inputs"].items() if given.get("required")}
+    required = {name for name, input in action["inputs"].items() if input.get("required")}
     assert required <= set(step["with"]) <= set(action["inputs"])
     assert (ROOT / step["with"]["config"]).is_file()
     assert (ROOT / step["with"]["model"]).is_dir()

@@ -1,4 +1,4 @@
-"""`ci/train`, as GitHub's action and GitLab's template run it."""
+"""`ci/train`, the script that GitHub's action and GitLab's template run."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def train(environment: dict[str, str], tmp_path: Path) -> "subprocess.CompletedP
     )  # fmt: skip
 
 
-def test_the_summary_has_the_metric_and_the_cost(
+def test_summary_has_metric_and_cost(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
     ended(cluster, "STATE_COMPLETED")
@@ -70,24 +70,24 @@ def test_the_summary_has_the_metric_and_the_cost(
     assert Path(environment["GITHUB_OUTPUT"]).read_text() == "experiment-id=1\n"
 
 
-def test_without_a_place_for_the_summary_it_follows_the_rest(
+def test_summary_is_appended_to_output_without_summary_file(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Output may go to a file, which writing to `/dev/stdout` would empty first."""
+    """Standard output may be a file. Opening `/dev/stdout` for writing would truncate it."""
     ended(cluster, "STATE_COMPLETED")
     del environment["DET_SUMMARY"]
     environment.pop("GITHUB_STEP_SUMMARY", None)
     command = ["bash", str(SCRIPT), "config.yaml", "model"]
     with (tmp_path / "log").open("w") as log:
         subprocess.run(command, env=environment, cwd=tmp_path, stdout=log, timeout=120, check=True)
-    said = (tmp_path / "log").read_text()
-    assert said.index("Created experiment 1") < said.index("| loss | 0.25 |")
+    output = (tmp_path / "log").read_text()
+    assert output.index("Created experiment 1") < output.index("| loss | 0.25 |")
 
 
 @pytest.fixture
 def bare(cluster: FakeCluster, environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """A runner without `det`. The libraries are lent, as tests ask no index: a folder whose editable packages
-    a program does not see."""
+    """A runner without `det`. PYTHONPATH holds the libraries, because tests do not use a package index. Python does
+    not load the editable packages of that folder."""
     wheel = own_wheel.find()
     assert wheel is not None
     place = {"Location": f"wheel/{wheel.name()}"}
@@ -104,10 +104,10 @@ def bare(cluster: FakeCluster, environment: dict[str, str], tmp_path: Path) -> d
     }  # fmt: skip
 
 
-def test_a_runner_without_the_command_installs_it_from_the_cluster(
+def test_runner_installs_det_from_the_cluster(
     cluster: FakeCluster, bare: dict[str, str], tmp_path: Path
 ) -> None:
-    """A cluster may know no versions of libraries."""
+    """This cluster has no constraints.txt with versions of libraries."""
     ended(cluster, "STATE_COMPLETED")
     ran = train(bare, tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -116,10 +116,10 @@ def test_a_runner_without_the_command_installs_it_from_the_cluster(
     assert not list(tmp_path.glob("tmp*")), "what was installed goes with the job"
 
 
-def test_an_address_without_a_scheme_is_read_as_det_reads_it(
+def test_address_without_scheme_is_completed(
     cluster: FakeCluster, bare: dict[str, str], tmp_path: Path
 ) -> None:
-    """This holds for fetching the command, and for the link in the summary."""
+    """The download of `det` and the link in the summary both use the complete address."""
     ended(cluster, "STATE_COMPLETED")
     ran = train({**bare, "DET_MASTER": cluster.url.removeprefix("http://")}, tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -127,10 +127,10 @@ def test_an_address_without_a_scheme_is_read_as_det_reads_it(
     assert cluster.sent("GET", "/agents/v1/wheel/.*")
 
 
-def test_what_a_runner_installs_has_the_versions_of_the_cluster(
+def test_runner_installs_library_versions_of_the_cluster(
     cluster: FakeCluster, bare: dict[str, str], tmp_path: Path
 ) -> None:
-    """A version that contradicts the wheel's shows that pip read them."""
+    """The version contradicts the version of the wheel, so pip fails if it reads constraints.txt."""
     ended(cluster, "STATE_COMPLETED")
     cluster.on("GET", "/agents/v1/wheel/constraints.txt", Raw(b"determined-serverless==0.0.1\n"))
     ran = train(bare, tmp_path)
@@ -139,7 +139,7 @@ def test_what_a_runner_installs_has_the_versions_of_the_cluster(
     assert not cluster.sent("POST", "/api/v1/experiments")
 
 
-def test_a_failed_experiment_fails_the_job(
+def test_failed_experiment_fails_the_job(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
     ended(cluster, "STATE_ERROR")
@@ -148,10 +148,10 @@ def test_a_failed_experiment_fails_the_job(
     assert "| state | error |" in Path(environment["DET_SUMMARY"]).read_text()
 
 
-def test_a_job_that_fails_early_leaves_no_summary_of_an_earlier_one(
+def test_early_failure_removes_old_summary(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """GitHub's action posted it under the second's mark."""
+    """Otherwise GitHub's action would post the summary of the earlier job as a comment of this job."""
     summary = Path(environment["DET_SUMMARY"])
     summary.write_text("### Experiment 1\n")
     cluster.on("POST", "/api/v1/experiments", Raw(b"{}", status=400))
@@ -159,7 +159,7 @@ def test_a_job_that_fails_early_leaves_no_summary_of_an_earlier_one(
     assert not summary.exists()
 
 
-def test_a_superseded_job_cancels_its_experiment(
+def test_terminated_job_cancels_its_experiment(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
     ended(cluster, "STATE_RUNNING", endTime=None)
@@ -179,17 +179,17 @@ def test_a_superseded_job_cancels_its_experiment(
     assert cluster.sent("POST", "/api/v1/experiments/1/cancel")
 
 
-def test_a_job_that_is_stopped_while_it_submits_leaves_no_experiment_behind(
+def test_job_terminated_during_submission_cancels_the_experiment(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """The signal reaches every process of the job while the request is under way."""
-    arrived, goes_on = threading.Event(), threading.Event()
-    made = {"experiment": {"id": 1, "state": "STATE_ACTIVE"}, "configWarnings": []}
+    """The signal reaches every process of the job while the request is in progress."""
+    arrived, may_answer = threading.Event(), threading.Event()
+    created = {"experiment": {"id": 1, "state": "STATE_ACTIVE"}, "configWarnings": []}
 
     def create(_: Asked) -> Any:
         arrived.set()
-        assert goes_on.wait(60)
-        return made
+        assert may_answer.wait(60)
+        return created
 
     cluster.on("POST", "/api/v1/experiments", create)
     ended(cluster, "STATE_ACTIVE", endTime=None)
@@ -201,14 +201,16 @@ def test_a_job_that_is_stopped_while_it_submits_leaves_no_experiment_behind(
     )  # fmt: skip
     assert arrived.wait(60)
     os.killpg(job.pid, signal.SIGTERM)
-    goes_on.set()
-    _, said = job.communicate(timeout=60)
-    assert job.returncode == 130, said
-    assert "canceling experiment 1" in said
-    assert cluster.sent("POST", "/api/v1/experiments/1/cancel"), said
+    may_answer.set()
+    _, stderr = job.communicate(timeout=60)
+    assert job.returncode == 130, stderr
+    assert "canceling experiment 1" in stderr
+    assert cluster.sent("POST", "/api/v1/experiments/1/cancel"), stderr
 
 
-def test_it_says_what_is_missing(environment: dict[str, str], tmp_path: Path) -> None:
+def test_missing_variable_and_arguments_are_reported(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     ran = train({k: v for k, v in environment.items() if k != "DET_MASTER"}, tmp_path)
     assert ran.returncode != 0
     assert "DET_MASTER" in ran.stderr
@@ -224,23 +226,23 @@ def test_action_and_template_run_the_script() -> None:
     assert "ci/train" in template[".determined-train"]["script"][0]
 
 
-def test_a_job_of_github_signs_in_by_its_own_identity(
+def test_github_job_signs_in_with_its_identity_token(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
     ended(cluster, "STATE_COMPLETED")
     audiences = trust(cluster)
     with oidc_server() as github:
-        asked = {
+        variables = {
             "ACTIONS_ID_TOKEN_REQUEST_URL": f"{github.url}/github/token?api-version=2.0",
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "of the job",
         }
-        ran = train({**environment, **asked, "DET_USER_TOKEN": ""}, tmp_path)
+        ran = train({**environment, **variables, "DET_USER_TOKEN": ""}, tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "as ada, until" in ran.stderr
     assert audiences == ["determined:fake"]
 
 
-def test_a_job_of_gitlab_hands_its_token_over(
+def test_gitlab_job_signs_in_with_its_identity_token(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
     ended(cluster, "STATE_COMPLETED")
@@ -252,19 +254,19 @@ def test_a_job_of_gitlab_hands_its_token_over(
     assert audiences == ["of the job's choice"]
 
 
-def test_a_password_goes_before_the_identity_of_the_job(
+def test_password_has_precedence_over_identity_token(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
     ended(cluster, "STATE_COMPLETED")
     audiences = trust(cluster)
-    known = {"DET_USER": "ada", "DET_PASS": "Lovelace1", "DET_USER_TOKEN": ""}
-    ran = train({**environment, **known, "DET_OIDC_TOKEN": "of the job"}, tmp_path)
+    credentials = {"DET_USER": "ada", "DET_PASS": "Lovelace1", "DET_USER_TOKEN": ""}
+    ran = train({**environment, **credentials, "DET_OIDC_TOKEN": "of the job"}, tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert cluster.sent("POST", "/api/v1/auth/login")
     assert audiences == []
 
 
-def test_a_job_without_an_identity_is_told_how_to_get_one(cluster: FakeCluster, det: Det) -> None:
+def test_job_without_identity_token_gets_a_hint(cluster: FakeCluster, det: Det) -> None:
     trust(cluster)
     ran = det("user", "login", "--pipeline")
     assert ran.code == 2
@@ -272,7 +274,7 @@ def test_a_job_without_an_identity_is_told_how_to_get_one(cluster: FakeCluster, 
     assert "aud: determined:fake" in ran.err
 
 
-def test_a_job_that_github_denies_is_told_so(
+def test_missing_github_token_is_reported(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trust(cluster)
@@ -283,11 +285,11 @@ def test_a_job_that_github_denies_is_told_so(
 
 
 def trust(cluster: FakeCluster) -> list[str]:
-    """Let the cluster take tokens; return for whom those were made that it got."""
+    """Make the cluster accept identity tokens. Return the list of the audiences of received tokens."""
     audiences: list[str] = []
 
-    def exchange(asked: Asked) -> dict[str, Any]:
-        claims = jwt.decode(asked.body["token"], options={"verify_signature": False})
+    def exchange(request: Asked) -> dict[str, Any]:
+        claims = jwt.decode(request.body["token"], options={"verify_signature": False})
         audiences.append(claims["aud"])
         ends = "2026-11-22T18:00:00+00:00"
         return {"token": "token", "user": {"id": 3, "username": "ada"}, "expiresAt": ends}

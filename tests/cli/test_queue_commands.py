@@ -1,6 +1,6 @@
-"""Agents, slots, pools, tasks, the queue and its reasons."""
+"""Agents, slots, pools, tasks, the queue and `det why`."""
 
-# ruff: noqa: E501 – the golden tables are as wide as what they show
+# ruff: noqa: E501 – the lines of the expected tables are long
 
 import csv
 import io
@@ -93,19 +93,17 @@ def busy(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def test_agent_list_is_determineds_table_with_the_version_of_the_program(
-    busy: FakeCluster, det: Det
-) -> None:
+def test_agent_list_has_determined_columns_and_product_version(busy: FakeCluster, det: Det) -> None:
     assert det("agent", "list").out == AGENTS
 
 
-def test_agent_list_json_has_determineds_keys(busy: FakeCluster, det: Det) -> None:
-    (found,) = json.loads(det("a", "ls", "--json").out)
-    assert (found["num_slots"], found["num_containers"]) == (2, 1)
-    assert found["addresses"] == "10.0.0.7, 10.0.0.8"
+def test_agent_list_json_has_determined_keys(busy: FakeCluster, det: Det) -> None:
+    (row,) = json.loads(det("a", "ls", "--json").out)
+    assert (row["num_slots"], row["num_containers"]) == (2, 1)
+    assert row["addresses"] == "10.0.0.7, 10.0.0.8"
 
 
-def test_slot_list_names_what_runs_where(busy: FakeCluster, det: Det) -> None:
+def test_slot_list_shows_allocations(busy: FakeCluster, det: Det) -> None:
     rows = list(csv.DictReader(io.StringIO(det("slot", "list", "--csv").out)))
     assert [(r["Slot ID"], r["Allocation ID"], r["Type"], r["Enabled"]) for r in rows] == [
         ("0", "1.t.1", "cpu", "True"),
@@ -113,7 +111,7 @@ def test_slot_list_names_what_runs_where(busy: FakeCluster, det: Det) -> None:
     ]
 
 
-def test_a_slot_whose_task_is_unknown_is_occupied(busy: FakeCluster, det: Det) -> None:
+def test_slot_of_unknown_task_is_occupied(busy: FakeCluster, det: Det) -> None:
     busy.on("GET", "/api/v1/tasks", {"allocationIdToSummary": {}})
     rows = list(csv.DictReader(io.StringIO(det("s", "ls", "--csv").out)))
     assert [r["Task Name"] for r in rows] == ["OCCUPIED", "FREE"]
@@ -121,7 +119,7 @@ def test_a_slot_whose_task_is_unknown_is_occupied(busy: FakeCluster, det: Det) -
 
 def test_task_list_shows_priority_under_the_priority_scheduler(busy: FakeCluster, det: Det) -> None:
     shown = det("task", "list", "--csv").out
-    # The columns of Determined's client stand first, as it has them.
+    # The first columns are the columns of Determined's client.
     assert shown.startswith(
         "Task ID,Allocation ID,Name,Slots Needed,Registered Time,Agent,Priority,"
     )
@@ -131,17 +129,17 @@ def test_task_list_shows_priority_under_the_priority_scheduler(busy: FakeCluster
 
 def test_disable_drains_one_agent(busy: FakeCluster, det: Det) -> None:
     assert det("agent", "disable", "gpu-1", "--drain").code == 0
-    (asked,) = busy.sent("POST", "/api/v1/agents/gpu-1/disable")
-    assert asked.body == {"agentId": "gpu-1", "drain": True}
+    (request,) = busy.sent("POST", "/api/v1/agents/gpu-1/disable")
+    assert request.body == {"agentId": "gpu-1", "drain": True}
 
 
-def test_enable_all_enables_each_agent(busy: FakeCluster, det: Det) -> None:
+def test_enable_all_enables_every_agent(busy: FakeCluster, det: Det) -> None:
     assert det("agent", "enable", "--all").code == 0
     assert len(busy.sent("POST", "/api/v1/agents/gpu-1/enable")) == 1
 
 
 @pytest.mark.parametrize("words", [[], ["gpu-1", "--all"]])
-def test_enable_wants_one_agent_or_all(busy: FakeCluster, det: Det, words: list[str]) -> None:
+def test_enable_requires_one_agent_or_all(busy: FakeCluster, det: Det, words: list[str]) -> None:
     assert det("agent", "enable", *words).code == 2
 
 
@@ -154,26 +152,30 @@ def test_slots_are_disabled_and_enabled(busy: FakeCluster, det: Det) -> None:
 
 def test_job_list_reads_the_default_pool(busy: FakeCluster, det: Det) -> None:
     assert det("job", "list").out == JOBS
-    (asked,) = busy.sent("GET", "/api/v1/job-queues-v2")
-    assert asked.first("resourcePool") == "default"
+    (request,) = busy.sent("GET", "/api/v1/job-queues-v2")
+    assert request.first("resourcePool") == "default"
 
 
-def test_job_list_says_what_waits_in_a_pool_that_is_no_more(busy: FakeCluster, det: Det) -> None:
-    gone = {**job(), "resourcePool": "old", "why": "its resource pool 'old' no longer exists"}
+def test_job_list_reports_jobs_of_deleted_pool(busy: FakeCluster, det: Det) -> None:
+    deleted_pool_job = {
+        **job(),
+        "resourcePool": "old",
+        "why": "its resource pool 'old' no longer exists",
+    }
     here = {**job(), "jobId": "job-2", "resourcePool": "default", "why": "needs 2 slots"}
-    rows = [{"full": here}, {"full": gone}]
+    rows = [{"full": here}, {"full": deleted_pool_job}]
     busy.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", rows, a))
     assert det("job", "list").err == "mnist: its resource pool 'old' no longer exists\n"
 
 
 @pytest.mark.parametrize("flag", ["-p", "-rp", "--resource-pool"])
-def test_a_fair_share_pool_shows_weights(busy: FakeCluster, det: Det, flag: str) -> None:
+def test_job_list_of_fair_share_pool_shows_weights(busy: FakeCluster, det: Det, flag: str) -> None:
     (row,) = csv.DictReader(io.StringIO(det("job", "ls", flag, "fair", "--csv").out))
     assert row["Weight"] == "1.5"
     assert "Priority" not in row
 
 
-def test_an_unknown_pool_names_those_that_exist(busy: FakeCluster, det: Det) -> None:
+def test_unknown_pool_error_lists_existing_pools(busy: FakeCluster, det: Det) -> None:
     ran = det("job", "list", "-p", "gold")
     assert ran.code == 3
     assert "default, fair" in ran.err
@@ -194,17 +196,17 @@ def test_job_update_sends_one_change(
     busy: FakeCluster, det: Det, flags: list[object], change: dict[str, object]
 ) -> None:
     assert det("job", "update", "job-1", *flags).code == 0
-    (asked,) = busy.sent("POST", "/api/v1/job-queues")
-    assert asked.body == {"updates": [{"jobId": "job-1", **change}]}
+    (request,) = busy.sent("POST", "/api/v1/job-queues")
+    assert request.body == {"updates": [{"jobId": "job-1", **change}]}
 
 
-def test_job_update_takes_one_change_at_a_time(busy: FakeCluster, det: Det) -> None:
+def test_job_update_requires_exactly_one_change(busy: FakeCluster, det: Det) -> None:
     assert det("job", "update", "job-1", "-p", 1, "--ahead-of", "job-2").code == 2
     assert det("job", "update", "job-1").code == 2
     assert busy.sent("POST", ".*job-queues") == []
 
 
-def test_update_batch_sends_each_item_in_order(busy: FakeCluster, det: Det) -> None:
+def test_update_batch_sends_updates_in_order(busy: FakeCluster, det: Det) -> None:
     items = ["a.priority=1", "b.resource-pool=fair", "c.ahead-of=a", "d.weight=2"]
     assert det("job", "update-batch", *items).code == 0
     assert [a.body["updates"][0] for a in busy.sent("POST", "/api/v1/job-queues")] == [
@@ -215,30 +217,28 @@ def test_update_batch_sends_each_item_in_order(busy: FakeCluster, det: Det) -> N
     ]
 
 
-def test_a_refused_item_ends_the_batch_and_what_follows_is_named(
-    busy: FakeCluster, det: Det
-) -> None:
-    def change(asked: Asked) -> dict[str, Any]:
-        if asked.body["updates"][0]["jobId"] == "b":
+def test_failed_update_stops_the_batch(busy: FakeCluster, det: Det) -> None:
+    def change(request: Asked) -> dict[str, Any]:
+        if request.body["updates"][0]["jobId"] == "b":
             raise Refusal(404, "job 'b' not found")
         return {}
 
     busy.on("POST", "/api/v1/job-queues", change)
-    told = det("job", "update-batch", "a.priority=1", "b.weight=2", "c.weight=3", "d.ahead-of=a")
-    assert told.code == 3
-    assert "Updated job a." in told.err
-    assert "job 'b' not found" in told.err
-    assert "Not sent, because an earlier one failed: c.weight=3 d.ahead-of=a" in told.err
+    ran = det("job", "update-batch", "a.priority=1", "b.weight=2", "c.weight=3", "d.ahead-of=a")
+    assert ran.code == 3
+    assert "Updated job a." in ran.err
+    assert "job 'b' not found" in ran.err
+    assert "Not sent because an earlier update failed: c.weight=3 d.ahead-of=a" in ran.err
     assert len(busy.sent("POST", "/api/v1/job-queues")) == 2
 
 
 @pytest.mark.parametrize("bad", ["a", "a.priority", "a.priority=", "a.color=red", "a.priority=x"])
-def test_one_bad_item_sends_none(busy: FakeCluster, det: Det, bad: str) -> None:
+def test_invalid_update_sends_no_request(busy: FakeCluster, det: Det, bad: str) -> None:
     assert det("job", "update-batch", "b.priority=1", bad).code == 2
     assert busy.sent("POST", "/api/v1/job-queues") == []
 
 
-def test_resource_pool_list_shows_use(busy: FakeCluster, det: Det) -> None:
+def test_resource_pool_list_shows_usage(busy: FakeCluster, det: Det) -> None:
     rows = list(csv.DictReader(io.StringIO(det("resource-pool", "list", "--csv").out)))
     assert [(r["Name"], r["Scheduler"], r["Slots (used/available)"]) for r in rows] == [
         ("default", "priority", "1/2"),
@@ -251,7 +251,7 @@ def reason(trial: int, sentence: str) -> dict[str, Any]:
     return {**ids, "state": "QUEUED", "code": "NO_SLOTS", "sentence": sentence}
 
 
-def test_why_tells_equal_reasons_once(busy: FakeCluster, det: Det) -> None:
+def test_why_groups_equal_reasons(busy: FakeCluster, det: Det) -> None:
     reasons = [reason(10, "needs 2 slots; 1 is free."), reason(11, "needs 2 slots; 1 is free.")]
     busy.on("GET", "/api/v1/why/experiment/1", {"reasons": reasons})
     assert det("why", 1).out == (
@@ -270,7 +270,7 @@ def test_why_tells_equal_reasons_once(busy: FakeCluster, det: Det) -> None:
         (["1.abc"], "task/1.abc"),
     ],
 )
-def test_why_knows_what_is_meant(
+def test_why_resolves_kind_and_id(
     busy: FakeCluster, det: Det, words: list[object], path: str
 ) -> None:
     busy.on("GET", f"/api/v1/why/{path}", {"reasons": []})
@@ -278,13 +278,13 @@ def test_why_knows_what_is_meant(
     assert len(busy.sent("GET", f"/api/v1/why/{path}")) == 1
 
 
-def test_why_of_an_id_without_a_job_asks_for_the_task(busy: FakeCluster, det: Det) -> None:
+def test_why_falls_back_from_job_to_task(busy: FakeCluster, det: Det) -> None:
     busy.on("GET", f"/api/v1/why/task/{TASK}", {"reasons": [reason(1, "waits")]})
     assert "waits" in det("why", TASK).out
     assert det("why", "job", "ab-12").code == 3
 
 
-def test_why_of_something_else_is_a_usage_error(busy: FakeCluster, det: Det) -> None:
+def test_why_rejects_unknown_kind(busy: FakeCluster, det: Det) -> None:
     assert det("why", "cloud", 3).code == 2
 
 
@@ -300,11 +300,11 @@ def test_preview_search_prints_trials_by_length(busy: FakeCluster, det: Det, tmp
         ("6", "train for 100 batches"),
         ("1", "train to completion"),
     ]
-    (asked,) = busy.sent("POST", "/api/v1/preview-hp-search")
-    assert asked.body["config"]["searcher"]["divisor"] == 10.0
+    (request,) = busy.sent("POST", "/api/v1/preview-hp-search")
+    assert request.body["config"]["searcher"]["divisor"] == 10.0
 
 
-def test_template_set_creates_what_is_missing(busy: FakeCluster, det: Det, tmp_path: Any) -> None:
+def test_template_set_creates_missing_template(busy: FakeCluster, det: Det, tmp_path: Any) -> None:
     def refuse(_: Asked) -> None:
         raise Refusal(404, "template 't' not found")
 
@@ -312,8 +312,8 @@ def test_template_set_creates_what_is_missing(busy: FakeCluster, det: Det, tmp_p
     busy.on("PATCH", "/api/v1/templates/t", refuse)
     busy.on("POST", "/api/v1/templates/t", {})
     assert det("template", "set", "t", tmp_path / "t.yaml").code == 0
-    (asked,) = busy.sent("POST", "/api/v1/templates/t")
-    assert asked.body["config"] == {"max_restarts": 0}
+    (request,) = busy.sent("POST", "/api/v1/templates/t")
+    assert request.body["config"] == {"max_restarts": 0}
 
 
 def test_master_logs_print_time_and_level(busy: FakeCluster, det: Det) -> None:
@@ -323,23 +323,23 @@ def test_master_logs_print_time_and_level(busy: FakeCluster, det: Det) -> None:
 
 
 def keep_master_log(busy: FakeCluster, lines: int) -> None:
-    """Answer as the cluster does: a limit of 0 is none, a negative offset counts from the end."""
+    """Serve a log as the cluster does: limit 0 means no limit, and a negative offset counts from the end."""
     entries = [
         {"id": n, "message": f"line {n}", "timestamp": START, "level": "LOG_LEVEL_INFO"}
         for n in range(1, lines + 1)
     ]
 
-    def told(asked: Asked) -> Iterator[Any]:
-        offset, limit = int(asked.first("offset", "0")), int(asked.first("limit", "0"))
-        found = entries[offset:] if offset < 0 else entries
-        return iter([{"result": {"logEntry": e}} for e in (found[:limit] if limit else found)])
+    def answer(request: Asked) -> Iterator[Any]:
+        offset, limit = int(request.first("offset", "0")), int(request.first("limit", "0"))
+        tail = entries[offset:] if offset < 0 else entries
+        return iter([{"result": {"logEntry": e}} for e in (tail[:limit] if limit else tail)])
 
-    busy.on("GET", "/api/v1/master/logs", told)
+    busy.on("GET", "/api/v1/master/logs", answer)
 
 
 @pytest.mark.parametrize("follow", [(), ("-f",)])
 @pytest.mark.parametrize(("tail", "shown"), [(0, []), (2, ["line 4", "line 5"]), (9, None)])
-def test_the_end_of_the_master_log_has_as_many_lines_as_asked_for(
+def test_master_logs_tail_prints_requested_number_of_lines(
     busy: FakeCluster, det: Det, tail: int, shown: list[str] | None, follow: tuple[str, ...]
 ) -> None:
     keep_master_log(busy, 5)

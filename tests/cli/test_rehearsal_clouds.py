@@ -1,4 +1,4 @@
-"""The clouds beside a cluster, as a rehearsal asks them: AWS by moto, Google Cloud by a fake of its answers."""
+"""The cloud clients of a rehearsal. Moto serves AWS, and a fake serves Google Cloud."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -20,18 +20,18 @@ def cloud(account: Account) -> AwsCloud:
     return AwsCloud(Aws("us-west-2", account.url), "box", "aurora")
 
 
-def test_schedules_of_aws_that_are_on_are_found(account: Account, cloud: AwsCloud) -> None:
+def test_enabled_schedules_of_aws_are_listed(account: Account, cloud: AwsCloud) -> None:
     scheduler = account.client("scheduler")
-    for name, switched in (("tick", "ENABLED"), ("provision", "DISABLED")):
+    for name, state in (("tick", "ENABLED"), ("provision", "DISABLED")):
         scheduler.create_schedule(
-            Name=name, State=switched, ScheduleExpression="rate(1 minute)",
+            Name=name, State=state, ScheduleExpression="rate(1 minute)",
             FlexibleTimeWindow={"Mode": "OFF"}, Target={"Arn": "arn:aws:lambda:x", "RoleArn": "arn:aws:iam:x"},
         )  # fmt: skip
     assert cloud.schedules_on(["tick", "provision"]) == ["tick"]
 
 
 @pytest.mark.parametrize(("units", "is_paused"), [(0.0, True), (0.5, False)])
-def test_the_newest_capacity_of_aurora_says_whether_it_pauses(
+def test_newest_aurora_capacity_decides_if_database_is_paused(
     account: Account, cloud: AwsCloud, units: float, is_paused: bool
 ) -> None:
     now = datetime.now(timezone.utc)
@@ -47,24 +47,24 @@ def test_the_newest_capacity_of_aurora_says_whether_it_pauses(
     assert cloud.database().is_paused is is_paused
 
 
-def test_a_database_without_figures_is_not_judged(account: Account, cloud: AwsCloud) -> None:
-    found = cloud.database()
-    assert (found.is_paused, "no capacity" in found.sentence) == (None, True)
+def test_database_without_metrics_has_unknown_state(account: Account, cloud: AwsCloud) -> None:
+    state = cloud.database()
+    assert (state.is_paused, "no database capacity" in state.sentence) == (None, True)
 
 
-def test_a_reclaim_on_aws_terminates_the_instance(account: Account, cloud: AwsCloud) -> None:
+def test_aws_reclaim_terminates_the_instance(account: Account, cloud: AwsCloud) -> None:
     id = account.run_machine()
     assert cloud.machines() == [id]
     assert id in cloud.reclaim(machine("aws", id))
     assert cloud.machines() == []
 
 
-def test_a_machine_of_the_other_cloud_is_not_reclaimed(account: Account, cloud: AwsCloud) -> None:
-    with pytest.raises(StepFailed, match="is not a machine of AWS"):
+def test_machine_of_another_cloud_is_not_reclaimed(account: Account, cloud: AwsCloud) -> None:
+    with pytest.raises(StepFailed, match="is not an AWS machine"):
         cloud.reclaim(machine("gcp", "acme/det-1"))
 
 
-def test_the_objects_of_a_checkpoint_are_listed(account: Account, cloud: AwsCloud) -> None:
+def test_s3_objects_of_checkpoint_are_listed(account: Account, cloud: AwsCloud) -> None:
     account.make_bucket("data")
     for key in ("u1/state.json", "u2/state.json"):
         account.client("s3").put_object(Bucket="data", Key=key, Body=b"{}")
@@ -85,16 +85,14 @@ def in_google(project: Project) -> GoogleCloud:
     return GoogleCloud(google, "lab")
 
 
-def test_jobs_of_google_cloud_that_are_on_are_found(
-    project: Project, in_google: GoogleCloud
-) -> None:
+def test_enabled_jobs_of_google_cloud_are_listed(project: Project, in_google: GoogleCloud) -> None:
     project.google.leftovers["jobs"] = ["det-lab-tick", "det-lab-provision"]
     project.google.running_jobs = {"det-lab-tick"}
     names = ["det-lab-tick", "det-lab-provision", "det-lab-gone"]
     assert in_google.schedules_on(names) == ["det-lab-tick"]
 
 
-def test_a_reclaim_on_google_cloud_is_a_maintenance_event(
+def test_google_cloud_reclaim_simulates_a_maintenance_event(
     project: Project, in_google: GoogleCloud
 ) -> None:
     project.google.run_machine("det-1-1")
@@ -103,7 +101,7 @@ def test_a_reclaim_on_google_cloud_is_a_maintenance_event(
     assert in_google.machines() == ["us-west1-b/det-1-1"]
 
 
-def test_a_machine_that_the_project_does_not_have_is_not_reclaimed(in_google: GoogleCloud) -> None:
+def test_unknown_machine_is_not_reclaimed(in_google: GoogleCloud) -> None:
     with pytest.raises(StepFailed, match="project acme has no machine det-1-2"):
         in_google.reclaim(machine("gcp", "acme/det-1-2"))
 
@@ -112,7 +110,7 @@ def test_cloud_sql_never_pauses(in_google: GoogleCloud) -> None:
     assert in_google.database().is_paused is None
 
 
-def test_the_objects_of_a_checkpoint_in_google_cloud_are_listed(
+def test_google_cloud_objects_of_checkpoint_are_listed(
     project: Project, in_google: GoogleCloud
 ) -> None:
     project.google.buckets["data"] = {"u1/state.json": b"{}", "u2/state.json": b"{}"}

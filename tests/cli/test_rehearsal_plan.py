@@ -18,41 +18,43 @@ RATES = plan.Rates(machine=1.0, aux_machine=0.5, awake=0.1, idle=0.01)
 COST = ControlPlaneCost(idle=0.001, busy=0.061)
 
 
-def test_steps_keep_their_order_and_begin_with_up() -> None:
-    assert [step.name for step in plan.chosen("train, spot")] == ["up", "spot", "train"]
-    assert plan.chosen(None) == plan.STEPS
+def test_steps_are_ordered_and_start_with_up() -> None:
+    assert [step.name for step in plan.parse_steps("train, spot")] == ["up", "spot", "train"]
+    assert plan.parse_steps(None) == plan.STEPS
 
 
 @pytest.mark.parametrize(("names", "cause"), [("spot,foo", "no step foo"), (" ,", "names no step")])
-def test_unknown_steps_are_refused_with_the_known_ones(names: str, cause: str) -> None:
+def test_unknown_steps_are_rejected_with_the_step_names(names: str, cause: str) -> None:
     with pytest.raises(UsageError, match=cause) as refusal:
-        plan.chosen(names)
+        plan.parse_steps(names)
     assert "up, idle, spot, train, interruption, upgrade, notebook, down" in refusal.value.hint
 
 
-def test_the_most_that_a_step_costs_is_its_machines_for_its_whole_limit() -> None:
-    planned = plan.make(plan.chosen("interruption,notebook"), RATES, idle_minutes=0)
+def test_maximum_step_cost_covers_its_whole_time_limit() -> None:
+    planned = plan.make(plan.parse_steps("interruption,notebook"), RATES, idle_minutes=0)
     costs = {one.step.name: one.most_usd for one in planned.steps}
     assert costs["interruption"] == pytest.approx(2.1 * 45 / 60)
     assert costs["notebook"] == pytest.approx(0.6 * 30 / 60)
     assert planned.most_usd == pytest.approx(sum(costs.values()))
 
 
-def test_the_idle_step_takes_as_long_as_it_waits() -> None:
-    short, long = (plan.make(plan.chosen("idle"), RATES, minutes).steps[1] for minutes in (0, 30))
+def test_idle_step_lasts_idle_minutes() -> None:
+    short, long = (
+        plan.make(plan.parse_steps("idle"), RATES, minutes).steps[1] for minutes in (0, 30)
+    )
     assert long.limit_s - short.limit_s == 1800
     assert long.expected_s == 1800
 
 
-def test_a_budget_below_the_most_is_refused_with_one_that_is_enough() -> None:
-    planned = plan.make(plan.chosen("spot"), RATES, idle_minutes=0)
+def test_too_low_max_cost_is_rejected_with_sufficient_amount() -> None:
+    planned = plan.make(plan.parse_steps("spot"), RATES, idle_minutes=0)
     with pytest.raises(UsageError, match=r"may cost \$0.65, more than --max-cost 0.2") as refusal:
         plan.check_budget(planned, 0.2)
     assert "--max-cost 0.65" in refusal.value.hint
     plan.check_budget(planned, 0.65)
 
 
-def test_the_plan_names_what_each_step_does_and_proves() -> None:
+def test_plan_describes_each_step() -> None:
     text = "\n".join(plan.lines(plan.make(plan.STEPS, RATES, idle_minutes=10)))
     for step in plan.STEPS:
         assert f"{step.name}: {step.does} (about " in text
@@ -72,8 +74,8 @@ def config(**by_pool: dict[str, object]) -> dict[str, object]:
     return {"resource_pools": listed, "resource_manager": manager, "checkpoint_storage": storage}
 
 
-def test_the_cheapest_pool_with_spot_machines_is_chosen() -> None:
-    found = pools.choose(
+def test_cheapest_spot_pool_is_chosen() -> None:
+    pool = pools.choose(
         config(
             cheap=section("g4dn.xlarge"),
             spot=section("g5.xlarge", spot=True),
@@ -81,36 +83,38 @@ def test_the_cheapest_pool_with_spot_machines_is_chosen() -> None:
         ),
         "aws", "", COST,
     )  # fmt: skip
-    assert (found.name, found.slots, found.rents_spot) == ("spot", 1, True)
-    assert found.rates.machine == pytest.approx(1.006 * 0.45, rel=0.2)
+    assert (pool.name, pool.slots, pool.rents_spot) == ("spot", 1, True)
+    assert pool.rates.machine == pytest.approx(1.006 * 0.45, rel=0.2)
 
 
-def test_a_pool_on_demand_is_chosen_by_its_name() -> None:
+def test_on_demand_pool_is_chosen_by_name() -> None:
     both = config(cheap=section("g4dn.xlarge"), spot=section("g5.xlarge", spot=True))
-    found = pools.choose(both, "aws", "cheap", COST)
-    assert (found.name, found.rents_spot) == ("cheap", False)
+    pool = pools.choose(both, "aws", "cheap", COST)
+    assert (pool.name, pool.rents_spot) == ("cheap", False)
 
 
-def test_jobs_take_no_slots_in_a_pool_without_gpus() -> None:
-    found = pools.choose(config(cpus=section("m5.xlarge", spot=True)), "aws", "", COST)
-    assert (found.name, found.slots) == ("cpus", 0)
+def test_jobs_need_no_slots_in_a_pool_without_gpus() -> None:
+    pool = pools.choose(config(cpus=section("m5.xlarge", spot=True)), "aws", "", COST)
+    assert (pool.name, pool.slots) == ("cpus", 0)
 
 
-def test_a_pool_without_gpus_that_runs_no_other_work_is_refused() -> None:
+def test_pool_without_gpus_and_aux_containers_is_rejected() -> None:
     of_cpus = config(cpus=section("m5.xlarge", spot=True))
     of_cpus["resource_pools"][0]["max_aux_containers_per_agent"] = 0  # type: ignore[index]
-    with pytest.raises(UsageError, match="rents machines of its own cloud for jobs") as refusal:
+    with pytest.raises(
+        UsageError, match="rents machines in the cluster's cloud for jobs"
+    ) as refusal:
         pools.choose(of_cpus, "aws", "", COST)
     assert "max_aux_containers_per_agent above 0" in refusal.value.hint
 
 
-def test_an_unknown_pool_is_refused_with_the_known_ones() -> None:
+def test_unknown_pool_is_rejected_with_suitable_pools() -> None:
     with pytest.raises(UsageError, match="no pool mine rents machines") as refusal:
         pools.choose(config(spot=section("g5.xlarge", spot=True)), "aws", "mine", COST)
     assert "spot" in refusal.value.hint
 
 
-def test_a_cluster_whose_pools_rent_nothing_in_its_cloud_is_refused() -> None:
+def test_cluster_without_pools_in_its_cloud_is_rejected() -> None:
     with pytest.raises(UsageError, match="no pool of the cluster rents"):
         pools.choose(config(spot=section("g5.xlarge", spot=True)), "gcp", "", COST)
 
@@ -128,7 +132,7 @@ FAILED = Outcome("spot", State.FAILED, 1800.0, 0.25, "no machine | came", "`det 
 SKIPPED = Outcome("train", State.SKIPPED, detail="it needs spot, which did not pass")
 
 
-def test_the_report_has_every_step_and_what_to_do_next() -> None:
+def test_report_has_all_steps_and_next_steps() -> None:
     text = "\n".join(report.markdown(finished(PASSED, FAILED, SKIPPED)))
     assert text.startswith("# Rehearsal of lab: failed\n")
     assert "| up | passed | 61 | 0.00 | it answers |" in text
@@ -141,31 +145,32 @@ def test_the_report_has_every_step_and_what_to_do_next() -> None:
     assert "Not included: disks" in text
 
 
-def test_the_report_of_a_success_names_what_remains() -> None:
+def test_report_of_passed_rehearsal_lists_kept_resources() -> None:
     text = "\n".join(report.markdown(finished(PASSED, remains=("the bucket b",))))
     assert text.startswith("# Rehearsal of lab: passed\n")
-    assert "What to do" not in text
-    assert "## What stays on purpose\n\n- the bucket b" in text
+    assert "Next steps" not in text
+    assert "## Resources that are kept\n\n- the bucket b" in text
 
 
-def test_a_report_of_the_first_steps_says_so() -> None:
+def test_partial_report_is_not_finished() -> None:
     text = "\n".join(report.markdown(replace(finished(PASSED), is_finished=False)))
     assert text.startswith("# Rehearsal of lab: not finished\n")
 
 
-def test_a_machine_that_is_left_fails_the_rehearsal() -> None:
-    left = finished(PASSED, leftovers=("i-1",))
-    assert not left.has_passed
-    assert "## Still running, and costing money\n\n- i-1" in "\n".join(report.markdown(left))
+def test_remaining_machine_fails_the_rehearsal() -> None:
+    result = finished(PASSED, leftovers=("i-1",))
+    assert not result.has_passed
+    heading = "## Machines that still run and cost money"
+    assert f"{heading}\n\n- i-1" in "\n".join(report.markdown(result))
 
 
-def test_both_forms_of_the_report_are_written(tmp_path: Path) -> None:
+def test_report_is_written_as_markdown_and_json(tmp_path: Path) -> None:
     report.write(tmp_path / "r.md", finished(PASSED, FAILED))
-    told = json.loads((tmp_path / "r.json").read_text())
-    assert (told["passed"], told["cost_usd"], told["place"]) == (
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert (result["passed"], result["cost_usd"], result["place"]) == (
         False, 0.252, "us-west-2 of account 1",
     )  # fmt: skip
-    assert [(s["step"], s["state"], s["next_step"]) for s in told["steps"]] == [
+    assert [(s["step"], s["state"], s["next_step"]) for s in result["steps"]] == [
         ("up", "passed", ""), ("spot", "failed", "`det why 1`"),
     ]  # fmt: skip
     assert (tmp_path / "r.md").read_text().startswith("# Rehearsal of lab")
@@ -173,8 +178,8 @@ def test_both_forms_of_the_report_are_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "cause"),
-    [("missing/r.md", "does not exist"), ("r.json", "beside the report"), ("", "is a directory")],
+    [("missing/r.md", "does not exist"), ("r.json", "next to the report"), ("", "is a directory")],
 )
-def test_a_report_that_cannot_be_written_is_refused(tmp_path: Path, name: str, cause: str) -> None:
+def test_unwritable_report_is_rejected(tmp_path: Path, name: str, cause: str) -> None:
     with pytest.raises(UsageError, match=cause):
         report.check_writable(tmp_path / name)

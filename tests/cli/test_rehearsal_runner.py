@@ -1,4 +1,4 @@
-"""The order of a rehearsal's steps, skipped steps, released machines, and costs."""
+"""The runner of a rehearsal: the order of steps, skipped steps, terminated machines and costs."""
 
 import pytest
 from det_cli.deployment.rehearsal.records import State
@@ -18,7 +18,7 @@ def states(played: Played, steps: str | None = None) -> dict[str, str]:
     return {outcome.step: outcome.state.value for outcome in played.run(steps).outcomes}
 
 
-def test_steps_that_need_a_failed_one_are_skipped_with_the_reason(played: Played) -> None:
+def test_steps_after_failed_requirement_are_skipped(played: Played) -> None:
     played.cluster.waits_for = "there is no capacity"
     report = played.run()
     by_step = {outcome.step: outcome for outcome in report.outcomes}
@@ -30,13 +30,11 @@ def test_steps_that_need_a_failed_one_are_skipped_with_the_reason(played: Played
     assert not report.has_passed
 
 
-def test_a_step_that_was_not_chosen_is_not_needed(played: Played) -> None:
+def test_unselected_step_is_not_required(played: Played) -> None:
     assert states(played, "interruption") == {"up": "passed", "interruption": "passed"}
 
 
-def test_nothing_runs_after_an_up_that_failed(
-    played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_up_skips_all_other_steps(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     played.deployment.there = False
 
     def refuse() -> None:
@@ -49,16 +47,16 @@ def test_nothing_runs_after_an_up_that_failed(
     assert report.outcomes[0].next_step == "ask an administrator"
 
 
-def test_a_cluster_stays_for_its_logs_after_a_failure(played: Played) -> None:
+def test_cluster_is_kept_after_a_failure(played: Played) -> None:
     played.removes, played.deployment.there = True, False
     played.cluster.forgets_checkpoints = True
     report = played.run()
-    assert report.outcomes[-1].detail.startswith("interruption failed: the cluster stays")
+    assert report.outcomes[-1].detail.startswith("interruption failed: the cluster is kept")
     assert not played.deployment.is_removed
 
 
 @pytest.mark.parametrize("fault", ["forgets_checkpoints", "charges_restarts"])
-def test_machines_are_released_after_a_failure(played: Played, fault: str) -> None:
+def test_machines_are_terminated_after_a_failure(played: Played, fault: str) -> None:
     setattr(played.cluster, fault, True)
     report = played.run("interruption")
     assert report.failed
@@ -67,7 +65,7 @@ def test_machines_are_released_after_a_failure(played: Played, fault: str) -> No
     assert report.leftovers == ()
 
 
-def test_machines_are_released_after_ctrl_c(
+def test_machines_are_terminated_after_ctrl_c(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def press(*_: object) -> str:
@@ -84,7 +82,7 @@ def test_machines_are_released_after_ctrl_c(
     assert played.kept[-1] == report
 
 
-def test_machines_are_released_after_a_defect(
+def test_machines_are_terminated_after_an_unexpected_exception(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def break_down(*_: object) -> str:
@@ -96,23 +94,23 @@ def test_machines_are_released_after_a_defect(
     assert played.cluster.machines() == []
 
 
-def test_machines_are_released_before_the_cluster_is_removed(
+def test_machines_are_terminated_before_the_cluster_is_removed(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played.removes = True
-    left: list[object] = []
+    remaining: list[object] = []
     remove = played.deployment.remove
 
     def look() -> object:
-        left.extend(played.cluster.machines())
+        remaining.extend(played.cluster.machines())
         return remove()
 
     monkeypatch.setattr(played.deployment, "remove", look)
     assert states(played, "spot,down")["down"] == "passed"
-    assert left == []
+    assert remaining == []
 
 
-def test_machines_of_others_and_earlier_ones_stay(played: Played) -> None:
+def test_machines_of_others_and_earlier_machines_are_kept(played: Played) -> None:
     earlier = played.cluster.add_machine("earlier")
     played.cluster.earlier = {earlier.id}
     rehearsal = played.rehearsal("spot")
@@ -121,17 +119,17 @@ def test_machines_of_others_and_earlier_ones_stay(played: Played) -> None:
     report = rehearsal.run()
     assert [m.id for m in played.cluster.machines()] == [earlier.id, rented.id]
     assert report.leftovers == ()
-    assert any("other work runs there" in line for line in played.said)
+    assert any("other work runs on it" in line for line in played.said)
 
 
-def test_machines_that_do_not_end_are_left_over(played: Played) -> None:
+def test_machines_that_keep_running_are_reported(played: Played) -> None:
     played.cluster.keeps_machines = True
     report = played.run("spot")
     assert report.leftovers == ("aws us-west-2a g4dn spot i-0",)
     assert not report.has_passed
 
 
-def test_machines_that_the_cluster_cannot_end_are_named_by_the_cloud(
+def test_cloud_lists_machines_if_the_cluster_cannot(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -143,16 +141,16 @@ def test_machines_that_the_cluster_cannot_end_are_named_by_the_cloud(
     assert report.leftovers == ("i-7 in AWS",)
 
 
-def test_a_budget_that_is_nearly_spent_skips_the_next_steps(played: Played) -> None:
+def test_steps_above_remaining_budget_are_skipped(played: Played) -> None:
     played.max_cost_usd = 0.80
     report = played.run("spot,train,interruption")
     by_step = {outcome.step: outcome for outcome in report.outcomes}
     assert by_step["train"].state is State.PASSED
     assert by_step["interruption"].state is State.SKIPPED
-    assert "of the $0.80" in by_step["interruption"].detail
+    assert "of $0.80 is spent" in by_step["interruption"].detail
 
 
-def test_the_costs_of_the_steps_are_those_of_the_machines_and_the_control_plane(
+def test_costs_include_machines_and_control_plane(
     played: Played,
 ) -> None:
     report = played.run("idle,spot,train")
@@ -162,20 +160,20 @@ def test_the_costs_of_the_steps_are_those_of_the_machines_and_the_control_plane(
     assert played.cluster.spent_usd() > 0
 
 
-def test_the_report_is_kept_after_every_step(played: Played) -> None:
+def test_report_is_saved_after_every_step(played: Played) -> None:
     played.run("spot,train")
     assert [len(report.outcomes) for report in played.kept] == [1, 2, 3, 3]
     assert [report.has_passed for report in played.kept] == [False, False, False, True]
 
 
-def test_the_report_has_the_versions_of_the_program_and_the_cluster(played: Played) -> None:
+def test_report_has_versions_of_program_and_cluster(played: Played) -> None:
     played.deployment.upgrading = lambda: played.cluster.versions.insert(0, "1.1")
     report = played.run("upgrade")
     assert report.versions == {"det": "1.0", "the cluster": "1.1"}
     assert played.kept[0].versions == {"det": "1.0", "the cluster": "1.0"}
 
 
-def test_a_cluster_that_fails_for_a_moment_is_asked_again(
+def test_temporary_errors_of_the_cluster_are_retried(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress, failures = played.cluster.progress, [APIError(503, "starting")] * 2
@@ -189,7 +187,9 @@ def test_a_cluster_that_fails_for_a_moment_is_asked_again(
     assert states(played, "spot")["spot"] == "passed"
 
 
-def test_a_refusal_fails_the_step_at_once(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_request_fails_the_step_immediately(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(config: object) -> int:
         raise APIError(403, "may not create experiments")
 
@@ -199,7 +199,7 @@ def test_a_refusal_fails_the_step_at_once(played: Played, monkeypatch: pytest.Mo
     assert "may not create experiments" in outcome.detail
 
 
-def test_the_stage_refuses_steps_before_the_sign_in(played: Played) -> None:
+def test_stage_has_no_client_before_sign_in(played: Played) -> None:
     played.rehearsal()
     stage: Stage = played.stage
     with pytest.raises(AssertionError):

@@ -1,4 +1,4 @@
-"""Every check of a rehearsal's steps, against a cluster in memory that breaks it."""
+"""The checks of the rehearsal steps, against an in-memory cluster with faults."""
 
 from dataclasses import replace
 
@@ -26,48 +26,48 @@ def test_all_steps_pass_on_a_cluster_without_faults(played: Played) -> None:
     assert report.remains == ("the bucket the-bucket",)
 
 
-def test_up_makes_a_cluster_that_does_not_exist(played: Played) -> None:
+def test_up_creates_missing_cluster(played: Played) -> None:
     played.deployment.there = False
     assert "was created" in played.outcome("up").detail
     assert played.deployment.made == 1
 
 
-def test_up_leaves_a_cluster_that_exists_as_it_is(played: Played) -> None:
+def test_up_does_not_change_existing_cluster(played: Played) -> None:
     assert "existed before" in played.outcome("up").detail
     assert played.deployment.made == 0
 
 
-def test_idle_waits_for_as_long_as_it_is_asked(played: Played) -> None:
+def test_idle_waits_for_idle_minutes(played: Played) -> None:
     outcome = played.outcome("idle")
     assert (outcome.state, outcome.seconds) == (State.PASSED, 600.0)
 
 
-def test_idle_is_skipped_while_others_work(played: Played) -> None:
+def test_idle_is_skipped_while_other_tasks_run(played: Played) -> None:
     played.cluster.other_work = ["1.1"]
     outcome = played.outcome("idle")
-    assert (outcome.state, "1 tasks run or wait" in outcome.detail) == (State.SKIPPED, True)
+    assert (outcome.state, "1 running or queued tasks" in outcome.detail) == (State.SKIPPED, True)
 
 
-def test_idle_fails_for_a_machine_without_work(played: Played) -> None:
+def test_idle_fails_for_machine_without_work(played: Played) -> None:
     played.cluster.add_machine("warm")
     outcome = played.outcome("idle")
     assert (outcome.state, "1 machines: i-warm of gpus" in outcome.detail) == (State.FAILED, True)
 
 
-def test_idle_fails_for_a_machine_that_only_the_cloud_knows(played: Played) -> None:
+def test_idle_fails_for_machine_missing_in_the_cluster(played: Played) -> None:
     played.cloud.unknown_machines = ["i-lost"]
     outcome = played.outcome("idle")
     assert (outcome.state, "i-lost" in outcome.detail) == (State.FAILED, True)
 
 
-def test_idle_fails_while_schedules_stay_on(played: Played) -> None:
+def test_idle_fails_while_schedules_are_on(played: Played) -> None:
     played.cloud.on = ["det-lab-tick"]
     outcome = played.outcome("idle")
     assert (outcome.state, "det-lab-tick" in outcome.detail) == (State.FAILED, True)
 
 
 @pytest.mark.parametrize(("minutes", "state"), [(10.0, State.FAILED), (1.0, State.PASSED)])
-def test_idle_fails_for_a_database_that_had_time_to_pause(
+def test_idle_fails_if_database_does_not_pause_in_time(
     played: Played, minutes: float, state: State
 ) -> None:
     played.idle_minutes = minutes
@@ -75,12 +75,12 @@ def test_idle_fails_for_a_database_that_had_time_to_pause(
     assert played.outcome("idle").state is state
 
 
-def test_spot_names_the_time_of_each_part(played: Played) -> None:
+def test_spot_reports_the_time_of_each_phase(played: Played) -> None:
     detail = played.outcome("spot").detail
     assert "joined after 0 s, container running after 0 s, first metric after 5 s" in detail
 
 
-def test_spot_fails_with_the_explanation_of_the_cluster(played: Played) -> None:
+def test_spot_failure_has_reason_of_the_cluster(played: Played) -> None:
     played.cluster.waits_for = "needs 1 slot; the quota of g4dn is 0"
     outcome = played.outcome("spot")
     assert outcome.state is State.FAILED
@@ -89,14 +89,14 @@ def test_spot_fails_with_the_explanation_of_the_cluster(played: Played) -> None:
     assert "  needs 1 slot; the quota of g4dn is 0" in played.said
 
 
-def test_spot_fails_on_a_machine_on_demand(played: Played) -> None:
+def test_spot_fails_on_on_demand_machine(played: Played) -> None:
     played.cluster.capacity = "on-demand"
     outcome = played.outcome("spot")
-    assert (outcome.state, "no spot machine" in outcome.detail) == (State.FAILED, True)
+    assert (outcome.state, "not a spot machine" in outcome.detail) == (State.FAILED, True)
 
 
 @pytest.mark.parametrize("step", ["spot", "train", "interruption", "upgrade"])
-def test_a_training_that_ends_as_an_error_is_named(played: Played, step: str) -> None:
+def test_failed_training_is_reported(played: Played, step: str) -> None:
     played.cluster.ends_all_as = "ERROR"
     outcome = played.outcome(step)
     assert (outcome.state, "as ERROR" in outcome.detail) == (State.FAILED, True)
@@ -104,36 +104,36 @@ def test_a_training_that_ends_as_an_error_is_named(played: Played, step: str) ->
 
 
 @pytest.mark.parametrize("step", ["train", "interruption", "upgrade"])
-def test_a_metric_that_is_lost_is_named(played: Played, step: str) -> None:
+def test_missing_metric_is_reported(played: Played, step: str) -> None:
     played.cluster.loses_step = 3
     outcome = played.outcome(step)
     assert (outcome.state, "1 have no metric [3]" in outcome.detail) == (State.FAILED, True)
 
 
 @pytest.mark.parametrize("step", ["train", "interruption", "upgrade"])
-def test_a_metric_with_a_wrong_value_is_named(
+def test_wrong_metric_is_reported(
     played: Played, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress = played.cluster.progress
 
     def wrong(trial_id: int) -> object:
-        found = progress(trial_id)
-        changed = [replace(m, value=0) if m.step == 2 else m for m in found.metrics]
-        return replace(found, metrics=changed)
+        current = progress(trial_id)
+        changed = [replace(m, value=0) if m.step == 2 else m for m in current.metrics]
+        return replace(current, metrics=changed)
 
     monkeypatch.setattr(played.cluster, "progress", wrong)
     outcome = played.outcome(step)
-    assert (outcome.state, "1 a wrong one [2]" in outcome.detail) == (State.FAILED, True)
+    assert (outcome.state, "1 have a wrong metric [2]" in outcome.detail) == (State.FAILED, True)
 
 
-def test_train_fails_without_the_checkpoint_in_the_bucket(played: Played) -> None:
+def test_train_fails_if_bucket_lacks_the_checkpoint(played: Played) -> None:
     played.cloud.objects = ()
     outcome = played.outcome("train")
     assert outcome.state is State.FAILED
     assert "the bucket the-bucket lacks state.json of checkpoint uuid-20" in outcome.detail
 
 
-def test_an_interrupted_trial_resumes_on_another_machine(played: Played) -> None:
+def test_interrupted_trial_resumes_on_another_machine(played: Played) -> None:
     outcome = played.outcome("interruption")
     assert outcome.state is State.PASSED, outcome.detail
     assert "terminated i-0" in outcome.detail
@@ -141,21 +141,21 @@ def test_an_interrupted_trial_resumes_on_another_machine(played: Played) -> None
     assert [m.ended_at is not None for m in played.cluster.listed] == [True, True]
 
 
-def test_a_second_machine_may_have_the_address_of_the_first(played: Played) -> None:
+def test_second_machine_may_reuse_the_agent_name(played: Played) -> None:
     played.cluster.agent_name = "ip-10-0-0-4"
     outcome = played.outcome("interruption")
     assert outcome.state is State.PASSED, outcome.detail
 
 
-def test_late_reports_of_the_first_run_are_not_taken_for_the_second(
+def test_late_reports_of_first_run_are_not_counted_for_second_run(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played.cluster.agent_name = "ip-10-0-0-4"
 
     def reclaim(machine: Machine) -> str:
-        played.cluster.advance()  # reports after the rehearsal looked
+        played.cluster.advance()  # reports a metric after the rehearsal has read the metrics
         played.cluster.lose(machine)
-        played.cluster.add_machine("second")  # joins before it has the trial
+        played.cluster.add_machine("second")  # joins before it runs the trial
         return "terminated"
 
     monkeypatch.setattr(played.cloud, "reclaim", reclaim)
@@ -163,26 +163,26 @@ def test_late_reports_of_the_first_run_are_not_taken_for_the_second(
     assert outcome.state is State.PASSED, outcome.detail
 
 
-def test_an_interrupted_trial_that_begins_anew_fails_the_step(played: Played) -> None:
+def test_interrupted_trial_without_checkpoint_fails_the_step(played: Played) -> None:
     played.cluster.forgets_checkpoints = True
     outcome = played.outcome("interruption")
     assert outcome.state is State.FAILED
-    assert "had a checkpoint of step 5 and began again at step 0" in outcome.detail
+    assert "had a checkpoint of step 5 but restarted at step 0" in outcome.detail
 
 
-def test_an_interruption_that_does_not_happen_fails_the_step(played: Played) -> None:
+def test_missing_interruption_fails_the_step(played: Played) -> None:
     played.cloud.does_reclaim = False
     outcome = played.outcome("interruption")
     assert (outcome.state, "progress on another machine" in outcome.detail) == (State.FAILED, True)
 
 
-def test_an_interruption_that_is_charged_as_a_restart_fails_the_step(played: Played) -> None:
+def test_counted_restart_fails_the_interruption_step(played: Played) -> None:
     played.cluster.charges_restarts = True
     outcome = played.outcome("interruption")
-    assert (outcome.state, "charged 1 restarts" in outcome.detail) == (State.FAILED, True)
+    assert (outcome.state, "has 1 counted restarts" in outcome.detail) == (State.FAILED, True)
 
 
-def test_an_upgrade_that_stops_the_training_fails_the_step(played: Played) -> None:
+def test_upgrade_that_stops_training_fails_the_step(played: Played) -> None:
     def stop() -> None:
         played.cluster.lose(played.cluster.machines()[0])
         played.cluster.waits_for = "the new version rents nothing"
@@ -193,33 +193,33 @@ def test_an_upgrade_that_stops_the_training_fails_the_step(played: Played) -> No
     assert "the new version rents nothing" in outcome.detail
 
 
-def test_an_upgrade_names_both_versions(played: Played) -> None:
+def test_upgrade_reports_both_versions(played: Played) -> None:
     played.deployment.upgrading = lambda: played.cluster.versions.insert(0, "1.1")
     outcome = played.outcome("upgrade")
     assert (outcome.state, "from version 1.0 to 1.1" in outcome.detail) == (State.PASSED, True)
     assert played.deployment.made == 1
 
 
-def test_a_notebook_is_skipped_without_a_relay(played: Played) -> None:
+def test_notebook_is_skipped_without_relay(played: Played) -> None:
     outcome = played.outcome("notebook")
     assert (outcome.state, "no relay" in outcome.detail) == (State.SKIPPED, True)
 
 
-def test_a_notebook_is_fetched_and_ended(played: Played) -> None:
+def test_notebook_page_is_read_and_notebook_ends(played: Played) -> None:
     played.deployment.relay = "i-relay"
     assert played.outcome("notebook").state is State.PASSED
     assert played.cluster.played_notebooks["notebook-1"].has_ended
 
 
 @pytest.mark.parametrize("page", [(502, "no relay"), (200, "another page")])
-def test_a_page_that_is_no_notebook_fails_the_step(played: Played, page: tuple[int, str]) -> None:
+def test_unexpected_notebook_page_fails_the_step(played: Played, page: tuple[int, str]) -> None:
     played.deployment.relay = "i-relay"
     played.cluster.page = page
     outcome = played.outcome("notebook")
     assert (outcome.state, f"status {page[0]}" in outcome.detail) == (State.FAILED, True)
 
 
-def test_down_leaves_a_cluster_that_it_may_not_remove(played: Played) -> None:
+def test_down_keeps_cluster_without_down_option(played: Played) -> None:
     outcome = played.outcome("down")
-    assert (outcome.state, "with --down only" in outcome.detail) == (State.SKIPPED, True)
+    assert (outcome.state, "only --down removes it" in outcome.detail) == (State.SKIPPED, True)
     assert not played.deployment.is_removed

@@ -1,40 +1,40 @@
-"""How tables look."""
+"""Tables, CSV and messages of the command line."""
 
 import pytest
 from det_cli import render
 
 
-def test_a_table_has_bars_and_room_beside_each_header() -> None:
+def test_table_has_bars_and_padding() -> None:
     assert render.table(["Name", "N"], [["a", 1]]) == " Name   |   N\n--------+-----\n a      |   1"
 
 
-def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
+def test_numbers_are_right_aligned() -> None:
     lines = render.table(["Count", "Word"], [[1, "x"], [1000, "yy"], [None, ""]]).splitlines()
     assert lines[2:] == ["       1 | x", "    1000 | yy", "         |"]
 
 
-def test_a_column_with_one_word_is_no_column_of_numbers() -> None:
+def test_column_with_text_is_left_aligned() -> None:
     assert render.table(["V"], [["1"], ["x"]]).splitlines()[2:] == [" 1", " x"]
 
 
-def test_a_cell_of_several_lines_keeps_its_row_together() -> None:
+def test_multiline_cells_stay_in_one_row() -> None:
     lines = render.table(["A", "B"], [["one", {"k": 1}], ["two", "x"]]).splitlines()
     assert [line.split("|")[0].strip() for line in lines[2:]] == ["one", "", "", "two"]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
-def test_a_table_fits_the_terminal(width: int) -> None:
+def test_table_fits_the_terminal(width: int) -> None:
     text = render.table(["ID", "Description"], [[1, "word " * 40], [2, "short"]], width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" in text
     assert "short" in text
 
 
-def test_nothing_is_cut_when_the_table_is_not_for_a_terminal() -> None:
+def test_cells_are_not_truncated_without_a_terminal() -> None:
     assert "word " * 39 in render.table(["D"], [["word " * 40]])
 
 
-def test_states_are_coloured_only_when_asked() -> None:
+def test_states_are_coloured_only_if_colour_is_set() -> None:
     assert "\x1b[32mCOMPLETED" in render.table(["State"], [["COMPLETED"]], colour=True)
     assert "\x1b" not in render.table(["State"], [["COMPLETED"]])
 
@@ -49,7 +49,7 @@ def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
     ("count", "text"),
     [(0, "0.0B"), (None, "0.0B"), ("3000", "2.9KB"), (5 * 2**30, "5.0GB"), (2**50, "1024.0TB")],
 )
-def test_sizes_are_readable(count: object, text: str) -> None:
+def test_sizes_have_units(count: object, text: str) -> None:
     assert render.size_text(count) == text  # type: ignore[arg-type]
 
 
@@ -64,28 +64,28 @@ def test_sizes_are_readable(count: object, text: str) -> None:
         ("a-b", "a-b"),
     ],
 )
-def test_names_tell_a_spreadsheet_nothing(
+def test_csv_escapes_spreadsheet_formulas(
     capsys: pytest.CaptureFixture[str], value: object, shown: str
 ) -> None:
-    """Write cells and headers that begin like a formula as text, and leave numbers as they are."""
+    """Headers and cells that look like a formula are escaped. Numbers are not changed."""
     render.print_rows([str(value)], [[value]], as_csv=True)
     assert capsys.readouterr().out.splitlines() == [shown, shown]
 
 
-def test_csv_has_every_digit_that_a_table_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_does_not_round_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     numbers = [0.123456789, 12345678.0]
     render.print_rows(["a", "b"], [numbers], as_csv=True)
     assert capsys.readouterr().out == "a,b\n0.123456789,12345678.0\n"
     assert "0.123457" in render.table(["a", "b"], [numbers])
 
 
-def test_names_tell_a_terminal_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """Other users name things; a terminal would obey: clear its screen, set its title, fill the clipboard."""
+def test_terminal_escapes_in_names_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names come from other users. Escape sequences could clear the screen or write to the clipboard."""
     name = "a\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07\u202eb"
     shown = render.table(["Name"], [[name]])
     render.say(f"experiment {name}\nis there")
-    told = capsys.readouterr().err
-    for text in (shown, told):
+    message = capsys.readouterr().err
+    for text in (shown, message):
         assert "a\\x1b[2J\\x1b]52;c;cm0gLXJmIC8=\\x07\\u202eb" in text
         assert "\x1b" not in text
-    assert told.endswith("\nis there\n")
+    assert message.endswith("\nis there\n")

@@ -1,4 +1,4 @@
-"""`det rbac` and `det user-group`, typed at the real API."""
+"""`det rbac` and `det user-group` against the real API."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ def done(det: Det, *words: object) -> str:
     return answer.out
 
 
-def test_a_role_is_given_shown_and_taken(house: House, det: Det) -> None:
+def test_role_is_assigned_listed_and_removed(house: House, det: Det) -> None:
     house.person("ada")
     assert "workspace 'red'" in done(det, "rbac", "assign-role", "Editor", "-w", "red", "-u", "ada")
     roles = done(det, "rbac", "list-users-roles", "ada")
@@ -46,10 +46,10 @@ def test_a_role_is_given_shown_and_taken(house: House, det: Det) -> None:
     assert "not assigned" in again.err
 
 
-def test_roles_that_there_are(house: House, det: Det) -> None:
-    every = {r["name"] for r in json.loads(done(det, "rbac", "list-roles", "--json"))}
-    there = json.loads(done(det, "rbac", "list-roles", "--exclude-global-roles", "--json"))
-    assert every - {r["name"] for r in there} == {
+def test_list_roles_and_describe_role(house: House, det: Det) -> None:
+    all_roles = {r["name"] for r in json.loads(done(det, "rbac", "list-roles", "--json"))}
+    assignable = json.loads(done(det, "rbac", "list-roles", "--exclude-global-roles", "--json"))
+    assert all_roles - {r["name"] for r in assignable} == {
         "ClusterAdmin", "WorkspaceCreator", "AgentOperator",
     }  # fmt: skip
     assert "UPDATE_AGENTS" in done(det, "rbac", "describe-role", "AgentOperator")
@@ -57,14 +57,14 @@ def test_roles_that_there_are(house: House, det: Det) -> None:
     assert "the roles are ClusterAdmin" in wrong.err
 
 
-def test_a_role_is_of_one_user_or_of_one_group(house: House, det: Det) -> None:
+def test_role_assignment_requires_one_user_or_group(house: House, det: Det) -> None:
     for options in ([], ["-u", "determined", "-g", "team"]):
-        told = det("rbac", "assign-role", "Viewer", *options)
-        assert told.code != 0
-        assert "one user or of one group" in told.err
+        ran = det("rbac", "assign-role", "Viewer", *options)
+        assert ran.code != 0
+        assert "one user or one group" in ran.err
 
 
-def test_a_group_of_users(house: House, det: Det) -> None:
+def test_group_is_created_changed_and_deleted(house: House, det: Det) -> None:
     for name in ("ada", "grace", "mary"):
         house.person(name)
     done(det, "user-group", "create", "navy", "--add-user", "ada", "--add-user", "grace")
@@ -81,11 +81,11 @@ def test_a_group_of_users(house: House, det: Det) -> None:
     assert "red" in done(det, "-u", "ada", "workspace", "list")
     done(det, "user-group", "delete", "army", "--yes")
     assert "red" not in done(det, "-u", "ada", "workspace", "list")
-    gone = det("user-group", "describe", "army")
-    assert "there is no group 'army'" in gone.err
+    missing = det("user-group", "describe", "army")
+    assert "there is no group 'army'" in missing.err
 
 
-def test_a_viewer_lists_users_without_their_costs(house: House, det: Det) -> None:
+def test_viewer_lists_users_without_costs(house: House, det: Det) -> None:
     house.person("eda", "Viewer", house.red)
     listed = det("-u", "eda", "user", "list", "--json")
     assert listed.code == 0, listed.err

@@ -1,4 +1,4 @@
-"""determined.experimental.client against a fake cluster."""
+"""`determined.experimental.client` against a fake cluster."""
 
 import inspect
 import json
@@ -28,30 +28,30 @@ from tests.support.fake_cluster import (
 
 @pytest.fixture
 def sdk(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    """A cluster with one experiment, and the module not yet connected."""
+    """A cluster with one experiment. The module has no connection yet."""
     monkeypatch.setattr(client, "_connection", None)
     cluster.add(1, config={"searcher": {"smaller_is_better": False}})
     return cluster
 
 
-def test_the_first_call_connects_as_the_environment_says(sdk: FakeCluster) -> None:
+def test_first_call_connects_with_environment_variables(sdk: FakeCluster) -> None:
     assert client.whoami().username == "determined"
     assert client.get_session_username() == "determined"
 
 
-def test_login_chooses_the_user(sdk: FakeCluster) -> None:
+def test_login_sets_the_user(sdk: FakeCluster) -> None:
     client.login(user="ada", password="Lovelace1")
     me = client.whoami()
     assert (me.username, me.display_name, me.admin) == ("ada", "Ada L.", False)
 
 
-def test_login_comes_first_and_once(sdk: FakeCluster) -> None:
+def test_login_after_connection_is_rejected(sdk: FakeCluster) -> None:
     client.whoami()
     with pytest.raises(ValueError, match="connected already"):
         client.login()
 
 
-def test_a_wrong_password_is_refused(sdk: FakeCluster) -> None:
+def test_wrong_password_is_rejected(sdk: FakeCluster) -> None:
     with pytest.raises(SignInFailed, match="refused user 'ada'"):
         Determined(user="ada", password="wrong")
 
@@ -62,26 +62,26 @@ def test_logout_ends_the_session(sdk: FakeCluster) -> None:
     assert sdk.tokens == {}
 
 
-def test_two_connections_stand_side_by_side(sdk: FakeCluster) -> None:
+def test_two_connections_are_independent(sdk: FakeCluster) -> None:
     ada = Determined(user="ada", password="Lovelace1")
     admin = Determined(user="admin", password="Secret123")
     assert (ada.whoami().username, admin.whoami().username) == ("ada", "admin")
 
 
-def test_create_experiment_takes_a_mapping(sdk: FakeCluster, tmp_path: Path) -> None:
+def test_create_experiment_accepts_mapping(sdk: FakeCluster, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text("print(1)\n")
     created = client.create_experiment(
         {"name": "x"}, tmp_path / "code", project_id=4, template="base"
     )
     assert (created.id, created.state) == (2, client.ExperimentState.RUNNING)
-    (asked,) = sdk.sent("POST", "/api/v1/experiments")
-    assert json.loads(asked.body["config"]) == {"name": "x"}
-    assert [f["path"] for f in asked.body["modelDefinition"]] == ["train.py"]
-    assert (asked.body["projectId"], asked.body["template"]) == (4, "base")
+    (request,) = sdk.sent("POST", "/api/v1/experiments")
+    assert json.loads(request.body["config"]) == {"name": "x"}
+    assert [f["path"] for f in request.body["modelDefinition"]] == ["train.py"]
+    assert (request.body["projectId"], request.body["template"]) == (4, "base")
 
 
-def test_create_experiment_tells_of_an_empty_file(sdk: FakeCluster, tmp_path: Path) -> None:
+def test_create_experiment_rejects_empty_file(sdk: FakeCluster, tmp_path: Path) -> None:
     config = tmp_path / "const.yaml"
     config.write_text("\n")
     with pytest.raises(ValueError, match=r"const\.yaml is empty"):
@@ -89,17 +89,15 @@ def test_create_experiment_tells_of_an_empty_file(sdk: FakeCluster, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-def test_create_experiment_takes_the_path_of_a_file(
-    sdk: FakeCluster, tmp_path: Path, kind: Any
-) -> None:
+def test_create_experiment_accepts_file_path(sdk: FakeCluster, tmp_path: Path, kind: Any) -> None:
     config = tmp_path / "c.yaml"
     config.write_text("# kept\nname: x\n")
     client.create_experiment(kind(config))
     assert sdk.sent("POST", "/api/v1/experiments")[0].body["config"] == "# kept\nname: x\n"
 
 
-def test_a_refused_configuration_names_its_file(sdk: FakeCluster, tmp_path: Path) -> None:
-    def refuse(_asked: Any) -> Any:
+def test_invalid_configuration_error_names_the_file(sdk: FakeCluster, tmp_path: Path) -> None:
+    def refuse(_request: Any) -> Any:
         raise Refusal(400, "invalid experiment configuration: not valid YAML: line 3, column 1: x")
 
     sdk.on("POST", "/api/v1/experiments", refuse)
@@ -111,44 +109,44 @@ def test_a_refused_configuration_names_its_file(sdk: FakeCluster, tmp_path: Path
 
 
 @pytest.mark.parametrize("word", ["ERROR", "error", "LOG_LEVEL_ERROR", client.LogLevel.ERROR])
-def test_a_word_of_a_closed_set_may_be_given_by_its_name(word: Any) -> None:
+def test_enum_accepts_names_and_values(word: Any) -> None:
     assert client.LogLevel(word) is client.LogLevel.ERROR
 
 
-def test_a_word_that_is_none_of_a_closed_set_is_told_the_others(sdk: FakeCluster) -> None:
-    told = "'LOUD' is no LogLevel: choose one of TRACE, DEBUG, INFO"
-    with pytest.raises(ValueError, match=told):
+def test_unknown_enum_value_error_lists_the_values(sdk: FakeCluster) -> None:
+    message = "'LOUD' is no LogLevel: choose one of TRACE, DEBUG, INFO"
+    with pytest.raises(ValueError, match=message):
         list(client.get_trial(10).iter_logs(min_level="LOUD"))
     with pytest.raises(ValueError, match="is no OrderBy: choose one of ASCENDING"):
         client.list_experiments(order_by="up")  # type: ignore[arg-type]
 
 
-def test_an_experiment_shows_its_description(sdk: FakeCluster) -> None:
-    found = client.get_experiment(1)
-    assert (found.name, found.labels, found.progress) == ("mnist-1", {"nightly", "a"}, 1.0)
-    assert found.state is client.ExperimentState.COMPLETED
-    assert repr(found) == "Experiment(id=1)"
+def test_experiment_attributes(sdk: FakeCluster) -> None:
+    result = client.get_experiment(1)
+    assert (result.name, result.labels, result.progress) == ("mnist-1", {"nightly", "a"}, 1.0)
+    assert result.state is client.ExperimentState.COMPLETED
+    assert repr(result) == "Experiment(id=1)"
 
 
-def test_a_missing_experiment_raises_determineds_error(sdk: FakeCluster) -> None:
+def test_unknown_experiment_raises_not_found(sdk: FakeCluster) -> None:
     with pytest.raises(errors.NotFoundException, match="experiment '9' not found"):
         client.get_experiment(9)
 
 
 @pytest.mark.parametrize("verb", ["activate", "pause", "cancel", "kill", "archive", "unarchive"])
-def test_each_change_of_state_is_one_call(sdk: FakeCluster, verb: str) -> None:
+def test_state_changes_send_one_request(sdk: FakeCluster, verb: str) -> None:
     sdk.add(2, state="STATE_RUNNING")
     getattr(client.get_experiment(2), verb)()
     assert len(sdk.sent("POST", f"/api/v1/experiments/2/{verb}")) == 1
 
 
-def test_attributes_are_set_here_and_there(sdk: FakeCluster) -> None:
-    found = client.get_experiment(1)
-    found.set_name("new")
-    found.set_description("text")
-    found.set_notes("note")
-    found.set_labels({"b", "a"})
-    assert (found.name, found.description, found.notes) == ("new", "text", "note")
+def test_setters_change_object_and_cluster(sdk: FakeCluster) -> None:
+    result = client.get_experiment(1)
+    result.set_name("new")
+    result.set_description("text")
+    result.set_notes("note")
+    result.set_labels({"b", "a"})
+    assert (result.name, result.description, result.notes) == ("new", "text", "note")
     stored = sdk.experiments[1]
     assert (stored["name"], stored["labels"]) == ("new", ["a", "b"])
 
@@ -164,20 +162,20 @@ def test_wait_returns_the_final_state(sdk: FakeCluster) -> None:
     assert experiment.wait(interval=0) is client.ExperimentState.ERROR
 
 
-def test_await_first_trial_waits_for_one(sdk: FakeCluster) -> None:
+def test_await_first_trial_waits_for_a_trial(sdk: FakeCluster) -> None:
     answers = iter([[], [], [trial(10, 1)]])
     sdk.add(2, state="STATE_QUEUED")
     sdk.on("GET", "/api/v1/experiments/2/trials", lambda a: page("trials", next(answers), a))
     assert client.get_experiment(2).await_first_trial(interval=0).id == 10
 
 
-def test_await_first_trial_gives_up_when_the_experiment_ended(sdk: FakeCluster) -> None:
+def test_await_first_trial_fails_if_experiment_ends(sdk: FakeCluster) -> None:
     sdk.trials.clear()
     with pytest.raises(errors.NotFoundException, match="ended without a trial"):
         client.get_experiment(1).await_first_trial(interval=0)
 
 
-def test_iter_trials_walks_over_all_pages(sdk: FakeCluster) -> None:
+def test_iter_trials_reads_all_pages(sdk: FakeCluster) -> None:
     for id in (11, 12, 13):
         sdk.trials[id] = trial(id, 1)
     assert [t.id for t in client.get_experiment(1).iter_trials(limit=2)] == [10, 11, 12, 13]
@@ -185,7 +183,7 @@ def test_iter_trials_walks_over_all_pages(sdk: FakeCluster) -> None:
 
 
 def test_list_experiments_sends_its_filters(sdk: FakeCluster) -> None:
-    found = client.list_experiments(
+    result = client.list_experiments(
         sort_by=client.ExperimentSortBy.NAME,
         order_by=client.OrderBy.DESCENDING,
         experiment_ids=[1, 2],
@@ -195,37 +193,40 @@ def test_list_experiments_sends_its_filters(sdk: FakeCluster) -> None:
         name="mnist",
         project_id=1,
     )
-    assert [e.id for e in found] == [1]
-    (asked,) = sdk.sent("GET", "/api/v1/experiments")
-    assert asked.query["experimentIdFilter.incl"] == ["1", "2"]
-    assert asked.query["states"] == ["STATE_COMPLETED"]
-    assert (asked.first("sortBy"), asked.first("orderBy")) == ("SORT_BY_NAME", "ORDER_BY_DESC")
+    assert [e.id for e in result] == [1]
+    (request,) = sdk.sent("GET", "/api/v1/experiments")
+    assert request.query["experimentIdFilter.incl"] == ["1", "2"]
+    assert request.query["states"] == ["STATE_COMPLETED"]
+    assert (request.first("sortBy"), request.first("orderBy")) == ("SORT_BY_NAME", "ORDER_BY_DESC")
 
 
-def test_the_top_checkpoint_follows_the_direction_of_the_searcher(sdk: FakeCluster) -> None:
+def test_top_checkpoint_uses_searcher_direction(sdk: FakeCluster) -> None:
     assert client.get_experiment(1).top_checkpoint().uuid == CKPT
-    (asked,) = sdk.sent("GET", "/api/v1/experiments/1/checkpoints")
-    assert (asked.first("sortByAttr"), asked.first("orderBy")) == (
+    (request,) = sdk.sent("GET", "/api/v1/experiments/1/checkpoints")
+    assert (request.first("sortByAttr"), request.first("orderBy")) == (
         "SORT_BY_SEARCHER_METRIC",
         "ORDER_BY_DESC",
     )
 
 
-def test_the_top_checkpoint_by_another_metric_needs_its_direction(sdk: FakeCluster) -> None:
-    found = client.get_experiment(1)
+def test_top_checkpoint_by_other_metric_requires_direction(sdk: FakeCluster) -> None:
+    result = client.get_experiment(1)
     with pytest.raises(ValueError, match="go together"):
-        found.top_checkpoint(sort_by="val_loss")
-    assert found.top_checkpoint(sort_by="val_loss", smaller_is_better=False).uuid == CKPT
-    (asked,) = sdk.sent("GET", "/api/v1/experiments/1/checkpoints")
-    assert (asked.first("sortByMetric"), asked.first("orderBy")) == ("val_loss", "ORDER_BY_DESC")
+        result.top_checkpoint(sort_by="val_loss")
+    assert result.top_checkpoint(sort_by="val_loss", smaller_is_better=False).uuid == CKPT
+    (request,) = sdk.sent("GET", "/api/v1/experiments/1/checkpoints")
+    assert (request.first("sortByMetric"), request.first("orderBy")) == (
+        "val_loss",
+        "ORDER_BY_DESC",
+    )
 
 
-def test_no_checkpoint_is_the_top_by_a_metric_that_none_has(sdk: FakeCluster) -> None:
+def test_top_checkpoint_by_unknown_metric_is_not_found(sdk: FakeCluster) -> None:
     with pytest.raises(errors.NotFoundException, match="no checkpoint with such a metric"):
         client.get_experiment(1).top_checkpoint(sort_by="acc", smaller_is_better=False)
 
 
-def test_no_more_checkpoints_are_given_than_were_asked_for(sdk: FakeCluster) -> None:
+def test_checkpoint_lists_respect_limits(sdk: FakeCluster) -> None:
     for n in "345":
         sdk.checkpoints[n] = checkpoint(n, 10, 1)
     assert len(client.get_experiment(1).top_n_checkpoints(2)) == 2
@@ -238,42 +239,42 @@ def test_download_code_writes_the_archive(sdk: FakeCluster, tmp_path: Path) -> N
     assert Path(path).read_bytes()[:2] == b"\x1f\x8b"
 
 
-def test_a_trial_shows_its_description(sdk: FakeCluster) -> None:
-    found = client.get_trial(10)
-    assert (found.experiment_id, found.hparams) == (1, {"lr": 0.1})
-    assert found.state is client.TrialState.COMPLETED
-    assert found.summary_metrics is not None
-    assert found.get_experiment().name == "mnist-1"
+def test_trial_attributes(sdk: FakeCluster) -> None:
+    result = client.get_trial(10)
+    assert (result.experiment_id, result.hparams) == (1, {"lr": 0.1})
+    assert result.state is client.TrialState.COMPLETED
+    assert result.summary_metrics is not None
+    assert result.get_experiment().name == "mnist-1"
 
 
-def test_logs_are_text_and_can_be_cut(sdk: FakeCluster) -> None:
+def test_logs_head_and_tail(sdk: FakeCluster) -> None:
     sdk.logs = [log_line(i, f"line {i}") for i in range(1, 6)]
-    found = client.get_trial(10)
-    assert len(list(found.iter_logs())) == 5
-    assert [line[-7:] for line in found.iter_logs(tail=2)] == ["line 4\n", "line 5\n"]
-    assert [line[-7:] for line in found.logs(head=1)] == ["line 1\n"]
-    assert list(found.iter_logs(tail=0)) == list(found.logs(head=0)) == []
+    result = client.get_trial(10)
+    assert len(list(result.iter_logs())) == 5
+    assert [line[-7:] for line in result.iter_logs(tail=2)] == ["line 4\n", "line 5\n"]
+    assert [line[-7:] for line in result.logs(head=1)] == ["line 1\n"]
+    assert list(result.iter_logs(tail=0)) == list(result.logs(head=0)) == []
     with pytest.raises(ValueError, match="exclude each other"):
-        list(found.iter_logs(head=1, tail=1))
+        list(result.iter_logs(head=1, tail=1))
 
 
-def test_log_filters_reach_the_server(sdk: FakeCluster) -> None:
+def test_log_filters_are_sent_to_the_server(sdk: FakeCluster) -> None:
     logs = client.get_trial(10).iter_logs(min_level="ERROR", rank_ids=[0], timestamp_after=0)
     assert list(logs) == []
-    (asked,) = sdk.sent("GET", "/api/v1/trials/10/logs")
-    assert asked.query["levels"] == ["LOG_LEVEL_ERROR", "LOG_LEVEL_CRITICAL"]
-    assert asked.first("timestampAfter") == "1970-01-01T00:00:00.000000Z"
+    (request,) = sdk.sent("GET", "/api/v1/trials/10/logs")
+    assert request.query["levels"] == ["LOG_LEVEL_ERROR", "LOG_LEVEL_CRITICAL"]
+    assert request.first("timestampAfter") == "1970-01-01T00:00:00.000000Z"
 
 
-def test_select_checkpoint_takes_one_criterion(sdk: FakeCluster) -> None:
-    found = client.get_trial(10)
-    assert found.select_checkpoint(latest=True).uuid == CKPT
-    assert found.select_checkpoint(best=True).uuid == CKPT
-    assert found.select_checkpoint(uuid=CKPT).uuid == CKPT
+def test_select_checkpoint_requires_one_criterion(sdk: FakeCluster) -> None:
+    result = client.get_trial(10)
+    assert result.select_checkpoint(latest=True).uuid == CKPT
+    assert result.select_checkpoint(best=True).uuid == CKPT
+    assert result.select_checkpoint(uuid=CKPT).uuid == CKPT
     with pytest.raises(ValueError, match="choose one"):
-        found.select_checkpoint(latest=True, best=True)
+        result.select_checkpoint(latest=True, best=True)
     with pytest.raises(errors.NotFoundException):
-        found.select_checkpoint(uuid="other")
+        result.select_checkpoint(uuid="other")
 
 
 def report(steps: int, group: str, metrics: dict[str, Any]) -> dict[str, Any]:
@@ -281,7 +282,7 @@ def report(steps: int, group: str, metrics: dict[str, Any]) -> dict[str, Any]:
     return {**ids, "totalBatches": steps, "group": group, "endTime": END, "metrics": metrics}
 
 
-def test_metrics_come_as_objects(sdk: FakeCluster) -> None:
+def test_metrics_are_objects(sdk: FakeCluster) -> None:
     batches = [
         {"metrics": [report(100, "validation", {"validation_metrics": {"loss": 0.5}})]},
         {"metrics": [report(200, "validation", {"validation_metrics": {"loss": 0.25}})]},
@@ -291,50 +292,50 @@ def test_metrics_come_as_objects(sdk: FakeCluster) -> None:
         "/api/v1/trials/metrics/trial_metrics",
         lambda _: iter([{"result": b} for b in batches]),
     )
-    found = list(client.get_trial(10).iter_metrics("validation"))
-    assert [(m.steps_completed, m.metrics, m.trial_run_id) for m in found] == [
+    result = list(client.get_trial(10).iter_metrics("validation"))
+    assert [(m.steps_completed, m.metrics, m.trial_run_id) for m in result] == [
         (100, {"loss": 0.5}, 2),
         (200, {"loss": 0.25}, 2),
     ]
-    assert found[0].end_time.isoformat() == "2026-11-20T11:30:00+00:00"
-    (asked,) = sdk.sent("GET", "/api/v1/trials/metrics/trial_metrics")
-    assert asked.query == {"trialIds": ["10"], "group": ["validation"]}
+    assert result[0].end_time.isoformat() == "2026-11-20T11:30:00+00:00"
+    (request,) = sdk.sent("GET", "/api/v1/trials/metrics/trial_metrics")
+    assert request.query == {"trialIds": ["10"], "group": ["validation"]}
 
 
-def test_training_metrics_carry_those_of_batches(sdk: FakeCluster) -> None:
+def test_training_metrics_include_batch_metrics(sdk: FakeCluster) -> None:
     values = {"avg_metrics": {"loss": 1.0}, "batch_metrics": [{"loss": 2.0}, {"loss": 0.0}]}
     answer = {"result": {"metrics": [report(2, "training", values)]}}
     sdk.on("GET", "/api/v1/trials/metrics/trial_metrics", lambda _: iter([answer]))
-    (found,) = client.stream_trials_training_metrics([10])
-    assert (found.metrics, found.total_batches) == ({"loss": 1.0}, 2)
-    assert found.batch_metrics == [{"loss": 2.0}, {"loss": 0.0}]
+    (result,) = client.stream_trials_training_metrics([10])
+    assert (result.metrics, result.total_batches) == ({"loss": 1.0}, 2)
+    assert result.batch_metrics == [{"loss": 2.0}, {"loss": 0.0}]
 
 
-def test_a_checkpoint_shows_its_training(sdk: FakeCluster) -> None:
-    found = client.get_checkpoint(CKPT)
-    assert found.training is not None
-    assert (found.training.trial_id, found.training.hparams) == (10, {"lr": 0.1})
-    assert found.state is client.CheckpointState.COMPLETED
-    assert repr(found) == f"Checkpoint(uuid={CKPT}, task_id=1.t10, trial_id=10)"
+def test_checkpoint_attributes(sdk: FakeCluster) -> None:
+    result = client.get_checkpoint(CKPT)
+    assert result.training is not None
+    assert (result.training.trial_id, result.training.hparams) == (10, {"lr": 0.1})
+    assert result.state is client.CheckpointState.COMPLETED
+    assert repr(result) == f"Checkpoint(uuid={CKPT}, task_id=1.t10, trial_id=10)"
 
 
-def test_a_checkpoint_is_downloaded_with_its_metadata(sdk: FakeCluster, tmp_path: Path) -> None:
+def test_checkpoint_download_includes_metadata(sdk: FakeCluster, tmp_path: Path) -> None:
     target = client.get_checkpoint(CKPT).download(str(tmp_path / "c"), client.DownloadMode.MASTER)
     assert (Path(target) / "model.pt").stat().st_size == 2000
     assert json.loads((Path(target) / "metadata.json").read_text())["framework"] == "torch"
 
 
 def test_metadata_is_added_and_removed(sdk: FakeCluster) -> None:
-    def post(asked: Asked) -> Any:
-        sdk.checkpoints[CKPT]["metadata"] = asked.body["checkpoint"]["metadata"]
+    def post(request: Asked) -> Any:
+        sdk.checkpoints[CKPT]["metadata"] = request.body["checkpoint"]["metadata"]
         return {"checkpoint": sdk.checkpoints[CKPT]}
 
     sdk.on("POST", f"/api/v1/checkpoints/{CKPT}/metadata", post)
-    found = client.get_checkpoint(CKPT)
-    found.add_metadata({"stage": "prod"})
-    found.remove_metadata(["framework", "none"])
-    assert found.metadata == {"steps_completed": 200, "stage": "prod"}
-    assert client.get_checkpoint(CKPT).metadata == found.metadata
+    result = client.get_checkpoint(CKPT)
+    result.add_metadata({"stage": "prod"})
+    result.remove_metadata(["framework", "none"])
+    assert result.metadata == {"steps_completed": 200, "stage": "prod"}
+    assert client.get_checkpoint(CKPT).metadata == result.metadata
 
 
 def model(name: str, **more: Any) -> dict[str, Any]:
@@ -367,16 +368,16 @@ def test_models_and_versions(sdk: FakeCluster) -> None:
         lambda a: page("modelVersions", [version(2), version(1)], a),
     )
     sdk.on("PATCH", "/api/v1/models/m x", lambda a: {"model": model("m x", **a.body)})
-    made = client.create_model("m x", labels=["l"])
-    newest = made.get_version()
+    created = client.create_model("m x", labels=["l"])
+    newest = created.get_version()
     assert newest is not None
     assert (newest.model_version, newest.checkpoint and newest.checkpoint.uuid) == (2, CKPT)
-    made.add_metadata({"k": 1})
-    made.set_labels(["z"])
-    assert (made.labels, made.model_id) == (["z"], 3)
+    created.add_metadata({"k": 1})
+    created.set_labels(["z"])
+    assert (created.labels, created.model_id) == (["z"], 3)
 
 
-def test_a_model_without_versions_has_none(sdk: FakeCluster) -> None:
+def test_model_without_versions(sdk: FakeCluster) -> None:
     sdk.on("GET", "/api/v1/models/m/versions", lambda a: page("modelVersions", [], a))
     assert client.Model(client._connected()._session, "m").get_version() is None
 
@@ -393,11 +394,11 @@ def test_workspaces_and_projects(sdk: FakeCluster) -> None:
     sdk.on("PUT", "/api/v1/projects/5/notes", lambda a: {"notes": a.body["notes"]})
     space = client.get_workspace("vision")
     assert [w.id for w in client.list_workspaces()] == [1, 2]
-    found = space.get_project("digits")
-    found.remove_note("n")
-    assert (found.id, found.notes) == (5, [])
+    result = space.get_project("digits")
+    result.remove_note("n")
+    assert (result.id, result.notes) == (5, [])
     with pytest.raises(ValueError, match="0 notes"):
-        found.remove_note("other")
+        result.remove_note("other")
     with pytest.raises(errors.NotFoundException):
         client.get_workspace("none")
 
@@ -412,7 +413,7 @@ def test_users_are_created_and_changed(sdk: FakeCluster) -> None:
     assert "Bobby1234" not in str(sdk.passwords)
 
 
-# The positional arguments that callers of Determined's SDK rely on.
+# The positional arguments of Determined's SDK.
 SIGNATURES = {
     client.login: "master user password cert_path cert_name noverify",
     client.create_experiment: "config model_dir includes project_id template",
@@ -434,11 +435,11 @@ SIGNATURES = {
 @pytest.mark.parametrize(
     ("function", "names"), SIGNATURES.items(), ids=lambda v: getattr(v, "__qualname__", "")
 )
-def test_signatures_are_determineds(function: Any, names: str) -> None:
+def test_signatures_match_determined(function: Any, names: str) -> None:
     assert list(inspect.signature(function).parameters) == names.split()
 
 
-def test_importing_the_sdk_needs_only_the_standard_library() -> None:
+def test_sdk_imports_only_the_standard_library() -> None:
     code = (
         "import determined.experimental.client, sys; print(*{m.split('.')[0] for m in sys.modules})"
     )

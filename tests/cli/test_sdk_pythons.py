@@ -1,4 +1,4 @@
-"""The SDK in the interpreters that task images carry."""
+"""The SDK and the command line on the Python versions of task images."""
 
 import os
 import subprocess
@@ -24,10 +24,10 @@ print(sys.version_info[:2], target)
 
 
 @pytest.mark.parametrize("version", pythons.VERSIONS)
-def test_the_sdk_runs_on_every_supported_python(
+def test_sdk_runs_on_every_supported_python(
     request: pytest.FixtureRequest, tmp_path: Path, version: str
 ) -> None:
-    python = pythons.require(version)  # before the fixture takes the home directory away
+    python = pythons.require(version)  # before the fixture replaces the home directory
     cluster: FakeCluster = request.getfixturevalue("cluster")
     cluster.add(1)
     cluster.logs = [log_line(1, "one")]
@@ -37,19 +37,19 @@ def test_the_sdk_runs_on_every_supported_python(
     (code / ".detignore").write_text("*.bin\n")
     (code / "weights.bin").touch()
     command = [python, "-W", "error", "-S", "-c", CODE, str(code)]
-    # As in a task: the harness first, then what the agent lends with it.
+    # A task has the same search path: the harness, then the libraries that the agent provides.
     search_path = os.pathsep.join(map(str, link_payload(find_payload(), tmp_path / "payload")))
     env = {**os.environ, "PYTHONPATH": search_path, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     major, minor = version.split(".")
     assert done.stdout == f"({major}, {minor}) {code}/out\n"
-    (asked,) = cluster.sent("POST", "/api/v1/experiments")
-    assert [file["path"] for file in asked.body["modelDefinition"]] == ["train.py"]
+    (submission,) = cluster.sent("POST", "/api/v1/experiments")
+    assert [file["path"] for file in submission.body["modelDefinition"]] == ["train.py"]
 
 
 @pytest.mark.parametrize("version", pythons.VERSIONS)
-def test_tasks_run_the_command_on_python_3_10_and_newer(
+def test_command_line_requires_python_3_10_in_tasks(
     request: pytest.FixtureRequest, tmp_path: Path, version: str
 ) -> None:
     python = pythons.require(version)

@@ -1,4 +1,4 @@
-"""docs/reference/sdk.md names all that users may call."""
+"""`docs/reference/sdk.md` names every public function, class and method of the SDK."""
 
 import inspect
 import re
@@ -15,21 +15,21 @@ CLASSES = [c for c in map(client.__dict__.get, client.__all__) if inspect.isclas
 
 
 @pytest.mark.parametrize("name", [*client.__all__, *errors.__all__])
-def test_every_public_name_is_on_the_page(name: str) -> None:
+def test_page_has_every_public_name(name: str) -> None:
     assert name in WORDS or name == "BadRequestException"
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda c: str(c.__name__))
-def test_every_public_method_is_on_the_page(kind: type) -> None:
+def test_page_has_every_public_method(kind: type) -> None:
     methods = {n for n, _ in inspect.getmembers(kind, inspect.isfunction) if not n.startswith("_")}
     assert methods <= WORDS
 
 
 @pytest.mark.parametrize("name", [n for n in experimental.__all__ if n != "client"])
-def test_classes_can_be_imported_one_level_up(name: str) -> None:
+def test_classes_are_exported_by_experimental(name: str) -> None:
     assert getattr(experimental, name) is getattr(client, name)
 
 
-def test_older_names_of_experiments_and_trials_are_the_same_classes() -> None:
+def test_old_names_are_aliases() -> None:
     assert experimental.ExperimentReference is client.Experiment
     assert experimental.TrialReference is client.Trial

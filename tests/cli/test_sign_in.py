@@ -1,4 +1,4 @@
-"""Who a command acts as."""
+"""Signing in and out, tokens, sessions and passwords of the command line."""
 
 import io
 import json
@@ -16,46 +16,44 @@ from tests.support.fake_api import Refusal
 from tests.support.fake_cluster import FakeCluster
 
 
-def saved(home: Path) -> dict[str, object]:
+def auth_file(home: Path) -> dict[str, object]:
     content: dict[str, object] = json.loads(
         (home / ".config" / "determined" / "auth.json").read_text()
     )
     return content
 
 
-def test_a_password_leaves_the_machine_only_as_a_salted_digest() -> None:
+def test_password_is_sent_as_salted_digest() -> None:
     digest = passwords.salted("Secret123")
     assert len(digest) == 128
     assert digest == passwords.salted("Secret123") != passwords.salted("Secret124")
     assert passwords.salted("") == ""
 
 
-def test_without_any_session_the_default_user_signs_in_silently(
-    cluster: FakeCluster, det: Det
-) -> None:
+def test_default_user_signs_in_without_a_session(cluster: FakeCluster, det: Det) -> None:
     ran = det("user", "whoami")
     assert (ran.code, ran.out) == (0, "You are logged in as user 'determined'\n")
 
 
-def test_the_second_command_uses_the_token_of_the_first(cluster: FakeCluster, det: Det) -> None:
+def test_second_command_reuses_the_token(cluster: FakeCluster, det: Det) -> None:
     det("user", "whoami")
     det("user", "whoami")
     assert len(cluster.sent("POST", "/api/v1/auth/login")) == 1
 
 
-def test_login_makes_a_user_the_active_one(
+def test_login_sets_the_active_user(
     cluster: FakeCluster, det: Det, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_PASS", "Lovelace1")
     assert det("user", "login", "ada").code == 0
     monkeypatch.delenv("DET_PASS")
     assert det("user", "whoami").out == "You are logged in as user 'ada'\n"
-    masters = saved(home)["masters"]
+    masters = auth_file(home)["masters"]
     assert masters[cluster.url]["active_user"] == "ada"  # type: ignore[index]
-    assert saved(home)["version"] == 2
+    assert auth_file(home)["version"] == 2
 
 
-def test_only_its_owner_can_read_the_saved_tokens(
+def test_token_file_is_readable_only_by_its_owner(
     cluster: FakeCluster, det: Det, home: Path
 ) -> None:
     det("user", "whoami")
@@ -63,7 +61,7 @@ def test_only_its_owner_can_read_the_saved_tokens(
     assert stat.S_IMODE(mode) == 0o600
 
 
-def test_a_wrong_password_is_denied_with_the_way_out(
+def test_wrong_password_error_names_the_next_step(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_PASS", "wrong")
@@ -75,15 +73,13 @@ def test_a_wrong_password_is_denied_with_the_way_out(
     assert ran.out == ""
 
 
-def test_without_a_terminal_a_missing_session_names_the_command_to_run(
-    cluster: FakeCluster, det: Det
-) -> None:
+def test_missing_session_error_names_det_user_login(cluster: FakeCluster, det: Det) -> None:
     ran = det("-u", "ada", "experiment", "list")
     assert ran.code == 4
     assert "det user login ada" in ran.err
 
 
-def test_environment_credentials_come_before_the_active_user(
+def test_environment_credentials_have_precedence_over_active_user(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     det("user", "whoami")
@@ -92,16 +88,16 @@ def test_environment_credentials_come_before_the_active_user(
     assert det("user", "whoami").out == "You are logged in as user 'ada'\n"
 
 
-def test_a_token_in_the_environment_needs_no_sign_in(
+def test_token_of_environment_needs_no_sign_in(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.tokens["given"] = "admin"
-    monkeypatch.setenv("DET_USER_TOKEN", "given")
+    cluster.tokens["of-environment"] = "admin"
+    monkeypatch.setenv("DET_USER_TOKEN", "of-environment")
     assert det("user", "whoami").out == "You are logged in as user 'admin'\n"
     assert cluster.sent("POST", "/api/v1/auth/login") == []
 
 
-def test_an_expired_token_is_renewed_without_a_word(cluster: FakeCluster, det: Det) -> None:
+def test_expired_token_is_renewed_silently(cluster: FakeCluster, det: Det) -> None:
     det("user", "whoami")
     cluster.tokens.clear()
     ran = det("user", "whoami")
@@ -110,7 +106,7 @@ def test_an_expired_token_is_renewed_without_a_word(cluster: FakeCluster, det: D
 
 @pytest.mark.parametrize("variable", ["DET_USER_TOKEN", "DET_SESSION_TOKEN"])
 @pytest.mark.parametrize("words", ["user whoami", "task logs 1.t10"])
-def test_an_expired_token_of_the_environment_is_denied_by_its_variable(
+def test_expired_token_error_names_the_variable(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, variable: str, words: str
 ) -> None:
     det("user", "whoami")
@@ -124,7 +120,7 @@ def test_an_expired_token_of_the_environment_is_denied_by_its_variable(
 @pytest.mark.parametrize(
     ("content", "why"), [(None, "No such file"), ("words", "it has no certificate in PEM")]
 )
-def test_a_certificate_of_the_environment_that_cannot_be_read_is_named(
+def test_unreadable_certificate_file_is_named(
     home: Path, det: Det, monkeypatch: pytest.MonkeyPatch, content: "str | None", why: str
 ) -> None:
     path = home / "cluster.pem"
@@ -136,14 +132,14 @@ def test_a_certificate_of_the_environment_that_cannot_be_read_is_named(
     assert (ran.code, f"cannot use the certificates in {path}: {why}" in ran.err) == (1, True)
 
 
-def test_an_expired_token_is_renewed_for_streams_too(cluster: FakeCluster, det: Det) -> None:
+def test_expired_token_is_renewed_for_streams(cluster: FakeCluster, det: Det) -> None:
     cluster.add(1)
     det("user", "whoami")
     cluster.tokens.clear()
     assert det("task", "logs", "1.t10").code == 0
 
 
-def test_logout_ends_the_session_here_and_there(
+def test_logout_ends_session_on_client_and_cluster(
     cluster: FakeCluster, det: Det, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_PASS", "Lovelace1")
@@ -154,7 +150,7 @@ def test_logout_ends_the_session_here_and_there(
     assert (store.token("ada"), store.active_user()) == (None, None)
 
 
-def test_logout_all_ends_every_session_of_the_cluster(
+def test_logout_all_ends_all_sessions(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     det("user", "whoami")
@@ -165,22 +161,22 @@ def test_logout_all_ends_every_session_of_the_cluster(
     assert TokenStore(cluster.url).users() == []
 
 
-def test_logout_says_as_whom_commands_go_on(
+def test_logout_reports_the_next_user(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     det("user", "whoami")
     monkeypatch.setenv("DET_PASS", "Lovelace1")
     det("user", "login", "ada")
     monkeypatch.delenv("DET_PASS")
-    assert "Commands go on as determined, who is signed in here" in det("user", "logout").err
+    assert "Later commands run as determined, who is still signed in" in det("user", "logout").err
     assert det("user", "whoami").out == "You are logged in as user 'determined'\n"
-    assert "go on" not in det("user", "logout").err
-    monkeypatch.setenv("DET_USER_TOKEN", "given")
-    assert "go on by the token in DET_USER_TOKEN" in det("user", "logout").err
+    assert "Later commands" not in det("user", "logout").err
+    monkeypatch.setenv("DET_USER_TOKEN", "of-environment")
+    assert "Later commands use the token in DET_USER_TOKEN" in det("user", "logout").err
 
 
 @pytest.mark.parametrize("words", ["rename admin chief", "edit admin --username chief"])
-def test_a_renamed_user_stays_signed_in_by_the_new_name(
+def test_renamed_user_stays_signed_in(
     served_api: Api, det: Det, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.setenv("DET_PASS", PASSWORD)
@@ -195,14 +191,14 @@ def test_a_renamed_user_stays_signed_in_by_the_new_name(
     assert store.users() == ["chief"]
 
 
-def test_two_clusters_keep_their_sessions_apart(home: Path) -> None:
+def test_sessions_of_two_clusters_are_separate(home: Path) -> None:
     TokenStore("http://one:8080").keep("ada", "t1", activate=True)
     TokenStore("http://two:8080").keep("bob", "t2")
     one = TokenStore("http://one:8080")
     assert (one.users(), one.active_user(), one.token("bob")) == (["ada"], "ada", None)
 
 
-def test_a_broken_session_file_is_named(cluster: FakeCluster, det: Det, home: Path) -> None:
+def test_invalid_session_file_is_named(cluster: FakeCluster, det: Det, home: Path) -> None:
     folder = home / ".config" / "determined"
     folder.mkdir(parents=True)
     (folder / "auth.json").write_text("{")
@@ -211,7 +207,7 @@ def test_a_broken_session_file_is_named(cluster: FakeCluster, det: Det, home: Pa
     assert str(folder / "auth.json") in ran.err
 
 
-def test_changing_the_own_password_keeps_the_person_signed_in(
+def test_user_stays_signed_in_after_changing_own_password(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_NEW_PASS", "Fresh1234")
@@ -220,7 +216,7 @@ def test_changing_the_own_password_keeps_the_person_signed_in(
     assert det("user", "whoami").code == 0
 
 
-def test_the_current_password_is_sent_with_a_new_one_of_the_own_account(
+def test_changing_own_password_sends_current_password(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.passwords["determined"] = passwords.salted("Secret123")
@@ -234,7 +230,7 @@ def test_the_current_password_is_sent_with_a_new_one_of_the_own_account(
 
 
 @pytest.mark.parametrize("weak", ["short1A", "alllower1", "ALLUPPER1", "NoDigitsHere"])
-def test_a_weak_password_is_refused_before_it_is_sent(
+def test_weak_password_is_rejected_before_any_request(
     cluster: FakeCluster, det: Det, weak: str
 ) -> None:
     ran = det("user", "create", "bob", "--password", weak)
@@ -242,36 +238,34 @@ def test_a_weak_password_is_refused_before_it_is_sent(
     assert "bob" not in cluster.users
 
 
-def test_a_weak_first_password_is_refused_before_a_local_cluster_is_made(
-    home: Path, det: Det
-) -> None:
+def test_weak_initial_password_option_is_rejected_before_deployment(home: Path, det: Det) -> None:
     ran = det("deploy", "local", "cluster-up", "--initial-user-password", "abc")
     assert (ran.code, "a password needs at least 8 characters" in ran.err) == (2, True)
     assert list(home.rglob("*")) == []
 
 
-def test_a_weak_first_password_of_a_configuration_is_refused_before_a_local_cluster_is_made(
+def test_weak_initial_password_in_configuration_is_rejected_before_deployment(
     home: Path, tmp_path: Path, det: Det
 ) -> None:
     config = tmp_path / "cluster.yaml"
-    # The pool, which is looked at later, keeps a cluster from starting where the password is let through.
+    # The unknown pool prevents the start of a cluster if the password check does not fail.
     config.write_text(
         "{security: {initial_user_password: abc}, local_agents: [{name: a, pool: absent}]}"
     )
     ran = det("deploy", "local", "cluster-up", "--config", str(config))
     assert ran.code == 1
-    said = "security.initial_user_password of the configuration: a password needs at least 8"
-    assert said in ran.err
+    message = "security.initial_user_password of the configuration: a password needs at least 8"
+    assert message in ran.err
 
 
-def test_a_user_that_exists_is_a_conflict(cluster: FakeCluster, det: Det) -> None:
+def test_creating_existing_user_is_a_conflict(cluster: FakeCluster, det: Det) -> None:
     assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
     ran = det("user", "create", "bob", "--password", "Bobby1234")
     assert ran.code == 5
     assert "'bob' already exists" in ran.err
 
 
-def test_a_deactivated_user_is_denied(
+def test_deactivated_user_cannot_sign_in(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: object) -> None:
@@ -284,21 +278,21 @@ def test_a_deactivated_user_is_denied(
     assert "user is not active" in ran.err
 
 
-def answer_with(monkeypatch: pytest.MonkeyPatch, *passwords_given: str) -> None:
-    """A person at a terminal who types these passwords."""
-    left = iter(passwords_given)
+def answer_with(monkeypatch: pytest.MonkeyPatch, *typed_passwords: str) -> None:
+    """Simulate a terminal at which a person types these passwords."""
+    remaining = iter(typed_passwords)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("getpass.getpass", lambda _: next(left))
+    monkeypatch.setattr("getpass.getpass", lambda _: next(remaining))
 
 
-def test_at_a_terminal_the_password_is_asked_for(
+def test_terminal_prompts_for_password(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer_with(monkeypatch, "Lovelace1")
     assert det("-u", "ada", "user", "whoami").out == "You are logged in as user 'ada'\n"
 
 
-def test_the_default_user_is_asked_once_the_empty_password_is_refused(
+def test_default_user_is_prompted_after_empty_password_fails(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.passwords["determined"] = passwords.salted("Secret123")
@@ -310,7 +304,7 @@ def test_the_default_user_is_asked_once_the_empty_password_is_refused(
 @pytest.mark.parametrize(
     "words", ["user login ada", "-u ada user whoami", "user change-password", "user create bob"]
 )
-def test_who_ends_the_input_at_a_prompt_has_given_no_password(
+def test_end_of_input_at_password_prompt_is_an_error(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     def end(_: str) -> str:
@@ -322,7 +316,7 @@ def test_who_ends_the_input_at_a_prompt_has_given_no_password(
     assert (ran.code, "no password given" in ran.err, "unexpected" in ran.err) == (1, True, False)
 
 
-def test_a_new_password_is_typed_twice(
+def test_new_password_is_typed_twice(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer_with(monkeypatch, "Bobby1234", "Bobby4321")
@@ -332,7 +326,7 @@ def test_a_new_password_is_typed_twice(
     assert "bob" not in cluster.users
 
 
-def test_a_script_signs_in_by_a_line_of_standard_input(
+def test_login_reads_password_from_standard_input(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("Lovelace1\n"))
@@ -341,7 +335,7 @@ def test_a_script_signs_in_by_a_line_of_standard_input(
 
 
 @pytest.mark.parametrize("words", ["change-password determined", "create bob"])
-def test_a_script_sets_a_password_by_two_lines_of_standard_input(
+def test_new_password_is_read_from_standard_input(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("Fresh1234\nFresh1234\n"))
@@ -349,7 +343,7 @@ def test_a_script_sets_a_password_by_two_lines_of_standard_input(
     assert cluster.passwords[words.split()[1]] == passwords.salted("Fresh1234")
 
 
-def test_a_variable_gives_the_password_of_a_new_user(
+def test_det_new_pass_sets_password_of_new_user(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_NEW_PASS", "Fresh1234")
@@ -361,35 +355,35 @@ def test_a_variable_gives_the_password_of_a_new_user(
     ("words", "variable"),
     [("login ada", "DET_PASS"), ("change-password", "DET_NEW_PASS"), ("create b", "DET_NEW_PASS")],
 )
-def test_without_terminal_and_input_the_variable_to_set_is_named(
+def test_missing_password_error_names_the_variable(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, words: str, variable: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     ran = det("user", *words.split())
     assert ran.code == 2
-    assert f"set {variable}, or give it" in ran.err
+    assert f"set {variable}, or write the password to standard input" in ran.err
 
 
-def test_commands_that_only_need_a_session_leave_standard_input_alone(
+def test_other_commands_do_not_read_standard_input(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = io.StringIO("Lovelace1\n")
-    monkeypatch.setattr("sys.stdin", given)
+    stdin = io.StringIO("Lovelace1\n")
+    monkeypatch.setattr("sys.stdin", stdin)
     assert det("-u", "ada", "experiment", "list").code == 4
-    assert given.tell() == 0
+    assert stdin.tell() == 0
 
 
-def test_inside_a_task_its_own_token_is_used(
+def test_task_uses_its_session_token(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_SESSION_TOKEN", "of-the-allocation")
     cluster.on("GET", "/api/v1/agents", {"agents": []})
     assert det("agent", "list").code == 0
-    (asked,) = cluster.asked
-    assert asked.headers["grpc-metadata-x-allocation-token"] == "Bearer of-the-allocation"
+    (request,) = cluster.asked
+    assert request.headers["grpc-metadata-x-allocation-token"] == "Bearer of-the-allocation"
 
 
-def test_who_says_no_changes_nothing(
+def test_answer_no_changes_nothing(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Terminal(io.StringIO):
@@ -404,15 +398,15 @@ def test_who_says_no_changes_nothing(
     assert det("e", "delete", 1).code == 0
 
 
-def test_what_a_deactivated_user_has_running_is_told(cluster: FakeCluster, det: Det) -> None:
+def test_deactivation_lists_running_experiments_and_tasks(cluster: FakeCluster, det: Det) -> None:
     assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
     id = cluster.users["bob"]["id"]
     cluster.on("PATCH", f"/api/v1/users/{id}", {"user": {}, "runningExperiments": [3, 4],
                "runningTasks": [{"taskId": "t1", "kind": "shell", "name": "mine"}]})  # fmt: skip
-    told = det("user", "deactivate", "bob")
-    assert "go on: 3, 4" in told.err
-    assert "Goes on: shell t1 (mine)" in told.err
-    assert "--pause-work" in told.err
+    ran = det("user", "deactivate", "bob")
+    assert "continue: 3, 4" in ran.err
+    assert "Still running: shell t1 (mine)" in ran.err
+    assert "--pause-work" in ran.err
     cluster.on("PATCH", f"/api/v1/users/{id}", {"user": {}, "pausedExperiments": [3, 4]})
     assert (
         "Paused experiments of that user: 3, 4"

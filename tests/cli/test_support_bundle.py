@@ -1,4 +1,4 @@
-"""`det trial support-bundle`, typed at the real API."""
+"""`det trial support-bundle` against the real API."""
 
 import tarfile
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.cli.conftest import Det
 from tests.support.api import Api, create, trial_of
 
 
-def test_a_bundle_holds_what_the_trial_wrote(api: Api, det: Det, tmp_path: Path) -> None:
+def test_bundle_contains_complete_logs_of_the_trial(api: Api, det: Det, tmp_path: Path) -> None:
     user = api.signed_in("determined")
     trial = trial_of(user, create(user))
     lines = [{"taskId": trial["taskId"], "log": f"line {n} ü\n"} for n in range(1200)]

@@ -1,4 +1,4 @@
-"""Lists of experiments and runs, filtered and sorted by any column, typed at the real API."""
+"""Lists of experiments and runs against the real API: filters, sort order and columns."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from sqlalchemy import text
 from tests.cli.conftest import Det
 from tests.support.api import Api, create, report_metrics, trial_of
 
-# What experiment 2 has in the columns that most have nothing in.
+# This statement fills the columns of experiment 2 that are usually empty.
 FILLED = text("""
     WITH ended AS (
         UPDATE experiments SET description = 'of a test', labels = '{blue}', parent_id = 1, external_id = 'x',
@@ -23,7 +23,7 @@ FILLED = text("""
 
 @pytest.fixture
 def api(api: Api) -> Api:
-    """A cluster with three experiments of one run each, the last of which is another user's."""
+    """A cluster with three experiments of one run each. Another user owns the third experiment."""
     user = api.signed_in("determined")
     for name, lr, loss in (("first", 0.1, 0.5), ("second", 0.01, 0.25)):
         id = create(user, name=name, hyperparameters={"lr": lr, "net": "vit"})
@@ -40,7 +40,7 @@ def ids(det: Det, *words: str) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["e", "run"])
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "expected"),
     [
         (["--filter", "hp.lr<0.1"], [2]),
         (["--filter", "hp.lr <= 0.1", "--filter", "validation.loss.min>0.3"], [1]),
@@ -56,13 +56,13 @@ def ids(det: Det, *words: str) -> list[int]:
         (["--sort", "id", "--offset", "1"], [2]),
     ],
 )
-def test_rows_are_chosen_and_sorted_by_any_column(
-    api: Api, det: Det, kind: str, words: list[str], found: list[int]
+def test_rows_are_filtered_and_sorted(
+    api: Api, det: Det, kind: str, words: list[str], expected: list[int]
 ) -> None:
-    assert ids(det, kind, "list", *words) == found
+    assert ids(det, kind, "list", *words) == expected
 
 
-def test_what_rows_are_chosen_by_is_shown(api: Api, det: Det) -> None:
+def test_columns_of_filters_and_sort_order_are_shown(api: Api, det: Det) -> None:
     by = ("--filter", "hp.lr<1", "--sort", "validation.loss.last", "--column", "checkpointCount")
     for kind in ("e", "run"):
         header, _, first, second = (
@@ -76,20 +76,20 @@ def test_what_rows_are_chosen_by_is_shown(api: Api, det: Det) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "known"),
+    ("kind", "columns"),
     [("e", EXPERIMENT_COLUMNS), ("run", RUN_COLUMNS)],
 )
-def test_every_column_that_the_cluster_has_is_shown(
-    api: Api, database: Database, det: Det, kind: str, known: Collection[str]
+def test_every_column_has_a_value(
+    api: Api, database: Database, det: Det, kind: str, columns: Collection[str]
 ) -> None:
-    """Many were blank, `user` and `tags` among them."""
+    """In an earlier version, many columns were empty, for example `user` and `tags`."""
     with database.begin() as tx:
         tx.execute(FILLED)
-    words = [word for name in known for word in ("--column", name)]
+    words = [word for name in columns for word in ("--column", name)]
     ran = det(kind, "list", "--filter", "id=2", *words, "--csv")
     assert ran.code == 0, ran.err
     (row,) = csv.DictReader(ran.out.splitlines())
-    assert {name for name in known if not row[name]} == set()
+    assert {name for name in columns if not row[name]} == set()
     assert (row["user"], row["searcherMetricsVal"]) == ("determined", "0.25")
     assert "blue" in row["tags"]
     if kind == "run":
@@ -97,7 +97,7 @@ def test_every_column_that_the_cluster_has_is_shown(
 
 
 @pytest.mark.parametrize("kind", ["e", "run"])
-def test_texts_that_look_like_numbers_are_found_and_left_out(api: Api, det: Det, kind: str) -> None:
+def test_filters_match_texts_that_look_like_numbers(api: Api, det: Det, kind: str) -> None:
     user = api.signed_in("determined")
     for width in (16, "16", "1_0"):
         create(user, hyperparameters={"width": width})
@@ -106,16 +106,16 @@ def test_texts_that_look_like_numbers_are_found_and_left_out(api: Api, det: Det,
     assert ids(det, kind, "list", "--filter", "hp.width=1_0") == [6]
 
 
-def test_a_run_is_shown_with_its_experiment_and_its_hyperparameters(api: Api, det: Det) -> None:
+def test_run_list_shows_experiment_and_hyperparameters(api: Api, det: Det) -> None:
     (row,) = det("run", "list", "--filter", "experimentName=second", "--csv").out.splitlines()[1:]
     assert row.split(",")[:3] == ["2", "2", "second"]
     assert "lr=0.01 net=vit" in row
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        (["--filter", "nonsense"], "--filter 'nonsense' is no condition"),
+        (["--filter", "nonsense"], "--filter 'nonsense' is not a condition"),
         (["--column", "usr"], "--column usr: there is no such column"),
         (["--filter", "nonsense=1"], "there is no column 'nonsense'"),
         (["--filter", "nonsense=1"], "there are archived, checkpointCount"),
@@ -126,7 +126,7 @@ def test_a_run_is_shown_with_its_experiment_and_its_hyperparameters(api: Api, de
         (["--filter", "state=FOO"], "not 'FOO'"),
     ],
 )
-def test_what_is_not_understood_is_told(api: Api, det: Det, words: list[str], said: str) -> None:
+def test_invalid_options_are_rejected(api: Api, det: Det, words: list[str], message: str) -> None:
     ran = det("run", "list", *words)
     assert ran.code != 0
-    assert said in ran.err
+    assert message in ran.err

@@ -1,4 +1,4 @@
-"""Terraform is fetched where it is not installed, and only as its publisher released it."""
+"""The download of Terraform: checksum, cache and plugin cache."""
 
 import fcntl
 import hashlib
@@ -31,7 +31,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A publisher with one release, which says its version."""
+    """Serve one release of Terraform. Yield its folder."""
     folder = tmp_path / "releases" / VERSION
     folder.mkdir(parents=True)
     packed = io.BytesIO()
@@ -51,42 +51,40 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield folder
 
 
-def test_the_release_is_fetched_once(releases: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program = terraform_release.fetched()
+def test_release_is_downloaded_once(releases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = terraform_release.ensure()
     assert subprocess.run([program], capture_output=True, check=True).stdout == b"released\n"
-    assert f"fetching {VERSION}" in capsys.readouterr().err
+    assert f"downloading {VERSION}" in capsys.readouterr().err
     (releases / NAME).unlink()
-    assert terraform_release.fetched() == program
+    assert terraform_release.ensure() == program
 
 
-def test_what_its_publisher_does_not_list_is_not_run(releases: Path, tmp_path: Path) -> None:
+def test_release_with_wrong_checksum_is_rejected(releases: Path, tmp_path: Path) -> None:
     (releases / NAME).write_bytes(b"something else")
-    with pytest.raises(CommandError, match="is not what its publisher lists"):
-        terraform_release.fetched()
+    with pytest.raises(CommandError, match=r"the checksum of .* is wrong"):
+        terraform_release.ensure()
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
 
 
-def test_a_publisher_that_is_out_of_reach_is_told_with_the_way_out(
+def test_unreachable_release_server_error_has_install_link(
     releases: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_TERRAFORM_RELEASES", "http://127.0.0.1:9")
     with pytest.raises(CommandError, match="not installed, and http://127") as failed:
-        terraform_release.fetched()
+        terraform_release.ensure()
     assert "developer.hashicorp.com/terraform/install" in failed.value.hint
 
 
-def test_a_machine_without_a_release_is_told(
+def test_platform_without_release_is_rejected(
     releases: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "sparc64")
-    with pytest.raises(CommandError, match="no release that is known for linux sparc64"):
-        terraform_release.fetched()
+    with pytest.raises(CommandError, match="there is no release for linux sparc64"):
+        terraform_release.ensure()
 
 
-def test_providers_are_kept_for_the_next_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A provider has hundreds of megabytes, and each command works in a folder of its own."""
+def test_providers_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Providers have hundreds of megabytes, and each command uses a temporary folder."""
     fake = fake_terraform(tmp_path / "terraform", monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TF_PLUGIN_CACHE_DIR", raising=False)
@@ -95,23 +93,21 @@ def test_providers_are_kept_for_the_next_command(
     monkeypatch.setenv("TF_PLUGIN_CACHE_DIR", "/chosen")
     with Stack("aws", None, {}):
         pass
-    kept = tmp_path / "cache/determined-serverless/terraform/plugins"
-    assert [call["plugins"] for call in fake.calls("init")] == [str(kept), "/chosen"]
-    assert kept.is_dir()
+    cache = tmp_path / "cache/determined-serverless/terraform/plugins"
+    assert [call["plugins"] for call in fake.calls("init")] == [str(cache), "/chosen"]
+    assert cache.is_dir()
 
 
-def test_a_cache_that_cannot_be_made_keeps_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uncreatable_cache_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert terraform_release.plugins() == {}
 
 
-def test_commands_of_a_machine_fetch_providers_one_at_a_time(
+def test_parallel_commands_download_providers_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two that fill the folder at once leave a provider of which a part is missing."""
+    """Two commands that fill the cache at the same time can leave an incomplete provider."""
     fake_terraform(tmp_path / "terraform", monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     others: list[bool] = []

@@ -1,4 +1,4 @@
-"""`det token`, `det config-policies` and `det audit`, typed at the real API."""
+"""`det token`, `det config-policies` and `det audit` against the real API."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def api(served_api: Api) -> Api:
 
 @pytest.fixture
 def as_user(api: Api, det: Det, monkeypatch: pytest.MonkeyPatch) -> Det:
-    """Run commands as the user that `-u` names, by password."""
+    """Return `det` with a password, so that `-u` can name any user."""
     monkeypatch.setenv("DET_PASS", PASSWORD)
     return det
 
@@ -35,13 +35,13 @@ def token_ids(det: Det, *options: str) -> list[int]:
     return [t["id"] for t in json.loads(det(*options, "--json").out)]
 
 
-def test_a_token_signs_in_until_it_is_revoked(
+def test_token_is_valid_until_revoked(
     api: Api, as_user: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = as_user("-u", "determined", "token", "create", "-e", 2, "-d", "nightly")
-    assert made.code == 0, made.err
-    assert "shown this once" in made.err
-    token, (id,) = made.out.strip(), token_ids(as_user, "-u", "determined", "tkn", "ls")
+    created = as_user("-u", "determined", "token", "create", "-e", 2, "-d", "nightly")
+    assert created.code == 0, created.err
+    assert "It is not shown again" in created.err
+    token, (id,) = created.out.strip(), token_ids(as_user, "-u", "determined", "tkn", "ls")
     assert "nightly" in as_user("-u", "determined", "token", "describe", id).out
     monkeypatch.setenv("DET_USER_TOKEN", token)
     assert "'determined'" in as_user("user", "whoami").out
@@ -51,16 +51,16 @@ def test_a_token_signs_in_until_it_is_revoked(
     assert as_user("user", "whoami").code == 4
 
 
-def test_a_revoked_token_is_listed_only_if_asked_for(api: Api, as_user: Det) -> None:
-    made = as_user("-u", "admin", "token", "create", "determined", "-e", -1, "--json")
-    id = json.loads(made.out)["tokenId"]
+def test_revoked_token_is_listed_with_show_inactive(api: Api, as_user: Det) -> None:
+    created = as_user("-u", "admin", "token", "create", "determined", "-e", -1, "--json")
+    id = json.loads(created.out)["tokenId"]
     assert "never" in as_user("-u", "admin", "token", "list", "determined").out
     as_user("-u", "admin", "token", "revoke", id)
     assert token_ids(as_user, "-u", "admin", "token", "list") == []
     assert token_ids(as_user, "-u", "admin", "token", "list", "--show-inactive") == [id]
 
 
-def test_a_token_is_described_anew_and_unknown_ones_are_told(api: Api, as_user: Det) -> None:
+def test_token_edit_and_unknown_tokens(api: Api, as_user: Det) -> None:
     as_user("-u", "determined", "token", "create")
     (id,) = token_ids(as_user, "-u", "determined", "token", "list")
     edited = as_user("-u", "determined", "token", "edit", id, "-d", "weekly")
@@ -73,7 +73,7 @@ def test_a_token_is_described_anew_and_unknown_ones_are_told(api: Api, as_user: 
     assert (long.code, "more than the limit of 30 days: ask for less" in long.err) == (1, True)
 
 
-def test_other_sign_ins_are_listed_and_ended(api: Api, as_user: Det) -> None:
+def test_sessions_are_listed_and_ended(api: Api, as_user: Det) -> None:
     there, third = api.signed_in("determined"), api.signed_in("determined")
     own, *others = json.loads(as_user("-u", "determined", "user", "list-sessions", "--json").out)
     assert (own["current"], own["program"].startswith("Determined client")) == (True, True)
@@ -91,7 +91,9 @@ def test_other_sign_ins_are_listed_and_ended(api: Api, as_user: Det) -> None:
     assert "only an administrator may see where another user is signed in" in refused.err
 
 
-def test_a_token_is_kept_by_login(api: Api, as_user: Det, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_login_stores_the_token(
+    api: Api, as_user: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = as_user("-u", "admin", "token", "create").out.strip()
     monkeypatch.delenv("DET_PASS")
     assert as_user("token", "login", token).code == 0
@@ -101,27 +103,25 @@ def test_a_token_is_kept_by_login(api: Api, as_user: Det, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("scope", [[], ["-w", "Uncategorized"]])
-def test_policies_are_set_held_shown_and_dropped(
+def test_policies_are_set_enforced_described_and_deleted(
     api: Api, as_user: Det, tmp_path: Path, scope: list[str]
 ) -> None:
     file = tmp_path / "policies.yaml"
     file.write_text(POLICIES)
     admin = ("-u", "admin", "config-policies")
-    said = as_user(*admin, "set", "experiment", file, *scope)
-    assert said.code == 0, said.err
+    ran = as_user(*admin, "set", "experiment", file, *scope)
+    assert ran.code == 0, ran.err
     shown = as_user("-u", "admin", "cp", "describe", "experiment", *scope).out
     assert yaml.safe_load(shown) == yaml.safe_load(POLICIES)
     user = api.signed_in("determined")
     experiment = user.get(f"/api/v1/experiments/{create(user, max_restarts=1)}")
     assert experiment["config"]["max_restarts"] == 3
     assert as_user(*admin, "delete", "experiment", *scope).code == 0
-    told = as_user(*admin, "describe", "experiment", "--json", *scope)
-    assert json.loads(told.out) == {}
+    described = as_user(*admin, "describe", "experiment", "--json", *scope)
+    assert json.loads(described.out) == {}
 
 
-def test_policies_that_make_no_sense_are_told_by_their_file(
-    api: Api, as_user: Det, tmp_path: Path
-) -> None:
+def test_invalid_policies_are_rejected(api: Api, as_user: Det, tmp_path: Path) -> None:
     file = tmp_path / "policies.yaml"
     file.write_text(POLICIES)
     refused = as_user("-u", "admin", "cp", "set", "tasks", file)
@@ -130,7 +130,7 @@ def test_policies_that_make_no_sense_are_told_by_their_file(
     assert (unknown.code, "there is no workspace 'nowhere'" in unknown.err) == (3, True)
 
 
-def test_changes_are_listed_and_exported(api: Api, as_user: Det) -> None:
+def test_audit_log_is_listed_and_exported(api: Api, as_user: Det) -> None:
     experiment_id = create(api.signed_in("determined"), name="first")
     shown = as_user("-u", "admin", "audit", "list", "--object", f"experiment {experiment_id}")
     assert shown.code == 0, shown.err
@@ -145,6 +145,6 @@ def test_changes_are_listed_and_exported(api: Api, as_user: Det) -> None:
     assert as_user("-u", "admin", "audit", "list", "--user", "nobody", "--csv").out.count("\n") == 1
 
 
-def test_the_audit_log_is_for_administrators(api: Api, as_user: Det) -> None:
+def test_audit_log_requires_administrator(api: Api, as_user: Det) -> None:
     refused = as_user("-u", "determined", "audit", "list")
     assert (refused.code, "only an administrator" in refused.err) == (4, True)

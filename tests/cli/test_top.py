@@ -1,4 +1,4 @@
-"""The picture of a cluster: pools, the queue with reasons, machines, money; and what of it may not be seen."""
+"""`det top`: pools, the queue with reasons, machines, costs, and missing permissions."""
 
 import json
 from typing import Any
@@ -20,8 +20,14 @@ NOW = 1_795_168_800.0 + 3600
 
 
 def agent(id: str, used: int = 0, slots: int = 2, **more: Any) -> dict[str, Any]:
-    held = {str(n): {"container": {"id": "c"} if n < used else None} for n in range(slots)}
-    base = {"id": id, "slots": held, "resourcePools": ["gpu"], "enabled": True, "draining": False}
+    containers = {str(n): {"container": {"id": "c"} if n < used else None} for n in range(slots)}
+    base = {
+        "id": id,
+        "slots": containers,
+        "resourcePools": ["gpu"],
+        "enabled": True,
+        "draining": False,
+    }
     return {**base, "outOfService": "", **more}
 
 
@@ -50,7 +56,7 @@ POOL: dict[str, Any] = {
 RENTED = {"name": "gpu", "maxInstances": 8, "hold": None}
 
 
-def drawn(cluster: Cluster, room: int = 100) -> list[str]:
+def rendered(cluster: Cluster, room: int = 100) -> list[str]:
     return [plain(one) for one in screen.lines(cluster, room, NOW)]
 
 
@@ -66,12 +72,12 @@ def cluster_of(**more: Any) -> Cluster:
         [instance("REGISTERED", "a"), instance("LAUNCHED")],
         [allocation("Trial 7 (Experiment 1)", "a"), allocation("Trial 9 (Experiment 1)", "a")],
     )
-    known = {"money": Money(1.5, 20.0), **more}
-    return Cluster("c", "ada", (pool,), tuple(jobs), tuple(machines), **known)
+    fields = {"money": Money(1.5, 20.0), **more}
+    return Cluster("c", "ada", (pool,), tuple(jobs), tuple(machines), **fields)
 
 
-def test_the_queue_tells_why_each_job_waits_and_its_place() -> None:
-    text = drawn(cluster_of())
+def test_queue_shows_reason_and_position_of_each_job() -> None:
+    text = rendered(cluster_of())
     rows = text[text.index(next(row for row in text if row.startswith("#"))) + 1 :]
     assert rows[0].split()[:2] == ["experiment", "1"]
     assert rows[1].split()[:3] == ["1", "experiment", "2"]
@@ -80,8 +86,8 @@ def test_the_queue_tells_why_each_job_waits_and_its_place() -> None:
     assert rows[4] == "    3 jobs ahead"
 
 
-def test_machines_tell_their_state_price_and_what_runs() -> None:
-    rows = drawn(cluster_of(), 140)[-3:]
+def test_machines_show_state_price_and_work() -> None:
+    rows = rendered(cluster_of(), 140)[-3:]
     assert rows[0].split()[:4] == ["a", "BUSY", "2/2", "0.400"]
     assert "g6.xlarge spot us-east-1b" in rows[0]
     assert rows[0].endswith("experiment 1: trials 7, 9")
@@ -90,7 +96,7 @@ def test_machines_tell_their_state_price_and_what_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "rented", "state"),
+    ("agent_row", "rented", "expected"),
     [
         (agent("a", used=1), None, "BUSY"),
         (agent("a"), None, "IDLE"),
@@ -101,35 +107,35 @@ def test_machines_tell_their_state_price_and_what_runs() -> None:
         (agent("a"), instance("TERMINATING", "a"), "TERMINATING"),
     ],
 )
-def test_a_machine_has_one_state(told: dict[str, Any], rented: Any, state: str) -> None:
-    (machine,) = machines_of([told], [rented] if rented else [], [])
-    assert machine.state == state
+def test_machine_states(agent_row: dict[str, Any], rented: Any, expected: str) -> None:
+    (machine,) = machines_of([agent_row], [rented] if rented else [], [])
+    assert machine.state == expected
 
 
-def test_money_is_told_where_prices_exist() -> None:
-    assert "money  $0.80 an hour  $1.50 today  $20.00 this month" in drawn(cluster_of())
+def test_costs_are_shown_for_priced_clusters() -> None:
+    assert "cost   $0.80 per hour  $1.50 today  $20.00 this month" in rendered(cluster_of())
     unpriced = Cluster("c", "ada", (Pool("default", "priority", 4, 0, 1),), (), (), (), Money(0, 0))
-    assert not [row for row in drawn(unpriced) if "money" in row]
+    assert not [row for row in rendered(unpriced) if "cost" in row]
 
 
-def test_budgets_that_warn_are_told() -> None:
-    text = drawn(cluster_of(money=Money(0, 9, ("pool gpu: $9.00 of $10.00 (warned)",))))
+def test_warned_budgets_are_shown() -> None:
+    text = rendered(cluster_of(money=Money(0, 9, ("pool gpu: $9.00 of $10.00 (warned)",))))
     assert "budget pool gpu: $9.00 of $10.00 (warned)" in text
 
 
-def test_many_jobs_and_machines_are_cut_with_the_command_for_the_rest() -> None:
+def test_long_lists_name_the_command_for_the_rest() -> None:
     pool = pool_of(POOL, None)
     jobs = tuple(job_of(job(str(n), "QUEUED", 0, 1), pool, "") for n in range(50))
     machines = tuple(machines_of([agent(f"a{n}") for n in range(50)], [], []))
-    text = drawn(Cluster("c", "ada", (pool,), jobs, machines))
+    text = rendered(Cluster("c", "ada", (pool,), jobs, machines))
     assert "… and 30 more jobs: `det job list`" in text
     assert "… and 10 more machines: `det agent list`" in text
 
 
-def test_a_search_that_runs_and_wants_more_tells_so() -> None:
+def test_running_search_shows_missing_slots() -> None:
     pool = pool_of(POOL, None)
     jobs = (job_of(job("1", "SCHEDULED", 2, 6), pool, "needs 4 slots"),)
-    text = drawn(Cluster("c", "ada", (pool,), jobs, ()))
+    text = rendered(Cluster("c", "ada", (pool,), jobs, ()))
     assert "4 more wanted" in text[0]
     assert "    needs 4 slots" in text
 
@@ -138,18 +144,18 @@ NASTY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
 @given(st.lists(st.tuples(NASTY, st.integers(0, 99)), max_size=5), NASTY, st.integers(20, 220))
-def test_no_picture_is_wider_than_the_terminal_or_obeyed_by_it(
-    told: list[tuple[str, int]], odd: str, room: int
+def test_lines_fit_the_terminal_and_have_no_control_characters(
+    sizes: list[tuple[str, int]], odd: str, room: int
 ) -> None:
     pool = pool_of({**POOL, "name": odd}, {**RENTED, "hold": {"sentence": odd}})
     jobs = tuple(
         job_of(job(str(n), "QUEUED", 0, slots, name=name, username=odd), pool, name)
-        for n, (name, slots) in enumerate(told)
+        for n, (name, slots) in enumerate(sizes)
     )
-    names = [allocation(name, "a") for name, _ in told]
+    names = [allocation(name, "a") for name, _ in sizes]
     machines = tuple(machines_of([agent("a", outOfService=odd)], [instance(odd)], names))
-    found = Cluster(odd, odd, (pool,), jobs, machines, (odd,), Money(1, 2, (odd,)))
-    lines = screen.lines(found, room, NOW)
+    state = Cluster(odd, odd, (pool,), jobs, machines, (odd,), Money(1, 2, (odd,)))
+    lines = screen.lines(state, room, NOW)
     assert all(not set(plain(one)) & set("\x1b\n\r\t\x9b") for one in lines)
     assert all(size_of(one) <= room for one in lines)
 
@@ -172,26 +178,24 @@ def busy(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def test_top_once_prints_the_picture(busy: FakeCluster, det: Det) -> None:
+def test_top_once_prints_the_view(busy: FakeCluster, det: Det) -> None:
     ran = det("top", "--once")
     assert ran.code == 0
     assert ran.out.startswith("lab  2 of 4 slots used, 8 more wanted  1 running  1 waiting")
     assert "needs 8 slots" in ran.out
     assert "$3.25 today" in ran.out
-    found = json.loads(det("top", "--once", "--json").out)
-    assert (found["priceUsdHour"], found["monthUsd"]) == (0.4, 3.25)
+    state = json.loads(det("top", "--once", "--json").out)
+    assert (state["priceUsdHour"], state["monthUsd"]) == (0.4, 3.25)
 
 
-def test_top_shows_what_waits_in_a_pool_that_is_no_more(busy: FakeCluster, det: Det) -> None:
-    gone = {"full": job("3", "QUEUED", 0, 1, resourcePool="old")}
-    busy.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", [gone], a))
-    (found,) = json.loads(det("top", "--once", "--json").out)["jobs"]
-    assert (found["pool"], found["reason"]) == ("old", "needs 8 slots")
+def test_top_shows_jobs_of_deleted_pool(busy: FakeCluster, det: Det) -> None:
+    deleted_pool_job = {"full": job("3", "QUEUED", 0, 1, resourcePool="old")}
+    busy.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", [deleted_pool_job], a))
+    (state,) = json.loads(det("top", "--once", "--json").out)["jobs"]
+    assert (state["pool"], state["reason"]) == ("old", "needs 8 slots")
 
 
-def test_what_the_caller_may_not_see_is_named_and_the_rest_is_shown(
-    busy: FakeCluster, det: Det
-) -> None:
+def test_top_reports_missing_permissions(busy: FakeCluster, det: Det) -> None:
     def refused(_: Asked) -> Any:
         raise Refusal(403, "only administrators see machines")
 
@@ -202,7 +206,7 @@ def test_what_the_caller_may_not_see_is_named_and_the_rest_is_shown(
     assert "needs 8 slots" in ran.out
 
 
-def test_what_whole_pools_cost_is_refused_in_one_line(busy: FakeCluster, det: Det) -> None:
+def test_long_permission_error_is_truncated(busy: FakeCluster, det: Det) -> None:
     def refused(_: Asked) -> Any:
         raise Refusal(
             403, "user determined lacks VIEW_CLUSTER_USAGE: " + "a long explanation " * 20
@@ -210,11 +214,11 @@ def test_what_whole_pools_cost_is_refused_in_one_line(busy: FakeCluster, det: De
 
     busy.on("GET", "/api/v1/costs/pools", refused)
     lines = det("top", "--once").out.splitlines()
-    (told,) = [line for line in lines if "costs" in line or "explanation" in line]
-    assert told.startswith("not shown: costs of pools today: user determined lacks VIEW_CLUSTER_U")
+    (note,) = [line for line in lines if "costs" in line or "explanation" in line]
+    assert note.startswith("not shown: costs of pools today: user determined lacks VIEW_CLUSTER_U")
 
 
-def test_a_cluster_of_determined_itself_shows_what_it_knows(busy: FakeCluster, det: Det) -> None:
+def test_top_works_with_a_cluster_of_determined(busy: FakeCluster, det: Det) -> None:
     def absent(_: Asked) -> Any:
         raise Refusal(404, "Not Found")
 
@@ -223,11 +227,11 @@ def test_a_cluster_of_determined_itself_shows_what_it_knows(busy: FakeCluster, d
     ran = det("top", "--once")
     assert ran.code == 0
     assert "3 jobs ahead" in ran.out
-    assert "money" not in ran.out
+    assert "cost" not in ran.out
     assert "not shown" not in ran.out
 
 
-def test_jobs_of_others_are_shown_without_their_names(busy: FakeCluster, det: Det) -> None:
+def test_jobs_of_others_are_shown_without_names(busy: FakeCluster, det: Det) -> None:
     secret = ("name", "username", "entityId")
     limited = {k: v for k, v in job("5", "QUEUED", 0, 4).items() if k not in secret}
     busy.on("GET", "/api/v1/job-queues-v2", {"jobs": [{"limited": limited}]})
@@ -236,7 +240,7 @@ def test_jobs_of_others_are_shown_without_their_names(busy: FakeCluster, det: De
     assert "mnist" not in out
 
 
-def test_what_changes_seldom_is_asked_for_seldom(busy: FakeCluster) -> None:
+def test_slow_changing_data_is_read_less_often(busy: FakeCluster) -> None:
     times = iter([float(second) for second in range(4000)])
     session = Session(busy.url)
     reader = ClusterReader(session, "ada", now=lambda: next(times) / 100)

@@ -1,4 +1,4 @@
-"""A cluster whose certificate nobody vouches for is trusted by its fingerprint, once."""
+"""Self-signed certificates: users trust the fingerprint of a cluster once."""
 
 import io
 import json
@@ -46,7 +46,7 @@ class Secure:
 def secure(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Secure]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            made.heard.append(self.path)
+            secure_server.heard.append(self.path)
             body = json.dumps({"clusterName": "secure", "version": "0.38.1"}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
@@ -57,15 +57,15 @@ def secure(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that refuse it
-    made = Secure(tmp_path, server)
-    certificate.make(made.cert, tmp_path / "key.pem", "127.0.0.1")
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients reject the certificate
+    secure_server = Secure(tmp_path, server)
+    certificate.make(secure_server.cert, tmp_path / "key.pem", "127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(made.cert, tmp_path / "key.pem")
+    context.load_cert_chain(secure_server.cert, tmp_path / "key.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    monkeypatch.setenv("DET_MASTER", made.url)
+    monkeypatch.setenv("DET_MASTER", secure_server.url)
     with serving(server):
-        yield made
+        yield secure_server
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
@@ -74,7 +74,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     monkeypatch.setattr("sys.stdin", terminal)
 
 
-def test_the_first_command_asks_and_the_next_do_not(
+def test_first_command_prompts_and_later_commands_do_not(
     secure: Secure, det: Det, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     answering(monkeypatch, "y")
@@ -84,22 +84,22 @@ def test_the_first_command_asks_and_the_next_do_not(
     answering(monkeypatch, "")
     again = det("master", "info")
     assert (again.code, again.err) == (0, "")
-    kept = home / ".config" / "determined" / "certs.json"
-    assert json.loads(kept.read_text()) == {secure.url: secure.cert.read_text()}
-    assert kept.stat().st_mode & 0o777 == 0o600
+    store = home / ".config" / "determined" / "certs.json"
+    assert json.loads(store.read_text()) == {secure.url: secure.cert.read_text()}
+    assert store.stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_sent_to_a_cluster_that_is_not_trusted(
+def test_untrusted_cluster_receives_no_request(
     secure: Secure, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, "n")
     refused = det("master", "info")
-    assert (refused.code, "nothing was sent" in refused.err) == (1, True)
+    assert (refused.code, "no request was sent" in refused.err) == (1, True)
     assert secure.heard == []
     assert TrustStore(secure.url).trusted() is None
 
 
-def test_without_a_terminal_the_fingerprint_is_told_and_what_to_do(
+def test_error_without_terminal_has_fingerprint_and_variable(
     secure: Secure, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
@@ -111,7 +111,7 @@ def test_without_a_terminal_the_fingerprint_is_told_and_what_to_do(
     assert det("master", "info").code == 0
 
 
-def test_another_certificate_than_the_trusted_one_is_refused_without_a_question(
+def test_changed_certificate_is_rejected_without_prompt(
     secure: Secure, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, "y")
@@ -128,29 +128,29 @@ def test_another_certificate_than_the_trusted_one_is_refused_without_a_question(
     assert TrustStore(secure.url).trusted() == before
 
 
-def test_the_password_is_asked_for_after_the_trust(
+def test_password_prompt_follows_trust_prompt(
     secure: Secure, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr("det_cli.prompts.password", lambda *words: asked.extend(words))
+    prompts: list[str] = []
+    monkeypatch.setattr("det_cli.prompts.password", lambda *words: prompts.extend(words))
     answering(monkeypatch, "n")
     assert det("user", "login", "ada").code == 1
-    assert asked == []
+    assert prompts == []
 
 
-def test_the_sdk_trusts_what_the_command_line_was_told_to(secure: Secure) -> None:
+def test_sdk_trusts_certificates_of_the_command_line(secure: Secure) -> None:
     with pytest.raises(UntrustedMasterError):
         open_session(secure.url).get("/info")
     TrustStore(secure.url).keep(secure.cert.read_text())
     assert open_session(secure.url).get("/info")["version"] == "0.38.1"
 
 
-@pytest.mark.parametrize("written", [str, str.upper, lambda f: f"SHA256:{f.replace(':', '')}"])
-def test_an_agent_trusts_the_one_certificate_with_its_fingerprint(
-    secure: Secure, written: type
+@pytest.mark.parametrize("notation", [str, str.upper, lambda f: f"SHA256:{f.replace(':', '')}"])
+def test_agent_trusts_only_the_certificate_with_the_fingerprint(
+    secure: Secure, notation: type
 ) -> None:
-    told = written(fingerprint_of_pem(secure.cert.read_text()))
-    assert Session(secure.url, retries=0, fingerprint=told).get("/info")
+    fingerprint = notation(fingerprint_of_pem(secure.cert.read_text()))
+    assert Session(secure.url, retries=0, fingerprint=fingerprint).get("/info")
     secure.show_another_certificate()
     with pytest.raises(UntrustedMasterError):
-        Session(secure.url, retries=0, fingerprint=told).get("/info")
+        Session(secure.url, retries=0, fingerprint=fingerprint).get("/info")

@@ -1,4 +1,4 @@
-"""Tunnels to ports of tasks, as ssh and users start them."""
+"""Tunnels to ports of tasks."""
 
 import os
 import socket
@@ -24,16 +24,16 @@ from tests.support.relayed import Proxied, proxied, tcp_server
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as api:
+        yield api
 
 
 def shout(connection: socket.socket) -> None:
-    """Answer in capitals, once the client has said everything."""
-    came = b""
+    """Answer in capitals when the client has sent all its data."""
+    content = b""
     while part := connection.recv(1 << 16):
-        came += part
-    connection.sendall(came.upper())
+        content += part
+    connection.sendall(content.upper())
 
 
 def piped(task: Proxied, service: str, *options: str) -> "subprocess.CompletedProcess[bytes]":
@@ -45,7 +45,7 @@ def piped(task: Proxied, service: str, *options: str) -> "subprocess.CompletedPr
     )
 
 
-def test_standard_input_goes_to_the_port_and_its_answer_to_standard_output(api: Api) -> None:
+def test_tunnel_connects_standard_streams_to_the_port(api: Api) -> None:
     ports = {"proxy_tcp": True}
     with tcp_server(shout) as port, proxied(api, [{"proxy_port": port, **ports}]) as task:
         service = f"{task.task}:{port}"
@@ -57,15 +57,15 @@ def test_standard_input_goes_to_the_port_and_its_answer_to_standard_output(api: 
         assert b"Traceback" not in refused.stderr
 
 
-def test_connections_to_a_local_port_go_to_the_port_of_the_task(api: Api) -> None:
-    told: list[str] = []
+def test_local_port_is_forwarded_to_the_task(api: Api) -> None:
+    messages: list[str] = []
     silent = free_port()
     ports = [{"proxy_tcp": True, "proxy_port": silent}]
     with tcp_server(shout) as port, proxied(api, [*ports, {"proxy_port": port}]) as task:
         session = Session(task.address, task.signed())
-        # Also a port of HTTP: bytes are bytes.
+        # The tunnel also carries bytes to a port that is configured for HTTP.
         service = f"{task.task}:{port}"
-        with tunnel.listening(session, service, "127.0.0.1", 0, told.append) as local:
+        with tunnel.listening(session, service, "127.0.0.1", 0, messages.append) as local:
             clients = [socket.create_connection(("127.0.0.1", local)) for _ in range(3)]
             for client in clients:
                 client.sendall(b"quiet")
@@ -75,12 +75,12 @@ def test_connections_to_a_local_port_go_to_the_port_of_the_task(api: Api) -> Non
                     assert answer.read() == b"QUIET"
         service = f"{task.task}:{silent}"
         with (
-            tunnel.listening(session, service, "127.0.0.1", 0, told.append) as local,
+            tunnel.listening(session, service, "127.0.0.1", 0, messages.append) as local,
             socket.create_connection(("127.0.0.1", local)) as client,
         ):
             assert client.recv(10) == b""
-    assert len(told) == 1
-    assert f"nothing listens at port {silent} of the task" in told[0]
+    assert len(messages) == 1
+    assert f"nothing listens at port {silent} of the task" in messages[0]
 
 
 class _Elsewhere(BaseHTTPRequestHandler):
@@ -94,10 +94,10 @@ class _Elsewhere(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
 
-def test_a_redirect_is_not_followed_for_the_token_is_for_the_cluster() -> None:
+def test_redirect_is_not_followed_with_the_token() -> None:
     with HTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
         answering = threading.Thread(target=server.handle_request)
         answering.start()
@@ -111,7 +111,7 @@ def test_a_redirect_is_not_followed_for_the_token_is_for_the_cluster() -> None:
 
 
 class Restarting:
-    """A connection whose server starts again."""
+    """A connection that the server closes because it restarts."""
 
     subprotocol = None
 
@@ -123,9 +123,9 @@ class Restarting:
     def close(self) -> None: ...
 
 
-def test_a_connection_that_a_newer_version_ended_says_so() -> None:
+def test_restart_of_the_server_is_reported() -> None:
     ended: list[int] = []
-    with pytest.raises(Failure, match="brought up to date") as told:
+    with pytest.raises(Failure, match="brought up to date") as failure:
         tunnel.carry(Restarting(), lambda _: b"", lambda _: None, lambda: ended.append(1))
-    assert "open it again" in (told.value.hint or "")
+    assert "open it again" in (failure.value.hint or "")
     assert ended == [1]

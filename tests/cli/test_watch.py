@@ -1,4 +1,4 @@
-"""Watching without a terminal, and what a watch makes of outages and refusals."""
+"""`det experiment watch` without a terminal, and its behaviour in outages."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.support.fake_cluster import FakeCluster
 
 @pytest.fixture
 def running(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    """A cluster whose experiment 3 ends when it was looked at three times."""
+    """A cluster with experiment 3, which ends after it was read three times."""
     monkeypatch.setattr("det_cli.live.show.time.sleep", lambda seconds: None)
     config = {"searcher": {"name": "single", "metric": "val_loss"}}
     cluster.add(3, username="determined", config=config, state="STATE_RUNNING", progress=0.0)
@@ -24,40 +24,40 @@ def running(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluste
 
 
 def ends_after(cluster: FakeCluster, looks: int, state: str) -> None:
-    found = cluster.experiments[3]
-    seen = iter(range(1, looks))
+    experiment = cluster.experiments[3]
+    remaining = iter(range(1, looks))
 
     def answer(_: Asked) -> Any:
-        if next(seen, None) is None:
-            found.update(state=state, progress=1.0)
-        return {"experiment": found}
+        if next(remaining, None) is None:
+            experiment.update(state=state, progress=1.0)
+        return {"experiment": experiment}
 
     cluster.on("GET", "/api/v1/experiments/3", answer)
 
 
-def test_without_a_terminal_each_change_is_a_line(running: FakeCluster, det: Det) -> None:
+def test_each_change_prints_a_line_without_terminal(running: FakeCluster, det: Det) -> None:
     ran = det("e", "watch", 3)
-    told = [line.split(" ", 1)[1] for line in ran.out.splitlines()]
-    assert told == [
+    lines = [line.split(" ", 1)[1] for line in ran.out.splitlines()]
+    assert lines == [
         "RUNNING 0%; 1 trial (1 running); best val_loss 0.25 (trial 30)",
         "COMPLETED 100%; 1 trial (1 running); best val_loss 0.25 (trial 30)",
     ]
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_the_watch_of_a_failed_experiment_exits_with_1(running: FakeCluster, det: Det) -> None:
+def test_watch_of_failed_experiment_exits_with_1(running: FakeCluster, det: Det) -> None:
     ends_after(running, 1, "STATE_ERROR")
     ran = det("e", "watch", 3)
     assert ran.code == 1
     assert "has failed: its last run: container failed" in ran.out
 
 
-def test_json_is_an_object_a_line(running: FakeCluster, det: Det) -> None:
+def test_json_prints_one_object_per_line(running: FakeCluster, det: Det) -> None:
     lines = det("e", "watch", 3, "--json").out.splitlines()
     assert [json.loads(line)["state"] for line in lines] == ["RUNNING", "COMPLETED"]
 
 
-def test_once_prints_one_picture(running: FakeCluster, det: Det) -> None:
+def test_once_prints_one_view(running: FakeCluster, det: Det) -> None:
     ran = det("e", "watch", 3, "--once")
     assert ran.code == 0
     assert ran.out.splitlines()[0].startswith("experiment 3  RUNNING")
@@ -65,18 +65,16 @@ def test_once_prints_one_picture(running: FakeCluster, det: Det) -> None:
     assert json.loads(det("e", "watch", 3, "--once", "--json").out)["id"] == 3
 
 
-def test_curves_of_trials_that_did_not_train_on_are_not_asked_for_again(
-    running: FakeCluster, det: Det
-) -> None:
+def test_curves_are_read_again_only_after_progress(running: FakeCluster, det: Det) -> None:
     points = [{"batches": 100, "values": {"val_loss": 0.5}}]
     curve = {"trial": {"id": 30}, "metrics": [{"group": "validation", "data": points}]}
     running.on("GET", "/api/v1/trials/time-series", {"trials": [curve]})
     assert det("e", "watch", 3).code == 0
-    (asked,) = running.sent("GET", "/api/v1/trials/time-series")
-    assert asked.query["trialIds"] == ["30"]
+    (request,) = running.sent("GET", "/api/v1/trials/time-series")
+    assert request.query["trialIds"] == ["30"]
 
 
-def test_what_a_cluster_lacks_is_asked_for_once(running: FakeCluster, det: Det) -> None:
+def test_missing_route_is_requested_once(running: FakeCluster, det: Det) -> None:
     def absent(_: Asked) -> Any:
         raise Refusal(404, "no such path")
 
@@ -86,15 +84,15 @@ def test_what_a_cluster_lacks_is_asked_for_once(running: FakeCluster, det: Det) 
     assert len(running.sent("GET", "/api/v1/experiments/3")) == 3
 
 
-def test_an_outage_is_told_and_survived(running: FakeCluster, det: Det) -> None:
+def test_outage_is_reported_and_watch_continues(running: FakeCluster, det: Det) -> None:
     answers: Iterator[Any] = iter([None, Refusal(503, "restarting"), Refusal(503, "restarting")])
     inner = running.routes[0][2]
 
-    def answer(asked: Asked) -> Any:
+    def answer(request: Asked) -> Any:
         refusal = next(answers, None)
         if refusal is not None:
             raise refusal
-        return inner(asked)
+        return inner(request)
 
     running.on("GET", "/api/v1/experiments/3", answer)
     ran = det("e", "watch", 3)
@@ -105,7 +103,7 @@ def test_an_outage_is_told_and_survived(running: FakeCluster, det: Det) -> None:
     ]
 
 
-def test_a_sign_in_that_ends_is_said(
+def test_expired_sign_in_ends_the_watch(
     running: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running.add(3, username="ada", state="STATE_RUNNING")
@@ -121,18 +119,18 @@ def test_a_sign_in_that_ends_is_said(
     running.on("GET", "/api/v1/experiments/3", answer)
     ran = det("e", "watch", 3)
     assert ran.code == 4
-    assert "the sign-in is no longer good: DET_USER_TOKEN holds a token that is" in ran.err
+    assert "the sign-in has expired: DET_USER_TOKEN holds a token that is" in ran.err
     assert "det user login" in ran.err
 
 
-def test_an_experiment_that_is_not_there_is_said_at_once(cluster: FakeCluster, det: Det) -> None:
+def test_unknown_experiment_ends_the_watch(cluster: FakeCluster, det: Det) -> None:
     ran = det("e", "watch", 9)
     assert (ran.code, ran.out) == (3, "")
     assert "experiment '9' not found" in ran.err
 
 
 class Scripted:
-    """Read what a script says: a state, or an error."""
+    """A reader that returns the states of a list, and raises the errors of the list."""
 
     def __init__(self, *answers: object) -> None:
         self._answers = iter(answers)
@@ -144,7 +142,7 @@ class Scripted:
         return answer
 
 
-def test_pauses_grow_while_nothing_changes() -> None:
+def test_pauses_grow_without_changes() -> None:
     observer = Observer(Scripted(*[1] * 7, 2))
     pauses = [observer.look().pause_s for _ in range(8)]
     assert pauses == [2.0, 3.0, 4.5, 6.75, 10.0, 10.0, 10.0, 2.0]
@@ -155,9 +153,9 @@ def test_large_states_are_read_less_often() -> None:
     assert observer.look().pause_s == 10.0
 
 
-def test_pauses_double_in_an_outage_and_the_last_state_stays() -> None:
-    gone = MasterUnreachableError("cannot reach it")
-    observer = Observer(Scripted(1, *[gone] * 6, 1), now=iter(range(100)).__next__)
+def test_pauses_double_in_an_outage_and_the_last_state_is_kept() -> None:
+    error = MasterUnreachableError("cannot reach it")
+    observer = Observer(Scripted(1, *[error] * 6, 1), now=iter(range(100)).__next__)
     news = [observer.look() for _ in range(8)]
     assert [n.pause_s for n in news] == [2.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 2.0]
     assert {n.state for n in news} == {1}
@@ -165,7 +163,7 @@ def test_pauses_double_in_an_outage_and_the_last_state_stays() -> None:
     assert [bool(n.outage) for n in news] == [False, *[True] * 6, False]
 
 
-def test_a_cluster_that_asks_for_time_is_given_it() -> None:
+def test_retry_after_sets_the_pause() -> None:
     busy = APIError(429, "slow down")
     busy.retry_after_s = 25.0
     assert Observer(Scripted(busy)).look().pause_s == 25.0

@@ -1,4 +1,4 @@
-"""`det webhook`, typed at the real API."""
+"""`det webhook` against the real API."""
 
 import pytest
 from det_controlplane.ports.courier import Unsent
@@ -15,17 +15,17 @@ def api(api: Api) -> Api:
     return api
 
 
-def test_a_webhook_is_made_tried_changed_and_deleted(api: Api, det: Det) -> None:
-    made = det(
+def test_webhook_is_created_tested_edited_and_deleted(api: Api, det: Det) -> None:
+    created = det(
         "webhook", "create", "chat", "https://example.com", "--on", "error", "--on-log", "o{3}"
     )
-    assert made.out == "Created webhook 1 'chat'. Try it: det webhook test 1\n"
+    assert created.out == "Created webhook 1 'chat'. Try it: det webhook test 1\n"
     (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
     cells = [cell.strip() for cell in row.split("|")]
     assert cells == [
         "1", "chat", "Uncategorized", "all", "error experiments, log lines with 'o{3}'", "default", "https://example.com",
     ]  # fmt: skip
-    assert det("webhook", "test", "1").out == "Webhook 1 took an example\n"
+    assert det("webhook", "test", "1").out == "Webhook 1 accepted an example message\n"
     assert det("webhook", "edit", "1", "--url", "https://example.org").code == 0
     assert "https://example.org" in det("webhook", "list").out
     assert det("webhook", "edit", "1", "--on", "completed", "--on-log", "o{3}").code == 0
@@ -34,14 +34,14 @@ def test_a_webhook_is_made_tried_changed_and_deleted(api: Api, det: Det) -> None
     assert det("webhook", "edit", "1", "--on-budget").code == 0
     (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
     assert row.split("|")[4].strip() == "budgets"
-    told = det("webhook", "edit", "1", "--on-alert").err
-    assert "alerts go to webhooks that experiments choose" in told
-    assert "`det webhook create --specific`" in told
+    error = det("webhook", "edit", "1", "--on-alert").err
+    assert "alerts go to webhooks that experiments choose" in error
+    assert "`det webhook create --specific`" in error
     assert det("webhook", "delete", "1").out == "Deleted webhook 1\n"
     assert "webhook 1 not found" in det("webhook", "test", "1").err
 
 
-def test_what_came_of_its_messages_is_listed(api: Api, det: Det) -> None:
+def test_deliveries_are_listed(api: Api, det: Det) -> None:
     det("webhook", "create", "chat", "https://example.com/T1", "--on", "completed")
     inbox = api.ctx.courier
     assert isinstance(inbox, Inbox)
@@ -57,20 +57,22 @@ def test_what_came_of_its_messages_is_listed(api: Api, det: Det) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ([], "say what to tell of"),
+        ([], "no events are selected"),
         (["--on-alert"], "--on-alert needs --specific"),
         (["--on", "error", "--cluster", "-w", "Uncategorized"], "not both"),
         (["--on", "error", "--cluster"], "only an administrator may manage webhooks of the whole"),
         (["--on", "error", "-w", "nowhere"], "nowhere"),
     ],
 )
-def test_what_makes_no_webhook_says_why(api: Api, det: Det, options: list[str], said: str) -> None:
+def test_invalid_webhook_options_are_rejected(
+    api: Api, det: Det, options: list[str], message: str
+) -> None:
     answer = det("webhook", "create", "chat", "https://example.com", *options)
     assert answer.code != 0
-    assert said in answer.err
+    assert message in answer.err
 
 
-def test_nothing_to_change_is_said(api: Api, det: Det) -> None:
-    assert "say what to change" in det("webhook", "edit", "1").err
+def test_edit_without_options_is_rejected(api: Api, det: Det) -> None:
+    assert "nothing to change" in det("webhook", "edit", "1").err

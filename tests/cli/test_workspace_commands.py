@@ -1,4 +1,4 @@
-"""Making and editing workspaces and projects."""
+"""`det workspace` and `det project`: creating, editing, listing and deleting."""
 
 import json
 
@@ -22,20 +22,20 @@ def vision(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def test_what_was_made_is_named_with_its_number(vision: FakeCluster, det: Det) -> None:
+def test_create_prints_name_and_id(vision: FakeCluster, det: Det) -> None:
     assert det("workspace", "create", "vision").out == "Created workspace 'vision' with id 7\n"
     assert det("project", "create", "vision", "cats").out == "Created project 'cats' with id 5\n"
-    (made,) = vision.sent("POST", "/api/v1/workspaces/7/projects")
-    assert made.body["name"] == "cats"
+    (request,) = vision.sent("POST", "/api/v1/workspaces/7/projects")
+    assert request.body["name"] == "cats"
 
 
-def test_what_was_edited_is_shown_under_its_new_name(vision: FakeCluster, det: Det) -> None:
+def test_edit_prints_the_new_name(vision: FakeCluster, det: Det) -> None:
     edited = det("workspace", "edit", "vision", "--name", "sight")
     assert edited.out == "Changed workspace 'sight' with id 7\n"
     edited = det("project", "edit", "vision", "cats", "--new_name", "dogs", "--json")
     assert json.loads(edited.out) == {**CATS, "name": "dogs"}
-    (asked,) = vision.sent("PATCH", "/api/v1/projects/5")
-    assert asked.body == {"name": "dogs"}
+    (request,) = vision.sent("PATCH", "/api/v1/projects/5")
+    assert request.body == {"name": "dogs"}
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def test_what_was_edited_is_shown_under_its_new_name(vision: FakeCluster, det: D
     ],
     ids=" ".join,
 )
-def test_a_change_of_nothing_is_refused(
+def test_edit_without_changes_is_rejected(
     vision: FakeCluster, det: Det, command: tuple[str, ...]
 ) -> None:
-    told = det(*command)
-    assert told.code == 2
-    assert "nothing to change" in told.err
+    ran = det(*command)
+    assert ran.code == 2
+    assert "nothing to change" in ran.err
     assert not vision.sent("PATCH", ".*")
 
 
-def test_what_could_not_be_deleted_says_why(vision: FakeCluster, det: Det) -> None:
+def test_describe_reports_failed_deletion(vision: FakeCluster, det: Det) -> None:
     why = "experiment 3: its checkpoints could not be deleted: see 'det task logs abc'"
     space, project = {**VISION, "errorMessage": why}, {**CATS, "errorMessage": why}
     vision.on("GET", "/api/v1/workspaces", lambda a: page("workspaces", [space], a))
@@ -67,12 +67,12 @@ def test_what_could_not_be_deleted_says_why(vision: FakeCluster, det: Det) -> No
     assert why in det("project", "describe", "vision", "cats").err
 
 
-def test_experiments_of_a_project_are_sorted_and_paged(vision: FakeCluster, det: Det) -> None:
+def test_project_experiments_are_sorted_and_paged(vision: FakeCluster, det: Det) -> None:
     for id in (1, 2, 3):
         vision.add(id)
     words = ["--sort-by", "name", "--order-by", "desc", "--offset", "1", "--limit", "2"]
     ran = det("project", "list-experiments", "vision", "cats", *words, "--csv")
     assert [line.split(",")[0] for line in ran.out.splitlines()[1:]] == ["2", "3"]
     query = vision.sent("GET", "/api/v1/experiments")[0].query
-    asked = {"sortBy": ["SORT_BY_NAME"], "orderBy": ["ORDER_BY_DESC"], "limit": ["2"]}
-    assert query.items() >= {**asked, "projectId": ["5"], "archived": ["false"]}.items()
+    parameters = {"sortBy": ["SORT_BY_NAME"], "orderBy": ["ORDER_BY_DESC"], "limit": ["2"]}
+    assert query.items() >= {**parameters, "projectId": ["5"], "archived": ["false"]}.items()

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="misc,untyped-decorator"
-"""Serve an identity provider that Authlib decides for: codes with PKCE, codes for devices, tokens and their keys.
+"""An identity provider based on Authlib: authorization codes with PKCE, device codes, tokens and keys.
 
-`python serve.py` prints the address and serves until its standard input ends. What Authlib needs of its host is here:
-pages at which a person signs in, the list of clients, and what was given out. Runs by scripts/peer-venv."""
+`python serve.py` prints its address and serves until its standard input ends. This module implements the parts
+that Authlib needs from its host: sign-in pages, clients and stored codes. It runs with scripts/peer-venv."""
 
 import secrets
 import sys
@@ -102,15 +102,15 @@ class Code(AuthorizationCodeMixin):
 
 CODES: dict[str, Code] = {}
 DEVICES: dict[str, DeviceCredentialDict] = {}
-TYPED: dict[str, bool] = {}  # whether the person allowed it, by the code that was typed
+TYPED: dict[str, bool] = {}  # user code -> True if the person allowed the sign-in
 
 
 class Codes(AuthorizationCodeGrant):
     def save_authorization_code(self, code: str, request: Any) -> None:
-        told = request.payload.data
+        data = request.payload.data
         CODES[code] = Code(
-            code, request.payload.redirect_uri, request.payload.scope, told.get("nonce"), told.get("code_challenge"),
-            told.get("code_challenge_method"),
+            code, request.payload.redirect_uri, request.payload.scope, data.get("nonce"), data.get("code_challenge"),
+            data.get("code_challenge_method"),
         )  # fmt: skip
 
     def query_authorization_code(self, code: str, client: Client) -> Code | None:
@@ -147,7 +147,7 @@ class DeviceCodes(DeviceAuthorizationEndpoint):
 
 
 class Identity(OpenIDToken):
-    """Tell who signed in."""
+    """Creates the ID tokens."""
 
     def resolve_client_private_key(self, client: Client) -> RSAKey:
         return KEY
@@ -179,10 +179,10 @@ server.register_endpoint(DeviceCodes)
 
 @app.get("/.well-known/openid-configuration")
 def describe() -> dict[str, Any]:
-    here = request.host_url
+    base = request.host_url
     return {
-        "issuer": here.rstrip("/"), "authorization_endpoint": f"{here}authorize", "token_endpoint": f"{here}token",
-        "device_authorization_endpoint": f"{here}device", "jwks_uri": f"{here}keys",
+        "issuer": base.rstrip("/"), "authorization_endpoint": f"{base}authorize", "token_endpoint": f"{base}token",
+        "device_authorization_endpoint": f"{base}device", "jwks_uri": f"{base}keys",
         "response_types_supported": ["code"], "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256"], "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["client_secret_basic"],
@@ -195,8 +195,8 @@ def keys() -> dict[str, Any]:
 
 
 def signed_in() -> Person | None:
-    given = request.form
-    return ADA if (given.get("name"), given.get("password")) == ("ada", ADA.password) else None
+    form = request.form
+    return ADA if (form.get("name"), form.get("password")) == ("ada", ADA.password) else None
 
 
 @app.route("/authorize", methods=["GET", "POST"])
@@ -231,9 +231,9 @@ def activate() -> Any:
 
 
 def main() -> None:
-    served = make_server("127.0.0.1", 0, app, threaded=True)
-    print(f"http://127.0.0.1:{served.server_port}", flush=True)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
+    http_server = make_server("127.0.0.1", 0, app, threaded=True)
+    print(f"http://127.0.0.1:{http_server.server_port}", flush=True)
+    threading.Thread(target=http_server.serve_forever, daemon=True).start()
     sys.stdin.read()
 
 
