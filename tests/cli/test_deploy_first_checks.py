@@ -23,7 +23,7 @@ def signed_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("option", "message"),
     [
         ("--region=mars-1", "--region: 'mars-1' is unknown"),
         ("--compute-agent-instance-type=z9.huge", "--compute-agent-instance-type: 'z9.huge' is unknown"),
@@ -48,7 +48,7 @@ def test_reports_invalid_options_by_name_without_an_account(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("option", "message"),
     [
         ("--region=mars-1", "--region: 'mars-1' is unknown"),
         ("--compute-agent-instance-type=z9-huge", "--compute-agent-instance-type: 'z9-huge' is unknown"),
