@@ -24,7 +24,7 @@ _SUMMARIES = {"training": "avg_metrics", "validation": "validation_metrics"}
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Where the columns are in a row: fixed columns, JSON documents, and metric summaries."""
+    """The paths of the columns in a row: fixed columns, JSON documents, and metric summaries."""
 
     paths: Mapping[str, str]
     documents: Mapping[str, str]
