@@ -114,7 +114,7 @@ MACHINE_MUTATIONS = tuple(
         ("pools rent beyond their maximum", _rent_beyond_the_maximum),
         ("gangs are spread over clouds", _know_no_places),
         ("reclaims count as starts that failed", _take_reclaims_for_failed_starts),
-        ("idle machines are kept", nothing(upkeep, "idle_until", float("inf"))),
+        ("idle machines are kept", nothing(upkeep, "idle_deadline", float("inf"))),
         ("nobody calls the cloud for ends that were ordered", nothing(calling, "_terminate")),
         ("agents outlive their machines", nothing(agents, "give_up")),
         ("a machine costs what the first offer would have", _pay_what_was_asked_for),

@@ -174,7 +174,7 @@ def contested_pools(draw: st.DrawFn) -> tuple[PoolSnapshot, tuple[Offer, ...], L
     agents, running = [], []
     for n in range(draw(st.integers(0, 3))):
         kind = draw(st.sampled_from(offers))
-        used = draw(st.integers(0, kind.slots))
+        used = draw(st.sampled_from([0, 1, kind.slots]))
         agents.append(Agent(f"m{n}", kind.slots, used, place=kind.place))
         if used:
             job = Job(draw(st.sampled_from([41, 99])), n, f"r{n}", 1.0, None, 0.0)
@@ -189,7 +189,7 @@ def contested_pools(draw: st.DrawFn) -> tuple[PoolSnapshot, tuple[Offer, ...], L
             NOW - draw(st.sampled_from([0.0, 2_000.0])),
             draw(st.integers(0, 4)) == 0,
             True,
-            frozenset(draw(blocked)) if draw(st.integers(0, 3)) == 0 else frozenset(),
+            frozenset(draw(blocked) if draw(st.booleans()) else ()),
         )
         for n in range(draw(st.integers(0, 6)))
     )
@@ -208,6 +208,7 @@ def test_work_that_was_promised_machines_starts_when_they_have_joined_and_others
 ) -> None:
     queue, offers, limits = contested
     promised: set[str] = set()
+    refused: set[str] = set()
     for _ in range(2 * len(queue.pending) + 2):
         scheduled = decide(queue, NOW)
         queue = end(apply(queue, scheduled), *(p.allocation_id for p in scheduled.preempt))
@@ -216,15 +217,17 @@ def test_work_that_was_promised_machines_starts_when_they_have_joined_and_others
             for id, reason in scheduled.waiting.items()
             if reason.code is WaitCode.WAITING_FOR_PREEMPTION
         }
-        queue, new = after_provisioning(queue, offers, limits, reserved)
-        promised |= new
-    assert not promised & {request.allocation_id for request in queue.pending}
+        queue, coming, refused = after_provisioning(queue, offers, limits, reserved)
+        promised |= coming
+    waiting = {request.allocation_id for request in queue.pending}
+    assert not promised & waiting
+    assert waiting == refused
 
 
 def after_provisioning(
     queue: PoolSnapshot, offers: Sequence[Offer], limits: Limits, reserved: set[str]
-) -> tuple[PoolSnapshot, set[str]]:
-    """Return the pool with the agents of newly rented machines, and the allocations that wait for them."""
+) -> tuple[PoolSnapshot, set[str], set[str]]:
+    """Return the pool with newly rented machines, the allocations that wait for them, and the refused ones."""
     kinds = {(o.place, o.slots): o for o in offers}
     machines = [
         machine(a.id, kinds[a.place, a.slots], used_slots=a.used, aux_used=a.aux_used)
@@ -245,5 +248,5 @@ def after_provisioning(
         Agent(f"m{n}", launch.offers[0].slots, place=launch.offers[0].place)
         for n, launch in enumerate(decided.launch, start=first)
     )
-    promised = {id for id, reason in decided.waiting.items() if reason.code in COMING}
-    return replace(queue, agents=(*queue.agents, *new)), promised
+    coming = {id for id, reason in decided.waiting.items() if reason.code in COMING}
+    return replace(queue, agents=(*queue.agents, *new)), coming, decided.waiting.keys() - coming

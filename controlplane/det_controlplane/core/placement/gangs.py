@@ -51,3 +51,14 @@ def mix_sizes(agents: Fit, slots: int) -> Fit | None:
             return fit
     # Every skipped agent has more slots than are missing. The smallest one wastes the least.
     return [*fit, (skipped[-1][0], slots)] if skipped else None
+
+
+def prefix_with(slots: int, sizes: Iterable[int]) -> int | None:
+    """Return how many of these sizes, counted from the first, add up to so many slots; None if all are too few."""
+    if slots <= 0:
+        return 0
+    for count, size in enumerate(sizes, start=1):
+        slots -= size
+        if slots <= 0:
+            return count
+    return None

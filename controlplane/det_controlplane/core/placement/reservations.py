@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from .fleet import Fleet
 from .future_slots import NEVER, AgentsByDepth, Entry, FutureSlots
-from .gangs import by_place, first_together, mix_sizes
+from .gangs import by_place, first_together, mix_sizes, prefix_with
 from .model import Fit, SlotHolder, SlotRequest
 
 Victim = TypeVar("Victim", bound=SlotHolder)
@@ -137,14 +137,12 @@ class Reservations(Generic[Victim]):
 
     def _mix(self, entries: Sequence[Entry], slots: int) -> tuple[int, Fit]:
         """Return a gang of the first agents that together have so many slots, and the depth of the last one."""
-        total, found = self._fleet.total, 0
-        for count, (depth, agent) in enumerate(entries, start=1):
-            found += total[agent]
-            if found >= slots:
-                agents = [(agent, total[agent]) for _, agent in entries[:count]]
-                agents.sort(key=lambda part: (-part[1], part[0]))
-                return depth, mix_sizes(agents, slots) or []
-        return NEVER, []
+        agents = [(agent, self._fleet.total[agent]) for _, agent in entries]
+        count = prefix_with(slots, (size for _, size in agents))
+        if not count:
+            return NEVER, []
+        agents = sorted(agents[:count], key=lambda part: (-part[1], part[0]))
+        return entries[count - 1][0], mix_sizes(agents, slots) or []
 
     def _place_of(self, entry: Entry) -> str:
         return self._fleet.roster.places[entry[1]]

@@ -8,7 +8,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from hashlib import md5
-from typing import Protocol
 
 from .model import Agent
 
@@ -24,33 +23,22 @@ def tie_hash(name: str) -> int:
 agent_hash = lru_cache(maxsize=1 << 16)(tie_hash)
 
 
-class TieBreak(Protocol):
-    """The numbers by which equally good agents are compared."""
-
-    @property
-    def hashes(self) -> Sequence[int]: ...  # by the index of the agent
-
-    def target(self, allocation_id: str) -> int:
-        """Return the hash of a request: the agent with the next lower hash is its first choice."""
-
-    def preference(self, capacity: int) -> int:
-        """Return the rank of an agent's size among agents with as many free units; the lowest rank wins."""
-
-
-class HashOrder:
-    """Breaks ties by hashes of names."""
+class TieBreak:
+    """Breaks ties by hashes of names: a request prefers the agent with the hash next below its own."""
 
     def __init__(self, agents: Sequence[Agent]) -> None:
-        self.hashes = [agent_hash(agent.id) for agent in agents]
+        self.hashes: Sequence[int] = [agent_hash(agent.id) for agent in agents]
 
     def target(self, allocation_id: str) -> int:
+        """Return the hash of a request."""
         return tie_hash(allocation_id)
 
     def preference(self, capacity: int) -> int:
+        """Return the rank of an agent's size among agents with as many free slots; the lowest rank wins."""
         return 0
 
 
-class FixedOrder:
+class FixedOrder(TieBreak):
     """Breaks ties for agents without final names: wholly free agents first, then in the order given.
 
     Gangs need wholly free agents. If the queue fits in this order, it also fits under other names.

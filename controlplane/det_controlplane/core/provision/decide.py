@@ -5,11 +5,11 @@ import math
 from .cooldown import Cooldowns
 from .model import ProvisionPlan, ProvisionReason, ProvisionSnapshot
 from .pool_pass import PoolPass
-from .upkeep import give_back, silent_until
+from .upkeep import disconnect_deadline, release_all
 
 
 def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
-    """Return which machines to rent, to empty and to give back, and why each allocation waits.
+    """Return which machines to rent, to drain and to terminate, and why each allocation waits.
 
     The same snapshot always gets the same plan. What it launches starts in the next snapshot, so that deciding twice
     launches nothing more.
@@ -22,13 +22,13 @@ def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
     for one in passes:
         one.run()
         waiting.update(one.waiting)
-    fleets = [*(one.fleet for one in passes), give_back(snapshot.left_over, now)]
+    changes = [*(one.changes for one in passes), release_all(snapshot.left_over, now)]
     times = [time for one in passes for time in one.times()]
-    times += (silent_until(machine) for machine in snapshot.left_over)
+    times += (disconnect_deadline(machine) for machine in snapshot.left_over)
     return ProvisionPlan(
         launch=tuple(launch for one in passes for launch in one.launches),
-        drain=tuple(drain for fleet in fleets for drain in fleet.drain),
-        terminate=tuple(end for fleet in fleets for end in fleet.terminate),
+        drain=tuple(drain for change in changes for drain in change.drain),
+        terminate=tuple(end for change in changes for end in change.terminate),
         waiting=waiting,
         next_at=min((time for time in times if now < time < math.inf), default=None),
     )

@@ -55,7 +55,7 @@ class Explainer:
             if one.offer.slots == dearest.slots
             and one.offer.price_usd_hour < dearest.price_usd_hour
         ]
-        return f"; cheaper: {_told(told)}" if told else ""
+        return f"; cheaper: {_causes(told)}" if told else ""
 
     def _ranked_behind(self, chosen: Offer) -> Iterator[Excluded]:
         """Yield offers that could be rented for less, and why they are not."""
@@ -131,7 +131,7 @@ class Explainer:
         until = min((e.until for e in excluded if e.until is not None), default=None)
         kind = _most_hopeful(e.code for e in excluded)
         first = sorted(cooling, key=lambda e: (e.until is None, e.until or 0.0)) or excluded
-        sentence = f"{_need(demand)}; no offer that fits can be rented now: {_told(first)}"
+        sentence = f"{_need(demand)}; no offer that fits can be rented now: {_causes(first)}"
         return ProvisionReason(kind, sentence, until)
 
     def _could_hold(self, offer: Offer, demand: Demand) -> bool:
@@ -204,7 +204,7 @@ def _priced(offer: Offer, count: int) -> str:
     return f"{many}{offer} at {money(offer.price_usd_hour)} an hour"
 
 
-def _told(excluded: Sequence[Excluded]) -> str:
+def _causes(excluded: Sequence[Excluded]) -> str:
     """Return the offers grouped by what keeps them from being rented, so that each cause is named once."""
     offers: dict[str, list[Offer]] = {}
     for one in excluded:

@@ -1,4 +1,4 @@
-"""Choose machines for demand that finds no room: the cheapest set, in the order of the queue while limits allow."""
+"""Choose machines for demand that fits on no machine: the cheapest set, in queue order, within the limits."""
 
 import math
 from bisect import bisect_left
@@ -15,9 +15,9 @@ from .model import Demand, Limits, ProvisionCode
 from .offers import Offer
 from .placing import DemandPlacement
 
-# The priority of work that runs on machines that leave: it goes first, and nothing waits behind it.
-RUNNING = -1
-# Prices of a machine as such, tried one after the other when the cheapest set has too many machines.
+# The priority of work on machines that leave. It comes first, and no demand is blocked behind it.
+LEAVING_WORK = -1
+# Extra prices of each machine, tried one after the other if the cheapest set has too many machines.
 _MACHINE_PENALTIES = (0.0, 0.25, 1.0, 100.0)
 
 
@@ -60,35 +60,36 @@ class Allowance:
 
 
 Shape = tuple[int, bool]
-# Of every container without slots: any machine will do.
+# The shape of containers without slots, which fit on any machine.
 CONTAINER: Shape = (0, False)
 
 
 def shape_of(demand: Demand) -> Shape:
-    """Return the part of a demand that decides which machines it needs."""
+    """Return the properties of a demand that decide which machines it needs."""
     if not demand.slots:
         return CONTAINER
     return demand.slots, demand.single_agent
 
 
 @dataclass(frozen=True, slots=True)
-class Basket:
-    """Purchases, and the shapes of demand for which nothing is bought, with the limit that forbids it."""
+class PurchasePlan:
+    """The machines to rent, and the shapes of demand that get none, each with the limit that forbids it."""
 
     purchases: tuple[Purchase, ...]
     refused: dict[Shape, ProvisionCode]
-    blocked_above: float  # priorities above this number start nothing while what was refused waits
+    blocked_above: float  # demand with a larger priority number waits for refused demand
 
-    def leaves_out(self, demand: Demand) -> bool:
-        """Return whether a demand was refused, or waits behind one that was."""
+    def excludes(self, demand: Demand) -> bool:
+        """Return whether a demand is refused or waits behind refused demand."""
         return shape_of(demand) in self.refused or demand.priority > self.blocked_above
 
 
-Wish = tuple[Demand, MissingMachines | None]
+# A demand that can get machines. If it needs a gang, the machines that the gang lacks.
+Candidate = tuple[Demand, MissingMachines | None]
 
 
-class Shopper:
-    """Buys for demand that found no room."""
+class PurchasePlanner:
+    """Plans purchases for demand that fits on no machine."""
 
     def __init__(
         self,
@@ -104,30 +105,30 @@ class Shopper:
         self._limits = limits
         self._allowance = allowance
 
-    def buy(self, unmet: Sequence[Demand], spare: int = 0) -> Basket:
-        """Return purchases for demands. `spare` is room beyond them, where sizes do not divide each other."""
+    def plan(self, unmet: Sequence[Demand], spare: int = 0) -> PurchasePlan:
+        """Return the purchases for demand. `spare` are slots beyond it, for sizes that do not divide each other."""
         refusals = _Refusals(self._limits.preemption)
-        wishes = self._within_reach(unmet, refusals)
-        purchases = self._affordable(wishes, refusals, spare)
+        candidates = self._candidates(unmet, refusals)
+        purchases = self._affordable(candidates, refusals, spare)
         containers = sum(not one.slots for one in unmet)
         purchases += self._for_containers(containers, purchases, refusals)
-        return Basket(tuple(purchases), refusals.codes, refusals.blocked_above)
+        return PurchasePlan(tuple(purchases), refusals.codes, refusals.blocked_above)
 
-    def _within_reach(self, unmet: Sequence[Demand], refusals: "_Refusals") -> list[Wish]:
-        """Return the demand that offers could hold, with the machines of what needs several.
+    def _candidates(self, unmet: Sequence[Demand], refusals: "_Refusals") -> list[Candidate]:
+        """Return the demand that offers can hold.
 
-        What is behind more demand than all machines that may be rented could hold is not looked at.
+        The rest of the queue is skipped as soon as its head needs more slots than the limits allow to rent.
         """
         gangs = GangOffers(self._market, self._placement, self._offers, self._limits)
         most = 2 * self._most_slots()
         alone: dict[Shape, bool] = {}
-        wishes: list[Wish] = []
+        candidates: list[Candidate] = []
         for one in unmet:
             shape = shape_of(one)
             if not one.slots or shape in refusals.codes:
                 continue
             if one.priority > refusals.blocked_above:
-                break  # so are all behind it: only priorities part the queue
+                break  # the rest of the queue has no smaller priority number
             if most <= 0:
                 refusals.add(one, ProvisionCode.MAX_INSTANCES)
                 continue
@@ -139,12 +140,12 @@ class Shopper:
             elif gang is not None and gang.machines > self._allowance.machines:
                 refusals.add(one, ProvisionCode.MAX_INSTANCES)
             else:
-                wishes.append((one, gang))
+                candidates.append((one, gang))
                 most -= one.slots
-        return wishes
+        return candidates
 
     def _most_slots(self) -> float:
-        """Return more slots than the limits ever allow to be rented."""
+        """Return an upper bound of the slots that the limits allow to rent."""
         sizes = {size: ranked for size, ranked in self._market.sizes.items() if size}
         most = float(self._allowance.machines * max(sizes, default=0))
         if self._allowance.usd_hour is None or not sizes:
@@ -156,15 +157,17 @@ class Shopper:
         )
         return min(most, float(self._allowance.usd_hour) / cheapest) if cheapest else most
 
-    def _affordable(self, wishes: list[Wish], refusals: "_Refusals", spare: int) -> list[Purchase]:
-        """Return purchases for as much of the queue as the limits allow, passing over what they do not."""
+    def _affordable(
+        self, candidates: list[Candidate], refusals: "_Refusals", spare: int
+    ) -> list[Purchase]:
+        """Return purchases for as much of the queue as the limits allow, and skip demand beyond them."""
         most = 0
         while True:
-            queue = _Queue(wishes)
-            everything = self._purchases(queue, len(wishes), spare)
+            queue = _CandidateQueue(candidates)
+            everything = self._purchases(queue, len(candidates), spare)
             if not isinstance(everything, ProvisionCode):
                 return everything
-            too_many, cause = len(wishes), everything
+            too_many, cause = len(candidates), everything
             while most + 1 < too_many:
                 middle = (most + too_many) // 2
                 found = self._purchases(queue, middle, spare)
@@ -172,14 +175,18 @@ class Shopper:
                     too_many, cause = middle, found
                 else:
                     most = middle
-            refusals.add(wishes[most][0], cause)
-            rest = (wish for wish in wishes[too_many:] if not refusals.concern(wish[0]))
-            wishes = [*wishes[:most], *rest]
+            refusals.add(candidates[most][0], cause)
+            rest = (
+                candidate
+                for candidate in candidates[too_many:]
+                if not refusals.concern(candidate[0])
+            )
+            candidates = [*candidates[:most], *rest]
 
     def _purchases(
-        self, queue: "_Queue", length: int, spare: int
+        self, queue: "_CandidateQueue", length: int, spare: int
     ) -> list[Purchase] | ProvisionCode:
-        """Return the cheapest purchases for the first wishes that the limits allow, or the limit that they exceed."""
+        """Return the cheapest purchases for the first candidates, or the limit that they exceed."""
         gangs = [
             self._machines(gang.best, machines, True) for gang, machines in queue.gangs(length)
         ]
@@ -201,7 +208,7 @@ class Shopper:
         dearest = max(ranked.price for ranked in sizes.values())
         prices = {size: r.price + penalty * dearest for size, r in sizes.items() if size}
         chosen = cheapest_cover(wanted, prices, spare)
-        if chosen is None:  # what is in reach fits on some size
+        if chosen is None:  # each candidate fits on some size
             raise AssertionError(f"no machine of {sorted(prices)} slots holds {dict(wanted)}")
         return [
             self._machines(sizes[size], count, False)
@@ -209,7 +216,7 @@ class Shopper:
         ]
 
     def _machines(self, best: Ranked, count: int, one_type: bool) -> Purchase:
-        # A dearer alternative would have to be paid for in advance.
+        # A more expensive alternative would reserve more of the hourly cost.
         limit = None if self._allowance.usd_hour is None else best.offer.price_usd_hour
         offers = self._market.alternatives(best, limit)
         if one_type:
@@ -219,7 +226,7 @@ class Shopper:
     def _for_containers(
         self, count: int, bought: Sequence[Purchase], refusals: "_Refusals"
     ) -> list[Purchase]:
-        """Return machines for containers without slots, beyond those that the machines bought take."""
+        """Return machines for containers without slots that do not fit on the other purchases."""
         each = self._limits.max_aux_containers
         count -= each * sum(purchase.machines for purchase in bought)
         if count <= 0:
@@ -240,7 +247,7 @@ class Shopper:
 
 
 class _Refusals:
-    """Shapes of demand for which nothing is bought, and the priorities that wait behind them."""
+    """Shapes of demand that get no machines, and the priorities that wait behind them."""
 
     def __init__(self, preemption: bool) -> None:
         self._preemption = preemption
@@ -249,39 +256,39 @@ class _Refusals:
 
     def add(self, demand: Demand, code: ProvisionCode) -> None:
         self.codes[shape_of(demand)] = code
-        if not self._preemption and demand.priority != RUNNING:
+        if not self._preemption and demand.priority != LEAVING_WORK:
             self.blocked_above = min(self.blocked_above, demand.priority)
 
     def concern(self, demand: Demand) -> bool:
         return demand.priority > self.blocked_above or shape_of(demand) in self.codes
 
 
-class _Queue:
-    """Wishes in order, so that the content of the first n of them is known quickly."""
+class _CandidateQueue:
+    """Candidates in order. The needs of the first n candidates are found by bisection."""
 
-    def __init__(self, wishes: Sequence[Wish]) -> None:
-        self._gangs: dict[int, _Gangs] = {}  # by the order of their offer
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._gangs: dict[int, _GangGroup] = {}  # by the order of their offer
         self._places: defaultdict[int, list[int]] = defaultdict(list)  # by slots
-        for place, (demand, gang) in enumerate(wishes):
+        for place, (demand, gang) in enumerate(candidates):
             if gang is None:
                 self._places[demand.slots].append(place)
             else:
-                kind = self._gangs.setdefault(gang.best.order, _Gangs(gang, [], [0]))
+                kind = self._gangs.setdefault(gang.best.order, _GangGroup(gang, [], [0]))
                 kind.add(place, gang.machines)
 
     def gangs(self, length: int) -> list[tuple[MissingMachines, int]]:
-        """Return the kinds of gangs, each with the machines that all gangs of the kind lack."""
+        """Return one gang for each offer, with the machines of all gangs that need the offer."""
         counted = ((gangs.first, gangs.machines_before(length)) for gangs in self._gangs.values())
         return [(gang, machines) for gang, machines in counted if machines]
 
     def singles(self, length: int) -> Counter[int]:
-        """Return how many demands of each size wait."""
+        """Return the number of demands by slots."""
         counts = {slots: bisect_left(places, length) for slots, places in self._places.items()}
         return Counter({slots: count for slots, count in counts.items() if count})
 
 
-class _Gangs(NamedTuple):
-    """Gangs that lack machines of one offer: their places in the queue, and the machines up to each."""
+class _GangGroup(NamedTuple):
+    """Gangs that lack machines of one offer: their positions in the queue, and the machines up to each."""
 
     first: MissingMachines
     places: list[int]

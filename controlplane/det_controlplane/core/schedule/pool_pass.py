@@ -7,7 +7,7 @@ from typing import cast
 from det_controlplane.core.placement.fleet import AuxFleet, Roster, SlotFleet
 from det_controlplane.core.placement.kept_agents import agents_to_keep
 from det_controlplane.core.placement.model import Agent, Fit, Placement
-from det_controlplane.core.placement.tie_break import HashOrder
+from det_controlplane.core.placement.tie_break import TieBreak
 
 from .job_limits import JobLimits
 from .model import (
@@ -30,7 +30,7 @@ def roster_of(agents: Iterable[Agent], settings: PoolSettings) -> Roster:
     in_order = sorted(agents, key=attrgetter("id"))
     return Roster(
         in_order,
-        HashOrder(in_order),
+        TieBreak(in_order),
         fitting_policy=settings.fitting_policy,
         mixes_sizes=settings.allow_heterogeneous_fits,
     )
