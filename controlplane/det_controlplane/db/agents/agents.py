@@ -61,7 +61,7 @@ _UPSERT_SLOTS = text("""
 """)
 _LIVE = """FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks k ON k.id = a.task_id
     WHERE c.agent_id = {agent_id} AND c.state <> 'TERMINATED'"""
-# What an agent brings back or takes away needs a scheduling pass: the pool is marked in the same statement.
+# An agent that comes or goes changes the pool's capacity, so the same statement marks the pool for a pass.
 _TOUCH = text(f"""
     WITH touched AS (
         UPDATE agents a SET last_seen_at = :now, lease_until = :lease_until, state = 'JOINED',

@@ -1,4 +1,4 @@
-"""Checkpoints: reports, what is left of them, and what garbage collection has to know."""
+"""Checkpoints: reports, remaining files, and data for garbage collection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ NEWEST_CHECKPOINT = (
 _NEWEST_OF_TRIAL = text(
     f"SELECT c.uuid FROM checkpoints c WHERE c.trial_id = :id AND {NEWEST_CHECKPOINT}"
 )
-# What the report of a complete checkpoint tells anew: its upload was announced with less.
+# Fields that the report of a complete checkpoint may change; its announcement had fewer.
 _TOLD = ("resources", "metadata", "size", "state", "steps_completed", "storage_id", "reported_at")
 _REPORT = insert(checkpoints)
 _REPORT = _REPORT.on_conflict_do_update(
@@ -60,7 +60,7 @@ _REPORTER = (
     .outerjoin(experiments, experiments.c.id == tasks.c.experiment_id)
     .where(tasks.c.id == bindparam("task_id"))
 )
-# How many checkpoints are kept is no part of where they lie.
+# The numbers of kept checkpoints do not belong to the location.
 RETENTION = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 _OF_EXPERIMENT = text("""
     SELECT c.uuid, c.trial_id, c.steps_completed,
@@ -139,7 +139,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Hold the storage of a checkpoint: its own, or else that of its experiment."""
+    """The storage of a checkpoint, or of its experiment if the checkpoint names none."""
 
     uuid: UUID
     state: CheckpointState
@@ -151,7 +151,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The experiment whose checkpoints are deleted."""
+    """An experiment with checkpoints that are deleted."""
 
     id: int
     config: dict[str, Any]
@@ -175,7 +175,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class ChosenCheckpoint:
-    """A checkpoint that a user deletes; without a storage it lies in that of its experiment."""
+    """A checkpoint that a user deletes. Without a storage of its own, it is in the storage of its experiment."""
 
     uuid: UUID
     experiment_id: int
@@ -264,7 +264,7 @@ def location(tx: Tx, uuid: UUID) -> Location | None:
 def remember_storage(
     tx: Tx, config: dict[str, Any], sealed: str, fingerprint: str, user_id: int
 ) -> int:
-    """Return the number of a user's storage, the same one each time and whatever is kept in it."""
+    """Return the number of a user's storage. It stays the same whatever the storage contains."""
     same = (storages.c.config == config) & (storages.c.fingerprint == fingerprint)
     same &= storages.c.user_id == user_id
     known: int | None = tx.execute(select(storages.c.id).where(same)).scalar()
@@ -280,7 +280,7 @@ def remember_storage(
 
 
 def storage_owner(tx: Tx, storage_id: int) -> int | None:
-    """Return the user who told of a storage; 0 for those from before this was known."""
+    """Return the user who first used a storage, or 0 for storages from before this was recorded."""
     return tx.execute(select(storages.c.user_id).where(storages.c.id == storage_id)).scalar()
 
 
@@ -301,14 +301,15 @@ def chosen(tx: Tx, uuids: Sequence[UUID]) -> list[ChosenCheckpoint]:
 
 
 def unfinished(tx: Tx, experiment_id: int) -> list[UUID]:
-    """Return checkpoints whose upload was announced and never reported as complete."""
+    """Return checkpoints that were announced and never reported as complete."""
     return list(tx.execute(_UNFINISHED, {"id": experiment_id}).scalars())
 
 
 def cut_off(
     tx: Tx, now: datetime, age: timedelta, tries: int, most: int
 ) -> list[tuple[int, list[UUID]]]:
-    """Return uploads whose work ended so long ago, by experiment, unless as many collections have tried them since."""
+    """Return uploads of work that ended so long ago, by experiment, unless too many collections have tried them
+    since."""
     values = {"before": now - age, "age": age, "tries": tries, "most": most}
     found = tx.execute(_CUT_OFF, values)
     return [(row.experiment_id, list(row.uuids)) for row in found]

@@ -12,11 +12,12 @@ from det_controlplane.db.engine.views import LOOKS_WITHOUT_FILES
 from det_controlplane.db.schema import checkpoints
 
 _c = checkpoints.c
-# What says where a storage is; with which keys it is read does not matter.
+# Fields that locate a storage. Its keys do not matter.
 _PLACE = (
     "type", "bucket", "prefix", "endpoint_url", "host_path", "storage_path", "container_path"
 )  # fmt: skip
-# Escapes may stand for characters that jsonb refuses. Empty directories are not told apart from none by every storage.
+# Escapes may encode characters that jsonb refuses. Some storages do not distinguish empty directories from missing
+# ones.
 _DUE = text(f"""
     SELECT c.uuid
     FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id LEFT JOIN storages s ON s.id = c.storage_id,
@@ -38,7 +39,7 @@ def due(tx: Tx, storage: Mapping[str, Any], before: datetime, most: int) -> list
 
 
 def seen(tx: Tx, uuids: Sequence[UUID], now: datetime) -> None:
-    """Store that files are there, also of those that were marked."""
+    """Store that the files exist, and clear marks."""
     _store(tx, uuids, files_looked_at=now, looks_without_files=0)
 
 
@@ -48,7 +49,7 @@ def unseen(tx: Tx, uuids: Sequence[UUID], now: datetime) -> None:
 
 
 def not_found(tx: Tx, uuids: Sequence[UUID], now: datetime) -> list[UUID]:
-    """Store that no files are there; return those that this marks."""
+    """Store that the files are missing. Return the checkpoints that this marks."""
     if not uuids:
         return []
     before = (

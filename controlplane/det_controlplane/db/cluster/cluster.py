@@ -127,6 +127,6 @@ def is_left_waiting(tx: Tx) -> bool:
 
 
 def claim_clean_up(tx: Tx, now: datetime, before: datetime) -> bool:
-    """Take the turn to delete what is past its retention, unless it was taken since."""
+    """Claim the deletion of expired data, unless it was claimed since `before`."""
     due = or_(cluster.c.cleaned_at.is_(None), cluster.c.cleaned_at <= before)
     return tx.execute(update(cluster).where(due).values(cleaned_at=now)).rowcount > 0

@@ -32,7 +32,7 @@ class Unsealed:
     table: str
     key: dict[str, Any]
     config: dict[str, Any]
-    original: str | None  # of an experiment: what its user submitted
+    original: str | None  # the configuration that the user of an experiment submitted
 
 
 def some(tx: Tx, table: str, limit: int) -> list[Unsealed]:

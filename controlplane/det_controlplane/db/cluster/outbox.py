@@ -82,7 +82,7 @@ def claim(tx: Tx, now: datetime, *, of_webhooks: bool = False) -> Effect | None:
 
 
 def delay(tx: Tx, effect_id: int, now: datetime) -> None:
-    """Try an effect again soon: nothing failed, it depends on something that takes a moment."""
+    """Retry an effect soon. It has not failed; it waits for another change."""
     tx.execute(_DELAY, {"id": effect_id, "now": now})
 
 
@@ -92,9 +92,9 @@ def go_on(tx: Tx, effect_id: int, now: datetime) -> None:
 
 
 def gather_deletions(tx: Tx, effect: Effect, key: str, most: int, now: datetime) -> Effect:
-    """Let the deletion of an experiment take over the deletions of others of the same project and owner.
+    """Let the deletion of an experiment include other due deletions of the same project and owner.
 
-    The others are due and have not begun. Together they get the key."""
+    Only deletions that have not begun are included. All get the same key."""
     values = {
         "id": effect.id, "experiment_id": effect.payload["experiment_id"], "key": key,
         "most": most, "now": now,

@@ -30,8 +30,8 @@ _SHOWN = text(f"""
       AND (cast(:within AS integer[]) IS NULL OR w.workspace_id = any(:within))
     ORDER BY w.id
 """)
-# Webhooks that may speak of an experiment `e` of a workspace: its own and the cluster's, unless it opts out, and
-# those that it names.
+# Webhooks that receive events of an experiment `e`: those of its workspace and of the cluster, unless the experiment
+# opts out, and the webhooks that it names.
 _CHOSEN = """
     (w.workspace_id IS NULL OR w.workspace_id = p.workspace_id) AND CASE w.mode
         WHEN 'WORKSPACE' THEN coalesce(e.config #>> '{integrations,webhooks,exclude}', 'false') <> 'true'
@@ -152,7 +152,7 @@ def workspace_of(tx: Tx, webhook_id: int) -> tuple[bool, int | None]:
 
 
 def of_name(tx: Tx, name: str, workspace_id: int | None, but_not: int = 0) -> int | None:
-    """Return the webhook of a workspace, or of the whole cluster, that has a name; nobody else takes it meanwhile."""
+    """Return the webhook with a name in a workspace or in the cluster, and lock the name."""
     tx.execute(_LOCK_NAMES)
     found = select(_webhooks.id).where(
         _webhooks.name == name.strip(),
@@ -182,7 +182,8 @@ def _add_triggers(tx: Tx, webhook_id: int, triggers: Sequence[Trigger]) -> None:
 
 
 def replace_triggers(tx: Tx, webhook_id: int, triggers: Sequence[Trigger]) -> None:
-    """Replace the triggers of a webhook. Those that stay keep their ids: tasks remember by them what they have sent."""
+    """Replace the triggers of a webhook. Unchanged triggers keep their ids, because tasks remember sent messages by
+    them."""
     locked = select(_webhooks.id).where(_webhooks.id == webhook_id).with_for_update()
     if tx.execute(locked).first() is None:
         return

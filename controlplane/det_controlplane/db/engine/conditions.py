@@ -1,4 +1,4 @@
-"""Turn conditions on table columns into SQL: what holds of text, numbers, dates and lists, whatever they are of."""
+"""Translate conditions on table columns into SQL, for text, numbers, dates and lists."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ from det_controlplane.db.schema.base import Time
 
 Value = ColumnElement[Any]
 Holds = ColumnElement[bool]
-# Each of these says that the one it names does not hold; so it holds of what has no value.
+# Each operator negates the named one, so it also holds for missing values.
 _NEGATED = {
     Operator.NOT_EQUAL: Operator.EQUAL,
     Operator.NOT_CONTAINS: Operator.CONTAINS,
@@ -74,7 +74,7 @@ Find = Callable[[str], TableColumn | None]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a table: those of fixed names, and families by how their names are written, like hp.NAME."""
+    """The columns of a table: fixed names, and families of names such as hp.NAME."""
 
     fixed: Mapping[str, TableColumn]
     families: Mapping[str, Find]
@@ -225,17 +225,17 @@ def _of_kept(operator: Operator, asked: Condition) -> Holds | None:
 
 
 def _before_or_after(value: Value, operator: Operator, asked: Condition) -> Holds:
-    """Compare what has an order: numbers with a number, however it is written, and dates with a date."""
+    """Compare ordered values: numbers in any notation with a number, and dates with a date."""
     if _is_number(asked.value):
         return _COMPARE[operator](number_of(value), cast(literal(_as_number(asked)), Double))
     if _time(asked.value) is None:
         raise _wrong_value(asked, "a number or a date")
-    # Dates in JSON are text that orders by time; one that is not a date is no reason to fail.
+    # Dates in JSON are texts that sort by time. A text that is not a date must not cause an error.
     return _COMPARE[operator](_date(value), cast(literal(_as_text(asked.value)), Text))
 
 
 def _date(value: Value) -> Value:
-    """Return the text of a JSON value that begins as a date does; NULL where it is none."""
+    """Return the text of a JSON value that begins like a date, or NULL."""
     text = text_of(value)
     return case((text.regexp_match(literal_column(r"'^\d{4}-\d\d-\d\d'")), text))
 

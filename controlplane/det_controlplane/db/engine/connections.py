@@ -28,7 +28,7 @@ _KEPT = 8
 _SETTINGS = {
     # Disks that seek are gone: with PostgreSQL's 4.0, short tables are read whole for each row that refers to them.
     "random_page_cost": "1.1",
-    # In milliseconds. What waits longer, or works longer, is wrong: nothing of the API may hold a connection for ever.
+    # In milliseconds. Longer waits or statements are faults: the API must not hold a connection forever.
     "lock_timeout": "30000",
     "statement_timeout": "120000",
     # The locks of a process that vanished in the middle without a word would hold everybody up.
@@ -43,9 +43,9 @@ POOLERS = ("transaction", "rds-proxy")
 
 @dataclass(frozen=True, slots=True)
 class Pausing:
-    """Hold the waits for a database that pauses when nothing is connected; zeros for one that is always there."""
+    """The waits for a database that pauses without connections. Zeros stand for a database that never pauses."""
 
-    # After which the server closes a connection that rests, also that of a frozen process.
+    # The server closes an idle connection after this time, also one of a frozen process.
     idle_s: float = 0.0
     wake_s: float = 0.0  # how long a caller waits for it to wake
 
@@ -107,7 +107,7 @@ def _prepared_engine(
 
 
 def plain_engine(url: str, wake_s: float = 0.0) -> Engine:
-    """Return an engine for migrations: one connection, no time limits, nothing prepared."""
+    """Return an engine for migrations: one connection, no time limits, no prepared statements."""
     parsed = driver_url(url)
     options: dict[str, Any] = {}
     if parsed.get_driver_name() == "pg8000":
@@ -196,9 +196,10 @@ def pg8000_arguments(url: URL) -> dict[str, Any]:
 
 
 def _tls(host: str, query: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """Verify certificates always, as by libpq's `verify-full`; only what stays on this machine may be plain.
+    """Always verify certificates, as libpq's `verify-full` does. Only connections on this machine may be
+    unencrypted.
 
-    `verify-ca` leaves the name out, for an authority of one server alone, as Cloud SQL has them."""
+    `verify-ca` does not check the name. It is for an authority that serves one server, as at Cloud SQL."""
     mode = query.get("sslmode", "prefer" if _is_loopback(host) else "verify-full")
     if mode in ("disable", "allow", "prefer"):
         if not _is_loopback(host):

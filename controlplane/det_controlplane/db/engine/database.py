@@ -27,7 +27,7 @@ _JSON = json.JSONEncoder(separators=(",", ":"), default=str)
 _DOUBTFUL = re.compile(r"\\u(?:0000|d[89a-f])")
 _READ = sa.text("SELECT cast(:value AS jsonb) IS NOT NULL")
 
-# Of a process that says nothing else: sixteen requests at once, the loops beside them, and room for bursts.
+# The default of a process: sixteen requests at once, the loops beside them, and bursts.
 _MOST = 32
 _PUT_OFF = 100
 
@@ -89,9 +89,9 @@ class Database:
         return self._limit.uses
 
     def when_free(self, act: Callable[[], None]) -> None:
-        """Call `act` now; or, where this thread holds a connection, once that is given back.
+        """Call `act` now, or after this thread has released its connection.
 
-        With a second connection for what merely accompanies the first, threads could wait for each other."""
+        With a second connection for secondary work, threads could wait for each other."""
         self._limit.when_free(act)
 
     def rest(self) -> None:
@@ -104,9 +104,10 @@ class Database:
 
 
 class _ConnectionLimit:
-    """Let so many threads hold connections, and know what they put off until they hold none.
+    """Limit the threads that hold connections, and collect the actions that they postpone.
 
-    A thread that holds one and asks for another gets it beyond the bound: it could wait for itself."""
+    A thread with a connection that needs a second one gets it beyond the limit, because it could wait for itself
+    otherwise."""
 
     def __init__(self, most: int) -> None:
         self._most = most

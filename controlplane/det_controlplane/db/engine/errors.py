@@ -1,19 +1,19 @@
-"""Translate errors of PostgreSQL and its driver into those that services handle."""
+"""Translate errors of PostgreSQL and its driver into the errors that services handle."""
 
 from typing import Any
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 
-WAKING_S = 5  # until a caller who was told that the database wakes should ask again
+WAKING_S = 5  # pause before a caller should retry while the database wakes
 
 # SQLSTATEs: deadlock, serialization failure, a plan that a migration made obsolete; classes of a server that
 # stops or has no room, and of a violated constraint.
 _RETRYABLE = ("40P01", "40001", "0A000")
 _VIOLATION = "23"
-# The last one ends what rested too long within a transaction.
+# The last code ends a transaction that was idle for too long.
 _GOING_DOWN = ("57P", "53", "08", "25P03")
-# Of values, and of limits of the server: an index holds no names of kilobytes.
+# Errors of values and limits of the server, such as index rows with names of kilobytes.
 _UNFIT = ("22", "54")
 _DIVISION_BY_ZERO = "22012"
 _DISK_FULL = "53100"
@@ -30,7 +30,7 @@ class DatabaseDown(Exception):
 
 
 class DatabaseFull(DatabaseDown):
-    """PostgreSQL has no room on its disk: it may answer, and stores nothing."""
+    """The disk of PostgreSQL is full: it may answer queries but stores no rows."""
 
 
 class DatabaseAsleep(DatabaseDown):
@@ -38,7 +38,8 @@ class DatabaseAsleep(DatabaseDown):
 
 
 class TryAgain(Exception):
-    """PostgreSQL ended the transaction in favour of another (deadlock or serialization): nothing was written."""
+    """PostgreSQL ended the transaction because of a deadlock or a serialization failure. Its changes were rolled
+    back."""
 
 
 class Violated(Exception):
@@ -82,7 +83,7 @@ def _translate(context: ExceptionContext) -> None:
         return
     dbapi: Any = context.dialect.dbapi
     if context.is_disconnect or isinstance(e, (OSError, dbapi.InterfaceError)):
-        context.is_disconnect = True  # nothing else of the pool is used again either
+        context.is_disconnect = True  # the other connections of the pool are dropped as well
         raise DatabaseDown(f"the database does not answer: {cause_of(e)}") from e
     if isinstance(e, dbapi.Error):
         raise _translated(e) from e

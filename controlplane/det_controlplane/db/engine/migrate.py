@@ -41,11 +41,10 @@ class MigrationError(Exception):
 
 
 def migrate(database_url: str, wake_s: float = 0.0) -> tuple[str, ...]:
-    """Migrate the database, from any number of processes; return the revisions that were applied.
+    """Migrate the database, from any number of processes. Return the applied revisions.
 
-    An empty database is migrated in one transaction. Otherwise each revision has its own, so that people can go on
-    working between two of them.
-    """
+    An empty database is migrated in one transaction. Otherwise each revision has its own transaction, so that users
+    can work between them."""
     engine = plain_engine(database_url, wake_s)
     try:
         with connected(engine) as connection:

@@ -1,7 +1,7 @@
-"""Steps of revisions that let people go on working in a large table.
+"""Steps of revisions that do not block users of a large table.
 
-A revision that says `outside_transaction = True` consists of such steps alone. It may be interrupted after each of them, so
-each step can be repeated.
+A revision with `outside_transaction = True` consists only of such steps. It may be interrupted between them, so each
+step can be repeated.
 """
 
 from collections.abc import Sequence

@@ -42,7 +42,7 @@ from det_controlplane.db.schema import users
 
 # Rows; the longest JSON of one, a checkpoint with its configuration, has a few kilobytes.
 PART = 1000
-# What people write into one may have megabytes: a part ends with the row that goes beyond this.
+# Rows may contain megabytes of user text. A part ends with the row that exceeds this.
 PART_BYTES = 8 << 20
 
 
@@ -165,7 +165,8 @@ class Listed:
 
 
 def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
-    """Join the JSON of rows up to a number of bytes; tell how many these are, of how many, and the place of the last."""
+    """Join the JSON of rows up to a number of bytes. Return the text, the number of rows, the total, and the
+    position of the last row."""
     columns = (rows.selected_columns[0].label("item"), place.label("place"))
     shown = rows.with_only_columns(*columns).subquery()
     item = cast(shown.c.item, Text)
@@ -209,8 +210,8 @@ def _first_page(
 
 
 def _first(page: Page) -> Page:
-    """Return the beginning of a page: PostgreSQL plans a statement once, knowing how long that is and whether it is
-    that of the first page, as most are."""
+    """Return the offset and limit of a page as SQL. PostgreSQL plans each statement once, so the plan can use the
+    length of the page, and whether it is the first one."""
     is_short = page.most is not None and page.most <= PART
     offset = max(-1, min(page.offset, 1))
     return replace(page, offset=offset, limit=page.limit if is_short else PART)

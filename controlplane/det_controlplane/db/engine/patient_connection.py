@@ -51,7 +51,7 @@ def _passing(e: Exception) -> str:
 
 
 def _timed_out(e: BaseException | None) -> bool:
-    """Tell whether a wait that ended is the cause, also of what pg8000 made of it."""
+    """Return whether a timeout caused an error, also if pg8000 wrapped it."""
     while e is not None:
         if isinstance(e, TimeoutError):
             return True

@@ -1,7 +1,8 @@
-"""Know whether a connection was among the last that the database had: such ones are lent for one answer.
+"""Recognise connections that were among the last ones of the database, and close them after one answer.
 
-Functions keep their connection while they are frozen, so that the next request needs none. Where many of them share a
-small database, those would keep everybody else out until the server closes what rests."""
+Functions keep their connection while they are frozen, so that the next request needs no new one. If many functions
+share a small database, frozen ones would block others until the server closes idle connections.
+"""
 
 from typing import Any
 
@@ -31,7 +32,7 @@ class ScarceConnections:
         connection.autocommit = False
 
     def give_back(self) -> None:
-        """Close what was lent."""
+        """Close the connection."""
         if self._is_lent:
             self._engine.dispose()
             self._is_lent = False

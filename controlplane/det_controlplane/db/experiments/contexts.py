@@ -14,13 +14,13 @@ from det_controlplane.db.schema import contexts, experiments, tasks
 INSERT = """INSERT INTO contexts (id, size, sha256, content, object_key, uploaded, user_id, created_at)
     VALUES (:context_id, :context_size, :context_sha256, :context_content, :context_object_key, :context_uploaded, :user_id, :now)"""
 _INSERT = text(INSERT)
-# The index `contexts_sent` has those that count.
+# The index `contexts_sent` contains the rows that count.
 COUNTED_FROM = 16 * 1024
 _SENT = text("""
     SELECT coalesce(sum(size), 0) FROM contexts
     WHERE user_id = :user_id AND created_at > :since AND size > 16384
 """)
-# What an experiment or task is being made of right now is locked by it, and left alone.
+# Model definitions of experiments and tasks that are being created are locked, and skipped here.
 _DELETE_UNUSED = text("""
     DELETE FROM contexts WHERE id IN (
         SELECT c.id FROM contexts c WHERE c.created_at < :before
@@ -83,7 +83,7 @@ def uploaded(tx: Tx, context_id: UUID) -> None:
 
 
 def delete_unused(tx: Tx, before: datetime, limit: int) -> list[str]:
-    """Delete model definitions that nothing uses, uploaded or not; return the keys of their objects, which may not exist."""
+    """Delete unused model definitions, uploaded or not. Return the keys of their objects, which may not exist."""
     found = tx.execute(_DELETE_UNUSED, {"before": before, "limit": limit}).scalars()
     return [key for key in found if key is not None]
 

@@ -93,7 +93,7 @@ def _delete_of_trials(tx: Tx, trials: list[int], tasks: list[str]) -> int:
 
 
 def delete_experiment(tx: Tx, experiment_id: int) -> str | None:
-    """Delete an experiment without trials; return the key of an object that nothing refers to any more, if there is one."""
+    """Delete an experiment without trials. Return the key of an object that is no longer referenced, or None."""
     own = tx.execute(_OWN, {"id": experiment_id}).first()
     if own is None:
         return None

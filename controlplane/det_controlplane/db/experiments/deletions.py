@@ -98,7 +98,7 @@ def contents(tx: Tx, kind: Kind, id: int) -> Contents:
 
 
 def of_another(tx: Tx, kind: Kind, id: int, user_id: int) -> tuple[int, int] | None:
-    """Return an experiment of another user, and that user; None where there is none."""
+    """Return an experiment of another user with its owner, or None."""
     e = experiments.c
     inside = select(e.id, e.user_id).join(projects).where(_inside(kind, id), e.user_id != user_id)
     row = tx.execute(inside.order_by(e.id).limit(1)).first()
@@ -115,7 +115,7 @@ class TasksPart:
     """A part of the tasks of a workspace that was deleted."""
 
     is_last: bool
-    unused: list[str]  # the keys of objects that nothing refers to any more
+    unused: list[str]  # keys of objects that are no longer referenced
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class LiveTask:
 
 
 def live_tasks(tx: Tx, kind: Kind, id: int) -> list[LiveTask]:
-    """Return tasks of users that have not ended; those of trials belong to experiments."""
+    """Return live tasks of users. Tasks of trials belong to experiments and are left out."""
     t = tasks.c
     place = t.project_id if kind == "project" else jobs.c.workspace_id
     found = select(t.id, t.kind).join(jobs).where(place == id)
@@ -163,7 +163,7 @@ def try_again(tx: Tx, kind: Kind, id: int) -> list[int]:
 
 
 def is_under_way(tx: Tx, kind: Kind, id: int) -> bool:
-    """Return whether a place is being deleted; until the transaction ends nobody begins that anew."""
+    """Return whether a project or workspace is being deleted, and prevent another begin until the transaction ends."""
     own = _TABLES[kind].c
     state = tx.execute(select(own.state).where(own.id == id).with_for_update()).scalar()
     return state is DeletionState.DELETING
@@ -240,7 +240,7 @@ def failed_projects(tx: Tx, workspace_id: int) -> list[Failure]:
 
 
 def has_projects_to_delete(tx: Tx, workspace_id: int) -> bool:
-    """Return whether a workspace has a project whose deletion has not failed."""
+    """Return whether a workspace has a project with a deletion that has not failed."""
     p = projects.c
     failed = func.coalesce(p.state == DeletionState.DELETE_FAILED, False)
     left = select(p.id).where(p.workspace_id == workspace_id, ~failed)

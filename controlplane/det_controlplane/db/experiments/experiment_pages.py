@@ -36,7 +36,7 @@ _TRIALS, _CHECKPOINTS = trial_counts.c, checkpoint_counts.c
 _NOT_ENDED = tuple(s.value for s in ExperimentState if s.live or s.stopping)
 _LISTED = Collection(
     "experiments",
-    # Every one of them exists; from outer joins PostgreSQL leaves out what a count does not look at.
+    # The joined rows always exist. PostgreSQL removes outer joins that a count does not need.
     select(literal_column(views.LISTED_EXPERIMENT)).select_from(
         _EXPERIMENTS.outerjoin(_JOBS, _j.id == _e.job_id)
         .outerjoin(_USERS, _u.id == _e.user_id)

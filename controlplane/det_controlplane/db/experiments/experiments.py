@@ -38,7 +38,7 @@ class ExperimentRow:
     context_id: UUID | None
 
 
-# What `ExperimentRow` holds, of experiments e with their job j and search s.
+# The columns of `ExperimentRow`, from experiments e with job j and search s.
 COLUMNS = """e.id, e.job_id, e.state::text, j.pool, e.seed, s.seq, s.snapshot_seq, e.metric_name AS metric,
     e.smaller_is_better, e.max_restarts, e.slots_per_trial, e.best_metric, e.progress, e.unmanaged, e.user_id, e.context_id"""
 # Not FOR UPDATE: rows that only refer to the experiment may be added meanwhile.

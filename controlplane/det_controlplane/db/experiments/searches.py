@@ -72,7 +72,7 @@ _SEARCHING = text("""
     SELECT e.config->'searcher' AS searcher, e.config->'hyperparameters' AS hyperparameters, e.seed, coalesce(s.seq, 0) AS seq
     FROM experiments e LEFT JOIN searches s ON s.experiment_id = e.id WHERE e.id = :id
 """)
-# How far a trial trained: in batches, which are counted anyway, else what it reported with its validations.
+# The progress of a trial: its batches, or the time metric that it reported with validations.
 _TRIALS = """
     SELECT t.id, t.request_id::text AS request_id, t.state::text AS state, t.searcher_metric AS value,
            coalesce(CASE WHEN jsonb_typeof(m.longest) = 'number' THEN m.longest::double precision END, t.total_batches) AS trained,
@@ -82,7 +82,7 @@ _TRIALS = """
         UNION ALL SELECT NULL LIMIT 1) m
     WHERE t.experiment_id = :id ORDER BY t.id
 """
-# What tables and pictures of many trials show beside that: a small part of what a trial is.
+# The further columns that tables and charts of many trials need, a small part of a trial's row.
 _GIVEN = f"""json_build_object('hparams', t.hparams, 'batches', t.total_batches, 'restarts', t.restarts,
     'startTime', {time("t.started_at")}, 'endTime', {time("t.ended_at")}, 'wallClockTime', (
         SELECT coalesce(sum(extract(epoch FROM coalesce(a.ended_at, now()) - a.started_at)), 0)

@@ -1,4 +1,4 @@
-"""Read what the creation of an experiment depends on: its project, template and parent."""
+"""Read the data for the creation of an experiment: its project, template and parent."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +34,7 @@ _PROJECT_BY_NAME = text(
 
 @dataclass(frozen=True, slots=True)
 class TargetProject:
-    """The project of a new experiment, with what its workspace settles for it."""
+    """The project of a new experiment, with the settings of its workspace."""
 
     id: int
     workspace_id: int
@@ -51,7 +51,7 @@ class TargetProject:
 
 @dataclass(frozen=True, slots=True)
 class TargetWorkspace:
-    """The workspace of a new task that is no trial, with what it settles for such tasks."""
+    """The workspace of a new task, with its settings for tasks other than trials."""
 
     workspace_id: int
     archived: bool

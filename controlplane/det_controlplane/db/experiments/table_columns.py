@@ -46,7 +46,7 @@ def _duration(row: str) -> str:
     return f"floor(date_part('epoch', coalesce({row}.ended_at, now()) - {row}.started_at))"
 
 
-# Of experiments e with their job j, user u, project p and workspace w.
+# Columns of experiments e with job j, user u, project p and workspace w.
 _SHARED = {
     "tags": column(LIST, "e.labels"),
     "forkedFrom": column(NUMBER, "e.parent_id"),
@@ -84,7 +84,7 @@ EXPERIMENT_COLUMNS = {
     "archived": column(TEXT, "e.archived::text"),
     **_SHARED,
 }
-# Of trials t as well.
+# Columns of trials t in addition.
 RUN_COLUMNS = {
     "id": _filled(NUMBER, "t.id"),
     "localId": column(TEXT, "concat(p.key, '-', t.id)"),
@@ -156,7 +156,7 @@ def kept(find: Find, subject: str, of: str, document: Find | None = None) -> Fin
 
 
 def of_each(find: Find, within: Callable[[Any], Any], order: Find) -> Find:
-    """Find a column whose values lie in other rows than the table's own."""
+    """Find a column with values in rows of another table."""
 
     def found(name: str) -> TableColumn | None:
         inner, first = find(name), order(name)

@@ -57,7 +57,7 @@ _RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 's
         'isMultitrial', {views.NUMBER_OF_TRIALS} > 1))"""
 _EXPERIMENT = f"""concat('{{"experiment":', {views.LISTED_EXPERIMENT}, ',"bestTrial":',
     coalesce((SELECT {views.TRIAL}::text FROM trials t WHERE t.id = e.best_trial_id), 'null'), '}}')"""
-# What decides which actions fit it: enough to choose thousands by.
+# The fields that decide which actions are possible, enough to select thousands of experiments.
 _BRIEF = f"""concat('{{"experiment":', json_build_object('id', e.id, 'name', e.name, 'state', {views.EXPERIMENT_STATE},
     'archived', e.archived, 'unmanaged', e.unmanaged, 'userId', e.user_id, 'projectId', p.id, 'workspaceId', w.id), '}}')"""
 
@@ -92,7 +92,7 @@ _OF_RUNS = Columns(
         "GROUP.METRIC.last": kept(_METRICS, "t.id", "trial_id"),
     },
 )
-# The hyperparameters of an experiment are those of its trials; its metrics are those of the best one.
+# The hyperparameters of an experiment are those of all its trials. Its metrics are the metrics of the best trial.
 _OF_EXPERIMENTS = Columns(
     EXPERIMENT_COLUMNS,
     {
@@ -110,7 +110,7 @@ _OF_EXPERIMENTS = Columns(
 
 @dataclass(frozen=True, slots=True)
 class TableScope:
-    """The project and the workspaces whose rows are listed; None stands for all of them."""
+    """The project and the workspaces of the listed rows. None stands for all of them."""
 
     project_id: int | None
     workspaces: Sequence[int] | None
@@ -183,7 +183,7 @@ def experiments(
 def brief_experiments(
     db: Database, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
-    """Return of each experiment only what decides which actions fit it."""
+    """Return the fields of experiments that decide which actions are possible."""
     return _experiments(_BRIEF, db, place, chosen, sort, page)
 
 

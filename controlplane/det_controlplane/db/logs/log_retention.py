@@ -1,4 +1,4 @@
-"""Read and set how long logs are kept, and delete those that are past it."""
+"""Read and set how long logs are kept, and delete expired logs."""
 
 from dataclasses import dataclass
 from datetime import datetime

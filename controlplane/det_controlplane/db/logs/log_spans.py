@@ -50,5 +50,5 @@ def next_ids(
 
 
 def forget(tx: Tx, task_ids: list[str]) -> None:
-    """Forget the spans of tasks whose lines are gone."""
+    """Delete the spans of tasks without lines."""
     tx.execute(_FORGET_OF_TASKS, {"ids": task_ids})

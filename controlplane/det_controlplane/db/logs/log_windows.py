@@ -26,7 +26,7 @@ from det_controlplane.db.logs import log_spans
 from det_controlplane.db.logs.log_spans import Times
 from det_controlplane.db.schema import task_logs
 
-# The relation's lock is taken before the first id, and released after what was stored can be seen.
+# A writer locks the relation before it takes its first id and releases the lock after its rows are visible.
 _WRITERS = text("""
     SELECT l.virtualtransaction FROM pg_locks l JOIN pg_stat_activity s ON s.pid = l.pid
     WHERE l.locktype = 'relation' AND l.relation = cast('task_logs' AS regclass) AND l.mode = 'RowExclusiveLock' AND l.granted
@@ -59,7 +59,7 @@ class Filters:
     before: datetime | None = None
     after: datetime | None = None
     search: str = ""
-    regex: bool = False  # `search` is none of PostgreSQL's patterns: callers look for it
+    regex: bool = False  # `search` is not a pattern of PostgreSQL; callers apply it
     containing: Sequence[str] = ()  # texts that a line has all of
 
     @property
@@ -139,7 +139,7 @@ def window(
         first, last = min(highest, after_id - 1) if after_id else highest, max(lowest, edge)
     else:
         first, last = max(lowest, after_id + 1), min(highest, edge)
-    # A line that was stored after the edge was read is none of this window's.
+    # Lines that were stored after the edge was read are excluded.
     if first < last if descending else first > last:
         return None
     return Window(task_id, first, last, descending)
@@ -148,7 +148,7 @@ def window(
 def _ids_from(
     tx: Tx, task_id: str, after_id: int, descending: bool, span: int
 ) -> tuple[int, int] | None:
-    """Return the lowest and highest of so many ids, beginning with that of the task's next line."""
+    """Return the lowest and highest of a number of ids, starting with the id of the task's next line."""
     c = task_logs.c
     ids = select(c.id).where(c.task_id == task_id)
     if after_id:

@@ -28,7 +28,7 @@ _LINE = text("""
     INSERT INTO task_logs (task_id, logged_at, level, source, log)
     SELECT id, :now, :level, 'master', :log FROM unnest(cast(:task_ids AS text[])) AS id
 """)
-# Between the words that stand before the task's name and those after it.
+# The line consists of two texts with the task's name between them.
 _NAMED = text(f"""
     INSERT INTO task_logs (task_id, logged_at, level, source, log)
     SELECT k.id, :now, x.level, 'master', concat(x.before, {TASK_NAME}, x.after)
@@ -50,7 +50,7 @@ _NUL = "\ufdd0"
 
 
 def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
-    # What is absent is NULL; other fields are none of the table's.
+    # Missing fields become NULL, and fields without a column are ignored.
     rows = [{k: v for k, v in row.items() if v is not None} for row in rows]
     dumped = json.dumps(rows)
     if "\\u0000" in dumped or "\\ud" in dumped:

@@ -25,7 +25,7 @@ _SET_COOLDOWN = _REFUSE.on_conflict_do_update(
 
 
 def every(tx: Tx) -> tuple[Cooldown, ...]:
-    """Return every refusal that is remembered, also those that are over: failures are counted on."""
+    """Return all stored refusals, including expired ones, because failures are counted."""
     found = tx.execute(select(schema.cooldowns)).all()
     return tuple(
         Cooldown(

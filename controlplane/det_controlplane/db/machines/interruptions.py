@@ -1,4 +1,4 @@
-"""Machines that their clouds took back: offers that are reclaimed often are worth less."""
+"""Reclaimed machines. Offers with frequent reclaims rank lower."""
 
 from datetime import datetime
 from uuid import UUID

@@ -77,7 +77,7 @@ def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
 
 
 def holds(tx: Tx, now: datetime) -> dict[str, dict[str, Any]]:
-    """Return why pools launch nothing now, by their names; spent budgets aside."""
+    """Return the reasons why pools launch no machines now, by pool. Spent budgets are not included."""
     row = shown(_h.sentence, _h.by_operator, until=moment(_h.until), heldAt=moment(_h.held_at))
     held = select(_h.pool, row.label("hold")).where(pool_rows.in_force(now))
     return {r.pool: r.hold for r in tx.execute(held).all()}

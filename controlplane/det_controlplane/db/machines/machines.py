@@ -76,7 +76,7 @@ def request(
         insert(schema.instances).inline(),
         {
             "id": id, "pool": pool, "state": MachineState.REQUESTED,
-            # As they are: the engine's JSON writes what JSON has no type for as text.
+            # Dump the values here, because the engine's JSON would write other types as text.
             "offers": [asdict(offer) for offer in offers], "purpose": purpose or None,
             "requested_at": now, **_columns(best),
         },
@@ -99,7 +99,7 @@ def _offer(row: dict[str, Any]) -> Offer:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A row whose launch this process has to call for."""
+    """A row with a launch that this process must request from the cloud."""
 
     id: UUID
     pool: str
@@ -166,7 +166,7 @@ def cancel(tx: Tx, id: UUID, reason: str, now: datetime) -> bool:
 
 
 def drain(tx: Tx, id: UUID, reason: str, now: datetime) -> str | None:
-    """Place nothing on the machine any more; returns its agent if the state changed."""
+    """Stop placing work on the machine. Return its agent if the state changed."""
     values = {"draining_since": now, "reason": reason}
     return _agent_of(tx, _move(tx, [id], MachineState.DRAINING, values))
 
@@ -223,7 +223,7 @@ def _move(tx: Tx, ids: Collection[UUID], state: MachineState, values: dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class OrderedEnd:
-    """A machine whose end was ordered."""
+    """A machine with an ordered termination."""
 
     id: UUID
     provider: str
@@ -232,7 +232,7 @@ class OrderedEnd:
     cloud_id: str
     section: int
     pool: str
-    lacks_console: bool  # it never joined, and what it printed is not stored
+    lacks_console: bool  # it never joined, and its console output is not stored
 
 
 def ordered_ends(tx: Tx) -> list[OrderedEnd]:
@@ -287,7 +287,7 @@ def unseen(tx: Tx, ids: Collection[UUID]) -> None:
 
 
 def adopt(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> None:
-    """Record a machine whose launch happened though its answer was lost."""
+    """Store a machine that was launched although the cloud's answer was lost."""
     found = update(schema.instances).where(_i.id == id, _i.cloud_id.is_(None))
     launched_at = func.coalesce(_i.launched_at, now)
     tx.execute(found.values(cloud_id=cloud_id, launched_at=launched_at, **_columns(offer)))
@@ -315,10 +315,10 @@ def accept_proof(tx: Tx, proof_hash: bytes, now: datetime, keep: timedelta) -> b
 
 
 def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime) -> str | None:
-    """Give a machine its agent: only one that was launched and not ended; returns its pool.
+    """Assign an agent to a launched machine that has not ended. Return its pool.
 
-    The same agent may come back after a restart, also while its machine drains: what runs there has a checkpoint to
-    store. Another one may not take its place."""
+    The same agent may join again after a restart, also while its machine drains, because its work has to store
+    checkpoints. Another agent is refused."""
     registered = literal(MachineState.REGISTERED, _i.state.type)
     found = (
         update(schema.instances)
@@ -336,7 +336,7 @@ def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime)
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """A machine whose agent has not joined before."""
+    """A machine without an earlier join of its agent."""
 
     pool: str
     section: int
@@ -364,7 +364,7 @@ def _awaited(provider: str, cloud_id: str, agent_id: str) -> ColumnElement[bool]
 
 
 def ended_alone(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
-    """Record why a machine ended that never joined and whose end was not ordered; returns its pool."""
+    """Store why a machine ended although it never joined and its end was not ordered. Return its pool."""
     ended = update(schema.instances).where(
         _i.id == id,
         _i.state.in_((MachineState.LAUNCHED, MachineState.GONE)),
@@ -393,7 +393,8 @@ def any_live(tx: Tx, *states: MachineState) -> bool:
 
 
 def pools_with_machines(tx: Tx) -> dict[str, bool]:
-    """Return the pools that have machines, also those of earlier configurations: whether some are not on their way out."""
+    """Return the pools with machines, including pools of earlier configurations, and whether some machines are
+    staying."""
     leaving = (MachineState.DRAINING, MachineState.TERMINATING)
     stays = func.bool_or(_i.state.not_in(leaving))
     return {r.pool: r[1] for r in tx.execute(select(_i.pool, stays).where(_LIVE).group_by(_i.pool))}

@@ -51,13 +51,13 @@ def known(tx: Tx) -> MarketKnowledge:
 
 
 def claim(tx: Tx, provider: str, region: str, now: datetime, until: datetime) -> bool:
-    """Take the reading of a region that is due; it is due again at `until`, should nothing come of it."""
+    """Claim the due reading of a region. If it fails, it is due again at `until`."""
     values = {"provider": provider, "region": region, "now": now, "until": until}
     return tx.execute(_CLAIM, values).first() is not None
 
 
 def failed(tx: Tx, provider: str, region: str, problem: str) -> None:
-    """Record why a region was not read; what it said before stays."""
+    """Store why a region could not be read. Its last answer stays."""
     row = update(market_reads).where(_r.provider == provider, _r.region == region)
     tx.execute(row.values(problem=problem))
 
@@ -72,7 +72,7 @@ def store(
     now: datetime,
     due_at: datetime,
 ) -> None:
-    """Store an answer. A part that is missing from it keeps what is stored."""
+    """Store an answer. Missing parts keep their stored values."""
     place: dict[str, Any] = {"provider": provider, "region": region}
     answered = update(market_reads).where(_r.provider == provider, _r.region == region)
     tx.execute(answered.values(read_at=now, due_at=due_at, problem=problem))
@@ -105,6 +105,6 @@ def store(
 
 
 def problems(tx: Tx) -> dict[tuple[str, str], str]:
-    """Return why regions did not tell all of their prices the last time."""
+    """Return why the last reading of regions did not give all prices."""
     found = select(_r.provider, _r.region, _r.problem).where(_r.problem != "")
     return {(r.provider, r.region): r.problem for r in tx.execute(found).all()}

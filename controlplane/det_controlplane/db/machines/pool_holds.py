@@ -1,4 +1,6 @@
-"""Holds of pools that launch nothing, by rows or by spent budgets, and when operators let them launch again."""
+"""Holds of pools that must not launch machines, by rows or by spent budgets, and the times at which operators
+resumed pools.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -36,7 +38,7 @@ def in_force(now: datetime) -> ColumnElement[bool]:
 
 
 def every(tx: Tx, now: datetime) -> dict[str, tuple[Hold, ...]]:
-    """Return the pools that launch nothing now, with all reasons."""
+    """Return the pools that must not launch machines now, with all reasons."""
     found: dict[str, tuple[Hold, ...]] = defaultdict(tuple)
     for r in tx.execute(select(_h.pool, _h.sentence, _h.until).where(in_force(now))).all():
         found[r.pool] += (Hold(r.sentence, None if r.until is None else r.until.timestamp()),)
@@ -76,5 +78,5 @@ def release(tx: Tx, pool: str) -> bool:
 
 
 def resumed(tx: Tx, pool: str, now: datetime) -> None:
-    """Record that an operator let a pool launch again: what failed before was mended."""
+    """Store that an operator resumed a pool. Earlier failures no longer count."""
     tx.execute(_SET_RESUMED, {"name": pool, "resumed_at": now})

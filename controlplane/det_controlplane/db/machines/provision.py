@@ -1,4 +1,4 @@
-"""The snapshot of a pool that a decision about machines looks at, and what it leaves behind beside their rows."""
+"""The snapshot of a pool for a decision about machines, and the decision's results other than rows of machines."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -49,7 +49,7 @@ _TELL = text("""
 
 
 def lock(tx: Tx) -> None:
-    """Wait for the lock that one decision about machines holds at a time: the next one sees what this one stored."""
+    """Wait for the lock of decisions about machines. The next decision sees the results of this one."""
     tx.execute(_LOCK)
 
 

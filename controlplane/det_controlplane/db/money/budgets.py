@@ -28,8 +28,8 @@ _ACTIVE = text("""
         ELSE j.pool = :scope_id END
     ORDER BY e.id
 """)
-# Without slots tasks cost users nothing, but keep the machines of their pool. What deletes checkpoints ends soon, and its
-# kill would leave them for ever.
+# Tasks without slots cost users nothing but keep the machines of their pool. Tasks that delete checkpoints are
+# excluded: they end soon, and killing them would leave the checkpoints forever.
 _WORK = """
     FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
     LEFT JOIN experiments e ON e.job_id = j.id LEFT JOIN projects p ON p.id = e.project_id
@@ -40,7 +40,7 @@ _WORK = """
 """
 _RUNNING = text(f"SELECT a.id {_WORK} ORDER BY a.id")
 _RUNNING_TASKS = text(f"SELECT DISTINCT a.task_id {_WORK} ORDER BY a.task_id")
-# What an earlier month spent, nobody looked at since: it counts no more.
+# Costs of an earlier month do not count, even if no tick has looked since.
 _OUTLIVED = (
     "(b.period = 'month' AND b.checked_at < date_trunc('month', cast(:now AS timestamptz), 'UTC'))"
 )
@@ -112,13 +112,13 @@ def remove(tx: Tx, id: int) -> bool:
 
 
 def set_state(tx: Tx, budget: Budget, state: BudgetState, now: datetime) -> bool:
-    """Change a budget's state, if it is still what was looked at."""
+    """Change the state of a budget if it has not changed since it was read."""
     looked = {"state": state, "checked_at": now}
     return tx.execute(update(budgets).where(_is(budget)).values(looked)).rowcount > 0
 
 
 def is_current(tx: Tx, budget: Budget) -> bool:
-    """Return whether a budget is still in force as it is here; until the transaction ends nobody changes it."""
+    """Return whether a budget is unchanged, and lock it until the transaction ends."""
     same = select(_b.id).where(_is(budget)).with_for_update(read=True)
     return tx.execute(same).first() is not None
 
@@ -142,7 +142,7 @@ def running(tx: Tx, budget: Budget) -> list[str]:
 
 
 def running_tasks(tx: Tx, budget: Budget) -> list[str]:
-    """Return the tasks of what spends a budget."""
+    """Return the tasks in the scope of a budget."""
     return list(tx.execute(_RUNNING_TASKS, _scope(budget)).scalars())
 
 

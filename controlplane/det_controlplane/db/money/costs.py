@@ -1,7 +1,7 @@
-"""Read the cost of rented machines, by the work that ran on them.
+"""Read the costs of rented machines by the work on them.
 
-A container costs its share of its machine's slots for as long as it holds them; what no container held is idle. So the
-costs of all containers and of idleness add up to the costs of the machines, whatever period is asked for.
+A container costs its share of the machine's slots while it holds them. The other time is idle. So the costs of all
+containers and the idle costs add up to the costs of the machines, for any period.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _SPAN = """CROSS JOIN LATERAL (SELECT *, greatest(0, extract(epoch FROM end_time
         AND i.launched_at < :before AND (i.ended_at > :after OR i.ended_at IS NULL)
         AND c.assigned_at < :before AND (c.ended_at > :after OR c.ended_at IS NULL)"""
 _HELD = {"slots": "cardinality(c.slot_ids)"}
-# What was deleted keeps its share: budgets and users go on counting it.
+# Deleted work keeps its share, because budgets and users still count it.
 _SHARES = f"""
     SELECT a.id AS allocation_id, a.trial_id, k.id AS task_id, k.experiment_id, j.user_id, coalesce(p.workspace_id, j.workspace_id) AS workspace_id,
            coalesce(e.labels, ARRAY[]::text[]) AS labels, k.kind, a.slots, {_SHARE.format(**_HELD)}
@@ -102,7 +102,7 @@ _BY_ALLOCATION = text(f"""
     FROM ({_SHARES}) s JOIN users u ON u.id = s.user_id
     GROUP BY s.allocation_id, s.kind, s.experiment_id, u.id, s.labels, s.slots ORDER BY start_time, s.allocation_id
 """)
-# Each machine with what it cost beyond the work that ran there.
+# Each machine with its cost that is not covered by work.
 _IDLE = text(f"""
     SELECT m.id::text AS id, i.slots, greatest(i.launched_at, :after) AS start_time,
            least(coalesce(i.ended_at, :now), :before) AS end_time,
@@ -220,7 +220,7 @@ class IdleMachine:
 
 @dataclass(frozen=True, slots=True)
 class AllocationCost:
-    """Hold what an allocation cost in a period, from the assignment of its slots, which is before it runs."""
+    """The cost of an allocation in a period, from the assignment of its slots."""
 
     allocation_id: str
     kind: str
@@ -308,6 +308,7 @@ def by_pool(tx: Tx, span: Span) -> list[PoolCost]:
 
 
 def spent(tx: Tx, scope: BudgetScope, scope_id: str, span: Span) -> Decimal:
-    """Return the cost of the work in a budget's scope in a period; for a pool that of its machines, idle or not."""
+    """Return the cost of the work in a budget's scope in a period. For a pool it is the cost of its machines,
+    including idle ones."""
     found = tx.execute(_SPENT_IN[scope], {"scope_id": scope_id, **span.params()}).scalar()
     return Decimal(found or 0)

@@ -10,7 +10,7 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.views import time
 from det_controlplane.db.money.open_ranges import RANGES, days, seconds_on_day
 
-# The allocations that started, also those whose experiments or workspaces are gone.
+# The started allocations, including those of deleted experiments and workspaces.
 _RUNS = """
     SELECT a.id, k.kind::text AS kind, j.user_id, coalesce(a.workspace_name, w.name) AS workspace_name, k.experiment_id,
            coalesce(e.labels, ARRAY[]::text[]) AS labels, a.slots, a.pool, a.started_at, a.ended_at,
@@ -21,7 +21,7 @@ _RUNS = """
 _COLUMNS = "id, {kind}, user_id, workspace_name, experiment_id, labels, slots, pool, started_at, ended_at, pull_s"
 _EVERY = f"""({_RUNS} UNION ALL SELECT {_COLUMNS.format(kind="task_kind::text AS kind")} FROM deleted_allocations) a
     JOIN users u ON u.id = a.user_id"""
-# What of an allocation's run lies between the two times.
+# The part of an allocation's run between two times.
 _SECONDS = """extract(epoch FROM least(coalesce(a.ended_at, :now), cast(:before AS timestamptz))
     - greatest(a.started_at, cast(:after AS timestamptz)))"""
 _OVERLAPS = """a.started_at < cast(:before AS timestamptz)
@@ -78,7 +78,7 @@ _KEEP = f"""
     INSERT INTO deleted_allocations ({_COLUMNS.format(kind="task_kind")})
     SELECT {_COLUMNS.format(kind="cast(kind AS task_kind)")} FROM ({_RUNS} AND a.ended_at IS NOT NULL AND {{which}}) a
     ON CONFLICT DO NOTHING"""
-# What money needs of containers: those that held slots of rented machines.
+# The fields of containers on rented machines that costs need.
 _KEEP_SHARES = """
     INSERT INTO deleted_containers (id, allocation_id, trial_id, experiment_id, user_id, workspace_id, labels, task_kind, allocation_slots,
                                     agent_id, slots, assigned_at, ended_at)
@@ -99,19 +99,19 @@ _KEEP_OF_TASKS = [text(sql.format(which=_OF_TASKS)) for sql in (_KEEP, _KEEP_SHA
 
 
 def keep_of_experiment(tx: Tx, experiment_id: int) -> None:
-    """Remember what the allocations of an experiment used and cost, which are about to be deleted."""
+    """Store usage and costs of the allocations of an experiment before they are deleted."""
     for statement in _KEEP_OF_EXPERIMENT:
         tx.execute(statement, {"id": experiment_id})
 
 
 def keep_of_workspace(tx: Tx, workspace_id: int) -> None:
-    """Remember what the allocations of a workspace used and cost, which are about to be deleted."""
+    """Store usage and costs of the allocations of a workspace before they are deleted."""
     for statement in _KEEP_OF_WORKSPACE:
         tx.execute(statement, {"id": workspace_id})
 
 
 def keep_of_tasks(tx: Tx, ids: Sequence[str]) -> None:
-    """Remember what the allocations of some tasks used and cost, which are about to be deleted."""
+    """Store usage and costs of the allocations of tasks before they are deleted."""
     for statement in _KEEP_OF_TASKS:
         tx.execute(statement, {"ids": list(ids)})
 

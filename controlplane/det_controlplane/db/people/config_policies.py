@@ -1,4 +1,4 @@
-"""Config policies of workspaces, and of the cluster, whose scope is 0."""
+"""Config policies of workspaces and of the cluster. The cluster has scope 0."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def stored(tx: Tx, scope: int, workload: WorkloadType) -> tuple[dict[str, Any], 
 def in_force(
     tx: Tx, workspace_id: int, workload: WorkloadType
 ) -> list[tuple[dict[str, Any], str | None]]:
-    """Return the policy of the workspace first, that of the cluster last, each with its secrets."""
+    """Return the policies of the workspace and of the cluster, in this order, with their secrets."""
     scopes = _c.workspace_id.in_((CLUSTER, workspace_id))
     wanted = select(_c.policy, _c.sealed).where(_c.workload_type == workload, scopes)
     rows = tx.execute(wanted.order_by(_c.workspace_id.desc()))

@@ -71,7 +71,7 @@ def is_collected_by(db: Database, uuid: UUID, task_id: str) -> bool:
 
 
 def checkpoints_by_owner(db: Database, uuids: Sequence[UUID]) -> dict[int, UUID]:
-    """Return one of some checkpoints for each user who owns any of them."""
+    """Return one checkpoint for each user who owns some of the checkpoints."""
     found = db.read(_CHECKPOINTS, {"names": [str(uuid) for uuid in uuids]})
     return {int(row.user_id): row.uuid for row in found}
 
@@ -84,7 +84,7 @@ def checkpoints_of_task(
     *,
     started: bool,
 ) -> set[str]:
-    """Return which checkpoints are of an experiment or, if asked, what a trial started from."""
+    """Return the checkpoints that belong to an experiment or, on request, are the source of a trial."""
     about = {"experiment_id": experiment_id, "trial_id": trial_id, "started": started}
     return {str(row.name) for row in db.read(_OF_TASK, {"names": list(uuids), **about})}
 

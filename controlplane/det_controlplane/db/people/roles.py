@@ -83,7 +83,7 @@ def _found(tx: Tx, condition: Any) -> list[Assignment]:
 
 
 def users_shown(tx: Tx, ids: Sequence[int], name: str) -> list[dict[str, Any]]:
-    """Return users as JSON, those whose names have the text."""
+    """Return users as JSON, filtered by a part of their names."""
     wanted = select(USER).where(users.c.id.in_(ids), has_text(users.c.username, name))
     return list(tx.execute(wanted.order_by(users.c.id)).scalars())
 

@@ -43,7 +43,7 @@ _ANY_HOLDER = (
     .where(
         sessions.c.revoked_at.is_(None),
         or_(sessions.c.expires_at.is_(None), sessions.c.expires_at > bindparam("now")),
-        # Work of a deactivated user goes on reporting: for itself, not as its owner.
+        # Work of a deactivated user continues to report, but does not act for its owner.
         or_(users.c.active, sessions.c.kind == SessionKind.ALLOCATION),
     )
 )  # fmt: skip
@@ -54,7 +54,7 @@ _HOLDER_WITH_ROLES = _ANY_HOLDER.add_columns(_ROLES).where(_s.token_hash == bind
 _AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
     agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
 )
-# Of those agents that are asked about. As one text: an array is read letter by letter.
+# Only the requested agents. The ids are one text, because PostgreSQL parses an array letter by letter.
 _RUNNERS = (
     select(func.string_agg(func.encode(agents.c.token_hash, "hex"), " "))
     .join_from(containers, agents, agents.c.id == containers.c.agent_id)

@@ -14,7 +14,7 @@ _SEQ = "{0}.xmin::text::bigint"
 
 @dataclass(frozen=True, slots=True)
 class RowKind:
-    """A kind of rows, by the table `r` joined to what has the workspace, and the columns that subscriptions name."""
+    """A kind of rows: the table `r` with the join that gives its workspace, and the columns that subscriptions name."""
 
     tables: str
     workspace: str
@@ -84,7 +84,7 @@ def numbers(
 
 
 def rows(tx: Tx, kind: str, ids: Sequence[int], within: Sequence[int] | None) -> list[str]:
-    """Return rows as JSON, but for those that have left the workspaces meanwhile."""
+    """Return rows as JSON, except rows that have left the workspaces meanwhile."""
     if not ids:
         return []
     held = None if within is None else list(within)

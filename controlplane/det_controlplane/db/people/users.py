@@ -1,4 +1,4 @@
-"""Accounts: their rows and JSON, and what web pages remember of their settings."""
+"""Accounts: rows, JSON, and the settings of web pages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ def change(tx: Tx, user_id: int, **columns: Any) -> None:
 
 
 def named_like(tx: Tx, name: str, but: int) -> str | None:
-    """Return the name of another user who signs in or is shown under this name, whatever its case."""
+    """Return the name of another user with this user name or display name in any case."""
     wanted = func.lower(name)
     same = or_(func.lower(_u.username) == wanted, func.lower(_u.display_name) == wanted)
     found: str | None = tx.execute(select(_u.username).where(_u.id != but, same)).scalar()

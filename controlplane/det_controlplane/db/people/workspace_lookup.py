@@ -7,7 +7,7 @@ from sqlalchemy import Integer, Text, TextClause, column, select, text
 
 from det_controlplane.db.engine.database import Database
 
-# Statements with the texts :names; what is a number is compared as one.
+# Statements with the texts :names. Numbers are compared as numbers.
 _NUMBERS = "ANY(cast(cast(:names AS text[]) AS bigint[]))"
 _TEXTS = "ANY(cast(:names AS text[]))"
 _UUIDS = "ANY(cast(cast(:names AS text[]) AS uuid[]))"
@@ -22,7 +22,7 @@ _OF: Mapping[str, str] = {
                  JOIN {_OF_PROJECT} WHERE t.id = {_NUMBERS}""",
     "task": f"SELECT k.id AS name, j.workspace_id FROM tasks k JOIN jobs j ON j.id = k.job_id WHERE k.id = {_TEXTS}",
     "allocation": f"SELECT a.id AS name, j.workspace_id FROM allocations a JOIN jobs j ON j.id = a.job_id WHERE a.id = {_TEXTS}",
-    # One of no experiment any more is the cluster's, as nobody's.
+    # A checkpoint without an experiment belongs to the cluster; only administrators may delete it.
     "checkpoint": f"""SELECT c.uuid::text AS name, coalesce(p.workspace_id, 0) AS workspace_id FROM checkpoints c
                       LEFT JOIN experiments e ON e.id = c.experiment_id LEFT JOIN {_OF_PROJECT} WHERE c.uuid = {_UUIDS}""",
     "job": f"SELECT j.id::text AS name, j.workspace_id FROM jobs j WHERE j.id = {_UUIDS}",
@@ -42,13 +42,13 @@ _STATEMENTS: Mapping[str, TextClause] = {kind: text(sql) for kind, sql in _OF.it
 
 
 def one(kind: str) -> Any:
-    """Return the expression for the workspace of one thing, whose name is the only one of :names."""
+    """Return the SQL expression for the workspace of one object; :names contains only its name."""
     found = text(_OF[kind]).columns(column("name", Text), column("workspace_id", Integer))
     return select(found.subquery().c.workspace_id).limit(1).scalar_subquery()
 
 
 def is_of_no_experiment(db: Database, kind: str, name: str) -> bool:
-    """Return whether a task, or that of an allocation, is a notebook, command or the like."""
+    """Return whether a task, or the task of an allocation, is a notebook, command, shell or TensorBoard."""
     return any(row[0] for row in db.read(_OF_NO_EXPERIMENT[kind], {"name": name}))
 
 

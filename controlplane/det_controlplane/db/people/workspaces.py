@@ -108,7 +108,7 @@ def share(tx: Tx, workspace_id: int) -> WorkspaceRow | None:
 
 
 def named(tx: Tx, ids: Sequence[int], names: Sequence[str]) -> dict[int, str]:
-    """Return the names of those that are there."""
+    """Return the names of existing workspaces."""
     wanted = one_of(_w.id, "ids") | one_of(_w.name, "names")
     found = tx.execute(
         select(_w.id, _w.name).where(wanted), {"ids": list(ids), "names": list(names)}

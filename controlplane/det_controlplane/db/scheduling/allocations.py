@@ -95,9 +95,10 @@ def live_of_tasks(tx: Tx, task_ids: Sequence[str]) -> list[AllocationRow]:
 
 
 def live_of_restarted_task(tx: Tx, task_id: str) -> AllocationRow | None:
-    """Return the live allocation of a task whose lost run is followed by the next at once.
+    """Return the live allocation of a task that is restarted right after its run was lost.
 
-    A statement that waited for the loss finds neither run: the first has ended, the second came after it began."""
+    A statement that waited for the end of the lost run sees neither run: the first has ended, and the second began
+    after the statement."""
     found = (live_of_task(tx, task_id) for _ in range(_LOOKS))
     return next((row for row in found if row is not None), None)
 
@@ -135,7 +136,7 @@ def request_for_task(
     now: datetime,
     preempt_timeout_s: int | None = None,
 ) -> None:
-    """Queue an allocation of a task that is no trial; one with a timeout may be asked to leave from its start on."""
+    """Queue an allocation of a task other than a trial. With a timeout, it can be preempted from its start."""
     values = {
         "id": f"{task_id}.{run_id}", "task_id": task_id, "job_id": job_id, "run_id": run_id,
         "pool": pool, "slots": slots, "state": AllocationState.QUEUED, "preemptible": False,
@@ -161,7 +162,7 @@ _KILL = text("""
                             FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)
     WHERE a.id = :id AND a.state <> 'TERMINATED' AND NOT a.killed
 """)
-# A trial goes on by itself. A task that could not be paused either has nothing to go on from.
+# Trials restart by themselves. Tasks that cannot pause cannot continue either.
 _KEEP = text("""
     UPDATE allocations a SET preempt_at = coalesce(preempt_at, :now) FROM tasks k
     WHERE a.id = :id AND k.id = a.task_id AND a.state <> 'TERMINATED' AND NOT a.killed
@@ -224,7 +225,7 @@ def preempt(tx: Tx, allocation_ids: Sequence[str], reason: str, now: datetime) -
 
 
 def keep_task(tx: Tx, allocation_id: str, now: datetime) -> None:
-    """Let a task that can run again go on elsewhere after the kill that follows, as one whose slots are needed."""
+    """Prepare a restartable task for a kill, so that it continues elsewhere like a preempted one."""
     tx.execute(_KEEP, {"id": allocation_id, "now": now})
 
 
@@ -261,16 +262,15 @@ def move_queued(tx: Tx, job_id: UUID, pool: str) -> None:
 
 
 def kill(tx: Tx, allocation_id: str, reason: str, *, decided: bool = False) -> bool:
-    """Kill an allocation that was not killed yet; returns whether it was.
+    """Kill an allocation. Return False if it was killed before.
 
-    A kill that somebody decided tells its own reason, any other why the allocation was to stop in the first place.
-    """
+    A decided kill stores its own reason. Any other kill keeps the reason of the earlier stop request."""
     params = {"id": allocation_id, "reason": reason, "decided": decided}
     return tx.execute(_KILL, params).rowcount == 1
 
 
 def progress(tx: Tx, allocation_id: str, state: AllocationState, now: datetime) -> None:
-    """Set the state of an allocation to that of its containers."""
+    """Set the state of an allocation to the state of its containers."""
     tx.execute(_PROGRESS, {"id": allocation_id, "state": state.value, "now": now})
 
 
@@ -284,7 +284,8 @@ def end(
     now: datetime,
     token_expires_at: datetime,
 ) -> str | None:
-    """End an allocation, free its slots and revoke its tokens. Return why it was told to stop; None if it had ended before."""
+    """End an allocation, free its slots and revoke its tokens. Return the reason of the stop request, or None if it
+    had ended before."""
     params = {
         "id": allocation_id, "reason": reason, "exit_code": exit.exit_code, "kind": exit.kind.value,
         "pull_failed": exit.pull_failed, "setback": setback, "now": now, "token_expires_at": token_expires_at,
@@ -336,7 +337,7 @@ def infrastructure_failures(tx: Tx, task_id: str) -> int:
 
 
 def release_delayed(tx: Tx, now: datetime) -> set[str]:
-    """Queue the allocations whose delay is over; return the pools they wait in."""
+    """Queue the allocations with expired delays. Return their pools."""
     return set(tx.execute(_RELEASE_DELAYED, {"now": now}).scalars())
 
 

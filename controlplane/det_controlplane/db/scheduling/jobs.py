@@ -1,4 +1,4 @@
-"""Rows of jobs: what the queue orders."""
+"""Rows of jobs, the entries of the queue."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -178,7 +178,7 @@ def listed(tx: Tx, pool: str, ids: Collection[str], default_priority: int) -> li
 
 
 def listed_elsewhere(tx: Tx, pools: Collection[str], default_priority: int) -> list[ListedJob]:
-    """Return jobs with live allocations in none of the pools."""
+    """Return jobs with live allocations in pools that are not configured."""
     params = {"pools": list(pools), "default_priority": default_priority}
     return [ListedJob(*row) for row in tx.execute(_LISTED_ELSEWHERE, params)]
 
@@ -190,7 +190,7 @@ def waited(tx: Tx, pool: str, since: datetime) -> list[dict[str, Any]]:
 
 
 def queued(tx: Tx) -> list[QueuedJob]:
-    """Return jobs whose place in the queue may be changed."""
+    """Return jobs with a place in the queue that may be changed."""
     return [QueuedJob(**row._mapping) for row in tx.execute(_QUEUED)]
 
 

@@ -44,7 +44,7 @@ def count(tx: Tx, pool: str) -> int:
 
 
 def answer(tx: Tx, pool: str, marks: int, now: datetime, decide_at: datetime | None) -> None:
-    """End a pass: the pool stays marked only if it was marked since.
+    """End a pass. The pool stays marked only if it was marked after the pass began.
 
-    When machines are to be decided on is stored with it: whoever made the pass may die before it comes to that."""
+    The time of the next decision about machines is stored too, because the process may die before it decides."""
     tx.execute(_ANSWER, {"pool": pool, "marks": marks, "now": now, "decide_at": decide_at})

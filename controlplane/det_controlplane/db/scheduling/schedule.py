@@ -64,7 +64,7 @@ _ALLOCATIONS = text(f"""
         WHERE a.pool = :pool AND a.state IN ({_HOLDING}) AND c.agents IS NOT NULL
     ) AS running
 """)
-# A pass changes allocations of many experiments, whose reports lock them in orders of their own: it waits for none.
+# A pass changes allocations of many experiments. Their reports lock them in another order, so a pass skips locked ones.
 _ASSIGN = text("""
     WITH x AS (
         SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, backfilled boolean, ports jsonb)
@@ -209,7 +209,7 @@ def ports_in_use(tx: Tx) -> set[int]:
 
 
 def ports_on(tx: Tx, agents: Collection[str]) -> dict[str, set[int]]:
-    """Return the ports that allocations on these agents were told to use."""
+    """Return the ports that allocations on these agents use."""
     found: dict[str, set[int]] = {agent: set() for agent in agents}
     for r in tx.execute(_PORTS_ON, {"agents": list(agents)}).all():
         found[r.agent_id].update(map(int, r.ports.values()))

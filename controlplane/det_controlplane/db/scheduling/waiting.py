@@ -1,4 +1,4 @@
-"""Read why the allocations of an experiment, trial, job or task wait, or what they do."""
+"""Read why the allocations of an experiment, trial, job or task wait, and their states."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -58,15 +58,15 @@ _REASONS = (
     .replace("{next_try}", time("a.machine_next_try"))
     .replace("{since}", time("coalesce(a.wait_since, a.preempt_at, a.assigned_at, a.requested_at)"))
 )
-# What deletes an experiment's checkpoints is not the experiment: it begins when that has ended.
+# Tasks that delete an experiment's checkpoints are left out, because they begin after its end.
 _BY = {
     "experiment": "k.experiment_id = cast(:id AS integer) AND k.kind <> 'CHECKPOINT_GC'",
     "trial": "k.trial_id = cast(:id AS integer)",
     "job": "a.job_id = cast(:id AS uuid)",
     "task": "k.id = :id",
 }
-# What the last run said at its end matters where it failed: of its last lines, those of each container together. Levels
-# were taken off the lines when they were sent.
+# The end of a failed run's log: of its last lines, the lines of each container together. Agents removed the levels from
+# the lines.
 _LAST_RUN = """
     LEFT JOIN LATERAL (
         SELECT a.id, a.task_id, a.exit_kind, a.exit_reason, y.restarts, x.max_restarts
@@ -125,7 +125,7 @@ class Subject:
     experiment_id: int | None
     parked: bool
     exit_reason: str | None  # of its last run
-    errors: str  # what that run wrote last to stderr or logged as errors, where it failed
+    errors: str  # the last lines of a failed run in stderr, or logged as errors
     restarts: int | None  # of the trial that it was of
     max_restarts: int | None
 

@@ -1,5 +1,6 @@
-"""The schema: the specification of what may be stored. Enums name the states, CHECKs and partial unique indexes hold
-the invariants that no code path may break. What changes here needs a revision in `migrations/versions`."""
+"""The schema of the database. Enums name the states. Checks and partial unique indexes guard the invariants. A
+change here needs a revision in `migrations/versions`.
+"""
 
 from det_controlplane.db.schema.allocations import (
     agents,

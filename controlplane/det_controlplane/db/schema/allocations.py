@@ -55,18 +55,18 @@ tasks = Table(
     Column("proxies", JSON, nullable=False, server_default=text("'[]'")),
     # When traffic last went to one of them; written at most every few seconds.
     Column("proxied_at", Time),
-    Column("exit_status", Text),  # how a task that is no trial ended, a sentence
-    # "sha256:" and the hash of the token that opens what the task serves; of earlier rows a part of that token.
+    Column("exit_status", Text),  # a sentence about the end of a task other than a trial
+    # "sha256:" and the hash of the token that opens the task's ports. Earlier rows have a part of the token.
     Column("access_key", Text),
     Column("idle_timeout_s", Double),  # without traffic and without work it ends after that time
-    Column("active_at", Time),  # when its program last told that it is not idle
-    # Of generic tasks, which form trees. No foreign keys within them: a tree may outlive what it began with.
+    Column("active_at", Time),  # the last time at which its program reported activity
+    # Generic tasks form trees. There are no foreign keys within a tree, because it may outlive its first task.
     Column("state", enum(GenericTaskState)),
     Column("parent_id", Text),
     Column("forked_from", Text),
     Column("no_pause", Boolean, nullable=False, server_default=text("false")),
     Column("project_id", Integer, ForeignKey("projects.id", ondelete="SET NULL")),
-    # What repetitions of the request that launched it have in common.
+    # The key that repeated launch requests share.
     Column("idempotency_key", Text),
     CheckConstraint("(state IS NULL) OR (kind = 'GENERIC'::task_kind)", name="state"),
     Index("tasks_unsealed", "id", postgresql_where=text("config IS NOT NULL AND sealed IS NULL")),
@@ -90,7 +90,7 @@ tasks = Table(
     ),
 )
 
-# A request for slots, then what holds them.
+# A request for slots, and later their holder.
 allocations = Table(
     "allocations",
     metadata,
@@ -121,7 +121,7 @@ allocations = Table(
     Column("wait_reason", Text),  # of this allocation alone; otherwise it refers to a common one
     Column("wait_reason_id", BigInteger),  # a row of wait_reasons, which may be gone already
     Column("wait_since", Time),
-    # Why there is no machine for it yet, and when the next attempt is, written by the provisioner.
+    # The provisioner's reason why there is no machine yet, and the time of the next attempt.
     Column("machine_code", enum(ProvisionCode)),
     Column("machine_reason", Text),
     Column("machine_next_try", Time),
@@ -132,14 +132,15 @@ allocations = Table(
     Column("pull_started_at", Time),
     Column("pull_ended_at", Time),
     Column("started_at", Time),
-    Column("workspace_name", Text),  # as it was when this started: what reports of usage tell
+    Column("workspace_name", Text),  # the name at its start, for usage reports
     Column("ended_at", Time),
     Column("exit_kind", enum(ExitKind, unused=["unrecoverable"])),
     Column("exit_reason", Text),  # a sentence
     # It ended because of its image.
     Column("pull_failed", Boolean, nullable=False, server_default=text("false")),
     Column("exit_code", Integer),
-    # What the containers of one allocation prove to each other: their tokens differ, this key is common to them.
+    # The containers of one allocation prove to each other that they belong together. Their tokens differ; this key is
+    # the same.
     Column(
         "peer_key",
         Text,
@@ -159,7 +160,7 @@ allocations = Table(
     Column("awaited_until", Time),
     CheckConstraint("slots >= 0", name="slots"),
     CheckConstraint("(ended_at IS NOT NULL) = (state = 'TERMINATED')", name="ended"),
-    # A task has one live allocation at most: nothing runs twice.
+    # A task has at most one live allocation, so its work never runs twice.
     Index(
         "one_live_allocation",
         "task_id",
@@ -212,7 +213,7 @@ agents = Table(
     Column("agent_key_hash", LargeBinary, nullable=False),
     Column("incarnation", Uuid, nullable=False),
     Column("token_hash", LargeBinary, nullable=False, unique=True),
-    # Of the interface, and of the agent's program.
+    # The versions of the interface and of the agent.
     Column("version", Text, nullable=False, server_default=text("''")),
     Column("product_version", Text, nullable=False, server_default=text("''")),
     Column("hostname", Text, nullable=False, server_default=text("''")),
@@ -252,7 +253,7 @@ containers = Table(
     metadata,
     Column("id", Uuid, primary_key=True),
     Column("allocation_id", Text, ForeignKey("allocations.id", ondelete="CASCADE"), nullable=False),
-    # No foreign key: what ran is known for longer than where.
+    # There is no foreign key, because containers are kept longer than agents.
     Column("agent_id", Text, nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("rank", Integer, nullable=False),
@@ -322,9 +323,9 @@ task_logs = Table(
     Index("task_logs_in_order", "task_id", "id"),
 )
 
-# Between which times lines of a task lie whose ids begin with the same bits: every line is covered by a row, which a
-# trigger of task_logs adds. Rows may overlap; those of removed lines stay until the last line of the task is removed.
-# No foreign key, as for the lines.
+# The times of a task's lines with ids that begin with the same bits. A trigger of task_logs adds a row for each new
+# line that no row covers. Rows may overlap. Rows of deleted lines stay until the last line of the task is deleted. Like
+# lines, they have no foreign key.
 task_log_spans = Table(
     "task_log_spans",
     metadata,
@@ -344,7 +345,7 @@ log_batches = Table(
     Index("log_batches_by_time", "stored_at"),
 )
 
-# What reports of usage need of allocations whose experiments or workspaces were deleted.
+# The fields of deleted allocations that usage reports need.
 deleted_allocations = Table(
     "deleted_allocations",
     metadata,
@@ -362,8 +363,8 @@ deleted_allocations = Table(
     Index("deleted_allocations_by_end", "ended_at"),
 )
 
-# What money needs of containers on rented machines, whose experiments or workspaces were deleted. No foreign keys but
-# the user's: the rest is gone.
+# The fields of deleted containers on rented machines that costs need. Only the user has a foreign key, because the
+# other rows are deleted.
 deleted_containers = Table(
     "deleted_containers",
     metadata,

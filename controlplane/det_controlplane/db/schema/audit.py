@@ -9,7 +9,7 @@ audit_log = Table(
     metadata,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("at", Time, nullable=False),
-    # No foreign keys: what was done stays when those who did it are gone.
+    # There are no foreign keys, because entries outlive their users and objects.
     Column("user_id", Integer, nullable=False),
     Column("username", Text, nullable=False),
     Column("via", Text, nullable=False),  # the kind of token: user, access, allocation; or sign-in

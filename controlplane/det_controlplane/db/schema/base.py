@@ -19,7 +19,7 @@ metadata = sa.MetaData(
 
 Time = sa.DateTime(timezone=True)
 JSON = postgresql.JSONB(none_as_null=True)
-# What users write: their code sees the keys in the order that they chose, which JSONB forgets.
+# JSON of users: their code sees the keys in the written order, which JSONB does not keep.
 ORDERED_JSON = postgresql.JSON(none_as_null=True)
 
 # Managed databases and the embedded one have the extension. Others, or users without the right, continue without its index.

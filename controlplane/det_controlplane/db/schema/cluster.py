@@ -62,17 +62,19 @@ master_logs = Table(
     Index("master_logs_by_time", "logged_at"),
 )
 
-# Pools whose queue changed since the last scheduling pass.
+# Pools with queue changes since the last scheduling pass.
 pools = Table(
     "pools",
     metadata,
     Column("name", Text, primary_key=True),
-    # A pass answers the marks that it saw. It may die at any point: what it did not answer stays marked.
+    # A pass clears the marks that it saw. If it dies, the pool stays marked.
     Column("marked", BigInteger, nullable=False, server_default=text("1")),
     Column("answered", BigInteger, nullable=False, server_default=text("0")),
     Column("dirty", Boolean, Computed("(marked > answered)", persisted=True), nullable=False),
     Column("scheduled_at", Time),
-    Column("provision_at", Time),  # when to decide on its machines again though nothing happened
+    Column(
+        "provision_at", Time
+    ),  # time of the next decision about its machines without further changes
     Column("resumed_at", Time),  # by an operator: machines asked for before count no longer
 )
 

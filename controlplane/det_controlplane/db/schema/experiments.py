@@ -51,21 +51,21 @@ contexts = Table(
     Column("user_id", Integer, ForeignKey("users.id", ondelete="SET NULL")),
     Column("created_at", Time, nullable=False),
     CheckConstraint("content IS NOT NULL OR object_key IS NOT NULL", name="content"),
-    # What a user has sent of late; small archives weigh no more than the rows of what is made of them.
+    # The recent uploads of a user. Small archives are not counted, because they are as small as the rows that use them.
     Index(
         "contexts_sent", "user_id", "created_at",
         postgresql_include=["size"], postgresql_where=text("size > 16384"),
     ),
 )  # fmt: skip
 
-# What the queue orders: an experiment, or a task of its own.
+# An entry of the queue: an experiment, or another task.
 jobs = Table(
     "jobs",
     metadata,
     Column("id", Uuid, primary_key=True),
     Column("kind", enum(JobKind), nullable=False),
     Column("name", Text, nullable=False, server_default=text("''")),
-    # Of the configuration, as everywhere: `pools` has a row from its first mark on.
+    # The pool as configured. A pool has a row in `pools` after its first mark.
     Column("pool", Text, nullable=False),
     Column("priority", Integer),
     Column("weight", Double, nullable=False, server_default=text("1")),
@@ -118,7 +118,7 @@ experiments = Table(
     Column("created_at", Time, nullable=False),
     Column("started_at", Time, nullable=False),
     Column("ended_at", Time),
-    # What every report of a validation needs of the configuration, without unpacking that each time.
+    # Fields of the configuration that every validation report needs, so that reports do not parse it.
     Column(
         "metric_name",
         Text,
@@ -149,7 +149,8 @@ experiments = Table(
         ),
         nullable=False,
     ),
-    # And what lists show of it: to read it from 100 configurations is a fifth of a list's time.
+    # Fields of the configuration that lists show. Reading them from 100 configurations would take a fifth of a list's
+    # time.
     Column("searcher_name", Text, Computed("config #>> '{searcher,name}'::text[]", persisted=True)),
     Column(
         "hyperparameters",
@@ -275,7 +276,7 @@ trials = Table(
     Column("heartbeat_at", Time),  # unmanaged trials
     Column("started_at", Time, nullable=False),
     Column("ended_at", Time),
-    # A run that was told that nothing is asked of its trial may end without closing it, whatever is asked while it ends.
+    # A run of a parked trial may end without closing the trial, even if the trial is promoted while the run ends.
     Column("rested_run", Integer),
     # Whether `run_values` has its values. NULL: it has not ended, or no tick has copied them; false: there are too many.
     Column("has_values", Boolean),

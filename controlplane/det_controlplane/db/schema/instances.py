@@ -1,4 +1,4 @@
-"""Machines that the cluster rents, and what is known of the clouds that rent them out."""
+"""Rented machines, and data about the clouds that rent them out."""
 
 from sqlalchemy import (
     Boolean,
@@ -29,7 +29,8 @@ instances = Table(
     Column("id", Uuid, primary_key=True),
     Column("pool", Text, nullable=False),
     Column("state", enum(MachineState, "instance_state"), nullable=False),
-    # What to rent: alternatives of one provider, region and capacity, the best first; then the one that was rented.
+    # The offers to rent, best first: alternatives of one provider, region and capacity. After the launch it is the
+    # rented one.
     Column("offers", JSON, nullable=False),
     Column("provider", Text, nullable=False),
     Column("region", Text, nullable=False),
@@ -39,7 +40,7 @@ instances = Table(
     Column("slots", Integer, nullable=False),
     Column("price_usd_hour", Numeric(14, 6), nullable=False),
     Column("section", Integer, nullable=False, server_default=text("0")),
-    # The allocation that it was rented for. No foreign key: what a machine costs is known for longer.
+    # The allocation that caused the launch. There is no foreign key, because costs of machines are kept longer.
     Column("purpose", Text),
     Column("cloud_id", Text),
     Column("attempt", Integer, nullable=False, server_default=text("1")),
@@ -85,7 +86,9 @@ cooldowns = Table(
     Column("zone", Text, primary_key=True),
     Column("machine_type", Text, primary_key=True),
     Column("capacity", Text, primary_key=True),
-    Column("pool", Text, primary_key=True, server_default=text("''")),  # whose section is refused
+    Column(
+        "pool", Text, primary_key=True, server_default=text("''")
+    ),  # pool with the refused section
     Column("kind", enum(RefusalKind), nullable=False),
     Column("until", Time, nullable=False),
     Column("sentence", Text, nullable=False),
@@ -95,7 +98,7 @@ cooldowns = Table(
     Column("hint", JSON, nullable=False, server_default=text("'[]'")),
 )
 
-# Pools that launch nothing.
+# Pools that must not launch machines.
 pool_holds = Table(
     "pool_holds",
     metadata,
@@ -106,7 +109,7 @@ pool_holds = Table(
     Column("held_at", Time, nullable=False),
 )
 
-# Machines that were taken back: offers that are reclaimed often are worth less.
+# Reclaimed machines. Offers with frequent reclaims rank lower.
 interruptions = Table(
     "interruptions",
     metadata,

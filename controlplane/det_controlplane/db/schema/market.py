@@ -1,4 +1,4 @@
-"""Define the tables of types and prices as clouds tell them, and of when they are asked again."""
+"""Define the tables of machine types and prices that clouds report, and the times of the next readings."""
 
 from sqlalchemy import CheckConstraint, Column, Integer, Numeric, Table, Text, text
 
@@ -24,7 +24,7 @@ market_types = Table(
     Column("region", Text, primary_key=True),
     Column("machine_type", Text, primary_key=True),
     Column("zones", JSON, nullable=False),  # that have it
-    Column("slots", Integer, nullable=False),  # 0: not told
+    Column("slots", Integer, nullable=False),  # 0 if not reported
 )
 
 # An empty zone stands for every zone of the region.

@@ -1,4 +1,4 @@
-"""Budgets. What was spent follows from rented machines and the containers that they ran."""
+"""Budgets. Their costs follow from rented machines and the containers on them."""
 
 from sqlalchemy import (
     ARRAY,

@@ -1,4 +1,4 @@
-"""Users, what they belong to and what belongs to them."""
+"""Users, their groups, roles and sessions, workspaces, projects and templates."""
 
 from sqlalchemy import (
     BigInteger,
@@ -28,7 +28,7 @@ users = Table(
     Column("admin", Boolean, nullable=False, server_default=text("false")),
     Column("active", Boolean, nullable=False, server_default=text("true")),
     Column("remote", Boolean, nullable=False, server_default=text("false")),
-    # Of a remote user, from the first sign-in on: issuer and subject, which stay when names change.
+    # Issuer and subject of a remote user, set at the first sign-in. They stay when names change.
     Column("identity", Text, unique=True),
     Column("agent_user", JSON),  # {agentUid, agentUser, agentGid, agentGroup}
     Column("settings", JSON, nullable=False, server_default=text("'{}'")),
@@ -39,7 +39,7 @@ users = Table(
     CheckConstraint("username <> ''", name="username"),
 )
 
-# What agents join with, besides the token of the deployment and proofs of machines.
+# Tokens for joining agents, beside the token of the deployment and proofs of machines.
 join_tokens = Table(
     "join_tokens",
     metadata,
@@ -76,14 +76,14 @@ sessions = Table(
     # No foreign key: a token outlives its allocation by a moment, and checking it would lock the allocation.
     Column("allocation_id", Text),
     Column("description", Text),
-    # Of a task: good for the task itself only, and not for what its owner may do.
+    # A narrow token of a task: it is valid for the task itself, without the rights of its owner.
     Column("narrow", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", Time, nullable=False),
     Column("expires_at", Time),
     Column("revoked_at", Time),
     # The lost agent that runs the task. The token's requests are answered "try again" until that agent has joined again.
     Column("waits_for_agent", Text),
-    # From where somebody signed in, and what the program there called itself.
+    # The address of the sign-in, and the user agent.
     Column("address", Text),
     Column("program", Text),
     CheckConstraint("(kind = 'allocation') = (allocation_id IS NOT NULL)", name="allocation"),
@@ -129,7 +129,7 @@ workspaces = Table(
     Column("checkpoint_storage", JSON),
     # Secrets of the configuration, encrypted; '': none, NULL: not separated yet.
     Column("sealed", Text),
-    # No foreign keys: pools are those of the cluster's configuration.
+    # There are no foreign keys: pools are in the cluster's configuration.
     Column("default_compute_pool", Text),
     Column("default_aux_pool", Text),
     Column("created_at", Time, nullable=False, server_default=text("now()")),
@@ -193,7 +193,7 @@ templates = Table(
     CheckConstraint("btrim(name) <> ''", name="name"),
 )
 
-# Scope 0 is the whole cluster, which is why there is no foreign key.
+# Scope 0 is the whole cluster, so there is no foreign key.
 config_policies = Table(
     "config_policies",
     metadata,

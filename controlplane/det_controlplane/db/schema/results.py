@@ -84,7 +84,7 @@ storages = Table(
     # Secrets of the configuration, encrypted; '': none, NULL: not separated yet.
     Column("sealed", Text),
     Column("fingerprint", Text, nullable=False, server_default=text("''")),  # of its secrets
-    # Who told of it. No foreign key: 0 where that is not known.
+    # The user who first used the storage. There is no foreign key: 0 stands for an unknown user.
     Column("user_id", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("config", "fingerprint", "user_id"),
 )

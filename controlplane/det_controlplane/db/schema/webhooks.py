@@ -1,4 +1,4 @@
-"""Webhooks, and what they listen to."""
+"""Webhooks and their triggers."""
 
 from sqlalchemy import (
     BigInteger,

@@ -71,7 +71,7 @@ class StartedTrial:
 
 
 def container(tx: Tx, container_id: UUID) -> StartedContainer | None:
-    """Read what a container's specification needs, under the lock of its allocation."""
+    """Read the data of a container's specification, under the lock of its allocation."""
     row = tx.execute(_CONTAINER, {"id": container_id}).first()
     return None if row is None else StartedContainer(*row)
 

@@ -9,8 +9,8 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.logs import log_spans
 from det_controlplane.db.money import usage
 
-# What ended before a time began before it: the index of kinds has that. A parent stays as long as a child has not
-# ended, and so does what reported checkpoints, which would go with it. What is being forked right now is locked.
+# Tasks that ended before a time also began before it, so the index of kinds finds them. Parents of live children stay,
+# and tasks with checkpoints, which would be deleted too. Tasks that are being forked are locked.
 _PAST = text("""
     SELECT k.id FROM tasks k
     WHERE k.trial_id IS NULL AND k.kind IN ('COMMAND', 'NOTEBOOK', 'SHELL', 'TENSORBOARD', 'GENERIC')
@@ -31,7 +31,7 @@ _JOBS = text("""
     DELETE FROM jobs j WHERE j.id = ANY(cast(:jobs AS uuid[])) AND NOT EXISTS (SELECT 1 FROM tasks k WHERE k.job_id = j.id)
         AND NOT EXISTS (SELECT 1 FROM experiments e WHERE e.job_id = j.id)
 """)
-# Forks and children share that of another.
+# Forks and children share the model definition of another task.
 _CONTEXTS = text("""
     DELETE FROM contexts c WHERE c.id = ANY(cast(:contexts AS uuid[]))
         AND NOT EXISTS (SELECT 1 FROM tasks k WHERE k.context_id = c.id)
@@ -51,7 +51,7 @@ def delete_logs(tx: Tx, ids: Sequence[str], most: int) -> int:
 
 
 def delete(tx: Tx, ids: Sequence[str]) -> list[str]:
-    """Delete tasks, but for what they used and cost; return the keys of objects that nothing refers to any more."""
+    """Delete tasks and keep their usage and costs. Return the keys of objects that are no longer referenced."""
     usage.keep_of_tasks(tx, ids)
     log_spans.forget(tx, list(ids))
     tx.execute(_SESSIONS, {"ids": list(ids)})

@@ -49,7 +49,7 @@ _TREE = text("""
 _LAST_RUN = text("SELECT coalesce(max(run_id), 0) FROM allocations WHERE task_id = :id")
 
 _k, _j = tasks.c, jobs.c
-# While it is active, what its newest run does; else its own state.
+# The state of its newest run while it is active, otherwise its own state.
 _STATE: Any = literal_column("""'STATE_' || CASE WHEN tasks.state <> 'ACTIVE' THEN tasks.state::text ELSE coalesce(
     (SELECT CASE WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END FROM allocations a
      WHERE a.task_id = tasks.id ORDER BY a.run_id DESC LIMIT 1), 'QUEUED') END""")

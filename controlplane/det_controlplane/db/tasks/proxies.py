@@ -59,7 +59,7 @@ def of_task(db: Database, task_id: str) -> ProxiedTask | None:
 
 @dataclass(frozen=True, slots=True)
 class EndedTask:
-    """The end of a task that is no trial, and the callers that may see it."""
+    """The end of a task other than a trial, and the users that may see it."""
 
     exit_status: str
     proxies: list[dict[str, Any]]

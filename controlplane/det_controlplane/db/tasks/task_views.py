@@ -72,7 +72,7 @@ def task(db: Database, task_id: str) -> dict[str, Any] | None:
 
 
 def accelerators(db: Database, task_id: str) -> list[dict[str, Any]]:
-    """Return the devices of each container of the task whose agent is still there."""
+    """Return the devices of the task's containers on existing agents."""
     return [row[0] for row in db.read(_ACCELERATORS, {"id": task_id})]
 
 

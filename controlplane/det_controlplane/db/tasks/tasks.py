@@ -24,8 +24,8 @@ _CONTAINER: Any = literal_column("""(SELECT json_build_object('parent', '', 'id'
         'devices', '[]'::json, 'permissionDenied', false)
     FROM containers c JOIN allocations a ON a.id = c.allocation_id
     WHERE a.task_id = tasks.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED' ORDER BY c.assigned_at DESC LIMIT 1)""")
-# As whom the program runs; Determined's client logs in as this user. Empty: as root. A shell that serves told it itself:
-# processes of an agent that is not root's run as its user.
+# The account of the program, which Determined's client uses to log in. Empty stands for root. A running shell reported
+# it, because processes of an agent without root rights run as its user.
 _WHO: Any = literal_column("""(SELECT json_build_object('user', coalesce(tasks.config#>>'{_shell,user}', w.who->>'agentUser', ''), 'uid', coalesce((w.who->>'agentUid')::integer, 0),
         'group', coalesce(w.who->>'agentGroup', ''), 'gid', coalesce((w.who->>'agentGid')::integer, 0))
     FROM (SELECT coalesce(users.agent_user, (SELECT x.agent_user FROM workspaces x WHERE x.id = jobs.workspace_id)) AS who) w)""")
@@ -243,7 +243,7 @@ _NEXT_IDLE = text(f"SELECT min({_DUE}) {_IDLING}")
 
 
 def note_activity(tx: Tx, task_id: str, now: datetime) -> None:
-    """Let the time after which an idle task ends begin anew."""
+    """Restart the idle time of a task."""
     tx.execute(_ACTIVE, {"task_id": task_id, "now": now})
 
 
@@ -269,5 +269,5 @@ def idle(tx: Tx, now: datetime) -> list[IdleTask]:
 
 
 def next_idle(tx: Tx) -> datetime | None:
-    """Return when the next task will have been idle for too long, if nothing happens."""
+    """Return the time at which the next task will have been idle for too long."""
     return tx.execute(_NEXT_IDLE).scalar()

@@ -70,8 +70,9 @@ _SAVE = (
     .where(_t.id == bindparam("trial"))
     .values({name: bindparam(name) for name in _KEPT})
 )
-MOST_TOGETHER = 32  # which the planner is told by a LIMIT: it would expect a hundred
-# What another transaction changes or has changed is left out: its report waits alone, and holds no other one up.
+MOST_TOGETHER = 32  # The LIMIT shows the planner this number; it would expect a hundred rows.
+# Trials that another transaction is changing or has changed are skipped. Their reports are stored alone and delay no
+# other report.
 _ADD_ALL = text(f"""
     WITH new AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (trial_id integer, version text, run_id integer,
@@ -146,9 +147,10 @@ class NewReport:
 def add_all(
     tx: Tx, new: Sequence[NewReport], asked: Sequence[int] = ()
 ) -> tuple[dict[int, ReportingTrial], dict[int, ReportingTrial]]:
-    """Add reports of different trials, each with the change of its trial.
+    """Add reports of different trials, and change their trials.
 
-    Return those trials whose report was added, and the others as they are, with those that were only asked for."""
+    Return the trials with added reports, and the other trials with their present state, including the requested
+    ones."""
     rows = [{"trial_id": trial_id} for trial_id in asked] + [
         {
             "trial_id": one.trial.id, "version": one.trial.version, "run_id": one.run_id,
@@ -208,7 +210,7 @@ def merge(tx: Tx, row_id: int, run_id: int, metrics: dict[str, Any]) -> None:
 
 
 def archive_older_runs(tx: Tx, trial_id: int, run_id: int, group: str, total_batches: int) -> int:
-    """Archive what an earlier run reported from here on: a restarted trial repeats steps."""
+    """Archive reports of earlier runs from this step on, because a restarted trial repeats steps."""
     params = {"trial": trial_id, "run": run_id, "group": group, "steps": total_batches}
     return tx.execute(_ARCHIVE, params).rowcount
 

@@ -1,7 +1,8 @@
-"""Series of profilers: what a trial's machines did, by agent, GPU and name.
+"""Series of profilers: measurements of a trial's machines by agent, GPU and name.
 
-Harnesses report samples as metrics of groups such as `cpu`, under the agent and, of GPUs, its UUID; older ones post points of a
-series, which are stored in the same shape with the batch at which they were taken."""
+Harnesses report samples as metrics of groups such as `cpu`, by agent and UUID of the GPU. Older harnesses send
+points of a series, which are stored in the same form with their batch.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -85,7 +85,7 @@ def has_later_run(tx: Tx, allocation_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    moved: bool  # by a whole percent, towards what the searcher has asked for
+    moved: bool  # by at least a percent of the requested length
     searcher: str | None
 
 

@@ -34,7 +34,7 @@ class TrialRow:
     log_policy_matched: str | None
 
 
-# What `TrialRow` holds, of trials t.
+# The columns of `TrialRow`, from trials t.
 COLUMNS = """t.id, t.experiment_id, t.request_id, t.state::text, t.task_id, t.run_id, t.restarts, t.early_exit, t.parked,
     t.stop_requested, t.seed, t.blocked_agents, t.log_policy_matched"""
 _BY_ID = text(f"SELECT {COLUMNS} FROM trials t WHERE id = :id")
@@ -97,7 +97,7 @@ _INSERT = text("""
             :warm_start_uuid, :now)
     RETURNING id
 """)
-# Its proxied ports are those of its experiment's configuration.
+# The configuration of the experiment has the proxied ports.
 _INSERT_TASK = text(f"""
     INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, sealed, started_at, proxies)
     VALUES (:id, 'TRIAL', :job_id, :trial_id, :experiment_id, :context_id, '', :now,
@@ -140,9 +140,9 @@ class PlannedTrial:
     seed: int
     hparams: Mapping[str, Any]
     warm_start_from: str | None  # another trial, by request id
-    checkpoint: str | None  # else this one; else what the configuration names
+    checkpoint: str | None  # otherwise this one, or the one in the configuration
     train_to: float | None = None
-    parked: bool = False  # asks for no slots before it is told to train
+    parked: bool = False  # requests no slots until it may train
 
 
 _EXPERIMENT = """experiment AS (
@@ -248,7 +248,7 @@ _TOLD_TO_REST = text("SELECT 1 FROM trials WHERE id = :id AND rested_run = run_i
 
 
 def let_rest(tx: Tx, trial_id: int) -> bool:
-    """Let the run of a parked trial end, as nothing is asked of it; return whether it is parked."""
+    """Let the run of a parked trial end. Return whether the trial is parked."""
     return tx.execute(_REST, {"id": trial_id}).rowcount == 1
 
 

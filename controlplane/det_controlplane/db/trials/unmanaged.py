@@ -128,7 +128,7 @@ class Run:
 
 
 def start(tx: Tx, trial_id: int, resume: bool, now: datetime) -> Run:
-    """Begin a new run of the trial, which may have ended before; return the checkpoint that it goes on from."""
+    """Begin a new run of a trial, which may have ended. Return the checkpoint for the start."""
     row = tx.execute(_START, {"id": trial_id, "now": now}).one()
     reopen(tx, trial_id)
     latest = tx.execute(_LATEST, {"id": trial_id}).first() if resume else None

@@ -1,4 +1,4 @@
-"""Validation reports of one experiment in two statements: one locks and reads what they touch, one writes it all."""
+"""Validation reports of one experiment in two statements: the first locks and reads, the second writes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -27,8 +27,8 @@ _LOCK = text(f"""
     JOIN searches s ON s.experiment_id = e.id
     WHERE e.id = :id FOR NO KEY UPDATE OF e, s, t
 """)
-# Every part follows from `added`: a repeated report, or a search that another process wrote to, adds nothing. The
-# search's events are appended as `searches.append` does, under the same guard of `seq`.
+# Every part depends on `added`. A repeated report, or a search that another process changed, adds no row. The events
+# are appended as `searches.append` does, under the same guard of `seq`.
 _STORE = text("""
     WITH new AS (
         SELECT * FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (trial_id integer, run_id integer, steps integer,
@@ -96,7 +96,7 @@ class ExperimentSummary:
 def lock(
     tx: Tx, experiment_id: int, steps: dict[int, int]
 ) -> tuple[ExperimentRow, dict[int, ValidatingTrial]] | None:
-    """Lock the experiment and those of its trials that report; return them with the steps they reported."""
+    """Lock the experiment and its reporting trials. Return them with the reported steps."""
     params = {"id": experiment_id, "trial_ids": list(steps), "steps": list(steps.values())}
     rows = tx.execute(_LOCK, params).all()
     if not rows:
@@ -115,7 +115,8 @@ def _trial(row: Any) -> ValidatingTrial:
 def store(
     tx: Tx, experiment: ExperimentRow, new: Sequence[Validation], summary: ExperimentSummary
 ) -> bool:
-    """Store validations with the search's events. False: not all could be written, so nothing may be committed."""
+    """Store validations with the events of the search. Return False if some could not be written; then the
+    transaction must be rolled back."""
     return tx.execute(_STORE, _params(experiment, new, summary)).rowcount == 1
 
 
@@ -140,7 +141,7 @@ def _params(
             {
                 "trial_id": one.trial_id, "run_id": one.run_id, "steps": one.steps, "metrics": one.metrics,
                 "at": one.at.isoformat(), "summary": {"validation_metrics": one.summary},
-                # As text: JSON knows neither NaN nor infinity.
+                # As text, because JSON has no NaN and no infinity.
                 "value": None if one.value is None else str(one.value),
                 "best_of_trial": one.best_of_trial, "seq": seq, "event": one.event,
             }

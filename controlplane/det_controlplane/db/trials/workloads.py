@@ -51,7 +51,7 @@ class Options:
 
 
 def page(db: Database, trial_id: int, page: Page, sort: Sort, options: Options) -> Iterator[str]:
-    """Return entries by step, or by the metric of `sort`, where those without it come last."""
+    """Return entries by step, or by the metric in `sort`. Entries without the metric come last."""
     found = _workloads(
         options.filter, options.batch_metrics, options.skip_deleted, bool(sort.metric)
     )
