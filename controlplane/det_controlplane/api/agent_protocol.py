@@ -95,7 +95,7 @@ def _check_slots(slots: list[dict[str, Any]]) -> None:
 def poll(ctx: Context, request: Request) -> Answer:
     token = bearer_token(request)
     if not token.startswith(AGENT_PREFIX):
-        authentication.agent_of(ctx, token)  # says who is wanted here
+        authentication.agent_of(ctx, token)  # lists the agents of the relay
     body = Body(request.json())
     asked = Poll(
         token=token,
@@ -119,7 +119,7 @@ def poll(ctx: Context, request: Request) -> Answer:
 
 
 def _earliest(deadlines: Iterable[str]) -> datetime | None:
-    """Return the first of these times. Agents of earlier releases tell some in a form that is no RFC 3339."""
+    """Return the earliest of these times. Agents of earlier releases send some in a form other than RFC 3339."""
     found = []
     for text in deadlines:
         with suppress(ValueError):

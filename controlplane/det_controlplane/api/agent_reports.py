@@ -35,7 +35,7 @@ def take(ctx: Context, request: Request) -> Answer:
     batch = _batch_in(request)
     stored = _stored(ctx, [batch])
     if not any(stored[0]):
-        authentication.agent_of(ctx, batch.agent_token)  # says who is wanted here
+        authentication.agent_of(ctx, batch.agent_token)  # lists the agents of the relay
     return _outcomes(stored[0])
 
 
@@ -81,9 +81,9 @@ def _token_of(report: Body) -> str:
 
 
 def _stored(ctx: Context, batches: Sequence[_Batch]) -> list[list[bool]]:
-    """Store what can be stored together; tell for each report of each batch whether it is.
+    """Store the reports that can share transactions. Return for each report of each batch whether it is stored.
 
-    A report has the rights of its task and no others, and only from the agent that runs it."""
+    A report has the rights of its task, and must come from the agent that runs the task."""
     small = [(b.agent_token, r) for b in batches for r in b.reports if trials.may_share(r)]
     tasks = authentication.tasks_of(ctx, [(agent, bearer_token(r)) for agent, r in small])
     own = [r for agent, r in small if (agent, bearer_token(r)) in tasks]

@@ -1,4 +1,4 @@
-"""The software of agents, from the cluster itself: what a machine installs fits the cluster that rented it."""
+"""Serve the agent's wheel from the cluster, so that a machine installs the version of its cluster."""
 
 from det_controlplane.api.http import Answer, Request, Response
 from det_controlplane.api.router import Access, get
@@ -20,7 +20,7 @@ def file(ctx: Context, request: Request) -> Answer:
     name = request.param("name")
     content = software.content(ctx, name)
     kept = {"Cache-Control": f"public, max-age={_KEEP_S}"}
-    # pip reads a list of versions only from what says that it is text.
+    # pip reads a list of versions only from answers with the type text/html.
     kind = "text/plain; charset=utf-8" if name == CONSTRAINTS else "application/octet-stream"
     return Response(content, media_type=kind, headers=kept)
 

@@ -105,7 +105,7 @@ class App:
         `request.sender` becomes that caller."""
         try:
             route = self._routed(request)
-            if route.admits is not None:  # its URL is a proof of its own, and names nobody
+            if route.admits is not None:  # its URL is the credential, so it has no user
                 request.sender = f"address {request.client}"
                 return route.admits(request)
             by: Principal | None

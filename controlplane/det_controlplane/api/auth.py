@@ -78,7 +78,7 @@ def request_key(request: Request) -> str | None:
 
 
 def setting(change: Callable[[Context, User, int, bool], None], value: bool) -> Handler:
-    """Return the handler that sets a flag of the thing whose id is in the path."""
+    """Return a handler that sets a flag of the object with the id in the path."""
 
     def handler(ctx: Context, request: Request) -> Answer:
         change(ctx, user_of(request), request.id("id"), value)

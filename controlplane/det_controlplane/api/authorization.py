@@ -1,4 +1,4 @@
-"""Find out who sends a request, and refuse what its sender has no right to."""
+"""Authenticate the caller of a request, and refuse requests without the required right."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,10 +19,10 @@ Callers = Mapping[str, User]  # by their tokens
 
 
 def authorize(ctx: Context, route: Route, request: Request, callers: Callers | None = None) -> None:
-    """Authenticate the caller, and refuse requests that the caller has no right to.
+    """Authenticate the caller, and refuse requests without the required right.
 
-    Listings are limited to the workspaces where a role of the caller allows them. `callers`: those that are known
-    already, and nobody else is."""
+    Lists are limited to the workspaces in which a role of the caller allows them. `callers` contains the callers
+    that are already authenticated."""
     _refuse_nul(request)
     _refuse_oversized(route, request)
     request.principal = principal_of(ctx, route, request, callers)
@@ -42,9 +42,9 @@ def _require_reporter(ctx: Context, user: User, request: Request) -> None:
 
 
 def authorize_together(ctx: Context, route: Route, requests: Sequence[Request]) -> list[Request]:
-    """Authenticate the callers of requests by one statement; return the requests that may pass.
+    """Authenticate the callers of requests by one statement. Return the requests that may pass.
 
-    What is wrong with one of the others is found out when it is handled alone."""
+    The other requests are handled one by one, which finds their errors."""
     if route.access in (Access.USER, Access.ADMIN):
         callers = authentication.users_of(ctx, [bearer_token(request) for request in requests])
         _read_owners(ctx, route, requests, callers)

@@ -13,7 +13,7 @@ MOST_NAMED = 10_000  # things that a request names one by one
 
 
 class Body:
-    """A JSON object whose fields are read by their camelCase name, with the type each must have."""
+    """A JSON object with typed access to its fields by their camelCase names."""
 
     def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
         self._values = values
@@ -137,7 +137,7 @@ def parse_time(value: str, what: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
         found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-        found.astimezone(timezone.utc)  # what has no place on the calendar there cannot be stored
+        found.astimezone(timezone.utc)  # PostgreSQL cannot store dates outside its calendar
     except (ValueError, OverflowError) as e:
         form = "a time like 2026-11-20T12:00:00Z (RFC 3339)"
         raise BadRequest(f"{what} must be {form}, not {value!r}") from e

@@ -1,4 +1,4 @@
-"""Config policies: what configurations must keep to."""
+"""Config policies: constraints on configurations."""
 
 from dataclasses import dataclass
 

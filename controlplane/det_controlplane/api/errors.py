@@ -7,7 +7,7 @@ class ApiError(Exception):
     status = 500
     code = 13
     reason = "Internal"
-    retry_after_s = 0  # 0: a client is not told when to come again
+    retry_after_s = 0  # 0 omits Retry-After
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Find out what each handler reads of a request, by reading its source: the description cannot lag behind the code."""
+"""Find the fields that each handler reads by reading its source, so that the description matches the code."""
 
 import ast
 import builtins
@@ -106,7 +106,7 @@ class _Reader:
         self._kept: list[Any] = []  # so that no identity is given twice
 
     def enter(self, function: Any, given: list[Any], named: dict[str, Any]) -> Any:
-        """Read a function as it is called with these arguments; return what it returns."""
+        """Analyse a function that is called with these arguments. Return its value."""
         tree = _parsed(function)
         names = [a.arg for a in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs)]
         if names and names[0] == "self":
@@ -213,7 +213,7 @@ class _Scope:
                 yield from found.items() if node.func.attr == "items" else found
 
     def value(self, node: ast.AST) -> Any:
-        """Return the value of an expression, and note what it reads of the request on the way."""
+        """Return the value of an expression, and record the fields of the request that it reads."""
         if isinstance(node, ast.Name):
             return self._values.get(node.id)
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
@@ -285,7 +285,7 @@ class _Scope:
         return None
 
     def _is_looped(self, args: list[ast.expr]) -> bool:
-        """Return whether names are those of a loop; else they are spellings of the first."""
+        """Return whether names are loop values. Otherwise they are spellings of the first one."""
         first = args[0] if args else None
         inner = first.value if isinstance(first, ast.Starred) else first
         found = self._values.get(inner.id) if isinstance(inner, ast.Name) else None

@@ -1,4 +1,4 @@
-"""Requests and responses as the API sees them, whatever host carries them."""
+"""Requests and responses of the API, independent of the host."""
 
 import gzip
 import io
@@ -17,15 +17,15 @@ from det_controlplane.core.numerals import whole
 from det_controlplane.services.principal import Principal
 
 MAX_DEPTH = 200
-STRANGERS_BODY = 64 * 1024  # of a caller who is not known (yet)
-MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
-REPORT_BODY = 16 * 1024 * 1024  # of programs: reports, logs, what ranks exchange
+STRANGERS_BODY = 64 * 1024  # for unauthenticated callers
+MAX_BODY = 130 * 1024 * 1024  # the limit of the stock client: 95 MiB of files in base64
+REPORT_BODY = 16 * 1024 * 1024  # for programs: reports, logs, data of all-gathers
 FORM_BODY = 1024 * 1024  # of everything else
 
 
 @dataclass(slots=True)
 class Request:
-    """A call of the API. `final` means that the host cannot wait: a long poll answers with what is known now."""
+    """A request to the API. With `final`, the host cannot wait, so a long poll answers with the present state."""
 
     method: str
     path: str
@@ -39,9 +39,9 @@ class Request:
     params: Mapping[str, str] = field(default_factory=dict)
     principal: Principal | None = None
     within: Sequence[int] | None = None  # the workspaces to which a listing is held; None: all
-    largest: int = MAX_BODY  # what the body may unpack to
-    sender: str = ""  # whose share of a process's memory a large body takes
-    noted: Callable[[Mapping[str, Any]], None] | None = None  # is told each body that is read
+    largest: int = MAX_BODY  # limit of the uncompressed body
+    sender: str = ""  # the caller that a large body counts for
+    noted: Callable[[Mapping[str, Any]], None] | None = None  # called with each body that is read
     # Values that a handler keeps between the calls of one long poll.
     kept: dict[str, str] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ class Request:
         return obj
 
     def json_value(self) -> Any:
-        """Return the body, whatever kind of value it is; an absent one is an empty object."""
+        """Return the body as a value of any type. A missing body is an empty object."""
         raw = self.body
         if self.headers.get("content-encoding") == "gzip":
             raw = _unpacked(raw, self.largest)
@@ -154,7 +154,7 @@ Answer = Response | Wait | Stream
 
 
 def parsed(raw: bytes, what: str) -> Any:
-    """Return the value that JSON stands for, whatever kind it is of, within bounds of its size and depth."""
+    """Return the value of a JSON text of any type, within limits of size and depth."""
     if has_too_many_values(raw):
         raise TooLarge(f"{what} has more than {MOST_VALUES} values: send less, or in parts")
     try:
@@ -167,7 +167,7 @@ def parsed(raw: bytes, what: str) -> Any:
 
 
 def _refuse_depth(value: Any, what: str) -> None:
-    """Refuse what could be read and not be written again."""
+    """Refuse values that can be parsed but not serialised again."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [
@@ -261,17 +261,16 @@ def _token_of_cookie(request: Request) -> str:
 
 
 def is_of_another_site(request: Request) -> bool:
-    """Tell whether a page of another site makes its visitor's browser change something here.
+    """Return whether a page of another site makes its visitor's browser change something here.
 
-    Browsers send the cookie by themselves, so it alone does not prove that the user meant the call; and the answer
-    to a sign-in replaces it. Programs tell neither header.
-    """
+    Browsers send the cookie automatically, so it does not prove the user's intent. The answer to a sign-in replaces
+    the cookie. Programs send neither header."""
     if request.method in ("GET", "HEAD") or _token_of_headers(request):
         return False
     told = request.headers.get("sec-fetch-site")
     if told is not None:
         return told not in ("same-origin", "none")
-    # Over plain HTTP browsers tell the origin only.
+    # Over plain HTTP, browsers only send the origin.
     origin = request.headers.get("origin")
     if origin is None:
         return False
@@ -279,9 +278,10 @@ def is_of_another_site(request: Request) -> bool:
 
 
 def asks_this_machine(request: Request) -> bool:
-    """Tell whether a request names this machine as nobody else can: a name server may lead any other name here.
+    """Return whether a request uses a name of this machine that other names cannot imitate, because a name server
+    may point any name here.
 
-    To a browser a page of such a name is then of the same site as the API."""
+    A browser would treat pages of such a name as the same site."""
     host = request.headers.get("host")
     if host is None:  # no browser
         return True
@@ -293,11 +293,10 @@ def asks_this_machine(request: Request) -> bool:
 
 
 def session_cookie(request: Request, token: str, seconds: int) -> dict[str, str]:
-    """Return the header that gives a browser the session: scripts cannot read it, other sites cannot act with it.
+    """Return the header that sets the session cookie. Scripts cannot read it, and other sites cannot act with it.
 
-    Links of other sites must bring it along: what a task serves is not shown to others who are signed in here, and
-    a page that came without the cookie would have it afterwards. So it is Lax, and `is_of_another_site` does the rest.
-    """
+    Links from other sites must send it. Otherwise pages of tasks could be shown to other signed-in users, and a page
+    requested without the cookie would have it afterwards. So it is Lax, and `is_of_another_site` checks the rest."""
     is_https = "https" in (request.scheme, request.headers.get("x-forwarded-proto"))
     secure = "; Secure" if is_https else ""
     value = f"auth={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"

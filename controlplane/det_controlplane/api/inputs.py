@@ -4,10 +4,14 @@ A handler names its models in its signature: `def create_group(ctx, request, bod
 dataclass. The field `add_users` is read from `addUsers` or `add_users`, with the tolerance of Determined's gateway:
 numbers may be text, null counts as absent, unknown fields are ignored. A field without a default is required.
 
-Metadata of a field: `name` (if it is not the attribute in camelCase), `also` (more spellings in a query), `required`
-(for a model that inherits from one with defaults), `most` (the largest number of entries in a list; for numbers
-MOST_NAMED by default, None for no bound) and `null` (the value that null stands for, if null does not count as
-absent)."""
+Metadata of a field:
+
+- `name`: the name, if it is not the attribute in camelCase
+- `also`: further spellings in a query
+- `required`: for a model that inherits from one with defaults
+- `most`: the largest number of entries in a list; for numbers MOST_NAMED by default, None for no limit
+- `null`: the value that null stands for, if null does not count as absent
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass

@@ -132,7 +132,7 @@ CHECKPOINT_STATES = (
 
 
 def states_of(request: Request, known: Sequence[str]) -> list[str]:
-    """Return the stored states to filter by; derived ones (QUEUED, RUNNING, …) match nothing."""
+    """Return the stored states for a filter. Derived states (QUEUED, RUNNING, …) match no rows."""
     return known_states(request.texts("states"), known)
 
 

@@ -65,7 +65,7 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
         if follow:
             task_logs.follow(ctx, task_id)
         is_last = index == len(order) - 1
-        # Before the page: what was written before the end is in the page then.
+        # Read the end before the page, so that the page contains all lines written before the end.
         over = not (follow and is_last) or task_logs.ended_at(ctx, task_id) is not None
         page = task_logs.page(
             ctx,
@@ -73,7 +73,7 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
             filters,
             after_id=after_id,
             descending=descending,
-            # What a task writes is stored before its end is.
+            # The lines of a task are stored before its end.
             settled=follow and not over,
         )
         found = page.lines[:left] if limit else page.lines
@@ -123,7 +123,7 @@ def post_logs(ctx: Context, request: Request) -> Answer:
 
 
 def post_bare_logs(ctx: Context, request: Request) -> Answer:
-    """Store logs of `/task-logs`, whose body is a bare list."""
+    """Store logs of `/task-logs`. The body is a list."""
     items = request.json_value() if request.body else []
     if not isinstance(items, list):
         raise BadRequest("the body must be a list of log lines")

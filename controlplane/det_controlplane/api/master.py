@@ -66,7 +66,7 @@ def set_config(ctx: Context, request: Request) -> Answer:
 
 
 def logs(ctx: Context, request: Request) -> Answer:
-    """Stream the cluster's own log; with `follow` it goes on as lines are written."""
+    """Stream the cluster's own log. With `follow`, the stream continues with new lines."""
     offset, limit = request.integer("offset"), request.integer("limit")
     follow = bool(request.flag("follow"))
     start = master_log.first(ctx, user_of(request), offset, limit)

@@ -7,7 +7,7 @@ from det_controlplane.core.people.permissions import Need
 
 
 def named_in(request: Request, need: Need) -> list[object]:
-    """Return the names of a need as the request wrote them; nothing where it names nothing."""
+    """Return the objects that a request names, as it wrote them."""
     (first, *_) = need.names
     if need.place == "path":
         return [request.params[first]]

@@ -101,7 +101,7 @@ def body_of(route: Route) -> dict[str, Any] | None:
 def _name(route: Route) -> str:
     """Return the name that `det dev bindings` has for a route; no other has it."""
     inside = route.path.removeprefix("/api/v1")
-    # What is not below /api/v1 may have the address of a route there.
+    # A path outside /api/v1 may equal a path below it.
     words = re.sub(r"\W+", "_", inside if inside != route.path else f"root{route.path}").strip("_")
     return f"{route.method.lower()}_{words}"
 

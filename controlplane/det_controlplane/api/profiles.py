@@ -1,4 +1,4 @@
-"""Serve series of profilers. The streams end with what there is: clients that draw curves ask again."""
+"""Serve series of profilers. The streams end with the present points, because clients that draw curves ask again."""
 
 import math
 from typing import Any

@@ -23,7 +23,7 @@ class Access(Enum):
     USER = "user"  # a person or a task acting for one
     ADMIN = "admin"
     AGENT = "agent"
-    AGENT_BY_HANDLER = "agent by handler"  # whose first statement checks the token, too
+    AGENT_BY_HANDLER = "agent by handler"  # the handler's first statement also checks the token
 
 
 class Unaudited(Enum):
@@ -58,7 +58,7 @@ class Route:
     shared: Shared | None = None
     # A list or report: a read-only copy of the database may answer it, if there is one.
     from_replica: bool = False
-    # Media types of what it answers; refusals are JSON.
+    # Media types of the answers. Refusals are JSON.
     produces: tuple[str, ...] = ("application/json",)
     response: type | None = None  # the shape of its answer, from api/answers.py
 

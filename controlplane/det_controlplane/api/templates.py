@@ -1,4 +1,4 @@
-"""Templates: what is merged into configurations."""
+"""Templates: configuration fragments."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -44,7 +44,7 @@ from det_controlplane.services.identity import reporters, task_rights
 from det_controlplane.services.trials import metric_reports, trial_reports, unmanaged, workloads
 from det_controlplane.services.trials.next_workload import next_of
 
-# A container that starts anew costs more than slots that are idle for so long.
+# Starting a new container costs more than idle slots for this time.
 _DECISION_WAIT_S = 20.0
 _SHORT = 8 * 1024  # the body of a report that others need not wait for
 

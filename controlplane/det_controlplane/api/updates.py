@@ -27,7 +27,7 @@ def stream(ctx: Context, request: Request) -> Answer:
     token = bearer_token(request)
 
     def fetch(seen: Seen | None) -> Batch:
-        # Sessions end and rights change while a stream goes on.
+        # Sessions end and rights change during a stream.
         user = authentication.user_of(ctx, token)
         changes, now = updates.look(ctx, user, wishes, seen)
         lines = [b'{"%s":%s}\n' % (c.name.encode(), c.value.encode()) for c in changes]

@@ -1,4 +1,4 @@
-"""Accounts: list, look at, create, edit; and what web pages remember of a person."""
+"""Accounts: list, show, create, edit; and the web settings of a user."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -118,7 +118,7 @@ def unbind(ctx: Context, request: Request, body: BoundWorkspaces) -> Answer:
 
 
 def namespaces(ctx: Context, request: Request) -> Answer:
-    """Return no namespaces: there is no Kubernetes here."""
+    """Return an empty list of namespaces, because the cluster does not use Kubernetes."""
     return json_response({"namespaceBindings": {}})
 
 

@@ -47,7 +47,7 @@ class CloudFaults:
     stockout: float = 0.0  # spells in which a zone lacks a type
     listed_late: float = 0.0  # machines that a listing does not have at first
     slow_boot: float = 0.0
-    dead_boot: float = 0.0  # machines that run, and whose agent never starts
+    dead_boot: float = 0.0  # running machines with agents that never start
     reclaims_per_hour: float = 0.0  # of spot machines
     reclaims_unannounced: float = 0.0  # of those, how many come without a notice
 
@@ -64,7 +64,7 @@ class RentedMachine:
     boots_at: float  # runs, and starts its agent
     listed_from: float
     boots_dead: bool = False
-    notice_at: float = NEVER  # the machine hears that it will be taken back
+    notice_at: float = NEVER  # the machine receives the reclaim notice
     ends_at: float = NEVER  # no longer runs, and costs no more
     shuts_down_at: float = NEVER
     stopped: bool = False
@@ -91,7 +91,7 @@ class RentedMachine:
 
 @dataclass(slots=True)
 class FakeCloud:
-    """Implements `Compute`, and shows tests what happened."""
+    """Implement `Compute` and record calls for tests."""
 
     provider: str = "aws"
     seed: int = 0
@@ -139,7 +139,7 @@ class FakeCloud:
         self._refused.append(refusal)
 
     def allow(self) -> None:
-        """Refuse only what faults and quotas demand."""
+        """Refuse calls only by faults and quotas."""
         self._refused.clear()
 
     def lose_next_answer(self) -> None:
@@ -222,13 +222,13 @@ class FakeCloud:
         return None
 
     def _lacks(self, offer: Offer) -> bool:
-        """Draw stock for each spell anew, by what is asked for and not by how often it is."""
+        """Draw the stock of each period by the requested offer, independent of the number of calls."""
         spell = int(self.now() // STOCK_SPELL_S)
         drawn = random.Random(f"{self.seed}/{Scope.of(offer)}/{spell}").random()
         return drawn < self.faults.stockout
 
     def _zones_with_room(self, offer: Offer) -> tuple[str, ...]:
-        """Return the neighbouring zone if it has the type; only Google's clouds tell that."""
+        """Return a neighbouring zone that has the type. Only Google Cloud reports one."""
         if not offer.zone or self.provider != "gcp":
             return ()
         zone = offer.zone[:-1] + ("b" if offer.zone[-1] == "a" else "a")

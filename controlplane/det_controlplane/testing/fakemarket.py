@@ -16,11 +16,11 @@ PRICE_SPELL_S = 1200.0  # how long a price holds
 
 @dataclass(slots=True)
 class FakeMarket:
-    """Implements `Market` with prices that a test sets, or that drift around those of some offers."""
+    """Implement `Market` with prices that a test sets, or that vary around the prices of some offers."""
 
     provider: str = "aws"
     prices: dict[Scope, Decimal] = field(default_factory=dict)
-    zones: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by type, where they are told
+    zones: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by type, if reported
     now: Callable[[], float] = lambda: 0.0
     seed: int = 0
     drift: float = 0.0  # prices are up to this share dearer or cheaper

@@ -100,7 +100,7 @@ class Fleet(ABC):
                 shelf.add(agent, self._hashes[agent])
 
     def hold(self, agent: int) -> None:
-        """Place nothing more on an agent. Its free units stay counted as free."""
+        """Stop placing work on an agent. Its free units still count as free."""
         if agent not in self._held:
             self._held.add(agent)
             if self.free[agent]:

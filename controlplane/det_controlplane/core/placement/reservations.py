@@ -47,15 +47,14 @@ class Reservations(Generic[Victim]):
             self._slots.free[agent] -= slots or 1
 
     def withhold(self, agents: Iterable[int]) -> None:
-        """Reserve nothing on these agents."""
+        """Make no reservations on these agents."""
         for agent in agents:
             self._slots.free[agent] -= self._slots.total[agent]
 
     def protect(self, job: tuple[object, ...]) -> None:
-        """Preempt only allocations that are less important than a job; still count on those that leave anyway.
+        """Preempt only allocations that are less important than a job. Allocations that leave anyway still count.
 
-        Jobs come in the order of the queue, so fewer and fewer allocations are less important.
-        """
+        Jobs come in queue order, so the set of less important allocations shrinks."""
         slots = self._slots
         while slots.max_depth and self._victims[slots.max_depth - 1].job <= job:
             if self._victims[slots.max_depth - 1].releasing:
@@ -80,7 +79,7 @@ class Reservations(Generic[Victim]):
         return Reservation(fit, victims)
 
     def _preempt_for(self, fit: Fit) -> list[Victim]:
-        """Release the victims that hold the units of a fit; return those that were not asked to leave before."""
+        """Mark the victims that hold the units of a fit. Return the victims that were not asked to stop before."""
         slots = self._slots
         depths: set[int] = set()
         for agent, taken in fit:
@@ -93,7 +92,7 @@ class Reservations(Generic[Victim]):
     def _search_increased_again(self) -> None:
         slots = self._slots
         for agent in slots.increased:
-            # An agent without free units has used up what it got: no depth became smaller.
+            # An agent without free units has none left, so the depths of others do not shrink.
             if slots.free[agent]:
                 for order in self._orders.values():
                     order.search_again(agent)

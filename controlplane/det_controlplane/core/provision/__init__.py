@@ -1,1 +1,1 @@
-"""Decide which machines to rent, to drain and to give back."""
+"""Decide which machines to rent, drain and terminate."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# What the agent is installed from where the cluster has no wheel of its own.
+# The package of the agent if the cluster has no wheel.
 DEFAULT_PACKAGE = "determined-serverless"
 # Libraries that the agent imports or mounts into tasks. With the cluster's own wheel, a machine installs only these.
 # The package also requires a database, a server and cryptography for the control plane.
@@ -17,7 +17,7 @@ AGENT_LIBRARIES = (
 )  # fmt: skip
 VENV = "/opt/determined/venv"
 _SAYS = "determined-boot: "
-# The words before the reason, in the log of an agent whose join was refused or not answered.
+# The text before the reason in the log of an agent with a refused or unanswered join.
 _AGENT_WAITS = "trying again: "
 _MOST_WORDS = 300
 # Google Cloud switches a spot machine off 30 seconds after its notice, and the shutdown begins at once. Containers get
@@ -46,9 +46,9 @@ class Boot:
     )
     startup_script: str = ""  # the operator's, before everything else
     last_script: str = ""  # the operator's, before the agent starts
-    images: tuple[str, ...] = ()  # what the machine pulls while the agent starts
+    images: tuple[str, ...] = ()  # images that the machine pulls while the agent starts
     agent_config: Mapping[str, Any] = field(default_factory=dict)  # further options of the agent
-    aws_role_arn: str = ""  # what a machine of Google lends its tasks of AWS
+    aws_role_arn: str = ""  # the role of AWS that a machine on Google Cloud gives its tasks
     google_credentials: Mapping[str, Any] = field(default_factory=dict)  # and the other way round
     has_gpus: bool = (
         False  # by its type: a machine that shows none must not join with its processor
@@ -137,7 +137,7 @@ _LAST = """step "container startup script of the pool"
 )
 
 """
-# The agent does not wait for it, and its output is not what a console says last. A task pulls what is not there yet.
+# The agent starts meanwhile, and its output comes before the end of the console. A task pulls missing images itself.
 _PULLS = """step "pulling images, beside the agent"
 setsid bash -c 'for image; do docker pull -q "$image" || echo "$image could not be pulled"; done' \\
     images {images} < /dev/null > /var/log/determined-images.log 2>&1 &

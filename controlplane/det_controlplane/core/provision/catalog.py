@@ -1,6 +1,7 @@
 """Look up machine types, regions and list prices of the clouds.
 
-The tables are bundled and dated. They say what a pool may name, and rank offers; what a cloud bills may differ.
+The tables are bundled and dated. They define the types that a pool may name and rank offers. The bill of a cloud may
+differ.
 """
 
 import re
@@ -14,7 +15,7 @@ from .offers import Capacity, MachineType
 
 PROVIDERS = ("aws", "gcp")
 LIST_OF = "June 2025"  # the date of the list prices below
-# Of a type that no table knows, until the operator gives its price: rather too much.
+# The price of an unknown type until the operator sets one. It is rather too high.
 _UNKNOWN_USD_A_SLOT = Decimal(5)
 _REGIONS = {"aws": catalog_aws.REGIONS, "gcp": catalog_gcp.REGIONS}
 _SPOT_RATIOS = {"aws": catalog_aws.SPOT_RATIO, "gcp": catalog_gcp.SPOT_RATIO}
@@ -39,7 +40,7 @@ class Priced:
     is_exact: bool = False  # in every region, as the operator says
 
     def price(self, region: str, capacity: Capacity) -> Decimal:
-        """Return about what the type costs an hour in a region, where nothing newer is known."""
+        """Return the approximate price of the type in a region, if no newer price is known."""
         factors = _REGIONS[self.type.provider]
         factor = Decimal(1) if self.is_exact else Decimal(factors[region])
         ratio = _SPOT_RATIOS[self.type.provider] if capacity is Capacity.SPOT else Decimal(1)

@@ -16,7 +16,7 @@ REGIONS = {
     "ap-southeast-7": "1.20", "ap-east-1": "1.40", "ap-east-2": "1.30",
     "me-south-1": "1.25", "me-central-1": "1.25", "il-central-1": "1.25", "af-south-1": "1.30",
 }  # fmt: skip
-# What spot capacity costs of the price on demand, where no history is known.
+# The typical ratio of spot and on-demand prices, used without a price history.
 SPOT_RATIO = Decimal("0.45")
 
 _T4, _A10G, _L4, _L40S = "NVIDIA T4", "NVIDIA A10G", "NVIDIA L4", "NVIDIA L40S"

@@ -25,7 +25,7 @@ _BACKOFFS = {
 _PASSING = _Backoff(300.0, 14_400.0)
 # A cooldown that is longer than any backoff ends when an operator resumes the pool.
 ENDLESS_S = 86_400.0
-# What only an operator can change.
+# Causes that only an operator can change.
 _FOR_OPERATORS = frozenset({RefusalKind.QUOTA, RefusalKind.DENIED, RefusalKind.INVALID})
 FAILURES_TO_HOLD = 3
 # A refusal after so long a silence is a first one again.
@@ -108,7 +108,7 @@ def masked(scope: Scope, mask: Mask) -> Scope:
 
 
 def hold_for(offers: Sequence[Offer], cooldowns: Cooldowns) -> Hold | None:
-    """Hold a pool when all its offers are refused for what only an operator can change, again and again."""
+    """Hold a pool if all its offers are refused repeatedly for causes that only an operator can change."""
     causes: dict[str, Cooldown] = {}
     for offer in offers:
         cooldown = cooldowns.of(offer)
@@ -120,7 +120,9 @@ def hold_for(offers: Sequence[Offer], cooldowns: Cooldowns) -> Hold | None:
     ends = [c.until for c in causes.values() if not cooldowns.is_endless(c)]
     sentence = "; ".join(causes)
     if not ends:
-        return Hold(f"{sentence}; correct it")  # the way on is told of every hold without an end
+        return Hold(
+            f"{sentence}; correct it"
+        )  # every hold without an end names the command that ends it
     return Hold(sentence, min(ends))
 
 

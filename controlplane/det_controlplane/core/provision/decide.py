@@ -1,4 +1,4 @@
-"""The entry: the pools of the cluster and what is known of the clouds in, a plan out."""
+"""The entry point: the pools of the cluster and the known state of the clouds in, a plan out."""
 
 import math
 
@@ -9,11 +9,10 @@ from .upkeep import disconnect_deadline, release_all
 
 
 def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
-    """Return which machines to rent, to drain and to terminate, and why each allocation waits.
+    """Return the machines to rent, drain and terminate, and the reason why each allocation waits.
 
-    The same snapshot always gets the same plan. What it launches starts in the next snapshot, so that deciding twice
-    launches nothing more.
-    """
+    The same snapshot always gives the same plan. Launches are part of the next snapshot, so deciding twice launches
+    no more machines."""
     passes = [
         PoolPass(pool, snapshot, Cooldowns(snapshot.cooldowns, now, pool.name), now)
         for pool in snapshot.pools

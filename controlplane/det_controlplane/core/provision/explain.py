@@ -1,4 +1,4 @@
-"""Say why an allocation has no machine yet: which offers were looked at, what keeps them, when they are tried again."""
+"""Explain why an allocation has no machine yet: the considered offers, their obstacles, and the next attempts."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ _SHOWN = 3
 
 
 class Explainer:
-    """Puts into words what a pool's pass decided. Demand of one shape has one reason."""
+    """Write the reasons for the decisions of a pool's pass. Demand of one shape has one reason."""
 
     def __init__(
         self, pool: str, market: Market, limits: Limits, machines: int, usd_hour: Decimal
@@ -29,10 +29,10 @@ class Explainer:
         self._machines = machines  # that the pool has or will have
         self._usd_hour = usd_hour
         self._known: dict[tuple[Shape, ProvisionCode | None], ProvisionReason] = {}
-        self._placed: dict[tuple[int, ...], ProvisionReason] = {}  # by what is awaited
+        self._placed: dict[tuple[int, ...], ProvisionReason] = {}  # by the awaited machines
 
     def launching(self, launches: Sequence[tuple[Offer, ...]]) -> ProvisionReason:
-        """Explain what is being rented, and why not something cheaper."""
+        """Explain the launches and why cheaper offers were not used."""
         key = tuple(map(id, launches))
         if key not in self._placed:
             self._placed[key] = self._launching(launches)
@@ -93,7 +93,7 @@ class Explainer:
         return ProvisionReason(ProvisionCode.MACHINE_STARTING, sentence, until)
 
     def held(self, holds: Sequence[Hold]) -> ProvisionReason:
-        """Explain that the pool rents nothing, by every cause of it."""
+        """Explain why the pool launches no machines, with every cause."""
         sentence = f"the pool rents no machines: {'; and '.join(map(self._held, holds))}"
         ends = [hold.until for hold in holds if hold.until is not None]
         until = max(ends) if len(ends) == len(holds) else None
@@ -107,7 +107,7 @@ class Explainer:
         return f"{hold.sentence}; an administrator ends that by `det pool resume {self._pool}`"
 
     def unmet(self, demand: Demand, code: ProvisionCode | None) -> ProvisionReason:
-        """Explain what keeps a demand from getting machines; no code means that others go first."""
+        """Explain why a demand gets no machines. No code means that other demand goes first."""
         key = (shape_of(demand), code)
         if key not in self._known:
             self._known[key] = self._unmet(demand, code)
@@ -205,7 +205,7 @@ def _priced(offer: Offer, count: int) -> str:
 
 
 def _causes(excluded: Sequence[Excluded]) -> str:
-    """Return the offers grouped by what keeps them from being rented, so that each cause is named once."""
+    """Return the offers grouped by their obstacle, so that each cause is named once."""
     offers: dict[str, list[Offer]] = {}
     for one in excluded:
         offers.setdefault(one.sentence, []).append(one.offer)

@@ -15,7 +15,7 @@ from .offers import Capacity, Offer, Scope
 _RECLAIM_WEIGHT = 0.2
 _RECLAIM_HALF_LIFE_S = 6 * 3600.0
 _MOST_RECLAIMS = 10.0
-# A call that gives nothing costs minutes: where the cloud says that it has room is asked first.
+# A failed call costs minutes, so zones with capacity, as reported by the cloud, come first.
 _HINT_DISCOUNT = 0.9
 # How much more than the next best offer an alternative may cost, so that one call of the cloud can choose.
 _ALTERNATIVE_TOLERANCE = 1.1
@@ -26,7 +26,7 @@ _NEVER_READ: Mapping[tuple[str, str], float] = {}
 class Ranked(NamedTuple):
     """An offer that may be rented. Offers compare by effective price, then by the operator's order."""
 
-    price: float  # with what reclaims are expected to cost, and what a hint of the cloud saves
+    price: float  # plus the expected cost of reclaims, minus the bonus for a capacity hint
     order: int
     offer: Offer
 
@@ -85,16 +85,15 @@ class Market:
 
     @cached_property
     def any_machine(self) -> Ranked | None:
-        """Return the best offer for a machine that nothing waits for: one with slots if there is any."""
+        """Return the best offer for a machine without waiting work, with slots if there is one."""
         with_slots = [ranked for ranked in self.ranked if ranked.offer.slots]
         return min(with_slots or self.ranked, default=None)
 
     def alternatives(self, best: Ranked, limit: Decimal | None) -> tuple[Offer, ...]:
-        """Return the offers that one call may try for an offer, that offer first.
+        """Return the alternatives that one call may try for an offer, starting with the offer.
 
-        They are of one provider, region, section and capacity, have as many slots, cost at most `limit`, and are hardly
-        dearer than what a second call could get elsewhere.
-        """
+        They have the same provider, region, section, capacity and number of slots, cost at most `limit`, and hardly
+        more than an offer of a second call."""
         key = best.order, limit
         if key not in self._alternatives:
             self._alternatives[key] = self._like(best, limit)
@@ -170,6 +169,6 @@ class _Reclaims:
 
 
 def money(amount: Decimal) -> str:
-    """Return an amount as sentences tell it."""
+    """Return an amount as text for sentences."""
     places = 4 if amount and amount < Decimal("0.1") else 2
     return f"${amount:.{places}f}"

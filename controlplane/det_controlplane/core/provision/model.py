@@ -20,12 +20,12 @@ class Limits:
 
     min_instances: int = 0
     max_instances: int = 5
-    warm_instances: int = 0  # kept idle beside what works
+    warm_instances: int = 0  # idle machines that are kept beside the working ones
     max_idle_s: float = 1200.0
     max_starting_s: float = 1200.0
     max_hourly_cost: Decimal | None = None  # of all machines of the pool together
     max_aux_containers: int = 100
-    # As the pool's scheduler fits work, so that machines are rented that it will use.
+    # The fitting policy of the pool's scheduler, so that it will use the rented machines.
     allow_heterogeneous_fits: bool = False
     fitting_policy: FittingPolicy = "best"
     preemption: bool = False  # lower priorities may start while a higher one waits
@@ -33,7 +33,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """An allocation of the pool's queue that waits for slots, and not for others that were asked to leave."""
+    """An allocation in the pool's queue that waits for slots, and not for preempted allocations."""
 
     allocation_id: str
     job_id: str
@@ -41,7 +41,7 @@ class Demand:
     requested_at: float
     single_agent: bool = False
     job_max_slots: int | None = None
-    job_held_slots: int = 0  # what the job's running allocations hold
+    job_held_slots: int = 0  # slots of the job's running allocations
     priority: int = 0  # less is more urgent; equal where the pool's scheduler knows no priorities
     blocked_agents: frozenset[str] = frozenset()  # ids of machines on which it failed before
 
@@ -64,7 +64,7 @@ class Machine:
     idle_since: float | None = None
     unsent_at: float | None = None  # when its agent said last that log lines wait there
     leaving_since: float | None = None  # its agent announced that the machine goes away
-    is_broken: bool = False  # its agent says that it can start nothing
+    is_broken: bool = False  # its agent reports that it cannot start containers
     stopped: bool = False  # the cloud says that it does not run
     purpose: str = ""  # the allocation that it was rented for
     trouble: str = ""  # why its cloud has not answered yet
@@ -87,19 +87,19 @@ class Cooldown:
     scope: Scope
     kind: RefusalKind
     until: float
-    sentence: str  # what the cloud said, and what to do about it
+    sentence: str  # the cloud's message and the fix
     failures: int = 1
-    pool: str = ""  # whose section is refused; empty: whoever asks
+    pool: str = ""  # the pool with the refused section; empty for all pools
     hint: tuple[str, ...] = ()  # zones that have room, as the cloud says
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A cause why a pool launches nothing: an operator's wish, a spent budget, or a cloud that keeps refusing."""
+    """A cause why a pool launches no machines: an operator's hold, a spent budget, or repeated refusals of a cloud."""
 
     sentence: str
     until: float | None = None
-    of_budget: bool = False  # then nothing idle is kept either, and the sentence has the way out
+    of_budget: bool = False  # then no idle machine is kept either, and the sentence names the fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class PoolSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ProvisionSnapshot:
-    """All pools of the cluster at one moment, and what is known of the clouds."""
+    """All pools of the cluster at one moment, and the known state of the clouds."""
 
     pools: tuple[PoolSnapshot, ...]
     cooldowns: tuple[Cooldown, ...] = ()
@@ -192,10 +192,10 @@ class ProvisionReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProvisionPlan:
-    """List machines to rent, to empty and to give back, and the reason of each waiting allocation, by its id."""
+    """The machines to rent, drain and terminate, and the reason of each waiting allocation by its id."""
 
     launch: tuple[Launch, ...]
     drain: tuple[Drain, ...]
     terminate: tuple[Terminate, ...]
     waiting: dict[str, ProvisionReason]
-    next_at: float | None  # when to decide again though nothing happened
+    next_at: float | None  # time of the next decision without further changes

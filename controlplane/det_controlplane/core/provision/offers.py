@@ -53,7 +53,7 @@ class Offer:
 
 
 class Scope(NamedTuple):
-    """A set of offers: those that have every value given; an empty value stands for all."""
+    """A set of offers by their values. An empty value matches all."""
 
     provider: str
     region: str = ""

@@ -90,7 +90,7 @@ class PoolPass:
         self._explain(placement, purchase_plan)
 
     def times(self) -> Iterator[float]:
-        """Yield the times at which to decide again even if nothing changes."""
+        """Yield the times of further decisions without changes."""
         for machine in self.changes.staying:
             yield idle_deadline(machine, frozenset(), self._limits)
             if machine.state is MachineState.LAUNCHED:

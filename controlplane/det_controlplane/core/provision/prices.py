@@ -1,4 +1,4 @@
-"""Lay what clouds said about their types and prices over the offers of a pool."""
+"""Apply the clouds' answers about types and prices to the offers of a pool."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ class WantedType(NamedTuple):
 
 
 class Quote(NamedTuple):
-    """A price as a cloud told it. `since` is when it began, where the cloud says so."""
+    """A price that a cloud reported. `since` is its begin, if the cloud reports it."""
 
     usd_hour: Decimal
     read_at: float
@@ -30,7 +30,7 @@ class Quote(NamedTuple):
 
 
 class TypeZones(NamedTuple):
-    """Hold the zones of a region that have a type; no zones: none has it; 0 slots: the cloud does not tell them."""
+    """The zones of a region that have a type. Without zones, the type does not exist there. 0 slots are unknown."""
 
     zones: tuple[str, ...]
     slots: int = 0
@@ -52,7 +52,7 @@ class MarketKnowledge:
 
 
 def wanted_of(offer: Offer, sections: Sequence[_Section]) -> WantedType:
-    """Return the machine type, with the GPUs attached to it, whose price the offer's cloud is asked for."""
+    """Return the machine type with its attached GPUs, for the price request of the offer's cloud."""
     attached = _settings(offer, sections).get("instance_type")
     if offer.machine_type.startswith("n1-") and isinstance(attached, Mapping):
         count = int(attached.get("gpu_num") or 0)
@@ -79,7 +79,7 @@ def quote_of(offer: Offer, sections: Sequence[_Section], known: MarketKnowledge)
 
 
 def is_own_price(offer: Offer, sections: Sequence[_Section]) -> bool:
-    """Return whether the operator says what the offer costs. `instance_price` is about capacity on demand."""
+    """Return whether the operator set the price of the offer. `instance_price` is the on-demand price."""
     given = _settings(offer, sections).get("instance_price") is not None
     return given and offer.capacity is Capacity.ON_DEMAND
 
@@ -87,7 +87,7 @@ def is_own_price(offer: Offer, sections: Sequence[_Section]) -> bool:
 def current(
     offers: Sequence[Offer], sections: Sequence[_Section], known: MarketKnowledge
 ) -> tuple[Offer, ...]:
-    """Return the offers with what their clouds said last, in the same order."""
+    """Return the offers with the last reported prices, in the same order."""
     if not (known.prices or known.types):
         return tuple(offers)
     return tuple(_current(offer, sections, known) for offer in offers)

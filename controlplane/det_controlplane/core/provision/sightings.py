@@ -7,8 +7,8 @@ from uuid import UUID
 
 from det_controlplane.core.lifecycle.machine import MachineState
 
-# A machine may be missing in some lists though it is there: clouds are eventually consistent, two lists may be read
-# within a moment, and one may be of another account. One whose agent polls is there, whatever lists say.
+# A running machine may be missing in some lists: clouds are eventually consistent, two lists may be read within a
+# moment, and one may be from another account. A machine with a polling agent exists, whatever lists say.
 ABSENCES_BELIEVED = 2
 ABSENCE_BELIEVED_S = 60.0
 # One that was ordered to end is expected to be missing, and costs until it is believed to be; but a list that never had
@@ -52,7 +52,7 @@ class Reconciliation:
 
 
 def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconciliation:
-    """Compare live rows with what their cloud listed before the rows were read."""
+    """Compare live rows with the machines that their cloud listed before the rows were read."""
     listed = list(sightings)
     alive = {s.cloud_id: s for s in listed if not s.is_gone}
     ended = {s.cloud_id for s in listed if s.is_gone}

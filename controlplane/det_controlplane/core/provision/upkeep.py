@@ -45,10 +45,10 @@ class MachineChanges:
 
     staying: list[Machine] = field(
         default_factory=list
-    )  # they and what is rented may not exceed the maximum
+    )  # these and the rented machines may not exceed the maximum
     drain: list[Drain] = field(default_factory=list)
     terminate: list[Terminate] = field(default_factory=list)
-    usd_hour: Decimal = Decimal(0)  # what all machines cost that are not known to be gone
+    usd_hour: Decimal = Decimal(0)  # cost of all machines that may still exist
 
     def end(self, machine: Machine, reason: TerminateReason) -> None:
         self.terminate.append(Terminate(machine.id, reason))

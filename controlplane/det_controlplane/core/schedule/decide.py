@@ -12,10 +12,10 @@ from .round_robin import schedule_in_turns
 
 
 def decide(snapshot: PoolSnapshot, now: float) -> SchedulePlan:
-    """Return the plan of a pool: what starts where, what has to leave, and why the rest waits.
+    """Return the plan of a pool: starts, preemptions, and the reasons of the remaining requests.
 
-    The same snapshot at the same time always gets the same plan; time only tells which requests wait for too long.
-    """
+    The same snapshot at the same time always gives the same plan. The time only decides which requests have waited
+    too long."""
     pool = PoolPass(snapshot)
     match snapshot.settings.scheduler:
         case "priority":
@@ -31,7 +31,7 @@ def decide(snapshot: PoolSnapshot, now: float) -> SchedulePlan:
 
 
 def _enforce_max_slots(pool: PoolPass, in_order: Sequence[Running]) -> None:
-    """Preempt what a job holds above its limit, in an order, and count on it for the rest of the pass."""
+    """Preempt the allocations of a job above its limit, in order, and count on their slots for the rest of the pass."""
     surplus = pool.limits.surplus(in_order)
     if not surplus:
         return

@@ -27,11 +27,10 @@ class JobProgress:
 def expected_starts(
     snapshot: PoolSnapshot, advances: Mapping[str, JobProgress]
 ) -> dict[str, float]:
-    """Return in how many seconds each waiting job may start, by id; jobs of which that is not known are absent.
+    """Return the expected seconds until each waiting job starts, by id. Jobs without an estimate are absent.
 
-    Slots count as one heap, jobs take them in the order of the queue, and what starts gives none back. Pools that
-    rent machines, preempt or keep no order are not foretold.
-    """
+    Slots count as one heap, jobs take them in queue order, and started jobs keep theirs. Pools that rent machines,
+    preempt or have no order get no estimate."""
     settings = snapshot.settings
     if (
         settings.preemption
@@ -71,7 +70,7 @@ def _starts(
                 return starts
             now, free = end[0], free + end[1]
         free -= slots
-        # What could start at once waits for something else than slots.
+        # A job that could start at once waits for something other than slots.
         if now > 0:
             starts[job_id] = now
     return starts

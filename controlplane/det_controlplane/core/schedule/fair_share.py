@@ -15,7 +15,8 @@ from .wording import next_on, share_used
 
 
 def schedule_by_share(pool: PoolPass) -> None:
-    """Start what the shares choose; only allocations beyond them leave, and only where something starts instead."""
+    """Start the requests within the shares. Only allocations beyond the shares are preempted, and only if others
+    start instead."""
     pending: list[Request] = []
     feasible = _Feasible(pool)
     for request in pool.requests:
@@ -48,10 +49,10 @@ class _ShareRound:
         self._reservations = Reservations(pool.slots, *self._leaving_and_victims(running))
 
     def _leaving_and_victims(self, running: list[Running]) -> tuple[list[Running], list[Running]]:
-        """Return the allocations that leave anyhow, and those that may be asked to, farthest beyond their share first.
+        """Return the allocations that leave anyway, and those that may be preempted, farthest beyond their share
+        first.
 
-        What was asked in an earlier pass comes first, so that this pass makes the same choices.
-        """
+        Allocations that an earlier pass preempted come first, so that this pass makes the same choices."""
         leaving = [r for r in running if r.releasing and not r.preemptible]
         asked = [r for r in running if r.releasing and r.preemptible]
         excess = {
@@ -62,7 +63,7 @@ class _ShareRound:
         return leaving, [*oldest_first(asked), *beyond]
 
     def hand_out(self) -> None:
-        """Start the chosen requests, or reserve what becomes free for them."""
+        """Start the chosen requests, or reserve slots that become free for them."""
         pool = self._pool
         for request in self._pending:
             if not pool.limits.allow(request):
@@ -89,7 +90,7 @@ class _ShareRound:
         pool.preempt(reservation.victims, PreemptReason.FAIR_SHARE)
         pool.limits.reserved(request)
         for agent, _ in reservation.fit:
-            pool.slots.hold(agent)  # nothing starts there before the request does
+            pool.slots.hold(agent)  # no other request starts there before this one
         pool.waiting[request.allocation_id] = next_on(pool.slots.agent_ids(reservation.fit))
 
 
@@ -128,7 +129,7 @@ def _within(limit: int | None, held: int, pieces: Sequence[Piece]) -> Sequence[P
 
 
 def _capacity(pool: PoolPass) -> int:
-    """Return the slots that can be given, and those that are held on agents which give no more."""
+    """Return the available slots, and the slots that are held on agents without further work."""
     given = {agent.id: agent.slots for agent in pool.snapshot.agents if agent.is_open}
     held = (p for r in pool.running for p in r.placements)
     return sum(given.values()) + sum(p.slots for p in held if p.agent_id not in given)

@@ -13,7 +13,7 @@ class JobLimits:
         self.limit = {
             job.id: job.max_slots for item in items if (job := item.job).max_slots is not None
         }
-        # Slots by limited job, with those of what `started`.
+        # Slots of limited jobs, including the requests in `started`.
         self.held = dict.fromkeys(self.limit, 0)
         self._reserved = dict.fromkeys(self.limit, 0)
         for running in snapshot.running:
@@ -31,7 +31,7 @@ class JobLimits:
             self.held[request.job.id] += request.slots
 
     def reserved(self, request: Request) -> None:
-        """Count a request that starts when others have left, so that its job preempts nothing beyond its limit."""
+        """Count a request that starts after preemptions, so that its job preempts no more than its limit."""
         if request.job.id in self.limit:
             self._reserved[request.job.id] += request.slots
 

@@ -1,4 +1,4 @@
-"""A pass over a pool: the snapshot, what is still free, and what has been decided so far."""
+"""A pass over a pool: the snapshot, the free slots, and the decisions so far."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -54,7 +54,7 @@ class PoolPass:
     def start(self, request: Request, *, backfilled: bool = False) -> Fit | None:
         """Start a request if it fits now, and return the agents it gets."""
         shape = request.shape
-        if shape in self._no_room:  # for good, because nothing becomes free within a pass
+        if shape in self._no_room:  # permanently, because no slot becomes free during a pass
             return None
         fleet = self.slots if request.slots else self.aux
         fit = fleet.fit(request)
@@ -69,7 +69,8 @@ class PoolPass:
         return fit
 
     def keep(self, request: Request, now: float) -> list[int]:
-        """Let nothing behind a request start where it needs the fewest others to end; return these agents."""
+        """Block requests behind this one on the agents where it needs the fewest allocations to end. Return these
+        agents."""
         held = [p for started in self._started for p in started.placements]
         held += [p for running in self.running for p in running.placements]
         kept = agents_to_keep(self.slots, request, held, now - request.requested_at)

@@ -28,15 +28,15 @@ class _PriorityWalk:
     def __init__(self, pool: PoolPass, fleet: Fleet, now: float) -> None:
         self._pool = pool
         self._now = now
-        self._passed_before = now - MAX_PASSED_S  # nothing is kept for requests made later
+        self._passed_before = now - MAX_PASSED_S  # no slots are kept for later requests
         self._tried: set[object] = set()  # shapes for which no agent can be kept
-        self._kept: list[int] = []  # agents where nothing behind a request starts
+        self._kept: list[int] = []  # agents on which no request behind this one starts
         self._fleet = fleet
         self._limits = pool.limits
         self._preemption = pool.snapshot.settings.preemption
         # Why lower priorities wait, once a request of a higher one does.
         self._behind: WaitReason | None = None
-        # While a request waits for others to leave, nothing of a lower priority starts.
+        # While a request waits for preempted allocations, no request of a lower priority starts.
         self._awaits_release = False
         self._starts_over = False
         self._reservations: Reservations[Running] | None = None
@@ -46,7 +46,7 @@ class _PriorityWalk:
         self._hopeless: dict[object, Cause] = {}
 
     def visit(self, requests: Sequence[Request]) -> None:
-        """Start or reserve what is possible; the requests come in the order of the queue."""
+        """Start or reserve requests in queue order."""
         hopeless, waiting = self._hopeless, self._pool.waiting
         shape_decides = self._preemption and not self._limits.limit
         priority = requests[0].job.priority if requests else 0
@@ -91,7 +91,7 @@ class _PriorityWalk:
         return self._hopeless[shape]
 
     def _reserve(self, request: Request) -> WaitReason | None:
-        """Reserve what will be free, preempting less important allocations where needed."""
+        """Reserve slots that will be free, and preempt less important allocations if needed."""
         if self._reservations is None:
             self._reservations = self._look_ahead()
         self._reservations.protect(request.job)
@@ -106,7 +106,7 @@ class _PriorityWalk:
             self._awaits_release = True
             self._reserved.add(request.allocation_id)
             for agent, _ in reservation.fit:
-                self._fleet.hold(agent)  # nothing starts there before the request does
+                self._fleet.hold(agent)  # no other request starts there before this one
         return next_on(self._fleet.agent_ids(reservation.fit))
 
     def _keep_room(self, request: Request, cause: Cause) -> None:
@@ -130,10 +130,10 @@ class _PriorityWalk:
         return reservations
 
     def _finish_level(self, priority: int) -> None:
-        """Let the first request of a priority that had to wait hold up all lower priorities."""
+        """Block all lower priorities behind the first waiting request of a priority."""
         if self._behind is None:
             for request in self._level:
-                # A request that its job's max_slots stops by now is in nobody's way.
+                # A request above its job's max_slots blocks no other request.
                 if request.allocation_id in self._reserved or self._limits.allow(request):
                     self._behind = behind(request, priority)
                     break

@@ -1,8 +1,8 @@
-"""Change the job queue: priority, weight, pool, ahead of or behind another job.
+"""Changes of the job queue: priority, weight, pool, ahead of or behind another job.
 
 See docs/concepts/scheduling.md#changing-the-queue.
 
-Updates are taken in order and each sees what those before it changed. What is refused changes nothing.
+Updates are applied in order, and each sees the changes before it. A refused update changes nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,10 @@ NO_POLICIES = Policies()
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job of the queue. `active`: it has an allocation that waits or runs.
+    """A job of the queue. `active` means that it has a waiting or running allocation.
 
-    `slots_of_one_agent` is 0 where slots may be spread; `policies` are those in force for its kind in its workspace."""
+    `slots_of_one_agent` is 0 if slots may be on several agents. `policies` are the config policies for its kind in
+    its workspace."""
 
     id: str
     pool: str

@@ -1,4 +1,4 @@
-"""Reasons that describe the pool as it is at the end of the pass: what is needed, what is in the way, the next step."""
+"""Reasons for waiting at the end of the pass: the missing slots, the obstacle and the next step."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -111,7 +111,7 @@ class Explainer:
         return self._snapshot.settings.allow_heterogeneous_fits
 
     def _could_hold(self, sizes: Sizes, request: Request) -> bool:
-        """Return whether agents of these sizes would do if nothing ran on them."""
+        """Return whether agents of these sizes would suffice if they were empty."""
         return any(self._could_hold_in_one(place, request) for place in sizes.values())
 
     def _could_hold_in_one(self, sizes: Counter[int], request: Request) -> bool:

@@ -11,7 +11,7 @@ from .reasons import OverLimit
 
 
 def schedule_in_turns(pool: PoolPass) -> None:
-    """Serve the job that holds the fewest allocations first, so the rotation goes on where it stopped."""
+    """Serve the job with the fewest allocations first, so that the rotation continues in the next pass."""
     holds = Counter(running.job.id for running in pool.running)
     jobs = groupby(pool.requests, key=lambda request: request.job.id)
     turns = [
@@ -26,7 +26,7 @@ def schedule_in_turns(pool: PoolPass) -> None:
 
 
 def _start_next(pool: PoolPass, requests: Iterator[Request]) -> bool:
-    """Start a job's first request that fits; those before it wait."""
+    """Start the first fitting request of a job. Requests before it wait."""
     for request in requests:
         if not pool.limits.allow(request):
             pool.waiting[request.allocation_id] = OverLimit(request)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .model import Job
 
-_EXACT_TO = 6  # decimals of a share: equal shares stay equal whatever was summed before them
+_EXACT_TO = 6  # decimals of a share, so that equal shares stay equal despite rounding
 
 
 class Piece(NamedTuple):
@@ -23,7 +23,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Describe the demand of a job: slots that cannot be taken away, and pieces, those that it keeps longest first."""
+    """The demand of a job: slots that cannot be preempted, and pieces, longest kept first."""
 
     job: Job
     fixed: int
@@ -35,7 +35,7 @@ class Claim:
 
 
 def fair_shares(claims: Iterable[Claim], capacity: float) -> dict[str, float]:
-    """Return slots by job: in proportion to weight, at most what it wants, at least what it cannot give up."""
+    """Return slots by job in proportion to weight, at most the demand, at least the slots that cannot be preempted."""
     waiting = sorted(claims, key=lambda c: (c.demand / c.job.weight, c.job.submitted_at, c.job.id))
     shares: dict[str, float] = {}
     while True:
@@ -62,7 +62,7 @@ def _fill(claims: Sequence[Claim], capacity: float) -> dict[str, float]:
 
 
 def choose(claims: Iterable[Claim], shares: dict[str, float], capacity: int) -> set[str]:
-    """Return the ids of the pieces that run: those within shares first, then what else has room."""
+    """Return the ids of the running pieces: pieces within shares first, then others that fit."""
     claims = list(claims)
     packing = _Packing(capacity - sum(claim.fixed for claim in claims))
     ranked = sorted(_candidates(claims, shares))
@@ -78,7 +78,7 @@ class _Candidate(NamedTuple):
     """A piece with its rank. Candidates compare in the order in which they are chosen."""
 
     uncovered: float  # the part of the piece that lies beyond its job's share
-    level: float  # of a piece wholly beyond: what its job holds with half of it, by weight
+    level: float  # for a piece beyond its share: the job's slots with half of the piece, by weight
     moves: bool  # of a piece wholly beyond: it does not run already
     submitted_at: float
     job_id: str
@@ -123,10 +123,9 @@ class _Packing:
         return piece.allocation_id in self.chosen
 
     def replace(self, candidate: _Candidate) -> None:
-        """Choose a piece instead of smaller waiting ones of which less is within shares; if it runs, no more.
+        """Choose a large piece instead of smaller waiting ones with a smaller part within their shares.
 
-        Else a large allocation would never hold against small ones, whatever its share.
-        """
+        Otherwise a large allocation could never win against small ones, whatever its share."""
         wanted, room, left = candidate.piece, self._room, candidate.covered
         if not (left or wanted.stays):
             return

@@ -1,1 +1,1 @@
-"""Contracts of ports: what every implementation promises, as tests that run on any of them."""
+"""Contracts of ports: tests of the promises that every implementation must keep."""

@@ -46,7 +46,7 @@ class CloudUnderTest(Protocol):
         ...
 
     def allow(self) -> None:
-        """Let the cloud refuse nothing any more."""
+        """End all refusals of the cloud."""
         ...
 
     def lose_next_answer(self) -> None:
@@ -103,7 +103,7 @@ def _launched(cloud: CloudUnderTest, request: LaunchRequest) -> CloudMachine:
 
 
 def _listed(cloud: CloudUnderTest, cluster_id: str = CLUSTER) -> dict[str, CloudMachine]:
-    """Return by id what the cloud lists and is not over."""
+    """Return the listed machines that have not ended, by id."""
     listed = cloud.compute.owned(cluster_id, cloud.place)
     assert len({m.cloud_id for m in listed}) == len(listed), "a machine is listed twice"
     return {m.cloud_id: m for m in listed if m.state not in OVER}
