@@ -1,4 +1,4 @@
-"""A cluster whose time the test tells: `clock[0]` is now."""
+"""A cluster with a clock that tests set: `clock[0]` is the present time."""
 
 from datetime import datetime, timezone
 

@@ -1,4 +1,4 @@
-"""What a connection to PostgreSQL keeps, loses and never mixes up."""
+"""Connections to PostgreSQL: kept state, lost state, and separation of transactions."""
 
 import logging
 import math
@@ -166,7 +166,7 @@ def test_a_connection_that_dies_in_a_transaction_is_told_and_the_next_one_is_new
 
 
 class ForgetfulNetwork:
-    """Carries connections to the server; those of before `forget` lead nowhere from then on, and nobody is told."""
+    """Forward connections to the server. Connections from before `forget` are silently dropped."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._server: str = pg8000_arguments(driver_url(url))["unix_sock"]

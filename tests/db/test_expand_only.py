@@ -1,7 +1,8 @@
-"""Migrations only add: while a deployment changes over, and after it went back, the version before works on the schema.
+"""Migrations only add to the schema, so the previous version works on it during a deployment and after a rollback.
 
-What nothing uses any more goes with a later release: its revision says `unused_since = "0.3.0"`, the release that no
-longer used it."""
+A later release removes unused parts: its revision states `unused_since = "0.3.0"`, the release that stopped using
+them.
+"""
 
 import importlib.util
 import io
@@ -20,8 +21,8 @@ from det_controlplane.db.engine.migrate import BASELINE, FOLDER
 VERSIONS = FOLDER / "versions"
 LATER = sorted(path for path in VERSIONS.glob("[0-9]*.py") if path.name[:4] > BASELINE)
 CHANGELOG = Path(__file__).parents[2] / "CHANGELOG.md"
-# What an older version minds, as PostgreSQL is told it. Indexes may go: they make no difference but in time. So may
-# checks and foreign keys; what rows are unique by, statements of the older version name in ON CONFLICT.
+# Changes that break an older version. Dropped indexes, checks and foreign keys do not break it. Unique keys may not be
+# dropped, because statements of the older version name them in ON CONFLICT.
 CONTRACTING = {
     "drops a table": r"DROP TABLE",
     "drops a column": r"DROP COLUMN",
@@ -37,7 +38,7 @@ CONTRACTING = {
 
 
 def statements(upgrade: Callable[[], None]) -> str:
-    """Return what a revision tells PostgreSQL."""
+    """Return the SQL of a revision."""
     told = io.StringIO()
     options = {"as_sql": True, "output_buffer": told}
     context = MigrationContext.configure(dialect_name="postgresql", opts=options)

@@ -1,4 +1,4 @@
-"""Searches that cannot go on: what users read about it."""
+"""Searches that cannot continue, and the messages for users."""
 
 from det_controlplane.core.trials.metrics import MetricsReport
 from det_controlplane.db.engine.database import Database

@@ -4,7 +4,7 @@ from det_controlplane.db import schema
 from sqlalchemy import Column, ForeignKey, Index, UniqueConstraint
 
 TABLES = schema.metadata.tables
-# Names of rows of no table: numbers of their own, and what other systems call their things.
+# Names that do not refer to a table: counters, and names in other systems.
 OWN = {
     "allocations.run_id", "cluster.cluster_id", "containers.runtime_id", "experiments.external_id",
     "gathers.request_uuid", "instances.cloud_id", "log_batches.batch_id", "metrics.run_id", "slots.device_uuid",
@@ -38,7 +38,7 @@ NO_KEYS = {
     },
 }  # fmt: skip
 NEVER_DELETED = {"agents", "instances", "storages", "users"}
-# A deletion reads these whole, once: they have few rows, or go with what is deleted once in a month.
+# A deletion reads these tables once as a whole: they are small, or are deleted with rows that are deleted once a month.
 READ_WHOLE = {
     "models.workspace_id", "pool_bindings.workspace_id", "project_views.project_id",
     "templates.workspace_id",

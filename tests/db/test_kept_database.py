@@ -1,4 +1,4 @@
-"""Databases that tests share one after another hold nothing of the one before."""
+"""Databases that tests share one after another contain no data of earlier tests."""
 
 import pytest
 from det_controlplane.db.engine.errors import DatabaseDown

@@ -1,4 +1,4 @@
-"""Gangs of which some have ended when the others are killed: whose failure that is."""
+"""The cause of failure of a gang in which some containers ended before the others were killed."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

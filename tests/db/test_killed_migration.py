@@ -1,4 +1,4 @@
-"""A migration whose process dies: nothing of it holds, nothing of it is in the way, and the next one does it all."""
+"""A migration in a process that dies: its changes are rolled back, and the next migration does all of them."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ IsIt = Callable[[int, str], bool]  # of a statement's number and kind
 
 
 def migrate_and_die(url: str, is_it: IsIt, *, arrives: bool = False) -> list[str]:
-    """Migrate in a process that dies of a statement, which may arrive; return the kinds of those that it came to."""
+    """Migrate in a process that dies at a statement, which may arrive. Return the kinds of its statements."""
     told: list[str] = []
     migrating: list[subprocess.Popen[bytes]] = []
 

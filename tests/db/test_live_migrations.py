@@ -1,4 +1,4 @@
-"""Migrations of a database that is in use: they hold nobody up for long, and an interrupted step is repeated."""
+"""Migrations of a database in use: they do not block users for long, and interrupted steps are repeated."""
 
 import re
 import shutil

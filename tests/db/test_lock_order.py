@@ -44,7 +44,7 @@ def test_a_pass_starts_one_while_a_report_holds_the_one_that_waits(database: Dat
     with change(ctx) as report:
         allocations.lock(report.tx, waits)
         assert schedule_pool.run(context(database), "default") is not None
-        # In the other order than the pass: as a report whose search stops both.
+        # In the opposite order of the pass, as a report does when its search stops both.
         assert allocations.lock(report.tx, starts) is not None
     assert _queued(ctx) == [waits]
 

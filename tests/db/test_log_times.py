@@ -1,4 +1,4 @@
-"""Lines of a time are found in a long log without reading what lies before them."""
+"""Lines of a time are found in a long log without reading the lines before them."""
 
 import itertools
 import json

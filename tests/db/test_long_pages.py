@@ -24,7 +24,7 @@ _USERS = text("""
 
 
 def joined(parts: Iterable[str]) -> Any:
-    """Return the answer, without what changes from second to second."""
+    """Return the answer without values that change every second."""
     answer = json.loads("".join(parts))
     for experiment in answer.get("experiments", ()):
         del experiment["duration"]

@@ -42,7 +42,7 @@ def report(trial: int, steps: int = 1, run: int = 1, **values: Any) -> MetricsRe
 
 
 def sent_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]:
-    """Send reports together, and those that cannot be stored so alone; return how each was answered."""
+    """Send reports together, and send the remaining ones alone. Return the answers."""
     stored = metric_reports.take_together(ctx, reports)
     return ["stored" if s else sent(ctx, one) for s, one in zip(stored, reports, strict=True)]
 

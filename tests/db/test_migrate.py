@@ -25,7 +25,7 @@ from det_controlplane.db.engine.migrate import (
 from sqlalchemy import Engine, text
 
 REVISIONS = tuple(sorted(path.name[:4] for path in (FOLDER / "versions").glob("[0-9]*.py")))
-# What Alembic's comparison does not look at.
+# Parts of the catalog that Alembic does not compare.
 CATALOG = {
     "columns": """
         SELECT table_name || '.' || column_name, concat_ws(' ', data_type, udt_name, is_nullable, column_default,

@@ -1,4 +1,4 @@
-"""Two processes that decide on machines at one time rent once, and neither loses what the other did not see."""
+"""Two processes that decide about machines at the same time rent once, and no change is lost."""
 
 import threading
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_decision_waits_for_the_one_before_and_sees_what_it_stored(
 def test_a_process_that_dies_between_its_pass_and_its_decision_leaves_that_to_the_next(
     database: Database, tmp_path: Path
 ) -> None:
-    """The pool is no longer marked then, and nothing else would decide until something happens to it."""
+    """The pool's mark was cleared, so without another change no decision would follow."""
     with rented_cluster(database, tmp_path) as cluster:
         ctx = cluster.api.ctx
         create(cluster.api.signed_in("determined"), activate=True)

@@ -1,4 +1,4 @@
-"""Trials of the promotion form wait without slots, and go on when they are promoted."""
+"""Trials of promotion searches wait without slots, and continue when they are promoted."""
 
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState

@@ -1,4 +1,4 @@
-"""A deleted experiment leaves nothing of its own behind, and takes nothing that others use."""
+"""A deleted experiment leaves no data behind and keeps data that others use."""
 
 from typing import Any
 from uuid import UUID

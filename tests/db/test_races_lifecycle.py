@@ -1,4 +1,4 @@
-"""Processes that die between two commits, and messages that arrive late: nothing waits forever because of them."""
+"""Processes that die between two commits, and late messages: work never waits forever because of them."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

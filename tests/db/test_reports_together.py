@@ -1,4 +1,4 @@
-"""Reports that wait for the same lock share a transaction, and leave what they would have left one by one."""
+"""Reports that wait for the same lock share a transaction with the same result as separate ones."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone

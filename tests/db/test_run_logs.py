@@ -1,4 +1,4 @@
-"""What a trial's log says of its runs, in the words that scripts look for."""
+"""Lines about runs in a trial's log, in the words that scripts look for."""
 
 from collections import OrderedDict
 from itertools import count
@@ -221,7 +221,7 @@ def test_a_policy_that_cancels_retries_says_so_when_it_matches_and_when_the_tria
 
 
 def test_lines_of_many_tasks_stay_in_their_order_however_they_are_joined(ctx: Context) -> None:
-    """The order of the ids decides what a reader sees first; a sorted join would order by task."""
+    """The ids define the order of lines for readers. A sorted join would order by task."""
     for _ in range(4):
         creation.create(ctx, OWNER, creation.Submission(config=SINGLE, activate=True))
     ids = sorted((row.id for row in ctx.db.read(_TASK)), reverse=True)

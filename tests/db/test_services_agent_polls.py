@@ -1,4 +1,4 @@
-"""Two polls of one agent at the same time: each may bring what the other brings."""
+"""Two polls of one agent at the same time may contain the same reports."""
 
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +57,7 @@ def test_a_container_that_went_with_its_machine_is_not_started_again_by_an_overt
     tick.run(ctx)
     (order,) = agent.poll()
     agent.poll(Report(order["id"], order["epoch"], ContainerState.RUNNING))
-    agent = Agent.joined(ctx)  # on another machine, where nothing runs
+    agent = Agent.joined(ctx)  # on another, idle machine
     overtaken: list[agent_protocol.Directive] = []
     earlier = polling.Poll(agent.token, agent.incarnation, [], 1)
     newest = polling.Poll(agent.token, agent.incarnation, [], 2)
@@ -69,7 +69,7 @@ def test_a_container_that_went_with_its_machine_is_not_started_again_by_an_overt
 
 
 def test_a_poll_that_a_newer_one_overtook_lists_what_that_one_reports(database: Database) -> None:
-    """An agent kills what is not listed."""
+    """An agent kills containers that are not in the answer."""
     ctx = context(database)
     agent = Agent.joined(ctx)
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))

@@ -1,4 +1,4 @@
-"""The same submission, sent twice at the same time: a client that heard nothing asks again."""
+"""The same submission sent twice at the same time, because the client received no answer."""
 
 from typing import Any
 

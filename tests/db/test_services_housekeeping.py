@@ -1,4 +1,4 @@
-"""What is deleted once a day."""
+"""Daily deletions."""
 
 from datetime import timedelta
 

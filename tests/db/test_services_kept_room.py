@@ -1,4 +1,4 @@
-"""A pass reads since when requests wait, and stores what it keeps for them."""
+"""A pass reads how long requests have waited, and stores the agents that it keeps for them."""
 
 from det_controlplane.db.engine.database import Database
 from det_controlplane.services.context import Context

@@ -1,4 +1,6 @@
-"""The place of one job is that of the whole queue, and a pass rewrites no allocation when only numbers change."""
+"""The place of one job equals its place in the whole queue, and a pass does not rewrite allocations if only numbers
+change.
+"""
 
 from typing import Any
 

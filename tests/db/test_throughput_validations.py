@@ -1,4 +1,4 @@
-"""The short way of a validation report does what the long way does, in two statements."""
+"""The fast path of a validation report has the same result as the slow path, in two statements."""
 
 import random
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What a use case asks for is written with its commit and announced after it, or not at all."""
+"""Marks and effects of a use case are written with its commit, and wakes are sent after it; or none of them."""
 
 import pytest
 from det_controlplane.db.scheduling import pool_marks

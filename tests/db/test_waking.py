@@ -1,4 +1,4 @@
-"""A database that pauses: callers wait while it wakes, and nothing that rests keeps it awake."""
+"""A database that pauses: callers wait while it wakes, and idle connections do not keep it awake."""
 
 import gc
 import socket
@@ -157,7 +157,8 @@ def small() -> Iterator[str]:
 def test_two_hundred_sandboxes_share_a_small_database(
     small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each keeps its connection when it has answered, but the last ones; it waits while there is none."""
+    """Processes keep their connection after an answer, except the last connections of the server. Others wait for a
+    free one."""
     monkeypatch.setattr(patient_connection, "PAUSE_S", 0.2)
 
     def sandbox() -> Database:

@@ -1,4 +1,4 @@
-"""Comments cite pages that are in this repository, and nothing else."""
+"""Comments only cite pages that exist in this repository."""
 
 import re
 from collections.abc import Iterator

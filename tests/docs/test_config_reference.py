@@ -1,4 +1,4 @@
-"""The pages of the configurations say what the code reads."""
+"""The pages of the configurations describe the keys that the code reads."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page about costs is what the model says now, and the aims that it calls met are met."""
+"""The cost page is the output of the model, and the model meets the stated goals."""
 
 from dataclasses import replace
 from pathlib import Path

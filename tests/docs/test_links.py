@@ -14,7 +14,7 @@ _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
 def links_of(page: Path) -> Iterator[str]:
-    # Links keep their text when it is code: only what stands between the brackets is cut.
+    # Links keep their text if it is code; only text in the brackets is removed.
     for target in _LINK.findall(_CODE.sub("", page.read_text("utf-8"))):
         if not target.startswith(("http://", "https://", "mailto:")):
             yield target

@@ -1,4 +1,4 @@
-"""The policy that the guide gives to those who deploy on AWS covers the names of all that the stack makes in IAM."""
+"""The operator policy in the AWS guide covers the names of all IAM resources of the stack."""
 
 import re
 

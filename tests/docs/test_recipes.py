@@ -10,7 +10,7 @@ RECIPES = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## Recipes\n")[
 CODE = re.findall(r"`([^`\n]+)`", RECIPES)
 # Recipes name files of the control plane by where they stand in it.
 PLACES = (ROOT, ROOT / "controlplane/det_controlplane")
-# What a recipe tells to write.
+# Files that a recipe creates.
 NEW = {"core/search/mine.py"}
 FILES = sorted({code for code in CODE if re.fullmatch(r"[\w.-]+(?:/[\w.-]+)+/?", code)} - NEW)
 MODULES = sorted({found for code in CODE for found in re.findall(r"-m (det_[\w.]+)", code)})

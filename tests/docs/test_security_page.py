@@ -1,4 +1,4 @@
-"""Every test that the page about security names is there, and its figures are those of the code."""
+"""The tests that the security page names exist, and its figures match the code."""
 
 import re
 

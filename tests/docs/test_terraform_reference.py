@@ -1,4 +1,4 @@
-"""The page of the Terraform stacks says what the stacks take and give."""
+"""The page of the Terraform stacks lists their variables and outputs."""
 
 from pathlib import Path
 

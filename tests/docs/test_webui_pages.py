@@ -1,4 +1,4 @@
-"""The page of pictures of the WebUI shows those that its script draws, and stays light."""
+"""The page with pictures of the WebUI shows the pictures of its script, and stays small."""
 
 from scripts import webui_pictures
 from scripts.webui_pictures import PICTURES

@@ -12,7 +12,7 @@ pytestmark = [requires_root, pytest.mark.slow, pytest.mark.docker]
 
 ENGINES = Path("tests/fresh/engines")
 NO_PACKAGES = 77
-# What engines do differently: addresses of the host, the first process, times of lines, paths that are not there.
+# Differences of engines: addresses of the host, the first process, times of lines, missing paths.
 BEHAVIOURS = (
     "tests/agent/test_doctor.py::test_a_healthy_machine",
     "tests/agent/test_host_address.py::test_containers_reach_the_address_that_was_found_on_every_kind_of_network",

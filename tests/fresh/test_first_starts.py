@@ -1,4 +1,4 @@
-"""The README's commands, and an agent with its engine, where nothing was there before."""
+"""The README's commands, and an agent with its engine, on an empty machine."""
 
 import sys
 from collections.abc import Sequence

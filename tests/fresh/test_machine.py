@@ -1,4 +1,4 @@
-"""What `scripts/fresh-machine` promises: nothing is there before, nothing is left afterwards."""
+"""The promises of `scripts/fresh-machine`: an empty machine at the begin, and no leftovers at the end."""
 
 import signal
 from pathlib import Path

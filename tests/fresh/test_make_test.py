@@ -1,4 +1,4 @@
-"""`make test` where nothing was there before: a part of the tests that asks for what the others ask for, too."""
+"""`make test` on an empty machine, with a part of the tests that needs the same programs as all tests."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ PART = " ".join((
 
 @pytest.mark.docker
 def test_tests_pass_twice_in_a_row_and_none_is_skipped() -> None:
-    """The second run finds what the first one left: environments, an image, a running engine."""
+    """The second run reuses the environments, the image and the running engine of the first one."""
     script = (
         f'export DET_TEST_NO_SKIPS=1; for run in 1 2; do make test TESTS="{PART}" || exit; done'
     )
@@ -30,7 +30,7 @@ def test_tests_pass_twice_in_a_row_and_none_is_skipped() -> None:
 
 def test_a_user_without_rights_and_without_docker_is_told_what_did_not_run() -> None:
     options = ("--not-root", "--without-docker", "--carry", ".venv", "--python", sys.executable)
-    # In continuous integration what was skipped fails; this is the run of a user.
+    # In continuous integration, skipped tests fail. This is the run of a user.
     command = ("env", "-u", "CI", "-u", "DET_TEST_NO_SKIPS", "make", "test", f"TESTS={PART}")
     done = fresh_machine(*command, options=options)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""User data on a machine that has nothing: Docker from Debian, the agent from its cluster, libraries from the index."""
+"""User data on an empty machine: Docker from Debian, the agent from its cluster, libraries from the index."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Prints what happened in some worlds, for a comparison of two Python processes: `histories.py URL SEED…`."""
+"""Print the histories of some worlds for a comparison of two Python processes: `histories.py URL SEED…`."""
 
 import hashlib
 import json

@@ -1,6 +1,6 @@
-"""Bugs put in on purpose: each removes one guard of the product, and some world must notice.
+"""Deliberate bugs: each removes one guard of the product, and some world must detect it.
 
-The name says what is broken; `breaks` patches it in; `seeds` are worlds of which at least one fails.
+The name states the bug, `breaks` patches it in, and `seeds` are worlds of which at least one fails.
 """
 
 from collections.abc import Callable, Sequence

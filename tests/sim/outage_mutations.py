@@ -1,8 +1,9 @@
 """Bugs in the handling of outages, which the simulated worlds must detect.
 
-Some bugs change no result there: programs of the worlds train every step to the same value, so reports beyond the start
-of the next run do no harm, and every agent comes back, so each wait for one ends. tests/db/test_returning_agents.py and
-tests/db/test_returning_gangs.py detect them."""
+Some bugs change no result there. Programs of the worlds train every step to the same value, so reports beyond the
+start of the next run do no harm. Every agent comes back, so each wait for one ends. tests/db/test_returning_agents.py
+and tests/db/test_returning_gangs.py detect these bugs.
+"""
 
 from datetime import timedelta
 from typing import Any

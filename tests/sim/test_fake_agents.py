@@ -1,4 +1,4 @@
-"""Fake agents do later what a stall held up: else worlds would be calm that only look it."""
+"""Fake agents catch up after a stall. Otherwise worlds would only seem calm."""
 
 from collections.abc import Callable
 from random import Random
@@ -10,7 +10,7 @@ from tests.world.timeline import Timeline
 
 
 class Refusing:
-    """Refuses the first requests to join, and takes what comes later."""
+    """Refuse the first requests to join, and accept later ones."""
 
     def __init__(self, timeline: Timeline, refusals: int) -> None:
         self.timeline, self.refusals = timeline, refusals

@@ -1,4 +1,4 @@
-"""Fake users leave nothing paused behind: else a world fails that found no bug."""
+"""Fake users leave no work paused. Otherwise a world would fail without a bug."""
 
 from random import Random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Histories of a cluster whose machines are rented: `make sim SEEDS=200 FIRST_SEED=1` plays more of them."""
+"""Histories of a cluster with rented machines: `make sim SEEDS=200 FIRST_SEED=1` plays more of them."""
 
 import os
 
@@ -25,6 +25,6 @@ def test_machines_come_work_and_go(seed: int, hosts: Hosts) -> None:
 def test_gangs_of_two_machines_come_together_in_one_region(
     seed: int, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This world is the one where a mutation spreads gangs; without it nothing is wrong."""
+    """In this world a mutation spreads gangs; without the mutation the world passes."""
     monkeypatch.setattr(machine_people, "rented_experiment_config", gangs_only)
     assert MachineWorld(seed, hosts).run().machines > 1

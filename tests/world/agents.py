@@ -168,7 +168,7 @@ class FakeAgent:
             self._plan(self.rng.uniform(1, 4), self._poll)
 
     def _apply(self, answer: dict[str, Any]) -> None:
-        """Kill what is not ordered, then start what is new."""
+        """Kill containers without an order, then start new ones."""
         for id in answer["forget"]:
             self.containers.pop(id, None)
         ordered = {d["id"]: d for d in answer["containers"]}
@@ -273,7 +273,7 @@ class FakeAgent:
         self.world.timeline.after(self.rng.uniform(5, 60), self._vanish)
 
     def _stall(self) -> None:
-        """Hang, and do later what the process was about to do; its containers go on."""
+        """Stall, and do the planned actions later. The containers continue."""
         self._plan(self.rng.uniform(10, 90), self._planned)
 
     def _lose_network(self) -> None:

@@ -107,7 +107,7 @@ _SEARCHERS = (_single, _random, _grid, _stopping, _promotion, _local, _pbt, _cus
 
 
 def rented_cluster_config(rng: Random) -> ClusterConfig:
-    """Return a cluster whose one or two pools rent from two clouds."""
+    """Return a cluster with one or two pools that rent from two clouds."""
     config = cluster_config(rng)
     names = ("default", "other")[: rng.randint(1, 2)]
     return replace(config, resource_pools=tuple(_rented_pool(rng, config, n) for n in names))

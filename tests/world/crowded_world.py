@@ -154,7 +154,7 @@ class CrowdedWorld(World):
         with self._hosts.observed() as tx:
             states = {row.uuid: row.state for row in tx.execute(_CHECKPOINTS)}
         for uuid, state in states.items():
-            # People activate what is paused also after the two days, and it uploads anew.
+            # Users also activate paused work after the two days, which uploads its code again.
             if state == "ACTIVE" and uuid in announced:
                 raise Violation(f"checkpoint {uuid} was cut off and nobody collects it")
             if state == "COMPLETED" and uuid in self.ledger.collected:

@@ -52,7 +52,7 @@ class Interruption:
 
 
 class Points:
-    """Counts the points of the step that a process is in, and interrupts it at those that were chosen."""
+    """Count the steps of a process, and interrupt it at the chosen ones."""
 
     def __init__(self) -> None:
         self._passed = {True: 0, False: 0}
@@ -75,10 +75,11 @@ class Points:
             due.happens()
 
     def has_run(self, sql: str, cursor: Any) -> None:
-        """Note what a statement changed. Where it asks for no order PostgreSQL may choose any: here the seed does."""
+        """Record the changes of a statement. Without ORDER BY, PostgreSQL may return rows in any order; here the
+        seed decides."""
         writes = not sql.lstrip().startswith("SELECT")
         self.wrote_alone |= writes
-        # Renewing a lease changes nothing that an invariant is about.
+        # No invariant depends on renewed leases.
         self.wrote |= writes and cursor.rowcount != 0 and "SET last_seen_at" not in sql
         if cursor.rowcount > 1 and cursor.description and not _is_ordered(sql):
             drawn = sorted(cursor.fetchall(), key=repr)
@@ -144,7 +145,7 @@ def _blocked() -> Iterator[None]:
 
 @cache
 def _is_ordered(sql: str) -> bool:
-    """Return whether the outermost query is ordered: what is in parentheses orders something else."""
+    """Return whether the outermost query has an ORDER BY; parentheses contain inner queries."""
     while sql != (shorter := _INNERMOST.sub("", sql)):
         sql = shorter
     return "ORDER BY" in sql

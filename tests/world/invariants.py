@@ -164,7 +164,7 @@ class Invariants:
                 self._awaited.setdefault(row.id, until_s)
 
     def check_tick(self, before: datetime) -> None:
-        """Check a tick that nothing interrupted, which began at `before`."""
+        """Check an uninterrupted tick that began at `before`."""
         with self._hosts.observed() as tx:
             for broken in tx.execute(_TICK_RULES, {"now": before}).all():
                 raise Violation(f"{broken.rule}: {broken.what}")
@@ -178,7 +178,7 @@ class Invariants:
             return "; ".join(r.what for r in tx.execute(_UNFINISHED).all())
 
     def _check_terminal(self, rows: Sequence[tuple[str, str, int | None]]) -> None:
-        """Check that what has ended stays as it ended, until it is deleted."""
+        """Check that ended objects do not change until they are deleted."""
         present = {what: (state, experiment_id) for what, state, experiment_id in rows}
         for what, (state, experiment_id) in self._ended.items():
             now = present.get(what)
@@ -214,7 +214,7 @@ class Invariants:
             )
 
     def check_end(self, hosts: "Hosts") -> None:
-        """Check that whatever was acknowledged is there, and every replay agrees from the beginning."""
+        """Check that every acknowledged object exists, and that every replay from the beginning agrees."""
         ledger = self._ledger
         with hosts.observed() as tx:
             trials = {r.id: r for r in tx.execute(_TRIALS).all()}

@@ -1,4 +1,4 @@
-"""Record what simulated programs experienced, to check the database against."""
+"""Record the experience of simulated programs, for comparison with the database."""
 
 from dataclasses import dataclass, field
 
@@ -46,13 +46,13 @@ class Ledger:
     saved: dict[str, Saved] = field(default_factory=dict)  # sent, by uuid
     # Uploads that began, by uuid: the trial.
     announced: dict[str, int] = field(default_factory=dict)
-    collected: set[str] = field(default_factory=set)  # checkpoints whose files were deleted
-    # Trial: the run whose log says that no retry helps.
+    collected: set[str] = field(default_factory=set)  # checkpoints with deleted files
+    # Trials with the run that logged that a retry does not help.
     given_up: dict[int, int] = field(default_factory=dict)
     early_exits: set[int] = field(default_factory=set)  # answered
     # Containers that ended by themselves, on agents that list their containers when they join again.
     ended: set[str] = field(default_factory=set)
-    forgotten: set[str] = field(default_factory=set)  # containers whose exit was acknowledged
+    forgotten: set[str] = field(default_factory=set)  # containers with acknowledged exits
     reported: set[str] = field(default_factory=set)  # containers that were reported beyond ASSIGNED
     experiments: set[int] = field(default_factory=set)
     ending: set[int] = field(default_factory=set)  # somebody asked for cancel or kill

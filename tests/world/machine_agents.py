@@ -100,7 +100,7 @@ class MachineAgent(FakeAgent):
         return self._stall, self._restart, self._lose_network, self._get_notice, self._fail
 
     def _get_notice(self) -> None:
-        """Receive the notice that spot capacity is taken back."""
+        """Receive the reclaim notice of spot capacity."""
         if self._runs and self.machine.offer.capacity is Capacity.SPOT:
             self._cloud.reclaim(self.id, notice_s=_NOTICE_S)
             self._hear_notice()

@@ -1,4 +1,4 @@
-"""Check machines: the rows of the control plane against what clouds really have and charge."""
+"""Check machines: the rows of the control plane against the machines and charges of the clouds."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
@@ -23,7 +23,7 @@ _ROWS = text("""
            i.launched_at, i.ended_at, i.stopped, i.reason, coalesce(g.leaving, false) AS leaving
     FROM instances i LEFT JOIN agents g ON g.id = i.agent_id
 """)
-# Deleted experiments cost what they did.
+# Deleted experiments keep their costs.
 _EXPERIMENTS_EVER = text("""
     SELECT id FROM experiments UNION SELECT experiment_id FROM deleted_containers WHERE experiment_id IS NOT NULL
 """)
@@ -90,7 +90,7 @@ class Books:
             self._check_money(tx, tx.execute(_ROWS).all(), self._timeline.now())
 
     def check_end(self) -> None:
-        """Check that nothing is left, and that what the machines cost adds up."""
+        """Check that no machine is left, and that the costs of the machines add up."""
         self.check_money()
         with self._hosts.observed() as tx:
             rows = tx.execute(_ROWS).all()
@@ -99,7 +99,7 @@ class Books:
                 raise Violation(f"instance {row.id} is {row.state}, and no machine is left")
 
     def _check_money(self, tx: Tx, rows: Collection[Any], now: datetime) -> None:
-        """Check that the cost of work and idleness is that of the intervals, whatever the order of addition."""
+        """Check that the costs of work and idle time equal those of the intervals, in any order of addition."""
         span = Span(datetime(2000, 1, 1, tzinfo=timezone.utc), now, now)
         pools = costs.by_pool(tx, span)
         intervals = Decimal(0)
@@ -136,7 +136,7 @@ def _check_what_came(row: Any, machine: RentedMachine) -> None:
     offer = machine.offer
     told = row.provider, row.zone, row.machine_type
     rented = offer.provider, machine.zone, offer.machine_type
-    # Where the cloud chose the zone, the price is that of the zone by then.
+    # If the cloud chose the zone, the price is the zone's price at that time.
     if told != rented or (offer.zone and row.price_usd_hour != offer.price_usd_hour):
         raise Violation(f"instance {row.id} is {told} at {row.price_usd_hour}, rented was {offer}")
 

@@ -1,4 +1,4 @@
-"""Users whose work needs rented machines, and operators of the pools that rent them."""
+"""Users with work for rented machines, and operators of the pools."""
 
 import json
 from collections.abc import Callable
@@ -15,12 +15,12 @@ _MONEY = "/api/v1/budgets"
 
 
 class MachineUser(FakeUser):
-    """Creates, pauses, activates, cancels and kills; at the end everything that is paused goes on."""
+    """Create, pause, activate, cancel and kill; at the end, activate all paused work."""
 
     def __init__(self, world: Stage, number: int, pools: tuple[str, ...]) -> None:
         super().__init__(world, number)
         self._pools = pools
-        self.is_done = False  # and leaves nothing paused behind
+        self.is_done = False  # and leaves no work paused
 
     def calm_down(self) -> None:
         return None  # its script sees it
@@ -31,12 +31,12 @@ class MachineUser(FakeUser):
             yield Sleep(self._rng.expovariate(1 / 60))
             if not self._world.calm:
                 yield from self._rng.choices(*self._acts())[0]()
-        yield Sleep(60.0)  # what was sent twice has arrived
+        yield Sleep(60.0)  # the repeated request has arrived
         yield from self._see_work_go_on()
         return None
 
     def _see_work_go_on(self) -> Script:
-        """Activate what is paused, once nobody bounds it any more: a budget would pause it again."""
+        """Activate paused work after the last budget is deleted, because a budget would pause it again."""
         while (
             not (reply := (yield Call("GET", _MONEY, token=USER_TOKEN))).ok or reply.body["budgets"]
         ):

@@ -1,4 +1,4 @@
-"""The invariants of machines that the database alone can show: each query lists what breaks it, and finds nothing."""
+"""Invariants of machines in the database: each query lists violations and must return no rows."""
 
 MACHINE_RULES: dict[str, str] = {
     "a machine was ended as drained or idle, and something runs there": """

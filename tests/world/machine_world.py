@@ -1,4 +1,4 @@
-"""The simulated world of a cluster whose machines are rented."""
+"""The simulated world of a cluster with rented machines."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -24,7 +24,7 @@ from tests.world.renting import Renting, calls_in_order
 from tests.world.violation import Violation
 from tests.world.world import Summary, World
 
-# Programs do nothing wrong here: whatever fails is the infrastructure's fault.
+# The programs are correct, so every failure is caused by infrastructure.
 RATES = Rates(dies=0.08, interleaved=0.4, agent_trouble=0.15, program_trouble=0.0)
 _LEFT_BEHIND_S = 300.0
 _OUTAGE_S = (5.0, 90.0)
@@ -69,7 +69,7 @@ class Weather:
             cloud.launch(request)
 
     def _refuse(self) -> None:
-        """Refuse one type everywhere, or all of a cloud, until an operator has mended it."""
+        """Refuse one type everywhere, or all types of a cloud, until an operator fixes it."""
         if self._world.calm:
             return
         rng = self._refusing
@@ -95,7 +95,7 @@ class Weather:
 
 
 class MachineWorld(World):
-    """`MachineWorld(seed, hosts).run()` plays a cluster whose pools rent from two clouds that misbehave."""
+    """`MachineWorld(seed, hosts).run()` plays a cluster with pools that rent from two misbehaving clouds."""
 
     _longest_quiet_s = 7200.0
 
@@ -195,7 +195,7 @@ class MachineWorld(World):
         super()._calm_down()
 
     def _is_over(self) -> bool:
-        """Return whether work has ended, its machines soon after it, and no user has any of it go on."""
+        """Return whether work has ended, its machines soon after it, and no user continues it."""
         if not super()._is_over():
             self._demand_ended_s = None
             return False
@@ -238,7 +238,7 @@ def _faults(rng: Random) -> CloudFaults:
 
 
 def _nothing_kept(config: ClusterConfig) -> ClusterConfig:
-    """Return the cluster with pools that keep nothing without work, and that money does not limit."""
+    """Return the cluster with pools that keep no machine without work and have no cost limits."""
     pools = tuple(
         replace(
             pool,

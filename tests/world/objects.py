@@ -1,4 +1,4 @@
-"""The simulated world keeps model definitions inline; nothing may ask for the object store."""
+"""The simulated world stores model definitions inline, so the object store must not be used."""
 
 
 class NoObjects:

@@ -1,4 +1,4 @@
-"""Processes of the control plane over one database: no process knows what the other remembers."""
+"""Processes of the control plane over one database, without shared memory."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -73,7 +73,7 @@ class Process:
         self.restart()
 
     def restart(self) -> None:
-        """Begin as a new process: whatever it remembered is gone."""
+        """Start as a new process with empty caches."""
         self.ctx.memory = ExperimentMemory()
 
     def answer(self, call: Call) -> Reply:

@@ -261,7 +261,7 @@ class TrialProgram:
         return 0
 
     def _loss(self, steps: int) -> float:
-        """Return the same loss for the same trial and step, whoever computes it."""
+        """Return the same loss for the same trial and step in every run."""
         rate = abs(math.log10(self._hparams["lr"]) + 2.5)
         noise = Random(f"{self._seed}/{steps}").uniform(0, 0.1)
         return round(rate + 1 / (1 + steps / 20) + noise, 6)

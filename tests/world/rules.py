@@ -1,4 +1,4 @@
-"""The invariants that the database alone can show: each query lists what breaks it, and finds nothing."""
+"""Invariants in the database: each query lists violations and must return no rows."""
 
 RULES: dict[str, str] = {
     "two live containers share a slot": """
@@ -105,7 +105,7 @@ JOURNAL_RULES: dict[str, str] = {
            OR (x.n = 1 AND t.ended_at IS NULL)""",
 }
 
-# What a tick that came to its end leaves to nobody.
+# Conditions that a completed tick must not leave behind.
 TICK_RULES: dict[str, str] = {
     "a container of a lost agent lives on": """
         SELECT c.id || ' on ' || c.agent_id FROM containers c JOIN agents g ON g.id = c.agent_id

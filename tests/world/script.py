@@ -60,7 +60,7 @@ class Play:
         self._timeline.after(0.0, lambda: self._go_on(None))
 
     def stop(self) -> None:
-        """Stop between two of its lines, and say nothing more."""
+        """Stop silently between two lines."""
         if not self.over:
             self.over = True
             self._script.close()

@@ -1,8 +1,9 @@
-"""Programs that decide searches from outside (`searcher.name: custom`): they read events, answer, crash and go on.
+"""Programs that decide searches from outside (`searcher.name: custom`): they read events, answer, crash and
+continue.
 
-As the bundled runner does, one keeps its answers before it posts them: after a crash it may post an answer again, and
-never loses one. What it hears must make sense, and it waits for everything it has asked for: a lost event or a lost
-operation leaves an experiment that does not end.
+Like the bundled runner, a program stores its answers before it posts them. After a crash it may post an answer
+again, and it never loses one. The received events must be consistent. It waits for every requested operation, so a
+lost event or operation leaves an experiment that does not end.
 """
 
 from collections.abc import Callable, Mapping
@@ -74,7 +75,8 @@ class FakeSearchMethod:
         return None
 
     def _post(self, event: int, operations: list[Operation]) -> Script:
-        """Post until it is answered: a repeat changes nothing. Return False when the experiment takes none any more."""
+        """Post until an answer arrives; repeats change nothing. Return False when the experiment accepts no more
+        operations."""
         body = {"searcherOperations": operations, "triggeredByEvent": {"id": str(event)}}
         while True:
             reply = yield self._call("POST", "searcher_operations", body)
@@ -90,7 +92,7 @@ class FakeSearchMethod:
         return status == 404
 
     def _crash(self) -> Script:
-        """Crash now and then: it is started again later, and goes on from what it kept."""
+        """Crash now and then, and continue later from the stored state."""
         if self._rng.random() < self._world.rates.program_trouble * 2:
             self._memory = deepcopy(self._saved)
             yield Sleep(self._rng.uniform(1, _LONGEST_ABSENCE_S))

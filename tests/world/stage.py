@@ -24,7 +24,7 @@ class Actor(Protocol):
         ...
 
     def calm_down(self) -> None:
-        """Behave from now on, and finish what was begun: faults are over."""
+        """Stop all faults and finish the work."""
         ...
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 @dataclass(slots=True)
 class TaskLedger:
     created: set[str] = field(default_factory=set)  # answered
-    # Generic tasks whose kill was answered: nothing below them lives from then on.
+    # Generic tasks with acknowledged kills: no descendant may live from then on.
     killed: set[str] = field(default_factory=set)
-    # Seconds at which the last report was sent, of those that were answered, that a notebook works.
+    # Seconds of the last acknowledged activity report of a notebook.
     worked_at: dict[str, float] = field(default_factory=dict)

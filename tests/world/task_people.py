@@ -44,7 +44,7 @@ class TaskUser:
         return None
 
     def _last_wishes(self) -> Script:
-        """Unpause most of what was paused."""
+        """Unpause most of the paused tasks."""
         yield Sleep(30.0)
         for task_id in self._generic:
             if self._rng.random() < 0.7:
@@ -124,7 +124,7 @@ class TaskUser:
         return None
 
     def _config(self) -> dict[str, Any]:
-        """Return a configuration with what all tasks need; the description names the launch."""
+        """Return a configuration with the common keys of tasks; the description identifies the launch."""
         slots = self._rng.choice((0, 0, 1, self._world.agents[0].slots))
         resources: dict[str, Any] = {"slots": slots}
         if self._rng.random() < 0.4:

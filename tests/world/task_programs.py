@@ -1,4 +1,4 @@
-"""Programs of tasks that are no trials: commands and generic tasks that work for a while, notebooks that are used."""
+"""Programs of tasks other than trials: commands and generic tasks that work for a while, and used notebooks."""
 
 import json
 from random import Random
@@ -42,7 +42,7 @@ class WorkingProgram:
 
 
 class NotebookProgram:
-    """A notebook: it serves until it is ended, and tells while something works in it."""
+    """A notebook that serves until it is ended, and reports activity."""
 
     def __init__(self, container: RunningContainer) -> None:
         self._container = container

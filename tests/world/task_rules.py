@@ -34,14 +34,14 @@ TASK_RULES: dict[str, str] = {
         WHERE k.state = 'CANCELED' AND a.requested_at > k.ended_at""",
 }
 
-# Whatever lies below a task whose kill was answered has ended, or is being ended.
+# Descendants of a killed task have ended or are ending.
 BELOW_KILLED = """
     WITH RECURSIVE down AS (
         SELECT id, state FROM tasks WHERE id = ANY(:killed)
         UNION SELECT t.id, t.state FROM tasks t JOIN down d ON t.parent_id = d.id)
     SELECT id || ' is ' || state AS what FROM down WHERE state IN ('ACTIVE', 'STOPPING_PAUSED', 'PAUSED')"""
 
-# Those that were ended because nobody used them.
+# Notebooks that ended because they were idle.
 IDLE_KILLED = """
     SELECT a.id, k.id AS task_id, k.idle_timeout_s FROM allocations a JOIN tasks k ON k.id = a.task_id
     WHERE k.kind = 'NOTEBOOK' AND a.killed AND a.preempt_reason LIKE 'nobody used it%'"""

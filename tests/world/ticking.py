@@ -46,7 +46,7 @@ class Rounds:
         self._plan(self._rng.uniform(1.0, _SAFETY_NET_S))
 
     def _run(self, process: Process) -> tuple[float | None, Callable[[], None]]:
-        """Return the seconds until the next due time, and what to check of a round that nothing interrupted."""
+        """Return the seconds until the next due time, and the check of an uninterrupted round."""
         raise NotImplementedError
 
     def _plan(self, delay_s: float) -> None:

@@ -139,7 +139,7 @@ class FakeUser:
         return None
 
     def _last_wishes(self) -> Script:
-        """Switch everything on again, and let most of what was paused go on."""
+        """Enable all agents and slots, and activate most paused work."""
         yield Sleep(30.0)
         for agent in self._world.agents:
             yield from self._until_ok(f"/api/v1/agents/{agent.id}/enable")
@@ -152,7 +152,7 @@ class FakeUser:
         return None
 
     def _lift_limit(self, id: int) -> Script:
-        """Let trials start whose experiment has a smaller `max_slots` than one of them needs."""
+        """Let trials start in experiments with a `max_slots` below the size of a trial."""
         change = Call("PATCH", f"{_E}/{id}", {"resources": {"maxSlots": 100}}, self._token)
         while (yield change).unavailable:
             yield Sleep(5.0)

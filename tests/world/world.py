@@ -108,7 +108,7 @@ class World:
             process.configure(config)
 
     def stream(self, name: str) -> Random:
-        """Return randomness of its own for each actor: one more draw of one changes nothing for another."""
+        """Return a random generator for each actor, so that one more draw of an actor does not change others."""
         return Random(f"{self.seed}/{name}")
 
     def run(self) -> Summary:
@@ -255,7 +255,7 @@ class World:
         return next(p for p in self._hosts.processes if p is not process)
 
     def _wake(self) -> None:
-        """Wake in an order of its own: the product wakes in that of a set."""
+        """Wake topics in a random order, because the product wakes them in the order of a set."""
         topics, self._topics = sorted(self._topics), set()
         for topic in topics:
             if self._rng.random() < self.rates.wake_lost:
