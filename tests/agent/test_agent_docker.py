@@ -173,6 +173,6 @@ def test_settings_of_the_specification_reach_the_engine(
     settings = docker_client.containers.get(running["runtime_id"]).attrs["HostConfig"]
     assert settings["ShmSize"] == 128 * 1024 * 1024
     assert settings["CapAdd"] == ["SYS_PTRACE"]
-    # Podman lists also what it takes from every container.
+    # Podman also lists mounts that it adds to every container.
     assert "NET_RAW" in settings["CapDrop"]
     assert settings["Devices"][0]["PathInContainer"] == "/dev/mine"

@@ -1,4 +1,4 @@
-"""The next process of an agent takes over where the one before ended, whatever happened to the machine."""
+"""The next process of an agent continues where the previous one ended, also after a crash of the machine."""
 
 import errno
 import http.client

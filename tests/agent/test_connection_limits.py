@@ -1,4 +1,4 @@
-"""One container takes neither the threads nor the connections of an agent's gateway from the others of its machine."""
+"""One container cannot take all threads or connections of an agent's gateway from other containers of its machine."""
 
 import socket
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Answering(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    # Addresses of this machine stand for those of containers.
+    # Addresses of this machine represent those of containers.
     monkeypatch.setattr(connection_limits, "MOST_OF_ONE_CONTAINER", 2)
     monkeypatch.setattr(connection_limits, "_is_of_machine", lambda address: False)
     server = LimitedServer(("127.0.0.1", 0), Answering)
@@ -38,7 +38,7 @@ def connected(port: int, address: str = "127.0.0.1") -> socket.socket:
 
 
 def asked(connection: socket.socket) -> bytes:
-    """Return the beginning of the answer; nothing where the connection was closed without any."""
+    """Return the beginning of the answer, or nothing if the connection was closed without an answer."""
     try:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         return connection.recv(65_536)
@@ -47,7 +47,7 @@ def asked(connection: socket.socket) -> bytes:
 
 
 def test_connections_of_one_container_leave_room_for_others(port: int) -> None:
-    """They may say nothing: each would have a thread for ten minutes."""
+    """Silent connections would each have a thread for ten minutes."""
     with ExitStack() as stack:
         first, _ = (stack.enter_context(connected(port)) for _ in range(2))
         assert b" 204 " in asked(first)

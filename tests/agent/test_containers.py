@@ -1,4 +1,4 @@
-"""A container ends and frees its slots, whatever goes wrong in the agent."""
+"""A container ends and frees its slots despite failures in the agent."""
 
 import errno
 import threading
@@ -38,7 +38,7 @@ BUG = RuntimeError("nobody thought of this")
 
 @dataclass
 class PlayedRuntime:
-    """A runtime whose containers run until they are told to end; `errors` are raised by the methods they name."""
+    """A runtime with containers that run until a test ends them. `errors` are raised by the named methods."""
 
     kind: Literal["docker", "process"] = "process"
     errors: dict[str, Exception] = field(default_factory=dict)

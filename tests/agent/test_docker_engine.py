@@ -1,4 +1,4 @@
-"""Engines that speak Docker's protocol, told apart."""
+"""Detection of engines that speak Docker's protocol."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the engine is told about GPUs, which no test machine has, and what it is never told."""
+"""The engine's options for GPUs, which test machines lack, and options that must never be set."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Lines of containers and where to go on: engines differ in how exactly they tell the time of a line."""
+"""Lines of containers and the cursor for the next read. Engines write the times of lines in different precisions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from det_agent.docker_output import read_output
 
 SECOND = "2026-11-22T16:25:04"
-# As Docker tells it, as Docker tells it without trailing zeros, and as Podman does.
+# Times of Docker with and without trailing zeros, and of Podman.
 CLOCKS = (
     ("2026-11-22T16:25:04.100000001Z", "2026-11-22T16:25:04.100000002Z"),
     ("2026-11-22T16:25:04.1Z", "2026-11-22T16:25:04.11Z"),

@@ -118,7 +118,7 @@ def test_a_kill_ends_a_pull(docker_client: Any, registry: Registry) -> None:
 
 
 class Engine:
-    """An engine that lacks an image, and whose pull ends with an error."""
+    """An engine without an image, and with a pull that ends with an error."""
 
     def __init__(self, words: str) -> None:
         self._words = words

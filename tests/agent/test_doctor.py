@@ -1,4 +1,4 @@
-"""What `det-agent doctor` finds, with the cause and the remedy."""
+"""Findings of `det-agent doctor`, with cause and fix."""
 
 import email.utils
 import time
@@ -18,7 +18,7 @@ from tests.support.docker_image import IMAGE
 
 
 class Clock:
-    """A cluster whose clock differs from this machine's."""
+    """A cluster with a clock that differs from this machine's."""
 
     def __init__(self, ahead_s: float) -> None:
         class Answering(BaseHTTPRequestHandler):
@@ -30,7 +30,7 @@ class Clock:
                 self.wfile.write(b"{}")
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Log nothing."""
+                """Log no lines."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
         self.thread = Thread(target=self.server.serve_forever, args=(0.01,))

@@ -98,7 +98,7 @@ def test_requests_over_a_kept_connection_are_sent_once_each(
     caller: Caller, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("determined.common.connections.IDLE_S", 3600.0)
-    # One connection of ours, too: its next request is read when the connection of the last one was given back.
+    # Use one connection: its next request is read after the previous one has returned the connection.
     connection = http.client.HTTPConnection("127.0.0.1", caller.gateway.port, timeout=60)
     for i in range(5):
         connection.request("POST", f"/api/v1/trials/{i}/metrics", b"{}", TOKEN)

@@ -17,7 +17,7 @@ ARCHIVE = bytes(range(256)) * 1000 + b"x"
 def keep_code_elsewhere(
     plane: FakeControlPlane, statuses: list[int], uploaded: bytes = ARCHIVE
 ) -> list[str]:
-    """Let the control plane tell the address of an archive; gives the paths that were asked."""
+    """Let the control plane return the address of an archive. Returns the list of requested paths."""
     sha256 = hashlib.sha256(uploaded).hexdigest()
     asked: list[str] = []
 

@@ -103,7 +103,8 @@ def test_logs_that_unpack_to_more_than_a_request_may_have_are_refused(
 
 
 def test_lines_that_would_fill_the_memory_of_the_agent_are_refused(caller: Caller) -> None:
-    """A container's few kilobytes stood for gigabytes in the agent, which the others of its machine need, too."""
+    """A few kilobytes of a container would otherwise become gigabytes in the agent, which its machine's other
+    containers need."""
     headers = {**TOKEN, "Content-Encoding": "gzip"}
     bombs = [
         b"[" + b"{}," * (10 << 20) + b"{}]",

@@ -42,7 +42,7 @@ class Driver:
 
 
 def each_minute() -> Callable[[], float]:
-    """Return a clock that goes on by a minute whenever it is read."""
+    """Return a clock that advances by a minute at each reading."""
     return itertools.count(0.0, 60.0).__next__
 
 

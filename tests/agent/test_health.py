@@ -9,7 +9,7 @@ from det_agent.runtime import StartFailed
 
 
 class Machine:
-    """Can or cannot start containers; counts what the control plane would be told."""
+    """A runtime that can or cannot start containers. It counts reports to the control plane."""
 
     def __init__(self, first_recheck_s: float = health.FIRST_RECHECK_S) -> None:
         self.trouble = ""

@@ -1,4 +1,4 @@
-"""Where containers are told to find their agent: what engines report differs by version, network and life."""
+"""The address of the agent for containers: reports of engines differ by version, network and age."""
 
 import socket
 from collections.abc import Iterator
@@ -104,7 +104,7 @@ def gateway() -> Iterator[GatewayAddress]:
             self.wfile.write(TOKEN.encode())
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Log nothing."""
+            """Log no lines."""
 
     with HTTPServer(("0.0.0.0", 0), Answering) as server, serving(server):
         yield GatewayAddress(server.server_address[1], TOKEN)

@@ -26,7 +26,7 @@ CHANGED = (
     "/etc/systemd/system/det-agent.service",
 )
 
-# A network behind a bridge, as containers have it, whose packets pass Docker's chain. It asks for a name in both ways.
+# A network behind a bridge, as for containers. Packets pass Docker's chain, and names are resolved in both ways.
 INSIDE = "nsenter --net=/run/container"
 CONTAINER = f"""
 set -e
@@ -131,7 +131,9 @@ def test_templates_are_well_formed_and_run_the_script(template: Path) -> None:
     declared = {line.split('"')[1] for line in text.splitlines() if line.startswith("variable ")}
     used = {word.split("}")[0].split(",")[0].split(")")[0] for word in text.split("var.")[1:]}
     assert {name.split()[0].strip('"/').split("/")[0] for name in used} <= declared
-    if shutil.which("terraform"):  # it reads the same language, and nothing here reads Packer's
+    if shutil.which(
+        "terraform"
+    ):  # it reads the same language; these tests have no parser for Packer's files
         formatted = subprocess.run(
             ["terraform", "fmt", "-check", "-"],
             input=text,

@@ -1,4 +1,4 @@
-"""How far a log was read is known to the next process of the agent."""
+"""The next process of the agent knows how far a log was read."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Floods of log lines: what an agent keeps of them, and what it says of the rest."""
+"""Floods of log lines: the lines that an agent keeps, and its note about the dropped ones."""
 
 import json
 from dataclasses import replace

@@ -140,7 +140,7 @@ def test_what_is_no_json_is_told_as_a_failure_of_the_service(service: Service) -
 
 @pytest.mark.parametrize("told", ["<html>", "[1]", '"terminate"'])
 def test_what_makes_no_sense_hides_no_other_notice(service: Service, told: str) -> None:
-    """A machine that is taken back in two minutes must not wait for an event service that is out of order."""
+    """A machine that is reclaimed in two minutes must not wait for a broken event service."""
     service.values["meta-data/spot/instance-action"] = '{"action": "terminate"}'
     service.values["meta-data/events/recommendations/rebalance"] = told
     service.values["meta-data/events/maintenance/scheduled"] = "{}"

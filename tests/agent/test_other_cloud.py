@@ -1,4 +1,4 @@
-"""A machine of one cloud has short-lived credentials of the other, by what it is in its own, and no key."""
+"""A machine of one cloud gets short-lived credentials of the other by its own identity, without a key."""
 
 import json
 from collections.abc import Iterator
@@ -149,7 +149,7 @@ def test_a_machine_with_a_wrong_secret_is_not_believed(
 def test_google_s_own_library_is_believed_by_the_same_account(
     account: AccountForAws, aws_machine: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So what the agent sends is what Google's library sends, as far as this account looks at it."""
+    """So the agent sends the same requests as Google's library, as far as this account checks them."""
     from google.auth import aws
     from google.auth.transport.requests import Request as Transport
 

@@ -1,4 +1,4 @@
-"""The agent shows its token only to a relay whose certificate it trusts."""
+"""The agent sends its token only to a relay with a trusted certificate."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""Metrics of several containers share a request while another is under way, and hold each other up in nothing."""
+"""Metrics of several containers share a request while another one is under way, and do not delay each other."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What every runtime must do, on real processes and on a real Docker engine."""
+"""The duties of every runtime, on real processes and on a real Docker engine."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The script that mounts a machine's own disks at /scratch: it formats what holds nothing, and nothing else."""
+"""The script that mounts a machine's own disks at /scratch formats only empty disks."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ SETUP = (resources.files("det_agent") / "machine-setup.sh").read_text()
 HEAD = "cat > /usr/local/sbin/determined-scratch <<'END'\n"
 EC2 = "nvme-Amazon_EC2_NVMe_Instance_Storage_AWS1A2B3C4D"
 GOOGLE = "google-local-nvme-ssd-0"
-# `lsblk` shows what a disk's file holds.
+# `lsblk` shows the content of a disk's file.
 PROGRAMS = {
     "mountpoint": '[ -e "{folder}/mounted$2" ]',
     "lsblk": 'for disk; do :; done; cat "$disk"',

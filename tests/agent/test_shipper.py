@@ -1,4 +1,4 @@
-"""How spooled lines reach the control plane."""
+"""The way of spooled lines to the control plane."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Which slots a machine has, from what the vendors' tools print."""
+"""The slots of a machine, from the output of the vendors' tools."""
 
 from collections.abc import Sequence
 

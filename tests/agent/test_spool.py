@@ -30,7 +30,7 @@ OpenSpool = Callable[..., Spool]
 
 @pytest.fixture
 def open_spool(tmp_path: Path) -> Iterator[OpenSpool]:
-    """Opens the spool of this test; opening it again is what an agent does after a crash."""
+    """Open the spool of this test. Opening it again simulates a restart after a crash."""
     opened: list[Spool] = []
 
     def open_it(**limits: int) -> Spool:

@@ -26,7 +26,7 @@ INSTALL = "pip install --quiet --disable-pip-version-check --no-index --find-lin
 
 
 class Tasks:
-    """A process runtime, and what its tasks print."""
+    """A process runtime, and the output of its tasks."""
 
     def __init__(self, folder: Path, python: str = "") -> None:
         folder.mkdir()
@@ -142,7 +142,7 @@ def test_a_python_of_tasks_that_does_not_run_is_told(tmp_path: Path) -> None:
 
 
 def test_an_environment_costs_no_noticeable_time(tmp_path: Path) -> None:
-    """Files of a few kilobytes are written; nothing is copied, resolved or compiled."""
+    """Only files of a few kilobytes are written: no package is copied, resolved or compiled."""
     base = BasePython.of(sys.executable)
     environment = make_environment(base, tmp_path / "python").parent
     files = [path for path in environment.rglob("*") if path.is_file() and not path.is_symlink()]

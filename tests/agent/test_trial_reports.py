@@ -1,4 +1,4 @@
-"""What trials report reaches the control plane once, in order and before whatever depends on it."""
+"""Reports of trials reach the control plane once, in order, and before reports that depend on them."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ METRICS, CHECKPOINTS = "/api/v1/trials/7/metrics", "/api/v1/checkpoints"
 
 @dataclass
 class Agent:
-    """The reports of an agent; `restart` is what the next process of it finds."""
+    """The reports of an agent. `restart` returns the state that its next process finds."""
 
     url: str
     folder: Path
@@ -44,7 +44,7 @@ class Agent:
         self.reports.start()
 
     def end(self) -> None:
-        """Stop delivering, as the end of a process does: what is on its way has arrived, or never will."""
+        """Stop delivering, as at the end of a process: requests under way have arrived or never will."""
         self.reports.stop()
         for thread in threading.enumerate():
             if thread.name == "trial-reports":

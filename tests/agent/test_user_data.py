@@ -137,7 +137,7 @@ echo "apt-get $*" >> {folder}/called
 
 
 def run_apt(folder: Path, script: str, refusals: int) -> "subprocess.CompletedProcess[str]":
-    """Run a script's own function `apt` where apt's lock is held for so many calls; nothing sleeps."""
+    """Run a script's function `apt` while apt's lock is held for so many calls, without sleeping."""
     programs = {"apt-get": APT.format(folder=folder, refusals=refusals)}
     programs["sleep"] = f'#!/bin/sh\necho "sleep $1" >> {folder}/called\n'
     for name, text in programs.items():
@@ -214,7 +214,7 @@ STARTUP = "echo operator >> /var/log/operator && exit 0"
 def boot_and_join(
     plane: FakeControlPlane, folder: Path, installed: str, startup: str = STARTUP
 ) -> list[str]:
-    """Boot a machine until its agent polls; return what it printed and called."""
+    """Boot a machine until its agent polls. Return its output and calls."""
     token = folder / "token"
     token.write_text(JOIN_TOKEN)
     boot = Boot(

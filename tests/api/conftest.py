@@ -59,7 +59,7 @@ def agent(api: Api) -> PlayedAgent:
 def shared_api(
     postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Api]:
-    """An API that tests share which change nothing: a database of their own would cost more than their requests."""
+    """An API for tests that change no data. A database for each of them would cost more than their requests."""
     with postgres_server.database() as url:
         database = Database(url)
         with api_over(database, tmp_path_factory.mktemp("shared")) as made:
@@ -80,7 +80,7 @@ def inbox(api: Api) -> Inbox:
 
 @pytest.fixture
 def webhook(inbox: Inbox, user: Caller) -> Callable[..., dict[str, Any]]:
-    """Create a webhook that is told of completed experiments of the built-in workspace."""
+    """Create a webhook for completed experiments of the built-in workspace."""
 
     def make(**more: Any) -> dict[str, Any]:
         return make_webhook(user, **more)

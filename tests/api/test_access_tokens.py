@@ -1,4 +1,4 @@
-"""Access tokens: how long they last is the cluster's to say, and nothing that they give outlives them."""
+"""Access tokens: the cluster limits their lifetime, and their effects do not outlive them."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -117,7 +117,7 @@ def test_an_access_token_keeps_its_user_from_nothing(api: Api, admin: Caller, us
 
 
 def managing_people(user: int, session: int, token: int) -> list[tuple[str, str, object]]:
-    """Return what an administrator does to others, on routes that everybody uses for themselves."""
+    """Return administrators' requests about other users, on routes that users call for themselves."""
     return [
         ("PATCH", f"/api/v1/users/{user}", {"displayName": "Somebody"}),
         ("PATCH", f"/api/v1/users/{user}", {"admin": True}),
@@ -148,7 +148,7 @@ def test_an_access_token_of_an_administrator_manages_no_people(
         remedy = "an administrator may allow it by security.token.administers"
         assert (told.status, remedy in told.error) == (403, True), path
     assert user.get("/api/v1/me")["user"]["displayName"] == ""
-    # What administrators do every day goes on.
+    # Daily work of administrators is still possible.
     program.get("/api/v1/master/config")
     program.post("/api/v1/workspaces", {"name": "of a program"})
     program.get(f"/api/v1/users/{id_of(user)}/sessions")

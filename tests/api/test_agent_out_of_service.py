@@ -1,4 +1,4 @@
-"""Agents that cannot start containers say so: they get no work, and those who wait learn why."""
+"""Agents that cannot start containers report it: they get no work, and waiting jobs show the reason."""
 
 import uuid
 from dataclasses import replace

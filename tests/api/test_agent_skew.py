@@ -9,7 +9,7 @@ from tests.support.api import Api, Caller, create
 from tests.support.played_agent import task_of
 
 INCARNATION = "00000000-0000-0000-0000-000000000001"
-# What an agent of 0.1.0 sends. It is no copy of what today's sends: do not bring it up to date.
+# The requests of an agent of 0.1.0. They are fixed on purpose: do not update them.
 JOIN_0_1_0: dict[str, Any] = {
     "agent_id": "old", "agent_key": "key", "incarnation": INCARNATION, "pool": "default",
     "version": "0.38.1", "hostname": "h", "addresses": ["10.0.0.1"], "runtime": "process",
@@ -19,7 +19,7 @@ JOIN_0_1_0: dict[str, Any] = {
 POLL_0_1_0: dict[str, Any] = {"incarnation": INCARNATION, "containers": [], "wait_s": 20}
 # Fields that a later version might add.
 LATER: dict[str, Any] = {"cores": 8, "zone": {"name": "a"}}
-# What an agent of 0.1.0 reads of a container that it is to start.
+# The fields of a container's order that an agent of 0.1.0 reads.
 READ_0_1_0 = {
     "container_id", "allocation_id", "task_id", "epoch", "command", "session_token", "env", "files", "slot_ids",
 }  # fmt: skip
@@ -65,7 +65,7 @@ def test_an_agent_of_another_minor_version_runs_a_container_to_its_end(
 def test_an_agent_that_does_not_number_its_polls_gets_a_lost_container_again(
     api: Api, user: Caller
 ) -> None:
-    """Which of its polls is the newest is not known, so that what it does not report is not ended."""
+    """The newest of its polls is unknown, so unreported containers are not ended."""
     joined = api.anonymous().post("/agents/v1/join", JOIN_0_1_0)
     agent = api.with_token(joined["agent_token"])
     create(user, activate=True, resources={"slots_per_trial": 1})
@@ -83,7 +83,7 @@ def test_an_agent_passes_over_what_a_later_control_plane_tells() -> None:
     assert answer.next_poll_s == 5.0
 
 
-# What a control plane of 0.1.0 answers. It is no copy of what today's answers: do not bring it up to date.
+# The answers of a control plane of 0.1.0. They are fixed on purpose: do not update them.
 JOINED_0_1_0: dict[str, Any] = {
     "agent_token": "t",
     "cluster_id": "c",

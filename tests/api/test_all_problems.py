@@ -1,4 +1,4 @@
-"""Everything that is wrong with a configuration is told at once."""
+"""An answer lists all problems of a configuration."""
 
 from tests.support.api import Caller, config_of
 

@@ -105,10 +105,10 @@ def mounting(caller: Caller, path: str) -> Told:
     "path",
     [
         *("/", "//", "/etc", "/etc/../etc/ssl", "/var/run/docker.sock", "/run", "/proc/1", "/dev"),
-        # Programs that the machine runs as root, and what they keep.
+        # Programs that the machine runs as root, and their data.
         *("/usr", "/usr/local/bin", "/bin", "/sbin", "/lib", "/lib64", "/opt/determined/venv"),
         *("/var/lib/docker", "/var/lib/determined", "/var/spool/cron", "/var/log"),
-        # What has one of these in it.
+        # Directories that contain one of these.
         *("/var", "/var/", "/opt", "/var/lib/../../var"),
     ],
 )

@@ -31,7 +31,7 @@ from tests.support.stock_catalog import catalog
 from tests.support.stock_world import build
 
 CHANGING = [r for r in routes.every() if r.method not in ("GET", "HEAD")]
-# Calls of the played client for which there is nothing to do.
+# Requests that have no effect in this test and therefore leave no audit entry.
 NOTHING_TO_DO = {
     "PATCH /api/v1/users/assignments", "POST /api/v1/cleanup_logs", "POST /api/v1/runs/delete",
     "POST /api/v1/runs/pause", "POST /api/v1/runs/resume",

@@ -1,4 +1,4 @@
-"""What bad input gets: a status, and a sentence with the field or id and the way out. Never a half-made row."""
+"""Bad input gets a status and a sentence with the field or id and the fix. It never leaves incomplete rows."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""Every route refuses bad input by 4xx and says what is wrong: generated from what the routes declare."""
+"""Every route refuses bad input with 4xx and a reason. The input is generated from the declarations of routes."""
 
 import json
 import re
@@ -13,9 +13,9 @@ from det_controlplane.api.router import Access
 from tests.support.api import Api, Caller, Told, create_ended, report_checkpoint, trial_of
 
 NOBODY = "00000000-0000-0000-0000-000000000001"
-# What a name of a path stands for, where it is not the id 1.
+# Values of path parameters other than the id 1.
 UNKNOWN = {"checkpointUuid": NOBODY, "batchId": NOBODY}
-# Answered by what they find, also where they do not know a word of it.
+# Routes that search for any text and may find no object.
 LIBERAL = {"levels", "stdtypes", "sources", "metricType", "type"}
 ENUMS = {"orderBy", "sortBy", "states", "period", "trialSourceInfoType"}
 TIMES = {"timestampBefore", "timestampAfter", "since", "until", "startDate", "endDate"}

@@ -1,4 +1,4 @@
-"""What a browser's cookie is good for: pages of ours, and no page of another site."""
+"""The cookie of a browser works for our pages and for no page of another site."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Budgets at the change of a month, and what they leave to be done while nothing happens."""
+"""Budgets at the change of a month, and their deadlines without further events."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone

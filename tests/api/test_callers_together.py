@@ -1,4 +1,4 @@
-"""Requests that come together are told by one statement who makes them; each is its own caller's."""
+"""One statement finds the callers of requests that arrive together; each request keeps its own caller."""
 
 import threading
 from functools import partial
@@ -14,7 +14,7 @@ ME = "/api/v1/me"
 
 
 def told_together(callers: list[Caller]) -> list[str]:
-    """Return what each is told: its name, or the status of its refusal."""
+    """Return the name or the status of the refusal for each caller."""
     answers = [""] * len(callers)
 
     def ask(place: int) -> None:

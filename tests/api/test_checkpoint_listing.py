@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.api import Caller, create_ended, report_checkpoint, report_metrics, trial_of
 
-# The order of the steps is that of no metric.
+# The order of steps differs from the order of every metric.
 REPORTED: dict[int, dict[str, Any]] = {
     1: {"accuracy": 0.5, "loss": 3},
     2: {"accuracy": 0.9, "loss": "Infinity"},

@@ -95,7 +95,7 @@ def elsewhere(caller: Caller, experiment_id: int, steps: int) -> str:
 
 
 def places(api: Api) -> dict[str, list[str]]:
-    """Return what is deleted from each storage."""
+    """Return the checkpoints that are deleted from each storage."""
     return {work["storage"]["container_path"]: work["checkpoints"] for work in collections(api)}
 
 
@@ -141,7 +141,7 @@ def test_an_experiment_is_deleted_when_all_its_storages_were_cleared(
 
 
 def end(api: Api, task_id: str) -> None:
-    """End a task that deletes files, and let what waits for it go on."""
+    """End a task that deletes files, and continue the waiting effects."""
     with api.ctx.db.begin() as tx:
         trials.end_task(tx, task_id, api.ctx.now())
     api.retry_deletions()

@@ -1,4 +1,4 @@
-"""What operators set and read: message, configuration, log, usage, and what is not there yet."""
+"""Settings of operators: message, configuration, log, usage, and unsupported ones."""
 
 import asyncio
 import logging
@@ -122,7 +122,7 @@ def test_the_last_lines_of_the_log_are_asked_for(api: Api, admin: Caller) -> Non
 
 
 def test_what_an_event_loop_logs_is_stored_beside_the_loop(api: Api, admin: Caller) -> None:
-    """The database of this test answers only once the event loop has gone on."""
+    """The database of this test answers only after the event loop has continued."""
     went_on, stored = threading.Event(), threading.Event()
 
     class Slow(StoredLog):

@@ -58,7 +58,7 @@ def of_files(api: Api, user: Caller, files: Iterable[tarfile.TarInfo]) -> str:
 
 
 def test_files_in_very_many_folders_fill_no_memory(api: Api, user: Caller) -> None:
-    """A hundred kilobytes stood for gigabytes of names, as each folder has those that it lies in."""
+    """A hundred kilobytes represented gigabytes of names, because each folder has the names of its parents."""
     deep = "/".join("x" * 19 for _ in range(199))
     tree = of_files(api, user, (tarfile.TarInfo(f"{n:03}/{deep}") for n in range(100)))
     tracemalloc.start()

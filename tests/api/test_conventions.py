@@ -20,7 +20,7 @@ from tests.support.api import (
     trial_of,
 )
 
-# What a message must have, by the type that each key has in Determined's API; `?` after a type allows null.
+# The fields of a message by the type of each key in Determined's API. `?` after a type allows null.
 REQUIRED = {
     "experiment": """archived:bool config:obj id:int jobId:str name:str numTrials:int originalConfig:str projectId:int
         projectOwnerId:int searcherType:str startTime:time state:str username:str""",

@@ -1,7 +1,8 @@
-"""Schemathesis sends what the API's description allows, and what it does not, over HTTP to a cluster with something of
-everything: no answer is a failure of ours, and each is of the kind that is declared.
+"""Schemathesis sends valid and invalid requests of the API's description to a cluster with objects of each kind. No
+answer may be a failure of the server, and each must have a declared form.
 
-Each route gets a few requests; with DECLARED_SECONDS others follow, round after round, for so many seconds."""
+Each route gets a few requests. With DECLARED_SECONDS, further rounds follow for so many seconds.
+"""
 
 import json
 import os
@@ -27,11 +28,11 @@ from tests.support.served_api import served
 
 SECONDS = os.environ.get("DECLARED_SECONDS", "")
 EACH_ROUND = "2"
-_LAST_ROUND_S = 600  # what a machine with much else to do may take for a round that began in time
+_LAST_ROUND_S = 600  # time that a busy machine may take for a round
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 SELECTED, TESTED = re.compile(r"Selected: (\d+)/"), re.compile(r"Tested: (\d+)")
-# The server of the tests carries no traffic to tasks; what ends the caller's own sign-in would end the run; and what
-# belongs to Kubernetes is answered by 501.
+# The server of the tests carries no traffic to tasks. Requests that end the caller's session would end the run.
+# Kubernetes routes answer 501.
 LEFT_OUT = (
     r"^/(proxy|stream|objects)|/auth/logout$|/v1/users$|/users/\{userId\}|/users/assignments$"
     r"|namespace-bindings|resource-quota"
@@ -78,7 +79,7 @@ def run(api: Api, url: str, token: str, schema: Path) -> subprocess.CompletedPro
     )
 
 
-# What users may not do is refused before it is read: tests/api/test_route_rights.py.
+# Forbidden requests are refused before their input is read: tests/api/test_route_rights.py.
 @pytest.mark.heavy("sends as a user what it sends as an administrator", account="user")
 @pytest.mark.parametrize("account", ["user", "admin"])
 def test_requests_of_the_description_are_answered_as_it_says(

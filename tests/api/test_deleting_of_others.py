@@ -1,4 +1,4 @@
-"""Nobody but the owner and administrators deletes what an experiment has, by no way around `delete`."""
+"""Only the owner and administrators can delete an experiment's data, also by other routes than `delete`."""
 
 import uuid
 from typing import Any
@@ -53,7 +53,7 @@ def test_only_the_owner_deletes_files_of_tensorboard(admin: Caller, user: Caller
 def test_nobody_deletes_experiments_of_others_with_a_place_of_their_own(
     admin: Caller, user: Caller, kind: str
 ) -> None:
-    """Without roles everybody may move what others have there."""
+    """Without roles, every user may move other users' experiments there."""
     workspace = user.post("/api/v1/workspaces", {"name": "a trap"})["workspace"]["id"]
     made = user.post(f"/api/v1/workspaces/{workspace}/projects", {"name": "a trap"})
     project = made["project"]["id"]
@@ -77,7 +77,7 @@ def test_an_editor_deletes_no_experiments_of_others_with_a_project(house: House)
 
 
 def test_checkpoints_are_reported_by_tasks_and_by_their_owner(admin: Caller, user: Caller) -> None:
-    """A trial goes on from its newest checkpoint, and what it loads may run code with its owner's token."""
+    """A trial continues from its newest checkpoint, and loading it may run code with its owner's token."""
 
     def reported(caller: Caller, experiment: int) -> int:
         body = {

@@ -1,4 +1,4 @@
-"""The reports of an agent count once, whatever is lost between it and the API, and also when it is restarted."""
+"""The reports of an agent count once, whatever is lost between agent and API, also after a restart of the agent."""
 
 import threading
 from pathlib import Path
@@ -63,7 +63,7 @@ def _report(reports: TrialReports, keys: dict[int, ContainerKey], steps: range) 
 
 
 def _ended(reports: TrialReports) -> None:
-    """Let a process of the agent end: what it has on its way is answered, or not, before the next one begins."""
+    """End a process of the agent: its requests are answered or lost before the next process begins."""
     reports.stop()
     for thread in threading.enumerate():
         if thread.name == "trial-reports":

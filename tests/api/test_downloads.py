@@ -1,4 +1,4 @@
-"""Checkpoints as archives: what is in them, and what must never be."""
+"""Checkpoints as archives: their files, and files that must never be included."""
 
 import io
 import socket
@@ -16,7 +16,7 @@ LARGE = bytes(range(256)) * 12_000
 
 @pytest.fixture
 def stored(api: Api, user: Caller) -> str:
-    """A checkpoint whose files lie in the storage."""
+    """A checkpoint with files in the storage."""
     uuid = report_checkpoint(user, create_ended(user))
     folder = api.checkpoints / uuid
     (folder / "code").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What listings and single experiments show is the same, and follows what was edited."""
+"""Lists and single experiments show the same values, and follow edits."""
 
 import json
 from typing import Any

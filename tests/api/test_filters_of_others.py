@@ -1,4 +1,4 @@
-"""A filter tells nothing of workspaces that its caller does not see, neither rows nor how many there are."""
+"""A filter reveals no rows and no counts of workspaces that its caller cannot see."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.api.test_route_rights import GUARDED, Things, rule_of, things
 from tests.support.api import Caller, Told, report_checkpoint, report_metrics, trial_of
 from tests.support.house import House, id_of
 
-# Things that are not there, of which an answer must not be told from one about things that are not seen.
+# Missing objects. Answers about them must equal answers about invisible objects.
 ABSENT = {
     "id": "987654", "uuid": "00000000-0000-0000-0000-000000000001", "name": "absent",
     "task": "1.00000000-0000-0000-0000-000000000001",
@@ -31,9 +31,9 @@ def filters(path: str) -> list[dict[str, Any]]:
 
 
 def names_of(parameter: str, there: Things, owner: int) -> tuple[str, str] | None:
-    """Return what a filter could name of the other workspace, and what there is nowhere."""
+    """Return names from the other workspace for filters, and names that exist nowhere."""
     if parameter.rpartition(".")[2] in ("lt", "lte", "gt", "gte", "notIn"):
-        return None  # of what is seen, too
+        return None  # and of visible objects
     word = re.sub(r"[^a-z]", "", parameter.lower())
     known = {
         "workspace": ("workspaceId", "id"), "project": ("projectId", "id"), "experiment": ("experimentId", "id"),
@@ -87,7 +87,7 @@ def test_a_filter_by_what_is_not_seen_is_answered_as_one_by_what_is_not_there(ho
 def test_a_search_counts_nothing_that_is_not_seen(
     house: House, path: str, column: str, value: Any
 ) -> None:
-    """Not even rows whose columns a caller guesses."""
+    """This includes rows with guessed column values."""
     there = things(house, "blue", house.blue, house.blue_project)
     viewer = house.person("viewer", "Viewer", house.red)
     known = {"id": "experimentId", "projectId": "projectId"}

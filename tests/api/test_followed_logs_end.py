@@ -1,4 +1,4 @@
-"""A log that is followed goes on for as long only as its reader may read it."""
+"""A followed log ends when its reader loses the right to read it."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -35,7 +35,7 @@ def rent_only(cluster: Rented, *offers: Offer) -> None:
 
 
 def freed(cluster: Rented, user: Caller, where: Offer) -> MachineAgent:
-    """Return the agent of a machine that worked in a region, and has nothing to do."""
+    """Return the idle agent of a machine in a region."""
     rent_only(cluster, where)
     id = create(user, activate=True, resources={"slots_per_trial": 4})
     machine, agent = cluster.employ()

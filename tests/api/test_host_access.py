@@ -61,7 +61,7 @@ def test_continuing_reaches_no_more_than_submitting(
         return user.ask("POST", "/api/v1/experiments/continue", body)
 
     assert refused(continued(create_ended(user), way))
-    # Another's code would run with what an administrator's experiment may.
+    # Other users' code would run with the rights of an administrator's experiment.
     told = continued(create_ended(admin, **way), {"entrypoint": "python3 other.py"})
     assert (told.status, "administrator" in told.error) == (403, True)
 
@@ -106,7 +106,7 @@ def test_the_owner_of_a_workspace_gives_nobody_the_machine(admin: Caller, user: 
     for way in (ETC, DISK, MODULES):
         body = {"configPolicies": json.dumps({"invariant_config": way})}
         assert refused(user.ask("PUT", policies, body))
-    # What an administrator demands, everybody's tasks have.
+    # Settings that an administrator demands apply to the tasks of all users.
     admin.done("PUT", policies, {"configPolicies": json.dumps({"invariant_config": ETC})})
     project = user.post(f"{path}/projects", {"name": "p"})["project"]["id"]
     assert submitted(user, {}, projectId=project).status == 200

@@ -1,6 +1,7 @@
-"""Generated requests of every kind of caller: none is answered by 5xx, hangs, fills memory or is told a secret.
+"""Generated requests of every kind of caller: none may cause a 5xx, hang, fill memory or reveal a secret.
 
-HOSTILE_REQUESTS says how many (2,500); each 1,250 have a cluster of their own, in every second one roles decide."""
+HOSTILE_REQUESTS is their number (2,500). Each 1,250 have their own cluster, and every second cluster uses roles.
+"""
 
 import json
 import os

@@ -281,7 +281,7 @@ def test_terminals_of_a_shell_are_for_its_owner_and_administrators(
     stranger = RequestTokens(in_address="made up")
     with pytest.raises(NotSignedIn):
         proxying.target(api.ctx, f"{id}:{env['TERMINAL_PORT']}", stranger)
-    # No page is shown at such a port, so nothing there could act with an administrator's session.
+    # Such a port shows no page, so no page could use an administrator's session.
     viewer = RequestTokens(cookies=(admin.token,))
     assert proxying.target(api.ctx, f"{id}:{env['TERMINAL_PORT']}", viewer).tcp
     user.post(f"{V}/shells/{id}/kill")
@@ -308,7 +308,7 @@ def test_opening_a_terminal_of_another_user_s_shell_is_recorded(
 def test_being_told_what_opens_a_task_of_another_user_is_recorded_once_an_hour(
     api: Api, user: Caller, admin: Caller, kind: str
 ) -> None:
-    """Administrators are; others are told nothing, and owners read what is theirs."""
+    """Administrators are recorded. Other users get no token, and owners read their own."""
     id = launch(user, kind)[kind]["id"]
     path, other = f"{V}/{kind}s/{id}", somebody_else(api, admin)
     user.get(path)

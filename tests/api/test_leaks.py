@@ -1,4 +1,4 @@
-"""Uploads that nothing was made of are collected; a cluster that cannot write says so."""
+"""Unused uploads are collected. A cluster that cannot write reports it."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Machines that go away at a time that is known: what runs there has no longer, or goes with them."""
+"""Machines that leave at a known time: their work ends by then."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -45,7 +45,7 @@ def test_work_has_no_longer_than_its_machine(cluster: Rented, user: Caller) -> N
 def test_what_was_asked_to_leave_before_has_no_longer_than_its_machine(
     cluster: Rented, user: Caller
 ) -> None:
-    """A rebalance comes before the notice of the interruption, which alone tells the time."""
+    """A rebalance recommendation comes before the interruption notice. Only the notice has a time."""
     create(user, activate=True)
     _, agent = cluster.employ()
     (order,) = agent.running.values()

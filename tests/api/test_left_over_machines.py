@@ -1,4 +1,4 @@
-"""Pools that are taken out of the configuration leave nothing that costs money behind."""
+"""Pools that are removed from the configuration leave no machines that cost money."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ def kept(cluster: Rented, **changes: Any) -> Pool:
 
 
 def let_end(cluster: Rented) -> None:
-    """Wait until the cloud has ended what was ordered to end."""
+    """Wait until the cloud has terminated the ordered machines."""
     for _ in range(3):
         cluster.settle()
         cluster.pass_time(minutes=1)
@@ -79,7 +79,7 @@ def test_machines_that_boot_for_a_pool_that_is_gone_end_at_once(
 def test_what_was_asked_for_by_a_section_that_is_gone_is_not_asked_for_by_another(
     cluster: Rented, user: Caller
 ) -> None:
-    """Its image, network and identity were those of the section: with others it would only cost money."""
+    """Its image, network and identity came from the removed section. Under other settings it would only cost money."""
     create(user, activate=True)
     cluster.decide()
     (section,) = kept(cluster).sections
@@ -124,7 +124,7 @@ def test_a_cloud_that_no_pool_names_any_more_is_still_reached(
 
 
 def test_a_pool_that_is_gone_is_not_decided_on_for_ever(cluster: Rented, user: Caller) -> None:
-    """Its next look was due, and nobody would take that back: each pass would be due at once."""
+    """Its next look was due and would stay due, so each pass would be due at once."""
     create(user, activate=True)
     cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY)
     cluster.settle()
@@ -137,7 +137,7 @@ def test_a_pool_that_is_gone_is_not_decided_on_for_ever(cluster: Rented, user: C
 def test_a_machine_whose_agent_polls_is_there_whatever_its_cloud_lists(
     cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Credentials of another account list nothing: a machine that was believed to be gone would cost money for ever."""
+    """Credentials of another account list no machines. A machine that counts as gone would cost money forever."""
     create(user, activate=True)
     _, agent = cluster.employ()
     monkeypatch.setattr(FakeCloud, "owned", lambda *_: [])

@@ -1,4 +1,4 @@
-"""Machines come when work waits, join by proof, are replaced when they are taken back, and go when they are idle."""
+"""Machines are rented when jobs wait, join by proof, are replaced after a reclaim, and are terminated when idle."""
 
 import uuid
 from dataclasses import replace
@@ -239,7 +239,7 @@ def test_an_announced_reclaim_is_replaced_at_once(cluster: Rented, user: Caller)
 def test_only_what_a_cloud_takes_back_makes_its_offer_worth_less(
     cluster: Rented, user: Caller, admin: Caller, notice: str, ordered: bool, remembered: int
 ) -> None:
-    """A machine that was given back shuts down, too."""
+    """A released machine shuts down as well."""
     create(user, activate=True)
     _, agent = cluster.employ()
     if ordered:

@@ -44,7 +44,7 @@ class Cluster:
         self.now += timedelta(seconds=seconds)
 
     def settle(self) -> None:
-        """Decide and call the cloud until both have done what they can."""
+        """Run decisions and cloud calls until both have no more work."""
         for _ in range(3):
             self.api.tick()
             calling.run(self.api.ctx, {"gcp": self.compute})
@@ -73,7 +73,7 @@ class Cluster:
 def cluster(
     request: pytest.FixtureRequest, database: Database, tmp_path: Path
 ) -> Iterator[Cluster]:
-    """A cluster whose pool rents in two zones, or wherever the test says."""
+    """A cluster with a pool in two zones, or in the zones of the test."""
     fake, google = FakeGce(), Google()
     with api_over(database, tmp_path) as api, serving(fake) as address:
         compute = GceCompute(GceApi(address, AnonymousCredentials()), sleep=lambda s: None)

@@ -34,7 +34,7 @@ resource_pools:
 
 
 def join(cluster: Rented, agent_id: str) -> MachineAgent:
-    """Join as the agent of the machine whose metadata service answers here."""
+    """Join as the agent of the machine of this metadata service."""
     incarnation, key = str(uuid.uuid4()), "key"
     proof = aws_proof(join_nonce(cluster.api.ctx.cluster_id, agent_id, key, incarnation))
     slots = [{"id": 0, "type": "cuda", "brand": "A10G", "uuid": "GPU-0"}]

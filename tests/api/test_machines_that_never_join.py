@@ -1,4 +1,4 @@
-"""Machines whose agents never join are given back; when one follows the other their pool rents nothing for a while."""
+"""Machines with agents that never join are terminated. After several in a row, their pool stops renting for a while."""
 
 from dataclasses import replace
 from typing import Any
@@ -48,7 +48,7 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
 def test_what_a_machine_printed_is_for_those_who_may_end_it(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
-    """A pool's start-up script prints what it likes, and the agent's log is there as well."""
+    """The console may contain secrets from a pool's start-up script, and has the agent's log."""
     create(user, activate=True)
     cluster.settle()
     (dead,) = cluster.cloud.alive()
@@ -110,7 +110,7 @@ def test_a_pool_whose_machines_end_by_themselves_while_they_boot_stops_to_rent(
 def test_a_hold_that_comes_while_machines_are_looked_at_is_obeyed(
     cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of a third machine that did not join, and its pool's hold, are told in one transaction."""
+    """One transaction records the end of a third failed machine and the hold of its pool."""
     create(user, activate=True)
     looked = provision.machines_of
 
@@ -156,7 +156,7 @@ def fail_to_boot(cluster: Rented, count: int = 1) -> None:
 
 
 def expect_held(cluster: Rented, minutes: int) -> None:
-    """Let the time of a hold pass: nothing is rented until shortly before its end, and something after it."""
+    """Let the time of a hold pass: shortly before its end no machine is rented, and afterwards one is."""
     cluster.settle(1)
     rented = len(cluster.cloud.rented)
     cluster.pass_time(minutes=minutes - 2)
@@ -168,7 +168,7 @@ def expect_held(cluster: Rented, minutes: int) -> None:
 
 
 def test_each_try_in_vain_holds_the_pool_for_twice_as_long(cluster: Rented, user: Caller) -> None:
-    """A cluster that nobody looks at for a weekend must not pay for one dead machine after the other."""
+    """A cluster without supervision for a weekend must not pay for one failed machine after another."""
     create(user, activate=True)
     fail_to_boot(cluster, 3)
     expect_held(cluster, 15)
@@ -197,7 +197,7 @@ def test_after_a_machine_that_joined_the_pool_is_held_for_as_long_as_at_first(
 def test_an_operator_who_resumes_a_pool_gives_it_a_fresh_count(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
-    """The image was mended: what failed with the old one says nothing about the new one."""
+    """The image was fixed, so failures of the old one do not count for the new one."""
     id = create(user, activate=True)
     fail_to_boot(cluster, 3)
     assert "the last 3 machines did not join" in reason(user, id)

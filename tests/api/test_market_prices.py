@@ -1,4 +1,4 @@
-"""Prices that clouds tell rank offers, lift and lower caps, and say where they are from."""
+"""Prices that clouds report rank offers, affect caps, and show their source."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Reading back what an experiment measured, over all its trials."""
+"""Reading the metrics of an experiment, over all its trials."""
 
 from itertools import pairwise
 from typing import Any

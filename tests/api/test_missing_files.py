@@ -1,4 +1,4 @@
-"""Complete checkpoints whose files are gone from their storage are marked, and never on a guess."""
+"""Complete checkpoints with missing files are marked, but never on a guess."""
 
 import logging
 import shutil
@@ -108,7 +108,7 @@ def test_where_no_checkpoint_is_found_none_is_marked(api: Api, user: Caller, loo
 def test_only_the_storage_of_the_cluster_is_looked_at(
     api: Api, user: Caller, look: Looked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The storage of a user could hold up scheduling, and would be given the credentials of the API."""
+    """A user's storage could delay scheduling or receive the API's credentials."""
     asked: list[str] = []
     take_asked(api, monkeypatch, asked, lambda _: True)
     bucket = {"type": "s3", "bucket": "b", "endpoint_url": "http://127.0.0.1:9"}

@@ -267,7 +267,8 @@ def test_commands_are_held_to_budgets(cluster: Rented, user: Caller, admin: Call
 def test_an_exceeded_budget_lets_checkpoints_be_deleted(
     cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
 ) -> None:
-    """Of a pool also work without slots is killed, which keeps its machines; what deletes ends soon, and just once."""
+    """A pool's budget also kills work without slots, which keeps machines running. Tasks that delete checkpoints are
+    left alone, because they end soon."""
     experiment_id, agent = at_work(cluster, user)
     checkpoint = report_checkpoint(user, experiment_id)
     user.post("/api/v1/commands", {"config": {**COMMAND["config"], "resources": {"slots": 0}}})

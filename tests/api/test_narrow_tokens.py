@@ -1,4 +1,4 @@
-"""With `environment.det_token: task` a token is good for its own task, whatever route it is sent to."""
+"""With `environment.det_token: task`, a token is valid for its own task only, on every route."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.played_agent import PlayedAgent, task_of
 
 V = "/api/v1"
 NARROW = {"environment": {"det_token": "task"}}
-# They name nothing, or the token's own user.
+# Routes that name no object, or the token's own user.
 ABOUT_ITSELF = {"GET /api/v1/me", "POST /api/v1/runs/start"}
 
 
@@ -38,7 +38,7 @@ def box(api: Api, admin: Caller) -> Box:
 
 
 def request_for(route: Route, others: Things) -> tuple[str, Any, dict[str, list[str]]]:
-    """Return what names things of the others, also where a rule leaves that to the use case."""
+    """Return names of other users' objects, also for routes with checks in the use case."""
     path, body, query = asked(route, others)
     if route.path == "/task-logs":
         return path, b'[{"taskId": "%s"}]' % others.names["taskId"].encode(), query

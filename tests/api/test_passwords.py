@@ -1,4 +1,6 @@
-"""Guessing passwords is slow, locks nobody else out, and tells no names; weak ones are refused where others listen."""
+"""Guessing passwords is slow, does not lock out owners, and reveals no names. Weak passwords are refused if other
+machines can connect.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -77,7 +79,7 @@ def test_unknown_names_are_answered_like_known_ones(api: Api) -> None:
 def test_an_unknown_name_costs_the_derivation_that_a_known_one_costs(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that the time of the answer tells no names either."""
+    """So the time of the answer does not reveal names either."""
     derive, costs = passwords._derive, []
 
     def counted(client_hashed: str, salt: bytes) -> bytes:
@@ -125,7 +127,7 @@ def test_an_account_of_its_own_does_not_help_an_address_to_guess(
 def test_a_stranger_behind_the_same_address_holds_up_nobody_who_was_there_before(
     api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But one attempt that fails waits with the stranger's, as do those without a password."""
+    """After one failed attempt, the user waits like the stranger, as accounts without a password do."""
     patience = replace(signing_in._PATIENCE_WITH_ADDRESS, free=4)
     monkeypatch.setattr(signing_in, "_PATIENCE_WITH_ADDRESS", patience)
     assert sign_in(api, "admin", PASSWORD) == 200

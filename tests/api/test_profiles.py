@@ -16,7 +16,7 @@ def trial_id(user: Caller) -> int:
 
 
 def sample(caller: Caller, trial_id: int, group: str, metrics: dict[str, Any]) -> None:
-    """Report what a harness of today reports: without a step."""
+    """Report samples like a present harness, without a step."""
     values = {"trialId": trial_id, "trialRunId": 0, "metrics": {"avgMetrics": metrics}}
     body = {"group": group, "metrics": values}
     caller.post(f"/api/v1/trials/{trial_id}/metrics", body)

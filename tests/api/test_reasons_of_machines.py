@@ -1,4 +1,4 @@
-"""Read as a user who has to act: what is the cause, what to do about it and where, when is the next try."""
+"""Reasons for a user who must act: the cause, the fix, its place, and the next attempt."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What clouds refuse, and which pools that concerns; machines that nobody asked for; reasons that stay."""
+"""Refusals of clouds and the affected pools; orphaned machines; lasting reasons."""
 
 import uuid
 from collections.abc import Iterator

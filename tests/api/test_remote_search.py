@@ -1,4 +1,4 @@
-"""A search that a program outside decides: events it reads, operations it posts, and what running trials do."""
+"""A search that an external program decides: its events, its operations, and the running trials."""
 
 import json
 import uuid
@@ -79,7 +79,7 @@ def allocations(api: Api) -> list[str]:
 
 
 def starts(api: Api, agent: Agent) -> dict[str, Any]:
-    """Report that the container runs which the agent is told to run."""
+    """Report that the ordered container runs."""
     tick.run(api.ctx)
     (order,) = agent.poll()
     agent.poll(Report(order["id"], order["epoch"], ContainerState.RUNNING))

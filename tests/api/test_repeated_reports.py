@@ -1,4 +1,4 @@
-"""A report whose answer was lost is sent again: the second one changes nothing."""
+"""A report with a lost answer is sent again, and the second one has no effect."""
 
 import uuid
 from typing import Any

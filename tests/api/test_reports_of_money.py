@@ -1,4 +1,4 @@
-"""Reports tell money where people look for usage, and it adds up to what the machines cost."""
+"""Usage reports contain costs, and the costs add up to the costs of the machines."""
 
 import csv
 import io
@@ -106,7 +106,7 @@ def test_work_that_never_ran_is_in_the_report_with_what_its_slots_cost(
 
 
 def test_days_and_months_tell_the_same_money(cluster: Rented, user: Caller) -> None:
-    cluster.time = START + timedelta(hours=23, minutes=58)  # what runs crosses midnight
+    cluster.time = START + timedelta(hours=23, minutes=58)  # the work runs across midnight
     play(cluster, user, Random(2), 2)
     days = rows(user, "aggregated", JANUARY)
     assert tuple(days[0])[: len(STOCK_AGGREGATED)] == STOCK_AGGREGATED

@@ -1,4 +1,4 @@
-"""How often agents call where polls are not held: bench/cost.py computes with it."""
+"""The number of agents' requests without long polls, which bench/cost.py uses."""
 
 from det_controlplane.api.http import Request, Stream
 

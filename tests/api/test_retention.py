@@ -1,4 +1,4 @@
-"""Logs past their retention go, once a day at most, and only of what has ended."""
+"""Expired logs of ended work are deleted once a day at most."""
 
 from datetime import timedelta
 
@@ -59,7 +59,7 @@ def test_the_end_of_an_experiment_cleans_up_once_a_day(api: Api, user: Caller) -
 
 @pytest.mark.parametrize("of", ["experiment", "trial", "many"])
 def test_only_the_owner_has_logs_deleted_sooner(api: Api, admin: Caller, of: str) -> None:
-    """Anybody who may edit has them kept longer."""
+    """Every user who may edit may keep them longer."""
     new = {"user": {"username": "other", "active": True}, "password": PASSWORD, "isHashed": False}
     admin.post("/api/v1/users", new)
     user, other = api.signed_in("determined"), api.signed_in("other")

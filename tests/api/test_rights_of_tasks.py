@@ -86,7 +86,7 @@ def test_a_tree_is_not_ended_from_a_root_in_a_workspace_without_the_right(house:
 
 
 def test_costs_and_histories_of_tasks_ask_the_right_of_their_kind(house: House) -> None:
-    """No role has one of these rights alone today; what tasks of each kind ask must not depend on that."""
+    """Today no role has only one of these rights. The checks for each kind of task must not depend on that."""
     task = create(house.admin, house.red_project)
     trial = trial_of(house.admin, house.experiment(house.admin, house.red_project))["taskId"]
     only = {

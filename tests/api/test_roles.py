@@ -1,4 +1,4 @@
-"""Who may do what where roles decide: `security.authz.type: rbac`."""
+"""Rights of users with roles: `security.authz.type: rbac`."""
 
 import uuid
 from dataclasses import replace
@@ -243,7 +243,7 @@ def test_templates_and_models_are_those_of_workspaces_that_are_seen(house: House
 
 
 def test_a_viewer_arrives_for_no_container_and_lets_no_trial_rest(house: House) -> None:
-    """By these two GETs programs also tell: that a container is there, and that a trial has nothing to do."""
+    """With these two GET requests, programs also report that a container runs and that a trial is idle."""
     viewer = house.person("viewer", "Viewer", house.red)
     chief = house.person("chief", "WorkspaceAdmin", house.red)
     request = {"config": config_of(), "activate": True, "projectId": house.red_project}
@@ -295,7 +295,10 @@ def test_my_permissions_tell_roles_and_where_they_hold(house: House) -> None:
     permissions = {p["id"] for p in told["roles"][0]["permissions"]}
     assert "PERMISSION_TYPE_VIEW_EXPERIMENT_METADATA" in permissions
     of_admin = house.admin.get("/api/v1/permissions/summary")["roles"]
-    assert [r["name"] for r in of_admin] == ["ClusterAdmin", "WorkspaceAdmin"]  # of what it made
+    assert [r["name"] for r in of_admin] == [
+        "ClusterAdmin",
+        "WorkspaceAdmin",
+    ]  # of the created objects
 
 
 def test_roles_tell_who_has_them(house: House) -> None:
@@ -353,7 +356,7 @@ def test_budgets_are_told_where_they_are_seen(house: House) -> None:
 
 
 def test_roles_cost_no_statement_more(house: House) -> None:
-    """Roles are read together with the token, and so is the workspace of what the path names."""
+    """One statement reads roles, the token, and the workspace of the object in the path."""
     editor = house.person("editor", "Editor", house.red)
     path = f"/api/v1/experiments/{house.experiment(editor, house.red_project)}"
     with statements(house.api.ctx.db) as with_roles:

@@ -1,4 +1,4 @@
-"""Roles in one workspace give nothing over what others have in another one: `security.authz.type: rbac`."""
+"""Roles in one workspace give no rights in another one: `security.authz.type: rbac`."""
 
 from typing import Any
 
@@ -131,7 +131,7 @@ def test_nobody_takes_models_of_others_to_a_workspace_of_their_own(
 
 
 def task_from(house: House, owner: Caller, checkpoint: str) -> tuple[Caller, int]:
-    """Return the token of a task of the red workspace whose trial starts from a checkpoint."""
+    """Return the token of a task in the red workspace with a trial that starts from a checkpoint."""
     config = config_of(searcher={**SEARCHER, "source_checkpoint_uuid": checkpoint})
     request = {"config": config, "activate": True, "projectId": house.red_project}
     experiment = owner.post("/api/v1/experiments", request)["experiment"]["id"]

@@ -53,7 +53,7 @@ def test_a_route_without_a_rule_is_refused(api: Api) -> None:
 
 @dataclass(frozen=True)
 class Things:
-    """What there is in a workspace, by the names of parameters."""
+    """The objects of a workspace by the names of parameters."""
 
     workspace: int
     names: dict[str, str]
@@ -81,7 +81,7 @@ def scene(shared_api: Api) -> Iterator[Scene]:
 
 @pytest.fixture
 def own_scene(api: Api) -> Iterator[Scene]:
-    """Return one for a test that changes what there is."""
+    """Return objects for a test that changes them."""
     yield from scene_in(api)
 
 
@@ -180,7 +180,7 @@ def _put(body: dict[str, Any], names: tuple[str, ...], value: str) -> None:
 
 
 def needed(scene: Scene, route: Route, role: str, place: Things) -> bool:
-    """Return whether a role gives what a route needs, where its things are in a workspace."""
+    """Return whether a role has the right of a route in the workspace of its objects."""
     grants = scene.grants(role)
 
     def given(need: Need) -> bool:
@@ -194,7 +194,7 @@ def needed(scene: Scene, route: Route, role: str, place: Things) -> bool:
 
 
 def is_dynamic(route: Route) -> bool:
-    """Return whether what a route names is not among the things of the test."""
+    """Return whether a route names an object that the test does not have."""
     kinds = {need.kind for need in rule_of(route).needs}
     of_a_person = "{budgetId}" in route.path or route.path.endswith("{userId}/sessions")
     return bool(kinds & {"allocation", "experiment-external"}) or of_a_person
@@ -274,7 +274,7 @@ def test_a_rule_for_a_task_s_own_things_has_one_in_its_path() -> None:
 
 
 def test_a_task_of_another_user_changes_nothing(own_scene: Scene) -> None:
-    """Ask each route with the token of a task whose owner has no role in the workspace that is named."""
+    """Call each route with the token of a task that has an owner without a role in the workspace."""
     refused = 0
     for route in GUARDED:
         named = [need for need in rule_of(route).needs if need.of is NeedScope.NAMED]
@@ -289,7 +289,7 @@ def test_a_task_of_another_user_changes_nothing(own_scene: Scene) -> None:
 
 @pytest.mark.parametrize("role", ["Editor", "WorkspaceAdmin"])
 def test_a_role_changes_what_it_gives(own_scene: Scene, role: str) -> None:
-    """But what only owners may do; administrators of the workspace may, too."""
+    """Requests for owners only are an exception. Administrators of the workspace may send them, too."""
     allowed = 0
     for route in GUARDED:
         named = any(need.of is NeedScope.NAMED for need in rule_of(route).needs)
@@ -338,7 +338,7 @@ def test_things_are_made_where_a_role_allows_it(scene: Scene, path: str) -> None
 
 
 def test_roles_are_ordered() -> None:
-    """A viewer may do less than an editor, and so on: nobody gets less by a higher role."""
+    """A viewer may do less than an editor, and so on: a higher role never removes a right."""
     order = ("Viewer", "EditorRestricted", "Editor", "WorkspaceAdmin", "ClusterAdmin")
     for lower, higher in pairwise(order):
         assert ROLES[lower].rights < ROLES[higher].rights

@@ -1,6 +1,7 @@
-"""Routes whose use case decides who may call them are asked as each role, too, and so are those that need no user.
+"""Routes with checks in the use case are called with each role, and so are open routes.
 
-A new one fails the tests here until it has a row."""
+A new route fails the tests here until it has a row.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ _EDITORS = {"EditorRestricted", "Editor", "WorkspaceAdmin", "ClusterAdmin"}
 _ADMINS = {"WorkspaceAdmin", "ClusterAdmin"}
 _CHIEF = {"ClusterAdmin"}
 _ANYWHERE = {*GIVEN, "ClusterAdmin"}
-_EVERYWHERE = {"AgentOperator", "ClusterAdmin"}  # whose rights hold in all workspaces
+_EVERYWHERE = {"AgentOperator", "ClusterAdmin"}  # a user with rights in all workspaces
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Row:
     may: set[str]
     path: str
     body: Callable[["Place"], Any] = lambda place: None
-    # Listings are answered to everybody, and tell this of the place to the roles above only.
+    # Every user may call these lists, but only the higher roles see objects of the workspace.
     tells: Callable[["Place", Told], bool] | None = None
 
 
@@ -52,7 +53,7 @@ class Place:
 
 
 def place_in(scene: Scene, things: Things) -> Place:
-    """Make what requests could take away: a person who is signed in, a webhook, a budget and the like."""
+    """Create objects that requests could delete: a signed-in user, a webhook, a budget and others."""
     house, mark = scene.house, f"x{next(_NEXT)}"
     admin, workspace = house.admin, things.workspace
     person, editor = house.person(mark), house.person(f"{mark}-editor", "Editor", workspace)
@@ -152,19 +153,19 @@ ROWS: dict[str, Row] = {
     "POST webhooks/{id}/test": Row(_EDITORS, f"{V}/webhooks/{{hook}}/test", lambda p: {}),
 }  # fmt: skip
 
-# Open to everybody, because it tells nothing of what is in the cluster.
+# Open routes that reveal no data of the cluster.
 TOLD_TO_ALL = {
     "GET /", "GET /health", "GET /info", "GET /api/v1/master", "GET /api/v1/master/telemetry",
     "GET /api/v1/api.swagger.json",
     "GET /api/v1/auth/oidc/providers", "GET /agents/v1/wheel", "GET /agents/v1/wheel/{name}",
 }  # fmt: skip
-# The caller is proven by what is sent, and nothing comes of a request without that.
+# The request proves its caller, and has no effect without the proof.
 PROVEN_BY_BODY = {
     "POST /api/v1/auth/login", "POST /api/v1/auth/pipeline", "POST /api/v1/auth/oidc/begin",
     "POST /api/v1/auth/oidc/finish",
     "POST /api/v1/auth/oidc/device/begin", "POST /api/v1/auth/oidc/device/finish", "POST /agents/v1/join",
 }  # fmt: skip
-# Of agents, and of the relay, which looks for proofs by itself (tests/entry/test_relay.py).
+# Routes of agents and of the relay, which checks proofs itself (tests/entry/test_relay.py).
 OF_AGENTS = {"POST /agents/v1/poll", "POST /agents/v1/logs", "POST /agents/v1/reports"}
 OF_TASKS = {
     f"{m} /proxy/{{service}}/{{path...}}" for m in ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -177,7 +178,7 @@ def scene(api: Api) -> Iterator[Scene]:
 
 
 def in_order() -> list[tuple[str, Row]]:
-    """Return the rows, with what takes something away last, and all of it after one."""
+    """Return the rows of the table, with deleting requests last."""
     return sorted(ROWS.items(), key=lambda r: ("DELETE" in r[0], -r[0].count("/")))
 
 

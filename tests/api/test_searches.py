@@ -50,7 +50,7 @@ def test_rungs_and_reasons_are_told_as_they_come(api: Api, user: Caller) -> None
     sentences = {t["id"]: t["sentence"] for t in found["trials"]}
     assert sentences[second] == STOPPED
     assert sentences[third] == ""
-    # Another process has kept nothing, and tells the same.
+    # Another process without a cache gives the same answer.
     api.ctx.memory.watched.take(experiment_id)
     assert searched(user, experiment_id) == found
 

@@ -1,4 +1,4 @@
-"""Secrets of configurations are stored encrypted, shown to nobody, and reach the container that needs them."""
+"""Secrets of configurations are stored encrypted, masked in answers, and reach the container that needs them."""
 
 import base64
 import gzip
@@ -73,7 +73,8 @@ def test_no_answer_of_any_route_has_a_secret(
 def test_no_launch_and_no_preview_tells_a_secret(
     user: Caller, planted: dict[str, str], kind: str
 ) -> None:
-    """Pools and templates have their own; whoever launches code can read them there, and no answer tells them."""
+    """Pools and templates have their own secrets. Users who launch code can read them there, and no answer shows
+    them."""
     config = {"description": kind, "entrypoint": "true"}
     asked = {"config": config, "templateName": "t", "preview": kind == "notebook"}
     told = user.ask("POST", f"/api/v1/{kind}s", asked)
@@ -257,7 +258,7 @@ def opened_by_address(user: Caller) -> list[tuple[str, dict[str, object]]]:
 
 
 def token_in_address_of(user: Caller, kind: str, body: dict[str, object]) -> str:
-    """Launch a task; return what opens it without a sign-in."""
+    """Launch a task. Return the token that opens it without a sign-in."""
     made = user.post(f"/api/v1/{kind}s", body)[kind]
     token = str(made["serviceAddress"].partition("?token=")[2])
     assert len(token) > 30

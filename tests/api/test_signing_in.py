@@ -1,4 +1,4 @@
-"""Strangers learn nothing, whatever they ask."""
+"""Strangers learn no data from any route."""
 
 from typing import Any
 

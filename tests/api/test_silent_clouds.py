@@ -1,4 +1,6 @@
-"""A cloud that does not answer for minutes: work goes elsewhere, and nothing that it may have launched is left."""
+"""A cloud does not answer for minutes: work is placed elsewhere, and machines that it may have launched are
+terminated.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -40,7 +42,7 @@ def other(cluster: Rented) -> FakeCloud:
 
 
 class FallsSilent:
-    """A cloud that launches a machine, and then answers nothing any more."""
+    """A cloud that launches a machine and then stops answering."""
 
     provider = "aws"
 

@@ -280,7 +280,7 @@ def test_ranges_of_metrics_and_values_of_metadata(three: Caller) -> None:
 
 
 def act(caller: Caller, action: str, *runs: int, **more: Any) -> dict[int, str]:
-    """Act on runs, and return what the answer says of each."""
+    """Act on runs, and return the results of each."""
     told = caller.post(f"{RUNS}/{action}", {"runIds": list(runs), "projectId": 1, **more})
     return {result["id"]: result["error"] for result in told["results"]}
 

@@ -1,4 +1,4 @@
-"""Tasks of no experiment go so many days after their end, with logs, files and what opened them."""
+"""Tasks without an experiment are deleted a number of days after their end, with logs, files and tokens."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""What the token of a task is good for: its owner's work, but not other tasks' reports, nor other users' things."""
+"""The token of a task works for its owner's work, but not for other tasks' reports or other users' objects."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Test which storages a TensorBoard is lent: its program is its user's own."""
+"""The storages that a TensorBoard can read: its program belongs to its user."""
 
 from dataclasses import replace
 from typing import Any

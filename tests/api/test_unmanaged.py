@@ -103,7 +103,7 @@ def test_two_requests_at_the_same_time_for_an_external_id_get_one_trial(
     made: list[int] = []
 
     def overtaken(tx: Tx, experiment_id: int, external_id: str) -> int | None:
-        """Return what is there, before another request makes it in a transaction of its own."""
+        """Return the present trial before another request creates it in its own transaction."""
         found = look(tx, experiment_id, external_id)
         monkeypatch.setattr(rows, "by_external_id", look)
         made.append(user.done("PUT", "/api/v1/trials", put)["trial"]["id"])

@@ -17,7 +17,7 @@ ALL: dict[str, dict[str, Any]] = {"projects": {}, "models": {}, "modelversions":
 
 
 def subscribed(caller: Caller, subscribe: dict[str, Any], **known: str) -> Look:
-    """Return a function that tells the messages of the next look."""
+    """Return a function that returns the messages of the next poll."""
     body = {"sync_id": "1", "known": known, "subscribe": subscribe}
     headers = {"authorization": f"Bearer {caller.token}"}
     request = Request("GET", "/stream", headers=headers, body=json.dumps(body).encode())
@@ -36,7 +36,7 @@ def subscribed(caller: Caller, subscribe: dict[str, Any], **known: str) -> Look:
 
 
 def named(messages: list[dict[str, Any]]) -> list[tuple[str, Any]]:
-    """Return the kind and name of what was told, without its beginning and end."""
+    """Return the kind and name of each message, without begin and end."""
     told = [next(iter(m.items())) for m in messages if "sync_id" not in m]
     return [(kind, value["name"] if isinstance(value, dict) else value) for kind, value in told]
 

@@ -1,4 +1,4 @@
-"""No user fills the object store and the database with code: what one sends within a day is bounded."""
+"""The uploads of one user within a day are limited, so that code does not fill the object store and the database."""
 
 import base64
 import os

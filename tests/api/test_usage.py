@@ -1,4 +1,4 @@
-"""Reports of usage tell what was, whatever was moved, renamed or deleted since."""
+"""Usage reports show the past, also after moves, renames and deletions."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ SPAN = {"timestampAfter": ["2026-01-01T00:00:00Z"], "timestampBefore": ["2099-01
 
 
 class Agent:
-    """Runs what it is told to, until it is told otherwise."""
+    """An agent that runs the ordered containers until a test ends them."""
 
     def __init__(self, api: Api) -> None:
         self.incarnation, self.seq = str(uuid.uuid4()), 0
@@ -38,7 +38,7 @@ class Agent:
         return found
 
     def work(self) -> None:
-        """Run one task after another until nothing is left to do: files of deleted experiments are deleted by one."""
+        """Run all queued tasks one after another. One task deletes the files of deleted experiments."""
         for _ in range(5):
             self.api.tick()
             for order in self.poll():
@@ -153,7 +153,7 @@ def test_tasks_that_are_no_trials_are_told_too(agent: Agent, user: Caller) -> No
 
 
 def test_a_span_cuts_what_began_before_and_goes_on_after(api: Api, user: Caller) -> None:
-    """Work that runs is told up to the end of the span; a span without work has none."""
+    """Running work counts until the end of the period. A period without work has no entries."""
     agent = Agent(api)
     begun = api.ctx.now()
     api.ctx.now = lambda: begun
@@ -176,7 +176,7 @@ def test_a_span_cuts_what_began_before_and_goes_on_after(api: Api, user: Caller)
 
 
 def test_a_report_by_month_counts_the_last_month_whole(api: Api) -> None:
-    """Work of the month's last day belongs to it; what it does in the month after does not."""
+    """Work on the last day of a month belongs to it, and work in the next month does not."""
     ran_at = datetime(2026, 11, 30, 12, tzinfo=timezone.utc)
     api.ctx.now = lambda: ran_at
     agent = Agent(api)

@@ -1,4 +1,4 @@
-"""Accounts, groups and tokens: what each may do."""
+"""Accounts, groups and tokens, and their rights."""
 
 import pytest
 from det_controlplane.db.people import sessions

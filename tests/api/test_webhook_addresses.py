@@ -1,4 +1,4 @@
-"""Addresses of webhooks are secrets: who sees and sets them, and how they are stored."""
+"""Addresses of webhooks are secrets: who can see and set them, and how they are stored."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _STORED = text("SELECT url, sealed FROM webhooks")
 def test_an_address_is_shown_to_whoever_set_it_and_to_owners(
     api: Api, inbox: Inbox, user: Caller, admin: Caller
 ) -> None:
-    """Others may send another one in its place, and what they were shown changes nothing."""
+    """Other users may replace the address. Sending back the masked address changes nothing."""
     made = make_webhook(user, url=SECRET)
     assert made["url"] == SECRET
     (listed,) = user.get(W)["webhooks"]

@@ -1,4 +1,4 @@
-"""Webhooks: who may make them, what they listen to, and what arrives."""
+"""Webhooks: the rights to create them, their triggers, and their messages."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -125,7 +125,7 @@ def test_the_path_of_a_clusters_webhook_is_for_administrators(
 def test_edited_triggers_take_the_place_of_the_earlier_and_those_that_stay_keep_their_ids(
     webhook: Any, user: Caller, inbox: Inbox, api: Api
 ) -> None:
-    """A task whose line was told is not told again: what has been sent is known by the trigger."""
+    """A matching line of a task is reported once; the trigger remembers sent messages."""
     made = webhook(triggers=[COMPLETED, of_log("oom"), of_log("nan")])
     task_id = trial_of(user, create(user))["taskId"]
     write(user, task_id, "oom")
@@ -272,7 +272,7 @@ def test_what_is_not_taken_is_sent_again_later(
     (tried,) = user.get(W)["webhooks"]
     assert (tried["waitingMessages"], tried["lastArrivedAt"]) == (1, None)
     assert tried["lastFailure"] == "try 7, it is tried again: example.com answered with status 503"
-    # A new address counts for what waits.
+    # A new address applies to waiting messages.
     user.done("PATCH", f"{W}/{made['id']}", {"url": "https://example.com/new"})
     assert delivery.run(api.ctx) is None
     assert [post.url for post in inbox.posts] == ["https://example.com/new"]

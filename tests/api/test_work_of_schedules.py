@@ -1,4 +1,4 @@
-"""Count what an hour of steady work asks of functions and database on a serverless host, for bench/cost.py."""
+"""Count the requests and statements of an hour of steady work on a serverless host, for bench/cost.py."""
 
 import uuid
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Wakes:
 
 
 class SteadyHour:
-    """Agents with work, which poll when they are told to; turns that begin each minute, a second early or late."""
+    """Working agents that poll on demand, and turns that begin each minute, a second early or late."""
 
     def __init__(self, cluster: Rented, agents: list[MachineAgent]) -> None:
         self._cluster = cluster
@@ -64,7 +64,7 @@ class SteadyHour:
 
 
 def at_work(cluster: Rented, count: int) -> list[MachineAgent]:
-    """Return agents of rented machines whose trials run."""
+    """Return agents of rented machines with running trials."""
     admin = cluster.api.signed_in("admin")
     for _ in range(count):
         create(admin, activate=True)

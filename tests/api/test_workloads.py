@@ -81,7 +81,7 @@ def test_an_unknown_filter_order_or_type_is_refused(user: Caller, trial_id: int)
 
 @pytest.fixture
 def measured(user: Caller) -> int:
-    """A trial whose validation and training disagree about which of its three steps was the best."""
+    """A trial with validation and training metrics that disagree about the best of its three steps."""
     experiment_id = create(user)
     found: int = trial_of(user, experiment_id)["id"]
     for steps, validation, training in ((1, 10.0, 0.3), (2, 9.0, 0.1), (3, 0.5, 0.2)):

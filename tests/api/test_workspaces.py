@@ -1,4 +1,4 @@
-"""Workspaces, projects, the pools reserved for them, and what deleting takes along."""
+"""Workspaces, projects, their bound pools, and the effects of their deletion."""
 
 import pytest
 from det_controlplane.db.engine.database import Database
