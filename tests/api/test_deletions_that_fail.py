@@ -2,9 +2,11 @@
 
 from contextlib import AbstractContextManager
 from typing import Any
+from uuid import UUID
 
 import pytest
 from det_controlplane.db.cluster import outbox
+from det_controlplane.db.people import ownership
 from det_controlplane.db.trials import trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import deletion as experiment_deletion
@@ -191,6 +193,27 @@ def test_one_task_deletes_the_files_of_many_experiments(
     end(api)
     assert user.ask("GET", f"/api/v1/projects/{project}").status == 404
     assert promised(api) == 0
+
+
+def test_a_shared_task_reports_only_deleted_experiments_of_its_owner(
+    api: Api, admin: Caller, user: Caller, project: int, checkpoint: str
+) -> None:
+    second = report_checkpoint(user, in_project(user, project))
+    kept = report_checkpoint(user, create_ended(user))
+    experiment_of_admin = create_ended(admin)
+    of_admin = report_checkpoint(admin, experiment_of_admin)
+    user.done("DELETE", f"/api/v1/projects/{project}")
+    admin.done("DELETE", f"/api/v1/experiments/{experiment_of_admin}")
+    settle(api)
+    reportable = {
+        frozenset(
+            uuid
+            for uuid in (checkpoint, second, kept, of_admin)
+            if ownership.is_collected_by(api.ctx.db, UUID(uuid), task_id)
+        )
+        for task_id in collections(api)
+    }
+    assert reportable == {frozenset({checkpoint, second}), frozenset({of_admin})}
 
 
 def test_experiments_with_other_mounts_or_images_do_not_share_a_task(
