@@ -20,11 +20,11 @@ pytest_plugins = (
     "tests.support.order",
     "tests.support.second_tries",
     "tests.support.costs",
-    "tests.support.environments",  # after those that it imports
+    "tests.support.environments",  # after the plugins that it imports
 )
 
-# How long an example takes says how busy the machine is, not whether it is right. Each run plays the same examples, so
-# that what failed is what changed; DET_TEST_RANDOM=1 draws new ones.
+# The duration of an example depends on the load of the machine. Each run uses the same examples, so that failures are
+# reproducible; DET_TEST_RANDOM=1 draws new ones.
 settings.register_profile(
     "any machine",
     deadline=None,
@@ -40,7 +40,8 @@ os.environ.setdefault("GOMEMLIMIT", "2GiB")
 
 @pytest.fixture(scope="session")
 def machines_may_boot() -> None:
-    """Machines of the box can boot here, or the test is skipped. A new machine first gets what they need."""
+    """Machines of the box can boot here; otherwise the test is skipped. A new machine first gets the needed
+    programs."""
     from tests.support.cloudbox.box import require_machines
 
     require_machines()
@@ -48,7 +49,7 @@ def machines_may_boot() -> None:
 
 @pytest.fixture(autouse=True)
 def _log_of_the_test() -> Iterator[None]:
-    """Let what a test adds to the control plane's log go with it: it would store the lines of later tests."""
+    """Remove handlers that a test adds to the control plane's log. They would store the lines of later tests."""
     log = logging.getLogger("det")
     before = list(log.handlers)
     yield
@@ -75,7 +76,7 @@ def postgres_server() -> Iterator[DatabaseServer]:
 
 @pytest.fixture
 def database_url(postgres_server: DatabaseServer) -> Iterator[str]:
-    """A database with the whole schema and nothing else, of this test's own until its end."""
+    """A database with the whole schema, for this test only."""
     with postgres_server.database() as url:
         yield url
 

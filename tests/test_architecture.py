@@ -1,4 +1,4 @@
-"""The walls of the house: who may import whom, and how large things may grow."""
+"""Rules of the code base: allowed imports, and the largest sizes of files and functions."""
 
 import ast
 import functools
@@ -22,7 +22,7 @@ HOMES = {
 }
 PORTS_AND_CORE = frozenset({"det_controlplane.ports", "det_controlplane.core"})
 
-# What a package may import of ours besides itself.
+# The imports that each package may have of our other packages.
 PACKAGES: dict[str, frozenset[str]] = {
     "determined": frozenset(),
     "det_cli": frozenset(
@@ -51,10 +51,10 @@ PACKAGES: dict[str, frozenset[str]] = {
         }
     ),
 }
-# What the command may only import inside a function: `det --help` must stay light.
+# Packages that the command may import only inside functions, so that `det --help` stays fast.
 LAZY = {"det_cli": "det_controlplane"}
 
-# What a room of the control plane may import of the other rooms. Entry points compose everything.
+# The other rooms of the control plane that each room may import. Entry points compose everything.
 ROOMS: dict[str, frozenset[str]] = {
     "core": frozenset(),
     "ports": frozenset({"core"}),
@@ -84,13 +84,13 @@ SQL_PACKAGES = ("sqlalchemy", "alembic", "pg8000")
 _STATEMENT = re.compile(
     r"^\s*(select\s.+\sfrom|update\s+\w+\s+set|delete\s+from|insert\s+into)\s", re.I | re.M
 )
-# `core` decides and nothing else: no clock, no database, no cloud.
+# `core` contains decisions only: no clock, no database, no cloud.
 PURE = frozenset({"pydantic", "pydantic_core", "yaml", "re2"})
 IMPURE_STANDARD = frozenset(
     {"socket", "subprocess", "secrets", "threading", "asyncio", "os", "time"}
 )
 
-# What a docstring begins with that leaves open what its function does.
+# First words of docstrings that do not say what the function does.
 NO_VERBS = frozenset((
     "a", "all", "also", "an", "at", "after", "as", "by", "because", "before", "each", "every", "everybody",
     "everything", "for", "how", "if", "in", "is", "it", "its", "long", "more", "most", "no", "nobody", "none",
@@ -100,7 +100,7 @@ NO_VERBS = frozenset((
 ))  # fmt: skip
 
 
-# What a docstring of a class or module begins with that keeps its subject back.
+# First words of docstrings of classes and modules that do not name the subject.
 NO_SUBJECTS = frozenset((
     "both", "everybody", "everyone", "everything", "for", "from", "how", "it", "no", "nobody", "none", "nothing", "one",
     "so", "somebody", "someone", "something", "that", "there", "they", "too", "what", "whatever", "when", "where",
@@ -283,7 +283,7 @@ def test_packages_import_only_what_the_map_allows() -> None:
 
 
 def _map_in_docs(first_columns: str) -> dict[str, frozenset[str]]:
-    """Return what each name may import, from the table of docs/concepts/architecture.md that begins so."""
+    """Return the allowed imports of each name from the table of docs/concepts/architecture.md with this head."""
     page = (ROOT / "docs/concepts/architecture.md").read_text("utf-8")
     table = page.split(f"| {first_columns} | content |")[1].split("\n\n")[0]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
@@ -328,7 +328,8 @@ def test_rooms_of_the_control_plane_import_in_one_direction() -> None:
 
 
 def test_packages_of_services_import_earlier_ones_only() -> None:
-    """Modules beside the packages, such as `use_case`, are used by all packages and import none of them."""
+    """Check the order of packages. Modules beside them, such as `use_case`, serve all packages and import none of
+    them."""
     prefix = "det_controlplane.services."
     wrong = []
     for m in (m for m in modules() if m.name.startswith(prefix)):
@@ -409,7 +410,7 @@ def test_user_images_need_only_the_standard_library_to_import_the_harness() -> N
 
 
 def is_written_by_hand(path: Path) -> bool:
-    """Alembic writes revisions: as long as what they change."""
+    """Return whether the limits of sizes apply. Revisions of Alembic may be as long as their changes."""
     return path.parent.name != "versions"
 
 

@@ -1,4 +1,4 @@
-"""Where a run of this suite keeps its temporary files, and what it leaves of them."""
+"""The place of the suite's temporary files, and the files that a run leaves."""
 
 import os
 import subprocess

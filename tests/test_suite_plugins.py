@@ -1,4 +1,4 @@
-"""What the plugins of this suite do to a run: see tests/support/skips.py, leftovers.py and order.py."""
+"""The plugins of this suite: tests/support/skips.py, leftovers.py and order.py."""
 
 import os
 import re

@@ -15,7 +15,7 @@ from tests.support.cluster import Cluster, local_cluster
 
 RUNTIMES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 
-# How a command starts does not depend on what contains it: tests of that need one runtime.
+# The start of a command does not depend on its runtime, so tests of it need one runtime.
 in_processes = pytest.mark.parametrize("cluster", ["process"], indirect=True, scope="module")
 
 # Where other tests show what Docker changes, `make test` runs a test in processes alone.
@@ -30,7 +30,7 @@ in_docker_on_demand = pytest.mark.parametrize(
 
 @dataclass(frozen=True)
 class Layout:
-    """What the clusters of a file consist of."""
+    """The settings of a file's clusters."""
 
     agents: int = 1
     slots: int = 4
@@ -40,7 +40,7 @@ class Layout:
 
 @pytest.fixture(scope="module")
 def layout() -> Layout:
-    """A file whose clusters are other ones has a fixture of this name."""
+    """A file with other clusters overrides this fixture."""
     return Layout()
 
 
@@ -72,7 +72,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, layout: Layout
 ) -> Iterator[Cluster]:
-    """A cluster whose agents run containers as processes, and one whose agents run them in Docker."""
+    """A cluster that runs containers as processes, and one that runs them in Docker."""
     if request.param == "docker":
         request.getfixturevalue("test_image")
     if layout == Layout():

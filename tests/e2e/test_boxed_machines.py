@@ -1,6 +1,7 @@
-"""The whole way of rented machines, on both clouds in a box: from a submission until nothing is left.
+"""The whole life of rented machines on both clouds in a box, from a submission to the last termination.
 
-Each machine boots from its user data in namespaces of its own, and joins by what its metadata service tells."""
+Each machine boots from its user data in its own namespaces, and joins by the identity from its metadata service.
+"""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ HELD_AT = 25  # the step before which the training of `exact` waits for its gate
 
 @dataclass(frozen=True)
 class Rented:
-    """A cluster whose pools rent from both clouds of a box."""
+    """A cluster with pools that rent from both clouds of a box."""
 
     box: Box
     cluster: Cluster
@@ -78,14 +79,14 @@ def rented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A file for whose existence trainings wait at their step 25."""
+    """A file that trainings wait for at their step 25."""
     gate = tmp_path / "gate" / "open"
     gate.parent.mkdir()
     return gate
 
 
 def submit(rented: Rented, exact: Path, gate: Path, pool: str, trials: int = 1) -> int:
-    """Create an experiment whose trials wait at the gate; returns its id."""
+    """Create an experiment with trials that wait at the gate. Return its id."""
     config = yaml.safe_load((exact / "single.yaml").read_text())
     config["environment"] = {"environment_variables": [f"EXACT_GATE={gate}"]}
     config["bind_mounts"] = [{"host_path": str(gate.parent), "container_path": str(gate.parent)}]
@@ -127,7 +128,7 @@ def test_work_rents_a_machine_moves_when_it_is_taken_back_and_leaves_nothing(
     assert rented.cluster.until_state(experiment, "COMPLETED", "ERROR") == "COMPLETED"
 
     log = rented.log(trial["id"])
-    # Whole logs in the messages: a line may be missing for a reason that another one tells.
+    # Messages contain whole logs, because another line may explain a missing one.
     assert f"resumed at step {HELD_AT}" in log, f"something was lost since the notice: {log}"
     assert "finished at step 60: exact" in log, log
     (trial,) = rented.cluster.trials(experiment)
@@ -163,7 +164,7 @@ def nothing_is_left(rented: Rented, *machines: Instance) -> None:
 
 
 def money_adds_up(rented: Rented, name: str, experiment: int) -> None:
-    """Compare what the pool cost with the intervals of its machines, and with what its work cost."""
+    """Compare the costs of the pool with the intervals of its machines and with the costs of its work."""
     rows = rented.instances(name)
     assert len(rows) == 2
     intervals = sum(
@@ -223,7 +224,7 @@ def test_a_gang_on_two_machines_moves_when_one_of_them_is_taken_back(
     before = rented.box.on()
     assert len(before) == 2, "each machine has one slot"
     before[1].announce()
-    # Rank 0 saves, also where it is the one whose machine is taken back.
+    # Rank 0 saves, also if its machine is reclaimed.
     rented.until_logged(trial["id"], "rank 1 preempted at step 15")
     rented.until_saved(trial["id"], 15)
     before[1].take()

@@ -15,8 +15,8 @@ from tests.support.cloudbox.pools import box_for_a_cluster, boxed_cluster, on_aw
 from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.usefixtures("machines_may_boot")
-REAL_SLOTS = {"container_runtime": "process"}  # those that the machine shows
-# What is different about the images of these pools' machines.
+REAL_SLOTS = {"container_runtime": "process"}  # GPUs that the machine shows
+# The faults of the images of these pools.
 IMAGES = {
     "dead": Image("echo 'Kernel panic - not syncing: Attempted to kill init!'; exit 1"),
     "no-driver": Image("printf '#!/bin/sh\\nexit 124\\n' > {scratch}/bin/timeout"),

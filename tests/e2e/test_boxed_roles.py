@@ -1,4 +1,4 @@
-"""A machine of one cloud lends its tasks a role in the other, from the pool's section to the task, without any key."""
+"""A machine of one cloud gives its tasks a role in the other, from the pool's section to the task, without a key."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.support.cloudbox.pools import box_for_a_cluster, boxed_cluster, on_aw
 from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.usefixtures("machines_may_boot")
-# What boto3 and Google's library find in a task.
+# The credentials that boto3 and Google's library find in a task.
 ASKS = {
     "google": "import boto3; print('has', boto3.Session().get_credentials().access_key)",
     "aws": "import google.auth as a, google.auth.transport.requests as t; c, _ = a.default();"
@@ -34,7 +34,7 @@ def boxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Box, Clust
 
 
 def found_by_a_task(boxed: tuple[Box, Cluster], name: str, folder: Path) -> str:
-    """Return what a task on a rented machine of a pool prints after "has"."""
+    """Return the output after "has" of a task on a rented machine of a pool."""
     box, cluster = boxed
     (folder / "ask.py").write_text(ASKS[name])
     content = {

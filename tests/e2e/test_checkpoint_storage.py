@@ -1,4 +1,4 @@
-"""What is in the storage itself: after training, after collection, after people delete. On a directory and on S3."""
+"""The content of the storage after training, collection and deletions, on a directory and on S3."""
 
 import os
 import warnings

@@ -129,7 +129,7 @@ def cluster(
 
 
 def over_tcp(database_url: str) -> str:
-    """Return the address by which containers reach a database whose socket is for this user alone."""
+    """Return the address by which containers reach a database with a socket for this user only."""
     database = Database(database_url)
     with database.autocommit() as connection:
         connection.execute(text("ALTER ROLE postgres PASSWORD 'Password1'"))
@@ -140,7 +140,7 @@ def over_tcp(database_url: str) -> str:
 
 
 def _environment(made: Cluster, database: str, endpoint: str, emulator: str) -> dict[str, str]:
-    """Return what the stack tells its services, with addresses of the fakes."""
+    """Return the stack's variables for its services, with addresses of the fakes."""
     defaults = {"project": "acme", "service_account": {"email": "vm@acme", "scopes": ["s"]}}
     storage_section = {"type": "gcs", "bucket": BUCKET}
     config = {"checkpoint_storage": storage_section, "resource_pools": POOLS}
@@ -193,7 +193,7 @@ def test_work_that_the_api_takes_rents_a_machine_through_the_other_two(cluster: 
 
 
 def check_walls(container: Any) -> None:
-    """Look at a service from inside: nobody's user, and nothing to write to."""
+    """Check a service from inside: it runs without root rights and cannot write files."""
     look = "import os; print(os.getuid()); open('/venv/x', 'w')"
     code, said = container.exec_run(["python3", "-c", look])
     assert code == 1
@@ -202,7 +202,7 @@ def check_walls(container: Any) -> None:
 
 
 def test_a_service_that_starts_answers_soon(cluster: Cluster) -> None:
-    """Scale to zero and back: what a person waits for when nobody has asked for an hour."""
+    """Scale to zero and back, and measure the wait of the first user after an hour."""
     cluster.containers["api"].stop(timeout=20)
     begun = time.monotonic()
     cluster.containers["api"].start()

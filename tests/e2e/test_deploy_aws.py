@@ -1,4 +1,4 @@
-"""`det deploy aws` against moto with the real Terraform, and what it deployed run as Lambda would run it."""
+"""`det deploy aws` against moto with the real Terraform, and the deployed functions run as Lambda runs them."""
 
 import json
 import re
@@ -26,8 +26,8 @@ pytestmark = [
     pytest.mark.usefixtures("machines_may_boot"),
 ]
 
-# Groups that rules refer to, which moto tells with the account before their ids; and a cluster of Aurora, of which it
-# tells how one of the first version would scale, too.
+# Differences of moto: it prefixes groups in rules with the account, and describes the scaling of an Aurora cluster also
+# in the first version's form.
 TOLD_OTHERWISE_BY_MOTO = {
     "module.machines.aws_vpc_security_group_ingress_rule.each_other",
     "module.database.aws_vpc_security_group_ingress_rule.functions",
@@ -107,7 +107,7 @@ def buckets(deployed: Deployed) -> list[str]:
 
 
 def cluster_config(master_url: str) -> str:
-    """Return a configuration whose machines have no GPUs, and are in a network of their own."""
+    """Return a configuration with machines without GPUs in their own network."""
     provider = {
         "type": "aws", "region": REGION, "instance_type": "g4dn.xlarge", "master_url": master_url,
         "agent_config_file_contents": AGENT, "max_idle_agent_period": "3s",
@@ -134,7 +134,7 @@ def until_trial_runs(deployed: Deployed, master: Mapping[str, str]) -> None:
 
 
 def train_by_the_stock_client(deployed: Deployed, password: str) -> None:
-    """Let Determined's own client create an experiment, follow it to its end, and read what it said."""
+    """Let Determined's own client create an experiment, follow it to its end, and read its log."""
     with (
         ThreadPoolExecutor(1) as user,
         stock_client(deployed.box.front_url, deployed.folder) as stock,
@@ -154,7 +154,8 @@ def train_by_the_stock_client(deployed: Deployed, password: str) -> None:
         does("user", "login", "admin", typed=f"{password}\n")
         said = does("experiment", "create", "config.yaml", "context", "--follow-first-trial")
         assert "Created experiment 2" in said, said
-        # It takes the end of a function's answer for that of the log: on a busy machine a machine comes later.
+        # The client takes the end of a function's answer for the end of the log. On a busy machine the rented machine
+        # starts later.
         assert "Scheduling Trial 2 " in said, "it waits for its first trial, and follows its log"
         does("experiment", "wait", "2")
         log = does("trial", "logs", "2")
@@ -166,7 +167,7 @@ def train_by_the_stock_client(deployed: Deployed, password: str) -> None:
 
 
 def until_everything_is_over(deployed: Deployed, master: Mapping[str, str]) -> None:
-    """Wait until the experiment has its result, and its machine, idle since then, is given back."""
+    """Wait until the experiment has its result and its idle machine is terminated."""
 
     def over() -> bool:
         deployed.turn()
@@ -186,7 +187,7 @@ def check_results(deployed: Deployed, master: Mapping[str, str]) -> None:
 
 
 def check_what_was_made(deployed: Deployed) -> None:
-    """Look at what functions were told, and at the schedules that call them."""
+    """Check the environment of the functions, and the schedules that call them."""
     told = deployed.box.described[f"det-{CLUSTER}-migrate"]
     database = urlsplit(told["DET_DB_URL"])
     assert (database.username, database.port, database.path) == ("determined", 5432, "/determined")
@@ -254,7 +255,7 @@ def check_rights(deployed: Deployed) -> None:
 
 
 def check_rights_of_operator(deployed: Deployed) -> None:
-    """Hold what the operator called in IAM against the policy of the guide."""
+    """Compare the operator's IAM calls with the policy of the guide."""
     called = deployed.box.recorder.calls_of_operator
     policy = policy_of_operators()
     beyond = {(c.action, c.resource) for c in called if not policy.allows(c)}
@@ -264,7 +265,7 @@ def check_rights_of_operator(deployed: Deployed) -> None:
 
 
 def bring_back(deployed: Deployed, master: Mapping[str, str]) -> None:
-    """Remove the cluster, and begin it again from what was kept: people, experiments, checkpoints and secrets."""
+    """Remove the cluster, and restore it with its users, experiments, checkpoints and secrets."""
     ada = {**master, "DET_USER": "ada", "DET_PASS": "Password-of-ada-1"}
     deployed.det("user", "create", "ada", "--password", ada["DET_PASS"], environ=master)
     before = deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
@@ -283,7 +284,7 @@ def bring_back(deployed: Deployed, master: Mapping[str, str]) -> None:
 
 
 def check_secrets(deployed: Deployed) -> None:
-    """Open what the restored database holds with the key that the new function was told."""
+    """Decrypt secrets of the restored database with the key of the new function."""
     key = deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
     database = Database(deployed.box.database_url)
     ((sealed,),) = database.read(text("select sealed from experiments where id = 1"))
@@ -296,7 +297,8 @@ def check_nothing_is_left(deployed: Deployed) -> None:
     tagged = deployed.aws("resourcegroupstaggingapi").get_resources(
         TagFilters=[{"Key": "determined-cluster", "Values": [CLUSTER]}]
     )["ResourceTagMappingList"]
-    # What a database took of itself goes with it at AWS, and stays in moto; that of the first removal stays in both.
+    # AWS deletes automatic snapshots with their database, and moto keeps them. The snapshot of the first removal stays
+    # in both.
     gone = re.compile(r":instance/|:cluster-snapshot:")
     assert [r["ResourceARN"] for r in tagged if not gone.search(r["ResourceARN"])] == []
     assert deployed.aws("ec2").describe_launch_templates()["LaunchTemplates"] == []

@@ -34,7 +34,7 @@ def layout() -> Layout:
 
 @pytest.fixture(scope="module")
 def four_slots(cluster: Cluster) -> int:
-    """A trial on all four slots that nobody interrupted."""
+    """An uninterrupted trial on all four slots."""
     experiment_id, trial_id = start(cluster, *FOUR_SLOTS)
     finish(cluster, experiment_id)
     return trial_id
@@ -100,7 +100,7 @@ def test_a_gang_in_which_one_rank_asks_to_stop_completes(cluster: Cluster) -> No
     assert max(c["metadata"]["steps_completed"] for c in checkpoints) == 14
 
 
-# As a gang does, and as tests/harness/pytorch/test_resume.py shows without a cluster.
+# A gang does this too; tests/harness/pytorch/test_resume.py shows it without a cluster.
 @pytest.mark.heavy("pauses on one slot what is paused on four")
 @in_processes
 def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
@@ -124,7 +124,7 @@ def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
 @pytest.mark.parametrize(
     "entrypoint",
     [
-        # As examples/distributed_core_api is, which test_gallery.py trains.
+        # Like examples/distributed_core_api, which test_gallery.py trains.
         pytest.param(
             "python3 -m determined.launch.torch_distributed python3 train.py",
             marks=pytest.mark.heavy("starts in one more way what an example does, too"),

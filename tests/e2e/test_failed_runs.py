@@ -1,4 +1,4 @@
-"""What a user reads when training code fails."""
+"""Messages for users when training code fails."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Every framework as an experiment on a whole cluster: paused in the middle, resumed, and trained to its end.
+"""Every framework as an experiment on a whole cluster: paused, resumed, and trained to its end.
 
-`make test` does so with two. That Lightning goes on exactly where it stopped is shown here alone; of Keras,
-transformers and PyTorch tests/harness/frameworks show it. That each trains on a cluster is shown by test_gallery.py.
+`make test` does so with two. The exact resume of Lightning is tested only here. tests/harness/frameworks tests
+Keras, transformers and PyTorch, and test_gallery.py trains each on a cluster.
 """
 
 import re

@@ -26,7 +26,8 @@ EXAMPLES = ROOT / "examples"
 
 @dataclass(frozen=True)
 class Example:
-    """A configuration in the gallery; `small` are overrides, `metrics` what its best trial must have validated."""
+    """A configuration in the gallery: `small` are overrides, and `metrics` are the expected validation metrics of
+    its best trial."""
 
     config: str
     environment: str = ""
@@ -119,7 +120,7 @@ INFERENCE = Example(
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose templates put the environments of frameworks onto PATH."""
+    """A cluster with templates that add the environments of frameworks to PATH."""
     folder = tmp_path_factory.mktemp("gallery")
     with local_cluster(folder, runtime="process") as started:
         for name in sorted({example.environment for example in GALLERY} - {""}):

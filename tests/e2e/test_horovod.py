@@ -23,8 +23,8 @@ from tests.support.noisy_trials import (
 from tests.support.ssh import require_ssh
 
 pytestmark = pytest.mark.slow
-# What starts ranks in containers, and ends a trial of which one fails, is tested with all launchers by
-# test_ssh_launchers.py. That training under Horovod goes on as it was: harness/frameworks/test_horovod.py.
+# test_ssh_launchers.py tests the start of ranks and the failure of one for all launchers.
+# harness/frameworks/test_horovod.py tests the resume of a training under Horovod.
 HEAVY = pytest.mark.heavy("trains under Horovod for minutes what others train, too")
 TWO_SLOTS = ("--config", "resources.slots_per_trial=2")
 TRIAL = "--trial model_def:NoisyTrial"
@@ -42,7 +42,7 @@ def layout() -> Layout:
 
 @pytest.fixture(scope="module")
 def two_slots(cluster: Cluster) -> int:
-    """A trial on one machine that nobody interrupted."""
+    """An uninterrupted trial on one machine."""
     experiment_id, trial_id = start(cluster, *TWO_SLOTS, *launched("horovod"))
     finish(cluster, experiment_id)
     return trial_id

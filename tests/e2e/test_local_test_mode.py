@@ -14,7 +14,7 @@ EXAMPLE = ml.ROOT / "examples/pytorch_mnist_like"
 
 def det(home: Path, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     env = ml.environment(home) | {"DET_PYTHON_EXECUTABLE": ml.require("ml")}
-    # Nobody listens there: what needs a cluster would fail.
+    # No server listens there, so requests to a cluster would fail.
     env |= {"DET_MASTER": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1", "NO_COLOR": "1"}
     env["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
     command = [*DET, "experiment", "create", *map(str, arguments), "--local", "--test-mode"]

@@ -1,4 +1,4 @@
-"""Experiments whose tokens are only good for their own tasks train on a whole cluster, and reach nothing else."""
+"""Experiments with tokens for their own tasks only train on a whole cluster, and cannot reach other objects."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def layout() -> Layout:
 
 @pytest.fixture(scope="module")
 def other(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Return what there is of another experiment of the same user."""
+    """Return objects of another experiment of the same user."""
     folder = tmp_path_factory.mktemp("other")
     config = folder / "other.yaml"
     config.write_text(

@@ -29,7 +29,7 @@ pytestmark = [
     HEAVY.with_args(launcher="horovod"),
 ]
 CODE = Path(__file__).parent / "ssh"
-# What no shell on the way may touch.
+# Characters that no shell may expand.
 ARGUMENT = 'it\'s $HOME; %h "x"'
 TOLD = re.compile(
     r"rank (\d) of 4, local (\d) of 2, container (\d), slots (\[.*\]), (\S+), in (\w+), argument (.*)"
@@ -38,7 +38,7 @@ TOLD = re.compile(
 
 @dataclass(frozen=True)
 class Ran:
-    """A trial that has ended, and what the cluster knows of it."""
+    """An ended trial with the data that the cluster has about it."""
 
     id: int
     state: str
@@ -57,7 +57,7 @@ class Ran:
 @pytest.fixture(scope="module")
 def layout() -> Layout:
     require_ssh()
-    # Ordinary users may not mount a Python below /root; what administrators mount is for everybody.
+    # Ordinary users cannot mount a Python below /root, so an administrator mounts it for all.
     mounts = ml.task_defaults("ml")["bind_mounts"]
     return Layout(
         agents=2, slots=2, task_defaults={**Layout().task_defaults, "bind_mounts": mounts}
@@ -83,7 +83,7 @@ def run(cluster: Cluster, entrypoint: list[str], **options: Any) -> Ran:
 
 
 def by_stand_in(cluster: Cluster) -> Ran:
-    """Rank 3 fails in the first run, while the others would go on for ten minutes."""
+    """Rank 3 fails in the first run, while the others would run for ten minutes."""
     launch = 'PATH=$PWD/bin:$PATH exec python3 -m determined.launch.horovod --verbose -- "$@"'
     return run(cluster, ["bash", "-c", launch, "bash", "python3", "by_stand_in.py", ARGUMENT])
 
@@ -117,7 +117,7 @@ def run_with(cluster: Cluster, framework: str, override: str, script: str) -> Ra
 
 @pytest.fixture(scope="module")
 def ran_by(cluster: Cluster) -> Callable[[str], Ran]:
-    """Return what a launcher's trial did on this cluster; it runs once for all tests."""
+    """Return the results of a launcher's trial on this cluster. It runs once for all tests."""
     launchers = {"horovod": by_horovod, "stand-in": by_stand_in, "deepspeed": by_deepspeed}
     return functools.cache(lambda launcher: launchers[launcher](cluster))
 

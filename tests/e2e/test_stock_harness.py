@@ -62,7 +62,7 @@ def configuration(training: Training) -> str:
         {
             "name": training.name,
             "entrypoint": f"sh as_container.sh {training.entrypoint}",
-            # It is older than torch 2.6, which unpickles no checkpoint of a Trial unless told to.
+            # The harness is older than torch 2.6, which unpickles checkpoints of Trials only on request.
             "environment": {"environment_variables": ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"]},
             "resources": {"slots_per_trial": training.slots},
             "hyperparameters": training.hparams,
@@ -79,7 +79,7 @@ def configuration(training: Training) -> str:
 
 
 def trained(cluster: Cluster, training: Training, folder: Path) -> int:
-    """Train an experiment that is paused in its middle and goes on; return its trial."""
+    """Train an experiment that is paused and resumed. Return its trial."""
     context = shutil.copytree(training.code, folder / training.name)
     shutil.copy(HERE / "stock_harness" / "as_container.sh", context)
     path = folder / f"{training.name}.yaml"

@@ -29,7 +29,7 @@ def layout() -> Layout:
 
 @pytest.fixture(scope="module")
 def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockClient]:
-    """Give a client whose browser writes down what it is to open."""
+    """Return a client with a browser that records the opened addresses."""
     folder = tmp_path_factory.mktemp("client")
     browser = folder / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" >>{folder}/opened\n')
@@ -48,7 +48,7 @@ def trained(cluster: Cluster) -> int:
 
 @pytest.fixture
 def page(cluster: Cluster) -> Iterator[Any]:
-    """A page of a browser whose user has signed in to the cluster."""
+    """A browser page of a signed-in user."""
     with (
         browsers.chromium() as browser,
         browsers.opened(browser, f"http://127.0.0.1:{cluster.port}") as tab,
@@ -58,13 +58,13 @@ def page(cluster: Cluster) -> Iterator[Any]:
 
 
 def started(stock: StockClient, kind: str, *words: object) -> str:
-    """Start what serves, and wait until it does, as the client waits; return its id."""
+    """Start a task with a server, and wait for it as the client does. Return its id."""
     shown = stock.det(kind, "start", *words)
     return str(re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", shown)[0])
 
 
 def opened(stock: StockClient) -> str:
-    """Return the address that the client's browser was told last."""
+    """Return the last address that the client opened in its browser."""
     return (stock.folder / "opened").read_text().splitlines()[-1]
 
 

@@ -23,7 +23,7 @@ def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def id_in(shown: str) -> str:
-    """Return the only id of a task in what the client printed."""
+    """Return the only task id in the output of the client."""
     found = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", shown)
     assert found, shown
     return str(found[0])
@@ -31,7 +31,7 @@ def id_in(shown: str) -> str:
 
 @pytest.fixture
 def all_slots(cluster: Cluster, stock: StockClient) -> Iterator[None]:
-    """A command that has all slots: what else wants one waits."""
+    """A command that takes all slots, so that other tasks wait."""
     shown = stock.det("cmd", "run", "--detach", "--config", "resources.slots=4", "sleep 600")
     id = id_in(shown)
     cluster.until(lambda: "RUNNING" in stock.det("cmd", "describe", id), "it has the slots")

@@ -1,4 +1,4 @@
-"""Determined's own client 0.38.1 before a cluster that wakes up or is busy: what it waits out, and what it tells."""
+"""Determined's own client 0.38.1 and a cluster that wakes up or is busy: its retries and messages."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ USER = {"id": 1, "username": "determined", "admin": False, "active": True}
 
 
 class Waking(FakeApi):
-    """Answer as a cluster does whose database wakes, some times for each path that does."""
+    """Answer like a cluster with a waking database, a number of times for each path."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Waking(FakeApi):
         def answer(asked: Asked) -> Any:
             if not statuses:
                 return then
-            # The same answer, but for the seconds: nobody waits five of them here.
+            # The same answer with a shorter time, so that the test does not wait five seconds.
             return Raw(WAKING.body, {"Retry-After": "1"}, statuses.pop(0))
 
         self.on(method, path, answer)

@@ -105,7 +105,7 @@ def tunnelled(command: list[str], env: dict[str, str]) -> Iterator[None]:
 
 
 def echoed(served: Served, port: int) -> bytes:
-    """Return what comes back through a tunnel that is starting."""
+    """Return the answer through a tunnel that is starting."""
 
     def come_back() -> bytes:
         try:
@@ -174,6 +174,6 @@ def test_a_port_is_here_while_the_experiment_is_created_and_followed(
         cluster.det("experiment", "kill", str(newest["id"]))
         assert (following.wait(120) == 0) is (
             client != "ours"
-        )  # theirs tells no failure of the trial
+        )  # their client does not report the failure of the trial
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.1", here), timeout=5)

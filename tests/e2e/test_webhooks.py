@@ -1,4 +1,4 @@
-"""A whole cluster tells a server what happens to an experiment."""
+"""A whole cluster sends events of an experiment to a server."""
 
 import json
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_an_experiment_is_told_of_from_its_first_line_to_its_end(
 
 
 def event_of(taken: Taken) -> dict[str, Any]:
-    """Return the event of a message, whose signature must be right."""
+    """Return the event of a message after checking its signature."""
     timestamp = int(taken.headers["X-Determined-AI-Signature-Timestamp"])
     assert taken.headers["X-Determined-AI-Signature"] == signature(KEY, timestamp, taken.body)
     found: dict[str, Any] = json.loads(taken.body)

@@ -1,4 +1,4 @@
-"""What tests of the control plane on Lambda share."""
+"""Fixtures for tests of the control plane on Lambda."""
 
 import os
 import zipfile

@@ -1,4 +1,4 @@
-"""What the API's function imports on its way to an answer."""
+"""The imports of the API's function before its first answer."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SDKS = {"boto3", "botocore", "s3transfer", "google.auth", "google.cloud", "grpc"}
-# Whoever signs in, an agent that joins, and one that asks for work: nearly all requests are of the last kind.
+# A sign-in, an agent that joins, and an agent's poll. Nearly all requests are polls.
 SERVE = """
 import json, sys
 from types import SimpleNamespace

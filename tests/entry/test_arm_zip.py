@@ -1,4 +1,4 @@
-"""The zips of a cluster whose functions run on arm64, built on another processor."""
+"""The zips of a cluster with functions on arm64, built on another processor."""
 
 import zipfile
 from pathlib import Path

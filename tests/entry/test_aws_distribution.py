@@ -34,7 +34,7 @@ SECRET = "the secret of the distribution"
 
 @dataclass
 class Cluster:
-    """The one address of a cluster whose API is a function and whose relay is a machine."""
+    """The one address of a cluster with the API as a function and the relay as a machine."""
 
     address: str
     events: list[Mapping[str, Any]]  # that the function was given
@@ -117,7 +117,7 @@ def running(
 
 
 def echoes(url: str, owner: Caller) -> bool:
-    """Send bytes through a tunnel, and tell whether they come back."""
+    """Send bytes through a tunnel, and return whether they come back."""
     signed = {"Authorization": f"Bearer {owner.token}"}
     halves = [Subprotocol("tcp.determined")]
     try:

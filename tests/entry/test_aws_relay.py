@@ -33,7 +33,7 @@ from tests.support.ports import free_port
 from tests.support.processes import eventually
 
 USER_DATA = Path(__file__).parents[2] / "infra/terraform/modules/aws/relay/user-data.sh"
-# Without what is installed beside it.
+# Without the packages installed beside it.
 PYTHON = os.path.realpath(sys.executable)
 
 
@@ -50,9 +50,9 @@ def kept_by_the_function(
     settings: Mapping[str, str],
     later: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Let a command `aws` tell of the function that keeps program and settings; return an environment with it.
+    """Add a command `aws` that describes the function with program and settings. Return an environment with it.
 
-    From the second call on, it keeps those that come later."""
+    From the second call on, it describes the later ones."""
     location = deployment_zip.with_name("relay.zip").as_uri()
     for name, variables in (("function.json", settings), ("later.json", later or settings)):
         told = {
@@ -131,12 +131,12 @@ def test_the_machine_s_script_is_one_that_bash_and_systemd_read() -> None:
     filled = re.sub(r"\$\{\w+\}", "lab", text)
     done = subprocess.run(["bash", "-n"], input=filled, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    # Of half a gigabyte of memory alone, installing packages takes too much.
+    # Installing packages needs more than half a gigabyte of memory.
     assert text.index("swapon /swap") < text.index("dnf install")
-    # Its end is the machine's; what breaks off is started again.
+    # Its end stops the machine. After an interruption it is started again.
     assert "SuccessAction=poweroff" in text
     assert "Restart=on-failure" in text
-    # What never stands is not started for ever: an hour of it would be one of the machine's.
+    # A program that never runs is not started forever: an hour of it would be an hour of the machine.
     assert "StartLimitAction=poweroff" in text
 
 
@@ -148,7 +148,7 @@ def test_a_relay_takes_the_python_that_its_program_was_packed_for(tmp_path: Path
     text = found[1].replace("${function}", "det-lab-relay")
     text = text.replace("/usr/local/bin/relay-python", str(tmp_path / "relay-python"))
     (tmp_path / "aws").write_text("#!/bin/sh\necho python3.14\n")
-    # What is installed appears on the path.
+    # Installed programs appear on the path.
     installed = f'printf "#!/bin/sh\\n" > {tmp_path}/"$3"; chmod 755 {tmp_path}/"$3"'
     (tmp_path / "dnf").write_text(f"#!/bin/sh\necho dnf $3\n{installed}\n")
     for name in ("aws", "dnf"):

@@ -1,4 +1,4 @@
-"""The compose file beside the guide to containers: what it asks for, and what it tells the program."""
+"""The compose file of the container guide: its variables, and the environment of the program."""
 
 import re
 from pathlib import Path

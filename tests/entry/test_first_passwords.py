@@ -1,4 +1,4 @@
-"""What a control plane does about the first passwords when it starts."""
+"""The first passwords at the start of a control plane."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The zips of a cluster on AWS whose pools rent from Google Cloud."""
+"""The zips of a cluster on AWS with pools on Google Cloud."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from det_controlplane.entry.aws import packaging
 pytestmark = pytest.mark.heavy("packs the client of Compute Engine, which is large")
 
 MIB = 1024**2
-# Limits of Lambda: what may be uploaded directly, and what a function may unpack.
+# Limits of Lambda for direct uploads and unpacked functions.
 MOST_ZIPPED, MOST_UNPACKED = 50 * MIB, 250 * MIB
 ZIPS = ("deployment", "provision", "relay")
 
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(task: Path, code: str) -> "subprocess.CompletedProcess[str]":
-    """Run code that has what is in the zip and what Lambda brings, and nothing of this environment."""
+    """Run code with the zip's content and Lambda's libraries, without this environment."""
     command = [
         sys.executable,
         "-I",

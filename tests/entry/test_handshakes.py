@@ -68,7 +68,7 @@ async def silent(port: int) -> Client:
 
 
 async def asked(port: int) -> bytes:
-    """Return the answer to a request over TLS; nothing where the connection is closed at once."""
+    """Return the answer to a request over TLS, or an empty one if the connection is closed at once."""
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Connections of strangers end: those that say nothing, too much, or are one too many."""
+"""Connections of strangers end if they are silent, send too much, or are too many."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -26,7 +26,7 @@ async def no_answer(scope: Message, receive: Any, send: Any) -> None:
 
 
 def on_port(app: Any, use: Callable[[int], Awaitable[bytes]], most_of_address: int = 0) -> bytes:
-    """Return what a client gets that uses the port of a server with the API's settings."""
+    """Return the answer for a client of a server with the API's settings."""
 
     async def scenario() -> bytes:
         config = uvicorn.Config(app, lifespan="off", **uvicorn_settings(most_of_address))
@@ -44,7 +44,7 @@ def on_port(app: Any, use: Callable[[int], Awaitable[bytes]], most_of_address: i
 
 
 def answered(app: Any, said: bytes, *, ends: bool = False) -> bytes:
-    """Return what the server says until it closes the connection; `ends` tells it that nothing follows."""
+    """Return the data of the server until it closes the connection. `ends` closes the client's direction."""
 
     async def use(port: int) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -99,7 +99,7 @@ def test_headers_after_a_request_are_held_within_bounds(monkeypatch: pytest.Monk
 
 
 def test_a_long_body_is_no_long_header() -> None:
-    """However it is cut: what frames its pieces counts for nothing."""
+    """The framing of its pieces does not count, however it is cut."""
     piece = b"1000\r\n" + b"x" * 0x1000 + b"\r\n"
     received = bytearray()
 
@@ -125,7 +125,7 @@ def test_what_follows_a_body_is_held_within_bounds(monkeypatch: pytest.MonkeyPat
 
 
 def test_more_connections_than_a_server_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some are told so; those beyond them are closed at once."""
+    """Some get a refusal; further ones are closed at once."""
     monkeypatch.setattr(protocol, "_MOST_CONNECTIONS", 3)
     monkeypatch.setattr(protocol, "_FEWEST", 3)
     monkeypatch.setattr(protocol, "_REFUSED_AT_ONCE", 1)

@@ -91,7 +91,7 @@ def test_a_request_starts_the_function_that_decides_and_an_agent_gets_the_trial(
 def test_what_waits_though_nothing_was_started_for_it_is_started_by_the_next_request(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:
-    """An API that died behind its commit started nothing, and the schedules of an idle cluster are off."""
+    """An API that died after its commit started no function, and the schedules of an idle cluster are off."""
     database = Database(environment["DET_DB_URL"], pool_size=1)
     with database.begin() as tx:
         cluster.set_ticking(tx, on=False)

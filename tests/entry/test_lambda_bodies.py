@@ -1,4 +1,4 @@
-"""Bodies around the 6 MB of an event of AWS Lambda: what goes beside the API, and what the refusal says."""
+"""Bodies around the 6 MB limit of Lambda's events: uploads beside the API, and refusals."""
 
 import base64
 import gzip

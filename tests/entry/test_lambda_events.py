@@ -1,4 +1,4 @@
-"""Events of AWS's three front doors become requests, and answers become what each expects."""
+"""Events of AWS's three front ends become requests, and answers get the form that each expects."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Functions that die beside any call of their cloud: what they began is taken up, and nothing is rented twice."""
+"""Functions that die during a call of their cloud: their work is continued, and no machine is rented twice."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ class Killer:
         return answer
 
     def lets(self, kind: str) -> bool:
-        """Tell whether a statement goes on."""
+        """Return whether a statement continues."""
         if kind not in self.kinds or not self._is_it(kind):
             return True
         self._kill()
@@ -74,7 +74,7 @@ class Killer:
 
 
 def action_of(environ: dict[str, Any]) -> str:
-    """Return what a call asks of EC2."""
+    """Return the action of a call to EC2."""
     body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     environ["wsgi.input"] = BytesIO(body)
     asked = dict(parse_qsl(body.decode("utf-8", "replace")))
@@ -129,7 +129,7 @@ def test_a_function_that_dies_beside_any_call_of_its_cloud_rents_nothing_twice_a
             deaths.append(f"{'after' if carried_out else 'before'} {action}")
             assert len(rented) == 1, f"{deaths[-1]}: {rented}"
             if action.startswith("Describe"):
-                break  # what was read is lost, and nothing else
+                break  # only data that was read is lost
         number += 1
     database.dispose()
     for action in ("CreateFleet", "TerminateInstances"):
@@ -200,7 +200,7 @@ def test_an_api_that_dies_beside_any_statement_or_call_loses_nothing_that_it_sto
 
 @dataclass
 class User:
-    """Works with Determined's own client: what failed is looked at, and done again by hand where it did not happen."""
+    """A user with Determined's own client, who repeats failed commands if they had no effect."""
 
     functions: Functions
     token: str
@@ -228,7 +228,7 @@ def one_machine_comes_and_goes(functions: Functions, user: User) -> "set[str]":
     experiment = user.create()
     functions.box.settle()
     minutes(functions, user.database, until=lambda: bool(functions.alive()))
-    minutes(functions, user.database, count=2)  # what would rent another one has its time
+    minutes(functions, user.database, count=2)  # a second launch would have had time
     assert len(functions.alive()) == 1, [tuple(row) for row in user.database.read(ROWS)]
     user.kill(experiment)
     functions.box.settle()
@@ -243,7 +243,7 @@ def one_machine_comes_and_goes(functions: Functions, user: User) -> "set[str]":
 def minutes(
     functions: Functions, database: Database, count: int = 8, until: Any = lambda: False
 ) -> None:
-    """Let time pass until something is so, with the schedules that deliver again what died."""
+    """Let time pass until a condition holds, with schedules that repeat lost events."""
     for _ in range(count):
         if until():
             return

@@ -24,8 +24,8 @@ from tests.support.sleeping_database import SleepingDatabase, sleeping_database
 
 pytestmark = pytest.mark.slow
 
-# Of the database of the functions, told to a connection with another one: how many are connected, and how many ever
-# were. Transactions are no measure: the server's own vacuum makes some.
+# The present and total numbers of connections to the functions' database, read by a connection to another database.
+# Transactions cannot be counted, because the server's vacuum makes some.
 SESSIONS = text(
     "SELECT count(*) FROM pg_stat_activity WHERE datname = :name AND application_name = 'determined-serverless'"
 )
@@ -82,7 +82,7 @@ def an_idle_hour_has_no_query(functions: Functions, look: Callable[[Any], Row[An
 def paused(
     deployment_zip: Path, environment: dict[str, str], sleeping: SleepingDatabase, tmp_path: Path
 ) -> Iterator[Functions]:
-    """Functions over a database that sleeps when it is told to."""
+    """Functions over a database that pauses on demand."""
     code = deployment_zip.read_bytes()
     given = {**environment, "DET_DB_URL": sleeping.url, "DET_DB_WAKE_S": "20"}
     with deployed_functions(
@@ -120,7 +120,7 @@ def test_in_a_month_the_database_wakes_on_the_days_of_work_alone(
 
 
 def has_given_back(functions: Functions, database_url: str) -> bool:
-    """Let a minute pass; tell whether no machine costs money then."""
+    """Let a minute pass. Return whether no machine costs money then."""
     database = Database(database_url, pool_size=1)
     age_machines(database)
     database.dispose()

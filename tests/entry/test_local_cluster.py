@@ -222,7 +222,7 @@ def test_a_cluster_whose_command_was_killed_tells_the_password_to_the_next(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(agents=0, initial_user_password="given") == 0
-    # As a command leaves it that was killed after the cluster came up.
+    # The state after a command that was killed once the cluster was up.
     cluster.files.keep_untold_password("untold")
     assert cluster.do("cluster-up") == 0
     assert "have the password: untold" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Flags and configuration of `det deploy local` become what should run, or a sentence."""
+"""Flags and configuration of `det deploy local` become a plan or an error."""
 
 import json
 import socket

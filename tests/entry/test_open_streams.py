@@ -193,7 +193,7 @@ def test_a_user_has_so_many_connections_to_tasks(api: Api) -> None:
 
 
 def test_what_is_passed_on_to_the_relay_is_counted_by_token_or_address(api: Api) -> None:
-    """An API does not know whose token it is: the relay does, which refuses by itself."""
+    """An API does not know the user of a token; the relay knows it and refuses itself."""
     with kernel() as port, ExitStack() as stack:
         ports = [{"proxy_port": port, "unauthenticated": True}]
         task = stack.enter_context(behind_an_api(api, ports))
@@ -214,7 +214,7 @@ def test_what_is_passed_on_to_the_relay_is_counted_by_token_or_address(api: Api)
 def test_slow_requests_of_one_user_to_tasks_leave_threads_for_others(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A relay learns whose token it is by its own answers."""
+    """A relay learns the user of a token from its own answers."""
     go_on, begun = threading.Event(), threading.Semaphore(0)
     target = proxying.target
 

@@ -1,4 +1,4 @@
-"""The wheel that a cluster serves of itself, and what installs from it."""
+"""The wheel of itself that a cluster serves, and its installation."""
 
 import email
 import importlib.metadata
@@ -57,7 +57,7 @@ def test_it_asks_for_what_the_distribution_asks_for_and_has_its_commands(
 
 
 def test_it_holds_the_versions_that_machines_install(wheel: InstalledWheel, tmp_path: Path) -> None:
-    """The wheel tells a version of each library that it needs, and so does a copy that a deployment packed."""
+    """The wheel states a version of each needed library, and so does a copy that a deployment packed."""
     versions = wheel.constraints().decode()
     for required in map(Requirement, importlib.metadata.requires(own_wheel.DISTRIBUTION) or ()):
         if required.marker is None:
@@ -86,7 +86,7 @@ def test_a_wheel_that_a_deployment_brought_is_taken_as_it_is(tmp_path: Path) -> 
 def test_an_environment_without_anything_of_ours_installs_the_agent_from_the_cluster(
     front: str, wheel: InstalledWheel, tmp_path: Path
 ) -> None:
-    """The libraries come from the index, which tests do not ask: these are lent."""
+    """Tests do not use the index that has the libraries, so this environment provides them."""
     bare = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", bare], check=True)
     address = f"{front}/agents/v1/wheel/{wheel.name()}"
@@ -100,8 +100,8 @@ def test_an_environment_without_anything_of_ours_installs_the_agent_from_the_clu
 
 
 def run(*command: "Path | str", libraries: bool = False) -> "subprocess.CompletedProcess[str]":
-    """Run a program that sees nothing of this environment but, if it may, the libraries: they lie in a folder whose
-    editable packages only the environment's own start finds."""
+    """Run a program without this environment except, on request, its libraries. Their folder also has editable
+    packages, which only the environment's own start finds."""
     kept = {n: v for n, v in os.environ.items() if not n.startswith(("PYTHON", "PIP_", "VIRTUAL_"))}
     lent = {"PYTHONPATH": str(Path(yaml.__file__).parents[1])} if libraries else {}
     return subprocess.run(

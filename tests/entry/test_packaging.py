@@ -82,7 +82,7 @@ def test_the_zip_does_not_depend_on_what_the_process_did_before(tmp_path: Path) 
     signs = [chr(code) for code in range(1, 32)]
     source = "".join(f"of_{ord(sign)} = {sign!r}, 'more'\n" for sign in signs)
     before = compiled(tmp_path / "before", source)
-    # What other modules had to be interned is written with another mark.
+    # Byte-code marks names that other modules have interned.
     known = [sys.intern(sign) for sign in signs]
     assert compiled(tmp_path / "after", source) == before
     assert known == signs

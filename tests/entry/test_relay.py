@@ -29,7 +29,7 @@ Serve = Callable[[Api, list[dict[str, Any]]], AbstractContextManager[Proxied]]
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Tells what came, and answers as the path says."""
+    """Record requests, and answer as the path says."""
 
     protocol_version = "HTTP/1.1"
 
@@ -235,7 +235,7 @@ def test_only_those_who_see_a_task_reach_it_and_only_while_it_runs(api: Api, web
 def test_a_page_of_another_user_is_not_shown_to_a_browser_that_is_signed_in(
     api: Api, web: int
 ) -> None:
-    """Its scripts would share the origin of the API, and the session of whoever looks at it."""
+    """Its scripts would share the origin of the API and the session of the viewer."""
     admin = api.signed_in("admin")
     ports = [{"proxy_port": web, "unauthenticated": True}, {"proxy_port": 9}]
     with proxied(api, ports) as task:
@@ -291,7 +291,7 @@ def test_pages_of_other_sites_link_to_tasks_and_neither_call_nor_embed_them(
 
 
 def test_no_other_site_shows_a_task_in_a_frame(api: Api, web: int) -> None:
-    """Over plain HTTP browsers do not tell that they load a frame."""
+    """Over plain HTTP, browsers do not mark requests for frames."""
     with proxied(api, [{"proxy_port": web}]) as task:
         answer, _ = task.ask("GET", task.path(web, "/cookies"))
         policies = answer.headers.get_all("Content-Security-Policy")
@@ -310,7 +310,7 @@ def test_a_page_seen_while_signed_out_is_not_kept(api: Api, web: int) -> None:
 
 
 def test_only_the_owner_s_browser_gets_a_service_worker(api: Api, web: int) -> None:
-    """It would go on answering for the task once another user is signed in."""
+    """It would continue to answer for the task after another user has signed in."""
     script = {"Service-Worker": "script"}
     with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
         for path in (task.path(web), task.path(web, f"/?token={task.token}")):
@@ -351,7 +351,7 @@ def test_a_task_token_in_the_address_is_good_for_the_task_and_is_kept(api: Api, 
 
 
 def test_at_the_cluster_s_own_address_a_task_is_asked_as_that_says(api: Api, web: int) -> None:
-    """A distribution before a relay may reach it by HTTP, and say nothing of its own protocol."""
+    """A distribution before a relay may use HTTP and not send the original protocol."""
     api.ctx.public_url = "https://cluster.example"
     with proxied(api, [{"proxy_port": web}]) as task:
         for host, scheme in (("cluster.example", "https"), (task.netloc, "http")):
@@ -383,7 +383,7 @@ def test_agents_are_told_of_the_relay_while_a_task_of_theirs_is_proxied(api: Api
         api.ctx.relay_url = "https://relay.example"
         task.agent.poll()
         assert told(task.agent) == "https://relay.example/agents/v1/relay"
-        # After an upgrade agents are connected to a relay that nobody asks any more.
+        # After an upgrade, agents are connected to a relay that gets no more requests.
         api.ctx.revision = "api-00002"
         task.agent.poll()
         assert told(task.agent) == "https://relay.example/agents/v1/relay?for=api-00002"
@@ -402,7 +402,7 @@ def test_traffic_is_noted_with_the_task(api: Api, web: int) -> None:
         assert api.ctx.db.read(noted, {"id": task.task})[0].proxied_at is None
         before = api.ctx.now()
         task.ask("GET", task.path(web))
-    # The server is down: what it had to note is noted.
+    # The server has ended and has recorded its requests.
     at = api.ctx.db.read(noted, {"id": task.task})[0].proxied_at
     assert at is not None
     assert at >= before

@@ -1,4 +1,4 @@
-"""Clients know the API's address alone: what is for tasks is passed on to the relay, as if that were here."""
+"""Clients know only the API's address. Requests for tasks are forwarded to the relay."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Every connection is looked at, whatever agents and the database do meanwhile."""
+"""Every connection is checked, also while agents or the database do not answer."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Clients that go away while their task takes nothing: the server has stopped reading, and is not told by itself."""
+"""Clients that disconnect while their task does not read: the server has stopped reading and is not notified."""
 
 import asyncio
 import select
@@ -21,7 +21,7 @@ from tests.support.api import Api, api_over
 from tests.support.played_agent import PlayedAgent
 from tests.support.relayed import Proxied, behind_an_api, proxied, tcp_server
 
-# Less than the relay's patience with a task that takes nothing, and with a handshake.
+# Less than the relay's limits for a task that does not read, and for a handshake.
 SOON_S = 50
 Served = Callable[[Api, list[dict[str, Any]]], AbstractContextManager[Proxied]]
 
@@ -33,7 +33,7 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
 
 
 class Deaf:
-    """Takes connections and reads nothing; tells when one came, and when one was given up."""
+    """Accept connections without reading, and record their begin and end."""
 
     def __init__(self) -> None:
         self.came, self.left, self._over = threading.Event(), threading.Event(), threading.Event()
@@ -62,7 +62,7 @@ def deaf() -> Deaf:
 
 
 def asked(task: Proxied, method: str, path: str, *headers: str) -> socket.socket:
-    """Send the head of a request; lend the connection."""
+    """Send the head of a request; yield the connection."""
     host, _, port = task.netloc.partition(":")
     client = socket.create_connection((host, int(port)), timeout=60)
     signed = [f"{name}: {value}" for name, value in task.signed().items()]
@@ -76,7 +76,7 @@ def upload(task: Proxied, path: str) -> socket.socket:
 
 
 def send_as_much_as_goes(client: socket.socket) -> None:
-    """Send until nobody takes more of it for a while: what is left is in the buffers of this side."""
+    """Send until the other side reads no more for a while. The rest is in the buffers of this side."""
     client.setblocking(False)
     writable = select.poll()
     writable.register(client, select.POLLOUT)

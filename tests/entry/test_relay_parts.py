@@ -1,4 +1,4 @@
-"""What the relay holds of a message of a task's websocket that is not complete."""
+"""The relay's buffer for an incomplete message of a task's websocket."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ from websockets.frames import Opcode
 
 
 class Passed:
-    """A bridge between a task that sends parts of messages, and a client that keeps what comes."""
+    """A bridge between a task that sends parts of messages, and a client that records them."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []

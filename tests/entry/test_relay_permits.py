@@ -1,4 +1,4 @@
-"""What is open to a task ends with the sign-in that opened it."""
+"""Open connections to a task end with the sign-in that opened them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,7 +69,7 @@ def deactivate(api: Api, token: str) -> None:
 def test_a_tunnel_ends_with_the_sign_in_that_opened_it(
     api: Api, deed: Any, unauthenticated: bool
 ) -> None:
-    """This includes the tunnel to a shell, whose port takes whoever has its key."""
+    """This includes the tunnel to a shell, which accepts every holder of its key."""
     port_of = {"proxy_tcp": True, "unauthenticated": unauthenticated}
     with tcp_server(echo) as port, proxied(api, [{"proxy_port": port, **port_of}]) as task:
         session = api.signed_in("determined").token

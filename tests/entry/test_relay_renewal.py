@@ -1,4 +1,4 @@
-"""A relay whose program was replaced ends to be started anew, and not under open connections without a word."""
+"""A relay with a replaced program ends to be started again, after its connections or a warning."""
 
 import json
 import socket
@@ -105,7 +105,7 @@ def test_open_connections_are_known_by_their_tasks_which_read_of_it_in_their_log
 
 @pytest.fixture
 def function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A function as the command of AWS describes it; the next call tells of changes."""
+    """A function as AWS's command describes it. The next call returns the changes."""
     configuration: dict[str, Any] = {
         "CodeSha256": "a", "Runtime": "python3.12", "Environment": {"Variables": {"A": "1"}},
     }  # fmt: skip

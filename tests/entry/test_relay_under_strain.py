@@ -41,7 +41,7 @@ def echo(connection: socket.socket) -> None:
 
 
 def pour(connection: socket.socket) -> None:
-    """Send without end to whoever asks for it, and echo to the others."""
+    """Send without end on request, and echo other data."""
     first = connection.recv(1 << 16)
     try:
         if first == b"pour":
@@ -58,7 +58,7 @@ def deaf_server() -> Iterator[int]:
     over = threading.Event()
 
     def hold(connection: socket.socket) -> None:
-        # What the kernel would take for it differs by machine, up to tens of megabytes.
+        # The kernel's buffer differs by machine, up to tens of megabytes.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         over.wait()
 

@@ -19,7 +19,7 @@ ROUTE = Route("POST", "/x", lambda _, request: Response(request.body), shared=SH
 
 
 class Echo:
-    """Answers requests with their bodies, and leaves those without one to others."""
+    """Answer requests with bodies, and leave the others."""
 
     def handle_together(self, _: Route, requests: Sequence[Request]) -> list[Response | None]:
         if any(r.body == b"mistake" for r in requests):
@@ -65,7 +65,7 @@ class Host:
                 await self.end(number)
 
     async def settled(self) -> None:
-        """Let everything happen that waits for nothing."""
+        """Run everything that does not have to wait."""
         for _ in range(10):
             await asyncio.sleep(0)
 

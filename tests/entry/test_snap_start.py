@@ -1,4 +1,4 @@
-"""What a snapshot of the API's function holds, from which SnapStart starts all others."""
+"""The content of a snapshot of the API's function, from which SnapStart starts all others."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ print(json.dumps([sorted(sys.modules), functions.built.cache_info().currsize]))
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    # Nothing listens there: what asked for the database would fail.
+    # No server listens there, so a request to the database would fail.
     return {"DET_DB_URL": "postgresql://u:p@127.0.0.1:1/x", "DET_OBJECTS": "s3://bucket/contexts"}
 
 

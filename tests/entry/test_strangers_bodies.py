@@ -1,4 +1,4 @@
-"""A host reads little of strangers, waits for nobody for ever, and knows callers before it holds what they send."""
+"""A host reads little from strangers, waits with limits, and authenticates callers before it stores their bodies."""
 
 import asyncio
 import hashlib
@@ -43,7 +43,7 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
 
 
 class Sender:
-    """A client that sends part after part; counts those that were read."""
+    """A client that sends part after part, and counts the read ones."""
 
     def __init__(self, parts: int) -> None:
         self._parts, self.read, self.status = parts, 0, 0
@@ -173,7 +173,7 @@ class Clocked(Sender):
     ],
 )
 def test_a_body_that_trickles_is_given_up(parts: int, size: int, arrives: bool) -> None:
-    """Each part is in time; what counts is the whole."""
+    """Each part is in time, but the whole body is not."""
     client = Clocked(parts, size)
     body = Body(client.receive, BodyMemory(), clock=client.clock)
     reading = body.read(parts * size)
@@ -185,7 +185,7 @@ def test_a_body_that_trickles_is_given_up(parts: int, size: int, arrives: bool) 
 
 
 def test_large_bodies_share_the_room_that_there_is() -> None:
-    """A client that tells its size is refused before it sends; another one when the room is used up."""
+    """A client that states the size is refused before it sends; another one when the room is used up."""
     large, room = 4 * STRANGERS_BODY, BodyMemory(5 * STRANGERS_BODY)
 
     def body(told_size: int) -> Body:
@@ -229,7 +229,7 @@ def test_large_bodies_that_are_slow_to_come_keep_no_others_out() -> None:
 
 
 class Unfinished(Sender):
-    """A client that sends all parts but its last, until it is told to go on."""
+    """A client that sends all parts except the last until it may continue."""
 
     def __init__(self, parts: int) -> None:
         super().__init__(parts)
@@ -262,7 +262,7 @@ def test_large_bodies_of_one_user_leave_room_for_others(api: Api) -> None:
         held.goes_on.set()
         return others, await first
 
-    # What has room is read, and found to be no JSON.
+    # A body with room is read and is not JSON.
     assert asyncio.run(all_statuses()) == ([503, 503, 400], 400)
 
 
@@ -365,7 +365,7 @@ def test_a_route_takes_bodies_of_its_size(api: Api, method: str, path: str, limi
 
 
 class Told:
-    """The app behind a server; tells when it has begun to answer."""
+    """The app behind a server. It signals the begin of its answer."""
 
     def __init__(self, app: AsgiApp, before: Callable[[], None]) -> None:
         self._app, self._before, self.begun = app, before, asyncio.Event()
@@ -381,7 +381,7 @@ class Told:
 
 
 def answer_after_sending(app: Told, head: str, size: int) -> bytes:
-    """Return the beginning of the answer to a client that reads nothing before it has sent its whole body."""
+    """Return the beginning of the answer for a client that reads only after it has sent its whole body."""
 
     async def use(port: int) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

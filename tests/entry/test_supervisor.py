@@ -75,7 +75,7 @@ def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
 def test_programs_are_kept_while_what_runs_cannot_be_noted(tmp_path: Path) -> None:
     with supervised(tmp_path, worker=SLEEP, other=SLEEP) as watched:
         worker, other = watched.pid("worker"), watched.pid("other")
-        (tmp_path / "new").mkdir()  # as a full disk: nothing is written to that name
+        (tmp_path / "new").mkdir()  # like a full disk: files of that name cannot be written
         os.kill(worker, signal.SIGKILL)
         assert eventually(lambda: not alive(worker))
         (tmp_path / "new").rmdir()

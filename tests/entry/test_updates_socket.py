@@ -45,7 +45,7 @@ def told(socket: ClientConnection) -> Any:
 
 
 def subscribe(socket: ClientConnection, asked: dict[str, Any]) -> list[Any]:
-    """Send a subscription and return all that it tells at first."""
+    """Send a subscription and return its first messages."""
     socket.send(json.dumps(asked))
     messages = [told(socket)]
     while not messages[-1].get("complete"):
@@ -54,7 +54,7 @@ def subscribe(socket: ClientConnection, asked: dict[str, Any]) -> list[Any]:
 
 
 def last_words(socket: ClientConnection) -> tuple[list[Any], int]:
-    """Return what is told until the connection is closed, and the code of that."""
+    """Return the messages until the connection is closed, and the code of the closing."""
     words = []
     try:
         while True:

@@ -1,4 +1,4 @@
-"""What of a request the audit log tells."""
+"""The fields of a request in the audit log."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""One thread works on what several threads bring."""
+"""One thread works on the items of several threads."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -109,7 +109,7 @@ def test_what_cannot_be_stored_is_found_by_storing_each_alone() -> None:
 
 
 def failing(error: Exception, calls: list[list[int]]) -> Callable[..., None]:
-    """Return what stores tickets, and fails with those that have an odd one among them."""
+    """Return a function that stores tickets and fails for batches with an odd one."""
 
     def store(tickets: Sequence[Ticket[int, bool]]) -> None:
         calls.append([t.item for t in tickets])

@@ -1,4 +1,4 @@
-"""What of a configuration reaches a container's machine."""
+"""The settings of a configuration that reach a container's machine."""
 
 from det_controlplane.core.agent_protocol import ContainerSpec
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults

@@ -1,4 +1,4 @@
-"""Session tokens of containers: made again for each poll, by nobody who has the database alone."""
+"""Session tokens of containers are derived again at each poll, and the database alone is not enough to forge them."""
 
 from types import SimpleNamespace
 from typing import Any, cast

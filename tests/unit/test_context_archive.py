@@ -1,4 +1,4 @@
-"""The archive of a model definition holds what was sent, as any tar program reads it."""
+"""The archive of a model definition contains the sent files for every tar program."""
 
 import base64
 import io

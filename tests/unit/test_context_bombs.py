@@ -62,7 +62,7 @@ def test_a_sparse_file_is_refused() -> None:
 
 
 def test_a_file_with_two_sizes_is_refused() -> None:
-    """Readers take the one by PAX, and find entries in what was counted as one file."""
+    """Readers use the PAX size, and would find entries within a file counted by the other size."""
     two = member("two", 0)
     two.pax_headers = {"comment": "x", "size": "0"}
     with pytest.raises(BadArchive, match="two sizes"):

@@ -1,4 +1,4 @@
-"""A spreadsheet that opens a report shows what people named, and executes none of it."""
+"""A spreadsheet that opens a report shows users' names and executes none of them."""
 
 import csv
 import io

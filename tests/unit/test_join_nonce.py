@@ -1,4 +1,4 @@
-"""What a proof of a machine is bound to."""
+"""The data that a machine's proof is bound to."""
 
 from det_controlplane.core.agent_protocol import join_nonce
 

@@ -9,7 +9,7 @@ from det_controlplane.services.searching import ALL_S, LogSearch
 
 
 class Costly:
-    """Lines whose search takes so long each, by a clock of their own."""
+    """Lines that take so long to search, by their own clock."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""What a report of metrics may contain, and what a summary keeps."""
+"""The allowed content of a metric report and of a summary."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""How passwords are kept."""
+"""The storage of passwords."""
 
 import hashlib
 

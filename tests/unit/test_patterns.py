@@ -63,7 +63,7 @@ def test_a_pattern_that_would_take_long_for_each_character_is_refused() -> None:
 
 
 class Lines:
-    """Lines whose search takes so long each, by a clock of their own."""
+    """Lines that take so long to search, by their own clock."""
 
     def __init__(self, line_s: float) -> None:
         self._line_s, self.now_s, self.searched = line_s, 0.0, 0

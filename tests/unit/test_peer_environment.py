@@ -1,4 +1,4 @@
-"""The environment of programs that tests play against the API is made once, and anew when its versions change."""
+"""The environment of programs that tests play against the API is created once, and again when its versions change."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Fields of pools in Determined's API that tell what a pool rents."""
+"""Fields of Determined's API that describe a pool's rented machines."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Frames between agents and the relay: what is written is read again, and no stream takes more than its window."""
+"""Frames between agents and the relay: written frames can be read, and no stream exceeds its window."""
 
 import pytest
 from det_controlplane.core.relay_frames import (

@@ -1,4 +1,4 @@
-"""Posting messages to other systems: which addresses are allowed, and what each answer means."""
+"""Posting messages to other systems: allowed addresses, and the meaning of each answer."""
 
 import socket
 import threading

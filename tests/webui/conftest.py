@@ -16,7 +16,7 @@ from tests.support.served_api import served
 
 EXAMPLE = ROOT / "examples/numpy_digits"
 SMALL = ("--config", "searcher.max_trials=4", "--config", "searcher.max_time=120")
-# Whoever may name things may try this.
+# Users may try this in names.
 MARKUP = '<img src=x onerror="document.title=1"><b>bold</b>'
 
 
@@ -48,7 +48,7 @@ def base(cluster: Cluster) -> str:
 
 @pytest.fixture
 def tab(browser: Any, base: str) -> Iterator[Tab]:
-    """A tab of a user who has signed in; nothing may have complained in the end."""
+    """A tab of a signed-in user. The console must have no errors at the end."""
     with browsers.opened(browser, base) as made:
         yield made
         assert made.complaints == []
@@ -71,7 +71,7 @@ def house_base(house: House) -> Iterator[str]:
 
 @pytest.fixture
 def house_tab(browser: Any, house_base: str) -> Iterator[Tab]:
-    """A tab of a user who is no administrator there."""
+    """A tab of a user without administrator rights."""
     with browsers.opened(browser, house_base, user=("determined", PASSWORD)) as made:
         yield made
         assert made.complaints == []

@@ -165,7 +165,7 @@ def packed(files: Iterable[Path]) -> int:
 
 
 def needed(*names: str) -> set[Path]:
-    """Return scripts with all that they import at once; what a page fetches later is none of it."""
+    """Return scripts with all their immediate imports, without files that a page loads later."""
     found: set[Path] = set()
     left = [FOLDER / name for name in names]
     while left:

@@ -1,4 +1,4 @@
-"""Addresses: those of Determined's own pages, what pages are called, and what is shown for one that makes no sense."""
+"""Addresses: those of Determined's pages, the names of pages, and the answer to an invalid one."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from tests.support.api import PASSWORD, Caller, report_checkpoint
 from tests.support.browser import Tab, opened
 
-# What bookmarks, and Determined's own command line, know; and where it is.
+# Addresses in bookmarks and in Determined's command line, and their pages here.
 MOVED = {
     "/experiments/{e}/trials/{t}": "/trials/{t}",
     "/experiments/{e}/trials/{t}/logs": "/trials/{t}/logs",

@@ -81,7 +81,7 @@ def test_an_owner_sets_the_policies_of_a_workspace_without_roles(tab: Tab, house
     gone(tab)
     tab.page.get_by_role("link", name="Policies").click()
     fields = tab.page.get_by_label(re.compile("^Policies, in YAML"))
-    fields.nth(1).wait_for()  # that of tasks may come before that of experiments
+    fields.nth(1).wait_for()  # the answer for tasks may come before the one for experiments
     fields.first.fill("invariant_config:\n  max_restarts: 3\n")
     tab.page.get_by_role("button", name="Save").first.click()
     tab.page.get_by_text("Saved: it counts from now on").wait_for()
@@ -132,7 +132,7 @@ def test_a_saved_text_is_no_reason_to_ask(tab: Tab, house: House) -> None:
     tab.page.on("dialog", lambda dialog: pytest.fail(dialog.message))
     tab.open("/templates/saved")
     tab.page.get_by_label(re.compile("^Configuration")).fill("max_restarts: 2\n")
-    # From now on the page waits for what it reads, also for what it saved.
+    # From now on, the page waits for its requests, also for saved changes.
     tab.page.route("**/*", lambda route: route.request.method == "GET" or route.continue_())
     press(tab, "Save")
     tab.page.get_by_text("Saved", exact=True).wait_for()

@@ -1,4 +1,4 @@
-"""Look at pages of a cluster that trains: at each, and at what tasks, files and servers do to them."""
+"""Check the pages of a cluster that trains, and the effects of tasks, files and servers on them."""
 
 import json
 import re
@@ -64,14 +64,14 @@ def test_the_search_shows_rungs_and_says_why_a_trial_ended(
     tab: Tab, cluster: Cluster, trained: int
 ) -> None:
     told = cluster.get(f"/api/v1/experiments/{trained}/search")
-    # Four trials in rungs of a quarter each: only two rungs can tell them apart, whatever max_rungs is.
+    # Four trials in rungs of a quarter each: only two rungs can distinguish them, for every max_rungs.
     assert {r["length"] for b in told["brackets"] for r in b["rungs"]} == {30, 120}
     tab.open(f"/experiments/{trained}/search")
     rungs = tab.page.locator(".search-picture .rung-at")
     rungs.first.wait_for()
     assert set(rungs.all_text_contents()) == {"30", "120"}
     for trial in told["trials"]:
-        # Which are stopped depends on which came first.
+        # The stopped trials depend on the order of arrival.
         assert re.match(
             "was stopped by adaptive ASHA at rung|trained to the end", trial["sentence"]
         )
@@ -306,7 +306,7 @@ def test_a_shell_is_used_in_the_page(tab: Tab, browser: Any, base: str, cluster:
     tab.page.keyboard.press("Control+Shift+ArrowUp")
     assert "Copy" not in (left := tab.page.evaluate("document.activeElement.textContent"))
     assert left == "Read aloud"
-    # The same tab finds its shell again, and what that said.
+    # The same tab finds its shell and its output again.
     tab.page.reload()
     shown(tab, "<i>42</i>")
     typed(tab, "echo again-$kept")
@@ -338,7 +338,7 @@ def typed(tab: Tab, line: str) -> None:
 
 
 def shown(tab: Tab, text: str) -> None:
-    """Wait for output, which is not what was typed."""
+    """Wait for output other than the typed text."""
     tab.page.locator(".xterm-rows", has_text=text).wait_for()
 
 

@@ -1,4 +1,4 @@
-"""The job queue: each job is managed in one dialog, brought back, and told where the cluster refuses."""
+"""The job queue: a dialog manages each job, undoes changes, and shows refusals."""
 
 import re
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def test_priority_and_place_are_managed_and_brought_back(
 def test_a_job_goes_to_another_pool_and_back(tab: Tab, user: Caller, three: list[str]) -> None:
     tab.open("/queue/default")
     manage(tab, "job a")
-    fill(tab, Place="9")  # means nothing in another pool
+    fill(tab, Place="9")  # has no meaning in another pool
     choose(tab, Resource="reserved")
     fill(tab, Priority="7")
     press(tab, "Save")
@@ -90,7 +90,7 @@ def test_a_job_goes_to_another_pool_and_back(tab: Tab, user: Caller, three: list
 
 @pytest.fixture
 def fair(house: House) -> Iterator[str]:
-    """A pool whose scheduler knows weights, and no priorities."""
+    """A pool with a scheduler that uses weights instead of priorities."""
     before = house.api.ctx.config
     (pool,) = [p for p in before.resource_pools if p.pool_name == "reserved"]
     pools = [p for p in before.resource_pools if p is not pool]

@@ -1,4 +1,4 @@
-"""What a page shows stays fresh: beside a question that is not answered, and below what is in sight."""
+"""Pages stay up to date, also beside an unanswered request and outside the visible part."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from tests.support.browser import Tab
 
 LONG = 240  # rows; a table fetches a hundred at a time
 SOON_MS = 20_000
-TRIES = 3  # for a script, each by a page that is loaded anew; some browsers ask twice in one
+TRIES = 3  # for a script, each by a reloaded page; some browsers ask twice in one
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_rows_out_of_sight_are_fetched_again_when_others_changed(tab: Tab, user:
     with tab.page.expect_response(lambda r: "/models?" in r.url, timeout=SOON_MS):
         tab.page.clock.run_for(60_000)
     tab.page.locator(f'table[aria-rowcount="{LONG + 2}"]').wait_for()
-    tab.hide(True)  # so that nothing is asked by the clock
+    tab.hide(True)  # so that the clock triggers no request
     scroll(tab, "0")
     tab.page.get_by_role("link", name="fresh and new").wait_for(timeout=SOON_MS)
 
@@ -108,7 +108,7 @@ def test_a_part_that_did_not_arrive_takes_no_text_that_is_not_saved(
 
 @pytest.fixture
 def trial(tab: Tab, user: Caller, searched: int) -> int:
-    """A trial that nobody looks at yet."""
+    """A trial before its page is opened."""
     tab.open("/")
     tab.ready()
     best: int = user.get(f"/api/v1/experiments/{searched}")["experiment"]["bestTrialId"]

@@ -1,4 +1,4 @@
-"""A browser uses what tasks serve, through the cluster: a real JupyterLab and a real TensorBoard."""
+"""A browser uses servers in tasks through the cluster: a real JupyterLab and a real TensorBoard."""
 
 import re
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def trained(cluster: Cluster) -> int:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    """A page of a browser that nobody has signed in with."""
+    """A page of a browser without a sign-in."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(2 * browsers.PATIENCE_MS)
     yield context.new_page()
@@ -48,7 +48,7 @@ def page(browser: Any) -> Iterator[Any]:
 
 
 def started(cluster: Cluster, kind: str, *words: str) -> str:
-    """Return the address of a task that serves, as the command line tells it."""
+    """Return the address of a task's server from the command line."""
     told = cluster.det(kind, "start", "--no-browser", *words, timeout_s=400).out
     found = re.search(r"^http\S+$", told, re.M)
     assert found, told

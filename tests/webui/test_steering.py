@@ -86,7 +86,7 @@ def test_what_is_typed_outlives_the_session(
         page.get_by_label("User name").wait_for(state="detached")
         assert typed.input_value() == "name: typed before"
         told = page.get_by_text("Your session had ended: try again.")
-        expect(told).to_have_count(int(way == "notes"))  # what was not saved; the page is fresh
+        expect(told).to_have_count(int(way == "notes"))  # unsaved text; the page is new
 
 
 def test_markup_in_names_stays_text(tab: Tab, searched: int) -> None:

@@ -29,7 +29,7 @@ def place(house: House, user: Caller, request: pytest.FixtureRequest) -> dict[st
 
 
 def reported(user: Caller, name: str, loss: float, **more: Any) -> int:
-    """Return an experiment whose trial has reported a loss."""
+    """Return an experiment with a trial that has reported a loss."""
     made = create(user, name=name, **more)
     report_metrics(user, trial_of(user, made)["id"], "validation", 1, {"loss": loss})
     return made

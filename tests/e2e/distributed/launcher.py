@@ -1,4 +1,4 @@
-"""A launcher of the user's own: starts the script once a slot, with what Determined tells about the peers."""
+"""A user's own launcher: it starts the script for each slot with Determined's variables about peers."""
 
 import os
 import subprocess

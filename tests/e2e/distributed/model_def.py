@@ -1,4 +1,4 @@
-"""A trial whose every loss depends on all random numbers and weights before it: a wrong resume changes the losses."""
+"""A trial with losses that depend on all earlier random numbers and weights, so that a wrong resume changes them."""
 
 import hashlib
 import os
@@ -47,7 +47,7 @@ class NoisyTrial(pytorch.PyTorchTrial):
         super().__init__(context)
         self.context = context  # the stock harness leaves that to trials
         torch.set_num_threads(1)
-        # Only a first run is slow, so that it is interrupted in its middle; those after it hurry.
+        # Only the first run is slow, so that it can be interrupted.
         first_run = os.environ["DET_TRIAL_RUN_ID"] == "1"
         self.pause_s = float(context.get_hparam("pause_s")) if first_run else 0.0
         self.stop_at = context.get_hparam("stop_at")

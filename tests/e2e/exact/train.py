@@ -1,4 +1,4 @@
-"""A training whose every step depends on all steps before it, so that a wrong resume changes the result."""
+"""A training in which every step depends on all earlier steps, so that a wrong resume changes the result."""
 
 import json
 import os

@@ -1,11 +1,11 @@
-"""Which commands of Determined's command line the tests run, as their sources tell."""
+"""The commands of Determined's command line that the tests run, according to their sources."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 E2E = Path(__file__).parents[1]
-# Those that people use day to day, under one of their names each.
+# Commands of daily use, under one of their names each.
 DAILY = """
 auth login, agent disable, agent enable, agent list, cmd kill, cmd list, cmd logs, cmd run, checkpoint describe,
 checkpoint download, checkpoint rm, e activate, e archive, e cancel, e config, e continue, e create, e delete,

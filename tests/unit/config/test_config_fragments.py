@@ -1,4 +1,4 @@
-"""Templates: what no kind of configuration would take is refused, and blamed on the template."""
+"""Templates: keys that no configuration accepts are refused, and the problem names the template."""
 
 from typing import Any
 

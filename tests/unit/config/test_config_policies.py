@@ -1,4 +1,4 @@
-"""Config policies: what an administrator demands."""
+"""Config policies: constraints of administrators."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What holds for every configuration, good or bad."""
+"""Properties of every configuration, valid or invalid."""
 
 from typing import Any
 

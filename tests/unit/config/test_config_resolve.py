@@ -1,4 +1,4 @@
-"""Resolving: what is filled in, what wins, and what is refused."""
+"""Resolving configurations: defaults, precedence and refusals."""
 
 import json
 from typing import Any

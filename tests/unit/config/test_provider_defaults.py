@@ -1,4 +1,4 @@
-"""Sections of pools are completed with what a deployment knows of its machines."""
+"""Sections of pools are completed with a deployment's settings of its machines."""
 
 from typing import Any
 

@@ -259,7 +259,7 @@ def test_a_pool_has_its_offers_and_limits_as_decisions_need_them() -> None:
     assert [section.regions for section in pool.sections] == [("us-east-1",), ("us-central1",)]
     assert (pool.limits.max_instances, pool.limits.max_aux_containers) == (3, 7)
     assert (pool.limits.fitting_policy, pool.limits.allow_heterogeneous_fits) == ("worst", True)
-    assert pool.limits.preemption  # where there are no priorities, nothing waits behind them
+    assert pool.limits.preemption  # without priorities, no job waits behind them
 
 
 def test_the_scheduler_knows_the_largest_machine_that_may_come() -> None:

@@ -1,4 +1,4 @@
-"""Machines that cannot write checkpoints are told before anything is rented."""
+"""Operators are warned of machines that cannot write checkpoints before any is rented."""
 
 from typing import Any
 

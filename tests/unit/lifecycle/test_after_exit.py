@@ -1,4 +1,4 @@
-"""What an allocation's exit means, and what follows for its trial."""
+"""The meaning of an allocation's exit, and the consequence for its trial."""
 
 from dataclasses import replace
 

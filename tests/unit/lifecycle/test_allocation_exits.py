@@ -1,4 +1,4 @@
-"""What the exits of an allocation's containers mean together."""
+"""The combined meaning of the exits of an allocation's containers."""
 
 import pytest
 from det_controlplane.core.lifecycle.allocation import (

@@ -1,4 +1,4 @@
-"""What users may ask of an experiment in each state."""
+"""The commands for an experiment in each state."""
 
 import pytest
 from det_controlplane.core.lifecycle.experiment import (

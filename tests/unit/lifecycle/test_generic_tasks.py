@@ -1,4 +1,4 @@
-"""The states of generic tasks: where requests and exits lead, and that nothing leads out of an end."""
+"""The states of generic tasks: the effects of requests and exits, and the final states."""
 
 import pytest
 from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind

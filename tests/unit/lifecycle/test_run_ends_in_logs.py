@@ -1,4 +1,4 @@
-"""What a trial's log says when one of its runs has ended."""
+"""Lines of a trial's log about the end of a run."""
 
 from dataclasses import replace
 

@@ -95,7 +95,7 @@ def agents_of(machines: Sequence[Machine], limits: Limits, naming: int) -> tuple
 def starts(
     demand: Sequence[Demand], machines: Sequence[Machine], limits: Limits, naming: int
 ) -> tuple[Start, ...]:
-    """Return what the scheduler starts of the queue when these machines have joined."""
+    """Return the work that the scheduler starts when these machines have joined."""
     pool_settings = PoolSettings(
         preemption=limits.preemption,
         fitting_policy=limits.fitting_policy,

@@ -1,4 +1,4 @@
-"""How long refused offers are left alone."""
+"""The time for which refused offers are skipped."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is rented for which demand, and the sentences about it."""
+"""The rented machines for each demand, and the sentences about them."""
 
 from dataclasses import replace
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What a gang costs beside free machines, compared with every set of machines that would do."""
+"""The price of a gang beside free machines, compared with every possible set of machines."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def test_the_price_of_a_gang_beside_free_machines_is_within_five_percent_of_the_
     demand = [replace(one, single_agent=one.slots <= largest) for one in wants(*slots)]
     kinds = data.draw(st.lists(st.sampled_from(offers), max_size=3))
     free = [machine(f"m{n}", kind) for n, kind in enumerate(kinds)]
-    # What fits now has started before anything is rented.
+    # Fitting work has started before any machine is rented.
     starts = starting(demand, agents_of(free))
     begun = {start.allocation_id for start in starts}
     waiting = [one for one in demand if one.allocation_id not in begun]

@@ -1,4 +1,4 @@
-"""What a launch without a machine says about the offers that it was asked for."""
+"""The meaning of a launch without a machine for its offers."""
 
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope

@@ -1,4 +1,4 @@
-"""Machines of a pool that rents no more: what works there comes to its end, nothing costs money beyond that."""
+"""Machines of a pool that stopped renting: running work finishes, and then no machine costs money."""
 
 from dataclasses import replace
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What clouds said about prices and places, over the offers of a pool."""
+"""Reported prices and zones applied to the offers of a pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What holds for every pool, whatever its offers, demand, machines and limits are."""
+"""Safety properties of every pool with any offers, demand, machines and limits."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -119,7 +119,7 @@ def test_never_above_max_hourly_cost(pool: PoolSnapshot) -> None:
 def test_deciding_twice_launches_nothing_more(pool: PoolSnapshot) -> None:
     once = plan(pool)
     twice = plan(applied(pool, once))
-    # What leaves makes room for others under the limits.
+    # Leaving machines make room for others under the limits.
     if not once.terminate and not once.drain:
         assert not twice.launch
         assert not twice.terminate
@@ -184,7 +184,7 @@ def test_after_the_launched_machines_register_the_scheduler_starts_the_demand(
 
 
 def test_demand_whose_machines_a_gang_took_gets_others_at_the_next_pass() -> None:
-    """A gang gets the fewest machines that are there, which may be those of others."""
+    """A gang gets the fewest present machines, which other work may share."""
     small, large = offer(2, "0.1"), offer(4, "0.3")
     leaving = machine("m", large, used_slots=3, leaving_since=NOW - 5)
     snapshot = pool([offer(1, "0.1"), small, large], wants(16, 3, 3, 3), [leaving])
@@ -205,7 +205,7 @@ def is_smaller_gang(start: Start, pool: PoolSnapshot, naming: int) -> bool:
 def started_by_the_next_pass(
     pool: PoolSnapshot, starts: Sequence[Start], naming: int, mixes: bool = False
 ) -> set[str]:
-    """Return what starts on the machines of a second plan, beside what started on those of the first."""
+    """Return the work that starts on the machines of a second plan, beside the work of the first plan."""
     used: Counter[str] = Counter()
     for start in starts:
         used.update({placement.agent_id: placement.slots for placement in start.placements})
@@ -235,7 +235,7 @@ def started(demand: Sequence[Demand], agents: list[Agent], mixes: bool = False) 
 def starting_in(
     demand: Sequence[Demand], agents: list[Agent], mixes: bool = False
 ) -> tuple[Start, ...]:
-    """Return what the scheduler starts of the queue."""
+    """Return the work that the scheduler starts."""
     pending = tuple(
         Request(
             one.allocation_id,

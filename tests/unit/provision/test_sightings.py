@@ -1,4 +1,4 @@
-"""Rows and what a cloud lists, compared."""
+"""A comparison of rows with the machines that a cloud lists."""
 
 from uuid import UUID
 

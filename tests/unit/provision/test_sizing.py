@@ -1,4 +1,4 @@
-"""How many machines Determined's provisioner would rent and give back, compared with what a pool of one offer rents."""
+"""The numbers of machines that Determined's provisioner rents and terminates, compared with a pool of one offer."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""When waiting jobs may start, as far as the progress of running ones tells."""
+"""Expected starts of waiting jobs, from the progress of running ones."""
 
 from typing import Any
 

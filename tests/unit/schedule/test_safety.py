@@ -1,4 +1,4 @@
-"""What no plan may ever do, whatever the pool."""
+"""Safety properties of every plan for any pool."""
 
 from collections import Counter
 from dataclasses import replace
@@ -206,7 +206,7 @@ def _slots_started(pool: PoolSnapshot) -> int:
 
 
 def _come_back(pool: PoolSnapshot) -> PoolSnapshot:
-    """Return the pool after what was asked to leave has left, and waits again."""
+    """Return the pool after preempted allocations have left and wait again."""
     left = [r for r in pool.running if r.releasing]
     again = [
         Request(r.allocation_id, r.job, r.slots, r.requested_at) for r in left if r.preemptible

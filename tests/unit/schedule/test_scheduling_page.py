@@ -1,4 +1,4 @@
-"""docs/concepts/scheduling.md shows what the scheduler does today."""
+"""docs/concepts/scheduling.md shows the present behaviour of the scheduler."""
 
 from det_controlplane.core.schedule import WaitCode
 

@@ -29,7 +29,7 @@ def claims(draw: Callable[[st.SearchStrategy[Any]], Any]) -> list[Claim]:
     return made
 
 
-CAPACITY = st.integers(18, 40)  # always enough for what cannot be taken away
+CAPACITY = st.integers(18, 40)  # always enough for slots that cannot be preempted
 
 
 @many

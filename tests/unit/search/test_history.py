@@ -1,4 +1,4 @@
-"""What a search tells of its decisions, while it takes the same ones."""
+"""A search records its decisions and makes the same ones."""
 
 import random
 from collections import Counter
@@ -36,7 +36,7 @@ PLAIN = {**STOPPING, "name": "async_halving", "num_rungs": 3, "divisor": 3, "max
 
 
 class Played:
-    """A search whose trials report at every rung, in an order that a seed decides."""
+    """A search with trials that report at every rung, in an order that a seed decides."""
 
     def __init__(self, searcher: Mapping[str, Any], *, watched: bool = True) -> None:
         self.search: Search = new(searcher, SPACE, 3)

@@ -1,4 +1,4 @@
-"""Who waits at a rung leaves it the best first, however many wait."""
+"""Waiting trials leave a rung best first, however many wait."""
 
 import random
 

@@ -48,7 +48,7 @@ ASHA: dict[str, Any] = {
 
 
 class Played:
-    """A search whose trials are named 1, 2, … in the order of their creation."""
+    """A search with trials named 1, 2, … in the order of their creation."""
 
     def __init__(self, **fields: Any) -> None:
         self.search: Search = new({**ASHA, **fields}, SPACE, 0)

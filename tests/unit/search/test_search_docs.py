@@ -1,4 +1,4 @@
-"""The drawings of the search page are what the code does."""
+"""The drawings of the search page match the code."""
 
 from scripts import search_tables as tables
 

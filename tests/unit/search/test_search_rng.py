@@ -1,4 +1,4 @@
-"""The generator draws what numpy's RandomState draws."""
+"""The generator draws the same numbers as numpy's RandomState."""
 
 import numpy
 import pytest

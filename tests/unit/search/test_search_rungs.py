@@ -1,4 +1,4 @@
-"""The rungs decide as their definitions do, whatever arrives."""
+"""The rungs decide according to their definitions for all inputs."""
 
 import math
 from bisect import bisect_left

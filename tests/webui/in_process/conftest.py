@@ -29,7 +29,7 @@ def base(house: House) -> Iterator[str]:
 
 @pytest.fixture
 def tab(browser: Any, base: str) -> Iterator[Tab]:
-    """A tab of the administrator; nothing may have complained in the end."""
+    """A tab of the administrator. The console must have no errors at the end."""
     with opened(browser, base, user=("admin", PASSWORD)) as made:
         yield made
         assert made.complaints == []

@@ -111,7 +111,7 @@ def test_a_workspace_is_pinned_and_unpinned(tab: Tab, house: House) -> None:
         return bool(found)
 
     tab.open("/workspaces")
-    # As it is for those who made it.
+    # As for their creators.
     assert pinned()
     press(tab, "Actions on red", "Unpin")
     told(tab, "Unpinned red")

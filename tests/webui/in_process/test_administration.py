@@ -16,7 +16,7 @@ from tests.support.inbox import Inbox, W, end
 from tests.support.pressing import choose, fill, gone, press
 from tests.webui.conftest import MARKUP
 
-# What plain YAML would read as something else.
+# Values that plain YAML would read differently.
 ODD = {
     "labels": ["A=on", "B=1e3", "#no comment", ": ", "- x", "é\u2028\x85"],
     "hyperparameters": {"yes": "no", "1": 2.5, "list": [[1, [2]], {"a": {"b": []}}, {}], "null": None},
@@ -35,7 +35,7 @@ def test_a_template_is_made_checked_and_changed(tab: Tab, house: House) -> None:
     press(tab, "Create")
     tab.page.get_by_role("heading", name="eight").wait_for()
     fill(tab, Configuration="resources: {slots_per_trial: 4}")
-    # What was saved is read again while a menu is open, which stays so.
+    # The saved state is read again while a menu is open, and the menu stays open.
     held: list[Any] = []
     path = "/api/v1/templates/eight"
     tab.page.route(f"**{path}", lambda r: held.append(r) if _reads(r.request) else r.continue_())

@@ -19,7 +19,7 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def odd(house: House) -> tuple[int, int]:
-    """An experiment whose metric and hyperparameter have markup in their names, and one of its trials."""
+    """An experiment with markup in the names of its metric and hyperparameter, and one of its trials."""
     body = {"config": json.dumps(CONFIG), "activate": False}
     experiment_id = int(house.admin.post("/api/v1/experiments", body)["experiment"]["id"])
     trials = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
@@ -88,7 +88,7 @@ def test_a_hidden_tab_asks_nothing(tab: Tab) -> None:
         tab.page.clock.run_for(60_000)
     tab.hide(True)
     tab.page.wait_for_load_state("networkidle")
-    tab.page.clock.run_for(60_000)  # what was due finds that nobody looks
+    tab.page.clock.run_for(60_000)  # the due refresh finds that the page is hidden
     before = len(asked)
     tab.page.clock.run_for(600_000)
     assert asked[before:] == []
@@ -123,7 +123,7 @@ def test_over_a_slow_line_the_last_page_asked_for_is_shown_and_nothing_is_done_t
 
 
 def faults(tab: Tab) -> list[str]:
-    """Return what is wrong with the page in daylight, and with its colours in the dark."""
+    """Return the accessibility problems of the page in the light theme, and of its colours in the dark theme."""
     found = tab.faults()
     tab.look(DESK, "dark")
     found += tab.faults(OF_COLOURS)
@@ -157,7 +157,7 @@ def test_what_lies_above_a_page_is_accessible(browser: Any, base: str, tab: Tab,
         other.open("/experiments")
         other.page.get_by_label("User name").wait_for()
         assert ("sign-in", faults(other)) == ("sign-in", [])
-    # A browser complains of what is not there.
+    # Browsers report missing files.
     tab.complaints[:] = [c for c in tab.complaints if "404" not in c]
 
 

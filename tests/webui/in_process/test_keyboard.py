@@ -16,7 +16,7 @@ MANY = 101  # more than a table has at once
 
 @pytest.fixture(scope="module")
 def keys(browser: Any, base: str, house: House) -> Iterator[Keyboard]:
-    """The keyboard of an administrator, who has signed in by it."""
+    """The keyboard of an administrator, who has signed in with it."""
     with opened(browser, base, signed_in=False) as tab:
         made = Keyboard(tab)
         tab.open("/")
@@ -28,7 +28,7 @@ def keys(browser: Any, base: str, house: House) -> Iterator[Keyboard]:
         made.choose("Your account", "Sign out")
         made.until("the user name has the focus", "document.activeElement.matches('input')")
         assert made.unseen == set()
-        # A browser tells of each refusal: before signing in, and of what is checked while it is half typed.
+        # Browsers report each refused request: before the sign-in, and for half-typed input.
         assert [c for c in tab.complaints if not re.search("status of 40[01]", c)] == []
 
 

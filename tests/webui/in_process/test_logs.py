@@ -52,7 +52,7 @@ class Log:
         )
 
     def only(self, *lines: str) -> None:
-        """Wait until nothing but these lines is left."""
+        """Wait until exactly these lines are visible."""
         self.tab.page.wait_for_function(
             "wanted => [...document.querySelectorAll('.log-text')].map(e => e.textContent).join('|') === wanted",
             arg="|".join(lines),
@@ -135,7 +135,7 @@ def test_what_is_in_sight_stays_while_earlier_lines_come(log: Log) -> None:
 def test_scrolling_lays_little_out_anew(log: Log) -> None:
     log.at_end()
     steps = 60
-    # A box whose lines are each watched for themselves is laid out in every frame.
+    # A box with a watcher for each line is laid out in every frame.
     assert log.tab.layouts_of_scrolling(".logs", -100, steps) < steps / 2
 
 
@@ -239,7 +239,7 @@ def test_lines_of_one_moment_are_all_found_and_filtered(tab: Tab, house: House) 
     tab.open(f"/trials/{trial['id']}/logs")
     shown = tab.page.locator(".log-text")
     tab.page.get_by_text("line 1099", exact=True).wait_for()
-    # While lines still come, those in sight stay there.
+    # While new lines arrive, the visible ones stay.
     tab.page.locator(".logs[aria-busy=false]").press("Home")
     tab.page.get_by_text("line 0", exact=True).wait_for()
     tab.page.get_by_text("The beginning of the log").wait_for()

@@ -35,12 +35,12 @@ def repeated(house: House, task_id: str, times: int) -> list[str]:
 def tab(browser: Any, base: str) -> Iterator[Tab]:
     with opened(browser, base, user=("admin", PASSWORD)) as made:
         yield made
-        # The cluster refuses what is not finished yet: that is how a page learns what is wrong with it.
+        # The cluster refuses unfinished input; this is how a page finds its problems.
         assert [c for c in made.complaints if not re.search("status of 40[04]", c)] == []
 
 
 def started(tab: Tab, house: House, kind: str) -> Any:
-    """Start what the dialog asks for; return what the API says of it."""
+    """Start the task of the dialog. Return the API's description of it."""
     tab.page.get_by_text("This can start.").wait_for()
     assert tab.faults() == []
     press(tab, "Start")

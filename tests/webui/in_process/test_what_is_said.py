@@ -1,4 +1,4 @@
-"""Pages say what is true now, name buttons where the API names commands, and have it in sight."""
+"""Pages show the present state, name buttons instead of commands, and keep them visible."""
 
 import re
 from typing import Any

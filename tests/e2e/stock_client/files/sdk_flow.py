@@ -1,4 +1,4 @@
-"""What a user of Determined's SDK writes; runs in the stock client's own environment."""
+"""A script of a user of Determined's SDK. It runs in the environment of the stock client."""
 
 import sys
 

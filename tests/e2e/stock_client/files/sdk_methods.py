@@ -1,6 +1,7 @@
-"""Call every method of Determined's SDK, and print as JSON those that were not called.
+"""Call every method of Determined's SDK, and print the others as JSON.
 
-Runs in the stock client's own environment."""
+Runs in the environment of the stock client.
+"""
 
 import functools
 import inspect
