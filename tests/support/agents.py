@@ -64,7 +64,7 @@ class AgentProcess:
         return (self.state_dir / "cursors" / f"{place}.{stream}").exists()
 
     def close(self) -> None:
-        """Leave nothing of a test behind: neither the agent nor its processes."""
+        """Remove the agent and its processes."""
         if self.process.poll() is None:
             self.kill()
         for pids in self.state_dir.glob("containers/*/pids.json"):

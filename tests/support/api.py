@@ -31,10 +31,10 @@ from sqlalchemy import text
 
 PASSWORD = "a first password"
 BOOTSTRAP = "bootstrap"
-# Each test signs in, twice as a rule: tests/unit/test_passwords.py holds what a password costs outside of tests.
+# Tests sign in about twice each; tests/unit/test_passwords.py checks the cost of a password outside of tests.
 CHEAP_SCRYPT = 2
 POOLS = ("default", "reserved")
-# A stream that follows what runs would be waited for by a host; here nothing more comes.
+# A host would wait for more of a stream; in these tests no more data comes.
 _EMPTY_BATCHES = 50
 _RETRY = text("UPDATE outbox SET due_at = :now WHERE kind::text LIKE 'delete_%' AND due_at > :now")
 Query = Mapping[str, Sequence[str]]
@@ -42,7 +42,7 @@ Query = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Told:
-    """An answer: its status, its bytes, and what they say."""
+    """An answer: its status, its bytes, and their content."""
 
     status: int
     body: bytes

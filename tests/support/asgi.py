@@ -27,7 +27,7 @@ class Got:
 
 
 class Call:
-    """A request in flight: what came back so far, and the means to hang up."""
+    """A request in flight: the answer so far, and a way to disconnect."""
 
     def __init__(self, body: bytes) -> None:
         self.got = Got()

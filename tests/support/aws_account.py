@@ -41,7 +41,7 @@ class Account:
             self.client("s3").put_object(Bucket=STATE_BUCKET, Key=f"{name}/{part}", Body=content)
 
     def options(self) -> Any:
-        """Return what is kept of the cluster for the next time."""
+        """Return the kept data of the cluster."""
         there = [bucket["Name"] for bucket in self.client("s3").list_buckets()["Buckets"]]
         bucket = STATE_BUCKET if STATE_BUCKET in there else OWN_STATE_BUCKET
         stored = self.client("s3").get_object(Bucket=bucket, Key="box/options.json")

@@ -1,6 +1,7 @@
-"""AWS in a box: moto with its gaps mended, and Lambda functions that run what was deployed.
+"""AWS in a box: moto with fixed gaps, and Lambda functions that run the deployed code.
 
-Functions run under Lambda's own runtime client, with the code, environment and role that moto was told."""
+Functions run under Lambda's own runtime client, with the code, environment and role in moto.
+"""
 
 import io
 import json
@@ -37,14 +38,14 @@ from tests.support.moto_roles import roles_of_services
 
 REGION = "us-west-2"
 ACCOUNT = "123456789012"
-# What the box has in another way than AWS: one address for all services.
+# The box differs from AWS: one address serves all services.
 _NOT_HERE = ("AWS_USE_DUALSTACK_ENDPOINT", "DET_AWS_IPV6_ONLY")
 _LOOPS = re.compile(r"/2024-08-31/functions/([^/]+)/recursion-config")
 
 
 @dataclass
 class _Sandboxes:
-    """The processes of a function: those that answer, and those that AWS has frozen until the next event."""
+    """The processes of a function: answering ones, and frozen ones that wait for the next event."""
 
     at_once: int
     alive: list[LambdaRuntime] = field(default_factory=list)
@@ -67,7 +68,7 @@ class Box:
     described: dict[str, dict[str, str]] = field(default_factory=dict)  # environments, by function
     failed: list[str] = field(default_factory=list)
     loops: dict[str, str] = field(default_factory=dict)  # whether functions may call each other
-    retries: int = 0  # of what is started and fails; AWS makes two
+    retries: int = 0  # of a failed asynchronous call; AWS makes two
     sandboxes: int = 1  # of a function at most, however much concurrency it reserves
     proxies: Mapping[str, str] = field(
         default_factory=dict
@@ -78,7 +79,7 @@ class Box:
     _open: ExitStack = field(default_factory=ExitStack)
 
     def invoke(self, function: LambdaFunction, event: Any) -> Any:
-        """Run a function as its concurrency allows, in a process that answers nothing else meanwhile."""
+        """Run a function within its concurrency, in a process for this call only."""
         name = function.function_name
         if function.reserved_concurrency == "0":
             raise FunctionFailed(f"{name} may not run: its concurrency is 0")
@@ -116,7 +117,7 @@ class Box:
         self._threads[-1].start()
 
     def kill(self, name: str) -> None:
-        """Kill a function's processes in the middle of what they do; its next call starts another."""
+        """Kill a function's processes during their work. Its next call starts a new one."""
         with self._starting:
             own = self._sandboxes[name]
             dying = [*own.alive, *own.frozen]
@@ -135,7 +136,7 @@ class Box:
         self.described.clear()
 
     def settle(self) -> None:
-        """Wait until everything that was started has ended, and what that started."""
+        """Wait until all started functions have ended, including the ones that they started."""
         while self._threads:
             self._threads.pop().join(60)
 
@@ -164,7 +165,7 @@ class Box:
         return self._open.enter_context(runtime)
 
     def _environment(self, function: LambdaFunction, task: Path) -> dict[str, str]:
-        """Return what was described, with addresses of the box in place of those of AWS."""
+        """Return a described function with addresses of the box instead of AWS's."""
         role = function.role.rpartition("/")[2]
         own = {
             name: value.replace("/var/task", str(task))
@@ -184,7 +185,7 @@ class Box:
 def aws_box(
     folder: Path, database_url: str, roles: tuple[str, ...], operator: str = ""
 ) -> Iterator[Box]:
-    """Serve AWS, and a front door whose address the Function URL gets."""
+    """Serve AWS, and a front end for the Function URL."""
     box = Box(folder, database_url, recorder=Recorder(roles, operator))
     with pytest.MonkeyPatch.context() as patch, box._open as opened:
         box.front_url = opened.enter_context(function_url(box.request))
@@ -218,7 +219,7 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
     policies_of_aliases(patch)
     roles_of_services(patch)
     descriptions_of_rules(patch)
-    # Of a bucket whose versioning is suspended, moto cannot delete what was deleted before.
+    # Moto cannot delete earlier deletions from a bucket with suspended versioning.
     patch.setattr(FakeDeleteMarker, "dispose", lambda marker: None, raising=False)
     patch.setattr(Subnet, "ipv6_cidr_block_association_set", property(_ipv6_associations))
 
@@ -226,7 +227,7 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
 def _loops_of(
     box: Box, function: str, environ: Mapping[str, Any], start_response: Any
 ) -> list[bytes]:
-    """Keep and tell whether Lambda lets a function be part of a loop, of which moto knows nothing."""
+    """Store the setting for recursive loops of a function, which moto does not know."""
     if environ["REQUEST_METHOD"] == "PUT":
         body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
         box.loops[function] = json.loads(body)["RecursiveLoop"]
@@ -235,7 +236,7 @@ def _loops_of(
 
 
 def _keep_logging(patch: pytest.MonkeyPatch) -> None:
-    """Let moto keep and tell how functions log: it forgets it, and each plan of Terraform would set it again."""
+    """Store the logging settings of functions. Moto forgets them, and each Terraform plan would set them again."""
     make, update, tell = (
         LambdaFunction.__init__,
         LambdaFunction.update_configuration,
@@ -274,7 +275,7 @@ def _publish_image() -> None:
 
 
 def _ipv6_associations(subnet: Any) -> list[dict[str, Any]]:
-    """Return a subnet's IPv6 ranges as EC2 tells them; moto puts the state into a state."""
+    """Return a subnet's IPv6 ranges in EC2's form; moto nests the state twice."""
     return [
         association
         for association in subnet.ipv6_cidr_block_associations.values()

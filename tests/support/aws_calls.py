@@ -1,4 +1,4 @@
-"""The services of AWS that functions call, as docs/guides/aws.md tells them."""
+"""The services of AWS that functions call, according to docs/guides/aws.md."""
 
 import re
 from dataclasses import dataclass

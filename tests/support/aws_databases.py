@@ -1,4 +1,4 @@
-"""Databases of moto that hold something: their snapshots keep it, and what begins from one has it again."""
+"""Databases of moto with content: snapshots keep it, and restored databases have it again."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -126,7 +126,7 @@ def _needed(
 def _of_ec2(caller: str, region: str, parameters: Mapping[str, str]) -> Iterator[Call]:
     action = parameters["Action"]
     tags = _request_tags(parameters)
-    # Whoever launches by the template passes its role, which has the profile's name.
+    # A launch by the template passes its role, which has the name of the profile.
     profile = parameters.get("LaunchTemplateData.IamInstanceProfile.Arn", "")
     if profile:
         role = profile.replace(":instance-profile/", ":role/")

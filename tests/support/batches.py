@@ -27,7 +27,7 @@ def all_at_once(
 
 
 def batcher_at(turn: threading.Lock) -> Batcher[Any, Any]:
-    """Return one whose work needs the lock."""
+    """Return a batcher that holds the lock while it works."""
 
     @contextmanager
     def having(about: int) -> Iterator[None]:

@@ -17,12 +17,12 @@ from tests.support.kept_pages import HEIGHT, KeptPages
 ROOT = Path(__file__).resolve().parents[2]
 # How scripts/webui/browser ends where no browser can be had.
 _NO_BROWSER = 3
-# Machines under load are slow; what never comes fails all the same.
+# Loaded machines are slow. An element that never appears still fails.
 PATIENCE_MS = 90_000
 # Widths of windows.
 PHONE, DESK, WALL = 360, 1280, 2560
 _PAGES: dict[Any, KeptPages] = {}
-_CALLERS = 16  # frames: those of Playwright, of this file and of a test
+_CALLERS = 16  # stack frames: of Playwright, of this file and of a test
 _ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--disable-background-networking",
 ]  # fmt: skip
@@ -52,9 +52,9 @@ _FOLLOW = """address => new Promise((resolve) => {
     requestAnimationFrame(() => requestAnimationFrame(resolve));
 })"""
 _EVERY_RULE = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']"
-# What another theme of the same page may break.
+# Rules that depend on the theme of a page.
 OF_COLOURS = "{type: 'rule', values: ['color-contrast', 'link-in-text-block']}"
-# The page itself picks what is told: all that axe found right would cost more than to find it.
+# The page selects the findings, because sending all passed checks would take longer than the checks.
 _FAULTS = """axe.run(document, {runOnly: RULES, resultTypes: ["violations"]}).then((found) =>
     found.violations.map((v) => `${v.id}: ${v.help} (${v.nodes[0].html.slice(0, 160)})`))"""
 _HIDE = """hidden => {
@@ -126,7 +126,7 @@ def chromium() -> Iterator[Any]:
 
 @dataclass
 class Tab:
-    """One page in the browser, and what its console complained about."""
+    """One page in the browser, and the messages of its console."""
 
     page: Any
     base: str
@@ -136,11 +136,11 @@ class Tab:
         self.page.goto(f"{self.base}/det{path}")
 
     def visit(self, path: str) -> None:
-        """Go on to a page by a link, which loads no script anew; for tests that see many."""
+        """Open a page by a link, which loads no script again; for tests that visit many pages."""
         self.page.evaluate(_FOLLOW, f"/det{path}")
 
     def ready(self) -> None:
-        """Wait until the page has its heading and nothing of it loads."""
+        """Wait until the page has its heading and has loaded all parts."""
         self.page.locator("h1").first.wait_for()
         from playwright.sync_api import expect
 
@@ -178,7 +178,7 @@ class Tab:
         return layouts() - before
 
     def faults(self, rules: str = _EVERY_RULE) -> list[str]:
-        """Return what axe finds wrong with the page as it is now."""
+        """Return axe's findings about the page in its present state."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(axe())
         found: list[str] = self.page.evaluate(_FAULTS.replace("RULES", rules))
@@ -186,12 +186,12 @@ class Tab:
 
 
 def _told(message: Any, base: str) -> str:
-    """Return what the console says, and of which address."""
+    """Return the text of a console message, and its address."""
     return f"{message.text} {message.location['url'].removeprefix(base)}".rstrip()
 
 
 def _is_complaint(message: Any) -> bool:
-    """Leave out what interfaces of containers beside this test do to a browser: pages ask again."""
+    """Ignore effects of network interfaces of other tests' containers: pages retry requests."""
     told = message.type in ("error", "warning")
     return told and "ERR_NETWORK_CHANGED" not in message.text
 

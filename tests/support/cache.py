@@ -1,4 +1,4 @@
-"""What test runs keep for each other, and locks between those that make it."""
+"""Files that test runs share, and locks between their creators."""
 
 import fcntl
 import os

@@ -7,7 +7,7 @@ from determined.common.storage import StorageManager
 
 
 def checkpoint_in(folder: Path, weights: int) -> Path:
-    """Make a checkpoint whose large file has so many bytes."""
+    """Create a checkpoint with a large file of this size."""
     source = folder / "source"
     (source / "code" / "empty").mkdir(parents=True)
     (source / "weights.bin").write_bytes(os.urandom(weights))

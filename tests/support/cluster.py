@@ -145,7 +145,7 @@ class Cluster:
                 return found
             waited_s = time.monotonic() - begun
             assert waited_s < timeout_s, f"never happened: {what}{self.why()}"
-            # Each look costs the API and PostgreSQL some milliseconds: what takes long is looked at less often.
+            # Each poll costs the API and PostgreSQL some milliseconds, so long waits poll less often.
             time.sleep(min(0.1 + waited_s / 10, 0.7))
 
     def until_state(self, experiment_id: int, *states: str, timeout_s: float = 240) -> str:
@@ -170,7 +170,7 @@ class Cluster:
         return str(self.get("/info")["cluster_id"])
 
     def kill(self, *words: str) -> int:
-        """Send SIGKILL to this cluster's process whose command line has all the words; return its pid."""
+        """Send SIGKILL to the process of this cluster with all words in its command line. Return its pid."""
         found = [pid for pid, line, about in _processes() if str(self.folder) in about
                  and all(w in line for w in words)]  # fmt: skip
         assert found, f"no process of this cluster has {words}"
@@ -181,7 +181,7 @@ class Cluster:
         self.det("deploy", "local", "cluster-down", "--data-dir", self.folder / "data")
 
     def up_again(self) -> None:
-        """Start again with all that it was told at its first start."""
+        """Start again with the arguments of the first start."""
         self.det("deploy", "local", "cluster-up", "--data-dir", self.folder / "data")
 
     def why(self) -> str:
@@ -193,7 +193,7 @@ class Cluster:
 
 
 def pids_with(*variables: str) -> list[int]:
-    """Return processes whose environment has all of these."""
+    """Return processes with all of these variables."""
     return [
         pid
         for pid, line, about in _processes()
@@ -230,7 +230,7 @@ def local_cluster(
     environ: Mapping[str, str] | None = None,
     password: str = "",
 ) -> Iterator[Cluster]:
-    """Start a cluster. `environ` is what its processes have beside the environment of the tests."""
+    """Start a cluster. `environ` extends the environment of its processes."""
     cluster = Cluster(folder, port or free_port(), runtime, password=password)
     path = folder / "cluster.yaml"
     path.write_text(f"{config}\nreserved_ports: {ports_of_others()}\n")

@@ -19,7 +19,7 @@ class Unset(Exception):
 
 
 def services(variables: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return what Docker's SDK is told to run for each service, but for ports."""
+    """Return the arguments of Docker's SDK for each service, without ports."""
     read = yaml.safe_load(FILE.read_text())
     return {name: _run(service, variables) for name, service in read["services"].items()}
 

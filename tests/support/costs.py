@@ -1,7 +1,8 @@
-"""With `--costs`, tell at the end which files of tests took most processor time, and how busy the processors were.
+"""With `--costs`, print the test files with the most processor time, and the load of the processors.
 
-A plugin of pytest. Programs that a test waits for are counted; containers, and what a local cluster runs, are not. What
-ends with the last test of a worker, as PostgreSQL does, has served all of its files, and is told apart from them.
+A plugin of pytest. Programs that a test waits for are counted; containers and processes of local clusters are not.
+Processes that end with the last test of a worker, such as PostgreSQL, served all its files and are listed
+separately.
 """
 
 import os
@@ -22,7 +23,7 @@ def _spent() -> float:
 
 
 def _machine() -> tuple[float, float]:
-    """Return for how long the processors of the machine were busy and idle since it started, where Linux tells."""
+    """Return the busy and idle time of the machine's processors since its start, on Linux."""
     try:
         spent = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     except OSError:
@@ -33,7 +34,7 @@ def _machine() -> tuple[float, float]:
 
 
 class Meter:
-    """Runs where tests do: tells each phase of a test what was spent since the one before."""
+    """Run in the processes of tests, and report the cost of each phase of a test."""
 
     def __init__(self) -> None:
         self._before = _spent()

@@ -1,4 +1,4 @@
-"""A front before PostgreSQL: a server at a port of its own whose connections a handler carries."""
+"""A front end for PostgreSQL: a server with a handler for its connections."""
 
 import socketserver
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ class FrontServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
     behind: str  # the socket of the database
-    judge: Any  # what the handler asks about connections
+    judge: Any  # the handler's view of connections
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from tests.support.cache import only_one
 
 
 def install(*packages: str) -> None:
-    """Install packages where that is allowed. Callers look for what they need: a refusal is no error here."""
+    """Install packages if allowed. Callers check for the programs they need, so a refusal is not an error here."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
     # Servers that packages bring are not started.

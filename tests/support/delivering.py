@@ -1,4 +1,4 @@
-"""An agent with two tasks, for tests of what it delivers."""
+"""An agent with two tasks, for tests of its deliveries."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ REPORTS = "/agents/v1/reports"
 
 
 class Delivering:
-    """An agent with two tasks, which delivers what it is told."""
+    """An agent with two tasks that delivers given reports."""
 
     def __init__(self, api: Api, user: Caller, name: str = "delivers") -> None:
         experiments = [

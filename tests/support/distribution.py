@@ -1,4 +1,4 @@
-"""The distribution before a cluster on AWS, as the stack describes it: which origin answers, and what it is told."""
+"""The CloudFront distribution of a cluster according to the stack: the origin of each path, and its headers."""
 
 import re
 import socket
@@ -54,7 +54,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Carrier(socketserver.StreamRequestHandler):
-    """Carries one request: what comes next may be for the other origin."""
+    """Carry one request, because the next may be for the other origin."""
 
     server: _Server
 
@@ -80,7 +80,7 @@ class _Carrier(socketserver.StreamRequestHandler):
             yield name.lower(), value.strip()
 
     def _told(self, origin: str, headers: dict[str, str]) -> dict[str, str] | None:
-        """Return what an origin is told; None where the function of the stack may not."""
+        """Return the request for an origin, or None if the stack's function refuses it."""
         if any(_DISALLOWED.fullmatch(name) for name in self.server.sets):
             return None
         meant = {"event.viewer.ip": VIEWER, "request.headers.host.value": headers["host"]}

@@ -1,7 +1,7 @@
-"""The image that containers of the tests run: bash, Python, NumPy and OpenSSH, lifted from this machine's packages.
+"""The image for containers of the tests: bash, Python, NumPy and OpenSSH from this machine's packages.
 
-No registry is asked. The packages are those of Debian or Ubuntu; NumPy comes from the environment that runs the tests
-when its Python has the version of the image's.
+No registry is used. The packages are Debian's or Ubuntu's. NumPy comes from the environment of the tests if its
+Python has the version of the image's.
 """
 
 import hashlib

@@ -35,7 +35,7 @@ class EnvironmentsPlugin:
             )
 
     def pytest_sessionfinish(self) -> None:
-        """End what still installs or compiles: the next run does it again."""
+        """Stop running installations; the next run repeats them."""
         if self._making.poll() is None:
             # Not SIGKILL: ninja has its compilers in groups of their own, and ends them itself.
             os.killpg(self._making.pid, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""An HTTP server in this process that answers what a test tells it to, and remembers what it was asked."""
+"""An HTTP server in this process with the answers of a test, which records requests."""
 
 import json
 import re
@@ -53,7 +53,7 @@ Answer = Callable[[Asked], Any]
 
 
 class FakeApi:
-    """Routes are tried newest first, so a test overrides what a fixture set up."""
+    """Newer routes are tried first, so a test overrides routes of a fixture."""
 
     def __init__(self) -> None:
         self.routes: list[tuple[str, re.Pattern[str], Any]] = []

@@ -21,7 +21,7 @@ Query = dict[str, list[str]]
 
 
 class FakeAzure:
-    """What is stored, what was asked, and which requests it must break."""
+    """Stored blobs, recorded requests, and the requests that must fail."""
 
     def __init__(self) -> None:
         self.containers: set[str] = set()

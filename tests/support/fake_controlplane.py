@@ -19,7 +19,7 @@ JOIN_TOKEN = "bootstrap-secret"
 
 
 class FakeControlPlane:
-    """Desired containers go in by `want`; what agents told comes out of `reported`, `logs` and `forwarded`."""
+    """`want` adds desired containers. `reported`, `logs` and `forwarded` contain the data of agents."""
 
     def __init__(self, may_wait_s: float = 20.0, next_poll_s: float = 0.2) -> None:
         self.may_wait_s = may_wait_s
@@ -69,7 +69,7 @@ class FakeControlPlane:
         )
 
     def run(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Want a container and wait until it runs; return what the agent reported of it."""
+        """Want a container and wait until it runs. Return the agent's report about it."""
         self.want(spec)
         return self.until_state(spec["container_id"], "running")
 
@@ -249,7 +249,7 @@ class FakeControlPlane:
             return (503, {}) if self.outage else answer
 
     def _delivered(self, reports: list[dict[str, Any]]) -> Answer | None:
-        """Take metrics of several trials as if each had come alone; those that are not answered 200 are to."""
+        """Accept metrics of several trials as if they came alone. Reports without 200 must come alone."""
         self.together.append(len(reports))
         if self.refuses_together:
             return self.refuses_together, {}
@@ -318,4 +318,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_PATCH = do_DELETE = do_POST
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests assert on what was said, they do not read it."""
+        """Do nothing: tests assert on recorded requests."""

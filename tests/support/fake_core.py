@@ -1,4 +1,4 @@
-"""A Core context that remembers what it was told, and preempts when a test says so. Checkpoints are real."""
+"""A Core context that records calls and preempts on request of a test. Checkpoints are real."""
 
 import pathlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""EC2 by moto, with its gaps mended on the wire: tokens, refusals, fleets' errors, consoles and lost answers."""
+"""EC2 by moto with fixed gaps: tokens, refusals, errors of fleets, consoles and lost answers."""
 
 import base64
 import re
@@ -66,7 +66,7 @@ class _Raw:
 
 @dataclass
 class Wire:
-    """What lies between boto3 and moto. It sees each request, and answers as EC2 would where moto does not."""
+    """A layer between boto3 and moto that answers like EC2 if moto does not."""
 
     connected: bool = True
     loses_launch: bool = False
@@ -147,7 +147,7 @@ class Wire:
         launch: Callable[[Parameters, Callable[[Parameters], AWSResponse]], AWSResponse],
         on: Callable[[Parameters], AWSResponse],
     ) -> AWSResponse:
-        """Answer a repeated token as the first time: also a fleet that launched nothing is remembered."""
+        """Answer a repeated token like the first time, also for a fleet without launches."""
         token = parameters["ClientToken"]
         with self._launching:
             if token in self._by_token:
@@ -195,7 +195,7 @@ class Wire:
     def _terminate(
         self, parameters: Parameters, on: Callable[[Parameters], AWSResponse]
     ) -> AWSResponse:
-        """End machines once: moto stumbles over the network interfaces of those that ended before."""
+        """Terminate machines once: moto fails on network interfaces of terminated ones."""
         ids = [value for name, value in parameters.items() if name.startswith("InstanceId.")]
         left = [i for i in ids if i not in self._ended]
         if not left:

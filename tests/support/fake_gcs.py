@@ -14,7 +14,7 @@ from tests.support import threaded
 
 
 class FakeGCS:
-    """What the server saw, which requests it must break, and what happens before it answers."""
+    """The recorded requests, the requests that must fail, and hooks before answers."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []

@@ -1,5 +1,6 @@
-"""A project at Google Cloud, as far as `det deploy gcp` calls it itself: one server for all APIs, by the first folder.
-Instances, disks and the rest are what a test put there; builds end at once, unless a test says how."""
+"""A Google Cloud project for `det deploy gcp`: one server for all APIs, by the first folder of the path. A test sets
+its instances, disks and other resources. Builds end at once unless a test decides otherwise.
+"""
 
 import hashlib
 import json
@@ -26,7 +27,7 @@ TAG = r"\w[\w.-]{0,127}"  # the tags that the OCI Distribution Specification all
 
 @dataclass
 class FakeGoogle:
-    """What the project has. Everything may be changed by a test."""
+    """The resources of the project. A test may change all of them."""
 
     url: str = ""
     apis: set[str] = field(default_factory=lambda: set(APIS))
@@ -109,7 +110,7 @@ class FakeGoogle:
         return {"name": name, "operationType": kind, "status": "PENDING"}
 
     def key(self, folder: Path) -> Path:
-        """Write a key of a service account whose tokens come from here."""
+        """Write a key of a service account with tokens from this server."""
         pem = pem_of(rsa_key("operator", bits=1024))  # short ones are read in a tenth of the time
         account = {
             "type": "service_account", "project_id": PROJECT, "private_key_id": "k", "private_key": pem,
@@ -143,7 +144,7 @@ class FakeGoogle:
 
 def _token(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     if fake.token_is_revoked:
-        # As the endpoint answers: not in the form of the APIs' errors.
+        # The endpoint's own form, which differs from the errors of the APIs.
         refusal = Refusal(400, "invalid_grant")
         refusal.body = {
             "error": "invalid_grant",

@@ -1,4 +1,4 @@
-"""A small stand-in for the control plane: it stores what a task reports and answers what it asks."""
+"""A small fake of the control plane: it stores reports of a task and answers its requests."""
 
 import json
 import re
@@ -23,7 +23,7 @@ class Request:
 
 
 class FakeMaster:
-    """`on(method, pattern, answer)` decides; what has no answer gets 200 and an empty object."""
+    """`on(method, pattern, answer)` sets answers. Other requests get 200 and an empty object."""
 
     def __init__(self, port: int = 0) -> None:
         self.requests: list[Request] = []

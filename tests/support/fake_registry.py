@@ -1,9 +1,14 @@
-"""A registry that answers manifest requests as public registries do; it has no blobs, so no engine can pull from it.
+"""A registry that answers manifest requests like public registries. It has no blobs, so no engine can pull from it.
 
-Styles: `hub` (Docker Hub: gives tokens for repositories that do not exist, and answers 401 for their manifests),
-`ghcr` (GitHub: the token server answers 403 for them), `acr` (Azure: the token is called `access_token`), `basic`
-(ECR: no token server, a login for everything) and `open` (no authentication). Left out: scopes of several
-repositories, refresh tokens, and that tokens end after some minutes.
+Styles:
+
+- `hub` (Docker Hub): gives tokens for missing repositories and answers 401 for their manifests
+- `ghcr` (GitHub): its token server answers 403 for missing repositories
+- `acr` (Azure): the token is called `access_token`
+- `basic` (ECR): no token server, a login for all requests
+- `open`: no authentication
+
+Left out: scopes of several repositories, refresh tokens, and expiry of tokens.
 """
 
 import base64

@@ -15,7 +15,7 @@ from botocore.credentials import Credentials
 
 @dataclass
 class Machine:
-    """A machine on EC2: what its metadata service tells, and what STS knows of its role."""
+    """A machine on EC2: its metadata, and its role in STS."""
 
     instance_id: str = "i-0123456789abcdef0"
     account: str = "123456789012"
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(200, json.dumps(answer))
 
     def _is_signed(self, body: str) -> bool:
-        """Sign again what arrived, with the machine's secret, and compare."""
+        """Sign the received request with the machine's secret, and compare."""
         given = self.headers["Authorization"]
         signed = given.partition("SignedHeaders=")[2].partition(",")[0].split(";")
         headers = {name: self.headers[name] for name in signed if self.headers[name] is not None}

@@ -1,4 +1,4 @@
-"""A program in Terraform's place: it notes how it was called, and does what a test wrote down for it."""
+"""A program in place of Terraform: it records its calls and follows the script of a test."""
 
 import json
 import sys

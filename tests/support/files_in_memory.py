@@ -1,6 +1,6 @@
-"""Keep the files of tests in memory, where there is plenty of it: they are many, and a disk makes clusters wait.
+"""Keep the many files of tests in memory if there is enough, because a disk slows clusters down.
 
-A plugin of pytest. What a run that failed leaves lies there until the next one.
+A plugin of pytest. Files of a failed run stay there until the next run.
 """
 
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.memory import MEMORY, new_folder
 
-# Of the folder in memory, and of memory itself.
+# Room in the memory folder, and free memory.
 ROOM_BYTES, FREE_BYTES = 8 * 1024**3, 16 * 1024**3
 _ROOT = "PYTEST_DEBUG_TEMPROOT"  # where pytest makes its temporary folders, if that is set
 _FOLDER, _FAILED = pytest.StashKey[Path](), pytest.StashKey[bool]()
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Look at how the run ended after those that may decide otherwise."""
+    """Check the result of the run after plugins that may change it."""
     session.config.stash[_FAILED] = session.exitstatus != pytest.ExitCode.OK
 
 

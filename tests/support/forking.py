@@ -1,7 +1,7 @@
-"""Run scripts in forks of a process that has loaded a framework: `python forking.py MODULE...`, then lists of jobs.
+"""Run scripts in forks of a process with a loaded framework: `python forking.py MODULE...`, then lists of jobs.
 
-It runs where the framework is, so it needs nothing of this project. A script finds modules loaded that take seconds to
-load, and is otherwise alone in its process.
+It runs in the environment of the framework and needs no module of this project. Slow imports are done once, and each
+script has its own process.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from typing import IO, Any, NoReturn
 
 
 def serve(modules: list[str]) -> None:
-    """Load modules, then run the jobs of each line beside each other, and answer how each ended and what it said."""
+    """Load modules, then run the jobs of each line at the same time, and print their exits and output."""
     for name in modules:
         importlib.import_module(name)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""Machines that have nothing, for tests of first starts."""
+"""Empty machines for tests of first starts."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.support.memory import folder_in_memory
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "fresh-machine"
 TIMEOUT_S = 900.0
-# What `make quickstart` writes, several times over.
+# Several times the size of the files of `make quickstart`.
 ROOM_BYTES = 4 * 1024**3
 
 requires_root = pytest.mark.skipif(
@@ -24,7 +24,7 @@ requires_root = pytest.mark.skipif(
 def fresh_machine(
     *command: str, options: Sequence[str] = (), folder: "Path | None" = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command on a machine that has nothing, whose files lie in a folder, or in memory where that has room."""
+    """Run a command on an empty machine with its files in a folder, or in memory if there is room."""
     return subprocess.run(
         [SCRIPT, *options, "--", *command],
         check=False,

@@ -1,4 +1,4 @@
-"""A disk that is full: files of this process grow no further, and what is written over their end is cut short."""
+"""A full disk: files of this process cannot grow, and writes beyond their end are cut short."""
 
 import resource
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 def full_disk(file_bytes: int) -> Iterator[None]:
     """Let no file grow beyond a size, as a disk does that has no room for more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Python ignores the signal of it, so writes fail by OSError, after those of which a part fits.
+    # Python ignores the signal, so writes raise OSError after a partial write.
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, hard))
     try:
         yield

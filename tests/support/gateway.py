@@ -66,5 +66,5 @@ def running_gateway(
         yield gateway
     finally:
         gateway.stop()
-        # What it could not deliver would be tried again beside the tests of other files.
+        # Undelivered reports would be retried during tests of other files.
         reports.stop()

@@ -46,7 +46,7 @@ class Gce:
     def give(
         self, answer: GceError | OperationError, machine_type: str = "", zone: str = ""
     ) -> None:
-        """Let launches of a type, in a zone, be answered with an error, besides those told before."""
+        """Answer launches of a type in a zone with an error, in addition to earlier ones."""
         before = self.fake.trouble
 
         def trouble(where: str, body: Body) -> GceError | OperationError | None:

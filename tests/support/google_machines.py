@@ -46,7 +46,7 @@ class Google:
 
 
 def machine_claims(**told: Any) -> dict[str, Any]:
-    """Return what a token of the full format says of a machine."""
+    """Return the claims of a token of the full format about a machine."""
     return {
         "compute_engine": {
             "instance_id": "7000000001",

@@ -41,7 +41,7 @@ def identity_token(audience: str) -> str:
 
 
 def _told(path: str) -> object:
-    """Return what the server says at a path: a text, an object, or nothing."""
+    """Return the value at a path: a text, an object, or None."""
     if path == PROJECT_PATH:
         return "acme"
     if path in (ACCOUNT_PATH, f"{INSTANCE}/service-accounts/{ACCOUNT['email']}/"):

@@ -50,7 +50,7 @@ def state(*made: tuple[str, str]) -> dict[str, str]:
 
 
 def cause(ran: Ran) -> str:
-    """Return the sentence that says what went wrong."""
+    """Return the sentence about a failure."""
     assert ran.code != 0, ran.out
     assert "Traceback" not in ran.err
     told = (

@@ -1,9 +1,9 @@
-"""A Terraform provider for Google Cloud that knows the schema and nothing else.
+"""A Terraform provider for Google Cloud with only its schema.
 
-`python -m tests.support.google_provider SOCKET` serves it. With it Terraform itself checks names, types, references and
-required attributes of our modules, and plans them with `mock_provider`, where no binary of the provider can be had. It
-checks no values (enums, conflicts), and takes sets for lists. The messages of Terraform's plugin protocol 6 are written
-by hand: a dozen fields of them are needed.
+`python -m tests.support.google_provider SOCKET` serves it. With it, Terraform checks names, types, references and
+required attributes of our modules, and plans them with `mock_provider` without the provider's binary. It checks no
+values (enums, conflicts), and treats sets as lists. The messages of Terraform's plugin protocol 6 are written by
+hand, because only a dozen fields are needed.
 """
 
 import concurrent.futures

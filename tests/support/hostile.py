@@ -1,7 +1,8 @@
-"""Send generated requests to an API in a process of its own, and tell what it must never do.
+"""Send generated requests to an API in another process, and report forbidden answers.
 
-`python -m tests.support.hostile DATABASE_URL --requests N --seed S` prints JSON: findings, counts, peak memory.
-With `--rbac` roles decide, and people with each of them ask, too."""
+`python -m tests.support.hostile DATABASE_URL --requests N --seed S` prints JSON: findings, counts, peak memory. With
+`--rbac`, roles decide, and a user with each role sends requests, too.
+"""
 
 import argparse
 import gzip
@@ -190,7 +191,7 @@ class World:
             self.rows = [dict(row) for row in tx.execute(text(_ACCOUNTS)).mappings()]
 
     def let_roles_decide(self) -> None:
-        """Give one person each role in one workspace; the user who owns everything there edits everywhere."""
+        """Give one user each role in a workspace. Its owner may edit everything there."""
         admin = self.callers["admin"]
         workspace = int(self.places["workspaceId"][0])
         for role in _GIVEN:
@@ -207,14 +208,14 @@ class World:
         self.api.ctx.config = replace(self.api.ctx.config, authz=Authz.RBAC)
 
     def start_tasks(self) -> bool:
-        """Start two tasks on an agent of their own, whose tokens end with what they were given to."""
+        """Start two tasks on an agent, with tokens that end with their tasks."""
         self._agents += 1
         name = f"agent-of-tasks-{self._agents}"
         agent, user = PlayedAgent(self.api, name), self.callers["user"]
         try:
             agent.join()
         except AssertionError:
-            return False  # what was generated before has revoked the token by which agents join
+            return False  # an earlier generated request has revoked the token for joining
         kinds: dict[str, dict[str, Any]] = {
             "task": {},
             "narrow": {"environment": {"det_token": "task"}},
@@ -222,7 +223,7 @@ class World:
         for kind, config in kinds.items():
             request = {"config": config_of(**config), "activate": True}
             if user.ask("POST", "/api/v1/experiments", request).status != 200:
-                return False  # what was generated before forbids it
+                return False  # an earlier generated request forbids it
             before = set(agent.containers)
             self.api.tick()
             for order in agent.poll():
@@ -260,7 +261,7 @@ class World:
 
 
 class _Reads:
-    """Note the names that handlers read, to hold them against what is declared."""
+    """Record the names that handlers read, for a comparison with declared ones."""
 
     def __init__(self) -> None:
         self.query: set[str] = set()
@@ -295,7 +296,7 @@ def run(database_url: str, requests: int, seed: int, rbac: bool) -> Findings:
 
 
 def _peak_mib() -> float:
-    """Return the most memory that this process had; getrusage also tells of the one that started it."""
+    """Return the peak memory of this process; getrusage also counts the parent process."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
@@ -331,7 +332,7 @@ def _one(
 def judge(
     findings: Findings, route: Route, role: str, told: Told, shown: str, cpu_s: float
 ) -> None:
-    """Note what is wrong with an answer."""
+    """Record the problems of an answer."""
     findings.asked += 1
     findings.statuses[told.status] += 1
     if told.status == 200:
@@ -340,7 +341,7 @@ def judge(
         findings.wrong.append(f"{shown}: {told.status} {told.body[:300]!r}")
     if cpu_s > SLOW_CPU_S:
         findings.slow.append(f"{shown}: {cpu_s:.1f} s")
-    # An agent is told the secrets of what it runs: nothing else is.
+    # Only agents receive the secrets of their containers.
     if MARK.encode() in told.body and not (role == "agent" and route.path.startswith(_AGENTS)):
         findings.told_secrets.append(shown)
 
@@ -361,7 +362,7 @@ _RESTORE = """UPDATE users SET username = :username, active = :active, admin = :
 
 
 def _sign_in_again(world: World, role: str) -> None:
-    """Bring the accounts back to where they were: what was generated may have closed them."""
+    """Restore the accounts, which generated requests may have closed."""
     with world.api.ctx.db.begin() as tx:
         tx.execute(text("DELETE FROM sign_in_failures"))
         for account in world.rows:

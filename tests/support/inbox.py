@@ -1,4 +1,4 @@
-"""Webhooks for tests, and a courier that keeps what it is given."""
+"""Webhooks for tests, and a courier that records messages."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Post:
 
 @dataclass
 class Inbox:
-    """Implements `ports.courier.Courier`. Takes messages, unless it is told to refuse them."""
+    """Implement `ports.courier.Courier`. Accept messages unless a test refuses them."""
 
     posts: list[Post] = field(default_factory=list)
     refusals: dict[str, Unsent] = field(default_factory=dict)  # by URL

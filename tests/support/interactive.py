@@ -14,7 +14,7 @@ def launch(caller: Caller, kind: str, **body: Any) -> dict[str, Any]:
 
 
 def start(api: Api, agent: PlayedAgent) -> dict[str, Any]:
-    """Let the only queued task run; return what its container is told."""
+    """Run the only queued task. Return the specification of its container."""
     api.tick()
     (order,) = agent.poll()
     agent.poll()

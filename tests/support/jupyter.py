@@ -22,7 +22,7 @@ def write_notebook(path: Path, source: str) -> None:
 
 def run_first_cell(page: Any, base: str, name: str, prints: str) -> None:
     """Open a notebook below the address of a JupyterLab, and wait until its cell has printed a text."""
-    # Without what other notebooks left in the home directory.
+    # Without files of other notebooks in the home directory.
     page.goto(f"{base}lab/tree/{name}?reset")
     page.get_by_text("| Idle").first.wait_for()
     page.locator('[data-command="notebook:run-cell-and-select-next"]').first.click()

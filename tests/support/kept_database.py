@@ -13,7 +13,7 @@ from det_controlplane.db.engine.connections import driver_url, pg8000_arguments
 from det_controlplane.db.engine.database import Database
 from sqlalchemy import event
 
-# The connections that tests share; whatever else is connected ends with its test.
+# Connections that tests share; others end with their test.
 _OURS = "tests"
 _TABLES = [table.name for table in schema.metadata.sorted_tables]
 _DIRTY = " UNION ALL ".join(
@@ -21,7 +21,7 @@ _DIRTY = " UNION ALL ".join(
 )
 # With the rows that were deleted.
 _SIZE = "SELECT " + " + ".join(f"pg_relation_size('{name}')" for name in _TABLES)
-# Also what the planner knows of the tables: some tests look at plans.
+# Including the planner's statistics, because some tests check plans.
 _SCHEMA = "SELECT " + ", ".join(
     f"(SELECT sum(hashtextextended({of}::text, 0)) FROM {catalogue})"
     for catalogue, of in {
@@ -47,12 +47,12 @@ _END_OTHERS = f"""
 """
 _LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
 _ENDING_S = 10.0
-# What is larger is faster copied anew.
+# Copying a larger database is faster than emptying it.
 _LARGE_BYTES = 2 * 1024**2
 
 
 class KeptDatabase:
-    """Holds the migrated schema, and between two tests nothing else."""
+    """A database that contains only the migrated schema between two tests."""
 
     def __init__(self, name: str, url: str) -> None:
         self.name, self.url = name, url
@@ -67,9 +67,9 @@ class KeptDatabase:
 
     @contextmanager
     def opened(self) -> Iterator[Database]:
-        """Lend a Database whose connections, and what they prepared, serve the next tests too.
+        """Yield a Database with connections and prepared statements that later tests reuse.
 
-        What a test opens by the URL itself should end with it: nothing keeps that out of the next one's."""
+        A test must close connections that it opens by URL, because they could reach the next test."""
         database = Database(self.url)
         if self._engine is None:
             self._engine = database.engine
@@ -78,7 +78,7 @@ class KeptDatabase:
         try:
             yield database
         finally:
-            # A thread that outlives its test writes nothing into the database of another.
+            # A thread that outlives its test cannot write into the database of another test.
             database.engine = sa.create_engine("postgresql+pg8000://", creator=_gone)
 
     def is_as_made(self) -> bool:

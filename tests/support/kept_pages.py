@@ -1,6 +1,6 @@
-"""Pages of a browser that one test after another uses.
+"""Browser pages that tests use one after another.
 
-A new page costs a process and reads all scripts anew, three times what a visit costs on a page whose browser has them.
+A new page costs a process and reads all scripts again, three times the cost of a visit on a kept page.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HEIGHT = 900
-# A page of the same origin that runs nothing.
+# A page of the same origin without scripts.
 _QUIET = "/info"
 _BEGIN = """isSignedIn => {
     localStorage.clear();
@@ -22,7 +22,7 @@ _HAS_REAL_CLOCK = "() => /native code/.test(setTimeout)"
 
 @dataclass
 class KeptPage:
-    """A page with cookies of its own, and what takes back what the test at it added."""
+    """A page with its own cookies, and functions that undo the additions of a test."""
 
     base: str
     page: Any

@@ -6,7 +6,7 @@ from typing import Any
 from tests.support.browser import PATIENCE_MS, Tab
 
 MOST_STOPS = 150
-# Whether the focus can be seen: the element is in the window, nothing lies above it, and it has a ring.
+# Whether the focus is visible: the element is in the window, not covered, and has a ring.
 _STOP = """() => {
     const at = document.activeElement;
     if (!at || at === document.body) return null;
@@ -26,7 +26,7 @@ _STOP = """() => {
 
 
 class Keyboard:
-    """Press keys on a page, and note each stop of the focus that nobody could see."""
+    """Press keys on a page, and record each invisible focus."""
 
     def __init__(self, tab: Tab) -> None:
         self.tab, self.page = tab, tab.page
@@ -40,7 +40,7 @@ class Keyboard:
         self.page.keyboard.insert_text(text)
 
     def at(self) -> str:
-        """Return the name of what has the focus; nothing where it is lost."""
+        """Return the name of the focused element, or "" if no element has the focus."""
         stop: dict[str, Any] | None = self.page.evaluate(_STOP)
         if stop is None:
             return ""
@@ -104,7 +104,7 @@ class Keyboard:
         self.until("the focus is kept", "document.activeElement !== document.body")
 
     def heading(self, name: str) -> None:
-        """Wait for a page whose heading has the focus."""
+        """Wait for a page with a focused heading."""
         self.page.get_by_role("heading", name=name, level=1).wait_for()
         self.until(f"the heading {name} has the focus", "document.activeElement.matches('h1')")
 

@@ -92,7 +92,7 @@ class Functions:
 
 
 def age_machines(database: Database) -> None:
-    """Let minutes pass for machines: what a dead process claimed is free again after two."""
+    """Let minutes pass for machines: claims of dead processes expire after two."""
     with database.begin() as tx:
         for statement in _MINUTES_LATER:
             tx.execute(statement)
@@ -107,10 +107,10 @@ def deployed_functions(
     db_idle_s: float = 60,
     **provider: Any,
 ) -> Iterator[Functions]:
-    """Deploy `api`, `tick` and `provision` with a pool that rents machines of EC2, as `provider` says besides.
+    """Deploy `api`, `tick` and `provision` with a pool that rents EC2 machines, with further settings in `provider`.
 
-    The database closes what rests as late as that of the stack, unless a test waits for it: a connection that ends in
-    the moment of a request fails it. Functions wait for it as those of the stack do, also on a busy machine."""
+    The database closes idle connections as late as the stack's, unless a test waits for it, because a connection
+    that closes during a request fails it. Functions wait for the database as in the stack, also on a busy machine."""
     pool = {"pool_name": "gpus", "provider": {**_PROVIDER, **provider}}
     config = {**_POOLS, "resource_pools": [pool]}
     more = {

@@ -102,7 +102,7 @@ def _payload_2(http: Http, path: str, stage: str, domain: str) -> dict[str, Any]
 
 
 def answered(result: Mapping[str, Any]) -> tuple[int, dict[str, str], bytes]:
-    """Return what a client sees of a function's result, after the trip through JSON that Lambda makes."""
+    """Return the client's view of a function's result after Lambda's conversion to JSON."""
     result = json.loads(json.dumps(result))
     body = result["body"]
     raw = base64.b64decode(body) if result["isBase64Encoded"] else body.encode()

@@ -10,7 +10,7 @@ from tests.support.lambda_runtime import RequestTooLarge
 from tests.support.threaded import serving
 
 Answer = tuple[int, dict[str, str], bytes]
-# As AWS answers itself, before any function runs.
+# Answers of AWS itself, before a function runs.
 _TOO_LARGE = {
     "Message": "Request must be smaller than 6291456 bytes for the InvokeFunction operation"
 }

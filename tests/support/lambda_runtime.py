@@ -1,4 +1,4 @@
-"""What AWS Lambda is to a function: the runtime API, one event at a time, and its limits."""
+"""AWS Lambda as seen by a function: the runtime API, one event at a time, and its limits."""
 
 import http.server
 import json
@@ -110,7 +110,7 @@ class LambdaRuntime:
             invocation.result.put((kind, body))
 
     def fail_start(self, body: bytes) -> None:
-        """Fail at the start: whoever waits, waits for nothing."""
+        """Fail at the start, so that callers do not wait."""
         for invocation in self._running.values():
             invocation.result.put(("error", body))
 

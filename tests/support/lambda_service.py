@@ -40,7 +40,7 @@ class LambdaService:
         return self._runtimes[name]
 
     def settle(self) -> None:
-        """Wait until everything that was started has ended, and what that started."""
+        """Wait until all started functions have ended, including the ones that they started."""
         while self._threads:
             self._threads.pop().join(60)
 

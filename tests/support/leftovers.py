@@ -20,7 +20,7 @@ from tests.support.processes import alive, eventually
 
 # Tests take variables that begin with DET_ away from their children.
 VARIABLE = "DETERMINED_TEST_RUN"
-# A process that was told to end may take this long.
+# Time for a process to end after a signal.
 _GRACE_S = 10.0
 
 
@@ -57,7 +57,7 @@ def _uses(place: Path, folder: Path) -> bool:
         return True
     if os.readlink(place / "ns/mnt") == os.readlink("/proc/self/ns/mnt"):
         return False
-    # The source of a mount is told relative to its filesystem.
+    # The source of a mount is relative to its filesystem.
     filesystem = next(above for above in folder.parents if above.is_mount())
     return f"/{folder.relative_to(filesystem)}/" in (place / "mountinfo").read_text()
 
@@ -68,7 +68,7 @@ def without_mark() -> dict[str, str]:
 
 
 def _end(processes: list[Leftover]) -> Iterator[str]:
-    """Kill processes, as the next run would meet them; yield what they were."""
+    """Kill leftover processes, as the next run would find them; yield their descriptions."""
     for process in processes:
         yield f"process {process.pid}: {process.command[:300]}"
         try:

@@ -4,7 +4,7 @@ import threading
 
 
 class Meeting:
-    """Nobody goes on before `size` have come; `held` tells whether they did. Who comes later is not kept."""
+    """Block threads until `size` have arrived. `held` says whether they did. Later threads pass."""
 
     def __init__(self, size: int, patience_s: float = 60.0) -> None:
         self.held = False
@@ -22,6 +22,6 @@ class Meeting:
                 self.held = self._over = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._over, self._patience_s)
-            # The first whose patience ends lets all go: those who come one by one wait only once.
+            # The first timeout releases all threads, so that late ones wait only once.
             self._over = True
             self._changed.notify_all()

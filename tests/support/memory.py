@@ -1,4 +1,4 @@
-"""Folders in memory for what tests write much of and forget: a disk makes them wait, and is worn."""
+"""Folders in memory for large temporary files of tests, because disks are slow and wear out."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ def folder_in_memory(room_bytes: int) -> "Path | None":
 
 @contextlib.contextmanager
 def temporary_folder(room_bytes: int) -> Iterator[Path]:
-    """Make a folder, in memory where that has room; first remove those of processes that were killed."""
+    """Create a folder, in memory if there is room. First remove folders of killed processes."""
     parent = folder_in_memory(room_bytes)
     if parent is not None:
         _sweep(parent)

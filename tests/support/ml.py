@@ -93,7 +93,7 @@ def run(
 
 
 class Forks:
-    """Runs scripts in forks of one process that has loaded a framework: loading it takes longer than what they do."""
+    """Run scripts in forks of one process with a loaded framework, because loading takes longer than the scripts."""
 
     def __init__(self, server: "subprocess.Popen[str]") -> None:
         self._server = server
@@ -123,7 +123,7 @@ class Forks:
 
 @contextmanager
 def forks(python: str, home: pathlib.Path, *modules: str) -> Iterator[Forks]:
-    """Load modules in a process of a framework's interpreter, whose forks run scripts."""
+    """Load modules in a process of a framework's interpreter. Its forks run scripts."""
     with subprocess.Popen(
         [python, str(ROOT / "tests/support/forking.py"), *modules],
         stdin=subprocess.PIPE,
@@ -139,10 +139,9 @@ def forks(python: str, home: pathlib.Path, *modules: str) -> Iterator[Forks]:
 
 
 def run_pytest(name: str, folder: pathlib.Path, home: pathlib.Path, timeout_s: float = 900) -> str:
-    """Run a folder of tests in the interpreter of a framework; return what pytest printed, with the tests that passed.
+    """Run a folder of tests in the interpreter of a framework. Return pytest's output and the passed tests.
 
-    The conftest of all tests imports the control plane, which such an environment does not have.
-    """
+    The common conftest imports the control plane, which such an environment does not have."""
     options = ["--confcutdir", str(folder), "-p", "no:xdist", "-x", "-rp"]
     output = run(name, ["-m", "pytest", *options, str(folder)], home, timeout_s)
     assert " skipped" not in output.splitlines()[-1], output

@@ -15,15 +15,15 @@ from moto.server import ThreadedMotoServer
 # Each session of boto3 looks for the descriptions of AWS's services in folders, and reads them: half a second for EC2,
 # in hundreds of tests.
 botocore.session.create_loader = functools.cache(create_loader)
-# Else each region of each AWS begins with 1,299 images, which takes 0.04 s, hundreds of times.
+# Otherwise each region begins with 1,299 images, which takes 0.04 s, hundreds of times.
 os.environ["MOTO_AMIS_PATH"] = str(Path(__file__).with_name("amazon_images.json"))
 
 
 @contextmanager
 def moto_server(region: str = "us-west-2") -> Iterator[str]:
-    """Serve an empty AWS, with credentials for it in the environment; gives its URL.
+    """Serve an empty AWS with credentials in the environment. Yields its URL.
 
-    Moto keeps everything in the process, so the next server would begin with what this one's users made."""
+    Moto keeps all state in the process, so state must be reset for the next server."""
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -1,4 +1,4 @@
-"""The trial of tests/e2e/distributed on a whole cluster, whose ranks tell their losses and weights."""
+"""The trial of tests/e2e/distributed on a whole cluster. Its ranks report losses and weights."""
 
 import re
 from collections import defaultdict
@@ -12,12 +12,12 @@ CODE = Path(__file__).parents[1] / "e2e" / "distributed"
 FOUR_SLOTS = ("--config", "resources.slots_per_trial=4")
 SLOW_FIRST_RUN = ("--config", "hyperparameters.pause_s=3")
 
-# What every rank tells after each report: batch -> digest of its weights, losses of the last batches.
+# Reports of every rank: batch -> digest of its weights, losses of the last batches.
 Told = dict[int, dict[int, str]]
 
 
 def start(cluster: Cluster, *options: str) -> tuple[int, int]:
-    """Start an experiment; return its id and that of its trial."""
+    """Start an experiment. Return its id and the id of its trial."""
     experiment_id = cluster.create(CODE / "noisy.yaml", CODE, *options)
     trials = cluster.until(lambda: cluster.trials(experiment_id), "a trial exists")
     return experiment_id, int(trials[0]["id"])
@@ -40,7 +40,7 @@ def lines(cluster: Cluster, trial_id: int, wanted: str) -> list[tuple[int, re.Ma
 
 
 def told(cluster: Cluster, trial_id: int) -> Told:
-    """Return what the ranks told, once; a batch that was trained twice must have been the same twice."""
+    """Return the reports of the ranks without repetitions; a repeated batch must have the same values."""
     found: Told = defaultdict(dict)
     for rank, match in lines(cluster, trial_id, r"at batch (\d+): (.*)"):
         batch, result = int(match[1]), match[2]

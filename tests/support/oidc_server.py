@@ -34,7 +34,7 @@ class OidcServer:
         self.rotate("key-1")
 
     def rotate(self, key_id: str) -> None:
-        """Sign with a new key, and no longer tell the others."""
+        """Sign with a new key, and stop publishing the others."""
         self.keys = {key_id: rsa_key(f"{key_id} of {self.name}")}
 
     def token(self, audience: str, **claims: Any) -> str:
@@ -57,7 +57,7 @@ class OidcServer:
             return 200, {"issuer": self.described_as or self.url, "jwks_uri": f"{self.url}/keys"}
         if path == "/keys":
             return 200, self.key_set()
-        if path == "/github/token":  # what a job of GitHub asks for its token
+        if path == "/github/token":  # the request of a GitHub job for its token
             (audience,) = parse_qs(urlsplit(target).query)["audience"]
             return 200, {"value": self.token(audience)}
         return 404, {}
@@ -80,7 +80,7 @@ def unsigned(claims: dict[str, Any]) -> str:
 
 
 def signed_by_public_key(server: OidcServer, audience: str) -> str:
-    """Return a token whose HMAC has the public key as its secret, which everybody knows."""
+    """Return a token with an HMAC that uses the public key as its secret."""
     (key,) = server.keys.values()
     public = key.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -99,7 +99,7 @@ def _as_jwk(key_id: str, key: rsa.RSAPrivateKey) -> dict[str, Any]:
 
 @contextmanager
 def oidc_server(name: str = "issuer") -> Iterator[OidcServer]:
-    """Serve an issuer, whose keys are those of its name."""
+    """Serve an issuer with keys by its name."""
     with served(OidcServer(name)) as issuer:
         yield issuer
 

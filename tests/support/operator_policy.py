@@ -1,4 +1,4 @@
-"""The policy of IAM that the guide gives to those who deploy on AWS, beside AWS's own PowerUserAccess."""
+"""The IAM policy in the guide for operators on AWS, beside AWS's own PowerUserAccess."""
 
 import json
 import re

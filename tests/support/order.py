@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-# Long ones first: what waits beside what keeps a processor busy, as workers are more than processors.
-# Files whose environment takes longest to make come later.
+# Long files first, because there are more workers than processors and some files mostly wait. Files with slow
+# environments come later.
 FIRST = (
     "e2e/test_long_outages.py",  # waits
     "e2e/test_boxed_machines_fail.py",  # waits

@@ -1,4 +1,4 @@
-"""The interpreter of scripts/peer-venv, which has programs of others that tests play against the API."""
+"""The interpreter of scripts/peer-venv, with other projects' programs that tests play against the API."""
 
 import functools
 import subprocess

@@ -11,7 +11,7 @@ from tests.support.inbox import Inbox, make_webhook
 from tests.support.played_agent import PlayedAgent
 
 MARK = "planted"
-# Of webhooks: shown to administrators, who may set it, and to nobody else here.
+# Secrets of webhooks: only administrators, who may set them, can see them here.
 ADDRESS_MARK = "concealed"
 ADDRESS = f"https://hooks.example.com/{ADDRESS_MARK}"
 STORAGE = {
@@ -31,7 +31,7 @@ SECRET_CONFIG: dict[str, Any] = {
 
 
 def everything_planted(api: Api, admin: Caller, user: Caller, agent: PlayedAgent) -> dict[str, str]:
-    """Put secrets wherever a configuration may be given; return what paths of routes may name."""
+    """Put secrets in all places that a configuration has. Return values for path parameters."""
     azure = {
         "type": "azure",
         "container": "c",
@@ -67,7 +67,7 @@ def everything_planted(api: Api, admin: Caller, user: Caller, agent: PlayedAgent
 
 
 def played_secrets(api: Api, admin: Caller, user: Caller, agent: PlayedAgent) -> dict[str, str]:
-    """Plant secrets in the cluster's configuration and everywhere else; return what paths may name."""
+    """Put secrets in the cluster's configuration and all other places. Return values for path parameters."""
     pool = {
         "environment_variables": ["TOKEN=planted-pool"],
         "registry_auth": {"password": "planted-pool"},

@@ -1,4 +1,4 @@
-"""An agent that joins, polls and reports as a test tells it."""
+"""An agent that joins, polls and reports on request of a test."""
 
 import uuid
 from typing import Any
@@ -7,7 +7,7 @@ from tests.support.api import BOOTSTRAP, Api, Caller, create
 
 
 class PlayedAgent:
-    """Joins, takes the containers that it is given, and reports them as it is told."""
+    """Join, accept the ordered containers, and report them on request."""
 
     def __init__(self, api: Api, name: str) -> None:
         self._api, self._name, self._incarnation, self._seq = api, name, str(uuid.uuid4()), 0

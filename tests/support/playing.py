@@ -1,4 +1,4 @@
-"""A session over the API in this process, whose trials are played between a runner's questions."""
+"""A session over the API in this process. Its trials are played between a runner's requests."""
 
 import random
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Died(BaseException):
 
 @dataclass
 class Plan:
-    """What goes wrong, in percent of requests."""
+    """Fault rates, in percent of requests."""
 
     rng: random.Random
     lost_requests: int = 0

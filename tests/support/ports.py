@@ -1,7 +1,7 @@
-"""Ports that nobody else on this machine is given, until this process ends.
+"""Ports that no other process on this machine gets until this process ends.
 
-A port that the system chose is free to be chosen again as soon as it is closed, by a test beside this one or for any
-connection out. Each process of tests has a block of its own below those that systems choose from, held by a lock.
+The system may give a closed port to another test or an outgoing connection. Each process of tests has its own block
+below the system's range, held by a lock.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ def _numbers() -> "itertools.cycle[int]":
 
 
 def free_port() -> int:
-    """Return a port at which nothing listens, and that was given to no other process of tests."""
+    """Return a free port that no other process of tests has."""
     for port in itertools.islice(_numbers(), _BLOCK):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -19,7 +19,7 @@ ROOM_BYTES = 4 * 1024**3
 
 
 class DatabaseServer:
-    """Hands out databases that hold the migrated schema and nothing else."""
+    """Provide databases with the migrated schema only."""
 
     def __init__(self, postgres: EmbeddedPostgres) -> None:
         self._postgres = postgres
@@ -32,7 +32,7 @@ class DatabaseServer:
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
-        """Yield the URL of a database with the schema and nothing else."""
+        """Yield the URL of a database with the schema only."""
         with self._lent() as kept:
             yield kept.url
 

@@ -1,4 +1,4 @@
-"""What a person does with forms of the WebUI."""
+"""A user's actions on forms of the WebUI."""
 
 import re
 
@@ -29,5 +29,5 @@ def choose(tab: Tab, **fields: str) -> None:
 
 
 def gone(tab: Tab) -> None:
-    """Wait until what a dialog asked for is done."""
+    """Wait until the action of a dialog is done."""
     tab.page.get_by_role("dialog").wait_for(state="detached")

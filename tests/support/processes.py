@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def alive(pid: int) -> bool:
-    """Return whether it runs; a dead process whose parent has not looked yet does not count."""
+    """Return whether a process runs; zombies do not count."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -51,7 +51,7 @@ def wants(*slots: int, **more: Any) -> tuple[Demand, ...]:
 
 
 def machine(id: str, offer: Offer, **more: Any) -> Machine:
-    """Return an idle machine whose agent joined."""
+    """Return an idle machine with a joined agent."""
     made = Machine(
         id, "pool", offer, MachineState.REGISTERED, NOW - 900, NOW - 890, NOW - 800,
         takes_work=True, idle_since=NOW - 60,
@@ -62,7 +62,7 @@ def machine(id: str, offer: Offer, **more: Any) -> Machine:
 
 
 def starting(id: str, offer: Offer, **more: Any) -> Machine:
-    """Return a machine that the cloud has and whose agent has not joined."""
+    """Return a machine in the cloud without a joined agent."""
     state = more.pop("state", MachineState.LAUNCHED)
     return Machine(id, "pool", offer, state, NOW - 40, NOW - 30, **more)
 
@@ -99,7 +99,7 @@ def drained(plan: ProvisionPlan) -> dict[str, str]:
 
 
 def applied(pool: PoolSnapshot, plan: ProvisionPlan, ids: Iterable[int] = count(1)) -> PoolSnapshot:
-    """Return the pool after the plan's intents were written, and nothing else happened."""
+    """Return the pool after the plan's intents were written, without further changes."""
     gone = {machine_id for machine_id, _ in plan.terminate}
     draining = {machine_id for machine_id, _ in plan.drain}
     kept = [

@@ -57,7 +57,7 @@ class Screen:
     def _obey(self, numbers: str, verb: str) -> None:
         if verb == "H":
             row, column = map(int, numbers.split(";"))
-            # As terminals do: a picture for the size before may be on its way.
+            # Like terminals: output for the previous size may still arrive.
             self.row, self.column = min(row, self.rows) - 1, column - 1
         elif verb == "K":
             self.cells[self.row] = self.cells[self.row][: self.column]
@@ -109,7 +109,7 @@ class Session:
         _set_size(self._master, columns, rows)
 
     def end(self, timeout_s: float = 120) -> int:
-        """Read what comes until the command ends; return its exit code."""
+        """Read the output until the command ends. Return its exit code."""
         deadline = time.monotonic() + timeout_s
         while self._read(max(deadline - time.monotonic(), 0)):
             pass
@@ -123,7 +123,7 @@ class Session:
         self.process.send_signal(number)
 
     def _read(self, seconds: float) -> bool:
-        """Read what the command writes; False when it ended or says nothing."""
+        """Read available output. Return False if the command has ended or is silent."""
         if not select.select([self._master], [], [], seconds)[0]:
             return False
         try:
@@ -180,9 +180,9 @@ def in_terminal(
 
 
 def _take_terminal() -> None:
-    """Make the terminal the one whose Ctrl-C and size reach the command.
+    """Make this terminal the controlling one, so that Ctrl-C and its size reach the command.
 
-    Shells have what they start in the background ignore both signals, and with it all that it starts."""
+    Shells let background processes ignore both signals."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,4 +1,4 @@
-"""Interpreters that task images carry: those of this machine, or such as uv downloads."""
+"""Interpreters of task images: those of this machine, or downloads of uv."""
 
 import functools
 import os

@@ -16,7 +16,7 @@ class Taken:
 
 @dataclass
 class Receiver:
-    """What arrived, and what is answered."""
+    """Received requests, and the answers."""
 
     url: str = ""
     status: int = 200
@@ -38,7 +38,7 @@ def receiving() -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log no requests."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests assert on what the agent says."""
+        """Log no requests; tests assert on the agent's messages."""
 
 
 def _digest(blob: bytes) -> str:

@@ -1,4 +1,4 @@
-"""A running task whose ports are reached through the relay: all parts are real but the container."""
+"""A running task with ports behind the relay. All parts are real except the container."""
 
 import http.client
 import socket

@@ -1,4 +1,4 @@
-"""A cluster whose pools rent machines of fake clouds, with a clock that the test moves."""
+"""A cluster with pools that rent machines of fake clouds, and a clock that the test sets."""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ SMALLEST = Priced(MachineType("aws", "g5.1", 1, "NVIDIA A10G", 24, 4, 16), Decim
 
 @dataclass
 class BelievingVerifier:
-    """Believes machines whose proof names the nonce that it was made for."""
+    """Accept machines with a proof that contains its nonce."""
 
     provider: str = "aws"
     kind: str = "fake_cloud"
@@ -83,7 +83,7 @@ class MachineAgent:
         out_of_service: str = "",
         unsent: bool = False,
     ) -> list[Any]:
-        """Start what is ordered, report what runs; `exits` end; `leaving` says why by a `notice`."""
+        """Start ordered containers and report running ones. `exits` ends them, and `leaving` sends a `notice`."""
         self.seq += 1
         reports = []
         for id, order in self.running.items():
@@ -115,7 +115,7 @@ class MachineAgent:
 
 
 def poll(agent: MachineAgent) -> dict[str, Any]:
-    """Poll with what runs."""
+    """Poll with the running containers."""
     agent.seq += 1
     reports = [
         {"id": id, "epoch": order["epoch"], "state": "running"}
@@ -145,20 +145,20 @@ class Rented:
         self.api.tick()
 
     def settle(self, times: int = 3) -> None:
-        """Decide and call the cloud until both have done what they can."""
+        """Run decisions and cloud calls until both have no more work."""
         for _ in range(times):
             self.api.tick()
             calling.run(self.api.ctx, {"aws": self.cloud}, {"aws": self.market})
 
     def boot(self, machine: RentedMachine) -> MachineAgent:
-        """Let a machine's agent join with a proof of what it runs on."""
+        """Let a machine's agent join with a proof of its machine."""
         agent_id, incarnation = machine.cloud_id, str(uuid.uuid4())
         body = self.joining(agent_id, incarnation, machine)
         token = self.api.anonymous().post("/agents/v1/join", body)["agent_token"]
         return MachineAgent(self.api.with_token(token), agent_id, incarnation)
 
     def employ(self) -> tuple[RentedMachine, MachineAgent]:
-        """Let work that waits get a machine, whose agent joins and takes it."""
+        """Rent a machine for waiting work. Its agent joins and starts the work."""
         self.settle()
         machine = self.cloud.alive()[-1]
         agent = self.boot(machine)
@@ -213,7 +213,7 @@ def rented_cluster(
     limits: Limits | None = None,
     **faults: Any,
 ) -> Iterator[Rented]:
-    """Start a cluster whose default pool rents; nothing else has slots."""
+    """Start a cluster with a renting default pool and no other slots."""
     with api_over(database, folder) as api:
         pool = Pool(
             sections=(Section("aws", {}, ("us-east-1",), types=(SMALLEST,)),),

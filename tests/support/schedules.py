@@ -59,7 +59,8 @@ def pool(
     max_slots_per_launch: int | None = None,
     **settings: Any,
 ) -> PoolSnapshot:
-    """Make a pool. Agents are given empty; what runs is added to them. Jobs not given have the default priority."""
+    """Create a pool. Agents are empty at first, and running work is added to them. Other jobs have the default
+    priority."""
     pending, running, known = tuple(pending), tuple(running), {j.id: j for j in jobs or ()}
     asking = [*(r.job.id for r in running), *(r.job.id for r in pending)]
     missing = dict.fromkeys(id for id in asking if id not in known)

@@ -1,4 +1,4 @@
-"""Experiments whose trials run, without agents: for tests of what their reports do."""
+"""Experiments with running trials but without agents, for tests of their reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def context(database: Database) -> Context:
 
 
 def running(ctx: Context, config: str) -> Running:
-    """Create an experiment all of whose trials have slots and are at work."""
+    """Create an experiment with all trials running on slots."""
     created = creation.create(ctx, OWNER, creation.Submission(config=config))
     assert created.experiment_id is not None
     let_run(ctx, created.experiment_id)
@@ -79,7 +79,7 @@ def validate(ctx: Context, trial_id: int, batches: int, loss: float, run_id: int
 
 @dataclass
 class Agent:
-    """What an agent remembers between polls."""
+    """The state of an agent between polls."""
 
     ctx: Context
     id: str

@@ -1,6 +1,6 @@
-"""In continuous integration, run the few tests that failed once more, alone and in a new process.
+"""In continuous integration, run a few failed tests again, alone and in a new process.
 
-A plugin of pytest. The run still tells each failure whole, and names at its end which tests passed the second time.
+A plugin of pytest. The run still prints each failure, and at its end the tests that passed the second time.
 """
 
 import os
@@ -12,15 +12,15 @@ import pytest
 
 from tests.support.skips import forbidden
 
-# Failures in more files than that have a cause that they share, and are no accident.
+# Failures in more files have a common cause and are not accidental.
 MOST_FILES = 3
-# Set for the second try, which has none of its own.
+# Set in the second run, which is not repeated.
 VARIABLE = "DET_TEST_SECOND_TRY"
 _LONGEST_S = 600
 
 
 class SecondTriesPlugin:
-    """Collects what failed where results arrive: in the controller, or in the only process."""
+    """Collect failures in the process that receives results: the controller, or the only process."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []

@@ -42,7 +42,7 @@ def served(api: Api) -> Iterator[str]:
             for name, value in answer.headers.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(answer.body)))
-            # Browsers go away from what a page no longer needs.
+            # Browsers close connections that a page no longer needs.
             with suppress(BrokenPipeError, ConnectionResetError):
                 self.end_headers()
                 self.wfile.write(answer.body)

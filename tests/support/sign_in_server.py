@@ -44,7 +44,7 @@ class SignInServer(OidcServer):
             "sub": "ada-1", "email": "ada@example.com", "email_verified": True, "name": "Ada L.",
         }  # fmt: skip
         self.auth_methods = ["client_secret_basic"]
-        self.said: dict[str, Any] = {}  # claims that are told instead
+        self.said: dict[str, Any] = {}  # claims that replace the usual ones
         self.began: dict[str, Began] = {}
         self.devices: dict[str, bool] = {}  # whether the code was typed
         self.slow_down = 0

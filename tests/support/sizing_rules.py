@@ -1,7 +1,7 @@
 """Size a pool of equal machines by the rules of Determined's own provisioner.
 
-`decide` goes beyond them: it chooses among offers, counts what is free, and rents for whole demands, so that it never
-rents less for the same queue. The rules are what its plans are compared with.
+`decide` has further rules: it chooses among offers, counts free slots, and rents for whole demands, so that it never
+rents less for the same queue. Its plans are compared with these rules.
 """
 
 import math
@@ -28,7 +28,7 @@ _PRESENT = (
 
 
 class Sizing(NamedTuple):
-    """Tell how many machines to rent, and which to give back."""
+    """The number of machines to rent, and the machines to terminate."""
 
     launch: int
     terminate: tuple[Terminate, ...]
@@ -41,7 +41,7 @@ def size(
     slots_per_machine: int,
     now: float,
 ) -> Sizing:
-    """Return what brings the machines of a pool to what its queue and its limits ask for."""
+    """Return the changes that fit the machines of a pool to its queue and limits."""
     present = [machine for machine in machines if machine.state in _PRESENT]
     terminate = to_terminate(present, limits, now)
     ending = {machine_id for machine_id, _ in terminate}
@@ -52,7 +52,7 @@ def size(
 
 
 def desired_machines(demand: Iterable[Demand], slots_per_machine: int, max_aux: int) -> int:
-    """Return how many machines a queue is worth. Demand that equal machines never hold counts for nothing."""
+    """Return the number of machines for a queue. Demand that equal machines cannot hold does not count."""
     containers = 0
     slots_of: defaultdict[str, int] = defaultdict(int)
     for one in demand:
@@ -73,14 +73,14 @@ def _holds(slots_per_machine: int, one: Demand) -> bool:
 
 
 def to_launch(staying: int, starting: int, desired: int, limits: Limits) -> int:
-    """Return how many machines to rent beside those that stay, of which some are starting."""
+    """Return the number of machines to rent beside the staying ones, including starting ones."""
     missing = limits.min_instances - staying
     allowed = limits.max_instances - staying
     return max(0, min(max(missing, desired - starting), allowed))
 
 
 def to_terminate(machines: Iterable[Machine], limits: Limits, now: float) -> tuple[Terminate, ...]:
-    """Return the stopped, the silent, the idle above the minimum, and what is above the maximum."""
+    """Return the stopped and silent machines, idle ones above the minimum, and those above the maximum."""
     ending: dict[str, TerminateReason] = {}
     machines = list(machines)
     for machine in machines:

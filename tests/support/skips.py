@@ -1,6 +1,7 @@
-"""Tell at the end of a run which tests did not run, why, and what would run them; in CI refuse such a run.
+"""Print the tests that did not run, the reasons, and the commands that run them. In CI, fail such a run.
 
-A plugin of pytest. With CI=true or DET_TEST_NO_SKIPS=1 a skip fails the run, except for what no ordinary machine has.
+A plugin of pytest. With CI=true or DET_TEST_NO_SKIPS=1, a skip fails the run, except for hardware that ordinary
+machines lack.
 """
 
 import os
@@ -10,9 +11,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-# Between the reason of a skip and what would run the test.
+# The text between the reason of a skip and the command that runs the test.
 _REMEDY = "; to run it: "
-# What continuous integration may lack.
+# Hardware and rights that continuous integration may lack.
 GPU = "no GPU"
 CLOUD = "no account at a cloud"
 INTERPRETER = "no interpreter can be downloaded here"
@@ -20,7 +21,7 @@ PACKAGES = "no package can be downloaded here"
 TERRAFORM = "Terraform or a provider of it is not here"
 _EXCUSED = (GPU, CLOUD, INTERPRETER, PACKAGES, TERRAFORM)
 
-# The remedy of tests about what only root may do.
+# The fix for tests of actions that only root may do.
 AS_ROOT = "make test as root"
 
 HEAVY_VARIABLE = "DET_TEST_FRAMEWORKS"
@@ -85,7 +86,7 @@ class SkipsPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Take over what a worker of xdist deselected: each deselects the same."""
+        """Store the tests that a worker of xdist deselected; all workers deselect the same."""
         told = getattr(node, "workeroutput", {}).get(_DESELECTED)
         if told:
             self.deselected.counts = {(reason, remedy): n for reason, remedy, n in told}
@@ -113,7 +114,7 @@ _DESELECTED = "deselected_heavy"
 
 
 class HeavyPlugin:
-    """Leaves out tests marked `heavy` where a run collects, unless it is told to take all."""
+    """Leave out tests marked `heavy` during collection, unless all tests are requested."""
 
     def __init__(self) -> None:
         self.left_out = NotRun()
@@ -139,7 +140,7 @@ class HeavyPlugin:
 
 
 def _heavy(item: pytest.Item) -> pytest.Mark | None:
-    """Return the mark that leaves a test out: one without parameters, or with those that the test runs with."""
+    """Return the mark that leaves a test out: a mark without parameters, or with the parameters of the test."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     marks = item.iter_markers("heavy")
     return next((mark for mark in marks if mark.kwargs.items() <= params.items()), None)

@@ -81,7 +81,7 @@ class _Handler(socketserver.BaseRequestHandler):
             back.join(10)
 
     def _refuse(self) -> None:
-        """Answer as PostgreSQL does: no to TLS, then an error to what the client says of itself."""
+        """Answer like PostgreSQL: refuse TLS, then send an error after the startup message."""
         self.request.recv(4096)
         self.request.sendall(b"N")
         self.request.recv(4096)

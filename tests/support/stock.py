@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.support.cluster import ROOT, Answer
 
-# Importing the client takes a second of CPU: one process imports it, and a fork of it is one command. What
-# runs is what the console script runs. A session of its own keeps password prompts away from our terminal.
+# Importing the client takes a second of CPU, so one process imports it, and each command is a fork of it that runs the
+# console script. Its own session keeps password prompts away from our terminal.
 _SERVER = """
 import json, os, sys
 from determined.cli.__main__ import main
@@ -56,7 +56,7 @@ class StockClient:
     server: "subprocess.Popen[str]"
 
     def run(self, *args: object, typed: str = "") -> Answer:
-        """Run one `det` command; `typed` is what the user types at its prompts."""
+        """Run one `det` command; `typed` is the user's input at its prompts."""
         paths = {name: self.folder / f"{name}.txt" for name in ("in", "out", "err")}
         for name, path in paths.items():
             path.write_text(typed if name == "in" else "")
@@ -70,7 +70,7 @@ class StockClient:
         return Answer(code, paths["out"].read_text(), paths["err"].read_text())
 
     def det(self, *args: object, typed: str = "") -> str:
-        """Run a command that must succeed and must not show a traceback; return what it printed."""
+        """Run a command that must succeed without a traceback. Return its output."""
         answer = self.run(*args, typed=typed)
         said = f"det {' '.join(map(str, args))}: exit {answer.code}\n{answer.out}{answer.err}"
         assert answer.code == 0, said

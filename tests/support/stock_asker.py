@@ -11,7 +11,7 @@ from tests.support.stock_catalog import Catalog
 
 @dataclass
 class World:
-    """Asks by the names of the stock client's calls and keeps what it was told."""
+    """Call by the names of the stock client's calls and record the answers."""
 
     api: Api
     catalog: Catalog

@@ -1,10 +1,11 @@
-"""Print what the bindings of the stock client know, as JSON. Runs in the interpreter of the stock client.
+"""Print the declarations of the stock client's bindings as JSON. Runs in the interpreter of the stock client.
 
 `calls` has the method, path, query, body and answer of each call, `messages` the fields of each message, `enums` the
-names of each enumeration. A type is `str`, `int`, `float`, `bool`, `any`, the name of a message or enumeration, `[T]`
-for a list or `{T}` for a map.
+names of each enumeration. A type is `str`, `int`, `float`, `bool`, `any`, the name of a message or enumeration,
+`[T]` for a list or `{T}` for a map.
 
-With `--read`, read lines of `[message, value]` and print for each what hinders the client from reading it, or nothing.
+With `--read`, read lines of `[message, value]` and print for each the error of the client's reader, or an empty
+text.
 """
 
 import importlib
@@ -19,7 +20,7 @@ SCALARS = {str: "str", int: "int", float: "float", bool: "bool", Any: "any"}
 
 
 class Asked(Exception):
-    """Ends a call when it has said what it asks for."""
+    """End a call after it has declared its request."""
 
 
 class Session:
@@ -111,7 +112,7 @@ def read() -> None:
         kind, value = json.loads(line)
         try:
             getattr(BINDINGS, kind).from_json(value)
-        except Exception as e:  # whatever it stumbles over is what a user would meet
+        except Exception as e:  # a user would meet every such error
             print(repr(e))
         else:
             print()

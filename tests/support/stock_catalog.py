@@ -1,4 +1,4 @@
-"""What the stock client asks for and expects, as its own bindings tell (tests/support/stock_bindings.py)."""
+"""The requests and expected answers of the stock client, from its own bindings (tests/support/stock_bindings.py)."""
 
 import functools
 import json
@@ -47,7 +47,7 @@ class Catalog:
     enums: Mapping[str, frozenset[str]]
 
     def problems(self, kind: str, value: Any, where: str = "") -> Iterator[str]:
-        """Tell each place where a value is not what the client expects of this type."""
+        """Yield each place at which a value does not have the expected type."""
         if kind in self.messages and isinstance(value, dict):
             yield from self._message_problems(kind, value, where)
         elif kind in self.enums:
@@ -120,7 +120,7 @@ def catalog() -> Catalog:
 
 
 def unreadable(values: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """Let the client itself read answers; tell those over which it stumbles."""
+    """Let the client read answers, and return those with errors."""
     given = list(values)
     lines = "".join(json.dumps(pair) + "\n" for pair in given)
     for (kind, _), said in zip(given, _run("--read", typed=lines).splitlines(), strict=True):

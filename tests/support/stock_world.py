@@ -315,7 +315,7 @@ def registry(world: World, experiment_id: int) -> None:
 
 
 def ending(world: World, experiment_id: int) -> None:
-    """Pause the experiment, run it to its end, continue it, and delete what it left."""
+    """Pause the experiment, run it to its end, continue it, and delete its files."""
     ask, here = world.ask, {"id": experiment_id}
     ask("post_PauseExperiment", **here)
     (container,) = world.agent.poll()

@@ -60,7 +60,7 @@ def terraform() -> str:
 
 
 def provider_mirror() -> Path:
-    """Return a filesystem mirror that has the provider for AWS; skips where there is none."""
+    """Return a filesystem mirror with the provider for AWS; skip the test if there is none."""
     given = os.environ.get(MIRROR_VARIABLE)
     for place in (given,) if given else _MIRRORS:
         folder = Path(place).expanduser()

@@ -1,4 +1,4 @@
-"""How much of the same is tried: `make test-all` plays more worlds and examples than `make test` does."""
+"""The number of repetitions: `make test-all` plays more worlds and examples than `make test`."""
 
 import os
 

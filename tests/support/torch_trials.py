@@ -19,7 +19,7 @@ EPOCH = 6
 
 
 class Numbers(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Records that tell their index."""
+    """Records that contain their index."""
 
     def __init__(self, records: int = RECORDS) -> None:
         self.records = records
@@ -67,7 +67,7 @@ class NoisyTrial(pytorch.PyTorchTrial):
 
 
 class PlainTrial(pytorch.PyTorchTrial):
-    """One weight that plain gradient descent moves; nothing random."""
+    """One weight under plain gradient descent, without randomness."""
 
     def __init__(self, context: PyTorchTrialContext) -> None:
         super().__init__(context)

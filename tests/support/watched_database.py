@@ -1,4 +1,4 @@
-"""A front before PostgreSQL that is asked about each statement before it goes on."""
+"""A front end for PostgreSQL that asks the test before it forwards each statement."""
 
 import socket
 import socketserver
@@ -8,17 +8,17 @@ from contextlib import AbstractContextManager, suppress
 
 from tests.support.database_front import FrontServer, database_front
 
-Lets = Callable[[str], bool]  # of "statement" or "commit": may it go on?
-# What messages of PostgreSQL's protocol begin with that run something: a statement that they bind or bound, or a text.
+Lets = Callable[[str], bool]  # whether a "statement" or "commit" may continue
+# First bytes of protocol messages that run statements: bound statements, or texts.
 _RUNS = (b"B", b"E", b"Q")
-_FLUSH = b"H\0\0\0\4"  # what was bound is run by the next message
+_FLUSH = b"H\0\0\0\4"  # the next message runs the bound statement
 _PREPARES = (b"P", b"Q")  # with the text of a statement
 
 
 def watched_database(database_url: str, lets: Lets) -> AbstractContextManager[str]:
-    """Put a front before a database, and yield its URL.
+    """Put a front end before a database, and yield its URL.
 
-    What may not go on ends its connection, as the end of its process does."""
+    A refused statement ends its connection, as the end of its process does."""
     return database_front(database_url, _Handler, lets)
 
 
@@ -34,14 +34,14 @@ class _Handler(socketserver.BaseRequestHandler):
             back.start()
             with suppress(OSError):  # a process that is killed may leave an answer unread
                 self._carry(database)
-            # What went on arrives: PostgreSQL runs nothing more once it cannot answer.
+            # Forwarded data arrives: PostgreSQL runs no further statement if it cannot answer.
             database.shutdown(socket.SHUT_WR)
             back.join(10)
 
     def _carry(self, database: socket.socket) -> None:
         is_commit = False
         while data := self.request.recv(1 << 20):
-            # What comes before an answer is the rest of the same message.
+            # Data before an answer is the rest of the same message.
             kind = data[:1] if self._answered else b""
             if kind in _PREPARES:
                 is_commit = b"commit\0" in data[:16].lower()

@@ -1,4 +1,4 @@
-"""The box: both clouds, the network of their machines, and what boots and ends these as the clouds say."""
+"""The box: both clouds, the network of their machines, and the start and end of machines on request of the clouds."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ from tests.support.fake_ec2 import Wire
 from tests.support.fake_gce.http import serving
 from tests.support.moto import moto_server
 
-LOOK_S = 0.2  # how soon a machine follows what its cloud says, and how often tests look
+LOOK_S = 0.2  # delay of a machine after its cloud, and interval of tests' checks
 _PACKAGE_OF = {"ip": "iproute2", "iptables": "iptables"}
 _HOP_BY_HOP = ("connection", "transfer-encoding", "content-length", "host", "accept-encoding")
 
@@ -108,7 +108,7 @@ class Box:
         return str(list(ec2_backends[ec2.ACCOUNT]["us-west-2"].describe_images())[number].id)
 
     def follow(self) -> None:
-        """Boot what appears in the clouds, and cut the power of what ended there, until the box is closed."""
+        """Boot new machines of the clouds, and stop ended ones, until the box is closed."""
         while not self._stopping.wait(LOOK_S):
             for instance in self._listed():
                 machine = self.booted.get(instance.cloud_id)
@@ -232,7 +232,7 @@ def cloud_in_a_box(folder: Path, port: int) -> Iterator[Box]:
 
 @contextmanager
 def machines_of(folder: Path, port: int, aws_url: str) -> Iterator[Box]:
-    """Boot the machines of an AWS that is served elsewhere in this process, and answer what they ask of its hosts."""
+    """Boot the machines of an AWS that this process serves elsewhere, and answer their requests to its hosts."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         box = Box(folder, port, stack.enter_context(network()), aws_url=aws_url)

@@ -1,4 +1,4 @@
-"""EC2's instances as machines of the box: what moto keeps of their launch, and what they are told."""
+"""EC2's instances as machines of the box: their launch data in moto, and their metadata."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ NOTICE = timedelta(minutes=2)  # between the notice of an interruption and the i
 
 @dataclass
 class Ec2Instance:
-    """An instance that moto lists, with what EC2 tells it while it runs."""
+    """An instance in moto's list, with EC2's metadata while it runs."""
 
     region: str
     found: Any  # moto's instance

@@ -1,4 +1,4 @@
-"""Compute Engine's instances as machines of the box, and what they are told."""
+"""Compute Engine's instances as machines of the box, with their metadata."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ PROJECT = "acme"
 
 @dataclass
 class GceInstance:
-    """An instance that the fake lists, with what Google tells it while it runs."""
+    """An instance in the fake's list, with Google's metadata while it runs."""
 
     fake: FakeGce
     google: Google
@@ -55,7 +55,7 @@ class GceInstance:
         self.values["instance/preempted"] = "TRUE"
 
     def take(self) -> None:
-        """Take the instance back, as Google does half a minute after it told so."""
+        """Reclaim the instance, as Google does half a minute after its notice."""
         self.fake.preempt(self.found.name)
 
     def powered_off(self) -> None:

@@ -1,6 +1,7 @@
-"""The addresses of AWS and Google, behind a proxy that speaks TLS by certificates of the box.
+"""The addresses of AWS and Google behind a TLS proxy with certificates of the box.
 
-What is tested is given nothing but the usual variables of proxies and certificates."""
+The tested programs get only the usual variables for proxies and certificates.
+"""
 
 import ssl
 import threading
@@ -129,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*given)
 
     def do_CONNECT(self) -> None:
-        """Become the host that is asked for; what follows on the connection are requests to it."""
+        """Act as the requested host; further data on the connection are requests to it."""
         self._host = self.path.rpartition(":")[0]
         self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         self.connection = self._context_of(self._host).wrap_socket(

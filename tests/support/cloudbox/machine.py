@@ -12,7 +12,7 @@ from det_controlplane.core.provision.boot import VENV
 
 from tests.support.cloudbox.network import GATEWAY, METADATA, Network
 
-# The machine's own folders lie above those of this machine. Docker, apt and systemd only note that they were called.
+# The machine's own folders are mounted over those of this machine. Docker, apt and systemd only record their calls.
 _BOOT = """
 set -e
 mount --make-rprivate /
@@ -61,21 +61,21 @@ _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
     "LANG": "C.UTF-8",
 }  # fmt: skip
-# Without findmnt a machine sees no control groups: they are those of this machine.
+# Without findmnt, a machine sees no control groups, which would be those of this machine.
 _PROGRAMS = ("docker", "apt-get", "nvidia-ctk", "findmnt")
 
 
 @dataclass(frozen=True)
 class Image:
-    """What a machine has when it boots: commands that change a machine on which everything is right."""
+    """The state of a machine at its boot: commands that change a correct machine."""
 
     change: str = ":"
     programs: Sequence[str] = _PROGRAMS
     runs_user_data: bool = True
 
 
-# A stock image: it has Python, and no agent. There is no way to an index in the box: pip installs what it is told to
-# and no more, and finds what that imports where these tests do, without the packages of ours.
+# A stock image: it has Python and no agent. The box has no index: pip installs only the named packages, and finds their
+# imports in this environment, without our own packages.
 BARE = Image(
     f"rm -r {VENV}; export PIP_NO_DEPS=1 PYTHONPATH={Path(yaml.__file__).parents[1]};"
     f" printf '#!/bin/sh\\nexec {sys.executable} \"$@\"\\n' > {{scratch}}/bin/python3"
@@ -84,7 +84,7 @@ BARE = Image(
 
 @dataclass
 class Machine:
-    """A running machine. `console` is what it printed."""
+    """A running machine. `console` is its output."""
 
     cloud_id: str
     process: "subprocess.Popen[str]"

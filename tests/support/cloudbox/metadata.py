@@ -1,6 +1,7 @@
-"""The metadata services of EC2 (version 2) and of Compute Engine, at the address that both have.
+"""The metadata services of EC2 (version 2) and of Compute Engine, at their common address.
 
-Who asks is known by its address in the network, as it is to the hypervisors of clouds."""
+The address in the network identifies the caller, as for the hypervisors of clouds.
+"""
 
 import json
 import secrets
@@ -36,7 +37,7 @@ class Service(Protocol):
 
 @dataclass
 class Ec2Metadata:
-    """What an instance on EC2 is told about itself. `tree` is by paths below /latest/."""
+    """The metadata of an instance on EC2. `tree` has the paths below /latest/."""
 
     tree: Callable[[], Mapping[str, str]]
     hop_limit: int
@@ -65,7 +66,7 @@ class Ec2Metadata:
 
 @dataclass
 class GceMetadata:
-    """What an instance of Compute Engine is told about itself. `tree` is by paths below /computeMetadata/v1/."""
+    """The metadata of an instance of Compute Engine. `tree` has the paths below /computeMetadata/v1/."""
 
     tree: Callable[[], Mapping[str, str]]
     identity: Callable[[str], str]  # a token for an audience

@@ -1,4 +1,4 @@
-"""A network of its own for the machines of the box: a bridge, at whose address they find the cluster."""
+"""A network for the machines of the box: a bridge with the address of the cluster."""
 
 import ctypes
 import os

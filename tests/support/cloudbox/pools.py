@@ -15,7 +15,7 @@ from tests.support.ports import free_port
 
 # Machines have no GPUs: their agents pretend to, and run containers as processes.
 AGENT = {"container_runtime": "process", "slots": "artificial:1"}
-# On demand; what EC2 tells of its spot capacity is 45 % of it.
+# The on-demand price; EC2's spot price is 45 % of it.
 PRICE_USD_HOUR = SPOT_USD_HOUR / 0.45
 
 
@@ -49,7 +49,7 @@ def pool(name: str, *sections: Mapping[str, Any], **more: Any) -> dict[str, Any]
 
 @contextmanager
 def boxed_cluster(box: Box, folder: Path, *pools: Mapping[str, Any]) -> Iterator[Cluster]:
-    """Start a cluster with pools that rent, and an agent without slots for what needs none."""
+    """Start a cluster with pools that rent, and an agent without slots for auxiliary tasks."""
     config = yaml.safe_dump({"resource_pools": [{"pool_name": "default"}, *pools]})
     folder.mkdir()
     with local_cluster(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def relay(listening: socket.socket, port: int) -> Iterator[None]:
-    """Carry what arrives at a socket to a port of this machine, until the block ends."""
+    """Forward data of a socket to a port of this machine until the block ends."""
     loop = asyncio.new_event_loop()
     tasks: set[asyncio.Task[None]] = set()
 

@@ -1,4 +1,4 @@
-"""What each cloud gives to identities of the other, after looking at them as it does: AWS a role, Google an account."""
+"""Credentials that each cloud gives to identities of the other after its checks: AWS a role, Google an account."""
 
 import json
 import secrets
@@ -27,7 +27,7 @@ _EXCHANGE = {
 
 @dataclass
 class RoleForGoogle:
-    """A role of AWS whose trust policy names an account of Google, as `examples/aws-bucket-for-gcp` makes it."""
+    """A role of AWS that trusts an account of Google, as `examples/aws-bucket-for-gcp` creates it."""
 
     google: Google
     sts: Sts
@@ -40,7 +40,7 @@ class RoleForGoogle:
         return f"arn:aws:iam::{ACCOUNT}:role/{self.name}"
 
     def answer(self, request: Request) -> Answer | None:
-        """Answer AssumeRoleWithWebIdentity; None for what is asked else."""
+        """Answer AssumeRoleWithWebIdentity; return None for other requests."""
         form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
         if form.get("Action") != "AssumeRoleWithWebIdentity":
             return None
@@ -82,7 +82,7 @@ class AccountForAws:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Return what the example prints."""
+        """Return the output of the example."""
         impersonated = (
             f"https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/{self.email}"
         )

@@ -1,4 +1,4 @@
-"""Google Compute Engine for tests: what its API keeps and answers, for the client library that users have."""
+"""Google Compute Engine for tests: its state and answers for the official client library."""
 
 from tests.support.fake_gce.cloud import FakeGce
 from tests.support.fake_gce.errors import GceError, denied, quota, stockout, throttled

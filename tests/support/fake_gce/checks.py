@@ -1,4 +1,4 @@
-"""What the API refuses in the description of a machine."""
+"""Refusals of the API for descriptions of machines."""
 
 import re
 from collections.abc import Mapping

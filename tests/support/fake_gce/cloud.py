@@ -1,4 +1,4 @@
-"""What the fake keeps: instances and operations, whose state follows from the time that passes."""
+"""The state of the fake: instances and operations that change with time."""
 
 import itertools
 import re
@@ -199,7 +199,7 @@ class FakeGce:
         return found
 
     def listed(self, project: str) -> list[Instance]:
-        """Return the machines that exist now, those of failed operations until these are done."""
+        """Return the existing machines, including those of failed operations until these end."""
         now = self.now()
         self.instances = [i for i in self.instances if now < i.delete_at]
         return [i for i in self.instances if i.project == project]

@@ -32,7 +32,7 @@ class OperationError:
         }
 
 
-# What a bulk insert says; why, its inserts say.
+# The message of a bulk insert; its inserts contain the reasons.
 MIN_COUNT_NOT_REACHED = OperationError(
     503,
     ({"code": "VM_MIN_COUNT_NOT_REACHED", "message": "Requested minimum count of 1 VMs could not be created."},),
