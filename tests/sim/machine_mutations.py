@@ -120,7 +120,7 @@ MACHINE_MUTATIONS = tuple(
         ("a machine costs what the first offer would have", _pay_what_was_asked_for),
         (
             "ended machines go on costing money",
-            without(costs, "_BY_POOL", "least(coalesce(i.ended_at, :now), :before)", ":before"),
+            without(costs, "_BY_POOL", "least(coalesce(i.ended_at, :now), r.before)", "r.before"),
         ),
     )
 )

@@ -13,7 +13,7 @@ from det_controlplane.core.lifecycle.allocation import Failure
 from det_controlplane.core.schedule import Start
 from det_controlplane.core.search import RemoteSearch
 from det_controlplane.db.experiments import experiments
-from det_controlplane.db.scheduling import allocations, pool_marks, slots
+from det_controlplane.db.scheduling import allocations, pool_marks, slots, wait_reasons
 from det_controlplane.db.scheduling import schedule as schedule_rows
 from det_controlplane.services.agents import containers
 from det_controlplane.services.experiments import live
@@ -153,7 +153,7 @@ MUTATIONS = (
     Mutation("the searcher is not told of exits", _forget_that_a_trial_exited),
     Mutation("tokens outlive their allocations", without(
         allocations, "_EXPIRE_TOKENS", "expires_at = :at", "expires_at = expires_at")),
-    Mutation("nobody says why something waits", nothing(schedule_rows, "record_waiting")),
+    Mutation("nobody says why something waits", nothing(wait_reasons, "record")),
     Mutation("preemptions are never enforced", nothing(allocations, "kills_due", ())),
     Mutation("containers of lost agents live on", nothing(containers, "end_with_agent")),
     Mutation("a report that failed is acknowledged", _answer_before_the_commit),

@@ -36,6 +36,14 @@ def _world_of(mutation: Mutation) -> type[World]:
     return MachineWorld if mutation.rented else World
 
 
+def test_every_mutation_changes_code_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a sample of the mutations is played by default, so the others could become outdated."""
+    for mutation in _ALL:
+        mutation.breaks(monkeypatch)
+        monkeypatch.undo()
+    assert len(_ALL) > 50
+
+
 @pytest.mark.parametrize("mutation", _CHOSEN, ids=lambda m: m.name.replace(" ", "-"))
 def test_some_world_breaks_when(
     mutation: Mutation, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
