@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write a summary under a pull request of GitHub or a merge request of GitLab: one for each configuration, which later
-pushes change.
+"""Write a summary as a comment of a GitHub pull request or a GitLab merge request. There is one comment for each
+configuration, which later pushes update.
 
     ci/comment.py SUMMARY CONFIG
 
-A comment is a courtesy: where none can be written, a warning says why and the job goes on.
+If the comment cannot be written, the script prints a warning with the reason, and the job continues.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any
 
 PAGE = 100
 TIMEOUT_S = 30.0
-# What a host, a proxy before it or a missing variable may do to a comment.
+# Errors of a host, of a proxy before it, or of a missing variable.
 UNWRITTEN = (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError)
 
 

@@ -31,7 +31,7 @@ class Classify(experimental.TorchBatchProcessor):
             trial_class=DigitsTrial,
         )
         self.model = context.prepare_model_for_inference(trial.model)
-        # The checkpoint's page shows what this run reports.
+        # The page of the checkpoint shows the metrics of this run.
         context.report_task_using_checkpoint(checkpoint)
         # Averaged over all slots and reported in the group `inference` at the end.
         self.accuracy = context.wrap_reducer(statistics.mean, name="accuracy")
@@ -47,7 +47,7 @@ class Classify(experimental.TorchBatchProcessor):
         self.last_batch = batch_idx
 
     def on_checkpoint_start(self) -> None:
-        """Write what was found since the last checkpoint: a run that goes on begins behind it."""
+        """Write the predictions since the last checkpoint. A resumed run begins behind them."""
         if self.guesses:
             name = f"guesses_{self.context.get_distributed_rank()}_{self.last_batch}.json"
             with self.context.upload_path() as folder:

@@ -1,4 +1,4 @@
-"""A line through noisy points, fitted by stochastic gradient descent. Needs nothing but Python."""
+"""A line through noisy points, fitted by stochastic gradient descent. It needs only Python."""
 
 import random
 

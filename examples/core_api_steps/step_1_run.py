@@ -1,4 +1,4 @@
-"""Step 1: run a script on a cluster. It knows nothing of Determined; its output is the trial's log."""
+"""Step 1: run a script on a cluster. The script does not use Determined; its output is the trial's log."""
 
 from line import Line, points
 

@@ -1,4 +1,4 @@
-"""Step 3: save checkpoints, leave when the cluster asks for it, and go on from where the last run stopped."""
+"""Step 3: save checkpoints, stop when the cluster asks for it, and continue from the last checkpoint."""
 
 import json
 import logging

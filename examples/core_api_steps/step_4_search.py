@@ -14,7 +14,7 @@ def main(core: det.core.Context, learning_rate: float) -> None:
     for step, (x, y) in enumerate(training, start=1):
         line.learn(x, y, learning_rate)
         if step % PERIOD == 0:
-            # `steps` is the searcher's time_metric: it tells how far the trial is.
+            # `steps` is the searcher's time_metric, the progress of the trial.
             metrics = {"error": line.mean_error(validation), "steps": step}
             core.train.report_validation_metrics(step, metrics)
             if core.preempt.should_preempt():

@@ -20,7 +20,7 @@ class SuccessiveHalving(searcher.SearchMethod):
         self.lengths = lengths
         self.rng = random.Random(seed)
         self.rung_of: dict[str, int] = {}  # of trials that are still in the race
-        self.metrics: dict[str, float] = {}  # of those that have reached their rung
+        self.metrics: dict[str, float] = {}  # metrics of trials that have reached their rung
 
     def initial_operations(self, state: SearcherState) -> list[Operation]:
         operations: list[Operation] = []
@@ -62,7 +62,7 @@ class SuccessiveHalving(searcher.SearchMethod):
         self.metrics.pop(trial, None)
 
     def _decide(self) -> list[Operation]:
-        """When every trial has reached the rung, the best third goes on and all others are closed."""
+        """When every trial has reached the rung, continue the best third and close the others."""
         if not self.rung_of or len(self.metrics) < len(self.rung_of):
             return []
         rung = max(self.rung_of.values()) + 1

@@ -1,6 +1,6 @@
-"""Search the learning rate of the NumPy example with a method of our own.
+"""Search the learning rate of the NumPy example with a custom method.
 
-Here:           python3 search.py            (again after an interruption: it goes on)
+Here:           python3 search.py            (run it again after an interruption to continue)
 On a cluster:   det experiment create in_cluster.yaml . --include ../numpy_digits
 """
 

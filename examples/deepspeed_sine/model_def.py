@@ -10,7 +10,7 @@ from determined.pytorch import deepspeed as det_deepspeed
 
 
 def sine(count: int, seed: int) -> torch.utils.data.TensorDataset:
-    """Draw points of a curve, so that nothing has to be downloaded."""
+    """Draw points of a curve, so that the example downloads no data."""
     x = torch.rand(count, 1, generator=torch.Generator().manual_seed(seed))
     return torch.utils.data.TensorDataset(x, torch.sin(6 * x))
 

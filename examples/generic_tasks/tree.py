@@ -1,4 +1,4 @@
-"""Split a piece of work among children, wait for them, and tell how they ended.
+"""Split a piece of work among child tasks, wait for them, and print their results.
 
 det task create examples/generic_tasks/tree.yaml --context examples/generic_tasks --follow
 """

@@ -1,4 +1,4 @@
-"""A Keras classifier whose width and learning rate adaptive_asha chooses."""
+"""A Keras classifier with a width and a learning rate that adaptive_asha chooses."""
 
 import determined as det
 import numpy as np
@@ -33,7 +33,8 @@ def build(hparams: dict) -> tf.keras.Model:
 def main(core: det.core.Context) -> None:
     info = det.get_cluster_info()
     hparams = {**HPARAMS, **(info.trial.hparams if info else {})}
-    # Reports, saves after each epoch, stops when the searcher or the cluster asks, and goes on from a checkpoint.
+    # It reports metrics, saves after each epoch, stops when the searcher or the cluster asks, and resumes from a
+    # checkpoint.
     callback = keras.DeterminedCallback(
         core,
         checkpoint=info.latest_checkpoint if info else None,

@@ -1,4 +1,4 @@
-"""Points of two spirals, drawn here so that nothing has to be downloaded."""
+"""Points of two spirals, drawn here so that the example downloads no data."""
 
 import math
 

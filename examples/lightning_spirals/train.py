@@ -41,7 +41,7 @@ class Classifier(lightning.LightningModule):
 
 
 class LeaveWhenAsked(Callback):
-    """Ends after an epoch, whose checkpoint is stored, when the cluster needs the slots."""
+    """Stop after an epoch with a stored checkpoint when the cluster needs the slots."""
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, module: Classifier) -> None:
         trainer.should_stop = trainer.logger.experiment.preempt.should_preempt()

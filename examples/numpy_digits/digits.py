@@ -1,4 +1,4 @@
-"""Noisy, shifted pictures of digits, drawn here so that nothing has to be downloaded."""
+"""Noisy, shifted pictures of digits, drawn here so that the example downloads no data."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Train the network as a trial: report metrics, save checkpoints, stop and go on when asked to.
+"""Train the network as a trial: report metrics, save checkpoints, stop on request and resume.
 
 On a cluster: `det experiment create adaptive.yaml .`; alone: `python3 train.py`.
 """
@@ -20,7 +20,7 @@ DEFAULTS = {"learning_rate": 0.1, "momentum": 0.9, "hidden_units": 64, "batch_si
 
 
 class Training:
-    """The state of one trial. `save` and `load` keep all of it, so that going on changes nothing."""
+    """The complete state of one trial. `save` and `load` include all of it, so that a resume changes no result."""
 
     def __init__(self, hparams: dict[str, Any], seed: int) -> None:
         self.rng = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
-"""A small transformer from transformers, trained from scratch by its Trainer; nothing is downloaded.
+"""A small transformer from transformers, trained from scratch by its Trainer, without downloads.
 
-The sentences are made up: they praise when they have more good words than bad ones.
+The sentences are generated: a sentence is positive if it has more good words than bad ones.
 """
 
 import random
@@ -48,7 +48,7 @@ def main(core: det.core.Context) -> None:
         args=arguments,
         train_dataset=sentences(2_000, seed=1),
         eval_dataset=sentences(200, seed=2),
-        # Reports what the Trainer logs, stores what it saves, and stops it when the cluster asks.
+        # It reports the Trainer's metrics, stores its checkpoints, and stops it when the cluster asks.
         callbacks=[DetCallback(core, arguments)],
     )
     trainer.train(resume_from_checkpoint=arguments.resume_from_checkpoint)

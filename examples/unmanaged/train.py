@@ -1,7 +1,7 @@
-"""Train where you like – here, a notebook, another scheduler – and report to the cluster at DET_MASTER.
+"""Train anywhere – here, in a notebook, under another scheduler – and report to the cluster at DET_MASTER.
 
 export DET_MASTER=http://127.0.0.1:8080 DET_USER=determined DET_PASS=
-python3 train.py          # again after an interruption: it goes on from its checkpoint
+python3 train.py          # run it again after an interruption to resume from its checkpoint
 python3 train.py another  # a run of that name
 """
 
@@ -22,7 +22,7 @@ def main(name: str = f"walk-of-{getpass.getuser()}") -> None:
             name="unmanaged-walk",
             searcher={"name": "single", "metric": "distance", "max_length": STEPS},
         ),
-        # A run that goes on finds its trial by these names.
+        # A resumed run finds its trial by these names.
         unmanaged=core_v2.UnmanagedConfig(external_experiment_id=name, external_trial_id=name),
         # AUTO writes TensorBoard files, too, and needs torch or TensorFlow for it.
         tensorboard_mode=core.TensorboardMode.MANUAL,
