@@ -18,13 +18,21 @@ from det_controlplane.services.identity import sign_in
 from tests.docs.test_links import DOCS, ROOT
 
 _NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+_TERRAFORM_TEST = re.compile(r"`([\w/]+\.tftest\.hcl)`")
+_HEADER = "| rule | tests |\n|---|---|\n"
 
 
-def test_every_statement_names_its_test() -> None:
+def test_every_rule_names_its_test() -> None:
     page = (DOCS / "concepts/security.md").read_text("utf-8")
-    statements = re.findall(r"^- (?:.+\n)+?(?=- |\n|\Z)", page, re.MULTILINE)
-    assert len(statements) > 30
-    assert [s for s in statements if not _NAMED.search(s)] == []
+    tables = [part.split("\n\n")[0].splitlines() for part in page.split(_HEADER)[1:]]
+    rows = [row.strip("| ").rsplit(" | ", 1) for table in tables for row in table]
+    assert len(rows) > 200
+    assert [rule for rule, tests in rows if not _cites(tests)] == []
+
+
+def _cites(tests: str) -> bool:
+    files = [ROOT / path for path in _TERRAFORM_TEST.findall(tests)]
+    return bool(_NAMED.search(tests) or files) and all(file.is_file() for file in files)
 
 
 def test_the_tests_that_the_page_names_are_there() -> None:
@@ -63,35 +71,36 @@ def test_its_figures_are_those_of_the_code() -> None:
     said = (
         f"waits after {word[sign_in.FREE_ATTEMPTS]} attempts",
         f"after {many.free} failed attempts in an hour, {word[many.longest_s]} seconds at most",
-        f"{protocol.LARGEST_HEADERS >> 10} KiB of headers are read",
-        f"and {http.STRANGERS_BODY >> 10} KiB of a body before the caller is known",
+        f"at most {protocol.LARGEST_HEADERS >> 10} KiB of headers",
+        f"at most {http.STRANGERS_BODY >> 10} KiB of a body before it knows the caller",
         f"{_mib(http.MAX_BODY)} MiB with an experiment or another launch, {_mib(http.REPORT_BODY)} MiB with a report",
         f"logs or metadata, {_mib(http.FORM_BODY)} MiB otherwise",
-        f"together have {_mib(bodies.ROOM)} MiB",
-        f"of signed uploads from one address, {_mib(bodies.SHARE)} MiB",
+        f"Bodies above 64 KiB together have {_mib(bodies.ROOM)} MiB",
+        f"signed uploads from one address have {_mib(bodies.SHARE)} MiB",
         f"{bodies.FIRST_S // 60:.0f} minute for the first".replace("1", word[1]),
         f"{bodies.LEAST_BYTES_S >> 10} KiB a second for the rest",
-        f"more than {json_size.MOST_VALUES:,} values is refused",
-        f"{word[asgi._LARGE_AT_ONCE]} large bodies are worked on at once",
-        f"they end after {word[agents.PATIENCE_S / 60]} minutes",
+        f"rejects JSON with more than {json_size.MOST_VALUES:,} values",
+        f"works on {word[asgi._LARGE_AT_ONCE]} large bodies at once",
+        f"A request ends after {word[agents.PATIENCE_S / 60]} minutes",
         f"A process takes {protocol._MOST_CONNECTIONS:,} connections",
-        f"for which they have {word[handshakes.HANDSHAKE_S]} seconds",
-        f"One address has {cluster.max_connections_per_address:,} of them",
+        f"before their handshake count, and have {word[handshakes.HANDSHAKE_S]} seconds",
+        f"One address has {cluster.max_connections_per_address:,} connections",
         f"A user sends {cluster.max_uploads_per_day >> 30} GiB of code within 24 hours",
         f"begins with {method.MOST_AT_ONCE:,} trials at most",
-        f"whose hyperparameters have {_mib(live.MOST_HPARAMS)} MiB together",
+        f"trials of a search have {_mib(live.MOST_HPARAMS)} MiB together",
         f"take {asgi._OF_ONE_CALLER} of the {asgi._THREADS} threads",
         f"A user has {cluster.max_streams_per_user} streams open at once",
-        f"each has {word[patterns.PATTERN_S]} of a processor, and all together {word[patterns.LOOK_S]}",
+        f"each expression has {word[patterns.PATTERN_S]} of a processor, and all together {word[patterns.LOOK_S]}",
         f"Tasks of one request share {word[searching.ALL_S]} seconds",
-        f"for {word[log_limits.SEARCH_RATE]} of a processor per task after {word[log_limits.SEARCH_S]} seconds of it",
+        f"After {word[log_limits.SEARCH_S]} seconds of processor time, "
+        f"a task has {word[log_limits.SEARCH_RATE]} of a processor",
         f"above {lines_s:,.0f} lines or {bytes_s / 2**20:.0f} MiB a second, after a minute's worth",
         f"at most {word[issuers._AT_ONCE]} threads of the API waiting for providers",
         f"without a token have {request_bodies.MAX_TOKENLESS_BODY_BYTES >> 10} KiB for a request",
         f"does not know share {_mib(request_bodies.MAX_OTHERS_BYTES)} MiB of disk",
-        f"a container has {connection_limits.MOST_OF_ONE_CONTAINER} connections to that gateway",
+        f"a container has {connection_limits.MOST_OF_ONE_CONTAINER} connections to the gateway",
         f"all together have {connection_limits.MOST_CONNECTIONS:,}",
-        f"told why, {connection_limits._REFUSED_AT_ONCE} at once",
+        f"explains the error to {connection_limits._REFUSED_AT_ONCE} rejected callers at once",
         f"strangers write {failures.MOST} of them an hour at most",
     )
     assert [figure for figure in said if figure not in page] == []
