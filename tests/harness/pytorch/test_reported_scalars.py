@@ -114,7 +114,7 @@ def test_full_disk_does_not_end_the_training(
     for step in (1, 2):
         context.report_training_metrics(step, {"loss": 0.5})
     context.close()
-    assert len([r for r in caplog.records if "written no more" in r.message]) == 1
+    assert len([r for r in caplog.records if "no more TensorBoard files" in r.message]) == 1
 
 
 def test_scalars_of_a_trial_class_are_not_written_twice(
