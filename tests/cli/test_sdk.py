@@ -114,10 +114,10 @@ def test_enum_accepts_names_and_values(word: Any) -> None:
 
 
 def test_unknown_enum_value_error_lists_the_values(sdk: FakeCluster) -> None:
-    message = "'LOUD' is no LogLevel: choose one of TRACE, DEBUG, INFO"
+    message = "'LOUD' is not a LogLevel: choose one of TRACE, DEBUG, INFO"
     with pytest.raises(ValueError, match=message):
         list(client.get_trial(10).iter_logs(min_level="LOUD"))
-    with pytest.raises(ValueError, match="is no OrderBy: choose one of ASCENDING"):
+    with pytest.raises(ValueError, match="is not a OrderBy: choose one of ASCENDING"):
         client.list_experiments(order_by="up")  # type: ignore[arg-type]
 
 
