@@ -48,5 +48,5 @@ def test_rejects_unknown_version_of_torch(tmp_path: Path) -> None:
         path = tmp_path / change.file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("nothing that is known\n")
-    with pytest.raises(SystemExit, match="version of torch that scripts.lean_torch.py does not support"):
+    with pytest.raises(SystemExit, match=r"version of torch that .* does not support"):
         make_lean(tmp_path)
