@@ -46,7 +46,7 @@ check: $(VENV)/.installed-dev
 	$(RUN)/ruff check .
 	$(RUN)/mypy $(PACKAGES) scripts/best_trial.py scripts/new_migration.py scripts/fresh_machine bench tests
 	$(RUN)/python scripts/prose.py
-	$(RUN)/python -m pytest tests/test_architecture.py tests/docs
+	$(RUN)/python -m pytest tests/test_architecture.py tests/test_docstrings.py tests/docs
 	$(RUN)/shellcheck $(SHELL_SCRIPTS)
 	scripts/webui/check
 

@@ -166,7 +166,7 @@ def account(
 
 @pytest.fixture
 def google() -> Iterator["FakeGoogle"]:
-    from tests.support.fake_google import google_cloud
+    from tests.support.google_server import google_cloud
 
     with google_cloud() as fake:
         yield fake

@@ -13,7 +13,8 @@ import pytest
 from det_cli.deployment import google_backups
 from det_cli.deployment.google import Google
 
-from tests.support.fake_google import FakeGoogle, google_cloud
+from tests.support.fake_google import FakeGoogle
+from tests.support.google_server import google_cloud
 
 DESCRIBED = json.loads((Path(__file__).parent / "cloud_sql.json").read_text())
 IN_PATH = ("project", "instance", "operation", "name")

@@ -5,19 +5,16 @@ its instances, disks and other resources. Builds end at once unless a test decid
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
 from det_cli.deployment.google_checks import APIS, PERMISSIONS
 
 from tests.support.google_refusals import Refusal
 from tests.support.keys import pem_of, rsa_key
-from tests.support.threaded import serving
 
 Json = dict[str, Any]
 Route = Callable[["FakeGoogle", dict[str, str], Any], Any]
@@ -465,37 +462,3 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
         _destroy_version,
     ),
 )
-
-
-@contextmanager
-def google_cloud() -> Iterator[FakeGoogle]:
-    fake = FakeGoogle()
-
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            asked = urlsplit(self.path)
-            query = {name: values[-1] for name, values in parse_qs(asked.query).items()}
-            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            is_json = "json" in self.headers.get("Content-Type", "")
-            try:
-                body = json.loads(content) if is_json and content else content
-                found = fake.answer(self.command, asked.path, query, body)
-                status = 200 if found is not None else 404
-            except Refusal as e:
-                status, found = e.status, e.body
-            told = json.dumps(found or {}).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(told)))
-            self.end_headers()
-            self.wfile.write(told)
-
-        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _answer
-
-        def log_message(self, *_: object) -> None:
-            return None
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake.url = f"http://127.0.0.1:{server.server_port}"
-    with serving(server):
-        yield fake
