@@ -5,31 +5,32 @@ PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
 SHELL_SCRIPTS := agent_ami/det_agent/machine-setup.sh agent_ami/packer/provision.sh scripts/quickstart scripts/peer-venv scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
 	scripts/fresh-machine scripts/webui/check scripts/webui/browser ci/train .ci/run $(wildcard tests/fresh/engines/*)
-# Tests of one file share servers: a worker takes whole files. Three more than there are processors, as clusters are waited for.
+# A worker runs whole files, because the tests of a file share servers. Workers often wait for clusters, so start three more
+# than there are processors.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 
 .PHONY: help quickstart test test-all fresh check policy format bench outages sim sim-mutations lock images clean
 
 help:
 	@echo "make quickstart   train an example on a cluster on this machine"
-	@echo "make test         run the tests; a table at the end tells which did not run (TESTS=tests/api for a part)"
+	@echo "make test         run the tests and list those that did not run (TESTS=tests/api for a part)"
 	@echo "make test-all     run the heavy ones too"
-	@echo "make fresh        try first starts on machines that have nothing (Linux, root)"
+	@echo "make fresh        test first starts on machines without any software (Linux, root)"
 	@echo "make check        format, lint, types, architecture, docs, shell scripts"
-	@echo "make policy       hold the Terraform stacks against rules of security (fetches checkov)"
-	@echo "make bench        measure against the floors, one JSON line a figure"
-	@echo "make outages      play long outages on real clusters: TIMES=10 LENGTH=300 KINDS=\"hole api\""
+	@echo "make policy       check the Terraform stacks with checkov, which it downloads"
+	@echo "make bench        measure and compare with the floors; prints one JSON line per figure"
+	@echo "make outages      simulate long outages on real clusters: TIMES=10 LENGTH=300 KINDS=\"hole api\""
 	@echo "make sim          simulate clusters with faults: SEEDS=200 FIRST_SEED=1"
-	@echo "make sim-mutations  prove that simulations notice bugs"
+	@echo "make sim-mutations  check that simulations detect bugs"
 	@echo "make images       build images of tasks, for CPU and CUDA: TASK_IMAGE=determined-tasks"
-	@echo "make clean        remove everything that make made"
+	@echo "make clean        remove .venv, caches and builds (.venvs, the environments of tests, stays)"
 
 quickstart: $(VENV)/.installed
 	@scripts/quickstart
 
-# All environments are made beside all tests; `make test TESTS=tests/api` makes those that its tests ask for.
+# The whole suite creates all environments while it runs; `make test TESTS=tests/api` creates those that its tests use.
 TESTS ?=
-# What is compiled once is loaded by thousands of processes: also where the environment forbids to keep it.
+# Thousands of processes load the same modules: keep the compiled files, even if the environment turns that off.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(RUN)/python -m pytest -n $(WORKERS) --dist loadfile $(or $(TESTS),--environments)
 
 test: $(VENV)/.installed-dev
@@ -61,14 +62,14 @@ format: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	@$(RUN)/python bench/run.py
 
-# Each kind of outage trains 4 trials; a line tells how many of their points are stored, and how many steps were repeated.
+# Each kind of outage trains 4 trials and prints the number of their stored metrics and of repeated steps.
 TIMES ?= 1
 LENGTH ?= 75
 KINDS ?=
 outages: $(VENV)/.installed-dev
 	@$(RUN)/python -m tests.support.outages --times $(TIMES) --length $(LENGTH) $(KINDS)
 
-# `make sim SEEDS=1 FIRST_SEED=123` plays one world again.
+# `make sim SEEDS=1 FIRST_SEED=123` repeats one simulation.
 SEEDS ?= 200
 FIRST_SEED ?= 1
 sim: $(VENV)/.installed-dev
@@ -81,12 +82,12 @@ sim-mutations: $(VENV)/.installed-dev
 	SIM_MUTATIONS=all $(RUN)/python -m pytest -rP \
 		-n $(WORKERS) --dist load tests/sim/test_mutations.py
 
-# The versions that everybody gets, for every platform and Python at once.
+# Write the versions that all installations get, for every platform and version of Python.
 lock: $(VENV)/.installed-dev
 	$(RUN)/uv pip compile pyproject.toml --extra dev --extra aws --universal \
 		--python-version 3.10 --no-header --no-annotate --output-file requirements.lock
 
-# Images that have all programs which tasks can need (docs/reference/task-environment.md#an-image-of-your-own).
+# Build images with all programs that tasks can need (docs/reference/task-environment.md#an-image-of-your-own).
 TASK_IMAGE ?= determined-tasks
 images:
 	docker build --build-arg TORCH_BACKEND=cpu -t $(TASK_IMAGE):cpu images
