@@ -177,7 +177,11 @@ ENDED_AS_LOST = """
     WHERE c.id = ANY(cast(:ids AS uuid[])) AND k.kind = 'COMMAND' AND c.failure = 'agent_lost'
     AND a.exit_kind = 'infrastructure'"""
 
-# The last run of each trial that has completed, by the key of its containers.
+# The last run of each trial that has completed, by the key of its containers. A machine that disappears takes the reports
+# on its disk with it. Usually the next run reports them again, but a trial that the search stopped has no next run.
 LAST_RUNS = """
-    SELECT DISTINCT ON (t.id) a.id || '/' || a.peer_key AS key FROM trials t JOIN allocations a ON a.trial_id = t.id
-    WHERE t.state = 'COMPLETED' ORDER BY t.id, a.run_id DESC"""
+    SELECT key FROM (
+        SELECT DISTINCT ON (t.id) a.id || '/' || a.peer_key AS key, t.stop_requested, a.exit_kind
+        FROM trials t JOIN allocations a ON a.trial_id = t.id
+        WHERE t.state = 'COMPLETED' ORDER BY t.id, a.run_id DESC
+    ) AS last WHERE NOT (stop_requested AND exit_kind IS NOT DISTINCT FROM 'infrastructure')"""
