@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from det_controlplane.core.provision.model import ProvisionCode, ProvisionReason
@@ -67,6 +68,7 @@ _BLOCKED = text("""
 """)
 _DELAY = text("UPDATE allocations SET not_before = :at")
 _DELAYED = text("SELECT id FROM allocations WHERE not_before IS NOT NULL")
+_VERSIONS = text("SELECT xmin::text, machine_reason FROM allocations ORDER BY id")
 _TOLD = text("SELECT id FROM allocations WHERE machine_reason IS NOT NULL")
 _TOUCHED = text("SELECT id FROM tasks WHERE proxied_at IS NOT NULL")
 _OF_TRIALS = text("SELECT id, task_id FROM trials ORDER BY id")
@@ -85,8 +87,31 @@ def test_reasons_of_machines_are_stored_while_a_kill_holds_an_allocation(
         allocations.lock(kill.tx, held)
         with context(database).db.begin() as tx:
             tx.execute(_SOON)
-            provision.tell(tx, {free: reason, held: reason})
+            provision.record(tx, {free: reason, held: reason}, {})
     assert [row.id for row in database.read(_TOLD)] == [free]
+
+
+def _record(ctx: Context, reason: ProvisionReason) -> list[Any]:
+    """Store a reason for all queued allocations as a decision does; return the versions of their rows."""
+    with ctx.db.begin() as tx:
+        waiting = provision.demand(tx, "default", 42)
+        stored = {one.demand.allocation_id: one.machine_digest for one in waiting}
+        provision.record(tx, dict.fromkeys(stored, reason), stored)
+    return [tuple(row) for row in ctx.db.read(_VERSIONS)]
+
+
+def test_only_changed_reasons_of_machines_are_written(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx, ids = _two_that_want_one_slot(database)
+    first, second = (ProvisionReason(ProvisionCode.NO_OFFER_FITS, s) for s in ("one", "two"))
+    versions = _record(ctx, first)
+    assert [sentence for _, sentence in versions] == ["one", "one"]
+    monkeypatch.setattr(provision, "_RECORD", None)
+    assert _record(ctx, first) == versions
+    monkeypatch.undo()
+    assert [sentence for _, sentence in _record(ctx, second)] == ["two", "two"]
+    assert len(ids) == 2
 
 
 def test_delayed_runs_are_released_while_a_kill_holds_one(database: Database) -> None:

@@ -53,3 +53,66 @@ def test_a_job_without_a_priority_has_the_default_of_the_pool(
         creation.create(ctx, OWNER, creation.Submission(config=config))
     queue = jobs.queue_of(ctx, "default", descending=False)
     assert jobs.shown(ctx, queue, queue.entries[:1])[0]["name"] == first
+
+
+def _statements(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that gets each statement."""
+    statements: list[Any] = []
+    execute = Tx.execute
+
+    def noted(tx: Tx, statement: Any, *params: Any) -> Any:
+        statements.append(statement)
+        return execute(tx, statement, *params)
+
+    monkeypatch.setattr(Tx, "execute", noted)
+    return statements
+
+
+def test_details_of_queued_allocations_are_read_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    first = jobs.queue_of(ctx, "default", descending=False)
+    statements = _statements(monkeypatch)
+    assert jobs.queue_of(ctx, "default", descending=False) == first
+    assert schedule._ALLOCATIONS in statements
+    assert schedule._DETAILS not in statements
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE jobs SET priority = 7",
+        "UPDATE allocations SET slots = 3",
+        "UPDATE trials SET blocked_agents = '{a1}'",
+    ],
+)
+def test_changed_rows_are_read_again(change: str, database: Database) -> None:
+    ctx = context(database)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    (before,) = jobs.queue_of(ctx, "default", descending=False).snapshot.pending
+    with database.begin() as tx:
+        tx.execute(text(change))
+    (after,) = jobs.queue_of(ctx, "default", descending=False).snapshot.pending
+    assert (before.job.priority, before.slots, before.blocked_agents) == (42, 1, frozenset())
+    assert (after.job.priority, after.slots, after.blocked_agents) != (42, 1, frozenset())
+
+
+def test_an_allocation_that_changes_while_its_details_are_read_is_read_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    execute = Tx.execute
+
+    def overtaken(tx: Tx, statement: Any, *params: Any) -> Any:
+        if statement is schedule._DETAILS:
+            monkeypatch.setattr(Tx, "execute", execute)
+            with database.begin() as other:
+                other.execute(text("UPDATE jobs SET priority = 7"))
+        return execute(tx, statement, *params)
+
+    monkeypatch.setattr(Tx, "execute", overtaken)
+    (request,) = jobs.queue_of(ctx, "default", descending=False).snapshot.pending
+    assert request.job.priority == 7

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import cast
 
 from det_controlplane.core.placement.fleet import AuxFleet, Roster, SlotFleet
 from det_controlplane.core.placement.kept_agents import agents_to_keep
@@ -19,7 +18,6 @@ from .model import (
     Running,
     SchedulePlan,
     Start,
-    WaitReason,
 )
 from .queue_order import in_queue_order
 from .reasons import Cause, Explainer, KeptAgents, NoRoom
@@ -90,8 +88,8 @@ class PoolPass:
 
     def plan(self) -> SchedulePlan:
         explain = Explainer(self.snapshot, self.slots, self.limits, self.kept).explain
-        for allocation_id, cause in self.waiting.items():
-            if not isinstance(cause, WaitReason):
-                self.waiting[allocation_id] = explain(cause)
-        waiting = cast("dict[str, WaitReason]", self.waiting)
+        # Explain each cause once: thousands of allocations may share it.
+        causes = {id(cause): cause for cause in self.waiting.values()}
+        reasons = {key: explain(cause) for key, cause in causes.items()}
+        waiting = {name: reasons[id(cause)] for name, cause in self.waiting.items()}
         return SchedulePlan(tuple(self._started), tuple(self._preempted), waiting)

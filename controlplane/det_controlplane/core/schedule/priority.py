@@ -48,14 +48,16 @@ class _PriorityWalk:
     def visit(self, requests: Sequence[Request]) -> None:
         """Start or reserve requests in queue order."""
         hopeless, waiting = self._hopeless, self._pool.waiting
-        shape_decides = self._preemption and not self._limits.limit
+        preemption, is_free = self._preemption, not self._limits.limit
         priority = requests[0].job.priority if requests else 0
         for request in requests:
             if not self._starts_over and request.job.priority != priority:
                 self._finish_level(priority)
                 priority = request.job.priority
             # Looked up before the call: 2 ms less for 10,000 queued.
-            cause = hopeless.get(request.shape) if shape_decides and request.preemptible else None
+            cause: Cause | None = None
+            if is_free and (request.preemptible if preemption else self._behind is None):
+                cause = hopeless.get(request.shape)
             if cause is None:
                 cause = self._start(request)
             if cause is not None:

@@ -1,28 +1,27 @@
 """The snapshot of a pool for a decision about machines, and the decision's results other than rows of machines."""
 
-from collections.abc import Collection
+import hashlib
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, select, text, update
 
 from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision.model import Demand, Machine, ProvisionReason
 from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.core.schedule import WaitCode
 from det_controlplane.db import schema
 from det_controlplane.db.engine.database import Tx, as_json
+from det_controlplane.db.scheduling import schedule
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('provision', 0))")
-_DEMAND = text("""
-    SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.single_agent,
-           j.max_slots, coalesce(j.priority, :default_priority) AS priority,
-           (SELECT coalesce(sum(h.slots), 0) FROM allocations h WHERE h.job_id = a.job_id
-            AND h.state NOT IN ('QUEUED', 'TERMINATED')) AS held,
-           (SELECT array_agg(i.id::text) FROM instances i WHERE i.agent_id = ANY(t.blocked_agents)) AS blocked
-    FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN trials t ON t.id = a.trial_id
-    WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
-          AND a.wait_code IS DISTINCT FROM 'WAITING_FOR_PREEMPTION'
-    ORDER BY coalesce(j.priority, :default_priority), j.position, j.id, a.requested_at, a.id
+_HELD = text("""
+    SELECT job_id::text AS job_id, sum(slots) AS slots FROM allocations
+    WHERE state NOT IN ('QUEUED', 'TERMINATED') AND job_id IS NOT NULL GROUP BY job_id
+""")
+_MACHINES_OF_AGENTS = text("""
+    SELECT agent_id, id::text AS id FROM instances WHERE agent_id = ANY(cast(:agents AS text[]))
 """)
 _MACHINES = text("""
     SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at, g.unsent_at, k.answering_since,
@@ -36,7 +35,7 @@ _MACHINES = text("""
     WHERE i.pool = :pool AND i.state NOT IN ('GONE', 'FAILED') ORDER BY i.requested_at, i.id
 """)
 # A transaction that holds an experiment locks its allocations in any order. Skip locked ones instead of waiting.
-_TELL = text("""
+_RECORD = text("""
     WITH x AS (
         SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb))
             AS s (id text, code provision_code, reason text, next_try double precision)
@@ -53,16 +52,41 @@ def lock(tx: Tx) -> None:
     tx.execute(_LOCK)
 
 
-def demand(tx: Tx, pool: str, default_priority: int) -> tuple[Demand, ...]:
+class Waiting(NamedTuple):
+    """A demand, with the digest of the stored reason why it has no machine."""
+
+    demand: Demand
+    machine_digest: str
+
+
+def demand(tx: Tx, pool: str, default_priority: int) -> list[Waiting]:
     """Return the allocations that wait for slots in a pool, in the order of its queue."""
-    found = tx.execute(_DEMAND, {"pool": pool, "default_priority": default_priority}).all()
-    return tuple(
-        Demand(
-            r.id, r.job_id, r.slots, r.requested_at, r.single_agent, r.max_slots, r.held, r.priority,
-            frozenset(r.blocked or ()),
+    queued = [
+        one
+        for one in schedule.queued(tx, pool, default_priority)
+        if one.wait_code != WaitCode.WAITING_FOR_PREEMPTION.value
+    ]
+    held = {row.job_id: row.slots for row in tx.execute(_HELD)} if queued else {}
+    machines = _machines_of_agents(tx, {a for one in queued for a in one.request.blocked_agents})
+    return [
+        Waiting(
+            Demand(
+                request.allocation_id, request.job.id, request.slots, request.requested_at, request.single_agent,
+                request.job.max_slots, held.get(request.job.id, 0), request.job.priority,
+                frozenset(m for agent in request.blocked_agents for m in machines.get(agent, ())),
+            ),
+            digest,
         )
-        for r in found
-    )  # fmt: skip
+        for request, _, _, _, digest in queued
+    ]  # fmt: skip
+
+
+def _machines_of_agents(tx: Tx, agents: Collection[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    if agents:
+        for row in tx.execute(_MACHINES_OF_AGENTS, {"agents": list(agents)}):
+            found.setdefault(row.agent_id, []).append(row.id)
+    return found
 
 
 def machines_of(tx: Tx, pool: str) -> tuple[Machine, ...]:
@@ -108,17 +132,23 @@ def _seconds(time: datetime | None) -> float | None:
     return None if time is None else time.timestamp()
 
 
-def tell(tx: Tx, waiting: dict[str, ProvisionReason]) -> None:
-    """Store why allocations have no machine yet.
+def record(tx: Tx, waiting: Mapping[str, ProvisionReason], stored: Mapping[str, str]) -> None:
+    """Store why allocations have no machine yet; `stored` has the digests of the stored reasons.
 
     Locked allocations keep their reason: the change that holds them marks the pool, which starts another decision.
     """
+    digests = {reason: _digest(reason) for reason in set(waiting.values())}
     rows = [
         {"id": id, "code": r.code.value, "reason": r.sentence, "next_try": r.next_try}
         for id, r in waiting.items()
+        if stored.get(id) != digests[r]
     ]
     if rows:
-        tx.execute(_TELL, {"rows": as_json(rows)})
+        tx.execute(_RECORD, {"rows": as_json(rows)})
+
+
+def _digest(reason: ProvisionReason) -> str:
+    return hashlib.sha256(f"{reason.code.value} {reason.sentence}".encode()).hexdigest()
 
 
 def set_next_decision(tx: Tx, pool: str, at: datetime | None) -> None:

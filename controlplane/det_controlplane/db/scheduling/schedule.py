@@ -1,13 +1,15 @@
 """The snapshot of a pool that a scheduling decision looks at, and the guarded writes that apply it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
+from typing import Any, NamedTuple
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.allocation import AllocationState
@@ -15,9 +17,12 @@ from det_controlplane.core.placement.model import Agent, Placement
 from det_controlplane.core.schedule import Job, Request, Running
 from det_controlplane.core.schedule.model import NO_BLOCKED_AGENTS
 from det_controlplane.db.engine.database import Tx, as_json
+from det_controlplane.db.engine.errors import TryAgain
 
 _NEXT, _ITEM = "\x1e", "\x1f"
 _REMEMBERED_LINES = 20_000
+_MOST_KNOWN = 50_000  # queued allocations
+_TRIES = 10  # while other transactions change allocations between two statements
 
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
 _AGENTS = text("""
@@ -33,9 +38,9 @@ _AGENTS = text("""
     FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
     WHERE a.pool = :pool AND a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
 """)
-# Thousands of allocations may wait. They come as one text with a line for each, because reading rows costs the client
-# ten times as much as looking up lines that it has read before. Pending and running ones are of one statement, so that
-# a job is the same in both.
+# Thousands of allocations may wait. The statement returns one text with a line for each: its id, and the versions of its
+# rows. Details are read only for lines that this process has not read before. Pending and running allocations are of one
+# statement, so that a job is the same in both.
 _JOB = """
     concat_ws(chr(9), a.job_id, coalesce(j.priority, :default_priority), trim_scale(j.position), j.weight,
         coalesce(j.max_slots::text, ''), date_part('epoch', j.submitted_at))
@@ -45,15 +50,18 @@ _HOLDING = ", ".join(
     for s in AllocationState
     if s not in (AllocationState.QUEUED, AllocationState.TERMINATED)
 )
+# A row version is its transaction (xmin) and its place in the table (ctid): one transaction may write a row twice. The
+# version of the job comes from a subquery, because PostgreSQL would read all jobs to join thousands of them.
+_VERSION = """
+    concat_ws(chr(9), a.id, a.xmin, a.ctid, (SELECT o.xmin || '/' || o.ctid FROM jobs o WHERE o.id = a.job_id), t.xmin,
+        t.ctid)
+"""
+_QUEUED = """
+    LEFT JOIN trials t ON t.id = a.trial_id AND t.blocked_agents <> '{}' AND t.ended_at IS NULL
+    WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
+"""
 _ALLOCATIONS = text(f"""
-    SELECT (
-        SELECT string_agg(concat_ws(chr(30), {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at), a.single_agent,
-                a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), j.in_queue,
-                coalesce(CASE WHEN a.wait_reason IS NULL THEN a.wait_reason_id END::text, '')), chr(10))
-        FROM allocations a JOIN jobs j ON j.id = a.job_id
-        LEFT JOIN trials t ON t.id = a.trial_id AND t.blocked_agents <> '{{}}' AND t.ended_at IS NULL
-        WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
-    ) AS pending, (
+    SELECT (SELECT string_agg({_VERSION}, chr(10)) FROM allocations a {_QUEUED} AND a.job_id IS NOT NULL) AS pending, (
         SELECT string_agg(concat_ws(chr(30), {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at), a.preemptible,
                 a.killed OR a.preempt_at IS NOT NULL, c.agents, c.held, j.in_queue), chr(10))
         FROM allocations a JOIN jobs j ON j.id = a.job_id CROSS JOIN LATERAL (
@@ -63,6 +71,14 @@ _ALLOCATIONS = text(f"""
             FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED') c
         WHERE a.pool = :pool AND a.state IN ({_HOLDING}) AND c.agents IS NOT NULL
     ) AS running
+""")
+_DETAILS = text(f"""
+    SELECT string_agg(concat_ws(chr(30), {_VERSION}, {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at),
+            a.single_agent, a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), j.in_queue,
+            coalesce(CASE WHEN a.wait_reason IS NULL THEN a.wait_reason_id END::text, ''),
+            coalesce(a.wait_code::text, ''),
+            encode(sha256(convert_to(concat_ws(' ', a.machine_code, a.machine_reason), 'UTF8')), 'hex')), chr(10))
+    FROM allocations a JOIN jobs j ON j.id = a.job_id {_QUEUED} AND a.id = ANY(cast(:ids AS text[]))
 """)
 # A pass changes allocations of many experiments. Their reports lock them in another order, so a pass skips locked ones.
 _ASSIGN = text("""
@@ -86,6 +102,20 @@ _PORTS_ON = text("""
     SELECT c.agent_id, a.ports FROM containers c JOIN allocations a ON a.id = c.allocation_id
     WHERE c.agent_id = ANY(cast(:agents AS text[])) AND c.state <> 'TERMINATED' AND a.ports <> '{}'
 """)
+
+
+class Queued(NamedTuple):
+    """A queued allocation with what its rows say about its waiting."""
+
+    request: Request
+    in_queue: bool  # as its job's row says
+    reason_id: int | None
+    wait_code: str
+    machine_digest: str  # SHA-256 of why it has no machine
+
+
+# By database and default priority. A version of a row never changes, so earlier results stay right.
+_KNOWN: WeakKeyDictionary[Engine, dict[int, dict[str, Queued]]] = WeakKeyDictionary()
 
 
 @dataclass(slots=True)
@@ -113,11 +143,8 @@ def try_lock(tx: Tx, pool: str) -> bool:
 
 
 def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
-    params = {"pool": pool}
-    agent_rows = tx.execute(_AGENTS, params).all()
-    lines = tx.execute(_ALLOCATIONS, {**params, "default_priority": default_priority}).one()
-    pending = [_pending(line) for line in lines.pending.split("\n")] if lines.pending else []
-    running = [_running(line) for line in lines.running.split("\n")] if lines.running else []
+    agent_rows = tx.execute(_AGENTS, {"pool": pool}).all()
+    pending, running = _allocations(tx, {"pool": pool, "default_priority": default_priority})
     return PoolRows(
         agents=tuple(
             Agent(
@@ -125,27 +152,64 @@ def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
             )
             for r in agent_rows
         ),
-        pending=tuple([request for request, _, _ in pending]),
+        pending=tuple([queued.request for queued in pending]),
         running=tuple([allocation for allocation, _ in running]),
         free={r.id: list(r.free) for r in agent_rows},
-        reasons={request.allocation_id: reason for request, _, reason in pending},
-        unmarked_jobs={request.job.id for request, in_queue, _ in pending if not in_queue}
+        reasons={queued.request.allocation_id: queued.reason_id for queued in pending},
+        unmarked_jobs={queued.request.job.id for queued in pending if not queued.in_queue}
         | {allocation.job.id for allocation, in_queue in running if not in_queue},
     )  # fmt: skip
 
 
-# A line has every value that its result depends on, so an earlier result is as good as a new one.
-@lru_cache(maxsize=_REMEMBERED_LINES)
-def _pending(line: str) -> tuple[Request, bool, int | None]:
-    """Return a queued allocation, whether its job's row says that it is in the queue, and the id of its reason."""
-    job, id, slots, requested_at, single, preemptible, blocked, in_queue, reason = line.split(_NEXT)
+def queued(tx: Tx, pool: str, default_priority: int) -> list[Queued]:
+    """Return the queued allocations of a pool in the order of its queue."""
+    found, _ = _allocations(tx, {"pool": pool, "default_priority": default_priority})
+    return sorted(
+        found, key=lambda q: (q.request.job, q.request.requested_at, q.request.allocation_id)
+    )
+
+
+def _allocations(
+    tx: Tx, params: Mapping[str, Any]
+) -> tuple[list[Queued], list[tuple[Running, bool]]]:
+    """Return the queued allocations of a pool, and those that hold slots, with whether their jobs are marked as queued."""
+    known = _known(tx.engine, params["default_priority"])
+    for _ in range(_TRIES):
+        lines = tx.execute(_ALLOCATIONS, params).one()
+        versions = lines.pending.split("\n") if lines.pending else []
+        new = [version.partition("\t")[0] for version in versions if version not in known]
+        if new:
+            details = tx.execute(_DETAILS, {**params, "ids": new}).scalar()
+            known.update(_queued(line) for line in (details.split("\n") if details else ()))
+        pending = [known[version] for version in versions if version in known]
+        if len(pending) == len(versions):
+            running = (
+                [_running(line) for line in lines.running.split("\n")] if lines.running else []
+            )
+            return pending, running
+    raise TryAgain(f"the queue of pool {params['pool']} changes while it is read")
+
+
+def _known(engine: Engine, default_priority: int) -> dict[str, Queued]:
+    """Return the queued allocations that were read before, by the versions of their rows."""
+    known = _KNOWN.setdefault(engine, {}).setdefault(default_priority, {})
+    if len(known) > _MOST_KNOWN:
+        known.clear()
+    return known
+
+
+def _queued(line: str) -> tuple[str, Queued]:
+    version, job, id, slots, requested_at, single, preemptible, blocked, in_queue, reason, *more = (
+        line.split(_NEXT)
+    )
     request = Request(
         id, _job(job), int(slots), float(requested_at), single == "t", preemptible == "t",
         frozenset(blocked.split(_ITEM)) if blocked else NO_BLOCKED_AGENTS,
     )  # fmt: skip
-    return request, in_queue == "t", int(reason) if reason else None
+    return version, Queued(request, in_queue == "t", int(reason) if reason else None, *more)
 
 
+# A line has every value that its result depends on, so an earlier result is as good as a new one.
 @lru_cache(maxsize=_REMEMBERED_LINES)
 def _running(line: str) -> tuple[Running, bool]:
     """Return an allocation that holds slots, and whether its job's row says that it is in the queue."""

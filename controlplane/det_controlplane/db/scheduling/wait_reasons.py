@@ -82,7 +82,7 @@ def changes_of(
     changes = Changes()
     claims = []
     for reason, allocations in members.items():
-        for id, count in Counter(current.get(a) for a in allocations).items():
+        for id, count in Counter(map(current.get, allocations)).items():
             if id is not None and id in stored and stored[id].code == reason.code:
                 claims.append((count, id, reason))
     used: set[int] = set()
@@ -100,10 +100,10 @@ def changes_of(
 def _by_reason(waiting: Mapping[str, WaitReason]) -> dict[WaitReason, list[str]]:
     """Group allocations by their reasons. Most share one object, which is found faster than an equal one."""
     by_object: defaultdict[int, list[str]] = defaultdict(list)
-    reasons: dict[int, WaitReason] = {}
-    for allocation_id, reason in waiting.items():
-        by_object[id(reason)].append(allocation_id)
-        reasons[id(reason)] = reason
+    keys = list(map(id, waiting.values()))
+    for allocation_id, key in zip(waiting, keys, strict=True):
+        by_object[key].append(allocation_id)
+    reasons = dict(zip(keys, waiting.values(), strict=True))
     members: dict[WaitReason, list[str]] = {}
     for key, allocations in by_object.items():
         members.setdefault(reasons[key], []).extend(allocations)
@@ -120,6 +120,7 @@ def _refer(
     rows = [
         {"id": allocation, "code": reason.code.value, "reason": ids[reason]}
         for reason, allocations in members.items()
+        if set(map(current.get, allocations)) != {ids[reason]}  # thousands at once, nearly always
         for allocation in allocations
         if current.get(allocation) != ids[reason]
     ]

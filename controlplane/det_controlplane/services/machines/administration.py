@@ -122,7 +122,7 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
         "instances": len(live),
         "priceUsdHour": float(sum(m.offer.price_usd_hour for m in live)),
         "queued": len(demand),
-        "queuedSlots": sum(d.slots for d in demand),
+        "queuedSlots": sum(one.demand.slots for one in demand),
         "offers": [_offer(offer, pool, known) for offer in pool.offers],
         "priceListOf": catalog.LIST_OF,
         "priceProblems": _problems(pool, problems),

@@ -103,7 +103,7 @@ def run(ctx: Context) -> ProvisionPlan:
     """Decide for every pool that has offers, after the process that decides now."""
     with change(ctx) as changed:
         provision.lock(changed.tx)
-        snapshot = _load(ctx, changed.tx, changed.now)
+        snapshot, stored = _load(ctx, changed.tx, changed.now)
         plan = decide(snapshot, changed.now.timestamp())
         _terminate(changed, plan.terminate)
         _request(ctx, changed, plan, _hold_after_no_shows(changed, snapshot, plan))
@@ -111,7 +111,7 @@ def run(ctx: Context) -> ProvisionPlan:
             agent = machines.drain(changed.tx, UUID(machine_id), _DRAINS[reason], changed.now)
             if agent is not None:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
-        provision.tell(changed.tx, plan.waiting)
+        provision.record(changed.tx, plan.waiting, stored)
         next_at = _next_at(plan, snapshot, changed)
         names = {machine.pool for machine in snapshot.left_over}
         for name in sorted(names | {pool.name for pool in snapshot.pools}):
@@ -135,33 +135,40 @@ def _next_at(plan: ProvisionPlan, snapshot: ProvisionSnapshot, change: Change) -
     return None if at is None else datetime.fromtimestamp(at, change.now.tzinfo)
 
 
-def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
-    """Lock and read the pools that no pass is scheduling. No work is placed there until this transaction ends."""
+def _load(ctx: Context, tx: Tx, now: datetime) -> tuple[ProvisionSnapshot, dict[str, str]]:
+    """Lock and read the pools that no pass is scheduling. No work is placed there until this transaction ends.
+
+    The second value has the digests of the stored reasons, by allocation.
+    """
     known = market.known(tx)
     pools = []
+    stored: dict[str, str] = {}
     for pool in rented_pools(ctx):
         name = pool.pool_name
         if not pool_rows.try_lock(tx, name):
             provision.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
             continue
+        waiting = provision.demand(tx, name, pool.scheduler.default_priority)
+        stored |= {one.demand.allocation_id: one.machine_digest for one in waiting}
         found = PoolSnapshot(
             name=name,
             limits=pool.limits,
             offers=prices.current(pool.offers, pool.sections, known),
-            demand=provision.demand(tx, name, pool.scheduler.default_priority),
+            demand=tuple([one.demand for one in waiting]),
             machines=provision.machines_of(tx, name),
         )
         pools.append(found)
     left_over = _left_over(tx, {pool.pool_name for pool in rented_pools(ctx)}, now)
     # Lock pools after machines: the failed end of the last machine sets the hold in the same transaction.
     holds = pool_holds.every(tx, now)
-    return ProvisionSnapshot(
+    snapshot = ProvisionSnapshot(
         pools=tuple(replace(pool, holds=holds.get(pool.name, ())) for pool in pools),
         cooldowns=cooldowns.every(tx),
         interruptions=interruptions.since(tx, now - MEMORY_OF_RECLAIMS),
         prices_due=_due(known.due, pools),
         left_over=left_over,
     )
+    return snapshot, stored
 
 
 def _left(tx: Tx, own: Collection[str]) -> dict[str, bool]:
