@@ -116,3 +116,14 @@ def test_an_allocation_that_changes_while_its_details_are_read_is_read_again(
     monkeypatch.setattr(Tx, "execute", overtaken)
     (request,) = jobs.queue_of(ctx, "default", descending=False).snapshot.pending
     assert request.job.priority == 7
+
+
+def test_a_row_that_changes_twice_in_one_transaction_is_read_again(database: Database) -> None:
+    ctx = context(database)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    with database.begin() as tx:
+        tx.execute(text("UPDATE allocations SET slots = 3"))
+        (first,) = schedule.queued(tx, "default", 42)
+        tx.execute(text("UPDATE allocations SET slots = 5"))
+    (second,) = jobs.queue_of(ctx, "default", descending=False).snapshot.pending
+    assert (first.request.slots, second.slots) == (3, 5)

@@ -177,8 +177,8 @@ ENDED_AS_LOST = """
     WHERE c.id = ANY(cast(:ids AS uuid[])) AND k.kind = 'COMMAND' AND c.failure = 'agent_lost'
     AND a.exit_kind = 'infrastructure'"""
 
-# The last run of each trial that has completed, by the key of its containers. A machine that disappears takes the reports
-# on its disk with it. Usually the next run reports them again, but a trial that the search stopped has no next run.
+# The last run of each trial that has completed, by the key of its containers. A machine that disappears takes the
+# reports on its disk with it. Usually the next run reports them again, but a stopped trial has no next run.
 LAST_RUNS = """
     SELECT key FROM (
         SELECT DISTINCT ON (t.id) a.id || '/' || a.peer_key AS key, t.stop_requested, a.exit_kind
