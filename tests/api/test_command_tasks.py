@@ -244,6 +244,17 @@ def test_a_command_without_an_entrypoint_runs_its_startup_hook_alone(
     assert order["spec"]["command"][-1] == "true"
 
 
+@pytest.mark.parametrize("kind", ["notebook", "shell"])
+@pytest.mark.parametrize("body", [{}, {"config": None}])
+def test_notebooks_and_shells_need_no_configuration(
+    api: Api, user: Caller, agent: PlayedAgent, kind: str, body: dict[str, Any]
+) -> None:
+    user.post(f"/api/v1/{kind}s", body)
+    api.tick()
+    (order,) = agent.poll()
+    assert order["spec"]["command"][-1] == f"determined.exec.{kind}"
+
+
 def test_an_archived_workspace_is_not_found_by_launches(user: Caller) -> None:
     workspace = user.post("/api/v1/workspaces", {"name": "old"})["workspace"]["id"]
     user.post(f"/api/v1/workspaces/{workspace}/archive")

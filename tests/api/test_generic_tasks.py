@@ -86,20 +86,27 @@ def test_an_archived_workspace_is_not_found_for_a_launch(user: Caller) -> None:
     assert "is archived" in told.error
 
 
-def test_the_configuration_is_shown_as_it_was_submitted(user: Caller) -> None:
+def test_the_configuration_is_shown_as_it_was_submitted(user: Caller, admin: Caller) -> None:
     submitted = """
 entrypoint: [python3, work.py]
 environment:
-  environment_variables: [API_KEY=planted]
+  environment_variables: [API_KEY=planted, DATA_DIR=/data]
 """
     id = create(user, submitted)
-    shown = {
-        "entrypoint": ["python3", "work.py"],
-        "environment": {"environment_variables": ["API_KEY=********"]},
-    }
     fork = create(user, "", forkedFrom=id)
+
+    def shown(data_dir: str) -> dict[str, Any]:
+        variables = ["API_KEY=********", f"DATA_DIR={data_dir}"]
+        return {
+            "entrypoint": ["python3", "work.py"],
+            "environment": {"environment_variables": variables},
+        }
+
     for task_id in (id, fork):
-        assert json.loads(user.get(f"{V}/tasks/{task_id}/config")["config"]) == shown
+        path = f"{V}/tasks/{task_id}"
+        assert json.loads(user.get(f"{path}/config")["config"]) == shown("/data")
+        assert json.loads(admin.get(f"{path}/config")["config"]) == shown("********")
+        assert json.loads(user.get(path)["task"]["config"]) == shown("********")
 
 
 def test_a_failed_task_is_in_error(api: Api, user: Caller, agent: PlayedAgent) -> None:

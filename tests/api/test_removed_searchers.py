@@ -54,6 +54,16 @@ def test_a_stored_experiment_of_a_removed_searcher_is_shown(
     user.post("/api/v1/experiments-search", {"projectId": 1})
     user.post("/api/v1/runs", {"projectId": 1})
     user.post(f"/api/v1/experiments/{experiment_id}/archive")
+    user.post("/api/v1/tensorboards", {"experimentIds": [experiment_id]})
+    user.done("PATCH", f"/api/v1/experiments/{experiment_id}", {"notes": "read"})
+    user.done("DELETE", f"/api/v1/experiments/{experiment_id}")
+    api.tick()
+    (task,) = (
+        t
+        for t in user.get("/api/v1/tasks")["allocationIdToSummary"].values()
+        if t["taskType"] == "TASK_TYPE_CHECKPOINT_GC"
+    )
+    assert f"{experiment_id}" in task["name"]
 
 
 @pytest.mark.parametrize("name", REMOVED)

@@ -192,6 +192,25 @@ def test_the_owner_of_an_experiment_sees_its_variables_and_its_tasks_do_not(
         assert config["environment"]["environment_variables"]["cpu"] == _HIDDEN_VARIABLES
 
 
+@pytest.mark.parametrize("kind", ["command", "notebook", "shell"])
+def test_the_owner_of_a_task_sees_its_variables_and_its_code_does_not(
+    api: Api, user: Caller, admin: Caller, agent: PlayedAgent, kind: str
+) -> None:
+    config = {"environment": VARIABLES["environment"], "resources": {"slots": 0}}
+    path = f"/api/v1/{kind}s/{user.post(f'/api/v1/{kind}s', {'config': config})[kind]['id']}"
+    api.tick()
+    (order,) = agent.poll()
+    code = api.with_token(order["spec"]["session_token"])
+    for caller, variables in (
+        (user, _SHOWN_VARIABLES),
+        (admin, _HIDDEN_VARIABLES),
+        (code, _HIDDEN_VARIABLES),
+    ):
+        environment = caller.get(path)["config"]["environment"]
+        assert environment["environment_variables"]["cpu"] == variables
+        assert environment["registry_auth"]["password"] == "********"
+
+
 def refork(caller: Caller, parent: int) -> Told:
     shown = caller.get(f"/api/v1/experiments/{parent}")["experiment"]["config"]
     request = {"config": json.dumps(shown), "activate": False, "parentId": parent}

@@ -287,7 +287,8 @@ def list_generic(ctx: Context, request: Request, query: TreeQuery) -> Answer:
 
 
 def generic_config(ctx: Context, request: Request) -> Answer:
-    return json_response({"config": generic.config_of(ctx, request.param("taskId"))})
+    config = generic.config_of(ctx, user_of(request), request.param("taskId"))
+    return json_response({"config": config})
 
 
 def kill_generic(ctx: Context, request: Request, body: KillBody) -> Answer:

@@ -19,7 +19,8 @@ _BY_ID = text(f"SELECT {_ALLOCATION} FROM allocations a WHERE a.id = :id")
 _TASK = text(f"""
     SELECT json_build_object('taskId', k.id, 'taskType', 'TASK_TYPE_' || k.kind, 'startTime', {time("k.started_at")},
         'endTime', {time("k.ended_at")}, 'allocations', coalesce((SELECT json_agg({_ALLOCATION} ORDER BY a.run_id DESC)
-            FROM allocations a WHERE a.task_id = k.id), '[]'::json), 'config', (SELECT jsonb_object_agg(c.key, c.value)::text FROM jsonb_each(k.config) c WHERE left(c.key, 1) <> '_'),
+            FROM allocations a WHERE a.task_id = k.id), '[]'::json), 'config', coalesce(k.config->'_submitted',
+            (SELECT jsonb_object_agg(c.key, c.value) FROM jsonb_each(k.config) c WHERE left(c.key, 1) <> '_'))::text,
         'parentId', k.parent_id, 'taskState', 'GENERIC_TASK_STATE_' || coalesce(k.state::text,
             CASE WHEN k.ended_at IS NULL THEN 'ACTIVE' ELSE 'COMPLETED' END), 'noPause', k.no_pause, 'forkedFrom', k.forked_from,
         'name', {TASK_NAME}, 'jobId', k.job_id, 'username', u.username, 'resourcePool', j.pool, 'workspaceId', j.workspace_id, 'exitStatus', coalesce(k.exit_status, ''))

@@ -108,19 +108,22 @@ def preview_tensorboard(
 
 
 def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
-    """Return a task. Its owner and administrators also get the token that opens it, but administrators do not get
-    its code.
+    """Return a task, to its owner with the values of environment variables. Its owner and administrators also get the
+    token that opens it, but administrators do not get its code.
 
     The audit log records once an hour that an administrator got the token of another user's task, because pages ask
     repeatedly."""
     task = _find(ctx, kind, task_id)
+    config = programs.shown(task.config)
+    if user.is_person(task.user_id):
+        config = sealing.as_seen_by_owner(ctx, config, task.sealed)
     is_told = user.allocation_id is None or user.task_id == task_id
     if not is_told or (user.id != task.user_id and not user.admin):
-        return TaskAnswer(task.shown, programs.shown(task.config))
+        return TaskAnswer(task.shown, config)
     shown = _with_what_opens(ctx, kind, task_id, task)
     if user.id != task.user_id and shown is not task.shown:
         recording.opens(ctx, again_after=_TOLD_AGAIN)
-    return TaskAnswer(shown, programs.shown(task.config))
+    return TaskAnswer(shown, config)
 
 
 def terminal(ctx: Context, user: User, task_id: str) -> tuple[str, str]:

@@ -13,7 +13,6 @@ from det_controlplane.core.lifecycle.generic import GenericTaskState, NotAllowed
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.people.roles import Right
-from det_controlplane.core.secrets import redacted
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.experiments import submissions
 from det_controlplane.db.scheduling import allocations
@@ -68,7 +67,7 @@ class Prepared:
     submission: Submission
     resolved: Resolved
     project_id: int
-    submitted: Mapping[str, Any]  # the configuration that its user gave, without secrets
+    submitted: Mapping[str, Any]  # the configuration that its user gave
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,8 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
     if new.inherit_context and parent is None:
         raise Invalid("inheritContext needs a parent task: name it by parentId")
     given = _given(new)
-    config = _config(ctx, user, given, original)
+    earlier = None if original is None else _earlier(ctx, user, original)
+    config = _config(given, earlier)
     project = submissions.project_by_id(ctx.db, new.project_id or UNCATEGORIZED)
     if project is None:
         raise Missing(f"project {new.project_id} not found")
@@ -126,7 +126,7 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
     if source is not None and not submission.files:
         submission = replace(submission, shared_context_id=source.context_id)
     resolved = launching.resolve(ctx, user, submission)
-    submitted = redacted(given) if given or original is None else _submitted(original)
+    submitted = config if given or earlier is None else _submitted(earlier)
     return Prepared(submission, resolved, project.id, submitted)
 
 
@@ -134,9 +134,9 @@ def _program(submitted: Mapping[str, Any], config: TaskConfig, place: ProgramCon
     return replace(programs.of_command(config, place), settings={_SUBMITTED: dict(submitted)})
 
 
-def _submitted(task: GenericTask) -> Mapping[str, Any]:
-    """Return a task's configuration as submitted. A task of an earlier version has the resolved one only."""
-    submitted: Mapping[str, Any] = task.config.get(_SUBMITTED) or programs.shown(task.config)
+def _submitted(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stored configuration as submitted. A task of an earlier version has the resolved one only."""
+    submitted: Mapping[str, Any] = stored.get(_SUBMITTED) or programs.shown(stored)
     return submitted
 
 
@@ -151,14 +151,17 @@ def _given(new: NewGenericTask) -> dict[str, Any]:
     return dict(load_yaml(new.config, what="task configuration")) if new.config.strip() else {}
 
 
-def _config(
-    ctx: Context, user: User, given: dict[str, Any], original: GenericTask | None
-) -> Mapping[str, Any]:
-    if original is None:
+def _earlier(ctx: Context, user: User, original: GenericTask) -> Mapping[str, Any]:
+    """Return the stored configuration of a forked task. Only tasks of its owner get the secrets."""
+    if original.user_id != user.id:
+        return original.config
+    earlier: Mapping[str, Any] = sealing.unsealed(ctx, original.config, original.sealed)
+    return earlier
+
+
+def _config(given: dict[str, Any], earlier: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if earlier is None:
         return given
-    # Only the owner's tasks get the secrets.
-    own = original.user_id == user.id
-    earlier = sealing.unsealed(ctx, original.config, original.sealed) if own else original.config
     known = programs.shown(earlier)
     return dict(sealing.completed(given, known)) if given else known
 
@@ -192,9 +195,13 @@ def listed(
     return generic_tasks.listed(ctx.db, page, sort, {"ids": tree, **filters})
 
 
-def config_of(ctx: Context, task_id: str) -> str:
-    """Return the configuration that a task's user gave, as JSON, without secrets."""
-    return json.dumps(_submitted(_find(ctx, task_id)))
+def config_of(ctx: Context, user: User, task_id: str) -> str:
+    """Return the configuration that a task's user gave, as JSON. Its owner sees environment variables."""
+    task = _find(ctx, task_id)
+    config = task.config
+    if user.is_person(task.user_id):
+        config = sealing.as_seen_by_owner(ctx, config, task.sealed)
+    return json.dumps(_submitted(config))
 
 
 def kill(ctx: Context, user: User, task_id: str, *, from_root: bool) -> None:
