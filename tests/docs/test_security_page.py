@@ -20,6 +20,7 @@ from tests.docs.test_links import DOCS, ROOT
 _NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 _TERRAFORM_TEST = re.compile(r"`([\w/]+\.tftest\.hcl)`")
 _HEADER = "| rule | tests |\n|---|---|\n"
+_FIXES = "| weakness | behaviour here | difference to the fix | tests |\n|---|---|---|---|\n"
 
 
 def test_every_rule_names_its_test() -> None:
@@ -28,6 +29,13 @@ def test_every_rule_names_its_test() -> None:
     rows = [row.strip("| ").rsplit(" | ", 1) for table in tables for row in table]
     assert len(rows) > 200
     assert [rule for rule, tests in rows if not _cites(tests)] == []
+
+
+def test_each_security_fix_of_later_versions_names_its_test() -> None:
+    page = (DOCS / "concepts/security.md").read_text("utf-8")
+    rows = page.split(_FIXES)[1].split("\n\n")[0].splitlines()
+    assert len(rows) == 14
+    assert [row for row in rows if not _cites(row.rsplit(" | ", 1)[1])] == []
 
 
 def _cites(tests: str) -> bool:
