@@ -215,7 +215,7 @@ def test_modules_do_not_import_in_circles() -> None:
     assert [sorted(c) for c in _circles(_imported(modules()))] == []
 
 
-def test_only_db_speaks_sql() -> None:
+def test_only_db_contains_sql() -> None:
     outside = [m for m in modules() if m.package == "det_controlplane" and m.room not in SQL_ROOMS]
     importing = [str(i) for m in outside for i in imports(m) if i.target.startswith(SQL_PACKAGES)]
     written = [
@@ -229,7 +229,7 @@ def test_only_db_speaks_sql() -> None:
     assert importing + written == []
 
 
-def test_statements_are_recognised() -> None:
+def test_sql_statements_are_recognised() -> None:
     for statement in (
         "SELECT id FROM t",
         "update jobs set x = 1",
@@ -240,7 +240,7 @@ def test_statements_are_recognised() -> None:
     assert not _STATEMENT.search("Update jobs by `det job update`")
 
 
-def test_circles_are_found() -> None:
+def test_import_circles_are_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a", "f"}, "f": {"e"}}
     assert _circles(graph) == [{"b", "c"}, {"e", "f"}]
     source = "def f():\n    from determined.core import _context\n"
@@ -249,7 +249,7 @@ def test_circles_are_found() -> None:
     assert _circles(_imported([inner, outer])) == [{inner.name, outer.name}]
 
 
-def test_every_package_is_looked_at() -> None:
+def test_every_package_is_checked() -> None:
     assert {m.package for m in modules()} == set(HOMES)
 
 
@@ -279,12 +279,12 @@ def _map_in_docs(first_columns: str) -> dict[str, frozenset[str]]:
     }
 
 
-def test_the_docs_show_the_map() -> None:
+def test_docs_show_the_import_map() -> None:
     assert _map_in_docs("folder | package") == PACKAGES
     assert _map_in_docs("room") == ROOMS
 
 
-def test_the_command_loads_the_control_plane_only_when_needed() -> None:
+def test_command_loads_the_control_plane_only_when_needed() -> None:
     wrong = [
         str(i)
         for m in modules()
@@ -310,7 +310,7 @@ def test_rooms_of_the_control_plane_import_in_one_direction() -> None:
     assert wrong == []
 
 
-def test_packages_of_services_import_earlier_ones_only() -> None:
+def test_service_packages_import_only_earlier_ones() -> None:
     """Check the order of packages. Modules beside them, such as `use_case`, serve all packages and import none of
     them."""
     prefix = "det_controlplane.services."
@@ -326,7 +326,7 @@ def test_packages_of_services_import_earlier_ones_only() -> None:
     assert wrong == []
 
 
-def test_core_imports_only_what_decides() -> None:
+def test_core_imports_no_io_modules() -> None:
     wrong = []
     for m in (m for m in modules() if m.name.startswith("det_controlplane.core")):
         for i in imports(m):
@@ -337,12 +337,12 @@ def test_core_imports_only_what_decides() -> None:
     assert wrong == []
 
 
-def test_core_knows_no_url() -> None:
+def test_core_contains_no_urls() -> None:
     core = [m for m in modules() if m.name.startswith("det_controlplane.core")]
     assert [str(m.path.relative_to(ROOT)) for m in core if "/api/v1" in m.path.read_text()] == []
 
 
-def test_the_scheduler_and_the_provisioner_share_placement_and_nothing_else() -> None:
+def test_scheduler_and_provisioner_share_only_placement() -> None:
     """`core.placement` knows neither of the two, so both place work by the same rules."""
     core = "det_controlplane.core."
     allowed: dict[str, frozenset[str]] = {
@@ -366,7 +366,7 @@ def test_the_scheduler_and_the_provisioner_share_placement_and_nothing_else() ->
         assert any(_within(i.target, packages["placement"]) for m in own for i in imports(m))
 
 
-def test_core_draws_no_randomness_of_its_own() -> None:
+def test_core_uses_only_seeded_random_generators() -> None:
     """`random.Random(seed)` replays; the module's shared generator does not."""
     wrong = [
         f"{m.path.relative_to(ROOT)}:{node.lineno} random.{node.attr}"
@@ -381,7 +381,7 @@ def test_core_draws_no_randomness_of_its_own() -> None:
     assert wrong == []
 
 
-def test_user_images_need_only_the_standard_library_to_import_the_harness() -> None:
+def test_harness_imports_only_the_standard_library() -> None:
     wrong = []
     for m in (m for m in modules() if m.package == "determined"):
         for i in imports(m):
@@ -397,7 +397,7 @@ def is_written_by_hand(path: Path) -> bool:
     return path.parent.name != "versions"
 
 
-def test_files_stay_small() -> None:
+def test_files_are_short() -> None:
     """A file that is too long is to be split by concept."""
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
@@ -414,7 +414,7 @@ def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
             yield node
 
 
-def test_functions_stay_small() -> None:
+def test_functions_are_short() -> None:
     wrong = []
     for m in (m for m in modules() if is_written_by_hand(m.path)):
         for node in functions(m):
@@ -425,7 +425,7 @@ def test_functions_stay_small() -> None:
     assert wrong == []
 
 
-def test_the_walls_are_noticed_when_broken() -> None:
+def test_forbidden_imports_are_detected() -> None:
     source = "def f():\n    from det_controlplane.db import engine\n"
     path = ROOT / "controlplane/det_controlplane/core/search.py"
     broken = Module("det_controlplane.core.search", path, ast.parse(source))

@@ -48,19 +48,19 @@ def run(tmp_path: Path, memory: Path, *, roomy: bool = True, failing: bool = Fal
     return Path(told.stdout.partition("at ")[2].split()[0])
 
 
-def test_files_lie_in_memory_and_go_with_a_run_that_passed(tmp_path: Path, memory: Path) -> None:
+def test_files_are_in_memory_and_removed_after_a_passed_run(tmp_path: Path, memory: Path) -> None:
     place = run(tmp_path, memory)
     assert place.is_relative_to(memory)
     assert list(memory.iterdir()) == []
 
 
-def test_what_a_run_that_failed_leaves_can_be_looked_at(tmp_path: Path, memory: Path) -> None:
+def test_files_of_a_failed_run_are_kept(tmp_path: Path, memory: Path) -> None:
     place = run(tmp_path, memory, failing=True)
     assert place.is_relative_to(memory)
     assert place.is_dir()
 
 
-def test_files_lie_on_the_disk_where_memory_has_no_room(tmp_path: Path, memory: Path) -> None:
+def test_files_are_on_disk_if_memory_is_too_small(tmp_path: Path, memory: Path) -> None:
     place = run(tmp_path, memory, roomy=False)
     assert place.is_relative_to(tmp_path / "disk")
     assert list(memory.iterdir()) == []

@@ -33,14 +33,14 @@ def ran(folder: Path, *jobs: tuple[str, list[str]]) -> list[dict[str, Any]]:
     return [told for line in done.stdout.splitlines() for told in json.loads(line)]
 
 
-def test_a_script_finds_modules_loaded_and_nothing_of_one_before_it(tmp_path: Path) -> None:
+def test_scripts_share_loaded_modules_but_no_state(tmp_path: Path) -> None:
     assert ran(tmp_path, (_TELLS, ["a"]), (_TELLS, ["b"])) == [
         {"code": 0, "output": "['a'] {'NAME': 'value'} True False\n"},
         {"code": 0, "output": "['b'] {'NAME': 'value'} True False\n"},
     ]
 
 
-def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
+def test_failing_script_prints_its_exception(tmp_path: Path) -> None:
     (told,) = ran(tmp_path, ("raise ValueError('no')", []))
     assert told["code"] == 1
     assert "ValueError: no" in told["output"]
@@ -54,7 +54,5 @@ def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
         ("'no'", {"code": 1, "output": "no\n"}),
     ],
 )
-def test_a_script_ends_with_the_status_that_it_gives(
-    tmp_path: Path, given: str, told: dict[str, Any]
-) -> None:
+def test_script_exits_with_its_own_status(tmp_path: Path, given: str, told: dict[str, Any]) -> None:
     assert ran(tmp_path, (f"import sys; sys.exit({given})", [])) == [told]

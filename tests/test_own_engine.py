@@ -110,7 +110,7 @@ def run_of_tests(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
 @pytest.mark.parametrize("is_interrupted", [False, True], ids=["complete", "interrupted"])
-def test_a_run_ends_its_engine(
+def test_run_ends_its_engine(
     engine: Engine,
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
@@ -125,7 +125,7 @@ def test_a_run_ends_its_engine(
     assert engine.has_ended(engine.pid)
 
 
-def test_an_engine_is_kept_on_request(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_continues_on_request(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(own_engine.KEEP, "1")
     pid = engine.start()
     assert own_engine.end() == ""
@@ -136,7 +136,7 @@ def test_an_engine_is_kept_on_request(engine: Engine, monkeypatch: pytest.Monkey
     assert alive(pid)
 
 
-def test_an_engine_that_no_run_started_is_kept(engine: Engine) -> None:
+def test_engine_started_outside_of_a_run_continues(engine: Engine) -> None:
     started = subprocess.Popen(
         ["dockerd", f"--pidfile={own_engine.pid_file()}", f"--host={own_engine.url()}"]
     )
@@ -150,7 +150,7 @@ def test_an_engine_that_no_run_started_is_kept(engine: Engine) -> None:
         started.wait()
 
 
-def test_the_last_of_the_runs_that_use_an_engine_ends_it(engine: Engine) -> None:
+def test_last_run_that_uses_an_engine_ends_it(engine: Engine) -> None:
     pid = engine.start()
     other = subprocess.Popen(
         [sys.executable, "-c", USING], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -164,7 +164,7 @@ def test_the_last_of_the_runs_that_use_an_engine_ends_it(engine: Engine) -> None
     assert engine.has_ended(pid)
 
 
-def test_a_process_with_the_number_of_an_engine_that_ended_is_left_alone(engine: Engine) -> None:
+def test_process_with_the_reused_pid_of_an_engine_is_not_killed(engine: Engine) -> None:
     engine.start()
     own_engine.pid_file().write_text(str(os.getpid()))
     assert own_engine.end() == ""

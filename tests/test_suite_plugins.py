@@ -112,7 +112,7 @@ def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
-def test_a_run_ends_with_a_table_of_what_did_not_run(
+def test_run_ends_with_a_table_of_skipped_tests(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
     pytester.makepyfile(test_skipping=SKIPPING, test_heavy=HEAVY)
@@ -125,7 +125,7 @@ def test_a_run_ends_with_a_table_of_what_did_not_run(
     assert ["4", "minutes of training", "make test-all"] in rows
 
 
-def test_a_run_tells_which_files_take_most_processor_time(pytester: pytest.Pytester) -> None:
+def test_costs_list_the_files_with_most_processor_time(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_busy=BUSY, test_idle="def test_idle(): pass")
     ran = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
     assert ran.ret == 0
@@ -137,7 +137,7 @@ def test_a_run_tells_which_files_take_most_processor_time(pytester: pytest.Pytes
     assert float(busy.split()[7]) > 0
 
 
-def test_what_served_every_file_is_no_cost_of_the_last_one(pytester: pytest.Pytester) -> None:
+def test_shared_servers_do_not_count_for_the_last_file(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         "import pytest, subprocess, sys\n"
         "@pytest.fixture(scope='session', autouse=True)\n"
@@ -164,13 +164,11 @@ def test_what_served_every_file_is_no_cost_of_the_last_one(pytester: pytest.Pyte
         ({"DET_TEST_NO_SKIPS": "1"}, True),
     ],
 )
-def test_skips_are_forbidden_in_continuous_integration_and_on_demand(
-    environ: dict[str, str], expected: bool
-) -> None:
+def test_ci_and_a_setting_forbid_skips(environ: dict[str, str], expected: bool) -> None:
     assert skips.forbidden(environ) is expected
 
 
-def test_continuous_integration_refuses_skips(
+def test_ci_fails_if_a_test_is_skipped(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
@@ -180,9 +178,7 @@ def test_continuous_integration_refuses_skips(
     ran.stdout.fnmatch_lines(["FAILED: continuous integration skips nothing but no GPU*"])
 
 
-def test_continuous_integration_needs_no_gpu(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ci_needs_no_gpu(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     pytester.makepyfile(SKIPPING)
     ran = run(pytester, "-k", "of_a_gpu or that_runs")
@@ -190,12 +186,12 @@ def test_continuous_integration_needs_no_gpu(
     assert ran.ret == 0
 
 
-def test_a_run_without_skips_has_no_table(pytester: pytest.Pytester) -> None:
+def test_run_without_skips_has_no_table(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SKIPPING)
     assert "did not run" not in run(pytester, "-k", "that_runs").stdout.str()
 
 
-def test_heavy_tests_are_no_skips_and_run_on_demand(
+def test_heavy_tests_do_not_count_as_skips_and_run_on_demand(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
@@ -207,7 +203,7 @@ def test_heavy_tests_are_no_skips_and_run_on_demand(
     run(pytester).assert_outcomes(passed=5)
 
 
-def test_a_test_may_be_heavy_with_some_parameters_alone(pytester: pytest.Pytester) -> None:
+def test_one_test_can_be_heavy_only_with_some_parameters(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(HEAVY_IN_PART)
     ran = run(pytester)
     ran.assert_outcomes(passed=8, deselected=1)
@@ -222,7 +218,7 @@ def run_with_second_tries(
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "with workers"])
-def test_continuous_integration_names_tests_that_pass_alone_and_passes(
+def test_ci_passes_and_names_tests_that_pass_alone(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:
     pytester.makepyfile(UNSTEADY)
@@ -235,7 +231,7 @@ def test_continuous_integration_names_tests_that_pass_alone_and_passes(
     )
 
 
-def test_a_second_try_that_fails_fails_the_run(
+def test_failed_second_try_fails_the_run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
@@ -245,7 +241,7 @@ def test_a_second_try_that_fails_fails_the_run(
     ran.stdout.no_fnmatch_line("*UNSTEADY*")
 
 
-def test_a_second_try_excuses_no_skip(
+def test_second_try_does_not_excuse_a_skip(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
@@ -253,7 +249,7 @@ def test_a_second_try_excuses_no_skip(
     assert run_with_second_tries(pytester).ret == 1
 
 
-def test_failures_in_many_files_are_no_accident(
+def test_failures_in_many_files_get_no_second_try(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
@@ -262,7 +258,7 @@ def test_failures_in_many_files_are_no_accident(
     assert run_with_second_tries(pytester).ret == 1
 
 
-def test_processes_that_tests_leave_behind_fail_the_run_and_are_named_and_killed(
+def test_remaining_processes_of_tests_are_named_killed_and_fail_the_run(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIDS", str(pytester.path / "pids"))
@@ -276,7 +272,7 @@ def test_processes_that_tests_leave_behind_fail_the_run_and_are_named_and_killed
     assert eventually(lambda: not any(alive(pid) for pid in pids))
 
 
-def test_a_run_that_leaves_nothing_behind_passes(pytester: pytest.Pytester) -> None:
+def test_run_without_remaining_processes_passes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_nothing(): pass")
     pytester.makeconftest(LOOKING)
     ran = pytester.runpytest_inprocess()
@@ -284,12 +280,12 @@ def test_a_run_that_leaves_nothing_behind_passes(pytester: pytest.Pytester) -> N
     assert "left behind" not in ran.stdout.str()
 
 
-def test_processes_of_another_run_are_not_ours() -> None:
+def test_processes_of_another_run_are_not_found() -> None:
     assert VARIABLE in os.environ
     assert leftovers("another", Path("/nowhere/near")) == []
 
 
-def test_a_container_that_mounts_something_of_the_run_is_left_behind(tmp_path: Path) -> None:
+def test_container_with_a_mount_of_the_run_is_found(tmp_path: Path) -> None:
     run, beside = tmp_path / "one" / "of-me" / "run-0", tmp_path / "other" / "of-me" / "run-0"
     (run / "mounted").mkdir(parents=True)
     script = 'mount --bind "$0" /mnt && echo ready && exec sleep 600'
@@ -316,7 +312,7 @@ def test_files_named_in_the_order_exist() -> None:
     assert [name for name in order.FIRST if not (ROOT / "tests" / name).is_file()] == []
 
 
-def test_a_process_of_another_user_lives_and_disturbs_no_search(
+def test_process_of_another_user_counts_as_alive_and_is_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: int) -> None:
@@ -327,7 +323,7 @@ def test_a_process_of_another_user_lives_and_disturbs_no_search(
     assert leftovers("another") == []
 
 
-def test_folders_in_memory_go_also_when_their_process_was_killed(
+def test_folders_in_memory_of_killed_processes_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "MEMORY", tmp_path)
@@ -342,6 +338,6 @@ def test_folders_in_memory_go_also_when_their_process_was_killed(
     assert not folder.exists()
 
 
-def test_folders_lie_on_the_disk_where_memory_has_no_room(tmp_path: Path) -> None:
+def test_temporary_folder_is_on_disk_if_memory_is_too_small(tmp_path: Path) -> None:
     with memory.temporary_folder(2**60) as folder:
         assert folder.parent == Path(tempfile.gettempdir())

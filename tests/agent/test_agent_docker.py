@@ -29,7 +29,7 @@ def agent(
             container.remove(force=True)
 
 
-def test_a_container_runs_to_its_end_and_is_removed_once_that_is_acknowledged(
+def test_container_runs_and_is_removed_after_its_exit_is_acknowledged(
     agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
 ) -> None:
     spec = make_spec("echo from inside; exit 3")
@@ -41,7 +41,7 @@ def test_a_container_runs_to_its_end_and_is_removed_once_that_is_acknowledged(
     plane.until(lambda: not docker_client.containers.list(all=True, sparse=True, filters=label))
 
 
-def test_an_image_that_cannot_be_pulled_is_told_in_a_sentence(
+def test_failed_pull_is_reported_with_the_image_name(
     agent: AgentProcess, plane: FakeControlPlane
 ) -> None:
     spec = make_spec("true", image="127.0.0.1:9/nothing/here:1")
@@ -53,7 +53,7 @@ def test_an_image_that_cannot_be_pulled_is_told_in_a_sentence(
     assert "exit_code" not in ended
 
 
-def test_a_container_survives_its_agent_and_ends_while_it_is_dead(
+def test_container_ends_while_its_agent_is_dead_and_reports_its_exit_code(
     agent: AgentProcess, plane: FakeControlPlane, docker_client: Any, tmp_path: Path
 ) -> None:
     shared = {"host_path": str(tmp_path), "container_path": "/shared", "read_only": False}
@@ -75,7 +75,7 @@ def test_a_container_survives_its_agent_and_ends_while_it_is_dead(
     assert plane.texts("task").count("before") == 1
 
 
-def test_a_container_killed_by_hand_is_the_containers_failure(
+def test_killing_a_container_by_hand_is_a_container_failure(
     agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
 ) -> None:
     spec = make_spec("sleep 600")
@@ -85,7 +85,7 @@ def test_a_container_killed_by_hand_is_the_containers_failure(
     assert (ended["exit_code"], ended["failure"]) == (137, "container_failed")
 
 
-def test_a_container_removed_by_hand_is_the_agents_failure(
+def test_removing_a_container_by_hand_is_a_failure(
     agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
 ) -> None:
     spec = make_spec("sleep 600")
@@ -95,7 +95,9 @@ def test_a_container_removed_by_hand_is_the_agents_failure(
     assert ended["failure"] in ("agent_error", "container_failed")
 
 
-def test_kill_and_stale_epoch(agent: AgentProcess, plane: FakeControlPlane) -> None:
+def test_kill_ends_a_container_and_a_new_epoch_replaces_it(
+    agent: AgentProcess, plane: FakeControlPlane
+) -> None:
     spec = make_spec("sleep 600")
     plane.run(spec)
     plane.want(spec | {"epoch": 2})
@@ -106,7 +108,7 @@ def test_kill_and_stale_epoch(agent: AgentProcess, plane: FakeControlPlane) -> N
 
 
 @pytest.mark.parametrize("network", ["bridge", "host"])
-def test_a_container_reaches_the_gateway_and_learns_of_its_preemption(
+def test_container_receives_preemption_from_the_gateway(
     agent: AgentProcess, plane: FakeControlPlane, network: str
 ) -> None:
     spec = make_spec(["python3", "-c", ASKS_FOR_PREEMPTION], network=network)
@@ -128,7 +130,7 @@ print(urllib.request.urlopen(request).read().decode(), flush=True)
 """
 
 
-def test_a_missing_host_path_is_told_and_counts_as_the_tasks_failure(
+def test_missing_host_path_fails_the_container(
     agent: AgentProcess, plane: FakeControlPlane
 ) -> None:
     mount = {"host_path": "/no/such/place", "container_path": "/data", "read_only": True}
@@ -150,7 +152,7 @@ except PermissionError:
 
 
 @pytest.mark.parametrize("network", ["bridge", "host"])
-def test_a_task_does_not_hear_what_others_say_to_their_agent(
+def test_task_cannot_capture_packets_of_other_tasks(
     agent: AgentProcess, plane: FakeControlPlane, network: str
 ) -> None:
     """Their tokens pass there, not encrypted."""
@@ -159,7 +161,7 @@ def test_a_task_does_not_hear_what_others_say_to_their_agent(
     assert "hears nothing" in plane.texts("task")
 
 
-def test_settings_of_the_specification_reach_the_engine(
+def test_specification_settings_are_passed_to_the_engine(
     agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
 ) -> None:
     spec = make_spec(

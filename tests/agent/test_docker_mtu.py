@@ -33,13 +33,13 @@ def ran(folder: Path, mtu: int, options: str = "") -> tuple[str, str]:
     return done.stdout.strip(), docker.read_text() if docker.exists() else ""
 
 
-def test_docker_gets_the_mtu_of_the_machine_beside_its_other_options(tmp_path: Path) -> None:
+def test_mtu_is_added_to_existing_docker_options(tmp_path: Path) -> None:
     nvidia = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
     said, options = ran(tmp_path, 1460, json.dumps(nvidia))
     assert (said, json.loads(options)) == ("changed", {**nvidia, "mtu": 1460})
 
 
-def test_a_machine_whose_docker_has_no_options_gets_them(tmp_path: Path) -> None:
+def test_options_are_created_if_docker_has_none(tmp_path: Path) -> None:
     said, options = ran(tmp_path, 1460)
     assert (said, json.loads(options)) == ("changed", {"mtu": 1460})
 
@@ -49,5 +49,5 @@ def test_docker_is_not_restarted_without_a_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mtu", [1500, 9001])
-def test_a_network_of_docker_s_own_size_or_more_changes_nothing(tmp_path: Path, mtu: int) -> None:
+def test_default_or_larger_mtu_changes_no_options(tmp_path: Path, mtu: int) -> None:
     assert ran(tmp_path, mtu) == ("", "")

@@ -25,28 +25,26 @@ def options(slots: tuple[Slot, ...], **changes: Any) -> dict[str, Any]:
     )
 
 
-def test_a_task_sees_exactly_its_own_nvidia_gpus() -> None:
+def test_task_sees_only_its_nvidia_gpus() -> None:
     (request,) = options(CUDA, slot_ids=[1])["device_requests"]
     assert request["DeviceIDs"] == ["GPU-b"]
     assert request["Count"] == 0
     assert ["gpu", "compute", "utility"] in request["Capabilities"]
 
 
-def test_a_task_without_slots_sees_no_gpu_of_a_gpu_machine() -> None:
+def test_task_without_slots_sees_no_gpus() -> None:
     made = options(CUDA)
     assert "device_requests" not in made
     assert made["environment"]["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-def test_a_task_sees_its_own_amd_gpus() -> None:
+def test_task_sees_its_amd_gpus() -> None:
     made = options(ROCM, slot_ids=[0, 1])
     assert "/dev/kfd:/dev/kfd:rwm" in made["devices"]
     assert made["environment"]["ROCR_VISIBLE_DEVICES"] == "0,1"
 
 
-def test_a_part_of_a_gang_gets_the_fast_network_of_its_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_distributed_tasks_use_infiniband(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker_options, "FABRIC", tmp_path / "none")
     assert "ulimits" not in options(CUDA, slot_ids=[0, 1], network="host")
     monkeypatch.setattr(docker_options, "FABRIC", tmp_path)
@@ -64,7 +62,7 @@ def test_pip_installs_into_an_externally_managed_python() -> None:
     assert made["environment"]["PIP_BREAK_SYSTEM_PACKAGES"] == "0"
 
 
-def test_a_task_has_no_capability_to_hear_others_unless_it_is_given_it() -> None:
+def test_net_raw_is_dropped_unless_the_task_adds_it() -> None:
     assert options(())["cap_drop"] == ["NET_RAW"]
     assert options((), cap_drop=["CHOWN"], cap_add=["SYS_PTRACE"])["cap_drop"] == [
         "CHOWN",
@@ -74,7 +72,7 @@ def test_a_task_has_no_capability_to_hear_others_unless_it_is_given_it() -> None
         assert options((), cap_add=[given])["cap_drop"] == []
 
 
-def test_harness_and_dependencies_are_lent_read_only() -> None:
+def test_harness_and_dependencies_are_mounted_read_only() -> None:
     mounts = {m["Target"]: m for m in options(())["mounts"]}
     for name in ("determined", "det_cli"):
         assert mounts[f"/opt/determined/harness/{name}"]["Source"] == f"/venv/{name}"
@@ -82,7 +80,7 @@ def test_harness_and_dependencies_are_lent_read_only() -> None:
     assert options(())["environment"]["DET_DEPS_DIR"] == "/opt/determined/deps"
 
 
-def test_the_harness_comes_before_the_users_own_python_path() -> None:
+def test_harness_precedes_the_users_python_path() -> None:
     spec = ContainerSpec.from_json(make_spec("true"))
     made = create_options(spec, {"PYTHONPATH": "/mine"}, (), PAYLOAD)
     assert made["environment"]["PYTHONPATH"] == "/opt/determined/harness:/mine"
@@ -93,7 +91,7 @@ def test_only_bridged_containers_publish_ports() -> None:
     assert "ports" not in options((), network="host")
 
 
-def test_containers_in_the_network_of_the_machine_are_in_the_slice_that_is_blocked() -> None:
+def test_host_network_containers_run_in_the_blocked_slice() -> None:
     spec = ContainerSpec.from_json(make_spec("true", network="host"))
     made = create_options(spec, {}, (), PAYLOAD, "determined.slice")
     assert made["cgroup_parent"] == "determined.slice"
@@ -119,7 +117,7 @@ class Engine:
     ],
     ids=["systemd", "cgroupfs", "first version"],
 )
-def test_the_slice_is_used_where_the_machine_blocks_it_and_sockets_have_it(
+def test_slice_needs_a_machine_setup_and_cgroup_v2(
     engine: Engine, parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_address, "SLICE", tmp_path / "slice")
@@ -130,7 +128,7 @@ def test_the_slice_is_used_where_the_machine_blocks_it_and_sockets_have_it(
     assert [runtime.is_kept_apart(n) for n in ("bridge", "host")] == [True, bool(parent)], "is lent"
 
 
-def test_labels_find_a_container_again_and_hold_no_secret() -> None:
+def test_labels_identify_a_container_without_its_token() -> None:
     key = ContainerKey("c", 3, "alloc", "task", "secret", ("out of .*", "é"))
     found = labels(key, "agent", "cluster", (1734,))
     assert "secret" not in found.values()

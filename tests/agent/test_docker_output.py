@@ -33,7 +33,7 @@ def lines(engine: Engine, cursor: str = "", follow: bool = False) -> list[tuple[
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_every_line_has_a_cursor_after_which_reading_goes_on(clock: tuple[str, str]) -> None:
+def test_reading_continues_after_the_cursor_of_each_line(clock: tuple[str, str]) -> None:
     first, second = clock
     engine = Engine(f"{first} a\n", f"{first} a\n", f"{second} b\n", f"{second} c\n")
     read = lines(engine)
@@ -42,7 +42,7 @@ def test_every_line_has_a_cursor_after_which_reading_goes_on(clock: tuple[str, s
         assert lines(engine, cursor) == read[count:]
 
 
-def test_the_engine_is_asked_from_the_second_of_the_cursor_on() -> None:
+def test_engine_returns_lines_from_the_second_of_the_cursor() -> None:
     engine = Engine(f"{SECOND}Z a\n")
     assert lines(engine)
     assert engine.asked["since"] is None
@@ -50,14 +50,14 @@ def test_the_engine_is_asked_from_the_second_of_the_cursor_on() -> None:
     assert engine.asked["since"] == 1795364704
 
 
-def test_pieces_of_a_line_are_joined_under_the_time_of_the_first() -> None:
+def test_parts_of_a_line_are_joined_with_the_time_of_the_first() -> None:
     engine = Engine(f"{SECOND}.1Z aa", f"{SECOND}.2Z bb", f"{SECOND}.3Z c\n", f"{SECOND}.4Z next\n")
     (long, cursor), (short, _) = lines(engine)
     assert (long, short) == ("aabbc", "next")
     assert [text for text, _ in lines(engine, cursor)] == ["next"]
 
 
-def test_last_words_without_a_line_end_are_a_line_once_nothing_can_follow() -> None:
+def test_unterminated_last_line_is_returned_after_the_end() -> None:
     engine = Engine(f"{SECOND}Z done\n", f"{SECOND}Z end")
     (done, cursor), (end, _) = lines(engine)
     assert (done, end) == ("done", "end")

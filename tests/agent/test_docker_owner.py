@@ -38,7 +38,7 @@ def adopted(engine: Engine, owner: str) -> list[str]:
     return [started.key.id for started in runtime.adoptable("cluster")]
 
 
-def test_an_agent_adopts_its_own_containers_and_those_of_versions_without_owners() -> None:
+def test_agent_adopts_only_its_own_and_unowned_containers() -> None:
     engine = Engine()
     for name, owner in (("original", "a"), ("copy", "b")):
         key = ContainerKey(name, 1, "alloc", "task", "", ())
@@ -50,7 +50,7 @@ def test_an_agent_adopts_its_own_containers_and_those_of_versions_without_owners
     assert adopted(engine, "b") == ["copy", "earlier"]
 
 
-def test_an_owner_survives_a_restart_and_does_not_show_the_key(tmp_path: Path) -> None:
+def test_owner_survives_a_restart_and_does_not_reveal_the_key(tmp_path: Path) -> None:
     first = StateDirectory(tmp_path / "agent")
     owner = first.agent_key_hash()
     assert StateDirectory(tmp_path / "agent").agent_key_hash() == owner

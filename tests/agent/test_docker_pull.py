@@ -32,7 +32,7 @@ AUTH = {"username": "ann", "password": "s3cret"}
 
 
 @pytest.mark.docker
-def test_a_private_image_is_pulled_with_the_tasks_credentials(
+def test_private_image_is_pulled_with_the_tasks_credentials(
     docker_client: Any, registry: Registry
 ) -> None:
     said: list[str] = []
@@ -45,9 +45,7 @@ def test_a_private_image_is_pulled_with_the_tasks_credentials(
 
 
 @pytest.mark.docker
-def test_an_image_that_is_here_is_not_pulled_again_unless_forced(
-    docker_client: Any, registry: Registry
-) -> None:
+def test_existing_image_is_pulled_only_if_forced(docker_client: Any, registry: Registry) -> None:
     said: list[str] = []
     ensure_image(
         docker_client.api,
@@ -64,7 +62,7 @@ def test_an_image_that_is_here_is_not_pulled_again_unless_forced(
 
 
 @pytest.mark.docker
-def test_an_image_that_is_pinned_by_tag_and_digest_is_pulled_once(
+def test_image_pinned_by_tag_and_digest_is_pulled_once(
     docker_client: Any, registry: Registry
 ) -> None:
     pinned = f"{registry.image}:latest@{registry.digest}"
@@ -80,7 +78,7 @@ def test_an_image_that_is_pinned_by_tag_and_digest_is_pulled_once(
 
 @pytest.mark.docker
 @pytest.mark.parametrize("auth", [None, {"username": "ann", "password": "wrong"}])
-def test_a_refused_pull_is_no_failure_of_the_task_and_names_the_remedy(
+def test_denied_pull_is_a_pull_failure_that_names_registry_auth(
     docker_client: Any, registry: Registry, auth: dict[str, str] | None
 ) -> None:
     with pytest.raises(StartFailed, match=r"environment\.registry_auth") as refused:
@@ -95,7 +93,7 @@ def test_a_refused_pull_is_no_failure_of_the_task_and_names_the_remedy(
 
 
 @pytest.mark.docker
-def test_a_missing_tag_is_told(docker_client: Any, registry: Registry) -> None:
+def test_missing_tag_is_reported(docker_client: Any, registry: Registry) -> None:
     with pytest.raises(StartFailed, match="nothing-here"):
         ensure_image(
             docker_client.api,
@@ -106,7 +104,7 @@ def test_a_missing_tag_is_told(docker_client: Any, registry: Registry) -> None:
 
 
 @pytest.mark.docker
-def test_a_kill_ends_a_pull(docker_client: Any, registry: Registry) -> None:
+def test_kill_ends_a_pull(docker_client: Any, registry: Registry) -> None:
     with pytest.raises(StartFailed) as ended:
         ensure_image(
             docker_client.api,
@@ -141,7 +139,7 @@ class Engine:
         ("manifest for team/x:latest not found", StartFailed, r"environment\.image"),
     ],
 )
-def test_a_full_disk_is_told_apart_from_an_image_that_is_not_there(
+def test_distinguishes_full_disks_from_missing_images(
     words: str, kind: type[StartFailed], remedy: str
 ) -> None:
     with pytest.raises(StartFailed, match=f"{words} .*{remedy}") as failed:
@@ -150,12 +148,12 @@ def test_a_full_disk_is_told_apart_from_an_image_that_is_not_there(
     assert failed.value.failure == "image_pull"
 
 
-def test_a_task_without_an_image_is_told_where_to_set_it() -> None:
+def test_task_without_an_image_names_the_setting() -> None:
     with pytest.raises(StartFailed, match=r"set environment\.image"):
         ensure_image(None, spec_of(""), lambda text: None, lambda: False)
 
 
-def test_progress_adds_the_layers_up() -> None:
+def test_progress_sums_all_layers() -> None:
     progress = Progress()
     for event in (
         {"status": "Pulling from team/private", "id": "latest"},

@@ -58,7 +58,7 @@ def findings(
     return {finding.check: finding for finding in found}
 
 
-def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_unreachable_cluster_fails_with_its_address(tmp_path: Path) -> None:
     found = findings(tmp_path, "http://127.0.0.1:9", container_runtime="process")
     assert found["API"].verdict is Verdict.FAILED
     assert "127.0.0.1:9" in found["API"].cause
@@ -66,13 +66,13 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
     assert found["clock"].verdict is Verdict.SKIPPED
 
 
-def test_clocks_that_agree(tmp_path: Path, cluster: Clock) -> None:
+def test_equal_clocks_pass(tmp_path: Path, cluster: Clock) -> None:
     found = findings(tmp_path, cluster.url, container_runtime="process")
     assert found["API"].verdict is found["clock"].verdict is Verdict.OK
 
 
 @pytest.mark.parametrize(("ahead_s", "verdict"), [(-60, Verdict.WARNING), (3600, Verdict.FAILED)])
-def test_a_clock_that_is_wrong(tmp_path: Path, ahead_s: float, verdict: Verdict) -> None:
+def test_different_clocks_warn_or_fail(tmp_path: Path, ahead_s: float, verdict: Verdict) -> None:
     clock = Clock(ahead_s)
     try:
         found = findings(tmp_path, clock.url, container_runtime="process")
@@ -82,16 +82,14 @@ def test_a_clock_that_is_wrong(tmp_path: Path, ahead_s: float, verdict: Verdict)
     assert "timedatectl" in found["clock"].remedy
 
 
-def test_a_disk_without_room(
-    tmp_path: Path, cluster: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_fails(tmp_path: Path, cluster: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "TOO_LITTLE_SPACE_BYTES", 2**60)
     found = findings(tmp_path, cluster.url, container_runtime="process")
     assert found["disk"].verdict is Verdict.FAILED
     assert "docker system prune" in found["disk"].remedy
 
 
-def test_storage_that_takes_files_and_storage_that_does_not(tmp_path: Path, cluster: Clock) -> None:
+def test_only_writable_storage_passes(tmp_path: Path, cluster: Clock) -> None:
     asked = {"container_runtime": "process"}
     found = findings(tmp_path, cluster.url, storage=str(tmp_path / "checkpoints"), **asked)
     assert found["object store"].verdict is Verdict.OK
@@ -101,7 +99,7 @@ def test_storage_that_takes_files_and_storage_that_does_not(tmp_path: Path, clus
     assert found["object store"].verdict is Verdict.FAILED
 
 
-def test_no_engine_is_a_failure_only_where_one_is_asked_for(
+def test_missing_engine_fails_only_if_docker_is_required(
     tmp_path: Path, cluster: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
@@ -114,14 +112,16 @@ def test_no_engine_is_a_failure_only_where_one_is_asked_for(
 
 
 @pytest.mark.docker
-def test_a_healthy_machine(docker_client: Any, tmp_path: Path, cluster: Clock) -> None:
+def test_healthy_machine_passes_all_checks(
+    docker_client: Any, tmp_path: Path, cluster: Clock
+) -> None:
     found = findings(tmp_path, cluster.url, container_runtime="docker")
     checks = ("Docker engine", "containers reach the agent", "image pull", "GPU runtime", "API")
     assert {found[check].verdict for check in checks} == {Verdict.OK}
 
 
 @pytest.mark.docker
-def test_containers_that_cannot_reach_the_agent(
+def test_containers_without_a_route_to_the_agent_fail(
     docker_client: Any, tmp_path: Path, cluster: Clock
 ) -> None:
     found = findings(tmp_path, cluster.url, container_runtime="docker", bind_ip="127.0.0.1")
@@ -131,14 +131,16 @@ def test_containers_that_cannot_reach_the_agent(
 
 
 @pytest.mark.docker
-def test_an_image_that_no_registry_has(docker_client: Any, tmp_path: Path, cluster: Clock) -> None:
+def test_missing_image_fails_with_a_pull_command(
+    docker_client: Any, tmp_path: Path, cluster: Clock
+) -> None:
     image = "127.0.0.1:9/nothing:latest"
     found = findings(tmp_path, cluster.url, container_runtime="docker", image=image)
     assert found["image pull"].verdict is Verdict.FAILED
     assert f"docker pull {image}" in found["image pull"].remedy
 
 
-def test_the_command_prints_every_check_and_exits_with_its_verdict(
+def test_command_prints_every_check_and_exits_by_the_result(
     tmp_path: Path, cluster: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--state-dir", str(tmp_path), "--runtime", "process"]

@@ -35,7 +35,7 @@ def entry_spec(entrypoint: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("runtime", ["process", pytest.param("docker", marks=pytest.mark.docker)])
-def test_user_output_comes_through_the_gateway_once_and_the_exit_code_is_the_users(
+def test_user_output_and_exit_code_arrive_once(
     plane: FakeControlPlane, start_agent: StartAgent, runtime: str, request: pytest.FixtureRequest
 ) -> None:
     if runtime == "docker":
@@ -56,7 +56,7 @@ def test_user_output_comes_through_the_gateway_once_and_the_exit_code_is_the_use
 
 @pytest.mark.parametrize("runtime", ["process", pytest.param("docker", marks=pytest.mark.docker)])
 @pytest.mark.parametrize("command", ["det", "PYTHONPATH=/mine det", "python3 -m determined.cli"])
-def test_the_det_command_works_in_every_task(
+def test_det_command_works_in_every_task(
     plane: FakeControlPlane,
     start_agent: StartAgent,
     runtime: str,
@@ -83,7 +83,7 @@ def test_the_det_command_works_in_every_task(
 
 
 @pytest.mark.parametrize("runtime", ["process", pytest.param("docker", marks=pytest.mark.docker)])
-def test_a_container_that_prepares_waits_for_the_next_process_of_its_agent(
+def test_preparing_container_waits_for_the_restarted_agent(
     plane: FakeControlPlane, start_agent: StartAgent, runtime: str, request: pytest.FixtureRequest
 ) -> None:
     if runtime == "docker":
@@ -108,7 +108,7 @@ def test_a_container_that_prepares_waits_for_the_next_process_of_its_agent(
     assert (ended["exit_code"], ended["failure"]) == (42, "container_failed")
 
 
-def test_what_a_task_writes_while_its_agent_is_away_arrives_once(
+def test_output_written_without_an_agent_arrives_once(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     plane.answer_to = answer_as_a_cluster

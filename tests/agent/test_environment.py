@@ -16,7 +16,7 @@ def agents_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOWHERE", raising=False)
 
 
-def test_a_bare_name_gets_the_agents_value_if_it_has_one() -> None:
+def test_bare_name_copies_the_agents_value_if_present() -> None:
     env = container_env(
         ContainerSpec.from_json(make_spec("true", env_of_agent=["DATA_ROOT", "NOWHERE"])), HERE
     )
@@ -24,12 +24,12 @@ def test_a_bare_name_gets_the_agents_value_if_it_has_one() -> None:
     assert "NOWHERE" not in env
 
 
-def test_a_value_of_the_task_wins_over_the_agents() -> None:
+def test_task_value_overrides_the_agents_value() -> None:
     spec = make_spec("true", env={"DATA_ROOT": "mine"}, env_of_agent=["DATA_ROOT"])
     assert container_env(ContainerSpec.from_json(spec), HERE)["DATA_ROOT"] == "mine"
 
 
-def test_the_agents_settings_are_not_passed_on() -> None:
+def test_agent_settings_are_not_copied() -> None:
     env = container_env(
         ContainerSpec.from_json(make_spec("true", env_of_agent=["DET_TOKEN_FILE"])), HERE
     )

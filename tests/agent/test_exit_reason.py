@@ -66,7 +66,7 @@ def notebook_spec(image: str) -> dict[str, Any]:
 
 
 @pytest.mark.docker
-def test_a_notebook_in_an_image_without_jupyterlab_ends_with_one_sentence(
+def test_notebook_without_jupyterlab_reports_how_to_install_it(
     plane: FakeControlPlane, agent_of: Any
 ) -> None:
     agent_of("docker")
@@ -80,7 +80,7 @@ def test_a_notebook_in_an_image_without_jupyterlab_ends_with_one_sentence(
 
 
 @pytest.mark.docker
-def test_an_image_without_python_is_named(
+def test_image_without_python_is_reported(
     plane: FakeControlPlane, agent_of: Any, empty_image: str
 ) -> None:
     agent_of("docker")
@@ -90,7 +90,7 @@ def test_an_image_without_python_is_named(
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_missing_program_of_a_task_is_not_reported_as_missing_python(
+def test_missing_command_is_not_reported_as_missing_python(
     plane: FakeControlPlane, agent_of: Any, runtime: str
 ) -> None:
     agent_of(runtime)
@@ -99,7 +99,7 @@ def test_a_missing_program_of_a_task_is_not_reported_as_missing_python(
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_failed_task_can_write_its_own_reason(
+def test_failed_task_can_write_its_own_reason(
     plane: FakeControlPlane, agent_of: Any, runtime: str
 ) -> None:
     agent_of(runtime)
@@ -109,7 +109,7 @@ def test_a_failed_task_can_write_its_own_reason(
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("trick", ["ln -s /etc/passwd", "mkfifo", "mkdir"])
-def test_only_a_regular_file_is_read(
+def test_only_regular_files_are_read(
     plane: FakeControlPlane, agent_of: Any, runtime: str, trick: str
 ) -> None:
     agent_of(runtime)
@@ -117,7 +117,7 @@ def test_only_a_regular_file_is_read(
     assert report["message"] == "container failed with non-zero exit code: 3"
 
 
-def test_long_reasons_are_shortened(tmp_path: Path) -> None:
+def test_long_reasons_are_truncated(tmp_path: Path) -> None:
     path = tmp_path / "exit-reason"
     path.write_text("é" * 5000)
     assert exit_reason.of_file(path) == "é" * 1000

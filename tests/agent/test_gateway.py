@@ -15,14 +15,14 @@ from tests.support.gateway import TOKEN, Caller, running_gateway
 PREEMPTION = "/api/v1/allocations/alloc-1/signals/preemption"
 
 
-def test_no_preemption_is_answered_at_once_when_asked_not_to_wait(caller: Caller) -> None:
+def test_preemption_request_with_timeout_0_returns_immediately(caller: Caller) -> None:
     assert caller.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers=TOKEN)[:2] == (
         200,
         {"preempt": False},
     )
 
 
-def test_a_waiting_container_learns_of_its_preemption_without_the_control_plane(
+def test_waiting_container_receives_its_preemption_without_the_control_plane(
     caller: Caller, plane: FakeControlPlane
 ) -> None:
     answers: list[Any] = []
@@ -39,7 +39,7 @@ def test_a_waiting_container_learns_of_its_preemption_without_the_control_plane(
     assert plane.forwarded == []
 
 
-def test_a_preempted_allocation_is_told_every_time(caller: Caller) -> None:
+def test_preempted_allocation_gets_the_same_response_every_time(caller: Caller) -> None:
     caller.sessions.set_preempting(frozenset({"alloc-1"}))
     for _ in range(2):
         assert caller.ask("GET", PREEMPTION, headers={"Authorization": "Bearer secret-1"})[1] == {
@@ -50,7 +50,7 @@ def test_a_preempted_allocation_is_told_every_time(caller: Caller) -> None:
 @pytest.mark.parametrize(
     ("token", "status"), [("", 401), ("Bearer wrong", 401), ("Bearer secret-2", 403)]
 )
-def test_preemption_needs_the_allocations_own_token(
+def test_preemption_requires_the_allocations_own_token(
     caller: Caller, token: str, status: int
 ) -> None:
     answer = caller.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers={"Authorization": token})
@@ -58,14 +58,12 @@ def test_preemption_needs_the_allocations_own_token(
     assert answer[1]["error"]["error"]
 
 
-def test_a_container_that_is_gone_has_no_token_any_more(caller: Caller) -> None:
+def test_token_of_a_closed_container_is_rejected(caller: Caller) -> None:
     caller.sessions.close("c-1")
     assert caller.ask("GET", PREEMPTION + "?timeoutSeconds=0", headers=TOKEN)[0] == 401
 
 
-def test_everything_else_is_passed_on_with_method_query_headers_and_body(
-    caller: Caller, plane: FakeControlPlane
-) -> None:
+def test_other_requests_are_forwarded_unchanged(caller: Caller, plane: FakeControlPlane) -> None:
     plane.answer_to = lambda method, path, body: (
         404,
         {"error": {"code": 5, "error": "no such trial"}},
@@ -80,13 +78,13 @@ def test_everything_else_is_passed_on_with_method_query_headers_and_body(
     assert (status, answer["error"]["error"]) == (404, "no such trial")
 
 
-def test_a_large_body_passes_both_ways(caller: Caller, plane: FakeControlPlane) -> None:
+def test_large_body_passes_in_both_directions(caller: Caller, plane: FakeControlPlane) -> None:
     large = bytes(range(256)) * 40_000
     plane.answer_to = lambda method, path, body: (200, body)
     assert caller.ask("PUT", "/api/v1/blob", large, TOKEN)[1] == large
 
 
-def test_a_chunked_body_passes(caller: Caller, plane: FakeControlPlane) -> None:
+def test_chunked_body_is_forwarded(caller: Caller, plane: FakeControlPlane) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", caller.gateway.port, timeout=60)
     connection.request("POST", "/api/v1/x", iter([b"one", b"two"]), TOKEN, encode_chunked=True)
     assert connection.getresponse().read()
@@ -94,7 +92,7 @@ def test_a_chunked_body_passes(caller: Caller, plane: FakeControlPlane) -> None:
     assert plane.forwarded[0][3] == b"onetwo"
 
 
-def test_requests_over_a_kept_connection_are_sent_once_each(
+def test_requests_over_one_connection_are_each_sent_once(
     caller: Caller, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("determined.common.connections.IDLE_S", 3600.0)
@@ -114,7 +112,7 @@ def test_requests_over_a_kept_connection_are_sent_once_each(
     assert len(plane.callers) == 1
 
 
-def test_an_outage_is_a_pause(caller: Caller, plane: FakeControlPlane) -> None:
+def test_requests_are_retried_during_an_outage(caller: Caller, plane: FakeControlPlane) -> None:
     failures = [503, 502, 504]
     plane.answer_to = lambda method, path, body: (
         (failures.pop(), {}) if failures else (200, {"ok": True})
@@ -124,7 +122,7 @@ def test_an_outage_is_a_pause(caller: Caller, plane: FakeControlPlane) -> None:
     assert len({headers["Idempotency-Key"] for _, _, headers, _ in plane.forwarded}) == 1
 
 
-def test_a_report_that_cannot_be_kept_waits_for_the_control_plane(
+def test_oversized_report_waits_for_the_control_plane(
     caller: Caller, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("det_agent.trial_reports.MAX_REPORT_BYTES", 1)
@@ -136,7 +134,7 @@ def test_a_report_that_cannot_be_kept_waits_for_the_control_plane(
     assert answer[:2] == (200, {"ok": True})
 
 
-def test_a_report_with_a_users_token_waits_for_the_control_plane(
+def test_report_with_a_users_token_waits_for_the_control_plane(
     caller: Caller, plane: FakeControlPlane
 ) -> None:
     failures = [503, 503]
@@ -147,9 +145,7 @@ def test_a_report_with_a_users_token_waits_for_the_control_plane(
     assert caller.ask("POST", "/api/v1/checkpoints", b"{}", own)[:2] == (200, {"ok": True})
 
 
-def test_the_rendezvous_waits_until_the_peers_are_there(
-    caller: Caller, plane: FakeControlPlane
-) -> None:
+def test_rendezvous_waits_for_all_peers(caller: Caller, plane: FakeControlPlane) -> None:
     missing = [504] * 3
     plane.answer_to = lambda method, path, body: (
         (missing.pop(), {}) if missing else (200, {"rendezvousInfo": {}})
@@ -158,14 +154,12 @@ def test_the_rendezvous_waits_until_the_peers_are_there(
     assert caller.ask("GET", path, headers=TOKEN)[1] == {"rendezvousInfo": {}}
 
 
-def test_an_unhealthy_answer_outside_the_api_is_passed_on(
-    caller: Caller, plane: FakeControlPlane
-) -> None:
+def test_error_outside_the_api_is_forwarded(caller: Caller, plane: FakeControlPlane) -> None:
     plane.answer_to = lambda method, path, body: (503, {"status": "down"})
     assert caller.ask("GET", "/health")[:2] == (503, {"status": "down"})
 
 
-def test_a_caller_who_hangs_up_during_an_outage_is_not_waited_for(
+def test_request_of_a_disconnected_caller_is_not_retried(
     caller: Caller, plane: FakeControlPlane
 ) -> None:
     plane.answer_to = lambda method, path, body: (503, {})
@@ -188,9 +182,7 @@ def test_a_caller_who_hangs_up_during_an_outage_is_not_waited_for(
     assert len(plane.forwarded) <= asked + 2
 
 
-def test_answers_of_unknown_length_are_streamed_as_they_come(
-    caller: Caller, tmp_path: Path
-) -> None:
+def test_responses_of_unknown_length_are_streamed(caller: Caller, tmp_path: Path) -> None:
     arrived, proceed = threading.Event(), threading.Event()
     with (
         _streaming_server(proceed) as url,
@@ -239,7 +231,7 @@ class _streaming_server:
         self._server.server_close()
 
 
-def test_a_caller_that_sends_all_of_a_refused_body_reads_why(caller: Caller) -> None:
+def test_caller_can_read_the_rejection_after_sending_a_large_body(caller: Caller) -> None:
     body = bytes(8 * 1024 * 1024)
     with socket.create_connection(("127.0.0.1", caller.gateway.port), timeout=60) as connection:
         head = f"POST /api/v1/experiments HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -248,12 +240,12 @@ def test_a_caller_that_sends_all_of_a_refused_body_reads_why(caller: Caller) -> 
 
 
 @pytest.mark.parametrize("length", ["-5", "²", "1" * 5000, "five"])
-def test_a_body_of_no_length_is_refused(caller: Caller, length: str) -> None:
+def test_rejects_an_invalid_content_length(caller: Caller, length: str) -> None:
     headers = {**TOKEN, "Content-Length": length}
     assert caller.ask("POST", "/api/v1/experiments", headers=headers)[0] in (400, 413)
 
 
-def test_a_wait_that_is_no_number_is_answered(caller: Caller) -> None:
+def test_invalid_preemption_timeout_gets_a_response(caller: Caller) -> None:
     caller.sessions.set_preempting(frozenset({"alloc-1"}))
     for asked in ("%C2%B2", "-1", "1" * 5000):
         answer = caller.ask("GET", f"{PREEMPTION}?timeoutSeconds={asked}", headers=TOKEN)

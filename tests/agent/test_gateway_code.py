@@ -32,7 +32,7 @@ def keep_code_elsewhere(
     return asked
 
 
-def test_code_that_lies_in_the_object_store_reaches_containers_as_an_answer(
+def test_code_in_the_object_store_is_returned_as_json(
     caller: Caller, plane: FakeControlPlane
 ) -> None:
     asked = keep_code_elsewhere(plane, [503, 200])
@@ -43,7 +43,7 @@ def test_code_that_lies_in_the_object_store_reaches_containers_as_an_answer(
     assert asked == [f"{CODE}?url=true", "/store/code.tgz", "/store/code.tgz"]
 
 
-def test_code_that_was_exchanged_in_the_store_reaches_no_container(
+def test_code_with_another_checksum_does_not_reach_a_container(
     caller: Caller, plane: FakeControlPlane
 ) -> None:
     """A fork would run other code than was looked at before it."""
@@ -52,9 +52,7 @@ def test_code_that_was_exchanged_in_the_store_reaches_no_container(
         caller.ask("GET", CODE, headers=TOKEN)
 
 
-def test_code_that_the_store_refuses_is_an_error_that_the_container_tries_again(
-    caller: Caller, plane: FakeControlPlane
-) -> None:
+def test_error_of_the_object_store_is_a_502(caller: Caller, plane: FakeControlPlane) -> None:
     keep_code_elsewhere(plane, [403])
     status, answer, _ = caller.ask("GET", CODE, headers=TOKEN)
     assert status == 502
@@ -62,7 +60,7 @@ def test_code_that_the_store_refuses_is_an_error_that_the_container_tries_again(
 
 
 @pytest.mark.parametrize(("status", "body"), [(200, {"b64Tgz": "eA=="}), (404, {"error": "gone"})])
-def test_code_within_an_answer_is_passed_on(
+def test_inline_code_is_forwarded(
     caller: Caller, plane: FakeControlPlane, status: int, body: Any
 ) -> None:
     plane.answer_to = lambda method, path, _: (status, body)

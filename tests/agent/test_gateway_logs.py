@@ -14,7 +14,7 @@ from tests.support.gateway import TOKEN, Caller
 
 @pytest.mark.parametrize("path", ["/api/v1/task/logs", "/task-logs"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_logs_are_spooled_and_completed(
+def test_logs_are_spooled_with_completed_fields(
     caller: Caller, plane: FakeControlPlane, path: str, packed: bool
 ) -> None:
     entry = {
@@ -46,14 +46,14 @@ def test_logs_are_spooled_and_completed(
     assert plane.forwarded == []
 
 
-def test_logs_whose_answer_was_lost_are_spooled_once(caller: Caller) -> None:
+def test_logs_repeated_with_the_same_key_are_spooled_once(caller: Caller) -> None:
     body = json.dumps({"logs": [{"log": "hello"}]}).encode()
     for key in ("a", "a", "b"):
         caller.ask("POST", "/api/v1/task/logs", body, {**TOKEN, "Idempotency-Key": key})
     assert [line["log"] for line in caller.spooled()] == ["hello", "hello"]
 
 
-def test_lines_of_which_the_agent_fails_are_refused_for_good(
+def test_error_while_spooling_rejects_lines_permanently(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -66,7 +66,7 @@ def test_lines_of_which_the_agent_fails_are_refused_for_good(
     assert "nobody thought of this" in answer["error"]["error"]
 
 
-def test_a_container_cannot_write_into_the_log_of_another_task(caller: Caller) -> None:
+def test_container_cannot_write_into_the_log_of_another_task(caller: Caller) -> None:
     body = json.dumps({"logs": [{"taskId": "task-2", "log": "forged"}]}).encode()
     status, answer, _ = caller.ask("POST", "/api/v1/task/logs", body, TOKEN)
     assert status == 403
@@ -75,9 +75,7 @@ def test_a_container_cannot_write_into_the_log_of_another_task(caller: Caller) -
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"{}", b'{"logs": ["x"]}', b'"x"'])
-def test_a_body_that_is_no_list_of_logs_is_refused_with_a_sentence(
-    caller: Caller, body: bytes
-) -> None:
+def test_rejects_a_body_that_is_not_a_list_of_logs(caller: Caller, body: bytes) -> None:
     status, answer, _ = caller.ask("POST", "/api/v1/task/logs", body, TOKEN)
     assert status == 400
     assert answer["error"]["reason"] == "InvalidArgument"
@@ -92,7 +90,7 @@ def test_logs_with_a_users_token_go_to_the_control_plane(
     assert headers["Authorization"] == "Bearer users-own"
 
 
-def test_logs_that_unpack_to_more_than_a_request_may_have_are_refused(
+def test_rejects_logs_that_unpack_to_too_many_bytes(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("det_agent.gateway.MAX_LOG_BODY_BYTES", 1 << 20)
@@ -102,7 +100,7 @@ def test_logs_that_unpack_to_more_than_a_request_may_have_are_refused(
     assert caller.spooled() == []
 
 
-def test_lines_that_would_fill_the_memory_of_the_agent_are_refused(caller: Caller) -> None:
+def test_rejects_lines_that_would_fill_the_agents_memory(caller: Caller) -> None:
     """A few kilobytes of a container would otherwise become gigabytes in the agent, which its machine's other
     containers need."""
     headers = {**TOKEN, "Content-Encoding": "gzip"}
@@ -125,16 +123,14 @@ def test_lines_that_would_fill_the_memory_of_the_agent_are_refused(caller: Calle
     ],
     ids=["log", "log-object", "rank", "large-rank", "no-rank", "time", "source", "long"],
 )  # fmt: skip
-def test_a_line_that_cannot_be_stored_is_refused_to_its_container(
-    caller: Caller, odd: dict[str, Any]
-) -> None:
+def test_rejects_a_line_that_cannot_be_stored(caller: Caller, odd: dict[str, Any]) -> None:
     """The control plane would refuse it with the lines of other containers that are sent along."""
     body = json.dumps({"logs": [{"log": "fine"}, {"log": "odd", **odd}]}).encode()
     assert caller.ask("POST", "/api/v1/task/logs", body, TOKEN)[0] == 400
     assert caller.spooled() == []
 
 
-def test_a_flood_of_lines_ends_at_the_agent(caller: Caller) -> None:
+def test_excess_lines_of_a_task_are_dropped(caller: Caller) -> None:
     """The agent passes on a minute's worth of lines at once, and counts the rest."""
     for _ in range(10):
         body = json.dumps({"logs": [{"log": "again and again"}] * 1000}).encode()
@@ -147,7 +143,7 @@ def test_a_flood_of_lines_ends_at_the_agent(caller: Caller) -> None:
     assert texts[-1] == "a word of another task"
 
 
-def test_strangers_fill_no_disk(caller: Caller, plane: FakeControlPlane) -> None:
+def test_bodies_without_a_known_token_are_limited(caller: Caller, plane: FakeControlPlane) -> None:
     """Known containers, and callers with tokens of users, send as much as the control plane takes."""
     path, body = "/api/v1/experiments", b"x" * (request_bodies.MAX_TOKENLESS_BODY_BYTES + 1)
     assert caller.ask("POST", path, body)[0] == 413

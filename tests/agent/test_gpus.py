@@ -55,25 +55,25 @@ def trouble(shows: str) -> str:
 
 
 @pytest.mark.parametrize("errors", ["0", "[N/A]", "[Not Supported]"])
-def test_gpus_that_are_there_are_well(errors: str) -> None:
+def test_present_gpus_pass(errors: str) -> None:
     gpus = Gpus(SLOTS, Driver(f"GPU-a, {errors}\nGPU-b, {errors}\n"))
     for _ in range(3):
         gpus.check()
 
 
-def test_a_gpu_that_is_gone_is_told_when_it_is_gone_twice() -> None:
+def test_missing_gpu_is_reported_after_two_checks() -> None:
     assert "GPU 1 (GPU-b) is gone" in trouble("GPU-a, 0\n")
 
 
-def test_a_driver_that_shows_nothing_is_told() -> None:
+def test_empty_driver_output_is_reported() -> None:
     assert "nvidia-smi shows no GPU" in trouble("")
 
 
-def test_memory_errors_that_are_not_corrected_are_told() -> None:
+def test_uncorrected_memory_errors_are_reported() -> None:
     assert "GPU 0 (GPU-a) has 3 memory errors" in trouble("GPU-a, 3\nGPU-b, 0\n")
 
 
-def test_checks_that_fail_together_are_not_believed_until_a_later_one_fails() -> None:
+def test_simultaneous_failed_checks_count_once() -> None:
     now = [0.0]
     gpus = Gpus(SLOTS, Driver(""), lambda: now[0])
     for _ in range(3):
@@ -83,7 +83,7 @@ def test_checks_that_fail_together_are_not_believed_until_a_later_one_fails() ->
         gpus.check()
 
 
-def test_one_failure_is_forgotten() -> None:
+def test_single_failure_is_ignored() -> None:
     driver = Driver("")
     gpus = Gpus(SLOTS, driver, each_minute())
     for _ in range(3):
@@ -93,7 +93,7 @@ def test_one_failure_is_forgotten() -> None:
         gpus.check()
 
 
-def test_other_slots_ask_no_driver() -> None:
+def test_other_slots_do_not_query_the_driver() -> None:
     driver = Driver("")
     gpus = Gpus([Slot(0, "cpu", "cpu", "CPU")], driver)
     gpus.check()
@@ -102,7 +102,7 @@ def test_other_slots_ask_no_driver() -> None:
 
 
 @pytest.mark.parametrize("bus", ["0000:1e:00", "0000:1e:00.0"])
-def test_an_error_of_the_driver_after_which_a_gpu_is_lost_is_believed_at_once(bus: str) -> None:
+def test_fatal_driver_error_is_reported_at_once(bus: str) -> None:
     driver = Driver(WELL)
     gpus = Gpus(SLOTS, driver)
     gpus.check()
@@ -120,7 +120,7 @@ def test_an_error_of_the_driver_after_which_a_gpu_is_lost_is_believed_at_once(bu
     [("0000:1e:00", 13), ("0000:1e:00", 31), ("0000:1e:00", 43), ("0000:99:00", 79)],
     ids=["exception", "page fault", "reset channel", "GPU of somebody else"],
 )
-def test_errors_of_programs_and_of_other_gpus_say_nothing(bus: str, code: int) -> None:
+def test_errors_of_programs_and_other_gpus_are_ignored(bus: str, code: int) -> None:
     gpus = Gpus(SLOTS, Driver(WELL, XID.format(bus=bus, code=code)))
     for _ in range(3):
         gpus.check()
@@ -131,7 +131,7 @@ def test_errors_of_programs_and_of_other_gpus_say_nothing(bus: str, code: int) -
     [(WELL, XID.format(bus="0000:07:00", code=79)), ("GPU-b, 0, 00000000:1E:00.0\n", "")],
     ids=["by the driver", "by two checks"],
 )
-def test_work_of_a_rented_machine_leaves_when_a_gpu_failed(shows: str, log: str) -> None:
+def test_failed_gpu_drains_a_rented_machine(shows: str, log: str) -> None:
     driver = Driver(WELL)
     gpus = Gpus(SLOTS, driver, each_minute())
     health = Health(gpus.check, lambda: None)
@@ -166,7 +166,7 @@ def driver_tools(folder: Path) -> dict[str, str]:
     return {"PATH": f"{tools}:{os.environ['PATH']}"}
 
 
-def test_work_that_fails_as_its_gpu_does_pays_with_none_of_its_restarts(
+def test_failed_gpu_does_not_count_as_a_restart_of_its_task(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     """The kernel's line may hold the name of a process that is cut inside a letter."""
@@ -181,7 +181,7 @@ def test_work_that_fails_as_its_gpu_does_pays_with_none_of_its_restarts(
     plane.until(lambda: "reported Xid 79" in plane.out_of_service)
 
 
-def test_what_is_killed_waits_for_no_look_at_gpus(
+def test_killed_container_does_not_query_gpus(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent(driver_tools(tmp_path), runtime="process", slots="cuda")

@@ -28,14 +28,14 @@ class Machine:
         self.told.set()
 
 
-def test_a_failing_check_at_the_start_is_the_reason() -> None:
+def test_failing_check_at_the_start_is_the_reason() -> None:
     machine = Machine()
     machine.trouble = "the Docker engine does not answer"
     machine.health.check()
     assert machine.health.out_of_service == "the Docker engine does not answer"
 
 
-def test_failures_in_a_row_take_the_agent_out_of_service() -> None:
+def test_repeated_failures_take_the_agent_out_of_service() -> None:
     machine = Machine()
     for _ in range(FAILURES_IN_A_ROW - 1):
         machine.health.container_failed_to_start("no space left on device")
@@ -47,7 +47,7 @@ def test_failures_in_a_row_take_the_agent_out_of_service() -> None:
     assert machine.changes == 1
 
 
-def test_a_container_that_starts_begins_the_count_anew() -> None:
+def test_started_container_resets_the_failure_count() -> None:
     machine = Machine()
     for _ in range(5):
         machine.health.container_failed_to_start("flaky")
@@ -57,7 +57,7 @@ def test_a_container_that_starts_begins_the_count_anew() -> None:
 
 
 @pytest.mark.parametrize("trouble", ["down", "unforeseen"])
-def test_the_agent_returns_when_its_check_passes(trouble: str) -> None:
+def test_agent_returns_to_service_when_its_check_passes(trouble: str) -> None:
     machine = Machine(first_recheck_s=0.01)
     machine.trouble = trouble
     machine.health.check()
@@ -70,7 +70,7 @@ def test_the_agent_returns_when_its_check_passes(trouble: str) -> None:
     machine.health.stop()
 
 
-def test_a_look_that_fails_by_itself_changes_nothing() -> None:
+def test_unexpected_error_of_a_watch_check_is_ignored() -> None:
     def look() -> None:
         raise ValueError("an answer that nobody expected")
 
@@ -78,7 +78,7 @@ def test_a_look_that_fails_by_itself_changes_nothing() -> None:
     assert (health.look(), health.out_of_service) == ("", "")
 
 
-def test_a_look_in_service_takes_the_agent_out_of_it() -> None:
+def test_failed_watch_check_takes_the_agent_out_of_service() -> None:
     told = threading.Event()
 
     def look() -> None:
@@ -91,7 +91,7 @@ def test_a_look_in_service_takes_the_agent_out_of_it() -> None:
     watched.stop()
 
 
-def test_an_agent_that_goes_on_failing_returns_less_and_less_often() -> None:
+def test_rechecks_become_less_frequent_while_starts_fail() -> None:
     machine = Machine()
     waits = []
     for _ in range(8):

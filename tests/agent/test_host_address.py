@@ -35,33 +35,33 @@ class Engine:
         return self._described
 
 
-def test_a_restarted_engine_names_the_gateway_itself() -> None:
+def test_gateway_of_a_restarted_engine_is_the_first_candidate() -> None:
     engine = Engine({"Subnet": "172.17.0.0/16", "Gateway": "172.17.0.1"})
     assert candidates(engine, "bridge")[0] == "172.17.0.1"
 
 
-def test_an_engine_in_its_first_life_is_asked_for_its_host_gateway_and_its_subnet() -> None:
+def test_subnet_gives_a_candidate_without_a_gateway() -> None:
     found = candidates(Engine({"Subnet": "172.30.0.0/16"}), "bridge")
     assert found == ["host.docker.internal", "172.30.0.1", OWN]
 
 
-def test_the_bridge_interface_is_asked_for_its_own_address() -> None:
+def test_address_of_the_bridge_interface_is_a_candidate() -> None:
     name = next(name for _, name in socket.if_nameindex() if name != "lo" and _has_address(name))
     found = candidates(Engine(**{"com.docker.network.bridge.name": name}), "bridge")
     assert found[0] == "host.docker.internal"
     assert len(found) >= 2
 
 
-def test_a_gateway_with_a_prefix_length_is_an_address() -> None:
+def test_gateway_with_a_prefix_length_is_an_address() -> None:
     engine = Engine({"Gateway": "10.88.0.1/16"}, {"Gateway": "fd00::1"})
     assert candidates(engine, "podman")[0] == "10.88.0.1"
 
 
-def test_a_network_that_the_engine_does_not_describe_is_tried_by_name_and_by_own_address() -> None:
+def test_undescribed_network_is_tried_by_name_and_own_address() -> None:
     assert candidates(Engine(), "missing") == ["host.docker.internal", OWN]
 
 
-def test_containers_on_the_hosts_network_use_loopback_or_the_own_address() -> None:
+def test_host_network_uses_loopback_or_own_address() -> None:
     assert candidates(Engine(), "host") == ["127.0.0.1", OWN]
 
 
@@ -70,7 +70,7 @@ def test_docker_desktop_has_a_name_for_its_host(monkeypatch: pytest.MonkeyPatch)
     assert candidates(Engine({"Gateway": "172.17.0.1"}), "bridge") == ["host.docker.internal"]
 
 
-def test_a_podman_that_lacks_its_first_process_is_told_with_the_remedy() -> None:
+def test_missing_catatonit_of_podman_is_reported_with_the_remedy() -> None:
     """Tasks would meet the same failure, which is podman's: no file of this machine is missing."""
     words = "container-init binary not found on the host: stat /usr/libexec/podman/catatonit: no such file or directory"
 
@@ -111,7 +111,7 @@ def gateway() -> Iterator[GatewayAddress]:
 
 
 @pytest.mark.docker
-def test_containers_reach_the_address_that_was_found_on_every_kind_of_network(
+def test_containers_reach_the_agent_on_every_network(
     docker_client: Any, gateway: GatewayAddress
 ) -> None:
     addresses = HostAddresses(docker_client)
@@ -125,7 +125,7 @@ def test_containers_reach_the_address_that_was_found_on_every_kind_of_network(
 
 
 @pytest.mark.docker
-def test_an_engine_that_reports_no_gateway_is_no_obstacle(
+def test_containers_reach_the_agent_without_a_reported_gateway(
     docker_client: Any, gateway: GatewayAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inspect = docker_client.api.inspect_network
@@ -142,7 +142,7 @@ def test_an_engine_that_reports_no_gateway_is_no_obstacle(
 
 
 @pytest.mark.docker
-def test_a_closed_port_is_told_with_every_address_that_was_tried(docker_client: Any) -> None:
+def test_closed_port_is_reported_with_the_remedy(docker_client: Any) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         closed = GatewayAddress(bound.getsockname()[1], TOKEN)
@@ -155,7 +155,7 @@ def test_a_closed_port_is_told_with_every_address_that_was_tried(docker_client: 
 
 
 @pytest.mark.docker
-def test_another_program_at_that_port_is_not_the_gateway(
+def test_another_program_at_the_port_is_not_the_gateway(
     docker_client: Any, gateway: GatewayAddress
 ) -> None:
     result = probe(docker_client, "bridge", [OWN], GatewayAddress(gateway.port, "another token"))
@@ -164,7 +164,7 @@ def test_another_program_at_that_port_is_not_the_gateway(
 
 
 @pytest.mark.docker
-def test_an_address_that_the_operator_set_is_proven_and_kept_as_written(
+def test_configured_address_is_checked_and_used_unchanged(
     docker_client: Any, gateway: GatewayAddress
 ) -> None:
     addresses = HostAddresses(docker_client)
@@ -174,7 +174,7 @@ def test_an_address_that_the_operator_set_is_proven_and_kept_as_written(
 
 
 @pytest.mark.docker
-def test_probes_leave_no_container_behind(docker_client: Any, gateway: GatewayAddress) -> None:
+def test_probes_remove_their_containers(docker_client: Any, gateway: GatewayAddress) -> None:
     HostAddresses(docker_client).check(gateway)
     filters = {"label": "ai.determined.type=probe", "status": "exited"}
     assert docker_client.containers.list(all=True, filters=filters) == []

@@ -75,7 +75,7 @@ def containers_in_its_network_are_kept_out(machine: Machine) -> None:
 
 
 @pytest.mark.usefixtures("machines_may_boot")
-def test_a_machine_of_the_image_installs_nothing_when_it_boots(tmp_path: Path) -> None:
+def test_machine_of_the_image_boots_without_installing(tmp_path: Path) -> None:
     script = "#!/bin/bash\nPULL_IMAGES='one two' bash " + str(PACKER / "provision.sh")
     off: list[Machine] = []
     with network() as net:
@@ -124,7 +124,7 @@ def test_a_machine_of_the_image_installs_nothing_when_it_boots(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("template", sorted(PACKER.glob("*.hcl")), ids=lambda path: path.name)
-def test_templates_are_well_formed_and_run_the_script(template: Path) -> None:
+def test_templates_are_valid_and_run_the_script(template: Path) -> None:
     text = template.read_text()
     assert text.count("{") == text.count("}")
     assert '"${path.root}/provision.sh"' in text
@@ -168,7 +168,7 @@ def source_arguments(template: str, folder: Path, **variables: str) -> dict[str,
     return {name: value for name, value in arguments.items() if value not in (None, "")}
 
 
-def test_an_account_without_a_default_vpc_names_a_subnet(tmp_path: Path) -> None:
+def test_aws_template_accepts_a_subnet(tmp_path: Path) -> None:
     """Subnets outside the default VPC give no public addresses, over which Packer connects."""
     usual = source_arguments("aws.pkr.hcl", tmp_path)
     assert not {"subnet_id", "associate_public_ip_address"} & usual.keys()
@@ -178,7 +178,7 @@ def test_an_account_without_a_default_vpc_names_a_subnet(tmp_path: Path) -> None
     assert private["associate_public_ip_address"] is False
 
 
-def test_a_project_without_the_default_network_names_a_subnet(tmp_path: Path) -> None:
+def test_google_template_accepts_a_subnet(tmp_path: Path) -> None:
     """The plugin takes the network "default" only where neither a network nor a subnet is named."""
     usual = source_arguments("gcp.pkr.hcl", tmp_path, project="acme")
     assert not {"network", "subnetwork"} & usual.keys()
@@ -188,7 +188,7 @@ def test_a_project_without_the_default_network_names_a_subnet(tmp_path: Path) ->
     assert named["tags"] == ["determined-image"], "for a firewall rule that opens SSH"
 
 
-def test_a_machine_without_a_public_address_is_reached_through_the_proxy(tmp_path: Path) -> None:
+def test_machine_without_public_address_is_reached_through_iap(tmp_path: Path) -> None:
     """The plugin refuses a machine without an external address unless it may use the internal one."""
     private = source_arguments(
         "gcp.pkr.hcl", tmp_path, project="acme", public_ip="false", iap="true"

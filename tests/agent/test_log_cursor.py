@@ -6,7 +6,7 @@ import pytest
 from det_agent.log_cursor import LogCursor
 
 
-def test_the_next_process_reads_what_was_written_last(tmp_path: Path) -> None:
+def test_last_written_cursor_is_read_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "c.stdout"
     with LogCursor.at(path) as cursor:
         assert cursor.read() == ""
@@ -17,9 +17,7 @@ def test_the_next_process_reads_what_was_written_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [b"", bytes(64), b"1234"])
-def test_what_a_machine_lost_or_an_earlier_release_wrote_is_read(
-    tmp_path: Path, left: bytes
-) -> None:
+def test_reads_damaged_and_older_cursor_files(tmp_path: Path, left: bytes) -> None:
     path = tmp_path / "c.stdout"
     path.write_bytes(left)
     with LogCursor.at(path) as cursor:
@@ -27,16 +25,14 @@ def test_what_a_machine_lost_or_an_earlier_release_wrote_is_read(
 
 
 @pytest.mark.parametrize("strange", ["x" * 65, "not\ufffdtext"])
-def test_an_engine_that_tells_something_else_than_a_time_ends_no_reading(
-    tmp_path: Path, strange: str
-) -> None:
+def test_invalid_cursor_can_be_overwritten(tmp_path: Path, strange: str) -> None:
     with LogCursor.at(tmp_path / "c.stdout") as cursor:
         cursor.write(strange)
         cursor.write("12")
         assert cursor.read() == "12"
 
 
-def test_a_disk_that_takes_nothing_holds_up_no_reading_and_is_told_once(
+def test_unwritable_cursor_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with LogCursor.at(tmp_path / "missing" / "c.stdout") as cursor:

@@ -42,12 +42,12 @@ def kept(spool: Spool) -> list[str]:
     return [json.loads(line)["log"] for line in batch.lines]
 
 
-def test_a_minutes_worth_of_lines_passes_at_once(limits: LogLimits, spool: Spool) -> None:
+def test_one_minute_of_lines_passes_at_once(limits: LogLimits, spool: Spool) -> None:
     limits.append(KEY, [LINE] * 1000)
     assert len(kept(spool)) == LINES_S * BURST_S
 
 
-def test_what_is_left_out_is_said_once_it_is_over(
+def test_number_of_dropped_lines_is_reported_afterwards(
     limits: LogLimits, spool: Spool, clock: Clock
 ) -> None:
     limits.append(KEY, [LINE] * 700)
@@ -60,7 +60,7 @@ def test_what_is_left_out_is_said_once_it_is_over(
     assert len(lines) == 3
 
 
-def test_a_flood_has_few_lines_about_lines(limits: LogLimits, spool: Spool, clock: Clock) -> None:
+def test_continuous_excess_adds_few_notes(limits: LogLimits, spool: Spool, clock: Clock) -> None:
     for _ in range(1000):
         clock.now_s += 0.1
         limits.append(KEY, [LINE] * 10)
@@ -75,7 +75,9 @@ def test_long_lines_count_by_their_bytes(spool: Spool, clock: Clock) -> None:
     assert len(kept(spool)) == BURST_S
 
 
-def test_a_task_that_ends_says_what_was_left_out(limits: LogLimits, spool: Spool) -> None:
+def test_number_of_dropped_lines_is_reported_at_the_end_of_a_task(
+    limits: LogLimits, spool: Spool
+) -> None:
     limits.append(KEY, [LINE] * 601)
     kept(spool)
     limits.ended(KEY)
@@ -85,14 +87,14 @@ def test_a_task_that_ends_says_what_was_left_out(limits: LogLimits, spool: Spool
     assert len(kept(spool)) == 5
 
 
-def test_other_tasks_are_heard(limits: LogLimits, spool: Spool) -> None:
+def test_limit_applies_to_each_task(limits: LogLimits, spool: Spool) -> None:
     limits.append(KEY, [LINE] * 1000)
     kept(spool)
     limits.append(OTHER, [LINE] * 5)
     assert len(kept(spool)) == 5
 
 
-def test_without_a_limit_all_are_kept(spool: Spool) -> None:
+def test_limit_of_zero_drops_no_lines(spool: Spool) -> None:
     LogLimits(spool, "agent-1", 0, 0).append(KEY, [LINE] * 2000)
     assert len(kept(spool)) == 2000
 
@@ -106,13 +108,13 @@ def refuse(limits: LogLimits, key: ContainerKey, count: int, spool: Spool) -> No
                 limits.append(key, [LINE] * count)
 
 
-def test_lines_that_a_full_spool_refuses_are_counted_once(limits: LogLimits, spool: Spool) -> None:
+def test_lines_rejected_by_a_full_spool_count_once(limits: LogLimits, spool: Spool) -> None:
     refuse(limits, KEY, 400, spool)
     limits.append(KEY, [LINE] * 400)
     assert len(kept(spool)) == 400
 
 
-def test_what_was_left_out_is_said_once_a_full_spool_takes_lines_again(
+def test_dropped_lines_are_reported_after_a_full_spool(
     limits: LogLimits, spool: Spool, clock: Clock
 ) -> None:
     limits.append(KEY, [LINE] * 700)
@@ -160,7 +162,7 @@ def matched(spool: Spool) -> list[list[str]]:
     return [line.get("matched", []) for line in lines if line.get("source") != "agent"]
 
 
-def test_what_is_left_out_is_not_searched(
+def test_dropped_lines_are_not_searched(
     searching: LogLimits, spool: Spool, searches: Searches
 ) -> None:
     searching.append(KEY, [LINE] * LINES_S * int(BURST_S))
@@ -168,12 +170,12 @@ def test_what_is_left_out_is_not_searched(
     assert searches.taken_s == 0
 
 
-def test_what_passes_says_what_it_matches(searching: LogLimits, spool: Spool) -> None:
+def test_stored_lines_have_their_matching_patterns(searching: LogLimits, spool: Spool) -> None:
     searching.append(SEARCHED, [LINE] * 2)
     assert matched(spool) == [["x", "y"]] * 2
 
 
-def test_lines_that_a_full_spool_refuses_are_searched_when_they_come_again(
+def test_lines_rejected_by_a_full_spool_are_searched_when_repeated(
     searching: LogLimits, spool: Spool
 ) -> None:
     refuse(searching, SEARCHED, 2, spool)
@@ -181,7 +183,7 @@ def test_lines_that_a_full_spool_refuses_are_searched_when_they_come_again(
     assert matched(spool) == [["x", "y"]]
 
 
-def test_patterns_take_no_more_time_than_a_task_has(
+def test_search_time_of_a_task_is_limited(
     searching: LogLimits, spool: Spool, clock: Clock, searches: Searches
 ) -> None:
     searching.append(SEARCHED, [LINE] * 100)
@@ -192,9 +194,7 @@ def test_patterns_take_no_more_time_than_a_task_has(
     assert matched(spool) == [["x", "y"]] + [[]] * 9
 
 
-def test_a_task_whose_patterns_take_too_long_is_told_once(
-    searching: LogLimits, spool: Spool
-) -> None:
+def test_exceeded_search_time_is_reported_once(searching: LogLimits, spool: Spool) -> None:
     for _ in range(3):
         searching.append(SEARCHED, [LINE] * 10)
     assert sum("take too long" in text for text in kept(spool)) == 1

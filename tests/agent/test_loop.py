@@ -60,7 +60,7 @@ def spec(name: str) -> ContainerSpec:
     )  # fmt: skip
 
 
-def test_a_poll_that_begins_while_an_answer_is_applied_tells_of_all_that_it_started() -> None:
+def test_concurrent_poll_reports_all_started_containers() -> None:
     """Told of a part, the control plane would take the others for lost, or its answer would end them."""
     control_plane, containers = ControlPlane(), Containers()
     given: Any = MagicMock(control_plane=control_plane, containers=containers)
@@ -87,7 +87,7 @@ def _dependencies(given: Any) -> LoopDependencies:
 
 
 @pytest.mark.parametrize("unsent", [True, False])
-def test_a_poll_says_whether_log_lines_wait(unsent: bool) -> None:
+def test_poll_states_whether_log_lines_are_unsent(unsent: bool) -> None:
     control_plane, containers = ControlPlane(), Containers()
     containers.let.set()
     given: Any = MagicMock(control_plane=control_plane, containers=containers)

@@ -62,13 +62,13 @@ def service() -> Iterator[Service]:
     made.server.server_close()
 
 
-def test_a_machine_without_notices_hears_none(service: Service) -> None:
+def test_no_notice_gives_no_signal(service: Service) -> None:
     assert AwsNotices(AwsMetadata(f"http://{service.host}")).look() == ()
     service.values |= {"instance/preempted": "FALSE", "instance/maintenance-event": "NONE"}
     assert GcpNotices(GcpMetadata(service.host)).look() == ()
 
 
-def test_a_spot_interruption_of_aws_has_its_deadline(service: Service) -> None:
+def test_aws_spot_interruption_has_its_deadline(service: Service) -> None:
     service.values["meta-data/spot/instance-action"] = (
         '{"action": "terminate", "time": "2026-01-01T00:02:00Z"}'
     )
@@ -76,7 +76,7 @@ def test_a_spot_interruption_of_aws_has_its_deadline(service: Service) -> None:
     assert found == (MachineSignal("spot_interruption", "2026-01-01T00:02:00Z"),)
 
 
-def test_rebalance_and_maintenance_of_aws(service: Service) -> None:
+def test_aws_rebalance_and_maintenance_are_signals(service: Service) -> None:
     service.values["meta-data/events/recommendations/rebalance"] = (
         '{"noticeTime": "2026-01-01T00:00:00Z"}'
     )
@@ -90,7 +90,7 @@ def test_rebalance_and_maintenance_of_aws(service: Service) -> None:
     )
 
 
-def test_a_machine_that_is_to_stay_passes_over_recommendations_to_leave_it(
+def test_on_rebalance_stay_ignores_recommendations(
     service: Service,
 ) -> None:
     service.values["meta-data/events/recommendations/rebalance"] = '{"noticeTime": "now"}'
@@ -110,11 +110,11 @@ def test_a_machine_that_is_to_stay_passes_over_recommendations_to_leave_it(
         (None, None),
     ],
 )
-def test_times_of_ec2_are_told_as_rfc_3339(told: str | None, read: str | None) -> None:
+def test_ec2_times_are_converted_to_rfc_3339(told: str | None, read: str | None) -> None:
     assert rfc3339(told) == read
 
 
-def test_preemption_and_maintenance_of_google(service: Service) -> None:
+def test_google_preemption_and_maintenance_are_signals(service: Service) -> None:
     service.values |= {
         "instance/preempted": "TRUE",
         "instance/maintenance-event": "TERMINATE_ON_HOST_MAINTENANCE",
@@ -123,7 +123,7 @@ def test_preemption_and_maintenance_of_google(service: Service) -> None:
     assert [s.kind for s in found] == ["spot_interruption", "maintenance"]
 
 
-def test_a_forgotten_session_token_is_replaced(service: Service) -> None:
+def test_expired_session_token_is_replaced(service: Service) -> None:
     metadata = AwsMetadata(f"http://{service.host}")
     service.values["meta-data/instance-id"] = "i-1"
     assert metadata.get("meta-data/instance-id") == "i-1"
@@ -132,14 +132,14 @@ def test_a_forgotten_session_token_is_replaced(service: Service) -> None:
     assert len(service.tokens) == 3
 
 
-def test_what_is_no_json_is_told_as_a_failure_of_the_service(service: Service) -> None:
+def test_invalid_json_is_an_error_of_the_service(service: Service) -> None:
     service.values["meta-data/spot/instance-action"] = "<html>"
     with pytest.raises(OSError, match="instance-action"):
         AwsNotices(AwsMetadata(f"http://{service.host}")).look()
 
 
 @pytest.mark.parametrize("told", ["<html>", "[1]", '"terminate"'])
-def test_what_makes_no_sense_hides_no_other_notice(service: Service, told: str) -> None:
+def test_invalid_notice_does_not_hide_other_notices(service: Service, told: str) -> None:
     """A machine that is reclaimed in two minutes must not wait for a broken event service."""
     service.values["meta-data/spot/instance-action"] = '{"action": "terminate"}'
     service.values["meta-data/events/recommendations/rebalance"] = told
@@ -151,9 +151,7 @@ def test_what_makes_no_sense_hides_no_other_notice(service: Service, told: str) 
 @pytest.mark.parametrize(
     "path", ["meta-data/events/recommendations/rebalance", "instance/maintenance-event"]
 )
-def test_an_answer_that_breaks_off_is_a_failure_that_hides_nothing(
-    service: Service, path: str
-) -> None:
+def test_truncated_response_does_not_hide_other_notices(service: Service, path: str) -> None:
     service.breaks_off = path
     metadata = AwsMetadata(f"http://{service.host}"), GcpMetadata(service.host)
     look = AwsNotices(metadata[0]).look if path.startswith("meta") else GcpNotices(metadata[1]).look

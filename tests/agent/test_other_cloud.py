@@ -78,7 +78,7 @@ def settings(**given: str) -> Settings:
 
 
 @pytest.mark.usefixtures("google_machine")
-def test_a_machine_of_google_has_the_role_of_aws_that_trusts_its_account(
+def test_google_machine_gets_the_aws_role_that_trusts_its_account(
     role: RoleForGoogle, sts: Sts
 ) -> None:
     lent = credentials_of(settings(identity="gcp", aws_role_arn=role.arn))
@@ -89,7 +89,7 @@ def test_a_machine_of_google_has_the_role_of_aws_that_trusts_its_account(
     assert keys["Expiration"].endswith("Z")
 
 
-def test_a_role_that_trusts_another_account_is_not_given_and_that_is_told(
+def test_aws_role_that_trusts_another_account_is_an_error(
     role: RoleForGoogle, google_machine: FakeMetadata
 ) -> None:
     google_machine.token_for = lambda audience: role.google.token(aud=audience, sub="2")
@@ -97,7 +97,7 @@ def test_a_role_that_trusts_another_account_is_not_given_and_that_is_told(
         other_cloud.role_of_aws(GcpMetadata(), role.arn)
 
 
-def test_a_token_by_which_the_machine_joined_gives_no_role(
+def test_join_token_cannot_assume_the_aws_role(
     role: RoleForGoogle, google_machine: FakeMetadata
 ) -> None:
     """The cluster sees those: it must not become the machine with them."""
@@ -107,7 +107,7 @@ def test_a_token_by_which_the_machine_joined_gives_no_role(
 
 
 @pytest.mark.usefixtures("aws_machine")
-def test_a_machine_of_aws_has_the_account_of_google_that_trusts_its_role(
+def test_aws_machine_gets_the_google_account_that_trusts_its_role(
     account: AccountForAws,
 ) -> None:
     described = json.dumps(account.config)
@@ -120,7 +120,7 @@ def test_a_machine_of_aws_has_the_account_of_google_that_trusts_its_role(
 
 
 @pytest.mark.usefixtures("aws_machine")
-def test_an_account_that_trusts_another_role_is_not_given_and_that_is_told(
+def test_google_account_that_trusts_another_role_is_an_error(
     account: AccountForAws,
 ) -> None:
     account.role = "another"
@@ -130,7 +130,7 @@ def test_an_account_that_trusts_another_role_is_not_given_and_that_is_told(
 
 @pytest.mark.usefixtures("aws_machine")
 @pytest.mark.parametrize("headers", [{}, {"Content-Length": "100"}], ids=["no object", "cut off"])
-def test_an_answer_of_google_that_is_not_readable_is_told(
+def test_invalid_response_of_google_is_an_error(
     account: AccountForAws, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account, "answer", lambda _: Answer(200, b"[]", headers))
@@ -138,7 +138,7 @@ def test_an_answer_of_google_that_is_not_readable_is_told(
         other_cloud.account_of_google(AwsMetadata(), account.config)
 
 
-def test_a_machine_with_a_wrong_secret_is_not_believed(
+def test_google_rejects_a_machine_with_a_wrong_secret(
     account: AccountForAws, aws_machine: FakeAws
 ) -> None:
     aws_machine.machine.secret_key = "guessed"
@@ -146,7 +146,7 @@ def test_a_machine_with_a_wrong_secret_is_not_believed(
         other_cloud.account_of_google(AwsMetadata(), account.config)
 
 
-def test_google_s_own_library_is_believed_by_the_same_account(
+def test_google_library_gets_a_token_of_the_same_account(
     account: AccountForAws, aws_machine: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the agent sends the same requests as Google's library, as far as this account checks them."""
@@ -164,7 +164,7 @@ def test_google_s_own_library_is_believed_by_the_same_account(
     assert found.token in account.tokens
 
 
-def test_a_machine_lends_nothing_of_the_other_cloud_unless_it_is_told_what_it_is_there(
+def test_credentials_of_the_other_cloud_require_configuration(
     role: RoleForGoogle,
 ) -> None:
     assert set(credentials_of(settings(identity="gcp"))) == {"gcp"}
@@ -176,7 +176,7 @@ def test_a_machine_lends_nothing_of_the_other_cloud_unless_it_is_told_what_it_is
         settings(identity="aws", google_credentials="[]")
 
 
-def test_the_examples_of_terraform_trust_what_machines_show(account: AccountForAws) -> None:
+def test_terraform_examples_match_the_agents_tokens(account: AccountForAws) -> None:
     for_google = (INFRA / "aws-bucket-for-gcp/main.tf").read_text()
     assert f'"{other_cloud.AUDIENCE}"' in for_google
     for_aws = (INFRA / "gcp-bucket-for-aws/main.tf").read_text()

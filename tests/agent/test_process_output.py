@@ -19,13 +19,13 @@ def read(root: Path, written: bytes, cursor: str = "") -> list[tuple[str, str]]:
     return [(line.text, line.cursor) for line in runtime.output(STARTED, "stdout", cursor)]
 
 
-def test_all_that_an_ended_container_wrote_is_read(tmp_path: Path) -> None:
+def test_reads_all_output_of_an_ended_container(tmp_path: Path) -> None:
     texts = [f"{n:0100}" for n in range(100_000)]
     assert [text for text, _ in read(tmp_path, "\n".join(texts).encode())] == texts
 
 
 @pytest.mark.parametrize("size", [4, 5, 6, 7, 100])
-def test_lines_are_whole_wherever_a_piece_ends(
+def test_lines_are_complete_at_every_read_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr(process_runtime, "READ_BYTES", size)
@@ -35,13 +35,13 @@ def test_lines_are_whole_wherever_a_piece_ends(
     assert lines[-1] == ("c", str(len(written)))
 
 
-def test_a_line_without_an_end_takes_no_more_memory_than_a_piece(
+def test_unterminated_line_is_split_at_the_read_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_runtime, "READ_BYTES", 10)
     assert read(tmp_path, b"x" * 25) == [("x" * 10, "10"), ("x" * 10, "20"), ("x" * 5, "25")]
 
 
-def test_reading_goes_on_behind_the_line_that_was_read_last(tmp_path: Path) -> None:
+def test_reading_continues_after_the_cursor(tmp_path: Path) -> None:
     ((_, first), *_) = read(tmp_path, b"one\ntwo\n")
     assert [text for text, _ in read(tmp_path, b"one\ntwo\n", first)] == ["two"]

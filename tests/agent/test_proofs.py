@@ -23,7 +23,7 @@ def settings(**given: str) -> Settings:
     return load({"master_url": "http://cluster:8080", **given}, {})
 
 
-def test_a_token_is_read_anew_for_each_join(tmp_path: Path) -> None:
+def test_token_file_is_read_for_each_join(tmp_path: Path) -> None:
     file = tmp_path / "token"
     proof = proof_of(settings(token_file=str(file)), JOINING)
     for token in ("first", "second"):
@@ -31,7 +31,7 @@ def test_a_token_is_read_anew_for_each_join(tmp_path: Path) -> None:
         assert proof() == {"kind": "bootstrap_token", "token": token}
 
 
-def test_a_machine_proves_itself_to_one_cluster_and_for_one_join(
+def test_identity_proof_is_valid_for_one_cluster_and_join(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with fake_aws() as aws:
@@ -46,7 +46,7 @@ def test_a_machine_proves_itself_to_one_cluster_and_for_one_join(
             verifier.verify(Proof("aws_sts", wrong, proof))
 
 
-def test_a_machine_needs_a_cluster_to_prove_itself_to() -> None:
+def test_identity_requires_a_cluster_id_and_a_known_cloud() -> None:
     with pytest.raises(BadSettings, match="cluster_id"):
         settings(identity="gcp")
     with pytest.raises(BadSettings, match="identity"):
@@ -54,7 +54,7 @@ def test_a_machine_needs_a_cluster_to_prove_itself_to() -> None:
 
 
 @pytest.mark.parametrize("provider", ["aws", "gcp"])
-def test_the_agent_understands_what_rented_machines_are_told(tmp_path: Path, provider: str) -> None:
+def test_agent_reads_the_configuration_of_rented_machines(tmp_path: Path, provider: str) -> None:
     elsewhere = {"type": "external_account", "audience": "it's"}
     boot = Boot(
         "ours", "https://cluster.example", "gpus", provider,

@@ -44,7 +44,7 @@ forgets = st.lists(IDS)
 
 
 @given(directives, forgets, actuals)
-def test_a_known_container_is_never_started(
+def test_known_container_is_never_started(
     desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
 ) -> None:
     forgotten = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Forget)}
@@ -54,7 +54,7 @@ def test_a_known_container_is_never_started(
 
 
 @given(directives, forgets, actuals)
-def test_an_epoch_that_ended_here_never_starts_again(
+def test_ended_epoch_never_starts_again(
     desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
 ) -> None:
     for action in reconcile(desired, forget, actual):
@@ -63,7 +63,7 @@ def test_an_epoch_that_ended_here_never_starts_again(
 
 
 @given(directives, forgets, actuals)
-def test_everything_alive_that_is_unlisted_stale_or_unwanted_is_killed_and_nothing_else(
+def test_kills_exactly_the_unlisted_stale_and_unwanted_containers(
     desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
 ) -> None:
     wanted = {d.id: d for d in desired if d.desired == "running"}
@@ -81,7 +81,7 @@ def test_only_ended_containers_are_forgotten(
 
 
 @given(directives, forgets, actuals)
-def test_applying_an_answer_twice_starts_and_refuses_nothing_more(
+def test_repeated_response_has_no_effect(
     desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
 ) -> None:
     assume(all(d.epoch > actual[d.id].epoch for d in desired if d.id in forget and d.id in actual))
@@ -102,27 +102,27 @@ def test_applying_an_answer_twice_starts_and_refuses_nothing_more(
     assert not [a for a in reconcile(desired, [], after) if isinstance(a, Start | Refuse | Kill)]
 
 
-def test_a_container_that_was_called_off_before_it_came_is_refused() -> None:
+def test_killed_container_without_a_start_is_refused() -> None:
     assert reconcile([directive("a", desired="killed")], [], {}) == [
         Refuse(directive("a", desired="killed"))
     ]
 
 
-def test_without_a_specification_nothing_starts() -> None:
+def test_container_without_a_specification_is_not_started() -> None:
     assert reconcile([directive("a", with_spec=False)], [], {}) == []
 
 
-def test_the_next_life_starts_in_the_answer_that_buries_the_last() -> None:
+def test_next_epoch_starts_when_the_previous_one_is_forgotten() -> None:
     actions = reconcile([directive("a", epoch=2)], ["a"], {"a": report("a", 1, "terminated")})
     assert [type(a) for a in actions] == [Forget, Start]
 
 
-def test_a_reason_is_given_for_every_kill() -> None:
+def test_every_kill_has_a_reason() -> None:
     actions = reconcile([directive("a", epoch=2)], [], {"a": report("a", 1)})
     assert [a.reason for a in actions if isinstance(a, Kill)] == [
         "its lease epoch 1 was replaced by 2"
     ]
 
 
-def test_preempted_allocations_are_named() -> None:
+def test_returns_preempted_allocations() -> None:
     assert preempting([replace(directive("a"), preempt=True), directive("b")]) == {"alloc-a"}

@@ -46,7 +46,7 @@ async def dial(
             return
 
 
-def test_a_relay_with_the_pinned_certificate_hears_the_token(
+def test_relay_with_the_pinned_certificate_gets_the_token(
     certificate: tuple[Path, Path],
 ) -> None:
     heard: list[str] = []
@@ -54,7 +54,7 @@ def test_a_relay_with_the_pinned_certificate_hears_the_token(
     assert heard == ["Bearer t0ken"]
 
 
-def test_a_relay_with_the_certificate_of_the_file_hears_the_token(
+def test_relay_with_the_certificate_of_the_file_gets_the_token(
     certificate: tuple[Path, Path],
 ) -> None:
     heard: list[str] = []
@@ -62,7 +62,7 @@ def test_a_relay_with_the_certificate_of_the_file_hears_the_token(
     assert heard == ["Bearer t0ken"]
 
 
-def test_a_relay_with_another_certificate_than_the_pinned_hears_nothing(
+def test_relay_with_another_certificate_gets_no_token(
     certificate: tuple[Path, Path],
 ) -> None:
     heard: list[str] = []
@@ -72,7 +72,7 @@ def test_a_relay_with_another_certificate_than_the_pinned_hears_nothing(
 
 
 @pytest.mark.parametrize("relay", ["/relay", "https://localhost:{port}/relay"])
-def test_a_relay_that_no_authority_vouches_for_hears_nothing_unless_it_is_the_clusters_own(
+def test_relay_with_an_untrusted_certificate_gets_no_token(
     certificate: tuple[Path, Path], relay: str
 ) -> None:
     """Show that the pin is of the control plane's certificate, not of a relay's beside it."""

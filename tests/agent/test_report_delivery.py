@@ -77,7 +77,7 @@ def together(plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch) -> Togeth
     return Together(plane)
 
 
-def test_what_comes_while_a_request_is_under_way_is_the_next_one(together: Together) -> None:
+def test_reports_during_a_request_share_the_next_one(together: Together) -> None:
     answers = together.deliver(*(metrics(n) for n in (1, 2, 3)))
     assert [(a.status, a.body) for a in answers if a] == [(200, b"{}")] * 3
     assert together.plane.together == [1, 3]
@@ -89,12 +89,12 @@ def test_what_comes_while_a_request_is_under_way_is_the_next_one(together: Toget
     assert told == {(f"/api/v1/trials/{n}/metrics", f"secret-{n}", f"k-{n}") for n in (1, 2, 3)}
 
 
-def test_a_report_that_comes_alone_is_a_request_of_one(together: Together) -> None:
+def test_single_report_is_a_batch_of_one(together: Together) -> None:
     assert together.deliver(metrics(1))[0] is not None
     assert together.plane.together == [1, 1]
 
 
-def test_one_that_is_refused_gets_the_answer_of_its_own_route_and_the_others_are_stored(
+def test_rejected_report_does_not_affect_others_of_its_batch(
     together: Together,
 ) -> None:
     together.answers = lambda path: 403 if "/2/" in path else 200
@@ -115,7 +115,7 @@ def test_one_that_is_refused_gets_the_answer_of_its_own_route_and_the_others_are
         TrialReport("/api/v1/trials/2/metrics", {"Content-Encoding": "gzip"}, b"{}"),
     ],
 )
-def test_what_the_control_plane_would_not_take_together_waits_for_nothing(
+def test_reports_that_cannot_be_batched_are_sent_alone(
     together: Together, report: TrialReport
 ) -> None:
     together.deliver(metrics(1), report, metrics(3))
@@ -124,7 +124,7 @@ def test_what_the_control_plane_would_not_take_together_waits_for_nothing(
 
 
 @pytest.mark.parametrize("status", [404, 405])
-def test_an_earlier_control_plane_gets_each_alone_and_is_asked_again_only_later(
+def test_older_control_plane_gets_single_reports_and_later_batches(
     together: Together, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     monkeypatch.setattr("det_agent.report_delivery.ASK_AGAIN_S", 1.0)
@@ -138,9 +138,7 @@ def test_an_earlier_control_plane_gets_each_alone_and_is_asked_again_only_later(
 
 
 @pytest.mark.parametrize("status", [400, 401, 413, 500])
-def test_a_request_that_is_refused_as_a_whole_leaves_each_to_its_own_route(
-    together: Together, status: int
-) -> None:
+def test_reports_of_a_rejected_batch_are_sent_alone(together: Together, status: int) -> None:
     together.plane.refuses_together = status
     assert [together.status_of(n) for n in (1, 2)] == [200, 200]
     assert together.plane.together == [1, 1]
@@ -148,26 +146,24 @@ def test_a_request_that_is_refused_as_a_whole_leaves_each_to_its_own_route(
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_a_request_that_comes_too_early_is_sent_again_as_it_is(
-    together: Together, status: int
-) -> None:
+def test_temporarily_rejected_batch_is_not_delivered(together: Together, status: int) -> None:
     together.plane.refuses_together = status
     assert together.delivery.deliver(key_of(1), metrics(1)) is None
     assert together.plane.forwarded == []
 
 
-def test_an_agent_without_a_token_sends_each_alone(together: Together) -> None:
+def test_agent_without_a_token_sends_single_reports(together: Together) -> None:
     together.token = ""
     assert None not in together.deliver(metrics(1), metrics(2))
     assert together.plane.together == []
 
 
-def test_a_token_that_is_not_good_any_more_leaves_each_to_its_own_route(together: Together) -> None:
+def test_agent_with_an_expired_token_sends_single_reports(together: Together) -> None:
     together.plane.forget_agent()
     assert [a.status for a in together.deliver(metrics(1), metrics(2)) if a] == [200, 200]
 
 
-def test_reports_whose_common_answer_is_lost_are_to_be_sent_again(together: Together) -> None:
+def test_batch_with_a_lost_response_is_not_delivered(together: Together) -> None:
     def lose(path: str) -> int:
         together.plane.lost_forwarded_answers = 1
         return 200
@@ -177,7 +173,7 @@ def test_reports_whose_common_answer_is_lost_are_to_be_sent_again(together: Toge
     assert together.plane.together == [1, 2]
 
 
-def test_a_request_that_hangs_keeps_later_reports_waiting_no_longer_than_a_moment(
+def test_hanging_batch_does_not_delay_later_reports(
     plane: FakeControlPlane,
 ) -> None:
     together = Together(plane)

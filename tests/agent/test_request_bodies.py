@@ -9,7 +9,7 @@ from det_agent import request_bodies
 from tests.support.full_disk import full_disk
 
 
-def test_callers_with_unknown_tokens_share_what_the_disk_has_for_them() -> None:
+def test_callers_with_unknown_tokens_share_a_disk_budget() -> None:
     budget, headers = request_bodies.Budget(10), Message()
     headers["Content-Length"] = "8"
     first = request_bodies.read_body(io.BytesIO(bytes(8)), headers, 100, budget)
@@ -20,7 +20,7 @@ def test_callers_with_unknown_tokens_share_what_the_disk_has_for_them() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1_500_000, 1_999_990])
-def test_a_body_for_which_the_disk_has_no_room_is_refused_for_now_and_holds_none(room: int) -> None:
+def test_full_disk_rejects_a_body_temporarily_and_releases_its_budget(room: int) -> None:
     budget, headers = request_bodies.Budget(2_000_000), Message()
     headers["Content-Length"] = "2000000"
     with full_disk(room), pytest.raises(request_bodies.BadBody, match="no room") as refused:
@@ -30,7 +30,7 @@ def test_a_body_for_which_the_disk_has_no_room_is_refused_for_now_and_holds_none
 
 
 @pytest.mark.parametrize("size", [b"-5", b"0x5", b"f" * 16, b"", b"5" * 2000])
-def test_a_chunk_of_no_size_is_refused(size: bytes) -> None:
+def test_rejects_an_invalid_chunk_size(size: bytes) -> None:
     headers = Message()
     headers["Transfer-Encoding"] = "chunked"
     with pytest.raises(request_bodies.BadBody):

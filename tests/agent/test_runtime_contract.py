@@ -90,23 +90,23 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize("code", [0, 1, 80, 255])
-def test_the_exit_code_is_the_commands(bench: Bench, code: int) -> None:
+def test_exit_code_is_the_exit_code_of_the_command(bench: Bench, code: int) -> None:
     started = bench.start(f"exit {code}")
     assert bench.runtime.wait(started).exit_code == code
 
 
-def test_a_signal_is_an_exit_code_above_128(bench: Bench) -> None:
+def test_exit_code_of_a_signal_is_above_128(bench: Bench) -> None:
     started = bench.start("kill -SEGV $$")
     assert bench.runtime.wait(started).exit_code == 139
 
 
-def test_kill_ends_a_container_that_ignores_everything_else(bench: Bench) -> None:
+def test_kill_ends_a_container_that_ignores_other_signals(bench: Bench) -> None:
     started = bench.start("trap '' TERM INT HUP; sleep 600 & wait; sleep 600")
     bench.runtime.kill(started.key)
     assert bench.runtime.wait(started).exit_code == 137
 
 
-def test_killing_twice_and_after_the_end_is_harmless(bench: Bench) -> None:
+def test_kill_is_idempotent(bench: Bench) -> None:
     started = bench.start("exit 5")
     assert bench.runtime.wait(started).exit_code == 5
     bench.runtime.kill(started.key)
@@ -114,7 +114,7 @@ def test_killing_twice_and_after_the_end_is_harmless(bench: Bench) -> None:
     assert bench.runtime.wait(started).exit_code == 5
 
 
-def test_an_exit_is_known_after_the_agent_was_restarted(bench: Bench) -> None:
+def test_exit_code_survives_an_agent_restart(bench: Bench) -> None:
     started = bench.start("exit 6")
     bench.runtime.wait(started)
     (adopted,) = bench.again().adoptable(CLUSTER)
@@ -122,7 +122,7 @@ def test_an_exit_is_known_after_the_agent_was_restarted(bench: Bench) -> None:
     assert bench.runtime.wait(adopted).exit_code == 6
 
 
-def test_a_running_container_is_adopted_with_all_that_its_agent_needs(bench: Bench) -> None:
+def test_running_container_is_adopted_with_token_and_ports(bench: Bench) -> None:
     go = bench.path("go")
     started = bench.start(
         f"while [ ! -e {go} ]; do sleep 0.05; done; exit 8",
@@ -137,26 +137,26 @@ def test_a_running_container_is_adopted_with_all_that_its_agent_needs(bench: Ben
     assert bench.runtime.wait(adopted).exit_code == 8
 
 
-def test_a_container_with_the_machines_network_is_adopted_with_its_ports(bench: Bench) -> None:
+def test_host_network_container_is_adopted_with_its_ports(bench: Bench) -> None:
     started = bench.start("exit 0", network="host", local_ports=[8123])
     bench.runtime.wait(started)
     (adopted,) = bench.again().adoptable(CLUSTER)
     assert adopted.host_ports == {1734: 1734, 8123: 8123}
 
 
-def test_no_port_is_reached_that_a_container_was_not_started_with(bench: Bench) -> None:
+def test_only_published_ports_have_addresses(bench: Bench) -> None:
     started = bench.start("exit 0", network="host", local_ports=[8123])
     assert bench.runtime.addresses(started, 8123)
     assert list(bench.runtime.addresses(started, 22)) == []
     bench.runtime.wait(started)
 
 
-def test_containers_of_another_cluster_are_left_alone(bench: Bench) -> None:
+def test_containers_of_another_cluster_are_not_adopted(bench: Bench) -> None:
     bench.start("exit 0")
     assert bench.again().adoptable("another-cluster") == []
 
 
-def test_a_removed_container_is_not_adopted(bench: Bench) -> None:
+def test_removed_container_is_not_adopted(bench: Bench) -> None:
     started = bench.start("exit 0")
     bench.runtime.wait(started)
     bench.runtime.remove(started.key)
@@ -164,12 +164,12 @@ def test_a_removed_container_is_not_adopted(bench: Bench) -> None:
     bench.begun.clear()
 
 
-def test_no_line_of_a_fast_container_is_lost(bench: Bench) -> None:
+def test_all_lines_of_a_fast_container_are_read(bench: Bench) -> None:
     started = bench.start("for i in $(seq 1 2000); do echo line $i; done; printf end")
     assert bench.output(started) == [*(f"line {i}" for i in range(1, 2001)), "end"]
 
 
-def test_output_goes_on_after_the_cursor_without_repeating(bench: Bench) -> None:
+def test_output_continues_after_the_cursor_without_repeating(bench: Bench) -> None:
     started = bench.start("for i in $(seq 1 50); do echo line $i; done")
     bench.runtime.wait(started)
     seen = []
@@ -180,18 +180,18 @@ def test_output_goes_on_after_the_cursor_without_repeating(bench: Bench) -> None
     assert bench.output(started, seen[-1].cursor) == [f"line {i}" for i in range(21, 51)]
 
 
-def test_a_very_long_line_stays_one_line(bench: Bench) -> None:
+def test_very_long_line_stays_one_line(bench: Bench) -> None:
     started = bench.start("head -c 100000 /dev/zero | tr '\\0' x; echo; echo short")
     assert bench.output(started) == ["x" * 100000, "short"]
 
 
-def test_stdout_and_stderr_are_told_apart(bench: Bench) -> None:
+def test_stdout_and_stderr_are_separate(bench: Bench) -> None:
     started = bench.start("echo out; echo err >&2")
     assert bench.output(started) == ["out"]
     assert [line.text for line in bench.runtime.output(started, "stderr", "")] == ["err"]
 
 
-def test_files_are_there_before_the_command_with_their_modes(bench: Bench) -> None:
+def test_files_exist_with_their_modes_before_the_command_runs(bench: Bench) -> None:
     content = base64.b64encode(b"secret\n").decode()
     file = {"path": "/run/determined/etc/deep/secret", "mode": 0o600, "content_b64": content}
     started = bench.start(
@@ -204,7 +204,7 @@ def test_files_are_there_before_the_command_with_their_modes(bench: Bench) -> No
     assert work_dir.endswith("/workdir")
 
 
-def test_a_file_outside_the_run_directory_is_found_through_its_path(bench: Bench) -> None:
+def test_file_outside_of_the_run_directory_has_its_path(bench: Bench) -> None:
     path = f"/etc/{uuid.uuid4().hex}.conf"
     file = {"path": path, "mode": 0o644, "content_b64": base64.b64encode(b"conf\n").decode()}
     started = bench.start(["cat", path], files=[file])
@@ -212,32 +212,32 @@ def test_a_file_outside_the_run_directory_is_found_through_its_path(bench: Bench
     assert not os.path.exists(path)
 
 
-def test_a_mounted_directory_is_shared_with_the_host(bench: Bench) -> None:
+def test_mounted_directory_is_shared_with_the_host(bench: Bench) -> None:
     started = bench.start(f"echo hello > {bench.path('greeting')}")
     assert bench.runtime.wait(started).exit_code == 0
     assert (bench.shared / "greeting").read_text() == "hello\n"
 
 
-def test_a_directory_mounted_below_the_work_directory_is_found_there(bench: Bench) -> None:
+def test_mount_below_the_work_directory_is_visible(bench: Bench) -> None:
     (bench.shared / "rows").write_text("seven\n")
     place = "/run/determined/workdir/sets/a"
     mount = {"host_path": str(bench.shared), "container_path": place, "read_only": True}
     assert bench.output(bench.start("cat sets/a/rows", mounts=[mount])) == ["seven"]
 
 
-def test_the_harness_of_this_installation_is_imported_first(bench: Bench) -> None:
+def test_harness_of_this_installation_is_imported_first(bench: Bench) -> None:
     started = bench.start(["python3", "-c", "import determined; print(determined.__file__)"])
     (found,) = bench.output(started)
     assert found.endswith("determined/__init__.py")
     assert found.startswith("/opt/determined/harness/" if bench.runtime.kind == "docker" else "/")
 
 
-def test_dependencies_can_be_imported_when_they_are_appended(bench: Bench) -> None:
+def test_appended_dependencies_can_be_imported(bench: Bench) -> None:
     code = "import os, sys; sys.path.append(os.environ['DET_DEPS_DIR']); import boto3, pathspec; print('ok')"
     assert bench.output(bench.start(["python3", "-c", code])) == ["ok"]
 
 
-def test_programs_find_what_determineds_package_brings(bench: Bench) -> None:
+def test_programs_can_import_dependencies_of_determineds_package(bench: Bench) -> None:
     names = (
         "appdirs argcomplete certifi dateutil docker filelock git lomond packaging pathspec pytz requests "
         "ruamel.yaml tabulate termcolor tqdm yaml"
@@ -251,7 +251,7 @@ def test_programs_find_what_determineds_package_brings(bench: Bench) -> None:
     assert bench.output(bench.start(["python3", "-c", code], env=env)) == ["1"]
 
 
-def test_the_environment_is_the_specifications(bench: Bench) -> None:
+def test_command_has_the_environment_of_the_specification(bench: Bench) -> None:
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     started = bench.start(["python3", "-c", code], env={"A": "1"}, name="x")
     env = json.loads(bench.output(started)[0])
@@ -259,9 +259,7 @@ def test_the_environment_is_the_specifications(bench: Bench) -> None:
     assert env["DET_WORKDIR"].endswith("/workdir")
 
 
-def test_a_user_of_the_specification_runs_the_command_and_owns_its_directories(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_command_runs_as_the_specified_user(bench: Bench, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         skips.skip("only root may run commands as another user", skips.AS_ROOT)
     for folder in [tmp_path, *tmp_path.parents][:-1]:
@@ -271,7 +269,7 @@ def test_a_user_of_the_specification_runs_the_command_and_owns_its_directories(
     assert bench.output(started) == ["4321", "4322", "4321"]
 
 
-def test_many_containers_at_once_keep_their_own_exits(bench: Bench) -> None:
+def test_parallel_containers_have_their_own_exit_codes(bench: Bench) -> None:
     begun = [bench.start(f"sleep 0.1; exit {code}") for code in range(1, 7)]
     ends: dict[str, int | None] = {}
 
@@ -286,7 +284,7 @@ def test_many_containers_at_once_keep_their_own_exits(bench: Bench) -> None:
     assert [ends[started.key.id] for started in begun] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_container_that_is_still_there_is_not_started_over(bench: Bench) -> None:
+def test_existing_container_is_not_started_again(bench: Bench) -> None:
     started = bench.start("sleep 600")
     with pytest.raises(StartFailed):
         bench.runtime.start(bench.spec("exit 0", container_id=started.key.id), {})

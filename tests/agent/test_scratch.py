@@ -50,25 +50,25 @@ def mounted(disk: str) -> list[str]:
 
 
 @pytest.mark.parametrize("disk", [EC2, GOOGLE])
-def test_a_disk_that_holds_nothing_becomes_scratch_space(tmp_path: Path, disk: str) -> None:
+def test_empty_disk_becomes_scratch_space(tmp_path: Path, disk: str) -> None:
     assert called(tmp_path, **{disk: ""}) == mounted(disk)
 
 
-def test_a_disk_with_a_file_system_is_left_alone(tmp_path: Path) -> None:
+def test_formatted_disk_is_not_changed(tmp_path: Path) -> None:
     other = f"{EC2[:-1]}E"
     assert called(tmp_path, **{EC2: "ext4 /data", other: ""}) == mounted(other)
 
 
-def test_a_machine_without_disks_of_its_own_has_no_scratch_space(tmp_path: Path) -> None:
+def test_machine_without_local_disks_has_no_scratch_space(tmp_path: Path) -> None:
     assert called(tmp_path) == []
 
 
-def test_scratch_space_that_is_mounted_is_kept(tmp_path: Path) -> None:
+def test_mounted_scratch_space_is_not_changed(tmp_path: Path) -> None:
     mount_at(tmp_path, "/scratch")
     assert called(tmp_path, **{EC2: ""}) == []
 
 
-def test_disks_that_the_image_joined_are_scratch_space(tmp_path: Path) -> None:
+def test_volume_of_the_machine_image_is_scratch_space(tmp_path: Path) -> None:
     """AWS's images with NVIDIA's driver make one volume of all such disks at their start."""
     mount_at(tmp_path, "/opt/dlami/nvme")
     assert called(tmp_path, **{EC2: "LVM2_member"}) == [

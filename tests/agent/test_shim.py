@@ -19,7 +19,7 @@ def start(folder: Path, argv: list[str]) -> "subprocess.Popen[bytes]":
     )
 
 
-def test_the_exit_code_needs_no_more_room_than_was_taken_at_the_start(tmp_path: Path) -> None:
+def test_exit_code_needs_no_further_disk_space(tmp_path: Path) -> None:
     go = tmp_path / "go"
     with start(tmp_path, ["/bin/sh", "-c", f"until test -e {go}; do :; done; exit 3"]) as running:
         assert running.stdout is not None
@@ -31,7 +31,7 @@ def test_the_exit_code_needs_no_more_room_than_was_taken_at_the_start(tmp_path: 
     assert [(ended.stat().st_ino, ended.stat().st_size)] == [(t.st_ino, t.st_size) for t in taken]
 
 
-def test_a_container_that_cannot_be_told_of_is_ended(tmp_path: Path) -> None:
+def test_container_ends_if_its_process_ids_cannot_be_stored(tmp_path: Path) -> None:
     (tmp_path / ".pids.json.partial").mkdir()
     mark = uuid.uuid4().hex
     with start(tmp_path, ["/bin/sh", "-c", "sleep 600; exit", mark]) as running:

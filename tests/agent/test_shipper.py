@@ -36,9 +36,7 @@ def numbered(count: int) -> list[bytes]:
     return [json.dumps({"task_id": "t", "log": str(i)}).encode() for i in range(count)]
 
 
-def test_it_ends_when_it_is_stopped_while_it_waits_for_lines(
-    spool: Spool, shipper: LogShipper
-) -> None:
+def test_stop_ends_an_idle_shipper(spool: Spool, shipper: LogShipper) -> None:
     shipper.stop(timeout_s=60)
     assert "log-shipper" not in {thread.name for thread in threading.enumerate()}
 
@@ -52,7 +50,7 @@ def test_lines_arrive_in_order_in_batches_of_at_most_a_thousand(
     assert sorted(len(batch) for batch in plane.batches.values()) == [500, 1000, 1000]
 
 
-def test_lines_come_with_the_patterns_of_their_container(
+def test_lines_arrive_with_their_matching_patterns(
     plane: FakeControlPlane, spool: Spool, shipper: LogShipper
 ) -> None:
     """The agent marks the lines that the control plane has to look at."""
@@ -66,7 +64,7 @@ def test_lines_come_with_the_patterns_of_their_container(
     assert plane.matched == {True}
 
 
-def test_a_lost_answer_stores_nothing_twice(
+def test_lost_response_does_not_store_lines_twice(
     plane: FakeControlPlane, spool: Spool, shipper: LogShipper
 ) -> None:
     plane.lost_answers = 2
@@ -75,7 +73,7 @@ def test_a_lost_answer_stores_nothing_twice(
     assert plane.texts() == ["0", "1", "2"]
 
 
-def test_an_outage_delays_lines_loses_none_and_is_told_once(
+def test_outage_delays_lines_and_is_logged_once(
     plane: FakeControlPlane,
     spool: Spool,
     shipper: LogShipper,
@@ -93,7 +91,7 @@ def test_an_outage_delays_lines_loses_none_and_is_told_once(
     assert told.startswith("log lines wait in the spool: ")
 
 
-def test_the_last_lines_of_a_container_wait_for_no_long_pause_between_tries(
+def test_flush_does_not_wait_for_a_long_retry_pause(
     plane: FakeControlPlane,
     spool: Spool,
     shipper: LogShipper,
@@ -109,7 +107,7 @@ def test_the_last_lines_of_a_container_wait_for_no_long_pause_between_tries(
     assert plane.texts() == ["0", "1", "2"]
 
 
-def test_a_disk_that_fails_delays_lines_and_is_told_once(
+def test_disk_error_delays_lines_and_is_logged_once(
     plane: FakeControlPlane,
     spool: Spool,
     shipper: LogShipper,
@@ -130,7 +128,7 @@ def test_a_disk_that_fails_delays_lines_and_is_told_once(
     assert told.startswith("log lines wait, the spool cannot be read or written: ")
 
 
-def test_lines_that_are_refused_for_good_do_not_block_the_others(
+def test_permanently_rejected_lines_do_not_block_others(
     plane: FakeControlPlane, spool: Spool, shipper: LogShipper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = plane.store_logs
@@ -146,7 +144,7 @@ def test_lines_that_are_refused_for_good_do_not_block_the_others(
     assert plane.texts() == ["after"]
 
 
-def test_lines_that_nobody_follows_are_collected_and_sent_at_once_when_somebody_does(
+def test_lines_are_collected_until_a_user_follows_the_log(
     plane: FakeControlPlane, spool: Spool, shipper: LogShipper
 ) -> None:
     spool.append(numbered(1))

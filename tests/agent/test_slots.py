@@ -30,7 +30,7 @@ def test_amd_gpus_are_slots_in_the_order_of_their_cards() -> None:
     assert found == [Slot(0, "rocm", "0xaa", "MI250"), Slot(1, "rocm", "0xbb", "MI250")]
 
 
-def test_a_machine_without_gpus_is_one_slot_for_all_cores() -> None:
+def test_machine_without_gpus_is_one_slot() -> None:
     (slot,) = discover("auto", query=tools())
     assert (slot.id, slot.type) == (0, "cpu")
     assert slot.brand.endswith("cores")
@@ -41,18 +41,18 @@ def test_only_visible_gpus_are_used_and_keep_their_numbers(visible: str) -> None
     assert [s.id for s in discover("cuda", visible, tools(nvidia_smi=NVIDIA))] == [1]
 
 
-def test_a_visible_gpu_that_is_not_there_is_named() -> None:
+def test_missing_visible_gpu_is_named() -> None:
     with pytest.raises(SlotsUnavailable, match="7"):
         discover("gpu", "0,7", tools(nvidia_smi=NVIDIA))
 
 
 @pytest.mark.parametrize(("wanted", "tool"), [("cuda", "nvidia-smi"), ("rocm", "rocm-smi")])
-def test_asking_for_gpus_where_there_are_none_is_an_error(wanted: str, tool: str) -> None:
+def test_requested_but_missing_gpus_are_an_error(wanted: str, tool: str) -> None:
     with pytest.raises(SlotsUnavailable, match=tool):
         discover(wanted, query=tools())
 
 
-def test_cpu_hides_the_gpus_and_none_hides_everything() -> None:
+def test_type_cpu_hides_gpus_and_type_none_hides_all_slots() -> None:
     assert [s.type for s in discover("cpu", query=tools(nvidia_smi=NVIDIA))] == ["cpu"]
     assert discover("none", query=tools(nvidia_smi=NVIDIA)) == []
 
@@ -65,6 +65,6 @@ def test_artificial_slots_look_like_cpu_slots() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["artificial", "artificial:x", "artificial:0", "tpu", ""])
-def test_nonsense_is_refused(wanted: str) -> None:
+def test_rejects_invalid_slot_types(wanted: str) -> None:
     with pytest.raises(SlotsUnavailable):
         discover(wanted, query=tools())

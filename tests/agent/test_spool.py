@@ -47,14 +47,14 @@ def spool(open_spool: OpenSpool) -> Spool:
     return open_spool()
 
 
-def test_lines_come_out_in_order(spool: Spool) -> None:
+def test_lines_keep_their_order(spool: Spool) -> None:
     spool.append(lines(1, 4))
     spool.append(lines(5, 8))
     assert drain(spool) == lines(1, 8)
     assert spool.next_batch() is None
 
 
-def test_a_batch_stays_the_same_until_it_is_acknowledged(spool: Spool) -> None:
+def test_batch_is_unchanged_until_it_is_acknowledged(spool: Spool) -> None:
     spool.append(lines(1, 2))
     first = spool.next_batch()
     spool.append(lines(3, 4))
@@ -66,7 +66,7 @@ def test_a_batch_stays_the_same_until_it_is_acknowledged(spool: Spool) -> None:
     assert list(second.lines) == lines(3, 4)
 
 
-def test_after_a_crash_the_unacknowledged_batch_comes_again_under_its_id(
+def test_unacknowledged_batch_keeps_its_id_after_a_crash(
     open_spool: OpenSpool,
 ) -> None:
     before = open_spool()
@@ -82,7 +82,7 @@ def test_after_a_crash_the_unacknowledged_batch_comes_again_under_its_id(
     assert drain(after) == lines(3, 4)
 
 
-def test_lines_that_come_again_under_their_key_are_added_once(open_spool: OpenSpool) -> None:
+def test_lines_with_a_repeated_key_are_stored_once(open_spool: OpenSpool) -> None:
     before = open_spool()
     before.append(lines(1, 2), "a")
     before.append(lines(1, 2), "a")
@@ -94,7 +94,7 @@ def test_lines_that_come_again_under_their_key_are_added_once(open_spool: OpenSp
     assert not after.wait_for_lines(0, threading.Event())
 
 
-def test_lines_are_known_by_their_key_however_often_an_agent_starts(open_spool: OpenSpool) -> None:
+def test_keys_are_remembered_after_several_restarts(open_spool: OpenSpool) -> None:
     before = open_spool(segment_bytes=10)
     before.append(lines(1, 2), "a")
     before.append(lines(3, 4), "b")
@@ -106,7 +106,7 @@ def test_lines_are_known_by_their_key_however_often_an_agent_starts(open_spool: 
     assert drain(after) == lines(1, 4)
 
 
-def test_lines_that_were_sent_are_known_by_their_key_after_a_restart(open_spool: OpenSpool) -> None:
+def test_keys_of_sent_lines_are_remembered_after_a_restart(open_spool: OpenSpool) -> None:
     before = open_spool()
     before.append(lines(1, 3), "a")
     assert drain(before) == lines(1, 3)
@@ -115,9 +115,7 @@ def test_lines_that_were_sent_are_known_by_their_key_after_a_restart(open_spool:
     assert drain(after) == lines(1, 3), "the batch that was sent last is sent again under its id"
 
 
-def test_a_line_that_was_being_written_at_the_crash_is_left_out(
-    open_spool: OpenSpool, tmp_path: Path
-) -> None:
+def test_incomplete_line_is_dropped_after_a_crash(open_spool: OpenSpool, tmp_path: Path) -> None:
     before = open_spool()
     before.append(lines(1, 1))
     with open(tmp_path / "00000001.ndjson", "ab") as segment:
@@ -127,7 +125,7 @@ def test_a_line_that_was_being_written_at_the_crash_is_left_out(
     assert drain(after) == lines(1, 2)
 
 
-def test_segments_that_were_sent_are_deleted(open_spool: OpenSpool, tmp_path: Path) -> None:
+def test_sent_segments_are_deleted(open_spool: OpenSpool, tmp_path: Path) -> None:
     spool = open_spool(segment_bytes=40)
     for i in range(1, 30):
         spool.append(lines(i, i))
@@ -136,7 +134,7 @@ def test_segments_that_were_sent_are_deleted(open_spool: OpenSpool, tmp_path: Pa
     assert len(list(tmp_path.glob("*.ndjson"))) == 1
 
 
-def test_a_full_spool_refuses_and_takes_lines_again_once_some_were_sent(
+def test_full_spool_rejects_lines_until_some_are_sent(
     open_spool: OpenSpool,
 ) -> None:
     spool = open_spool(max_bytes=100, segment_bytes=40)
@@ -150,9 +148,7 @@ def test_a_full_spool_refuses_and_takes_lines_again_once_some_were_sent(
 
 
 @pytest.mark.parametrize("room", [0, 5, 1600])
-def test_a_full_disk_refuses_lines_whole_and_takes_them_once_there_is_room(
-    open_spool: OpenSpool, room: int
-) -> None:
+def test_full_disk_rejects_lines_until_it_has_room(open_spool: OpenSpool, room: int) -> None:
     spool = open_spool()
     spool.append([b"a" * 1000])
     with full_disk(1001 + room), pytest.raises(SpoolFull, match="disk takes no more logs"):
@@ -164,7 +160,7 @@ def test_a_full_disk_refuses_lines_whole_and_takes_them_once_there_is_room(
     assert not spool.wait_for_lines(0, threading.Event())
 
 
-def test_a_disk_that_takes_no_new_file_refuses_lines_and_loses_none(
+def test_failed_file_creation_rejects_lines_without_loss(
     open_spool: OpenSpool, tmp_path: Path
 ) -> None:
     spool = open_spool(segment_bytes=10)
@@ -178,7 +174,7 @@ def test_a_disk_that_takes_no_new_file_refuses_lines_and_loses_none(
 
 
 @pytest.mark.parametrize("before", [0, 2])
-def test_a_full_disk_is_emptied_by_sending(
+def test_batches_are_sent_from_a_full_disk(
     open_spool: OpenSpool, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     spool = open_spool()
@@ -197,7 +193,7 @@ def test_a_full_disk_is_emptied_by_sending(
     assert drain(after) == lines(3, 5)
 
 
-def test_lines_that_were_sent_give_their_room_on_a_full_disk_to_new_ones(
+def test_new_lines_reuse_the_room_of_sent_lines_on_a_full_disk(
     open_spool: OpenSpool, tmp_path: Path
 ) -> None:
     spool = open_spool()
@@ -208,7 +204,7 @@ def test_lines_that_were_sent_give_their_room_on_a_full_disk_to_new_ones(
     assert sum(path.stat().st_size for path in tmp_path.glob("*.ndjson")) == 1001
 
 
-def test_a_batch_whose_place_is_not_on_disk_is_not_sent(
+def test_batch_is_not_sent_until_its_position_is_stored(
     open_spool: OpenSpool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a crash it would be sent again under another id."""
@@ -225,7 +221,7 @@ def test_a_batch_whose_place_is_not_on_disk_is_not_sent(
 
 @pytest.mark.parametrize("remove", [Path.unlink, lambda path: path.write_bytes(b"")])
 @pytest.mark.parametrize("deleted", [1, 2])
-def test_a_segment_that_somebody_deletes_or_empties_holds_up_no_other_lines(
+def test_deleted_or_emptied_segment_does_not_block_other_lines(
     open_spool: OpenSpool, tmp_path: Path, deleted: int, remove: Callable[[Path], object]
 ) -> None:
     spool = open_spool(segment_bytes=10)
@@ -239,14 +235,14 @@ def test_a_segment_that_somebody_deletes_or_empties_holds_up_no_other_lines(
     assert spool.wait_until_sent(spool.written(), timeout_s=0)
 
 
-def test_batches_are_bounded_by_bytes(spool: Spool) -> None:
+def test_batches_are_limited_by_bytes(spool: Spool) -> None:
     spool.append([b"x" * 1000] * 10)
     batch = spool.next_batch(max_bytes=2500)
     assert batch is not None
     assert len(batch.lines) == 3
 
 
-def test_what_is_there_is_waited_for_and_lines_that_come_later_are_not(
+def test_wait_until_sent_ignores_later_lines(
     open_spool: OpenSpool,
 ) -> None:
     spool = open_spool(segment_bytes=40)
@@ -263,7 +259,7 @@ def test_what_is_there_is_waited_for_and_lines_that_come_later_are_not(
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from(["append", "send", "acknowledge", "crash"]), max_size=40))
-def test_whatever_happens_every_line_is_stored_once_and_in_order(
+def test_every_line_is_stored_once_in_order_after_any_events(
     tmp_path_factory: pytest.TempPathFactory, events: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("spool")

@@ -72,7 +72,7 @@ PROGRAMS = pytest.mark.parametrize(
 @pytest.mark.docker
 @pytest.mark.heavy("it builds a Debian base and installs JupyterLab")
 @PROGRAMS
-def test_a_program_of_the_image_serves(
+def test_installed_program_of_the_image_serves(
     plane: FakeControlPlane,
     start_agent: StartAgent,
     docker_client: Any,
@@ -94,7 +94,7 @@ def test_a_program_of_the_image_serves(
 @pytest.mark.docker
 @pytest.mark.heavy("it builds a Debian base and installs each program from the internet")
 @PROGRAMS
-def test_a_program_that_the_image_lacks_is_installed_and_serves(
+def test_missing_program_is_installed_and_serves(
     plane: FakeControlPlane,
     start_agent: StartAgent,
     docker_client: Any,

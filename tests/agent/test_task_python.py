@@ -74,7 +74,7 @@ def is_installed_here() -> bool:
 
 
 @pytest.mark.parametrize("pip", ["pip", "python3 -m pip"])
-def test_what_a_task_installs_is_its_own(tasks: Tasks, wheels: Path, pip: str) -> None:
+def test_packages_installed_by_a_task_are_private(tasks: Tasks, wheels: Path, pip: str) -> None:
     install = INSTALL.format(wheels).replace("pip", pip, 1)
     said = tasks.run(f"{install} && python3 -c 'import greeting' && greet")
     assert said[:3] == ["hello from greeting", "hello from greeting", "hello"]
@@ -82,7 +82,7 @@ def test_what_a_task_installs_is_its_own(tasks: Tasks, wheels: Path, pip: str) -
     assert tasks.run("python3 -c 'import greeting' 2>/dev/null || echo unknown") == ["unknown"]
 
 
-def test_a_task_sees_the_packages_and_programs_of_the_agents_python(tasks: Tasks) -> None:
+def test_task_sees_packages_and_programs_of_the_agents_python(tasks: Tasks) -> None:
     said = tasks.run(
         "python3 -c 'import yaml, determined; print(yaml.__file__)' && head -c 9 $(which pytest)"
     )
@@ -93,9 +93,7 @@ def test_a_task_sees_the_packages_and_programs_of_the_agents_python(tasks: Tasks
     assert version == f"pytest {pytest.__version__}"
 
 
-def test_programs_of_the_agents_python_see_what_the_task_installed(
-    tasks: Tasks, wheels: Path
-) -> None:
+def test_programs_of_the_agents_python_see_packages_of_the_task(tasks: Tasks, wheels: Path) -> None:
     test = "def test_it():\n    import greeting\n"
     said = tasks.run(
         f"{INSTALL.format(wheels)} && printf {test!r} > test_it.py && pytest -q -p no:cacheprovider test_it.py"
@@ -103,7 +101,7 @@ def test_programs_of_the_agents_python_see_what_the_task_installed(
     assert any("1 passed" in line for line in said), said
 
 
-def test_settings_of_pip_on_the_machine_do_not_lead_elsewhere(
+def test_pip_settings_of_the_machine_have_no_effect(
     tasks: Tasks, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "elsewhere"))
@@ -113,7 +111,7 @@ def test_settings_of_pip_on_the_machine_do_not_lead_elsewhere(
 
 
 @pytest.mark.parametrize("named_by", ["the agent", "the task"])
-def test_tasks_may_use_another_python_than_the_agent(tmp_path: Path, named_by: str) -> None:
+def test_tasks_can_use_another_python_than_the_agent(tmp_path: Path, named_by: str) -> None:
     other = tmp_path / "other"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
     (site,) = other.glob("lib/python*/site-packages")
@@ -129,7 +127,7 @@ def test_tasks_may_use_another_python_than_the_agent(tmp_path: Path, named_by: s
     assert str(site) in path
 
 
-def test_a_python_of_tasks_that_does_not_run_is_told(tmp_path: Path) -> None:
+def test_broken_python_of_tasks_is_reported(tmp_path: Path) -> None:
     tasks = Tasks(tmp_path / "agent", "/nowhere/python3")
     with pytest.raises(StartFailed, match="the Python of tasks, /nowhere/python3, does not run"):
         tasks.runtime.check(GatewayAddress(1, "127.0.0.1"))
@@ -141,7 +139,7 @@ def test_a_python_of_tasks_that_does_not_run_is_told(tmp_path: Path) -> None:
         BasePython.of("/bin/false")
 
 
-def test_an_environment_costs_no_noticeable_time(tmp_path: Path) -> None:
+def test_environment_consists_of_a_few_small_files(tmp_path: Path) -> None:
     """Only files of a few kilobytes are written: no package is copied, resolved or compiled."""
     base = BasePython.of(sys.executable)
     environment = make_environment(base, tmp_path / "python").parent
@@ -153,7 +151,7 @@ def test_an_environment_costs_no_noticeable_time(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     os.geteuid() != 0, reason=skips.because("only root gives files away", skips.AS_ROOT)
 )
-def test_the_tasks_user_gets_its_environment_and_nothing_that_it_points_at(tmp_path: Path) -> None:
+def test_only_the_environment_belongs_to_the_tasks_user(tmp_path: Path) -> None:
     make_environment(BasePython.of(sys.executable), tmp_path / "python")
     before = Path(os.path.realpath(sys.executable)).stat().st_uid
     hand_over(tmp_path, TaskUser(uid=1234, gid=1234))

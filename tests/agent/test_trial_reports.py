@@ -85,13 +85,11 @@ def keys(plane: FakeControlPlane) -> list[str]:
         ("POST", "/api/v1/checkpoints/uuid/metadata", False),
     ],
 )
-def test_reports_are_the_posts_whose_answer_is_empty(
-    method: str, path: str, expected: bool
-) -> None:
+def test_reports_are_posts_with_an_empty_response(method: str, path: str, expected: bool) -> None:
     assert is_trial_report(method, path) == expected
 
 
-def test_while_the_control_plane_answers_its_answer_is_the_containers(
+def test_container_gets_the_response_of_the_control_plane(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.answer_to = lambda method, path, body: (400, {"message": "no such group"})
@@ -101,7 +99,7 @@ def test_while_the_control_plane_answers_its_answer_is_the_containers(
     assert agent.refusals == []
 
 
-def test_during_an_outage_reports_are_kept_at_once_and_delivered_in_order_later(
+def test_reports_are_queued_in_an_outage_and_delivered_in_order(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.outage = True
@@ -112,7 +110,7 @@ def test_during_an_outage_reports_are_kept_at_once_and_delivered_in_order_later(
     assert sent(plane) == reports
 
 
-def test_a_control_plane_that_is_silent_is_not_waited_for_long(
+def test_silent_control_plane_delays_a_report_only_briefly(
     agent: Agent, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("det_agent.trial_reports.ANSWER_WAIT_S", 0.05)
@@ -132,7 +130,7 @@ def test_a_control_plane_that_is_silent_is_not_waited_for_long(
     assert list(once.values()) == [(METRICS, b"1"), (METRICS, b"2")]
 
 
-def test_the_reports_of_one_container_do_not_hold_up_those_of_another(
+def test_reports_of_one_container_do_not_delay_another(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.answer_to = lambda method, path, body: (503 if body == b"stuck" else 200, {})
@@ -142,7 +140,7 @@ def test_the_reports_of_one_container_do_not_hold_up_those_of_another(
     assert answer.status == 200
 
 
-def test_a_lost_answer_repeats_the_report_under_the_same_key(
+def test_report_with_a_lost_response_is_repeated_with_the_same_key(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.lost_forwarded_answers = 1
@@ -154,7 +152,7 @@ def test_a_lost_answer_repeats_the_report_under_the_same_key(
     assert first == again != other
 
 
-def test_what_is_undelivered_when_the_agent_dies_is_delivered_by_the_next_process(
+def test_undelivered_reports_are_delivered_after_a_restart(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.outage = True
@@ -171,7 +169,7 @@ def test_what_is_undelivered_when_the_agent_dies_is_delivered_by_the_next_proces
     assert (CHECKPOINTS, b"2") in sent(plane)
 
 
-def test_a_report_whose_delivery_an_agent_did_not_survive_is_repeated_under_its_key(
+def test_interrupted_delivery_is_repeated_with_the_same_key(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.lost_forwarded_answers = 1000
@@ -185,7 +183,7 @@ def test_a_report_whose_delivery_an_agent_did_not_survive_is_repeated_under_its_
     assert len(set(keys(plane))) == 1
 
 
-def test_what_several_containers_left_is_delivered_under_its_keys_however_often_it_is_sent(
+def test_queues_of_several_containers_are_delivered_in_order_after_a_restart(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.outage = True
@@ -204,7 +202,7 @@ def test_what_several_containers_left_is_delivered_under_its_keys_however_often_
     assert len(plane.forwarded) > len(once), "answers were lost"
 
 
-def test_a_refusal_that_no_container_hears_of_is_told_with_its_cause_and_blocks_nothing(
+def test_rejection_of_a_queued_report_is_logged_and_does_not_block_others(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.outage = True
@@ -222,7 +220,7 @@ def test_a_refusal_that_no_container_hears_of_is_told_with_its_cause_and_blocks_
     assert sent(plane)[-1] == (CHECKPOINTS, b"good")
 
 
-def test_the_end_of_a_container_waits_for_its_reports_and_leaves_nothing_on_disk(
+def test_container_end_waits_for_its_reports_and_removes_their_files(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.outage = True
@@ -242,7 +240,7 @@ def test_the_end_of_a_container_waits_for_its_reports_and_leaves_nothing_on_disk
     assert list(agent.folder.iterdir()) == []
 
 
-def test_a_full_queue_takes_no_more(
+def test_full_queue_rejects_reports(
     agent: Agent, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("det_agent.trial_reports.MAX_QUEUE_BYTES", 1000)
@@ -255,7 +253,7 @@ def test_a_full_queue_takes_no_more(
     agent.post(METRICS, b"x" * 600)
 
 
-def test_a_disk_that_takes_no_report_is_a_full_queue(agent: Agent, plane: FakeControlPlane) -> None:
+def test_unwritable_disk_counts_as_a_full_queue(agent: Agent, plane: FakeControlPlane) -> None:
     (agent.folder / KEY.place).touch()
     with pytest.raises(QueueFull):
         agent.post(METRICS, b"1")
@@ -273,7 +271,7 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "empty", "replaced"])
-def test_a_report_that_is_lost_on_disk_is_told_and_holds_up_no_other_and_no_end(
+def test_damaged_report_is_logged_and_does_not_block_others(
     agent: Agent, plane: FakeControlPlane, how: str
 ) -> None:
     plane.outage = True
@@ -292,7 +290,7 @@ def test_a_report_that_is_lost_on_disk_is_told_and_holds_up_no_other_and_no_end(
 
 
 @pytest.mark.parametrize("how", ["empty", "replaced"])
-def test_an_agent_starts_beside_a_report_that_is_lost_on_disk(
+def test_agent_starts_with_a_damaged_report(
     agent: Agent, plane: FakeControlPlane, how: str
 ) -> None:
     plane.outage = True
@@ -321,7 +319,7 @@ def fail_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_bytes", fail)
 
 
-def test_a_report_that_cannot_be_read_for_a_moment_is_sent_later(
+def test_temporarily_unreadable_report_is_sent_later(
     agent: Agent, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plane.outage = True
@@ -336,7 +334,7 @@ def test_a_report_that_cannot_be_read_for_a_moment_is_sent_later(
     assert agent.refusals == []
 
 
-def test_an_agent_that_cannot_read_reports_for_a_moment_keeps_them(
+def test_temporarily_unreadable_reports_are_kept(
     agent: Agent, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plane.outage = True
@@ -375,7 +373,7 @@ def reported_in_an_outage(plane: FakeControlPlane, folder: Path, *, reads: bool)
     return spec
 
 
-def test_a_checkpointing_container_goes_on_during_an_outage_and_its_next_request_sees_the_report(
+def test_container_continues_in_an_outage_and_its_reports_precede_its_requests(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()
@@ -390,7 +388,7 @@ def test_a_checkpointing_container_goes_on_during_an_outage_and_its_next_request
     ]
 
 
-def test_an_agent_that_is_killed_with_reports_undelivered_delivers_them_before_it_reports_the_end(
+def test_restarted_agent_delivers_reports_before_the_end_of_their_container(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     agent = start_agent()
@@ -413,7 +411,7 @@ def test_an_agent_that_is_killed_with_reports_undelivered_delivers_them_before_i
     assert states_at_delivery == ["running", "running"]
 
 
-def test_a_report_that_is_refused_after_an_outage_reaches_the_log_of_its_task(
+def test_rejection_of_a_queued_report_reaches_the_task_log(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()

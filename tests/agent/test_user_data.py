@@ -73,12 +73,12 @@ read until_the_test_ends
 
 
 @pytest.mark.parametrize("boot", BOOTS.values(), ids=BOOTS)
-def test_bash_can_read_the_script(boot: Boot) -> None:
+def test_bash_can_parse_the_script(boot: Boot) -> None:
     read = subprocess.run(["bash", "-n"], input=user_data(boot), text=True, capture_output=True)
     assert (read.returncode, read.stderr) == (0, "")
 
 
-def test_what_operators_write_is_no_command(tmp_path: Path) -> None:
+def test_values_of_operators_are_quoted(tmp_path: Path) -> None:
     script = user_data(BOOTS["hostile names"])
     written = script.index("printf '%s\\n'")
     command = script[written : script.index(" > /etc/determined/agent.yaml")]
@@ -86,7 +86,7 @@ def test_what_operators_write_is_no_command(tmp_path: Path) -> None:
     assert '"resource_pool": "it\'s $HOME `id`' in ran.stdout
 
 
-def test_a_machine_with_gpus_joins_with_them_or_not_at_all() -> None:
+def test_machine_with_gpus_requires_its_gpus() -> None:
     script = user_data(BOOTS["machine with GPUs"])
     assert '"slots": "cuda"' in script
     assert "nvidia-smi -L" in script
@@ -95,28 +95,28 @@ def test_a_machine_with_gpus_joins_with_them_or_not_at_all() -> None:
     assert "nvidia-smi -L" not in chosen
 
 
-def test_work_on_google_cloud_gets_most_of_the_thirty_seconds_of_a_preemption() -> None:
+def test_google_cloud_machine_gets_a_longer_stop_grace() -> None:
     google = replace(PLAIN, provider="gcp")
     assert '"stop_grace": 20' in user_data(google)
     assert '"stop_grace": 5' in user_data(replace(google, agent_config={"stop_grace": 5}))
     assert "stop_grace" not in user_data(PLAIN)
 
 
-def test_the_last_script_of_a_pool_runs_when_docker_is_there_and_the_agent_is_not() -> None:
+def test_startup_script_of_a_pool_runs_between_docker_and_agent() -> None:
     script = user_data(replace(PLAIN, last_script="docker login registry"))
     docker, agent = script.index("installing docker"), script.index('step "starting the agent"')
     assert docker < script.index("docker login registry") < agent
     assert "container startup script" not in user_data(PLAIN)
 
 
-def test_images_of_a_pool_are_pulled_when_docker_and_its_sign_in_are_there() -> None:
+def test_pool_images_are_pulled_after_the_startup_script() -> None:
     script = user_data(replace(PLAIN, last_script="docker login registry", images=("a/b:1", "c")))
     pull, agent = script.index("images a/b:1 c < /dev/null"), script.index('"starting the agent"')
     assert script.index("docker login registry") < pull < agent
     assert "docker pull" not in user_data(PLAIN)
 
 
-def test_what_a_console_says_last_is_the_reason_without_steps_and_dates() -> None:
+def test_last_console_words_omit_steps_and_dates() -> None:
     failed = "determined-boot: installing docker\nE: no such package\ndetermined-boot: failed at line 3\npower off"
     assert last_words(failed) == "E: no such package"
     waits = (
@@ -158,7 +158,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_a_lock_that_the_first_upgrade_holds_is_waited_for(script: str, tmp_path: Path) -> None:
+def test_installation_waits_for_the_apt_lock(script: str, tmp_path: Path) -> None:
     ran = run_apt(tmp_path, script, refusals=2)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.endswith("went on\n")
@@ -168,7 +168,7 @@ def test_a_lock_that_the_first_upgrade_holds_is_waited_for(script: str, tmp_path
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_an_installation_that_fails_for_good_ends_the_script(script: str, tmp_path: Path) -> None:
+def test_failed_installation_ends_the_script(script: str, tmp_path: Path) -> None:
     ran = run_apt(tmp_path, script, refusals=100)
     assert ran.returncode == 100
     assert "went on" not in ran.stdout
@@ -250,9 +250,7 @@ def metadata_rules(said: list[str]) -> list[str]:
 
 
 @AS_ROOT
-def test_a_machine_with_the_agent_boots_until_it_joins_and_polls(
-    plane: FakeControlPlane, tmp_path: Path
-) -> None:
+def test_machine_with_an_agent_boots_and_joins(plane: FakeControlPlane, tmp_path: Path) -> None:
     said = boot_and_join(plane, tmp_path, VENV + "/bin")
     steps = [line for line in said if line.startswith("determined-boot: ")]
     assert steps[-1] == "determined-boot: done"
@@ -269,7 +267,7 @@ def test_a_machine_with_the_agent_boots_until_it_joins_and_polls(
 
 
 @AS_ROOT
-def test_an_image_with_an_older_agent_keeps_containers_from_the_metadata_service(
+def test_older_agent_image_still_blocks_the_metadata_service(
     plane: FakeControlPlane, tmp_path: Path
 ) -> None:
     older = f"""sed -i '2i [ "$1" != machine-setup ] || exit 2' {VENV}/bin/det-agent"""
@@ -279,9 +277,7 @@ def test_an_image_with_an_older_agent_keeps_containers_from_the_metadata_service
 
 
 @AS_ROOT
-def test_a_python_that_makes_no_environments_is_completed_first(
-    plane: FakeControlPlane, tmp_path: Path
-) -> None:
+def test_missing_venv_module_is_installed_first(plane: FakeControlPlane, tmp_path: Path) -> None:
     said = boot_and_join(plane, tmp_path, "{folder}/scratch/installed")
     called = [line.rpartition("/")[2] for line in said if line.startswith("/")]
     apt = "apt-get -o DPkg::Lock::Timeout=600"

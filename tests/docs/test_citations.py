@@ -43,7 +43,7 @@ def read(path: Path) -> str:
     return path.read_text("utf-8", errors="replace")
 
 
-def test_nothing_cites_a_numbered_section() -> None:
+def test_no_file_cites_a_numbered_section() -> None:
     citing = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in sources()
@@ -78,5 +78,5 @@ def test_every_page_that_code_cites_exists() -> None:
         ("docs/concepts/no_such_page.md", True),
     ],
 )
-def test_a_citation_is_missing_when_its_page_or_heading_is(citation: str, lost: bool) -> None:
+def test_citation_needs_an_existing_page_and_heading(citation: str, lost: bool) -> None:
     assert missing(citation) is lost

@@ -20,12 +20,12 @@ def reference() -> ModuleType:
 
 
 @pytest.mark.parametrize("name", ["experiment", "cluster"])
-def test_the_page_is_current(reference: ModuleType, name: str) -> None:
+def test_page_is_up_to_date(reference: ModuleType, name: str) -> None:
     written = reference.PAGES[name].read_text("utf-8")
     assert written == reference.pages()[name], "run: python scripts/config_reference.py --write"
 
 
-def test_a_field_without_a_sentence_is_refused(
+def test_rejects_a_field_without_a_description(
     reference: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorter = tmp_path / "config_meanings.yaml"

@@ -18,7 +18,7 @@ def month() -> dict[str, Outcome]:
     return played(DAYS)
 
 
-def test_the_page_is_what_the_model_says(
+def test_page_is_the_output_of_the_model(
     month: dict[str, Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cost, "played", lambda days: month)
@@ -33,14 +33,14 @@ def test_spot_with_fallback_does_the_same_work_for_less(month: dict[str, Outcome
     assert spot.usd <= cost.SPOT_LIMIT * on_demand.usd
 
 
-def test_an_idle_cluster_costs_what_was_promised() -> None:
+def test_idle_cluster_costs_at_most_the_stated_limits() -> None:
     stack = cost.stack()
     assert prices.aws_idle(stack.aws).usd <= cost.IDLE_LIMIT_USD["aws"]
     assert prices.aws_idle(replace(stack.aws, relay=True)).usd <= cost.IDLE_LIMIT_USD["aws"]
     assert prices.gcp_idle(stack.gcp).usd <= cost.IDLE_LIMIT_USD["gcp"]
 
 
-def test_the_command_prices_what_terraform_makes() -> None:
+def test_model_prices_the_resources_of_terraform() -> None:
     stack = cost.stack()
     assert (stack.aws, stack.gcp) == (prices.AwsStack(), prices.GcpStack())
     assert prices.PRICES_OF == catalog.LIST_OF

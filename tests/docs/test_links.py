@@ -38,7 +38,7 @@ def test_every_relative_link_resolves(page: Path) -> None:
     assert broken == []
 
 
-def test_the_index_names_every_page() -> None:
+def test_index_links_every_page() -> None:
     index = DOCS / "README.md"
     linked = {(DOCS / link.partition("#")[0]).resolve() for link in links_of(index)}
     pages = {page for page in DOCS.rglob("*.md") if page != index and page.parent.name != "adr"}

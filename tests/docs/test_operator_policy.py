@@ -36,7 +36,7 @@ def test_every_role_and_profile_of_the_stack_has_the_clusters_name() -> None:
 
 
 @pytest.mark.parametrize(("kind", "part"), made())
-def test_the_policy_allows_what_terraform_does_with_each(kind: str, part: str) -> None:
+def test_policy_allows_terraforms_actions_on_each_role_and_profile(kind: str, part: str) -> None:
     policy = policy_of_operators()
     for action in ("iam:CreateRole", "iam:PassRole", "iam:DeleteInstanceProfile"):
         assert policy.allows(Call("ada", action, f"{ACCOUNT}:{kind}/det-team-{part}"))
@@ -45,6 +45,6 @@ def test_the_policy_allows_what_terraform_does_with_each(kind: str, part: str) -
 @pytest.mark.parametrize(
     "name", ["user/ada", "role/admin", "policy/det-team", "role/aws-service-role/det-x"]
 )
-def test_the_policy_changes_nothing_of_others(name: str) -> None:
+def test_policy_forbids_changes_of_other_resources(name: str) -> None:
     for action in ("iam:CreateRole", "iam:PutRolePolicy", "iam:CreateAccessKey", "iam:PassRole"):
         assert not policy_of_operators().allows(Call("ada", action, f"{ACCOUNT}:{name}"))

@@ -24,7 +24,7 @@ SHOWN = shown()
 @pytest.mark.parametrize(
     ("page", "config"), SHOWN, ids=[f"{page}-{n}" for n, (page, _) in enumerate(SHOWN)]
 )
-def test_a_pool_of_a_page_has_offers(page: str, config: dict[str, Any]) -> None:
+def test_pools_of_a_page_have_offers(page: str, config: dict[str, Any]) -> None:
     loaded = load_cluster(
         {**config, "checkpoint_storage": {"type": "directory", "container_path": "/c"}}
     )

@@ -26,19 +26,19 @@ def place_of(path: str) -> Path | None:
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_a_file_that_a_recipe_names_exists(path: str) -> None:
+def test_files_of_recipes_exist(path: str) -> None:
     assert place_of(path) is not None
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_module_that_a_recipe_runs_exists(module: str) -> None:
+def test_modules_of_recipes_exist(module: str) -> None:
     path = f"{module.replace('.', '/')}.py"
     packages = [folder for folder in ROOT.iterdir() if (folder / path).is_file()]
     assert len(packages) == 1
 
 
 @pytest.mark.parametrize(("file", "name"), NAMES)
-def test_a_name_that_a_recipe_gives_is_defined_in_its_file(file: str, name: str) -> None:
+def test_names_of_recipes_are_defined_in_their_files(file: str, name: str) -> None:
     path = place_of(file)
     assert path is not None
     assert re.search(rf"^(?:def |class )?{name}\b", path.read_text("utf-8"), re.MULTILINE)

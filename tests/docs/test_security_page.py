@@ -43,7 +43,7 @@ def _cites(tests: str) -> bool:
     return bool(_NAMED.search(tests) or files) and all(file.is_file() for file in files)
 
 
-def test_the_tests_that_the_page_names_are_there() -> None:
+def test_named_tests_exist() -> None:
     named = _NAMED.findall((DOCS / "concepts/security.md").read_text("utf-8"))
     assert len(named) > 5
     assert [f"{path}::{test}" for path, test in named if f"def {test}(" not in _source(path)] == []
@@ -70,7 +70,7 @@ def _mib(size: int) -> int:
     return size >> 20
 
 
-def test_its_figures_are_those_of_the_code() -> None:
+def test_figures_match_the_code() -> None:
     """Tests of limits set smaller ones, so that they take little time."""
     page = " ".join((DOCS / "concepts/security.md").read_text("utf-8").split())
     cluster, many, word = ClusterConfig(), sign_in._PATIENCE_WITH_ADDRESS, _WORDS

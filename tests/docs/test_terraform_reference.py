@@ -10,12 +10,12 @@ from scripts.terraform_reference import Undescribed, blocks_of, page
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/terraform.md"
 
 
-def test_the_page_is_current() -> None:
+def test_page_is_up_to_date() -> None:
     command = "python -m scripts.terraform_reference > docs/reference/terraform.md"
     assert PAGE.read_text("utf-8") == page(), f"run: {command}"
 
 
-def test_every_stack_and_module_is_on_the_page() -> None:
+def test_page_describes_every_stack_and_module() -> None:
     text = page()
     for stack in ("aws", "gcp"):
         for module in (terraform_reference.INFRA / "modules" / stack).iterdir():
@@ -25,7 +25,7 @@ def test_every_stack_and_module_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("kind", ["variable", "output"])
-def test_what_has_no_description_is_refused(
+def test_rejects_a_block_without_a_description(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terraform_reference, "INFRA", tmp_path)

@@ -6,11 +6,11 @@ from scripts.webui_pictures import PICTURES
 MOST_BYTES = 1_500_000
 
 
-def test_the_page_shows_every_picture_that_is_drawn() -> None:
+def test_page_shows_every_picture_of_the_script() -> None:
     drawn = {f"{name}.webp" for name in webui_pictures.shots(1, 1)}
     assert set(webui_pictures.named()) == drawn
     assert {picture.name for picture in PICTURES.iterdir()} == drawn
 
 
-def test_pictures_stay_small() -> None:
+def test_pictures_are_small() -> None:
     assert sum(picture.stat().st_size for picture in PICTURES.iterdir()) < MOST_BYTES

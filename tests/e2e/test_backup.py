@@ -73,7 +73,7 @@ def checkpoints(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
     return listed
 
 
-def test_a_copy_of_a_running_cluster_resumes_from_the_checkpoints(
+def test_copy_of_a_running_cluster_resumes_from_the_checkpoints(
     original: Cluster, held: Held, tmp_path: Path
 ) -> None:
     paused, paused_trial = start(original, held)

@@ -15,7 +15,7 @@ NO_DRIVER = "printf '#!/bin/sh\\nexit 124\\n' > {scratch}/bin/timeout"
 SLOW = "printf '#!/bin/sh\\nsleep 0.5; exec /usr/bin/tee \"$@\"\\n' > {scratch}/bin/tee"
 
 
-def test_a_machine_whose_start_failed_shows_why_before_it_switches_off(tmp_path: Path) -> None:
+def test_console_shows_why_a_machine_failed_to_start(tmp_path: Path) -> None:
     boot = Boot("a-cluster", "http://10.77.0.1:1", "pool", "aws", has_gpus=True)
     off = threading.Event()
     with network() as wires:

@@ -115,7 +115,7 @@ def interrupt(rented: Rented, trial_id: int) -> tuple[Instance, Instance]:
 
 
 @pytest.mark.parametrize("name", ["aws", "google", "both"])
-def test_work_rents_a_machine_moves_when_it_is_taken_back_and_leaves_nothing(
+def test_reclaimed_trial_moves_to_a_new_machine_and_all_machines_end(
     rented: Rented, exact: Path, gate: Path, name: str
 ) -> None:
     experiment = submit(rented, exact, gate, name)
@@ -140,7 +140,7 @@ def test_work_rents_a_machine_moves_when_it_is_taken_back_and_leaves_nothing(
     money_adds_up(rented, name, experiment)
 
 
-def test_a_stock_image_installs_the_agent_from_its_cluster_and_trains(
+def test_stock_image_installs_the_agent_from_its_cluster_and_trains(
     rented: Rented, exact: Path, gate: Path
 ) -> None:
     experiment = submit(rented, exact, gate, "bare")
@@ -184,7 +184,7 @@ def seconds(start: str, end: str) -> float:
     return (ended - begun).total_seconds()
 
 
-def test_of_four_machines_one_is_taken_back_and_no_step_is_lost(
+def test_reclaim_of_one_of_four_machines_loses_no_step(
     rented: Rented, exact: Path, gate: Path
 ) -> None:
     experiment = submit(rented, exact, gate, "aws", trials=4)
@@ -205,7 +205,7 @@ def test_of_four_machines_one_is_taken_back_and_no_step_is_lost(
     assert resumed == {id: [str(HELD_AT)] if id == ids[2] else [] for id in ids}
 
 
-def test_a_gang_on_two_machines_moves_when_one_of_them_is_taken_back(
+def test_distributed_trial_resumes_when_one_of_its_machines_is_reclaimed(
     rented: Rented, gate: Path
 ) -> None:
     nothing_is_left(

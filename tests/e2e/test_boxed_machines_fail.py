@@ -97,7 +97,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_images_that_make_no_agents_stop_the_pool_and_say_why(failing: Failing, name: str) -> None:
+def test_failing_image_stops_the_pool_with_a_reason(failing: Failing, name: str) -> None:
     experiment = failing.submit(name)
     failing.until_told(experiment, EXPECTED[name])
     nothing_runs(failing, name)
@@ -120,7 +120,7 @@ def lie(instance: Instance) -> None:
         ("gcp", "gcp machine 'acme/somebody-elses' is not one that this cluster launched"),
     ],
 )
-def test_a_machine_that_claims_to_be_another_is_not_let_in(
+def test_machine_with_another_machines_identity_is_rejected(
     failing: Failing, cloud: str, reason: str
 ) -> None:
     failing.box.before_boot = lie
@@ -131,7 +131,7 @@ def test_a_machine_that_claims_to_be_another_is_not_let_in(
     failing.cluster.det("experiment", "kill", str(experiment))
 
 
-def test_a_clock_that_is_wrong_is_named_as_the_reason(failing: Failing) -> None:
+def test_wrong_clock_is_the_reported_reason(failing: Failing) -> None:
     resumed = failing.cluster.run("pool", "resume", "strange-aws", environ={"DET_USER": "admin"})
     assert resumed.code == 0, resumed.err
     failing.box.before_boot = lambda instance: None

@@ -58,9 +58,7 @@ def found_by_a_task(boxed: tuple[Box, Cluster], name: str, folder: Path) -> str:
         raise AssertionError(f"{e}: {lines[-20:]}{box.why()}") from None
 
 
-def test_a_task_on_google_cloud_has_a_role_of_aws(
-    boxed: tuple[Box, Cluster], tmp_path: Path
-) -> None:
+def test_task_on_google_cloud_has_a_role_of_aws(boxed: tuple[Box, Cluster], tmp_path: Path) -> None:
     box, _ = boxed
     key = found_by_a_task(boxed, "google", tmp_path)
     assert box.role.audience == AUDIENCE
@@ -68,6 +66,6 @@ def test_a_task_on_google_cloud_has_a_role_of_aws(
     assert box.sts.known[key].session.startswith("det-"), "named by the machine"
 
 
-def test_a_task_on_aws_has_an_account_of_google(boxed: tuple[Box, Cluster], tmp_path: Path) -> None:
+def test_task_on_aws_has_an_account_of_google(boxed: tuple[Box, Cluster], tmp_path: Path) -> None:
     box, _ = boxed
     assert found_by_a_task(boxed, "aws", tmp_path) in box.account.tokens

@@ -114,7 +114,7 @@ KEEP_ALL = {"save_experiment_best": 4, "save_trial_best": 4, "save_trial_latest"
         ({"save_experiment_best": 2, "save_trial_best": 0, "save_trial_latest": 0}, {2, 3}),
     ],
 )
-def test_an_ended_experiment_leaves_what_its_policy_keeps(
+def test_ended_experiment_has_only_the_checkpoints_of_its_policy(
     cluster: Cluster, storage: Storage, tmp_path: Path, policy: dict[str, int], kept: set[int]
 ) -> None:
     experiment_id = train(cluster, storage, tmp_path, **policy)
@@ -129,7 +129,7 @@ def test_an_ended_experiment_leaves_what_its_policy_keeps(
     )  # fmt: skip
 
 
-def test_a_checkpoint_holds_its_files_and_can_be_downloaded(
+def test_checkpoint_contains_its_files_and_can_be_downloaded(
     cluster: Cluster, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in storage.environment.items():
@@ -141,7 +141,7 @@ def test_a_checkpoint_holds_its_files_and_can_be_downloaded(
     assert (tmp_path / "out/weights/layer.bin").read_bytes() == b"\3" * 1000
 
 
-def test_a_deleted_checkpoint_takes_its_files_with_it(
+def test_deleting_a_checkpoint_deletes_its_files(
     cluster: Cluster, storage: Storage, tmp_path: Path
 ) -> None:
     experiment_id = train(cluster, storage, tmp_path, **KEEP_ALL)
@@ -153,7 +153,7 @@ def test_a_deleted_checkpoint_takes_its_files_with_it(
     assert storage.checkpoints() == all_of_them - {doomed}
 
 
-def test_a_deleted_experiment_leaves_nothing_behind(
+def test_deleting_an_experiment_deletes_all_its_files(
     cluster: Cluster, storage: Storage, tmp_path: Path
 ) -> None:
     experiment_id = train(cluster, storage, tmp_path, **KEEP_ALL)
@@ -165,9 +165,7 @@ def test_a_deleted_experiment_leaves_nothing_behind(
     )
 
 
-def test_a_trial_that_could_not_save_says_so_before_it_trains(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_trial_reports_unwritable_storage_before_training(cluster: Cluster, tmp_path: Path) -> None:
     config = yaml.safe_load((CODE / "config.yaml").read_text())
     (tmp_path / "file").touch()
     nowhere = str(tmp_path / "file" / "below")

@@ -164,7 +164,7 @@ def _environment(made: Cluster, database: str, endpoint: str, emulator: str) -> 
     }
 
 
-def test_work_that_the_api_takes_rents_a_machine_through_the_other_two(cluster: Cluster) -> None:
+def test_experiment_of_the_api_rents_a_machine_through_the_other_services(cluster: Cluster) -> None:
     login = {"username": "determined", "password": "Password1"}
     token = str(cluster.call("POST", "/api/v1/auth/login", body=login)["token"])
     # Too large for a row of the database: the API keeps it in the bucket.
@@ -201,7 +201,7 @@ def check_walls(container: Any) -> None:
     assert "Read-only file system" in said.decode()
 
 
-def test_a_service_that_starts_answers_soon(cluster: Cluster) -> None:
+def test_started_service_answers_soon(cluster: Cluster) -> None:
     """Scale to zero and back, and measure the wait of the first user after an hour."""
     cluster.containers["api"].stop(timeout=20)
     begun = time.monotonic()
@@ -236,7 +236,7 @@ def composed(engine: Any, empty_database_url: str) -> Iterator[tuple[Any, int]]:
         yield container, port
 
 
-def test_the_compose_file_makes_a_cluster(composed: tuple[Any, int]) -> None:
+def test_compose_file_creates_a_working_cluster(composed: tuple[Any, int]) -> None:
     container, port = composed
     one = Cluster(None, FakeGce(), None, None, {"api": container}, {"api": port})  # type: ignore[arg-type]
     assert eventually(one.answers, 60), one.log()

@@ -7,7 +7,7 @@ from tests.support.cluster import ROOT, Cluster
 from tests.support.ssh import require_ssh
 
 
-def test_a_command_prints_and_its_exit_status_comes_back(cluster: Cluster, tmp_path: Path) -> None:
+def test_command_prints_its_output_and_exit_status(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "hello.py").write_text("import os\nprint('kind', os.environ['DET_TASK_TYPE'])")
     ran = cluster.run("cmd", "run", "-c", tmp_path, "python3", "hello.py")
     assert ran.code == 0, ran.err
@@ -17,7 +17,7 @@ def test_a_command_prints_and_its_exit_status_comes_back(cluster: Cluster, tmp_p
     assert (failed.code, "gone" in failed.out) == (7, True), failed.out
 
 
-def test_a_running_command_is_seen_and_killed(cluster: Cluster) -> None:
+def test_running_command_is_listed_and_killed(cluster: Cluster) -> None:
     launched = cluster.det("cmd", "run", "-d", "--config", "description=sleeper", "sleep 600")
     id = launched.out.strip()
 
@@ -34,7 +34,7 @@ def test_a_running_command_is_seen_and_killed(cluster: Cluster) -> None:
     assert "on request of" in cluster.det("cmd", "logs", id).out
 
 
-def test_a_shell_is_opened_through_the_cluster_and_ends_when_it_is_killed(
+def test_shell_is_opened_through_the_cluster_until_it_is_killed(
     cluster: Cluster,
 ) -> None:
     require_ssh()
@@ -54,7 +54,7 @@ def test_a_shell_is_opened_through_the_cluster_and_ends_when_it_is_killed(
     assert "on request of" in ended.err
 
 
-def test_a_shell_that_nobody_uses_ends_and_one_that_is_used_does_not(cluster: Cluster) -> None:
+def test_only_an_idle_shell_ends_after_its_timeout(cluster: Cluster) -> None:
     require_ssh()
     short = ("--config", "resources.slots=0", "--config", "idle_timeout=15s")
     # Longer than its time-out: bytes of both directions are traffic, and so is the connection itself.
@@ -72,7 +72,7 @@ def test_a_shell_that_nobody_uses_ends_and_one_that_is_used_does_not(cluster: Cl
     assert "nobody used it for 15s" in cluster.det("shell", "logs", found[1]).out
 
 
-def test_a_notebook_without_jupyter_says_what_to_install(cluster: Cluster) -> None:
+def test_notebook_without_jupyter_reports_how_to_install_it(cluster: Cluster) -> None:
     off = ("--config", "environment.environment_variables=[DET_INSTALL_MISSING=0]")
     ran = cluster.run("notebook", "start", "--config", "resources.slots=0", *off, "--no-browser")
     assert ran.code == 1
@@ -83,7 +83,7 @@ def test_a_notebook_without_jupyter_says_what_to_install(cluster: Cluster) -> No
     assert "Traceback" not in log
 
 
-def test_a_tree_of_tasks_runs_and_another_is_paused_continued_and_killed(cluster: Cluster) -> None:
+def test_task_tree_runs_and_a_task_is_paused_resumed_and_killed(cluster: Cluster) -> None:
     example = ROOT / "examples" / "generic_tasks"
     ran = cluster.run("task", "create", example / "tree.yaml", "--context", example, "--follow")
     assert ran.code == 0, ran.out + ran.err

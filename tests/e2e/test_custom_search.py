@@ -77,7 +77,7 @@ def assert_halved(cluster: Cluster, experiment_id: int) -> None:
 
 
 @in_docker_on_demand
-def test_a_local_runner_that_is_killed_goes_on_with_its_search(
+def test_restarted_local_runner_continues_its_search(
     cluster: Cluster, code: Path, gate: Path
 ) -> None:
     known = [e["id"] for e in experiments(cluster, "searched")]
@@ -106,7 +106,7 @@ def test_a_local_runner_that_is_killed_goes_on_with_its_search(
     assert_halved(cluster, experiment_id)
 
 
-def test_a_runner_in_a_task_survives_its_death_and_a_preemption(
+def test_runner_in_a_task_survives_a_kill_and_a_preemption(
     cluster: Cluster, code: Path, gate: Path
 ) -> None:
     known = [e["id"] for e in experiments(cluster, "searched")]

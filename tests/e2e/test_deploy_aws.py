@@ -65,7 +65,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
         yield found
 
 
-def test_a_cluster_is_made_used_brought_back_and_removed_without_a_trace(
+def test_cluster_is_created_used_restored_and_removed_completely(
     deployed: Deployed,
 ) -> None:
     (deployed.folder / "cluster.yaml").write_text(cluster_config(deployed.clouds.master_url))

@@ -55,7 +55,7 @@ def test_four_ranks_in_two_containers_train_one_model(cluster: Cluster, four_slo
 
 
 @in_docker_on_demand
-def test_a_paused_gang_resumes_with_the_losses_of_one_that_was_not(
+def test_paused_distributed_trial_resumes_with_the_same_losses(
     cluster: Cluster, four_slots: int
 ) -> None:
     experiment_id, trial_id = start(cluster, *FOUR_SLOTS, *SLOW_FIRST_RUN)
@@ -73,7 +73,7 @@ def test_a_paused_gang_resumes_with_the_losses_of_one_that_was_not(
 
 
 @in_docker_on_demand
-def test_a_killed_rank_fails_both_nodes_and_the_trial_restarts_once_from_its_checkpoint(
+def test_killed_rank_restarts_the_trial_once_from_its_checkpoint(
     cluster: Cluster, four_slots: int
 ) -> None:
     experiment_id, trial_id = start(cluster, *FOUR_SLOTS, *SLOW_FIRST_RUN)
@@ -92,7 +92,7 @@ def test_a_killed_rank_fails_both_nodes_and_the_trial_restarts_once_from_its_che
 
 
 @in_docker_on_demand
-def test_a_gang_in_which_one_rank_asks_to_stop_completes(cluster: Cluster) -> None:
+def test_trial_completes_if_one_rank_requests_a_stop(cluster: Cluster) -> None:
     experiment_id, trial_id = start(cluster, *FOUR_SLOTS, "--config", "hyperparameters.stop_at=13")
     finish(cluster, experiment_id)
     assert max(losses(cluster, trial_id)) == 13
@@ -103,7 +103,7 @@ def test_a_gang_in_which_one_rank_asks_to_stop_completes(cluster: Cluster) -> No
 # A gang does this too; tests/harness/pytorch/test_resume.py shows it without a cluster.
 @pytest.mark.heavy("pauses on one slot what is paused on four")
 @in_processes
-def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
+def test_paused_trial_of_one_slot_resumes_with_the_same_losses(
     cluster: Cluster,
 ) -> None:
     whole, whole_trial = start(cluster)
@@ -148,7 +148,7 @@ def test_every_way_to_start_a_trial_trains_the_same_model(
     assert told(cluster, trial_id) == told(cluster, four_slots)
 
 
-def test_a_gang_waits_with_a_reason_until_all_its_slots_are_free(
+def test_distributed_trial_waits_with_a_reason_for_all_its_slots(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     def shell(command: str, slots: int) -> int:

@@ -32,7 +32,7 @@ def paused(cluster: Cluster, held: Held) -> int:
     return cluster.create(held.config, held.code, "--paused")
 
 
-def test_lists_come_as_table_json_csv_and_yaml(cluster: Cluster, ended: int) -> None:
+def test_lists_are_printed_as_table_json_csv_and_yaml(cluster: Cluster, ended: int) -> None:
     table = cluster.det("e", "list").out
     assert [c.strip() for c in table.splitlines()[0].split("|")][:3] == ["ID", "Owner", "Name"]
     (row,) = [e for e in cluster.det("e", "list", "--json").json() if e["id"] == ended]
@@ -43,7 +43,7 @@ def test_lists_come_as_table_json_csv_and_yaml(cluster: Cluster, ended: int) -> 
     assert ended in [e["id"] for e in listed]
 
 
-def test_an_experiment_is_described_with_its_trials_and_checkpoints(
+def test_experiment_is_described_with_its_trials_and_checkpoints(
     cluster: Cluster, ended: int
 ) -> None:
     described = cluster.det("e", "describe", str(ended)).out
@@ -54,7 +54,7 @@ def test_an_experiment_is_described_with_its_trials_and_checkpoints(
     assert cluster.det("e", "wait", str(ended)).code == 0
 
 
-def test_a_trial_is_described_and_its_log_followed(cluster: Cluster, ended: int) -> None:
+def test_trial_is_described_and_its_log_followed(cluster: Cluster, ended: int) -> None:
     trial = str(cluster.trials(ended)[0]["id"])
     assert "COMPLETED" in cluster.det("trial", "describe", trial).out
     log = cluster.det("trial", "logs", "-f", trial).out
@@ -77,7 +77,7 @@ def test_checkpoints_are_listed_described_and_downloaded(
     assert json.loads((tmp_path / "files/state.json").read_text())["step"] == 5
 
 
-def test_an_ended_experiment_is_archived_and_comes_back(cluster: Cluster, ended: int) -> None:
+def test_experiment_is_archived_and_unarchived(cluster: Cluster, ended: int) -> None:
     cluster.det("e", "archive", str(ended))
     assert ended not in [e["id"] for e in cluster.det("e", "list", "--json").json()]
     assert ended in [e["id"] for e in cluster.det("e", "list", "--all", "--json").json()]
@@ -85,7 +85,7 @@ def test_an_ended_experiment_is_archived_and_comes_back(cluster: Cluster, ended:
     assert ended in [e["id"] for e in cluster.det("e", "list", "--json").json()]
 
 
-def test_a_paused_experiment_waits_is_activated_and_canceled(cluster: Cluster, paused: int) -> None:
+def test_paused_experiment_is_activated_and_canceled(cluster: Cluster, paused: int) -> None:
     assert cluster.experiment(paused)["state"] == "STATE_PAUSED"
     cluster.det("e", "activate", str(paused))
     cluster.until(lambda: cluster.trials(paused), "it has a trial")
@@ -95,7 +95,7 @@ def test_a_paused_experiment_waits_is_activated_and_canceled(cluster: Cluster, p
     assert (waited.code, "CANCELED" in waited.err) == (1, True)
 
 
-def test_a_killed_trial_ends_canceled(cluster: Cluster, held: Held) -> None:
+def test_killed_trial_is_canceled(cluster: Cluster, held: Held) -> None:
     experiment_id = cluster.create(held.config, held.code)
     cluster.until(lambda: cluster.trials(experiment_id), "it has a trial")
     cluster.det("trial", "kill", str(cluster.trials(experiment_id)[0]["id"]))
@@ -104,14 +104,14 @@ def test_a_killed_trial_ends_canceled(cluster: Cluster, held: Held) -> None:
     )
 
 
-def test_a_deleted_experiment_is_gone(cluster: Cluster, paused: int) -> None:
+def test_deleted_experiment_is_not_found(cluster: Cluster, paused: int) -> None:
     cluster.det("e", "kill", str(paused))
     cluster.until_state(paused, "CANCELED")
     cluster.det("e", "delete", str(paused), "--yes")
     cluster.until(lambda: cluster.run("e", "describe", str(paused)).code == 3, "it is gone")
 
 
-def test_the_machines_are_listed(cluster: Cluster) -> None:
+def test_agents_and_slots_are_listed(cluster: Cluster) -> None:
     (agent,) = cluster.det("agent", "list", "--json").json()
     slots = cluster.det("slot", "list", "--json").json()
     assert {s["agent_id"] for s in slots} == {agent["id"]}
@@ -120,9 +120,7 @@ def test_the_machines_are_listed(cluster: Cluster) -> None:
     assert "0.38.1" in cluster.det("version").out
 
 
-def test_users_are_made_sign_in_change_their_password_and_leave(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_users_are_created_and_sign_in_and_out(cluster: Cluster, tmp_path: Path) -> None:
     admin = {"DET_USER": "admin", "DET_PASS": ""}
     made = cluster.run("user", "create", "ada", "--password", "Lovelace-1815", environ=admin)
     assert made.code == 0, made.err
@@ -137,7 +135,7 @@ def test_users_are_made_sign_in_change_their_password_and_leave(
     assert "Traceback" not in refused.err
 
 
-def test_ignored_files_stay_at_home_and_too_large_contexts_name_the_largest(
+def test_ignored_files_are_not_sent_and_a_large_context_names_its_largest_file(
     cluster: Cluster, exact: Path, tmp_path: Path
 ) -> None:
     context = tmp_path / "context"

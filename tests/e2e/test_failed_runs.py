@@ -11,7 +11,7 @@ searcher: {name: single, metric: loss}
 """
 
 
-def test_the_log_of_a_failed_run_ends_with_its_exit_code(cluster: Cluster, tmp_path: Path) -> None:
+def test_log_of_a_failed_run_ends_with_its_exit_code(cluster: Cluster, tmp_path: Path) -> None:
     config, code = tmp_path / "fails.yaml", tmp_path / "code"
     config.write_text(CONFIG)
     code.mkdir()

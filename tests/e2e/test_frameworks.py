@@ -132,7 +132,7 @@ def training(
     ],
     ids=lambda f: f.name,
 )
-def test_a_paused_trial_goes_on_where_it_stopped(
+def test_paused_trial_resumes_at_the_next_step(
     cluster: Cluster, framework: Framework, training: "dict[str, Future[Trained]]"
 ) -> None:
     result = training[framework.name].result()

@@ -183,16 +183,14 @@ def completed(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("example", GALLERY, ids=lambda example: example.config)
-def test_an_example_trains_to_its_end(
-    cluster: Cluster, ours: dict[str, int], example: Example
-) -> None:
+def test_example_completes(cluster: Cluster, ours: dict[str, int], example: Example) -> None:
     assert_trained(cluster, ours[example.config], example)
 
 
 @pytest.mark.parametrize(
     "example", [e for e in GALLERY if not e.environment], ids=lambda example: example.config
 )
-def test_an_example_that_the_stock_client_submits_trains_to_its_end(
+def test_example_submitted_by_the_stock_client_completes(
     cluster: Cluster, stocks: dict[str, int], example: Example
 ) -> None:
     assert_trained(cluster, stocks[example.config], example)
@@ -201,7 +199,7 @@ def test_an_example_that_the_stock_client_submits_trains_to_its_end(
 @pytest.mark.parametrize(
     "example", [e for e in GALLERY if e.environment], ids=lambda example: example.config
 )
-def test_the_stock_client_submits_what_ours_does(
+def test_both_clients_submit_the_same_experiment(
     cluster: Cluster, ours: dict[str, int], stocks: dict[str, int], example: Example
 ) -> None:
     """Equal submissions train equally."""
@@ -233,9 +231,7 @@ def assert_trained(cluster: Cluster, experiment_id: int, example: Example) -> No
         assert trial["restarts"] == 0
 
 
-def test_the_search_method_of_ones_own_has_made_its_trials(
-    cluster: Cluster, submitted: dict[str, int]
-) -> None:
+def test_custom_search_creates_its_trials(cluster: Cluster, submitted: dict[str, int]) -> None:
     runner = submitted["custom_search/in_cluster.yaml"]
     completed(cluster, runner)
     listed = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
@@ -245,7 +241,7 @@ def test_the_search_method_of_ones_own_has_made_its_trials(
     assert {len(completed(cluster, found)) for found in searched} == {3}
 
 
-def test_batches_are_inferred_with_a_trained_checkpoint(
+def test_batch_inference_uses_a_trained_checkpoint(
     cluster: Cluster, stock: StockClient, ours: dict[str, int]
 ) -> None:
     (trained,) = completed(cluster, ours["pytorch_mnist_like/const.yaml"])
@@ -263,9 +259,7 @@ def test_batches_are_inferred_with_a_trained_checkpoint(
     assert saved["state"] == "STATE_COMPLETED"
 
 
-def test_a_tensorboard_shows_what_an_example_reported(
-    cluster: Cluster, ours: dict[str, int]
-) -> None:
+def test_tensorboard_shows_metrics_of_an_example(cluster: Cluster, ours: dict[str, int]) -> None:
     """A notebook is opened by tests/e2e/test_stock_served.py, the tree of tasks runs in test_commands.py."""
     example = ours["pytorch_mnist_like/const.yaml"]
     (trial,) = completed(cluster, example)
@@ -305,7 +299,7 @@ def run_here(request: pytest.FixtureRequest, cluster: Cluster, stock: StockClien
     return by_ours if request.param == "ours" else by_stock
 
 
-def test_a_script_that_no_cluster_started_reports_and_goes_on(
+def test_unmanaged_script_reports_and_resumes(
     request: pytest.FixtureRequest, cluster: Cluster, run_here: Run
 ) -> None:
     name = request.node.callspec.id
@@ -317,7 +311,7 @@ def test_a_script_that_no_cluster_started_reports_and_goes_on(
 
 
 @pytest.mark.parametrize("run_here", ["ours"], indirect=True)
-def test_a_script_that_no_cluster_started_needs_no_name(cluster: Cluster, run_here: Run) -> None:
+def test_unmanaged_script_needs_no_name(cluster: Cluster, run_here: Run) -> None:
     run_here("unmanaged/train.py")
     name = f"walk-of-{getpass.getuser()}"
     found = cluster.get(f"/api/v1/trials/by-external-id/{name}/{name}")["trial"]
@@ -325,13 +319,13 @@ def test_a_script_that_no_cluster_started_needs_no_name(cluster: Cluster, run_he
 
 
 @pytest.mark.parametrize("step", ["1_run", "2_metrics", "3_checkpoints", "4_search"])
-def test_the_steps_of_the_core_api_run_without_a_cluster(run_here: Run, step: str) -> None:
+def test_core_api_steps_run_without_a_cluster(run_here: Run, step: str) -> None:
     """Both harnesses compute the same."""
     said = run_here(f"core_api_steps/step_{step}.py")
     assert ("0.0105" if step == "1_run" else "0.01045382327675707") in said
 
 
-def test_every_configuration_of_the_gallery_is_trained_here() -> None:
+def test_every_gallery_configuration_is_trained() -> None:
     trained = {example.path for example in [*GALLERY, INFERENCE]}
     # The runner of this search submits its configuration.
     trained.add(EXAMPLES / "custom_search/searched.yaml")

@@ -14,7 +14,7 @@ from tests.support.cluster import local_cluster
 pytestmark = pytest.mark.heavy("it installs JupyterLab, which takes minutes on a busy machine")
 
 
-def test_a_notebook_that_installed_jupyterlab_starts_a_kernel(tmp_path: Path) -> None:
+def test_notebook_installs_jupyterlab_and_starts_a_kernel(tmp_path: Path) -> None:
     with local_cluster(
         tmp_path, runtime="process", environ={"DET_TASK_PYTHON": sys.executable}
     ) as cluster:

@@ -22,14 +22,14 @@ def det(home: Path, *arguments: str | Path) -> "subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("config", ["const.yaml", "distributed.yaml"])
-def test_an_example_passes_without_a_cluster(tmp_path: Path, config: str) -> None:
+def test_example_passes_without_a_cluster(tmp_path: Path, config: str) -> None:
     ran = det(tmp_path, EXAMPLE / config, EXAMPLE)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "The test passed: the model trains, validates and saves" in ran.stderr
     assert not list(EXAMPLE.glob("**/state_dict*"))
 
 
-def test_code_that_would_fail_on_a_cluster_fails_here(tmp_path: Path) -> None:
+def test_invalid_trial_class_fails_without_a_cluster(tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()
     (code / "model_def.py").write_text(

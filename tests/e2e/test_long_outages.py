@@ -51,12 +51,12 @@ def outcome(outcomes: dict[str, Outcome], kind: Kind) -> Outcome:
 
 
 @every_kind
-def test_the_outage_begins_in_the_middle_of_training(outcome: Outcome) -> None:
+def test_outage_begins_during_training(outcome: Outcome) -> None:
     assert claims.is_in_the_middle(outcome) == []
 
 
 @every_kind
-def test_trials_complete_in_the_run_that_the_outage_interrupted(outcome: Outcome) -> None:
+def test_trials_complete_in_the_interrupted_run(outcome: Outcome) -> None:
     assert claims.trials_complete_in_one_run(outcome) == []
 
 
@@ -81,30 +81,30 @@ def test_every_log_line_arrives_once(outcome: Outcome) -> None:
 
 
 @every_kind
-def test_the_log_has_no_errors(outcome: Outcome) -> None:
+def test_log_has_no_errors(outcome: Outcome) -> None:
     assert claims.logs_have_no_errors(outcome) == []
 
 
 @every_kind
-def test_the_log_explains_the_outage_in_one_line(outcome: Outcome) -> None:
+def test_log_explains_the_outage_in_one_line(outcome: Outcome) -> None:
     assert claims.logs_explain_the_outage_in_one_line(outcome) == []
 
 
 @every_kind
-def test_a_command_and_a_task_that_succeeded_are_completed(outcome: Outcome) -> None:
+def test_successful_command_and_task_are_completed(outcome: Outcome) -> None:
     assert claims.tasks_that_ended_well_are_shown_so(outcome) == []
 
 
 @every_kind
-def test_a_command_that_outlives_the_outage_keeps_its_container(outcome: Outcome) -> None:
+def test_long_command_keeps_its_container(outcome: Outcome) -> None:
     assert claims.a_lasting_command_keeps_its_container(outcome) == []
 
 
 @every_kind
-def test_downtime_of_the_api_loses_no_agent(outcome: Outcome) -> None:
+def test_api_downtime_loses_no_agent(outcome: Outcome) -> None:
     assert claims.an_api_that_was_away_gives_up_no_agent(outcome) == []
 
 
 @every_kind
-def test_det_why_names_the_silent_agent(outcome: Outcome) -> None:
+def test_det_why_names_the_disconnected_agent(outcome: Outcome) -> None:
     assert claims.why_names_the_agent(outcome) == []

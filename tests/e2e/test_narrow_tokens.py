@@ -58,7 +58,7 @@ def trained(
 
 
 @in_docker_on_demand
-def test_it_trains_by_the_cluster_s_default_and_is_refused_the_rest(
+def test_narrow_token_of_the_cluster_default_reaches_only_its_own_objects(
     cluster: Cluster, tmp_path: Path, other: dict[str, Any]
 ) -> None:
     own, others = trained(cluster, tmp_path, other)
@@ -68,7 +68,7 @@ def test_it_trains_by_the_cluster_s_default_and_is_refused_the_rest(
 
 
 @in_processes
-def test_a_configuration_asks_for_another_and_a_workspace_allows_none(
+def test_wide_token_needs_a_configuration_and_a_workspace_policy_can_forbid_it(
     cluster: Cluster, tmp_path: Path, other: dict[str, Any]
 ) -> None:
     _, others = trained(cluster, tmp_path, other, **WIDE)

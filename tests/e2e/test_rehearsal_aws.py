@@ -68,7 +68,7 @@ def rehearse(deployed: Deployed, *more: str) -> Answer:
         return begun.result()
 
 
-def test_a_rehearsal_makes_a_cluster_tries_its_parts_and_leaves_nothing(deployed: Deployed) -> None:
+def test_rehearsal_tests_a_new_cluster_and_removes_it(deployed: Deployed) -> None:
     (deployed.folder / "cluster.yaml").write_text(cluster_config(deployed))
     said = rehearse(
         deployed, "--config", "cluster.yaml", "--var", "bucket_lifecycle=false", "--idle-minutes", "0",

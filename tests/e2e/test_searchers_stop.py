@@ -42,7 +42,7 @@ def configuration() -> str:
     )
 
 
-def test_the_last_checkpoint_has_the_metrics_that_the_searcher_decided_by(
+def test_last_checkpoint_has_the_metrics_of_the_searchers_decision(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     path = tmp_path / "stopped.yaml"

@@ -127,7 +127,7 @@ def ran(request: pytest.FixtureRequest, ran_by: Callable[[str], Ran]) -> Ran:
     return ran_by(request.param)
 
 
-def test_every_rank_knows_its_place_and_its_lines_carry_its_rank(ran: Ran) -> None:
+def test_every_rank_has_its_ranks_and_its_log_lines_have_them(ran: Ran) -> None:
     assert ran.state == "COMPLETED", ran.text()
     last = ran.told()[-4:]
     assert sorted(rank for rank, _ in last) == [0, 1, 2, 3]
@@ -135,7 +135,7 @@ def test_every_rank_knows_its_place_and_its_lines_carry_its_rank(ran: Ran) -> No
     assert places == {0: (0, 0, 0), 1: (1, 1, 0), 2: (2, 0, 1), 3: (3, 1, 1)}
 
 
-def test_a_rank_entered_by_ssh_has_what_its_own_container_was_started_with(ran: Ran) -> None:
+def test_ranks_over_ssh_have_the_environment_of_their_container(ran: Ran) -> None:
     last = ran.told()[-4:]
     containers = {rank: match[5] for rank, match in last}
     assert containers[0] == containers[1] != containers[2] == containers[3]
@@ -143,18 +143,18 @@ def test_a_rank_entered_by_ssh_has_what_its_own_container_was_started_with(ran: 
     assert {match[6] for _, match in last} == {"True"}
 
 
-def test_words_of_the_command_reach_the_ranks_as_they_were_written(ran: Ran) -> None:
+def test_command_arguments_reach_the_ranks_unchanged(ran: Ran) -> None:
     assert {match[7] for _, match in ran.told()} == {repr(ARGUMENT)}
 
 
-def test_the_token_and_the_configuration_of_a_task_are_on_no_command_line(ran: Ran) -> None:
+def test_token_and_configuration_are_not_on_a_command_line(ran: Ran) -> None:
     assert "determined.launch.wrap_rank" in ran.text()
     assert "DET_SESSION_TOKEN" not in ran.text()
     assert "DET_EXPERIMENT_CONFIG" not in ran.text()
 
 
 @pytest.mark.parametrize("launcher", ["stand-in", "horovod"])
-def test_a_rank_that_fails_in_the_other_container_fails_the_trial_which_restarts_once(
+def test_failed_rank_in_the_other_container_restarts_the_trial_once(
     ran_by: Callable[[str], Ran], launcher: str
 ) -> None:
     ran = ran_by(launcher)
@@ -166,7 +166,7 @@ def test_a_rank_that_fails_in_the_other_container_fails_the_trial_which_restarts
 
 
 @pytest.mark.parametrize("launcher", ["stand-in", "horovod"])
-def test_ranks_of_both_containers_meet(ran_by: Callable[[str], Ran], launcher: str) -> None:
+def test_ranks_of_both_containers_connect(ran_by: Callable[[str], Ran], launcher: str) -> None:
     ran = ran_by(launcher)
     met = next(entry["log"] for entry in ran.logs if entry["log"].startswith("met "))
     agents = dict(json.loads(met.removeprefix("met ")))
@@ -175,14 +175,14 @@ def test_ranks_of_both_containers_meet(ran_by: Callable[[str], Ran], launcher: s
 
 
 @HEAVY
-def test_ranks_that_horovod_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
+def test_horovod_ranks_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
     ran = ran_by("horovod")
     assert ran.validation == {"loss": 1111.0}
     assert ran.text().count("all_reduce gave 1111") == 4
 
 
 @HEAVY
-def test_values_go_between_ranks_by_the_places_that_horovod_gave_them(
+def test_horovod_ranks_exchange_values(
     ran_by: Callable[[str], Ran],
 ) -> None:
     lines = (entry["log"].strip() for entry in ran_by("horovod").logs)
@@ -192,14 +192,14 @@ def test_values_go_between_ranks_by_the_places_that_horovod_gave_them(
 
 
 @HEAVY
-def test_ranks_that_deepspeed_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
+def test_deepspeed_ranks_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
     ran = ran_by("deepspeed")
     assert ran.validation == {"loss": 1111.0}
     assert ran.text().count("all_reduce gave 1111") == 4
     assert ran.restarts == 0
 
 
-def test_the_daemon_ends_with_the_chief_and_nothing_is_left(cluster: Cluster, ran: Ran) -> None:
+def test_ssh_daemon_and_processes_end_with_the_chief(cluster: Cluster, ran: Ran) -> None:
     port = int(re.findall(r"Server listening on 0\.0\.0\.0 port (\d+)", ran.text())[-1])
     assert cluster.get("/api/v1/tasks")["allocationIdToSummary"] == {}
     assert not pids_with(f"DET_TRIAL_ID={ran.id}", f"DET_CLUSTER_ID={cluster.cluster_id()}")

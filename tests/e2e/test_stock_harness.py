@@ -118,7 +118,7 @@ def all_training(
 
 
 @pytest.mark.parametrize("training", TRAININGS, ids=lambda t: t.name)
-def test_the_stock_harness_trains_pauses_and_goes_on_to_the_end(
+def test_stock_harness_trains_pauses_and_completes(
     cluster: Cluster, training: Training, all_training: "dict[str, Future[int]]"
 ) -> None:
     trial_id = all_training[training.name].result()
@@ -130,7 +130,7 @@ def test_the_stock_harness_trains_pauses_and_goes_on_to_the_end(
     assert len(runs) == 2
 
 
-def test_checkpoints_of_several_ranks_have_the_files_of_each(
+def test_checkpoint_has_the_files_of_all_ranks(
     cluster: Cluster, all_training: "dict[str, Future[int]]"
 ) -> None:
     trial_id = all_training["core"].result()

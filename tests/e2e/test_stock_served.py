@@ -68,7 +68,7 @@ def opened(stock: StockClient) -> str:
     return (stock.folder / "opened").read_text().splitlines()[-1]
 
 
-def test_a_notebook_of_the_gallery_is_started_opened_used_and_killed(
+def test_gallery_notebook_is_started_opened_used_and_killed(
     cluster: Cluster, stock: StockClient, page: Any, tmp_path: Path
 ) -> None:
     context = shutil.copytree(DIGITS, tmp_path / "digits")
@@ -89,7 +89,7 @@ def test_a_notebook_of_the_gallery_is_started_opened_used_and_killed(
     cluster.until(lambda: "TERMINATED" in stock.det("notebook", "list"), "it has ended")
 
 
-def test_a_tensorboard_of_the_gallery_shows_the_scalars_of_a_trial(
+def test_gallery_tensorboard_shows_scalars_of_a_trial(
     cluster: Cluster, stock: StockClient, page: Any, trained: int
 ) -> None:
     id = started(stock, "tensorboard", trained, "--config-file", GALLERY / "tensorboard.yaml")
@@ -104,9 +104,7 @@ def test_a_tensorboard_of_the_gallery_shows_the_scalars_of_a_trial(
     cluster.until(lambda: "TERMINATED" in stock.det("tensorboard", "list"), "it has ended")
 
 
-def test_a_tensorboard_that_nobody_looks_at_ends(
-    cluster: Cluster, stock: StockClient, trained: int
-) -> None:
+def test_idle_tensorboard_ends(cluster: Cluster, stock: StockClient, trained: int) -> None:
     id = started(stock, "tensorboard", trained, "--config", "idle_timeout=4s")
 
     def ended() -> str:

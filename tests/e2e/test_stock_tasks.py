@@ -39,14 +39,14 @@ def all_slots(cluster: Cluster, stock: StockClient) -> Iterator[None]:
     stock.det("cmd", "kill", id)
 
 
-def test_a_command_is_run_with_its_context_and_followed(stock: StockClient, tmp_path: Path) -> None:
+def test_command_runs_with_its_context_and_is_followed(stock: StockClient, tmp_path: Path) -> None:
     (tmp_path / "hello.py").write_text("print('hello', 'stock')")
     shown = stock.det("cmd", "run", "--context", tmp_path, "python3", "hello.py")
     assert "hello stock" in shown
     assert "zero exit code" in stock.det("cmd", "list", "--all")
 
 
-def test_a_command_is_listed_steered_and_killed(cluster: Cluster, stock: StockClient) -> None:
+def test_command_is_listed_reprioritized_and_killed(cluster: Cluster, stock: StockClient) -> None:
     shown = stock.det("cmd", "run", "--detach", "--config", "description=sleeper", "sleep 600")
     id = id_in(shown)
     cluster.until(lambda: "RUNNING" in stock.det("cmd", "describe", id), "the command runs")
@@ -60,7 +60,7 @@ def test_a_command_is_listed_steered_and_killed(cluster: Cluster, stock: StockCl
     assert "colour" in stock.refused("cmd", "run", "--config", "colour=1", "--detach", "true")
 
 
-def test_a_shell_is_started_and_opened(cluster: Cluster, stock: StockClient) -> None:
+def test_shell_is_started_and_opened(cluster: Cluster, stock: StockClient) -> None:
     require_ssh()
     shown = stock.det("shell", "start", "--detach", "--config", "resources.slots=0")
     id = id_in(shown)
@@ -75,7 +75,7 @@ def test_a_shell_is_started_and_opened(cluster: Cluster, stock: StockClient) -> 
     stock.det("shell", "kill", id)
 
 
-def test_a_generic_task_is_created_listed_paused_and_killed(
+def test_generic_task_is_created_listed_paused_and_killed(
     cluster: Cluster, stock: StockClient, tmp_path: Path
 ) -> None:
     config = tmp_path / "task.yaml"
@@ -92,7 +92,7 @@ def test_a_generic_task_is_created_listed_paused_and_killed(
     cluster.until(lambda: id not in stock.det("task", "list"), "the task has ended")
 
 
-def test_a_notebook_that_waits_is_listed_steered_and_killed(
+def test_queued_notebook_is_listed_reprioritized_and_killed(
     cluster: Cluster, stock: StockClient, all_slots: None, tmp_path: Path
 ) -> None:
     config = ROOT / "examples/interactive/notebook.yaml"
@@ -109,7 +109,7 @@ def test_a_notebook_that_waits_is_listed_steered_and_killed(
     assert "has ended" in stock.run("notebook", "open", id).err
 
 
-def test_a_tensorboard_is_listed_and_killed_and_nothing_is_shown_of_none(
+def test_tensorboard_is_listed_and_killed(
     cluster: Cluster, stock: StockClient, tmp_path: Path
 ) -> None:
     config = tmp_path / "never.yaml"

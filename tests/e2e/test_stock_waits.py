@@ -56,14 +56,14 @@ def signed_in(stock: StockClient) -> None:
     stock.det("user", "login", "determined", typed="Password1\n")
 
 
-def test_what_reads_waits_as_long_as_it_is_told(cluster: Waking, stock: StockClient) -> None:
+def test_read_requests_are_retried(cluster: Waking, stock: StockClient) -> None:
     signed_in(stock)
     cluster.refuse("GET", "/api/v1/agents", [503, 429], {"agents": []})
     assert "Agent ID" in stock.det("agent", "list")
     assert len(cluster.sent("GET", "/api/v1/agents")) == 3
 
 
-def test_signing_in_and_creating_tell_why_and_are_repeated_by_hand(
+def test_sign_in_and_create_report_the_error_without_a_retry(
     cluster: Waking, stock: StockClient, tmp_path: Path
 ) -> None:
     cluster.refuse("POST", "/api/v1/auth/login", [503], {"token": "t", "user": USER})

@@ -24,7 +24,7 @@ def training(cluster: Cluster, held: Held) -> Iterator[int]:
     cluster.run("e", "kill", str(id))
 
 
-def test_the_queue_and_the_machine_are_watched_and_left(cluster: Cluster, training: int) -> None:
+def test_top_shows_queue_and_machine_and_ends_with_q(cluster: Cluster, training: int) -> None:
     with in_terminal([*DET, "top"], cluster.env, columns=120, rows=30) as top:
         top.until(lambda s: f"experiment {training}: trial" in s.text, "what the machine runs")
         (row,) = [r for r in top.screen.cells if r.strip().startswith(f"experiment {training} ")]
@@ -34,7 +34,9 @@ def test_the_queue_and_the_machine_are_watched_and_left(cluster: Cluster, traini
         assert top.echoes()
 
 
-def test_an_experiment_is_watched_to_its_end(cluster: Cluster, training: int, held: Held) -> None:
+def test_watch_follows_an_experiment_to_its_end(
+    cluster: Cluster, training: int, held: Held
+) -> None:
     with in_terminal([*DET, "e", "watch", str(training)], cluster.env, columns=100) as watch:
         watch.until(lambda s: f"experiment {training}  RUNNING" in s.text, "the experiment")
         held.let_on()
@@ -45,7 +47,7 @@ def test_an_experiment_is_watched_to_its_end(cluster: Cluster, training: int, he
     assert trial["curve"][-1][1] == trial["latest"]
 
 
-def test_describe_names_the_best_trial_and_what_to_do_next(
+def test_describe_names_the_best_trial_and_the_next_command(
     cluster: Cluster, training: int, held: Held, tmp_path: Path
 ) -> None:
     assert "det experiment watch" in cluster.det("e", "describe", str(training)).out

@@ -119,7 +119,7 @@ def echoed(served: Served, port: int) -> bytes:
     return found
 
 
-def test_a_page_of_a_trial_is_shown_also_after_the_api_was_killed(served: Served) -> None:
+def test_page_of_a_trial_is_served_after_an_api_restart(served: Served) -> None:
     expected = f"served /proxy/{served.task}/page".encode()
     assert page(served) == expected
     served.cluster.kill("api_server")
@@ -133,7 +133,7 @@ def test_a_page_of_a_trial_is_shown_also_after_the_api_was_killed(served: Served
     served.cluster.until(shown_again, "the page")
 
 
-def test_our_tunnel_brings_a_port_of_a_trial_here(served: Served) -> None:
+def test_our_tunnel_forwards_a_port_of_a_trial(served: Served) -> None:
     here = free_port()
     service = f"{served.task}:{served.echo}"
     command = [sys.executable, "-m", "determined.cli.tunnel", "--auth", "--listener", str(here)]
@@ -141,7 +141,7 @@ def test_our_tunnel_brings_a_port_of_a_trial_here(served: Served) -> None:
         assert echoed(served, here) == b"there and back"
 
 
-def test_the_tunnel_of_determineds_client_brings_a_port_of_a_trial_here(
+def test_tunnel_of_determineds_client_forwards_a_port_of_a_trial(
     served: Served, tmp_path: Path
 ) -> None:
     here = free_port()
@@ -155,7 +155,7 @@ def test_the_tunnel_of_determineds_client_brings_a_port_of_a_trial_here(
 
 
 @pytest.mark.parametrize("client", ["ours", "determined's"])
-def test_a_port_is_here_while_the_experiment_is_created_and_followed(
+def test_published_port_is_forwarded_while_create_follows(
     served: Served, tmp_path: Path, client: str
 ) -> None:
     cluster, here, echo = served.cluster, free_port(), free_port()

@@ -46,7 +46,7 @@ def let_on(
     return cluster.logs(trial_id)
 
 
-def test_a_search_of_a_bundled_example_finds_a_best_trial(cluster: Cluster) -> None:
+def test_search_of_an_example_has_a_best_trial(cluster: Cluster) -> None:
     example = ROOT / "examples/numpy_digits"
     experiment_id = cluster.create(
         example / "adaptive.yaml", example, "--config", "searcher.max_trials=4"
@@ -60,7 +60,7 @@ def test_a_search_of_a_bundled_example_finds_a_best_trial(cluster: Cluster) -> N
     assert trials[best]["bestCheckpoint"]["state"] == "STATE_COMPLETED"
 
 
-def test_a_paused_trial_resumes_in_a_new_container_with_exactly_its_state(
+def test_paused_trial_resumes_in_a_new_container_with_its_exact_state(
     cluster: Cluster, held: Held
 ) -> None:
     experiment_id, trial_id = start(cluster, held)
@@ -78,7 +78,7 @@ def test_a_paused_trial_resumes_in_a_new_container_with_exactly_its_state(
     assert f"resumed at step {stopped.group(1)}" in logs
 
 
-def test_a_container_killed_by_hand_is_restarted_from_its_checkpoint_and_counted(
+def test_killed_container_restarts_from_its_checkpoint_and_counts(
     cluster: Cluster, held: Held
 ) -> None:
     experiment_id, trial_id = start(cluster, held)
@@ -88,7 +88,7 @@ def test_a_container_killed_by_hand_is_restarted_from_its_checkpoint_and_counted
     assert "resumed at step 20" in logs
 
 
-def test_a_trial_survives_the_death_of_its_agent_without_a_counted_restart(
+def test_trial_survives_an_agent_restart_without_a_counted_restart(
     cluster: Cluster, held: Held
 ) -> None:
     experiment_id, trial_id = start(cluster, held)
@@ -97,7 +97,7 @@ def test_a_trial_survives_the_death_of_its_agent_without_a_counted_restart(
     let_on(cluster, held, experiment_id, trial_id, restarts=0)
 
 
-def test_a_trial_survives_the_death_of_the_api_server(cluster: Cluster, held: Held) -> None:
+def test_trial_survives_an_api_restart(cluster: Cluster, held: Held) -> None:
     experiment_id, trial_id = start(cluster, held)
     until_step(cluster, trial_id, "saved step 20")
     cluster.kill("api_server")
@@ -106,7 +106,7 @@ def test_a_trial_survives_the_death_of_the_api_server(cluster: Cluster, held: He
     assert "resumed" not in logs
 
 
-def test_a_trial_goes_on_after_the_cluster_was_down_from_where_it_was_asked_to_stop(
+def test_trial_resumes_after_a_cluster_restart_at_its_preemption_step(
     cluster: Cluster, held: Held
 ) -> None:
     experiment_id, trial_id = start(cluster, held)
@@ -120,7 +120,7 @@ def test_a_trial_goes_on_after_the_cluster_was_down_from_where_it_was_asked_to_s
 
 
 @in_docker_on_demand
-def test_a_checkpoint_can_be_downloaded(cluster: Cluster, exact: Path, tmp_path: Path) -> None:
+def test_checkpoint_can_be_downloaded(cluster: Cluster, exact: Path, tmp_path: Path) -> None:
     experiment_id = cluster.create(
         exact / "single.yaml", exact, "--config", "searcher.max_length.batches=5"
     )
@@ -132,9 +132,7 @@ def test_a_checkpoint_can_be_downloaded(cluster: Cluster, exact: Path, tmp_path:
     assert (tmp_path / "ck/state.json").read_text().startswith("{")
 
 
-def test_a_killed_experiment_ends_canceled_and_leaves_no_process(
-    cluster: Cluster, held: Held
-) -> None:
+def test_killed_experiment_is_canceled_and_its_processes_end(cluster: Cluster, held: Held) -> None:
     experiment_id, trial_id = start(cluster, held)
     until_step(cluster, trial_id, "saved step 10")
     cluster.det("experiment", "kill", str(experiment_id))
@@ -143,9 +141,7 @@ def test_a_killed_experiment_ends_canceled_and_leaves_no_process(
 
 
 @in_docker_on_demand
-def test_code_that_always_fails_ends_in_error_after_its_restarts(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_failing_code_ends_in_error_after_its_restarts(cluster: Cluster, tmp_path: Path) -> None:
     context = tmp_path / "failing"
     context.mkdir()
     (context / "fail.yaml").write_text(

@@ -35,7 +35,7 @@ def layout() -> Layout:
 
 
 @in_processes
-def test_an_experiment_is_told_of_from_its_first_line_to_its_end(
+def test_webhooks_send_log_alert_and_state_events_of_an_experiment(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(TRAIN)

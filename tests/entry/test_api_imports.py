@@ -28,7 +28,7 @@ POOLS = [
 ]
 
 
-def test_requests_of_users_and_agents_load_no_library_of_a_cloud(
+def test_api_requests_import_no_cloud_sdk(
     environment: Mapping[str, str],
 ) -> None:
     config = {**json.loads(environment["DET_CLUSTER_CONFIG"]), "resource_pools": POOLS}

@@ -17,7 +17,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["deployment", "keys", "relay"])
-def test_every_library_of_an_arm_zip_is_for_arm(out: Path, name: str, tmp_path: Path) -> None:
+def test_libraries_of_an_arm_zip_are_built_for_arm(out: Path, name: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(out / f"{name}.zip") as archive:
         archive.extractall(tmp_path)
     libraries = {
@@ -28,7 +28,7 @@ def test_every_library_of_an_arm_zip_is_for_arm(out: Path, name: str, tmp_path: 
     assert set(libraries.values()) == {packaging.MACHINES["arm64"]}
 
 
-def test_an_arm_zip_has_the_same_modules(out: Path, deployment_zip: Path) -> None:
+def test_arm_zip_has_the_same_modules(out: Path, deployment_zip: Path) -> None:
     def modules(path: Path) -> set[str]:
         with zipfile.ZipFile(path) as archive:
             return {name for name in archive.namelist() if name.endswith((".py", ".pyc"))}

@@ -60,7 +60,7 @@ def echo(_: Context, r: Request) -> Response:
     )
 
 
-def test_a_request_arrives_with_all_its_parts() -> None:
+def test_handler_receives_all_parts_of_a_request() -> None:
     got = request(
         host(("/things/{id}", echo), method="POST"),
         "POST",
@@ -84,7 +84,7 @@ def test_a_request_arrives_with_all_its_parts() -> None:
 @pytest.mark.parametrize(
     ("address_of", "address"), [(None, "10.0.0.1"), (last_hop, "198.51.100.7")]
 )
-def test_only_a_front_end_that_is_known_tells_the_address(
+def test_client_address_comes_from_a_configured_proxy(
     address_of: AddressOf | None, address: str
 ) -> None:
     hops = {"X-Forwarded-For": "192.0.2.1, 198.51.100.7"}
@@ -92,12 +92,12 @@ def test_only_a_front_end_that_is_known_tells_the_address(
     assert got.json()["client"] == address
 
 
-def test_without_the_word_of_a_front_end_the_connection_counts() -> None:
+def test_client_address_without_a_proxy_header_is_the_peer() -> None:
     app = host(("/x", echo), address_of=last_hop)
     assert request(app, "GET", "/x").json()["client"] == "10.0.0.1"
 
 
-def test_a_head_answers_like_get_without_the_body() -> None:
+def test_head_returns_the_headers_of_get_without_a_body() -> None:
     app = host(("/x", lambda c, r: Response(b'{"a":1}')))
     got = request(app, "HEAD", "/x")
     assert (got.status, got.headers["content-length"], got.raw) == (200, "7", b"")
@@ -107,7 +107,7 @@ def test_a_head_answers_like_get_without_the_body() -> None:
     ("method", "size", "tells"),
     [("GET", LARGEST_TOLD, True), ("GET", LARGEST_TOLD + 1, False), ("HEAD", LARGEST_TOLD + 1, True)],
 )  # fmt: skip
-def test_on_cloud_run_only_answers_that_fit_tell_their_length(
+def test_large_files_on_cloud_run_have_no_content_length(
     method: str, size: int, tells: bool
 ) -> None:
     """Files announce theirs by themselves, as archives of checkpoints and tasks behind the relay do."""
@@ -120,7 +120,7 @@ def test_on_cloud_run_only_answers_that_fit_tell_their_length(
     assert (got.headers["etag"], "content-length" in got.headers) == ("v1", tells)
 
 
-def test_a_large_answer_is_compressed_for_those_far_away_who_accept_it() -> None:
+def test_large_response_is_compressed_for_remote_clients() -> None:
     large = json.dumps(["word"] * 500).encode()
     app = host(("/x", lambda c, r: Response(large)))
     gzipped = request(app, "GET", "/x", headers={"accept-encoding": "gzip, br"})
@@ -133,14 +133,14 @@ def test_a_large_answer_is_compressed_for_those_far_away_who_accept_it() -> None
 
 
 @pytest.mark.parametrize("size", [1001, 3000, 5000])
-def test_a_body_over_the_limit_is_refused_with_the_limit(size: int) -> None:
+def test_rejects_a_body_above_the_limit(size: int) -> None:
     app = host(("/x", echo), method="POST", max_body=1000)
     got = request(app, "POST", "/x", body=b"x" * size)
     assert got.status == 413
     assert "larger than" in got.json()["error"]["error"]
 
 
-def test_a_body_of_exactly_the_limit_is_taken() -> None:
+def test_accepts_a_body_of_exactly_the_limit() -> None:
     app = host(("/x", echo), method="POST", max_body=1000)
     assert request(app, "POST", "/x", body=b"x" * 1000).status == 200
 
@@ -175,7 +175,7 @@ def most_at_once(body: bytes, headers: dict[str, str], expected: int) -> int:
     return most
 
 
-def test_few_large_requests_are_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_requests_are_limited_to_a_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few large bodies in at once: parsed, a body takes many times its bytes, a packed one even more."""
     monkeypatch.setattr(asgi, "FORM_BODY", 1000)
     assert most_at_once(b"x" * 2000, {}, 4) == 4
@@ -183,7 +183,7 @@ def test_few_large_requests_are_worked_on_at_once(monkeypatch: pytest.MonkeyPatc
     assert most_at_once(b"{}", {}, 12) == 12
 
 
-def test_slow_requests_of_one_user_leave_threads_for_others(
+def test_slow_requests_of_one_user_do_not_take_all_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever tokens the user has; strangers are one caller, too."""
@@ -231,7 +231,7 @@ def test_slow_requests_of_one_user_leave_threads_for_others(
     assert asyncio.run(others_beside("")) == asgi._OF_ONE_CALLER
 
 
-def test_a_long_poll_is_answered_as_soon_as_its_topic_is_woken() -> None:
+def test_long_poll_returns_when_its_topic_wakes() -> None:
     notifier, ready = LocalNotifier(), [False]
 
     def poll(_: Context, r: Request) -> Answer:
@@ -247,7 +247,7 @@ def test_a_long_poll_is_answered_as_soon_as_its_topic_is_woken() -> None:
     asyncio.run(scenario())
 
 
-def test_a_wake_between_reading_and_waiting_is_not_lost() -> None:
+def test_wake_between_read_and_wait_is_not_lost() -> None:
     notifier, calls = LocalNotifier(), [0]
 
     def poll(_: Context, r: Request) -> Answer:
@@ -260,14 +260,14 @@ def test_a_wake_between_reading_and_waiting_is_not_lost() -> None:
     assert request(host(("/x", poll), notifier=notifier), "GET", "/x").json() == {"calls": 2}
 
 
-def test_a_long_poll_whose_time_is_up_gets_one_last_call() -> None:
+def test_expired_long_poll_gets_one_final_call() -> None:
     def poll(_: Context, r: Request) -> Answer:
         return json_response({"final": True}) if r.final else Wait("silence", 0.01)
 
     assert request(host(("/x", poll)), "GET", "/x").json() == {"final": True}
 
 
-def test_a_server_that_ends_answers_long_polls_and_cuts_streams_at_once(
+def test_stopping_server_ends_long_polls_and_streams(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     notifier = LocalNotifier()
@@ -291,7 +291,7 @@ def test_a_server_that_ends_answers_long_polls_and_cuts_streams_at_once(
     assert "Traceback" not in caplog.text
 
 
-def test_a_host_that_may_not_wait_says_so_at_the_first_call() -> None:
+def test_host_without_waiting_makes_the_first_call_final() -> None:
     finals: list[bool] = []
 
     def poll(_: Context, r: Request) -> Answer:
@@ -302,7 +302,7 @@ def test_a_host_that_may_not_wait_says_so_at_the_first_call() -> None:
     assert finals == [True]
 
 
-def test_a_client_that_hangs_up_ends_its_long_poll() -> None:
+def test_disconnect_ends_a_long_poll() -> None:
     notifier = LocalNotifier()
 
     async def scenario() -> None:
@@ -327,7 +327,7 @@ def numbers(batches: Iterable[list[bytes]], *, ends: bool = True) -> Callable[..
     return fetch
 
 
-def test_a_stream_sends_every_batch_and_goes_on_after_silence() -> None:
+def test_stream_continues_after_a_pause() -> None:
     notifier = LocalNotifier()
     fetch = numbers([[b"1\n", b"2\n"], [], [b"3\n"]])
 
@@ -343,7 +343,7 @@ def test_a_stream_sends_every_batch_and_goes_on_after_silence() -> None:
     asyncio.run(scenario())
 
 
-def test_a_stream_that_is_not_looked_through_yet_does_not_wait(
+def test_unfinished_stream_continues_without_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(asgi, "_STREAM_PAUSE_S", 3600.0)
@@ -356,7 +356,7 @@ def test_a_stream_that_is_not_looked_through_yet_does_not_wait(
     assert got.raw == b"found\n"
 
 
-def test_a_client_that_hangs_up_ends_a_search() -> None:
+def test_disconnect_ends_a_search() -> None:
     def fetch(cursor: Any) -> Batch:
         return Batch([b"1\n"] if cursor is None else [], 1, done=False, unfinished=True)
 
@@ -369,7 +369,7 @@ def test_a_client_that_hangs_up_ends_a_search() -> None:
 
 
 @pytest.mark.parametrize("batches", [[[b"1\n"]], [[b"1\n"]] * 10**6], ids=["silent", "busy"])
-def test_a_client_that_hangs_up_ends_its_stream(batches: list[list[bytes]]) -> None:
+def test_disconnect_ends_a_stream(batches: list[list[bytes]]) -> None:
     async def scenario() -> None:
         app = host(("/x", lambda c, r: Stream(numbers(batches, ends=False), topic="t")))
         async with in_flight(app, "/x") as call:
@@ -380,7 +380,7 @@ def test_a_client_that_hangs_up_ends_its_stream(batches: list[list[bytes]]) -> N
     asyncio.run(scenario())
 
 
-def test_a_stream_that_fails_ends_with_an_error_line() -> None:
+def test_failing_stream_ends_with_an_error_line() -> None:
     def fetch(cursor: Any) -> Batch:
         if cursor is None:
             return Batch([b"1\n"], 1, done=False)
@@ -394,7 +394,7 @@ def test_a_stream_that_fails_ends_with_an_error_line() -> None:
     assert error["message"] == "trial 9 not found"
 
 
-def test_an_unexpected_failure_shows_a_reference_and_no_internals(
+def test_unexpected_error_shows_a_reference_but_no_details(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(_: Context, r: Request) -> Answer:

@@ -34,29 +34,29 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("host", DUAL)
-def test_services_with_both_addresses_resolve_to_ipv6_only(resolver: Any, host: str) -> None:
+def test_dual_stack_services_resolve_only_to_ipv6(resolver: Any, host: str) -> None:
     assert resolver(DET_AWS_IPV6_ONLY="true")(host, 443) == [V6]
 
 
 @pytest.mark.parametrize(
     "host", ["db.cluster-x.us-west-2.rds.amazonaws.com", "ec2.eu-south-2.amazonaws.com", "example.org"]
 )  # fmt: skip
-def test_names_without_an_ipv6_address_resolve_as_usual(resolver: Any, host: str) -> None:
+def test_ipv4_only_names_resolve_to_ipv4(resolver: Any, host: str) -> None:
     assert resolver(DET_AWS_IPV6_ONLY="true")(host, 443) == [V4]
 
 
-def test_a_caller_that_asks_for_ipv4_gets_it(resolver: Any) -> None:
+def test_explicit_ipv4_request_resolves_to_ipv4(resolver: Any) -> None:
     assert resolver(DET_AWS_IPV6_ONLY="true")(DUAL[0], 443, socket.AF_INET) == [V4]
 
 
 @pytest.mark.parametrize("environment", [{}, {"DET_AWS_IPV6_ONLY": "false"}])
-def test_a_network_with_a_gateway_for_ipv4_changes_nothing(
+def test_resolver_is_unchanged_without_the_setting(
     resolver: Any, environment: dict[str, str]
 ) -> None:
     assert resolver(**environment)(DUAL[0], 443) == [V6, V4]
 
 
-def test_functions_resolve_to_ipv6_from_their_start() -> None:
+def test_functions_use_the_ipv6_resolver_from_their_start() -> None:
     program = "import socket, det_controlplane.entry.aws.chalice_app; print(socket.getaddrinfo.__module__)"
     done = subprocess.run(
         [sys.executable, "-c", program], env={"DET_AWS_IPV6_ONLY": "true", "AWS_DEFAULT_REGION": "us-west-2"},
@@ -65,7 +65,7 @@ def test_functions_resolve_to_ipv6_from_their_start() -> None:
     assert done.stdout.strip() == "det_controlplane.entry.aws_addresses"
 
 
-def test_the_relay_resolves_to_ipv6_from_its_start() -> None:
+def test_relay_uses_the_ipv6_resolver_from_its_start() -> None:
     program = (
         "import os, socket; from det_controlplane.entry.container import main; main.main();"
         " print(socket.getaddrinfo.__module__)"

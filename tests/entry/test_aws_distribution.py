@@ -75,7 +75,7 @@ def cluster(
 
 
 @pytest.mark.slow
-def test_bytes_of_a_shell_pass_the_distribution_the_relay_and_the_agent(
+def test_shell_bytes_pass_through_distribution_relay_and_agent(
     cluster: Cluster, database: Database, tmp_path: Path
 ) -> None:
     with api_over(database, tmp_path) as api, tcp_server(echo_bytes) as port:

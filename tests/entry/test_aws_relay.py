@@ -80,7 +80,7 @@ def settings(environment: Mapping[str, str], task: Path, port: int) -> dict[str,
 
 
 @pytest.mark.slow
-def test_the_machine_becomes_the_relay_and_ends_when_no_task_needs_it(
+def test_machine_starts_the_relay_and_stops_when_no_task_needs_it(
     deployment_zip: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
     task, port, log = tmp_path / "task", free_port(), tmp_path / "log"
@@ -111,7 +111,7 @@ def test_the_machine_becomes_the_relay_and_ends_when_no_task_needs_it(
 
 
 @pytest.mark.slow
-def test_a_relay_that_is_replaced_while_it_starts_ends_for_the_newer_one(
+def test_relay_exits_if_its_program_is_replaced_during_start(
     deployment_zip: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
     task = tmp_path / "task"
@@ -125,7 +125,7 @@ def test_a_relay_that_is_replaced_while_it_starts_ends_for_the_newer_one(
     assert "this relay ends for a newer version" in done.stderr
 
 
-def test_the_machine_s_script_is_one_that_bash_and_systemd_read() -> None:
+def test_user_data_is_valid_and_restarts_or_stops_the_machine() -> None:
     text = USER_DATA.read_text()
     assert set(re.findall(r"\$\{(\w+)\}", text)) == {"region", "function", "dual_stack"}
     filled = re.sub(r"\$\{\w+\}", "lab", text)
@@ -140,7 +140,7 @@ def test_the_machine_s_script_is_one_that_bash_and_systemd_read() -> None:
     assert "StartLimitAction=poweroff" in text
 
 
-def test_a_relay_takes_the_python_that_its_program_was_packed_for(tmp_path: Path) -> None:
+def test_machine_installs_the_python_version_of_the_relay(tmp_path: Path) -> None:
     found = re.search(
         r"/determined-relay-python <<'END'\n(.*?)\nEND\n", USER_DATA.read_text(), re.DOTALL
     )
@@ -163,9 +163,7 @@ def test_a_relay_takes_the_python_that_its_program_was_packed_for(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_functions_before_which_a_relay_is_take_shells_and_tell_agents_of_it(
-    task_root: Path, environment: Mapping[str, str]
-) -> None:
+def test_shells_require_a_relay_url(task_root: Path, environment: Mapping[str, str]) -> None:
     without = LambdaRuntime(task_root, "app.app", environment)
     with without as api, pytest.raises(AssertionError, match="carries no traffic to tasks"):
         call(api, "POST", "/api/v1/shells", sign_in(api), {})
@@ -173,7 +171,7 @@ def test_functions_before_which_a_relay_is_take_shells_and_tell_agents_of_it(
         assert call(api, "POST", "/api/v1/shells", sign_in(api), {})["shell"]["id"]
 
 
-def test_the_functions_carry_no_server(deployment_zip: Path) -> None:
+def test_function_zip_contains_no_server(deployment_zip: Path) -> None:
     names = {}
     for name in ("deployment", "relay"):
         with zipfile.ZipFile(deployment_zip.with_name(f"{name}.zip")) as archive:
@@ -182,7 +180,7 @@ def test_the_functions_carry_no_server(deployment_zip: Path) -> None:
     assert not {"uvicorn", "websockets", "h11", "httptools"} & names["deployment"]
 
 
-def test_the_relay_is_started_while_a_task_needs_it(database: Database, tmp_path: Path) -> None:
+def test_relay_is_started_while_a_task_needs_it(database: Database, tmp_path: Path) -> None:
     started: list[int] = []
     with api_over(database, tmp_path) as api:
         turn = provisioning(api.ctx, lambda: started.append(1))
@@ -198,7 +196,7 @@ def test_the_relay_is_started_while_a_task_needs_it(database: Database, tmp_path
         assert started == [1]
 
 
-def test_the_relay_is_started_for_a_task_that_comes_while_machines_end(
+def test_relay_is_started_for_a_task_created_during_a_turn(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[int] = []
@@ -220,7 +218,7 @@ def test_the_relay_is_started_for_a_task_that_comes_while_machines_end(
     assert started == [0, 1, 0, 1, 0]
 
 
-def test_a_database_that_fails_once_does_not_keep_the_relay_for_ever(
+def test_idle_check_continues_after_a_database_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks: list[int] = []
@@ -238,7 +236,7 @@ def test_a_database_that_fails_once_does_not_keep_the_relay_for_ever(
     assert len(looks) > 1
 
 
-def test_a_stopped_machine_starts_and_one_that_is_gone_breaks_no_turn() -> None:
+def test_start_ignores_a_terminated_machine() -> None:
     with moto_server() as url:
         ec2 = boto3.client("ec2", endpoint_url=url)
         made = ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)

@@ -67,7 +67,7 @@ def check(path: Path) -> Manifest:
     return manifest
 
 
-def test_a_backup_restores_the_same_contents(tmp_path: Path) -> None:
+def test_backup_restores_the_same_contents(tmp_path: Path) -> None:
     path = write(tmp_path / "b")
     manifest = check(path)
     assert replace(manifest, members=()) == MANIFEST
@@ -94,12 +94,12 @@ def test_other_users_can_never_read_the_archive(tmp_path: Path) -> None:
     assert (tmp_path / "b").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_archive_is_an_ordinary_tar_file(tmp_path: Path) -> None:
+def test_archive_is_an_ordinary_tar_file(tmp_path: Path) -> None:
     with tarfile.open(write(tmp_path / "b")) as archive:
         assert archive.getnames()[-2:] == ["manifest.json", "manifest.sha256"]
 
 
-def test_a_backup_that_fails_leaves_the_earlier_file_and_no_other(tmp_path: Path) -> None:
+def test_failed_backup_keeps_the_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "b"
     path.write_text("earlier")
     with pytest.raises(ZeroDivisionError), writing(path) as archive:
@@ -115,7 +115,7 @@ def offset_of(path: Path, name: str) -> int:
 
 @pytest.mark.parametrize("name", ["database.dump", f"checkpoints/0/{'deep/' * 40}state"])
 @pytest.mark.parametrize("place", [0, 700, 1502])
-def test_an_altered_byte_is_reported_with_its_file(tmp_path: Path, name: str, place: int) -> None:
+def test_altered_byte_is_reported_with_its_file(tmp_path: Path, name: str, place: int) -> None:
     path = write(tmp_path / "b")
     flip(path, offset_of(path, name) + place)
     with pytest.raises(BadArchive, match=f"altered or damaged: {name} differs"):
@@ -123,7 +123,7 @@ def test_an_altered_byte_is_reported_with_its_file(tmp_path: Path, name: str, pl
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.sha256"])
-def test_an_altered_manifest_is_reported(tmp_path: Path, name: str) -> None:
+def test_altered_manifest_is_reported(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / "b")
     flip(path, offset_of(path, name) + 60)
     with pytest.raises(BadArchive, match=r"altered or damaged: manifest\.json"):
@@ -136,7 +136,7 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(content)
 
 
-def test_a_truncated_file_is_detected_at_every_length(tmp_path: Path) -> None:
+def test_truncated_file_is_detected_at_every_length(tmp_path: Path) -> None:
     path = write(tmp_path / "b")
     content = path.read_bytes()
     end = offset_of(path, "manifest.sha256") + 65
@@ -147,7 +147,7 @@ def test_a_truncated_file_is_detected_at_every_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["a member more", "a member less", "a name that leads out"])
-def test_the_archive_has_the_members_of_the_manifest(tmp_path: Path, change: str) -> None:
+def test_archive_members_must_match_the_manifest(tmp_path: Path, change: str) -> None:
     def spoiled(members: tuple[Member, ...]) -> Manifest:
         return replace(MANIFEST, members=members[1:] if change == "a member more" else members)
 
@@ -161,18 +161,18 @@ def test_the_archive_has_the_members_of_the_manifest(tmp_path: Path, change: str
         check(path)
 
 
-def test_another_format_is_refused_with_the_version_that_reads_it(tmp_path: Path) -> None:
+def test_rejects_another_format_and_names_the_version_that_reads_it(tmp_path: Path) -> None:
     path = write(tmp_path / "b", replace(MANIFEST, format=FORMAT + 1))
     with pytest.raises(BadArchive, match=r"version 7\.0\.0; install that version"):
         read_manifest(path)
 
 
-def test_a_directory_is_not_a_backup(tmp_path: Path) -> None:
+def test_rejects_a_directory(tmp_path: Path) -> None:
     with pytest.raises(BadArchive, match="is a directory: name the file"):
         read_manifest(tmp_path)
 
 
-def test_another_file_is_not_a_backup(tmp_path: Path) -> None:
+def test_rejects_a_file_that_is_not_a_backup(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("hello" * 1000)
     with pytest.raises(BadArchive, match="is not a backup"):
         read_manifest(tmp_path / "b")
@@ -205,7 +205,7 @@ def test_restore_checks_the_whole_file_before_it_writes(
     ],
     ids=["newer", "draft", "newer PostgreSQL"],
 )
-def test_restore_refuses_files_of_other_versions(
+def test_restore_rejects_files_of_other_versions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], manifest: Manifest, reason: str
 ) -> None:
     assert restored(write(tmp_path / "b", manifest), tmp_path / "new") == 1
@@ -213,7 +213,7 @@ def test_restore_refuses_files_of_other_versions(
     assert not (tmp_path / "new").exists()
 
 
-def test_restore_refuses_a_folder_that_is_not_empty(
+def test_restore_rejects_a_directory_with_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "b")
@@ -229,7 +229,7 @@ def test_restore_reports_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"there is no file {tmp_path / 'none'}" in capsys.readouterr().err
 
 
-def test_restore_says_how_much_room_it_needs(
+def test_restore_reports_the_disk_space_it_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "b", replace(MANIFEST, table_bytes=1 << 40))
@@ -238,7 +238,7 @@ def test_restore_says_how_much_room_it_needs(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_restore_that_fails_removes_its_files(
+def test_failed_restore_removes_its_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "b"
@@ -276,7 +276,7 @@ def backed_up(files: LocalFiles, path: Path, **flags: bool) -> int:
         ("b", 1, "has no database"),
     ],
 )
-def test_backup_refuses_places_and_clusters_that_do_not_fit(
+def test_backup_rejects_unsuitable_paths_and_clusters(
     files: LocalFiles,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -290,7 +290,7 @@ def test_backup_refuses_places_and_clusters_that_do_not_fit(
     assert (tmp_path / "there").read_text() == "mine"
 
 
-def test_only_agents_are_backed_up_where_their_cluster_is(
+def test_backup_of_a_directory_with_only_agents_names_the_cluster(
     files: LocalFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files.write_desired(Desired("ours", "", 0, master_url="http://far:8080"))
@@ -299,7 +299,7 @@ def test_only_agents_are_backed_up_where_their_cluster_is(
 
 
 @pytest.mark.parametrize("action", ["cluster-up", "cluster-down", "agent-up", "agent-down"])
-def test_a_cluster_that_is_down_stays_down_during_a_backup(
+def test_stopped_cluster_cannot_start_during_a_backup(
     files: LocalFiles, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
     holder = files.hold("backup")

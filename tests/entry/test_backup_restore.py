@@ -120,7 +120,7 @@ def rows(files: LocalFiles, sql: str) -> list[Any]:
             engine.dispose()
 
 
-def test_a_restored_cluster_has_its_own_files_and_names(
+def test_restored_cluster_has_its_own_files_and_names(
     original: Original, target: LocalFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = original.back_up(tmp_path / "b")
@@ -161,7 +161,7 @@ def test_a_restored_cluster_has_its_own_files_and_names(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "restored"]
 
 
-def test_a_backup_without_checkpoints_keeps_paths_outside_of_the_data_directory(
+def test_backup_without_checkpoints_keeps_paths_outside_of_the_data_directory(
     original: Original, target: LocalFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = original.back_up(tmp_path / "b", without_checkpoints=True)
@@ -193,7 +193,7 @@ def test_backup_and_restore_report_missing_files(
     assert f"1 files that the database names were not there:\n  {lost_file}" in printed
 
 
-def test_a_backup_needs_room(
+def test_backup_reports_insufficient_disk_space(
     original: Original,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -208,7 +208,7 @@ def test_a_backup_needs_room(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dump_that_fails_leaves_no_backup(
+def test_failed_dump_leaves_no_backup(
     original: Original,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -225,9 +225,7 @@ def test_a_dump_that_fails_leaves_no_backup(
     assert original.files.supervisor_pid() is None
 
 
-def test_a_backup_of_an_earlier_schema_is_brought_up_to_date(
-    target: LocalFiles, tmp_path: Path
-) -> None:
+def test_restore_upgrades_an_earlier_schema(target: LocalFiles, tmp_path: Path) -> None:
     earlier = LocalFiles(tmp_path / "earlier")
     earlier.make()
     earlier.write_desired(Desired("ours", "127.0.0.1", 8080))
@@ -248,7 +246,7 @@ def test_a_backup_of_an_earlier_schema_is_brought_up_to_date(
     ]
 
 
-def test_a_cluster_does_not_start_in_the_directory_of_a_restore(
+def test_cluster_does_not_start_in_the_directory_of_a_running_restore(
     original: Original,
     target: LocalFiles,
     tmp_path: Path,
@@ -275,7 +273,7 @@ def test_a_cluster_does_not_start_in_the_directory_of_a_restore(
 
 
 @pytest.mark.parametrize("action", ["cluster-up", "agent-up"])
-def test_a_cluster_does_not_start_in_a_directory_that_a_killed_restore_left(
+def test_cluster_does_not_start_in_the_directory_of_a_killed_restore(
     target: LocalFiles, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
     left = LocalFiles(target.beside())

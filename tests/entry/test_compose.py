@@ -14,19 +14,19 @@ SET = dict.fromkeys(MUST, "given")
 
 
 @pytest.mark.parametrize("name", MUST)
-def test_a_secret_that_is_not_set_is_asked_for(name: str) -> None:
+def test_missing_secret_stops_the_start_with_its_name(name: str) -> None:
     with pytest.raises(Unset, match=name):
         services({**SET, name: ""})
 
 
-def test_every_setting_is_one_that_the_guide_tells() -> None:
+def test_every_setting_is_documented_in_the_guide() -> None:
     documented = set(re.findall(r"`(DET_\w+)`", GUIDE.read_text()))
     told = services(SET)["controlplane"]["environment"]
     assert set(told) <= documented
     assert set(MUST) <= set(told)
 
 
-def test_settings_that_the_guide_asks_for_reach_the_program_and_are_absent_when_empty(
+def test_settings_reach_the_program_or_keep_their_defaults(
     tmp_path: Path,
 ) -> None:
     pem = tmp_path / "server.pem"
@@ -43,7 +43,7 @@ def test_settings_that_the_guide_asks_for_reach_the_program_and_are_absent_when_
         assert getattr(told, name) == getattr(default, name)
 
 
-def test_the_database_is_the_one_beside_it_unless_one_is_named() -> None:
+def test_bundled_database_is_used_unless_another_is_named() -> None:
     beside = services({**SET, "DET_DB_PASSWORD": "secret"})
     url = beside["controlplane"]["environment"]["DET_DB_URL"]
     assert url == (

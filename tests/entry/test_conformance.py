@@ -98,7 +98,7 @@ def app(database_url: str, tmp_path: Path) -> Iterator[App]:
     built.ctx.db.dispose()
 
 
-def test_a_start_logs_settings_without_effect(
+def test_start_logs_settings_without_effect(
     database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = Settings(database_url, objects=str(tmp_path), objects_secret="s")
@@ -108,14 +108,14 @@ def test_a_start_logs_settings_without_effect(
 
 
 @pytest.mark.parametrize("door", EVENTS)
-def test_every_host_gives_the_same_answers(app: App, door: str) -> None:
+def test_all_hosts_return_the_same_responses(app: App, door: str) -> None:
     for http in REQUESTS:
         expected, got = by_asgi(app, http), EVENTS[door](app, http)
         assert comparable(got) == comparable(expected), http
 
 
 @pytest.mark.parametrize("path", ["/agents/v1/wheel", "/agents/v1/wheel/"])
-def test_the_address_of_the_newest_wheel_leads_to_it(app: App, path: str) -> None:
+def test_wheel_path_redirects_to_the_newest_wheel(app: App, path: str) -> None:
     status, headers, _ = by_asgi(app, Http("GET", path))
     assert status == 302
     there = urljoin(f"https://cluster.example/stage{path}", headers["location"])
@@ -125,7 +125,7 @@ def test_the_address_of_the_newest_wheel_leads_to_it(app: App, path: str) -> Non
     )
 
 
-def test_signed_in_answers_are_the_same_too(app: App) -> None:
+def test_all_hosts_return_the_same_responses_to_signed_in_users(app: App) -> None:
     give_first_password(app.ctx.db, "Password1")
     login = Http("POST", "/api/v1/auth/login", b'{"username":"determined","password":"Password1"}')
     status, _, body = by_asgi(app, login)

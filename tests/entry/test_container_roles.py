@@ -146,7 +146,7 @@ def create_experiment(api: Role) -> None:
     api.call("POST", "/api/v1/experiments", token, body)
 
 
-def test_the_api_starts_the_service_that_decides_and_a_held_poll_gets_the_trial(
+def test_api_calls_the_tick_service_and_an_agent_receives_the_trial(
     services: Services,
 ) -> None:
     agent = join_agent(services.api)
@@ -155,7 +155,7 @@ def test_the_api_starts_the_service_that_decides_and_a_held_poll_gets_the_trial(
     assert services.tick.url in services.metadata.audiences
 
 
-def test_an_experiment_starts_where_the_first_calls_of_the_tick_are_lost(
+def test_experiment_starts_although_the_first_tick_calls_fail(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
@@ -171,7 +171,7 @@ def test_an_experiment_starts_where_the_first_calls_of_the_tick_are_lost(
 
 
 @pytest.mark.parametrize("role", ["tick", "provision"])
-def test_a_service_is_not_ready_before_it_reaches_the_database(
+def test_service_is_ready_only_when_it_reaches_the_database(
     role: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """Cloud Run sends no request to an instance before it is ready: its network may take a minute to start."""
@@ -192,7 +192,7 @@ def test_services_end_at_sigterm_without_an_error(services: Services) -> None:
         assert "Traceback" not in role.log.read_text()
 
 
-def test_without_a_role_one_process_does_all(environment: dict[str, str], tmp_path: Path) -> None:
+def test_process_without_a_role_runs_all_roles(environment: dict[str, str], tmp_path: Path) -> None:
     with playing("", tmp_path, environment) as alone:
         agent = join_agent(alone)
         create_experiment(alone)
@@ -200,7 +200,7 @@ def test_without_a_role_one_process_does_all(environment: dict[str, str], tmp_pa
         assert alone.stop() == 0
 
 
-def test_the_api_passes_traffic_to_tasks_on_to_the_relay(
+def test_api_forwards_task_traffic_to_the_relay(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     port = free_port()
@@ -222,7 +222,7 @@ def test_the_api_passes_traffic_to_tasks_on_to_the_relay(
         assert relay.stop() == 0, relay.log.read_text()
 
 
-def test_answers_that_cloud_run_would_refuse_with_a_length_come_in_chunks(
+def test_large_responses_on_cloud_run_are_chunked(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     code = base64.b64encode(os.urandom(25 * 2**20)).decode()
@@ -240,7 +240,7 @@ def test_answers_that_cloud_run_would_refuse_with_a_length_come_in_chunks(
     assert framing == (None, "chunked")
 
 
-def test_a_role_that_there_is_not_is_refused(environment: dict[str, str]) -> None:
+def test_rejects_an_unknown_role(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "det_controlplane.entry.container.main"],
         env={**os.environ, **environment, "DET_ROLE": "master"},

@@ -79,13 +79,13 @@ def idle(database: Database, tmp_path: Path) -> Iterator[Cluster]:
                 ended.set()
 
 
-def test_an_experiment_starts_although_the_first_three_calls_fail(idle: Cluster) -> None:
+def test_experiment_starts_although_the_first_three_calls_fail(idle: Cluster) -> None:
     idle.tick.refusals = [429, 500, CLOSED]
     idle.submit()
     assert eventually(idle.has_started_work)
 
 
-def test_the_schedule_starts_an_experiment_whose_calls_all_failed(idle: Cluster) -> None:
+def test_schedule_starts_an_experiment_after_all_calls_failed(idle: Cluster) -> None:
     """There are no other requests, so the process gets no processor time for a retry."""
     idle.tick.refusals = [429] * 50
     idle.submit()
@@ -96,7 +96,7 @@ def test_the_schedule_starts_an_experiment_whose_calls_all_failed(idle: Cluster)
     assert idle.is_ticking()
 
 
-def test_a_request_wakes_the_tick_for_work_of_a_dead_process(idle: Cluster) -> None:
+def test_request_wakes_the_tick_for_work_of_a_dead_process(idle: Cluster) -> None:
     notifier, idle.api.ctx.waker = idle.api.ctx.waker, NoWaker()
     idle.submit()
     idle.api.ctx.waker = notifier
@@ -111,9 +111,7 @@ def test_health_checks_do_not_query_the_database(idle: Cluster) -> None:
     assert idle.api.ctx.db.uses == before
 
 
-def test_the_next_tick_pauses_a_schedule_that_was_resumed_without_need(
-    idle: Cluster, database: Database
-) -> None:
+def test_next_tick_pauses_an_unneeded_schedule(idle: Cluster, database: Database) -> None:
     with database.begin() as tx:
         tx.exec_driver_sql("DELETE FROM agents")
     idle.scheduler.states[TICK] = "ENABLED"
@@ -121,7 +119,7 @@ def test_the_next_tick_pauses_a_schedule_that_was_resumed_without_need(
     assert idle.scheduler.states[TICK] == "PAUSED"
 
 
-def test_a_request_is_answered_although_the_scheduler_refuses(
+def test_request_succeeds_although_the_scheduler_api_fails(
     idle: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: Any, **more: Any) -> Any:

@@ -36,7 +36,7 @@ def in_thread(call: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     return thread, answers
 
 
-def test_a_call_during_a_turn_is_answered_at_once_and_makes_it_look_again() -> None:
+def test_calls_during_a_turn_return_at_once_and_cause_one_more_turn() -> None:
     turns = Turns()
     worker = Worker(turns)
     first, answers = in_thread(worker.call)
@@ -50,7 +50,7 @@ def test_a_call_during_a_turn_is_answered_at_once_and_makes_it_look_again() -> N
     assert (answers, turns.taken) == ([{"next_due_s": 60.0}], 2)
 
 
-def test_a_call_ends_a_pause() -> None:
+def test_call_ends_a_pause() -> None:
     acts: list[int] = []
     paused = threading.Event()
 
@@ -68,7 +68,7 @@ def test_a_call_ends_a_pause() -> None:
     assert answers == [{"next_due_s": None}]
 
 
-def test_a_stopped_worker_ends_its_turn() -> None:
+def test_stopped_worker_ends_its_turn() -> None:
     paused = threading.Event()
 
     def act() -> float | None:
@@ -105,7 +105,7 @@ def post(url: str) -> tuple[int, Any]:
             return e.code, json.loads(e.read())
 
 
-def test_a_turn_that_fails_is_told_and_the_next_call_begins_another(
+def test_failed_turn_is_reported_and_the_next_call_starts_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     turns = iter([OSError("the database is gone"), None])
@@ -122,7 +122,7 @@ def test_a_turn_that_fails_is_told_and_the_next_call_begins_another(
     assert "the database is gone" in caplog.text
 
 
-def test_a_turn_lasts_while_something_is_due_soon_and_there_is_time() -> None:
+def test_turn_continues_while_work_is_due_within_its_time_limit() -> None:
     waited: list[float] = []
     due = iter([0.0, 3.0, 5.5])
     assert while_due(lambda: next(due), Clock(lambda: 100, waited.append)) == 5.5

@@ -26,7 +26,7 @@ def run(url: str, sql: str) -> list[list[object]]:
         connection.close()
 
 
-def test_data_survives_a_restart_in_a_private_home(tmp_path: Path) -> None:
+def test_data_survives_a_restart_in_a_private_directory(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     home = tmp_path / "a home with blanks" / ("deep" * 20)
     with EmbeddedPostgres(home, throwaway=True) as first:
@@ -36,7 +36,7 @@ def test_data_survives_a_restart_in_a_private_home(tmp_path: Path) -> None:
     assert tmp_path.stat().st_mode & 0o777 == 0o700
 
 
-def test_tcp_wants_the_password(tmp_path: Path) -> None:
+def test_tcp_connections_require_the_password(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path, throwaway=True) as server:
         assert run(server.tcp_url(), "select 1") == [[1]]
         wrong = server.tcp_url().replace("postgres:", "postgres:x", 1).replace("ql:x//", "ql://")
@@ -44,7 +44,7 @@ def test_tcp_wants_the_password(tmp_path: Path) -> None:
             run(wrong, "select 1")
 
 
-def test_a_server_of_which_a_process_crashed_ends_and_is_started_by_who_keeps_it(
+def test_server_stops_after_a_crash_and_can_be_started_again(
     tmp_path: Path,
 ) -> None:
     with EmbeddedPostgres(tmp_path, throwaway=True) as server:
@@ -58,7 +58,7 @@ def test_a_server_of_which_a_process_crashed_ends_and_is_started_by_who_keeps_it
         assert run(server.url(), "select 1") == [[1]]
 
 
-def test_a_lock_file_whose_process_is_now_something_else_is_cleared(tmp_path: Path) -> None:
+def test_stale_lock_file_is_removed(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path, throwaway=True):
         pass
     (tmp_path / "postgres" / "postmaster.pid").write_text(f"{os.getpid()}\n")
@@ -66,7 +66,7 @@ def test_a_lock_file_whose_process_is_now_something_else_is_cleared(tmp_path: Pa
         assert run(server.url(), "select 1") == [[1]]
 
 
-def test_a_killed_owner_takes_the_server_down_and_the_next_one_finds_the_data(
+def test_server_ends_with_its_killed_owner_and_keeps_its_data(
     tmp_path: Path,
 ) -> None:
     script = (
@@ -87,7 +87,7 @@ def test_a_killed_owner_takes_the_server_down_and_the_next_one_finds_the_data(
         assert eventually(lambda: not alive(server_pid))
 
 
-def test_a_second_server_on_the_same_data_is_refused_by_name(
+def test_second_server_on_the_same_data_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("det_controlplane.adapters.embedded_postgres._STOP_S", 0.2)
@@ -97,7 +97,7 @@ def test_a_second_server_on_the_same_data_is_refused_by_name(
         assert run(server.url(), "select 1") == [[1]]
 
 
-def test_the_users_choice_of_binaries_comes_first(
+def test_configured_binaries_have_precedence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("initdb", "postgres"):
@@ -111,7 +111,7 @@ def test_the_users_choice_of_binaries_comes_first(
 @pytest.mark.skipif(
     os.geteuid() != 0, reason=skips.because("only root has to become another user", skips.AS_ROOT)
 )
-def test_root_without_user_namespaces_runs_the_server_as_nobody(
+def test_root_without_user_namespaces_runs_the_server_as_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_binaries, "user_namespace", lambda: ())

@@ -10,7 +10,7 @@ from det_controlplane.entry.settings import BadSettings, Settings
 
 
 @pytest.mark.parametrize("given_by", ["setting", "configuration"])
-def test_an_empty_first_password_is_refused_where_others_listen(
+def test_public_server_rejects_an_empty_first_password(
     database_url: str, tmp_path: Path, given_by: str
 ) -> None:
     settings = Settings(

@@ -38,12 +38,12 @@ def python(task: Path, code: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_the_function_that_rents_can_load_the_client(folder: Path) -> None:
+def test_provisioning_function_can_load_the_google_client(folder: Path) -> None:
     done = python(folder / "provision", "import google.cloud.compute_v1, det_provisioner_gcp.api")
     assert done.returncode == 0, done.stderr
 
 
-def test_the_api_can_read_proofs_of_machines_and_carries_no_client(folder: Path) -> None:
+def test_api_can_verify_google_identities_without_the_client(folder: Path) -> None:
     done = python(
         folder / "deployment", "from google.auth import exceptions, jwt, crypt; crypt.RSAVerifier"
     )
@@ -52,7 +52,7 @@ def test_the_api_can_read_proofs_of_machines_and_carries_no_client(folder: Path)
     assert python(folder / "deployment", "import grpc").returncode == 1
 
 
-def test_the_relay_carries_no_client_either(folder: Path) -> None:
+def test_relay_zip_has_no_google_client(folder: Path) -> None:
     done = python(folder / "relay", "import uvicorn, websockets; from google.auth import crypt")
     assert done.returncode == 0, done.stderr
     assert python(folder / "relay", "import google.cloud.compute_v1").returncode == 1
@@ -60,13 +60,13 @@ def test_the_relay_carries_no_client_either(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ZIPS)
-def test_lambda_takes_the_zip(folder: Path, name: str) -> None:
+def test_zip_is_within_lambdas_limits(folder: Path, name: str) -> None:
     assert (folder / f"{name}.zip").stat().st_size < MOST_ZIPPED
     unpacked = sum(path.stat().st_size for path in (folder / name).rglob("*") if path.is_file())
     assert unpacked < MOST_UNPACKED
 
 
-def test_the_api_s_zip_is_hardly_larger_than_without(folder: Path) -> None:
+def test_google_libraries_of_the_api_are_small(folder: Path) -> None:
     own = sum(p.stat().st_size for p in (folder / "deployment").rglob("*") if p.is_file())
     google = [
         p

@@ -93,9 +93,7 @@ async def ended(client: Client) -> None:
     client[1].close()
 
 
-def test_connections_without_a_handshake_are_as_few_as_others(
-    tmp_path: Path, make_loop: Any
-) -> None:
+def test_connections_without_a_handshake_are_limited(tmp_path: Path, make_loop: Any) -> None:
     """Close those beyond the most at once, although all others wait; serve again when some have left."""
 
     async def use(port: int) -> None:
@@ -111,7 +109,7 @@ def test_connections_without_a_handshake_are_as_few_as_others(
     served(tmp_path, make_loop, use)
 
 
-def test_a_connection_that_does_not_shake_hands_is_closed(
+def test_connection_without_a_handshake_is_closed(
     tmp_path: Path, make_loop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshakes, "HANDSHAKE_S", 0.05)
@@ -129,7 +127,7 @@ def test_a_connection_that_does_not_shake_hands_is_closed(
     served(tmp_path, make_loop, use)
 
 
-def test_one_address_leaves_connections_for_the_handshakes_of_others(
+def test_handshakes_are_limited_by_address(
     tmp_path: Path, make_loop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Count a connection for its address once, before its handshake and after."""

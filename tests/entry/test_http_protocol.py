@@ -62,9 +62,7 @@ def answered(app: Any, said: bytes, *, ends: bool = False) -> bytes:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-def test_a_connection_that_says_nothing_is_closed(
-    monkeypatch: pytest.MonkeyPatch, said: bytes
-) -> None:
+def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     monkeypatch.setattr(protocol, "HEADERS_S", 0.05)
     assert answered(no_answer, said) == b""
 
@@ -79,11 +77,13 @@ def test_a_connection_that_says_nothing_is_closed(
     ],
     ids=["unfinished", "complete", "address", "many"],
 )
-def test_headers_are_held_within_bounds(said: bytes) -> None:
+def test_rejects_headers_above_the_limit(said: bytes) -> None:
     assert answered(no_answer, said, ends=True).startswith(b"HTTP/1.1 431 ")
 
 
-def test_headers_after_a_request_are_held_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_headers_after_a_request_close_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Headers behind a request that is not answered yet end the connection without an answer."""
     monkeypatch.setattr(protocol, "LINGER_S", 0.01)
     disconnected = []
@@ -98,7 +98,7 @@ def test_headers_after_a_request_are_held_within_bounds(monkeypatch: pytest.Monk
     assert disconnected == [True]
 
 
-def test_a_long_body_is_no_long_header() -> None:
+def test_chunked_body_does_not_count_as_headers() -> None:
     """The framing of its pieces does not count, however it is cut."""
     piece = b"1000\r\n" + b"x" * 0x1000 + b"\r\n"
     received = bytearray()
@@ -117,14 +117,14 @@ def test_a_long_body_is_no_long_header() -> None:
     assert len(received) == pieces * 0x1000
 
 
-def test_what_follows_a_body_is_held_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_trailers_close_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "LINGER_S", 0.01)
     monkeypatch.setattr(protocol, "HEADERS_S", 10 * _TIMEOUT_S)
     said = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: "
     answered(answer, said + b"a" * 8 * LARGEST_HEADERS)  # which ends
 
 
-def test_more_connections_than_a_server_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_connections_above_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some get a refusal; further ones are closed at once."""
     monkeypatch.setattr(protocol, "_MOST_CONNECTIONS", 3)
     monkeypatch.setattr(protocol, "_FEWEST", 3)
@@ -158,7 +158,7 @@ async def spoken(client: Client, request: bytes = _REQUEST) -> bytes:
     return await client[0].readuntil(b"\r\n\r\n")
 
 
-def test_one_address_leaves_connections_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_limited_by_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse a connection beyond the limit of its address with the cause; admit one again after another has ended."""
     asking = "192.0.2.1"
     monkeypatch.setattr(addresses, "_address_of", lambda transport: asking)
@@ -198,7 +198,7 @@ def test_one_address_leaves_connections_for_others(monkeypatch: pytest.MonkeyPat
     assert b"security.max_connections_per_address" in told
 
 
-def test_a_websocket_counts_as_a_connection_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_websocket_counts_as_a_connection_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "_address_of", lambda transport: "192.0.2.1")
     asked = (
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -232,7 +232,7 @@ def test_a_websocket_counts_as_a_connection_until_it_ends(monkeypatch: pytest.Mo
     assert b" 429 " in on_port(accepting, use, most_of_address=1)
 
 
-def test_connections_of_this_machine_are_not_counted_by_address() -> None:
+def test_connections_from_this_machine_are_not_limited_by_address() -> None:
     """Behind a proxy here they are everybody's."""
 
     async def use(port: int) -> bytes:

@@ -24,7 +24,7 @@ def opens(given: str, sealed: str) -> bool:
 
 
 @mock_aws  # type: ignore[untyped-decorator]
-def test_keys_come_from_where_the_setting_says(
+def test_key_is_read_from_the_configured_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -47,12 +47,12 @@ def test_keys_come_from_where_the_setting_says(
 
 
 @pytest.mark.parametrize("given", ["short", "file:/nowhere", "aws-kms:no base64"])
-def test_a_key_that_cannot_be_had_stops_the_start(given: str) -> None:
+def test_unreadable_key_stops_the_start(given: str) -> None:
     with pytest.raises(BadSettings, match="DET_SECRETS_KEY"):
         cipher_of(given)
 
 
-def test_another_secret_of_the_deployment_serves_where_no_key_is_given() -> None:
+def test_secret_of_the_deployment_is_the_default_key() -> None:
     made = cipher_of("", objects_secret="of the deployment")
     again = cipher_of("of the deployment")
     assert made is not None

@@ -25,7 +25,7 @@ def api(task_root: Path, environment: Mapping[str, str]) -> Iterator[LambdaRunti
         yield runtime
 
 
-def test_the_zip_carries_its_bytecode_and_no_test_code(task_root: Path) -> None:
+def test_zip_contains_bytecode_but_no_test_code(task_root: Path) -> None:
     sources = [p for p in task_root.rglob("*.py") if "chalice" not in p.parts]
     bare = [p for p in sources if not list((p.parent / "__pycache__").glob(f"{p.stem}.*.pyc"))]
     assert bare == []
@@ -33,7 +33,7 @@ def test_the_zip_carries_its_bytecode_and_no_test_code(task_root: Path) -> None:
     assert not (task_root / "boto3").exists()
 
 
-def test_the_function_outside_the_network_has_no_configuration(deployment_zip: Path) -> None:
+def test_zip_of_the_keys_function_has_no_configuration(deployment_zip: Path) -> None:
     names = {}
     for name in ("deployment", "keys"):
         with zipfile.ZipFile(deployment_zip.with_name(f"{name}.zip")) as archive:
@@ -50,7 +50,7 @@ def test_both_gateways_reach_the_app(api: LambdaRuntime) -> None:
         assert (status, json.loads(raw)["version"]) == (200, "0.38.1")
 
 
-def test_a_browser_gets_the_pages_and_their_files(api: LambdaRuntime) -> None:
+def test_browser_gets_the_pages_and_their_files(api: LambdaRuntime) -> None:
     gzip = (("accept-encoding", "gzip"),)
     status, headers, raw = answered(api.invoke(http_api_event(Http("GET", "/det/experiments"))))
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -65,7 +65,7 @@ def test_a_browser_gets_the_pages_and_their_files(api: LambdaRuntime) -> None:
     assert (status, headers["location"]) == (301, "/det/")
 
 
-def test_a_request_starts_the_function_that_decides_and_an_agent_gets_the_trial(
+def test_request_starts_the_tick_function_and_an_agent_receives_the_trial(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:
     named = {
@@ -88,7 +88,7 @@ def test_a_request_starts_the_function_that_decides_and_an_agent_gets_the_trial(
         assert container["spec"]["env"]["DET_EXPERIMENT_ID"] == str(experiment_id)
 
 
-def test_what_waits_though_nothing_was_started_for_it_is_started_by_the_next_request(
+def test_next_request_starts_the_tick_for_pending_work(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:
     """An API that died after its commit started no function, and the schedules of an idle cluster are off."""
@@ -110,7 +110,7 @@ def test_what_waits_though_nothing_was_started_for_it_is_started_by_the_next_req
         assert service.started == ["det-tick"]
 
 
-def test_an_experiment_that_is_asked_for_again_wakes_what_its_maker_did_not(
+def test_repeated_experiment_request_starts_the_tick(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:
     with LambdaRuntime(task_root, "app.app", environment) as dead:
@@ -127,7 +127,7 @@ def test_an_experiment_that_is_asked_for_again_wakes_what_its_maker_did_not(
         assert service.started == ["det-tick"]
 
 
-def test_a_scheduled_event_runs_the_tick(
+def test_scheduled_event_runs_the_tick(
     api: LambdaRuntime, task_root: Path, environment: Mapping[str, str]
 ) -> None:
     agent = join_agent(api)
@@ -138,7 +138,7 @@ def test_a_scheduled_event_runs_the_tick(
 
 
 @pytest.mark.parametrize("handler", ["app.app", "app.tick", "app.provision", "app.migrate"])
-def test_a_sign_of_life_finds_no_database_and_needs_none(
+def test_sign_of_life_event_needs_no_database(
     task_root: Path, environment: Mapping[str, str], handler: str
 ) -> None:
     nowhere = {**environment, "DET_DB_URL": "postgresql://u:p@127.0.0.1:1/none"}
@@ -146,14 +146,14 @@ def test_a_sign_of_life_finds_no_database_and_needs_none(
         assert function.invoke({"source": "sign-of-life"}) is None
 
 
-def test_the_cluster_is_identified_as_its_deployment_says(
+def test_cluster_id_comes_from_the_deployment(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:
     with LambdaRuntime(task_root, "app.app", {**environment, "DET_CLUSTER_ID": "box"}) as api:
         assert call(api, "GET", "/info")["cluster_id"] == "box"
 
 
-def test_a_pipeline_signs_in_by_keys_that_another_function_fetches(
+def test_pipeline_signs_in_with_keys_fetched_by_another_function(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:
     functions = {"det-api": "app.app", "det-keys": "app.keys"}
@@ -172,7 +172,7 @@ def test_a_pipeline_signs_in_by_keys_that_another_function_fetches(
             assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
 
 
-def test_who_invokes_the_function_directly_needs_a_token_like_everybody(api: LambdaRuntime) -> None:
+def test_direct_invocation_requires_a_token(api: LambdaRuntime) -> None:
     """Any AWS account may invoke a function with a public URL, by an event of its own making."""
     for event in (http_api_event(Http("GET", "/api/v1/me")), rest_event(Http("GET", "/api/v1/me"))):
         context = event["requestContext"]
@@ -190,7 +190,7 @@ def test_who_invokes_the_function_directly_needs_a_token_like_everybody(api: Lam
         {"requestContext": {"resourcePath": "/{proxy+}", "httpMethod": "GET"}},
     ],
 )
-def test_an_event_that_is_no_request_does_nothing(
+def test_event_that_is_not_a_request_has_no_effect(
     api: LambdaRuntime, event: dict[str, object]
 ) -> None:
     try:
@@ -200,7 +200,7 @@ def test_an_event_that_is_no_request_does_nothing(
     assert told["statusCode"] >= 400, told
 
 
-def test_addresses_of_webhooks_are_looked_at_by_another_function(
+def test_webhook_addresses_are_checked_by_another_function(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:
     functions = {"det-api": "app.app", "det-keys": "app.keys"}

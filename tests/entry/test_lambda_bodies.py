@@ -84,7 +84,7 @@ def names(archive: bytes) -> list[str]:
         return tar.getnames()
 
 
-def test_large_code_goes_to_the_bucket_and_comes_back_from_there(
+def test_large_code_is_uploaded_to_and_downloaded_from_the_bucket(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     experiment = cluster.create(code(tmp_path / "code", 30 * MIB))
@@ -102,7 +102,7 @@ def test_large_code_goes_to_the_bucket_and_comes_back_from_there(
 
 
 @pytest.mark.parametrize(("size", "files"), [(3_900_000, 1), (2_500_000, 6000)])
-def test_code_that_goes_with_the_request_fits_into_an_event(
+def test_inline_code_fits_into_an_event(
     cluster: Cluster, tmp_path: Path, size: int, files: int
 ) -> None:
     folder = code(tmp_path / "code", size, files)
@@ -112,7 +112,7 @@ def test_code_that_goes_with_the_request_fits_into_an_event(
     assert len(names(base64.b64decode(told["b64Tgz"]))) == files
 
 
-def test_a_request_that_the_gateway_refuses_is_told_with_the_limit(
+def test_request_rejected_by_the_gateway_reports_the_limit(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     inline = collect(str(code(tmp_path / "code", 5 * MIB))).inline()
@@ -123,7 +123,7 @@ def test_a_request_that_the_gateway_refuses_is_told_with_the_limit(
     assert e.value.status == 413
 
 
-def test_a_full_batch_of_logs_fits_into_an_event(cluster: Cluster, tmp_path: Path) -> None:
+def test_full_batch_of_logs_fits_into_an_event(cluster: Cluster, tmp_path: Path) -> None:
     experiment = cluster.create(code(tmp_path / "code", 10))
     noise = base64.b64encode(os.urandom(MAX_BATCH_BYTES * 3 // 4)).decode()
     line = {
@@ -139,7 +139,7 @@ def test_a_full_batch_of_logs_fits_into_an_event(cluster: Cluster, tmp_path: Pat
     cluster.session.post("/agents/v1/logs", packed, headers=headers)
 
 
-def test_a_report_is_taken_up_to_the_limit_and_told_beyond_it(cluster: Cluster) -> None:
+def test_report_above_the_limit_is_rejected_with_a_hint(cluster: Cluster) -> None:
     def report(count: int) -> APIError:
         values = {f"loss-of-layer-{number}": number / 3 for number in range(count)}
         metrics = {"trialId": 9, "stepsCompleted": 1, "metrics": {"avgMetrics": values}}

@@ -30,7 +30,7 @@ doors = pytest.mark.parametrize("door", DOORS)
 
 
 @doors
-def test_a_request_arrives_with_all_its_parts(door: Door) -> None:
+def test_handler_receives_all_parts_of_an_event(door: Door) -> None:
     seen: list[Request] = []
 
     def handler(_: Context, r: Request) -> Answer:
@@ -57,12 +57,12 @@ def test_a_request_arrives_with_all_its_parts(door: Door) -> None:
 
 
 @pytest.mark.parametrize("door", [rest_event, function_url_event])
-def test_an_encoded_slash_in_a_name_is_kept(door: Door) -> None:
+def test_encoded_slash_in_a_name_is_preserved(door: Door) -> None:
     app = small_app(("/things/{id}", lambda c, r: json_response(r.param("id"))))
     assert answered(respond(app, door(Http("GET", "/things/a%2Fb"))))[2] == b'"a/b"'
 
 
-def test_only_the_distribution_that_proves_itself_tells_who_asks(
+def test_client_address_is_accepted_only_from_the_authenticated_distribution(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[Request] = []
@@ -81,7 +81,7 @@ def test_only_the_distribution_that_proves_itself_tells_who_asks(
     assert not any("x-det-front" in r.headers for r in seen)
 
 
-def test_the_address_that_was_asked_is_of_the_distribution_that_proves_itself_or_of_the_function(
+def test_public_url_is_the_authenticated_distribution_or_the_function(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[str] = []
@@ -102,13 +102,13 @@ def test_the_address_that_was_asked_is_of_the_distribution_that_proves_itself_or
 
 
 @doors
-def test_a_request_may_be_bare(door: Door) -> None:
+def test_event_without_headers_and_body_is_accepted(door: Door) -> None:
     app = small_app(("/", lambda c, r: json_response(r.body.decode())))
     assert answered(respond(app, door(Http("GET", "/"))))[2] == b'""'
 
 
 @doors
-def test_binary_and_cookies_go_out_unharmed(door: Door) -> None:
+def test_binary_bodies_and_cookies_are_returned_unchanged(door: Door) -> None:
     answer = Response(b"\x00\xff", media_type="application/x-tar", headers={"Set-Cookie": "a=b"})
     app = small_app(("/x", lambda c, r: answer))
     status, headers, body = answered(respond(app, door(Http("GET", "/x"))))
@@ -118,7 +118,7 @@ def test_binary_and_cookies_go_out_unharmed(door: Door) -> None:
 
 
 @doors
-def test_an_answer_over_six_megabytes_is_refused_with_the_way_out(door: Door) -> None:
+def test_rejects_a_response_above_six_megabytes(door: Door) -> None:
     noise = bytes(range(256)) * (MAX_ANSWER // 256)
     app = small_app(("/x", lambda c, r: Response(noise, media_type="application/x-tar")))
     status, _, body = answered(respond(app, door(Http("GET", "/x"))))
@@ -126,7 +126,7 @@ def test_an_answer_over_six_megabytes_is_refused_with_the_way_out(door: Door) ->
     assert "/x has 8.0 MiB" in json.loads(body)["error"]["error"]
 
 
-def test_a_large_text_fits_when_the_client_accepts_gzip() -> None:
+def test_large_text_fits_if_the_client_accepts_gzip() -> None:
     large = json.dumps(["row"] * 1_200_000).encode()
     app = small_app(("/x", lambda c, r: Response(large)))
     plain = respond(app, http_api_event(Http("GET", "/x")))
@@ -135,7 +135,7 @@ def test_a_large_text_fits_when_the_client_accepts_gzip() -> None:
 
 
 @doors
-def test_a_stream_is_drained_to_its_end(door: Door) -> None:
+def test_stream_is_read_to_its_end(door: Door) -> None:
     def fetch(cursor: Any) -> Batch:
         at = cursor or 0
         lines = [b"%d\n" % at] if at in (0, 2, 4) else []
@@ -147,7 +147,7 @@ def test_a_stream_is_drained_to_its_end(door: Door) -> None:
     assert (body, slept) == (b"0\n2\n4\n", [1.0])
 
 
-def test_an_endless_stream_ends_with_the_invocation() -> None:
+def test_endless_stream_ends_with_the_invocation() -> None:
     slept: list[float] = []
     app = small_app(("/x", lambda c, r: Stream(lambda cursor: Batch([], cursor, done=False))))
     event = http_api_event(Http("GET", "/x"))
@@ -155,6 +155,6 @@ def test_an_endless_stream_ends_with_the_invocation() -> None:
     assert sum(slept) == pytest.approx(8)
 
 
-def test_other_events_are_not_taken_for_http() -> None:
+def test_other_events_are_not_http() -> None:
     assert not is_http({"source": "aws.events", "detail-type": "Scheduled Event"})
     assert not is_http({"det": "tick"})

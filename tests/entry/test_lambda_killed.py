@@ -114,7 +114,7 @@ def killers(monkeypatch: pytest.MonkeyPatch) -> list[Killer]:
     return killers
 
 
-def test_a_function_that_dies_beside_any_call_of_its_cloud_rents_nothing_twice_and_leaves_nothing(
+def test_function_killed_at_any_cloud_call_rents_one_machine(
     functions: Functions, environment: Mapping[str, str], killers: list[Killer]
 ) -> None:
     database = Database(environment["DET_DB_URL"], pool_size=1)
@@ -157,7 +157,7 @@ def watched(
     [([], 3, ["/functions/provision", "/schedules/"]), (["commit"], TICKS_EFFECTS, ["commit"])],
     ids=["calls", "commits"],
 )
-def test_a_tick_that_dies_beside_any_commit_or_call_is_made_up_for(
+def test_tick_killed_at_any_commit_or_call_is_repeated(
     watched: Functions,
     environment: Mapping[str, str],
     killers: list[Killer],
@@ -179,7 +179,7 @@ def test_a_tick_that_dies_beside_any_commit_or_call_is_made_up_for(
     assert [m for m in met if not any(m in action for action in deaths)] == [], deaths
 
 
-def test_an_api_that_dies_beside_any_statement_or_call_loses_nothing_that_it_stored(
+def test_api_killed_at_any_statement_or_call_loses_no_stored_work(
     watched: Functions, environment: Mapping[str, str], killers: list[Killer]
 ) -> None:
     """It may have stored the first work of an idle cluster, and died before it started the tick."""

@@ -51,7 +51,7 @@ def look(postgres_server: Any, environment: dict[str, str]) -> Iterator[Callable
         other.dispose()
 
 
-def test_an_idle_hour_has_no_query_and_the_first_experiment_gets_its_machine(
+def test_idle_hour_has_no_query_and_the_first_experiment_gets_a_machine(
     functions: Functions, look: Callable[[Any], Row[Any]]
 ) -> None:
     token = sign_in(functions)
@@ -92,7 +92,7 @@ def paused(
 
 
 @pytest.mark.heavy("plays a month")
-def test_in_a_month_the_database_wakes_on_the_days_of_work_alone(
+def test_database_wakes_only_on_days_with_work(
     paused: Functions,
     sleeping: SleepingDatabase,
     look: Callable[[Any], Row[Any]],
@@ -135,7 +135,7 @@ def sleeping(environment: dict[str, str]) -> Iterator[SleepingDatabase]:
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_a_request_to_a_sleeping_database_is_answered_before_the_gateway_gives_up(
+def test_request_to_a_sleeping_database_returns_503_before_the_gateway_timeout(
     task_root: Path, environment: dict[str, str], sleeping: SleepingDatabase, refuses: bool
 ) -> None:
     sleeping.refuses = refuses
@@ -152,7 +152,7 @@ def test_a_request_to_a_sleeping_database_is_answered_before_the_gateway_gives_u
         assert sign_in(api)
 
 
-def test_a_request_waits_for_a_database_that_wakes_in_time(
+def test_request_waits_for_a_waking_database(
     task_root: Path, environment: dict[str, str], sleeping: SleepingDatabase
 ) -> None:
     sleeping.wake_at_call(1)
@@ -162,7 +162,7 @@ def test_a_request_waits_for_a_database_that_wakes_in_time(
         assert sign_in(api)
 
 
-def test_a_migration_waits_for_the_database_too(
+def test_migration_waits_for_a_waking_database(
     task_root: Path, environment: dict[str, str], sleeping: SleepingDatabase
 ) -> None:
     sleeping.wake_at_call(1)

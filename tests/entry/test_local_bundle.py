@@ -32,7 +32,7 @@ def members(path: Path) -> dict[str, bytes]:
         return {name: file.read() for name, file in found.items() if file is not None}
 
 
-def test_a_bundle_has_what_helps_and_no_secret(
+def test_bundle_contains_logs_and_versions_but_no_secrets(
     files: LocalFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files.log("api").write_bytes(b"x" * bundle.LOG_BYTES + b"the end")
@@ -52,7 +52,7 @@ def test_a_bundle_has_what_helps_and_no_secret(
     assert not [name for name, content in found.items() if SECRET.encode() in content]
 
 
-def test_without_a_cluster_there_is_nothing_to_tell(
+def test_bundle_requires_a_local_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main("support-bundle", Namespace(data_dir=str(tmp_path / "none"))) == 3

@@ -84,7 +84,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         cluster.do("cluster-down")
 
 
-def test_up_serves_with_its_agents_and_down_leaves_no_process(
+def test_up_starts_agents_and_down_ends_all_processes(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(agents=2) == 0
@@ -100,7 +100,7 @@ def test_up_serves_with_its_agents_and_down_leaves_no_process(
     assert cluster.do("status") == 3
 
 
-def test_the_state_tells_when_the_disk_is_nearly_full(
+def test_status_warns_about_a_nearly_full_disk(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cluster.up(agents=0) == 0
@@ -111,7 +111,7 @@ def test_the_state_tells_when_the_disk_is_nearly_full(
         assert f"disk      {told}" in capsys.readouterr().out
 
 
-def test_data_survives_down_and_up_and_goes_when_asked(
+def test_data_survives_a_restart_and_is_deleted_on_request(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(agents=0) == 0
@@ -127,7 +127,7 @@ def test_data_survives_down_and_up_and_goes_when_asked(
     assert cluster.get("/info")[1]["cluster_id"] != before
 
 
-def test_a_killed_api_server_is_back_and_its_callers_waited(cluster: Cluster) -> None:
+def test_killed_api_server_is_restarted_and_requests_wait(cluster: Cluster) -> None:
     assert cluster.up(agents=0) == 0
     first = cluster.pid("api")
     os.kill(first, signal.SIGKILL)
@@ -135,7 +135,7 @@ def test_a_killed_api_server_is_back_and_its_callers_waited(cluster: Cluster) ->
     assert cluster.get("/info")[0] == 200
 
 
-def test_a_killed_database_is_back_on_the_same_data(cluster: Cluster) -> None:
+def test_killed_database_is_restarted_with_its_data(cluster: Cluster) -> None:
     assert cluster.up(agents=0) == 0
     before = cluster.get("/info")[1]["cluster_id"]
     os.kill(cluster.pid("postgres"), signal.SIGKILL)
@@ -143,7 +143,7 @@ def test_a_killed_database_is_back_on_the_same_data(cluster: Cluster) -> None:
     assert cluster.get("/info")[1]["cluster_id"] == before
 
 
-def test_a_database_that_crashed_is_started_anew(cluster: Cluster) -> None:
+def test_crashed_database_is_restarted_with_its_data(cluster: Cluster) -> None:
     assert cluster.up(agents=0) == 0
     server, before = cluster.pid("postgres"), cluster.get("/info")[1]["cluster_id"]
     listed = subprocess.run(
@@ -155,7 +155,7 @@ def test_a_database_that_crashed_is_started_anew(cluster: Cluster) -> None:
     assert cluster.get("/info")[1]["cluster_id"] == before
 
 
-def test_status_reports_an_api_that_does_not_answer(
+def test_status_reports_an_unresponsive_api(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(agents=0) == 0
@@ -175,7 +175,7 @@ def test_status_reports_an_api_that_does_not_answer(
     assert eventually(lambda: cluster.do("status") == 0)
 
 
-def test_a_killed_supervisor_leaves_nothing_that_hinders_the_next(
+def test_cluster_starts_again_after_its_supervisor_was_killed(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up() == 0
@@ -199,7 +199,7 @@ def test_a_killed_supervisor_leaves_nothing_that_hinders_the_next(
     assert alive(cluster.pid("agent-determined-agent-0"))
 
 
-def test_an_interrupted_start_leaves_nothing_running_and_the_next_tells_the_password(
+def test_interrupted_start_stops_all_processes_and_the_next_prints_the_password(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*_: object) -> None:
@@ -218,7 +218,7 @@ def test_an_interrupted_start_leaves_nothing_running_and_the_next_tells_the_pass
     assert password not in capsys.readouterr().err, "it is shown only once"
 
 
-def test_a_cluster_whose_command_was_killed_tells_the_password_to_the_next(
+def test_next_start_prints_a_password_that_was_not_printed(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(agents=0, initial_user_password="given") == 0
@@ -228,7 +228,7 @@ def test_a_cluster_whose_command_was_killed_tells_the_password_to_the_next(
     assert "have the password: untold" in capsys.readouterr().err
 
 
-def test_up_lists_agents_as_they_join_and_not_as_they_were(
+def test_up_lists_only_current_agents(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     config = tmp_path / "given.yaml"
@@ -251,7 +251,7 @@ def _pool(name: str) -> str:
     return f"resource_pools: [{{pool_name: {name}}}]\nresource_manager: {{{chosen}}}\n"
 
 
-def test_agents_come_and_go_while_the_cluster_runs(cluster: Cluster) -> None:
+def test_agents_can_be_added_and_removed_while_the_cluster_runs(cluster: Cluster) -> None:
     assert cluster.up(agents=0) == 0
     flags = {"agent_name": "late", "slots_per_agent": 3, "container_runtime": "process"}
     assert cluster.do("agent-up", master_host="localhost", **flags) == 0
@@ -262,7 +262,7 @@ def test_agents_come_and_go_while_the_cluster_runs(cluster: Cluster) -> None:
     assert cluster.do("agent-down", agent_name="late") == 3
 
 
-def test_a_taken_port_is_told_with_the_way_out(
+def test_port_in_use_is_reported_with_a_hint(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", cluster.port)):
@@ -271,21 +271,21 @@ def test_a_taken_port_is_told_with_the_way_out(
     assert cluster.files.supervisor_pid() is None
 
 
-def test_a_start_that_made_nothing_leaves_no_folder(cluster: Cluster) -> None:
+def test_failed_first_start_leaves_no_folder(cluster: Cluster) -> None:
     assert cluster.up(host="0.0.0.0") == 1  # which takes a password
     with socket.create_server(("127.0.0.1", cluster.port)):
         assert cluster.up(agents=0) == 1
     assert not cluster.files.folder.exists()
 
 
-def test_a_start_that_fails_keeps_the_folder_of_an_earlier_cluster(cluster: Cluster) -> None:
+def test_failed_start_keeps_the_folder_of_an_earlier_cluster(cluster: Cluster) -> None:
     cluster.files.make()
     with socket.create_server(("127.0.0.1", cluster.port)):
         assert cluster.up(agents=0) == 1
     assert cluster.files.has_cluster()
 
 
-def test_a_cluster_that_is_not_there_is_told_with_those_that_run(
+def test_missing_cluster_error_lists_running_clusters(
     cluster: Cluster,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -302,7 +302,7 @@ def test_a_cluster_that_is_not_there_is_told_with_those_that_run(
     assert "running are" not in capsys.readouterr().err
 
 
-def test_an_agent_that_does_not_join_is_told_with_its_log(
+def test_agent_that_does_not_join_is_reported_with_its_log(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = cluster.files.log("agent-determined-agent-0")
@@ -350,7 +350,7 @@ class TimeUntil:
     ],
     ids=["newer", "draft"],
 )
-def test_a_database_that_cannot_be_migrated_is_told_at_once(
+def test_unusable_database_is_reported_immediately(
     cluster: Cluster,
     capsys: pytest.CaptureFixture[str],
     database_url: str,
@@ -371,7 +371,7 @@ def test_a_database_that_cannot_be_migrated_is_told_at_once(
     assert cluster.files.supervisor_pid() is None
 
 
-def test_a_cluster_that_others_reach_speaks_https_and_its_agents_trust_it(
+def test_public_cluster_uses_https_and_its_agents_trust_it(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(host="0.0.0.0", initial_user_password="Long-enough-1") == 0
@@ -385,7 +385,7 @@ def test_a_cluster_that_others_reach_speaks_https_and_its_agents_trust_it(
         cluster.get("/health")
 
 
-def test_an_agent_elsewhere_joins_by_the_fingerprint_that_it_was_told(
+def test_remote_agent_joins_with_the_certificate_fingerprint(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cluster.up(host="0.0.0.0", initial_user_password="Long-enough-1", agents=0) == 0

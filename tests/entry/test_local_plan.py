@@ -35,7 +35,7 @@ def keep(files: LocalFiles, made: Plan) -> None:
     files.cluster_config.write_text(made.config)
 
 
-def test_without_flags_there_is_one_agent_and_a_random_password(files: LocalFiles) -> None:
+def test_default_plan_has_one_agent_and_a_random_password(files: LocalFiles) -> None:
     made = planned(files)
     assert made.desired.agents == (LocalAgent("determined-agent-0"),)
     assert (made.desired.port, made.desired.host) == (8080, "127.0.0.1")
@@ -44,7 +44,7 @@ def test_without_flags_there_is_one_agent_and_a_random_password(files: LocalFile
     assert made.initial_password != planned(files).initial_password
 
 
-def test_a_cluster_keeps_its_name_when_only_its_directory_is_given(files: LocalFiles) -> None:
+def test_cluster_keeps_its_stored_name(files: LocalFiles) -> None:
     keep(files, planned(files, cluster_name="lab"))
     made = planned(files)
     assert made.desired.cluster_name == "lab"
@@ -52,14 +52,14 @@ def test_a_cluster_keeps_its_name_when_only_its_directory_is_given(files: LocalF
     assert planned(files, cluster_name="other").desired.cluster_name == "other"
 
 
-def test_an_empty_password_lets_in_this_machine_only(files: LocalFiles) -> None:
+def test_empty_password_restricts_the_cluster_to_this_machine(files: LocalFiles) -> None:
     configured = planned(files, "security: {initial_user_password: ''}")
     for made in (planned(files, initial_user_password=""), configured):
         assert (made.initial_password, made.desired.host) == ("", "127.0.0.1")
         assert not made.password_is_random
 
 
-def test_a_weak_password_of_a_configuration_is_refused_for_a_new_database_only(
+def test_weak_configured_password_is_rejected_only_for_a_new_database(
     files: LocalFiles,
 ) -> None:
     config = "security: {initial_user_password: abc}"
@@ -70,7 +70,7 @@ def test_a_weak_password_of_a_configuration_is_refused_for_a_new_database_only(
     assert planned(files, config, password_weakness=lambda _: "too weak").desired.agents
 
 
-def test_a_password_that_nobody_has_read_is_that_of_the_next_start(files: LocalFiles) -> None:
+def test_password_that_was_not_printed_is_used_again(files: LocalFiles) -> None:
     first = planned(files).initial_password
     assert first
     files.keep_untold_password(first)
@@ -80,7 +80,7 @@ def test_a_password_that_nobody_has_read_is_that_of_the_next_start(files: LocalF
     assert (again.initial_password, again.password_is_random) == (first, True)
 
 
-def test_a_given_password_holds_where_the_start_that_was_cut_off_made_no_database(
+def test_password_option_applies_if_no_database_was_created(
     files: LocalFiles,
 ) -> None:
     files.keep_untold_password("never used")
@@ -88,7 +88,7 @@ def test_a_given_password_holds_where_the_start_that_was_cut_off_made_no_databas
     assert (again.initial_password, again.password_is_random) == ("given", False)
 
 
-def test_checkpoints_go_to_the_data_directory_unless_told_otherwise(files: LocalFiles) -> None:
+def test_checkpoints_are_stored_in_the_data_directory_by_default(files: LocalFiles) -> None:
     storage = json.loads(planned(files).config)["checkpoint_storage"]
     assert storage["host_path"] == str(files.checkpoints)
     given = "checkpoint_storage: {type: s3, bucket: b}"
@@ -111,7 +111,7 @@ local_agents:
     assert "local_agents" not in made.config
 
 
-def test_a_second_start_keeps_what_the_first_was_told(files: LocalFiles) -> None:
+def test_second_start_reuses_the_options_of_the_first(files: LocalFiles) -> None:
     first = planned(files, "port: 9000", agents=3, slots_per_agent=2, initial_user_password="x1")
     keep(files, first)
     (files.database / "postgres").mkdir(parents=True)
@@ -122,13 +122,13 @@ def test_a_second_start_keeps_what_the_first_was_told(files: LocalFiles) -> None
     assert second.initial_password is None
 
 
-def test_flags_win_over_what_was_before(files: LocalFiles) -> None:
+def test_options_override_stored_values(files: LocalFiles) -> None:
     keep(files, planned(files, "port: 9000", agents=3))
     made = planned(files, agents=1, master_port=9001)
     assert (made.desired.port, len(made.desired.agents)) == (9001, 1)
 
 
-def test_agents_of_before_take_slots_and_runtime_that_are_given_now(files: LocalFiles) -> None:
+def test_options_for_slots_and_runtime_change_stored_agents(files: LocalFiles) -> None:
     keep(files, planned(files, agents=2, slots_per_agent=0, container_runtime="process"))
     more = planned(files, slots_per_agent=4).desired.agents
     assert [(a.slots, a.runtime) for a in more] == [("artificial:4", "process")] * 2
@@ -136,7 +136,7 @@ def test_agents_of_before_take_slots_and_runtime_that_are_given_now(files: Local
     assert [(a.slots, a.runtime) for a in same] == [("none", "process")] * 2
 
 
-def test_fewer_than_no_slots_are_refused(files: LocalFiles) -> None:
+def test_rejects_a_negative_number_of_slots(files: LocalFiles) -> None:
     with pytest.raises(BadPlan, match="--slots-per-agent must be 0 or more, not -2"):
         planned(files, slots_per_agent=-2)
 
@@ -152,12 +152,12 @@ def test_fewer_than_no_slots_are_refused(files: LocalFiles) -> None:
         ("local_agents: [{name: a, pool: gpu}]", "agent a: resource pool 'gpu' does not exist"),
     ],
 )
-def test_wrong_agents_are_refused_by_field(files: LocalFiles, config: str, sentence: str) -> None:
+def test_rejects_invalid_agents_by_field(files: LocalFiles, config: str, sentence: str) -> None:
     with pytest.raises(BadPlan, match=sentence):
         planned(files, config)
 
 
-def test_keys_without_effect_are_told(files: LocalFiles) -> None:
+def test_ignored_keys_are_listed(files: LocalFiles) -> None:
     assert planned(files, "{telemetry: {enabled: true}, port: 80}").ignored == ("telemetry",)
     assert planned(files).ignored == ()
 
@@ -171,19 +171,17 @@ def test_keys_without_effect_are_told(files: LocalFiles) -> None:
         "task_container_defaults: {bind_mounts: [{host_path: x}]}",
     ],
 )
-def test_a_wrong_configuration_is_refused_before_anything_starts(
-    files: LocalFiles, config: str
-) -> None:
+def test_rejects_an_invalid_configuration(files: LocalFiles, config: str) -> None:
     with pytest.raises(InvalidConfig):
         planned(files, config)
 
 
-def test_a_configuration_that_cannot_be_read_is_named(files: LocalFiles) -> None:
+def test_unreadable_configuration_is_named(files: LocalFiles) -> None:
     with pytest.raises(BadPlan, match=r"cannot read .*absent\.yaml: No such file"):
         plan(files, Namespace(master_config_path="absent.yaml"))
 
 
-def test_a_work_directory_is_mounted_where_it_is(files: LocalFiles, tmp_path: Path) -> None:
+def test_work_directory_is_mounted_at_the_same_path(files: LocalFiles, tmp_path: Path) -> None:
     defaults = json.loads(planned(files, auto_work_dir=str(tmp_path)).config)[
         "task_container_defaults"
     ]
@@ -193,7 +191,7 @@ def test_a_work_directory_is_mounted_where_it_is(files: LocalFiles, tmp_path: Pa
     ]
 
 
-def test_an_agent_for_a_pool_that_does_not_exist_is_refused_before_it_starts(
+def test_rejects_an_agent_of_an_unknown_pool(
     files: LocalFiles,
 ) -> None:
     keep(files, planned(files, "resource_pools: [{pool_name: gpu}]\nlocal_agents: []"))
@@ -211,7 +209,7 @@ def test_an_agent_for_a_pool_that_does_not_exist_is_refused_before_it_starts(
         ("postgresql://u:secret@nowhere.invalid/x", r"answers at postgresql://nowhere\.invalid/x"),
     ],
 )
-def test_a_database_that_cannot_be_used_is_told_before_anything_starts(
+def test_rejects_an_unusable_database_without_printing_its_password(
     files: LocalFiles, url: str, told: str
 ) -> None:
     with pytest.raises(BadPlan, match=told) as refused:
@@ -220,7 +218,7 @@ def test_a_database_that_cannot_be_used_is_told_before_anything_starts(
     assert not files.has_cluster()
 
 
-def test_a_database_of_ones_own_is_prepared_and_remembered(
+def test_external_database_is_prepared_and_remembered(
     files: LocalFiles, empty_database_url: str
 ) -> None:
     made = planned(files, db=empty_database_url)
@@ -230,14 +228,14 @@ def test_a_database_of_ones_own_is_prepared_and_remembered(
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "::"])
-def test_others_are_let_in_by_password_only(files: LocalFiles, host: str) -> None:
+def test_public_cluster_requires_a_password(files: LocalFiles, host: str) -> None:
     with pytest.raises(BadPlan, match="give a password"):
         planned(files, host=host, initial_user_password="")
     assert planned(files, host=host, initial_user_password="long enough").desired.host == host
     assert planned(files, initial_user_password="").desired.host == "127.0.0.1"
 
 
-def test_what_leaves_the_machine_is_encrypted(files: LocalFiles) -> None:
+def test_public_cluster_uses_tls_by_default(files: LocalFiles) -> None:
     alone = planned(files, initial_user_password="long enough").desired
     assert (alone.tls_cert, alone.url) == ("", "http://127.0.0.1:8080")
     made = planned(files, host="0.0.0.0", initial_user_password="long enough")
@@ -251,15 +249,13 @@ def test_what_leaves_the_machine_is_encrypted(files: LocalFiles) -> None:
     assert planned(files, no_tls=True).desired.tls_cert == ""
 
 
-def test_a_cluster_of_before_goes_on_as_its_clients_know_it(files: LocalFiles) -> None:
+def test_existing_cluster_without_tls_stays_without_tls(files: LocalFiles) -> None:
     plain = planned(files, host="0.0.0.0", no_tls=True, initial_user_password="long enough")
     keep(files, plain)
     assert planned(files).desired.url == "http://127.0.0.1:8080"
 
 
-def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(
-    files: LocalFiles, tmp_path: Path
-) -> None:
+def test_rejects_an_unusable_certificate(files: LocalFiles, tmp_path: Path) -> None:
     cert, key, other = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "other.pem"
     certificate.make(cert, key, "cluster.example")
     certificate.make(tmp_path / "second.pem", other, "cluster.example")
@@ -273,7 +269,7 @@ def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(
     assert (made.tls_cert, made.host) == (str(cert), "127.0.0.1")
 
 
-def test_a_certificate_made_here_has_the_names_and_a_key_for_its_owner_only(
+def test_created_certificate_has_host_names_and_a_private_key_file(
     tmp_path: Path,
 ) -> None:
     cert, key = tmp_path / "tls" / "cert.pem", tmp_path / "tls" / "key.pem"
@@ -286,7 +282,9 @@ def test_a_certificate_made_here_has_the_names_and_a_key_for_its_owner_only(
     assert certificate.fingerprint(cert) == parsed.fingerprint(hashes.SHA256()).hex(":")
 
 
-def test_a_pool_whose_machines_cannot_write_checkpoints_is_told(files: LocalFiles) -> None:
+def test_warns_about_a_pool_without_credentials_for_the_checkpoint_bucket(
+    files: LocalFiles,
+) -> None:
     """The keys of one cloud open no bucket of the other."""
     config = (
         "checkpoint_storage: {type: s3, bucket: b}\n"
@@ -304,7 +302,7 @@ checkpoint_storage: %s
 """
 
 
-def test_machines_that_reach_neither_the_api_nor_the_checkpoints_are_warned_of(
+def test_warns_about_machines_that_reach_neither_api_nor_checkpoints(
     files: LocalFiles,
 ) -> None:
     local = "{type: shared_fs, host_path: /tmp}"
@@ -313,16 +311,18 @@ def test_machines_that_reach_neither_the_api_nor_the_checkpoints_are_warned_of(
     assert "cannot join: they would look for the API at http://127.0.0.1:8080" in api
 
 
-def test_machines_that_reach_the_api_and_a_bucket_are_not_warned_of(files: LocalFiles) -> None:
+def test_does_not_warn_about_machines_that_reach_api_and_bucket(files: LocalFiles) -> None:
     told = RENTED % (", master_url: 'https://det.example.org'", "{type: s3, bucket: ours}")
     assert planned(files, told).warnings == ()
 
 
-def test_machines_may_mount_the_directory_of_checkpoints_themselves(files: LocalFiles) -> None:
+def test_does_not_warn_about_machines_that_mount_the_checkpoint_directory(
+    files: LocalFiles,
+) -> None:
     mounting = ", startup_script: mount /tmp, master_url: 'https://det.example.org'"
     told = RENTED % (mounting, "{type: shared_fs, host_path: /tmp}")
     assert planned(files, told).warnings == ()
 
 
-def test_a_pool_that_rents_nothing_is_not_warned_of(files: LocalFiles) -> None:
+def test_does_not_warn_about_a_pool_without_rented_machines(files: LocalFiles) -> None:
     assert planned(files).warnings == ()

@@ -70,7 +70,7 @@ def refusal(
     return said
 
 
-def test_a_database_of_a_draft_is_refused(
+def test_rejects_a_database_of_a_draft(
     files: LocalFiles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_database(files, DRAFT)
@@ -78,7 +78,7 @@ def test_a_database_of_a_draft_is_refused(
 
 
 @pytest.mark.parametrize("noted", ["", "9999"])
-def test_a_database_of_a_newer_version_is_refused(
+def test_rejects_a_database_of_a_newer_version(
     files: LocalFiles,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -95,7 +95,7 @@ def test_a_database_of_a_newer_version_is_refused(
     ("name", "content"), [("cluster.json", OLD_CLUSTER), ("secrets.json", OLD_SECRETS)]
 )
 @pytest.mark.parametrize("flags", [{}, {"delete_db": True}])
-def test_files_of_a_newer_version_are_refused(
+def test_rejects_files_of_a_newer_version(
     files: LocalFiles,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -112,7 +112,7 @@ def test_files_of_a_newer_version_are_refused(
     assert (files.database / "kept").exists()
 
 
-def test_a_database_of_another_postgresql_is_refused(
+def test_rejects_a_database_of_another_postgresql_version(
     files: LocalFiles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_database(files)
@@ -120,7 +120,7 @@ def test_a_database_of_another_postgresql_is_refused(
     assert "PostgreSQL did not start" in refusal(files, monkeypatch, capsys)
 
 
-def test_a_database_that_can_be_upgraded_is_not_refused(files: LocalFiles) -> None:
+def test_accepts_a_database_that_can_be_upgraded(files: LocalFiles) -> None:
     make_database(files, upgraded=True)
     data_version.require_known_files(files)
     data_version.require_known_schema(files)
@@ -128,7 +128,7 @@ def test_a_database_that_can_be_upgraded_is_not_refused(files: LocalFiles) -> No
     assert not EmbeddedPostgres(files.database).data.joinpath("postmaster.pid").exists()
 
 
-def test_the_server_is_not_started_if_this_version_ran_last(
+def test_server_is_not_started_if_this_version_ran_last(
     files: LocalFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_database(files, upgraded=True)

@@ -90,7 +90,7 @@ async def begun(call: Call) -> Call:
     return call
 
 
-def test_a_user_follows_so_many_logs_at_once_and_another_still_does(app: App) -> None:
+def test_log_streams_are_limited_by_user(app: App) -> None:
     host = AsgiApp(app, LocalNotifier())
 
     async def scenario() -> None:
@@ -114,7 +114,7 @@ def test_a_user_follows_so_many_logs_at_once_and_another_still_does(app: App) ->
     asyncio.run(scenario())
 
 
-def test_streams_without_a_sign_in_are_counted_by_address(app: App) -> None:
+def test_streams_without_a_sign_in_are_limited_by_address(app: App) -> None:
     host = AsgiApp(app, LocalNotifier())
 
     async def scenario() -> None:
@@ -134,7 +134,7 @@ def test_streams_without_a_sign_in_are_counted_by_address(app: App) -> None:
     asyncio.run(scenario())
 
 
-def test_a_long_poll_beyond_those_that_a_user_has_is_answered_soon(app: App) -> None:
+def test_excess_long_poll_of_a_user_returns_at_once(app: App) -> None:
     notifier = LocalNotifier()
     host = AsgiApp(app, notifier)
 
@@ -160,7 +160,7 @@ def test_a_long_poll_beyond_those_that_a_user_has_is_answered_soon(app: App) -> 
     asyncio.run(scenario())
 
 
-def test_a_user_has_so_many_websockets_for_updates(api: Api) -> None:
+def test_update_websockets_are_limited_by_user(api: Api) -> None:
     user, admin = api.signed_in("determined"), api.signed_in("admin")
     with behind_socket(AsgiApp(api.app, LocalNotifier())) as address, ExitStack() as stack:
         url = f"ws{address[4:]}/stream"
@@ -179,7 +179,7 @@ def at_kernel(url: str, caller: Caller) -> ClientConnection:
     return connect(url, additional_headers=headers, subprotocols=protocols)
 
 
-def test_a_user_has_so_many_connections_to_tasks(api: Api) -> None:
+def test_task_connections_are_limited_by_user(api: Api) -> None:
     with kernel() as port, proxied(api, [{"proxy_port": port}]) as task, ExitStack() as stack:
         url = f"ws://{task.netloc}{task.path(port, '/ws')}"
         for _ in range(2):
@@ -192,7 +192,7 @@ def test_a_user_has_so_many_connections_to_tasks(api: Api) -> None:
         stack.enter_context(at_kernel(url, admin))
 
 
-def test_what_is_passed_on_to_the_relay_is_counted_by_token_or_address(api: Api) -> None:
+def test_api_limits_forwarded_connections_by_token_or_address(api: Api) -> None:
     """An API does not know the user of a token; the relay knows it and refuses itself."""
     with kernel() as port, ExitStack() as stack:
         ports = [{"proxy_port": port, "unauthenticated": True}]
@@ -211,7 +211,7 @@ def test_what_is_passed_on_to_the_relay_is_counted_by_token_or_address(api: Api)
         assert b"max_connections_per_address" in body
 
 
-def test_slow_requests_of_one_user_to_tasks_leave_threads_for_others(
+def test_slow_requests_of_one_user_to_tasks_do_not_take_all_threads(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A relay learns the user of a token from its own answers."""
@@ -241,7 +241,7 @@ def test_slow_requests_of_one_user_to_tasks_leave_threads_for_others(
 
 
 @pytest.mark.parametrize(("fronted", "most"), [(True, 0), (False, 3)])
-def test_a_relay_of_its_own_counts_no_addresses(
+def test_separate_relay_does_not_limit_by_address(
     api: Api, monkeypatch: pytest.MonkeyPatch, fronted: bool, most: int
 ) -> None:
     """The API and CDNs bring everybody's connections to it."""

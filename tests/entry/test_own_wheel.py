@@ -41,11 +41,11 @@ def front(task_root: Path, environment: Mapping[str, str]) -> Iterator[str]:
         yield url
 
 
-def test_the_same_installation_is_the_same_bytes(wheel: InstalledWheel) -> None:
+def test_wheel_is_reproducible(wheel: InstalledWheel) -> None:
     assert own_wheel.find().content() == wheel.content()  # type: ignore[union-attr]
 
 
-def test_it_asks_for_what_the_distribution_asks_for_and_has_its_commands(
+def test_wheel_has_requirements_and_commands_of_the_distribution(
     wheel: InstalledWheel,
 ) -> None:
     with zipfile.ZipFile(io.BytesIO(wheel.content())) as archive:
@@ -56,7 +56,7 @@ def test_it_asks_for_what_the_distribution_asks_for_and_has_its_commands(
     assert "det-agent = det_agent.main:main" in commands
 
 
-def test_it_holds_the_versions_that_machines_install(wheel: InstalledWheel, tmp_path: Path) -> None:
+def test_wheel_states_library_versions(wheel: InstalledWheel, tmp_path: Path) -> None:
     """The wheel states a version of each needed library, and so does a copy that a deployment packed."""
     versions = wheel.constraints().decode()
     for required in map(Requirement, importlib.metadata.requires(own_wheel.DISTRIBUTION) or ()):
@@ -67,12 +67,12 @@ def test_it_holds_the_versions_that_machines_install(wheel: InstalledWheel, tmp_
     assert PackedWheel(packed).constraints() == wheel.constraints()
 
 
-def test_lambda_can_answer_with_it(wheel: InstalledWheel) -> None:
+def test_lambda_can_return_the_wheel(wheel: InstalledWheel) -> None:
     """Lambda sends it in base64, a third larger."""
     assert len(wheel.content()) * 4 / 3 < MAX_PAYLOAD - MIB
 
 
-def test_a_wheel_that_a_deployment_brought_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_wheel_of_the_deployment_is_used_unchanged(tmp_path: Path) -> None:
     (tmp_path / "determined_serverless-9.9-py3-none-any.whl").write_bytes(b"brought")
     found = own_wheel.find(beside=tmp_path)
     assert isinstance(found, PackedWheel)
@@ -83,7 +83,7 @@ def test_a_wheel_that_a_deployment_brought_is_taken_as_it_is(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_an_environment_without_anything_of_ours_installs_the_agent_from_the_cluster(
+def test_empty_environment_installs_the_agent_from_the_cluster(
     front: str, wheel: InstalledWheel, tmp_path: Path
 ) -> None:
     """Tests do not use the index that has the libraries, so this environment provides them."""

@@ -18,12 +18,12 @@ def elf(path: Path, machine: int) -> None:
     path.write_bytes(b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little") + bytes(44))
 
 
-def test_the_interpreter_itself_is_recognised() -> None:
+def test_machine_type_of_the_interpreter_is_recognised() -> None:
     here = packaging.elf_machine(Path(sys.executable).resolve())
     assert here in (None, ARM, INTEL)
 
 
-def test_a_library_for_another_processor_is_refused(tmp_path: Path) -> None:
+def test_rejects_a_library_for_another_processor(tmp_path: Path) -> None:
     elf(tmp_path / "fitting/_a.cpython-311.so", ARM)
     (tmp_path / "script.so").write_text("INPUT(libc.so.6)")
     packaging.refuse_other_machines(tmp_path, "arm64")
@@ -32,7 +32,7 @@ def test_a_library_for_another_processor_is_refused(tmp_path: Path) -> None:
         packaging.refuse_other_machines(tmp_path, "arm64")
 
 
-def test_a_library_that_needs_a_newer_glibc_than_lambda_has_is_refused(tmp_path: Path) -> None:
+def test_rejects_a_library_that_needs_a_newer_glibc_than_lambdas(tmp_path: Path) -> None:
     for name, newest in (("fitting/_a.so", b"2.17"), ("re2/_b.so", b"2.34")):
         elf(tmp_path / name, INTEL)
         with (tmp_path / name).open("ab") as file:
@@ -46,9 +46,7 @@ def test_a_library_that_needs_a_newer_glibc_than_lambda_has_is_refused(tmp_path:
     ("runtime", "remedy"),
     [("python3.11", "with Python 3.12 or 3.13"), ("python3.13", "on a machine whose glibc is no newer")],
 )  # fmt: skip
-def test_a_library_that_needs_a_newer_glibc_is_answered_by_what_helps(
-    tmp_path: Path, runtime: str, remedy: str
-) -> None:
+def test_glibc_error_has_a_remedy(tmp_path: Path, runtime: str, remedy: str) -> None:
     elf(tmp_path / "_a.so", INTEL)
     with (tmp_path / "_a.so").open("ab") as file:
         file.write(b"\0GLIBC_2.39\0")
@@ -56,13 +54,13 @@ def test_a_library_that_needs_a_newer_glibc_is_answered_by_what_helps(
         packaging.refuse_newer_glibc(tmp_path, runtime)
 
 
-def test_the_runtime_must_be_the_python_that_packages(tmp_path: Path) -> None:
+def test_runtime_must_be_the_python_that_packages(tmp_path: Path) -> None:
     packaging.refuse_other_python(packaging.own_runtime())
     with pytest.raises(PackagingFailed, match=r"are to run in python3\.99, .* leave `runtime` out"):
         packaging.build(tmp_path, runtime="python3.99")
 
 
-def test_a_processor_that_lambda_has_not_is_refused(tmp_path: Path) -> None:
+def test_rejects_an_unknown_processor(tmp_path: Path) -> None:
     with pytest.raises(PackagingFailed, match="no processor riscv64: give x86_64 or arm64"):
         packaging.build(tmp_path, architecture="riscv64")
 
@@ -78,7 +76,7 @@ def compiled(folder: Path, source: str) -> str:
     return sha256(folder.with_suffix(".zip").read_bytes()).hexdigest()
 
 
-def test_the_zip_does_not_depend_on_what_the_process_did_before(tmp_path: Path) -> None:
+def test_bytecode_does_not_depend_on_earlier_interned_strings(tmp_path: Path) -> None:
     signs = [chr(code) for code in range(1, 32)]
     source = "".join(f"of_{ord(sign)} = {sign!r}, 'more'\n" for sign in signs)
     before = compiled(tmp_path / "before", source)
@@ -88,14 +86,14 @@ def test_the_zip_does_not_depend_on_what_the_process_did_before(tmp_path: Path) 
     assert known == signs
 
 
-def test_what_does_not_compile_is_told(tmp_path: Path) -> None:
+def test_reports_a_source_that_does_not_compile(tmp_path: Path) -> None:
     (tmp_path / "task").mkdir()
     (tmp_path / "task/broken.py").write_text("def (:\n")
     with pytest.raises(PackagingFailed, match=r"(?s)does not compile:.*broken\.py"):
         packaging.add_bytecode(tmp_path / "task")
 
 
-def test_a_zip_that_lambda_would_not_take_is_refused(
+def test_rejects_a_zip_that_is_too_large_for_lambda(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packaging, "LARGEST_ZIP", 1024**2)

@@ -130,7 +130,7 @@ def echoed(answer: tuple[http.client.HTTPResponse, bytes]) -> dict[str, Any]:
     return told
 
 
-def test_requests_reach_the_task_and_its_answers_come_back(api: Api, web: int) -> None:
+def test_requests_reach_the_task_and_responses_return(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
         told = echoed(task.ask("GET", task.path(web, "/a%20b?x=1&y=%2F")))
         assert told["path"] == f"/proxy/{task.task}:{web}/a%20b?x=1&y=%2F"
@@ -148,15 +148,13 @@ def test_requests_reach_the_task_and_its_answers_come_back(api: Api, web: int) -
         assert (answer.status, answer.getheader("Location")) == (307, f"/proxy/{task.task}/?x=1")
 
 
-def test_an_answer_that_breaks_off_is_seen_to_break_off(api: Api, web: int) -> None:
+def test_truncated_response_is_an_incomplete_read(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task, pytest.raises(http.client.IncompleteRead):
         task.ask("GET", task.path(web, "/vanish"))
 
 
 @pytest.mark.parametrize("serve", [proxied, behind_an_api])
-def test_a_status_that_http_does_not_define_is_a_bad_gateway(
-    api: Api, web: int, serve: Serve
-) -> None:
+def test_undefined_http_status_becomes_a_bad_gateway(api: Api, web: int, serve: Serve) -> None:
     with serve(api, [{"proxy_port": web}]) as task:
         for status in (600, 999):
             answer, body = task.ask("GET", task.path(web, f"/status/{status}"))
@@ -166,7 +164,7 @@ def test_a_status_that_http_does_not_define_is_a_bad_gateway(
 
 
 @pytest.mark.parametrize("serve", [proxied, behind_an_api])
-def test_connect_is_refused(api: Api, web: int, serve: Serve) -> None:
+def test_rejects_connect(api: Api, web: int, serve: Serve) -> None:
     with serve(api, [{"proxy_port": web}]) as task:
         answer, body = task.ask("CONNECT", task.path(web))
         assert (answer.status, answer.getheader("Allow")) == (405, ALLOWED)
@@ -174,7 +172,7 @@ def test_connect_is_refused(api: Api, web: int, serve: Serve) -> None:
         assert echoed(task.ask("GET", task.path(web)))["method"] == "GET"
 
 
-def test_the_apis_own_tokens_do_not_reach_the_task(api: Api, web: int) -> None:
+def test_task_does_not_receive_api_tokens(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
         token = task.owner.token
         cookie = {"Cookie": f"theme=dark; auth={token}; _xsrf=2"}
@@ -188,7 +186,7 @@ def test_the_apis_own_tokens_do_not_reach_the_task(api: Api, web: int) -> None:
         assert (answer.status, b"carries a session token" in body) == (403, True)
 
 
-def test_a_task_sets_no_cookie_that_the_api_or_another_task_sees(api: Api, web: int) -> None:
+def test_task_cannot_set_cookies_or_policies_of_the_api(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
         answer, _ = task.ask("GET", task.path(web, "/cookies"))
         own = f"/proxy/{task.task}:{web}/"
@@ -201,7 +199,7 @@ def test_a_task_sets_no_cookie_that_the_api_or_another_task_sees(api: Api, web: 
             assert answer.getheader(hold) is None, hold
 
 
-def test_strangers_reach_only_what_is_open_to_them(api: Api, web: int) -> None:
+def test_callers_without_a_sign_in_reach_only_open_ports(api: Api, web: int) -> None:
     open_port = {"proxy_port": web, "unauthenticated": True}
     with proxied(api, [{"proxy_port": 9}, open_port]) as task:
         assert echoed(task.ask("GET", task.path(web), {}))["method"] == "GET"
@@ -213,7 +211,7 @@ def test_strangers_reach_only_what_is_open_to_them(api: Api, web: int) -> None:
         assert task.ask("GET", "/proxy/none/")[0].status == 404
 
 
-def test_only_those_who_see_a_task_reach_it_and_only_while_it_runs(api: Api, web: int) -> None:
+def test_task_is_reachable_only_for_its_viewers_and_while_it_runs(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
         house = House(api, api.signed_in("admin"))
         viewer, other = (
@@ -232,9 +230,7 @@ def test_only_those_who_see_a_task_reach_it_and_only_while_it_runs(api: Api, web
         assert [status_for(caller) for caller in (viewer, house.admin, other)] == [404] * 3
 
 
-def test_a_page_of_another_user_is_not_shown_to_a_browser_that_is_signed_in(
-    api: Api, web: int
-) -> None:
+def test_signed_in_browser_cannot_open_a_page_of_another_user(api: Api, web: int) -> None:
     """Its scripts would share the origin of the API and the session of the viewer."""
     admin = api.signed_in("admin")
     ports = [{"proxy_port": web, "unauthenticated": True}, {"proxy_port": 9}]
@@ -251,7 +247,7 @@ def test_a_page_of_another_user_is_not_shown_to_a_browser_that_is_signed_in(
             connect(f"ws://{own}{task.path(web)}", additional_headers=by_cookie).close()
 
 
-def test_every_session_of_a_browser_is_one_that_a_page_could_act_with(api: Api, web: int) -> None:
+def test_every_session_cookie_of_a_browser_is_checked(api: Api, web: int) -> None:
     admin = api.signed_in("admin")
     with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
         own = task.owner.token
@@ -262,9 +258,7 @@ def test_every_session_of_a_browser_is_one_that_a_page_could_act_with(api: Api, 
         assert task.ask("GET", task.path(web), {"Cookie": many})[0].status == 400
 
 
-def test_pages_of_other_sites_link_to_tasks_and_neither_call_nor_embed_them(
-    api: Api, web: int
-) -> None:
+def test_other_sites_can_link_to_tasks_but_not_call_or_embed_them(api: Api, web: int) -> None:
     """Browsers leave the cookie out: a page of the task would have the viewer's session after all."""
     with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
         evil = {"Origin": "https://evil.example"}
@@ -290,7 +284,7 @@ def test_pages_of_other_sites_link_to_tasks_and_neither_call_nor_embed_them(
             assert echoed(task.ask(method, task.path(web), headers))["method"] == method
 
 
-def test_no_other_site_shows_a_task_in_a_frame(api: Api, web: int) -> None:
+def test_frame_ancestors_allows_only_the_same_site(api: Api, web: int) -> None:
     """Over plain HTTP, browsers do not mark requests for frames."""
     with proxied(api, [{"proxy_port": web}]) as task:
         answer, _ = task.ask("GET", task.path(web, "/cookies"))
@@ -298,7 +292,7 @@ def test_no_other_site_shows_a_task_in_a_frame(api: Api, web: int) -> None:
         assert policies == ["sandbox", "frame-ancestors 'self'"]
 
 
-def test_a_page_seen_while_signed_out_is_not_kept(api: Api, web: int) -> None:
+def test_cached_pages_are_revalidated(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
         for told, passed in (("max-age=9,immutable", "no-cache"), ("No-Store", "no-store")):
             answer, _ = task.ask("GET", task.path(web, f"/cached/{told}"))
@@ -309,7 +303,7 @@ def test_a_page_seen_while_signed_out_is_not_kept(api: Api, web: int) -> None:
         )
 
 
-def test_only_the_owner_s_browser_gets_a_service_worker(api: Api, web: int) -> None:
+def test_only_the_owners_browser_gets_a_service_worker(api: Api, web: int) -> None:
     """It would continue to answer for the task after another user has signed in."""
     script = {"Service-Worker": "script"}
     with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
@@ -319,7 +313,7 @@ def test_only_the_owner_s_browser_gets_a_service_worker(api: Api, web: int) -> N
         assert echoed(task.ask("GET", task.path(web), owners))
 
 
-def test_what_a_deactivated_user_serves_is_open_to_administrators_only(api: Api, web: int) -> None:
+def test_tasks_of_a_deactivated_user_are_open_only_to_administrators(api: Api, web: int) -> None:
     admin = api.signed_in("admin")
     with proxied(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
         assert echoed(task.ask("GET", task.path(web), {}))
@@ -330,7 +324,7 @@ def test_what_a_deactivated_user_serves_is_open_to_administrators_only(api: Api,
         assert echoed(task.ask("GET", task.path(web), {"Authorization": f"Bearer {admin.token}"}))
 
 
-def test_a_task_token_in_the_address_is_good_for_the_task_and_is_kept(api: Api, web: int) -> None:
+def test_task_token_in_the_address_becomes_a_cookie_for_the_task(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
         create(task.owner, activate=True)
         api.tick()
@@ -350,7 +344,7 @@ def test_a_task_token_in_the_address_is_good_for_the_task_and_is_kept(api: Api, 
         assert task.ask("GET", task.path(web, f"/?token={others}"), {})[0].status == 401
 
 
-def test_at_the_cluster_s_own_address_a_task_is_asked_as_that_says(api: Api, web: int) -> None:
+def test_public_url_determines_the_forwarded_scheme(api: Api, web: int) -> None:
     """A distribution before a relay may use HTTP and not send the original protocol."""
     api.ctx.public_url = "https://cluster.example"
     with proxied(api, [{"proxy_port": web}]) as task:
@@ -361,7 +355,7 @@ def test_at_the_cluster_s_own_address_a_task_is_asked_as_that_says(api: Api, web
             assert ("; Secure" in answer[0].headers["Set-Cookie"]) == (scheme == "https")
 
 
-def test_a_port_that_nobody_listens_at_is_told_as_such(api: Api) -> None:
+def test_closed_port_of_a_task_is_reported(api: Api) -> None:
     port = free_port()
     with proxied(api, [{"proxy_port": port}]) as task:
         answer, body = task.ask("GET", task.path(port))
@@ -369,7 +363,7 @@ def test_a_port_that_nobody_listens_at_is_told_as_such(api: Api) -> None:
         assert f"nothing listens at port {port} of the task" in json.loads(body)["error"]["error"]
 
 
-def test_agents_are_told_of_the_relay_while_a_task_of_theirs_is_proxied(api: Api) -> None:
+def test_agents_get_the_relay_address_while_they_run_proxied_tasks(api: Api) -> None:
     def told(agent: PlayedAgent) -> str:
         return str(agent.told.get("relay") or "")
 
@@ -396,7 +390,7 @@ def test_agents_are_told_of_the_relay_while_a_task_of_theirs_is_proxied(api: Api
         assert told(other) == ""
 
 
-def test_traffic_is_noted_with_the_task(api: Api, web: int) -> None:
+def test_traffic_time_is_stored_with_the_task(api: Api, web: int) -> None:
     noted = text("SELECT proxied_at FROM tasks WHERE id = :id")
     with proxied(api, [{"proxy_port": web}]) as task:
         assert api.ctx.db.read(noted, {"id": task.task})[0].proxied_at is None

@@ -35,7 +35,7 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
         yield made
 
 
-def test_requests_and_answers_pass_through_the_api_as_they_are(api: Api, web: int) -> None:
+def test_api_forwards_requests_and_responses_unchanged(api: Api, web: int) -> None:
     with behind_an_api(api, [{"proxy_port": web}]) as task:
         told = echoed(task.ask("GET", task.path(web, "/a%20b?x=1&y=%2F")))
         assert told["path"] == f"/proxy/{task.task}:{web}/a%20b?x=1&y=%2F"
@@ -53,7 +53,7 @@ def test_requests_and_answers_pass_through_the_api_as_they_are(api: Api, web: in
             task.ask("GET", task.path(web, "/vanish"))
 
 
-def test_a_browser_s_session_at_the_api_is_good_for_tasks(api: Api, web: int) -> None:
+def test_browser_session_of_the_api_is_valid_for_tasks(api: Api, web: int) -> None:
     with behind_an_api(api, [{"proxy_port": web}]) as task:
         cookie = {"Cookie": f"auth={task.owner.token}"}
         own = {**cookie, "Origin": f"http://{task.netloc}", "Sec-Fetch-Site": "same-origin"}
@@ -67,7 +67,7 @@ def test_a_browser_s_session_at_the_api_is_good_for_tasks(api: Api, web: int) ->
         assert task.ask("GET", task.path(web), {})[0].status == 401
 
 
-def test_the_relay_takes_no_other_host_than_the_clusters_for_its_own(api: Api, web: int) -> None:
+def test_relay_accepts_only_the_clusters_host_as_origin(api: Api, web: int) -> None:
     with behind_an_api(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
         front, relay = task.netloc, replace(task, address=task.relay)
         for host, asked, status in (
@@ -79,7 +79,7 @@ def test_the_relay_takes_no_other_host_than_the_clusters_for_its_own(api: Api, w
             assert relay.ask("POST", task.path(web), headers)[0].status == status
 
 
-def test_websockets_pass_through_the_api_message_by_message(api: Api) -> None:
+def test_api_forwards_websocket_messages(api: Api) -> None:
     with kernel() as port, behind_an_api(api, [{"proxy_port": port}]) as task:
         url = f"ws://{task.netloc}{task.path(port, '/ws')}"
         page = {"Cookie": f"auth={task.owner.token}", "Origin": f"http://{task.netloc}"}
@@ -88,7 +88,7 @@ def test_websockets_pass_through_the_api_message_by_message(api: Api) -> None:
             connect(url, additional_headers={**page, "Origin": "https://evil.example"}).close()
 
 
-def test_bytes_of_a_shell_pass_through_the_api(api: Api) -> None:
+def test_api_forwards_shell_bytes(api: Api) -> None:
     with (
         tcp_server(echo_bytes) as port,
         behind_an_api(api, [{"proxy_port": port, "proxy_tcp": True}]) as t,
@@ -101,7 +101,7 @@ def test_bytes_of_a_shell_pass_through_the_api(api: Api) -> None:
             assert received(client) == PIECE * 8 + b" and out"
 
 
-def test_a_relay_that_is_away_is_told_as_such(api: Api) -> None:
+def test_unreachable_relay_is_reported(api: Api) -> None:
     ctx = replace(api.ctx, relay_url=f"http://127.0.0.1:{free_port()}", carries_traffic=False)
     front = AsgiApp(App(ctx, api.app.router), LocalNotifier(), relays=False)
     with behind_socket(front) as address:
@@ -111,7 +111,7 @@ def test_a_relay_that_is_away_is_told_as_such(api: Api) -> None:
         refused.value.close()
 
 
-def test_the_relay_is_no_second_api(api: Api) -> None:
+def test_relay_serves_no_other_api_routes(api: Api) -> None:
     api.ctx.public_url = "https://cluster.example"
     relay = Caller(build_relay(api.ctx), api.signed_in("determined").token)
     assert relay.get("/info")["cluster_id"] == api.ctx.cluster_id

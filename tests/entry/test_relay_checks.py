@@ -51,7 +51,7 @@ def permit(name: str) -> Permit:
 
 
 @pytest.mark.parametrize("send", [is_gone, stalls])
-def test_an_agent_that_fails_or_stalls_keeps_no_other_connection_open(send: Send) -> None:
+def test_failed_or_stalled_agent_does_not_keep_other_connections_open(send: Send) -> None:
     async def refused(_: Permit) -> bool:
         return False
 
@@ -69,7 +69,7 @@ def test_an_agent_that_fails_or_stalls_keeps_no_other_connection_open(send: Send
     asyncio.run(run())
 
 
-def test_a_check_that_takes_long_keeps_no_other_waiting() -> None:
+def test_slow_check_does_not_delay_other_checks() -> None:
     async def checked_slowly(asked: Permit) -> bool:
         if asked.service == "slow":
             await asyncio.Event().wait()

@@ -85,7 +85,7 @@ def send_as_much_as_goes(client: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("served", [proxied, behind_an_api])
-def test_an_upload_whose_client_went_away_ends_though_its_task_takes_nothing(
+def test_upload_ends_if_the_client_disconnects_while_the_task_does_not_read(
     api: Api, deaf: Deaf, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hangups, "LOOKS_EVERY_S", 0.1)
@@ -98,7 +98,7 @@ def test_an_upload_whose_client_went_away_ends_though_its_task_takes_nothing(
         assert deaf.left.wait(SOON_S)
 
 
-def test_a_client_that_waits_is_not_taken_for_gone(
+def test_waiting_client_is_not_disconnected(
     api: Api, deaf: Deaf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hangups, "LOOKS_EVERY_S", 0.05)
@@ -123,7 +123,7 @@ def test_a_client_that_waits_is_not_taken_for_gone(
         assert not deaf.left.is_set()
 
 
-def test_a_handshake_whose_client_went_away_ends_though_the_task_says_nothing(
+def test_handshake_ends_if_the_client_disconnects(
     api: Api, deaf: Deaf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hangups, "LOOKS_EVERY_S", 0.1)
@@ -137,7 +137,7 @@ def test_a_handshake_whose_client_went_away_ends_though_the_task_says_nothing(
         assert deaf.left.wait(SOON_S)
 
 
-def test_an_agent_that_left_before_it_is_taken_is_no_failure_of_the_server(
+def test_agent_that_disconnects_early_causes_no_error(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = PlayedAgent(api, "a1")

@@ -27,7 +27,7 @@ class Passed:
         self.bridge = SocketBridge(Stream(Link(to_agent), 1), list, receive, send)
 
 
-def test_empty_parts_of_a_message_are_not_kept() -> None:
+def test_empty_parts_of_a_message_are_not_buffered() -> None:
     passed = Passed()
 
     async def parts() -> None:

@@ -66,7 +66,7 @@ def deactivate(api: Api, token: str) -> None:
 
 @pytest.mark.parametrize("unauthenticated", [False, True])
 @pytest.mark.parametrize("deed", [sign_out, deactivate])
-def test_a_tunnel_ends_with_the_sign_in_that_opened_it(
+def test_tunnel_ends_with_the_sign_in_that_opened_it(
     api: Api, deed: Any, unauthenticated: bool
 ) -> None:
     """This includes the tunnel to a shell, which accepts every holder of its key."""
@@ -80,7 +80,7 @@ def test_a_tunnel_ends_with_the_sign_in_that_opened_it(
             assert answers(admins)
 
 
-def test_a_websocket_ends_with_the_sign_in_that_opened_it(api: Api) -> None:
+def test_websocket_ends_with_the_sign_in_that_opened_it(api: Api) -> None:
     def again(ws: ServerConnection) -> None:
         for message in ws:
             ws.send(message)
@@ -93,7 +93,7 @@ def test_a_websocket_ends_with_the_sign_in_that_opened_it(api: Api) -> None:
             assert answers(other)
 
 
-def test_a_tunnel_ends_when_its_access_token_is_revoked(api: Api) -> None:
+def test_tunnel_ends_when_its_access_token_is_revoked(api: Api) -> None:
     token, id = access_token(api)
     with (
         tcp_server(echo) as port,
@@ -104,7 +104,7 @@ def test_a_tunnel_ends_when_its_access_token_is_revoked(api: Api) -> None:
         assert ends(client)
 
 
-def test_a_tunnel_ends_when_no_role_shows_its_task_any_more(api: Api) -> None:
+def test_tunnel_ends_when_its_user_can_no_longer_see_the_task(api: Api) -> None:
     with (
         tcp_server(echo) as port,
         proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task,
@@ -116,7 +116,7 @@ def test_a_tunnel_ends_when_no_role_shows_its_task_any_more(api: Api) -> None:
         assert answers(admins)
 
 
-def test_a_shell_s_open_port_stays_open_to_strangers_until_its_user_is_deactivated(
+def test_anonymous_tunnel_ends_when_the_task_owner_is_deactivated(
     api: Api,
 ) -> None:
     port_of = {"proxy_tcp": True, "unauthenticated": True}
@@ -132,7 +132,7 @@ def test_a_shell_s_open_port_stays_open_to_strangers_until_its_user_is_deactivat
         assert ends(stranger)
 
 
-def test_what_else_a_request_carries_makes_no_further_check(api: Api) -> None:
+def test_additional_tokens_cause_no_further_checks(api: Api) -> None:
     """Clients make up as many tokens as they like, and each check reads the database."""
     with (
         tcp_server(echo) as port,

@@ -41,7 +41,7 @@ class Played:
         self.ended += 1
 
 
-def test_without_connections_a_relay_ends_as_soon_as_there_is_a_newer_version(
+def test_idle_relay_ends_when_a_newer_version_is_deployed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = Played(monkeypatch, "old", "old", "", "new")
@@ -51,7 +51,7 @@ def test_without_connections_a_relay_ends_as_soon_as_there_is_a_newer_version(
     assert played.told == []
 
 
-def test_what_replaced_a_relay_before_its_first_look_is_newer(
+def test_version_deployed_before_the_first_check_is_newer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = Played(monkeypatch, "new", own="old")
@@ -59,7 +59,7 @@ def test_what_replaced_a_relay_before_its_first_look_is_newer(
     assert played.ended == 1
 
 
-def test_open_connections_are_told_of_it_once_and_keep_it_until_they_end(
+def test_open_connections_are_notified_once_and_delay_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = Played(monkeypatch, "old", "new")
@@ -72,7 +72,9 @@ def test_open_connections_are_told_of_it_once_and_keep_it_until_they_end(
     assert played.ended == 1
 
 
-def test_connections_keep_it_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_connections_delay_the_end_only_for_a_limited_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(relay_renewal, "NOTICE_S", 0.0)
     played = Played(monkeypatch, "old", "new")
     played.open = ["a-task"]
@@ -81,7 +83,7 @@ def test_connections_keep_it_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -
         assert played.ended == ended
 
 
-def test_open_connections_are_known_by_their_tasks_which_read_of_it_in_their_logs(
+def test_open_connections_are_listed_by_task_and_notified_in_its_log(
     api: Api,
 ) -> None:
     def echo(connection: socket.socket) -> None:
@@ -125,7 +127,7 @@ def function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return kept
 
 
-def test_program_python_and_settings_make_the_version_once_they_are_in_place(
+def test_version_depends_on_program_python_and_settings_after_an_update(
     function: dict[str, Any],
 ) -> None:
     first = deployed("f")
@@ -150,7 +152,7 @@ FETCHED = {"CodeSha256": "a", "Runtime": "python3.12", "Environment": {"Variable
     ("told", "found"),
     [("", ["old", "new"]), (json.dumps(FETCHED), ["another than it was fetched"])],
 )
-def test_it_ends_with_a_status_after_which_its_machine_starts_it_again(
+def test_replaced_relay_exits_with_the_restart_status(
     monkeypatch: pytest.MonkeyPatch, told: str, found: list[str]
 ) -> None:
     ended, versions = threading.Event(), iter(found)

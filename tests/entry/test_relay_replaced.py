@@ -81,7 +81,7 @@ def answers(task: Proxied, port: int) -> bool:
     return task.ask("GET", task.path(port))[0].status == 202
 
 
-def test_an_agent_connects_to_the_instance_that_clients_reach(api: Api, web: int) -> None:
+def test_agent_connects_to_the_instance_that_clients_reach(api: Api, web: int) -> None:
     with replacing(api, web) as (task, front, second):
         before = task.agent.told["relay"]
         front.instance = second
@@ -94,7 +94,7 @@ def test_an_agent_connects_to_the_instance_that_clients_reach(api: Api, web: int
         assert echoed(task.ask("GET", task.path(web)))["method"] == "GET"
 
 
-def test_a_held_poll_is_answered_when_the_relay_misses_the_agent(api: Api, web: int) -> None:
+def test_long_poll_returns_when_the_relay_misses_the_agent(api: Api, web: int) -> None:
     with replacing(api, web) as (task, front, second):
         version = task.agent.told["version"]
         task.agent.poll()
@@ -105,7 +105,7 @@ def test_a_held_poll_is_answered_when_the_relay_misses_the_agent(api: Api, web: 
         assert task.agent.told["version"] != version
 
 
-def test_many_requests_make_a_missing_agent_connect_once(api: Api, web: int) -> None:
+def test_repeated_requests_give_a_missing_agent_one_address(api: Api, web: int) -> None:
     with replacing(api, web) as (task, front, second):
         front.instance = second
         addresses = set()

@@ -73,7 +73,7 @@ def url(task: Proxied, port: int) -> str:
     return f"ws://{task.netloc}{task.path(port)}"
 
 
-def test_many_streams_are_open_at_once_and_keep_their_bytes_apart(api: Api) -> None:
+def test_many_parallel_streams_have_separate_bytes(api: Api) -> None:
     async def all_of(task: Proxied, port: int) -> list[bytes]:
         gate = asyncio.Event()
         opened = 0
@@ -104,7 +104,7 @@ def test_many_streams_are_open_at_once_and_keep_their_bytes_apart(api: Api) -> N
         assert asyncio.run(all_of(task, port)) == [b"%d;" % n * 1000 for n in range(STREAMS)]
 
 
-def test_a_reader_that_does_not_read_holds_up_nobody_else(api: Api) -> None:
+def test_slow_reader_does_not_delay_other_connections(api: Api) -> None:
     with tcp_server(pour) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
         signed = task.signed()
         with connect_now(url(task, port), max_queue=1, additional_headers=signed) as slow:
@@ -119,7 +119,7 @@ def test_a_reader_that_does_not_read_holds_up_nobody_else(api: Api) -> None:
                 came += len(slow.recv(60))
 
 
-def test_an_agent_that_vanishes_ends_its_streams_and_finds_its_way_back(api: Api) -> None:
+def test_disconnected_agent_ends_its_streams_and_reconnects(api: Api) -> None:
     with tcp_server(echo) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
         with connect_now(url(task, port), additional_headers=task.signed()) as client:
             client.send(b"x")
@@ -134,7 +134,7 @@ def test_an_agent_that_vanishes_ends_its_streams_and_finds_its_way_back(api: Api
             assert client.recv(60) == b"y"
 
 
-def test_bytes_behind_their_end_break_off_no_other_connection(api: Api) -> None:
+def test_bytes_after_the_end_close_only_their_own_connection(api: Api) -> None:
     with deaf_server() as deaf, tcp_server(echo) as port:
         ports = [{"proxy_port": p, "proxy_tcp": True} for p in (deaf, port)]
         with proxied(api, ports) as task:
@@ -153,7 +153,7 @@ def test_bytes_behind_their_end_break_off_no_other_connection(api: Api) -> None:
                 assert odd.close_code == 1011
 
 
-def test_agents_dial_a_relay_that_was_restarted(api: Api) -> None:
+def test_agents_reconnect_to_a_restarted_relay(api: Api) -> None:
     with tcp_server(echo) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
         # The same agent, now towards a server that stops and comes back at the same address.
         place = free_port()
@@ -176,9 +176,7 @@ def answered(task: Proxied, address: str, port: int) -> bytes:
         return answer
 
 
-def test_a_request_ends_when_its_task_reads_nothing(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_request_ends_if_its_task_does_not_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that went away goes unnoticed: requests would pile up until the server takes no more."""
     monkeypatch.setattr(agents, "PATIENCE_S", 0.2)
     with deaf_server() as port, proxied(api, [{"proxy_port": port}]) as task:
@@ -196,7 +194,7 @@ def _send_and_hear(client: ClientConnection) -> None:
     client.recv(60)
 
 
-def test_bytes_that_a_task_never_reads_end_their_websocket(
+def test_websocket_ends_if_its_task_does_not_read(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agents, "PATIENCE_S", 0.2)
@@ -209,7 +207,7 @@ def test_bytes_that_a_task_never_reads_end_their_websocket(
         assert client.close_code == 1011
 
 
-def test_a_tunnel_to_a_port_that_does_not_listen_yet_is_taken_and_ended(api: Api) -> None:
+def test_tunnel_to_a_closed_port_is_accepted_and_closed_with_a_reason(api: Api) -> None:
     port = free_port()
     with proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
         # Determined's client offers no subprotocol; ours shows the sentence of a refusal.
@@ -221,7 +219,7 @@ def test_a_tunnel_to_a_port_that_does_not_listen_yet_is_taken_and_ended(api: Api
             connect_now(url(task, port), subprotocols=HALVES, additional_headers=task.signed())
 
 
-def test_a_websocket_that_a_task_never_accepts_is_refused(
+def test_rejects_a_websocket_that_the_task_does_not_accept(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets, "HANDSHAKE_S", 0.2)
@@ -233,7 +231,7 @@ def test_a_websocket_that_a_task_never_accepts_is_refused(
         connect_now(url(task, port), additional_headers=task.signed()).close()
 
 
-def test_an_agent_that_never_connects_to_a_port_leaves_no_stream() -> None:
+def test_failed_connection_of_an_agent_leaves_no_stream() -> None:
     async def one() -> int:
         async def nowhere(_: bytes) -> None:
             return

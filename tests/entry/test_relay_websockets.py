@@ -79,12 +79,12 @@ def received(client: Any) -> bytes:
     return came
 
 
-def test_websockets_of_a_task_are_carried_message_by_message(api: Api) -> None:
+def test_relay_forwards_websocket_messages_unchanged(api: Api) -> None:
     with kernel() as port, proxied(api, [{"proxy_port": port}]) as task:
         talk_to_kernel(f"ws://{task.netloc}{task.path(port, '/ws')}", task.signed())
 
 
-def test_a_larger_message_than_is_carried_ends_the_websocket(api: Api) -> None:
+def test_too_large_message_ends_the_websocket(api: Api) -> None:
     with (
         websocket_server(lambda ws: ws.send(bytes(17 << 20))) as port,
         proxied(api, [{"proxy_port": port}]) as task,
@@ -95,7 +95,7 @@ def test_a_larger_message_than_is_carried_ends_the_websocket(api: Api) -> None:
             client.recv(60)
 
 
-def test_bytes_of_a_tcp_port_travel_in_binary_messages(api: Api) -> None:
+def test_bytes_of_a_tcp_port_are_binary_messages(api: Api) -> None:
     with (
         tcp_server(echo_bytes) as port,
         proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as t,
@@ -113,7 +113,7 @@ def test_bytes_of_a_tcp_port_travel_in_binary_messages(api: Api) -> None:
         assert (answer.status, b"carries raw TCP" in body) == (400, True)
 
 
-def test_without_half_closes_the_end_of_the_task_is_the_end_of_the_websocket(api: Api) -> None:
+def test_websocket_without_half_closes_ends_with_the_task(api: Api) -> None:
     def greet(connection: socket.socket) -> None:
         connection.sendall(b"hello")
 

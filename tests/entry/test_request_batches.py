@@ -86,7 +86,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_batches, "_PATIENCE_S", PATIENT_S)
 
 
-def test_what_comes_while_two_batches_are_under_way_shares_the_next_one() -> None:
+def test_requests_during_two_batches_share_the_next_one() -> None:
     async def test(host: Host) -> None:
         sent = await host.send(b"1", b"2", b"3", b"", b"5")
         assert host.batches == [[b"1"], [b"2"]]
@@ -98,7 +98,7 @@ def test_what_comes_while_two_batches_are_under_way_shares_the_next_one() -> Non
     tried(test)
 
 
-def test_a_second_batch_begins_when_it_has_as_many_as_the_first() -> None:
+def test_second_batch_starts_with_as_many_requests_as_the_first() -> None:
     async def test(host: Host) -> None:
         sent = await host.send(b"1", b"2", b"3", b"4")
         await host.end(0)
@@ -113,7 +113,7 @@ def test_a_second_batch_begins_when_it_has_as_many_as_the_first() -> None:
     tried(test)
 
 
-def test_a_batch_takes_no_more_than_one_statement_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_size_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_batches, "_MOST", 2)
 
     async def test(host: Host) -> None:
@@ -129,7 +129,7 @@ def test_a_batch_takes_no_more_than_one_statement_does(monkeypatch: pytest.Monke
     tried(test)
 
 
-def test_what_comes_during_batches_that_hang_does_not_wait_for_them(
+def test_hanging_batches_do_not_delay_later_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(request_batches, "_PATIENCE_S", 0.0)
@@ -147,7 +147,7 @@ def test_what_comes_during_batches_that_hang_does_not_wait_for_them(
     tried(test)
 
 
-def test_requests_of_a_batch_that_fails_go_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_of_a_failed_batch_are_repeated_alone(caplog: pytest.LogCaptureFixture) -> None:
     async def test(host: Host) -> None:
         sent = await host.send(b"1", b"2", b"3", b"mistake", b"5", b"6", b"7")
         await host.end_all()
@@ -161,7 +161,7 @@ def test_requests_of_a_batch_that_fails_go_alone(caplog: pytest.LogCaptureFixtur
     assert "5 requests that were answered together failed" in caplog.text
 
 
-def test_a_failure_is_logged_by_the_thread_that_met_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_is_logged_in_the_worker_thread(caplog: pytest.LogCaptureFixture) -> None:
     """The log is kept in the database, for which no event loop may wait."""
 
     async def test(host: Host) -> None:

@@ -22,7 +22,7 @@ def database(fresh_database: Database) -> Database:
     return fresh_database
 
 
-def test_what_comes_while_the_schedules_go_off_puts_them_on_again(
+def test_agent_that_joins_while_schedules_stop_starts_them_again(
     database: Database, tmp_path: Path
 ) -> None:
     switched: list[bool] = []
@@ -38,7 +38,7 @@ def test_what_comes_while_the_schedules_go_off_puts_them_on_again(
     assert due_s is not None
 
 
-def test_a_turn_after_which_nothing_is_due_leaves_no_connection(
+def test_idle_turn_closes_its_database_connection(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
     other = Database(database_url, pool_size=1)
@@ -51,7 +51,7 @@ def test_a_turn_after_which_nothing_is_due_leaves_no_connection(
     other.dispose()
 
 
-def test_a_turn_sends_what_webhooks_have_to_tell(database: Database, tmp_path: Path) -> None:
+def test_turn_sends_webhook_messages(database: Database, tmp_path: Path) -> None:
     with api_over(database, tmp_path) as api:
         api.ctx.courier = inbox = Inbox()
         user = api.signed_in("determined")

@@ -31,12 +31,12 @@ def loaded(environment: dict[str, str]) -> set[str]:
     return {name.removeprefix("det_controlplane.api.") for name in modules}
 
 
-def test_a_snapshot_holds_every_route(environment: dict[str, str]) -> None:
+def test_snapshot_contains_every_route(environment: dict[str, str]) -> None:
     modules = loaded({**environment, "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"})
     assert {name for name in routes.module_names() if name not in modules} == set()
 
 
-def test_a_function_without_a_snapshot_loads_what_a_request_asks_for(
+def test_function_without_a_snapshot_loads_modules_on_demand(
     environment: dict[str, str],
 ) -> None:
     modules = loaded({**environment, "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand"})

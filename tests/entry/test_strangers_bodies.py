@@ -91,7 +91,7 @@ def sent(
         ("PUT", "/objects/contexts/x.tar.gz", 404),
     ],
 )
-def test_a_stranger_sends_little_before_being_refused(
+def test_unauthenticated_caller_is_rejected_after_a_small_part(
     api: Api, method: str, path: str, status: int
 ) -> None:
     sender = sent(api, Sender(10_000), method, path)
@@ -100,21 +100,21 @@ def test_a_stranger_sends_little_before_being_refused(
     assert sender.read * len(PART) <= MAX_BODY + STRANGERS_BODY + 2 * len(PART)
 
 
-def test_open_paths_take_small_bodies_only(api: Api) -> None:
+def test_public_paths_accept_only_small_bodies(api: Api) -> None:
     for path in ("/api/v1/auth/login", "/agents/v1/join"):
         sender = sent(api, Sender(10_000), "POST", path)
         assert sender.status == 413
         assert sender.read * len(PART) <= 5 * STRANGERS_BODY
 
 
-def test_who_is_known_sends_more(api: Api) -> None:
+def test_signed_in_user_can_send_a_large_body(api: Api) -> None:
     user = api.signed_in("determined")
     sender = sent(api, Sender(100), "POST", "/api/v1/experiments", user.token)
     assert sender.read == 100
     assert sender.status == 400
 
 
-def test_an_upload_by_a_forged_url_is_refused_before_it_is_read(api: Api) -> None:
+def test_upload_with_a_forged_url_is_rejected_before_it_is_read(api: Api) -> None:
     from det_controlplane.entry.server.object_routes import object_routes
 
     api.app = App(api.ctx, Router((*routes.every(), *object_routes(api.ctx.objects))))  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def test_an_upload_by_a_forged_url_is_refused_before_it_is_read(api: Api) -> Non
     assert sender.status == 200
 
 
-def test_a_body_that_does_not_come_is_given_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_body_times_out(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "PART_S", 0.01)
 
     class Silent(Sender):
@@ -172,7 +172,7 @@ class Clocked(Sender):
         (600, bodies.LEAST_BYTES_S + 1, True),
     ],
 )
-def test_a_body_that_trickles_is_given_up(parts: int, size: int, arrives: bool) -> None:
+def test_slow_body_times_out(parts: int, size: int, arrives: bool) -> None:
     """Each part is in time, but the whole body is not."""
     client = Clocked(parts, size)
     body = Body(client.receive, BodyMemory(), clock=client.clock)
@@ -184,7 +184,7 @@ def test_a_body_that_trickles_is_given_up(parts: int, size: int, arrives: bool) 
             asyncio.run(reading)
 
 
-def test_large_bodies_share_the_room_that_there_is() -> None:
+def test_large_bodies_share_a_memory_budget() -> None:
     """A client that states the size is refused before it sends; another one when the room is used up."""
     large, room = 4 * STRANGERS_BODY, BodyMemory(5 * STRANGERS_BODY)
 
@@ -204,7 +204,7 @@ def test_large_bodies_share_the_room_that_there_is() -> None:
     assert asyncio.run(body(large).read(large))
 
 
-def test_large_bodies_that_are_slow_to_come_keep_no_others_out() -> None:
+def test_slow_large_bodies_do_not_exclude_others() -> None:
     """A slow body takes only the room of the bytes that arrived."""
     large, room = 4 * STRANGERS_BODY, BodyMemory(5 * STRANGERS_BODY)
 
@@ -242,7 +242,7 @@ class Unfinished(Sender):
         return await super().receive()
 
 
-def test_large_bodies_of_one_user_leave_room_for_others(api: Api) -> None:
+def test_large_bodies_are_limited_by_user(api: Api) -> None:
     """Whatever signs them in: another session, or a task of the user."""
     size = 4 * STRANGERS_BODY
     app = AsgiApp(api.app, LocalNotifier(), room=BodyMemory(3 * size, share=size + STRANGERS_BODY))
@@ -288,7 +288,7 @@ def test_large_bodies_are_counted_by_user_agent_or_address(api: Api) -> None:
     assert counted("PUT", url.path, query=url.query) == "address 192.0.2.7"
 
 
-def test_a_server_listens_for_its_own_machine_unless_it_is_told_otherwise(
+def test_server_listens_on_loopback_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PORT", "0")
@@ -301,7 +301,7 @@ def test_a_server_listens_for_its_own_machine_unless_it_is_told_otherwise(
             assert listening.getsockname()[0] == host
 
 
-def test_a_large_request_is_told_to_come_again_while_there_is_no_room(api: Api) -> None:
+def test_large_request_without_memory_gets_retry_after(api: Api) -> None:
     user = api.signed_in("determined")
     sender = sent(api, Sender(100), "POST", "/api/v1/experiments", user.token, room=BodyMemory(1))
     assert (sender.status, sender.headers[b"retry-after"]) == (503, b"5")
@@ -317,7 +317,7 @@ class Patient(Sender):
         return await super().receive()
 
 
-def test_a_rank_that_waits_for_others_leaves_them_its_room(api: Api) -> None:
+def test_waiting_rank_releases_its_memory(api: Api) -> None:
     parts, notifier, bodies_seen = 4 * STRANGERS_BODY // len(PART), LocalNotifier(), list[int]()
 
     def gather(_: Context, request: Request) -> Answer:
@@ -358,7 +358,7 @@ def test_a_rank_that_waits_for_others_leaves_them_its_room(api: Api) -> None:
         ("POST", "/api/v1/users/setting", FORM_BODY),
     ],
 )
-def test_a_route_takes_bodies_of_its_size(api: Api, method: str, path: str, limit: int) -> None:
+def test_each_route_has_its_own_body_limit(api: Api, method: str, path: str, limit: int) -> None:
     user = api.signed_in("determined")
     request = Request(method, path, headers={"authorization": f"Bearer {user.token}"})
     assert api.app.admit(request) == limit
@@ -405,7 +405,7 @@ def answer_after_sending(app: Told, head: str, size: int) -> bytes:
         ("/api/v1/templates/a", True, 150, b"413"),
     ],
 )
-def test_a_client_that_sends_before_it_reads_learns_why_it_is_refused(
+def test_client_can_read_a_rejection_after_sending_its_body(
     api: Api,
     monkeypatch: pytest.MonkeyPatch,
     path: str,
@@ -421,9 +421,7 @@ def test_a_client_that_sends_before_it_reads_learns_why_it_is_refused(
     assert answer_after_sending(told, head, parts * len(PART)).split()[1] == status
 
 
-def test_a_client_that_stalled_and_goes_on_learns_that_it_was_too_slow(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stalled_client_can_read_its_timeout(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "PART_S", 0.01)
     told = Told(
         AsgiApp(api.app, LocalNotifier()), lambda: monkeypatch.setattr(bodies, "PART_S", 60.0)
@@ -433,7 +431,7 @@ def test_a_client_that_stalled_and_goes_on_learns_that_it_was_too_slow(
     assert answer_after_sending(told, head, 1000 * len(PART)).split()[1] == b"408"
 
 
-def test_a_client_that_waits_to_be_asked_for_its_body_is_refused_without_it(api: Api) -> None:
+def test_client_that_expects_100_continue_is_rejected_before_its_body(api: Api) -> None:
     async def use(port: int) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = "POST /api/v1/experiments HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"

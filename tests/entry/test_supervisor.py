@@ -64,7 +64,7 @@ def supervised(folder: Path, **commands: list[str]) -> Iterator[Watched]:
         process.wait(60)
 
 
-def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
+def test_killed_program_is_restarted(tmp_path: Path) -> None:
     with supervised(tmp_path, worker=SLEEP) as watched:
         first = watched.pid("worker")
         os.kill(first, signal.SIGKILL)
@@ -72,7 +72,7 @@ def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
         assert alive(watched.pid("worker"))
 
 
-def test_programs_are_kept_while_what_runs_cannot_be_noted(tmp_path: Path) -> None:
+def test_programs_are_restarted_although_their_pids_cannot_be_stored(tmp_path: Path) -> None:
     with supervised(tmp_path, worker=SLEEP, other=SLEEP) as watched:
         worker, other = watched.pid("worker"), watched.pid("other")
         (tmp_path / "new").mkdir()  # like a full disk: files of that name cannot be written
@@ -85,20 +85,20 @@ def test_programs_are_kept_while_what_runs_cannot_be_noted(tmp_path: Path) -> No
         assert alive(watched.pid("worker"))
 
 
-def test_a_program_that_cannot_live_is_not_started_in_a_hurry(tmp_path: Path) -> None:
+def test_failing_program_is_restarted_with_pauses(tmp_path: Path) -> None:
     with supervised(tmp_path, worker=SLEEP, broken=DIE) as watched:
         before = watched.cpu_ticks()
         assert not eventually(lambda: watched.cpu_ticks() - before > 50, seconds=1.5)
 
 
-def test_sigterm_takes_everything_down(tmp_path: Path) -> None:
+def test_sigterm_ends_all_programs(tmp_path: Path) -> None:
     with supervised(tmp_path, one=SLEEP, two=SLEEP) as watched:
         pids = [watched.pid("one"), watched.pid("two")]
     assert not any(alive(pid) for pid in pids)
     assert watched.process.returncode == 0
 
 
-def test_who_says_that_it_hears_is_not_ended_by_the_signal_that_follows() -> None:
+def test_signal_after_readiness_does_not_kill_the_supervisor() -> None:
     code = (
         "import os, signal; from det_controlplane.entry.local.supervisor import Supervisor\n"
         "Supervisor().run(lambda: None, lambda: os.kill(os.getpid(), signal.SIGTERM)); print('stops')"
@@ -107,7 +107,7 @@ def test_who_says_that_it_hears_is_not_ended_by_the_signal_that_follows() -> Non
     assert (done.returncode, done.stdout) == (0, "stops\n"), done.stderr
 
 
-def test_a_dropped_program_ends_and_stays_away(tmp_path: Path) -> None:
+def test_removed_program_ends_and_is_not_restarted(tmp_path: Path) -> None:
     with supervised(tmp_path, worker=SLEEP, other=SLEEP) as watched:
         worker, other = watched.pid("worker"), watched.pid("other")
         watched.process.send_signal(signal.SIGHUP)
@@ -116,7 +116,7 @@ def test_a_dropped_program_ends_and_stays_away(tmp_path: Path) -> None:
         assert alive(other)
 
 
-def test_a_tied_program_learns_of_the_supervisors_sudden_death(tmp_path: Path) -> None:
+def test_tied_program_ends_with_a_killed_supervisor(tmp_path: Path) -> None:
     with supervised(tmp_path, tied=["sh", "-c", "read line; exit 0"]) as watched:
         tied = watched.pid("tied")
         watched.process.kill()

@@ -34,14 +34,14 @@ class Ticks:
             return self._changed.wait_for(lambda: self.count >= count, seconds)
 
 
-def test_it_ticks_at_start_and_then_rests() -> None:
+def test_loop_ticks_at_start_and_then_waits() -> None:
     ticks = Ticks()
     with TickLoop(ticks).running():
         assert ticks.reached(1)
         assert not ticks.reached(2, seconds=0.3)
 
 
-def test_a_wake_ticks_at_once() -> None:
+def test_wake_causes_a_tick() -> None:
     ticks = Ticks()
     loop = TickLoop(ticks)
     with loop.running():
@@ -63,24 +63,24 @@ def rests_after_a_long_tick(monkeypatch: pytest.MonkeyPatch, **options: float) -
     return rests
 
 
-def test_a_loop_rests_longer_after_a_long_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_pauses_longer_after_a_long_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(rests_after_a_long_tick(monkeypatch)) == {0.5}
 
 
-def test_the_loop_of_webhooks_sends_the_next_message_within_100_ms(
+def test_webhook_loop_sends_the_next_message_within_100_ms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rests = rests_after_a_long_tick(monkeypatch, longest_rest_s=tick_loop.SHORT_REST_S)
     assert max(rests) < 0.1
 
 
-def test_a_due_time_ticks_again() -> None:
+def test_due_time_causes_a_tick() -> None:
     ticks = Ticks(0.01, 0.01)
     with TickLoop(ticks).running():
         assert ticks.reached(3)
 
 
-def test_a_flood_of_wakes_during_a_tick_is_one_more_tick() -> None:
+def test_many_wakes_during_a_tick_cause_one_more_tick() -> None:
     ticks, flooded = Ticks(), threading.Event()
 
     def busy_at_first() -> float | None:
@@ -98,14 +98,14 @@ def test_a_flood_of_wakes_during_a_tick_is_one_more_tick() -> None:
         assert not ticks.reached(3, seconds=0.3)
 
 
-def test_a_failure_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_tick_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
     ticks = Ticks(RuntimeError("database gone"))
     with caplog.at_level(logging.ERROR), TickLoop(ticks).running():
         assert ticks.reached(2)
     assert "database gone" in caplog.text
 
 
-def test_a_tick_that_takes_long_leaves_most_of_the_time_to_others() -> None:
+def test_slow_ticks_leave_time_between_them() -> None:
     ends: list[float] = []
     enough, never = threading.Event(), threading.Event()
 
@@ -122,7 +122,7 @@ def test_a_tick_that_takes_long_leaves_most_of_the_time_to_others() -> None:
     assert all(later - earlier > 0.14 for earlier, later in pairwise(ends[:4]))
 
 
-def test_a_collision_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_deadlock_is_not_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     ticks = Ticks(TryAgain("deadlock detected"))
     with TickLoop(ticks).running():
         assert ticks.reached(2)

@@ -39,7 +39,7 @@ def info(url: str, trusted: Path | None) -> int:
         return int(answer.status)
 
 
-def test_the_server_speaks_https(served: tuple[str, Path]) -> None:
+def test_server_uses_https(served: tuple[str, Path]) -> None:
     url, cert = served
     deadline = time.monotonic() + 120
     while True:
@@ -52,7 +52,7 @@ def test_the_server_speaks_https(served: tuple[str, Path]) -> None:
         info(url, None)
 
 
-def test_a_certificate_and_its_key_go_together(tmp_path: Path) -> None:
+def test_certificate_and_key_are_required_together(tmp_path: Path) -> None:
     cert, key = write_certificate(tmp_path)
     base = {"DET_DB_URL": "postgresql://x"}
     with pytest.raises(BadSettings, match="go together"):

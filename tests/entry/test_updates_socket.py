@@ -63,7 +63,7 @@ def last_words(socket: ClientConnection) -> tuple[list[Any], int]:
         return words, e.rcvd.code if e.rcvd else 0
 
 
-def test_changes_come_as_messages(address: str, user: Caller) -> None:
+def test_changes_arrive_as_messages(address: str, user: Caller) -> None:
     with connected(address, user) as socket:
         assert len(subscribe(socket, PROJECTS)) == 3
         made = user.post("/api/v1/workspaces", {"name": "zoo"})["workspace"]["id"]
@@ -71,7 +71,7 @@ def test_changes_come_as_messages(address: str, user: Caller) -> None:
         assert told(socket)["project"]["name"] == "cats"
 
 
-def test_another_subscription_begins_anew(address: str, user: Caller) -> None:
+def test_new_subscription_replaces_the_previous_one(address: str, user: Caller) -> None:
     with connected(address, user) as socket:
         subscribe(socket, PROJECTS)
         begun, ended = subscribe(socket, {"sync_id": "2", "subscribe": {"models": {}}})
@@ -81,7 +81,7 @@ def test_another_subscription_begins_anew(address: str, user: Caller) -> None:
 
 
 @pytest.mark.parametrize("asked", ["{", '{"subscribe": {"projects": []}}', "x" * 70_000])
-def test_a_message_that_cannot_be_read_ends_the_connection_with_its_cause(
+def test_unreadable_message_closes_the_connection_with_a_reason(
     address: str, user: Caller, asked: str
 ) -> None:
     with connected(address, user) as socket:
@@ -93,7 +93,7 @@ def test_a_message_that_cannot_be_read_ends_the_connection_with_its_cause(
         assert ([word["error"]["code"] for word in words], code) == ([3], 1008)
 
 
-def test_a_session_that_ends_ends_the_connection(address: str, user: Caller) -> None:
+def test_connection_ends_with_its_session(address: str, user: Caller) -> None:
     with connected(address, user) as socket:
         subscribe(socket, PROJECTS)
         user.post("/api/v1/auth/logout")
@@ -101,7 +101,9 @@ def test_a_session_that_ends_ends_the_connection(address: str, user: Caller) -> 
     assert [word["error"]["httpCode"] for word in words] == [401]
 
 
-def test_strangers_and_pages_from_elsewhere_are_refused(address: str, user: Caller) -> None:
+def test_rejects_callers_without_a_session_and_pages_of_other_sites(
+    address: str, user: Caller
+) -> None:
     with pytest.raises(InvalidStatus) as stranger, connect(f"{address}/stream"):
         pass
     assert stranger.value.response.status_code == 401

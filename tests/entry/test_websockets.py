@@ -22,7 +22,7 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
         yield made
 
 
-def test_a_websocket_that_nobody_serves_is_refused_like_any_other_path(
+def test_rejects_a_websocket_at_an_unserved_path(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

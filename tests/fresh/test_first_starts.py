@@ -11,11 +11,13 @@ from tests.support.pythons import interpreter
 
 pytestmark = [requires_root, pytest.mark.slow]
 
-REACHES_GATEWAY = "tests/agent/test_agent_docker.py::test_a_container_reaches_the_gateway_and_learns_of_its_preemption"
+REACHES_GATEWAY = (
+    "tests/agent/test_agent_docker.py::test_container_receives_preemption_from_the_gateway"
+)
 
 
 @pytest.mark.docker
-def test_containers_reach_the_gateway_on_an_engine_that_has_just_made_its_bridge() -> None:
+def test_containers_reach_the_gateway_on_a_newly_started_engine() -> None:
     """In its bridge's first life Docker 20.10 reports a subnet and no gateway."""
     script = f"test ! -e /sys/class/net/docker0 && .venv/bin/python -m pytest {REACHES_GATEWAY}"
     options = ("--carry", ".venv", "--python", sys.executable)

@@ -10,12 +10,12 @@ from tests.support.fresh import fresh_machine, requires_root, start_on_fresh_mac
 pytestmark = requires_root
 
 
-def test_the_exit_code_is_the_commands(tmp_path: Path) -> None:
+def test_exit_code_is_the_exit_code_of_the_command(tmp_path: Path) -> None:
     assert fresh_machine("sh", "-c", "exit 7", folder=tmp_path).returncode == 7
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_machine_has_no_files_variables_or_bridge_of_its_host(
+def test_machine_has_no_files_variables_or_bridge_of_its_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_MASTER", "http://127.0.0.1:9")
@@ -30,13 +30,13 @@ def test_a_machine_has_no_files_variables_or_bridge_of_its_host(
     assert done.returncode == 0, done.stderr
 
 
-def test_changes_of_the_system_stay_in_the_machine(tmp_path: Path) -> None:
+def test_changes_of_system_files_stay_in_the_machine(tmp_path: Path) -> None:
     name = f"usr/local/bin/of-{tmp_path.name}"
     assert fresh_machine("touch", f"/{name}", folder=tmp_path).returncode == 0
     assert not Path("/", name).exists()
 
 
-def test_a_machine_can_be_without_docker_and_its_user_without_rights(tmp_path: Path) -> None:
+def test_machine_can_have_no_docker_and_an_unprivileged_user(tmp_path: Path) -> None:
     script = "command -v docker dockerd containerd; id -un; touch ~/mine /usr/bin/theirs"
     options = ("--without-docker", "--not-root")
     done = fresh_machine("sh", "-c", script, options=options, folder=tmp_path)
@@ -46,7 +46,7 @@ def test_a_machine_can_be_without_docker_and_its_user_without_rights(tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_machine_and_its_folder_go_when_the_script_is_stopped(
+def test_stopping_the_script_ends_the_machine_and_removes_its_folder(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     process = start_on_fresh_machine("sh", "-c", "echo up; exec sleep 1000", folder=tmp_path)

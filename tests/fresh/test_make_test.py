@@ -17,7 +17,7 @@ PART = " ".join((
 
 
 @pytest.mark.docker
-def test_tests_pass_twice_in_a_row_and_none_is_skipped() -> None:
+def test_make_test_passes_twice_in_a_row_without_skips() -> None:
     """The second run reuses the environments, the image and the running engine of the first one."""
     script = (
         f'export DET_TEST_NO_SKIPS=1; for run in 1 2; do make test TESTS="{PART}" || exit; done'
@@ -28,7 +28,7 @@ def test_tests_pass_twice_in_a_row_and_none_is_skipped() -> None:
     assert int(first) == int(second) > 50
 
 
-def test_a_user_without_rights_and_without_docker_is_told_what_did_not_run() -> None:
+def test_unprivileged_user_without_docker_gets_a_table_of_skipped_tests() -> None:
     options = ("--not-root", "--without-docker", "--carry", ".venv", "--python", sys.executable)
     # In continuous integration, skipped tests fail. This is the run of a user.
     command = ("env", "-u", "CI", "-u", "DET_TEST_NO_SKIPS", "make", "test", f"TESTS={PART}")

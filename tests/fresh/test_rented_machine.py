@@ -11,7 +11,7 @@ pytestmark = [requires_root, pytest.mark.slow]
 UNREACHABLE = ("Unable to fetch", "Temporary failure resolving", "Unable to locate package")
 
 
-def test_a_machine_without_anything_becomes_an_agent_and_trains() -> None:
+def test_empty_machine_becomes_an_agent_and_trains() -> None:
     command = (".venv/bin/python", "-m", "tests.fresh.rented_machine", "/tmp/rented")
     options = ("--carry", ".venv", "--python", sys.executable, "--without-docker")
     done = fresh_machine(*command, options=options)

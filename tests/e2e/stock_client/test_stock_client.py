@@ -78,23 +78,23 @@ def checkpoint_of(stock: StockClient, experiment_id: str) -> str:
     return found[0]
 
 
-def test_a_user_signs_in_is_named_and_signs_out(stock: StockClient) -> None:
+def test_user_signs_in_and_out(stock: StockClient) -> None:
     stock.det("user", "login", "determined", typed="\n")
     assert "'determined'" in stock.det("user", "whoami")
     stock.det("user", "logout")
 
 
-def test_a_wrong_password_is_told_in_a_sentence(stock: StockClient) -> None:
+def test_wrong_password_is_reported(stock: StockClient) -> None:
     said = stock.refused("user", "login", "admin", typed="wrong\n")
     assert "Invalid username/password combination" in said
 
 
-def test_a_cluster_without_a_provider_says_so(stock: StockClient) -> None:
+def test_cluster_without_a_provider_reports_it(stock: StockClient) -> None:
     assert "No SSO providers found" in stock.det("auth", "login")
     assert "No SSO providers found" in stock.det("auth", "list-providers")
 
 
-def test_an_experiment_is_listed_and_described_with_its_trial_and_metrics(
+def test_experiment_is_listed_and_described_with_its_trial_and_metrics(
     stock: StockClient, trained: str
 ) -> None:
     assert re.search(rf"{trained} \| determined.*\| COMPLETED", stock.det("e", "list"))
@@ -105,7 +105,7 @@ def test_an_experiment_is_listed_and_described_with_its_trial_and_metrics(
     assert "entrypoint: python3 train.py" in stock.det("e", "config", trained)
 
 
-def test_logs_are_shown_whole_and_by_their_ends(stock: StockClient, trained: str) -> None:
+def test_logs_are_shown_completely_and_by_tail(stock: StockClient, trained: str) -> None:
     trial = only_trial(stock, trained)
     whole = stock.det("t", "logs", trial)
     assert [f"step {n}" in whole for n in (1, 2, 3, 4)] == [True] * 4
@@ -115,9 +115,7 @@ def test_logs_are_shown_whole_and_by_their_ends(stock: StockClient, trained: str
     assert "step 4" in stock.det("e", "logs", "-f", trained)
 
 
-def test_a_support_bundle_is_made_by_an_ordinary_user(
-    stock: StockClient, trained: str, tmp_path: Path
-) -> None:
+def test_user_creates_a_support_bundle(stock: StockClient, trained: str, tmp_path: Path) -> None:
     stock.det("t", "support-bundle", only_trial(stock, trained), "-o", tmp_path)
     (bundle,) = tmp_path.iterdir()
     with tarfile.open(bundle) as tar:
@@ -126,7 +124,7 @@ def test_a_support_bundle_is_made_by_an_ordinary_user(
     assert "master" in names
 
 
-def test_checkpoints_are_listed_described_and_downloaded_through_the_api(
+def test_checkpoints_are_described_and_downloaded_through_the_api(
     stock: StockClient, trained: str
 ) -> None:
     uuid = checkpoint_of(stock, trained)
@@ -137,12 +135,12 @@ def test_checkpoints_are_listed_described_and_downloaded_through_the_api(
     stock.det("e", "download", trained, "-o", stock.folder / "best")
 
 
-def test_the_model_definition_comes_back(stock: StockClient, trained: str) -> None:
+def test_model_definition_is_downloaded(stock: StockClient, trained: str) -> None:
     stock.det("e", "download-model-def", trained, "--output-dir", stock.folder)
     assert (stock.folder / f"experiment_{trained}_model_def.tgz").stat().st_size > 0
 
 
-def test_an_experiment_pauses_goes_on_and_is_killed(stock: StockClient, training: str) -> None:
+def test_experiment_is_paused_activated_and_killed(stock: StockClient, training: str) -> None:
     assert "Paused" in stock.det("e", "pause", training)
     assert re.search(rf"{training} \|.*\| PAUSED", stock.det("e", "list"))
     assert "Activated" in stock.det("e", "activate", training)
@@ -151,7 +149,7 @@ def test_an_experiment_pauses_goes_on_and_is_killed(stock: StockClient, training
     assert re.search(rf"{training} \|.*\| CANCELED", stock.det("e", "list"))
 
 
-def test_a_running_experiment_is_seen_in_every_list(
+def test_running_experiment_is_in_every_list(
     cluster: Cluster, stock: StockClient, training: str
 ) -> None:
     cluster.until_state(int(training), "RUNNING")
@@ -161,7 +159,7 @@ def test_a_running_experiment_is_seen_in_every_list(
     assert re.search(r"agent-0.*\|\s+4 \|\s+1 \|", stock.det("agent", "list"))
 
 
-def test_what_may_change_while_it_runs_changes(stock: StockClient, training: str) -> None:
+def test_settings_of_a_running_experiment_can_be_changed(stock: StockClient, training: str) -> None:
     stock.det("e", "set", "priority", training, 7)
     stock.det("e", "set", "max-slots", training, 2)
     stock.det("e", "set", "name", training, "another name")
@@ -178,7 +176,7 @@ def test_what_may_change_while_it_runs_changes(stock: StockClient, training: str
     assert "first" not in stock.det("e", "describe", training)
 
 
-def test_a_completed_experiment_is_continued_with_more_steps(
+def test_completed_experiment_continues_with_more_steps(
     cluster: Cluster, stock: StockClient, trained: str
 ) -> None:
     more = ("--config", "hyperparameters.steps=6", "--config", "searcher.max_length=6")
@@ -189,7 +187,7 @@ def test_a_completed_experiment_is_continued_with_more_steps(
     assert "step 6" in logs
 
 
-def test_an_experiment_is_archived_and_deleted_with_its_files(
+def test_experiment_is_archived_and_deleted_with_its_files(
     cluster: Cluster, stock: StockClient
 ) -> None:
     shown = stock.det("e", "create", CONFIG, FILES, "--follow")
@@ -207,24 +205,24 @@ def test_an_experiment_is_archived_and_deleted_with_its_files(
     )
 
 
-def test_the_retention_policy_of_an_experiment_is_set(stock: StockClient, trained: str) -> None:
+def test_retention_policies_are_set(stock: StockClient, trained: str) -> None:
     keep = ("--save-experiment-best", 0, "--save-trial-best", 1, "--save-trial-latest", 1)
     assert "Set GC policy" in stock.det("e", "set", "gc-policy", trained, *keep, "--yes")
     stock.det("e", "set", "log-retention", trained, "--days", 30)
     stock.det("t", "set", "log-retention", only_trial(stock, trained), "--forever")
 
 
-def test_a_configuration_is_tested_before_it_is_run(stock: StockClient) -> None:
+def test_test_mode_validates_the_configuration(stock: StockClient) -> None:
     shown = stock.det("e", "create", CONFIG, FILES, "--test-mode")
     assert "validation succeeded" in shown
     assert "Model definition test succeeded" in shown
 
 
-def test_a_search_is_previewed(stock: StockClient) -> None:
+def test_search_is_previewed(stock: StockClient) -> None:
     assert "train to completion" in stock.det("preview-search", CONFIG)
 
 
-def test_a_template_is_merged_below_the_configuration(stock: StockClient) -> None:
+def test_configuration_overrides_its_template(stock: StockClient) -> None:
     fragment = stock.folder / "fragment.yaml"
     fragment.write_text("description: of the template\nname: not this\n")
     stock.det("template", "create", "ours", fragment)
@@ -240,7 +238,7 @@ def test_a_template_is_merged_below_the_configuration(stock: StockClient) -> Non
     assert "not found" in stock.refused("template", "describe", "ours")
 
 
-def test_workspaces_and_projects_hold_experiments(stock: StockClient) -> None:
+def test_workspaces_and_projects_contain_experiments(stock: StockClient) -> None:
     stock.det("workspace", "create", "vision")
     stock.det("project", "create", "vision", "cats", "--key", "cats", "--description", "meow")
     assert "CATS" in stock.det("project", "list", "vision")
@@ -260,7 +258,7 @@ def test_workspaces_and_projects_hold_experiments(stock: StockClient) -> None:
     assert "sight" not in stock.det("workspace", "list")
 
 
-def test_a_checkpoint_becomes_a_version_of_a_model(stock: StockClient, trained: str) -> None:
+def test_checkpoint_is_registered_as_a_model_version(stock: StockClient, trained: str) -> None:
     uuid = checkpoint_of(stock, trained)
     stock.det("model", "create", "counter-model", "--description", "counts")
     stock.det("model", "register-version", "counter-model", uuid)
@@ -272,7 +270,7 @@ def test_a_checkpoint_becomes_a_version_of_a_model(stock: StockClient, trained: 
     stock.det("model", "delete", "counter-model")
 
 
-def test_an_administrator_manages_users(admin: StockClient) -> None:
+def test_administrator_manages_users(admin: StockClient) -> None:
     admin.det("-u", "admin", "user", "create", "grace", "--password", "Strong1Password")
     assert "grace" in admin.det("user", "list")
     admin.det("-u", "admin", "user", "edit", "grace", "--display-name", "Grace H.")
@@ -289,7 +287,7 @@ def test_an_administrator_manages_users(admin: StockClient) -> None:
     admin.det("user", "login", "determined", typed="\n")
 
 
-def test_a_token_stands_for_its_owner_until_it_is_revoked(stock: StockClient) -> None:
+def test_token_is_listed_until_it_is_revoked(stock: StockClient) -> None:
     made = stock.det("token", "create", "--description", "for the nightly job")
     found = re.search(r"TokenID: (\d+)", made)
     assert found, made
@@ -298,7 +296,7 @@ def test_a_token_stands_for_its_owner_until_it_is_revoked(stock: StockClient) ->
     assert "for the nightly job" not in stock.det("token", "list")
 
 
-def test_the_cluster_tells_about_itself(admin: StockClient) -> None:
+def test_master_commands_show_the_cluster(admin: StockClient) -> None:
     assert "version: 0.38.1" in admin.det("master", "info")
     assert "resource_pools" in admin.det("-u", "admin", "master", "config")
     admin.det("-u", "admin", "master", "logs")
@@ -309,9 +307,7 @@ def test_the_cluster_tells_about_itself(admin: StockClient) -> None:
     assert "slot_hours" in admin.det("resources", "allocations", *span)
 
 
-def test_agents_and_slots_go_out_of_service_and_come_back(
-    admin: StockClient, cluster: Cluster
-) -> None:
+def test_agents_and_slots_are_disabled_and_enabled(admin: StockClient, cluster: Cluster) -> None:
     agent = csv_of(admin, "agent", "list")[0].split(",")[0]
     admin.det("-u", "admin", "slot", "disable", agent, 3)
     assert any(",3,False," in row for row in csv_of(admin, "slot", "list"))
@@ -320,7 +316,7 @@ def test_agents_and_slots_go_out_of_service_and_come_back(
     admin.det("-u", "admin", "agent", "enable", agent)
 
 
-def test_any_binding_can_be_called(stock: StockClient, trained: str) -> None:
+def test_bindings_can_be_called(stock: StockClient, trained: str) -> None:
     called = stock.det("dev", "bindings", "call", "get_GetExperiment", trained)
     assert f'"id": {trained}' in called
 
@@ -340,20 +336,20 @@ def test_any_binding_can_be_called(stock: StockClient, trained: str) -> None:
     ],
     ids=lambda value: " ".join(map(str, value[:2])) if isinstance(value, tuple) else "",
 )
-def test_a_mistake_is_answered_by_a_sentence(
+def test_invalid_commands_report_the_cause(
     stock: StockClient, args: tuple[object, ...], sentence: str
 ) -> None:
     assert sentence in stock.refused(*args)
 
 
-def test_the_sdk_trains_reads_and_registers(cluster: Cluster, stock: StockClient) -> None:
+def test_sdk_trains_reads_and_registers(cluster: Cluster, stock: StockClient) -> None:
     master = cluster.env["DET_MASTER"]
     done = stock.script(FILES / "sdk_flow.py", master, FILES, stock.folder / "sdk")
     assert done.code == 0, done.out + done.err
     assert "the SDK did it all" in done.out
 
 
-def test_every_method_of_the_sdk_is_answered(cluster: Cluster, stock: StockClient) -> None:
+def test_every_sdk_method_gets_a_response(cluster: Cluster, stock: StockClient) -> None:
     out = stock.folder / "methods"
     out.mkdir()
     done = stock.script(FILES / "sdk_methods.py", cluster.env["DET_MASTER"], FILES, out)
@@ -364,7 +360,7 @@ def test_every_method_of_the_sdk_is_answered(cluster: Cluster, stock: StockClien
     ]  # fmt: skip
 
 
-def test_a_canceled_experiment_and_a_killed_trial_end(
+def test_canceled_experiment_and_killed_trial_end(
     cluster: Cluster, stock: StockClient, training: str
 ) -> None:
     assert "Canceled" in stock.det("e", "cancel", training)
@@ -376,7 +372,7 @@ def test_a_canceled_experiment_and_a_killed_trial_end(
     cluster.until_state(int(other), "CANCELED")
 
 
-def test_a_trial_is_downloaded_and_files_of_a_checkpoint_are_removed(stock: StockClient) -> None:
+def test_trial_is_downloaded_and_checkpoint_files_are_removed(stock: StockClient) -> None:
     keep = ("--config", "checkpoint_storage.save_trial_latest=2")
     shown = stock.det("e", "create", CONFIG, FILES, *keep, "--follow")
     experiment_id = shown.split("Created experiment")[1].split()[0]
@@ -389,20 +385,20 @@ def test_a_trial_is_downloaded_and_files_of_a_checkpoint_are_removed(stock: Stoc
     stock.det("checkpoint", "delete", uuid, "--yes")
 
 
-def test_a_job_is_moved_in_the_queue(stock: StockClient, training: str) -> None:
+def test_job_priority_is_changed(stock: StockClient, training: str) -> None:
     (row,) = [row for row in csv_of(stock, "job", "list") if f"({training})" in row]
     (job,) = re.findall(UUID, row)
     stock.det("job", "update", job, "--priority", 11)
     assert "priority: 11" in stock.det("e", "config", training)
 
 
-def test_the_log_of_a_task_is_that_of_its_trial(stock: StockClient, trained: str) -> None:
+def test_task_log_is_the_log_of_its_trial(stock: StockClient, trained: str) -> None:
     called = stock.det("dev", "bindings", "call", "get_GetTrial", only_trial(stock, trained))
     first = json.loads(called)["trial"]["taskIds"][0]
     assert "step 4" in stock.det("task", "logs", first)
 
 
-def test_a_template_is_set_and_its_configuration_replaced(stock: StockClient) -> None:
+def test_template_is_set_and_replaced(stock: StockClient) -> None:
     fragment = stock.folder / "set.yaml"
     for name in ("first", "second"):
         fragment.write_text(f"description: the {name}\n")
@@ -411,7 +407,7 @@ def test_a_template_is_set_and_its_configuration_replaced(stock: StockClient) ->
     stock.det("template", "remove", "theirs")
 
 
-def test_the_client_tells_versions_and_usage(stock: StockClient) -> None:
+def test_client_shows_versions_and_usage(stock: StockClient) -> None:
     assert "0.38.1" in stock.det("version")
     span = ("2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z")
     assert "training" in stock.det("resources", "raw", *span)

@@ -65,7 +65,7 @@ def _is_csv(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Name) and node.func.id == "csv_of"
 
 
-def test_every_daily_command_is_run_by_some_test() -> None:
+def test_every_daily_command_is_tested() -> None:
     run = [line for path in E2E.rglob("test_stock_*.py") for line in run_in(path.read_text())]
     missing = {
         c for c in commands(DAILY) if not any(f"{line} ".startswith(f"{c} ") for line in run)
