@@ -210,14 +210,14 @@ def test_a_late_correction_counts_before_and_after_the_next_sums(
     assert reports(ctx) == expected
 
 
-def test_days_begin_with_the_first_work(history: History) -> None:
+def test_closed_days_begin_on_the_day_of_the_first_allocation(history: History) -> None:
     first = text("SELECT min(day) FROM closed_days")
     work = text("SELECT date_trunc('day', min(requested_at), 'UTC') FROM allocations")
     closed_days.close_some(history.ctx)
     assert history.ctx.db.read(first)[0][0] == history.ctx.db.read(work)[0][0]
 
 
-def test_a_tick_sums_a_part_of_the_days_and_the_next_tick_is_due_at_once(
+def test_tick_sums_some_days_and_next_tick_is_due_immediately(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(day_rows, "_SUMMED_AT_ONCE", 8)
@@ -229,7 +229,7 @@ def test_a_tick_sums_a_part_of_the_days_and_the_next_tick_is_due_at_once(
     assert parts == [(0, False), (8, True), (16, True), (20, False), (20, False)]
 
 
-def test_a_failed_sum_does_not_end_the_tick(
+def test_tick_continues_if_summing_a_day_fails(
     history: History, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> bool:
@@ -246,7 +246,7 @@ def test_a_cluster_without_work_closes_one_day(database: Database) -> None:
     assert ctx.db.read(text("SELECT count(*) FROM closed_days"))[0][0] == 1
 
 
-def test_deleting_an_experiment_changes_no_closed_day(history: History) -> None:
+def test_deleting_an_experiment_does_not_change_closed_days(history: History) -> None:
     ctx = history.ctx
     with ctx.db.begin() as tx:
         for statement in _END.values():
@@ -260,7 +260,7 @@ def test_deleting_an_experiment_changes_no_closed_day(history: History) -> None:
     assert reports(ctx) == before
 
 
-def test_a_day_waits_for_transactions_that_missed_its_announcement(history: History) -> None:
+def test_day_is_not_closed_while_older_transactions_are_open(history: History) -> None:
     ctx = history.ctx
     earlier = text(
         "UPDATE allocations SET ended_at = ended_at - interval '1 day' WHERE id = 'run-7'"

@@ -73,7 +73,7 @@ def names(database: Database) -> list[str]:
         ("integer", None),
     ],
 )
-def test_values_come_back_as_they_were_sent(database: Database, type: str, value: Any) -> None:
+def test_values_are_read_back_unchanged(database: Database, type: str, value: Any) -> None:
     statement = text(f"SELECT cast(:value AS {type}) AS value")
     for _ in range(2):  # described, and known
         assert database.read(statement, {"value": value})[0].value == value
@@ -85,7 +85,7 @@ def test_a_large_answer_arrives_whole(database: Database) -> None:
     assert [r.n for r in database.read(NUMBERS, {"most": 40_000})] == list(range(1, 40_001))
 
 
-def test_a_failed_transaction_leaves_nothing_for_the_next_borrower(database: Database) -> None:
+def test_failed_transaction_does_not_affect_the_next_transaction(database: Database) -> None:
     def insert(*wanted: str) -> None:
         with database.begin() as tx:
             for name in wanted:
@@ -101,14 +101,14 @@ def test_a_failed_transaction_leaves_nothing_for_the_next_borrower(database: Dat
     assert names(database) == ["c"]
 
 
-def test_a_mistake_in_a_statement_is_told_each_time(database: Database) -> None:
+def test_invalid_statement_fails_each_time_with_its_error(database: Database) -> None:
     for _ in range(2):
         with pytest.raises(QueryFailed, match="no_such_table"):
             database.read(text("SELECT * FROM no_such_table"))
     assert database.read(NUMBERS, {"most": 1})[0].n == 1
 
 
-def test_more_values_than_a_statement_has_are_the_callers_fault(database: Database) -> None:
+def test_rejects_statements_with_too_many_values(database: Database) -> None:
     names = ", ".join(f":p{n}" for n in range(65_536))
     with pytest.raises(Unstorable, match="65536 values"), database.begin() as tx:
         tx.execute(text(f"SELECT 1 WHERE 1 IN ({names})"), {f"p{n}": n for n in range(65_536)})
@@ -116,14 +116,14 @@ def test_more_values_than_a_statement_has_are_the_callers_fault(database: Databa
         assert tx.execute(text("SELECT 1")).scalar() == 1
 
 
-def test_more_statements_than_a_connection_keeps(database: Database) -> None:
+def test_connection_runs_more_statements_than_its_cache_holds(database: Database) -> None:
     many = [text(f"SELECT {n} AS n") for n in range(700)]
     with database.begin() as tx:
         assert [tx.execute(s).scalar() for s in many] == list(range(700))
         assert [tx.execute(s).scalar() for s in many] == list(range(700))
 
 
-def test_a_migration_under_a_prepared_statement_costs_one_more_try(database: Database) -> None:
+def test_prepared_statement_works_at_the_second_try_after_a_migration(database: Database) -> None:
     everything = text("SELECT * FROM storages")
     assert database.read(everything) == []
     with database.begin() as tx:
@@ -133,7 +133,7 @@ def test_a_migration_under_a_prepared_statement_costs_one_more_try(database: Dat
     assert database.read(everything) == []
 
 
-def test_connections_that_the_server_closed_are_replaced_before_they_are_used(
+def test_connections_closed_by_the_server_are_replaced_before_use(
     database: Database,
 ) -> None:
     with database.begin() as one, database.begin() as other:
@@ -148,7 +148,7 @@ def test_connections_that_the_server_closed_are_replaced_before_they_are_used(
         assert tx.execute(BACKEND).scalar() not in pids
 
 
-def test_a_connection_that_dies_in_a_transaction_is_told_and_the_next_one_is_new(
+def test_lost_connection_fails_its_transaction_and_is_replaced(
     database: Database,
 ) -> None:
     watcher = Database(database.url)
@@ -204,7 +204,7 @@ class ForgetfulNetwork:
                     target.sendall(data)
 
 
-def test_after_a_long_rest_a_connection_is_asked_whether_it_lives(
+def test_idle_connection_is_checked_before_use(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "LONG_REST_S", 0.0)
@@ -220,7 +220,7 @@ def test_after_a_long_rest_a_connection_is_asked_whether_it_lives(
     network.close()
 
 
-def test_an_answer_that_was_not_read_is_never_taken_for_the_next(
+def test_connection_with_an_unread_response_is_not_reused(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(BaseException):
@@ -250,7 +250,7 @@ def test_times_are_understood_in_any_zone_of_the_server(database: Database) -> N
     assert found.utcoffset() == timedelta(hours=5, minutes=30)
 
 
-def test_a_time_without_end_is_still_a_value(database: Database) -> None:
+def test_infinite_time_is_read_as_infinity(database: Database) -> None:
     assert database.read(TIME, {"value": "infinity"})[0][0] == "infinity"
 
 
@@ -265,7 +265,7 @@ def test_statements_outside_a_transaction_are_committed_one_by_one(database: Dat
     assert first[1] < second[1]
 
 
-def test_a_transaction_follows_on_a_connection_that_had_none(database: Database) -> None:
+def test_connection_without_a_transaction_can_begin_one_later(database: Database) -> None:
     with database.autocommit() as connection:
         pid = connection.execute(BACKEND).scalar_one()
     with database.begin() as tx:
@@ -274,7 +274,7 @@ def test_a_transaction_follows_on_a_connection_that_had_none(database: Database)
         assert names(database) == []
 
 
-def test_what_cannot_be_sent_leaves_its_transaction_usable(database: Database) -> None:
+def test_transaction_continues_after_a_value_that_cannot_be_encoded(database: Database) -> None:
     with database.begin() as tx:
         tx.execute(INSERT, {"name": "a"})
         with pytest.raises(UnicodeEncodeError):
@@ -282,7 +282,7 @@ def test_what_cannot_be_sent_leaves_its_transaction_usable(database: Database) -
     assert names(database) == ["a"]
 
 
-def test_what_cannot_be_sent_leaves_no_statement_behind(database: Database) -> None:
+def test_encoding_errors_leave_at_most_one_prepared_statement(database: Database) -> None:
     with database.begin() as tx:
         for _ in range(3):
             with pytest.raises(UnicodeEncodeError):
@@ -293,7 +293,9 @@ def test_what_cannot_be_sent_leaves_no_statement_behind(database: Database) -> N
         assert held.scalar_one() <= 1
 
 
-def test_what_cannot_be_sent_first_leaves_no_transaction_behind(database: Database) -> None:
+def test_encoding_error_in_the_first_statement_leaves_no_open_transaction(
+    database: Database,
+) -> None:
     def try_it() -> None:
         with database.begin() as tx:
             used.append(tx.connection.driver_connection)
@@ -329,7 +331,7 @@ def test_a_transaction_begins_with_its_first_statement(
     ]
 
 
-def test_nothing_happens_without_a_transaction_where_none_could_begin(database: Database) -> None:
+def test_statement_is_not_executed_if_its_transaction_cannot_begin(database: Database) -> None:
     with database.autocommit() as connection:
         driven: Any = connection.connection.driver_connection
         driven._begin, _, _ = driven.prepare_statement("SELECT 1 / 0", ())
@@ -338,12 +340,12 @@ def test_nothing_happens_without_a_transaction_where_none_could_begin(database: 
     assert names(database) == []
 
 
-def test_nobody_waits_for_a_lock_for_ever(database: Database) -> None:
+def test_lock_waits_and_statements_have_time_limits(database: Database) -> None:
     limits = text("SELECT current_setting('lock_timeout'), current_setting('statement_timeout')")
     assert tuple(database.read(limits)[0]) == ("30s", "2min")
 
 
-def test_the_locks_of_a_process_that_vanished_in_the_middle_end(
+def test_locks_of_a_vanished_process_are_released_after_a_timeout(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frozen function closes no connection, and the network reports no end."""
@@ -372,7 +374,7 @@ def test_the_locks_of_a_process_that_vanished_in_the_middle_end(
         "postgresql://u:p@10.0.0.7/x?sslmode=prefer",
     ],
 )
-def test_passwords_travel_to_other_machines_encrypted_only(url: str) -> None:
+def test_rejects_unencrypted_connections_to_other_machines(url: str) -> None:
     with pytest.raises(BadUrl, match="in plain text"):
         pg8000_arguments(driver_url(url))
 
@@ -386,7 +388,7 @@ def test_the_certificate_of_another_machine_is_verified(url: str) -> None:
     assert tls.check_hostname
 
 
-def test_a_connection_by_socket_reads_no_authorities(
+def test_socket_connection_does_not_load_certificates(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -398,24 +400,24 @@ def test_a_connection_by_socket_reads_no_authorities(
     opened.dispose()
 
 
-def test_an_authority_of_one_server_alone_proves_it_under_any_address() -> None:
+def test_own_certificate_authority_verifies_a_server_at_any_address() -> None:
     url = f"postgresql://u@10.0.0.7/x?sslmode=verify-ca&sslrootcert={certifi.where()}"
     tls = pg8000_arguments(driver_url(url))["ssl_context"]
     assert tls.verify_mode is ssl.CERT_REQUIRED
     assert not tls.check_hostname
 
 
-def test_authorities_that_everybody_trusts_prove_no_server_without_its_name() -> None:
+def test_rejects_verify_ca_without_an_own_certificate_authority() -> None:
     with pytest.raises(BadUrl, match="needs sslrootcert"):
         pg8000_arguments(driver_url("postgresql://u@10.0.0.7/x?sslmode=verify-ca"))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_this_machine_is_reached_in_plain_text(host: str) -> None:
+def test_local_connections_do_not_use_tls(host: str) -> None:
     assert pg8000_arguments(driver_url(f"postgresql://u@{host}:5432/x"))["ssl_context"] is None
 
 
-def test_a_process_opens_no_more_connections_than_it_may(database_url: str) -> None:
+def test_process_does_not_exceed_its_connection_limit(database_url: str) -> None:
     bounded, seen = Database(database_url, pool_size=2), set[int]()
     together = threading.Barrier(2, timeout=60)
 
@@ -430,7 +432,7 @@ def test_a_process_opens_no_more_connections_than_it_may(database_url: str) -> N
     assert len(seen) == 2, "more connections than two were opened"
 
 
-def test_a_thread_never_waits_for_itself(database_url: str) -> None:
+def test_thread_does_not_wait_for_a_connection_that_it_holds(database_url: str) -> None:
     bounded = Database(database_url, pool_size=1)
     with bounded.begin() as tx:
         own = tx.execute(BACKEND).one().pid
@@ -438,7 +440,7 @@ def test_a_thread_never_waits_for_itself(database_url: str) -> None:
     bounded.dispose()
 
 
-def test_a_line_of_the_log_waits_until_its_thread_gave_its_connection_back(
+def test_log_line_is_stored_after_its_thread_releases_its_connection(
     database_url: str,
 ) -> None:
     bounded = Database(database_url, pool_size=1)
@@ -452,7 +454,7 @@ def test_a_line_of_the_log_waits_until_its_thread_gave_its_connection_back(
     bounded.dispose()
 
 
-def test_a_line_that_waits_for_a_connection_keeps_no_thread_that_has_one_from_logging(
+def test_waiting_log_line_does_not_block_log_lines_of_other_threads(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def acquire(timeout: float) -> bool:

@@ -74,7 +74,7 @@ def test_checkpoints_are_counted_by_state(ctx: Context) -> None:
     assert kept(ctx, experiment) == (1, 1, 1, 50)
 
 
-def test_deleted_trials_take_their_checkpoints_out_of_the_counts(ctx: Context) -> None:
+def test_deleting_a_trial_subtracts_its_checkpoints_from_the_counts(ctx: Context) -> None:
     experiment = running(ctx, ASHA.format(trials=4))
     save(ctx, experiment, CheckpointState.COMPLETED, 100)
     with ctx.db.begin() as tx:
@@ -82,7 +82,7 @@ def test_deleted_trials_take_their_checkpoints_out_of_the_counts(ctx: Context) -
     assert kept(ctx, experiment) == (1, 3, 0, 0)
 
 
-def test_counts_go_with_their_experiment(ctx: Context) -> None:
+def test_deleting_an_experiment_deletes_its_counts(ctx: Context) -> None:
     experiment = running(ctx, SINGLE)
     save(ctx, experiment, CheckpointState.COMPLETED, 100)
     with ctx.db.begin() as tx:
@@ -113,7 +113,7 @@ def test_a_check_names_wrong_numbers_and_a_repair_replaces_them(ctx: Context) ->
     assert (kept(ctx, right), kept(ctx, wrong)) == ((1, 1, 0, 0), (1, 1, 1, 100))
 
 
-def test_a_trial_that_is_added_during_a_repair_is_counted_once(ctx: Context) -> None:
+def test_trial_added_during_a_repair_is_counted_once(ctx: Context) -> None:
     experiment = running(ctx, SINGLE)
     with ctx.db.begin() as tx:
         tx.execute(_ADD_TRIAL, {"id": experiment.id})

@@ -103,7 +103,9 @@ def test_a_revision_only_adds_to_the_schema() -> None:
         ),
     ],
 )
-def test_what_the_version_before_minds_is_noticed(upgrade: Callable[[], None], what: str) -> None:
+def test_detects_changes_that_break_the_previous_version(
+    upgrade: Callable[[], None], what: str
+) -> None:
     assert contracting(upgrade) == [what]
 
 
@@ -123,7 +125,7 @@ def test_what_the_version_before_minds_is_noticed(upgrade: Callable[[], None], w
         lambda: op.drop_constraint("users_age_check", "users"),
     ],
 )
-def test_what_the_version_before_does_not_mind_is_let_through(upgrade: Callable[[], None]) -> None:
+def test_allows_changes_that_keep_the_previous_version_working(upgrade: Callable[[], None]) -> None:
     assert contracting(upgrade) == []
 
 
@@ -133,7 +135,7 @@ def dropping(**told: str) -> ModuleType:
     return module
 
 
-def test_what_a_release_no_longer_uses_may_go_with_the_next() -> None:
+def test_column_unused_since_the_last_release_can_be_dropped() -> None:
     released = releases()[0]
     assert list(problems(dropping(unused_since=released))) == []
     assert list(problems(dropping())) != []

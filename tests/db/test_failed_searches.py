@@ -10,7 +10,7 @@ from tests.support.searching import ASHA, context, running
 _EXPERIMENT = text("SELECT state::text AS state, error FROM experiments")
 
 
-def test_a_missing_metric_names_its_trial_as_users_know_it(database: Database) -> None:
+def test_missing_metric_error_contains_the_trial_id(database: Database) -> None:
     ctx = context(database)
     _, second = running(ctx, ASHA.format(trials=2)).trials
     report = MetricsReport(second, 1, "validation", 1024, {"batches": 1024})

@@ -53,7 +53,7 @@ def keys() -> list[ForeignKey]:
     return [key for column in columns() for key in column.foreign_keys]
 
 
-def test_columns_that_name_a_row_are_foreign_keys_or_say_why_not() -> None:
+def test_id_columns_are_foreign_keys_or_listed_with_a_reason() -> None:
     naming = {c for c in columns() if c.name.endswith(("_id", "_uuid"))}
     without = {str(c) for c in naming if not c.foreign_keys}
     listed = set.union(OWN, *NO_KEYS.values())
@@ -79,7 +79,7 @@ def is_indexed(column: Column[object]) -> bool:
     )
 
 
-def test_deleting_a_row_finds_by_an_index_what_refers_to_it() -> None:
+def test_foreign_keys_to_deletable_tables_have_indexes() -> None:
     scanned = {
         str(key.parent)
         for key in keys()

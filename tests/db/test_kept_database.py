@@ -12,7 +12,7 @@ _NUMBER = text("SELECT nextval('experiments_id_seq')")
 _USERS = text("SELECT username FROM users ORDER BY id")
 
 
-def test_the_next_test_has_the_same_database_without_what_was_written(
+def test_next_test_reuses_the_database_without_earlier_rows(
     postgres_server: DatabaseServer,
 ) -> None:
     with postgres_server.database() as url, postgres_server.opened(url) as database:
@@ -41,7 +41,7 @@ def test_the_next_test_has_the_same_database_without_what_was_written(
         "INSERT INTO pools (name) SELECT 'pool ' || n FROM generate_series(1, 40000) AS n",
     ],
 )
-def test_what_cannot_be_emptied_is_given_to_no_other(
+def test_database_with_a_changed_schema_is_not_reused(
     postgres_server: DatabaseServer, changing: str
 ) -> None:
     with (
@@ -54,7 +54,7 @@ def test_what_cannot_be_emptied_is_given_to_no_other(
         assert another != url
 
 
-def test_what_was_analysed_since_it_was_emptied_is_given_to_no_other(
+def test_database_with_new_statistics_is_not_reused(
     postgres_server: DatabaseServer,
 ) -> None:
     with postgres_server.database() as url, postgres_server.opened(url) as database:
@@ -66,14 +66,14 @@ def test_what_was_analysed_since_it_was_emptied_is_given_to_no_other(
         assert another != url
 
 
-def test_a_thread_that_outlives_its_test_writes_nowhere(postgres_server: DatabaseServer) -> None:
+def test_database_of_a_finished_test_rejects_statements(postgres_server: DatabaseServer) -> None:
     with postgres_server.database() as url, postgres_server.opened(url) as database:
         database.read(_USERS)
     with pytest.raises(DatabaseDown, match="is over"):
         database.read(_USERS)
 
 
-def test_a_transaction_that_is_left_open_ends_with_its_database(
+def test_database_with_an_open_transaction_is_not_reused(
     postgres_server: DatabaseServer,
 ) -> None:
     with postgres_server.database() as url, postgres_server.opened(url) as database:

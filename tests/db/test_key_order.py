@@ -56,7 +56,7 @@ def orders_of_trials(database: Database, experiment_id: int) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
-def test_hyperparameters_reach_the_task_in_the_users_order(database: Database, name: str) -> None:
+def test_task_receives_hyperparameters_in_the_users_order(database: Database, name: str) -> None:
     ctx = context(database)
     agent = Agent.joined(ctx)
     submitted = config({"name": name, **SEARCHERS[name]})

@@ -48,7 +48,7 @@ class Gang:
         return row.state, row.restarts
 
 
-def test_who_is_killed_late_after_a_pause_has_not_failed(
+def test_container_killed_after_a_pause_is_not_a_failure(
     ctx: Context, clock: list[datetime]
 ) -> None:
     gang = Gang(ctx)
@@ -60,14 +60,14 @@ def test_who_is_killed_late_after_a_pause_has_not_failed(
     assert gang.trial() == ("PAUSED", 0)
 
 
-def test_who_is_killed_because_another_failed_leaves_one_failure(ctx: Context) -> None:
+def test_failed_container_and_its_killed_peer_count_as_one_failure(ctx: Context) -> None:
     gang = Gang(ctx)
     gang.exit(0, 1)
     gang.exit(1, 137)
     assert gang.trial() == ("ACTIVE", 1)
 
 
-def test_a_daemon_that_is_killed_at_the_end_changes_nothing(ctx: Context) -> None:
+def test_killed_daemon_does_not_fail_a_completed_trial(ctx: Context) -> None:
     gang = Gang(ctx)
     with ctx.db.begin() as tx:
         tx.execute(_DAEMON)

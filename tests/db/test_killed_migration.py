@@ -49,7 +49,7 @@ def look(empty_database_url: str) -> Any:
     [lambda n, _: n == 10, lambda n, _: n == 16, lambda _, kind: kind == "commit"],
     ids=["at its beginning", "in the middle", "before its commit"],
 )
-def test_what_a_dead_migration_had_done_is_undone_and_done_again(
+def test_interrupted_migration_is_rolled_back_and_repeated(
     empty_database_url: str, look: Any, is_it: IsIt
 ) -> None:
     told = migrate_and_die(empty_database_url, is_it)
@@ -61,7 +61,7 @@ def test_what_a_dead_migration_had_done_is_undone_and_done_again(
         assert revision_of(connection) == HEAD
 
 
-def test_a_migration_whose_commit_arrived_is_not_done_again(
+def test_migration_killed_after_its_commit_is_not_repeated(
     empty_database_url: str, look: Any
 ) -> None:
     migrate_and_die(empty_database_url, lambda _, kind: kind == "commit", arrives=True)

@@ -43,7 +43,7 @@ def locking(upgrade: Callable[[], None]) -> list[str]:
     ]
 
 
-def test_new_revisions_keep_tables_usable() -> None:
+def test_new_revisions_do_not_lock_tables_for_long() -> None:
     assert {path.stem: locking(revision(path).upgrade) for path in LATER} == {
         path.stem: [] for path in LATER
     }
@@ -57,7 +57,7 @@ def test_new_revisions_keep_tables_usable() -> None:
         lambda: op.create_foreign_key("owner", "users", "groups", ["group_id"], ["id"]),
     ],
 )
-def test_steps_that_lock_a_table_for_long_are_noticed(upgrade: Callable[[], None]) -> None:
+def test_detects_steps_that_lock_a_table_for_long(upgrade: Callable[[], None]) -> None:
     assert len(locking(upgrade)) == 1
 
 
@@ -96,7 +96,7 @@ def engine_of(url: str, request: pytest.FixtureRequest) -> Engine:
 COLUMN = 'op.execute("ALTER TABLE jobs ADD COLUMN age integer")'
 
 
-def test_a_migration_lets_others_pass_while_it_waits_for_a_lock(
+def test_migration_waiting_for_a_lock_does_not_block_queries(
     live: str, versions: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     add(versions, monkeypatch, COLUMN)
@@ -119,7 +119,7 @@ def test_a_migration_lets_others_pass_while_it_waits_for_a_lock(
         assert connection.execute(text("SELECT age FROM jobs")).all() == []
 
 
-def test_a_migration_that_gets_no_lock_names_the_open_transactions(
+def test_migration_without_a_lock_reports_the_blocking_process(
     live: str, versions: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     add(versions, monkeypatch, COLUMN)
@@ -136,7 +136,7 @@ INDEX = 'online.create_index("jobs_by_name", "jobs", ["name"])'
 _IS_VALID = text("SELECT indisvalid FROM pg_index WHERE indexrelid = 'jobs_by_name'::regclass")
 
 
-def test_an_index_is_built_while_others_write(
+def test_index_on_a_used_table_is_built_concurrently(
     live: str, versions: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     add(versions, monkeypatch, INDEX, outside=True)
@@ -174,7 +174,7 @@ def test_an_interrupted_index_is_built_again(
     assert definition.endswith("(name)")
 
 
-def test_an_empty_database_gets_its_indexes_in_one_transaction(
+def test_migration_of_an_empty_database_creates_indexes_in_its_transaction(
     empty_database_url: str,
     versions: Path,
     monkeypatch: pytest.MonkeyPatch,

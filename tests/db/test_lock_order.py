@@ -40,7 +40,7 @@ def _queued(ctx: Context) -> list[str]:
     return [row.id for row in ctx.db.read(_QUEUED)]
 
 
-def test_a_pass_starts_one_while_a_report_holds_the_one_that_waits(database: Database) -> None:
+def test_pass_starts_a_job_while_a_report_locks_a_waiting_job(database: Database) -> None:
     ctx, (starts, waits) = _two_that_want_one_slot(database)
     with change(ctx) as report:
         allocations.lock(report.tx, waits)
@@ -50,7 +50,7 @@ def test_a_pass_starts_one_while_a_report_holds_the_one_that_waits(database: Dat
     assert _queued(ctx) == [waits]
 
 
-def test_a_pass_that_would_start_what_a_report_holds_leaves_the_pool_marked(
+def test_pass_leaves_pool_marked_if_its_next_job_is_locked(
     database: Database,
 ) -> None:
     ctx, (starts, waits) = _two_that_want_one_slot(database)
@@ -78,7 +78,7 @@ log_policies: [{{pattern: out of memory, action: cancel_retries}}]
 """
 
 
-def test_reasons_of_machines_are_stored_while_a_kill_holds_an_allocation(
+def test_provisioning_reasons_are_stored_while_another_allocation_is_locked(
     database: Database,
 ) -> None:
     ctx, (free, held) = _two_that_want_one_slot(database)
@@ -100,7 +100,7 @@ def _record(ctx: Context, reason: ProvisionReason) -> list[Any]:
     return [tuple(row) for row in ctx.db.read(_VERSIONS)]
 
 
-def test_only_changed_reasons_of_machines_are_written(
+def test_unchanged_provisioning_reasons_are_not_written(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx, ids = _two_that_want_one_slot(database)
@@ -114,7 +114,7 @@ def test_only_changed_reasons_of_machines_are_written(
     assert len(ids) == 2
 
 
-def test_delayed_runs_are_released_while_a_kill_holds_one(database: Database) -> None:
+def test_delayed_runs_are_released_while_one_is_locked(database: Database) -> None:
     ctx, (_, held) = _two_that_want_one_slot(database)
     with ctx.db.begin() as tx:
         tx.execute(_DELAY, {"at": ctx.now() - timedelta(seconds=1)})
@@ -129,7 +129,7 @@ def test_delayed_runs_are_released_while_a_kill_holds_one(database: Database) ->
     assert list(database.read(_DELAYED)) == []
 
 
-def test_traffic_is_noted_while_a_kill_holds_a_task(database: Database) -> None:
+def test_traffic_is_recorded_while_another_task_is_locked(database: Database) -> None:
     ctx, _ = _two_that_want_one_slot(database)
     free, held = database.read(_OF_TRIALS)
     with change(ctx) as kill:

@@ -73,7 +73,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[log_windows.Window
 
 
 @pytest.mark.parametrize("descending", [False, True])
-def test_only_the_spans_of_a_time_are_read(
+def test_reads_only_log_spans_of_the_requested_time(
     ctx: Context, task_id: str, monkeypatch: pytest.MonkeyPatch, descending: bool
 ) -> None:
     """Each span of ids has a line every ten minutes, of an hour."""
@@ -92,9 +92,7 @@ def test_only_the_spans_of_a_time_are_read(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_line_of_a_time_is_passed_over_whatever_the_order(
-    ctx: Context, task_id: str, seed: int
-) -> None:
+def test_finds_all_log_lines_of_a_time_in_any_order(ctx: Context, task_id: str, seed: int) -> None:
     """Clocks differ, and agents that were cut off send lines of hours ago."""
     drawn = random.Random(seed)
     times = [
@@ -125,13 +123,13 @@ def spans(ctx: Context, task_id: str) -> list[tuple[int, datetime, datetime]]:
         return [tuple(row) for row in tx.execute(_SPANS, {"task": task_id})]
 
 
-def test_lines_of_one_minute_are_covered_once(ctx: Context, task_id: str) -> None:
+def test_log_lines_of_one_minute_share_a_span(ctx: Context, task_id: str) -> None:
     for second in range(1, 50):
         store(ctx, task_id, {second: BEGAN + timedelta(seconds=second)})
     assert spans(ctx, task_id) == [(0, BEGAN, BEGAN + timedelta(minutes=1))]
 
 
-def test_what_covered_lines_goes_with_the_last_of_them(
+def test_log_span_is_deleted_with_its_last_line(
     ctx: Context, task_id: str, clock: list[datetime]
 ) -> None:
     store(ctx, task_id, {1: BEGAN})

@@ -66,14 +66,14 @@ def doomed(ctx: Context, clock: list[datetime], monkeypatch: pytest.MonkeyPatch)
     return ctx
 
 
-def test_a_part_deletes_no_more_rows_than_a_statement_may(doomed: Context) -> None:
+def test_one_part_deletes_a_limited_number_of_rows(doomed: Context) -> None:
     metrics, *others = rows(doomed)
     with doomed.db.begin() as tx:
         assert deletion_parts.delete_part(tx, 1)
     assert rows(doomed) == (metrics - 10, *others)
 
 
-def test_no_transaction_deletes_many_rows(doomed: Context, clock: list[datetime]) -> None:
+def test_each_transaction_deletes_few_rows(doomed: Context, clock: list[datetime]) -> None:
     with doomed.db.begin() as tx:
         for statement in (_ADD_VALUES, _ADD_CHECKPOINTS, _ADD_EVENTS):
             tx.execute(statement, {"now": clock[0]})
@@ -119,7 +119,7 @@ def test_a_deletion_continues_after_a_crash_between_two_parts(
     assert rows(doomed) == (0, 0, 0, 0, used + 1)
 
 
-def test_a_tick_starts_no_effect_after_long_ones(
+def test_tick_starts_no_more_effects_after_its_time_limit(
     ctx: Context, clock: list[datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work(ctx: Context, payload: object) -> None:
@@ -132,7 +132,7 @@ def test_a_tick_starts_no_effect_after_long_ones(
     assert [effects.run_due(ctx) for _ in range(4)] == [2, 2, 1, 0]
 
 
-def test_parts_delete_everything_and_keep_what_was_used(doomed: Context) -> None:
+def test_parts_delete_all_rows_except_the_experiment(doomed: Context) -> None:
     parts = 0
     with doomed.db.begin() as tx:
         while deletion_parts.delete_part(tx, 1):
@@ -143,14 +143,14 @@ def test_parts_delete_everything_and_keep_what_was_used(doomed: Context) -> None
     assert logs == 0
 
 
-def test_an_experiment_that_is_not_being_deleted_keeps_its_rows(ctx: Context) -> None:
+def test_rows_of_an_active_experiment_are_not_deleted(ctx: Context) -> None:
     running(ctx, SINGLE)
     with ctx.db.begin() as tx:
         assert not deletion_parts.delete_part(tx, 1)
     assert rows(ctx)[2] == 1
 
 
-def test_a_turn_ends_before_everything_is_deleted(
+def test_one_turn_deletes_a_limited_number_of_rows(
     doomed: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deletion, "_ROWS_OF_A_TURN", 20)
@@ -160,7 +160,7 @@ def test_a_turn_ends_before_everything_is_deleted(
     assert rows(doomed)[0] == metrics - 20
 
 
-def test_an_unfinished_effect_goes_on_a_second_later(
+def test_unfinished_effect_continues_after_one_second(
     ctx: Context, clock: list[datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: list[datetime] = []

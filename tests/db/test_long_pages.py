@@ -48,7 +48,7 @@ SORTS = [Sort(), Sort(descending=True), Sort("SORT_BY_NAME", True), Sort("SORT_B
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("sort", SORTS)
-def test_parts_make_the_page(
+def test_parts_combine_to_the_complete_page(
     made: Database, ctx: Context, monkeypatch: pytest.MonkeyPatch, page: Page, sort: Sort
 ) -> None:
     def found() -> list[str]:
@@ -64,7 +64,7 @@ def test_parts_make_the_page(
 
 
 @pytest.mark.parametrize("metric", ["", "loss"])
-def test_parts_keep_the_order_of_metrics(
+def test_page_in_parts_is_sorted_by_metric(
     made: Database, monkeypatch: pytest.MonkeyPatch, metric: str
 ) -> None:
     options = workloads.Options("", False, False, "validation")
@@ -79,7 +79,7 @@ def test_parts_keep_the_order_of_metrics(
     assert joined(found()) == json.loads(whole)
 
 
-def test_rows_that_are_deleted_meanwhile_are_left_out(
+def test_rows_deleted_between_parts_are_left_out(
     made: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "PART", 1)
@@ -93,7 +93,7 @@ def test_rows_that_are_deleted_meanwhile_are_left_out(
     assert [u["username"] for u in shown["users"]][-2:] == ["user-2", "user-3"]
 
 
-def test_no_part_is_longer_than_the_others(made: Database) -> None:
+def test_parts_have_equal_numbers_of_rows(made: Database) -> None:
     with made.begin() as tx:
         tx.execute(_USERS, {"count": 3500})
     parts = list(users.listed(made, ALL, Sort("SORT_BY_USER_NAME"), {}))
@@ -107,7 +107,7 @@ def test_a_short_page_is_one_statement(made: Database) -> None:
 
 
 @pytest.mark.parametrize("page", [ALL, Page(2, 100), Page(-4, -1)])
-def test_rows_that_are_long_come_in_parts_of_few(
+def test_parts_with_long_rows_have_fewer_rows(
     made: Database, ctx: Context, monkeypatch: pytest.MonkeyPatch, page: Page
 ) -> None:
     """Bound a page of experiments by bytes: long configurations of other users do not fill its reader's memory."""

@@ -70,14 +70,14 @@ def live(ctx: Context, task_id: str) -> list[str]:
     return [row.id for row in ctx.db.read(_LIVE, {"id": task_id})]
 
 
-def test_a_kill_that_waits_for_a_loss_ends_the_next_run(ctx: Context) -> None:
+def test_kill_during_the_loss_of_an_agent_ends_the_next_run(ctx: Context) -> None:
     id = command(ctx)
     lose_during(ctx, id, lambda: interactive.kill(ctx, OWNER, TaskKind.COMMAND, id))
     assert not live(ctx, id)
     assert ctx.db.read(_ENDED, {"id": id})[0].ended
 
 
-def test_a_loss_alone_is_followed_by_another_run(ctx: Context) -> None:
+def test_lost_run_is_followed_by_another_run(ctx: Context) -> None:
     id = command(ctx)
     with change(ctx) as loss:
         allocation = allocations.lock(loss.tx, f"{id}.1")
@@ -88,9 +88,7 @@ def test_a_loss_alone_is_followed_by_another_run(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("then", ["CANCELED", "PAUSED"])
-def test_a_generic_task_is_steered_while_its_run_is_lost_without_a_deadlock(
-    ctx: Context, then: str
-) -> None:
+def test_pausing_or_killing_a_task_during_a_loss_has_no_deadlock(ctx: Context, then: str) -> None:
     id = generic_task(ctx)
 
     def steer() -> None:

@@ -101,7 +101,7 @@ def after(
     return told, found
 
 
-def test_each_of_a_mix_is_answered_and_stored_as_if_it_were_alone(
+def test_batched_reports_have_the_same_results_as_single_reports(
     postgres_server: DatabaseServer,
 ) -> None:
     together, alone = after(postgres_server, sent_together), after(postgres_server, sent_one_by_one)
@@ -135,7 +135,7 @@ MALFORMED: list[tuple[Callable[[int], MetricsReport], str]] = [
 @pytest.mark.parametrize(
     ("malformed", "refusal"), MALFORMED, ids=["nul", "surrogate", "integer", "group-nul", "group"]
 )
-def test_a_malformed_report_fails_alone(
+def test_malformed_report_does_not_fail_other_reports(
     database: Database, malformed: Callable[[int], MetricsReport], refusal: str
 ) -> None:
     ctx = context(database)
@@ -146,7 +146,7 @@ def test_a_malformed_report_fails_alone(
     assert sent(ctx, malformed(trials[1])) == refusal
 
 
-def test_a_trial_that_is_locked_holds_up_no_report_of_others(database: Database) -> None:
+def test_locked_trial_does_not_delay_reports_of_other_trials(database: Database) -> None:
     ctx = context(database)
     held, free = running(ctx, ASHA.format(trials=2)).trials
     with database.begin() as tx:
@@ -156,7 +156,7 @@ def test_a_trial_that_is_locked_holds_up_no_report_of_others(database: Database)
     assert metric_reports.take_together(ctx, [report(held)]) == [True]
 
 
-def test_a_trial_that_changed_after_the_look_at_it_keeps_what_changed(
+def test_concurrent_change_of_a_trial_is_not_overwritten(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
@@ -177,7 +177,7 @@ def test_a_trial_that_changed_after_the_look_at_it_keeps_what_changed(
     assert (summary["count"], summary["sum"]) == (2, 1.0)
 
 
-def test_a_connection_that_ends_before_the_answer_leaves_nothing_of_any(
+def test_lost_connection_stores_no_report_of_its_batch(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
@@ -197,7 +197,7 @@ def test_a_connection_that_ends_before_the_answer_leaves_nothing_of_any(
 
 
 @pytest.mark.parametrize("committed", [False, True], ids=["before", "after"])
-def test_a_thread_that_is_killed_around_the_statement_loses_and_doubles_nothing(
+def test_killed_thread_neither_loses_nor_repeats_reports(
     database: Database, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
     ctx = context(database)
@@ -219,7 +219,7 @@ def test_a_thread_that_is_killed_around_the_statement_loses_and_doubles_nothing(
     assert_each_once(database, 4)
 
 
-def test_trials_that_nobody_else_reports_of_are_read_once(database: Database) -> None:
+def test_trials_reported_by_one_process_are_read_once(database: Database) -> None:
     ctx = context(database)
     trials = running(ctx, ASHA.format(trials=4)).trials
     asked = []
@@ -235,7 +235,7 @@ def test_trials_that_nobody_else_reports_of_are_read_once(database: Database) ->
         assert row.summary_metrics["avg_metrics"]["loss"] == {"type": "number", **kept}
 
 
-def test_what_other_processes_stored_meanwhile_is_kept(database: Database) -> None:
+def test_reports_of_other_processes_are_not_overwritten(database: Database) -> None:
     ctx, other = context(database), context(database)
     trial, next_run, validated = running(ctx, ASHA.format(trials=3)).trials
     assert sent_together(ctx, [report(t) for t in (trial, next_run, validated)]) == ["stored"] * 3
@@ -255,7 +255,7 @@ def test_what_other_processes_stored_meanwhile_is_kept(database: Database) -> No
     assert found[2][1]["validation_metrics"]["loss"]["last"] == 2.0
 
 
-def test_more_reports_than_one_statement_takes_are_all_stored(database: Database) -> None:
+def test_more_reports_than_the_limit_of_a_statement_are_stored(database: Database) -> None:
     ctx = context(database)
     trial, other = running(ctx, ASHA.format(trials=2)).trials
     count = rows.MOST_TOGETHER + 3
@@ -270,7 +270,7 @@ def names_of(database: Database) -> Any:
     return database.read(text("SELECT names FROM metric_names"))[0].names
 
 
-def test_processes_that_add_names_at_once_stay_within_the_bound(database: Database) -> None:
+def test_concurrent_processes_respect_the_limit_of_metric_names(database: Database) -> None:
     trials = running(context(database), ASHA.format(trials=4)).trials
     contexts = [context(database) for _ in trials]
 

@@ -81,7 +81,7 @@ def catalog(engine: Engine) -> dict[str, dict[str, str]]:
     }
 
 
-def test_a_migrated_database_is_what_the_schema_describes(database_url: str) -> None:
+def test_migrations_produce_the_described_schema(database_url: str) -> None:
     engine = plain_engine(database_url)
     with engine.connect() as connection:
         options = {"compare_type": True, "compare_server_default": True}
@@ -90,7 +90,7 @@ def test_a_migrated_database_is_what_the_schema_describes(database_url: str) -> 
     engine.dispose()
 
 
-def test_checks_enums_and_partial_indexes_are_those_of_the_schema(
+def test_migrations_produce_the_described_constraints_enums_and_indexes(
     empty: Engine, database_url: str
 ) -> None:
     schema.metadata.create_all(empty)
@@ -106,7 +106,7 @@ def test_upgrading_twice_is_harmless(empty_database_url: str) -> None:
     assert migrate(empty_database_url) == ()
 
 
-def test_many_processes_may_migrate_at_once(empty_database_url: str) -> None:
+def test_concurrent_processes_apply_each_revision_once(empty_database_url: str) -> None:
     applied: list[str] = []
     threads = [
         threading.Thread(target=lambda: applied.extend(migrate(empty_database_url)))
@@ -119,7 +119,7 @@ def test_many_processes_may_migrate_at_once(empty_database_url: str) -> None:
     assert tuple(applied) == REVISIONS
 
 
-def test_a_later_revision_is_applied_alone_and_keeps_what_is_there(
+def test_only_later_revision_is_applied_and_rows_remain(
     empty: Engine, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     migrate(empty_database_url)
@@ -137,7 +137,7 @@ def test_a_later_revision_is_applied_alone_and_keeps_what_is_there(
     assert migrate(empty_database_url) == ()
 
 
-def test_a_later_revision_that_fails_leaves_the_database_as_it_was(
+def test_failed_later_revision_does_not_change_the_database(
     empty: Engine, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     migrate(empty_database_url)
@@ -154,9 +154,7 @@ def test_a_later_revision_that_fails_leaves_the_database_as_it_was(
         assert migrations.revision_of(connection) == HEAD
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(
-    empty: Engine, empty_database_url: str
-) -> None:
+def test_failed_migration_creates_no_tables(empty: Engine, empty_database_url: str) -> None:
     with empty.begin() as connection:
         connection.execute(text("CREATE TABLE cluster ()"))
     with pytest.raises(MigrationError, match='relation "cluster" already exists'):
@@ -166,14 +164,16 @@ def test_a_migration_that_fails_leaves_nothing_behind(
         assert connection.execute(tables).scalars().all() == ["cluster"]
 
 
-def test_a_database_of_an_older_draft_is_refused(empty: Engine, empty_database_url: str) -> None:
+def test_rejects_database_of_an_older_draft(empty: Engine, empty_database_url: str) -> None:
     with empty.begin() as connection:
         connection.execute(text("CREATE TABLE schema_migrations (version integer)"))
     with pytest.raises(MigrationError, match=r"a draft of 0\.1\.0.*move its data directory away"):
         migrate(empty_database_url)
 
 
-def test_a_draft_that_alembic_made_is_refused(empty: Engine, empty_database_url: str) -> None:
+def test_rejects_draft_with_an_unknown_alembic_revision(
+    empty: Engine, empty_database_url: str
+) -> None:
     migrate(empty_database_url)
     with empty.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0139'"))
@@ -182,7 +182,7 @@ def test_a_draft_that_alembic_made_is_refused(empty: Engine, empty_database_url:
         migrate(empty_database_url)
 
 
-def test_a_first_draft_with_a_number_in_use_is_refused(
+def test_rejects_draft_with_the_number_of_the_baseline(
     empty: Engine, empty_database_url: str
 ) -> None:
     with empty.begin() as connection:
@@ -192,7 +192,7 @@ def test_a_first_draft_with_a_number_in_use_is_refused(
         migrate(empty_database_url)
 
 
-def test_a_database_of_a_newer_program_is_refused(empty: Engine, empty_database_url: str) -> None:
+def test_rejects_database_of_a_newer_version(empty: Engine, empty_database_url: str) -> None:
     migrate(empty_database_url)
     with empty.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))

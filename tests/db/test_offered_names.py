@@ -47,14 +47,14 @@ def test_offers_metrics_that_trials_reported(ctx: Context) -> None:
     assert offered(ctx, 1)["metrics"]["validation.loss"] == "number"
 
 
-def test_offers_metadata_and_keeps_names_that_are_gone(ctx: Context) -> None:
+def test_offers_metadata_names_including_removed_ones(ctx: Context) -> None:
     running(ctx, SINGLE)
     set_metadata(ctx, '{"team": {"name": "vision"}, "tries": 3}')
     set_metadata(ctx, '{"tries": "many"}')
     assert offered(ctx, 1)["metadata"] == {"team.name": "string", "tries": "string"}
 
 
-def test_another_project_offers_the_names_of_experiments_that_move_there(ctx: Context) -> None:
+def test_project_offers_names_of_experiments_that_are_moved_to_it(ctx: Context) -> None:
     running(ctx, SINGLE)
     validate(ctx, 1, 1, 0.5)
     set_metadata(ctx, '{"tries": 3}')

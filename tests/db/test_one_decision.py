@@ -13,7 +13,7 @@ from tests.support.api import create
 from tests.support.rented import rented_cluster
 
 
-def test_a_decision_waits_for_the_one_before_and_sees_what_it_stored(
+def test_second_decision_waits_for_the_first_and_reads_its_rows(
     database: Database, tmp_path: Path
 ) -> None:
     with rented_cluster(database, tmp_path) as cluster:
@@ -33,7 +33,7 @@ def test_a_decision_waits_for_the_one_before_and_sees_what_it_stored(
         assert len(cluster.instances()) == 1, "what was asked for counts as coming"
 
 
-def test_a_process_that_dies_between_its_pass_and_its_decision_leaves_that_to_the_next(
+def test_next_tick_decides_for_a_process_that_died_after_its_pass(
     database: Database, tmp_path: Path
 ) -> None:
     """The pool's mark was cleared, so without another change no decision would follow."""

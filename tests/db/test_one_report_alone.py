@@ -39,7 +39,7 @@ def _outcome(ctx: Context, batch_metrics: list[Any] | None) -> list[Any]:
         ]
 
 
-def test_a_report_that_comes_alone_changes_what_it_would_have_changed_with_others(
+def test_single_report_has_the_same_effect_as_in_a_batch(
     database: Database,
 ) -> None:
     together = _outcome(context(database), None)

@@ -33,7 +33,7 @@ def trial_of(ctx: Context, id: int) -> tuple[str, bool, float, int, list[str]]:
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_a_run_that_leaves_because_it_was_parked_ends_nothing_when_it_is_promoted_meanwhile(
+def test_trial_promoted_while_its_parked_run_exits_is_queued_again(
     database: Database, exit_code: int
 ) -> None:
     ctx = context(database)

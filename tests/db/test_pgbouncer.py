@@ -50,7 +50,7 @@ def test_a_database_is_migrated_through_the_pooler(pooled_url: str) -> None:
     engine.dispose()
 
 
-def test_statements_work_on_whichever_server_connection_they_get(pooled: Database) -> None:
+def test_statements_work_on_any_server_connection(pooled: Database) -> None:
     servers = set()
     failures: list[Exception] = []
 
@@ -76,7 +76,7 @@ def test_statements_work_on_whichever_server_connection_they_get(pooled: Databas
     assert len(servers) > 1
 
 
-def test_limits_hold_in_each_transaction_and_end_with_it(pooled: Database, pooled_url: str) -> None:
+def test_lock_timeout_applies_to_each_transaction_only(pooled: Database, pooled_url: str) -> None:
     with pooled.begin() as tx:
         assert tx.execute(_LIMIT).scalar() == "30s"
     with pooled.autocommit() as tx:
@@ -88,14 +88,16 @@ def test_limits_hold_in_each_transaction_and_end_with_it(pooled: Database, poole
     engine.dispose()
 
 
-def test_behind_rds_proxy_no_transaction_sets_a_limit(pooled: Database, pooled_url: str) -> None:
+def test_transactions_behind_rds_proxy_set_no_lock_timeout(
+    pooled: Database, pooled_url: str
+) -> None:
     database = Database(pooled_url.replace("pooler=transaction", "pooler=rds-proxy"))
     with database.begin() as tx:
         assert tx.execute(_LIMIT).scalar() == "0"
     database.dispose()
 
 
-def test_a_failed_statement_leaves_nothing_behind(pooled: Database) -> None:
+def test_failed_statement_does_not_affect_later_statements(pooled: Database) -> None:
     insert = text("INSERT INTO workspaces (name, user_id) VALUES (:name, 1)")
     with pooled.autocommit() as tx:
         tx.execute(insert, {"name": "a"})
@@ -133,7 +135,7 @@ def test_experiments_run_through_the_pooler(
     tick.run(ctx)
 
 
-def test_a_backup_refuses_the_pooler(pooled_url: str) -> None:
+def test_backup_rejects_the_pooler_url(pooled_url: str) -> None:
     with (
         pytest.raises(BadUrl, match="to the database itself, not to its pooler"),
         backups.holding_deletions(pooled_url),
@@ -141,6 +143,6 @@ def test_a_backup_refuses_the_pooler(pooled_url: str) -> None:
         pass
 
 
-def test_an_unknown_pooler_is_refused() -> None:
+def test_rejects_unknown_pooler() -> None:
     with pytest.raises(BadUrl, match="pooler must be one of transaction, rds-proxy, not 'session'"):
         Database("postgresql://det@127.0.0.1/det?pooler=session")

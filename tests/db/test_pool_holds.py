@@ -31,7 +31,7 @@ def hold(database: Database, by: str, until: datetime | None, at: datetime = NOW
         ("operator", "again", "again"),
     ],
 )
-def test_what_holds_a_pool_for_longer_stays(
+def test_longer_hold_of_a_pool_replaces_the_shorter(
     database: Database, first: str, second: str, stays: str
 ) -> None:
     for by in (first, second):
@@ -39,7 +39,7 @@ def test_what_holds_a_pool_for_longer_stays(
     assert said(database) == stays
 
 
-def test_a_hold_that_has_passed_gives_way(database: Database) -> None:
+def test_expired_hold_is_replaced_by_a_new_one(database: Database) -> None:
     hold(database, "no-shows", SOON)
     later = SOON + timedelta(minutes=1)
     assert said(database, later) is None
@@ -47,7 +47,7 @@ def test_a_hold_that_has_passed_gives_way(database: Database) -> None:
     assert said(database, later) == "again"
 
 
-def test_the_row_of_a_budget_by_an_earlier_version_holds_nothing(database: Database) -> None:
+def test_budget_row_of_an_earlier_version_does_not_hold_a_pool(database: Database) -> None:
     hold(database, "operator", None)
     with database.begin() as tx:
         tx.execute(update(schema.pool_holds).values(by_operator=False, sentence="spent"))

@@ -77,7 +77,7 @@ def rows(database: Database) -> dict[str, Any]:
     return {t: database.read(text(_COUNT.format(t)))[0][0] for t in TABLES}
 
 
-def test_a_deleted_experiment_leaves_no_rows_and_no_object(ctx: Context) -> None:
+def test_deleting_an_experiment_deletes_its_rows_and_object(ctx: Context) -> None:
     before = rows(ctx.db)
     experiment_id = ended(ctx, uploaded(ctx))
     with ctx.db.begin() as tx:
@@ -87,7 +87,7 @@ def test_a_deleted_experiment_leaves_no_rows_and_no_object(ctx: Context) -> None
     assert ctx.objects.deleted == ["contexts/big"]  # type: ignore[attr-defined]
 
 
-def test_a_context_stays_as_long_as_a_fork_uses_it(ctx: Context) -> None:
+def test_context_is_deleted_with_its_last_experiment(ctx: Context) -> None:
     shared = uploaded(ctx)
     parent, fork = ended(ctx, shared), ended(ctx, shared)
     delete(ctx, parent)
@@ -97,7 +97,7 @@ def test_a_context_stays_as_long_as_a_fork_uses_it(ctx: Context) -> None:
     assert rows(ctx.db)["contexts"] == 0
 
 
-def test_deleting_again_what_is_gone_changes_nothing(ctx: Context) -> None:
+def test_deleting_a_deleted_experiment_has_no_effect(ctx: Context) -> None:
     experiment_id = ended(ctx, uploaded(ctx))
     delete(ctx, experiment_id)
     before = rows(ctx.db)

@@ -58,7 +58,7 @@ def one(database: Database, statement: Any) -> Any:
     return database.read(statement)[0]
 
 
-def test_containers_of_a_lost_agent_end_though_the_tick_died_over_them(
+def test_next_tick_ends_containers_after_a_crash_of_the_first(
     ctx: Context, clock: list[datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted(ctx)
@@ -75,7 +75,7 @@ def test_containers_of_a_lost_agent_end_though_the_tick_died_over_them(
 @pytest.mark.parametrize(
     ("module", "step"), [(schedule, "load"), (wait_reasons, "record")], ids=["load", "record"]
 )
-def test_a_pool_is_scheduled_though_a_pass_over_it_died(
+def test_next_tick_schedules_a_pool_after_a_crashed_pass(
     ctx: Context, monkeypatch: pytest.MonkeyPatch, module: Any, step: str
 ) -> None:
     Agent.joined(ctx)
@@ -90,7 +90,7 @@ def test_a_pool_is_scheduled_though_a_pass_over_it_died(
     assert not one(ctx.db, _DIRTY)[0]
 
 
-def test_work_that_arrives_during_a_pass_leaves_the_pool_dirty(
+def test_job_submitted_during_a_pass_leaves_the_pool_dirty(
     ctx: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted(ctx)
@@ -107,7 +107,7 @@ def test_work_that_arrives_during_a_pass_leaves_the_pool_dirty(
     assert one(ctx.db, _DIRTY)[0]
 
 
-def test_an_older_poll_that_arrives_late_does_not_set_a_container_back(ctx: Context) -> None:
+def test_late_poll_does_not_reset_the_state_of_a_container(ctx: Context) -> None:
     agent = Agent.joined(ctx)
     submitted(ctx)
     running = started(ctx, agent)
@@ -118,7 +118,7 @@ def test_an_older_poll_that_arrives_late_does_not_set_a_container_back(ctx: Cont
     assert one(ctx.db, _ALLOCATION).state == "RUNNING"
 
 
-def test_a_machine_that_leaves_is_cleared_though_the_first_poll_died_over_it(
+def test_next_poll_preempts_containers_after_a_crash_of_the_first(
     ctx: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Agent.joined(ctx)
@@ -132,7 +132,7 @@ def test_a_machine_that_leaves_is_cleared_though_the_first_poll_died_over_it(
     assert container["preempt"]
 
 
-def test_pausing_does_not_put_off_the_kill_of_a_trial_that_gave_up(
+def test_pausing_does_not_delay_the_kill_of_an_exited_trial(
     ctx: Context, clock: list[datetime]
 ) -> None:
     experiment_id = submitted(ctx, SAMPLED)
@@ -143,7 +143,7 @@ def test_pausing_does_not_put_off_the_kill_of_a_trial_that_gave_up(
     assert one(ctx.db, _ALLOCATION).kill_at == due == clock[0] + timedelta(seconds=10)
 
 
-def test_a_trial_that_gave_up_ends_though_its_agent_was_lost(
+def test_trial_with_invalid_hyperparameters_ends_after_loss_of_its_agent(
     ctx: Context, clock: list[datetime]
 ) -> None:
     submitted(ctx, SAMPLED)
@@ -154,7 +154,7 @@ def test_a_trial_that_gave_up_ends_though_its_agent_was_lost(
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["queued", "paused"])
-def test_a_trial_that_gives_up_without_a_container_is_over(ctx: Context, paused: bool) -> None:
+def test_early_exit_report_ends_a_trial_without_a_container(ctx: Context, paused: bool) -> None:
     """Its report arrives late: the container is gone, and the next one has no slots."""
     experiment_id = submitted(ctx, SAMPLED)
     if paused:

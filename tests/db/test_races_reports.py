@@ -56,7 +56,7 @@ def reporting(ctx: Context, experiment: Running, part: int, parts: int) -> Calla
     return report
 
 
-def test_no_report_is_lost_or_counted_twice_between_threads_and_processes(
+def test_concurrent_reports_of_processes_are_each_counted_once(
     database: Database,
 ) -> None:
     first, second = context(database), context(database)
@@ -71,7 +71,7 @@ def test_no_report_is_lost_or_counted_twice_between_threads_and_processes(
     )  # fmt: skip
 
 
-def test_what_was_decided_together_is_what_a_replay_decides(database: Database) -> None:
+def test_replay_of_concurrent_reports_makes_the_same_decisions(database: Database) -> None:
     first, second = context(database), context(database)
     experiment = running(first, ASHA.format(trials=TRIALS))
     together(*(reporting(ctx, experiment, i, 4) for i, ctx in enumerate((first, second) * 2)))
@@ -84,7 +84,7 @@ def test_what_was_decided_together_is_what_a_replay_decides(database: Database) 
     assert stopped == sorted(a.request_id for a in actions if isinstance(a, search.Stop))
 
 
-def test_one_report_sent_by_several_at_once_counts_once(database: Database) -> None:
+def test_report_sent_concurrently_by_several_processes_counts_once(database: Database) -> None:
     contexts = [context(database) for _ in range(4)]
     experiment = running(contexts[0], ASHA.format(trials=2))
     trial = experiment.trials[0]

@@ -73,7 +73,7 @@ def names(caller: Caller) -> set[str]:
     return {w["name"] for w in caller.get(_W)["workspaces"]}
 
 
-def test_users_see_their_own_changes_and_other_lists_come_from_the_replica(
+def test_users_see_their_own_changes_and_others_read_the_replica(
     replicated: Replicated, admin: Caller, user: Caller
 ) -> None:
     replicated.pause()
@@ -85,7 +85,7 @@ def test_users_see_their_own_changes_and_other_lists_come_from_the_replica(
     assert "new" in names(admin)
 
 
-def test_a_user_who_wrote_reads_the_replica_again_once_it_has_the_change(
+def test_user_reads_the_replica_again_after_it_received_the_change(
     replicated: Replicated, admin: Caller, user: Caller
 ) -> None:
     admin.done("POST", _W, {"name": "first"})
@@ -95,7 +95,7 @@ def test_a_user_who_wrote_reads_the_replica_again_once_it_has_the_change(
     assert "second" not in names(admin)
 
 
-def test_own_changes_show_in_other_processes_too(
+def test_users_see_their_own_changes_in_other_processes(
     replicated: Replicated, admin: Caller, api: Api, tmp_path: Path
 ) -> None:
     folder = tmp_path / "other"
@@ -109,7 +109,7 @@ def test_own_changes_show_in_other_processes_too(
         assert "of another process" in names(elsewhere)
 
 
-def test_a_replica_that_is_far_behind_is_not_read(
+def test_lagging_replica_is_not_read(
     replicated: Replicated, admin: Caller, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replicated.pause()
@@ -153,7 +153,7 @@ def test_lists_and_reports_are_marked() -> None:
     assert "/api/v1/job-queues-v2" not in paths
 
 
-def test_the_database_itself_answers_if_the_replica_does_not(
+def test_reads_use_the_primary_if_the_replica_fails(
     api: Api, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = Database("postgresql://det@127.0.0.1:9/det")
@@ -164,7 +164,9 @@ def test_the_database_itself_answers_if_the_replica_does_not(
     assert "without a replica" in names(admin)
 
 
-def test_a_replica_that_ends_is_left_out(replicated: Replicated, api: Api, user: Caller) -> None:
+def test_reads_continue_after_the_replica_stops(
+    replicated: Replicated, api: Api, user: Caller
+) -> None:
     assert names(user)
     replicated.server_of_copy.stop()
     try:
@@ -173,7 +175,7 @@ def test_a_replica_that_ends_is_left_out(replicated: Replicated, api: Api, user:
         replicated.server_of_copy.start()
 
 
-def test_the_url_is_a_setting() -> None:
+def test_replica_url_is_read_from_the_settings() -> None:
     url = "postgresql://det@replica/det"
     settings = from_environment({"DET_DB_URL": "postgresql://det@a/det", "DET_DB_READ_URL": url})
     assert settings.database_read_url == url

@@ -82,7 +82,7 @@ MIXES = {
 
 
 @pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
-def test_together_they_leave_the_rows_that_they_leave_one_by_one(
+def test_batched_reports_store_the_same_rows_as_single_reports(
     postgres_server: DatabaseServer, mix: Any
 ) -> None:
     with postgres_server.database() as url:
@@ -93,7 +93,7 @@ def test_together_they_leave_the_rows_that_they_leave_one_by_one(
         assert together[name] == expected, name
 
 
-def test_who_waits_for_its_turn_joins_the_next_transaction(database: Database) -> None:
+def test_waiting_reports_share_the_next_transaction(database: Database) -> None:
     ctx = context(database)
     experiment = running(ctx, ASHA.format(trials=6))
     validate(ctx, experiment.trials[0], 1, 0.5)
@@ -102,7 +102,7 @@ def test_who_waits_for_its_turn_joins_the_next_transaction(database: Database) -
     assert len({r.id for r in database.read(_EVENTS)}) == len(experiment.trials)
 
 
-def test_what_another_process_stored_meanwhile_keeps_nobody_else_out(
+def test_report_stored_by_another_process_does_not_block_others(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
@@ -122,7 +122,7 @@ def test_what_another_process_stored_meanwhile_keeps_nobody_else_out(
     assert len(database.read(_EVENTS)) == 3
 
 
-def test_a_failure_is_told_to_everyone_whose_report_it_kept_out(
+def test_every_report_of_a_failed_transaction_fails(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)

@@ -154,7 +154,7 @@ def test_joining_again_with_a_continued_run_has_no_effect(ctx: Context, played: 
     assert rows(ctx, _RUNS) == [(1, "RUNNING")]
 
 
-def test_a_replacement_that_was_placed_and_has_not_begun_is_withdrawn(
+def test_replacement_that_has_not_begun_is_withdrawn(
     ctx: Context, clock: list[datetime], played: Played
 ) -> None:
     played.be_lost()
@@ -221,7 +221,7 @@ def test_a_killed_container_does_not_end_a_run(ctx: Context, played: Played) -> 
     assert (trial.state, trial.run_id) == ("ACTIVE", 2)
 
 
-def test_a_tick_does_not_end_containers_of_an_agent_that_has_joined_again(
+def test_tick_does_not_end_containers_of_a_rejoined_agent(
     ctx: Context, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent joins after a tick has declared it lost and before the tick ends its containers."""
@@ -236,7 +236,7 @@ def test_a_tick_does_not_end_containers_of_an_agent_that_has_joined_again(
     assert rows(ctx, _RUNS) == [(1, "RUNNING")]
 
 
-def test_reports_of_a_lost_run_wait_until_its_agent_has_joined_again(
+def test_requests_of_a_lost_run_wait_until_its_agent_joins_again(
     ctx: Context, clock: list[datetime], played: Played
 ) -> None:
     played.be_lost()
@@ -247,7 +247,7 @@ def test_reports_of_a_lost_run_wait_until_its_agent_has_joined_again(
     assert authentication.user_of(ctx, played.token).allocation_id
 
 
-def test_the_token_of_a_stopped_run_lives_a_day_for_its_reports(
+def test_token_of_a_stopped_run_expires_after_a_day(
     ctx: Context, clock: list[datetime], played: Played
 ) -> None:
     played.be_lost()
@@ -259,9 +259,7 @@ def test_the_token_of_a_stopped_run_lives_a_day_for_its_reports(
         authentication.user_of(ctx, played.token)
 
 
-def test_reports_of_a_lost_run_count_while_its_replacement_has_not_begun(
-    ctx: Context, played: Played
-) -> None:
+def test_lost_run_can_report_before_its_replacement_begins(ctx: Context, played: Played) -> None:
     report(ctx, 10, run=1)
     checkpoint(ctx, 10, run=1)
     played.be_lost()
@@ -273,7 +271,7 @@ def test_reports_of_a_lost_run_count_while_its_replacement_has_not_begun(
     assert other.order["spec"]["env"]["DET_STEPS_COMPLETED"] == "20"
 
 
-def test_reports_of_an_earlier_run_count_up_to_the_start_of_its_replacement(
+def test_reports_of_an_earlier_run_count_until_its_replacement_starts(
     ctx: Context, played: Played
 ) -> None:
     report(ctx, 10, run=1)

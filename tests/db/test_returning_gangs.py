@@ -96,7 +96,7 @@ def gang(ctx: Context, clock: list[datetime]) -> Gang:
     return Gang(ctx, clock)
 
 
-def test_a_run_goes_on_when_all_of_its_agents_are_back(gang: Gang) -> None:
+def test_run_continues_when_all_its_agents_have_rejoined(gang: Gang) -> None:
     gang.lose_both()
     (order,) = gang.a.come_back(gang.a.running)
     assert order["desired"] == "running"
@@ -116,7 +116,7 @@ def test_a_run_goes_on_when_all_of_its_agents_are_back(gang: Gang) -> None:
     ]
 
 
-def test_slots_of_a_gang_are_not_given_to_others_while_it_waits(ctx: Context, gang: Gang) -> None:
+def test_waiting_gang_keeps_its_slots(ctx: Context, gang: Gang) -> None:
     gang.lose_both()
     gang.a.come_back(gang.a.running)
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
@@ -125,7 +125,7 @@ def test_slots_of_a_gang_are_not_given_to_others_while_it_waits(ctx: Context, ga
     assert gang.a.desired == "running"
 
 
-def test_a_gang_is_repeated_when_one_agent_stays_away(gang: Gang) -> None:
+def test_gang_is_repeated_if_one_agent_does_not_rejoin(gang: Gang) -> None:
     gang.lose_both()
     gang.a.come_back(gang.a.running)
     gang.pass_time(50, gang.a)
@@ -141,7 +141,7 @@ def test_a_gang_is_repeated_when_one_agent_stays_away(gang: Gang) -> None:
     )
 
 
-def test_a_tick_is_due_when_a_gang_has_waited_long_enough(ctx: Context, gang: Gang) -> None:
+def test_tick_is_due_at_the_end_of_a_gangs_wait(ctx: Context, gang: Gang) -> None:
     gang.lose_both()
     gang.a.come_back(gang.a.running)
     gang.pass_time(50, gang.a)
@@ -150,7 +150,7 @@ def test_a_tick_is_due_when_a_gang_has_waited_long_enough(ctx: Context, gang: Ga
     assert due_s <= 5
 
 
-def test_a_gang_is_repeated_when_an_agent_is_back_without_its_container(gang: Gang) -> None:
+def test_gang_is_repeated_if_an_agent_rejoins_without_its_container(gang: Gang) -> None:
     gang.lose_both()
     gang.a.come_back(gang.a.running)
     gang.b.come_back()
@@ -159,14 +159,14 @@ def test_a_gang_is_repeated_when_an_agent_is_back_without_its_container(gang: Ga
     assert gang.runs == REPEATED
 
 
-def test_a_gang_does_not_go_on_after_an_agent_came_back_without_its_container(gang: Gang) -> None:
+def test_gang_is_not_continued_after_an_agent_rejoined_without_its_container(gang: Gang) -> None:
     gang.lose_both()
     gang.b.come_back()
     assert gang.a.come_back(gang.a.running) == []
     assert "its container on agent b is gone" in gang.rows(_LOG)[0][0]
 
 
-def test_a_gang_that_ended_well_while_its_agents_were_lost_ended_well(gang: Gang) -> None:
+def test_gang_that_succeeded_while_its_agents_were_lost_completes(gang: Gang) -> None:
     gang.lose_both()
     gang.a.come_back(gang.a.ended())
     gang.b.come_back(gang.b.running)
@@ -175,7 +175,7 @@ def test_a_gang_that_ended_well_while_its_agents_were_lost_ended_well(gang: Gang
     assert gang.rows(_TRIAL) == [(1, "COMPLETED", 0)]
 
 
-def test_a_gang_goes_on_after_one_container_had_ended_well_before(gang: Gang) -> None:
+def test_gang_continues_if_one_container_had_already_succeeded(gang: Gang) -> None:
     gang.b.agent.poll(gang.b.ended())
     gang.lose_both()
     gang.a.come_back(gang.a.running)
@@ -184,14 +184,14 @@ def test_a_gang_goes_on_after_one_container_had_ended_well_before(gang: Gang) ->
     assert gang.rows(_TRIAL) == [(1, "COMPLETED", 0)]
 
 
-def test_a_gang_does_not_go_on_after_one_of_its_containers_failed(gang: Gang) -> None:
+def test_gang_is_not_continued_after_a_container_failed(gang: Gang) -> None:
     gang.lose_both()
     gang.a.come_back(gang.a.ended(1))
     assert gang.b.come_back(gang.b.running) == []
     assert gang.rows(_TRIAL) == [(2, "ACTIVE", 0)]
 
 
-def test_a_gang_does_not_go_on_whose_other_agent_has_killed_its_container(gang: Gang) -> None:
+def test_gang_is_not_continued_after_another_agent_killed_its_container(gang: Gang) -> None:
     gang.pass_time(90, gang.b)
     assert gang.b.desired == "killed"
     gang.b.agent.poll(gang.b.ended(None))
@@ -200,14 +200,14 @@ def test_a_gang_does_not_go_on_whose_other_agent_has_killed_its_container(gang: 
     assert "its container on agent b was stopped" in gang.rows(_LOG)[0][0]
 
 
-def test_a_gang_does_not_go_on_whose_other_agent_is_killing_its_container(gang: Gang) -> None:
+def test_gang_is_not_continued_while_another_agent_kills_its_container(gang: Gang) -> None:
     gang.pass_time(90, gang.b)
     assert gang.b.desired == "killed"
     assert gang.a.come_back(gang.a.running) == []
     assert gang.b.desired == "killed"
 
 
-def test_a_gang_goes_on_whose_other_agent_has_not_heard_of_the_loss(
+def test_gang_continues_if_its_other_agent_has_not_polled_since(
     ctx: Context, clock: list[datetime], gang: Gang
 ) -> None:
     """Agent b is suspect when agent a is lost, and polls only after a has joined again."""
@@ -220,7 +220,7 @@ def test_a_gang_goes_on_whose_other_agent_has_not_heard_of_the_loss(
     assert (gang.a.desired, gang.b.desired) == ("running", "running")
 
 
-def test_a_gang_is_stopped_when_its_replacement_has_begun(ctx: Context, gang: Gang) -> None:
+def test_gang_is_stopped_if_its_replacement_has_begun(ctx: Context, gang: Gang) -> None:
     gang.lose_both()
     others = [Member(ctx, "c"), Member(ctx, "d")]
     tick.run(ctx)
@@ -232,7 +232,7 @@ def test_a_gang_is_stopped_when_its_replacement_has_begun(ctx: Context, gang: Ga
     assert gang.runs == [(1, "TERMINATED"), (2, "RUNNING")]
 
 
-def test_a_gang_of_a_paused_trial_saves_a_checkpoint_when_its_agents_are_back(
+def test_gang_of_a_paused_trial_saves_a_checkpoint_after_rejoining(
     ctx: Context, gang: Gang
 ) -> None:
     gang.lose_both()
@@ -255,14 +255,14 @@ def test_a_gang_that_waits_for_an_agent_can_be_killed(ctx: Context, gang: Gang) 
     assert gang.rows(_TRIAL) == [(1, "CANCELED", 0)]
 
 
-def test_a_gang_whose_containers_had_not_met_is_repeated(ctx: Context, gang: Gang) -> None:
+def test_gang_that_was_not_ready_is_repeated(ctx: Context, gang: Gang) -> None:
     with ctx.db.begin() as tx:
         tx.execute(text("UPDATE allocations SET ready = false"))
     gang.lose_both()
     assert gang.a.come_back(gang.a.running) == []
 
 
-def test_requests_of_a_gang_wait_until_its_run_is_decided(ctx: Context, gang: Gang) -> None:
+def test_requests_of_a_lost_gang_wait_until_its_run_continues(ctx: Context, gang: Gang) -> None:
     gang.lose_both()
     for member in (gang.a, gang.b):
         with pytest.raises(Unready):
@@ -284,7 +284,7 @@ def test_an_interruption_of_the_control_plane_does_not_count_as_waiting(
     assert gang.runs == GOES_ON
 
 
-def test_a_gang_waits_for_no_machine_that_is_gone_for_good(ctx: Context, gang: Gang) -> None:
+def test_gang_does_not_wait_for_a_terminated_machine(ctx: Context, gang: Gang) -> None:
     gang.lose_both()
     gang.a.come_back(gang.a.running)
     with ctx.db.begin() as tx:
@@ -293,7 +293,7 @@ def test_a_gang_waits_for_no_machine_that_is_gone_for_good(ctx: Context, gang: G
     assert gang.a.desired == "killed"
 
 
-def test_a_tick_ends_no_container_that_a_gang_waits_for(
+def test_tick_does_not_end_containers_of_a_rejoined_gang(
     ctx: Context, gang: Gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Agent a joins after a tick has read the containers of lost agents, and before it ends them."""
@@ -328,7 +328,7 @@ def test_why_names_the_agents_that_a_gang_waits_for(ctx: Context, gang: Gang) ->
     assert reason["sentence"] == "runs on a, b"
 
 
-def test_why_promises_no_return_of_a_gang_that_was_stopped(gang: Gang, ctx: Context) -> None:
+def test_why_does_not_announce_the_return_of_a_stopped_gang(gang: Gang, ctx: Context) -> None:
     gang.pass_time(90, gang.b)
     gang.b.agent.poll(gang.b.ended(None))
     (reason,) = why.of(ctx, "trial", "1")

@@ -68,7 +68,9 @@ def write(ctx: Context, line: str, agent_id: str) -> None:
     task_logs.store(ctx, [{"task_id": task_id, "log": line, "agent_id": agent_id}])
 
 
-def test_a_run_is_told_from_its_queue_to_its_clean_end(ctx: Context, agent: Agent) -> None:
+def test_log_of_a_successful_run_has_its_scheduling_agent_and_exit(
+    ctx: Context, agent: Agent
+) -> None:
     task_id = ctx.db.read(_TASK)[0].id
     Run(ctx, agent).exit(0)
     assert told(ctx) == [
@@ -78,9 +80,7 @@ def test_a_run_is_told_from_its_queue_to_its_clean_end(ctx: Context, agent: Agen
     ]
 
 
-def test_a_failed_run_tells_its_exit_code_and_the_next_is_queued(
-    ctx: Context, agent: Agent
-) -> None:
+def test_log_of_a_failed_run_has_its_exit_code_and_next_run(ctx: Context, agent: Agent) -> None:
     task_id = ctx.db.read(_TASK)[0].id
     Run(ctx, agent).exit(3)
     (line,) = told(ctx, "LOG_LEVEL_ERROR")
@@ -89,7 +89,7 @@ def test_a_failed_run_tells_its_exit_code_and_the_next_is_queued(
     assert f"Scheduling {NAME} (id: {task_id}.2)" in told(ctx)
 
 
-def test_a_killed_run_is_told_to_have_been_killed(ctx: Context, agent: Agent) -> None:
+def test_log_of_a_killed_run_names_the_kill(ctx: Context, agent: Agent) -> None:
     run = Run(ctx, agent)
     actions.command(ctx, 1, Command.KILL)
     run.exit(137)
@@ -98,19 +98,19 @@ def test_a_killed_run_is_told_to_have_been_killed(ctx: Context, agent: Agent) ->
     )
 
 
-def test_a_trial_that_is_killed_while_it_waits_says_so(ctx: Context) -> None:
+def test_log_of_a_queued_trial_names_the_kill(ctx: Context) -> None:
     actions.command(ctx, 1, Command.KILL)
     assert told(ctx)[-1].startswith(f"{NAME} was terminated: ")
     assert told(ctx)[-1].endswith("the experiment or trial was killed")
 
 
-def test_a_trial_that_is_killed_while_it_is_paused_says_so(ctx: Context) -> None:
+def test_log_of_a_paused_trial_names_the_kill(ctx: Context) -> None:
     actions.command(ctx, 1, Command.PAUSE)
     actions.command(ctx, 1, Command.KILL)
     assert told(ctx)[-1] == f"{NAME} was terminated: the experiment or trial was killed"
 
 
-def test_a_policy_that_excludes_an_agent_says_so_once(ctx: Context, agent: Agent) -> None:
+def test_log_names_an_excluded_agent_once(ctx: Context, agent: Agent) -> None:
     for _ in range(2):
         write(ctx, "broken PCIe link\n", agent.id)
     expected = (
@@ -131,7 +131,7 @@ def test_agents_search_for_the_patterns_of_all_policies(ctx: Context, agent: Age
     )
 
 
-def test_what_an_agent_found_is_acted_upon_and_not_looked_for_again(
+def test_matches_found_by_an_agent_are_applied_without_another_search(
     ctx: Context, agent: Agent
 ) -> None:
     task_id = ctx.db.read(_TASK)[0].id
@@ -144,7 +144,7 @@ def test_what_an_agent_found_is_acted_upon_and_not_looked_for_again(
     assert told(ctx)[-1].endswith(f"therefore will not schedule on {agent.id}")
 
 
-def test_a_hostile_pattern_lets_other_lines_be_taken(ctx: Context) -> None:
+def test_slow_pattern_does_not_block_other_lines(ctx: Context) -> None:
     config = SINGLE + 'log_policies: [{pattern: "^(a+)+$", action: cancel_retries}]'
     created = creation.create(ctx, OWNER, creation.Submission(config=config))
     assert created.experiment_id is not None
@@ -156,7 +156,7 @@ def test_a_hostile_pattern_lets_other_lines_be_taken(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_trial_fails_when_policies_leave_it_too_few_slots(
+def test_trial_fails_if_its_policies_exclude_too_many_agents(
     ctx: Context, agent: Agent, others: int
 ) -> None:
     run = Run(ctx, agent)
@@ -210,9 +210,7 @@ def test_a_policy_that_cancels_retries_replaces_the_label_of_another(
     assert ctx.db.read(text("SELECT state::text FROM trials"))[0][0] == "ERROR"
 
 
-def test_a_policy_that_cancels_retries_says_so_when_it_matches_and_when_the_trial_fails(
-    ctx: Context, agent: Agent
-) -> None:
+def test_log_names_the_policy_at_its_match_and_at_the_failure(ctx: Context, agent: Agent) -> None:
     run = Run(ctx, agent)
     write(ctx, "out of luck", agent.id)
     assert told(ctx)[-1].endswith("therefore will not retry")
@@ -220,7 +218,7 @@ def test_a_policy_that_cancels_retries_says_so_when_it_matches_and_when_the_tria
     assert "trial failed and matched logs to a don't retry policy" in told(ctx)[-1]
 
 
-def test_lines_of_many_tasks_stay_in_their_order_however_they_are_joined(ctx: Context) -> None:
+def test_log_lines_of_many_tasks_are_stored_in_order(ctx: Context) -> None:
     """The ids define the order of lines for readers. A sorted join would order by task."""
     for _ in range(4):
         creation.create(ctx, OWNER, creation.Submission(config=SINGLE, activate=True))
@@ -236,7 +234,7 @@ def test_lines_of_many_tasks_stay_in_their_order_however_they_are_joined(ctx: Co
     ] == [(line.task_id, True) for line in lines]
 
 
-def test_a_pattern_that_takes_too_long_is_dropped_and_said_to_be(
+def test_slow_pattern_is_dropped_with_a_warning(
     ctx: Context, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each line of this clock costs so much that a pattern sees two of them."""
@@ -257,7 +255,7 @@ def test_a_pattern_that_takes_too_long_is_dropped_and_said_to_be(
     assert not any("will not retry" in line for line in told(ctx))
 
 
-def test_a_post_has_no_more_lines_than_can_be_searched(ctx: Context, agent: Agent) -> None:
+def test_rejects_requests_with_too_many_log_lines(ctx: Context, agent: Agent) -> None:
     lines = [{"task_id": "t", "log": ""}] * (MOST_LINES + 1)
     with pytest.raises(Oversized, match="at most 20000"):
         task_logs.store(ctx, lines)

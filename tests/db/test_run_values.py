@@ -121,7 +121,7 @@ def answers(
 
 
 @pytest.mark.parametrize(("ended", "few"), [(6, run_values.FEW), (3, run_values.FEW), (3, 0)])
-def test_filters_and_sorts_find_the_same_rows_in_kept_values(
+def test_filters_and_sorts_return_the_same_rows_from_stored_values(
     ctx: Context, trials: list[int], ended: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def all_answers() -> list[Any]:
@@ -141,12 +141,12 @@ def test_filters_and_sorts_find_the_same_rows_in_kept_values(
     assert all_answers() == before
 
 
-def test_values_of_trials_that_have_not_ended_are_not_kept(ctx: Context, trials: list[int]) -> None:
+def test_values_of_running_trials_are_not_stored(ctx: Context, trials: list[int]) -> None:
     assert not run_values.keep_some(ctx.db, 100)
     assert have_values(ctx) == [None] * 6
 
 
-def test_a_tick_keeps_the_values_of_ended_trials_in_parts(ctx: Context, trials: list[int]) -> None:
+def test_values_of_ended_trials_are_stored_in_parts(ctx: Context, trials: list[int]) -> None:
     end(ctx, trials)
     assert run_values.keep_some(ctx.db, 4)
     assert have_values(ctx) == [True] * 4 + [None] * 2
@@ -157,7 +157,7 @@ def test_a_tick_keeps_the_values_of_ended_trials_in_parts(ctx: Context, trials: 
     assert len(kept) == 8
 
 
-def test_a_change_of_an_ended_trial_forgets_its_values(ctx: Context, trials: list[int]) -> None:
+def test_changing_an_ended_trial_deletes_its_stored_values(ctx: Context, trials: list[int]) -> None:
     end(ctx, trials)
     run_values.keep_some(ctx.db, 100)
     with ctx.db.begin() as tx:

@@ -66,7 +66,7 @@ def plan(database: Database, read: Any) -> str:
         ("", ["loss 100% of it", "loss 1000 of it", "as_one", "as one", "back\\slash"]),
     ],
 )
-def test_special_characters_of_a_searched_name_stand_for_themselves(
+def test_special_characters_in_a_searched_name_match_literally(
     ctx: Context, searched: str, expected: list[str]
 ) -> None:
     for name in ("loss 100% of it", "loss 1000 of it", "as_one", "as one", "back\\slash"):
@@ -74,7 +74,7 @@ def test_special_characters_of_a_searched_name_stand_for_themselves(
     assert names(ctx, name=searched) == expected
 
 
-def test_names_are_found_by_an_index(ctx: Context) -> None:
+def test_search_for_names_uses_an_index(ctx: Context) -> None:
     assert "experiments_by_name" in plan(ctx.db, lambda: names(ctx, name="model 500"))
 
 
@@ -84,13 +84,13 @@ def test_states_that_are_not_stored_match_no_experiment(ctx: Context) -> None:
     assert names(ctx, states=["QUEUED", "ACTIVE"]) == ["waits"]
 
 
-def test_tensorboards_are_found_by_an_index(ctx: Context) -> None:
+def test_list_of_tensorboards_uses_an_index(ctx: Context) -> None:
     kind = TaskKind.TENSORBOARD
     found = plan(ctx.db, lambda: list(tasks.listed(ctx.db, kind, Page(), Sort(), {})))
     assert "tasks_by_kind" in found
 
 
-def test_a_user_who_may_not_create_extensions_migrates_without_the_index(
+def test_migration_skips_the_index_if_extensions_are_forbidden(
     empty_database_url: str,
 ) -> None:
     admin = plain_engine(empty_database_url)

@@ -33,7 +33,7 @@ def overtaken_by(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object])
     monkeypatch.setattr(polling, "_extend_lease", read)
 
 
-def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(
+def test_poll_does_not_order_a_container_that_agent_must_forget(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
@@ -48,7 +48,7 @@ def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(
     assert answer.containers == ()
 
 
-def test_a_container_that_went_with_its_machine_is_not_started_again_by_an_overtaken_poll(
+def test_delayed_poll_does_not_restart_an_ended_container(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
@@ -68,7 +68,7 @@ def test_a_container_that_went_with_its_machine_is_not_started_again_by_an_overt
     assert [(listed.id, listed.spec) for listed in overtaken] == [(order["id"], None)]
 
 
-def test_a_poll_that_a_newer_one_overtook_lists_what_that_one_reports(database: Database) -> None:
+def test_delayed_poll_lists_containers_reported_by_a_newer_poll(database: Database) -> None:
     """An agent kills containers that are not in the answer."""
     ctx = context(database)
     agent = Agent.joined(ctx)
@@ -83,7 +83,7 @@ def test_a_poll_that_a_newer_one_overtook_lists_what_that_one_reports(database: 
     assert (listed.id, listed.desired, listed.spec) == (order["id"], "running", None)
 
 
-def test_a_token_that_is_made_while_its_allocation_ends_dies_with_it(
+def test_token_created_while_its_allocation_ends_expires(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
@@ -101,7 +101,7 @@ def test_a_token_that_is_made_while_its_allocation_ends_dies_with_it(
     assert (expiries.tokens, expiries.mortal) == (1, 1)
 
 
-def test_polls_that_order_the_same_container_give_it_the_same_token(database: Database) -> None:
+def test_concurrent_polls_return_the_same_token_for_a_container(database: Database) -> None:
     ctx = context(database)
     agent = Agent.joined(ctx)
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
@@ -113,7 +113,7 @@ def test_polls_that_order_the_same_container_give_it_the_same_token(database: Da
     assert expiries.tokens == 1
 
 
-def test_a_container_that_is_deleted_while_its_agent_polls_is_not_ordered(
+def test_poll_does_not_order_a_concurrently_deleted_container(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)

@@ -11,7 +11,7 @@ from det_controlplane.services.experiments.creation import Submission
 from tests.support.searching import OWNER, SINGLE, context
 
 
-def test_the_one_that_comes_second_is_tried_again_and_finds_the_experiment(
+def test_second_concurrent_submission_is_retried_and_returns_the_experiment(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)

@@ -34,14 +34,14 @@ def send(ctx: Context, request: str, data: Any, peers: int = 2) -> Any:
     return [json.loads(text) for text in gathered]
 
 
-def test_a_peer_waits_for_the_others_and_everybody_gets_all_data(ctx: Context) -> None:
+def test_peers_wait_for_each_other_and_receive_all_data(ctx: Context) -> None:
     with pytest.raises(Unready, match="1 of 2 peers"):
         send(ctx, "a", {"rank": 0})
     assert send(ctx, "b", {"rank": 1}) == [{"rank": 0}, {"rank": 1}]
     assert send(ctx, "a", {"rank": 0}) == [{"rank": 0}, {"rank": 1}]
 
 
-def test_a_second_round_has_data_of_its_own(ctx: Context) -> None:
+def test_second_round_does_not_return_data_of_the_first(ctx: Context) -> None:
     with pytest.raises(Unready):
         send(ctx, "a", "first of a")
     send(ctx, "b", "first of b")
@@ -51,7 +51,7 @@ def test_a_second_round_has_data_of_its_own(ctx: Context) -> None:
     assert send(ctx, "a", "first of a") == ["first of a", "first of b"]
 
 
-def test_peers_that_arrive_at_once_form_whole_rounds(ctx: Context) -> None:
+def test_concurrent_peers_form_complete_rounds(ctx: Context) -> None:
     def arrive(request: str) -> None:
         try:
             send(ctx, request, request, peers=3)
@@ -68,12 +68,12 @@ def test_peers_that_arrive_at_once_form_whole_rounds(ctx: Context) -> None:
     assert sorted(request for found in rounds for request in found) == list("012345")
 
 
-def test_a_number_of_peers_below_one_is_refused(ctx: Context) -> None:
+def test_rejects_number_of_peers_below_one(ctx: Context) -> None:
     with pytest.raises(Invalid, match="numPeers"):
         send(ctx, "a", None, peers=0)
 
 
-def test_peers_share_what_each_of_them_is_answered(ctx: Context) -> None:
+def test_size_limit_of_a_round_is_divided_among_peers(ctx: Context) -> None:
     """A round of large pieces would fill the memory of the API, once for each that asks for it."""
     large = "x" * (1 << 20)
     with pytest.raises(Oversized, match="each of 64 peers may send 262144"):

@@ -13,7 +13,7 @@ _TOKENS = text("SELECT count(*) FROM sessions WHERE kind = 'allocation'")
 _EXPIRE = text("UPDATE sessions SET expires_at = :at WHERE kind = 'allocation'")
 
 
-def test_tokens_of_containers_go_a_day_after_they_expired(database: Database) -> None:
+def test_expired_container_tokens_are_deleted_after_a_day(database: Database) -> None:
     ctx = context(database)
     agent = Agent.joined(ctx)
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))

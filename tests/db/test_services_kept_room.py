@@ -21,7 +21,7 @@ def submit(ctx: Context, slots: int) -> None:
     tick.run(ctx)
 
 
-def test_after_five_minutes_a_small_trial_no_longer_passes_a_large_one(database: Database) -> None:
+def test_small_trial_does_not_overtake_a_large_one_after_five_minutes(database: Database) -> None:
     ctx = context(database)
     Agent.joined(ctx, slots=3)
     submit(ctx, 2)

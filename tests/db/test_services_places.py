@@ -45,9 +45,7 @@ def places_of_queue(ctx: Context) -> list[int]:
 
 
 @pytest.mark.parametrize("scheduler", ["priority", "round_robin", "fair_share"])
-def test_the_place_of_an_experiment_is_its_place_in_the_queue(
-    scheduler: str, database: Database
-) -> None:
+def test_experiment_has_the_same_place_as_in_its_queue(scheduler: str, database: Database) -> None:
     ctx = context(database)
     manager = {"type": "agent", "scheduler": {"type": scheduler}}
     ctx.config = load_cluster({**CLUSTER, "resource_manager": manager})
@@ -74,7 +72,7 @@ def test_jobs_that_left_the_queue_are_no_longer_counted(database: Database) -> N
     assert place(ctx, second) == {"state": "STATE_QUEUED", "jobsAhead": -1}
 
 
-def test_a_pass_that_changes_a_number_rewrites_no_allocation(database: Database) -> None:
+def test_pass_does_not_rewrite_allocations_if_only_numbers_change(database: Database) -> None:
     ctx = context(database)
     Agent.joined(ctx, "a", slots=4)
     waiting = [submit(ctx, slots=4) for _ in range(3)]

@@ -17,7 +17,7 @@ _END = text("UPDATE allocations SET state = 'TERMINATED', ended_at = now()")
 
 
 @pytest.mark.parametrize("scheduler", ["priority", "fair_share", "round_robin"])
-def test_a_queue_is_listed_while_one_of_its_jobs_ends(
+def test_queue_is_listed_while_a_job_ends(
     scheduler: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
@@ -99,7 +99,7 @@ def test_changed_rows_are_read_again(change: str, database: Database) -> None:
     assert (after.job.priority, after.slots, after.blocked_agents) != (42, 1, frozenset())
 
 
-def test_an_allocation_that_changes_while_its_details_are_read_is_read_again(
+def test_allocation_changed_during_the_read_is_read_again(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)

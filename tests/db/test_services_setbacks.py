@@ -44,12 +44,14 @@ def starts(ctx: Context, agent: Agent) -> bool:
     return bool(agent.poll())
 
 
-def test_the_first_setback_is_tried_again_at_once(ctx: Context, agent: Agent) -> None:
+def test_run_is_retried_immediately_after_its_first_infrastructure_failure(
+    ctx: Context, agent: Agent
+) -> None:
     fails_to_start(ctx, agent)
     assert starts(ctx, agent)
 
 
-def test_a_second_setback_in_a_row_waits_says_why_and_costs_no_restart(
+def test_second_infrastructure_failure_delays_the_run_without_a_restart(
     ctx: Context, agent: Agent, clock: list[datetime]
 ) -> None:
     fails_to_start(ctx, agent)
@@ -68,7 +70,7 @@ def test_a_second_setback_in_a_row_waits_says_why_and_costs_no_restart(
     assert ctx.db.read(_RESTARTS)[0][0] == 0
 
 
-def test_a_run_that_was_ready_ends_the_row(
+def test_ready_run_resets_the_count_of_infrastructure_failures(
     ctx: Context, agent: Agent, clock: list[datetime]
 ) -> None:
     fails_to_start(ctx, agent)

@@ -97,7 +97,7 @@ def test_the_time_of_a_tick_by_a_wrong_clock_is_replaced(
     assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
 
 
-def test_a_stall_of_65_seconds_loses_no_agent(ctx: Context, clock: list[datetime]) -> None:
+def test_agent_is_not_lost_by_a_stall_of_65_seconds(ctx: Context, clock: list[datetime]) -> None:
     working(ctx)
     pass_time(ctx, clock, 5)
     clock[0] += timedelta(seconds=65)
@@ -116,9 +116,7 @@ def test_a_stall_restarts_the_wait_of_a_suspect_agent(ctx: Context, clock: list[
     assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
 
 
-def test_an_outage_at_the_end_of_a_lease_gives_the_agent_its_lease_again(
-    ctx: Context, clock: list[datetime]
-) -> None:
+def test_outage_at_the_end_of_a_lease_renews_it(ctx: Context, clock: list[datetime]) -> None:
     """Ticks end before they would watch the lease, and begin again a moment after its end."""
     working(ctx)
     pass_time(ctx, clock, 10)
@@ -131,9 +129,7 @@ def test_an_outage_at_the_end_of_a_lease_gives_the_agent_its_lease_again(
     assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
 
 
-def test_an_outage_during_most_of_a_lease_gives_the_agent_its_lease_again(
-    ctx: Context, clock: list[datetime]
-) -> None:
+def test_outage_during_most_of_a_lease_renews_it(ctx: Context, clock: list[datetime]) -> None:
     """Ticks begin again a moment before the lease ends."""
     working(ctx)
     clock[0] += timedelta(seconds=28)
@@ -152,7 +148,7 @@ def test_a_tick_is_due_before_a_lease_ends(ctx: Context, clock: list[datetime]) 
     assert tick.run(ctx) == 5
 
 
-def test_ticks_follow_each_other_closely_while_agents_are_joined(
+def test_tick_is_due_every_15_seconds_while_agents_are_joined(
     ctx: Context, clock: list[datetime]
 ) -> None:
     agent, report = working(ctx)
@@ -162,7 +158,7 @@ def test_ticks_follow_each_other_closely_while_agents_are_joined(
         agent.poll(report)
 
 
-def test_ticks_follow_each_other_closely_while_an_agent_is_suspect(
+def test_tick_is_due_within_5_seconds_while_an_agent_is_suspect(
     ctx: Context, clock: list[datetime]
 ) -> None:
     working(ctx)

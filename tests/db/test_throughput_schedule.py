@@ -31,7 +31,7 @@ def statements_of_a_pass(database: Database, trials: int) -> list[str]:
     return sent
 
 
-def test_a_pass_takes_as_many_statements_for_one_start_as_for_many(database: Database) -> None:
+def test_number_of_statements_does_not_depend_on_number_of_starts(database: Database) -> None:
     for n in range(8):
         Agent.joined(context(database), f"agent-{n}", slots=8)
     statements_of_a_pass(database, 1)
@@ -40,7 +40,7 @@ def test_a_pass_takes_as_many_statements_for_one_start_as_for_many(database: Dat
     assert len(one) == len(many)
 
 
-def test_what_starts_together_holds_slots_and_ports_of_its_own(database: Database) -> None:
+def test_allocations_started_together_have_distinct_slots_and_ports(database: Database) -> None:
     for n in range(3):
         Agent.joined(context(database), f"agent-{n}", slots=4)
     statements_of_a_pass(database, 12)
@@ -53,7 +53,7 @@ def test_what_starts_together_holds_slots_and_ports_of_its_own(database: Databas
     assert len({r.task_id for r in database.read(_LINES)}) == 12
 
 
-def test_more_trials_than_there_are_ports_have_none_twice_on_an_agent(
+def test_ports_are_unique_on_an_agent_if_they_are_scarce(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_ports, "HIGHEST", worker_ports.PORT_BASES["C10D_PORT"] + 3)
@@ -78,7 +78,7 @@ def test_more_trials_than_there_are_ports_have_none_twice_on_an_agent(
     ],
     ids=["nul", "surrogate", "escape", "emoji"],
 )
-def test_whatever_a_program_prints_is_stored(database: Database, printed: str, stored: str) -> None:
+def test_any_program_output_is_stored(database: Database, printed: str, stored: str) -> None:
     ctx = context(database)
     with database.begin() as tx:
         logs.insert(tx, [{"task_id": "a", "log": printed}, {"task_id": "a", "log": "b"}], ctx.now())

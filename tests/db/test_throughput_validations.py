@@ -88,7 +88,7 @@ def mixed_reports(trials: list[int]) -> Iterator[MetricsReport]:
 
 
 @pytest.mark.parametrize("config", [ASHA.format(trials=12), RANDOM], ids=["asha", "random"])
-def test_the_short_way_leaves_the_same_rows_as_the_long_way(
+def test_fast_path_stores_the_same_rows_as_the_slow_path(
     postgres_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, config: str
 ) -> None:
     with postgres_server.database() as url:
@@ -101,9 +101,7 @@ def test_the_short_way_leaves_the_same_rows_as_the_long_way(
 
 
 @pytest.mark.parametrize("config", [ASHA.format(trials=3), RANDOM], ids=["asha", "random"])
-def test_a_validation_that_changes_nothing_else_takes_two_statements(
-    database: Database, config: str
-) -> None:
+def test_plain_validation_report_takes_two_statements(database: Database, config: str) -> None:
     ctx = context(database)
     experiment = running(ctx, config)
     validate(ctx, experiment.trials[0], 1, 0.5)
@@ -112,7 +110,7 @@ def test_a_validation_that_changes_nothing_else_takes_two_statements(
     assert len(sent) == 2, sent
 
 
-def test_trials_of_a_search_are_created_by_one_statement_however_many_they_are(
+def test_number_of_statements_does_not_depend_on_number_of_trials(
     database: Database,
 ) -> None:
     ctx = context(database)
@@ -125,7 +123,7 @@ def test_trials_of_a_search_are_created_by_one_statement_however_many_they_are(
     assert counts[0] == counts[1]
 
 
-def test_a_new_trial_waits_for_its_first_allocation_with_its_task(database: Database) -> None:
+def test_new_trial_has_a_task_and_a_queued_allocation(database: Database) -> None:
     ctx = context(database)
     running(ctx, RANDOM)
     row = text("""
@@ -136,7 +134,7 @@ def test_a_new_trial_waits_for_its_first_allocation_with_its_task(database: Data
     assert tuple(database.read(row)[0]) == (1, True, True, True, "TRIAL", 64.0, True)
 
 
-def test_nothing_is_stored_when_the_search_was_written_to_by_somebody_else(
+def test_fast_path_stores_nothing_if_the_search_changed_concurrently(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Were the lock forgotten, the sequence number of the search would still hold."""
@@ -157,7 +155,7 @@ def test_nothing_is_stored_when_the_search_was_written_to_by_somebody_else(
     assert everything(database) == before
 
 
-def test_the_planner_knows_about_many_new_trials_at_once(database: Database) -> None:
+def test_planner_statistics_are_updated_after_creating_many_trials(database: Database) -> None:
     """Until the server's own analysis a minute later, plans for a small table would read every trial."""
     ctx = context(database)
     known = text("SELECT reltuples FROM pg_class WHERE relname = 'trials'")
@@ -167,7 +165,7 @@ def test_the_planner_knows_about_many_new_trials_at_once(database: Database) -> 
     assert database.read(known)[0][0] == 302
 
 
-def test_looking_for_an_earlier_report_reads_the_one_trial_only(database: Database) -> None:
+def test_search_for_an_earlier_report_uses_the_index_of_the_trial(database: Database) -> None:
     ctx = context(database)
     experiment = running(ctx, ASHA.format(trials=40))
     for trial in experiment.trials:

@@ -45,7 +45,7 @@ def listed(database: Database, page: Page) -> tuple[int, int]:
     return len(answer["users"]), answer["pagination"]["total"]
 
 
-def test_counts_a_long_listing_once_for_several_pages(
+def test_long_listing_is_counted_once_for_several_pages(
     database: Database, counts: list[str]
 ) -> None:
     add(database, 1, 20)
@@ -54,7 +54,7 @@ def test_counts_a_long_listing_once_for_several_pages(
     assert len(counts) == 1
 
 
-def test_counts_a_short_listing_for_each_page(
+def test_short_listing_is_counted_for_each_page(
     database: Database, counts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(totals, "LONG", 100)
@@ -63,7 +63,7 @@ def test_counts_a_short_listing_for_each_page(
     assert listed(database, Page(limit=1))[1] == before + 3
 
 
-def test_counts_again_after_some_seconds(
+def test_long_listing_is_counted_again_after_some_seconds(
     database: Database, counts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(totals, "KEPT_S", 0.0)
@@ -92,7 +92,7 @@ def test_an_empty_page_corrects_a_total_that_is_too_large(
     assert listed(database, Page(offset=total - 10, limit=5)) == (0, total - 10)
 
 
-def test_a_page_from_the_end_counts_exactly(database: Database, counts: list[str]) -> None:
+def test_page_from_the_end_has_an_exact_total(database: Database, counts: list[str]) -> None:
     add(database, 1, 10)
     _, total = listed(database, Page(limit=4))
     add(database, 11, 13)

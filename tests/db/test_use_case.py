@@ -19,7 +19,7 @@ def _marked(ctx: Context) -> list[str]:
         return pool_marks.dirty_pools(tx)
 
 
-def test_a_pool_is_marked_by_the_change_that_asked_for_it(ctx: Context) -> None:
+def test_commit_marks_the_pool_and_wakes_the_scheduler(ctx: Context) -> None:
     waker = _Waker()
     ctx.waker = waker
     with change(ctx) as changed:
@@ -29,7 +29,7 @@ def test_a_pool_is_marked_by_the_change_that_asked_for_it(ctx: Context) -> None:
     assert waker.woken == ["schedule"]
 
 
-def test_an_early_return_loses_no_mark(ctx: Context) -> None:
+def test_early_return_still_marks_the_pool(ctx: Context) -> None:
     def early() -> None:
         with change(ctx) as changed:
             changed.queue_changed("gpu")
@@ -39,7 +39,7 @@ def test_an_early_return_loses_no_mark(ctx: Context) -> None:
     assert _marked(ctx) == ["gpu"]
 
 
-def test_a_change_that_fails_announces_nothing(ctx: Context) -> None:
+def test_failed_change_marks_no_pool_and_wakes_no_process(ctx: Context) -> None:
     waker = _Waker()
     ctx.waker = waker
 

@@ -46,7 +46,7 @@ def sleeping(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sle
         yield front
 
 
-def test_a_caller_waits_for_a_database_that_is_silent_while_it_wakes(
+def test_caller_waits_for_a_silent_database_that_wakes(
     sleeping: SleepingDatabase,
 ) -> None:
     sleeping.wake_at_call(1)
@@ -56,7 +56,7 @@ def test_a_caller_waits_for_a_database_that_is_silent_while_it_wakes(
 
 
 @pytest.mark.parametrize("refusal", [STARTING_UP, NOT_ADMITTED])
-def test_a_caller_asks_again_while_the_database_refuses_because_it_starts(
+def test_caller_retries_while_the_database_starts(
     sleeping: SleepingDatabase, refusal: bytes
 ) -> None:
     sleeping.refuses, sleeping.refusal = True, refusal
@@ -68,7 +68,7 @@ def test_a_caller_asks_again_while_the_database_refuses_because_it_starts(
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_a_database_that_takes_too_long_is_said_to_wake(
+def test_error_after_the_wait_says_that_the_database_wakes(
     sleeping: SleepingDatabase, refuses: bool
 ) -> None:
     sleeping.refuses = refuses
@@ -77,9 +77,7 @@ def test_a_database_that_takes_too_long_is_said_to_wake(
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_no_socket_stays_open_for_a_connection_that_failed(
-    sleeping: SleepingDatabase, refuses: bool
-) -> None:
+def test_failed_connection_closes_its_socket(sleeping: SleepingDatabase, refuses: bool) -> None:
     sleeping.refuses = refuses
     before = _open_sockets()
     with pytest.raises(DatabaseAsleep) as held:
@@ -94,7 +92,7 @@ def _open_sockets() -> set[socket.socket]:
     return {held for held in found if held.fileno() >= 0 and held.family is socket.AF_INET}
 
 
-def test_a_database_that_is_not_there_is_not_said_to_wake() -> None:
+def test_missing_database_is_reported_as_down() -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
         url = f"postgresql://x@127.0.0.1:{unheard.getsockname()[1]}/x"
@@ -103,7 +101,7 @@ def test_a_database_that_is_not_there_is_not_said_to_wake() -> None:
     assert not isinstance(refused.value, DatabaseAsleep)
 
 
-def test_a_wrong_name_is_told_at_once(sleeping: SleepingDatabase) -> None:
+def test_wrong_database_name_is_reported_immediately(sleeping: SleepingDatabase) -> None:
     sleeping.awake.set()
     url = sleeping.url.rpartition("/")[0] + "/there-is-none"
     with pytest.raises(Exception, match="there-is-none"):
@@ -119,7 +117,7 @@ def test_a_database_that_never_admits_the_user_is_reported_after_the_wait(
         Database(sleeping.url, pausing=Pausing(wake_s=0.3)).read(ONE)
 
 
-def test_a_wrong_password_is_reported_at_once(sleeping: SleepingDatabase) -> None:
+def test_wrong_password_is_reported_immediately(sleeping: SleepingDatabase) -> None:
     sleeping.refuses, sleeping.refusal = True, WRONG_PASSWORD
     with pytest.raises(Exception, match="password authentication failed"):
         Database(sleeping.url, pausing=Pausing(wake_s=300)).read(ONE)
@@ -132,7 +130,7 @@ def test_a_migration_waits_for_a_database_that_wakes(sleeping: SleepingDatabase)
     assert migrate(sleeping.url, wake_s=30) == ()
 
 
-def test_the_server_closes_a_connection_that_rests(database: Database, database_url: str) -> None:
+def test_server_closes_idle_connections(database: Database, database_url: str) -> None:
     resting = Database(database_url, pausing=Pausing(idle_s=0.2))
     resting.read(ONE)
     assert database.read(SESSIONS)[0][0] == 1
@@ -181,7 +179,7 @@ def test_two_hundred_sandboxes_share_a_small_database(
         assert 0 < kept < CONNECTIONS - 10, "not all reconnect, and some room is left"
 
 
-def test_a_database_that_stays_full_is_told_as_what_passes(
+def test_database_without_free_connections_is_reported_as_temporary(
     small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patient_connection, "PAUSE_S", 0.01)

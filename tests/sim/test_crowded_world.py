@@ -14,9 +14,7 @@ _SEEDS = int(os.environ.get("SIM_SEEDS", often(3, 4)))
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
-def test_nobody_does_more_than_their_roles_and_nothing_is_left_behind(
-    seed: int, hosts: Hosts
-) -> None:
+def test_users_cannot_exceed_their_roles_and_no_data_remains(seed: int, hosts: Hosts) -> None:
     world = CrowdedWorld(seed, hosts)
     assert world.run().experiments > 0
     # In one world of a thousand all trials end before their first checkpoint.

@@ -47,7 +47,7 @@ class Ground:
             self.timeline.next()()
 
 
-def test_a_stalled_agent_joins_after_all() -> None:
+def test_stalled_agent_joins_later() -> None:
     ground = Ground(refusals=1)
     agent = FakeAgent(ground, "agent-1", 2)  # type: ignore[arg-type]
     agent._start()

@@ -16,7 +16,7 @@ class Ground:
         return Random(1)
 
 
-def test_users_activate_what_a_budget_paused_when_the_budget_is_gone() -> None:
+def test_users_resume_paused_work_after_the_budget_is_deleted() -> None:
     """Seed 22167: a budget was spent right after its user had seen the work active for the last time."""
     ground: Any = Ground()
     user = MachineUser(ground, 0, ("default",))
@@ -31,7 +31,7 @@ def test_users_activate_what_a_budget_paused_when_the_budget_is_gone() -> None:
     assert not user.is_done, "the world goes on until it is"
 
 
-def test_a_world_waits_for_a_user_who_sleeps_for_long(hosts: Hosts) -> None:
+def test_world_continues_until_sleeping_users_are_done(hosts: Hosts) -> None:
     """In seed 9 of gangs a user slept for 500 s while its work was paused, and the world ended too early."""
     world = MachineWorld(1, hosts)
     world._demand_ended_s = -1e6

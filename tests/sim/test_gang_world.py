@@ -12,6 +12,6 @@ _SEEDS = int(os.environ.get("SIM_SEEDS", "2"))
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
-def test_gangs_go_on_that_come_back_whole(seed: int, hosts: Hosts) -> None:
+def test_gangs_continue_if_all_their_agents_rejoin(seed: int, hosts: Hosts) -> None:
     summary = GangWorld(seed, hosts).run()
     assert summary.steps > 20  # in some worlds no gang fits while a user submits

@@ -15,14 +15,14 @@ _SEEDS = int(os.environ.get("SIM_SEEDS", often(3, 4)))
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
-def test_machines_come_work_and_go(seed: int, hosts: Hosts) -> None:
+def test_invariants_hold_in_worlds_with_rented_machines(seed: int, hosts: Hosts) -> None:
     summary = MachineWorld(seed, hosts).run()
     # A world may have no experiment, or cancel its few before a machine is rented for them.
     assert summary.machines > 0 or summary.experiments <= 2
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_gangs_of_two_machines_come_together_in_one_region(
+def test_gangs_of_two_machines_start_in_one_region(
     seed: int, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this world a mutation spreads gangs; without the mutation the world passes."""

@@ -45,7 +45,7 @@ def test_every_mutation_changes_code_that_exists(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("mutation", _CHOSEN, ids=lambda m: m.name.replace(" ", "-"))
-def test_some_world_breaks_when(
+def test_world_detects_the_mutation(
     mutation: Mutation, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutation.breaks(monkeypatch)

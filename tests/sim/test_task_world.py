@@ -12,7 +12,7 @@ _SEEDS = int(os.environ.get("SIM_SEEDS", "2"))
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
-def test_no_task_runs_twice_and_trees_end_together(seed: int, hosts: Hosts) -> None:
+def test_invariants_hold_in_worlds_with_tasks_and_task_trees(seed: int, hosts: Hosts) -> None:
     world = TaskWorld(seed, hosts)
     world.run()
     assert world.ledger.tasks.created

@@ -28,7 +28,7 @@ def test_every_invariant_holds_after_every_step(seed: int, hosts: Hosts) -> None
 _PLAYED_TWICE = range(_FIRST, _FIRST + often(1, 2))
 
 
-def test_seeds_play_the_same_histories_in_every_process(postgres_server: DatabaseServer) -> None:
+def test_equal_seeds_give_equal_histories_in_every_process(postgres_server: DatabaseServer) -> None:
     """Hashes of sets and dictionaries differ by process, and the database may have had other worlds before."""
     with postgres_server.database() as here, postgres_server.database() as there:
         told(here, [_FIRST + 7])

@@ -19,11 +19,11 @@ NESTED = st.recursive(
 @given(
     st.dictionaries(NAMES.filter(lambda name: audit._camel(name) not in audit._HARMLESS), NESTED)
 )
-def test_values_are_told_by_name_only(body: dict[str, Any]) -> None:
+def test_secret_values_are_not_recorded(body: dict[str, Any]) -> None:
     assert PLANTED not in json.dumps(audit.details_of(body))
 
 
-def test_names_with_underscores_are_told_alike() -> None:
+def test_names_with_underscores_are_recorded_in_camel_case() -> None:
     said = {
         "display_name": "Ada",
         "user_id": 7,
@@ -36,11 +36,11 @@ def test_names_with_underscores_are_told_alike() -> None:
     }  # fmt: skip
 
 
-def test_junk_in_a_list_hides_nothing_of_it() -> None:
+def test_invalid_list_items_do_not_hide_valid_ones() -> None:
     assert audit.details_of({"userIds": [{}, None, *([1] * 100), 7]}) == {"userIds": [1, 7]}
 
 
-def test_what_is_cut_is_said_to_be() -> None:
+def test_shortened_values_are_marked() -> None:
     told = audit.details_of({"description": "x" * 1000, **{f"n{i}": 0 for i in range(100)}})
     assert (len(told["description"]), told["description"][-1]) == (200, "…")
     assert told["fields"][30:] == ["and 70 more"]

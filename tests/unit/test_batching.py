@@ -55,7 +55,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_what_comes_during_a_round_shares_the_next_one_in_its_order() -> None:
+def test_items_arriving_during_a_round_share_the_next_in_order() -> None:
     doubling = Doubling()
     for number in range(1, 6):
         doubling.bring(number)
@@ -67,7 +67,7 @@ def test_what_comes_during_a_round_shares_the_next_one_in_its_order() -> None:
     assert doubling.batcher.waiting(0) == 0
 
 
-def test_nobody_waits_for_a_round_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_item_does_not_wait_for_a_hanging_round(monkeypatch: pytest.MonkeyPatch) -> None:
     doubling = Doubling()
     doubling.bring(1)
     assert doubling.begun.wait(WAIT_S)
@@ -78,7 +78,7 @@ def test_nobody_waits_for_a_round_that_hangs(monkeypatch: pytest.MonkeyPatch) ->
     assert doubling.results[1] == 2
 
 
-def test_a_failure_is_told_to_all_that_it_concerned_and_to_no_other() -> None:
+def test_failure_is_raised_only_for_items_of_its_round() -> None:
     batcher: Batcher[int, int] = Batcher()
 
     def fail(tickets: Tickets) -> None:
@@ -100,7 +100,7 @@ def refusing(odd: Callable[[int], bool], calls: list[list[int]]) -> Callable[...
     return store
 
 
-def test_what_cannot_be_stored_is_found_by_storing_each_alone() -> None:
+def test_unstorable_item_is_found_by_storing_each_alone() -> None:
     tickets: list[Ticket[int, bool]] = [Ticket(n) for n in (2, 3, 4)]
     calls: list[list[int]] = []
     together_or_each(tickets, refusing(lambda n: n % 2 == 1, calls))
@@ -124,7 +124,7 @@ def failing(error: Exception, calls: list[list[int]]) -> Callable[..., None]:
 @pytest.mark.parametrize(
     "error", [OverflowError(), UnicodeEncodeError("utf-8", "a", 0, 1, ""), QueryFailed("54000", "")]
 )
-def test_a_failure_that_nobody_expected_is_told_to_the_one_that_has_it(error: Exception) -> None:
+def test_unexpected_failure_is_raised_only_for_its_item(error: Exception) -> None:
     tickets: list[Ticket[int, bool]] = [Ticket(n) for n in (2, 3, 4)]
     calls: list[list[int]] = []
     together_or_each(tickets, failing(error, calls))
@@ -135,7 +135,7 @@ def test_a_failure_that_nobody_expected_is_told_to_the_one_that_has_it(error: Ex
 @pytest.mark.parametrize(
     "error", [DatabaseDown(), QueryFailed("55P03", ""), QueryFailed("57014", "")]
 )
-def test_a_failure_of_the_database_is_not_met_once_for_each(error: Exception) -> None:
+def test_database_failure_is_not_retried_for_each_item(error: Exception) -> None:
     tickets: list[Ticket[int, bool]] = [Ticket(n) for n in (2, 3, 4)]
     calls: list[list[int]] = []
     with pytest.raises(type(error)):
@@ -144,7 +144,7 @@ def test_a_failure_of_the_database_is_not_met_once_for_each(error: Exception) ->
     assert not any(t.answered for t in tickets)
 
 
-def test_what_can_be_stored_together_is_stored_once() -> None:
+def test_storable_items_are_stored_in_one_call() -> None:
     tickets: list[Ticket[int, bool]] = [Ticket(n) for n in (2, 4)]
     calls: list[list[int]] = []
     together_or_each(tickets, refusing(lambda n: n % 2 == 1, calls))

@@ -20,7 +20,7 @@ FOUR = [Checkpoint(str(n), 1, n, float(n)) for n in range(1, 5)]  # the metric g
         ((0, 0, 9), ""),
     ],
 )
-def test_the_policy_names_the_best_of_the_experiment_and_the_best_and_latest_of_each_trial(
+def test_policy_limits_best_and_latest_checkpoints(
     policy: tuple[int, int, int], deleted: str
 ) -> None:
     assert to_delete(FOUR, Policy(*policy), smaller_is_better=True) == list(deleted)
@@ -31,17 +31,17 @@ def test_a_registered_checkpoint_is_never_deleted() -> None:
     assert to_delete(registered, Policy(0, 0, 0), smaller_is_better=True) == ["1", "3", "4"]
 
 
-def test_where_larger_is_better_the_best_is_the_largest() -> None:
+def test_largest_metric_is_best_if_larger_is_better() -> None:
     assert to_delete(FOUR, Policy(0, 1, 0), smaller_is_better=False) == ["1", "2", "3"]
 
 
-def test_a_checkpoint_without_a_validation_is_kept_only_as_the_latest() -> None:
+def test_unvalidated_checkpoint_remains_only_as_the_latest() -> None:
     unvalidated = [replace(c, metric=None) for c in FOUR]
     assert to_delete(unvalidated, Policy(4, 4, 0), smaller_is_better=True) == list("1234")
     assert to_delete(unvalidated, Policy(4, 4, 1), smaller_is_better=True) == list("123")
 
 
-def test_each_trial_keeps_its_own_best_and_latest() -> None:
+def test_best_and_latest_checkpoints_of_each_trial_remain() -> None:
     trials = [Checkpoint(f"{t}{n}", t, n, float(t * 10 + n)) for t in (1, 2) for n in (1, 2, 3)]
     assert to_delete(trials, Policy(0, 1, 1), smaller_is_better=True) == ["12", "22"]
     assert to_delete(trials, Policy(2, 0, 0), smaller_is_better=True) == ["13", "21", "22", "23"]

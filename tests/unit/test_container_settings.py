@@ -21,20 +21,20 @@ def test_a_relative_mount_is_below_the_work_directory() -> None:
     assert [mount.container_path for mount in found] == ["/app/data", "/models"]
 
 
-def test_bare_names_are_left_to_the_agent() -> None:
+def test_agent_resolves_variables_without_a_value() -> None:
     given = ["A=1", "HOME_OF_DATA", "EMPTY=", "B=x=y"]
     values, of_agent = variables({"environment": {"environment_variables": given}}, "cpu")
     assert values == {"A": "1", "EMPTY": "", "B": "x=y"}
     assert of_agent == ["HOME_OF_DATA"]
 
 
-def test_variables_are_those_of_the_kind_of_slot() -> None:
+def test_variables_depend_on_the_kind_of_slot() -> None:
     given = {"cpu": ["KIND=cpu"], "cuda": ["KIND=cuda"]}
     values, _ = variables({"environment": {"environment_variables": given}}, "cuda")
     assert values == {"KIND": "cuda"}
 
 
-def test_the_clusters_network_interface_is_told_to_every_library() -> None:
+def test_network_interface_is_set_for_every_library() -> None:
     told = network_interface(TaskContainerDefaults(dtrain_network_interface="ens5"))
     assert told["NCCL_SOCKET_IFNAME"] == told["GLOO_SOCKET_IFNAME"] == "ens5"
     assert network_interface(DEFAULTS) == {}

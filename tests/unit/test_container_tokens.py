@@ -15,9 +15,9 @@ def token(bootstrap_token: str, cipher: AesCipher | None) -> str:
     return token_of(cast(Any, ctx), CONTAINER, 2, "told by the database")
 
 
-def test_a_token_is_the_same_for_each_poll() -> None:
+def test_token_is_equal_for_each_poll() -> None:
     assert token("", AesCipher(["key"])) == token("", AesCipher(["key"]))
 
 
-def test_a_cluster_without_a_bootstrap_token_makes_them_with_its_key() -> None:
+def test_tokens_are_derived_from_the_key_without_a_bootstrap_token() -> None:
     assert len({token("", None), token("", AesCipher(["a"])), token("", AesCipher(["b"]))}) == 3

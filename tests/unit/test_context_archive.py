@@ -18,7 +18,7 @@ FILES = (
 )
 
 
-def test_names_long_and_foreign_times_and_modes_survive() -> None:
+def test_long_and_non_ascii_names_times_and_modes_are_preserved() -> None:
     with tarfile.open(fileobj=io.BytesIO(archive(FILES)), mode="r:gz") as tar:
         found = [(m.name, m.isdir(), m.mtime, m.mode, m.size) for m in tar]
         last = tar.extractfile(LONG)
@@ -33,7 +33,7 @@ def test_names_long_and_foreign_times_and_modes_survive() -> None:
     ]
 
 
-def test_the_tar_of_the_machine_reads_it_without_complaint(tmp_path: Path) -> None:
+def test_system_tar_reads_the_archive_without_warnings(tmp_path: Path) -> None:
     (tmp_path / "context.tgz").write_bytes(archive(FILES[:4]))
     told = subprocess.run(
         ["tar", "-xvzf", "context.tgz"], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -42,5 +42,5 @@ def test_the_tar_of_the_machine_reads_it_without_complaint(tmp_path: Path) -> No
     assert (tmp_path / "src" / "train.py").read_bytes() == b"print()\n"
 
 
-def test_the_same_files_make_the_same_archive() -> None:
+def test_equal_files_give_equal_archives() -> None:
     assert archive(FILES) == archive(FILES)

@@ -33,7 +33,7 @@ def zeros(mib: int) -> bytes:
     return made.getvalue()
 
 
-def test_a_small_archive_of_gigabytes_is_refused_in_little_memory() -> None:
+def test_rejects_archive_of_gigabytes_without_using_much_memory() -> None:
     bomb = zeros(2048)
     assert len(bomb) < 16 * MIB
     tracemalloc.start()
@@ -43,7 +43,7 @@ def test_a_small_archive_of_gigabytes_is_refused_in_little_memory() -> None:
     tracemalloc.stop()
 
 
-def test_many_entries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_too_many_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context_archive, "MAX_ENTRIES", 100)
     empty = [member(f"f{n}", 0).tobuf() for n in range(101)]
     assert check(packed(*empty[:100])).entries == 100
@@ -51,7 +51,7 @@ def test_many_entries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         check(packed(*empty))
 
 
-def test_a_sparse_file_is_refused() -> None:
+def test_rejects_sparse_file() -> None:
     old = member("holes", 0, tarfile.GNUTYPE_SPARSE).tobuf()
     with pytest.raises(BadArchive, match="of a kind"):
         check(packed(old))
@@ -61,7 +61,7 @@ def test_a_sparse_file_is_refused() -> None:
         check(packed(new.tobuf(tarfile.PAX_FORMAT)))
 
 
-def test_a_file_with_two_sizes_is_refused() -> None:
+def test_rejects_file_with_two_sizes() -> None:
     """Readers use the PAX size, and would find entries within a file counted by the other size."""
     two = member("two", 0)
     two.pax_headers = {"comment": "x", "size": "0"}
@@ -71,19 +71,19 @@ def test_a_file_with_two_sizes_is_refused() -> None:
     assert check(packed(named.tobuf(tarfile.PAX_FORMAT))).entries == 1
 
 
-def test_a_header_that_fills_memory_is_refused() -> None:
+def test_rejects_very_large_header() -> None:
     with pytest.raises(BadArchive, match="header of a file is too long"):
         check(packed(member("x", 300 * MIB, tarfile.XHDTYPE).tobuf()))
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", gzip.compress(b"x" * 100_000)[:-9]])
-def test_what_is_no_archive_is_refused_or_empty(content: bytes) -> None:
+def test_rejects_content_that_is_not_an_archive(content: bytes) -> None:
     if content:
         with pytest.raises(BadArchive):
             check(content)
 
 
-def test_archives_of_programs_are_taken() -> None:
+def test_accepts_ordinary_archives() -> None:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:gz") as tar:
         for name in ("model.py", "ä" * 150 + ".py"):

@@ -15,9 +15,7 @@ from det_controlplane.core.schedule.job_settings import out_of_bounds
         ("max_slots", -1, "max_slots must be at least 0, not -1"),
     ],
 )
-def test_a_value_out_of_bounds_is_refused_with_its_bounds(
-    name: str, value: float, said: str
-) -> None:
+def test_rejects_value_out_of_bounds_with_the_bounds(name: str, value: float, said: str) -> None:
     assert out_of_bounds(name, value) == said
 
 
@@ -25,5 +23,5 @@ def test_a_value_out_of_bounds_is_refused_with_its_bounds(
     ("name", "value"),
     [("priority", 1), ("priority", 99), ("weight", 1e-9), ("weight", 1e9), ("max_slots", 0)],
 )
-def test_the_bounds_themselves_are_taken(name: str, value: float) -> None:
+def test_accepts_the_bounds_themselves(name: str, value: float) -> None:
     assert out_of_bounds(name, value) is None

@@ -10,7 +10,7 @@ def test_a_nonce_is_the_same_on_both_sides() -> None:
     assert len(join_nonce(*JOINING)) == 64
 
 
-def test_another_cluster_agent_key_or_process_has_another_nonce() -> None:
+def test_nonce_depends_on_cluster_agent_key_and_process() -> None:
     others = [
         tuple(f"{part}x" if i == n else part for i, part in enumerate(JOINING)) for n in range(4)
     ]
@@ -18,6 +18,6 @@ def test_another_cluster_agent_key_or_process_has_another_nonce() -> None:
     assert len(nonces) == 5
 
 
-def test_parts_cannot_be_shifted_into_each_other() -> None:
+def test_different_parts_with_equal_text_have_different_nonces() -> None:
     assert join_nonce("ab", "c", "d", "e") != join_nonce("a", "bc", "d", "e")
     assert join_nonce('a","b', "c", "d", "e") != join_nonce("a", 'b","c', "d", "e")

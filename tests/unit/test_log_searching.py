@@ -34,7 +34,7 @@ def search(looks: LogSearch, costly: Costly, task: str, line_s: float, patterns:
         looks.first(task, f"pattern {n}", "a test", [line_s] * 9, costly.never)
 
 
-def test_costly_lines_of_a_task_take_no_time_of_others() -> None:
+def test_slow_lines_of_a_task_do_not_reduce_time_of_others() -> None:
     costly = Costly()
     looks = LogSearch(3, costly.clock)
     search(looks, costly, "slow", PATTERN_S / 10)
@@ -50,7 +50,7 @@ def test_tasks_share_the_time_of_a_request() -> None:
     assert costly.now_s < ALL_S + 50 * 0.02
 
 
-def test_however_costly_single_lines_are_a_request_ends() -> None:
+def test_request_with_slow_lines_ends_within_its_time_limit() -> None:
     costly = Costly()
     looks = LogSearch(1000, costly.clock)
     for n in range(1000):

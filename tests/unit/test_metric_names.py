@@ -20,14 +20,14 @@ def values(count: int, prefix: str = "m") -> dict[str, float]:
     return {f"{prefix}{n}": 1.0 for n in range(count)}
 
 
-def test_names_are_admitted_up_to_the_limit_over_all_groups() -> None:
+def test_accepts_names_up_to_the_limit_over_all_groups() -> None:
     names = admit({}, "one", values(MOST_NAMES - 2)).names
     admission = admit(names, "two", values(5))
     assert admission.refused == ("m2", "m3", "m4")
     assert measure(admission.names)[0] == MOST_NAMES
 
 
-def test_known_names_are_admitted_at_the_limit() -> None:
+def test_accepts_existing_names_at_the_limit() -> None:
     names = admit({}, "training", values(MOST_NAMES)).names
     admission = admit(names, "training", {"new": 1.0, "m7": 2.0})
     assert admission.refused == ("new",)
@@ -42,7 +42,7 @@ def test_names_are_limited_by_their_bytes() -> None:
     assert len(admission.refused) == 500 - MOST_BYTES // (1004 + 1)
 
 
-def test_a_group_beyond_the_last_is_refused_with_all_its_metrics() -> None:
+def test_rejects_groups_beyond_the_limit_with_all_their_metrics() -> None:
     names: metric_names.MetricNames = {}
     for n in range(MOST_GROUPS):
         names = admit(names, f"group-{n}", {}).names
@@ -51,7 +51,7 @@ def test_a_group_beyond_the_last_is_refused_with_all_its_metrics() -> None:
     assert admit(names, "group-7", {"a": 1.0}).refused == ()
 
 
-def test_a_searcher_gets_its_metric_beyond_the_limit_of_names() -> None:
+def test_accepts_searcher_metric_beyond_the_limit() -> None:
     names: metric_names.MetricNames = {}
     for n in range(MOST_GROUPS):
         names = admit(names, f"group-{n}", values(MOST_NAMES // MOST_GROUPS)).names
@@ -71,7 +71,7 @@ def test_a_name_with_values_of_several_types_is_a_string() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.text(max_size=4)), st.none())))
-def test_admitted_names_are_known_and_are_never_removed(
+def test_accepted_names_are_never_removed(
     reports: list[tuple[str, list[str], None]],
 ) -> None:
     names: metric_names.MetricNames = {}
@@ -82,7 +82,7 @@ def test_admitted_names_are_known_and_are_never_removed(
         assert all(before[g].keys() <= names[g].keys() for g in before)
 
 
-def test_a_refusal_says_the_limit_the_trial_and_what_to_do() -> None:
+def test_refusal_names_the_limit_the_trial_and_the_remedy() -> None:
     admission = admit({}, "layers", {**values(MOST_NAMES), "w" * 900: 1.0})
     said = refusal(3, 17, "layers", admission)
     assert "experiment 3 has 2,000 metric names" in said
@@ -97,5 +97,5 @@ def test_a_refusal_says_the_limit_the_trial_and_what_to_do() -> None:
     ("refusals", "logged"),
     [(1, True), (2, False), (9, False), (10, True), (20, False), (100, True), (101, False)],
 )
-def test_a_log_shows_few_of_many_refusals(refusals: int, logged: bool) -> None:
+def test_log_shows_few_of_many_refusals(refusals: int, logged: bool) -> None:
     assert is_logged(refusals) is logged

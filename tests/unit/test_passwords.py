@@ -9,7 +9,7 @@ from det_controlplane.services.identity.passwords import (
 )
 
 
-def test_a_stored_password_costs_whoever_guesses_sixteen_megabytes_and_a_while() -> None:
+def test_stored_password_uses_scrypt_with_16_megabytes() -> None:
     sent = client_hash("a password")
     kind, salt, digest = stored_hash(sent).split("$")
     derived = hashlib.scrypt(sent.encode(), salt=bytes.fromhex(salt), n=2**14, r=8, p=1, dklen=32)

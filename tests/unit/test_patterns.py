@@ -28,7 +28,7 @@ assert not matches(sys.argv[1], "a" * int(sys.argv[2]) + "b")
 
 
 @pytest.mark.parametrize("pattern", HOSTILE)
-def test_no_pattern_holds_its_process(pattern: str) -> None:
+def test_every_pattern_is_searched_in_limited_time(pattern: str) -> None:
     """The search runs in a process of its own, as a test could not stop it otherwise."""
     command = [sys.executable, "-c", _SEARCH, pattern, str(LONGEST_LINE - 1)]
     subprocess.run(command, check=True, timeout=60)
@@ -46,18 +46,18 @@ def test_no_pattern_holds_its_process(pattern: str) -> None:
         ("b", "a" * LONGEST_LINE + "b", False),
     ],
 )
-def test_a_line_is_searched_without_its_end(pattern: str, line: str, found: bool) -> None:
+def test_line_is_searched_without_its_line_break(pattern: str, line: str, found: bool) -> None:
     assert matches(pattern, line) is found
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "a{1001}", "\\"])
-def test_what_re2_does_not_know_is_refused_with_its_cause(pattern: str) -> None:
+def test_rejects_syntax_unknown_to_re2_with_the_cause(pattern: str) -> None:
     with pytest.raises(InvalidPattern, match=r"is not a regular expression of RE2: \w+"):
         compiled(pattern)
     assert not matches(pattern, "a")
 
 
-def test_a_pattern_that_would_take_long_for_each_character_is_refused() -> None:
+def test_rejects_pattern_that_is_slow_for_each_character() -> None:
     with pytest.raises(InvalidPattern, match="too large"):
         compiled(".{1000}x")
 
@@ -77,7 +77,7 @@ class Lines:
         return False
 
 
-def test_a_pattern_has_its_share_of_a_look() -> None:
+def test_each_pattern_has_a_time_limit_in_a_search() -> None:
     lines = Lines(PATTERN_S / 10)
     look = PatternSearch(lines.clock)
     assert look.first(range(9), lines.never) is None
@@ -86,7 +86,7 @@ def test_a_pattern_has_its_share_of_a_look() -> None:
     assert lines.searched < 9 + 15
 
 
-def test_a_look_ends_however_many_patterns_there_are() -> None:
+def test_search_with_many_patterns_ends_within_its_time_limit() -> None:
     lines = Lines(PATTERN_S / 10)
     look = PatternSearch(lines.clock)
     for _ in range(100):
@@ -124,5 +124,5 @@ _PATTERNS = st.lists(
 
 
 @given(_PATTERNS, st.text("abcxABC .*d0-", max_size=12))
-def test_no_line_with_a_match_lacks_a_required_text(pattern: str, line: str) -> None:
+def test_matching_lines_contain_a_required_text(pattern: str, line: str) -> None:
     assert not matches(pattern, line) or all(text in line for text in required_texts(pattern))

@@ -11,7 +11,7 @@ echo "$*" >>"${0%/*}/made"
 """
 
 
-def test_the_environment_is_made_anew_where_its_versions_have_changed(tmp_path: Path) -> None:
+def test_environment_is_recreated_after_its_versions_changed(tmp_path: Path) -> None:
     """The old environment stayed for ever."""
     script, made = tmp_path / "scripts/peer-venv", tmp_path / "scripts/made"
     script.parent.mkdir()

@@ -23,7 +23,7 @@ def pool(**keys: Any) -> Pool:
     return load_cluster({"resource_pools": [{"pool_name": "gpus", **keys}]}).resource_pools[0]
 
 
-def test_a_pool_of_ec2_tells_its_machines() -> None:
+def test_details_of_an_ec2_pool_describe_its_machines() -> None:
     found = pool(provider=AWS)
     assert of_machines(found) == {
         "location": "us-east-1", "instanceType": "g5.12xlarge", "imageId": "ami-1",
@@ -38,7 +38,7 @@ def test_a_pool_of_ec2_tells_its_machines() -> None:
     assert "secret" not in str((aws, of_machines(found)))
 
 
-def test_a_pool_of_compute_engine_tells_its_machines() -> None:
+def test_details_of_a_compute_engine_pool_describe_its_machines() -> None:
     found = pool(provider=GCP)
     assert of_machines(found)["location"] == "us-central1-a"
     assert of_machines(found)["instanceType"] == "n1-standard-8"
@@ -49,14 +49,14 @@ def test_a_pool_of_compute_engine_tells_its_machines() -> None:
     assert gcp["serviceAccountEmail"] == "agents@acme"
 
 
-def test_a_mixed_pool_tells_both_clouds() -> None:
+def test_details_of_a_mixed_pool_describe_both_clouds() -> None:
     found = pool(offers=[GCP, {**AWS, "image_id": None}])
     assert of_machines(found)["location"] == "us-central1-a, us-east-1"
     assert of_machines(found)["instanceType"] == "n1-standard-8, g5.12xlarge"
     assert all(details(found).values())
 
 
-def test_a_pool_that_rents_nothing_is_on_premises() -> None:
+def test_pool_without_rented_machines_is_on_premises() -> None:
     assert of_machines(pool()) == {"location": "on-prem"}
     assert details(pool()) == {"aws": None, "gcp": None}
     assert slots_per_agent(pool()) == 0

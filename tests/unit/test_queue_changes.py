@@ -38,7 +38,7 @@ def job(
 
 
 @pytest.mark.parametrize(("slots", "fits"), [(0, True), (4, True), (5, False)])
-def test_what_needs_one_agent_moves_only_where_an_agent_is_large_enough(
+def test_single_agent_job_moves_only_to_pools_with_large_enough_agents(
     slots: int, fits: bool
 ) -> None:
     lone = replace(job("job1", 100), slots_of_one_agent=slots)
@@ -73,7 +73,7 @@ def refusal(jobs: list[QueuedJob], update: QueueUpdate) -> str:
         (QueueUpdate("job1", behind_of="job3"), (300 + NOW) / 2),
     ],
 )
-def test_a_moved_job_lands_midway_between_its_new_neighbours(
+def test_moved_job_has_a_position_midway_between_its_neighbours(
     update: QueueUpdate, position: float
 ) -> None:
     expected = QueueChange(update.job_id, position=Decimal(position))
@@ -109,11 +109,11 @@ def test_the_default_priority_of_the_pool_counts_as_a_priority() -> None:
         QueueUpdate("job1", resource_pool="default"),
     ],
 )
-def test_a_job_that_is_there_already_does_not_change(update: QueueUpdate) -> None:
+def test_job_already_at_its_place_does_not_change(update: QueueUpdate) -> None:
     assert change(THREE, update) == QueueAnswer((), None)
 
 
-def test_a_clock_that_is_behind_the_anchor_still_puts_the_job_behind_it() -> None:
+def test_job_moves_behind_an_anchor_with_a_future_position() -> None:
     (moved,) = change(THREE, QueueUpdate("job1", behind_of="job3"), now=200).changes
     assert moved.position == 301
 
@@ -123,7 +123,7 @@ def test_jobs_with_the_same_position_have_no_room_between_them() -> None:
     assert "no room ahead of job b" in refusal(jobs, QueueUpdate("c", ahead_of="b"))
 
 
-def test_a_gap_can_be_halved_nine_hundred_times_and_then_says_that_it_is_full() -> None:
+def test_gap_is_full_after_nine_hundred_halvings() -> None:
     jobs = {j.id: j for j in (job("a", 0), job("b", 1), job("x", 5), job("y", 6))}
     for n in range(1_200):
         mover = "xy"[n % 2]
@@ -154,7 +154,7 @@ def test_a_priority_is_from_1_to_99(priority: int) -> None:
         ("turns", QueueUpdate("j", behind_of="k"), "round_robin"),
     ],
 )
-def test_a_change_that_the_scheduler_does_not_know_names_the_scheduler(
+def test_rejects_change_unsupported_by_the_scheduler(
     pool: str, update: QueueUpdate, scheduler: SchedulerType
 ) -> None:
     reason = refusal([job("j", 1, pool=pool), job("k", 2, pool=pool)], update)
@@ -166,7 +166,7 @@ def test_a_weight_is_above_zero(weight: float) -> None:
     assert "above 0" in refusal([job("j", 1, pool="shared")], QueueUpdate("j", weight=weight))
 
 
-def test_a_weight_may_be_a_fraction() -> None:
+def test_weight_can_be_a_fraction() -> None:
     answer = change([job("j", 1, pool="shared")], QueueUpdate("j", weight=0.5))
     assert answer.changes == (QueueChange("j", weight=0.5),)
 
@@ -178,7 +178,7 @@ def test_only_experiments_move_to_another_pool() -> None:
     assert "only experiments" in refusal([notebook], QueueUpdate("nb", resource_pool="compute"))
 
 
-def test_an_unknown_pool_is_refused_with_those_there_are() -> None:
+def test_error_for_unknown_pool_lists_existing_ones() -> None:
     reason = refusal(THREE, QueueUpdate("job1", resource_pool="gpus"))
     assert reason.endswith("'gpus' not found; there are: compute, default, shared, turns")
 
@@ -188,12 +188,12 @@ def test_an_anchor_is_an_active_job_of_the_same_pool(other: QueuedJob) -> None:
     assert "must both be active" in refusal([*THREE, other], QueueUpdate("job1", ahead_of="other"))
 
 
-def test_a_job_that_is_not_active_has_no_place_to_move_to() -> None:
+def test_inactive_job_cannot_be_moved() -> None:
     asleep = job("asleep", 5, active=False)
     assert "both be active" in refusal([*THREE, asleep], QueueUpdate("asleep", ahead_of="job1"))
 
 
-def test_an_unknown_job_or_pool_is_told_apart_from_what_is_refused() -> None:
+def test_unknown_job_or_pool_is_reported_as_missing() -> None:
     unknown = [
         QueueUpdate("nope", priority=1),
         QueueUpdate("job1", ahead_of="nope"),
@@ -213,7 +213,7 @@ def test_an_update_changes_exactly_one_thing(update: QueueUpdate) -> None:
     assert "exactly one of" in refusal(THREE, update)
 
 
-def test_later_updates_see_what_earlier_ones_changed() -> None:
+def test_later_updates_see_earlier_changes() -> None:
     answer = change(
         THREE,
         QueueUpdate("job1", priority=1),
@@ -228,7 +228,7 @@ def test_later_updates_see_what_earlier_ones_changed() -> None:
     assert answer.refused is None
 
 
-def test_the_reasons_of_several_refusals_are_joined_and_the_rest_is_done() -> None:
+def test_valid_updates_are_applied_and_refusals_joined() -> None:
     answer = change(
         THREE,
         QueueUpdate("job1", priority=0),
@@ -250,7 +250,7 @@ def test_the_reasons_of_several_refusals_are_joined_and_the_rest_is_done() -> No
         st.tuples(st.integers(0, 6), st.integers(0, 6), st.booleans()), min_size=1, max_size=25
     ),
 )
-def test_after_any_moves_the_moved_job_stands_right_beside_its_anchor(
+def test_moved_job_is_directly_beside_its_anchor(
     positions: list[int], moves: list[tuple[int, int, bool]]
 ) -> None:
     jobs = {f"j{n}": job(f"j{n}", at) for n, at in enumerate(positions)}

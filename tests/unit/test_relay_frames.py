@@ -35,12 +35,12 @@ FRAMES: st.SearchStrategy[Frame] = st.one_of(
 
 
 @given(FRAMES)
-def test_a_frame_is_read_as_it_was_written(frame: Frame) -> None:
+def test_frame_is_decoded_unchanged(frame: Frame) -> None:
     assert decoded(encoded(frame)) == frame
 
 
 @given(st.binary(max_size=60))
-def test_bytes_of_any_kind_are_a_frame_or_are_refused(message: bytes) -> None:
+def test_any_bytes_are_decoded_or_rejected(message: bytes) -> None:
     try:
         frame = decoded(message)
     except BadFrame:
@@ -48,7 +48,7 @@ def test_bytes_of_any_kind_are_a_frame_or_are_refused(message: bytes) -> None:
     assert frame is None or decoded(encoded(frame)) == frame
 
 
-def test_a_kind_of_later_versions_is_passed_over() -> None:
+def test_frame_kinds_of_later_versions_are_ignored() -> None:
     assert decoded(b"\xff\0\0\0\1anything") is None
 
 
@@ -63,7 +63,7 @@ def test_a_kind_of_later_versions_is_passed_over() -> None:
         b"\3",
     ],
 )
-def test_what_is_too_large_or_names_nothing_is_refused(message: bytes) -> None:
+def test_rejects_oversized_and_unnamed_frames(message: bytes) -> None:
     with pytest.raises(BadFrame):
         decoded(message)
 
@@ -71,7 +71,7 @@ def test_what_is_too_large_or_names_nothing_is_refused(message: bytes) -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(["send", "use"]), st.integers(1, 2 * WINDOW)), max_size=60)
 )
-def test_a_stream_never_holds_more_than_its_window_and_never_stands_still(
+def test_stream_never_exceeds_its_window_and_never_stalls(
     steps: list[tuple[str, int]],
 ) -> None:
     sending, receiving = Sending(), Receiving()
@@ -85,7 +85,7 @@ def test_a_stream_never_holds_more_than_its_window_and_never_stands_still(
         assert receiving.held > 0 or sending.left > 0
 
 
-def test_more_than_the_window_allows_is_refused() -> None:
+def test_rejects_data_beyond_the_window() -> None:
     receiving = Receiving()
     receiving.came(WINDOW)
     with pytest.raises(BadFrame):

@@ -37,14 +37,14 @@ CONFIGS = st.recursive(
 
 
 @given(CONFIGS)
-def test_a_configuration_is_its_parts(config: Any) -> None:
+def test_configuration_equals_its_shown_and_secret_parts(config: Any) -> None:
     parts = separated(config)
     assert joined(parts.shown, parts.secrets) == config
     assert restored(parts.shown, config) == config or masked_paths(config)
 
 
 @given(CONFIGS)
-def test_what_is_shown_has_no_more_secrets(config: Any) -> None:
+def test_redacted_configuration_contains_no_secrets(config: Any) -> None:
     assert separated(redacted(config)).secrets == {}
 
 
@@ -64,7 +64,7 @@ def test_what_is_shown_has_no_more_secrets(config: Any) -> None:
         {"environment": {"environment_variables": ["NCCL_TOKEN=x"]}},
     ],
 )
-def test_secrets_are_found(config: dict[str, Any]) -> None:
+def test_detects_secrets(config: dict[str, Any]) -> None:
     assert [s.reveal()[-1] for s in separated(config).secrets.values()] == ["x"]
 
 
@@ -88,7 +88,7 @@ def test_secrets_are_found(config: dict[str, Any]) -> None:
         {"environment": {"registry_auth": {"username": "me", "serveraddress": "r.example"}}},
     ],
 )
-def test_the_rest_stays_readable(config: dict[str, Any]) -> None:
+def test_other_values_are_not_redacted(config: dict[str, Any]) -> None:
     assert redacted(config) == config
 
 

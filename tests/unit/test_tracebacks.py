@@ -19,11 +19,11 @@ PLACE = '  File "train.py", line 3, in <module>'
         ([BEGIN, PLACE], ""),
     ],
 )  # fmt: skip
-def test_the_line_after_the_last_traceback_names_it(lines: list[str], told: str) -> None:
+def test_last_exception_is_the_line_after_the_last_traceback(lines: list[str], told: str) -> None:
     assert last_exception(lines) == told
 
 
-def test_an_error_that_is_logged_beside_a_traceback_is_not_its_exception() -> None:
+def test_error_logged_within_a_traceback_is_not_its_exception() -> None:
     assert last_exception([BEGIN, "ERROR: lost contact", PLACE, "KeyError: 'a'"]) == "KeyError: 'a'"
 
 
@@ -40,9 +40,7 @@ def test_an_error_that_is_logged_beside_a_traceback_is_not_its_exception() -> No
         (["ERROR: " + "x" * 1000], "x" * 299 + "…"),
     ],
 )  # fmt: skip
-def test_the_last_error_is_what_was_logged_as_one_or_what_could_not_start(
-    lines: list[str], told: str
-) -> None:
+def test_last_error_is_a_logged_error_or_a_failed_start(lines: list[str], told: str) -> None:
     assert last_error(lines) == told
 
 

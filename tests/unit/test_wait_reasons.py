@@ -12,7 +12,7 @@ REASONS = [
 ]
 
 
-def test_a_changed_number_changes_one_sentence() -> None:
+def test_changed_number_updates_one_row() -> None:
     before, after = REASONS[0], REASONS[1]
     allocations = [f"a{n}" for n in range(100)]
     changes = changes_of({7: before}, {after: allocations}, dict.fromkeys(allocations, 7))
@@ -21,7 +21,7 @@ def test_a_changed_number_changes_one_sentence() -> None:
     assert (changes.new, changes.unused) == ([], [])
 
 
-def test_the_row_stays_with_the_larger_group() -> None:
+def test_larger_group_continues_to_use_the_row() -> None:
     stored = {7: REASONS[0]}
     groups = {REASONS[1]: ["a", "b", "c"], REASONS[2]: ["d"]}
     changes = changes_of(stored, groups, dict.fromkeys("abcd", 7))

@@ -33,7 +33,7 @@ def test_a_message_is_posted(receiver: Receiver) -> None:
 @pytest.mark.parametrize(
     ("status", "forever"), [(307, True), (404, True), (408, False), (429, False), (503, False)]
 )
-def test_other_answers_are_refusals(receiver: Receiver, status: int, forever: bool) -> None:
+def test_other_responses_are_refusals(receiver: Receiver, status: int, forever: bool) -> None:
     receiver.status = status
     refused = refusal(WebCourier(allow_private=True), receiver.url)
     assert str(refused) == f"127.0.0.1 answered with status {status}"
@@ -50,7 +50,7 @@ def test_other_answers_are_refusals(receiver: Receiver, status: int, forever: bo
         "[2002:a00:1::]", "[fec0::1]", "[64:ff9b:1::a00:1]", "[::ffff:0:a00:1]", "[::a00:1]",
     ],
 )  # fmt: skip
-def test_private_addresses_are_refused(host: str) -> None:
+def test_rejects_private_addresses(host: str) -> None:
     for refused in (refusal(WebCourier(), f"http://{host}:9/"), checked(f"https://{host}/")):
         assert "is an address of a private network" in str(refused)
         assert refused.forever
@@ -62,7 +62,7 @@ def checked(url: str) -> Unsent:
     return caught.value
 
 
-def test_a_name_is_judged_by_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_name_with_any_private_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def resolved(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
         family, kind = socket.AF_INET, socket.SOCK_STREAM
         return [(family, kind, 6, "", (address, port)) for address in ("8.8.8.8", "10.0.0.1")]
@@ -71,7 +71,7 @@ def test_a_name_is_judged_by_all_its_addresses(monkeypatch: pytest.MonkeyPatch) 
     assert "private network" in str(checked("https://rebinding.example.com"))
 
 
-def test_the_address_that_was_checked_is_the_one_that_is_called(
+def test_courier_connects_to_the_checked_address(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name server may answer differently the next time."""
@@ -96,7 +96,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_called(
     assert called == ["127.0.0.1"]
 
 
-def test_nobody_at_home_is_tried_again() -> None:
+def test_refused_connection_is_retried() -> None:
     with closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))
         refused = refusal(
@@ -106,13 +106,13 @@ def test_nobody_at_home_is_tried_again() -> None:
     assert not refused.forever
 
 
-def test_a_name_without_an_address_is_tried_again() -> None:
+def test_name_without_an_address_is_retried() -> None:
     refused = refusal(WebCourier(), "https://nowhere.invalid/")
     assert str(refused) == "nowhere.invalid has no address"
     assert not refused.forever
 
 
-def test_a_silent_target_is_given_up_after_a_while() -> None:
+def test_silent_target_times_out() -> None:
     with closing(socket.socket()) as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -57,7 +57,7 @@ def test_a_graceful_stop_saves_unsaved_work_and_terminates() -> None:
     assert next_workload(PLAN, replace(stopping, checkpointed_at=40)).kind is Kind.TERMINATE
 
 
-def test_a_resumed_trial_goes_on_where_it_was_saved() -> None:
+def test_resumed_trial_continues_from_its_checkpoint() -> None:
     resumed = replace(START, steps=200, checkpointed_at=200)
     assert played(PLAN, resumed) == ["train 50", "validate", "checkpoint"]
 

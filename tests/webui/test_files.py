@@ -45,14 +45,14 @@ def scripts_of(got: Got) -> set[str]:
 
 
 @pytest.mark.parametrize("path", ["/det", "/det/", "/det/experiments/1", "/det/trials/3/logs"])
-def test_every_address_of_a_page_gives_the_page(host: AsgiApp, path: str) -> None:
+def test_every_page_address_returns_the_page(host: AsgiApp, path: str) -> None:
     got = page(host, path)
     assert got.status == 200
     assert got.headers["content-type"] == "text/html; charset=utf-8"
     assert b'<div id="app">' in got.body
 
 
-def test_files_are_kept_for_good_and_their_addresses_follow_their_content(
+def test_files_are_cached_forever_and_addresses_depend_on_content(
     host: AsgiApp, tmp_path: Path
 ) -> None:
     for path in files_of(page(host)):
@@ -69,18 +69,18 @@ def test_files_are_kept_for_good_and_their_addresses_follow_their_content(
     assert WebFiles(tmp_path).current.digest != before
 
 
-def test_a_page_that_is_open_gets_no_file_of_another_version(host: AsgiApp) -> None:
+def test_file_of_another_version_is_not_found(host: AsgiApp) -> None:
     got = page(host, "/det/-/0123456789abcdef/app.js")
     assert got.status == 404
 
 
-def test_a_page_that_is_known_is_not_sent_again(host: AsgiApp) -> None:
+def test_cached_page_is_not_sent_again(host: AsgiApp) -> None:
     etag = page(host).headers["etag"]
     assert page(host, if_none_match=etag).status == 304
     assert page(host, if_none_match='"other"').status == 200
 
 
-def test_pages_run_no_code_but_ours(host: AsgiApp) -> None:
+def test_pages_allow_only_scripts_of_the_cluster(host: AsgiApp) -> None:
     got = page(host)
     policy = got.headers["content-security-policy"]
     assert "script-src 'self';" in policy
@@ -96,7 +96,7 @@ def test_pages_run_no_code_but_ours(host: AsgiApp) -> None:
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=", text)
 
 
-def test_files_are_sent_compressed_to_those_that_read_it(host: AsgiApp) -> None:
+def test_files_are_compressed_if_the_client_accepts_it(host: AsgiApp) -> None:
     path = next(p for p in files_of(page(host)) if p.endswith("preact.js"))
     packed, plain = page(host, path, accept_encoding="gzip"), page(host, path)
     assert packed.headers["content-encoding"] == "gzip"
@@ -104,7 +104,7 @@ def test_files_are_sent_compressed_to_those_that_read_it(host: AsgiApp) -> None:
     assert len(packed.raw) < len(plain.raw) / 2
 
 
-def test_nothing_outside_the_folder_is_served(host: AsgiApp) -> None:
+def test_files_outside_the_folder_are_not_found(host: AsgiApp) -> None:
     root = files_of(page(host))[0].rsplit("/", 1)[0]
     for path in (
         "/../__init__.py",
@@ -116,12 +116,12 @@ def test_nothing_outside_the_folder_is_served(host: AsgiApp) -> None:
 
 
 @pytest.mark.parametrize("file", OURS, ids=lambda f: f.relative_to(FOLDER).as_posix())
-def test_whatever_a_script_imports_is_there(file: Path) -> None:
+def test_imported_scripts_exist(file: Path) -> None:
     for target in IMPORTED.findall(file.read_text("utf-8")):
         assert (file.parent / target).is_file(), target
 
 
-def test_a_browser_is_told_of_every_script_that_the_first_page_needs(host: AsgiApp) -> None:
+def test_page_lists_every_script_that_it_needs(host: AsgiApp) -> None:
     told = scripts_of(page(host))
     assert {f.relative_to(FOLDER).as_posix() for f in needed("app.js")} <= told
 
@@ -141,16 +141,14 @@ def test_a_browser_is_told_of_every_script_that_the_first_page_needs(host: AsgiA
         ("/nowhere", []),
     ],
 )
-def test_a_browser_is_told_of_just_the_scripts_of_the_page_at_its_address(
-    host: AsgiApp, path: str, shown: list[str]
-) -> None:
+def test_page_lists_only_scripts_of_its_address(host: AsgiApp, path: str, shown: list[str]) -> None:
     wanted = {f.relative_to(FOLDER).as_posix() for f in needed("app.js", *shown)}
     told = scripts_of(page(host, f"/det{path}"))
     assert told - wanted == {"theme.js", "vendor/signals-core.js"}
     assert wanted <= told
 
 
-def test_the_list_of_experiments_begins_with_few_files(host: AsgiApp) -> None:
+def test_list_of_experiments_loads_few_files(host: AsgiApp) -> None:
     got = page(host, "/det/experiments")
     assert len(scripts_of(got)) < 32
     (sheet,) = [f for f in files_of(got) if f.endswith(".css")]
@@ -180,7 +178,7 @@ def needed(*names: str) -> set[Path]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_comes_before_the_first_chart_is_small(page: str) -> None:
+def test_files_before_the_first_chart_are_small(page: str) -> None:
     sheets = (FOLDER / "css").glob("*.css")
     sent = packed([*needed("app.js", page), *sheets, FOLDER / "index.html", FOLDER / "icon.svg"])
     assert sent < BEFORE_THE_FIRST_CHART
@@ -191,7 +189,7 @@ def test_all_pages_with_all_libraries_are_small() -> None:
     assert packed(f for f in FOLDER.rglob("*") if f.suffix in kinds) < EVERYTHING
 
 
-def test_libraries_are_those_of_the_lock_file() -> None:
+def test_libraries_have_the_versions_of_the_lock_file() -> None:
     notices = (FOLDER / "vendor" / "LICENSES.txt").read_text("utf-8")
     for name, version in PACKAGES["dependencies"].items():
         assert f"{name} {version}\n" in notices
@@ -201,7 +199,7 @@ def test_libraries_are_those_of_the_lock_file() -> None:
 
 
 @pytest.mark.parametrize("file", OURS, ids=lambda f: f.relative_to(FOLDER).as_posix())
-def test_scripts_stay_readable_and_write_no_markup(file: Path) -> None:
+def test_scripts_are_short_and_write_no_markup(file: Path) -> None:
     text = file.read_text("utf-8")
     assert text.count("\n") <= 500
     assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
@@ -213,6 +211,6 @@ def test_style_sheets_name_colours_by_tokens() -> None:
             assert not re.search(r"#[0-9a-f]{3,8}\b", file.read_text("utf-8")), file.name
 
 
-def test_functions_of_aws_carry_the_pages_and_not_their_types() -> None:
+def test_aws_functions_contain_the_pages_without_type_files() -> None:
     shown = [name for name in packaging.UNUSED if name.startswith("det_controlplane/webui")]
     assert shown == ["det_controlplane/webui/**/*.ts"]

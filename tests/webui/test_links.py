@@ -41,7 +41,7 @@ def experiment(user: Caller, experiment_id: int) -> dict[str, Any]:
     return found
 
 
-def test_addresses_of_determined_lead_to_the_page(tab: Tab, user: Caller, searched: int) -> None:
+def test_addresses_of_determined_open_the_same_pages(tab: Tab, user: Caller, searched: int) -> None:
     command = {"config": {"entrypoint": ["sleep", "600"]}}
     user.post("/api/v1/models", {"name": "linked"})
     names = {
@@ -59,7 +59,7 @@ def test_addresses_of_determined_lead_to_the_page(tab: Tab, user: Caller, search
     user.post(f"/api/v1/commands/{names['c']}/kill")
 
 
-def test_signing_out_has_an_address(browser: Any, house_base: str) -> None:
+def test_logout_address_signs_out(browser: Any, house_base: str) -> None:
     with opened(browser, house_base, user=("determined", PASSWORD)) as tab:
         tab.open("/logout")
         tab.page.get_by_label("User name").wait_for()
@@ -67,7 +67,7 @@ def test_signing_out_has_an_address(browser: Any, house_base: str) -> None:
         tab.page.get_by_label("User name").wait_for()
 
 
-def test_the_window_is_called_as_its_page_also_on_another_tab(tab: Tab, searched: int) -> None:
+def test_window_title_has_the_name_of_the_page(tab: Tab, searched: int) -> None:
     tab.open(f"/experiments/{searched}")
     tab.ready()
     name = tab.page.locator("h1").inner_text()
@@ -78,7 +78,9 @@ def test_the_window_is_called_as_its_page_also_on_another_tab(tab: Tab, searched
         assert tab.page.title().startswith(name)
 
 
-def test_what_an_address_asks_in_vain_is_told_and_dropped(tab: Tab, searched: int) -> None:
+def test_invalid_filters_in_an_address_are_reported_and_can_be_dropped(
+    tab: Tab, searched: int
+) -> None:
     date = {
         "column": "startTime", "location": "LOCATION_TYPE_EXPERIMENT", "type": "COLUMN_TYPE_DATE",
         "operator": ">", "value": "no date",
@@ -92,7 +94,7 @@ def test_what_an_address_asks_in_vain_is_told_and_dropped(tab: Tab, searched: in
     tab.page.wait_for_url("**/det/experiments")
 
 
-def test_a_page_that_breaks_says_so_and_the_others_stay(tab: Tab, searched: int) -> None:
+def test_broken_page_shows_an_error_and_others_still_work(tab: Tab, searched: int) -> None:
     def torn(route: Any) -> None:
         route.fulfill(json={"jobs": [{"full": {}}], "pagination": {"total": 1}})
 
@@ -105,7 +107,7 @@ def test_a_page_that_breaks_says_so_and_the_others_stay(tab: Tab, searched: int)
     tab.complaints.clear()
 
 
-def test_another_page_is_told_and_has_the_focus(tab: Tab, searched: int) -> None:
+def test_opening_a_page_announces_it_and_moves_the_focus(tab: Tab, searched: int) -> None:
     tab.open("/experiments")
     tab.ready()
     assert tab.page.evaluate("document.activeElement.tagName") == "BODY"
@@ -118,7 +120,7 @@ def test_another_page_is_told_and_has_the_focus(tab: Tab, searched: int) -> None
     assert heading.evaluate("e => e === document.activeElement")
 
 
-def test_pictures_are_one_stop_of_the_tab_key(tab: Tab, searched: int) -> None:
+def test_charts_take_one_tab_stop(tab: Tab, searched: int) -> None:
     tab.open(f"/experiments/{searched}/search")
     lines = tab.page.get_by_role("button", name=re.compile(r"^Trial \d+"))
     lines.first.wait_for()
@@ -136,7 +138,7 @@ def test_pictures_are_one_stop_of_the_tab_key(tab: Tab, searched: int) -> None:
     assert points.last.evaluate("e => e === document.activeElement")
 
 
-def test_a_trial_is_trained_again(tab: Tab, user: Caller, searched: int) -> None:
+def test_trial_can_be_trained_again(tab: Tab, user: Caller, searched: int) -> None:
     best = experiment(user, searched)["bestTrialId"]
     kept = report_checkpoint(user, searched)
     hparams = user.get(f"/api/v1/trials/{best}")["trial"]["hparams"]

@@ -20,7 +20,7 @@ def tab(house_tab: Tab) -> Tab:
     return house_tab
 
 
-def test_a_page_that_is_kept_has_nothing_of_the_test_before(browser: Any, house_base: str) -> None:
+def test_reused_browser_page_has_no_state_of_an_earlier_test(browser: Any, house_base: str) -> None:
     user, heard = ("determined", PASSWORD), list[str]()
     with opened(browser, house_base, user=user, theme="dark") as before:
         before.open("/settings")
@@ -43,7 +43,7 @@ def test_a_page_that_is_kept_has_nothing_of_the_test_before(browser: Any, house_
         assert after.page is not tab.page, "the clock is the test's"
 
 
-def test_a_person_sees_the_sessions_and_ends_others(tab: Tab, house: House) -> None:
+def test_user_sees_own_sessions_and_ends_others(tab: Tab, house: House) -> None:
     there = house.api.signed_in("determined")
     tab.open("/settings")
     sessions = tab.page.get_by_role("region", name="Sessions")
@@ -57,7 +57,7 @@ def test_a_person_sees_the_sessions_and_ends_others(tab: Tab, house: House) -> N
     tab.page.get_by_label("User name").wait_for()
 
 
-def test_what_came_of_each_message_of_a_webhook_is_shown(tab: Tab, house: House) -> None:
+def test_webhook_page_shows_the_result_of_each_message(tab: Tab, house: House) -> None:
     house.api.ctx.courier = inbox = Inbox()
     user = house.api.signed_in("determined")
     made = make_webhook(user, name="chat")
@@ -72,7 +72,7 @@ def test_what_came_of_each_message_of_a_webhook_is_shown(tab: Tab, house: House)
     assert tab.faults() == []
 
 
-def test_an_owner_sets_the_policies_of_a_workspace_without_roles(tab: Tab, house: House) -> None:
+def test_workspace_owner_sets_policies_without_roles(tab: Tab, house: House) -> None:
     tab.open("/workspaces")
     assert tab.page.get_by_role("link", name="Administration").count() == 0
     press(tab, "New workspace")
@@ -90,7 +90,7 @@ def test_an_owner_sets_the_policies_of_a_workspace_without_roles(tab: Tab, house
     assert house.admin.get(path)["configPolicies"]["invariant_config"] == {"max_restarts": 3}
 
 
-def test_a_text_that_is_not_saved_is_not_lost_unasked(tab: Tab, house: House) -> None:
+def test_leaving_a_page_with_unsaved_text_asks_for_confirmation(tab: Tab, house: House) -> None:
     house.admin.post("/api/v1/templates/kept", {"config": {"max_restarts": 1}})
     asked: list[str] = []
     answers = iter([False, False, True])
@@ -117,7 +117,7 @@ def test_a_text_that_is_not_saved_is_not_lost_unasked(tab: Tab, house: House) ->
     assert json.dumps(shown) == '{"max_restarts": 1}'
 
 
-def test_a_configuration_that_was_typed_is_not_lost_unasked(tab: Tab, house: House) -> None:
+def test_leaving_a_typed_configuration_asks_for_confirmation(tab: Tab, house: House) -> None:
     tab.page.on("dialog", lambda dialog: dialog.dismiss())
     tab.open("/experiments/new")
     text = tab.page.get_by_label(re.compile("^Configuration"))
@@ -127,7 +127,7 @@ def test_a_configuration_that_was_typed_is_not_lost_unasked(tab: Tab, house: Hou
     assert (asked.value.type, "typed" in text.input_value()) == ("confirm", True)
 
 
-def test_a_saved_text_is_no_reason_to_ask(tab: Tab, house: House) -> None:
+def test_leaving_a_page_with_saved_text_asks_no_confirmation(tab: Tab, house: House) -> None:
     house.admin.post("/api/v1/templates/saved", {"config": {"max_restarts": 1}})
     tab.page.on("dialog", lambda dialog: pytest.fail(dialog.message))
     tab.open("/templates/saved")

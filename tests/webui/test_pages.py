@@ -60,7 +60,7 @@ def test_curves_are_drawn_and_name_their_trials(tab: Tab, trained: int) -> None:
     assert tab.page.get_by_role("list", name="Trials of the chart").locator("li").count() == 4
 
 
-def test_the_search_shows_rungs_and_says_why_a_trial_ended(
+def test_search_page_shows_rungs_and_why_a_trial_ended(
     tab: Tab, cluster: Cluster, trained: int
 ) -> None:
     told = cluster.get(f"/api/v1/experiments/{trained}/search")
@@ -82,7 +82,7 @@ def test_the_search_shows_rungs_and_says_why_a_trial_ended(
     tab.page.get_by_text(f"The trial {told['trials'][0]['sentence']}").wait_for()
 
 
-def test_a_part_of_an_axis_narrows_the_trials(tab: Tab, trained: int) -> None:
+def test_selecting_part_of_an_axis_filters_the_trials(tab: Tab, trained: int) -> None:
     tab.open(f"/experiments/{trained}/hyperparameters")
     axis = tab.page.get_by_role("slider", name="validation_error")
     for _ in range(10):
@@ -95,7 +95,7 @@ def test_a_part_of_an_axis_narrows_the_trials(tab: Tab, trained: int) -> None:
     tab.page.get_by_text("4 trials", exact=True).wait_for()
 
 
-def test_chosen_trials_are_compared(tab: Tab, trained: int) -> None:
+def test_chosen_trials_can_be_compared(tab: Tab, trained: int) -> None:
     tab.open(f"/experiments/{trained}/trials")
     boxes = tab.page.get_by_role("checkbox", name=re.compile("^Choose [0-9]+$"))
     boxes.nth(0).check()
@@ -113,7 +113,7 @@ def test_code_is_shown_line_by_line(tab: Tab, trained: int) -> None:
     assert source.inner_text().rstrip() == told.rstrip()
 
 
-def test_an_experiment_made_in_the_browser_trains(tab: Tab, cluster: Cluster, trained: int) -> None:
+def test_experiment_forked_in_the_browser_trains(tab: Tab, cluster: Cluster, trained: int) -> None:
     tab.open(f"/experiments/{trained}")
     tab.page.get_by_role("button", name="Fork").click()
     editor = tab.page.get_by_label("Configuration, in YAML")
@@ -134,7 +134,7 @@ def test_an_experiment_made_in_the_browser_trains(tab: Tab, cluster: Cluster, tr
     tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
 
 
-def test_a_first_experiment_is_made_from_a_folder(
+def test_experiment_can_be_created_from_a_folder(
     tab: Tab, cluster: Cluster, tmp_path: Any, trained: int
 ) -> None:
     folder = tmp_path / "code"
@@ -163,7 +163,7 @@ def test_a_first_experiment_is_made_from_a_folder(
     assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
 
 
-def test_what_failed_leads_to_its_log(tab: Tab, cluster: Cluster) -> None:
+def test_failed_experiment_links_to_its_log(tab: Tab, cluster: Cluster) -> None:
     made = cluster.create(
         EXAMPLE / "adaptive.yaml", EXAMPLE, "--config", "entrypoint=echo it-broke; exit 3",
         "--config", "max_restarts=0", "--config", "searcher.max_trials=1",
@@ -174,7 +174,7 @@ def test_what_failed_leads_to_its_log(tab: Tab, cluster: Cluster) -> None:
     tab.page.locator(".log-text", has_text="it-broke").first.wait_for()
 
 
-def test_a_checkpoint_is_registered_and_downloaded_where_it_is_listed(
+def test_listed_checkpoint_can_be_registered_and_downloaded(
     tab: Tab, cluster: Cluster, trained: int
 ) -> None:
     tab.open(f"/experiments/{trained}/checkpoints")
@@ -229,7 +229,9 @@ def files_of(cluster: Cluster, uuid: str) -> set[str]:
     return {path for path in resources if not path.endswith("/")}
 
 
-def test_checkpoints_are_deleted_one_and_many(tab: Tab, cluster: Cluster, trained: int) -> None:
+def test_one_and_several_checkpoints_can_be_deleted(
+    tab: Tab, cluster: Cluster, trained: int
+) -> None:
     # The last one of each trial is kept by its policy; other tests have the newest of all.
     path = f"/api/v1/experiments/{trained}/checkpoints?states=STATE_COMPLETED&orderBy=ORDER_BY_DESC"
     listed = cluster.get(f"{path}&sortByAttr=SORT_BY_END_TIME")["checkpoints"]
@@ -256,7 +258,7 @@ def test_checkpoints_are_deleted_one_and_many(tab: Tab, cluster: Cluster, traine
     assert tab.faults() == []
 
 
-def test_a_task_is_watched_and_ended(tab: Tab, cluster: Cluster) -> None:
+def test_task_can_be_watched_and_killed(tab: Tab, cluster: Cluster) -> None:
     line = f"echo '{MARKUP}'; sleep 600"
     told = cluster.det("command", "run", "--config", "resources.slots=0", "--detach", line)
     task_id = told.out.split()[-1]
@@ -269,7 +271,7 @@ def test_a_task_is_watched_and_ended(tab: Tab, cluster: Cluster) -> None:
     assert cluster.get(f"/api/v1/commands/{task_id}")["command"]["state"] == "STATE_TERMINATED"
 
 
-def test_a_tree_of_tasks_is_watched_paused_and_ended(
+def test_task_tree_can_be_watched_paused_and_killed(
     tab: Tab, cluster: Cluster, tmp_path: Path
 ) -> None:
     config = tmp_path / "task.yaml"
@@ -288,7 +290,7 @@ def test_a_tree_of_tasks_is_watched_paused_and_ended(
     assert cluster.get(f"/api/v1/tasks/{child}")["task"]["endTime"]
 
 
-def test_a_shell_is_used_in_the_page(tab: Tab, browser: Any, base: str, cluster: Cluster) -> None:
+def test_shell_works_in_the_page(tab: Tab, browser: Any, base: str, cluster: Cluster) -> None:
     require_ssh()
     tab.open("/tasks")
     tab.page.get_by_role("button", name="New shell").click()
@@ -342,7 +344,9 @@ def shown(tab: Tab, text: str) -> None:
     tab.page.locator(".xterm-rows", has_text=text).wait_for()
 
 
-def test_a_page_outlives_its_server(browser: Any, base: str, cluster: Cluster) -> None:
+def test_page_reconnects_after_a_restart_of_the_api(
+    browser: Any, base: str, cluster: Cluster
+) -> None:
     with opened(browser, base) as tab:
         tab.open("/queue")
         tab.page.get_by_text("The queue is empty").wait_for()

@@ -46,7 +46,7 @@ def manage(tab: Tab, name: str) -> None:
     tab.page.get_by_role("dialog", name=f"Manage {name}").wait_for()
 
 
-def test_priority_and_place_are_managed_and_brought_back(
+def test_priority_and_place_of_a_job_can_be_changed_and_undone(
     tab: Tab, user: Caller, three: list[str]
 ) -> None:
     tab.open("/queue/default")
@@ -72,7 +72,9 @@ def test_priority_and_place_are_managed_and_brought_back(
     assert queue(user) == three
 
 
-def test_a_job_goes_to_another_pool_and_back(tab: Tab, user: Caller, three: list[str]) -> None:
+def test_job_can_be_moved_to_another_pool_and_back(
+    tab: Tab, user: Caller, three: list[str]
+) -> None:
     tab.open("/queue/default")
     manage(tab, "job a")
     fill(tab, Place="9")  # has no meaning in another pool
@@ -100,7 +102,7 @@ def fair(house: House) -> Iterator[str]:
     house.api.ctx.config = before
 
 
-def test_a_job_comes_back_from_a_pool_of_another_scheduler(
+def test_move_to_a_pool_with_another_scheduler_can_be_undone(
     tab: Tab, user: Caller, three: list[str], fair: str
 ) -> None:
     tab.open("/queue/default")
@@ -116,7 +118,9 @@ def test_a_job_comes_back_from_a_pool_of_another_scheduler(
     assert (sorted(queue(user)), job(user, "job a")["weight"]) == (three, 1)
 
 
-def test_a_weight_is_set_and_brought_back(tab: Tab, house: House, user: Caller, fair: str) -> None:
+def test_weight_of_a_job_can_be_changed_and_undone(
+    tab: Tab, house: House, user: Caller, fair: str
+) -> None:
     made = []
     for name, weight in (("light", 1), ("heavy", 2)):
         resources = {"slots_per_trial": 1, "resource_pool": fair, "weight": weight}
@@ -139,7 +143,7 @@ def test_a_weight_is_set_and_brought_back(tab: Tab, house: House, user: Caller, 
         user.post(f"/api/v1/experiments/{experiment_id}/kill")
 
 
-def test_a_place_before_jobs_of_another_priority_is_left_for_the_one_before(
+def test_job_moved_across_priorities_returns_to_its_place_and_priority(
     tab: Tab, user: Caller, three: list[str]
 ) -> None:
     body = {"updates": [{"jobId": job(user, "job a")["jobId"], "priority": 5}]}
@@ -153,7 +157,7 @@ def test_a_place_before_jobs_of_another_priority_is_left_for_the_one_before(
     assert (queue(user), job(user, "job c")["priority"]) == (three, 42)
 
 
-def test_what_the_cluster_refuses_is_told_where_it_was_asked(
+def test_queue_errors_are_shown_in_their_dialog(
     tab: Tab, house: House, user: Caller, three: list[str]
 ) -> None:
     path = "/api/v1/config-policies/global/experiment"
@@ -181,7 +185,7 @@ def test_what_the_cluster_refuses_is_told_where_it_was_asked(
     tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
 
 
-def test_a_queue_that_is_longer_than_its_list_says_so(
+def test_long_queue_shows_that_its_list_is_incomplete(
     tab: Tab, user: Caller, three: list[str]
 ) -> None:
     asked: list[str] = []
@@ -206,7 +210,7 @@ def test_a_queue_that_is_longer_than_its_list_says_so(
     tab.page.get_by_text("The first 2 of 3 jobs.").wait_for(state="detached")
 
 
-def test_a_job_is_moved_by_the_keys_of_its_menu(tab: Tab, user: Caller, three: list[str]) -> None:
+def test_job_can_be_moved_with_the_keyboard(tab: Tab, user: Caller, three: list[str]) -> None:
     tab.open("/queue/default")
     tab.page.get_by_role("button", name="Actions on job b").focus()
     tab.page.keyboard.press("Enter")

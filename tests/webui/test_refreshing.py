@@ -19,7 +19,7 @@ def tab(house_tab: Tab) -> Tab:
     return house_tab
 
 
-def test_one_question_that_is_not_answered_stops_no_other(tab: Tab) -> None:
+def test_failed_request_does_not_stop_others(tab: Tab) -> None:
     tab.page.clock.install()
     tab.open("/queue/default")
     tab.page.get_by_text("The queue is empty").wait_for()
@@ -40,7 +40,7 @@ def test_one_question_that_is_not_answered_stops_no_other(tab: Tab) -> None:
     tab.complaints[:] = [c for c in tab.complaints if "504" not in c]
 
 
-def test_rows_out_of_sight_are_fetched_again_when_others_changed(tab: Tab, user: Caller) -> None:
+def test_changed_rows_outside_the_visible_part_are_loaded_again(tab: Tab, user: Caller) -> None:
     for n in range(LONG):
         user.post("/api/v1/models", {"name": f"fresh {n:03}"})
     tab.page.clock.install()
@@ -66,15 +66,13 @@ def scroll(tab: Tab, to: str) -> None:
 
 
 @pytest.mark.parametrize("script", ["trial", "trial_profiler"], ids=["its own", "one it needs"])
-def test_a_page_whose_script_did_not_arrive_is_loaded_anew(
-    tab: Tab, trial: int, script: str
-) -> None:
+def test_page_is_reloaded_if_its_script_fails_to_load(tab: Tab, trial: int, script: str) -> None:
     with lost(tab, f"pages/{script}.js", times=1):
         tab.visit(f"/trials/{trial}")
         tab.page.get_by_role("heading", name=f"Trial {trial}").wait_for()
 
 
-def test_a_page_whose_script_never_arrives_says_so(tab: Tab, trial: int) -> None:
+def test_page_shows_an_error_if_its_script_never_loads(tab: Tab, trial: int) -> None:
     with lost(tab, "pages/trial.js") as asked:
         tab.visit(f"/trials/{trial}")
         tab.page.get_by_role("alert").get_by_text("This page did not load").wait_for()
@@ -83,18 +81,14 @@ def test_a_page_whose_script_never_arrives_says_so(tab: Tab, trial: int) -> None
         tab.ready()
 
 
-def test_a_page_says_which_part_never_arrives_though_the_others_do(
-    tab: Tab, trial: int, searched: int
-) -> None:
+def test_page_shows_an_error_if_one_part_never_loads(tab: Tab, trial: int, searched: int) -> None:
     with lost(tab, "experiment/trials.js") as asked:
         tab.visit(f"/experiments/{searched}/trials")
         tab.page.get_by_role("alert").get_by_text("A part of this page did not load").wait_for()
         assert TRIES <= len(asked) <= 2 * TRIES
 
 
-def test_a_part_that_did_not_arrive_takes_no_text_that_is_not_saved(
-    tab: Tab, searched: int
-) -> None:
+def test_unsaved_text_remains_if_a_part_fails_to_load(tab: Tab, searched: int) -> None:
     tab.open(f"/experiments/{searched}/notes")
     notes = tab.page.get_by_role("textbox", name="Notes")
     notes.fill("to be kept")

@@ -55,7 +55,7 @@ def started(cluster: Cluster, kind: str, *words: str) -> str:
     return found[0]
 
 
-def test_a_cell_of_a_notebook_is_run_and_answers(
+def test_notebook_cell_runs_and_shows_its_output(
     cluster: Cluster, page: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "factor.py").write_text("FACTOR = 6\n")
@@ -75,7 +75,7 @@ def test_a_tensorboard_shows_the_scalars_of_a_trial(
     page.get_by_text("validation_error").first.wait_for()
 
 
-def test_the_address_that_determined_opens_shows_the_task_once_it_serves(
+def test_address_opened_by_determined_waits_for_the_task(
     cluster: Cluster, browser: Any, trained: int
 ) -> None:
     """Its client waits until the task runs, and leaves the rest to the page of this address."""

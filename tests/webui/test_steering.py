@@ -35,9 +35,7 @@ def experiment(user: Caller, experiment_id: int) -> dict[str, Any]:
     return found
 
 
-def test_signing_in_leads_to_the_page_that_was_asked_for(
-    browser: Any, house_base: str, searched: int
-) -> None:
+def test_signing_in_opens_the_requested_page(browser: Any, house_base: str, searched: int) -> None:
     with opened(browser, house_base, signed_in=False) as tab:
         tab.open(f"/experiments/{searched}/trials")
         tab.sign_in(password="wrong")
@@ -50,7 +48,7 @@ def test_signing_in_leads_to_the_page_that_was_asked_for(
         )
 
 
-def test_a_session_that_ended_asks_to_sign_in_and_goes_on(
+def test_page_continues_after_signing_in_again(
     browser: Any, house_base: str, searched: int
 ) -> None:
     with opened(browser, house_base, user=ME) as tab:
@@ -65,7 +63,7 @@ def test_a_session_that_ended_asks_to_sign_in_and_goes_on(
 
 
 @pytest.mark.parametrize("way", ["notes", "dialog"])
-def test_what_is_typed_outlives_the_session(
+def test_typed_text_survives_the_end_of_the_session(
     browser: Any, house_base: str, searched: int, way: str
 ) -> None:
     from playwright.sync_api import expect
@@ -89,7 +87,7 @@ def test_what_is_typed_outlives_the_session(
         expect(told).to_have_count(int(way == "notes"))  # unsaved text; the page is new
 
 
-def test_markup_in_names_stays_text(tab: Tab, searched: int) -> None:
+def test_markup_in_names_is_escaped(tab: Tab, searched: int) -> None:
     for address in (
         "/experiments",
         f"/experiments/{searched}",
@@ -102,7 +100,7 @@ def test_markup_in_names_stays_text(tab: Tab, searched: int) -> None:
         assert tab.page.title() != "1"
 
 
-def test_code_is_a_tree_whose_files_are_saved(tab: Tab, user: Caller) -> None:
+def test_code_is_a_tree_of_downloadable_files(tab: Tab, user: Caller) -> None:
     code = {
         "parts/deep/layer.py": b"# <b>deep</b>\n",
         "image.bin": b"\0\1\2",
@@ -158,7 +156,7 @@ def test_an_experiment_is_paused_resumed_and_stopped(tab: Tab, user: Caller, wai
     assert experiment(user, waiting)["state"] == "STATE_CANCELED"
 
 
-def test_many_are_archived_and_brought_back(tab: Tab, user: Caller, searched: int) -> None:
+def test_archiving_experiments_can_be_undone(tab: Tab, user: Caller, searched: int) -> None:
     tab.open("/experiments")
     tab.page.get_by_role("checkbox", name=f"Choose {searched}", exact=True).check()
     tab.page.get_by_role("button", name="Archive", exact=True).click()
@@ -167,7 +165,7 @@ def test_many_are_archived_and_brought_back(tab: Tab, user: Caller, searched: in
     assert eventually(lambda: not experiment(user, searched)["archived"]), "it is brought back"
 
 
-def test_filters_live_in_the_address(tab: Tab, searched: int) -> None:
+def test_filters_are_part_of_the_address(tab: Tab, searched: int) -> None:
     tab.open("/experiments?state=CANCELED&q=bold")
     tab.page.get_by_role("cell", name="Canceled").first.wait_for()
     tab.page.get_by_label("Search names").fill("nothing is called so")
@@ -177,9 +175,7 @@ def test_filters_live_in_the_address(tab: Tab, searched: int) -> None:
     tab.page.get_by_role("checkbox", name=f"Choose {searched}", exact=True).wait_for()
 
 
-def test_chosen_experiments_are_compared_at_an_address(
-    tab: Tab, searched: int, waiting: int
-) -> None:
+def test_comparison_of_experiments_has_an_address(tab: Tab, searched: int, waiting: int) -> None:
     tab.open("/experiments")
     for experiment_id in (searched, waiting):
         tab.page.get_by_role("checkbox", name=f"Choose {experiment_id}", exact=True).check()
@@ -194,7 +190,9 @@ def test_chosen_experiments_are_compared_at_an_address(
     tab.page.get_by_role("row", name=re.compile("^entrypoint")).wait_for()
 
 
-def test_a_checkpoint_becomes_a_version_of_a_model(tab: Tab, user: Caller, searched: int) -> None:
+def test_checkpoint_can_be_registered_as_a_model_version(
+    tab: Tab, user: Caller, searched: int
+) -> None:
     uuid = report_checkpoint(user, searched)
     tab.open("/models")
     tab.page.get_by_role("button", name="New model").click()
@@ -208,9 +206,7 @@ def test_a_checkpoint_becomes_a_version_of_a_model(tab: Tab, user: Caller, searc
     assert (model["name"], model["numVersions"]) == ("<b>digits", 1)
 
 
-def test_a_project_is_made_and_an_experiment_moves_there(
-    tab: Tab, user: Caller, waiting: int
-) -> None:
+def test_experiment_can_be_moved_to_a_new_project(tab: Tab, user: Caller, waiting: int) -> None:
     tab.open("/workspaces")
     tab.page.get_by_role("button", name="New workspace").click()
     tab.page.get_by_label("Name", exact=True).fill("Vision")
@@ -229,7 +225,7 @@ def test_a_project_is_made_and_an_experiment_moves_there(
     assert experiment(user, waiting)["projectName"] == "Digits"
 
 
-def test_workspaces_and_projects_are_renamed_moved_archived_and_deleted(
+def test_workspaces_and_projects_can_be_renamed_moved_archived_and_deleted(
     tab: Tab, user: Caller
 ) -> None:
     old, other = (user.post(SPACES, {"name": name})["workspace"]["id"] for name in ("Old", "Other"))
@@ -270,7 +266,7 @@ def queue(user: Caller) -> list[str]:
     return [job["full"]["entityId"] for job in jobs]
 
 
-def test_a_job_goes_to_the_top_and_back(tab: Tab, user: Caller, house: House) -> None:
+def test_job_can_be_moved_to_the_top_and_back(tab: Tab, user: Caller, house: House) -> None:
     made = [create(user, activate=True) for _ in range(3)]
     house.api.tick()
     first, second, third = (str(e) for e in made)
@@ -300,7 +296,7 @@ def test_a_job_goes_to_the_top_and_back(tab: Tab, user: Caller, house: House) ->
         user.post(f"/api/v1/experiments/{experiment_id}/kill")
 
 
-def test_a_view_is_saved_used_again_and_deleted(tab: Tab, user: Caller, searched: int) -> None:
+def test_view_can_be_saved_reused_and_deleted(tab: Tab, user: Caller, searched: int) -> None:
     tab.open("/experiments?state=CANCELED&columns=id,name,numTrials")
     tab.page.get_by_role("button", name="Views").click()
     tab.page.get_by_role("menuitem", name="Save this view").click()

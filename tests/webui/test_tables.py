@@ -58,7 +58,7 @@ def condition(tab: Tab, nth: int, column: str, operator: str, value: str = "") -
         dialog.get_by_label("Value", exact=True).nth(nth).fill(value)
 
 
-def test_conditions_are_joined_in_groups_and_kept_by_views(
+def test_conditions_can_be_grouped_and_saved_in_views(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
     reported(user, "good", 0.25, hyperparameters={"lr": 0.1}, **place)
@@ -100,7 +100,9 @@ def press_in_group(tab: Tab, name: str) -> None:
     group.get_by_role("button", name=name, exact=True).click()
 
 
-def test_a_filter_is_built_by_keyboard_alone(tab: Tab, user: Caller, place: dict[str, str]) -> None:
+def test_filter_can_be_built_with_the_keyboard(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
     create(user, name="reached by keys", **place)
     tab.open(address_of(user, create(user, name="not reached", **place)))
     tab.page.get_by_text("2 experiments in").wait_for()
@@ -122,7 +124,7 @@ def test_a_filter_is_built_by_keyboard_alone(tab: Tab, user: Caller, place: dict
     assert names(tab) == ["reached by keys"]
 
 
-def test_what_an_address_asks_in_groups_is_read_as_far_as_it_is_understood(
+def test_valid_conditions_of_a_grouped_filter_in_an_address_apply(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
     create(user, name="one", **place)
@@ -139,7 +141,7 @@ def test_what_an_address_asks_in_groups_is_read_as_far_as_it_is_understood(
     assert names(tab) == ["one"]
 
 
-def test_trials_are_filtered_and_show_the_metrics_that_are_chosen(tab: Tab, user: Caller) -> None:
+def test_trials_can_be_filtered_and_show_chosen_metrics(tab: Tab, user: Caller) -> None:
     made = create(
         user, searcher=TWO, hyperparameters={"lr": {"type": "categorical", "vals": [1, 2, 3]}}
     )
@@ -173,7 +175,7 @@ def test_trials_are_filtered_and_show_the_metrics_that_are_chosen(tab: Tab, user
     assert tab.faults() == []
 
 
-def test_all_that_fit_are_archived_and_brought_back(
+def test_archiving_all_matching_experiments_can_be_undone(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
     made = [create_ended(user, name=f"run {n}", **place) for n in range(MANY)]
@@ -191,7 +193,7 @@ def test_all_that_fit_are_archived_and_brought_back(
     assert not any(experiment(user, e)["archived"] for e in made)
 
 
-def test_many_are_moved_back_and_each_that_refused_says_why(
+def test_undoing_a_move_reports_each_refused_experiment(
     tab: Tab, house: House, user: Caller, place: dict[str, str]
 ) -> None:
     made = [create_ended(user, name=f"moved {n}", **place) for n in range(3)]
@@ -215,7 +217,7 @@ def test_many_are_moved_back_and_each_that_refused_says_why(
 
 
 @pytest.mark.parametrize(("end", "done"), [("Stop", "Stopping"), ("Kill", "Killed")])
-def test_many_are_paused_resumed_ended_and_deleted(
+def test_several_experiments_can_be_paused_resumed_killed_and_deleted(
     tab: Tab, user: Caller, place: dict[str, str], end: str, done: str
 ) -> None:
     made = [create(user, name=f"steered {n}", activate=True, **place) for n in range(2)]
@@ -241,7 +243,7 @@ def test_many_are_paused_resumed_ended_and_deleted(
     assert all(s.status == 404 or "DELET" in s.json()["experiment"]["state"] for s in states)
 
 
-def test_what_may_be_done_to_chosen_experiments_follows_their_states(
+def test_actions_depend_on_states_of_chosen_experiments(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
     made = [create(user, name=f"ends {n}", activate=True, **place) for n in range(2)]
@@ -254,7 +256,7 @@ def test_what_may_be_done_to_chosen_experiments_follows_their_states(
     tab.page.get_by_role("button", name="Kill", exact=True).wait_for(state="detached")
 
 
-def test_what_fits_a_filter_of_before_is_not_chosen(
+def test_rows_of_an_earlier_filter_are_not_chosen(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
     made = [create(user, name=f"asked {n}", **place) for n in range(2)]
@@ -278,7 +280,7 @@ def test_what_fits_a_filter_of_before_is_not_chosen(
     tab.page.get_by_text("1 experiment chosen").wait_for()
 
 
-def test_what_was_refused_or_not_reached_is_told_also_elsewhere(
+def test_refused_and_failed_actions_are_shown_on_other_pages(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
     made = [create_ended(user, name=f"kept {n}", **place) for n in range(60)]
@@ -313,7 +315,7 @@ def test_what_was_refused_or_not_reached_is_told_also_elsewhere(
     tab.page.get_by_text("Archive: 1 experiment refused. not now").wait_for()
 
 
-def test_a_time_in_an_address_is_the_same_wherever_it_is_read(
+def test_time_in_an_address_is_independent_of_the_time_zone(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
     listed = address_of(user, create(user, name="timed", **place))

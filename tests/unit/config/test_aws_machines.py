@@ -20,13 +20,13 @@ def problems(**settings: Any) -> dict[str, str]:
     return {}
 
 
-def test_a_boot_script_above_the_limit_of_ec2_is_refused() -> None:
+def test_rejects_boot_script_above_the_limit_of_ec2() -> None:
     (said,) = problems(startup_script="#" * 12_000).values()
     assert f"EC2 takes {MOST_USER_DATA}" in said
     assert "fetch the rest from a bucket" in said
 
 
-def test_the_largest_part_of_the_boot_script_is_named() -> None:
+def test_error_names_the_largest_part_of_the_boot_script() -> None:
     problems_by_key = problems(
         startup_script="true", pull_images=[f"image-{n:0100}" for n in range(120)]
     )
@@ -43,7 +43,7 @@ def test_an_accepted_boot_script_fits_with_the_names_of_the_cluster() -> None:
     assert len(user_data(booted).encode()) <= MOST_USER_DATA
 
 
-def test_other_clouds_take_longer_scripts() -> None:
+def test_other_clouds_accept_longer_scripts() -> None:
     gcp = {"type": "gcp", "project": "p", "zone": "us-central1-a", "startup_script": "#" * 20_000}
     load_cluster({"resource_pools": [{"pool_name": "gpus", "provider": gcp}]})
 
@@ -55,7 +55,7 @@ def test_other_clouds_take_longer_scripts() -> None:
         ({"root_volume_throughput": 300, "root_volume_type": "io2"}, "is a setting of gp3"),
     ],
 )
-def test_a_throughput_above_the_limit_of_the_volume_is_refused(
+def test_rejects_throughput_above_the_limit_of_the_volume(
     settings: dict[str, Any], said: str
 ) -> None:
     assert said in problems(**settings)["root_volume_throughput"]

@@ -50,7 +50,7 @@ def pool(config: ClusterConfig, name: str) -> Pool:
     return found
 
 
-def test_an_empty_configuration_is_one_default_pool() -> None:
+def test_empty_configuration_has_one_default_pool() -> None:
     config = load_cluster("")
     assert config == ClusterConfig()
     assert [p.pool_name for p in config.resource_pools] == ["default"]
@@ -64,34 +64,34 @@ def test_a_pool_overrides_the_scheduler_of_the_resource_manager() -> None:
     assert config.scheduler_of("cpu").type == "fair_share"
 
 
-def test_priority_and_preemption_may_stand_at_the_top() -> None:
+def test_accepts_priority_and_preemption_at_the_top_level() -> None:
     config = load_cluster({"default_priority": 10, "preemption": True})
     assert config.scheduler_of("default") == Scheduler("priority", True, 10)
 
 
-def test_the_scheduler_may_stand_at_the_top_as_before_0_15_5() -> None:
+def test_accepts_scheduler_at_the_top_level_as_before_0_15_5() -> None:
     config = load_cluster({"scheduler": {"type": "round_robin", "fitting_policy": "worst"}})
     assert config.scheduler_of("default") == Scheduler("round_robin", fitting_policy="worst")
 
 
-def test_durations_and_sizes_are_written_as_people_do() -> None:
+def test_accepts_durations_and_sizes_with_units() -> None:
     config = load_cluster(TWO_POOLS)
     assert pool(config, "gpu").agent_reconnect_wait == 600.0
     assert pool(config, "cpu").agent_reconnect_wait == 25.0
     assert config.task_container_defaults.shm_size_bytes == 1024**3
 
 
-def test_ports_of_other_services_are_listed() -> None:
+def test_reads_reserved_ports() -> None:
     assert load_cluster("reserved_ports: [29400, 12350]").reserved_ports == {12350, 29400}
 
 
 @pytest.mark.parametrize("given", ["29400", "[0]", "[ssh]", "[70000]"])
-def test_what_is_no_list_of_ports_is_refused(given: str) -> None:
+def test_rejects_invalid_reserved_ports(given: str) -> None:
     with pytest.raises(InvalidConfig, match="whole numbers from 1 to 65535"):
         load_cluster(f"reserved_ports: {given}")
 
 
-def test_a_provider_keeps_the_settings_of_its_cloud() -> None:
+def test_provider_contains_the_settings_of_its_cloud() -> None:
     provider = pool(load_cluster(TWO_POOLS), "gpu").provider
     assert provider is not None
     assert (provider.type, provider.min_instances, provider.max_instances) == ("aws", 0, 3)
@@ -99,7 +99,7 @@ def test_a_provider_keeps_the_settings_of_its_cloud() -> None:
     assert provider.settings["region"] == "us-east-1"
 
 
-def test_a_pool_without_task_defaults_has_those_of_the_cluster() -> None:
+def test_pool_without_task_defaults_uses_those_of_the_cluster() -> None:
     config = load_cluster(TWO_POOLS)
     assert pool(config, "gpu").task_container_defaults == config.task_container_defaults
     own = pool(config, "cpu").task_container_defaults
@@ -122,7 +122,7 @@ def test_a_single_pool_of_any_name_is_the_default() -> None:
     assert config.pool_for("", 1) is config.pool_for("", 0) is config.pool("only")
 
 
-def test_keys_of_a_resident_master_are_accepted_and_named() -> None:
+def test_keys_of_determineds_master_are_accepted_and_reported() -> None:
     config = load_cluster({"db": {"host": "x"}, "telemetry": {"enabled": False}})
     assert config.ignored == ("db", "telemetry")
 
@@ -187,22 +187,22 @@ def test_keys_of_a_resident_master_are_accepted_and_named() -> None:
         ),
     ],
 )
-def test_a_wrong_key_is_refused_with_its_path(raw: dict[str, Any], path: str, said: str) -> None:
+def test_rejects_wrong_key_with_its_path(raw: dict[str, Any], path: str, said: str) -> None:
     assert said in problems(raw)[path]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     assert set(problems("prot: 1\nport: x\nlog: {levle: info}")) == {"prot", "port", "log.levle"}
 
 
-def test_bad_syntax_names_the_document() -> None:
+def test_syntax_error_names_the_document() -> None:
     with pytest.raises(
         InvalidConfig, match="invalid cluster configuration: not valid YAML: line 2"
     ):
         load_cluster("a: [")
 
 
-def test_task_defaults_and_priority_of_the_pool_reach_the_experiment() -> None:
+def test_experiment_uses_task_defaults_and_priority_of_its_pool() -> None:
     config = load_cluster(TWO_POOLS)
     raw = {"entrypoint": "x", "searcher": {"name": "single", "metric": "l"}}
     resolved = resolve(raw, sources_of(config, pool(config, "gpu")), name="n", seed=1).config
@@ -215,7 +215,7 @@ def test_task_defaults_and_priority_of_the_pool_reach_the_experiment() -> None:
     assert on_cpu.environment.image.rocm == "python:3.11"
 
 
-def test_bad_task_defaults_are_found_before_a_user_meets_them() -> None:
+def test_rejects_invalid_task_defaults_at_startup() -> None:
     with pytest.raises(InvalidConfig) as refused:
         load_checked(
             {
@@ -232,17 +232,17 @@ def test_bad_task_defaults_are_found_before_a_user_meets_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["", TWO_POOLS])
-def test_a_good_configuration_has_nothing_to_tell(text: str) -> None:
+def test_valid_configuration_has_no_problems(text: str) -> None:
     assert load_checked(text) == load_cluster(text)
 
 
-def test_reading_it_does_not_import_pydantic() -> None:
+def test_reading_the_configuration_does_not_import_pydantic() -> None:
     code = "import sys; from det_controlplane.core.config import load_cluster; load_cluster({'port': 1}); "
     code += "sys.exit('pydantic' in sys.modules or 'yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_document_of_a_configuration_reads_back_as_the_same() -> None:
+def test_document_of_a_configuration_loads_as_the_same_configuration() -> None:
     config = load_cluster("""
 resource_manager: {scheduler: {type: fair_share}, default_compute_resource_pool: a, default_aux_resource_pool: b}
 resource_pools:

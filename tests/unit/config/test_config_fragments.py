@@ -18,7 +18,7 @@ from det_controlplane.core.problems import Problem
         {"hyperparameters": {"any": {"key": 1}}, "data": {"any": 1}},
     ],
 )  # fmt: skip
-def test_a_part_of_any_kind_of_configuration_is_taken(template: dict[str, Any]) -> None:
+def test_template_accepts_parts_of_any_kind_of_configuration(template: dict[str, Any]) -> None:
     assert fragment_problems(template) == []
 
 
@@ -50,7 +50,7 @@ def test_a_part_of_any_kind_of_configuration_is_taken(template: dict[str, Any]) 
         ({"max_restarts": "many"}, "max_restarts", "must be a whole number"),
     ],
 )
-def test_what_no_kind_of_configuration_takes_is_told(
+def test_template_rejects_keys_that_no_configuration_accepts(
     template: dict[str, Any], path: str, said: str
 ) -> None:
     (problem,) = fragment_problems(template)
@@ -58,7 +58,7 @@ def test_what_no_kind_of_configuration_takes_is_told(
     assert said in problem.message
 
 
-def test_a_problem_is_blamed_on_the_template_that_alone_says_it() -> None:
+def test_problem_caused_only_by_the_template_names_it() -> None:
     template = {"resurces": {}, "resources": {"slots": -1, "weight": 0}, "batches_per_step": 0}
     submitted = {"resources": {"weight": 0}}
     paths = (

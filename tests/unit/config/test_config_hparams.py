@@ -11,7 +11,7 @@ def problems(raw: Any) -> dict[str, str]:
     return {problem.path: problem.message for problem in hparams.parse(raw)[1]}
 
 
-def test_each_kind_is_read() -> None:
+def test_reads_each_kind_of_hyperparameter() -> None:
     space, found = hparams.parse(
         {
             "i": {"type": "int", "minval": 1, "maxval": 4.0, "count": 2},
@@ -40,7 +40,7 @@ def test_plain_values_are_constants_and_plain_objects_are_groups() -> None:
     assert space["g"] == Nested({"e": Nested({}), "x": Const("s")})
 
 
-def test_names_keep_the_users_order_at_every_level() -> None:
+def test_names_have_the_users_order_at_every_level() -> None:
     space, _ = hparams.parse({"b": 1, "a": {"z": 1, "y": 2}})
     group = space["a"]
     assert list(space) == ["b", "a"]
@@ -48,7 +48,7 @@ def test_names_keep_the_users_order_at_every_level() -> None:
     assert list(group.members) == ["z", "y"]
 
 
-def test_the_explicit_form_reads_back_to_the_same_space() -> None:
+def test_explicit_form_parses_to_the_same_space() -> None:
     raw = {"a": 1, "g": {"l": {"type": "log", "minval": 0, "maxval": 1, "base": 2}, "v": [1]}}
     space, _ = hparams.parse(raw)
     written = hparams.to_json(space)
@@ -112,11 +112,11 @@ def test_the_explicit_form_reads_back_to_the_same_space() -> None:
         ({"": 1}, "hyperparameters.x", "non-empty"),
     ],
 )
-def test_a_wrong_hyperparameter_is_told_with_its_path(raw: Any, path: str, said: str) -> None:
+def test_wrong_hyperparameter_is_reported_with_its_path(raw: Any, path: str, said: str) -> None:
     assert said in problems({"x": raw})[path]
 
 
-def test_every_wrong_hyperparameter_is_told() -> None:
+def test_every_wrong_hyperparameter_is_reported() -> None:
     found = problems({"a": {"type": "int"}, "b": {"c": {"type": "wrong"}}})
     assert set(found) == {
         "hyperparameters.a.minval",
@@ -126,7 +126,7 @@ def test_every_wrong_hyperparameter_is_told() -> None:
 
 
 @pytest.mark.parametrize("raw", [None, 3, [], "x"])
-def test_a_space_that_is_no_object_is_refused(raw: Any) -> None:
+def test_rejects_space_that_is_not_an_object(raw: Any) -> None:
     assert "must be an object" in problems(raw)["hyperparameters"]
 
 

@@ -27,7 +27,7 @@ def merged(high: dict[str, Any], low: dict[str, Any]) -> dict[str, Any]:
     return merge(high, low)
 
 
-def test_objects_merge_key_by_key_and_the_high_side_wins() -> None:
+def test_objects_merge_key_by_key_with_precedence_of_the_high_side() -> None:
     high = {"resources": {"slots_per_trial": 2}}
     low = {"resources": {"slots_per_trial": 1, "priority": 3}, "debug": True}
     assert merged(high, low) == {"resources": {"slots_per_trial": 2, "priority": 3}, "debug": True}
@@ -42,11 +42,11 @@ def test_keys_of_the_high_side_come_first_in_their_order() -> None:
     assert list(merged_hparams["b"]) == ["y", "x", "w"]
 
 
-def test_null_counts_as_nothing() -> None:
+def test_null_counts_as_absent() -> None:
     assert merged({"name": None}, {"name": "x"}) == {"name": "x"}
 
 
-def test_a_null_constant_is_a_value_of_the_users_own_data() -> None:
+def test_null_in_user_data_is_a_value() -> None:
     high = {"hyperparameters": {"a": None}, "data": {"b": None}}
     low = {"hyperparameters": {"a": 1, "c": None}, "data": {"b": 2}}
     assert merged(high, low) == {"hyperparameters": {"a": None, "c": None}, "data": {"b": None}}
@@ -59,19 +59,19 @@ def test_unions_merge_only_when_both_are_the_same_member() -> None:
     assert merged(same, {"checkpoint_storage": STORAGE})["checkpoint_storage"]["host_path"] == "/c"
 
 
-def test_a_union_without_its_kind_takes_the_kind_from_below() -> None:
+def test_union_without_a_kind_uses_the_kind_of_the_low_side() -> None:
     high = {"checkpoint_storage": {"save_trial_best": 3}}
     storage = merged(high, {"checkpoint_storage": STORAGE})["checkpoint_storage"]
     assert storage == STORAGE | {"save_trial_best": 3}
 
 
-def test_a_searcher_of_another_kind_replaces_the_one_below() -> None:
+def test_searcher_of_another_kind_replaces_the_low_side() -> None:
     high = {"searcher": {"name": "single", "metric": "a"}}
     low = {"searcher": {"name": "random", "metric": "b", "max_trials": 2}}
     assert merged(high, low) == high
 
 
-def test_what_every_kind_of_storage_has_survives_a_change_of_the_kind() -> None:
+def test_common_storage_keys_remain_if_the_kind_changes() -> None:
     high = {"checkpoint_storage": {"type": "s3", "bucket": "b", "save_trial_best": 2}}
     low = {"checkpoint_storage": STORAGE | {"save_trial_best": 5, "save_trial_latest": 7}}
     assert merged(high, low)["checkpoint_storage"] == {
@@ -82,7 +82,7 @@ def test_what_every_kind_of_storage_has_survives_a_change_of_the_kind() -> None:
     }
 
 
-def test_what_every_searcher_has_survives_a_change_of_the_searcher() -> None:
+def test_common_searcher_keys_remain_if_the_searcher_changes() -> None:
     high = {"searcher": {"name": "single"}}
     common = {"metric": "accuracy", "smaller_is_better": False, "source_trial_id": 3}
     low = {"searcher": {"name": "random", "max_trials": 2, **common}}
@@ -96,14 +96,14 @@ def test_what_every_searcher_has_survives_a_change_of_the_searcher() -> None:
         ("searcher", (Single, Random, Grid, AsyncHalving, AdaptiveASHA, LocalASHA, PBT, Custom)),
     ],
 )
-def test_the_common_keys_are_those_that_every_kind_has(
+def test_common_keys_are_fields_of_every_kind(
     section: str, kinds: tuple[type[BaseModel], ...]
 ) -> None:
     shared = set.intersection(*(set(kind.model_fields) for kind in kinds)) - {"name", "type"}
     assert set(COMMON_KEYS[(section,)]) == shared
 
 
-def test_slots_of_a_template_are_for_tasks_and_no_experiment_minds() -> None:
+def test_experiments_ignore_task_slots_of_a_template() -> None:
     template = {"resources": {"slots": 4, "shm_size": "1g"}}
     sources = Sources(template=template, cluster_storage=STORAGE)
     resources = resolve(MINIMAL, sources, name="n", seed=1).config.resources
@@ -111,7 +111,7 @@ def test_slots_of_a_template_are_for_tasks_and_no_experiment_minds() -> None:
     assert resources.shm_size == 1024**3
 
 
-def test_devices_written_as_text_are_joined_like_objects() -> None:
+def test_devices_written_as_text_merge_like_objects() -> None:
     submitted = MINIMAL | {"resources": {"devices": ["/dev/a:/dev/x", "/dev/b:/dev/y:r"]}}
     template = {"resources": {"devices": ["/dev/c:/dev/x", "/dev/c:/dev/z"]}}
     sources = Sources(template=template, cluster_storage=STORAGE)
@@ -123,7 +123,7 @@ def test_devices_written_as_text_are_joined_like_objects() -> None:
     ]
 
 
-def test_hyperparameters_merge_per_name_but_never_inside_one() -> None:
+def test_hyperparameters_merge_by_name_but_not_inside_one() -> None:
     high = {"hyperparameters": {"lr": {"type": "int", "minval": 1, "maxval": 2}, "g": {"a": 1}}}
     low = {
         "hyperparameters": {
@@ -162,7 +162,7 @@ def test_proxy_ports_are_appended_by_port() -> None:
     ]
 
 
-def test_environment_variables_come_low_first_so_that_the_user_overrides() -> None:
+def test_users_environment_variables_override_lower_ones() -> None:
     high = {"environment": {"environment_variables": {"cpu": ["A=user", "B=1"]}}}
     low = {"environment": {"environment_variables": {"cpu": ["A=admin", "C=2"]}}}
     assert merged(high, low)["environment"]["environment_variables"]["cpu"] == [
@@ -179,11 +179,11 @@ def test_log_policies_are_joined_by_name() -> None:
     assert names == [("oom", "mine"), ("ecc", "e")]
 
 
-def test_other_lists_are_taken_whole() -> None:
+def test_other_lists_are_replaced_as_a_whole() -> None:
     assert merged({"labels": ["a"]}, {"labels": ["b", "c"]}) == {"labels": ["a"]}
 
 
-def test_the_first_source_that_says_something_wins() -> None:
+def test_first_source_with_a_value_wins() -> None:
     def environment(image: str) -> dict[str, Any]:
         return {"environment": {"image": image}}
 
@@ -205,7 +205,7 @@ def test_the_first_source_that_says_something_wins() -> None:
     assert image({}) == CPU_IMAGE
 
 
-def test_pool_defaults_stand_in_for_the_cluster_defaults_as_a_whole() -> None:
+def test_pool_defaults_replace_all_cluster_defaults() -> None:
     sources = Sources(
         cluster_storage=STORAGE,
         pool_task_defaults={"preemption_timeout": 5},
@@ -216,7 +216,7 @@ def test_pool_defaults_stand_in_for_the_cluster_defaults_as_a_whole() -> None:
     assert config.environment.image.cpu != "cluster"
 
 
-def test_workspace_storage_goes_before_cluster_storage() -> None:
+def test_workspace_storage_overrides_cluster_storage() -> None:
     workspace = {"type": "s3", "bucket": "team"}
     sources = Sources(workspace_storage=workspace, cluster_storage=STORAGE)
     assert resolve(MINIMAL, sources, name="n", seed=1).config.checkpoint_storage.type == "s3"
@@ -239,7 +239,7 @@ def test_invariant_policies_override_the_user_the_cluster_last() -> None:
     assert config.description == "cluster"
 
 
-def test_a_users_default_environment_survives_old_spellings_in_a_template() -> None:
+def test_users_default_environment_overrides_old_spellings_of_a_template() -> None:
     template = {"environment": {"image": {"gpu": "cuda-image"}}, "batches_per_step": 7}
     sources = Sources(template=template, cluster_storage=STORAGE)
     result = resolve(MINIMAL, sources, name="n", seed=1)

@@ -16,7 +16,7 @@ def current(raw: dict[str, Any]) -> dict[str, Any]:
     return shim(raw)[0]
 
 
-def test_steps_become_batches_of_the_given_step_size() -> None:
+def test_steps_become_batches_of_the_configured_step_size() -> None:
     raw = {"batches_per_step": 50, "min_validation_period": 2, "searcher": {"max_steps": 10}}
     assert current(raw) == {
         "scheduling_unit": 50,
@@ -38,7 +38,7 @@ def test_the_steps_of_an_early_asha_trial_become_its_length() -> None:
     assert current(raw)["searcher"] == {"name": "async_halving", "max_length": {"batches": 800}}
 
 
-def test_a_wrong_number_of_steps_is_told_where_it_is_read_now() -> None:
+def test_wrong_number_of_steps_is_reported_at_its_current_path() -> None:
     raw = BASE | {"searcher": {"name": "single", "metric": "loss", "max_steps": "many"}}
     with pytest.raises(InvalidConfig) as caught:
         resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1)
@@ -71,7 +71,7 @@ def test_empty_settings_of_other_systems_are_accepted_silently() -> None:
     assert resolve(BASE | raw, Sources(cluster_storage=STORAGE), name="n", seed=1).warnings == ()
 
 
-def test_one_image_is_meant_for_every_kind_of_slot() -> None:
+def test_single_image_applies_to_every_kind_of_slot() -> None:
     assert current({"environment": {"image": "i"}})["environment"]["image"] == {
         "cpu": "i",
         "cuda": "i",
@@ -87,7 +87,7 @@ def test_gpu_is_the_old_name_of_cuda() -> None:
     }
 
 
-def test_a_list_of_variables_is_meant_for_every_kind_of_slot() -> None:
+def test_list_of_variables_applies_to_every_kind_of_slot() -> None:
     variables = current({"environment": {"environment_variables": ["A=1"]}})["environment"]
     assert variables["environment_variables"] == {"cpu": ["A=1"], "cuda": ["A=1"], "rocm": ["A=1"]}
 
@@ -97,7 +97,7 @@ def test_an_action_object_of_a_log_policy_becomes_its_type() -> None:
     assert current(raw)["log_policies"] == [{"pattern": "x", "action": "cancel_retries"}]
 
 
-def test_the_submitted_document_is_left_alone() -> None:
+def test_submitted_document_is_not_modified() -> None:
     raw = {
         "environment": {"image": {"gpu": "i"}},
         "searcher": {"max_steps": 1},
@@ -125,15 +125,15 @@ def test_the_submitted_document_is_left_alone() -> None:
         ({"searcher": {"max_length": 3, "max_time": 3}}, "searcher.max_length does not decide"),
     ],
 )
-def test_what_is_deprecated_is_warned_about(raw: dict[str, Any], warning: str) -> None:
+def test_deprecated_keys_cause_a_warning(raw: dict[str, Any], warning: str) -> None:
     assert any(warning in told for told in shim(raw)[1])
 
 
-def test_a_current_configuration_is_not_warned_about() -> None:
+def test_current_configuration_has_no_warnings() -> None:
     assert shim(BASE)[1] == []
 
 
-def test_a_0_12_configuration_runs_today() -> None:
+def test_configuration_of_0_12_is_accepted() -> None:
     old = {
         "description": "mnist",
         "batches_per_step": 50,
@@ -209,13 +209,13 @@ OF_EACH_ERA: list[tuple[str, dict[str, Any], Any]] = [
 @pytest.mark.parametrize(
     ("searcher", "length"), [e[1:] for e in OF_EACH_ERA], ids=[e[0] for e in OF_EACH_ERA]
 )
-def test_a_searcher_of_each_era_is_read(searcher: dict[str, Any], length: Any) -> None:
+def test_searchers_of_every_version_are_accepted(searcher: dict[str, Any], length: Any) -> None:
     raw = BASE | {"searcher": searcher}
     config = resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1).config
     assert config.to_json()["searcher"]["max_length"] == length
 
 
-def test_a_population_of_0_12_is_read() -> None:
+def test_pbt_of_0_12_is_accepted() -> None:
     raw = BASE | {
         "searcher": {
             "name": "pbt", "metric": "loss", "population_size": 2, "num_rounds": 3, "steps_per_round": 2,
@@ -239,7 +239,7 @@ def test_a_population_of_0_12_is_read() -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["adaptive", "adaptive_simple", "sync_halving"])
-def test_a_removed_searcher_of_each_era_has_one_problem_with_a_hint(
+def test_removed_searcher_of_every_version_has_one_problem_with_a_hint(
     name: str, lengths: dict[str, Any]
 ) -> None:
     raw = BASE | {"searcher": {"name": name, "metric": "loss", "divisor": 4, **lengths}}

@@ -12,7 +12,7 @@ from det_controlplane.core.config.policies import (
 )
 
 
-def test_policies_are_read_from_what_an_administrator_writes() -> None:
+def test_reads_policies_of_an_administrator() -> None:
     raw = {
         "invariant_config": {"resources": {"priority": 50}},
         "constraints": {"resources": {"max_slots": 8}, "priority_limit": 40},
@@ -36,7 +36,7 @@ def test_policies_are_read_from_what_an_administrator_writes() -> None:
         ([], "tasks", ""),
     ],
 )
-def test_wrong_policies_are_refused(raw: Any, workload: str, path: str) -> None:
+def test_rejects_wrong_policies(raw: Any, workload: str, path: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         read_policies(raw, workload)
     assert path in {problem.path for problem in caught.value.problems}
@@ -47,14 +47,14 @@ def test_the_clusters_constraints_win_over_the_workspaces() -> None:
     assert Constraints(None, None).under(Constraints(None, 9)) == Constraints(None, 9)
 
 
-def test_slots_beyond_the_limit_are_told() -> None:
+def test_slots_beyond_the_limit_are_reported() -> None:
     config = {"resources": {"slots_per_trial": 9, "max_slots": 20, "priority": 42}}
     found = check(config, Constraints(max_slots=8))
     assert [p.path for p in found] == ["resources.max_slots", "resources.slots_per_trial"]
     assert check({"resources": {"slots_per_trial": 8}}, Constraints(max_slots=8)) == []
 
 
-def test_a_priority_more_urgent_than_the_limit_is_told() -> None:
+def test_priority_more_urgent_than_the_limit_is_reported() -> None:
     (problem,) = check_priority(39, Constraints(priority_limit=40))
     assert "use 40 to 99" in problem.message
     assert check_priority(40, Constraints(priority_limit=40)) == []

@@ -53,27 +53,27 @@ def _submit(raw: Any, sources: Sources = SOURCES) -> None:
 
 @QUICK
 @given(JUNK)
-def test_junk_is_refused_and_never_crashes(junk: dict[str, Any]) -> None:
+def test_invalid_configuration_never_crashes(junk: dict[str, Any]) -> None:
     _submit(junk)
     _submit({"entrypoint": "x", "searcher": {"name": "single", "metric": "m"}} | junk)
 
 
 @QUICK
 @given(JUNK)
-def test_a_junk_template_is_refused_and_never_crashes(junk: dict[str, Any]) -> None:
+def test_invalid_template_never_crashes(junk: dict[str, Any]) -> None:
     submitted = {"entrypoint": "x", "searcher": {"name": "single", "metric": "m"}}
     _submit(submitted, Sources(template=junk, cluster_storage=SOURCES.cluster_storage))
 
 
 @QUICK
 @given(_json(SCALARS))
-def test_a_document_that_is_no_object_never_crashes(junk: Any) -> None:
+def test_document_that_is_not_an_object_never_crashes(junk: Any) -> None:
     _submit(junk)
 
 
 @QUICK
 @given(st.text(max_size=60) | st.text("{}[]:,-&*!|>'\" \n\tab1", max_size=40))
-def test_any_text_loads_or_is_refused(text: str) -> None:
+def test_any_text_is_loaded_or_rejected(text: str) -> None:
     try:
         loaded = load_yaml(text)
     except InvalidConfig:
@@ -87,7 +87,7 @@ CLUSTER_KEYS = ["port", "resource_pools", "resource_manager", "checkpoint_storag
 
 @QUICK
 @given(st.dictionaries(st.sampled_from(CLUSTER_KEYS), _json(SCALARS), max_size=5))
-def test_a_junk_cluster_configuration_never_crashes(junk: dict[str, Any]) -> None:
+def test_invalid_cluster_configuration_never_crashes(junk: dict[str, Any]) -> None:
     refused: InvalidConfig | None = None
     try:
         load_cluster(junk)
@@ -101,7 +101,7 @@ PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, a
 
 @QUICK
 @given(st.dictionaries(st.text("abc", min_size=1), PLAIN | st.lists(PLAIN, max_size=3), max_size=4))
-def test_yaml_means_what_the_usual_writer_meant(data: dict[str, Any]) -> None:
+def test_yaml_written_by_pyyaml_is_read_back_unchanged(data: dict[str, Any]) -> None:
     assert load_yaml(yaml.safe_dump(data) if data else "{}") == data
 
 
@@ -216,14 +216,14 @@ def test_merging_is_associative_where_kinds_agree(a: Any, b: Any, c: Any) -> Non
 
 @QUICK
 @given(DOCUMENTS)
-def test_merging_with_itself_or_nothing_adds_nothing(document: dict[str, Any]) -> None:
+def test_merging_with_itself_or_an_empty_document_has_no_effect(document: dict[str, Any]) -> None:
     once, _ = shim(document)
     assert merge(once, once) == once
     assert merge({}, once) == once
 
 
 @given(st.integers(0, 2**63))
-def test_a_petname_is_three_words_and_depends_on_the_number_alone(seed: int) -> None:
+def test_petname_has_three_words_and_depends_only_on_the_seed(seed: int) -> None:
     assert petname(seed) == petname(seed)
     assert len(petname(seed).split("-")) == 3
 
@@ -233,5 +233,5 @@ def test_neighbouring_seeds_have_different_petnames() -> None:
 
 
 @pytest.mark.parametrize("source", ["searcher: {name: single}", '{"searcher": {"name": "single"}}'])
-def test_yaml_and_json_mean_the_same(source: str) -> None:
+def test_yaml_and_json_are_read_equally(source: str) -> None:
     assert load_yaml(source) == {"searcher": {"name": "single"}}

@@ -42,7 +42,7 @@ def test_a_minimal_configuration_shows_every_default() -> None:
     assert [policy["name"] for policy in shown["log_policies"]] == ["CUDA OOM", "ECC Error"]
 
 
-def test_an_image_of_determined_is_kept_where_a_configuration_names_it() -> None:
+def test_explicit_image_of_determined_is_used() -> None:
     old = "determinedai/pytorch-ngc-dev:0736b6d"
     images = resolved(environment={"image": old}).config.environment.image
     assert (images.cpu, images.cuda, images.rocm) == (old, old, old)
@@ -52,7 +52,7 @@ def test_an_image_of_determined_is_kept_where_a_configuration_names_it() -> None
     assert (images.cpu, images.cuda, images.rocm) == (old, CUDA_IMAGE, ROCM_IMAGE)
 
 
-def test_name_and_seed_are_used_only_where_the_user_gave_none() -> None:
+def test_default_name_and_seed_do_not_override_the_users() -> None:
     unnamed = {key: value for key, value in MINIMAL.items() if key != "name"}
     config = resolve(unnamed, SOURCES, name="Experiment (calm-red-fox)", seed=7).config
     assert config.name == "Experiment (calm-red-fox)"
@@ -77,13 +77,13 @@ def test_a_stored_configuration_loads_back() -> None:
     assert ExperimentConfig.load(config.to_json()) == config
 
 
-def test_a_broken_stored_configuration_is_refused_with_its_path() -> None:
+def test_rejects_broken_stored_configuration_with_its_path() -> None:
     stored = resolved().config.to_json() | {"max_restarts": "many"}
     with pytest.raises(InvalidConfig, match="max_restarts: must be a whole number, not 'many'"):
         ExperimentConfig.load(stored)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     found = problems(
         entrypoint=None,
         searcher={"name": "random"},
@@ -107,7 +107,7 @@ def test_all_problems_are_told_at_once() -> None:
     assert found["resources.priority"] == "must be at most 99, not 100"
 
 
-def test_what_is_wrong_with_a_whole_is_told_beside_what_is_wrong_with_its_parts() -> None:
+def test_problems_of_sections_and_their_fields_are_reported_together() -> None:
     found = problems(
         searcher={"name": "async_halving", "metric": "loss", "max_trials": 0, "max_length": None},
         resources={"slots": 2, "priority": 100},
@@ -128,7 +128,7 @@ def test_what_is_wrong_with_a_whole_is_told_beside_what_is_wrong_with_its_parts(
     }
 
 
-def test_a_field_that_is_wrong_is_not_also_told_to_be_missing() -> None:
+def test_wrong_field_is_not_also_reported_as_missing() -> None:
     searcher = {"name": "async_halving", "metric": "loss", "max_trials": 4, "num_rungs": 2}
     assert set(problems(searcher=searcher | {"time_metric": "batches", "max_time": 0})) == {
         "searcher.max_time"
@@ -140,7 +140,7 @@ def test_a_field_that_is_wrong_is_not_also_told_to_be_missing() -> None:
     assert set(problems(checkpoint_storage=storage)) == {"checkpoint_storage.host_path"}
 
 
-def test_a_variable_for_every_kind_of_slot_is_told_once() -> None:
+def test_wrong_variable_of_all_slot_kinds_is_reported_once() -> None:
     listed = problems(environment={"environment_variables": ["A=1", 5], "image": 7})
     assert set(listed) == {"environment.environment_variables[1]", "environment.image"}
     by_kind = problems(environment={"environment_variables": {"cpu": [5], "cuda": ["A=1"]}})
@@ -246,13 +246,13 @@ def test_a_variable_for_every_kind_of_slot_is_told_once() -> None:
         ),
     ],
 )
-def test_a_wrong_value_is_refused_with_path_and_remedy(
+def test_rejects_wrong_value_with_path_and_remedy(
     changes: dict[str, Any], path: str, message: str
 ) -> None:
     assert message in problems(**changes)[path]
 
 
-def test_without_any_checkpoint_storage_the_experiment_is_refused() -> None:
+def test_rejects_experiment_without_checkpoint_storage() -> None:
     found = problems(Sources())
     assert "neither this configuration nor the cluster" in found["checkpoint_storage"]
 
@@ -277,11 +277,11 @@ def test_whole_numbers_may_be_written_as_floats() -> None:
 @pytest.mark.parametrize(
     ("text", "size"), [("1024", 1024), ("1 g", 2**30), ("1GiB", 2**30), ("1.5 kb", 1536), ("7b", 7)]
 )
-def test_a_size_is_written_as_docker_does(text: str, size: int) -> None:
+def test_accepts_sizes_in_the_format_of_docker(text: str, size: int) -> None:
     assert resolved(resources={"shm_size": text}).config.resources.shm_size == size
 
 
-def test_a_range_within_a_list_is_a_constant_and_warned_of() -> None:
+def test_range_within_a_list_is_a_constant_with_a_warning() -> None:
     layers = [{"type": "int", "minval": 1, "maxval": 9, "count": 2}]
     (warning,) = resolved(hyperparameters={"layers": layers}).warnings
     assert warning.startswith("hyperparameters.layers[0] is in a list")
@@ -295,11 +295,11 @@ def test_max_slots_below_slots_per_trial_is_a_warning() -> None:
 @pytest.mark.parametrize(
     "bad", [{"description": "a\0b"}, {"data": {"x": float("nan")}}, {"data": {1: 2}}]
 )
-def test_what_the_database_cannot_hold_is_refused(bad: dict[str, Any]) -> None:
+def test_rejects_values_that_the_database_cannot_store(bad: dict[str, Any]) -> None:
     assert problems(**bad)
 
 
-def test_unions_are_unknown_to_each_other() -> None:
+def test_fields_of_other_union_members_are_unknown() -> None:
     found = problems(
         checkpoint_storage={"type": "directory", "container_path": "/c", "bucket": "b"}
     )

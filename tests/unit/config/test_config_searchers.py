@@ -162,28 +162,28 @@ def test_every_search_method_shows_its_defaults(
         ),
     ],
 )
-def test_a_wrong_searcher_is_refused(given: dict[str, Any], path: str, said: str) -> None:
+def test_rejects_wrong_searcher(given: dict[str, Any], path: str, said: str) -> None:
     assert said in problems(given)[path]
 
 
-def test_a_grid_over_a_range_without_a_count_is_refused() -> None:
+def test_rejects_grid_over_a_range_without_a_count() -> None:
     lr = {"type": "double", "minval": 0, "maxval": 1}
     assert "needs 'count'" in problems({"name": "grid"}, opt={"lr": lr})["hyperparameters.opt.lr"]
 
 
-def test_a_grid_too_large_to_run_is_refused() -> None:
+def test_rejects_grid_that_is_too_large() -> None:
     axes = {f"a{n}": {"type": "double", "minval": 0, "maxval": 1, "count": 100} for n in range(4)}
     assert "100000000 points" in problems({"name": "grid"}, **axes)["hyperparameters"]
 
 
-def test_the_space_comes_as_the_search_needs_it() -> None:
+def test_search_space_has_the_users_order() -> None:
     space = config(
         {"name": "single"}, {"b": 1, "a": {"type": "categorical", "vals": [1]}}
     ).hparam_space()
     assert list(space) == ["b", "a"]
 
 
-def test_a_source_checkpoint_is_named_by_its_uuid() -> None:
+def test_rejects_source_checkpoint_that_is_not_a_uuid() -> None:
     told = problems({"name": "single", "source_checkpoint_uuid": "best"})
     message = "must be the UUID of a checkpoint, not 'best'"
     assert told == {"searcher.source_checkpoint_uuid": message}

@@ -34,7 +34,7 @@ def problems(kind: TaskKind, raw: Any) -> dict[str, str]:
         (TaskKind.TENSORBOARD, "TensorBoard (fox)", 0),
     ],
 )
-def test_an_empty_configuration_is_named_and_sized_by_its_kind(
+def test_empty_configuration_has_description_and_slots_of_its_kind(
     kind: TaskKind, description: str, slots: int
 ) -> None:
     config = resolve_task(kind, {}, NOTHING, name="fox").config
@@ -49,14 +49,14 @@ def test_a_tensorboard_never_takes_slots() -> None:
     assert config.resources.slots == 0
 
 
-def test_a_command_keeps_its_arguments() -> None:
+def test_arguments_of_a_command_are_not_changed() -> None:
     config = resolve_task(
         TaskKind.COMMAND, {"entrypoint": ["ls", "a b"]}, NOTHING, name="fox"
     ).config
     assert config.to_json()["entrypoint"] == ["ls", "a b"]
 
 
-def test_the_pool_gives_defaults_and_the_user_overrides_them() -> None:
+def test_user_overrides_defaults_of_the_pool() -> None:
     cluster = load_cluster(
         {
             "task_container_defaults": {
@@ -75,7 +75,7 @@ def test_the_pool_gives_defaults_and_the_user_overrides_them() -> None:
     assert config.resources.shm_size == 4 * 1024**3
 
 
-def test_a_resolved_task_loads_back_and_resolves_to_itself() -> None:
+def test_resolved_task_can_be_loaded_and_resolved_again() -> None:
     cluster = ClusterConfig()
     sources = task_sources_of(cluster, cluster.resource_pools[0])
     config = resolve_task(TaskKind.NOTEBOOK, {"idle_timeout": "1h30m"}, sources, name="fox").config
@@ -131,11 +131,11 @@ def test_a_resolved_task_loads_back_and_resolves_to_itself() -> None:
         (TaskKind.NOTEBOOK, [], "", "must be an object"),
     ],
 )
-def test_a_wrong_task_is_refused(kind: TaskKind, raw: Any, path: str, said: str) -> None:
+def test_rejects_wrong_task_configuration(kind: TaskKind, raw: Any, path: str, said: str) -> None:
     assert said in problems(kind, raw)[path]
 
 
-def test_an_unknown_key_is_told_those_of_its_kind_of_task() -> None:
+def test_error_for_unknown_key_lists_keys_of_the_task_kind() -> None:
     everybody = "bind_mounts, debug, description, entrypoint, environment"
     of_kinds = {
         TaskKind.COMMAND: ", resources, work_dir",
@@ -149,7 +149,7 @@ def test_an_unknown_key_is_told_those_of_its_kind_of_task() -> None:
         assert told == f"is unknown; allowed here: {everybody}{others}"
 
 
-def test_a_printed_configuration_is_launched_again() -> None:
+def test_printed_configuration_can_be_launched_again() -> None:
     first = resolve_task(TaskKind.SHELL, {}, Sources(), name="fox").config
     assert resolve_task(TaskKind.SHELL, first.to_json(), Sources(), name="elk").config == first
 
@@ -158,14 +158,14 @@ def test_a_printed_configuration_is_launched_again() -> None:
     "kind",
     [TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.COMMAND, TaskKind.TENSORBOARD, TaskKind.GENERIC],
 )
-def test_a_configuration_is_shown_with_the_keys_that_its_kind_takes(kind: TaskKind) -> None:
+def test_shown_configuration_has_only_keys_of_its_kind(kind: TaskKind) -> None:
     shown = resolve_task(kind, {"entrypoint": ["a"]}, NOTHING, name="fox").config.of_kind(kind)
     told = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
     assert sorted(shown) == told.removeprefix("is unknown; allowed here: ").split(", ")
     resolve_task(kind, shown, NOTHING, name="elk")
 
 
-def test_what_a_template_says_of_other_kinds_is_no_mistake() -> None:
+def test_template_keys_for_other_task_kinds_are_ignored() -> None:
     template = {"idle_timeout": "1h", "entrypoint": ["sleep", "9"]}
     resolve_task(TaskKind.COMMAND, {}, Sources(template=template), name="fox")
 
@@ -173,7 +173,7 @@ def test_what_a_template_says_of_other_kinds_is_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("kind", "port"), [(TaskKind.NOTEBOOK, "NOTEBOOK_PORT"), (TaskKind.SHELL, "SHELL_PORT")]
 )
-def test_a_program_in_place_of_the_one_that_serves_is_doubted(kind: TaskKind, port: str) -> None:
+def test_own_entrypoint_of_a_serving_task_causes_a_warning(kind: TaskKind, port: str) -> None:
     (told,) = resolve_task(kind, {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings
     assert told.startswith("entrypoint runs in place of ")
     assert port in told
@@ -184,14 +184,14 @@ def test_a_program_in_place_of_the_one_that_serves_is_doubted(kind: TaskKind, po
 
 
 @pytest.mark.parametrize("kind", [TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.TENSORBOARD])
-def test_what_a_template_has_experiments_run_is_not_run_in_place_of_what_serves(
+def test_serving_task_ignores_entrypoint_of_a_template(
     kind: TaskKind,
 ) -> None:
     sources = Sources(template={"entrypoint": "python3 train.py"})
     assert resolve_task(kind, {}, sources, name="fox").config.entrypoint is None
 
 
-def test_what_a_template_says_about_experiments_is_left_out_of_tasks() -> None:
+def test_tasks_ignore_experiment_keys_of_a_template() -> None:
     template = {
         "resources": {"slots": 2, "slots_per_trial": 8, "shm_size": "1g"},
         "searcher": {"name": "single", "metric": "loss"},

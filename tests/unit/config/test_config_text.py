@@ -59,12 +59,12 @@ def test_anchors_and_merge_keys_are_expanded_and_own_keys_win() -> None:
     assert load_yaml(text)["both"] == {"x": 9, "y": 2, "z": 4}
 
 
-def test_bad_syntax_is_told_with_line_and_column() -> None:
+def test_syntax_error_has_line_and_column() -> None:
     told = message("name: x\nsearcher: {name: single\nlabels: 3")
     assert told.startswith("invalid experiment configuration: not valid YAML: line 3, column ")
 
 
-def test_a_key_given_twice_is_refused_with_its_line() -> None:
+def test_rejects_duplicate_key_with_its_line() -> None:
     assert "line 3, column 1: the key 'a' appears twice" in message("a: 1\nb: 2\na: 3\n")
 
 
@@ -88,33 +88,33 @@ def test_a_key_given_twice_is_refused_with_its_line() -> None:
         ("a: " + "[" * 150 + "]" * 150, "nested more than 100 levels"),
     ],
 )
-def test_what_no_configuration_can_be_is_refused(text: str, said: str) -> None:
+def test_rejects_text_that_is_not_a_configuration(text: str, said: str) -> None:
     assert said in message(text)
 
 
 @pytest.mark.parametrize("text", ["a: " + "[" * 50_000, '{"a":' * 50_000])
-def test_absurd_nesting_is_refused(text: str) -> None:
+def test_rejects_extreme_nesting(text: str) -> None:
     assert message(text)
 
 
-def test_a_text_whose_aliases_explode_is_refused() -> None:
+def test_rejects_aliases_that_expand_exponentially() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     assert "more than 200000 values" in message("\n".join(lines))
 
 
 @pytest.mark.parametrize("long", ["x" * 100_000, f"{{? {'x' * 100_000} : 1}}"], ids=["text", "key"])
-def test_a_long_text_that_aliases_repeat_is_refused(long: str) -> None:
+def test_rejects_long_text_repeated_by_aliases(long: str) -> None:
     text = f"a: &a {long}\nb: [{', '.join(['*a'] * 200)}]"
     assert "more than 1000000 characters" in message(text)
 
 
-def test_a_text_that_is_too_long_is_not_read() -> None:
+def test_rejects_text_that_is_too_long() -> None:
     """Comments are stored, too."""
     assert "more than 1000000 characters" in message("name: x\n#" + "x" * 1_000_000)
 
 
-def test_a_text_of_very_many_values_is_refused_before_they_are_made() -> None:
+def test_rejects_too_many_values_before_allocating_them() -> None:
     tracemalloc.start()
     try:
         assert "more than 200000 values" in message("a: [" + "a," * 450_000 + "]")
@@ -123,7 +123,7 @@ def test_a_text_of_very_many_values_is_refused_before_they_are_made() -> None:
         tracemalloc.stop()
 
 
-def test_a_mapping_that_is_merged_again_and_again_is_refused() -> None:
+def test_rejects_repeated_merges_of_a_mapping() -> None:
     """Each merge copies every key: half a megabyte would take minutes."""
     keys = ", ".join(f"k{n}: 1" for n in range(10_000))
     text = f"a: &a {{{keys}}}\nb: {{<<: [{', '.join(['*a'] * 50_000)}]}}"

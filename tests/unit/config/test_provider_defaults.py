@@ -33,14 +33,14 @@ def filled(section: dict[str, Any], form: str = "provider") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", ["provider", "offers"])
-def test_both_forms_get_what_they_leave_out(form: str) -> None:
+def test_defaults_complete_both_forms_of_a_section(form: str) -> None:
     assert filled({"type": "aws", "instance_type": "g5.xlarge"}, form) == {
         **AWS, "type": "aws", "instance_type": "g5.xlarge",
     }  # fmt: skip
     assert filled({"type": "gcp"}, form) == {**GCP, "type": "gcp"}
 
 
-def test_each_offer_of_a_mixed_pool_gets_the_defaults_of_its_own_cloud() -> None:
+def test_each_offer_of_a_mixed_pool_uses_defaults_of_its_cloud() -> None:
     pool = {"pool_name": "mixed", "offers": [{"type": "aws"}, {"type": "gcp"}, {"type": "aws"}]}
     config = with_defaults({"resource_pools": [pool]}, DEFAULTS)
     profiles = [o.get("iam_instance_profile_arn") for o in config["resource_pools"][0]["offers"]]
@@ -48,21 +48,21 @@ def test_each_offer_of_a_mixed_pool_gets_the_defaults_of_its_own_cloud() -> None
     assert (profiles, projects) == (["arn:agents", None, "arn:agents"], [None, "ours", None])
 
 
-def test_a_part_of_an_object_keeps_the_rest_of_it() -> None:
+def test_partial_object_is_merged_with_its_defaults() -> None:
     found = filled({"type": "aws", "network_interface": {"public_ip": False}})
     assert found["network_interface"] == {**AWS["network_interface"], "public_ip": False}  # type: ignore[dict-item]
     found = filled({"type": "gcp", "service_account": {"email": "mine"}})
     assert found["service_account"] == {"email": "mine", "scopes": ["cloud-platform"]}
 
 
-def test_a_subnet_takes_the_place_of_the_subnets() -> None:
+def test_own_subnet_replaces_the_default_subnets() -> None:
     found = filled({"type": "aws", "network_interface": {"subnet_id": "subnet-mine"}})
     assert found["network_interface"] == {
         "subnet_id": "subnet-mine", "security_group_id": "sg-1", "public_ip": True,
     }  # fmt: skip
 
 
-def test_another_network_has_no_subnetwork_of_the_deployment() -> None:
+def test_own_network_does_not_use_default_subnetwork() -> None:
     own = filled({"type": "gcp", "network_interface": {"network": "mine"}})["network_interface"]
     assert own == {"network": "mine", "external_ip": True}
     own = filled({"type": "gcp", "network_interface": {"subnetwork": "b"}})["network_interface"]
@@ -70,7 +70,7 @@ def test_another_network_has_no_subnetwork_of_the_deployment() -> None:
 
 
 @pytest.mark.parametrize("place", [{"zone": "us-west-2a"}, {"zones": ["us-west-2a"]}])
-def test_a_zone_of_the_deployments_region_keeps_its_network(place: dict[str, Any]) -> None:
+def test_zone_in_the_default_region_uses_the_default_network(place: dict[str, Any]) -> None:
     found = filled({"type": "aws", **place})
     assert "region" not in found
     assert found["network_interface"] == AWS["network_interface"]
@@ -85,14 +85,14 @@ def test_a_zone_of_the_deployments_region_keeps_its_network(place: dict[str, Any
         {"zones": ["eu-west-1a"]},
     ],
 )
-def test_another_region_gets_the_identity_and_no_subnets(place: dict[str, Any]) -> None:
+def test_other_region_uses_default_identity_without_subnets(place: dict[str, Any]) -> None:
     found = filled({"type": "aws", **place})
     assert {key: found[key] for key in found if key in ("region", *place)} == place
     assert found["network_interface"] == {"public_ip": True}
     assert found["iam_instance_profile_arn"] == "arn:agents"
 
 
-def test_what_a_deployment_does_not_know_is_left_as_it_is() -> None:
+def test_sections_without_defaults_are_not_changed() -> None:
     raw = {"resource_pools": [{"pool_name": "own"}, "broken", {"offers": ["broken"]}], "log": {}}
     assert with_defaults(raw, DEFAULTS) == raw
     assert with_defaults({"resource_pools": None}, DEFAULTS) == {"resource_pools": None}

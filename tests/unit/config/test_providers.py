@@ -44,7 +44,7 @@ def problems(section: dict[str, Any] | None = None, **pool: Any) -> dict[str, st
     return {p.path.removeprefix(prefix): p.message for p in caught.value.problems}
 
 
-def test_a_provider_is_a_list_of_one_section() -> None:
+def test_provider_equals_a_list_of_one_section() -> None:
     assert offers(AWS) == ["aws us-east-1 g5.xlarge on-demand"]
 
 
@@ -62,7 +62,7 @@ def test_a_pool_mixes_clouds_regions_and_kinds_of_capacity_in_the_order_of_prefe
     ]
 
 
-def test_fields_of_determined_that_do_nothing_are_named() -> None:
+def test_fields_of_determined_without_effect_are_listed() -> None:
     aws = {**AWS, "agent_docker_image": "x", "log_group": "y", "container_startup_script": "true"}
     gcp = {**GCP, "name_prefix": "det"}
     config = load_cluster(
@@ -85,7 +85,7 @@ def test_fields_of_determined_that_do_nothing_are_named() -> None:
     )
 
 
-def test_images_to_pull_are_names_and_one_is_a_list_of_one() -> None:
+def test_pull_images_accepts_one_name_or_a_list() -> None:
     images = ["determinedai/pytorch-ngc:0.38.0", "registry.example.com:5000/team/a@sha256:0f"]
     assert provider({**AWS, "pull_images": images}).sections[0].settings["pull_images"] == images
     assert provider({**AWS, "pull_images": "a"}).sections[0].settings["pull_images"] == ["a"]
@@ -93,12 +93,12 @@ def test_images_to_pull_are_names_and_one_is_a_list_of_one() -> None:
     assert problems({**AWS, "pull_images": ["a", "-q a"]}) == refused
 
 
-def test_each_offer_knows_its_section() -> None:
+def test_each_offer_has_the_index_of_its_section() -> None:
     found = expand(provider(offers=[AWS, GCP]))
     assert [offer.section for offer in found] == [0, 1]
 
 
-def test_a_section_of_several_regions_has_the_zones_that_are_named_and_any_elsewhere() -> None:
+def test_regions_without_named_zones_use_any_zone() -> None:
     section = {**AWS, "regions": ["us-east-1", "us-west-2"], "zones": ["us-west-2b"]}
     del section["region"]
     assert offers(section) == [
@@ -107,14 +107,14 @@ def test_a_section_of_several_regions_has_the_zones_that_are_named_and_any_elsew
     ]
 
 
-def test_the_types_of_determined_are_the_defaults() -> None:
+def test_default_machine_types_equal_those_of_determined() -> None:
     aws = only({"type": "aws", "region": "us-east-1"})
     assert (aws.machine_type, aws.slots) == ("g4dn.metal", 8)
     gcp = only({"type": "gcp", "zone": "us-central1-a"})
     assert (gcp.machine_type, gcp.slots) == ("n1-standard-32", 4)
 
 
-def test_gpus_are_attached_to_n1_types_and_told_to_the_provisioner() -> None:
+def test_attached_gpus_of_n1_types_count_as_slots() -> None:
     attached = {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-v100", "gpu_num": 2}
     read = provider({"type": "gcp", "zone": "us-central1-a", "instance_type": attached})
     (offer,) = expand(read)
@@ -132,7 +132,7 @@ def test_gpus_are_attached_to_n1_types_and_told_to_the_provisioner() -> None:
         {"type": "gcp", "region": "us-west1", "instance_type": {"preemptible": True}},
     ],
 )
-def test_spot_machines_are_asked_for_by_new_and_old_keys(section: dict[str, Any]) -> None:
+def test_new_and_old_keys_select_spot_machines(section: dict[str, Any]) -> None:
     assert only(section).capacity is Capacity.SPOT
 
 
@@ -151,28 +151,28 @@ def test_types_that_the_cloud_rents_as_spot_only_are_never_offered_on_demand(nam
     ]
 
 
-def test_machines_without_gpus_have_a_slot_only_where_that_is_allowed() -> None:
+def test_machines_without_gpus_have_a_slot_only_if_allowed() -> None:
     cpu = {**AWS, "instance_type": "m5.large"}
     assert only(cpu).slots == 0
     assert only({**cpu, "cpu_slots_allowed": True}).slots == 1
 
 
-def test_an_unknown_type_is_described_by_the_operator() -> None:
+def test_operator_can_describe_an_unknown_type() -> None:
     new = {**AWS, "instance_type": "p9.huge", "instance_slots": 16, "instance_price": "70.50"}
     assert (only(new).slots, only(new).price_usd_hour) == (16, Decimal("70.5000"))
     assert only({**AWS, "instance_slots": 2}).slots == 2
 
 
-def test_prices_are_those_of_the_list() -> None:
+def test_offers_have_the_list_prices() -> None:
     read = provider({**AWS, "zone": "us-east-1a", "capacity": ["spot", "on-demand"]})
     assert [o.price_usd_hour for o in expand(read)] == [Decimal("0.4527"), Decimal("1.0060")]
 
 
-def test_a_machine_costs_more_in_a_dear_region() -> None:
+def test_machine_costs_more_in_an_expensive_region() -> None:
     assert only({**AWS, "region": "eu-central-1"}).price_usd_hour == Decimal("1.2575")
 
 
-def test_the_lower_price_cap_holds_for_spot_machines() -> None:
+def test_lower_price_cap_applies_to_spot_machines() -> None:
     read = provider(
         {**AWS, "capacity": ["spot", "on-demand"], "max_price": 2, "spot_max_price": "0.5"}
     )
@@ -180,7 +180,7 @@ def test_the_lower_price_cap_holds_for_spot_machines() -> None:
     assert caps == [Decimal("0.5"), Decimal(2)]
 
 
-def test_sizes_stand_in_the_provider_or_beside_the_offers() -> None:
+def test_pool_limits_are_read_from_provider_or_pool() -> None:
     single = provider({**AWS, "max_instances": 3}, warm_instances=1, max_hourly_cost="12.50")
     listed = provider(offers=[AWS], max_instances=3, warm_instances=1, max_hourly_cost=12.5)
     for read in (single, listed):
@@ -188,7 +188,7 @@ def test_sizes_stand_in_the_provider_or_beside_the_offers() -> None:
         assert read.max_hourly_cost == Decimal("12.5")
 
 
-def test_the_document_of_listed_offers_reads_back() -> None:
+def test_document_of_listed_offers_loads_as_the_same_configuration() -> None:
     pools = [
         {"pool_name": "default", "offers": [AWS, GCP], "max_hourly_cost": 9, "max_instances": 2}
     ]
@@ -197,7 +197,7 @@ def test_the_document_of_listed_offers_reads_back() -> None:
     assert again.resource_pools == config.resource_pools
 
 
-def test_all_problems_of_a_section_are_told_at_once() -> None:
+def test_all_problems_of_a_section_are_reported_together() -> None:
     section = {
         "type": "aws", "region": "us-eest-1", "instance_types": ["g5.xlarg", "g5.2xlarge"],
         "capacity": ["spott"], "max_price": "cheap", "root_volume_size": 20, "instance_tpye": "x",
@@ -228,7 +228,7 @@ def test_all_problems_of_a_section_are_told_at_once() -> None:
         ({**AWS, "instance_types": ["g5.xlarge"]}, "provider.instance_types", "cannot both"),
     ],
 )
-def test_what_a_cloud_does_not_have_is_refused_with_the_remedy(
+def test_rejects_values_unknown_to_the_cloud_with_a_remedy(
     section: dict[str, Any], path: str, said: str
 ) -> None:
     assert said in problems(section)[path]
@@ -244,11 +244,11 @@ def test_provider_and_offers_exclude_each_other() -> None:
     assert "at least one" in problems(offers=[])["offers"]
 
 
-def test_a_pool_without_machines_of_its_own_keeps_none_warm() -> None:
+def test_rejects_warm_machines_for_a_pool_without_a_provider() -> None:
     assert "rents no machines" in problems(warm_instances=1)["warm_instances"]
 
 
-def test_a_pool_has_its_offers_and_limits_as_decisions_need_them() -> None:
+def test_pool_for_decisions_has_its_offers_and_limits() -> None:
     scheduler = {"type": "fair_share", "fitting_policy": "worst", "allow_heterogeneous_fits": True}
     keys = {"offers": [AWS, GCP], "max_instances": 3, "max_aux_containers_per_agent": 7}
     config = load_cluster(
@@ -262,7 +262,7 @@ def test_a_pool_has_its_offers_and_limits_as_decisions_need_them() -> None:
     assert pool.limits.preemption  # without priorities, no job waits behind them
 
 
-def test_the_scheduler_knows_the_largest_machine_that_may_come() -> None:
+def test_snapshot_has_the_slots_of_the_largest_offer() -> None:
     large = {**AWS, "instance_types": ["g5.xlarge", "g5.48xlarge"]}
     del large["instance_type"]
     config = load_cluster({"resource_pools": [{"pool_name": "default", "offers": [large]}]})
@@ -272,7 +272,7 @@ def test_the_scheduler_knows_the_largest_machine_that_may_come() -> None:
 
 
 @pytest.mark.parametrize("section", [AWS, GCP], ids=["aws", "gcp"])
-def test_the_fields_that_the_page_of_a_cloud_names_are_known(section: dict[str, Any]) -> None:
+def test_documented_fields_of_each_cloud_are_accepted(section: dict[str, Any]) -> None:
     page = (ROOT / f"docs/reference/{section['type']}.md").read_text("utf-8")
     table = page.partition("## The section")[2].partition("##")[0]
     cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
@@ -289,7 +289,7 @@ ACCOUNT = {
 ROLE = "arn:aws:iam::123456789012:role/det-lab-machine-of-gcp"
 
 
-def test_sections_name_what_their_machines_are_in_the_other_cloud() -> None:
+def test_sections_accept_identities_in_the_other_cloud() -> None:
     both = provider(offers=[{**AWS, "google_credentials": ACCOUNT}, {**GCP, "aws_role_arn": ROLE}])
     found = [section.settings for section in both.sections]
     assert found[0]["google_credentials"] == ACCOUNT
@@ -308,7 +308,7 @@ def test_sections_name_what_their_machines_are_in_the_other_cloud() -> None:
         ({**GCP, "google_credentials": ACCOUNT}, "google_credentials"),
     ],
 )
-def test_a_role_in_the_other_cloud_that_gives_nothing_is_refused(
+def test_rejects_identity_in_the_other_cloud_without_effect(
     section: dict[str, Any], complaint: str
 ) -> None:
     assert complaint in str(problems(section))

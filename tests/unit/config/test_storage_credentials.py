@@ -33,7 +33,7 @@ def told(storage: dict[str, Any], *offers: dict[str, Any], **more: Any) -> list[
         (S3, [GCP], "pool default on Google Cloud", "aws_role_arn"),
     ],
 )
-def test_a_pool_on_another_cloud_than_the_bucket_is_told(
+def test_pool_on_another_cloud_than_the_bucket_causes_a_warning(
     storage: dict[str, Any], offers: list[dict[str, Any]], where: str, remedy: str
 ) -> None:
     (warning,) = told(storage, *offers)
@@ -52,7 +52,7 @@ def test_a_pool_on_another_cloud_than_the_bucket_is_told(
         ({"type": "shared_fs", "host_path": "/checkpoints"}, [AWS, GCP]),
     ],
 )
-def test_a_pool_that_reaches_its_bucket_is_not_told(
+def test_pool_with_access_to_its_bucket_causes_no_warning(
     storage: dict[str, Any], offers: list[dict[str, Any]]
 ) -> None:
     assert told(storage, *offers) == []
@@ -65,7 +65,7 @@ def test_credentials_in_the_variables_of_all_tasks_are_enough(form: Any) -> None
     assert told(S3, AWS, GCP, task_container_defaults=defaults) == []
 
 
-def test_each_pool_is_told_by_itself() -> None:
+def test_warning_names_the_pool() -> None:
     pools = [
         {"pool_name": "here", "offers": [AWS]},
         {"pool_name": "there", "offers": [GCP]},

@@ -47,15 +47,15 @@ def test_exits_are_classified_by_the_first_rule_that_matches() -> None:
     assert kind_of(LOST) is ExitKind.INFRASTRUCTURE
 
 
-def test_a_lost_agent_makes_the_peers_failures_infrastructure_too() -> None:
+def test_failures_after_a_lost_agent_are_infrastructure_failures() -> None:
     assert kind_of(LOST, FAILED) is ExitKind.INFRASTRUCTURE
 
 
-def test_a_daemon_that_fails_after_the_others_ended_well_is_no_failure() -> None:
+def test_failed_daemon_after_successful_containers_is_not_a_failure() -> None:
     assert kind_of(CLEAN, replace(FAILED, daemon=True)) is ExitKind.CLEAN
 
 
-def test_an_allocation_is_as_far_as_its_most_progressed_container() -> None:
+def test_allocation_has_the_state_of_its_most_advanced_container() -> None:
     C = ContainerState
     assert state_of([]) is AllocationState.QUEUED
     assert state_of([C.ASSIGNED, C.PULLING]) is AllocationState.PULLING
@@ -95,7 +95,7 @@ def test_infrastructure_never_spends_the_users_retries() -> None:
     assert not after.counts_as_restart
 
 
-def test_an_image_that_cannot_be_pulled_three_times_in_a_row_is_the_end() -> None:
+def test_trial_fails_after_three_failed_image_pulls_in_a_row() -> None:
     pull = Exit(ExitKind.INFRASTRUCTURE, "cannot pull", pull_failed=True)
     assert after_exit(replace(TRIAL, pull_failures=2), pull).state is S.ACTIVE
     assert after_exit(replace(TRIAL, pull_failures=3), pull).state is S.ERROR
@@ -108,7 +108,7 @@ def test_a_clean_exit_completes_the_trial_unless_it_was_preempted_or_parked() ->
     assert after_exit(replace(TRIAL, parked=True), Exit(ExitKind.CLEAN)).state is S.ACTIVE
 
 
-def test_a_trial_that_the_searcher_stopped_completes_however_it_ends_well() -> None:
+def test_trial_stopped_by_the_searcher_completes_after_any_nonfailing_exit() -> None:
     stopped = replace(TRIAL, stopped_by_searcher=True)
     for kind in (ExitKind.CLEAN, ExitKind.PREEMPTED, ExitKind.KILLED, ExitKind.INFRASTRUCTURE):
         assert after_exit(stopped, Exit(kind)).state is S.COMPLETED
@@ -155,5 +155,5 @@ def test_only_failures_of_user_code_count_as_restarts(trial: TrialView, exit: Ex
 @pytest.mark.parametrize(
     ("setbacks", "seconds"), [(0, 0), (1, 0), (2, 5), (3, 10), (6, 80), (9, 300), (10**6, 300)]
 )
-def test_setbacks_in_a_row_are_tried_again_later_and_later(setbacks: int, seconds: int) -> None:
+def test_repeated_infrastructure_failures_increase_the_delay(setbacks: int, seconds: int) -> None:
     assert retry_delay(setbacks).total_seconds() == seconds

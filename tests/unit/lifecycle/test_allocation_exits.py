@@ -30,18 +30,18 @@ DAEMON_ABORTED = ContainerExit(None, Failure.ABORTED, "the container was killed"
         ([], ExitKind.NEVER_RAN),
     ],
 )
-def test_the_users_failure_counts_though_its_peers_were_killed_for_it(
+def test_user_failure_counts_although_its_peers_were_killed(
     exits: list[ContainerExit], kind: ExitKind
 ) -> None:
     assert classify(exits, killed_before_exit=False, preempt_acked=False).kind is kind
 
 
-def test_a_failed_gang_tells_the_exit_of_the_container_that_failed() -> None:
+def test_failed_gang_has_the_exit_of_its_failed_container() -> None:
     exit = classify([FAILED, ABORTED], killed_before_exit=False, preempt_acked=False)
     assert (exit.exit_code, exit.message) == (1, FAILED.message)
 
 
-def test_the_line_of_the_log_has_the_exit_code_and_the_task_s_own_sentence() -> None:
+def test_log_line_has_the_exit_code_and_the_message_of_the_task() -> None:
     begin = "allocation failed: resources failed with non-zero exit code: "
     own = Exit(ExitKind.FAILED, "JupyterLab is not installed", exit_code=80)
     assert end_sentence(own, "") == f"{begin}80 (JupyterLab is not installed)"

@@ -20,7 +20,9 @@ RUNNING, STARTING = AllocationState.RUNNING, AllocationState.STARTING
 @pytest.mark.parametrize("state", S)
 @pytest.mark.parametrize("kind", ExitKind)
 @pytest.mark.parametrize("was_asked", [False, True])
-def test_every_exit_leads_along_the_table(state: S, kind: ExitKind, was_asked: bool) -> None:
+def test_state_after_every_exit_is_in_the_transition_table(
+    state: S, kind: ExitKind, was_asked: bool
+) -> None:
     if state.terminal or state is S.PAUSED:
         return
     after = after_exit(state, RUNNING, Exit(kind), 1, was_asked=was_asked)
@@ -45,11 +47,11 @@ def test_every_exit_leads_along_the_table(state: S, kind: ExitKind, was_asked: b
         (S.STOPPING_CANCELED, ExitKind.FAILED, S.CANCELED),
     ],
 )
-def test_what_an_exit_means_depends_on_what_was_asked(state: S, kind: ExitKind, then: S) -> None:
+def test_state_after_an_exit_depends_on_the_request(state: S, kind: ExitKind, then: S) -> None:
     assert after_exit(state, RUNNING, Exit(kind), 1).state is then
 
 
-def test_a_task_that_was_asked_for_its_slots_goes_on_later_though_it_was_killed() -> None:
+def test_preempted_task_runs_again_after_a_kill() -> None:
     after = after_exit(S.ACTIVE, RUNNING, Exit(ExitKind.KILLED), 0, was_asked=True)
     assert after == AfterExit(S.ACTIVE, runs_again=True)
 
@@ -58,14 +60,14 @@ def test_a_task_that_was_asked_for_its_slots_goes_on_later_though_it_was_killed(
     ("reached", "failures", "state"),
     [(STARTING, 1, S.ACTIVE), (STARTING, 5, S.ERROR), (RUNNING, 1, S.ERROR)],
 )
-def test_infrastructure_is_forgiven_before_the_start_and_not_for_ever(
+def test_infrastructure_failures_before_the_start_are_retried_with_a_limit(
     reached: AllocationState, failures: int, state: S
 ) -> None:
     lost = Exit(ExitKind.INFRASTRUCTURE)
     assert after_exit(S.ACTIVE, reached, lost, failures).state is state
 
 
-def test_requests_may_be_repeated_and_impossible_ones_say_why() -> None:
+def test_requests_can_be_repeated_and_errors_have_reasons() -> None:
     assert after_pause(S.ACTIVE, may_pause=True) is S.STOPPING_PAUSED
     assert after_pause(S.PAUSED, may_pause=True) is S.PAUSED
     assert after_unpause(S.PAUSED) is after_unpause(S.ACTIVE) is S.ACTIVE

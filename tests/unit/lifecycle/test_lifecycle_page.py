@@ -3,7 +3,7 @@
 from scripts import lifecycle_drawings as drawings
 
 
-def test_the_drawings_are_those_of_the_tables() -> None:
+def test_drawings_match_the_transition_tables() -> None:
     page = drawings.PAGE.read_text("utf-8")
     assert all(f"<!-- {name} -->\n" in page for name in drawings.DRAWINGS)
     assert drawings.drawn(page) == page, "run: python -m scripts.lifecycle_drawings --write"

@@ -17,25 +17,25 @@ def line(trial: TrialView, exit: Exit) -> str:
     return log_line(trial, exit, after_exit(trial, exit))
 
 
-def test_a_failed_run_tells_its_exit_and_how_many_restarts_are_spent() -> None:
+def test_log_of_a_failed_run_has_its_exit_and_restart_count() -> None:
     assert line(TRIAL, FAILED) == (
         "The run failed: container failed with non-zero exit code: 137. "
         "It goes on from its newest checkpoint, if it has one (restart 1 of 2)."
     )
 
 
-def test_the_last_failure_tells_that_no_restart_is_left() -> None:
+def test_log_of_the_last_failure_names_max_restarts() -> None:
     told = line(replace(TRIAL, restarts=2), FAILED)
     assert told.startswith("The trial failed: container failed with non-zero exit code: 137")
     assert told.endswith("; it has failed 3 times and max_restarts is 2.")
 
 
-def test_a_trial_without_restarts_has_failed_once() -> None:
+def test_log_of_a_trial_without_restarts_says_failed_once() -> None:
     told = line(replace(TRIAL, max_restarts=0), FAILED)
     assert told.endswith("; it has failed once and max_restarts is 0.")
 
 
-def test_a_lost_machine_is_told_not_to_count() -> None:
+def test_log_says_that_a_lost_machine_does_not_count() -> None:
     told = line(TRIAL, Exit(ExitKind.INFRASTRUCTURE, "the agent was lost"))
     assert told == (
         "The run was lost: the agent was lost. It starts again; this is not counted as a restart."
@@ -43,10 +43,10 @@ def test_a_lost_machine_is_told_not_to_count() -> None:
 
 
 @pytest.mark.parametrize("state", [TrialState.ACTIVE, TrialState.PAUSED])
-def test_a_preempted_run_is_told_to_have_stopped(state: TrialState) -> None:
+def test_log_says_that_a_preempted_run_stopped(state: TrialState) -> None:
     told = line(replace(TRIAL, state=state), Exit(ExitKind.PREEMPTED, "stopped"))
     assert told == "The run stopped as it was asked to, and frees its slots."
 
 
-def test_a_run_that_simply_finished_needs_no_explanation() -> None:
+def test_finished_run_has_no_log_line() -> None:
     assert line(TRIAL, Exit(ExitKind.CLEAN, "ended", exit_code=0)) == ""

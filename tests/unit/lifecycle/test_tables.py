@@ -10,11 +10,11 @@ from det_controlplane.core.lifecycle.checkpoint import (
 from det_controlplane.core.lifecycle.machine import MachineState
 
 
-def test_a_lost_agent_comes_back_only_by_joining_anew() -> None:
+def test_lost_agent_returns_only_by_joining_again() -> None:
     assert agent.NEXT[AgentState.LOST] == {AgentState.JOINED}
 
 
-def test_a_checkpoint_loses_some_files_or_all_and_gets_none_back() -> None:
+def test_checkpoint_files_are_only_removed_and_never_restored() -> None:
     complete, partly = CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED
     deleted = CheckpointState.DELETED
     files, one = {"a": "1", "b": "2"}, {"a": "1"}
@@ -25,19 +25,19 @@ def test_a_checkpoint_loses_some_files_or_all_and_gets_none_back() -> None:
     assert checkpoint.NEXT[deleted] == frozenset()
 
 
-def test_a_deleted_checkpoint_keeps_the_record_of_its_files() -> None:
+def test_deleted_checkpoint_still_lists_its_files() -> None:
     files = {"a": "1", "b": "2"}
     for before in (CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED):
         assert after_removal(before, files, {}) == RemainingFiles(CheckpointState.DELETED, files)
 
 
-def test_files_beside_the_record_and_directories_say_nothing_about_a_loss() -> None:
+def test_unlisted_files_and_directories_do_not_change_the_state() -> None:
     files, complete = {"code/": "0", "code/m.py": "1"}, CheckpointState.COMPLETED
     stored = {"code/m.py": "7", "metadata.json": "90"}
     assert after_removal(complete, files, stored) == RemainingFiles(complete, files)
 
 
-def test_a_machine_comes_to_an_end_from_every_state() -> None:
+def test_every_machine_state_leads_to_an_end() -> None:
     for state in MachineState:
         reached = {state}
         while following := {n for s in reached for n in machine.NEXT[s]} - reached:
@@ -49,7 +49,7 @@ def test_a_machine_that_was_launched_never_counts_as_failed() -> None:
     assert machine.before(MachineState.FAILED) == (MachineState.REQUESTED,)
 
 
-def test_every_machine_can_reach_its_end() -> None:
+def test_every_path_of_a_machine_can_reach_an_end() -> None:
     ends = {MachineState.GONE, MachineState.FAILED}
     for start in MachineState:
         reached, frontier = set(), {start}

@@ -134,7 +134,7 @@ def occupied(
 
 @many
 @given(renting_pools())
-def test_machines_are_rented_exactly_where_the_scheduler_starts_the_work(here: RentingPool) -> None:
+def test_scheduler_starts_work_on_exactly_the_rented_machines(here: RentingPool) -> None:
     joined = [m for m in here.machines if m.state is MachineState.REGISTERED]
     now = starts(here.demand, joined, here.limits, here.naming)
     begun = {start.allocation_id for start in now}
@@ -203,7 +203,7 @@ def contested_pools(draw: st.DrawFn) -> tuple[PoolSnapshot, tuple[Offer, ...], L
 
 @many
 @given(contested_pools())
-def test_work_that_was_promised_machines_starts_when_they_have_joined_and_others_have_left(
+def test_requests_start_after_their_machines_joined_and_preempted_work_ended(
     contested: tuple[PoolSnapshot, tuple[Offer, ...], Limits],
 ) -> None:
     queue, offers, limits = contested

@@ -18,7 +18,7 @@ from det_controlplane.core.provision.offers import Capacity
         *[("p3dn.24xlarge", 8), ("p4d.24xlarge", 8), ("t3.large", 0), ("m6i.xlarge", 0)],
     ],
 )
-def test_types_that_determined_knows_have_its_slots(name: str, slots: int) -> None:
+def test_machine_types_have_the_slots_of_determined(name: str, slots: int) -> None:
     assert machine_type("aws", name).type.slots == slots
 
 
@@ -37,7 +37,7 @@ def test_spot_costs_a_part_of_the_price_on_demand() -> None:
     assert machine.price("us-central1", Capacity.SPOT) == Decimal("1.4696")
 
 
-def test_zones_tell_their_region() -> None:
+def test_region_is_derived_from_zone() -> None:
     assert region_of("aws", "us-west-2-lax-1a") == "us-west-2"
     assert region_of("gcp", "europe-west4-b") == "europe-west4"
     assert region_of("gcp", "us-central1-ai1a") == "us-central1"
@@ -61,7 +61,7 @@ def test_a_region_of_the_other_cloud_is_unknown() -> None:
         ("quantum", "'quantum' is unknown. For a newer type give instance_slots"),
     ],
 )
-def test_an_unknown_type_is_told_with_those_that_were_probably_meant(name: str, told: str) -> None:
+def test_error_for_unknown_type_suggests_similar_types(name: str, told: str) -> None:
     with pytest.raises(Unknown) as e:
         machine_type("aws", name)
     assert str(e.value).startswith(told)

@@ -37,13 +37,11 @@ def lengths(kind: RefusalKind, times: int) -> list[float]:
         (RefusalKind.INVALID, [math.inf]),
     ],
 )
-def test_refusals_in_a_row_keep_an_offer_away_for_longer(
-    kind: RefusalKind, expected: list[float]
-) -> None:
+def test_repeated_refusals_increase_the_cooldown(kind: RefusalKind, expected: list[float]) -> None:
     assert lengths(kind, len(expected)) == expected
 
 
-def test_an_error_that_may_pass_keeps_an_offer_away_for_five_minutes_to_four_hours() -> None:
+def test_cooldown_of_temporary_errors_is_5_minutes_to_4_hours() -> None:
     minutes, now, last = [], NOW, None
     for _ in range(8):
         last = after_refusal(last, RefusalKind.INVALID, SCOPE, "refused", now, passing=True)
@@ -52,7 +50,7 @@ def test_an_error_that_may_pass_keeps_an_offer_away_for_five_minutes_to_four_hou
     assert minutes == [5, 10, 20, 40, 80, 160, 240, 240]
 
 
-def test_a_pool_whose_errors_may_pass_is_held_until_the_next_try() -> None:
+def test_pool_with_temporary_errors_is_held_until_the_next_try() -> None:
     offers = (offer(1, 1),)
     passing = [
         cooldown(SCOPE, kind=RefusalKind.INVALID, until=NOW + 1200, failures=f) for f in (2, 3)
@@ -63,12 +61,12 @@ def test_a_pool_whose_errors_may_pass_is_held_until_the_next_try() -> None:
     assert (hold.sentence, hold.until) == ("request quota L-1", NOW + 1200)
 
 
-def test_refusals_of_calls_made_together_count_once() -> None:
+def test_refusals_of_concurrent_calls_count_once() -> None:
     first = after_refusal(None, RefusalKind.QUOTA, SCOPE, "refused", NOW)
     assert after_refusal(first, RefusalKind.QUOTA, SCOPE, "refused", NOW + 1) == first
 
 
-def test_a_refusal_of_another_kind_or_after_an_hour_is_a_first_one() -> None:
+def test_refusal_of_another_kind_or_after_an_hour_resets_the_count() -> None:
     first = after_refusal(None, RefusalKind.NO_CAPACITY, SCOPE, "refused", NOW)
     assert after_refusal(first, RefusalKind.QUOTA, SCOPE, "refused", NOW + 1).failures == 1
     late = first.until + 3601
@@ -80,13 +78,13 @@ def test_success_ends_the_cooldowns_that_cover_the_offer() -> None:
     assert after_success([wide, other], offer(1, 1)) == (other,)
 
 
-def test_the_cooldown_that_ends_last_counts() -> None:
+def test_latest_cooldown_of_an_offer_applies() -> None:
     narrow = cooldown(Scope.of(offer(1, 1)), until=NOW + 5)
     assert Cooldowns([cooldown(SCOPE), narrow], NOW).of(offer(1, 1)) == cooldown(SCOPE)
     assert Cooldowns([cooldown(SCOPE)], NOW).of(spot(1, 1)) is None
 
 
-def test_a_pool_is_held_only_when_all_offers_keep_failing_for_what_an_operator_can_change() -> None:
+def test_pool_is_held_if_all_offers_fail_repeatedly() -> None:
     offers = (offer(1, 1), offer(4, 4))
     thrice = cooldown(SCOPE, failures=3)
     hold = hold_for(offers, Cooldowns([thrice], NOW))
@@ -98,7 +96,7 @@ def test_a_pool_is_held_only_when_all_offers_keep_failing_for_what_an_operator_c
 
 
 @pytest.mark.parametrize("until", [math.inf, NOW + 3e8], ids=["as decided", "as stored"])
-def test_a_pool_of_invalid_offers_is_held_until_it_is_resumed(until: float) -> None:
+def test_pool_of_invalid_offers_is_held_until_resumed(until: float) -> None:
     invalid = cooldown(SCOPE, kind=RefusalKind.INVALID, until=until)
     hold = hold_for((offer(1, 1),), Cooldowns([invalid], NOW))
     assert hold is not None
@@ -115,7 +113,7 @@ def cooldown(
     return Cooldown(scope, kind, until, "request quota L-1", failures)
 
 
-def test_an_offer_of_any_zone_is_not_covered_by_one_zone() -> None:
+def test_cooldown_of_one_zone_does_not_cover_offers_of_any_zone() -> None:
     anywhere = offer(1, 1, zone="")
     one_zone = cooldown(Scope("aws", "us-east-1", "us-east-1a"))
     assert Cooldowns([one_zone], NOW).of(anywhere) is None

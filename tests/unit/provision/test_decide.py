@@ -40,15 +40,15 @@ def refused(cheap: object, sentence: str = "no capacity", **more: object) -> Coo
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def test_an_empty_queue_rents_nothing() -> None:
+def test_rents_no_machine_for_an_empty_queue() -> None:
     assert not plan(pool([ONE])).launch
 
 
-def test_small_demands_share_one_large_machine_where_that_is_cheaper() -> None:
+def test_small_requests_share_a_large_machine_if_it_is_cheaper() -> None:
     assert rented(plan(pool([ONE, FOUR, EIGHT], wants(1, 1, 1, 1, 1)))) == ["gpu.1x", "gpu.4x"]
 
 
-def test_one_machine_is_rented_where_one_holds_the_demand() -> None:
+def test_one_machine_is_rented_if_it_fits_the_request() -> None:
     assert rented(plan(pool([ONE, FOUR], wants(4)))) == ["gpu.4x"]
 
 
@@ -62,7 +62,7 @@ def test_a_gang_over_sizes_is_rented_where_the_scheduler_mixes_them() -> None:
     assert rented(decided) == ["gpu.4x"]
 
 
-def test_the_machines_of_a_gang_are_of_one_type_and_zone() -> None:
+def test_machines_of_a_gang_have_one_type_and_zone() -> None:
     offers = [
         offer(8, "6.50", machine_type="a", zone="us-east-1b"),
         offer(8, "6.60", machine_type="b", zone="us-east-1a"),
@@ -73,7 +73,7 @@ def test_the_machines_of_a_gang_are_of_one_type_and_zone() -> None:
     assert [(o.machine_type, o.zone[-1]) for o in first.offers] == [("a", "b"), ("a", "a")]
 
 
-def test_free_machines_are_completed_to_a_gang_by_their_own_type() -> None:
+def test_gang_is_completed_with_the_type_of_its_free_machines() -> None:
     mine, cheaper = offer(8, "6.50", machine_type="a"), offer(8, "6.00", machine_type="b")
     decided = plan(pool([cheaper, mine], wants(16), [machine("m1", mine)]))
     assert rented(decided) == ["a"]
@@ -89,19 +89,19 @@ def test_a_gang_is_completed_in_the_place_of_its_free_machines() -> None:
     assert [launch.offers for launch in decided.launch] == [(HERE,)]
 
 
-def test_free_machines_of_two_places_are_no_gang() -> None:
+def test_free_machines_in_two_regions_do_not_form_a_gang() -> None:
     free = [machine("m1", HERE), machine("m2", THERE)]
     decided = plan(pool([HERE, THERE], wants(8), free))
     assert [launch.offers for launch in decided.launch] == [(THERE,)]
 
 
-def test_a_gang_moves_where_all_of_it_can_be_rented() -> None:
+def test_gang_moves_to_a_region_that_can_rent_all_its_machines() -> None:
     """Half a gang is there, and its place has no more."""
     decided = plan(pool([HERE, THERE], wants(8), [machine("m1", HERE)]), [refused(HERE)])
     assert [launch.offers for launch in decided.launch] == [(THERE,), (THERE,)]
 
 
-def test_a_half_filled_gang_whose_rest_is_refused_everywhere_waits_and_is_given_back() -> None:
+def test_machines_of_an_incomplete_gang_are_terminated_after_the_wait() -> None:
     cooling = [refused(HERE), refused(THERE)]
     limits = Limits(max_idle_s=600, max_starting_s=300)
     half = [machine(f"m{n}", HERE, idle_since=NOW - 500) for n in (1, 2)]
@@ -115,7 +115,7 @@ def test_a_half_filled_gang_whose_rest_is_refused_everywhere_waits_and_is_given_
     assert ended(given_back) == {"m1": "IDLE", "m2": "IDLE"}
 
 
-def test_a_mixed_gang_is_completed_within_one_place() -> None:
+def test_mixed_gang_is_completed_within_one_region() -> None:
     mixing = replace(GENEROUS, allow_heterogeneous_fits=True)
     small = offer(2, 1, provider="gcp", region="us-central1", zone="us-central1-a")
     free = [machine("m1", small), machine("m2", offer(2, 1))]
@@ -123,7 +123,7 @@ def test_a_mixed_gang_is_completed_within_one_place() -> None:
     assert [launch.offers for launch in decided.launch] == [(HERE,)]
 
 
-def test_a_job_gets_machines_for_no_more_slots_than_it_may_hold() -> None:
+def test_job_gets_machines_only_up_to_its_max_slots() -> None:
     capped = wants(1, 1, 1, job_id="j", job_max_slots=4, job_held_slots=2)
     decided = plan(pool([ONE], capped))
     assert len(decided.launch) == 2
@@ -135,11 +135,11 @@ def test_containers_without_slots_share_machines_up_to_their_limit() -> None:
     assert rented(plan(pool([ONE, FOUR], wants(0, 0, 0), limits=limits))) == ["gpu.1x", "gpu.1x"]
 
 
-def test_containers_without_slots_run_beside_work_on_what_is_rented_for_it() -> None:
+def test_containers_without_slots_share_machines_rented_for_other_work() -> None:
     assert rented(plan(pool([ONE], wants(0, 1)))) == ["gpu.1x"]
 
 
-def test_free_slots_of_machines_that_work_or_start_are_counted_first() -> None:
+def test_free_slots_of_busy_and_starting_machines_are_used_first() -> None:
     machines = [machine("m1", FOUR, used_slots=3), starting("m2", ONE)]
     decided = plan(pool([ONE, FOUR], wants(1, 1, 1), machines))
     assert rented(decided) == ["gpu.1x"]
@@ -147,24 +147,24 @@ def test_free_slots_of_machines_that_work_or_start_are_counted_first() -> None:
     assert codes == [ProvisionCode.LAUNCHING, ProvisionCode.MACHINE_STARTING]
 
 
-def test_a_machine_on_which_the_demand_failed_does_not_count() -> None:
+def test_machine_blocked_for_the_request_does_not_count() -> None:
     kept_off = demand("d", 1, blocked_agents=frozenset({"m1"}))
     assert rented(plan(pool([ONE], [kept_off], [machine("m1", ONE)]))) == ["gpu.1x"]
 
 
-def test_a_silent_machine_has_no_room() -> None:
+def test_disconnected_machine_does_not_count_as_free() -> None:
     silent = machine("m1", ONE, takes_work=False, disconnected_since=NOW - 60, idle_since=None)
     decided = plan(pool([ONE], wants(1), [silent]))
     assert rented(decided) == ["gpu.1x"]
     assert not decided.terminate
 
 
-def test_the_same_price_is_decided_by_the_order_of_the_offers() -> None:
+def test_order_of_the_offers_decides_between_equal_prices() -> None:
     first, second = offer(1, 1, machine_type="first"), offer(1, 1, machine_type="second")
     assert rented(plan(pool([first, second], wants(1)))) == ["first"]
 
 
-def test_spot_machines_that_were_reclaimed_lately_count_as_dearer() -> None:
+def test_recently_reclaimed_spot_offers_count_as_more_expensive() -> None:
     cheap, steady = spot(1, "0.90"), offer(1, "1.00")
     reclaims = [(Scope.of(cheap), NOW - 600)] * 2
     launch = plan(pool([cheap, steady], wants(1)), interruptions=reclaims).launch[0]
@@ -175,14 +175,14 @@ def test_spot_machines_that_were_reclaimed_lately_count_as_dearer() -> None:
     assert plan(pool([cheap, steady], wants(1)), interruptions=old).launch[0].offers[0] == cheap
 
 
-def test_a_reclaim_in_a_zone_counts_for_offers_of_any_zone_and_not_for_other_zones() -> None:
+def test_reclaim_in_a_zone_does_not_count_for_other_zones() -> None:
     anywhere, elsewhere = spot(1, "0.90", zone=""), spot(1, "0.95", zone="us-east-1b")
     reclaims = [(Scope("aws", "us-east-1", "us-east-1a", "gpu.1x"), NOW - 60)] * 2
     decided = plan(pool([anywhere, elsewhere], wants(1)), interruptions=reclaims)
     assert decided.launch[0].offers[0] == elsewhere
 
 
-def test_alternatives_of_one_call_are_of_one_capacity_and_hardly_dearer_than_elsewhere() -> None:
+def test_alternatives_of_a_call_have_one_capacity_and_similar_prices() -> None:
     here = spot(1, "0.40")
     near = spot(1, "0.45", zone="us-east-1b")
     dear = spot(1, "1.60", machine_type="big")
@@ -198,19 +198,19 @@ def test_the_queue_is_served_in_order_while_machines_are_allowed() -> None:
     assert "has 2 of at most 2 machines (max_instances)" in reason.sentence
 
 
-def test_fewer_machines_are_taken_where_the_cheapest_would_be_too_many() -> None:
+def test_larger_machine_is_rented_if_the_cheapest_would_exceed_the_maximum() -> None:
     decided = plan(pool([ONE, offer(4, "9.00")], wants(1, 1, 1), limits=Limits(max_instances=1)))
     assert rented(decided) == ["gpu.4x"]
 
 
-def test_a_gang_beyond_the_maximum_gets_no_machine_at_all() -> None:
+def test_gang_beyond_the_maximum_rents_no_machine() -> None:
     decided = plan(pool([FOUR], wants(12), limits=Limits(max_instances=2)))
     assert not decided.launch
     assert decided.waiting["d1"].code is ProvisionCode.MAX_INSTANCES
     assert "needs 12 slots: 3 machines, and the pool may have 2" in decided.waiting["d1"].sentence
 
 
-def test_what_waits_for_machines_keeps_lower_priorities_from_renting_any() -> None:
+def test_waiting_request_stops_lower_priorities_from_renting() -> None:
     queue = [demand("high", 12, priority=40), demand("low", 4, priority=42)]
     limits = Limits(max_instances=2)
     blocked = plan(pool([FOUR], queue, limits=limits))
@@ -229,7 +229,7 @@ def test_the_cost_of_all_machines_stays_below_max_hourly_cost() -> None:
     assert "cost $7.00 of at most $8.00 an hour" in reason.sentence
 
 
-def test_the_price_of_a_whole_gang_is_told() -> None:
+def test_reason_has_the_price_of_the_whole_gang() -> None:
     limits = Limits(max_hourly_cost=Decimal("8.00"))
     reason = plan(pool([FOUR], wants(12), limits=limits)).waiting["d1"]
     assert (
@@ -244,7 +244,7 @@ def test_an_offer_above_its_price_cap_is_not_rented() -> None:
     assert "costs $1.00 an hour, above its max_price $0.80" in reason.sentence
 
 
-def test_a_refused_offer_is_passed_over_and_the_reason_tells_why() -> None:
+def test_reason_explains_a_skipped_cheaper_offer() -> None:
     cheap, dear = spot(1, "0.40"), offer(1, "1.00")
     decided = plan(pool([cheap, dear], wants(1)), [refused(cheap)])
     assert decided.launch[0].offers == (dear,)
@@ -271,7 +271,7 @@ def test_a_refusal_of_a_region_covers_all_its_offers() -> None:
     assert "and 1 more: no capacity" in decided.waiting["d1"].sentence
 
 
-def test_an_invalid_offer_is_left_out_until_it_is_corrected() -> None:
+def test_invalid_offer_is_skipped_until_it_is_corrected() -> None:
     invalid = refused(ONE, "no image ami-1", kind=RefusalKind.INVALID, until=NOW + 3e8)
     reason = plan(pool([ONE, FOUR], wants(1)), [invalid]).waiting["d1"]
     assert "gpu.1x" not in reason.sentence.partition(";")[0]
@@ -283,11 +283,11 @@ def test_an_invalid_offer_is_left_out_until_it_is_corrected() -> None:
     assert alone.waiting["d1"].next_try is None
 
 
-def test_a_refusal_that_is_over_holds_nothing() -> None:
+def test_expired_refusal_has_no_effect() -> None:
     assert plan(pool([ONE], wants(1)), [refused(ONE, until=NOW - 1)]).launch
 
 
-def test_a_held_pool_rents_nothing_and_says_why() -> None:
+def test_held_pool_rents_no_machine_and_gives_the_reason() -> None:
     held = pool([ONE], wants(1), limits=Limits(min_instances=1), holds=(Hold("held by admin"),))
     decided = plan(held)
     assert not decided.launch
@@ -299,7 +299,7 @@ def test_a_hold_ends_at_its_time() -> None:
     assert plan(pool([ONE], wants(1), holds=(Hold("spent", until=NOW - 1),))).launch
 
 
-def test_a_pool_whose_every_offer_keeps_failing_for_quotas_is_held() -> None:
+def test_pool_is_held_if_all_offers_exceed_quotas_repeatedly() -> None:
     quota = refused(ONE, "request a larger vCPU quota", kind=RefusalKind.QUOTA, failures=3)
     reason = plan(pool([ONE], wants(1)), [quota]).waiting["d1"]
     assert (reason.code, reason.next_try) == (ProvisionCode.POOL_HELD, NOW + 200)
@@ -309,7 +309,7 @@ def test_a_pool_whose_every_offer_keeps_failing_for_quotas_is_held() -> None:
 @pytest.mark.parametrize(
     ("slots", "single"), [(3, False), (4, True)], ids=["divides by no size", "on one machine"]
 )
-def test_demand_that_no_machine_of_the_pool_ever_holds_says_so(slots: int, single: bool) -> None:
+def test_request_too_large_for_every_offer_has_a_reason(slots: int, single: bool) -> None:
     reason = plan(pool([offer(2, 1)], [demand("d", slots, single_agent=single)])).waiting["d"]
     assert reason.code is ProvisionCode.NO_OFFER_FITS
     assert "the machines of the pool have 2 slots" in reason.sentence
@@ -323,12 +323,12 @@ def test_the_minimum_and_warm_machines_are_rented_without_demand() -> None:
     assert not plan(pool([ONE], machines=[busy, idle], limits=Limits(warm_instances=1))).launch
 
 
-def test_a_warm_machine_is_replaced_as_soon_as_demand_takes_it() -> None:
+def test_used_warm_machine_is_replaced_immediately() -> None:
     limits = Limits(warm_instances=1)
     assert len(plan(pool([ONE], wants(1), [machine("m1", ONE)], limits)).launch) == 1
 
 
-def test_idle_machines_leave_after_their_time_the_longest_idle_first() -> None:
+def test_longest_idle_machines_are_terminated_first() -> None:
     machines = [
         machine("new", ONE, idle_since=NOW - 60),
         machine("old", ONE, idle_since=NOW - 1300),
@@ -341,7 +341,7 @@ def test_idle_machines_leave_after_their_time_the_longest_idle_first() -> None:
     assert ended(plan(keep_warm)) == {"oldest": "IDLE"}
 
 
-def test_log_lines_that_wait_on_an_idle_machine_keep_it_for_a_limited_time() -> None:
+def test_idle_machine_with_unsent_log_lines_stays_for_a_limited_time() -> None:
     limits = Limits(max_idle_s=60)
     machines = [
         machine("sent", ONE, idle_since=NOW - 300, unsent_at=NOW - 250),
@@ -352,7 +352,7 @@ def test_log_lines_that_wait_on_an_idle_machine_keep_it_for_a_limited_time() -> 
     assert found == {"sent": "IDLE", "unable": "IDLE"}
 
 
-def test_a_pool_whose_budget_is_spent_keeps_no_idle_machine() -> None:
+def test_pool_with_a_spent_budget_terminates_idle_machines() -> None:
     limits = Limits(min_instances=2, warm_instances=1)
     machines = [machine("idle", ONE, idle_since=NOW - 1300), machine("busy", ONE, used_slots=1)]
     kept = pool([ONE], machines=machines, limits=limits, holds=(Hold("held by admin"),))
@@ -361,35 +361,33 @@ def test_a_pool_whose_budget_is_spent_keeps_no_idle_machine() -> None:
     assert ended(plan(spent)) == {"idle": "IDLE"}
 
 
-def test_the_next_decision_is_due_when_a_machine_has_been_idle_for_long_enough() -> None:
+def test_next_decision_is_due_at_the_idle_timeout_of_a_machine() -> None:
     decided = plan(pool([ONE], machines=[machine("m1", ONE, idle_since=NOW - 1000)]))
     assert decided.next_at == NOW + 200
 
 
-def test_an_idle_machine_that_demand_waits_for_stays() -> None:
+def test_idle_machine_needed_by_a_waiting_request_stays() -> None:
     idle = machine("m1", FOUR, idle_since=NOW - 1300)
     assert not plan(pool([FOUR], wants(8), [idle])).terminate
 
 
-def test_a_machine_that_the_scheduler_leaves_idle_for_too_long_leaves_all_the_same() -> None:
+def test_machine_unused_by_the_scheduler_is_terminated_eventually() -> None:
     idle = machine("m1", FOUR, idle_since=NOW - 2500)
     assert ended(plan(pool([FOUR], wants(4), [idle]))) == {"m1": "IDLE"}
 
 
-def test_a_stopped_machine_is_given_back() -> None:
+def test_stopped_machine_is_terminated() -> None:
     assert ended(plan(pool([ONE], machines=[machine("m1", ONE, stopped=True)]))) == {
         "m1": "STOPPED"
     }
 
 
-def test_a_silent_machine_is_given_back_after_ten_minutes() -> None:
+def test_disconnected_machine_is_terminated_after_ten_minutes() -> None:
     silent = machine("m1", ONE, used_slots=1, takes_work=False, disconnected_since=NOW - 601)
     assert ended(plan(pool([ONE], machines=[silent]))) == {"m1": "DISCONNECTED"}
 
 
-def test_a_machine_that_can_start_nothing_is_given_back_when_its_work_has_ended_for_ten_minutes() -> (
-    None
-):
+def test_broken_machine_is_terminated_after_ten_idle_minutes() -> None:
     broken = {"is_broken": True, "takes_work": False}
     limits = Limits(min_instances=1, max_instances=3)
     fresh = machine("m1", FOUR, idle_since=NOW - 500, **broken)
@@ -400,7 +398,7 @@ def test_a_machine_that_can_start_nothing_is_given_back_when_its_work_has_ended_
     assert decided.next_at == NOW + 100
 
 
-def test_a_machine_that_never_joins_is_given_back_and_replaced() -> None:
+def test_machine_that_never_joins_is_terminated_and_replaced() -> None:
     overdue = starting("m1", ONE, purpose="d1")
     overdue = replace(overdue, launched_at=NOW - 1200)
     decided = plan(pool([ONE], wants(1), [overdue]))
@@ -408,9 +406,7 @@ def test_a_machine_that_never_joins_is_given_back_and_replaced() -> None:
     assert len(decided.launch) == 1
 
 
-def test_a_machine_that_boots_for_nothing_is_given_back_when_it_would_have_been_idle_for_long_enough() -> (
-    None
-):
+def test_booting_machine_without_purpose_is_terminated_after_the_idle_timeout() -> None:
     booting = replace(starting("m1", ONE, purpose="gone"), launched_at=NOW - 90)
     brief, usual = replace(GENEROUS, max_idle_s=60.0), replace(GENEROUS, max_idle_s=120.0)
     assert ended(plan(pool([ONE], machines=[booting], limits=brief))) == {"m1": "NOT_NEEDED"}
@@ -418,13 +414,13 @@ def test_a_machine_that_boots_for_nothing_is_given_back_when_it_would_have_been_
     assert not ended(plan(pool([ONE], wants(1), [booting], limits=brief)))
 
 
-def test_a_request_is_cancelled_when_what_it_was_for_has_gone() -> None:
+def test_machine_request_is_canceled_if_its_purpose_is_gone() -> None:
     asked = starting("m1", ONE, state=MachineState.REQUESTED, purpose="gone")
     assert ended(plan(pool([ONE], machines=[asked]))) == {"m1": "NOT_NEEDED"}
     assert not plan(pool([ONE], wants(1), [asked])).terminate
 
 
-def test_a_machine_that_the_cloud_takes_back_is_drained_and_replaced_at_once() -> None:
+def test_reclaimed_machine_is_drained_and_replaced_immediately() -> None:
     leaving = machine("m1", FOUR, used_slots=4, leaving_since=NOW - 1)
     here = pool([FOUR], machines=[leaving], limits=Limits(max_instances=1))
     decided = plan(here)
@@ -437,12 +433,12 @@ def test_a_machine_that_the_cloud_takes_back_is_drained_and_replaced_at_once() -
     assert not again.terminate
 
 
-def test_an_emptied_machine_is_given_back() -> None:
+def test_drained_machine_is_terminated() -> None:
     drained_machine = machine("m1", ONE, state=MachineState.DRAINING, takes_work=False)
     assert ended(plan(pool([ONE], machines=[drained_machine]))) == {"m1": "DRAINED"}
 
 
-def test_above_the_maximum_starting_then_idle_machines_leave_and_working_ones_drain() -> None:
+def test_starting_then_idle_then_busy_machines_leave_above_the_maximum() -> None:
     machines = [
         machine("old", ONE, used_slots=1),
         machine("new", ONE, used_slots=1, launched_at=NOW - 300),
@@ -456,7 +452,7 @@ def test_above_the_maximum_starting_then_idle_machines_leave_and_working_ones_dr
     assert not drained(plan(settled))
 
 
-def test_above_a_lowered_max_hourly_cost_machines_leave() -> None:
+def test_machines_leave_above_a_lowered_max_hourly_cost() -> None:
     machines = [
         machine("m1", FOUR, used_slots=1),
         machine("m2", FOUR, used_slots=1, launched_at=NOW - 9),
@@ -467,14 +463,14 @@ def test_above_a_lowered_max_hourly_cost_machines_leave() -> None:
     assert ended(plan(pool([FOUR], machines=idle, limits=limits))) == {"m1": "BUDGET"}
 
 
-def test_a_set_that_the_scheduler_would_not_use_gives_way_to_one_that_it_does() -> None:
+def test_rents_only_machines_that_the_scheduler_would_use() -> None:
     # The single slot takes one of the three small machines, and would leave the larger one idle.
     offers = [offer(1, "0.10"), offer(2, "0.10")]
     decided = plan(pool(offers, wants(1, 3), limits=Limits(max_instances=4)))
     assert rented(decided) == ["gpu.1x"] * 4
 
 
-def test_a_container_without_slots_learns_what_keeps_it_from_a_machine() -> None:
+def test_container_without_slots_has_a_reason_for_waiting() -> None:
     lone = demand("d", 0, single_agent=True)
     reason = plan(pool([ONE], [lone], limits=Limits(max_instances=0))).waiting["d"]
     assert reason.code is ProvisionCode.MAX_INSTANCES

@@ -12,18 +12,18 @@ ONE_ZONE = Refusal(
 )
 
 
-def test_an_offer_of_any_zone_is_refused_when_its_zones_are() -> None:
+def test_offer_of_any_zone_is_refused_if_its_zones_are() -> None:
     outcome = LaunchOutcome(None, (ONE_ZONE,))
     refusals = outcome.refusals_of([ANYWHERE])
     assert [refusal.scope for refusal in refusals] == [ONE_ZONE.scope, Scope.of(ANYWHERE)]
 
 
-def test_an_offer_that_gave_a_machine_in_another_zone_is_not_refused() -> None:
+def test_offer_with_a_machine_in_another_zone_is_not_refused() -> None:
     machine = CloudMachine("aws", "us-east-1", "us-east-1b", "i-1", "pending")
     assert LaunchOutcome(machine, (ONE_ZONE,)).refusals_of([ANYWHERE]) == (ONE_ZONE,)
 
 
-def test_an_offer_that_a_refusal_covers_is_refused_once() -> None:
+def test_offer_covered_by_a_refusal_is_refused_once() -> None:
     wide = Refusal(RefusalKind.QUOTA, Scope("aws", "us-east-1"), "quota")
     assert LaunchOutcome(None, (wide,)).refusals_of([ANYWHERE]) == (wide,)
 

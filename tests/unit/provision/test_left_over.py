@@ -30,11 +30,11 @@ def plan(**changes: Any) -> ProvisionPlan:
 @pytest.mark.parametrize(
     "state", [MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.REGISTERED]
 )
-def test_one_without_work_ends(state: MachineState) -> None:
+def test_idle_machine_is_terminated(state: MachineState) -> None:
     assert plan(state=state).terminate == (Terminate("m", TerminateReason.LEFT_OVER),)
 
 
-def test_one_that_works_gets_no_more_and_ends_when_that_is_done() -> None:
+def test_busy_machine_is_drained_and_then_terminated() -> None:
     working = plan(used_slots=1)
     assert working.drain == (Drain("m", DrainReason.LEFT_OVER),)
     assert working.terminate == ()
@@ -44,7 +44,7 @@ def test_one_that_works_gets_no_more_and_ends_when_that_is_done() -> None:
     assert done.terminate == (Terminate("m", TerminateReason.DRAINED),)
 
 
-def test_one_whose_agent_is_silent_is_given_up() -> None:
+def test_disconnected_machine_is_terminated_after_ten_minutes() -> None:
     silent = plan(used_slots=1, disconnected_since=NOW - 300)
     assert (silent.terminate, silent.next_at) == ((), NOW + 300)
     lost = plan(used_slots=1, disconnected_since=NOW - 601)
@@ -54,5 +54,5 @@ def test_one_whose_agent_is_silent_is_given_up() -> None:
 @pytest.mark.parametrize(
     "state", [MachineState.TERMINATING, MachineState.GONE, MachineState.FAILED]
 )
-def test_one_that_ends_already_is_left_alone(state: MachineState) -> None:
+def test_terminating_machine_is_not_terminated_again(state: MachineState) -> None:
     assert plan(state=state).terminate == ()

@@ -41,7 +41,7 @@ def price(
     return found.price_usd_hour
 
 
-def test_an_offer_costs_what_its_cloud_said_last() -> None:
+def test_offer_has_the_latest_price_of_its_cloud() -> None:
     known = MarketKnowledge(
         prices=dict([quoted("us-east-1a", "0.31"), quoted("us-east-1b", "0.50")])
     )
@@ -49,17 +49,17 @@ def test_an_offer_costs_what_its_cloud_said_last() -> None:
     assert price(replace(IN_A, machine_type="g6.xlarge"), known) == IN_A.price_usd_hour
 
 
-def test_a_price_of_the_region_holds_in_each_zone() -> None:
+def test_price_of_a_region_applies_to_each_zone() -> None:
     assert price(IN_A, MarketKnowledge(prices=dict([quoted("", "0.33")]))) == Decimal("0.33")
 
 
-def test_where_the_cloud_chooses_the_zone_its_dearest_one_counts() -> None:
+def test_offer_of_any_zone_has_the_highest_zone_price() -> None:
     prices = dict([quoted("us-east-1a", "0.31"), quoted("us-east-1b", "0.50")])
     types = {("aws", "us-east-1", "g5.xlarge"): TypeZones(("us-east-1a", "us-east-1b"))}
     assert price(ANY_ZONE, MarketKnowledge(prices, types)) == Decimal("0.50")
 
 
-def test_the_operators_own_price_holds_on_demand_and_the_clouds_for_spot() -> None:
+def test_operators_price_applies_only_to_on_demand_offers() -> None:
     own = {"instance_price": 0.9}
     on_demand = replace(IN_A, capacity=Capacity.ON_DEMAND, price_usd_hour=Decimal("0.9"))
     known = MarketKnowledge(
@@ -70,7 +70,7 @@ def test_the_operators_own_price_holds_on_demand_and_the_clouds_for_spot() -> No
     assert price(IN_A, known, own) == Decimal("0.33")
 
 
-def test_a_type_with_gpus_attached_has_a_price_of_its_own() -> None:
+def test_type_with_attached_gpus_has_its_own_price() -> None:
     n1 = offer(4, "2.00", provider="gcp", machine_type="n1-standard-8")
     attached = {"instance_type": {"gpu_type": "nvidia-tesla-t4", "gpu_num": 4}}
     name = wanted_of(n1, (Section(attached),)).name
@@ -83,7 +83,7 @@ def test_a_type_with_gpus_attached_has_a_price_of_its_own() -> None:
     assert price(n1, known) == Decimal("0.38")
 
 
-def test_a_zone_without_the_type_is_passed_over_and_the_reason_says_so() -> None:
+def test_reason_names_a_zone_without_the_type() -> None:
     types = {("aws", "us-east-1", "g5.xlarge"): TypeZones(("us-east-1b",))}
     (found,) = current((IN_A,), PLAIN, MarketKnowledge(types=types))
     reason = plan(pool([found], wants(1))).waiting["d1"]
@@ -91,14 +91,14 @@ def test_a_zone_without_the_type_is_passed_over_and_the_reason_says_so() -> None
     assert "us-east-1a does not have this type" in reason.sentence
 
 
-def test_slots_are_those_that_the_cloud_tells_unless_the_operator_does() -> None:
+def test_operators_slots_override_slots_reported_by_the_cloud() -> None:
     types = {("aws", "us-east-1", "g5.xlarge"): TypeZones(("us-east-1a",), slots=2)}
     (told,) = current((IN_A,), PLAIN, MarketKnowledge(types=types))
     (own,) = current((IN_A,), (Section({"instance_slots": 1}),), MarketKnowledge(types=types))
     assert (told.slots, own.slots) == (2, 1)
 
 
-def test_what_is_too_dear_says_when_its_price_is_read_again() -> None:
+def test_reason_of_price_cap_has_the_time_of_the_next_price() -> None:
     dear = replace(IN_A, max_price_usd_hour=Decimal("0.30"))
     due = {("aws", "us-east-1"): NOW + 600}
     found = decide(ProvisionSnapshot((pool([dear], wants(1)),), prices_due=due), NOW)

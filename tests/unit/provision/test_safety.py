@@ -100,14 +100,14 @@ def remaining(pool: PoolSnapshot) -> list[Machine]:
 
 
 @given(pools())
-def test_never_above_max(pool: PoolSnapshot) -> None:
+def test_machines_never_exceed_max_instances(pool: PoolSnapshot) -> None:
     decided = plan(pool)
     after = remaining(applied(pool, decided))
     assert not decided.launch or len(after) <= pool.limits.max_instances
 
 
 @given(pools())
-def test_never_above_max_hourly_cost(pool: PoolSnapshot) -> None:
+def test_cost_never_exceeds_max_hourly_cost(pool: PoolSnapshot) -> None:
     decided = plan(pool)
     most = pool.limits.max_hourly_cost
     dearest = sum(max(o.price_usd_hour for o in launch.offers) for launch in decided.launch)
@@ -116,7 +116,7 @@ def test_never_above_max_hourly_cost(pool: PoolSnapshot) -> None:
 
 
 @given(pools())
-def test_deciding_twice_launches_nothing_more(pool: PoolSnapshot) -> None:
+def test_second_decision_launches_no_more_machines(pool: PoolSnapshot) -> None:
     once = plan(pool)
     twice = plan(applied(pool, once))
     # Leaving machines make room for others under the limits.
@@ -126,13 +126,13 @@ def test_deciding_twice_launches_nothing_more(pool: PoolSnapshot) -> None:
 
 
 @given(pools())
-def test_a_machine_that_works_is_never_terminated(pool: PoolSnapshot) -> None:
+def test_busy_machine_is_never_terminated(pool: PoolSnapshot) -> None:
     working = {m.id for m in pool.machines if m.used_slots or m.aux_used}
     assert not working & {machine_id for machine_id, _ in plan(pool).terminate}
 
 
 @given(pools())
-def test_every_demand_without_room_has_a_reason(pool: PoolSnapshot) -> None:
+def test_every_request_without_free_slots_has_a_reason(pool: PoolSnapshot) -> None:
     decided = plan(pool)
     purposes = {launch.purpose for launch in decided.launch if launch.purpose}
     assert purposes <= set(decided.waiting)
@@ -142,7 +142,7 @@ def test_every_demand_without_room_has_a_reason(pool: PoolSnapshot) -> None:
 
 
 @given(OFFERS, SLOTS, st.data())
-def test_never_two_machines_for_one_demand(
+def test_request_never_gets_more_machines_than_it_needs(
     offers: list[Offer], slots: list[int], data: st.DataObject
 ) -> None:
     """A single slot never gets two machines, nor a gang more than its slots."""
@@ -154,7 +154,7 @@ def test_never_two_machines_for_one_demand(
 
 
 @given(pools())
-def test_the_machines_for_one_demand_are_of_one_place(pool: PoolSnapshot) -> None:
+def test_machines_for_one_request_are_in_one_region(pool: PoolSnapshot) -> None:
     places: dict[str, set[str]] = {}
     for launch in plan(pool).launch:
         if launch.purpose:
@@ -163,7 +163,7 @@ def test_the_machines_for_one_demand_are_of_one_place(pool: PoolSnapshot) -> Non
 
 
 @given(OFFERS, SLOTS, st.booleans(), st.integers(0, 99), st.data())
-def test_after_the_launched_machines_register_the_scheduler_starts_the_demand(
+def test_scheduler_starts_requests_after_launched_machines_register(
     offers: list[Offer], slots: list[int], mixes: bool, naming: int, data: st.DataObject
 ) -> None:
     here = data.draw(machines(offers))
@@ -183,7 +183,7 @@ def test_after_the_launched_machines_register_the_scheduler_starts_the_demand(
         assert late <= started_by_the_next_pass(later, starts, naming, mixes)
 
 
-def test_demand_whose_machines_a_gang_took_gets_others_at_the_next_pass() -> None:
+def test_requests_displaced_by_a_gang_get_machines_at_the_next_pass() -> None:
     """A gang gets the fewest present machines, which other work may share."""
     small, large = offer(2, "0.1"), offer(4, "0.3")
     leaving = machine("m", large, used_slots=3, leaving_since=NOW - 5)
@@ -251,7 +251,7 @@ def starting_in(
 
 
 @given(OFFERS, st.lists(st.sampled_from((1, 2, 4, 8)), min_size=1, max_size=6), st.data())
-def test_a_cheaper_feasible_offer_is_never_passed_over_without_a_reason(
+def test_skipped_cheaper_offer_always_has_a_reason(
     offers: list[Offer], slots: list[int], data: st.DataObject
 ) -> None:
     cooling = data.draw(st.lists(st.sampled_from(offers), max_size=3, unique=True))
@@ -304,7 +304,7 @@ def best_price(offers: list[Offer], demand: tuple[Demand, ...]) -> Decimal:
     return min(prices)
 
 
-def test_a_reclaimed_machine_is_replaced_at_once() -> None:
+def test_reclaimed_machine_is_replaced_immediately() -> None:
     busy = machine("m1", offer(4, 5), used_slots=4, leaving_since=NOW - 1)
     decided = plan(pool([offer(4, 5)], machines=[busy]))
     assert [launch.offers[0].slots for launch in decided.launch] == [4]

@@ -8,7 +8,7 @@ from det_controlplane.core.provision.sightings import Row, Sighting, reconcile
 ONE, TWO = UUID(int=1), UUID(int=2)
 
 
-def test_a_listed_machine_is_seen_and_one_that_stopped_is_told() -> None:
+def test_listed_machines_are_seen_and_stopped_ones_reported() -> None:
     rows = [Row(ONE, S.LAUNCHED, "i-1", unseen=1), Row(TWO, S.REGISTERED, "i-2", unseen=0)]
     found = reconcile(
         rows, [Sighting("i-1", ONE, is_gone=False), Sighting("i-2", TWO, False, is_stopped=True)]
@@ -18,14 +18,14 @@ def test_a_listed_machine_is_seen_and_one_that_stopped_is_told() -> None:
     assert not found.orphans
 
 
-def test_absence_is_believed_at_the_second_time() -> None:
+def test_machine_missing_in_two_lists_is_gone() -> None:
     once = reconcile([Row(ONE, S.REGISTERED, "i-1", unseen=0)], [])
     assert (once.absent, once.gone) == ((ONE,), ())
     twice = reconcile([Row(ONE, S.REGISTERED, "i-1", unseen=1)], [])
     assert (twice.absent, twice.gone) == ((), (ONE,))
 
 
-def test_two_lists_within_a_moment_are_not_believed() -> None:
+def test_machine_missing_in_two_quick_lists_is_not_gone() -> None:
     just_launched = Row(ONE, S.LAUNCHED, "i-1", unseen=1, silent_s=3.0)
     found = reconcile([just_launched], [])
     assert (found.absent, found.gone) == ((ONE,), ())
@@ -33,38 +33,38 @@ def test_two_lists_within_a_moment_are_not_believed() -> None:
     assert reconcile([a_minute_later], []).gone == (ONE,)
 
 
-def test_absence_of_a_machine_that_was_ordered_to_end_is_believed_soon() -> None:
+def test_terminating_machine_missing_in_lists_is_gone_soon() -> None:
     ending = Row(ONE, S.TERMINATING, "i-1", unseen=1, silent_s=5.0)
     assert reconcile([ending], []).gone == (ONE,)
     ordered_just_now = Row(ONE, S.TERMINATING, "i-1", unseen=1, silent_s=1.0)
     assert reconcile([ordered_just_now], []).gone == ()
 
 
-def test_a_machine_that_was_ordered_to_end_before_any_list_had_it_may_still_come() -> None:
+def test_terminating_machine_never_listed_is_gone_after_a_minute() -> None:
     early = Row(ONE, S.TERMINATING, "i-1", unseen=1, silent_s=6.0, was_listed=False)
     assert reconcile([early], []).gone == ()
     late = Row(ONE, S.TERMINATING, "i-1", unseen=1, silent_s=61.0, was_listed=False)
     assert reconcile([late], []).gone == (ONE,)
 
 
-def test_a_machine_listed_as_gone_is_believed_at_once() -> None:
+def test_machine_listed_as_gone_is_gone_immediately() -> None:
     found = reconcile([Row(ONE, S.TERMINATING, "i-1", unseen=0)], [Sighting("i-1", ONE, True)])
     assert found.gone == (ONE,)
 
 
-def test_a_machine_whose_launch_was_never_answered_is_found_by_its_tag() -> None:
+def test_machine_of_an_unanswered_launch_is_found_by_its_tag() -> None:
     found = reconcile([Row(ONE, S.REQUESTED, None, unseen=0)], [Sighting("i-1", ONE, False)])
     assert found.adopted[ONE].cloud_id == "i-1"
     assert not found.orphans
 
 
-def test_a_requested_machine_is_never_given_up_for_not_being_listed() -> None:
+def test_requested_machine_missing_in_lists_is_not_gone() -> None:
     found = reconcile([Row(ONE, S.REQUESTED, None, unseen=5)], [])
     assert not found.gone
     assert not found.absent
 
 
-def test_the_end_of_a_machine_waits_for_the_answer_to_its_launch() -> None:
+def test_terminating_machine_is_not_gone_before_its_launch_is_answered() -> None:
     under_way = Row(ONE, S.TERMINATING, None, unseen=5, under_way=True)
     assert not reconcile([under_way], []).gone
     answered = Row(ONE, S.TERMINATING, None, unseen=5)
@@ -76,7 +76,7 @@ def test_a_machine_without_a_row_is_an_orphan() -> None:
     assert [o.cloud_id for o in found.orphans] == ["i-9"]
 
 
-def test_two_machines_of_one_row_leave_one_orphan() -> None:
+def test_second_machine_of_one_row_is_an_orphan() -> None:
     both = [Sighting("i-1", ONE, False), Sighting("i-2", ONE, False)]
     found = reconcile([Row(ONE, S.LAUNCHED, "i-1", unseen=0)], both)
     assert [o.cloud_id for o in found.orphans] == ["i-2"]

@@ -46,13 +46,13 @@ def group(job_id: str, *slots: int, max_slots: int | None = None) -> list[Demand
         ((1, 1, 0, 4, 3), 2, 100, 3),
     ],
 )
-def test_a_queue_is_worth_so_many_machines(
+def test_queue_needs_the_expected_number_of_machines(
     slots: tuple[int, ...], slots_per_machine: int, max_aux: int, machines: int
 ) -> None:
     assert desired_machines(wants(*slots), slots_per_machine, max_aux) == machines
 
 
-def test_a_job_counts_with_no_more_slots_than_it_may_hold() -> None:
+def test_job_counts_only_up_to_its_max_slots() -> None:
     demand = [
         *group("one", 1, 1, 3, max_slots=1),
         *group("two", 4, 1, max_slots=2),
@@ -78,7 +78,7 @@ def test_demand_for_one_machine_is_not_spread_over_several() -> None:
         (0, 2, 5, 0, 4, 0),
     ],
 )
-def test_what_is_missing_is_launched_within_the_limits(
+def test_missing_machines_are_launched_within_the_limits(
     least: int, most: int, staying: int, starting: int, desired: int, launched: int
 ) -> None:
     limits = Limits(min_instances=least, max_instances=most)
@@ -131,7 +131,7 @@ def test_at_the_minimum_only_stopped_and_long_silent_machines_leave() -> None:
     }
 
 
-def test_a_machine_that_never_joins_is_given_up_ten_minutes_after_its_starting_period() -> None:
+def test_machine_that_never_joins_is_terminated_ten_minutes_after_starting_period() -> None:
     ages = (299, 899, 901)
     late = [replace(starting(f"{age}", FOUR), launched_at=NOW - age) for age in ages]
     assert to_terminate(late[:2], LIMITS, NOW) == ()
@@ -140,7 +140,7 @@ def test_a_machine_that_never_joins_is_given_up_ten_minutes_after_its_starting_p
     ]
 
 
-def test_machines_on_their_way_out_are_not_counted() -> None:
+def test_leaving_machines_are_not_counted() -> None:
     leaving = [
         replace(busy(state.value, NOW - 4_000), state=state)
         for state in (MachineState.TERMINATING, MachineState.GONE, MachineState.FAILED)
@@ -149,7 +149,7 @@ def test_machines_on_their_way_out_are_not_counted() -> None:
     assert sizing == (1, ())
 
 
-def test_starting_machines_are_counted_against_what_is_wanted() -> None:
+def test_starting_machines_reduce_the_number_to_launch() -> None:
     machines = [busy("works", NOW - 4_000), starting("starts", FOUR)]
     sizing = size(machines, wants(4, 4, 8), LIMITS, 4, NOW)
     assert sizing == (3, ())

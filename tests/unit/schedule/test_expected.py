@@ -10,7 +10,7 @@ from tests.support.schedules import agents, pool, request, running
 HALF_IN_100_S = JobProgress(0.5, 100)  # another 100 s
 
 
-def test_jobs_start_when_those_before_them_end() -> None:
+def test_expected_start_is_the_end_of_jobs_ahead() -> None:
     snapshot = pool(
         agents(4),
         running=[running("long", a1=2), running("short", a1=2)],
@@ -20,7 +20,7 @@ def test_jobs_start_when_those_before_them_end() -> None:
     assert expected_starts(snapshot, advances) == {"first": 100, "second": 300}
 
 
-def test_a_job_without_progress_is_not_waited_for() -> None:
+def test_job_without_progress_gives_no_expected_start() -> None:
     snapshot = pool(
         agents(4),
         running=[running("silent", a1=2), running("known", a1=2)],
@@ -30,7 +30,7 @@ def test_a_job_without_progress_is_not_waited_for() -> None:
     assert expected_starts(snapshot, advances) == {"small": 100}
 
 
-def test_what_waits_for_something_else_than_slots_is_not_foretold() -> None:
+def test_job_waiting_for_other_reasons_has_no_expected_start() -> None:
     snapshot = pool(agents(2), pending=[request("held", 1)])
     assert expected_starts(snapshot, {}) == {}
 
@@ -40,7 +40,7 @@ def test_what_waits_for_something_else_than_slots_is_not_foretold() -> None:
     [{"preemption": True}, {"scheduler": "fair_share"}, {"max_slots_per_launch": 8}],
     ids=str,
 )
-def test_pools_whose_room_is_not_given_are_not_foretold(settings: dict[str, Any]) -> None:
+def test_jobs_of_pools_with_changing_size_have_no_expected_start(settings: dict[str, Any]) -> None:
     snapshot = pool(
         agents(2), running=[running("known", a1=2)], pending=[request("next", 2)], **settings
     )

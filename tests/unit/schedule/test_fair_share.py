@@ -49,7 +49,7 @@ def count(snapshot: PoolSnapshot, job_id: str) -> int:
     return sum(id.startswith(f"{job_id}.") for id in started(snapshot))
 
 
-def test_what_a_limited_job_leaves_goes_to_the_others() -> None:
+def test_slots_unused_by_a_limited_job_go_to_others() -> None:
     jobs = [job("g1", position=1, max_slots=1), job("g2", position=2)]
     pending = tasks("g1", 1, 1, 1, 1) + tasks("g2", 1, 1, 1, 1)
     snapshot = shared(agents(4), pending=pending, jobs=jobs)
@@ -63,18 +63,18 @@ def test_slots_are_shared_in_proportion_to_weight() -> None:
     assert (count(snapshot, "g1"), count(snapshot, "g2")) == (2, 6)
 
 
-def test_a_job_above_its_limit_gives_back_its_oldest_allocations() -> None:
+def test_oldest_allocations_of_a_job_above_its_limit_are_preempted() -> None:
     held = tuple(replace(running(f"t{n}", "g1", a1=1), requested_at=float(n)) for n in range(1, 5))
     snapshot = shared(agents(4), pending=[], running=held, jobs=[job("g1", max_slots=2)])
     assert preempted(snapshot) == ["t1", "t2"]
     assert {p.reason for p in decide(snapshot, NOW).preempt} == {PreemptReason.MAX_SLOTS}
 
 
-def test_when_shares_are_too_small_for_anybody_the_youngest_steps_back() -> None:
+def test_oldest_job_starts_if_all_shares_are_too_small() -> None:
     assert started(shared(agents(2), pending=tasks("g1", 2) + tasks("g2", 2))) == {"g1.1"}
 
 
-def test_a_request_larger_than_the_pool_claims_nothing() -> None:
+def test_request_larger_than_the_pool_has_no_share() -> None:
     snapshot = shared(agents(4), pending=tasks("g1", 5) + tasks("g2", 4))
     assert started(snapshot) == {"g2.1"}
     assert next(iter(decide(snapshot, NOW).waiting.values())).code is WaitCode.TOO_LARGE
@@ -91,7 +91,7 @@ def test_running_slots_count_towards_the_share() -> None:
     assert started(snapshot) == {"g1.1", "g2.1", "g4.1"}
 
 
-def test_the_youngest_makes_room_for_an_older_job_that_is_kept_off_other_agents() -> None:
+def test_youngest_job_is_preempted_for_an_older_job_with_blocked_agents() -> None:
     both, first = frozenset({"a1", "a2"}), frozenset({"a1"})
     pending = [
         request("t0", 1, blocked_agents=both),
@@ -108,25 +108,25 @@ def test_the_youngest_makes_room_for_an_older_job_that_is_kept_off_other_agents(
     assert starts(decide(end(apply(snapshot, plan), "t3"), NOW)) == {"t2": {"a2": 1}}
 
 
-def test_what_cannot_be_preempted_counts_towards_its_job_and_is_not_given_twice() -> None:
+def test_nonpreemptible_slots_count_towards_the_share_of_their_job() -> None:
     notebook = replace(running("nb", "g1", a1=3), preemptible=False)
     pending = tasks("g1", 1, 1) + tasks("g2", *[1] * 5)
     snapshot = shared(agents(8), pending=pending, running=(notebook,))
     assert (count(snapshot, "g1"), count(snapshot, "g2")) == (1, 4)
 
 
-def test_a_job_that_runs_keeps_its_share_when_its_next_task_is_too_large_for_it() -> None:
+def test_running_task_stays_if_the_next_task_exceeds_the_share() -> None:
     held = (running("small", "g1", a1=1),)
     pending = tasks("g1", 4) + tasks("g2", 1, 1, 1)
     assert preempted(shared(agents(4), pending=pending, running=held)) == []
 
 
-def test_containers_without_slots_start_whatever_the_shares_are() -> None:
+def test_containers_without_slots_start_regardless_of_shares() -> None:
     held = (running("big", "g1", a1=4),)
     assert started(shared(agents(4), pending=tasks("g1", 0, 0), running=held)) == {"g1.1", "g1.2"}
 
 
-def test_nobody_is_ahead_of_anybody() -> None:
+def test_fair_share_has_no_jobs_ahead() -> None:
     snapshot = shared(agents(1), pending=tasks("g1", 1) + tasks("g2", 1))
     plan = decide(snapshot, NOW)
     assert jobs_ahead(snapshot) == {"g1": -1, "g2": -1}
@@ -148,13 +148,13 @@ def test_a_gang_is_not_broken_for_a_share_that_it_cannot_use() -> None:
         assert decide(snapshot, NOW).waiting["new.1"].code is WaitCode.FAIR_SHARE
 
 
-def test_a_gang_keeps_its_slots_while_half_of_them_are_its_jobs_share() -> None:
+def test_gang_runs_while_half_of_its_slots_are_within_the_share() -> None:
     assert preempted(gang_and_newcomer(1, *[1] * 8)) == []
     assert preempted(gang_and_newcomer(1, *[1] * 16)) == []
     assert preempted(gang_and_newcomer(1, *[1] * 16, gang_position=3)) == []
 
 
-def test_a_gang_leaves_when_more_than_half_of_its_slots_are_the_share_of_others() -> None:
+def test_gang_is_preempted_if_its_share_is_below_half_its_slots() -> None:
     snapshot = gang_and_newcomer(0.5, *[1] * 16)
     plan = decide(snapshot, NOW)
     assert [p.allocation_id for p in plan.preempt] == ["g"]
@@ -162,7 +162,7 @@ def test_a_gang_leaves_when_more_than_half_of_its_slots_are_the_share_of_others(
     assert len(decide(after, NOW).start) == 16
 
 
-def test_younger_jobs_take_from_a_heavier_one_only_what_is_beyond_its_share() -> None:
+def test_younger_jobs_preempt_only_slots_beyond_the_share() -> None:
     held = tuple(replace(running(f"t{n}", "heavy", a1=1), requested_at=float(n)) for n in range(4))
     jobs = [job("heavy", position=1, weight=3), *(job(f"g{n}", position=n) for n in range(2, 6))]
     pending = [request(f"g{n}", 1) for n in range(2, 6)]
@@ -170,7 +170,7 @@ def test_younger_jobs_take_from_a_heavier_one_only_what_is_beyond_its_share() ->
     assert preempted(snapshot) == ["t0", "t1"]
 
 
-def test_a_single_younger_job_takes_nothing_that_rounding_gives_the_heavier_one() -> None:
+def test_rounding_does_not_preempt_slots_of_a_heavier_job() -> None:
     held = (running("t1", "heavy", a1=1), running("t2", "heavy", a1=1))
     jobs = [job("heavy", position=1, weight=3), job("light", position=2)]
     snapshot = shared(agents(2), pending=tasks("light", 1), running=held, jobs=jobs)
@@ -183,7 +183,7 @@ def test_a_gang_of_a_large_share_does_not_starve_behind_small_requests() -> None
     assert started(snapshot) == {"gang.1"}
 
 
-def test_small_requests_and_a_gang_that_waits_do_not_break_a_gang_together() -> None:
+def test_small_requests_with_a_waiting_gang_do_not_preempt_a_gang() -> None:
     jobs = [job(id, position=n) for n, id in enumerate(["older", "small1", "small2", "gang"])]
     pending = tasks("older", 16) + tasks("small1", 1) + tasks("small2", 1)
     held = (running("g", "gang", a1=8, a2=8),)
@@ -193,7 +193,7 @@ def test_small_requests_and_a_gang_that_waits_do_not_break_a_gang_together() -> 
     assert set(starts(plan)) == {"older.1"}
 
 
-def test_nothing_leaves_for_a_request_that_cannot_use_its_slots() -> None:
+def test_no_preemption_for_a_request_that_cannot_use_the_slots() -> None:
     held = tuple(running(f"t{n}", "old", a1=1) for n in range(4))
     pending = [request("new", 1, blocked_agents=frozenset({"a1"}))]
     fixed = replace(running("nb", a2=1), preemptible=False, releasing=True)
@@ -203,14 +203,14 @@ def test_nothing_leaves_for_a_request_that_cannot_use_its_slots() -> None:
     assert plan.waiting["new"].code is WaitCode.WAITING_FOR_PREEMPTION
 
 
-def test_what_the_share_of_a_gang_cannot_hold_goes_to_the_others_by_weight() -> None:
+def test_slots_unusable_by_a_gang_go_to_others_by_weight() -> None:
     jobs = [job("gang", position=1), job("g1", position=2, weight=3), job("g2", position=3)]
     pending = tasks("gang", 16) + tasks("g1", *[1] * 16) + tasks("g2", *[1] * 16)
     snapshot = shared(agents(8, 8), pending=pending, jobs=jobs)
     assert (count(snapshot, "g1"), count(snapshot, "g2")) == (12, 4)
 
 
-def test_many_jobs_with_too_small_shares_are_settled() -> None:
+def test_plan_is_stable_for_many_jobs_with_too_small_shares() -> None:
     pending = [request(f"t{n}", 16) for n in range(2_000)]
     snapshot = shared(agents(*[8] * 100), pending=pending)
     assert sum(len(s) for s in starts(decide(snapshot, NOW)).values()) == 100

@@ -26,26 +26,26 @@ def of(*total_and_used: tuple[int, int]) -> list[Agent]:
     return [agent(f"a{n}", total, used) for n, (total, used) in enumerate(total_and_used, 1)]
 
 
-def test_best_fit_takes_the_agent_that_is_left_with_the_fewest_slots() -> None:
+def test_best_fit_chooses_the_agent_with_fewest_remaining_slots() -> None:
     assert placed(2, *of((2, 0), (4, 0))) == {"a1": 2}
     assert placed(1, *of((4, 0), (1, 0))) == {"a2": 1}
 
 
-def test_best_fit_looks_at_free_slots_and_not_at_size() -> None:
+def test_best_fit_compares_free_slots_instead_of_size() -> None:
     assert placed(2, *of((4, 0), (8, 6))) == {"a2": 2}
 
 
-def test_worst_fit_takes_the_agent_with_the_largest_free_part() -> None:
+def test_worst_fit_chooses_the_agent_with_the_largest_free_fraction() -> None:
     assert placed(1, *of((2, 1), (4, 1)), fitting_policy="worst") == {"a2": 1}
     assert placed(1, *of((2, 1), (5, 3)), fitting_policy="worst") == {"a1": 1}
 
 
-def test_equal_agents_of_different_size_are_told_apart_by_hash_in_worst_fit() -> None:
+def test_worst_fit_orders_fully_free_agents_by_hash() -> None:
     nearest = min(("a1", "a2"), key=lambda id: hash_distance("r", id))
     assert placed(4, *of((8, 0), (4, 0)), fitting_policy="worst") == {nearest: 4}
 
 
-def test_a_tie_goes_to_the_agent_whose_hash_is_next_below() -> None:
+def test_tie_goes_to_the_agent_with_the_next_lower_hash() -> None:
     names = [f"agent-{n}" for n in range(20)]
     for allocation in ("1.0", "2.0", "command-x", "17.3"):
         snapshot = pool([Agent(name, 2) for name in names], pending=[request(allocation, 1)])
@@ -67,7 +67,7 @@ def test_a_container_without_slots_prefers_an_agent_whose_slots_are_all_busy() -
     assert placed(0, agent("a1", 4), agent("a2", 4, used=4)) == {"a2": 0}
 
 
-def test_an_agent_takes_no_more_containers_without_slots_than_its_limit() -> None:
+def test_agent_runs_containers_without_slots_up_to_its_limit() -> None:
     assert placed(0, agent("a1", 4, aux_limit=1, aux_used=1)) is None
     assert placed(0, agent("a1", 4, aux_limit=0)) is None
 
@@ -81,13 +81,13 @@ def test_an_agent_takes_no_more_containers_without_slots_than_its_limit() -> Non
         (4, (2, 1, 1), None),
     ],
 )
-def test_a_gang_takes_wholly_free_agents_of_one_size(
+def test_gang_uses_completely_free_agents_of_one_size(
     slots: int, sizes: tuple[int, ...], chosen: dict[str, int] | None
 ) -> None:
     assert placed(slots, *agents(*sizes)) == chosen
 
 
-def test_a_gang_takes_no_more_agents_than_it_needs() -> None:
+def test_gang_uses_only_as_many_agents_as_it_needs() -> None:
     seats = placed(8, *agents(4, 4, 4, 4, 4))
     assert seats is not None
     assert list(seats.values()) == [4, 4]
@@ -97,17 +97,17 @@ def at(place: str, *sizes: int) -> list[Agent]:
     return [agent(f"{place[:3]}{n}", size, place=place) for n, size in enumerate(sizes, 1)]
 
 
-def test_a_gang_takes_agents_of_one_place() -> None:
+def test_gang_uses_agents_of_one_region() -> None:
     on = [*at("aws us-east-1", 4), *at("gcp us-central1", 4, 4)]
     assert placed(8, *on) == {"gcp1": 4, "gcp2": 4}
 
 
-def test_agents_without_a_place_are_one_place() -> None:
+def test_agents_without_a_place_count_as_one_place() -> None:
     assert placed(8, *at("aws us-east-1", 4), *at("", 4, 4)) == {"1": 4, "2": 4}
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_a_gang_is_not_spread_over_places_and_says_so(mixed: bool) -> None:
+def test_gang_is_not_spread_over_regions_and_gives_the_reason(mixed: bool) -> None:
     on = [*at("aws us-east-1", 4), *at("gcp us-central1", 4)]
     assert placed(8, *on, mixed=mixed) is None
     waiting = decide(pool(on, pending=[request("r", 8)]), NOW).waiting["r"]
@@ -116,16 +116,16 @@ def test_a_gang_is_not_spread_over_places_and_says_so(mixed: bool) -> None:
     assert "stays within one region of one cloud" in waiting.sentence
 
 
-def test_a_gang_of_several_sizes_is_mixed_within_one_place() -> None:
+def test_mixed_gang_uses_agents_of_one_region() -> None:
     on = [*at("aws us-east-1", 4), *at("gcp us-central1", 4, 2)]
     assert placed(6, *on, mixed=True) == {"gcp1": 4, "gcp2": 2}
 
 
-def test_a_gang_takes_the_largest_agents_that_divide_it() -> None:
+def test_gang_uses_the_largest_agents_that_divide_it() -> None:
     assert placed(8, *agents(2, 2, 2, 2, 4, 4)) == {"a5": 4, "a6": 4}
 
 
-def test_a_gang_ignores_agents_where_something_runs() -> None:
+def test_gang_ignores_busy_agents() -> None:
     assert placed(8, *of((4, 1), (4, 0))) is None
     assert placed(8, agent("a1", 4, aux_used=5), agent("a2", 4)) == {"a1": 4, "a2": 4}
 
@@ -140,7 +140,7 @@ def test_a_gang_ignores_agents_where_something_runs() -> None:
         (9, (2, 2, 4), None),
     ],
 )
-def test_a_mixed_gang_takes_the_biggest_agents_first(
+def test_mixed_gang_uses_the_largest_agents_first(
     slots: int, sizes: tuple[int, ...], chosen: list[int] | None
 ) -> None:
     seats = placed(slots, *agents(*sizes), mixed=True)
@@ -158,21 +158,21 @@ def test_a_request_for_one_agent_is_never_spread() -> None:
 
 
 @pytest.mark.parametrize("state", [{"enabled": False}, {"draining": True}])
-def test_an_agent_that_is_disabled_or_draining_gets_nothing(state: dict[str, bool]) -> None:
+def test_disabled_or_draining_agent_gets_no_work(state: dict[str, bool]) -> None:
     away = agent("a1", 4, **state)
     assert placed(1, away) is None
     assert placed(0, away) is None
     assert placed(8, away, agent("a2", 4)) is None
 
 
-def test_blocked_agents_are_left_out_of_every_kind_of_fit() -> None:
+def test_blocked_agents_are_excluded_from_every_kind_of_fit() -> None:
     blocked = frozenset({"a1"})
     assert placed(1, *agents(1, 4), blocked_agents=blocked) == {"a2": 1}
     assert placed(0, *agents(1, 4), blocked_agents=blocked) == {"a2": 0}
     assert placed(8, *agents(4, 4, 4), blocked_agents=blocked) == {"a2": 4, "a3": 4}
 
 
-def test_a_blocked_request_does_not_spoil_the_fit_of_the_next_one() -> None:
+def test_blocked_request_does_not_affect_the_next_request() -> None:
     pending = [request("r1", 1, blocked_agents=frozenset({"a1"})), request("r2", 1)]
     plan = decide(pool(agents(1), pending=pending), NOW)
     assert starts(plan) == {"r2": {"a1": 1}}

@@ -24,13 +24,13 @@ def passed_over(**settings: bool) -> PoolSnapshot:
 
 
 @pytest.mark.parametrize("preemption", [False, True])
-def test_until_the_limit_small_requests_pass_a_large_one(preemption: bool) -> None:
+def test_small_requests_overtake_a_large_one_until_the_limit(preemption: bool) -> None:
     plan = decide(passed_over(preemption=preemption), MAX_PASSED_S)
     assert set(starts(plan)) == {"small"}
 
 
 @pytest.mark.parametrize("preemption", [False, True])
-def test_after_the_limit_small_requests_start_only_beside_the_kept_agent(preemption: bool) -> None:
+def test_small_requests_avoid_the_reserved_agent_after_the_limit(preemption: bool) -> None:
     plan = decide(passed_over(preemption=preemption), LATE)
     assert starts(plan) == {"small": {"a2": 1}}
     assert plan.waiting["large"].code is WaitCode.NO_FREE_SLOTS
@@ -39,7 +39,7 @@ def test_after_the_limit_small_requests_start_only_beside_the_kept_agent(preempt
 
 
 @pytest.mark.parametrize("preemption", [False, True])
-def test_a_small_request_that_is_held_back_is_told_for_whom(preemption: bool) -> None:
+def test_reason_of_a_small_request_names_the_large_job(preemption: bool) -> None:
     snapshot = passed_over(preemption=preemption)
     snapshot = apply(snapshot, decide(snapshot, LATE))
     late = replace(request("late", 1), job=job("late", position=9))
@@ -52,13 +52,13 @@ def test_a_small_request_that_is_held_back_is_told_for_whom(preemption: bool) ->
     assert kept in plan.waiting["late"].sentence
 
 
-def test_a_kept_request_starts_as_soon_as_it_has_its_room() -> None:
+def test_large_request_starts_when_its_reserved_agent_is_free() -> None:
     snapshot = passed_over()
     snapshot = apply(snapshot, decide(snapshot, LATE))
     assert starts(decide(end(snapshot, "r1"), LATE)) == {"large": {"a1": 2}}
 
 
-def test_what_is_ahead_in_the_queue_starts_on_kept_agents() -> None:
+def test_requests_ahead_in_the_queue_start_on_reserved_agents() -> None:
     snapshot = passed_over()
     urgent = [
         replace(request(f"u{n}", 1), job=job(f"u{n}", 1, position=9), requested_at=LATE)
@@ -68,7 +68,7 @@ def test_what_is_ahead_in_the_queue_starts_on_kept_agents() -> None:
     assert set(starts(plan)) == {"u0", "u1"}
 
 
-def test_the_agents_of_a_gang_are_those_where_the_fewest_have_to_end() -> None:
+def test_agents_with_least_work_are_reserved_for_a_gang() -> None:
     busy = [running("r1", a1=1), running("r2", a1=1), running("r3", a2=2), running("r4", a3=3)]
     small = [request(f"s{n}", 1) for n in range(8)]
     ids = ["r1", "r2", "r3", "r4", "gang", *(f"s{n}" for n in range(8))]
@@ -78,7 +78,7 @@ def test_the_agents_of_a_gang_are_those_where_the_fewest_have_to_end() -> None:
 
 
 @pytest.mark.parametrize("mixes", [False, True])
-def test_the_agents_of_a_gang_are_kept_in_one_place(mixes: bool) -> None:
+def test_agents_reserved_for_a_gang_are_in_one_region(mixes: bool) -> None:
     on = [agent("a1", 4, place="aws"), agent("b1", 4, place="gcp"), agent("b2", 4, place="gcp")]
     busy = [running("r1", a1=1), running("r2", b1=2), running("r3", b2=2)]
     small = [request(f"s{n}", 1) for n in range(8)]
@@ -94,7 +94,7 @@ def test_the_agents_of_a_gang_are_kept_in_one_place(mixes: bool) -> None:
     assert {on for seats in starts(decide(snapshot, LATE)).values() for on in seats} == {"a1"}
 
 
-def test_nothing_is_kept_for_a_request_that_fits_nowhere_however_many_end() -> None:
+def test_no_agent_is_reserved_for_a_request_that_never_fits() -> None:
     snapshot = pool(
         agents(2, 2),
         pending=[request("huge", 3), request("single", 4, single_agent=True), request("small", 1)],
@@ -103,7 +103,7 @@ def test_nothing_is_kept_for_a_request_that_fits_nowhere_however_many_end() -> N
     assert starts(decide(snapshot, LATE)) == {"small": {"a2": 1}}
 
 
-def test_nothing_is_kept_for_a_job_at_its_limit() -> None:
+def test_no_agent_is_reserved_for_a_job_at_its_limit() -> None:
     limited = [job("r1", position=1, max_slots=1), job("r2", position=2)]
     snapshot = pool(
         agents(2, 1),
@@ -114,7 +114,7 @@ def test_nothing_is_kept_for_a_job_at_its_limit() -> None:
     assert set(starts(decide(snapshot, LATE))) == {"small"}
 
 
-def test_a_large_request_starts_though_one_agent_never_empties_and_small_ones_keep_coming() -> None:
+def test_large_request_starts_although_small_ones_keep_arriving() -> None:
     snapshot = pool(
         agents(2, 2, 2),
         pending=[request("large", 2)],

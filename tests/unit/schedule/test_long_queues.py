@@ -19,7 +19,7 @@ def crowded() -> PoolSnapshot:
     return pool(agents(*[8] * _AGENTS), pending=queue, running=busy, jobs=jobs, preemption=True)
 
 
-def test_every_request_of_a_long_queue_starts_or_waits_for_a_reason() -> None:
+def test_every_request_of_a_long_queue_starts_or_has_a_reason() -> None:
     plan = decide(crowded(), NOW)
     answered = [*(start.allocation_id for start in plan.start), *plan.waiting]
     assert sorted(answered) == sorted(f"q{n}" for n in range(_QUEUED))

@@ -28,7 +28,7 @@ def test_trials_start_up_to_the_limit(scheduler: SchedulerType) -> None:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_what_is_leaving_still_counts(scheduler: SchedulerType) -> None:
+def test_preempted_allocations_still_count(scheduler: SchedulerType) -> None:
     leaving = replace(running("t0", "exp", a1=2), releasing=True)
     snapshot = pool(
         agents(8),
@@ -40,7 +40,7 @@ def test_what_is_leaving_still_counts(scheduler: SchedulerType) -> None:
     assert started(snapshot) == set()
 
 
-def test_a_job_at_its_limit_blocks_nobody() -> None:
+def test_job_at_its_limit_does_not_block_others() -> None:
     pending = [request("first", 4, "exp"), request("other", 4)]
     jobs = [job("exp", 10, max_slots=2), job("other", 50)]
     snapshot = pool(agents(8), pending=pending, jobs=jobs)
@@ -52,7 +52,7 @@ def test_a_job_at_its_limit_blocks_nobody() -> None:
     )
 
 
-def test_a_job_that_holds_all_it_may_waits_for_its_own_trials() -> None:
+def test_job_at_its_limit_waits_for_its_own_trials() -> None:
     held = [running("t1", "exp", a1=1), running("t2", "exp", a1=1)]
     snapshot = pool(
         agents(4), pending=[request("t3", 1, "exp")], running=held, jobs=[job("exp", max_slots=2)]
@@ -78,7 +78,7 @@ def test_containers_without_slots_do_not_count() -> None:
     assert started(snapshot) == {"board"}
 
 
-def test_no_more_are_preempted_than_the_limit_lets_start() -> None:
+def test_preemption_is_bounded_by_the_limit() -> None:
     busy = [running(f"low{n}", a1=1) for n in range(4)]
     jobs = [
         *(job(r.job.id, 90, position=n) for n, r in enumerate(busy)),

@@ -50,7 +50,7 @@ class Tasks:
         return id
 
 
-def test_what_fits_in_one_priority_starts_and_the_rest_waits() -> None:
+def test_fitting_tasks_of_a_priority_start_and_others_wait() -> None:
     tasks = Tasks()
     pending = tasks.pending("50:4", "50:1", "40:1", "40:0", "40:4", "50:0")
     snapshot = pool(agents(4, 4), pending=pending, jobs=tasks.jobs)
@@ -82,7 +82,7 @@ def test_lower_priorities_wait_until_the_whole_priority_above_has_started() -> N
     assert started(end(snapshot, "40:1", "40:1#2", "40:1#3")) == {"40:2", "50:1"}
 
 
-def test_a_lower_priority_leaves_for_a_higher_one_and_nothing_starts_before_it_has_left() -> None:
+def test_lower_priority_is_preempted_and_no_task_starts_before_it_ended() -> None:
     tasks = Tasks()
     busy = [tasks.running("45:4", "a1"), tasks.running("40:4", "a2")]
     pending = tasks.pending("50:1", "40:4", "40:8")
@@ -91,7 +91,7 @@ def test_a_lower_priority_leaves_for_a_higher_one_and_nothing_starts_before_it_h
     assert preempted(snapshot) == ["45:4"]
 
 
-def test_preemptible_tasks_are_backfilled_behind_a_priority_that_waits() -> None:
+def test_preemptible_tasks_are_backfilled_behind_a_waiting_priority() -> None:
     tasks = Tasks()
     busy = [tasks.running("55:1", "a1"), tasks.running("40:4", "a2")]
     pending = tasks.pending("50:1", "45:1", "40:2", "40:8")
@@ -126,16 +126,16 @@ def same_priority(slots: int) -> PoolSnapshot:
     )
 
 
-def test_in_one_priority_only_jobs_behind_the_candidate_leave_for_it() -> None:
+def test_only_later_jobs_of_the_same_priority_are_preempted() -> None:
     assert preempted(same_priority(4)) == ["job2"]
 
 
-def test_nobody_leaves_when_the_jobs_behind_the_candidate_hold_too_little() -> None:
+def test_no_preemption_if_later_jobs_have_too_few_slots() -> None:
     assert preempted(same_priority(8)) == []
     assert preempted(same_priority(5)) == []
 
 
-def test_a_moved_job_takes_the_slots_of_the_one_it_overtook() -> None:
+def test_moved_job_preempts_the_job_that_it_overtook() -> None:
     jobs = [job("first", position=Decimal(1)), job("moved", position=Decimal("0.5"))]
     snapshot = pool(
         agents(1),
@@ -147,7 +147,7 @@ def test_a_moved_job_takes_the_slots_of_the_one_it_overtook() -> None:
     assert preempted(snapshot) == ["first"]
 
 
-def test_only_as_many_leave_as_the_candidate_needs() -> None:
+def test_preempts_only_as_many_tasks_as_needed() -> None:
     busy = [running(f"low{n}", **{f"a{n}": 4}) for n in range(1, 5)]
     jobs = [*(job(r.job.id, 60, position=n) for n, r in enumerate(busy)), job("high", 10)]
     snapshot = pool(
@@ -157,7 +157,7 @@ def test_only_as_many_leave_as_the_candidate_needs() -> None:
     assert (victim.allocation_id, victim.reason) == ("low4", PreemptReason.HIGHER_PRIORITY)
 
 
-def test_a_gang_preempts_what_stands_on_the_agents_it_needs_and_nothing_else() -> None:
+def test_gang_preempts_only_tasks_on_the_agents_it_needs() -> None:
     busy = [running(f"low{n}", **{f"a{n}": 1}) for n in range(1, 4)]
     jobs = [*(job(r.job.id, 60, position=n) for n, r in enumerate(busy)), job("high", 10)]
     snapshot = pool(
@@ -167,7 +167,7 @@ def test_a_gang_preempts_what_stands_on_the_agents_it_needs_and_nothing_else() -
 
 
 @pytest.mark.parametrize("mixes", [False, True])
-def test_a_gang_preempts_in_the_place_where_the_least_important_have_to_leave(mixes: bool) -> None:
+def test_gang_preempts_in_the_region_with_the_least_important_tasks(mixes: bool) -> None:
     places = {"a1": "aws", "a2": "gcp", "a3": "aws", "a4": "gcp"}
     on = [agent(id, 4, place=place) for id, place in places.items()]
     busy = [running(f"low{n}", **{f"a{n}": 1}) for n in range(1, 5)]
@@ -179,7 +179,7 @@ def test_a_gang_preempts_in_the_place_where_the_least_important_have_to_leave(mi
     assert preempted(snapshot) == ["low4", "low2"]
 
 
-def test_two_candidates_do_not_count_on_the_same_victim() -> None:
+def test_two_requests_do_not_share_a_preempted_task() -> None:
     busy = [running("low1", a1=4), running("low2", a2=4)]
     jobs = [job("low1", 60, position=1), job("low2", 60, position=2)]
     pending = [request("high1", 4), request("high2", 4)]
@@ -188,7 +188,7 @@ def test_two_candidates_do_not_count_on_the_same_victim() -> None:
     assert sorted(preempted(snapshot)) == ["low1", "low2"]
 
 
-def test_what_cannot_be_preempted_stays() -> None:
+def test_nonpreemptible_task_stays() -> None:
     notebook = replace(running("nb", a1=4), preemptible=False)
     snapshot = pool(
         agents(4),
@@ -200,7 +200,7 @@ def test_what_cannot_be_preempted_stays() -> None:
     assert preempted(snapshot) == []
 
 
-def test_who_holds_only_disabled_slots_is_not_asked_to_leave_for_them() -> None:
+def test_task_on_disabled_slots_is_not_preempted() -> None:
     holds = replace(running("low", a1=0), slots=1)
     snapshot = pool(
         [agent("a1", 0), agent("a2", 1, enabled=False)],
@@ -212,7 +212,7 @@ def test_who_holds_only_disabled_slots_is_not_asked_to_leave_for_them() -> None:
     assert preempted(snapshot) == []
 
 
-def test_the_order_of_a_gangs_seats_does_not_choose_the_agent() -> None:
+def test_order_of_a_gangs_placements_does_not_affect_the_choice() -> None:
     gang, other = {"a1": 4, "a2": 4}, {"a2": 4, "a1": 4}
     plans = [
         decide(
@@ -231,7 +231,7 @@ def test_the_order_of_a_gangs_seats_does_not_choose_the_agent() -> None:
     assert "is next on a1" in plans[0].waiting["high"].sentence
 
 
-def test_an_earlier_victim_is_not_asked_again_and_nobody_else_is_asked() -> None:
+def test_preempting_task_is_not_preempted_again_and_no_other_is() -> None:
     busy = [running("low1", a1=4), running("low2", a2=4)]
     jobs = [job("low1", 60, position=1), job("low2", 60, position=2), job("high", 10)]
     snapshot = pool(
@@ -243,7 +243,7 @@ def test_an_earlier_victim_is_not_asked_again_and_nobody_else_is_asked() -> None
     assert again.waiting["high"].code is WaitCode.WAITING_FOR_PREEMPTION
 
 
-def test_lower_priorities_do_not_start_while_victims_are_leaving() -> None:
+def test_lower_priorities_do_not_start_while_preempted_tasks_end() -> None:
     """Otherwise they would take the slots that come free one by one."""
     busy = [running("low1", a1=2), running("low2", a1=2)]
     jobs = [job("low1", 60, position=1), job("low2", 60, position=2)]
@@ -260,7 +260,7 @@ def test_lower_priorities_do_not_start_while_victims_are_leaving() -> None:
     assert started(end(snapshot, "low1", "low2")) == {"high"}
 
 
-def test_nothing_of_the_same_priority_starts_on_agents_that_are_being_vacated() -> None:
+def test_tasks_of_the_same_priority_do_not_start_on_vacated_agents() -> None:
     busy = [running("low1", a1=2), running("low2", a1=2)]
     jobs = [job("low1", 60, position=1), job("low2", 60, position=2)]
     jobs += [job("high", 10, position=3), job("small", 10, position=4)]
@@ -283,7 +283,7 @@ def test_a_task_that_cannot_be_preempted_is_not_backfilled() -> None:
     assert started(snapshot) == set()
 
 
-def test_requests_of_one_job_start_in_the_order_they_were_made() -> None:
+def test_requests_of_one_job_start_in_order_of_creation() -> None:
     pending = [
         request("second", 1, "exp", requested_at=2.0),
         request("first", 1, "exp", requested_at=1.0),

@@ -12,7 +12,7 @@ def why(*on: Agent, ask: Request, **more: Any) -> WaitReason:
     return decide(pool(on, pending=[ask], **more), NOW).waiting[ask.allocation_id]
 
 
-def test_too_few_free_slots_on_any_agent() -> None:
+def test_reason_for_too_few_free_slots() -> None:
     waiting = why(agent("gpu-1", 4, 2), agent("gpu-2", 4, 3), ask=request("r", 4))
     assert waiting.code is WaitCode.NO_FREE_SLOTS
     assert waiting.sentence == (
@@ -21,43 +21,43 @@ def test_too_few_free_slots_on_any_agent() -> None:
     )
 
 
-def test_a_pool_without_agents() -> None:
+def test_reason_for_a_pool_without_agents() -> None:
     waiting = why(ask=request("r", 4))
     assert waiting.code is WaitCode.NO_AGENTS
     assert "the pool has no agent with slots; start one" in waiting.sentence
 
 
-def test_a_pool_that_can_add_machines() -> None:
+def test_reason_for_a_pool_that_can_add_machines() -> None:
     waiting = why(ask=request("r", 4), max_slots_per_launch=8)
     assert waiting.code is WaitCode.NO_AGENTS
     assert "machines with up to 8 slots can be added" in waiting.sentence
 
 
-def test_a_gang_that_machines_to_come_can_hold() -> None:
+def test_reason_for_a_gang_that_fits_on_future_machines() -> None:
     waiting = why(*agents(4), ask=request("r", 16), max_slots_per_launch=8)
     assert waiting.code is WaitCode.NO_AGENTS
 
 
-def test_a_request_that_no_agent_can_ever_hold() -> None:
+def test_reason_for_a_request_larger_than_every_agent() -> None:
     waiting = why(agent("gpu-1", 8), ask=request("r", 16, single_agent=True))
     assert waiting.code is WaitCode.TOO_LARGE
     assert "the largest agent has 8 (gpu-1)" in waiting.sentence
     assert "ask for fewer slots" in waiting.sentence
 
 
-def test_a_gang_that_waits_for_whole_agents() -> None:
+def test_reason_for_a_gang_that_waits_for_free_agents() -> None:
     waiting = why(agent("a1", 4), agent("a2", 4, 1), ask=request("r", 8))
     assert waiting.code is WaitCode.NO_WHOLE_AGENTS
     assert "1 of 2 agents is wholly free" in waiting.sentence
 
 
-def test_agents_that_drain_or_are_disabled() -> None:
+def test_reason_for_draining_or_disabled_agents() -> None:
     waiting = why(agent("a1", 4, draining=True), agent("a2", 1), ask=request("r", 4))
     assert waiting.code is WaitCode.AGENT_DRAINING
     assert "`det agent enable a1`" in waiting.sentence
 
 
-def test_agents_that_took_themselves_out_of_service() -> None:
+def test_reason_for_agents_out_of_service() -> None:
     broken = agent("a1", 4, out_of_service="the Docker engine does not answer")
     waiting = why(broken, agent("a2", 1), ask=request("r", 4))
     assert waiting.code is WaitCode.AGENT_OUT_OF_SERVICE
@@ -65,25 +65,25 @@ def test_agents_that_took_themselves_out_of_service() -> None:
     assert "det-agent doctor" in waiting.sentence
 
 
-def test_agents_it_failed_on() -> None:
+def test_reason_for_blocked_agents() -> None:
     waiting = why(*agents(4, 1), ask=request("r", 4, blocked_agents=frozenset({"a1"})))
     assert waiting.code is WaitCode.BLOCKED_NODES
     assert "(a1)" in waiting.sentence
 
 
-def test_the_limit_of_containers_without_slots() -> None:
+def test_reason_for_the_limit_of_containers_without_slots() -> None:
     waiting = why(agent("a1", 4, aux_limit=2, aux_used=2), ask=request("r", 0))
     assert waiting.code is WaitCode.AUX_LIMIT
     assert "(at most 2)" in waiting.sentence
 
 
-def test_a_pool_that_takes_no_containers_without_slots() -> None:
+def test_reason_for_a_pool_without_containers_without_slots() -> None:
     waiting = why(agent("a1", 4, aux_limit=0), ask=request("r", 0))
     assert waiting.code is WaitCode.AUX_LIMIT
     assert "choose another pool" in waiting.sentence
 
 
-def test_a_more_important_priority_goes_first() -> None:
+def test_reason_for_a_more_important_priority() -> None:
     pending = [request("big", 8), request("small", 1)]
     jobs = [job("big", 10), job("small", 50)]
     waiting = decide(pool(agents(4), pending=pending, jobs=jobs), NOW).waiting
@@ -91,7 +91,7 @@ def test_a_more_important_priority_goes_first() -> None:
     assert "priority 10 goes first: big waits for 8 slots" in waiting["small"].sentence
 
 
-def test_room_is_being_made() -> None:
+def test_reason_for_waiting_for_preemption() -> None:
     waiting = why(
         *agents(4),
         ask=request("high", 4),
@@ -103,7 +103,7 @@ def test_room_is_being_made() -> None:
     assert waiting.sentence.startswith("is next on a1;")
 
 
-def test_those_that_wait_for_the_same_thing_share_one_reason() -> None:
+def test_requests_waiting_for_the_same_cause_share_one_reason() -> None:
     pending = [request(f"r{n}", 4) for n in range(50)]
     waiting = decide(pool(agents(2), pending=pending), NOW).waiting
     assert len(waiting) == 50

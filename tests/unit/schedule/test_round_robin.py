@@ -11,7 +11,7 @@ def test_every_job_gets_one_allocation_before_any_gets_two() -> None:
     assert started(snapshot) == {"x.0", "y.0", "z.0", "x.1"}
 
 
-def test_the_rotation_goes_on_with_those_who_hold_least() -> None:
+def test_rotation_continues_with_jobs_with_fewest_allocations() -> None:
     pending = [request("x.1", 1, "x"), request("y.1", 1, "y")]
     snapshot = pool(
         agents(2),
@@ -22,7 +22,7 @@ def test_the_rotation_goes_on_with_those_who_hold_least() -> None:
     assert started(snapshot) == {"y.1"}
 
 
-def test_priorities_and_weights_count_for_nothing_and_nobody_has_to_leave() -> None:
+def test_round_robin_ignores_priorities_and_weights_and_never_preempts() -> None:
     jobs = [job("old", 99, position=1), job("new", 1, position=2, weight=9)]
     pending = [request("old", 1), request("new", 1)]
     snapshot = pool(agents(1), pending=pending, jobs=jobs, scheduler="round_robin", preemption=True)
@@ -31,6 +31,6 @@ def test_priorities_and_weights_count_for_nothing_and_nobody_has_to_leave() -> N
     assert plan.preempt == ()
 
 
-def test_a_large_request_does_not_stop_the_smaller_ones_of_its_job() -> None:
+def test_large_request_does_not_block_smaller_ones_of_its_job() -> None:
     pending = [request("x.0", 9, "x"), request("x.1", 1, "x", requested_at=1.0)]
     assert started(pool(agents(2), pending=pending, scheduler="round_robin")) == {"x.1"}

@@ -22,14 +22,14 @@ many = settings(max_examples=often(60, 150))
 
 @many
 @given(pools())
-def test_no_slot_is_given_twice(pool: PoolSnapshot) -> None:
+def test_slots_are_never_assigned_twice(pool: PoolSnapshot) -> None:
     after = apply(pool, decide(pool, NOW))
     assert all(a.used <= a.slots and a.aux_used <= a.aux_limit for a in after.agents)
 
 
 @many
 @given(pools())
-def test_a_gang_gets_all_its_slots_on_different_agents_or_none(pool: PoolSnapshot) -> None:
+def test_gang_gets_all_its_slots_on_distinct_agents_or_none(pool: PoolSnapshot) -> None:
     asked = {r.allocation_id: r for r in pool.pending}
     for start in decide(pool, NOW).start:
         request = asked[start.allocation_id]
@@ -40,7 +40,7 @@ def test_a_gang_gets_all_its_slots_on_different_agents_or_none(pool: PoolSnapsho
 
 @many
 @given(pools())
-def test_a_gang_stays_within_one_place(pool: PoolSnapshot) -> None:
+def test_gang_stays_within_one_region(pool: PoolSnapshot) -> None:
     places = {a.id: a.place for a in pool.agents}
     for start in decide(pool, NOW).start:
         assert len({places[p.agent_id] for p in start.placements}) == 1
@@ -48,7 +48,7 @@ def test_a_gang_stays_within_one_place(pool: PoolSnapshot) -> None:
 
 @many
 @given(pools())
-def test_a_gang_over_agents_shares_them_with_nobody_who_has_slots(pool: PoolSnapshot) -> None:
+def test_agents_of_a_gang_run_no_other_task_with_slots(pool: PoolSnapshot) -> None:
     used = {a.id: a.used for a in pool.agents}
     for start in decide(pool, NOW).start:
         if len(start.placements) > 1:
@@ -57,7 +57,7 @@ def test_a_gang_over_agents_shares_them_with_nobody_who_has_slots(pool: PoolSnap
 
 @many
 @given(pools())
-def test_nothing_starts_on_an_agent_that_is_disabled_draining_or_blocked(
+def test_no_task_starts_on_a_disabled_draining_or_blocked_agent(
     pool: PoolSnapshot,
 ) -> None:
     asked = {r.allocation_id: r for r in pool.pending}
@@ -69,7 +69,7 @@ def test_nothing_starts_on_an_agent_that_is_disabled_draining_or_blocked(
 
 @many
 @given(pools())
-def test_every_pending_request_either_starts_or_is_explained_once(pool: PoolSnapshot) -> None:
+def test_every_pending_request_starts_or_has_one_reason(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
     answered = [*(start.allocation_id for start in plan.start), *plan.waiting]
     assert sorted(answered) == sorted(r.allocation_id for r in pool.pending)
@@ -78,7 +78,7 @@ def test_every_pending_request_either_starts_or_is_explained_once(pool: PoolSnap
 
 @many
 @given(pools())
-def test_only_running_preemptible_allocations_that_are_not_leaving_are_asked_to_leave_once(
+def test_only_running_preemptible_allocations_are_preempted_once(
     pool: PoolSnapshot,
 ) -> None:
     asked = Counter(p.allocation_id for p in decide(pool, NOW).preempt)
@@ -89,7 +89,7 @@ def test_only_running_preemptible_allocations_that_are_not_leaving_are_asked_to_
 
 @many
 @given(pools("priority"))
-def test_nobody_leaves_for_a_request_that_is_not_more_important(pool: PoolSnapshot) -> None:
+def test_preemption_is_only_for_more_important_requests(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
     ranks = [r.job for r in pool.pending if r.allocation_id in plan.waiting]
     held = {r.allocation_id: r for r in pool.running}
@@ -101,7 +101,7 @@ def test_nobody_leaves_for_a_request_that_is_not_more_important(pool: PoolSnapsh
 
 @many
 @given(pools())
-def test_no_start_takes_a_job_above_its_max_slots(pool: PoolSnapshot) -> None:
+def test_started_jobs_do_not_exceed_their_max_slots(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
     asked = {r.allocation_id: r for r in pool.pending}
     held = Counter[Job]()
@@ -113,7 +113,7 @@ def test_no_start_takes_a_job_above_its_max_slots(pool: PoolSnapshot) -> None:
 
 @many
 @given(pools("priority"))
-def test_no_lower_priority_starts_before_a_waiting_one_unless_it_is_backfill(
+def test_lower_priority_starts_before_a_waiting_one_only_as_backfill(
     pool: PoolSnapshot,
 ) -> None:
     plan = decide(pool, NOW)
@@ -126,7 +126,7 @@ def test_no_lower_priority_starts_before_a_waiting_one_unless_it_is_backfill(
 
 @many
 @given(pools("priority"))
-def test_a_priority_plan_that_took_effect_is_followed_by_no_other_until_something_ends(
+def test_priority_plan_is_stable_until_an_allocation_ends(
     pool: PoolSnapshot,
 ) -> None:
     assert settled(apply(pool, decide(pool, NOW)))
@@ -134,7 +134,7 @@ def test_a_priority_plan_that_took_effect_is_followed_by_no_other_until_somethin
 
 @many
 @given(pools("round_robin"))
-def test_a_round_robin_plan_that_took_effect_is_followed_by_no_other_until_something_ends(
+def test_round_robin_plan_is_stable_until_an_allocation_ends(
     pool: PoolSnapshot,
 ) -> None:
     assert settled(apply(pool, decide(pool, NOW)))
@@ -142,7 +142,7 @@ def test_a_round_robin_plan_that_took_effect_is_followed_by_no_other_until_somet
 
 @many
 @given(pools("fair_share"))
-def test_fair_share_settles_when_nothing_ends(pool: PoolSnapshot) -> None:
+def test_fair_share_plan_becomes_stable_if_no_allocation_ends(pool: PoolSnapshot) -> None:
     for _ in range(len(pool.pending) + len(pool.running) + 1):
         pool = apply(pool, decide(pool, NOW))
     assert settled(pool)
@@ -150,7 +150,7 @@ def test_fair_share_settles_when_nothing_ends(pool: PoolSnapshot) -> None:
 
 @many
 @given(pools("fair_share"))
-def test_nothing_leaves_for_a_share_unless_something_starts_instead(pool: PoolSnapshot) -> None:
+def test_fair_share_preempts_only_if_more_slots_start(pool: PoolSnapshot) -> None:
     # Which of two requests gets an agent that is closed to the other is not foreseen.
     anywhere = tuple(replace(request, blocked_agents=frozenset()) for request in pool.pending)
     pool = replace(pool, pending=anywhere)
@@ -165,7 +165,7 @@ def test_nothing_leaves_for_a_share_unless_something_starts_instead(pool: PoolSn
 
 @many
 @given(pools("fair_share"))
-def test_what_left_for_a_share_takes_nothing_back(pool: PoolSnapshot) -> None:
+def test_fair_share_does_not_alternate_between_plans(pool: PoolSnapshot) -> None:
     for _ in range(20):
         plan = decide(pool, NOW)
         if not plan.preempt and not plan.start:
@@ -176,7 +176,7 @@ def test_what_left_for_a_share_takes_nothing_back(pool: PoolSnapshot) -> None:
 
 @many
 @given(pools("priority"))
-def test_who_waits_for_preempted_slots_starts_when_they_are_back(pool: PoolSnapshot) -> None:
+def test_request_starts_after_preempted_slots_are_free(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
     while plan.preempt:
         leaving = [p.allocation_id for p in plan.preempt]
@@ -190,7 +190,7 @@ def test_who_waits_for_preempted_slots_starts_when_they_are_back(pool: PoolSnaps
 
 @many
 @given(pools())
-def test_the_order_of_rows_changes_nothing(pool: PoolSnapshot) -> None:
+def test_plan_does_not_depend_on_the_order_of_rows(pool: PoolSnapshot) -> None:
     turned = replace(
         pool,
         agents=pool.agents[::-1],

@@ -11,6 +11,6 @@ def test_the_drawings_are_up_to_date() -> None:
     assert drawings.drawn(page) == page, "run: python -m scripts.scheduling_drawings --write"
 
 
-def test_every_reason_is_explained() -> None:
+def test_every_reason_is_documented() -> None:
     page = drawings.PAGE.read_text(encoding="utf-8")
     assert all(f"| `{code.value}` |" in page for code in WaitCode)

@@ -56,7 +56,7 @@ def test_a_share_below_demand_is_at_least_any_other_by_weight(
 
 @many
 @given(claims(), CAPACITY)
-def test_what_is_chosen_fits_the_slots(wanted: list[Claim], capacity: int) -> None:
+def test_chosen_allocations_fit_the_slots(wanted: list[Claim], capacity: int) -> None:
     chosen = choose(wanted, fair_shares(wanted, capacity), capacity)
     slots = {piece.allocation_id: piece.slots for claim in wanted for piece in claim.pieces}
     fixed = sum(claim.fixed for claim in wanted)
@@ -80,7 +80,7 @@ def test_running_allocations_within_the_share_of_their_job_are_chosen(
 
 @many
 @given(claims(), CAPACITY)
-def test_nothing_is_refused_that_would_still_fit(wanted: list[Claim], capacity: int) -> None:
+def test_every_fitting_allocation_is_chosen(wanted: list[Claim], capacity: int) -> None:
     chosen = choose(wanted, fair_shares(wanted, capacity), capacity)
     pieces = [piece for claim in wanted for piece in claim.pieces]
     used = sum(claim.fixed for claim in wanted)

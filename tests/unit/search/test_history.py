@@ -79,7 +79,7 @@ class Played:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("searcher", [STOPPING, PROMOTION, LOCAL, PLAIN])
-def test_what_is_told_is_what_was_done_and_changes_nothing(
+def test_history_contains_the_decisions_and_does_not_affect_them(
     searcher: dict[str, Any], seed: int
 ) -> None:
     played = Played(searcher).play(searcher, seed)
@@ -119,7 +119,7 @@ def told(history: History, trial: str, *, smaller_is_better: bool = True) -> str
     return telling.sentence(history.trials[trial][-1])
 
 
-def test_a_trial_that_was_stopped_is_told_by_what() -> None:
+def test_history_names_the_cause_of_a_stop() -> None:
     played = Played({**PLAIN, "max_concurrent_trials": 4})
     (history,) = played.histories
     first, second, third, fourth = history.trials
@@ -138,7 +138,7 @@ def test_a_trial_that_was_stopped_is_told_by_what() -> None:
     assert told(history, third) == "trained to the end of 9 batches, with loss 0.0625 there"
 
 
-def test_a_metric_that_grows_is_told_as_it_was_reported() -> None:
+def test_history_has_the_reported_value_of_a_maximized_metric() -> None:
     searcher = {**PLAIN, "smaller_is_better": False}
     played = Played(searcher)
     (history,) = played.histories
@@ -150,7 +150,7 @@ def test_a_metric_that_grows_is_told_as_it_was_reported() -> None:
     )
 
 
-def test_a_trial_that_waits_is_told_so_until_its_rung_is_closed() -> None:
+def test_history_shows_a_trial_as_waiting_until_its_rung_closes() -> None:
     searcher = {**PROMOTION, "name": "async_halving", "num_rungs": 2, "max_trials": 4, "divisor": 4}
     played = Played(searcher)
     (history,) = played.histories
@@ -168,7 +168,7 @@ def test_a_trial_that_waits_is_told_so_until_its_rung_is_closed() -> None:
     )
 
 
-def test_a_trial_with_invalid_hyperparameters_is_counted_at_no_rung() -> None:
+def test_invalid_trial_is_not_counted_in_any_rung() -> None:
     played = Played(PLAIN)
     (history,) = played.histories
     first = next(iter(history.trials))

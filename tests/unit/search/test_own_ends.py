@@ -17,7 +17,7 @@ _SEARCHERS: tuple[Mapping[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("searcher", _SEARCHERS, ids=lambda s: str(s["name"]))
-def test_a_search_ends_when_every_script_ended_by_itself(searcher: Mapping[str, Any]) -> None:
+def test_search_ends_if_every_script_exits_early(searcher: Mapping[str, Any]) -> None:
     folded = search.new(searcher, CONTRACT_SPACE, 1)
     live = [a.request_id for a in folded.fold(search.Started()) if isinstance(a, search.Create)]
     last: tuple[search.Action, ...] = ()

@@ -12,7 +12,7 @@ def entries(count: int, seed: int) -> list[Waiting]:
     return [(chance.choice((0.5, chance.random())), n, f"t{n}") for n in range(count)]
 
 
-def test_a_long_queue_is_left_in_the_order_of_losses_and_then_of_arrival() -> None:
+def test_long_queue_is_ordered_by_loss_and_arrival() -> None:
     chance, rung, model = random.Random(1), PromotionRung(), list[Waiting]()
     left: list[str | None] = []
     expected: list[str | None] = []
@@ -28,7 +28,7 @@ def test_a_long_queue_is_left_in_the_order_of_losses_and_then_of_arrival() -> No
     assert rung.pop() is None
 
 
-def test_all_leave_in_order_where_nobody_comes_meanwhile() -> None:
+def test_entries_are_removed_in_order_without_new_arrivals() -> None:
     rung, waiting = PromotionRung(), entries(5_000, seed=4)
     for entry in waiting:
         rung.wait(entry)
@@ -36,7 +36,7 @@ def test_all_leave_in_order_where_nobody_comes_meanwhile() -> None:
     assert rung.pop() is None
 
 
-def test_a_rung_taken_up_from_a_snapshot_goes_on_in_the_same_order() -> None:
+def test_restored_rung_continues_in_the_same_order() -> None:
     rung, again, waiting = PromotionRung(), PromotionRung(), entries(5_000, seed=5)
     for entry in waiting[:4_000]:
         rung.wait(entry)

@@ -94,30 +94,30 @@ def test_rungs_divide_the_whole_training(
     assert rung_units(rungs, max_time, divisor) == units
 
 
-def test_a_search_that_may_run_everything_starts_enough_to_fill_its_top_rung() -> None:
+def test_unlimited_concurrency_starts_enough_trials_to_fill_the_top_rung() -> None:
     assert initial_trials(3, 3, 100, 0) == 9
     assert initial_trials(3, 3, 5, 0) == 5
     assert initial_trials(3, 3, 100, 16) == 16
 
 
-def test_the_first_at_a_rung_continues() -> None:
+def test_first_trial_at_a_rung_continues() -> None:
     assert Played().report(1, 0.5) == []
 
 
-def test_a_better_one_continues_and_a_worse_one_stops_and_makes_room() -> None:
+def test_better_trial_continues_and_worse_trial_is_replaced() -> None:
     played = Played()
     played.report(1, 0.5)
     assert played.report(2, 0.4) == []
     assert played.report(3, 0.6) == [("Stop", 3), ("Create", 5)]
 
 
-def test_an_equal_metric_counts_as_better_than_those_before() -> None:
+def test_equal_metric_counts_as_better_than_earlier_ones() -> None:
     played = Played()
     played.report(1, 0.5)
     assert played.report(2, 0.5) == []
 
 
-def test_before_its_rung_a_trial_is_not_judged() -> None:
+def test_trial_is_not_stopped_before_its_rung() -> None:
     played = Played(max_time=900)
     played.report(1, 0.1, 100)
     assert played.report(2, 0.9, 99) == []
@@ -132,7 +132,7 @@ def test_one_report_may_pass_several_rungs() -> None:
     assert [len(unpack(losses)) for losses in rungs] == [2, 1, 1]
 
 
-def test_larger_is_better_turns_the_order_around() -> None:
+def test_larger_is_better_reverses_the_order() -> None:
     played = Played(smaller_is_better=False)
     played.report(1, 0.5)
     assert played.report(2, 0.6) == []
@@ -140,7 +140,7 @@ def test_larger_is_better_turns_the_order_around() -> None:
 
 
 @pytest.mark.parametrize("loss", [float("nan"), "NaN", "Infinity", float("inf")])
-def test_what_is_no_number_is_worse_than_any(loss: Any) -> None:
+def test_nan_metric_is_worse_than_any_number(loss: Any) -> None:
     played = Played()
     played.report(1, 1e300)
     assert played.report(2, loss) == [("Stop", 2), ("Create", 5)]
@@ -176,7 +176,7 @@ def test_a_time_that_is_not_a_number_cannot_pass_rungs() -> None:
     assert "NaN" in fail.reason
 
 
-def test_what_a_stopped_trial_still_reports_is_not_read() -> None:
+def test_reports_of_a_stopped_trial_are_ignored() -> None:
     played = Played()
     played.report(1, 0.1)
     played.report(2, 0.9)
@@ -185,14 +185,14 @@ def test_what_a_stopped_trial_still_reports_is_not_read() -> None:
     assert played.early(2, ExitReason.ERRORED) == []
 
 
-def test_a_failed_trial_counts_as_the_worst_and_makes_room() -> None:
+def test_failed_trial_counts_as_the_worst_and_is_replaced() -> None:
     played = Played()
     assert played.early(1, ExitReason.ERRORED) == [("Create", 5)]
     assert played.report(2, 1e9) == []
     assert played.report(3, 2e9) == [("Stop", 3), ("Create", 6)]
 
 
-def test_an_invalid_trial_is_taken_out_of_every_rung_and_replaced_beyond_max_trials() -> None:
+def test_invalid_trial_is_removed_from_rungs_and_replaced() -> None:
     played = Played(max_trials=4)
     played.report(1, 0.1)
     played.report(2, 0.9)
@@ -200,13 +200,13 @@ def test_an_invalid_trial_is_taken_out_of_every_rung_and_replaced_beyond_max_tri
     assert played.report(3, 0.5) == [], "0.1 no longer counts"
 
 
-def test_a_trial_that_ends_by_itself_makes_room() -> None:
+def test_exited_trial_is_replaced() -> None:
     played = Played(max_trials=5)
     assert played.exit(1) == [("Create", 5)]
     assert played.exit(2) == []
 
 
-def test_it_shuts_down_when_every_trial_is_closed() -> None:
+def test_search_shuts_down_after_all_trials_are_closed() -> None:
     played = Played(max_trials=2, max_concurrent_trials=2)
     played.report(1, 0.5)
     played.report(2, 0.6)
@@ -227,7 +227,7 @@ def test_progress_grows_with_rung_0_and_then_with_completed_trials() -> None:
     assert played.search.progress({}) == 1
 
 
-def test_stop_once_by_length_tells_every_next_length() -> None:
+def test_stop_once_by_length_sends_every_next_length() -> None:
     played = Played(time_metric=None, max_time=None, max_length={"batches": 9000}, stop_once=True)
     assert played.fold(OperationCompleted(played.ids[0], 1000, 0.5)) == [("TrainTo", 1, 3000)]
     assert played.fold(OperationCompleted(played.ids[1], 1000, 0.9)) == [
@@ -249,7 +249,7 @@ def lengths(curve: Any = None, **fields: Any) -> dict[int, int]:
     return dict(sorted(counts.items()))
 
 
-def test_when_every_later_trial_is_worse_only_the_first_trains_on() -> None:
+def test_only_the_first_trial_continues_if_later_ones_are_worse() -> None:
     worse = {"max_time": 900, "max_trials": 10, "max_concurrent_trials": 1}
     assert lengths(**worse) == {100: 9, 900: 1}
     assert lengths(**worse, smaller_is_better=False) == {900: 10}
@@ -325,7 +325,7 @@ def adaptive(**fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_brackets_are_made_by_mode(fields: dict[str, Any], brackets: list[Bracket]) -> None:
+def test_mode_determines_the_brackets(fields: dict[str, Any], brackets: list[Bracket]) -> None:
     assert brackets_of(adaptive(**fields)) == brackets
 
 

@@ -51,7 +51,7 @@ def kinds(event: Mapping[str, Any]) -> str:
     return " ".join(name for name in event if name != "id")
 
 
-def test_the_first_event_asks_for_the_first_operations(search: Search) -> None:
+def test_first_event_requests_the_initial_operations(search: Search) -> None:
     assert search.remote_events() == ({"id": 1, "initialOperations": {}},)
 
 
@@ -63,7 +63,7 @@ def test_operations_create_and_train_and_answer_their_event(search: Search) -> N
     assert search.remote_events() == ({"id": 2, "trialCreated": {"requestId": ONE}},)
 
 
-def test_a_repeated_request_is_carried_out_once(search: Search) -> None:
+def test_repeated_request_is_executed_once(search: Search) -> None:
     post(search, CREATE, TRAIN, after=1)
     assert post(search, CREATE, TRAIN, after=1) == ()
     assert post(search, CREATE) == ()
@@ -91,9 +91,7 @@ def test_a_metric_that_is_not_a_number_travels_as_a_string(search: Search) -> No
         (ExitReason.ERRORED, "EXITED_REASON_UNSPECIFIED"),
     ],
 )
-def test_an_early_exit_and_the_close_are_told(
-    search: Search, reason: ExitReason, told: str
-) -> None:
+def test_early_exit_and_close_become_events(search: Search, reason: ExitReason, told: str) -> None:
     post(search, CREATE, after=1)
     search.fold(ExitedEarly(ONE, reason))
     search.fold(Exited(ONE))
@@ -109,13 +107,13 @@ def test_only_the_remote_method_ends_the_search(search: Search) -> None:
     assert post(search, {"shutDown": {"cancel": True}}) == (Shutdown(cancel=True),)
 
 
-def test_a_search_that_its_method_calls_failed_says_so(search: Search) -> None:
+def test_failure_reported_by_the_remote_method_fails_the_search(search: Search) -> None:
     (fail,) = post(search, {"shutDown": {"cancel": False, "failure": True}})
     assert isinstance(fail, Fail)
     assert "remote search method" in fail.reason
 
 
-def test_a_trial_that_was_not_asked_to_train_yet_rests(search: Search) -> None:
+def test_trial_without_a_train_operation_rests(search: Search) -> None:
     create, rest = post(search, CREATE, after=1)
     assert isinstance(create, Create)
     assert rest == Rest(ONE)
@@ -128,7 +126,7 @@ def test_a_trial_rests_between_operations_and_trains_on(search: Search) -> None:
     assert post(search, longer, after=3) == (TrainTo(ONE, 300),)
 
 
-def test_a_script_that_only_reports_metrics_is_parked_at_its_length(search: Search) -> None:
+def test_trial_is_parked_after_reporting_its_length(search: Search) -> None:
     post(search, CREATE, TRAIN, after=1)
     assert search.fold(Validated(ONE, {"loss": 0.6, "batches": 50})) == ()
     assert search.fold(Validated(ONE, {"loss": 0.5, "batches": 100})) == (Park(ONE),)
@@ -137,7 +135,7 @@ def test_a_script_that_only_reports_metrics_is_parked_at_its_length(search: Sear
     assert len(search.remote_events()) == 2
 
 
-def test_a_trial_that_is_asked_to_train_and_closed_together_trains_first(search: Search) -> None:
+def test_trial_trains_before_a_close_of_the_same_request(search: Search) -> None:
     create, train = post(search, CREATE, TRAIN, {"closeTrial": {"requestId": ONE}}, after=1)
     assert (type(create), train) == (Create, TrainTo(ONE, 100))
     assert search.fold(OperationCompleted(ONE, 100, 0.5)) == (Stop(ONE),)
@@ -145,7 +143,7 @@ def test_a_trial_that_is_asked_to_train_and_closed_together_trains_first(search:
     assert kinds(search.remote_events()[-1]) == "trialClosed"
 
 
-def test_progress_is_told_in_units_and_only_the_newest_stays_unread(search: Search) -> None:
+def test_only_the_newest_progress_event_remains_in_units(search: Search) -> None:
     post(search, CREATE, TRAIN, after=1)
     for fraction in (0.25, 0.5, 0.75):
         search.fold(Progressed(ONE, fraction))
@@ -155,7 +153,7 @@ def test_progress_is_told_in_units_and_only_the_newest_stays_unread(search: Sear
     assert [kinds(e) for e in search.remote_events()] == ["trialCreated", "validationCompleted"]
 
 
-def test_an_answer_to_progress_that_was_overtaken_is_carried_out(search: Search) -> None:
+def test_response_to_a_replaced_progress_event_is_executed(search: Search) -> None:
     post(search, CREATE, TRAIN, after=1)
     search.fold(Progressed(ONE, 0.25))
     read = search.remote_events()[-1]["id"]
@@ -165,7 +163,7 @@ def test_an_answer_to_progress_that_was_overtaken_is_carried_out(search: Search)
     assert [kinds(e) for e in search.remote_events()] == ["trialProgress"]
 
 
-def test_only_the_newest_pause_stays_unread(search: Search) -> None:
+def test_only_the_newest_pause_event_remains(search: Search) -> None:
     for _ in range(2):
         search.fold(Inactivated("STATE_PAUSED"))
     assert [kinds(e) for e in search.remote_events()] == ["initialOperations", "experimentInactive"]
@@ -177,18 +175,18 @@ def test_a_closed_trial_is_neither_trained_nor_closed_again(search: Search) -> N
     assert post(search, TRAIN, {"closeTrial": {"requestId": ONE}}) == ()
 
 
-def test_progress_is_what_the_remote_method_says(search: Search) -> None:
+def test_remote_method_sets_the_progress(search: Search) -> None:
     post(search, {"setSearcherProgress": {"progress": 0.25}})
     assert search.progress({}) == 0.25
 
 
-def test_an_unknown_operation_fails_with_the_known_ones(search: Search) -> None:
+def test_error_for_unknown_operation_lists_known_ones(search: Search) -> None:
     (fail,) = post(search, {"pauseTrial": {}})
     assert isinstance(fail, Fail)
     assert "createTrial" in fail.reason
 
 
-def test_the_remote_method_is_told_that_the_experiment_is_inactive(search: Search) -> None:
+def test_pausing_the_experiment_becomes_an_event(search: Search) -> None:
     search.fold(Inactivated("STATE_PAUSED"))
     assert search.remote_events()[-1]["experimentInactive"] == {"experimentState": "STATE_PAUSED"}
 

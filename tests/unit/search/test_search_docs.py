@@ -3,7 +3,7 @@
 from scripts import search_tables as tables
 
 
-def test_the_page_shows_what_the_code_decides() -> None:
+def test_page_matches_the_decisions_of_the_code() -> None:
     page = tables.PAGE.read_text(encoding="utf-8")
     assert tables.drawn(page) == page, "run: python -m scripts.search_tables --write"
 

@@ -30,7 +30,7 @@ EVENTS: list[Event] = [
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_an_event_comes_back_as_it_was(event: Event) -> None:
+def test_event_is_restored_unchanged_from_json(event: Event) -> None:
     assert event_from_json(json.loads(json.dumps(event.to_json(), allow_nan=False))) == event
 
 
@@ -38,6 +38,6 @@ def test_an_event_comes_back_as_it_was(event: Event) -> None:
     ("value", "written"),
     [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity")],
 )
-def test_what_json_cannot_hold_is_spelled_out(value: float, written: str) -> None:
+def test_nonfinite_numbers_become_strings_in_json(value: float, written: str) -> None:
     event = Validated("a", {"loss": value})
     assert event.to_json()["metrics"] == {"loss": written}

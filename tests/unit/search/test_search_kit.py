@@ -64,7 +64,7 @@ CATCHES: list[tuple[type[RandomSearch], Callable[[SearcherContract], None]]] = [
 
 
 @pytest.mark.parametrize(("method", "rule"), CATCHES)
-def test_the_kit_catches_a_method_that_breaks_a_rule(
+def test_contract_kit_detects_a_broken_method(
     method: type[RandomSearch],
     rule: Callable[[SearcherContract], None],
     monkeypatch: pytest.MonkeyPatch,

@@ -48,7 +48,7 @@ def test_some_late_trials_still_sample_the_whole_space() -> None:
     assert {trial.create.hparams["kind"] for trial in late} == {"a", "b", "c"}
 
 
-def test_where_nothing_can_be_learned_it_proposes_what_random_would_for_the_first_trials() -> None:
+def test_first_proposals_equal_random_search() -> None:
     random = simulate({**SEARCHER, "name": "async_halving", "num_rungs": 4}, SPACE, 1, distance)
     first = [trial.create.hparams for trial in random.trials.values()][:8]
     assert [trial.create.hparams for trial in trials()[:8]] == first
@@ -64,13 +64,13 @@ def test_a_local_fraction_of_zero_is_independent_sampling() -> None:
     assert not any(trial.create.hparams["lr"] in parents for trial in independent[-20:])
 
 
-def test_a_space_without_choices_is_searched_too() -> None:
+def test_space_of_constants_can_be_searched() -> None:
     flat = {"lr": Const(0.1)}
     curve = simulate(SEARCHER, flat, 0, lambda hparams, seed, length: 1 / length)
     assert all(trial.create.hparams == {"lr": 0.1} for trial in curve.trials.values())
 
 
-def test_every_proposal_lies_within_the_space() -> None:
+def test_every_proposal_is_within_the_space() -> None:
     for trial in trials(max_trials=500):
         hparams = trial.create.hparams
         assert 1e-5 <= hparams["lr"] <= 1
@@ -80,7 +80,7 @@ def test_every_proposal_lies_within_the_space() -> None:
 
 
 @given(st.integers(0, 2**31 - 1))
-def test_a_sample_survives_the_way_into_the_unit_cube_and_back(seed: int) -> None:
+def test_encoded_sample_is_decoded_to_the_same_values(seed: int) -> None:
     hparams, leaves = Sampler(SPACE, Rng(seed)).hparams(), leaves_of(SPACE)
     point = encode(leaves, hparams)
     back = decode(SPACE, leaves, point)

@@ -19,13 +19,11 @@ def told(**searcher: Any) -> list[dict[str, Any]]:
     ("searcher", "count"),
     [({"name": "single"}, 1), ({"name": "random", "max_trials": 7}, 7), ({"name": "grid"}, 12)],
 )
-def test_trials_that_train_as_long_as_their_script_are_one_entry(
-    searcher: dict[str, Any], count: int
-) -> None:
+def test_trials_without_a_length_are_one_entry(searcher: dict[str, Any], count: int) -> None:
     assert told(**searcher) == [{"count": count, "unit": {"maxLength": True}}]
 
 
-def test_adaptive_asha_is_told_by_rung() -> None:
+def test_preview_of_adaptive_asha_has_an_entry_for_each_rung() -> None:
     assert [
         (entry["count"], entry["unit"]["value"])
         for entry in told(**ADAPTIVE, max_time=900, max_trials=10)
@@ -34,7 +32,7 @@ def test_adaptive_asha_is_told_by_rung() -> None:
 
 
 @pytest.mark.parametrize("name", ["async_halving", "local_asha"])
-def test_one_bracket_is_told_by_rung_in_either_form(name: str) -> None:
+def test_preview_of_one_bracket_is_equal_for_both_length_forms(name: str) -> None:
     searcher = {"name": name, "num_rungs": 3, "max_trials": 9, "divisor": 3}
     rungs = [(6, 100), (2, 300), (1, 900)]
     for length in ({"time_metric": "batches", "max_time": 900}, {"max_length": {"batches": 900}}):
@@ -43,7 +41,7 @@ def test_one_bracket_is_told_by_rung_in_either_form(name: str) -> None:
         assert found[0]["unit"]["name"] == "batches"
 
 
-def test_promotions_that_will_not_come_are_not_told() -> None:
+def test_preview_omits_impossible_promotions() -> None:
     searcher = {**ADAPTIVE, "divisor": 2, "max_trials": 8, "smaller_is_better": True}
     del searcher["time_metric"]
     searcher["max_length"] = {"batches": 200}
@@ -53,7 +51,7 @@ def test_promotions_that_will_not_come_are_not_told() -> None:
     assert max(told_of) < 200, "its brackets have too few trials for one to come so far"
 
 
-def test_populations_are_imagined() -> None:
+def test_preview_of_pbt_has_an_entry_for_each_population() -> None:
     found = told(
         name="pbt", metric="loss", population_size=10, num_rounds=3, length_per_round={"epochs": 4}
     )
@@ -63,7 +61,7 @@ def test_populations_are_imagined() -> None:
     assert {entry["unit"]["name"] for entry in found} == {"epochs"}
 
 
-def test_what_cannot_be_told_says_why() -> None:
+def test_impossible_preview_has_an_error_with_the_reason() -> None:
     with pytest.raises(SearchFailed, match="decided by a program of yours"):
         preview({"name": "custom"}, SPACE)
     huge = {"name": "pbt", "metric": "loss", "population_size": 10_000, "num_rounds": 10_000}
@@ -71,7 +69,7 @@ def test_what_cannot_be_told_says_why() -> None:
         preview(huge | {"length_per_round": {"epochs": 4}}, SPACE)
 
 
-def test_a_simulation_ends_as_the_search_does_and_counts_the_training() -> None:
+def test_simulation_ends_with_the_search_and_counts_the_training() -> None:
     searcher = {**ADAPTIVE, "max_time": 900, "max_trials": 10}
     simulation = simulate(searcher, SPACE, 0)
     trials = simulation.trials.values()

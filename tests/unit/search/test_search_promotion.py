@@ -85,7 +85,7 @@ def test_a_trial_parks_at_its_rung_and_another_takes_its_slots() -> None:
     assert train == TrainTo(create.request_id, 1000)
 
 
-def test_the_best_that_waits_is_promoted_when_a_place_opens() -> None:
+def test_best_waiting_trial_is_promoted_when_possible() -> None:
     search, (one, two, three) = start(ASHA)
     search.fold(OperationCompleted(one, 1000, 0.5))
     search.fold(OperationCompleted(two, 1000, 0.3))
@@ -93,14 +93,14 @@ def test_the_best_that_waits_is_promoted_when_a_place_opens() -> None:
     assert actions == (Park(three), TrainTo(two, 3000))
 
 
-def test_a_trial_that_is_best_itself_goes_on_without_parking() -> None:
+def test_best_trial_continues_without_parking() -> None:
     search, (one, two, three) = start(ASHA)
     search.fold(OperationCompleted(one, 1000, 0.5))
     search.fold(OperationCompleted(two, 1000, 0.6))
     assert search.fold(OperationCompleted(three, 1000, 0.1)) == (TrainTo(three, 3000),)
 
 
-def test_of_equal_trials_the_earlier_is_promoted() -> None:
+def test_earlier_of_equal_trials_is_promoted() -> None:
     search, (one, two, three) = start(ASHA)
     for trial in (one, two):
         search.fold(OperationCompleted(trial, 1000, 0.5))
@@ -108,21 +108,21 @@ def test_of_equal_trials_the_earlier_is_promoted() -> None:
     assert actions == (Park(three), TrainTo(one, 3000))
 
 
-def test_a_report_short_of_the_rung_and_one_of_a_parked_trial_are_not_decided_on() -> None:
+def test_reports_before_the_rung_and_of_parked_trials_are_ignored() -> None:
     search, (one, *_) = start(ASHA)
     assert search.fold(OperationCompleted(one, 999, 0.5)) == ()
     assert search.fold(OperationCompleted(one, 1000, 0.5)) != ()
     assert search.fold(OperationCompleted(one, 1000, 0.5)) == ()
 
 
-def test_a_validation_that_carries_the_unit_answers_like_an_operation() -> None:
+def test_validation_with_the_unit_completes_an_operation() -> None:
     search, (one, *_) = start(ASHA)
     assert search.fold(Validated(one, {"loss": 0.5})) == ()
     assert search.fold(Validated(one, {"loss": 0.5, "batches": 500})) == ()
     assert search.fold(Validated(one, {"loss": 0.5, "batches": 1000}))[0] == Park(one)
 
 
-def test_who_waits_when_nobody_else_can_come_is_stopped() -> None:
+def test_waiting_trials_are_stopped_when_no_more_can_arrive() -> None:
     search, (one, two, three) = start({**ASHA, "max_trials": 3})
     search.fold(OperationCompleted(one, 1000, 0.5))
     search.fold(OperationCompleted(two, 1000, 0.3))
@@ -130,7 +130,7 @@ def test_who_waits_when_nobody_else_can_come_is_stopped() -> None:
     assert actions == (Park(three), TrainTo(two, 3000), Stop(one), Stop(three))
 
 
-def test_a_failed_trial_counts_as_the_worst_and_opens_places() -> None:
+def test_failed_trial_counts_as_the_worst_and_allows_promotions() -> None:
     search, (one, two, three) = start(ASHA)
     search.fold(OperationCompleted(one, 1000, 0.5))
     search.fold(OperationCompleted(two, 1000, 0.3))
@@ -146,7 +146,7 @@ def test_a_parked_trial_that_is_killed_is_never_promoted() -> None:
     assert actions == (Park(three), TrainTo(one, 3000))
 
 
-def test_pbt_has_the_published_course() -> None:
+def test_pbt_has_the_published_sequence() -> None:
     search, (one, two) = start(PBT)
     assert search.fold(OperationCompleted(two, 200, 0.9)) == (Park(two),)
     actions = search.fold(OperationCompleted(one, 200, 0.1))
@@ -168,7 +168,7 @@ def test_pbt_has_the_published_course() -> None:
     assert search.fold(Exited(copy.request_id)) == (Shutdown(),)
 
 
-def test_pbt_replaces_a_failed_trial_in_place_of_the_worst() -> None:
+def test_pbt_replaces_a_failed_trial_instead_of_the_worst() -> None:
     search, (one, two, three) = start({**PBT, "population_size": 3})
     search.fold(ExitedEarly(two, ExitReason.ERRORED))
     search.fold(OperationCompleted(one, 200, 0.9))
@@ -178,7 +178,7 @@ def test_pbt_replaces_a_failed_trial_in_place_of_the_worst() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_exploring_changes_by_the_factor_and_stays_within_bounds(seed: int) -> None:
+def test_exploring_perturbs_by_the_factor_within_bounds(seed: int) -> None:
     space: Space = {
         "depth": Int(1, 10),
         "kind": Categorical(("a", "b")),

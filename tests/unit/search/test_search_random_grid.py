@@ -56,9 +56,7 @@ def test_single_replaces_a_trial_with_invalid_hyperparameters() -> None:
     "space", [{}, {"lr": Const(0.1), "net": Nested({"act": Categorical(("relu",))})}]
 )
 @pytest.mark.parametrize("name", ["single", "random"])
-def test_invalid_hyperparameters_that_every_trial_has_are_not_tried_again(
-    name: str, space: Space
-) -> None:
+def test_invalid_constant_hyperparameters_fail_the_search(name: str, space: Space) -> None:
     search, trials = started(name, space, max_trials=3, max_concurrent_trials=1)
     (failed,) = search.fold(ExitedEarly(trials[0].request_id, ExitReason.INVALID_HP))
     assert isinstance(failed, Fail)
@@ -66,7 +64,7 @@ def test_invalid_hyperparameters_that_every_trial_has_are_not_tried_again(
     assert search.over
 
 
-def test_a_grid_outlives_many_invalid_points() -> None:
+def test_grid_continues_after_many_invalid_points() -> None:
     search, trials = started("grid", {"n": Int(1, 200, count=200)}, max_concurrent_trials=0)
     for trial in trials[:-1]:
         assert search.fold(ExitedEarly(trial.request_id, ExitReason.INVALID_HP)) == ()
@@ -75,7 +73,7 @@ def test_a_grid_outlives_many_invalid_points() -> None:
 
 
 @pytest.mark.parametrize(("at_once", "first"), [(0, 40), (5, 5), (50, 40), (None, 16)])
-def test_random_starts_as_many_as_may_run_at_once(at_once: int | None, first: int) -> None:
+def test_random_starts_max_concurrent_trials(at_once: int | None, first: int) -> None:
     _, trials = started("random", max_trials=40, max_concurrent_trials=at_once)
     assert len(trials) == first
 
@@ -92,7 +90,7 @@ def test_a_search_begins_with_as_many_trials_as_one_transaction_creates(
     assert 1000 <= len(trials) <= MOST_AT_ONCE
 
 
-def test_random_starts_one_for_each_that_exits_until_max_trials() -> None:
+def test_random_replaces_exited_trials_up_to_max_trials() -> None:
     search, (one, two) = started("random", max_trials=3, max_concurrent_trials=2)
     (three,) = creates(search.fold(Exited(one.request_id)))
     assert search.fold(Exited(two.request_id)) == ()
@@ -106,7 +104,7 @@ def test_random_does_not_replace_a_trial_that_failed() -> None:
     assert search.fold(Exited(two.request_id)) == (Shutdown(),)
 
 
-def test_max_length_tells_the_trial_how_far_to_train() -> None:
+def test_max_length_is_the_train_target_of_a_trial() -> None:
     search = new(searcher("single", max_length={"epochs": 7}), SPACE, 0)
     create, train = search.fold(Started())
     assert isinstance(create, Create)
@@ -126,7 +124,7 @@ def test_a_second_early_exit_of_a_trial_is_ignored() -> None:
     assert search.fold(Exited(trial.request_id)) == (Shutdown(cancel=True),)
 
 
-def test_endless_invalid_hyperparameters_fail_with_the_way_out() -> None:
+def test_repeated_invalid_hyperparameters_fail_with_a_remedy() -> None:
     search, (trial,) = started("single")
     actions: tuple[Action, ...] = ()
     for _ in range(200):
@@ -139,7 +137,7 @@ def test_endless_invalid_hyperparameters_fail_with_the_way_out() -> None:
     assert "narrow the hyperparameter space" in fail.reason
 
 
-def test_progress_counts_closed_trials_and_reported_fractions_but_no_invalid_ones() -> None:
+def test_progress_counts_closed_and_partial_but_not_invalid_trials() -> None:
     search, (one, two, three, four) = started("random", max_trials=4)
     search.fold(Exited(one.request_id))
     search.fold(ExitedEarly(two.request_id, ExitReason.INVALID_HP))
@@ -148,11 +146,11 @@ def test_progress_counts_closed_trials_and_reported_fractions_but_no_invalid_one
     assert four.request_id not in fractions
 
 
-def test_progress_of_nothing_is_zero() -> None:
+def test_progress_of_a_new_search_is_zero() -> None:
     assert new(searcher("random", max_trials=4), SPACE, 0).progress({}) == 0
 
 
-def test_an_unknown_method_names_the_known_ones() -> None:
+def test_error_for_unknown_method_lists_known_ones() -> None:
     with pytest.raises(SearchFailed, match="adaptive_asha, async_halving"):
         new(searcher("hyperopt"), SPACE, 0)
 
@@ -224,13 +222,13 @@ def test_a_grid_starts_with_the_last_combination_and_runs_each_once() -> None:
     assert search.over
 
 
-def test_a_grid_loses_an_invalid_point() -> None:
+def test_grid_does_not_retry_an_invalid_point() -> None:
     search, (trial,) = started("grid", {"x": Const(1)})
     search.fold(ExitedEarly(trial.request_id, ExitReason.INVALID_HP))
     assert search.fold(Exited(trial.request_id)) == (Shutdown(),)
 
 
-def test_a_grid_without_counts_names_the_hyperparameter() -> None:
+def test_error_for_grid_without_counts_names_the_hyperparameter() -> None:
     with pytest.raises(SearchFailed, match=r"net\.width has no count"):
         new(searcher("grid"), {"net": Nested({"width": Int(1, 9)})}, 0)
 
@@ -256,7 +254,7 @@ def test_trials_have_their_hyperparameters_in_the_users_order(fields: dict[str, 
     assert list(made["group"]) == ["y", "bb", "a"]
 
 
-def test_a_changed_copy_keeps_the_users_order() -> None:
+def test_perturbed_copy_has_the_users_order() -> None:
     space: Space = {
         "z": Double(0, 1),
         "group": Nested({"y": Const(1), "a": Int(0, 3)}),

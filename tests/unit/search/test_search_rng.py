@@ -30,7 +30,7 @@ def test_bounded_integers_match_the_vectors(
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 2**31 - 1, 2**32 - 1])
-def test_all_draws_match_numpy_in_any_mixture(seed: int) -> None:
+def test_mixed_draws_match_numpy(seed: int) -> None:
     rng, peer = Rng(seed), numpy.random.RandomState(seed)
     for bound in (1, 2, 5, 1000, 1 << 32, (1 << 32) + 5, 1 << 40):
         for _ in range(20):
@@ -39,7 +39,7 @@ def test_all_draws_match_numpy_in_any_mixture(seed: int) -> None:
 
 
 @pytest.mark.parametrize("drawn", [1, 623, 624, 625, 65536, 70001])
-def test_winding_forward_continues_where_the_first_stood(drawn: int) -> None:
+def test_generator_continues_from_the_number_of_draws(drawn: int) -> None:
     first = Rng(5)
     while first.drawn < drawn:
         first.below(1 << 32)

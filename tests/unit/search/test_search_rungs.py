@@ -27,7 +27,7 @@ def test_a_stopping_rung_decides_by_rank_in_a_sorted_list(
 
 
 @given(LOSSES.filter(bool), DIVISORS, st.data())
-def test_removing_an_entry_is_as_if_it_never_came(
+def test_removed_entry_has_no_effect_on_later_decisions(
     losses: list[float], divisor: float, data: st.DataObject
 ) -> None:
     rung, without = StoppingRung(divisor), StoppingRung(divisor)
@@ -45,11 +45,11 @@ def test_removing_an_entry_is_as_if_it_never_came(
 
 
 @given(LOSSES)
-def test_packed_numbers_come_back_exactly(losses: list[float]) -> None:
+def test_packed_numbers_are_unpacked_exactly(losses: list[float]) -> None:
     assert unpack(pack(losses)) == losses
 
 
-def test_a_recent_rung_forgets_the_first_generation() -> None:
+def test_recent_rung_drops_the_first_generation() -> None:
     recent, all_time = RecentRung(3), StoppingRung(3)
     for _ in range(200):
         recent.insert(1.0)

@@ -23,7 +23,7 @@ def told(tab: Tab, words: str) -> None:
     tab.page.get_by_role("status").get_by_text(words).first.wait_for()
 
 
-def test_a_group_is_renamed_loses_a_member_and_goes(tab: Tab, house: House) -> None:
+def test_group_can_be_renamed_lose_a_member_and_be_deleted(tab: Tab, house: House) -> None:
     ada = id_of(house.person("ada"))
     new = {"name": "sight", "addUsers": [ada]}
     group = house.admin.post("/api/v1/groups", new)["group"]["groupId"]
@@ -45,7 +45,7 @@ def test_a_group_is_renamed_loses_a_member_and_goes(tab: Tab, house: House) -> N
     assert house.admin.ask("GET", path).status == 404
 
 
-def test_a_person_is_signed_out_everywhere(tab: Tab, house: House) -> None:
+def test_administrator_ends_all_sessions_of_a_user(tab: Tab, house: House) -> None:
     caller = house.person("grace")
     tab.open(f"/admin/people/{id_of(caller)}")
     press(tab, "More actions", "Sign out everywhere", "Sign out")
@@ -96,7 +96,7 @@ def test_a_model_is_moved_archived_and_deleted(tab: Tab, house: House) -> None:
     assert house.admin.ask("GET", path).status == 404
 
 
-def test_workspaces_are_listed_by_two_questions(tab: Tab, house: House) -> None:
+def test_list_of_workspaces_takes_two_requests(tab: Tab, house: House) -> None:
     asked: list[str] = []
     tab.open("/design")
     tab.page.on("request", lambda r: asked.append(r.url) if "/workspaces" in r.url else None)
@@ -121,7 +121,7 @@ def test_a_workspace_is_pinned_and_unpinned(tab: Tab, house: House) -> None:
     assert pinned()
 
 
-def test_what_could_not_be_deleted_says_why(tab: Tab, house: House) -> None:
+def test_failed_deletions_show_their_reasons(tab: Tab, house: House) -> None:
     made = house.workspace("doomed")
     path = f"/api/v1/workspaces/{made}/projects"
     project = house.admin.post(path, {"name": "cats"})["project"]["id"]
@@ -152,9 +152,7 @@ def test_an_agent_is_drained_disabled_and_enabled(tab: Tab, house: House) -> Non
     assert agent()[0] is False
 
 
-def test_a_person_changes_the_own_name_password_and_colours(
-    browser: Any, base: str, house: House
-) -> None:
+def test_user_changes_own_name_password_and_colours(browser: Any, base: str, house: House) -> None:
     house.person("linus")
     with opened(browser, base, user=("linus", PASSWORD)) as tab:
         tab.open("/settings")
@@ -172,7 +170,7 @@ def test_a_person_changes_the_own_name_password_and_colours(
         assert tab.complaints == []
 
 
-def test_a_token_of_ones_own_is_described(tab: Tab, house: House) -> None:
+def test_user_describes_own_token(tab: Tab, house: House) -> None:
     made = house.admin.post("/api/v1/tokens", {"description": "old words"})["tokenId"]
     tab.open("/settings")
     press(tab, f"Actions on token {made}", "Describe")
@@ -183,7 +181,7 @@ def test_a_token_of_ones_own_is_described(tab: Tab, house: House) -> None:
     assert found["description"] == "nightly builds"
 
 
-def test_notes_of_an_experiment_are_kept(tab: Tab, house: House) -> None:
+def test_notes_of_an_experiment_are_saved(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{made}/notes")
     fill(tab, Notes="what was <b>tried</b>")
@@ -217,7 +215,7 @@ def test_an_experiment_is_renamed_and_labelled(tab: Tab, house: House) -> None:
     assert sorted(found["labels"]) == ["<b>b", "a"]
 
 
-def test_what_was_done_is_undone_by_a_key(tab: Tab, house: House) -> None:
+def test_keyboard_shortcut_undoes_the_last_action(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.red_project)
     house.admin.post(f"/api/v1/experiments/{made}/kill")
     tab.open(f"/experiments/{made}")
@@ -229,7 +227,7 @@ def test_what_was_done_is_undone_by_a_key(tab: Tab, house: House) -> None:
     assert found["archived"] is False
 
 
-def test_a_message_stays_while_somebody_is_at_it(tab: Tab) -> None:
+def test_message_stays_while_it_has_the_focus(tab: Tab) -> None:
     tab.page.clock.install()
     tab.open("/design")
     press(tab, "Message")
@@ -242,7 +240,7 @@ def test_a_message_stays_while_somebody_is_at_it(tab: Tab) -> None:
     undo.wait_for(state="detached")
 
 
-def test_a_text_is_copied_without_https(tab: Tab) -> None:
+def test_text_can_be_copied_without_https(tab: Tab) -> None:
     tab.page.context.grant_permissions(["clipboard-read"])
     tab.open("/settings")
     # Browsers give such pages no clipboard.
@@ -258,7 +256,7 @@ def test_a_text_is_copied_without_https(tab: Tab) -> None:
     assert name.input_value() == token
 
 
-def test_the_menu_of_a_phone_is_shut_by_a_key(tab: Tab) -> None:
+def test_escape_closes_the_menu_on_a_phone(tab: Tab) -> None:
     tab.page.set_viewport_size({"width": 360, "height": 800})
     tab.open("/models")
     menu = tab.page.get_by_role("button", name="Menu", exact=True)
@@ -268,7 +266,7 @@ def test_the_menu_of_a_phone_is_shut_by_a_key(tab: Tab) -> None:
     assert menu.evaluate("e => e === document.activeElement")
 
 
-def test_a_menu_stays_open_that_was_opened_as_soon_as_it_was_there(tab: Tab) -> None:
+def test_menu_opened_during_page_load_stays_open(tab: Tab) -> None:
     tab.page.set_viewport_size({"width": 360, "height": 800})
     tab.page.add_init_script(_OPEN_AT_ONCE)
     tab.page.evaluate("sessionStorage.hurries = 1")
@@ -277,13 +275,13 @@ def test_a_menu_stays_open_that_was_opened_as_soon_as_it_was_there(tab: Tab) -> 
     tab.page.get_by_role("link", name="Workspaces").wait_for(timeout=SOON_MS)
 
 
-def test_an_experiment_is_made_in_the_project_that_is_shown(tab: Tab, house: House) -> None:
+def test_new_experiment_form_selects_the_shown_project(tab: Tab, house: House) -> None:
     tab.open(f"/experiments?project={house.red_project}")
     tab.page.get_by_role("link", name="New experiment").first.click()
     tab.page.locator("option:checked", has_text="red / work").wait_for(state="attached")
 
 
-def test_an_experiment_ends_is_continued_and_deleted(tab: Tab, house: House) -> None:
+def test_experiment_can_be_killed_continued_and_deleted(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.red_project)
     path = f"/api/v1/experiments/{made}"
     tab.open(f"/experiments/{made}")
@@ -304,7 +302,7 @@ def test_an_experiment_ends_is_continued_and_deleted(tab: Tab, house: House) -> 
     )
 
 
-def test_a_tensorboard_of_an_experiment_is_opened(tab: Tab, house: House) -> None:
+def test_tensorboard_of_an_experiment_can_be_opened(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{made}")
     press(tab, "More actions", "Open TensorBoard")
@@ -313,7 +311,7 @@ def test_a_tensorboard_of_an_experiment_is_opened(tab: Tab, house: House) -> Non
     assert found["experimentIds"] == [made]
 
 
-def test_only_what_one_keeps_goes_to_another_workspace(
+def test_users_can_move_only_own_experiments_to_another_workspace(
     browser: Any, base: str, house: House
 ) -> None:
     mover = house.person("mover", "Editor")

@@ -24,7 +24,7 @@ ODD = {
 }  # fmt: skip
 
 
-def test_a_template_is_made_checked_and_changed(tab: Tab, house: House) -> None:
+def test_template_can_be_created_validated_changed_and_deleted(tab: Tab, house: House) -> None:
     tab.open("/templates")
     press(tab, "New template")
     fill(tab, Name="eight")
@@ -60,7 +60,7 @@ def _reads(request: Any) -> bool:
     return bool(request.method == "GET")
 
 
-def test_a_template_stays_as_it_was_under_the_pen(tab: Tab, house: House) -> None:
+def test_editing_a_template_preserves_its_other_fields(tab: Tab, house: House) -> None:
     house.admin.post("/api/v1/templates/odd", {"config": ODD, "workspaceId": house.red})
     tab.open("/templates/odd")
     editor = tab.page.get_by_label(re.compile("^Configuration"))
@@ -72,7 +72,7 @@ def test_a_template_stays_as_it_was_under_the_pen(tab: Tab, house: House) -> Non
     house.admin.done("DELETE", "/api/v1/templates/odd")
 
 
-def test_policies_are_demanded_of_a_workspace(tab: Tab, house: House) -> None:
+def test_policies_of_a_workspace_can_be_set(tab: Tab, house: House) -> None:
     path = f"/api/v1/config-policies/workspaces/{house.blue}/experiment"
     tab.open(f"/admin/policies?in={house.blue}")
     policies = tab.page.get_by_label(re.compile("^Policies")).first
@@ -90,7 +90,7 @@ def test_policies_are_demanded_of_a_workspace(tab: Tab, house: House) -> None:
     tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
 
 
-def test_a_webhook_is_made_tried_and_deleted(tab: Tab, house: House) -> None:
+def test_webhook_can_be_created_tested_and_deleted(tab: Tab, house: House) -> None:
     house.api.ctx.courier = inbox = Inbox()
     tab.open("/webhooks")
     press(tab, "New webhook")
@@ -164,7 +164,7 @@ def test_the_audit_log_is_searched_and_saved(tab: Tab, house: House) -> None:
     assert json.loads(line)["object"] == f"group {made}"
 
 
-def test_a_message_is_shown_to_everybody_until_it_is_cleared(
+def test_all_users_see_the_cluster_message_until_it_is_cleared(
     browser: Any, base: str, tab: Tab, house: House
 ) -> None:
     tab.open("/admin/message")

@@ -43,9 +43,7 @@ def made(house: House) -> int:
     return create(house.admin)
 
 
-def test_markup_in_names_of_metrics_and_hyperparameters_stays_text(
-    tab: Tab, odd: tuple[int, int]
-) -> None:
+def test_names_of_metrics_and_hyperparameters_are_escaped(tab: Tab, odd: tuple[int, int]) -> None:
     experiment_id, trial_id = odd
     tab.open("/")
     for address in (
@@ -61,7 +59,7 @@ def test_markup_in_names_of_metrics_and_hyperparameters_stays_text(
         assert tab.page.title() != "1"
 
 
-def test_what_is_done_in_one_tab_is_seen_in_the_other(tab: Tab, house: House) -> None:
+def test_changes_in_one_tab_appear_in_another_tab(tab: Tab, house: House) -> None:
     tab.open(f"/experiments/{create(house.admin)}")
     tab.page.locator(".head .state", has_text="Paused").wait_for()
     other = tab.page.context.new_page()
@@ -78,7 +76,7 @@ def test_what_is_done_in_one_tab_is_seen_in_the_other(tab: Tab, house: House) ->
     tab.complaints[:] = [c for c in tab.complaints if "401" not in c]
 
 
-def test_a_hidden_tab_asks_nothing(tab: Tab) -> None:
+def test_hidden_tab_sends_no_requests(tab: Tab) -> None:
     asked: list[str] = []
     tab.page.on("request", lambda r: asked.append(r.url) if "/api/" in r.url else None)
     tab.page.clock.install()
@@ -96,7 +94,7 @@ def test_a_hidden_tab_asks_nothing(tab: Tab) -> None:
         tab.hide(False)
 
 
-def test_over_a_slow_line_the_last_page_asked_for_is_shown_and_nothing_is_done_twice(
+def test_slow_network_shows_the_last_opened_page_and_repeats_no_action(
     tab: Tab, house: House, made: int
 ) -> None:
     tab.open("/experiments")
@@ -131,7 +129,7 @@ def faults(tab: Tab) -> list[str]:
     return found
 
 
-def test_what_lies_above_a_page_is_accessible(browser: Any, base: str, tab: Tab, made: int) -> None:
+def test_menus_and_dialogs_are_accessible(browser: Any, base: str, tab: Tab, made: int) -> None:
     tab.open(f"/experiments/{made}")
     tab.ready()
     tab.page.get_by_role("button", name="More actions").click()
@@ -161,7 +159,7 @@ def test_what_lies_above_a_page_is_accessible(browser: Any, base: str, tab: Tab,
     tab.complaints[:] = [c for c in tab.complaints if "404" not in c]
 
 
-def test_one_question_tries_for_a_page_whose_cluster_does_not_answer(tab: Tab, odd: Any) -> None:
+def test_page_of_an_unreachable_cluster_retries_only_one_request(tab: Tab, odd: Any) -> None:
     asked: list[str] = []
 
     def lost(route: Any) -> None:

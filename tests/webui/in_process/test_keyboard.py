@@ -80,7 +80,7 @@ def test_an_experiment_is_forked_watched_paused_and_killed(keys: Keyboard, house
     assert (found["forkedFrom"], found["state"]) == (made, "STATE_CANCELED")
 
 
-def test_a_list_of_many_is_narrowed_sorted_compared_and_left(keys: Keyboard, house: House) -> None:
+def test_keyboard_filters_sorts_and_compares_a_long_list(keys: Keyboard, house: House) -> None:
     house.admin.post(f"/api/v1/workspaces/{house.red}/projects", {"name": "many"})
     place = {"workspace": "red", "project": "many"}
     for n in range(MANY):
@@ -168,7 +168,7 @@ def test_a_checkpoint_is_registered(keys: Keyboard, house: House) -> None:
     assert len(house.admin.get("/api/v1/models", name="by keys")["models"]) == 1
 
 
-def test_what_people_make_in_dialogs_is_made(keys: Keyboard, house: House) -> None:
+def test_keyboard_creates_objects_in_dialogs(keys: Keyboard, house: House) -> None:
     made = house.experiment(house.admin, house.blue_project)
     go(keys, "Workspaces")
     keys.enter("New workspace")

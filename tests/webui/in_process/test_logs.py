@@ -100,7 +100,7 @@ def log(browser: Any, base: str, trial: int) -> Iterator[Log]:
         assert tab.complaints == []
 
 
-def test_a_long_log_leaves_its_end_and_has_it_again_without_a_gap(log: Log) -> None:
+def test_scrolling_a_long_log_up_and_down_shows_every_line(log: Log) -> None:
     log.at_end()
     page = log.tab.page
     end = page.get_by_text(f"line {LINES - 1}", exact=True)
@@ -124,7 +124,7 @@ def test_a_long_log_leaves_its_end_and_has_it_again_without_a_gap(log: Log) -> N
     log.see("1 Jan 2026")
 
 
-def test_what_is_in_sight_stays_while_earlier_lines_come(log: Log) -> None:
+def test_visible_log_lines_stay_in_place_while_earlier_ones_load(log: Log) -> None:
     log.see(f"line {LINES - 1}")
     log.box.evaluate("box => { box.scrollTop = 700; }")
     seen = log.first_in_sight()
@@ -132,14 +132,14 @@ def test_what_is_in_sight_stays_while_earlier_lines_come(log: Log) -> None:
     assert log.first_in_sight() == seen
 
 
-def test_scrolling_lays_little_out_anew(log: Log) -> None:
+def test_scrolling_causes_few_layouts(log: Log) -> None:
     log.at_end()
     steps = 60
     # A box with a watcher for each line is laid out in every frame.
     assert log.tab.layouts_of_scrolling(".logs", -100, steps) < steps / 2
 
 
-def test_earlier_lines_that_do_not_come_are_asked_for_at_intervals(log: Log) -> None:
+def test_failed_requests_for_earlier_lines_are_retried_at_intervals(log: Log) -> None:
     log.at_end()
     page = log.tab.page
     asked: list[float] = []
@@ -162,7 +162,7 @@ def test_earlier_lines_that_do_not_come_are_asked_for_at_intervals(log: Log) -> 
     log.tab.complaints[:] = [c for c in log.tab.complaints if "ERR_FAILED" not in c]
 
 
-def test_a_log_is_shown_from_a_time_on(log: Log) -> None:
+def test_log_is_shown_from_a_chosen_time(log: Log) -> None:
     log.see(f"line {LINES - 1}")
     # Fields of forms have the time of the place where their user is.
     there = log.tab.page.evaluate(
@@ -179,7 +179,7 @@ def test_a_log_is_shown_from_a_time_on(log: Log) -> None:
     assert log.tab.page.get_by_label("From a time").input_value() == there
 
 
-def test_lines_are_found_by_text_pattern_level_and_rank(log: Log) -> None:
+def test_log_lines_can_be_searched_by_text_pattern_level_and_rank(log: Log) -> None:
     page = log.tab.page
     page.get_by_label("Search in logs").fill("LINE 123")
     found = [123, *range(1230, 1240)]
@@ -204,7 +204,7 @@ def test_lines_are_found_by_text_pattern_level_and_rank(log: Log) -> None:
     assert log.tab.faults() == []
 
 
-def test_what_is_around_a_found_line_is_shown(log: Log) -> None:
+def test_context_of_a_matching_line_can_be_shown(log: Log) -> None:
     log.tab.page.get_by_label("Search in logs").fill("line 5007")
     log.only("line 5007 <b>broke</b>")
     log.box.press("Enter")
@@ -215,7 +215,7 @@ def test_what_is_around_a_found_line_is_shown(log: Log) -> None:
     assert log.tab.page.get_by_label("Search in logs").input_value() == ""
 
 
-def test_every_line_that_fits_is_saved_as_text(log: Log) -> None:
+def test_matching_lines_can_be_saved_as_text(log: Log) -> None:
     log.see(f"line {LINES - 1}")
     for level, wanted in (("Every level", LINES), ("Error and up", LINES // 1000)):
         log.tab.page.get_by_label("Least level").select_option(label=level)
@@ -227,7 +227,7 @@ def test_every_line_that_fits_is_saved_as_text(log: Log) -> None:
         assert "line 7 <b>broke</b>\n" in content
 
 
-def test_lines_of_one_moment_are_all_found_and_filtered(tab: Tab, house: House) -> None:
+def test_lines_with_equal_times_are_all_found_and_filtered(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.blue_project)
     house.admin.post(f"/api/v1/experiments/{made}/activate")
     (trial,) = house.admin.get(f"/api/v1/experiments/{made}/trials")["trials"]

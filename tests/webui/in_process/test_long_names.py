@@ -55,7 +55,7 @@ def searched(house: House, project: int, hyperparameters: dict[str, Any]) -> int
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
-def test_pages_fit_whatever_things_are_called(tab: Tab, pages: list[str], width: int) -> None:
+def test_long_names_do_not_make_pages_wider(tab: Tab, pages: list[str], width: int) -> None:
     tab.open("/")
     tab.look(width)
     wide = {}
@@ -67,9 +67,7 @@ def test_pages_fit_whatever_things_are_called(tab: Tab, pages: list[str], width:
     assert wide == {}
 
 
-def test_values_that_are_compared_are_in_sight_beside_their_names(
-    tab: Tab, pages: list[str]
-) -> None:
+def test_compared_values_are_visible_beside_long_names(tab: Tab, pages: list[str]) -> None:
     tab.open(next(page for page in pages if page.startswith("/compare")))
     table = tab.page.get_by_role("region", name="Differences").bounding_box()
     row = tab.page.get_by_role("row").filter(has_text=long("a")).first
@@ -77,7 +75,7 @@ def test_values_that_are_compared_are_in_sight_beside_their_names(
     assert cell["x"] < table["x"] + table["width"] / 2
 
 
-def test_names_of_many_hyperparameters_lie_beside_each_other(tab: Tab, house: House) -> None:
+def test_names_of_many_hyperparameters_do_not_overlap(tab: Tab, house: House) -> None:
     names = [f"optimizer_of_all.parameter_{nth}" for nth in range(9)]
     made = searched(house, house.red_project, dict.fromkeys(names, RATE))
     tab.open(f"/experiments/{made}/hyperparameters")

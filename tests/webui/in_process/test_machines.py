@@ -44,7 +44,7 @@ def machine(tab: Tab, name: str) -> Any:
     return found
 
 
-def test_a_machine_is_watched_from_its_launch_to_its_bill(tab: Tab, rented: Rented) -> None:
+def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: Rented) -> None:
     rented.pass_time(hours=-5)
     user = rented.api.signed_in("determined")
     experiment = create(user, activate=True)
@@ -89,7 +89,7 @@ def test_a_machine_is_watched_from_its_launch_to_its_bill(tab: Tab, rented: Rent
     ).wait_for()
 
 
-def test_a_machine_is_given_back(tab: Tab, rented: Rented) -> None:
+def test_machine_can_be_terminated(tab: Tab, rented: Rented) -> None:
     create(rented.api.signed_in("determined"), activate=True)
     rental, _ = rented.employ()
     tab.open("/cluster")
@@ -100,7 +100,7 @@ def test_a_machine_is_given_back(tab: Tab, rented: Rented) -> None:
     machine(tab, rental.cloud_id).get_by_text("terminated by admin").wait_for()
 
 
-def test_a_pool_is_held_and_resumed(tab: Tab, rented: Rented) -> None:
+def test_pool_can_be_held_and_resumed(tab: Tab, rented: Rented) -> None:
     tab.open("/cluster")
     press(tab, "Hold")
     fill(tab, Reason="the bill <b>of March</b>")
@@ -121,9 +121,7 @@ def test_a_pool_is_held_and_resumed(tab: Tab, rented: Rented) -> None:
     assert len(rented.cloud.rented) == 1
 
 
-def test_offers_say_their_hardware_and_what_clouds_refused_until_when(
-    tab: Tab, rented: Rented
-) -> None:
+def test_offers_show_hardware_and_refusals_with_next_try(tab: Tab, rented: Rented) -> None:
     rented.cloud.refuse(Scope.of(OFFERS[0]), RefusalKind.NO_CAPACITY, "1a has no <b>g5</b>")
     create(rented.api.signed_in("determined"), activate=True)
     rented.settle()

@@ -51,7 +51,7 @@ def started(tab: Tab, house: House, kind: str) -> Any:
     return house.admin.get(f"/api/v1/{kind}s/{task_id}")
 
 
-def test_tasks_before_the_newest_are_found(tab: Tab, house: House) -> None:
+def test_older_tasks_can_be_loaded(tab: Tab, house: House) -> None:
     def generic(name: str, **more: Any) -> Any:
         config = f"{{description: {name}, entrypoint: [sleep, '9']}}"
         new = {"config": config, "contextDirectory": [], **more}
@@ -69,7 +69,9 @@ def test_tasks_before_the_newest_are_found(tab: Tab, house: House) -> None:
     house.admin.post(f"/api/v1/tasks/{first}/kill", {"taskId": first, "killFromRoot": True})
 
 
-def test_a_notebook_has_what_the_form_says(tab: Tab, house: House, tmp_path: Path) -> None:
+def test_notebook_starts_with_the_settings_of_the_form(
+    tab: Tab, house: House, tmp_path: Path
+) -> None:
     house.admin.post("/api/v1/templates/urgent", {"config": {"resources": {"priority": 9}}})
     (tmp_path / "plan.ipynb").write_text("{}")
     tab.open("/tasks")
@@ -99,7 +101,7 @@ def test_a_notebook_has_what_the_form_says(tab: Tab, house: House, tmp_path: Pat
         assert files.getnames() == ["plan.ipynb"]
 
 
-def test_a_command_needs_one(tab: Tab, house: House) -> None:
+def test_command_form_requires_a_command(tab: Tab, house: House) -> None:
     tab.open("/tasks")
     press(tab, "Others", "New command")
     tab.page.get_by_text("Write the command that is to run.").wait_for()
@@ -121,7 +123,7 @@ def test_a_generic_task_is_started_in_a_project(tab: Tab, house: House) -> None:
     assert [t["description"] for t in tasks] == ["sweeping"]
 
 
-def test_a_tensorboard_shows_what_was_compared(tab: Tab, house: House) -> None:
+def test_tensorboard_form_selects_the_compared_experiments(tab: Tab, house: House) -> None:
     first, second = (house.experiment(house.admin, house.red_project) for _ in range(2))
     tab.open(f"/compare?experiments={first},{second}")
     tab.page.get_by_role("link", name="TensorBoard").click()
@@ -134,7 +136,7 @@ def test_a_tensorboard_shows_what_was_compared(tab: Tab, house: House) -> None:
     assert made["tensorboard"]["experimentIds"] == [first, second]
 
 
-def test_a_task_in_a_tree_of_many_has_a_page(tab: Tab, house: House) -> None:
+def test_task_in_a_large_tree_has_a_page(tab: Tab, house: House) -> None:
     new = {"config": "entrypoint: [sleep, '9']", "contextDirectory": []}
     top = house.admin.post("/api/v1/generic-tasks", new)["taskId"]
     child = house.admin.post("/api/v1/generic-tasks", new | {"parentId": top})["taskId"]

@@ -20,7 +20,7 @@ def user_named(house: House, name: str) -> dict[str, Any]:
     return dict(house.admin.get(f"/api/v1/users/{name}/by-username")["user"])
 
 
-def test_an_account_is_made_renamed_and_deactivated(tab: Tab, house: House) -> None:
+def test_account_can_be_created_renamed_and_deactivated(tab: Tab, house: House) -> None:
     tab.open("/admin/people")
     press(tab, "New account")
     fill(tab, User_name="grace", Shown_name=MARKUP, Password="short")
@@ -40,7 +40,7 @@ def test_an_account_is_made_renamed_and_deactivated(tab: Tab, house: House) -> N
     assert user_named(house, "grace")["active"] is True
 
 
-def test_what_becomes_of_the_work_of_a_deactivated_account_is_told(tab: Tab, house: House) -> None:
+def test_deactivating_an_account_lists_paused_and_ended_tasks(tab: Tab, house: House) -> None:
     alan = house.person("alan", "Editor")
     generic = {"config": "entrypoint: [sleep, '9']", "contextDirectory": []}
     alan.post("/api/v1/generic-tasks", generic)
@@ -57,7 +57,7 @@ def test_what_becomes_of_the_work_of_a_deactivated_account_is_told(tab: Tab, hou
     assert house.admin.get(f"/api/v1/shells/{shell}")["shell"]["state"] == "STATE_TERMINATED"
 
 
-def test_a_new_password_ends_what_the_old_one_began(tab: Tab, house: House) -> None:
+def test_new_password_ends_existing_sessions(tab: Tab, house: House) -> None:
     caller = house.person("linus")
     tab.open("/admin/people?q=linus")
     tab.page.get_by_role("link", name="linus").click()
@@ -69,7 +69,7 @@ def test_a_new_password_ends_what_the_old_one_began(tab: Tab, house: House) -> N
     house.api.signed_in("linus", "a second password")
 
 
-def test_what_the_cluster_refuses_stands_in_the_dialog(tab: Tab) -> None:
+def test_dialog_shows_the_error_of_the_api(tab: Tab) -> None:
     tab.open("/admin/people")
     press(tab, "New account")
     fill(tab, User_name="determined", Password=PASSWORD)
@@ -90,7 +90,7 @@ def provider(house: House) -> Iterator[SignInServer]:
     ctx.config, ctx.tokens, ctx.issuers = before.config, before.tokens, before.issuers
 
 
-def test_who_has_an_account_for_it_signs_in_at_the_identity_provider(
+def test_user_with_an_account_signs_in_through_the_identity_provider(
     browser: Any, base: str, tab: Tab, provider: SignInServer
 ) -> None:
     with opened(browser, base, signed_in=False) as other:
@@ -111,7 +111,7 @@ def test_who_has_an_account_for_it_signs_in_at_the_identity_provider(
         assert [c for c in other.complaints if "403" not in c] == []
 
 
-def test_a_refusal_of_the_identity_provider_is_told(
+def test_sign_in_page_shows_rejection_by_the_identity_provider(
     browser: Any, base: str, provider: SignInServer
 ) -> None:
     provider.person = None
@@ -122,7 +122,7 @@ def test_a_refusal_of_the_identity_provider_is_told(
         assert other.page.get_by_label("Password").is_visible()
 
 
-def test_a_group_gets_a_member_and_a_role(tab: Tab, house: House) -> None:
+def test_group_can_receive_a_member_and_a_role(tab: Tab, house: House) -> None:
     house.person("ada")
     tab.open("/admin/groups")
     press(tab, "New group")
@@ -156,7 +156,7 @@ def crowd(house: House) -> Iterator[int]:
         house.admin.done("DELETE", f"/api/v1/workspaces/{id}")
 
 
-def test_roles_and_policies_are_given_in_each_of_many_workspaces(tab: Tab, crowd: int) -> None:
+def test_roles_and_policies_can_be_set_in_any_of_many_workspaces(tab: Tab, crowd: int) -> None:
     tab.open(f"/admin/roles?in={crowd}")
     press(tab, "Give a role")
     tab.page.get_by_role("heading", name="Give a role in z-099").wait_for()
@@ -165,7 +165,7 @@ def test_roles_and_policies_are_given_in_each_of_many_workspaces(tab: Tab, crowd
 
 
 @pytest.mark.parametrize("part", ["roles", "policies"])
-def test_a_workspace_that_is_unknown_is_no_other_place(tab: Tab, part: str) -> None:
+def test_page_of_an_unknown_workspace_offers_to_choose_another(tab: Tab, part: str) -> None:
     tab.open(f"/admin/{part}?in=999999")
     tab.page.get_by_role("heading", name="There is no such workspace").wait_for()
     assert tab.page.get_by_role("button", name="Give a role").count() == 0
@@ -173,7 +173,7 @@ def test_a_workspace_that_is_unknown_is_no_other_place(tab: Tab, part: str) -> N
     tab.page.get_by_label("Place").wait_for()
 
 
-def test_a_token_of_somebody_else_is_described_and_revoked(tab: Tab, house: House) -> None:
+def test_administrator_describes_and_revokes_token_of_another_user(tab: Tab, house: House) -> None:
     made = house.person("ci").post("/api/v1/tokens", {"description": "old words"})
     tab.open("/admin/tokens")
     press(tab, f"Actions on token {made['tokenId']}", "Describe")
@@ -190,7 +190,7 @@ def test_a_token_of_somebody_else_is_described_and_revoked(tab: Tab, house: Hous
     [("", []), ("Editor", []), ("WorkspaceAdmin", ["Roles", "Config policies"])],
     ids=str,
 )
-def test_everybody_sees_of_the_administration_what_their_roles_allow(
+def test_users_see_administration_pages_allowed_by_their_roles(
     browser: Any, base: str, house: House, role: str, parts: list[str]
 ) -> None:
     name = f"with-{role or 'nothing'}"
@@ -222,7 +222,7 @@ EDITS = ["Edit name and labels", "Open TensorBoard", "Move to another project", 
         ("Editor", ["Resume", "Stop", "Fork"], EDITS),
     ],
 )
-def test_everybody_is_offered_what_their_roles_allow(
+def test_users_see_actions_allowed_by_their_roles(
     browser: Any, base: str, house: House, role: str, buttons: list[str], more: list[str]
 ) -> None:
     made = house.experiment(house.admin, house.blue_project)

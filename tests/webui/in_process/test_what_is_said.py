@@ -10,7 +10,7 @@ from tests.support.browser import Tab, opened
 from tests.support.house import House
 
 
-def test_times_go_on_while_nothing_changes(tab: Tab, house: House) -> None:
+def test_relative_times_are_updated_without_changes(tab: Tab, house: House) -> None:
     create_ended(house.admin, name="standing still")
     tab.page.clock.install()
     tab.open("/experiments?q=standing+still")
@@ -20,7 +20,7 @@ def test_times_go_on_while_nothing_changes(tab: Tab, house: House) -> None:
     row.get_by_text(re.compile(r"2\sh ago")).wait_for()
 
 
-def test_a_paused_experiment_names_the_button_that_lets_it_go_on(tab: Tab, house: House) -> None:
+def test_paused_experiment_names_the_resume_button(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{made}")
     told = tab.page.locator(".notice")
@@ -30,7 +30,7 @@ def test_a_paused_experiment_names_the_button_that_lets_it_go_on(tab: Tab, house
     told.get_by_text("“Resume” of its experiment continues it").wait_for()
 
 
-def test_a_trial_that_waits_is_told_beside_those_that_run(tab: Tab, house: House) -> None:
+def test_waiting_trial_is_shown_beside_running_trials(tab: Tab, house: House) -> None:
     made = create(house.admin, activate=True)
     runs = {"state": "RUNNING", "sentence": "runs on one"}
     waits = {"state": "QUEUED", "sentence": "needs 1 slot; none is free"}
@@ -40,7 +40,7 @@ def test_a_trial_that_waits_is_told_beside_those_that_run(tab: Tab, house: House
     tab.page.get_by_text("2 trials run, 1 waits. Trial 3 needs 1 slot; none is free.").wait_for()
 
 
-def test_what_was_undone_by_hand_is_not_offered_to_be_undone(tab: Tab, house: House) -> None:
+def test_pausing_replaces_the_undo_message_of_resuming(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{made}")
     tab.page.get_by_role("button", name="Resume").click()
@@ -50,13 +50,13 @@ def test_what_was_undone_by_hand_is_not_offered_to_be_undone(tab: Tab, house: Ho
     assert tab.page.locator(".toast").count() == 1
 
 
-def test_a_trial_that_waits_for_its_beginning_is_drawn_as_such(tab: Tab, house: House) -> None:
+def test_search_picture_marks_a_queued_trial_as_not_begun(tab: Tab, house: House) -> None:
     made = create(house.admin, activate=True)
     tab.open(f"/experiments/{made}/search")
     tab.page.locator(".trial-value").get_by_text("not begun", exact=True).wait_for()
 
 
-def test_a_wrong_password_is_told_in_plain_words(browser: Any, base: str) -> None:
+def test_wrong_password_has_a_plain_error_message(browser: Any, base: str) -> None:
     with opened(browser, base, signed_in=False) as tab:
         tab.open("/")
         tab.sign_in("admin", "another")
@@ -64,7 +64,7 @@ def test_a_wrong_password_is_told_in_plain_words(browser: Any, base: str) -> Non
 
 
 @pytest.mark.parametrize("role", ["Viewer", "Editor"])
-def test_who_may_not_see_what_pools_cost_is_told_nothing_of_it(
+def test_users_without_the_right_do_not_see_costs(
     browser: Any, base: str, house: House, role: str
 ) -> None:
     house.person(f"poor-{role}", role, house.blue)
@@ -75,7 +75,7 @@ def test_who_may_not_see_what_pools_cost_is_told_nothing_of_it(
         assert tab.complaints == []
 
 
-def test_a_long_name_leaves_the_other_columns_in_sight(tab: Tab, house: House) -> None:
+def test_long_name_does_not_hide_other_columns(tab: Tab, house: House) -> None:
     create(house.admin, name="a-name-without-any-space_" * 5)
     tab.open("/experiments")
     tab.page.get_by_role("link", name="a-name-without").wait_for()
@@ -86,7 +86,7 @@ def test_a_long_name_leaves_the_other_columns_in_sight(tab: Tab, house: House) -
     assert cut.evaluate("e => e.scrollWidth - e.clientWidth") == 0, "there is room for all of it"
 
 
-def test_a_name_is_whole_beside_a_long_sentence(tab: Tab, house: House) -> None:
+def test_long_sentence_does_not_cut_the_name(tab: Tab, house: House) -> None:
     create(house.admin, name="waits beside a sentence", activate=True)
     told = [{"trialId": 1, "state": "QUEUED", "sentence": "needs what nobody has; " * 8}]
     tab.page.route("**/api/v1/why/experiment/*", lambda r: r.fulfill(json={"reasons": told}))
@@ -98,7 +98,7 @@ def test_a_name_is_whole_beside_a_long_sentence(tab: Tab, house: House) -> None:
     assert running.evaluate("e => e.scrollWidth - e.clientWidth") == 0
 
 
-def test_the_end_of_a_log_is_in_the_window(tab: Tab, house: House) -> None:
+def test_end_of_the_log_is_visible(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{made}/logs")
     log = tab.page.get_by_role("log")
@@ -109,7 +109,7 @@ def test_the_end_of_a_log_is_in_the_window(tab: Tab, house: House) -> None:
     )
 
 
-def test_the_code_that_is_shown_first_is_what_runs(tab: Tab, house: House) -> None:
+def test_code_page_first_shows_the_entrypoint(tab: Tab, house: House) -> None:
     code = [
         {"path": path, "type": 48, "mode": "420", "mtime": "0", "content": ""}
         for path in ("a.py", "train.py")
@@ -121,14 +121,14 @@ def test_the_code_that_is_shown_first_is_what_runs(tab: Tab, house: House) -> No
 
 
 @pytest.mark.parametrize("path", ["/webhooks/999999", "/compare?trials=999999"])
-def test_a_page_of_what_is_not_there_has_a_heading(browser: Any, base: str, path: str) -> None:
+def test_page_of_a_missing_object_has_a_heading(browser: Any, base: str, path: str) -> None:
     with opened(browser, base, user=("admin", PASSWORD)) as tab:
         tab.open(path)
         tab.page.get_by_role("alert").get_by_text("not found").wait_for()
         assert tab.page.get_by_role("heading", level=1).count() == 1
 
 
-def test_a_project_that_is_unknown_is_not_told_to_be_empty(browser: Any, base: str) -> None:
+def test_unknown_project_is_not_shown_as_empty(browser: Any, base: str) -> None:
     with opened(browser, base, user=("admin", PASSWORD)) as tab:
         tab.open("/experiments?project=999999")
         tab.page.get_by_role("alert").get_by_text("project 999999 not found").wait_for()
