@@ -26,15 +26,13 @@ def set_rules(api: Api, **rules: int | bool) -> None:
     api.ctx.config = replace(api.ctx.config, token=token)
 
 
-def test_a_token_is_never_taken_for_an_option(
-    user: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_never_begin_with_a_dash(user: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter(["-h", "-kept", "kept"])
     monkeypatch.setattr("secrets.token_urlsafe", lambda _: next(drawn))
     assert user.post("/api/v1/tokens", {"userId": id_of(user)})["token"] == "kept"
 
 
-def test_a_cluster_says_how_long_tokens_last(api: Api, user: Caller) -> None:
+def test_cluster_limits_the_lifetime_of_tokens(api: Api, user: Caller) -> None:
     set_rules(api, default_lifespan_days=2, max_lifespan_days=90)
     usual = user.post("/api/v1/tokens", {})["tokenId"]
     long = user.post("/api/v1/tokens", {"lifespan": "2160h"})["tokenId"]
@@ -47,7 +45,7 @@ def test_a_cluster_says_how_long_tokens_last(api: Api, user: Caller) -> None:
         assert "an administrator may let tokens last longer by security.token.max" in refused.error
 
 
-def test_a_cluster_may_let_everybody_s_tokens_last(api: Api, user: Caller) -> None:
+def test_cluster_can_allow_tokens_without_expiry(api: Api, user: Caller) -> None:
     set_rules(api, default_lifespan_days=-1, max_lifespan_days=-1)
     for body in ({}, {"lifespan": "-1"}):
         assert days_of(user, user.post("/api/v1/tokens", body)["tokenId"]) is None
@@ -67,12 +65,12 @@ def test_a_short_limit_shortens_the_usual_time() -> None:
         {"max_lifespan_days": 0},
     ],
 )
-def test_lives_that_contradict_each_other_are_refused(token: dict[str, int]) -> None:
+def test_rejects_contradictory_token_lifetimes(token: dict[str, int]) -> None:
     with pytest.raises(InvalidConfig, match=r"security\.token"):
         load_cluster({"security": {"token": token}})
 
 
-def test_an_access_token_makes_no_other_and_changes_no_password(api: Api, user: Caller) -> None:
+def test_access_token_cannot_create_tokens_or_change_the_password(api: Api, user: Caller) -> None:
     program = api.with_token(user.post("/api/v1/tokens", {})["token"])
     own = id_of(user)
     assert id_of(program) == own
@@ -85,7 +83,7 @@ def test_an_access_token_makes_no_other_and_changes_no_password(api: Api, user: 
     assert "sign in" in refused[0].error
 
 
-def test_an_access_token_keeps_its_user_from_nothing(api: Api, admin: Caller, user: Caller) -> None:
+def test_access_token_cannot_lock_out_its_user(api: Api, admin: Caller, user: Caller) -> None:
     """Its user could otherwise not sign in, or not for long enough to revoke it."""
     program = api.with_token(user.post("/api/v1/tokens", {})["token"])
     path = f"/api/v1/users/{id_of(user)}"
@@ -128,7 +126,7 @@ def managing_people(user: int, session: int, token: int) -> list[tuple[str, str,
     ]
 
 
-def test_an_access_token_of_an_administrator_manages_no_people(
+def test_access_token_of_an_administrator_cannot_manage_users(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     """Accounts, roles and tokens that it made would be there after it was revoked."""
@@ -154,7 +152,7 @@ def test_an_access_token_of_an_administrator_manages_no_people(
     program.get(f"/api/v1/users/{id_of(user)}/sessions")
 
 
-def test_a_cluster_may_let_access_tokens_manage_people(
+def test_cluster_can_allow_access_tokens_to_manage_users(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     set_rules(api, administers=True)
@@ -168,7 +166,7 @@ def test_a_cluster_may_let_access_tokens_manage_people(
     assert program.ask("POST", "/api/v1/tokens", {}).status == 403
 
 
-def test_no_access_token_gives_rights_that_its_user_lacks(api: Api, user: Caller) -> None:
+def test_access_token_has_only_the_rights_of_its_user(api: Api, user: Caller) -> None:
     set_rules(api, administers=True)
     program = api.with_token(user.post("/api/v1/tokens", {})["token"])
     for path in ("/api/v1/users", "/api/v1/groups", "/api/v1/agent-tokens"):

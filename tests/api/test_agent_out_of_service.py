@@ -55,7 +55,7 @@ def test_an_agent_that_joins_out_of_service_gets_no_work_until_it_returns(
     assert len(agent.poll()) == 1
 
 
-def test_what_people_see_of_it(api: Api, user: Caller) -> None:
+def test_api_shows_an_agent_out_of_service(api: Api, user: Caller) -> None:
     agent = Agent(api)
     assert user.get("/api/v1/agents/gpu-1")["agent"]["enabled"] is True
     agent.poll(REASON)
@@ -66,7 +66,7 @@ def test_what_people_see_of_it(api: Api, user: Caller) -> None:
     assert (seen["enabled"], seen["outOfService"]) == (True, "")
 
 
-def test_a_pool_is_looked_at_again_when_its_agent_leaves_service(api: Api, user: Caller) -> None:
+def test_wait_reason_is_updated_when_an_agent_leaves_service(api: Api, user: Caller) -> None:
     agent = Agent(api)
     agent.poll(REASON)
     experiment_id = create(user, activate=True)
@@ -82,7 +82,7 @@ def test_a_pool_is_looked_at_again_when_its_agent_leaves_service(api: Api, user:
         (True, {"disabled": 0, "draining": 2}),
     ],
 )
-def test_slots_of_an_agent_that_is_out_of_service_say_so(
+def test_slots_of_a_disabled_agent_are_shown_as_disabled(
     api: Api, admin: Caller, drain: bool, counts: dict[str, int]
 ) -> None:
     Agent(api, slots=2)
@@ -97,16 +97,14 @@ def test_slots_of_an_agent_that_is_out_of_service_say_so(
     assert [slot["enabled"] for slot in seen["slots"].values()] == [True, True]
 
 
-def test_slots_of_an_agent_that_took_itself_out_of_service_are_not_enabled(
-    api: Api, user: Caller
-) -> None:
+def test_slots_of_an_agent_out_of_service_are_not_enabled(api: Api, user: Caller) -> None:
     Agent(api).poll(REASON)
     (slot,) = user.get("/api/v1/agents/gpu-1")["agent"]["slots"].values()
     assert (slot["enabled"], slot["draining"]) == (False, False)
 
 
 @pytest.mark.parametrize("launch_error", [True, False])
-def test_what_no_agent_alone_can_hold_is_refused_whatever_launch_error_says(
+def test_rejects_single_agent_requests_larger_than_every_agent(
     api: Api, user: Caller, launch_error: bool
 ) -> None:
     api.ctx.config = replace(api.ctx.config, launch_error=launch_error)

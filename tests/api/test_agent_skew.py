@@ -35,7 +35,7 @@ def user(api: Api) -> Caller:
 
 
 @pytest.mark.parametrize("is_later", [False, True])
-def test_an_agent_of_another_minor_version_runs_a_container_to_its_end(
+def test_agent_of_another_minor_version_runs_a_container(
     api: Api, user: Caller, is_later: bool
 ) -> None:
     def shaped(message: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_an_agent_of_another_minor_version_runs_a_container_to_its_end(
     assert shown["state"] != "STATE_ACTIVE"
 
 
-def test_an_agent_that_does_not_number_its_polls_gets_a_lost_container_again(
+def test_agent_without_poll_numbers_gets_an_unreported_container_again(
     api: Api, user: Caller
 ) -> None:
     """The newest of its polls is unknown, so unreported containers are not ended."""
@@ -78,7 +78,7 @@ def test_an_agent_that_does_not_number_its_polls_gets_a_lost_container_again(
     assert again["spec"] == first["spec"]
 
 
-def test_an_agent_passes_over_what_a_later_control_plane_tells() -> None:
+def test_agent_ignores_fields_of_a_later_control_plane() -> None:
     answer = PollAnswer.from_json({"containers": [], "next_poll_s": 5.0, "seq": 1, **LATER})
     assert answer.next_poll_s == 5.0
 
@@ -101,7 +101,7 @@ TOLD_0_1_0: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("more", "shown"), [({}, ""), ({"product_version": "0.2.0"}, "0.2.0")])
-def test_the_version_of_an_agents_program_is_shown_where_it_tells_it(
+def test_program_version_of_an_agent_is_shown_if_reported(
     api: Api, user: Caller, more: dict[str, str], shown: str
 ) -> None:
     api.anonymous().post("/agents/v1/join", {**JOIN_0_1_0, **more})
@@ -110,7 +110,7 @@ def test_the_version_of_an_agents_program_is_shown_where_it_tells_it(
 
 
 @pytest.mark.parametrize("is_later", [False, True])
-def test_an_agent_of_today_reads_what_another_minor_version_answers(is_later: bool) -> None:
+def test_current_agent_reads_responses_of_another_minor_version(is_later: bool) -> None:
     more = LATER if is_later else {}
     joined = JoinAnswer.from_json({**JOINED_0_1_0, **more})
     assert (joined.agent_token, joined.may_wait_s) == ("t", 0.0)
@@ -125,7 +125,7 @@ def test_an_agent_of_today_reads_what_another_minor_version_answers(is_later: bo
     assert directive.spec.user.uid == 0, "what the answer leaves out has a default"
 
 
-def test_lines_of_a_task_that_another_minor_version_sends_are_kept(api: Api, user: Caller) -> None:
+def test_log_lines_from_another_minor_version_are_stored(api: Api, user: Caller) -> None:
     task, experiment_id = task_of(api, user)
     trial = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
     line = {"taskId": trial["taskId"], "log": "a line\n", "level": "LOG_LEVEL_INFO", **LATER}
@@ -134,7 +134,7 @@ def test_lines_of_a_task_that_another_minor_version_sends_are_kept(api: Api, use
     assert any("a line" in each["message"] for each in said)
 
 
-def test_metrics_that_another_minor_version_reports_are_kept(api: Api, user: Caller) -> None:
+def test_metrics_from_another_minor_version_are_stored(api: Api, user: Caller) -> None:
     task, experiment_id = task_of(api, user)
     trial = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]["id"]
     report = {"trialId": trial, "trialRunId": 1, "stepsCompleted": 1}

@@ -3,7 +3,7 @@
 from tests.support.api import Caller, config_of
 
 
-def test_a_wrong_pool_does_not_hide_the_other_problems(user: Caller) -> None:
+def test_wrong_pool_is_reported_with_the_other_problems(user: Caller) -> None:
     config = config_of(serchar={}, max_restarts="many", resources={"resource_pool": "nope"})
     told = user.ask("POST", "/api/v1/experiments", {"config": config})
     assert told.status == 400

@@ -61,7 +61,7 @@ def test_every_route_that_changes_an_allocation_is_tested() -> None:
 
 
 @pytest.mark.parametrize(("method", "route", "body"), CHANGES)
-def test_an_allocation_is_changed_by_its_task_its_owner_or_an_administrator(
+def test_only_task_owner_and_administrators_change_an_allocation(
     api: Api, admin: Caller, user: Caller, method: str, route: str, body: dict[str, Any]
 ) -> None:
     agent = joined(api)
@@ -77,7 +77,7 @@ def test_an_allocation_is_changed_by_its_task_its_owner_or_an_administrator(
     assert own.status(theirs.task, method, route, body) == 403
 
 
-def test_the_refusal_names_the_allocation_and_the_permitted_callers(
+def test_error_names_the_allocation_and_the_permitted_callers(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     create(admin, activate=True)
@@ -90,7 +90,7 @@ def test_the_refusal_names_the_allocation_and_the_permitted_callers(
     assert user.ask("POST", f"{PLACE}no-such-allocation/ready", {}).status == 404
 
 
-def test_a_notebook_is_made_ready_by_its_owner(api: Api, admin: Caller, user: Caller) -> None:
+def test_only_its_own_task_marks_a_notebook_as_ready(api: Api, admin: Caller, user: Caller) -> None:
     admin.post("/api/v1/notebooks", {})
     theirs = Running(api, joined(api))
     assert theirs.status(user, "POST", "ready", {}) == 403

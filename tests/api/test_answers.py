@@ -57,7 +57,7 @@ def hold(answer: dict[str, Any], shape: type) -> None:
     assert differences(answer, {"$ref": f"#/definitions/{shape.__name__}"}, shape.__name__) == []
 
 
-def test_answers_have_the_declared_shapes(api: Api, admin: Caller) -> None:
+def test_responses_have_the_declared_shapes(api: Api, admin: Caller) -> None:
     running, queued = create(admin, activate=True), create(admin, activate=True)
     agent = PlayedAgent(api, "a")
     agent.join()

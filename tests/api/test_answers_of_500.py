@@ -16,7 +16,7 @@ LONG = "9" * 5_000
 
 
 @pytest.mark.parametrize("number", ["²", "١٢", LONG, "99999999999999999999", "1_0", "+1"])
-def test_what_is_no_number_is_refused_everywhere(user: Caller, number: str) -> None:
+def test_rejects_non_numeric_ids_on_every_route(user: Caller, number: str) -> None:
     experiment = create(user)
     path = f"/api/v1/experiments/{experiment}"
     asked = [
@@ -33,13 +33,13 @@ def test_what_is_no_number_is_refused_everywhere(user: Caller, number: str) -> N
     assert [told.status for told in asked if told.status not in (400, 403, 404)] == []
 
 
-def test_numbers_of_json_that_no_column_holds_are_refused(user: Caller) -> None:
+def test_rejects_json_numbers_too_large_for_a_column(user: Caller) -> None:
     for number in (LONG, "1e300", str(2**64)):
         body = f'{{"id": {number}}}'.encode()
         assert user.ask("POST", "/api/v1/experiments/continue", body).status == 400
 
 
-def test_filters_of_actions_on_many_are_read_like_any_others(user: Caller) -> None:
+def test_filters_of_bulk_actions_with_odd_values_cause_no_server_error(user: Caller) -> None:
     create(user)
     odd: list[dict[str, Any]] = [
         {"labels": [[-0.0, True], 10**30]}, {"userIds": ["x"]}, {"excludedExperimentIds": [{}]}, {"states": [[]]},
@@ -50,7 +50,7 @@ def test_filters_of_actions_on_many_are_read_like_any_others(user: Caller) -> No
         assert told.status in (200, 400), filters
 
 
-def test_times_without_a_place_on_the_calendar_are_refused(admin: Caller) -> None:
+def test_rejects_times_outside_of_the_calendar(admin: Caller) -> None:
     for time in ("9999-12-31T23:59:59.999999-23:59", "0001-01-01T00:00:00+23:59"):
         for path in ("costs/users", "costs/pools"):
             told = admin.ask("GET", f"/api/v1/{path}", query={"before": [time]})
@@ -59,7 +59,7 @@ def test_times_without_a_place_on_the_calendar_are_refused(admin: Caller) -> Non
     assert admin.ask("GET", "/api/v1/audit", query={"since": ["99999999999h"]}).status == 400
 
 
-def test_the_source_of_a_trial_that_is_not_there_is_refused(user: Caller) -> None:
+def test_rejects_source_of_a_missing_trial(user: Caller) -> None:
     for trial in (0, 99999):
         source = {"trialId": trial, "checkpointUuid": str(uuid.uuid4()), "trialSourceInfoType": "x"}
         told = user.ask("POST", "/api/v1/trial-source-info", {"trialSourceInfo": source})
@@ -67,7 +67,7 @@ def test_the_source_of_a_trial_that_is_not_there_is_refused(user: Caller) -> Non
 
 
 @pytest.mark.parametrize("depth", [300, 900, 5_000, 100_000])
-def test_values_nested_too_deep_are_refused(user: Caller, depth: int) -> None:
+def test_rejects_deeply_nested_values(user: Caller, depth: int) -> None:
     nested = "[" * depth + "]" * depth
     experiment = create(user)
     told = [
@@ -85,7 +85,7 @@ def submit(caller: Caller, key: str, **more: Any) -> Told:
     return caller.ask("POST", "/api/v1/experiments", raw, headers={"idempotency-key": key})
 
 
-def test_a_key_is_good_for_one_user_and_one_body(admin: Caller, user: Caller) -> None:
+def test_idempotency_key_applies_to_one_user_and_one_body(admin: Caller, user: Caller) -> None:
     def id_of(told: Told) -> int:
         return int(told.json()["experiment"]["id"])
 
@@ -112,21 +112,19 @@ def mounting(caller: Caller, path: str) -> Told:
         *("/var", "/var/", "/opt", "/var/lib/../../var"),
     ],
 )
-def test_files_of_the_system_are_mounted_for_administrators_only(
-    admin: Caller, user: Caller, path: str
-) -> None:
+def test_only_administrators_can_mount_system_files(admin: Caller, user: Caller, path: str) -> None:
     told = mounting(user, path)
     assert told.status == 400
     assert "bind_mounts[0].host_path" in told.error
     assert mounting(admin, path).status == 200
 
 
-def test_other_directories_may_be_mounted(user: Caller) -> None:
+def test_users_can_mount_other_directories(user: Caller) -> None:
     for path in ("/data", "/dev/shm", "/home/ada", "/opt/data", "/var/tmp/data", "/usr2", "/mnt"):
         assert mounting(user, path).status == 200
 
 
-def test_a_cluster_may_list_what_is_mounted(api: Api, admin: Caller, user: Caller) -> None:
+def test_cluster_can_restrict_mounts_to_a_list(api: Api, admin: Caller, user: Caller) -> None:
     api.ctx.config = load_cluster(
         {
             "security": {"allowed_host_paths": ["/data"]},
@@ -146,7 +144,7 @@ def test_a_cluster_may_list_what_is_mounted(api: Api, admin: Caller, user: Calle
 
 
 @pytest.mark.parametrize("word", ["null", "Null", "NULL"])
-def test_a_label_that_reads_like_nothing_is_a_label(api: Api, user: Caller, word: str) -> None:
+def test_label_named_null_is_stored_as_text(api: Api, user: Caller, word: str) -> None:
     """The driver wrote the label without quotes into an array, where PostgreSQL takes it for NULL."""
     path = f"/api/v1/experiments/{create(user)}"
     assert user.done("PUT", f"{path}/labels/{word}")["labels"] == [word]
@@ -159,7 +157,7 @@ def test_a_label_that_reads_like_nothing_is_a_label(api: Api, user: Caller, word
 
 
 @pytest.mark.parametrize("depth", [900, 100_000])
-def test_json_within_a_text_is_held_to_the_depth_of_bodies(user: Caller, depth: int) -> None:
+def test_rejects_deeply_nested_json_within_a_string(user: Caller, depth: int) -> None:
     nested = "[" * depth + "]" * depth
     created = {"requestId": str(uuid.uuid4()), "hyperparams": f'{{"a": {nested}}}'}
     operations = {"searcherOperations": [{"createTrial": created}]}
@@ -171,7 +169,7 @@ def test_json_within_a_text_is_held_to_the_depth_of_bodies(user: Caller, depth: 
     assert [t.status for t in told] == [400, 400]
 
 
-def test_names_that_no_index_holds_are_refused(admin: Caller) -> None:
+def test_rejects_names_too_long_for_an_index(admin: Caller) -> None:
     """PostgreSQL's indexes hold 2,704 bytes of a name, packed; chance does not pack."""
     name = "".join(uuid.uuid4().hex for _ in range(400))
     user = {"user": {"username": name, "active": True}}
@@ -215,7 +213,9 @@ def submitted(user: Caller, hparams: str) -> Told:
 
 
 @pytest.mark.parametrize("told_of", [unmanaged_trial, custom_trial, described, submitted])
-def test_what_no_column_of_a_table_holds_is_refused(user: Caller, told_of: Any) -> None:
+def test_rejects_metadata_and_hyperparameters_too_large_for_columns(
+    user: Caller, told_of: Any
+) -> None:
     """Tables of everybody that sort by it would fail, or have columns with names of kilobytes."""
     many = json.dumps({"inner": {str(n): n for n in range(20_000)}})
     assert told_of(user, f'{{"a": {{"lr": {HUGE}}}}}').status == 400
@@ -228,14 +228,14 @@ def test_what_no_column_of_a_table_holds_is_refused(user: Caller, told_of: Any) 
 
 
 @pytest.mark.parametrize("weight", ['"NaN"', '"Infinity"', "NaN", "1e300", HUGE, "0"])
-def test_a_weight_is_a_number_that_shares_can_be_counted_by(user: Caller, weight: str) -> None:
+def test_rejects_weights_unusable_for_shares(user: Caller, weight: str) -> None:
     path = f"/api/v1/experiments/{create(user)}"
     body = f'{{"resources": {{"weight": {weight}}}}}'.encode()
     assert user.ask("PATCH", path, body).status == 400
     user.done("PATCH", path, {"resources": {"weight": 2.5}})
 
 
-def test_a_request_that_waited_too_long_for_a_lock_may_be_sent_again(
+def test_lock_timeout_returns_503_with_retry_after(
     user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An index that is being built holds a lock of its table, for example the audit log."""

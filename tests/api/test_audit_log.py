@@ -47,7 +47,7 @@ def count(api: Api) -> int:
     return int(api.ctx.db.read(text("SELECT count(*) FROM audit_log"))[0][0])
 
 
-def test_every_changing_route_has_an_audit_entry_or_a_reason_for_none() -> None:
+def test_every_changing_route_has_an_audit_action_or_an_exemption() -> None:
     assert [f"{r.method} {r.path}" for r in CHANGING if r.audit is None] == []
 
 
@@ -69,12 +69,12 @@ def test_audit_actions_distinguish_routes() -> None:
         ("POST", "/api/v1/auth/login", "auth.login"),
     ],
 )
-def test_actions_have_names(method: str, path: str, action: str) -> None:
+def test_audit_actions_have_the_expected_names(method: str, path: str, action: str) -> None:
     (route,) = (r for r in CHANGING if (r.method, r.path) == (method, path))
     assert route.audit == action
 
 
-def test_objects_are_named_by_the_path() -> None:
+def test_audit_object_is_derived_from_the_path() -> None:
     path = "/api/v1/models/{modelName}/versions/{modelVersionNum}"
     named = audit_object(path, {"modelName": "digits", "modelVersionNum": "3"})
     assert named == "model digits version 3"
@@ -113,7 +113,7 @@ def test_every_change_by_the_stock_client_leaves_a_row(api: Api, admin: Caller) 
     assert world.told_of <= recorded
 
 
-def test_a_row_says_who_did_what_to_what_and_from_where(api: Api, admin: Caller) -> None:
+def test_audit_entry_has_user_action_object_and_address(api: Api, admin: Caller) -> None:
     ada = {"user": {"username": "ada", "active": True}, "password": "a planted secret"}
     made = admin.post("/api/v1/users", ada)["user"]["id"]
     request = Request(
@@ -134,7 +134,9 @@ def test_a_row_says_who_did_what_to_what_and_from_where(api: Api, admin: Caller)
     assert "planted" not in json.dumps(entries(admin, limit=-1))
 
 
-def test_tokens_and_tasks_are_told_from_people(api: Api, user: Caller, admin: Caller) -> None:
+def test_audit_entries_distinguish_sessions_tokens_and_tasks(
+    api: Api, user: Caller, admin: Caller
+) -> None:
     me = user.get("/api/v1/me")["user"]["id"]
     token = user.post("/api/v1/tokens", {"userId": me, "description": "ci"})
     program = api.with_token(token["token"])
@@ -151,7 +153,7 @@ def test_tokens_and_tasks_are_told_from_people(api: Api, user: Caller, admin: Ca
     assert made["details"]["description"] == "ci"
 
 
-def test_junk_beside_a_change_hides_nothing(api: Api, user: Caller, admin: Caller) -> None:
+def test_junk_fields_do_not_hide_a_change(api: Api, user: Caller, admin: Caller) -> None:
     me = user.get("/api/v1/me")["user"]["id"]
     junk = {"a": "x" * 2 * STRANGERS_BODY, **{f"a{i}": 0 for i in range(100)}}
     admin.done("PATCH", f"/api/v1/users/{me}", {"password": "a new one", "admin": True, **junk})
@@ -163,7 +165,7 @@ def test_junk_beside_a_change_hides_nothing(api: Api, user: Caller, admin: Calle
     assert activated["details"]["userIds"] == [me]
 
 
-def test_every_role_that_is_given_and_every_member_is_told(api: Api, admin: Caller) -> None:
+def test_audit_records_every_assigned_role_and_member(api: Api, admin: Caller) -> None:
     users = [
         admin.post("/api/v1/users", {"user": {"username": f"user-{i}"}})["user"]["id"]
         for i in range(60)
@@ -184,13 +186,13 @@ def test_every_role_that_is_given_and_every_member_is_told(api: Api, admin: Call
     assert row["details"] == {"userIds": users[:1], "removeGroups": [group]}
 
 
-def test_more_than_a_row_tells_is_refused(api: Api, admin: Caller) -> None:
+def test_rejects_bulk_changes_too_large_for_an_audit_entry(api: Api, admin: Caller) -> None:
     many = {"name": "all", "addUsers": list(range(2000))}
     told = admin.ask("POST", "/api/v1/groups", many)
     assert (told.status, "1000 are recorded at once" in told.error) == (400, True)
 
 
-def test_signing_in_is_recorded_and_failing_to_is_not(api: Api, admin: Caller) -> None:
+def test_successful_sign_in_is_recorded_and_a_failed_one_is_not(api: Api, admin: Caller) -> None:
     wrong = {"username": "determined", "password": "wrong", "isHashed": False}
     assert api.anonymous().ask("POST", "/api/v1/auth/login", wrong).status == 401
     assert entries(admin, username="determined") == []
@@ -206,7 +208,7 @@ def fail_to_sign_in(api: Api, username: str) -> None:
         assert api.anonymous().ask("POST", "/api/v1/auth/login", wrong).status == 401
 
 
-def test_no_change_is_made_without_its_row(
+def test_change_is_rolled_back_if_its_audit_entry_fails(
     api: Api, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> bool:
@@ -221,7 +223,7 @@ def test_no_change_is_made_without_its_row(
     assert admin.ask("GET", "/api/v1/users/eve/by-username").status == 404
 
 
-def test_guessing_at_an_account_is_recorded_once(api: Api, admin: Caller) -> None:
+def test_repeated_failed_sign_ins_are_recorded_once(api: Api, admin: Caller) -> None:
     fail_to_sign_in(api, "determined")
     wrong = {"username": "determined", "password": "a guess", "isHashed": False}
     assert api.anonymous().ask("POST", "/api/v1/auth/login", wrong).status == 403
@@ -230,7 +232,9 @@ def test_guessing_at_an_account_is_recorded_once(api: Api, admin: Caller) -> Non
     assert "a guess" not in json.dumps(row)
 
 
-def test_strangers_write_few_rows(api: Api, admin: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unauthenticated_requests_write_few_audit_entries(
+    api: Api, admin: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(failures, "MOST", 2)
     for name in ("determined", "nobody", "no-one"):
         fail_to_sign_in(api, name)
@@ -238,7 +242,7 @@ def test_strangers_write_few_rows(api: Api, admin: Caller, monkeypatch: pytest.M
     assert {row["username"] for row in rows} == {"determined", "nobody"}
 
 
-def test_what_is_refused_leaves_no_row(api: Api, user: Caller, admin: Caller) -> None:
+def test_rejected_requests_leave_no_audit_entry(api: Api, user: Caller, admin: Caller) -> None:
     before = count(api)
     assert user.ask("POST", "/api/v1/users", {"user": {"username": "eve"}}).status == 403
     assert admin.ask("POST", "/api/v1/users", {"user": {"username": "Determined"}}).status == 409
@@ -246,7 +250,7 @@ def test_what_is_refused_leaves_no_row(api: Api, user: Caller, admin: Caller) ->
     assert count(api) == before
 
 
-def test_rows_can_be_neither_changed_nor_deleted(api: Api, admin: Caller) -> None:
+def test_audit_entries_cannot_be_changed_or_deleted(api: Api, admin: Caller) -> None:
     for tampering in (
         "UPDATE audit_log SET username = 'eve'", "DELETE FROM audit_log", "TRUNCATE audit_log",
     ):  # fmt: skip
@@ -255,7 +259,7 @@ def test_rows_can_be_neither_changed_nor_deleted(api: Api, admin: Caller) -> Non
     assert [e["username"] for e in entries(admin)] == ["admin"]
 
 
-def test_rows_past_their_retention_are_forgotten(api: Api, admin: Caller) -> None:
+def test_expired_audit_entries_are_deleted(api: Api, admin: Caller) -> None:
     now = api.ctx.now()
     api.ctx.now = lambda: now - timedelta(days=100)
     api.signed_in("determined")
@@ -267,17 +271,17 @@ def test_rows_past_their_retention_are_forgotten(api: Api, admin: Caller) -> Non
     assert [e["username"] for e in entries(admin)] == ["admin"]
 
 
-def test_a_short_retention_is_refused() -> None:
+def test_rejects_short_audit_retention() -> None:
     with pytest.raises(InvalidConfig, match="must be 30 at least"):
         load_cluster({"security": {"audit_retention_days": 7}})
 
 
-def test_only_administrators_read_it(user: Caller) -> None:
+def test_only_administrators_read_the_audit_log(user: Caller) -> None:
     told = user.ask("GET", "/api/v1/audit")
     assert told.status == 403
 
 
-def test_it_is_filtered(api: Api, admin: Caller, user: Caller) -> None:
+def test_audit_log_can_be_filtered(api: Api, admin: Caller, user: Caller) -> None:
     first, second = create(user), create(user)
     user.post(f"/api/v1/experiments/{first}/kill")
     acts = [e["action"] for e in entries(admin, object=f"experiment {first}")]
@@ -292,7 +296,7 @@ def test_it_is_filtered(api: Api, admin: Caller, user: Caller) -> None:
     assert admin.ask("GET", "/api/v1/audit", query={"since": ["x"]}).status == 400
 
 
-def test_a_change_takes_one_statement_more_and_reading_none(api: Api, user: Caller) -> None:
+def test_audit_costs_one_statement_for_changes_and_none_for_reads(api: Api, user: Caller) -> None:
     experiment_id = create(user)
     with statements(api.ctx.db) as asked:
         user.get(f"/api/v1/experiments/{experiment_id}")
@@ -303,7 +307,7 @@ def test_a_change_takes_one_statement_more_and_reading_none(api: Api, user: Call
 
 
 @pytest.mark.parametrize(("error", "rows"), [(None, 1), (TryAgain("deadlock"), 0)])
-def test_a_line_of_the_log_leaves_no_row_of_its_own(
+def test_stored_log_line_adds_no_audit_entry(
     api: Api, user: Caller, error: Exception | None, rows: int
 ) -> None:
     before, log = count(api), StoredLog(api.ctx.db)

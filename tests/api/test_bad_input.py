@@ -43,7 +43,7 @@ def file_of(path: str, content: bytes = b"x", **more: Any) -> dict[str, Any]:
     ],
     ids=["yaml", "list", "unknown", "type", "missing", "entrypoint", "negative", "pool", "storage"],
 )
-def test_a_configuration_with_a_mistake_is_refused_by_name(
+def test_error_names_the_wrong_field_of_a_configuration(
     reader: Caller, config: str, named: str
 ) -> None:
     told = reader.ask("POST", E, {"config": config})
@@ -52,34 +52,34 @@ def test_a_configuration_with_a_mistake_is_refused_by_name(
     assert reader.get(E)["experiments"] == []
 
 
-def test_an_id_that_is_too_large_is_not_called_something_else(reader: Caller) -> None:
+def test_error_for_a_too_large_id_shows_the_id(reader: Caller) -> None:
     told = reader.ask("GET", f"{E}/99999999999")
     assert told.status == 400
     assert "must be a number of at most 9 digits, not 99999999999" in told.error
 
 
 @pytest.mark.parametrize("path", ["../up.py", "/etc/passwd", "a/../../b", "", "nul\0byte"])
-def test_files_outside_of_the_archive_are_refused(reader: Caller, path: str) -> None:
+def test_rejects_files_outside_of_the_archive(reader: Caller, path: str) -> None:
     told = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [file_of(path)]})
     assert told.status == 400
     assert reader.get(E)["experiments"] == []
 
 
-def test_a_file_that_is_not_base64_is_named(reader: Caller) -> None:
+def test_error_names_the_file_that_is_not_base64(reader: Caller) -> None:
     broken = file_of("train.py") | {"content": "***"}
     told = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [broken]})
     assert told.status == 400
     assert "train.py" in told.error
 
 
-def test_an_upload_that_never_came_is_told(user: Caller) -> None:
+def test_error_explains_a_missing_upload(user: Caller) -> None:
     begun = user.post("/api/v1/contexts", {"size": 10, "sha256": "0" * 64})
     told = user.ask("POST", E, {"config": config_of(), "contextId": begun["contextId"]})
     assert told.status == 400
     assert "PUT it" in told.error
 
 
-def test_an_announced_upload_over_the_limit_is_refused(reader: Caller) -> None:
+def test_rejects_announced_upload_above_the_limit(reader: Caller) -> None:
     told = reader.ask("POST", "/api/v1/contexts", {"size": 1 << 30, "sha256": "0" * 64})
     assert told.status == 413
     assert ".detignore" in told.error
@@ -129,12 +129,12 @@ def test_unknown_ids_are_not_found(reader: Caller, method: str, path: str) -> No
 
 
 @pytest.mark.parametrize("path", [f"{E}/abc", f"{E}/-1", f"{E}/99999999999999"])
-def test_ids_that_are_no_numbers_are_refused(reader: Caller, path: str) -> None:
+def test_rejects_ids_that_are_not_numbers(reader: Caller, path: str) -> None:
     assert reader.ask("GET", path).status == 400
 
 
 @pytest.mark.parametrize("token", ["", "forged", "a" * 4000])
-def test_without_a_valid_token_nothing_is_answered(shared_api: Api, token: str) -> None:
+def test_requests_without_a_valid_token_are_rejected(shared_api: Api, token: str) -> None:
     for path in (
         "/api/v1/me",
         E,
@@ -147,7 +147,7 @@ def test_without_a_valid_token_nothing_is_answered(shared_api: Api, token: str) 
         assert "sign in" in told.error
 
 
-def test_an_expired_token_is_no_token(api: Api, user: Caller) -> None:
+def test_rejects_expired_token(api: Api, user: Caller) -> None:
     from datetime import timedelta
 
     later = api.ctx.now() + timedelta(days=8)
@@ -157,7 +157,7 @@ def test_an_expired_token_is_no_token(api: Api, user: Caller) -> None:
     assert "expired" in told.error
 
 
-def test_every_route_but_the_open_ones_asks_who_is_there(shared_api: Api) -> None:
+def test_only_listed_routes_are_public(shared_api: Api) -> None:
     from det_controlplane.api import routes
     from det_controlplane.api.router import Access
 
@@ -176,13 +176,13 @@ def test_every_route_but_the_open_ones_asks_who_is_there(shared_api: Api) -> Non
     [b"{", b"[1]", b'"text"', b"\xff\xfe", b"nul"],
     ids=["cut", "list", "text", "bytes", "word"],
 )
-def test_a_body_that_is_no_object_is_refused(reader: Caller, body: bytes) -> None:
+def test_rejects_body_that_is_not_an_object(reader: Caller, body: bytes) -> None:
     told = reader.ask("POST", E, body)
     assert told.status == 400
     assert "body" in told.error
 
 
-def test_a_body_that_is_no_gzip_is_refused(reader: Caller) -> None:
+def test_rejects_invalid_gzip_body(reader: Caller) -> None:
     told = reader.ask("POST", E, b"plain", headers={"content-encoding": "gzip"})
     assert told.status == 400
     packed = gzip.compress(b'{"config": ""}')
@@ -190,7 +190,7 @@ def test_a_body_that_is_no_gzip_is_refused(reader: Caller) -> None:
     assert "config" in told.error
 
 
-def test_a_small_body_that_unpacks_to_a_large_one_is_refused(reader: Caller) -> None:
+def test_rejects_small_body_that_unpacks_to_a_large_one(reader: Caller) -> None:
     packed = gzip.compress(bytes(MAX_BODY + 1), compresslevel=1)
     told = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
     assert told.status == 413
@@ -198,9 +198,7 @@ def test_a_small_body_that_unpacks_to_a_large_one_is_refused(reader: Caller) -> 
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_body_that_is_larger_than_its_route_takes_is_refused(
-    reader: Caller, packed: bool
-) -> None:
+def test_rejects_body_above_the_limit_of_its_route(reader: Caller, packed: bool) -> None:
     body = b'{"config": "%s"}' % (b"x" * FORM_BODY)
     headers = {"content-encoding": "gzip"} if packed else {}
     sent = gzip.compress(body) if packed else body
@@ -210,7 +208,7 @@ def test_a_body_that_is_larger_than_its_route_takes_is_refused(
 
 
 @pytest.mark.parametrize("body", [b'{"config": "\xed\xa0\x80"}', b"[" * 100_000])
-def test_a_body_that_is_no_text_or_too_deep_is_refused(reader: Caller, body: bytes) -> None:
+def test_rejects_body_that_is_not_text_or_too_deep(reader: Caller, body: bytes) -> None:
     told = reader.ask("POST", E, body)
     assert told.status == 400
     assert "JSON" in told.error
@@ -227,9 +225,7 @@ def many(values: int) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", ["lists", "texts", "hidden", "packed"])
-def test_a_body_of_very_many_values_is_refused_before_they_are_made(
-    reader: Caller, kind: str
-) -> None:
+def test_rejects_body_with_too_many_values_before_parsing(reader: Caller, kind: str) -> None:
     """Each takes a hundred bytes of memory and more, from three of the body."""
     headers = {"content-encoding": "gzip"} if kind == "packed" else {}
     told = reader.ask("POST", E, many(600_000)[kind], headers=headers)
@@ -238,14 +234,14 @@ def test_a_body_of_very_many_values_is_refused_before_they_are_made(
     assert few.status == 400
 
 
-def test_marks_in_texts_are_no_values(api: Api, user: Caller) -> None:
+def test_punctuation_in_strings_does_not_count_as_values(api: Api, user: Caller) -> None:
     """Lines of a log may be full of commas, and of quotes."""
     task = trial_of(user, create(user))["taskId"]
     line = {"taskId": task, "log": '1,[2],{"3":4},\\,' * 4000}
     user.post("/api/v1/task/logs", {"logs": [line] * 60})
 
 
-def test_lists_of_very_many_things_are_answered_or_refused(admin: Caller) -> None:
+def test_very_long_lists_are_accepted_or_rejected(admin: Caller) -> None:
     told = admin.ask("POST", "/api/v1/roles/search/by-ids", {"roleIds": [4] * 70_000})
     assert [role["role"]["name"] for role in told.json()["roles"]] == ["Viewer"]
     many: list[tuple[str, str, dict[str, Any]]] = [
@@ -268,13 +264,13 @@ def test_fields_of_the_wrong_type_are_named(reader: Caller) -> None:
 @pytest.mark.parametrize(
     "query", [{"limit": ["-3"]}, {"limit": ["many"]}, {"sortBy": ["SORT_BY_COLOR"]}]
 )
-def test_listings_refuse_what_they_cannot_do(reader: Caller, query: dict[str, list[str]]) -> None:
+def test_listings_reject_invalid_parameters(reader: Caller, query: dict[str, list[str]]) -> None:
     told = reader.ask("GET", E, query=query)
     assert told.status == 400
     assert next(iter(query)) in told.error
 
 
-def test_a_path_that_is_not_there_and_one_with_other_methods(reader: Caller) -> None:
+def test_missing_path_returns_404_and_wrong_method_501(reader: Caller) -> None:
     assert reader.ask("GET", "/api/v1/wishes").status == 404
     told = reader.ask("PUT", "/api/v1/me")
     assert told.status == 501
@@ -292,7 +288,7 @@ def join(api: Api, key: str) -> Any:
     )  # fmt: skip
 
 
-def test_a_second_agent_with_a_taken_identity_is_refused(api: Api) -> None:
+def test_rejects_second_agent_with_the_same_id(api: Api) -> None:
     assert join(api, "first").status == 200
     told = join(api, "second")
     assert told.status == 409
@@ -300,20 +296,20 @@ def test_a_second_agent_with_a_taken_identity_is_refused(api: Api) -> None:
     assert join(api, "first").status == 200
 
 
-def test_a_replaced_incarnation_is_told_to_stop(api: Api) -> None:
+def test_rejects_polls_of_a_replaced_agent_process(api: Api) -> None:
     first = join(api, "same").json()["agent_token"]
     join(api, "same")
     assert polled(api.with_token(first), str(uuid.uuid4())).status == 401
 
 
-def test_a_poll_of_another_incarnation_than_its_token_says_is_told_to_stop(api: Api) -> None:
+def test_rejects_poll_with_a_token_of_another_agent_process(api: Api) -> None:
     token = join(api, "same").json()["agent_token"]
     told = polled(api.with_token(token), str(uuid.uuid4()))
     assert told.status == 409
     assert "agent a1" in told.error
 
 
-def test_only_agents_poll(api: Api, user: Caller) -> None:
+def test_only_agents_can_poll(api: Api, user: Caller) -> None:
     incarnation = str(uuid.uuid4())
     for caller in (user, api.anonymous(), api.with_token("agent-nobody")):
         assert polled(caller, incarnation).status == 401
@@ -324,7 +320,7 @@ def polled(caller: Caller, incarnation: str) -> Any:
     return caller.ask("POST", "/agents/v1/poll", {"incarnation": incarnation, "containers": []})
 
 
-def test_a_report_of_a_replaced_run_is_refused(user: Caller) -> None:
+def test_rejects_report_of_a_replaced_run(user: Caller) -> None:
     experiment_id = create(user, activate=True)
     trial = trial_of(user, experiment_id)
     told = report_metrics(user, trial["id"], "training", 1, {"loss": 1}, run=0)
@@ -332,7 +328,7 @@ def test_a_report_of_a_replaced_run_is_refused(user: Caller) -> None:
     assert "replaced" in told.error
 
 
-def test_metrics_of_one_step_do_not_contradict_each_other(user: Caller) -> None:
+def test_rejects_contradictory_metrics_of_one_step(user: Caller) -> None:
     trial_id = trial_of(user, create(user))["id"]
     report_metrics(user, trial_id, "training", 1, {"loss": 1})
     assert report_metrics(user, trial_id, "training", 1, {"loss": 1}).status == 200
@@ -342,13 +338,13 @@ def test_metrics_of_one_step_do_not_contradict_each_other(user: Caller) -> None:
     assert report_metrics(user, trial_id, "a.b", 1, {"loss": 2}).status == 400
 
 
-def test_a_name_of_a_metric_has_a_bound(user: Caller) -> None:
+def test_rejects_long_metric_name(user: Caller) -> None:
     trial_id = trial_of(user, create(user))["id"]
     answer = report_metrics(user, trial_id, "training", 1, {"x" * 1001: 1.0})
     assert (answer.status, "at most" in answer.error) == (400, True)
 
 
-def test_creating_again_with_the_same_key_makes_nothing_new(user: Caller) -> None:
+def test_repeated_creation_with_the_same_key_returns_the_experiment(user: Caller) -> None:
     headers = {"idempotency-key": "from this submission"}
     ids = [
         user.ask("POST", E, {"config": config_of()}, headers=headers).json()["experiment"]["id"]
@@ -359,7 +355,7 @@ def test_creating_again_with_the_same_key_makes_nothing_new(user: Caller) -> Non
 
 
 @pytest.mark.parametrize("command", ["kill", "cancel", "archive", "unarchive"])
-def test_commands_may_be_repeated(user: Caller, command: str) -> None:
+def test_commands_can_be_repeated(user: Caller, command: str) -> None:
     experiment_id = create_ended(user)
     for _ in range(2):
         user.post(f"{E}/{experiment_id}/{command}")
@@ -370,7 +366,7 @@ def test_commands_may_be_repeated(user: Caller, command: str) -> None:
     [("/api/v1/tasks/%00/logs", {}), (E, {"name": "a\0b"})],
     ids=["path", "query"],
 )
-def test_a_nul_character_is_refused(user: Caller, path: str, query: dict[str, str]) -> None:
+def test_rejects_nul_character(user: Caller, path: str, query: dict[str, str]) -> None:
     told = user.ask("GET", path, query=query)
     assert told.status == 400
     assert "must not contain a NUL character" in told.error

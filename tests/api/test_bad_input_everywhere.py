@@ -85,7 +85,9 @@ def required(path: str) -> dict[str, list[str]]:
     return wanted if any(part in path for part in listed) else {}
 
 
-def test_a_bad_value_of_a_query_is_refused_by_name(admin: Caller, places: dict[str, str]) -> None:
+def test_error_names_the_wrong_query_parameter_on_every_route(
+    admin: Caller, places: dict[str, str]
+) -> None:
     problems, refused = [], 0
     for method, path, inputs in operations("GET"):
         base, url = required(path), filled(path, places)
@@ -109,7 +111,7 @@ def spelled(name: str) -> str:
 
 
 @pytest.mark.parametrize("body", [b"{", b"[1]", b'{"a": \xff}'], ids=["cut", "list", "bytes"])
-def test_a_body_that_cannot_be_read_is_refused_and_does_nothing(
+def test_every_route_rejects_unreadable_bodies(
     admin: Caller, places: dict[str, str], body: bytes
 ) -> None:
     problems, refused = [], 0
@@ -124,7 +126,7 @@ def test_a_body_that_cannot_be_read_is_refused_and_does_nothing(
     assert refused > 60
 
 
-def test_fields_of_every_body_are_refused_in_a_wrong_type(
+def test_every_route_rejects_body_fields_of_the_wrong_type(
     admin: Caller, places: dict[str, str]
 ) -> None:
     problems, named = [], 0
@@ -145,7 +147,7 @@ def test_fields_of_every_body_are_refused_in_a_wrong_type(
 
 
 @pytest.mark.parametrize("id", ["999", "abc", "-1", "99999999999999999999", "²", "%00"])
-def test_what_is_not_there_is_never_an_error_of_ours(admin: Caller, id: str) -> None:
+def test_missing_objects_never_cause_a_server_error(admin: Caller, id: str) -> None:
     problems, missed = [], 0
     for method, path, _ in operations("GET", "POST", "PUT", "PATCH", "DELETE"):
         if "{" not in path:

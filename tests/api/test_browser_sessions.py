@@ -28,12 +28,12 @@ def changing(api: Api, cookie: str, **headers: str) -> Told:
     return api.anonymous().ask("POST", "/api/v1/auth/logout", {}, headers=given)
 
 
-def test_scripts_cannot_read_the_session_and_other_sites_cannot_send_it(api: Api) -> None:
+def test_session_cookie_is_http_only_and_same_site(api: Api) -> None:
     _, attributes = cookie_of(api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN))
     assert {"Path=/", "HttpOnly", "SameSite=Lax", "Max-Age=604800"} == set(attributes)
 
 
-def test_behind_https_the_cookie_never_goes_out_in_the_clear(api: Api) -> None:
+def test_cookie_is_secure_behind_an_https_proxy(api: Api) -> None:
     told = api.anonymous().ask(
         "POST", "/api/v1/auth/login", LOGIN, headers={"x-forwarded-proto": "https"}
     )
@@ -41,9 +41,7 @@ def test_behind_https_the_cookie_never_goes_out_in_the_clear(api: Api) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_under_tls_of_the_server_itself_the_cookie_never_goes_out_in_the_clear(
-    api: Api, scheme: str
-) -> None:
+def test_cookie_is_secure_if_the_server_uses_tls(api: Api, scheme: str) -> None:
     app = AsgiApp(api.app, LocalNotifier())
     told = request(
         app, "POST", "/api/v1/auth/login", body=json.dumps(LOGIN).encode(), scheme=scheme
@@ -60,7 +58,7 @@ def test_under_tls_of_the_server_itself_the_cookie_never_goes_out_in_the_clear(
         {"origin": "null", "host": "det.example"},
     ],
 )
-def test_a_page_of_another_site_changes_nothing(api: Api, headers: dict[str, str]) -> None:
+def test_rejects_changes_by_pages_of_other_sites(api: Api, headers: dict[str, str]) -> None:
     cookie = signed_in(api)
     told = changing(api, cookie, **headers)
     assert (told.status, told.error) == (403, "a page of another site cannot act for you here")
@@ -78,7 +76,7 @@ def test_a_page_of_another_site_changes_nothing(api: Api, headers: dict[str, str
     ],
 )
 @pytest.mark.parametrize("path", ["login", "pipeline", "oidc/finish", "oidc/device/finish"])
-def test_a_page_of_another_site_signs_nobody_in(
+def test_rejects_sign_in_by_pages_of_other_sites(
     api: Api, path: str, headers: dict[str, str]
 ) -> None:
     told = api.anonymous().ask("POST", f"/api/v1/auth/{path}", LOGIN, headers=headers)
@@ -94,12 +92,12 @@ def test_a_page_of_another_site_signs_nobody_in(
         {},
     ],
 )
-def test_pages_of_ours_and_programs_sign_in(api: Api, headers: dict[str, str]) -> None:
+def test_own_pages_and_programs_can_sign_in(api: Api, headers: dict[str, str]) -> None:
     told = api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN, headers=headers)
     assert (told.status, "set-cookie" in told.headers) == (200, True)
 
 
-def test_links_of_other_sites_lead_to_public_pages(api: Api) -> None:
+def test_links_of_other_sites_can_open_public_pages(api: Api) -> None:
     told = api.anonymous().ask("GET", "/info", headers={"sec-fetch-site": "cross-site"})
     assert told.status == 200
 
@@ -112,16 +110,16 @@ def test_links_of_other_sites_lead_to_public_pages(api: Api) -> None:
         {},  # programs that keep cookies
     ],
 )
-def test_pages_of_ours_change_things(api: Api, headers: dict[str, str]) -> None:
+def test_own_pages_can_change_data(api: Api, headers: dict[str, str]) -> None:
     assert changing(api, signed_in(api), **headers).status == 200
 
 
-def test_a_token_in_a_header_is_meant_wherever_it_comes_from(api: Api, user: Caller) -> None:
+def test_token_in_a_header_is_accepted_from_any_site(api: Api, user: Caller) -> None:
     told = user.ask("POST", "/api/v1/auth/logout", {}, headers={"sec-fetch-site": "cross-site"})
     assert told.status == 200
 
 
-def test_signing_out_takes_the_cookie_back(api: Api) -> None:
+def test_signing_out_clears_the_cookie(api: Api) -> None:
     cookie = signed_in(api)
     told = changing(api, cookie)
     assert cookie_of(told)[0] == "auth="
@@ -130,7 +128,7 @@ def test_signing_out_takes_the_cookie_back(api: Api) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_the_cookie_of_a_task_stays_on_https(scheme: str) -> None:
+def test_cookie_of_a_task_is_secure_behind_https(scheme: str) -> None:
     _, cookie = cookie_to_keep("t", "a:1", [(b"x-forwarded-proto", scheme.encode())])
     assert (b"; Secure" in cookie) == (scheme == "https")
 
@@ -147,7 +145,7 @@ def test_the_cookie_of_a_task_stays_on_https(scheme: str) -> None:
         ("[::1", False),
     ],
 )
-def test_no_name_server_leads_a_page_to_accounts_without_a_password(
+def test_rejects_passwordless_sign_in_for_foreign_host_names(
     api: Api, admin: Caller, host: str, is_let_in: bool
 ) -> None:
     """A page of its name would be of the same site as the API on its visitor's machine."""

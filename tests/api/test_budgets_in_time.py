@@ -30,7 +30,7 @@ def set_spent(cluster: Rented, admin: Caller, period: str) -> None:
         assert rows.set_state(tx, budget, BudgetState.STOPPED, cluster.api.ctx.now())
 
 
-def test_a_budget_whose_change_meets_a_conflict_is_looked_at_again(
+def test_conflicting_budget_update_is_retried(
     cluster: Rented, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = cluster.api.ctx
@@ -49,7 +49,7 @@ def test_a_budget_whose_change_meets_a_conflict_is_looked_at_again(
     assert shown["state"] == "WITHIN"
 
 
-def test_work_that_waits_for_a_budget_only_keeps_no_cluster_awake(
+def test_work_waiting_for_a_budget_causes_no_further_ticks(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     experiment_id = create(user, activate=True)
@@ -60,7 +60,7 @@ def test_work_that_waits_for_a_budget_only_keeps_no_cluster_awake(
 
 
 @pytest.mark.parametrize("kept", [0, 1])
-def test_what_waits_for_a_new_month_begins_with_it(
+def test_work_waiting_for_a_new_month_starts_with_it(
     cluster: Rented, user: Caller, admin: Caller, kept: int
 ) -> None:
     (default,) = cluster.api.ctx.config.resource_pools

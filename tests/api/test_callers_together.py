@@ -27,7 +27,7 @@ def told_together(callers: list[Caller]) -> list[str]:
     return answers
 
 
-def test_each_of_several_is_taken_for_itself(api: Api, user: Caller, admin: Caller) -> None:
+def test_concurrent_requests_have_their_own_callers(api: Api, user: Caller, admin: Caller) -> None:
     left = api.signed_in("determined")
     left.post("/api/v1/auth/logout")
     callers = [user, admin, left, Caller(user.app, "made up"), admin, user]
@@ -36,13 +36,13 @@ def test_each_of_several_is_taken_for_itself(api: Api, user: Caller, admin: Call
     assert told_together(callers[::-1]) == expected[::-1]
 
 
-def test_they_are_read_by_one_statement(user: Caller, admin: Caller) -> None:
+def test_concurrent_callers_are_read_by_one_statement(user: Caller, admin: Caller) -> None:
     with statements(user.app.ctx.db) as asked:
         told_together([user, admin, user])
     assert len([sql for sql in asked if "token_hash" in sql]) == 1
 
 
-def test_a_database_that_is_down_is_told_to_all(
+def test_all_concurrent_requests_fail_if_the_database_is_down(
     user: Caller, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

@@ -41,7 +41,7 @@ def steps_of(caller: Caller, path: str, **query: str) -> list[int]:
         ("loss", "DESC", [1, 3]),
     ],
 )
-def test_a_named_metric_orders_checkpoints_and_those_without_its_number_come_last(
+def test_checkpoints_without_the_sort_metric_come_last(
     user: Caller, trial_id: int, metric: str, order: str, best: list[int]
 ) -> None:
     trial = user.get(f"/api/v1/trials/{trial_id}")["trial"]
@@ -51,26 +51,24 @@ def test_a_named_metric_orders_checkpoints_and_those_without_its_number_come_las
         assert sorted(steps) == [1, 2, 3, 4, 5]
 
 
-def test_a_page_of_checkpoints_by_a_metric_begins_with_the_best(
-    user: Caller, trial_id: int
-) -> None:
+def test_checkpoints_sorted_by_a_metric_begin_with_the_best(user: Caller, trial_id: int) -> None:
     query = {"sortByMetric": "accuracy", "orderBy": "ORDER_BY_DESC", "limit": "1"}
     assert steps_of(user, f"trials/{trial_id}", **query) == [2]
     assert steps_of(user, f"trials/{trial_id}", **query, offset="1") == [3]
 
 
-def test_a_searcher_metric_that_is_text_comes_last(user: Caller, trial_id: int) -> None:
+def test_checkpoint_with_a_text_searcher_metric_comes_last(user: Caller, trial_id: int) -> None:
     query = {"sortByAttr": "SORT_BY_SEARCHER_METRIC", "orderBy": "ORDER_BY_ASC"}
     assert steps_of(user, f"trials/{trial_id}", **query)[:2] == [3, 1]
 
 
-def test_an_attribute_and_a_metric_are_not_sorted_by_at_once(user: Caller, trial_id: int) -> None:
+def test_rejects_sorting_by_an_attribute_and_a_metric(user: Caller, trial_id: int) -> None:
     query = {"sortByAttr": "SORT_BY_UUID", "sortByMetric": "loss"}
     told = user.ask("GET", f"/api/v1/trials/{trial_id}/checkpoints", query=query)
     assert (told.status, "give one" in told.error) == (400, True)
 
 
-def test_a_checkpoint_of_a_managed_experiment_names_its_storage(user: Caller) -> None:
+def test_checkpoint_of_a_managed_experiment_has_its_storage_id(user: Caller) -> None:
     """Experiments that only keep different checkpoints there have the same storage."""
     storage = {"type": "directory", "container_path": "/elsewhere"}
     configured: list[dict[str, Any]] = [

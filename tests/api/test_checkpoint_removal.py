@@ -42,7 +42,7 @@ def collections(api: Api) -> list[Any]:
 
 
 @pytest.mark.parametrize("globs", [[], ["**/*.py"], ["**/*"]])
-def test_a_removal_carries_the_globs_as_they_were_asked(
+def test_removal_task_receives_the_requested_globs(
     api: Api, user: Caller, checkpoint: str, globs: list[str]
 ) -> None:
     asked = {"checkpointUuids": [checkpoint], "checkpointGlobs": globs}
@@ -51,7 +51,7 @@ def test_a_removal_carries_the_globs_as_they_were_asked(
     assert (work["checkpoints"], work["globs"]) == ([checkpoint], globs)
 
 
-def test_the_task_that_deletes_has_the_name_that_scripts_wait_for(
+def test_removal_task_has_the_expected_name(
     user: Caller, experiment_id: int, checkpoint: str
 ) -> None:
     user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
@@ -61,12 +61,12 @@ def test_the_task_that_deletes_has_the_name_that_scripts_wait_for(
     assert line["log"] == f"Scheduling {queued['name']} (id: {queued['allocationId']})"
 
 
-def test_a_checkpoint_that_is_all_there_is_unchanged(user: Caller, checkpoint: str) -> None:
+def test_complete_checkpoint_does_not_change(user: Caller, checkpoint: str) -> None:
     report_left(user, checkpoint, **{**FILES, "metadata.json": "90"})
     assert shown(user, checkpoint) == ("STATE_COMPLETED", FILES)
 
 
-def test_a_checkpoint_that_lost_files_says_which_are_left(
+def test_partially_deleted_checkpoint_lists_its_remaining_files(
     user: Caller, experiment_id: int, checkpoint: str
 ) -> None:
     report_left(user, checkpoint, state="1")
@@ -74,7 +74,7 @@ def test_a_checkpoint_that_lost_files_says_which_are_left(
     assert trial_of(user, experiment_id)["totalCheckpointSize"] == "1"
 
 
-def test_a_deleted_checkpoint_keeps_its_resources_and_counts_no_bytes(
+def test_deleted_checkpoint_still_lists_files_but_counts_no_bytes(
     user: Caller, experiment_id: int, checkpoint: str
 ) -> None:
     report_left(user, checkpoint)
@@ -99,7 +99,7 @@ def places(api: Api) -> dict[str, list[str]]:
     return {work["storage"]["container_path"]: work["checkpoints"] for work in collections(api)}
 
 
-def test_files_are_deleted_from_the_storage_that_the_training_code_chose(
+def test_files_are_deleted_from_the_storage_chosen_by_the_code(
     api: Api, user: Caller, experiment_id: int, checkpoint: str
 ) -> None:
     both = [checkpoint, elsewhere(user, experiment_id, 3)]
@@ -107,9 +107,7 @@ def test_files_are_deleted_from_the_storage_that_the_training_code_chose(
     assert places(api) == {str(api.checkpoints): both[:1], "/elsewhere": both[1:]}
 
 
-def test_at_its_end_an_experiment_gives_up_checkpoints_where_each_of_them_lies(
-    api: Api, user: Caller
-) -> None:
+def test_ended_experiment_deletes_checkpoints_from_each_storage(api: Api, user: Caller) -> None:
     experiment_id = create(user)
     here = [report_checkpoint(user, experiment_id, steps) for steps in (1, 3)]
     there = [elsewhere(user, experiment_id, steps) for steps in (2, 4)]
@@ -120,7 +118,7 @@ def test_at_its_end_an_experiment_gives_up_checkpoints_where_each_of_them_lies(
     assert {task["name"] for task in names} == {f"Checkpoint GC (Experiment {experiment_id})"}
 
 
-def test_an_experiment_is_deleted_when_all_its_storages_were_cleared(
+def test_experiment_is_deleted_after_all_its_storages_are_cleared(
     api: Api, user: Caller, experiment_id: int
 ) -> None:
     api.tick()
@@ -147,9 +145,7 @@ def end(api: Api, task_id: str) -> None:
     api.retry_deletions()
 
 
-def test_the_task_that_deletes_from_a_directory_has_the_mount_that_shows_it(
-    api: Api, user: Caller
-) -> None:
+def test_removal_task_mounts_only_the_directory_of_the_checkpoints(api: Api, user: Caller) -> None:
     mounts = [{"host_path": f"/mnt/{name}", "container_path": f"/{name}"} for name in ("a", "b")]
     storage = {"type": "directory", "container_path": "/a/checkpoints"}
     experiment_id = create(user, checkpoint_storage=storage, bind_mounts=mounts, activate=True)
@@ -161,9 +157,7 @@ def test_the_task_that_deletes_from_a_directory_has_the_mount_that_shows_it(
     assert [mount["container_path"] for mount in config["bind_mounts"]] == ["/a"]
 
 
-def test_the_task_that_deletes_has_only_the_variables_of_the_storage(
-    api: Api, user: Caller
-) -> None:
+def test_removal_task_has_only_environment_variables_of_the_storage(api: Api, user: Caller) -> None:
     variables = [
         "PYTHONPATH=/mine", "LD_PRELOAD=/mine.so", "DET_PYTHON_EXECUTABLE=/mine/python", "AWS_REGION=eu-west-1",
         "https_proxy=http://proxy:3128", "AZURE_CLIENT_ID", "HOME",

@@ -18,7 +18,7 @@ NOW = datetime.now(timezone.utc)
 MESSAGE = "/api/v1/master/cluster_message"
 
 
-def test_a_message_is_shown_from_its_start_to_its_end(admin: Caller, user: Caller) -> None:
+def test_cluster_message_is_shown_from_its_start_to_its_end(admin: Caller, user: Caller) -> None:
     later = {
         "message": "closed",
         "startTime": (NOW + timedelta(hours=1)).isoformat(),
@@ -40,7 +40,7 @@ def test_a_message_is_shown_from_its_start_to_its_end(admin: Caller, user: Calle
     assert user.ask("DELETE", MESSAGE).status == 403
 
 
-def test_whole_seconds_of_a_message_have_no_fraction(admin: Caller) -> None:
+def test_message_times_of_whole_seconds_have_no_fraction(admin: Caller) -> None:
     begin = datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
     times = {"startTime": begin.isoformat(), "endTime": "2099-01-01T00:00:00.250Z"}
     admin.done("PUT", MESSAGE, {"message": "open", **times})
@@ -49,7 +49,7 @@ def test_whole_seconds_of_a_message_have_no_fraction(admin: Caller) -> None:
     assert shown["endTime"] == "2099-01-01T00:00:00.250000Z"
 
 
-def test_the_version_of_the_product_stands_beside_that_of_the_interface(user: Caller) -> None:
+def test_master_info_has_product_and_interface_versions(user: Caller) -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     own = project.partition('\nversion = "')[2].partition('"')[0]
     told = user.get("/api/v1/master"), user.get("/info")
@@ -67,11 +67,11 @@ def test_the_version_of_the_product_stands_beside_that_of_the_interface(user: Ca
         {"message": "m", "endTime": "yesterday"},
     ],
 )
-def test_messages_that_make_no_sense_are_refused(admin: Caller, wrong: dict[str, str]) -> None:
+def test_rejects_invalid_cluster_messages(admin: Caller, wrong: dict[str, str]) -> None:
     assert admin.ask("PUT", MESSAGE, wrong).status == 400
 
 
-def test_the_configuration_is_for_administrators_and_without_secrets(
+def test_only_administrators_read_the_configuration_without_secrets(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     assert user.ask("GET", "/api/v1/master/config").status == 403
@@ -89,7 +89,7 @@ def test_feature_switches_of_the_configuration_are_reported(api: Api, admin: Cal
     assert config["feature_switches"] == ["streaming_updates"]
 
 
-def test_only_the_log_changes_while_the_cluster_runs(admin: Caller) -> None:
+def test_only_log_settings_can_be_changed_at_runtime(admin: Caller) -> None:
     path = "/api/v1/master/config"
     asked = {"config": {"log": {"level": "LOG_LEVEL_DEBUG"}}, "fieldMask": {"paths": ["log.level"]}}
     admin.done("PATCH", path, asked)
@@ -99,7 +99,9 @@ def test_only_the_log_changes_while_the_cluster_runs(admin: Caller) -> None:
     assert "port" in told.error
 
 
-def test_warnings_of_the_control_plane_are_read_back(api: Api, admin: Caller, user: Caller) -> None:
+def test_control_plane_warnings_are_returned_by_the_api(
+    api: Api, admin: Caller, user: Caller
+) -> None:
     log = logging.getLogger("a control plane")
     handler = StoredLog(api.ctx.db)
     log.addHandler(handler)
@@ -113,7 +115,7 @@ def test_warnings_of_the_control_plane_are_read_back(api: Api, admin: Caller, us
     assert entry["logEntry"]["level"] == "LOG_LEVEL_WARNING"
 
 
-def test_the_last_lines_of_the_log_are_asked_for(api: Api, admin: Caller) -> None:
+def test_last_lines_of_the_log_can_be_requested(api: Api, admin: Caller) -> None:
     handler = StoredLog(api.ctx.db)
     for n in range(5):
         handler.emit(logging.LogRecord("det", logging.ERROR, "", 0, f"line {n}", (), None))
@@ -121,7 +123,7 @@ def test_the_last_lines_of_the_log_are_asked_for(api: Api, admin: Caller) -> Non
     assert [x["logEntry"]["message"] for x in sent] == ["line 3", "line 4"]
 
 
-def test_what_an_event_loop_logs_is_stored_beside_the_loop(api: Api, admin: Caller) -> None:
+def test_log_lines_of_an_event_loop_do_not_block_it(api: Api, admin: Caller) -> None:
     """The database of this test answers only after the event loop has continued."""
     went_on, stored = threading.Event(), threading.Event()
 
@@ -144,7 +146,7 @@ def test_what_an_event_loop_logs_is_stored_beside_the_loop(api: Api, admin: Call
     assert entry["logEntry"]["message"] == "lost"
 
 
-def test_usage_is_reported_for_spans_that_make_sense(user: Caller) -> None:
+def test_usage_report_rejects_invalid_periods(user: Caller) -> None:
     span = {"timestampAfter": ["2026-01-02T00:00:00Z"], "timestampBefore": ["2026-01-01T00:00:00Z"]}
     assert user.ask("GET", "/resources/allocation/raw", query=span).status == 400
     days = {"startDate": ["2026-01-01"], "endDate": ["2026-01-31"]}
@@ -156,7 +158,7 @@ def test_usage_is_reported_for_spans_that_make_sense(user: Caller) -> None:
     assert user.ask("GET", "/resources/allocation/aggregated").status == 400
 
 
-def test_the_description_has_every_route(api: Api) -> None:
+def test_openapi_description_has_every_route(api: Api) -> None:
     described = api.anonymous().get("/api/v1/api.swagger.json")
     operations = {(m.upper(), p) for p, ms in described["paths"].items() for m in ms}
     assert operations == {(r.method, r.path.replace("...", "")) for r in routes.every()}
@@ -164,7 +166,7 @@ def test_the_description_has_every_route(api: Api) -> None:
     assert login["security"] == []
 
 
-def test_operations_have_names_of_their_own() -> None:
+def test_operation_ids_are_unique() -> None:
     described = openapi.description(routes.every())
     operations = [o for methods in described["paths"].values() for o in methods.values()]
     names = [operation["operationId"] for operation in operations]

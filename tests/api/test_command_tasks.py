@@ -20,7 +20,7 @@ def launch(caller: Caller, *words: str, **more: Any) -> dict[str, Any]:
     return answer
 
 
-def test_a_command_is_told_with_every_field_and_its_whole_configuration(user: Caller) -> None:
+def test_command_is_returned_with_all_fields_and_its_configuration(user: Caller) -> None:
     answer = launch(user, "echo", "hi")
     command, config = answer["command"], answer["config"]
     assert command["state"] == "STATE_QUEUED"
@@ -34,7 +34,7 @@ def test_a_command_is_told_with_every_field_and_its_whole_configuration(user: Ca
     assert (again["command"], again["config"]) == (command, config)
 
 
-def test_its_container_runs_the_arguments_in_the_context_with_its_variables(
+def test_command_container_has_the_arguments_context_and_variables(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     file = {"path": "a.txt", "type": 48, "content": base64.b64encode(b"text").decode(),
@@ -57,9 +57,7 @@ def test_its_container_runs_the_arguments_in_the_context_with_its_variables(
     assert base64.b64decode(packed)[:2] == b"\x1f\x8b"
 
 
-def test_a_single_argument_is_a_line_for_the_shell(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
+def test_single_argument_is_run_by_the_shell(api: Api, user: Caller, agent: PlayedAgent) -> None:
     launch(user, "cd / && ls | wc -l")
     api.tick()
     (order,) = agent.poll()
@@ -74,7 +72,7 @@ def test_a_single_argument_is_a_line_for_the_shell(
         ({"failure": "image_pull", "message": "no such image"}, "image pull failed: no such image"),
     ],
 )
-def test_how_it_ended_is_told_in_a_sentence(
+def test_exit_status_of_a_command_is_a_sentence(
     api: Api, user: Caller, agent: PlayedAgent, more: dict[str, Any], sentence: str
 ) -> None:
     id = launch(user)["command"]["id"]
@@ -91,7 +89,7 @@ def test_how_it_ended_is_told_in_a_sentence(
     assert sentence in log
 
 
-def test_a_run_that_never_began_is_tried_again_and_a_lost_one_is_not(
+def test_unstarted_run_is_retried_and_a_lost_one_is_not(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     id = launch(user)["command"]["id"]
@@ -108,7 +106,7 @@ def test_a_run_that_never_began_is_tried_again_and_a_lost_one_is_not(
 
 
 @pytest.mark.parametrize("runs", [False, True])
-def test_a_killed_command_ends_and_says_who_did_it(
+def test_killed_command_names_the_user_who_killed_it(
     api: Api, user: Caller, agent: PlayedAgent, runs: bool
 ) -> None:
     id = launch(user)["command"]["id"]
@@ -126,7 +124,7 @@ def test_a_killed_command_ends_and_says_who_did_it(
     assert "on request of determined" in ended["exitStatus"]
 
 
-def test_lists_are_filtered_sorted_and_forget_after_a_day(
+def test_command_list_is_filtered_sorted_and_limited_to_a_day(
     api: Api, user: Caller, admin: Caller
 ) -> None:
     first = launch(user, config={"description": "b"})["command"]["id"]
@@ -148,7 +146,7 @@ def test_lists_are_filtered_sorted_and_forget_after_a_day(
     assert user.get("/api/v1/tasks/count")["commands"] == 1
 
 
-def test_templates_and_pools_settle_what_the_user_leaves_open(user: Caller) -> None:
+def test_templates_and_pools_provide_defaults(user: Caller) -> None:
     template = {"config": {"environment": {"image": "of-template"}, "description": "named"}}
     user.post("/api/v1/templates/t", {"name": "t", "workspaceId": 1, **template})
     answer = launch(user, template_name="t")
@@ -171,7 +169,7 @@ def test_templates_and_pools_settle_what_the_user_leaves_open(user: Caller) -> N
             {"host_path": "/etc", "container_path": "/x"}]}}, 400, "/etc"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_run_is_refused_with_the_cause(
+def test_rejects_invalid_commands_with_the_cause(
     user: Caller, body: Any, status: int, sentence: str
 ) -> None:
     told = user.ask("POST", C, body)
@@ -179,7 +177,7 @@ def test_what_cannot_be_run_is_refused_with_the_cause(
     assert user.get(C)["commands"] == []
 
 
-def test_every_problem_of_a_configuration_is_told_at_once(user: Caller) -> None:
+def test_all_problems_of_a_configuration_are_reported_together(user: Caller) -> None:
     config = {"resources": {"resource_pool": "x", "slots": -1}, "colour": 1}
     told = user.ask("POST", C, {"config": config})
     assert told.status == 400
@@ -187,7 +185,7 @@ def test_every_problem_of_a_configuration_is_told_at_once(user: Caller) -> None:
         assert f"{place}: " in told.error
 
 
-def test_a_refusal_calls_the_task_by_its_kind(user: Caller, agent: PlayedAgent) -> None:
+def test_error_names_the_kind_of_task(user: Caller, agent: PlayedAgent) -> None:
     config = {"entrypoint": ["true"], "resources": {"slots": 99}}
     told = user.ask("POST", C, {"config": config})
     assert told.status == 400
@@ -201,7 +199,7 @@ def test_a_refusal_calls_the_task_by_its_kind(user: Caller, agent: PlayedAgent) 
     )
 
 
-def test_config_policies_bound_slots_and_priorities(user: Caller, admin: Caller) -> None:
+def test_config_policies_limit_slots_and_priorities(user: Caller, admin: Caller) -> None:
     policy = "constraints: {resources: {max_slots: 2}, priority_limit: 30}"
     given = {"workloadType": "NTSC", "configPolicies": policy}
     admin.done("PUT", "/api/v1/config-policies/global/NTSC", given)
@@ -235,7 +233,7 @@ def test_rejects_more_slots_than_any_agent_has(
 
 
 @pytest.mark.parametrize("body", [{"config": {}}, {}, {"config": None}])
-def test_a_command_without_an_entrypoint_runs_its_startup_hook_alone(
+def test_command_without_an_entrypoint_runs_only_its_startup_hook(
     api: Api, user: Caller, agent: PlayedAgent, body: dict[str, Any]
 ) -> None:
     user.post(C, body)
@@ -255,7 +253,7 @@ def test_notebooks_and_shells_need_no_configuration(
     assert order["spec"]["command"][-1] == f"determined.exec.{kind}"
 
 
-def test_an_archived_workspace_is_not_found_by_launches(user: Caller) -> None:
+def test_launch_in_an_archived_workspace_is_not_found(user: Caller) -> None:
     workspace = user.post("/api/v1/workspaces", {"name": "old"})["workspace"]["id"]
     user.post(f"/api/v1/workspaces/{workspace}/archive")
     refused = user.ask("POST", C, {"config": {"entrypoint": ["a"]}, "workspaceId": workspace})
@@ -263,13 +261,13 @@ def test_an_archived_workspace_is_not_found_by_launches(user: Caller) -> None:
     assert "archived" in refused.error
 
 
-def test_a_task_of_one_kind_is_unknown_to_the_others(user: Caller) -> None:
+def test_routes_of_other_task_kinds_do_not_find_the_task(user: Caller) -> None:
     id = launch(user)["command"]["id"]
     assert user.ask("GET", f"/api/v1/notebooks/{id}").status == 404
     assert user.ask("POST", f"/api/v1/shells/{id}/kill").status == 404
 
 
-def test_a_command_that_waits_says_why(api: Api, user: Caller) -> None:
+def test_waiting_command_has_a_reason(api: Api, user: Caller) -> None:
     id = launch(user)["command"]["id"]
     api.tick()
     (reason,) = user.get(f"/api/v1/why/task/{id}")["reasons"]

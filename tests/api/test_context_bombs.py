@@ -14,7 +14,7 @@ from tests.support.uploads import uploaded
 from tests.unit.test_context_bombs import packed, zeros
 
 
-def test_a_bomb_makes_no_experiment(api: Api, user: Caller) -> None:
+def test_rejects_experiment_with_an_archive_bomb(api: Api, user: Caller) -> None:
     context = uploaded(api, user, zeros(200))
     request = {"config": config_of(), "activate": False, "contextId": context}
     told = user.ask("POST", "/api/v1/experiments", request)
@@ -22,7 +22,7 @@ def test_a_bomb_makes_no_experiment(api: Api, user: Caller) -> None:
     assert "unpacks to more than" in told.error
 
 
-def test_files_of_a_bomb_that_is_there_are_not_shown(api: Api, user: Caller) -> None:
+def test_files_of_a_stored_archive_bomb_are_not_shown(api: Api, user: Caller) -> None:
     experiment = create(user)
     with api.ctx.db.begin() as tx:
         tx.execute(
@@ -57,7 +57,7 @@ def of_files(api: Api, user: Caller, files: Iterable[tarfile.TarInfo]) -> str:
     return f"/api/v1/experiments/{experiment}/file_tree"
 
 
-def test_files_in_very_many_folders_fill_no_memory(api: Api, user: Caller) -> None:
+def test_listing_files_in_many_folders_uses_limited_memory(api: Api, user: Caller) -> None:
     """A hundred kilobytes represented gigabytes of names, because each folder has the names of its parents."""
     deep = "/".join("x" * 19 for _ in range(199))
     tree = of_files(api, user, (tarfile.TarInfo(f"{n:03}/{deep}") for n in range(100)))
@@ -69,20 +69,20 @@ def test_files_in_very_many_folders_fill_no_memory(api: Api, user: Caller) -> No
     assert peak < 64 << 20
 
 
-def test_a_file_that_lies_deeper_than_programs_nest_is_not_shown(api: Api, user: Caller) -> None:
+def test_rejects_file_tree_that_is_too_deep(api: Api, user: Caller) -> None:
     tree = of_files(api, user, [tarfile.TarInfo("a/" * 1500 + "f")])
     assert user.ask("GET", tree).status == 413
 
 
 @pytest.mark.parametrize("mtime", [2**62, -(2**62), float("nan"), float("inf")])
-def test_a_file_of_no_year_is_shown(api: Api, user: Caller, mtime: float) -> None:
+def test_file_with_an_invalid_time_is_shown(api: Api, user: Caller, mtime: float) -> None:
     file = tarfile.TarInfo("f")
     file.pax_headers = {"mtime": str(mtime)}
     (shown,) = user.get(of_files(api, user, [file]))["files"]
     assert shown["modifiedTime"] == "1970-01-01T00:00:00Z"
 
 
-def test_an_archive_that_tar_cannot_read_is_an_answer(api: Api, user: Caller) -> None:
+def test_unreadable_archive_causes_no_server_error(api: Api, user: Caller) -> None:
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 512
     content = header.tobuf() + b"no record".ljust(512, b"\0")
@@ -93,14 +93,14 @@ def test_an_archive_that_tar_cannot_read_is_an_answer(api: Api, user: Caller) ->
     assert (told.status, "cannot be read" in told.error) == (400, True)
 
 
-def test_a_path_that_no_machine_has_is_refused(user: Caller) -> None:
+def test_rejects_too_long_path(user: Caller) -> None:
     file = {"path": "a/" * 3000 + "f", "type": 48, "content": "", "mtime": 0, "mode": 420}
     request = {"config": config_of(), "activate": False, "modelDefinition": [file]}
     told = user.ask("POST", "/api/v1/experiments", request)
     assert (told.status, "more than 4096 bytes" in told.error) == (400, True)
 
 
-def test_code_that_is_exchanged_after_its_upload_is_not_handed_out(api: Api, user: Caller) -> None:
+def test_code_replaced_after_its_upload_is_not_returned(api: Api, user: Caller) -> None:
     """The address of an upload is good for an hour, also once an experiment was made of it."""
     context = uploaded(api, user, packed(tarfile.TarInfo("a.py").tobuf()))
     request = {"config": config_of(), "activate": False, "contextId": context}

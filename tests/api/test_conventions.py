@@ -162,7 +162,7 @@ ANSWERS = [
 @pytest.mark.parametrize(
     ("message", "path", "where"), ANSWERS, ids=[f"{p}:{w}" for _, p, w in ANSWERS]
 )
-def test_every_key_that_clients_index_is_there(
+def test_responses_contain_every_key_that_clients_use(
     reader: Caller, busy: dict[str, Any], message: str, path: str, where: str
 ) -> None:
     found = reader.get(path.format(**busy))
@@ -180,13 +180,13 @@ def test_streams_send_whole_messages(reader: Caller, busy: dict[str, Any]) -> No
         check("metricsReport", message["metrics"][0])
 
 
-def test_what_validation_answers_is_an_experiment_too(user: Caller) -> None:
+def test_validation_returns_an_experiment(user: Caller) -> None:
     request = {"config": config_of(), "validateOnly": True}
     check("experiment", user.post("/api/v1/experiments", request)["experiment"])
     assert user.get("/api/v1/experiments")["experiments"] == []
 
 
-def test_the_busiest_request_bodies_may_be_in_snake_case(user: Caller) -> None:
+def test_accepts_frequent_request_bodies_in_snake_case(user: Caller) -> None:
     workspace = user.post("/api/v1/workspaces", {"name": "w"})["workspace"]["id"]
     path = f"/api/v1/workspaces/{workspace}/projects"
     target = user.post(path, {"name": "p"})["project"]["id"]
@@ -214,7 +214,7 @@ def test_sizes_are_decimal_strings_and_infinities_have_names(user: Caller) -> No
     assert stored == {"a": "NaN", "b": "-Infinity", "c": "NaN"}
 
 
-def test_a_page_says_where_it_ends(user: Caller) -> None:
+def test_pagination_has_start_end_and_total(user: Caller) -> None:
     for _ in range(3):
         create(user)
     page = user.get("/api/v1/experiments", limit=2, offset=2)["pagination"]
@@ -225,11 +225,11 @@ def test_a_page_says_where_it_ends(user: Caller) -> None:
     assert [e["id"] for e in last] == [3]
 
 
-def test_a_trailing_slash_changes_nothing(user: Caller) -> None:
+def test_trailing_slash_has_no_effect(user: Caller) -> None:
     assert user.get("/api/v1/me/") == user.get("/api/v1/me")
 
 
-def test_refusals_carry_the_codes_that_clients_know(user: Caller) -> None:
+def test_errors_have_the_codes_that_clients_expect(user: Caller) -> None:
     for path, status, code, reason in (
         ("/api/v1/experiments/9", 404, 5, "NotFound"),
         ("/api/v1/experiments/x", 400, 3, "InvalidArgument"),

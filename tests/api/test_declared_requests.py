@@ -82,7 +82,7 @@ def run(api: Api, url: str, token: str, schema: Path) -> subprocess.CompletedPro
 # Forbidden requests are refused before their input is read: tests/api/test_route_rights.py.
 @pytest.mark.heavy("sends as a user what it sends as an administrator", account="user")
 @pytest.mark.parametrize("account", ["user", "admin"])
-def test_requests_of_the_description_are_answered_as_it_says(
+def test_responses_match_the_openapi_description(
     database: Database, tmp_path: Path, account: str
 ) -> None:
     schema, made = tmp_path / "schema.json", tmp_path / "api"

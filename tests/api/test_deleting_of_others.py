@@ -19,9 +19,7 @@ def state_of(caller: Caller, checkpoint: str) -> str:
     return str(caller.get(f"/api/v1/checkpoints/{checkpoint}")["checkpoint"]["state"])
 
 
-def test_only_the_owner_tells_that_files_of_a_checkpoint_are_gone(
-    admin: Caller, user: Caller
-) -> None:
+def test_only_the_owner_reports_deleted_checkpoint_files(admin: Caller, user: Caller) -> None:
     theirs, own = (report_checkpoint(c, create_ended(c)) for c in (admin, user))
     told = user.ask("PATCH", "/api/v1/checkpoints", told_to_be_gone(theirs))
     assert (told.status, "of another user" in told.error) == (403, True)
@@ -31,7 +29,7 @@ def test_only_the_owner_tells_that_files_of_a_checkpoint_are_gone(
 
 
 @pytest.mark.parametrize("made", [create, create_ended])
-def test_only_the_owner_has_fewer_checkpoints_kept(
+def test_only_the_owner_reduces_the_number_of_saved_checkpoints(
     api: Api, admin: Caller, user: Caller, made: Any
 ) -> None:
     path = f"/api/v1/experiments/{made(admin)}"
@@ -50,7 +48,7 @@ def test_only_the_owner_deletes_files_of_tensorboard(admin: Caller, user: Caller
 
 
 @pytest.mark.parametrize("kind", ["projects", "workspaces"])
-def test_nobody_deletes_experiments_of_others_with_a_place_of_their_own(
+def test_deleting_own_workspace_requires_rights_for_experiments_of_others(
     admin: Caller, user: Caller, kind: str
 ) -> None:
     """Without roles, every user may move other users' experiments there."""
@@ -65,7 +63,7 @@ def test_nobody_deletes_experiments_of_others_with_a_place_of_their_own(
     assert admin.done("DELETE", place) == {"completed": False}
 
 
-def test_an_editor_deletes_no_experiments_of_others_with_a_project(house: House) -> None:
+def test_editor_cannot_delete_experiments_of_others_with_a_project(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     chief = house.person("chief", "WorkspaceAdmin", house.red)
     made = editor.post(f"/api/v1/workspaces/{house.red}/projects", {"name": "a trap"})
@@ -76,7 +74,7 @@ def test_an_editor_deletes_no_experiments_of_others_with_a_project(house: House)
     assert chief.ask("DELETE", f"/api/v1/projects/{trap}").status == 200
 
 
-def test_checkpoints_are_reported_by_tasks_and_by_their_owner(admin: Caller, user: Caller) -> None:
+def test_only_tasks_and_owners_report_checkpoints(admin: Caller, user: Caller) -> None:
     """A trial continues from its newest checkpoint, and loading it may run code with its owner's token."""
 
     def reported(caller: Caller, experiment: int) -> int:

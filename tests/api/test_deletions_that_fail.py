@@ -94,7 +94,7 @@ def checkpoint(user: Caller, experiment_id: int) -> str:
     return report_checkpoint(user, experiment_id)
 
 
-def test_an_experiment_is_deleted_by_the_next_try(
+def test_second_deletion_deletes_the_experiment(
     api: Api, user: Caller, experiment_id: int, checkpoint: str
 ) -> None:
     path = f"/api/v1/experiments/{experiment_id}"
@@ -110,7 +110,7 @@ def test_an_experiment_is_deleted_by_the_next_try(
 
 
 @pytest.mark.parametrize("kind", ["project", "workspace"])
-def test_a_place_whose_experiment_stays_says_why_and_is_deleted_by_the_next_try(
+def test_failed_deletion_of_a_project_has_a_reason_and_can_be_repeated(
     api: Api,
     user: Caller,
     workspace: int,
@@ -137,7 +137,7 @@ def test_a_place_whose_experiment_stays_says_why_and_is_deleted_by_the_next_try(
     assert promised(api) == 0
 
 
-def test_what_failed_to_be_deleted_alone_is_tried_again_with_its_project(
+def test_deleting_a_project_retries_failed_experiment_deletions(
     api: Api, user: Caller, project: int, experiment_id: int, checkpoint: str
 ) -> None:
     user.done("DELETE", f"/api/v1/experiments/{experiment_id}")
@@ -149,7 +149,7 @@ def test_what_failed_to_be_deleted_alone_is_tried_again_with_its_project(
     assert user.ask("GET", f"/api/v1/projects/{project}").status == 404
 
 
-def test_the_rest_of_a_project_is_deleted_before_it_says_that_something_stays(
+def test_project_reports_a_failure_after_deleting_other_experiments(
     api: Api, user: Caller, project: int, experiment_id: int, checkpoint: str
 ) -> None:
     others = [in_project(user, project), in_project(user, project)]
@@ -163,7 +163,7 @@ def test_the_rest_of_a_project_is_deleted_before_it_says_that_something_stays(
     assert user.ask("GET", f"/api/v1/tasks/{task_id}").status == 200, "its logs say why"
 
 
-def test_the_logs_of_a_shared_task_that_failed_stay_with_the_experiment_that_stays(
+def test_logs_of_a_failed_shared_task_remain(
     api: Api, user: Caller, project: int, experiment_id: int
 ) -> None:
     last = in_project(user, project)
@@ -195,7 +195,7 @@ def test_one_task_deletes_the_files_of_many_experiments(
     assert promised(api) == 0
 
 
-def test_a_shared_task_reports_only_deleted_experiments_of_its_owner(
+def test_shared_task_reports_only_checkpoints_of_its_owner(
     api: Api, admin: Caller, user: Caller, project: int, checkpoint: str
 ) -> None:
     second = report_checkpoint(user, in_project(user, project))
@@ -228,7 +228,7 @@ def test_experiments_with_other_mounts_or_images_do_not_share_a_task(
     assert shared == [[experiment_id], [other, same]]
 
 
-def test_the_end_of_a_task_hastens_only_the_deletions_that_wait_for_it(
+def test_end_of_a_task_triggers_only_its_waiting_deletions(
     api: Api, user: Caller, project: int, experiment_id: int
 ) -> None:
     user.done("DELETE", f"/api/v1/experiments/{experiment_id}")
@@ -243,7 +243,7 @@ def test_the_end_of_a_task_hastens_only_the_deletions_that_wait_for_it(
     assert [payload["experiment_ids"] for payload in waiting] == [[experiment_id]]
 
 
-def test_a_deletion_that_was_asked_for_again_is_not_ended_by_an_earlier_one(
+def test_repeated_deletion_is_not_ended_by_an_earlier_one(
     api: Api, user: Caller, experiment_id: int, checkpoint: str
 ) -> None:
     path = f"/api/v1/experiments/{experiment_id}"
@@ -260,7 +260,7 @@ def test_a_deletion_that_was_asked_for_again_is_not_ended_by_an_earlier_one(
     assert user.get(path)["experiment"]["state"] == "STATE_DELETING"
 
 
-def test_what_is_moved_out_of_a_project_while_that_is_deleted_stays(
+def test_experiment_moved_during_the_deletion_of_its_project_stays(
     api: Api, user: Caller, project: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, last = create_ended(user), create_ended(user)
@@ -281,7 +281,9 @@ def test_what_is_moved_out_of_a_project_while_that_is_deleted_stays(
     assert user.get(f"/api/v1/experiments/{last}")["experiment"]["state"] == "STATE_CANCELED"
 
 
-def test_nothing_goes_on_in_a_project_that_is_deleted(api: Api, user: Caller, project: int) -> None:
+def test_rejects_continuing_experiments_in_a_project_being_deleted(
+    api: Api, user: Caller, project: int
+) -> None:
     ended = create_ended(user)
     user.post(f"/api/v1/experiments/{ended}/move", {"destinationProjectId": project})
     user.done("DELETE", f"/api/v1/projects/{project}")
@@ -292,7 +294,7 @@ def test_nothing_goes_on_in_a_project_that_is_deleted(api: Api, user: Caller, pr
     assert (refused.status, "being deleted" in refused.error) == (400, True), refused
 
 
-def test_a_workspace_waits_for_a_project_that_somebody_deletes_again(
+def test_workspace_deletion_waits_for_a_repeated_project_deletion(
     api: Api,
     user: Caller,
     workspace: int,

@@ -20,7 +20,7 @@ FAULTS: tuple[Fault | None, ...] = ("lost", "unanswered", "half", "busy", None, 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_an_agent_delivers_counts_once(
+def test_reports_of_an_agent_count_once(
     api: Api, user: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr("det_agent.trial_reports.FIRST_PAUSE_S", 0.001)

@@ -25,7 +25,7 @@ def stored(api: Api, user: Caller) -> str:
     return uuid
 
 
-def test_a_tar_has_the_length_it_announces(user: Caller, stored: str) -> None:
+def test_tar_has_the_announced_length(user: Caller, stored: str) -> None:
     told = user.ask("GET", f"/checkpoints/{stored}")
     assert told.media_type == "application/x-tar"
     assert int(told.headers["content-length"]) == len(told.body)
@@ -36,7 +36,7 @@ def test_a_tar_has_the_length_it_announces(user: Caller, stored: str) -> None:
         assert model.read() == LARGE
 
 
-def test_a_gzip_and_a_zip_hold_the_same(user: Caller, stored: str) -> None:
+def test_gzip_and_zip_contain_the_same_files(user: Caller, stored: str) -> None:
     path = f"/checkpoints/{stored}"
     zipped = user.ask("GET", path, headers={"accept": "application/zip"})
     with zipfile.ZipFile(io.BytesIO(zipped.body)) as archive:
@@ -49,13 +49,13 @@ def test_a_gzip_and_a_zip_hold_the_same(user: Caller, stored: str) -> None:
         assert code.read() == b"print(1)"
 
 
-def test_other_formats_are_refused_by_name(user: Caller, stored: str) -> None:
+def test_rejects_other_archive_formats(user: Caller, stored: str) -> None:
     told = user.ask("GET", f"/checkpoints/{stored}", headers={"accept": "image/png"})
     assert told.status == 415
     assert "application/gzip" in told.error
 
 
-def test_a_link_does_not_lead_out_of_the_checkpoint(
+def test_links_out_of_the_checkpoint_are_not_followed(
     api: Api, user: Caller, stored: str, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("hush")
@@ -67,9 +67,7 @@ def test_a_link_does_not_lead_out_of_the_checkpoint(
         assert tar.getnames() == ["code/train.py", "model.bin"]
 
 
-def test_a_link_in_place_of_a_checkpoint_leads_nowhere(
-    api: Api, user: Caller, tmp_path: Path
-) -> None:
+def test_checkpoint_that_is_a_link_is_not_found(api: Api, user: Caller, tmp_path: Path) -> None:
     """Containers write to the storage, and the API reads there with rights of its own."""
     uuid = report_checkpoint(user, create_ended(user))
     (tmp_path / "of the machine").mkdir()
@@ -90,7 +88,7 @@ def test_a_link_within_a_checkpoint_is_followed(api: Api, user: Caller, stored: 
 
 
 @pytest.mark.parametrize("exchanged", ["model.bin", "code"])
-def test_what_is_exchanged_for_a_link_while_it_is_read_is_refused(
+def test_rejects_file_replaced_by_a_link_during_the_read(
     api: Api, stored: str, tmp_path: Path, exchanged: str
 ) -> None:
     """The link comes after the look for links, and before the file is opened."""
@@ -115,7 +113,7 @@ def test_what_is_exchanged_for_a_link_while_it_is_read_is_refused(
 
 
 @pytest.mark.parametrize("place", ["", "loop"])
-def test_links_in_a_circle_are_no_error_of_the_api(
+def test_circular_links_cause_no_server_error(
     api: Api, user: Caller, stored: str, place: str
 ) -> None:
     """In place of the storage, or within the checkpoint."""
@@ -127,7 +125,7 @@ def test_links_in_a_circle_are_no_error_of_the_api(
     assert user.ask("GET", f"/checkpoints/{stored}").status == 404
 
 
-def test_a_deleted_checkpoint_is_not_there(user: Caller, stored: str) -> None:
+def test_deleted_checkpoint_is_not_found(user: Caller, stored: str) -> None:
     left = {"checkpoints": [{"uuid": stored, "resources": {"resources": {}}}]}
     user.done("PATCH", "/api/v1/checkpoints", left)
     told = user.ask("GET", f"/checkpoints/{stored}")
@@ -135,18 +133,14 @@ def test_a_deleted_checkpoint_is_not_there(user: Caller, stored: str) -> None:
     assert "was deleted" in told.error
 
 
-def test_files_that_are_not_there_are_told_before_anything_is_sent(
-    user: Caller, stored: str
-) -> None:
+def test_missing_files_are_reported_before_the_download(user: Caller, stored: str) -> None:
     uuid = report_checkpoint(user, create_ended(user))
     told = user.ask("GET", f"/checkpoints/{uuid}")
     assert told.status == 404
     assert uuid in told.error
 
 
-def test_no_answer_tells_whether_the_api_has_a_directory_that_a_user_names(
-    user: Caller, tmp_path: Path
-) -> None:
+def test_errors_do_not_reveal_directories_of_the_api(user: Caller, tmp_path: Path) -> None:
     """Empty, full of other files, closed to the API, a file, or not there at all."""
     places = {name: tmp_path / name for name in ("empty", "other", "closed", "file", "absent")}
     for name in ("empty", "other", "closed"):
@@ -167,7 +161,7 @@ def test_no_answer_tells_whether_the_api_has_a_directory_that_a_user_names(
     assert (status, "--mode direct" in error) == (404, True)
 
 
-def test_a_storage_that_is_not_read_here_says_what_to_do(user: Caller) -> None:
+def test_error_for_unreadable_storage_has_a_remedy(user: Caller) -> None:
     storage = {"type": "azure", "container": "c", "account_url": "https://a.example"}
     uuid = report_checkpoint(user, create_ended(user, checkpoint_storage=storage))
     told = user.ask("GET", f"/checkpoints/{uuid}")
@@ -178,7 +172,7 @@ def test_a_storage_that_is_not_read_here_says_what_to_do(user: Caller) -> None:
 @pytest.mark.parametrize(
     "keys", [{}, {"access_key": "a", "secret_key": "b"}], ids=["no keys", "keys"]
 )
-def test_the_api_asks_no_server_that_a_user_names(
+def test_api_does_not_connect_to_user_defined_endpoints(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch, keys: dict[str, str]
 ) -> None:
     """Not with its own credentials, and not with the user's: such a server may answer drop by drop, or without end."""
@@ -195,7 +189,7 @@ def test_the_api_asks_no_server_that_a_user_names(
             server.accept()
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_no_whole_archive(
+def test_download_fails_if_a_file_shrinks_during_the_read(
     api: Api, user: Caller, stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert api.ctx.checkpoint_files is not None

@@ -20,7 +20,7 @@ def nobody_is_signed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-def test_work_pauses_and_leaves_and_nothing_new_is_rented(
+def test_draining_pauses_work_and_rents_no_machines(
     cluster: Rented, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = cluster.api.signed_in("determined")
@@ -52,7 +52,7 @@ def test_work_pauses_and_leaves_and_nothing_new_is_rented(
     assert wishes == ["running"], "it is asked for a checkpoint, and not killed"
 
 
-def test_a_hold_that_would_end_becomes_one_that_does_not(cluster: Rented) -> None:
+def test_draining_replaces_a_temporary_hold_by_a_permanent_one(cluster: Rented) -> None:
     with cluster.api.ctx.db.begin() as tx:
         soon = cluster.time + timedelta(minutes=15)
         pool_holds.hold(tx, "default", "the last 3 machines did not join", cluster.time, until=soon)
@@ -63,7 +63,7 @@ def test_a_hold_that_would_end_becomes_one_that_does_not(cluster: Rented) -> Non
     assert shown["sentence"] == "held by admin: the cluster is being removed"
 
 
-def test_work_that_does_not_leave_is_told_with_what_helps(
+def test_error_names_work_that_still_runs_and_the_remedy(
     cluster: Rented, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = cluster.api.signed_in("determined")
@@ -76,7 +76,7 @@ def test_work_that_does_not_leave_is_told_with_what_helps(
     assert "the cluster was not removed" in refused.value.hint
 
 
-def test_without_the_first_password_it_says_how_to_sign_in(cluster: Rented) -> None:
+def test_error_explains_how_to_sign_in_after_a_password_change(cluster: Rented) -> None:
     with served(cluster.api) as url, pytest.raises(CommandError) as refused:
         draining.drain(url, "changed", 1, lambda _: None)
     assert "the cluster cannot be drained" in refused.value.cause
@@ -84,9 +84,7 @@ def test_without_the_first_password_it_says_how_to_sign_in(cluster: Rented) -> N
     assert "--force" in refused.value.hint
 
 
-def test_a_user_without_the_right_is_told_so(
-    cluster: Rented, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rejects_user_without_the_right(cluster: Rented, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DET_USER", "determined")
     monkeypatch.setenv("DET_PASS", PASSWORD)
     with served(cluster.api) as url, pytest.raises(CommandError) as refused:

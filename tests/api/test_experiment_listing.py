@@ -20,7 +20,7 @@ def made(user: Caller, **config: Any) -> int:
     return int(user.post(E, body)["experiment"]["id"])
 
 
-def test_an_edited_experiment_is_shown_as_it_is_now(user: Caller) -> None:
+def test_edited_experiment_is_shown_with_its_changes(user: Caller) -> None:
     experiment_id = made(user, name="before")
     edits = {
         "name": 'new "name" \\ ü',
@@ -41,7 +41,7 @@ def test_an_edited_experiment_is_shown_as_it_is_now(user: Caller) -> None:
     assert single["config"] == single["experiment"]["config"]
 
 
-def test_the_configuration_follows_what_an_experiment_is_called(user: Caller) -> None:
+def test_configuration_shows_changed_name_description_and_labels(user: Caller) -> None:
     experiment_id = made(user, name="before", labels=["old"])
     edits = {"name": "after", "description": "what it is", "labels": ["b", "a"]}
     user.done("PATCH", f"{E}/{experiment_id}", edits)
@@ -53,7 +53,7 @@ def test_the_configuration_follows_what_an_experiment_is_called(user: Caller) ->
     assert "before" in shown["originalConfig"]
 
 
-def test_a_listing_shows_what_looking_at_each_shows_but_the_ids_of_trials(user: Caller) -> None:
+def test_list_equals_single_experiments_except_for_trial_ids(user: Caller) -> None:
     ids = [made(user, name=f"number {n}") for n in range(3)]
     listed = user.get(E)["experiments"]
     single = [user.get(f"{E}/{i}")["experiment"] for i in ids]
@@ -66,7 +66,7 @@ def test_a_listing_shows_what_looking_at_each_shows_but_the_ids_of_trials(user: 
     assert [e["numTrials"] for e in listed] == [1, 1, 1]
 
 
-def test_a_listing_shows_parts_of_the_configuration_as_they_were_written(user: Caller) -> None:
+def test_list_shows_parts_of_the_configuration_unchanged(user: Caller) -> None:
     pachyderm = {
         "dataset": {"project": "p", "repo": "r", "commit": "c", "branch": "b", "token": "t"},
         "pachd": {"host": "h", "port": 1},
@@ -88,7 +88,7 @@ def test_a_listing_shows_parts_of_the_configuration_as_they_were_written(user: C
     assert plain["pachydermIntegration"] is None
 
 
-def test_pages_are_cut_before_they_are_filled(user: Caller) -> None:
+def test_pages_respect_limit_offset_and_order(user: Caller) -> None:
     ids = [made(user, name=f"number {n}") for n in range(5)]
 
     def page(**query: str) -> tuple[list[int], dict[str, int]]:
@@ -106,7 +106,7 @@ def test_pages_are_cut_before_they_are_filled(user: Caller) -> None:
     assert page(users="determined", sortBy="SORT_BY_USER")[0] == ids
 
 
-def test_the_revision_changes_with_each_change_and_stays_without_one(user: Caller) -> None:
+def test_revision_changes_only_with_the_experiment(user: Caller) -> None:
     experiment_id = create(user)
     trial_id = trial_of(user, experiment_id)["id"]
     seen = [revision(user, experiment_id)]

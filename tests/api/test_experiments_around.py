@@ -30,7 +30,7 @@ FILES = [
 RANDOM = {"name": "random", "metric": "loss", "max_trials": 2, "max_concurrent_trials": 2}
 
 
-def test_a_canceled_experiment_goes_on_where_it_stopped(user: Caller) -> None:
+def test_canceled_experiment_continues_from_its_checkpoint(user: Caller) -> None:
     experiment_id = create_ended(user)
     before = trial_of(user, experiment_id)
     uuid = report_checkpoint(user, experiment_id, steps=3)
@@ -45,7 +45,7 @@ def test_a_canceled_experiment_goes_on_where_it_stopped(user: Caller) -> None:
     assert [c["uuid"] for c in listed] == [uuid]
 
 
-def test_each_continuation_is_a_task_of_its_own(user: Caller) -> None:
+def test_each_continuation_has_its_own_task(user: Caller) -> None:
     experiment_id = create_ended(user)
     for n in (1, 2):
         user.post("/api/v1/experiments/continue", {"id": experiment_id, "overrideConfig": "{}"})
@@ -53,7 +53,7 @@ def test_each_continuation_is_a_task_of_its_own(user: Caller) -> None:
         user.post(f"/api/v1/experiments/{experiment_id}/kill")
 
 
-def test_a_single_trial_may_go_on_with_another_configuration(user: Caller) -> None:
+def test_single_trial_can_continue_with_another_configuration(user: Caller) -> None:
     experiment_id = create_ended(user)
     override = "hyperparameters: {lr: 0.5}\nsearcher: {max_length: {batches: 9}}"
     user.post("/api/v1/experiments/continue", {"id": experiment_id, "overrideConfig": override})
@@ -63,7 +63,7 @@ def test_a_single_trial_may_go_on_with_another_configuration(user: Caller) -> No
     assert trial_of(user, experiment_id)["hparams"] == {"lr": 0.5}
 
 
-def test_trials_that_were_searched_keep_their_configuration(user: Caller) -> None:
+def test_rejects_changed_configuration_for_searched_trials(user: Caller) -> None:
     experiment_id = create_ended(user, searcher=RANDOM)
     body = {"id": experiment_id, "overrideConfig": "max_restarts: 3"}
     told = user.ask("POST", "/api/v1/experiments/continue", body)
@@ -83,7 +83,7 @@ def test_trials_that_were_searched_keep_their_configuration(user: Caller) -> Non
         ("[", "YAML"),
     ],
 )
-def test_what_continuing_cannot_change_is_refused(
+def test_rejects_changes_that_continuing_cannot_make(
     user: Caller, override: str, sentence: str
 ) -> None:
     body = {"id": create_ended(user), "overrideConfig": override}
@@ -92,7 +92,7 @@ def test_what_continuing_cannot_change_is_refused(
     assert sentence in told.error
 
 
-def test_a_continuation_is_checked_and_leaves_no_trace(user: Caller, admin: Caller) -> None:
+def test_validating_a_continuation_changes_no_data(user: Caller, admin: Caller) -> None:
     experiment_id = create_ended(user)
     before = user.get(f"/api/v1/experiments/{experiment_id}")
     asked = {"id": experiment_id, "overrideConfig": "max_restarts: 3", "validateOnly": True}
@@ -131,7 +131,7 @@ def test_a_fork_has_the_files_of_its_parent(user: Caller) -> None:
     assert answers[0] == answers[1]
 
 
-def test_the_files_of_a_model_definition_are_shown(user: Caller) -> None:
+def test_files_of_a_model_definition_are_listed(user: Caller) -> None:
     request = {"config": config_of(), "modelDefinition": FILES}
     experiment_id = user.post("/api/v1/experiments", request)["experiment"]["id"]
     (folder,) = user.get(f"/api/v1/experiments/{experiment_id}/file_tree")["files"]
@@ -146,7 +146,7 @@ def test_the_files_of_a_model_definition_are_shown(user: Caller) -> None:
     assert user.ask("POST", path, {"path": "../secret"}).status == 404
 
 
-def test_a_policy_s_victims_are_shown_before_it_is_set(user: Caller) -> None:
+def test_preview_lists_checkpoints_that_a_policy_would_delete(user: Caller) -> None:
     experiment_id = create_ended(user)
     kept = [report_checkpoint(user, experiment_id, steps=n) for n in (2, 4)]
     query = {"save_experiment_best": ["0"], "save_trial_best": ["0"], "save_trial_latest": ["1"]}
@@ -155,13 +155,13 @@ def test_a_policy_s_victims_are_shown_before_it_is_set(user: Caller) -> None:
     assert shown["metric_name"] == "loss"
 
 
-def test_deleting_is_for_ended_experiments_of_one_s_own(admin: Caller, user: Caller) -> None:
+def test_only_own_ended_experiments_can_be_deleted(admin: Caller, user: Caller) -> None:
     assert "kill it" in user.ask("DELETE", f"/api/v1/experiments/{create(user)}").error
     theirs = create_ended(admin)
     assert user.ask("DELETE", f"/api/v1/experiments/{theirs}").status == 403
 
 
-def test_deleting_twice_deletes_once(api: Api, user: Caller) -> None:
+def test_deleting_twice_starts_one_deletion(api: Api, user: Caller) -> None:
     experiment_id = create_ended(user)
     for _ in range(2):
         user.done("DELETE", f"/api/v1/experiments/{experiment_id}")
@@ -183,7 +183,7 @@ def test_tensorboard_files_are_deleted_without_the_checkpoints(user: Caller) -> 
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_the_deletion_of_tensorboard_files_is_answered_after_its_task_has_ended(
+def test_tensorboard_deletion_responds_after_its_task_ended(
     api: Api, agent: PlayedAgent, user: Caller, exit_code: int
 ) -> None:
     path = f"/api/v1/experiments/{create_ended(user)}/tensorboard-files"
@@ -208,7 +208,7 @@ def test_the_deletion_of_tensorboard_files_is_answered_after_its_task_has_ended(
     assert user.get("/api/v1/tasks")["allocationIdToSummary"] == {}, "a second task deletes again"
 
 
-def test_a_template_lies_below_what_is_submitted(user: Caller) -> None:
+def test_submitted_configuration_overrides_the_template(user: Caller) -> None:
     fragment = {"description": "of the template", "max_restarts": 9}
     user.post("/api/v1/templates/ours", {"config": fragment})
     request = {"config": config_of(), "template": "ours"}
@@ -216,7 +216,7 @@ def test_a_template_lies_below_what_is_submitted(user: Caller) -> None:
     assert (config["description"], config["max_restarts"]) == ("of the template", 0)
 
 
-def test_a_template_is_renamed_replaced_and_removed(user: Caller) -> None:
+def test_template_can_be_renamed_replaced_and_deleted(user: Caller) -> None:
     path = "/api/v1/templates/ours"
     user.post(path, {"config": {"max_restarts": 1}})
     assert user.ask("POST", path, {"config": {}}).status == 409
@@ -230,13 +230,15 @@ def test_a_template_is_renamed_replaced_and_removed(user: Caller) -> None:
     assert user.get("/api/v1/templates")["templates"] == []
 
 
-def test_a_template_that_is_no_object_is_refused(user: Caller) -> None:
+def test_rejects_template_that_is_not_an_object(user: Caller) -> None:
     told = user.ask("POST", "/api/v1/templates/ours", {"config": ["max_restarts"]})
     assert told.status == 400
     assert "object" in told.error
 
 
-def test_constraints_refuse_what_is_too_large_or_too_urgent(admin: Caller, user: Caller) -> None:
+def test_constraints_reject_too_many_slots_and_too_urgent_priorities(
+    admin: Caller, user: Caller
+) -> None:
     policy = "constraints: {resources: {max_slots: 2}, priority_limit: 30}"
     path = "/api/v1/config-policies/global/experiment"
     assert user.ask("PUT", path, {"configPolicies": policy}).status == 403
@@ -255,7 +257,7 @@ def test_constraints_refuse_what_is_too_large_or_too_urgent(admin: Caller, user:
     user.done("PATCH", f"/api/v1/experiments/{experiment_id}", edit)
 
 
-def test_an_invariant_wins_over_the_user_and_the_cluster_over_the_workspace(admin: Caller) -> None:
+def test_invariant_configuration_overrides_user_and_workspace(admin: Caller) -> None:
     own = "/api/v1/config-policies/workspaces/1/experiment"
     admin.done("PUT", own, {"configPolicies": "invariant_config: {max_restarts: 1, debug: true}"})
     everywhere = own.replace("workspaces/1", "global")
@@ -264,7 +266,9 @@ def test_an_invariant_wins_over_the_user_and_the_cluster_over_the_workspace(admi
     assert (config["max_restarts"], config["debug"]) == (2, True)
 
 
-def test_an_invariant_wins_over_changes_by_continuing(admin: Caller, user: Caller) -> None:
+def test_invariant_configuration_overrides_changes_by_continuing(
+    admin: Caller, user: Caller
+) -> None:
     """Else a workspace that asks for narrow tokens would be left by `det experiment continue --config`."""
     experiment = create_ended(user)
     own = "/api/v1/config-policies/workspaces/1/experiment"
@@ -277,9 +281,7 @@ def test_an_invariant_wins_over_changes_by_continuing(admin: Caller, user: Calle
     assert config["description"] == "again"
 
 
-def test_an_invariant_of_another_searcher_refuses_changes_by_continuing(
-    admin: Caller, user: Caller
-) -> None:
+def test_rejects_continuing_against_an_invariant_searcher(admin: Caller, user: Caller) -> None:
     experiment = create_ended(user)
     own = "/api/v1/config-policies/workspaces/1/experiment"
     invariant = "invariant_config: {searcher: {name: random, max_trials: 2}}"
@@ -289,7 +291,7 @@ def test_an_invariant_of_another_searcher_refuses_changes_by_continuing(
     assert (told.status, "searcher.name" in told.error) == (400, True)
 
 
-def test_policies_with_mistakes_are_refused_by_name(admin: Caller) -> None:
+def test_error_names_the_wrong_field_of_a_policy(admin: Caller) -> None:
     path = "/api/v1/config-policies/global/tasks"
     told = admin.ask("PUT", path, {"configPolicies": "constraints: {slots: 3}"})
     assert told.status == 400
@@ -309,7 +311,7 @@ def test_log_retention_is_set_for_experiments_and_trials(user: Caller) -> None:
     assert user.ask("PUT", path, {"numDays": -2}).status == 400
 
 
-def test_a_search_is_previewed_without_being_made(user: Caller) -> None:
+def test_search_preview_creates_no_experiment(user: Caller) -> None:
     config = {
         "hyperparameters": {"lr": {"type": "double", "minval": 0, "maxval": 1}},
         "searcher": RANDOM,
@@ -338,7 +340,7 @@ def test_metrics_are_streamed_by_trial_and_step(user: Caller) -> None:
     assert (told.status, told.error) == (404, "trials not found: 999")
 
 
-def test_streams_longer_than_a_batch_are_whole(
+def test_streams_longer_than_a_batch_are_complete(
     user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("det_controlplane.services.trials.metric_streams.BATCH", 2)

@@ -59,7 +59,7 @@ def asked(caller: Caller, path: str, parameter: str, value: str) -> tuple[int, A
         return told.status, text
 
 
-def test_a_filter_by_what_is_not_seen_is_answered_as_one_by_what_is_not_there(house: House) -> None:
+def test_filters_do_not_reveal_invisible_objects(house: House) -> None:
     there = things(house, "blue", house.blue, house.blue_project)
     things(house, "red", house.red, house.red_project)
     viewer = house.person("viewer", "Viewer", house.red)
@@ -84,7 +84,7 @@ def test_a_filter_by_what_is_not_seen_is_answered_as_one_by_what_is_not_there(ho
     ("column", "value"),
     [("id", 1), ("projectId", 1), ("experimentName", "counting"), ("user", "admin")],
 )
-def test_a_search_counts_nothing_that_is_not_seen(
+def test_search_does_not_count_invisible_rows(
     house: House, path: str, column: str, value: Any
 ) -> None:
     """This includes rows with guessed column values."""
@@ -110,7 +110,7 @@ def test_a_search_counts_nothing_that_is_not_seen(
     assert told.status == 404 or told.json()["pagination"]["total"] == 0
 
 
-def test_metrics_of_what_used_a_checkpoint_are_those_of_trials_that_are_seen(house: House) -> None:
+def test_metrics_of_a_checkpoint_include_only_visible_trials(house: House) -> None:
     admin, viewer = house.admin, house.person("viewer", "Viewer", house.red)
     red, blue = (house.experiment(admin, p) for p in (house.red_project, house.blue_project))
     checkpoint = report_checkpoint(admin, red)

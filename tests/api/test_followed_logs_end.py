@@ -40,7 +40,7 @@ def write(admin: Caller, path: str, text: str) -> None:
     admin.post("/api/v1/task/logs", {"logs": [{"taskId": path.split("/")[4], "log": text}]})
 
 
-def test_it_goes_on_for_who_is_still_signed_in(
+def test_followed_log_continues_while_the_reader_is_signed_in(
     api: Api, user: Caller, admin: Caller, path: str
 ) -> None:
     follower = Follower(api, user, path)
@@ -50,13 +50,15 @@ def test_it_goes_on_for_who_is_still_signed_in(
         assert (len(batch.lines), batch.done) == (1, False)
 
 
-def test_it_ends_with_the_sign_in(api: Api, user: Caller, admin: Caller, path: str) -> None:
+def test_followed_log_ends_when_the_reader_signs_out(
+    api: Api, user: Caller, admin: Caller, path: str
+) -> None:
     follower = Follower(api, user, path)
     user.post("/api/v1/auth/logout")
     assert_ends(follower, admin, path, b'"httpCode":401')
 
 
-def test_it_ends_when_its_reader_is_deactivated(
+def test_followed_log_ends_when_the_reader_is_deactivated(
     api: Api, user: Caller, admin: Caller, path: str
 ) -> None:
     follower = Follower(api, user, path)
@@ -65,7 +67,7 @@ def test_it_ends_when_its_reader_is_deactivated(
     assert_ends(follower, admin, path, b'"httpCode":401')
 
 
-def test_it_ends_when_no_role_shows_it_any_more(
+def test_followed_log_ends_when_the_reader_loses_the_role(
     api: Api, user: Caller, admin: Caller, path: str
 ) -> None:
     follower = Follower(api, user, path)
@@ -73,7 +75,7 @@ def test_it_ends_when_no_role_shows_it_any_more(
     assert_ends(follower, admin, path, b'"httpCode":404')
 
 
-def test_the_cluster_s_own_log_ends_with_the_sign_in(api: Api, admin: Caller) -> None:
+def test_followed_cluster_log_ends_when_the_reader_signs_out(api: Api, admin: Caller) -> None:
     follower = Follower(api, admin, "/api/v1/master/logs")
     admin.post("/api/v1/auth/logout")
     assert b'"httpCode":401' in follower.look().lines[-1]

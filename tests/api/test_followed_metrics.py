@@ -48,7 +48,7 @@ def follow(api: Api, user: Caller, experiment_id: int, name: str, **query: Any) 
     return Follower(api, user, f"{experiment_id}/metrics-stream/{name}", {**LOSS, **query})
 
 
-def test_steps_are_sent_as_they_are_reported_until_the_experiment_ends(
+def test_stream_sends_reported_steps_until_the_experiment_ends(
     api: Api, user: Caller, experiment_id: int, trial_id: int
 ) -> None:
     steps = follow(api, user, experiment_id, "batches")
@@ -62,7 +62,7 @@ def test_steps_are_sent_as_they_are_reported_until_the_experiment_ends(
     assert (steps.look(), steps.ended) == ([{"batches": [6]}], True)
 
 
-def test_the_streams_of_an_ended_experiment_have_one_message(
+def test_stream_of_an_ended_experiment_has_one_message(
     api: Api, user: Caller, experiment_id: int, trial_id: int
 ) -> None:
     report_metrics(user, trial_id, "validation", 2, {"loss": 0.5})
@@ -71,14 +71,14 @@ def test_the_streams_of_an_ended_experiment_have_one_message(
     assert (steps.look(), steps.ended) == ([{"batches": [2]}], True)
 
 
-def test_our_pages_ask_for_one_message(
+def test_stream_with_once_has_one_message(
     api: Api, user: Caller, experiment_id: int, trial_id: int
 ) -> None:
     steps = follow(api, user, experiment_id, "batches", once="true")
     assert (steps.look(), steps.ended) == ([{"batches": []}], True)
 
 
-def test_a_stream_ends_with_the_deletion_of_its_experiment(
+def test_stream_ends_when_its_experiment_is_deleted(
     api: Api, user: Caller, experiment_id: int, trial_id: int
 ) -> None:
     steps = follow(api, user, experiment_id, "batches")
@@ -88,7 +88,9 @@ def test_a_stream_ends_with_the_deletion_of_its_experiment(
     assert (steps.look(), steps.ended) == ([], True)
 
 
-def test_new_names_follow(api: Api, user: Caller, experiment_id: int, trial_id: int) -> None:
+def test_stream_sends_new_metric_names(
+    api: Api, user: Caller, experiment_id: int, trial_id: int
+) -> None:
     report_metrics(user, trial_id, "training", 1, {"loss": 0.5})
     names = Follower(api, user, "metrics-stream/metric-names", {"ids": experiment_id})
     (first,) = names.look()
@@ -101,7 +103,7 @@ def test_new_names_follow(api: Api, user: Caller, experiment_id: int, trial_id: 
     assert names.look() == []
 
 
-def test_a_snapshot_is_sent_again_if_it_changed(
+def test_stream_sends_changed_snapshots(
     api: Api, user: Caller, experiment_id: int, trial_id: int
 ) -> None:
     report_metrics(user, trial_id, "validation", 2, {"loss": 0.5})
@@ -115,7 +117,7 @@ def test_a_snapshot_is_sent_again_if_it_changed(
     assert values.look() == []
 
 
-def test_points_of_the_best_trials_follow_and_displaced_trials_are_named(
+def test_stream_sends_points_of_best_trials_and_names_displaced_ones(
     api: Api, user: Caller
 ) -> None:
     searcher = {"name": "random", "metric": "loss", "max_trials": 2, "max_length": {"batches": 9}}

@@ -46,7 +46,7 @@ def freed(cluster: Rented, user: Caller, where: Offer) -> MachineAgent:
     return agent
 
 
-def test_a_gang_is_completed_in_one_region_and_starts_there(cluster: Rented, user: Caller) -> None:
+def test_gang_starts_in_the_region_where_it_is_completed(cluster: Rented, user: Caller) -> None:
     east = freed(cluster, user, EAST)
     rent_only(cluster, WEST)
     id = create(user, activate=True, resources={"slots_per_trial": 4})

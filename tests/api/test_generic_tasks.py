@@ -47,7 +47,7 @@ def context_of(api: Api, task_id: str) -> Any:
         return tx.execute(found, {"id": task_id}).scalar_one()
 
 
-def test_a_preview_makes_no_task(user: Caller) -> None:
+def test_preview_creates_no_task(user: Caller) -> None:
     body = {"config": CONFIG, "contextDirectory": [], "configText": "resources: {priority: 9}"}
     told = user.post(f"{V}/generic-tasks", {**body, "preview": True})
     resources = told["config"]["resources"]
@@ -57,7 +57,7 @@ def test_a_preview_makes_no_task(user: Caller) -> None:
     assert (refused.status, "entrypoint" in refused.error) == (400, True)
 
 
-def test_a_task_runs_its_entrypoint_to_its_end(api: Api, user: Caller, agent: PlayedAgent) -> None:
+def test_task_runs_its_entrypoint_and_completes(api: Api, user: Caller, agent: PlayedAgent) -> None:
     id = create(user, contextDirectory=[FILE])
     (order,) = run(api, agent)
     assert order["spec"]["command"][-2:] == ["python3", "work.py"]
@@ -76,7 +76,7 @@ def test_a_task_runs_its_entrypoint_to_its_end(api: Api, user: Caller, agent: Pl
     assert user.get(f"{V}/tasks/{id}")["task"]["endTime"]
 
 
-def test_an_archived_workspace_is_not_found_for_a_launch(user: Caller) -> None:
+def test_launch_in_an_archived_workspace_is_not_found(user: Caller) -> None:
     workspace = user.post(f"{V}/workspaces", {"name": "old"})["workspace"]["id"]
     made = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "old"})
     user.post(f"{V}/workspaces/{workspace}/archive")
@@ -86,7 +86,7 @@ def test_an_archived_workspace_is_not_found_for_a_launch(user: Caller) -> None:
     assert "is archived" in told.error
 
 
-def test_the_configuration_is_shown_as_it_was_submitted(user: Caller, admin: Caller) -> None:
+def test_configuration_is_shown_as_submitted(user: Caller, admin: Caller) -> None:
     submitted = """
 entrypoint: [python3, work.py]
 environment:
@@ -116,9 +116,7 @@ def test_a_failed_task_is_in_error(api: Api, user: Caller, agent: PlayedAgent) -
     assert state(user, id) == "ERROR"
 
 
-def test_a_task_is_paused_and_goes_on_in_another_run(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
+def test_paused_task_continues_in_another_run(api: Api, user: Caller, agent: PlayedAgent) -> None:
     id = create(user)
     run(api, agent)
     user.post(f"{V}/tasks/{id}/pause")
@@ -139,7 +137,7 @@ def test_a_task_is_paused_and_goes_on_in_another_run(
     assert state(user, id) == "ACTIVE"
 
 
-def test_with_a_preemption_timeout_it_is_asked_before_it_is_killed(
+def test_task_with_a_preemption_timeout_is_preempted_before_a_kill(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     id = create(user, CONFIG + "preemption_timeout: 60\n")
@@ -153,9 +151,7 @@ def test_with_a_preemption_timeout_it_is_asked_before_it_is_killed(
     assert state(user, id) == "PAUSED"
 
 
-def test_a_task_that_is_asked_to_leave_is_killed_at_its_deadline_and_not_some_time_later(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
+def test_tick_is_due_at_the_preemption_deadline(api: Api, user: Caller, agent: PlayedAgent) -> None:
     id = create(user, CONFIG + "preemption_timeout: 2\n")
     run(api, agent)
     woken: list[str] = []
@@ -167,7 +163,7 @@ def test_a_task_that_is_asked_to_leave_is_killed_at_its_deadline_and_not_some_ti
     assert next_due_s <= 2
 
 
-def test_a_queued_task_is_paused_and_killed_without_having_run(user: Caller) -> None:
+def test_queued_task_can_be_paused_and_killed(user: Caller) -> None:
     paused, killed = create(user), create(user)
     user.post(f"{V}/tasks/{paused}/pause")
     user.post(f"{V}/tasks/{killed}/kill", {"taskId": killed})
@@ -177,7 +173,7 @@ def test_a_queued_task_is_paused_and_killed_without_having_run(user: Caller) -> 
     user.post(f"{V}/tasks/{paused}/kill")
 
 
-def test_a_tree_is_paused_continued_and_killed_from_any_of_its_nodes(user: Caller) -> None:
+def test_task_tree_can_be_paused_continued_and_killed_from_any_node(user: Caller) -> None:
     root = create(user)
     child = create(user, parentId=root)
     leaf, steady = create(user, parentId=child), create(user, parentId=child, noPause=True)
@@ -201,7 +197,7 @@ def test_a_tree_is_paused_continued_and_killed_from_any_of_its_nodes(user: Calle
 
 
 @pytest.mark.parametrize(("action", "then"), [("kill", "CANCELED"), ("pause", "PAUSED")])
-def test_a_child_that_is_created_meanwhile_goes_the_way_of_its_tree(
+def test_child_created_during_an_action_follows_its_tree(
     user: Caller, monkeypatch: pytest.MonkeyPatch, action: str, then: str
 ) -> None:
     root = create(user)
@@ -218,7 +214,7 @@ def test_a_child_that_is_created_meanwhile_goes_the_way_of_its_tree(
     assert [state(user, id) for id in (root, *late)] == [then] * 3
 
 
-def test_a_paused_task_gets_only_children_that_run_without_pauses(user: Caller) -> None:
+def test_paused_task_accepts_only_children_without_pauses(user: Caller) -> None:
     root = create(user)
     user.post(f"{V}/tasks/{root}/pause")
     body = {"config": CONFIG, "parentId": root}
@@ -230,7 +226,7 @@ def test_a_paused_task_gets_only_children_that_run_without_pauses(user: Caller) 
     assert state(user, create(user, parentId=root)) == "ACTIVE"
 
 
-def test_children_and_forks_take_files_and_configurations_of_others(api: Api, user: Caller) -> None:
+def test_children_and_forks_inherit_files_and_configurations(api: Api, user: Caller) -> None:
     first = create(user, contextDirectory=[FILE])
     files = context_of(api, first)
     assert files is not None
@@ -243,7 +239,7 @@ def test_children_and_forks_take_files_and_configurations_of_others(api: Api, us
     assert user.get(f"{V}/tasks/{fork}/config") == user.get(f"{V}/tasks/{first}/config")
 
 
-def test_a_running_task_makes_children_by_its_own_token(
+def test_running_task_creates_children_with_its_own_token(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     root = create(user, contextDirectory=[FILE])
@@ -265,14 +261,12 @@ def test_a_running_task_makes_children_by_its_own_token(
         ({"config": CONFIG, "inheritContext": True}, 400, "parent"),
     ],
 )
-def test_what_cannot_be_created_is_refused(
-    user: Caller, body: Any, status: int, sentence: str
-) -> None:
+def test_rejects_invalid_tasks(user: Caller, body: Any, status: int, sentence: str) -> None:
     told = user.ask("POST", f"{V}/generic-tasks", body)
     assert (told.status, sentence in told.error) == (status, True), told.body
 
 
-def test_what_cannot_be_done_says_why(user: Caller) -> None:
+def test_rejected_actions_have_a_reason(user: Caller) -> None:
     steady = create(user, noPause=True)
     told = user.ask("POST", f"{V}/tasks/{steady}/pause")
     assert (told.status, "without pauses" in told.error) == (400, True)
@@ -292,7 +286,7 @@ def other_runs(caller: Caller, task_id: str) -> int:
     return len(caller.get(f"{V}/tasks/{task_id}")["task"]["allocations"]) - 1
 
 
-def test_tasks_that_can_be_paused_go_on_elsewhere_when_their_agent_is_disabled(
+def test_pausable_tasks_restart_after_their_agent_is_disabled(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent
 ) -> None:
     id = create(user)
@@ -308,7 +302,7 @@ def test_tasks_that_can_be_paused_go_on_elsewhere_when_their_agent_is_disabled(
     assert order["allocation_id"] == f"{id}.2"
 
 
-def test_a_task_that_is_killed_on_a_disabled_agent_does_not_come_back(
+def test_killed_task_on_a_disabled_agent_does_not_restart(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent
 ) -> None:
     id = create(user)
@@ -319,7 +313,7 @@ def test_a_task_that_is_killed_on_a_disabled_agent_does_not_come_back(
     assert (state(user, id), other_runs(user, id)) == ("CANCELED", 0)
 
 
-def test_a_project_is_deleted_once_its_tasks_have_ended(api: Api, user: Caller) -> None:
+def test_project_can_be_deleted_after_its_tasks_ended(api: Api, user: Caller) -> None:
     workspace = user.post(f"{V}/workspaces", {"name": "mine"})["workspace"]["id"]
     made = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "words"})
     project = made["project"]["id"]
@@ -350,7 +344,7 @@ def project_of(caller: Caller) -> int:
         ),
     ],
 )  # fmt: skip
-def test_a_project_that_goes_while_a_task_is_checked_gets_no_task(
+def test_rejects_task_for_a_concurrently_deleted_project(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch, change: str, told: tuple[int, str]
 ) -> None:
     project, resolve = project_of(user), launching.resolve
@@ -368,7 +362,7 @@ def test_a_project_that_goes_while_a_task_is_checked_gets_no_task(
     assert listed(user) == []
 
 
-def test_a_deletion_of_a_project_waits_for_the_task_that_is_made_in_it(
+def test_creating_a_task_locks_its_project(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, settle = project_of(user), generic_tasks.settle
@@ -392,7 +386,7 @@ def listed(caller: Caller, **query: Any) -> list[tuple[str, str | None]]:
     return [(t["id"], t["state"].removeprefix("STATE_")) for t in found]
 
 
-def test_lists_tell_states_kinds_and_parents(api: Api, user: Caller, agent: PlayedAgent) -> None:
+def test_lists_have_states_kinds_and_parents(api: Api, user: Caller, agent: PlayedAgent) -> None:
     top = create(user)
     run(api, agent)
     child = create(user, parentId=top)
@@ -409,7 +403,7 @@ def test_lists_tell_states_kinds_and_parents(api: Api, user: Caller, agent: Play
     assert f"{child}.1" not in user.get(f"{V}/tasks")["allocationIdToSummary"]
 
 
-def test_a_list_holds_the_tree_of_a_task_also_what_ended_long_ago(api: Api, user: Caller) -> None:
+def test_tree_list_includes_tasks_that_ended_long_ago(api: Api, user: Caller) -> None:
     top = create(user)
     child = create(user, parentId=top)
     create(user)
@@ -421,9 +415,7 @@ def test_a_list_holds_the_tree_of_a_task_also_what_ended_long_ago(api: Api, user
     assert user.ask("GET", f"{V}/generic-tasks", query={"treeOf": "none"}).status == 404
 
 
-def test_a_task_tells_where_it_ran_and_what_it_cost(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
+def test_task_has_its_agents_and_costs(api: Api, user: Caller, agent: PlayedAgent) -> None:
     id = create(user)
     run(api, agent)
     shown = user.get(f"{V}/tasks/{id}")["task"]
@@ -434,7 +426,7 @@ def test_a_task_tells_where_it_ran_and_what_it_cost(
 
 
 @pytest.mark.parametrize("deed", ["kill", "pause", "unpause"])
-def test_what_is_no_generic_task_is_told_what_steers_it(
+def test_error_for_other_task_kinds_names_the_right_command(
     api: Api, user: Caller, agent: PlayedAgent, deed: str
 ) -> None:
     experiment = create_experiment(user, activate=True)

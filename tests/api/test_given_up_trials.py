@@ -17,7 +17,7 @@ ASHA = {
 
 
 @pytest.mark.parametrize(("batches", "given_up"), [(2, False), (4, True)])
-def test_the_answer_to_a_report_comes_after_the_searchers_decision(
+def test_response_to_a_report_comes_after_the_searchers_decision(
     user: Caller, batches: int, given_up: bool
 ) -> None:
     experiment_id = create(user, searcher=ASHA)

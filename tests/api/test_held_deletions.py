@@ -47,7 +47,7 @@ def test_discarded_checkpoints_of_an_ended_experiment_are_deleted_after_the_back
     assert (work["experiment_id"], len(work["checkpoints"])) == (ended, 1)
 
 
-def test_an_uploaded_archive_waits_for_the_backup(api: Api, database_url: str) -> None:
+def test_uploaded_archive_is_deleted_after_the_backup(api: Api, database_url: str) -> None:
     api.ctx.objects.put(KEY, b"code")
     with api.ctx.db.begin() as tx:
         outbox.add(tx, EffectKind.DELETE_OBJECT, {"key": KEY}, api.ctx.now())
@@ -59,7 +59,7 @@ def test_an_uploaded_archive_waits_for_the_backup(api: Api, database_url: str) -
 
 
 @pytest.mark.parametrize("what", ["checkpoint", "files", "tensorboards"])
-def test_deletions_by_users_are_refused_with_the_reason(
+def test_rejects_deletions_by_users_with_the_reason(
     api: Api, user: Caller, ended: int, database_url: str, what: str
 ) -> None:
     checkpoint = report_checkpoint(user, ended, 6)
@@ -77,14 +77,14 @@ def test_deletions_by_users_are_refused_with_the_reason(
     assert len(collections(api)) == 1
 
 
-def test_the_refusal_names_the_backup(user: Caller, ended: int, database_url: str) -> None:
+def test_error_names_the_backup(user: Caller, ended: int, database_url: str) -> None:
     checkpoint = report_checkpoint(user, ended, 6)
     with backups.holding_deletions(database_url):
         answer = user.ask("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
     assert "a backup of the cluster is being written" in answer.error
 
 
-def test_housekeeping_continues_and_leaves_incomplete_uploads_for_the_next_time(
+def test_housekeeping_during_a_backup_skips_incomplete_uploads(
     api: Api, ended: int, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uploads = [(ended, [api.ctx.new_uuid()])]
@@ -94,9 +94,7 @@ def test_housekeeping_continues_and_leaves_incomplete_uploads_for_the_next_time(
     assert collections(api) == []
 
 
-def test_a_backup_begins_after_the_deletions_that_are_being_queued(
-    database: Database, database_url: str
-) -> None:
+def test_backup_waits_for_deletions_being_queued(database: Database, database_url: str) -> None:
     began = threading.Event()
 
     def back_up() -> None:
@@ -114,9 +112,7 @@ def test_a_backup_begins_after_the_deletions_that_are_being_queued(
     assert began.is_set()
 
 
-def test_two_backups_at_once_are_refused(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rejects_two_concurrent_backups(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backups, "_WAIT_MS", 1)
     with (
         backups.holding_deletions(database_url),

@@ -35,14 +35,14 @@ def refused(told: Told) -> bool:
 
 
 @ways
-def test_only_administrators_submit_what_reaches_the_machine(
+def test_only_administrators_submit_configurations_with_host_access(
     admin: Caller, user: Caller, way: dict[str, Any]
 ) -> None:
     assert refused(submitted(user, way))
     assert submitted(admin, way).status == 200
 
 
-def test_devices_for_computing_and_small_capabilities_are_everybody_s(user: Caller) -> None:
+def test_users_can_request_compute_devices_and_harmless_capabilities(user: Caller) -> None:
     devices = ["/dev/infiniband/uverbs0:/dev/infiniband/uverbs0", "/dev/nvidia0:/dev/nvidia0"]
     own = {"resources": {"devices": devices}, "environment": {"add_capabilities": ["SYS_PTRACE"]}}
     assert submitted(user, own).status == 200
@@ -53,7 +53,7 @@ def test_devices_for_computing_and_small_capabilities_are_everybody_s(user: Call
 
 
 @ways
-def test_continuing_reaches_no_more_than_submitting(
+def test_continuing_does_not_allow_more_host_access(
     admin: Caller, user: Caller, way: dict[str, Any]
 ) -> None:
     def continued(experiment: int, override: dict[str, Any]) -> Told:
@@ -67,7 +67,7 @@ def test_continuing_reaches_no_more_than_submitting(
 
 
 @ways
-def test_a_template_reaches_no_more_than_who_uses_it(
+def test_templates_do_not_allow_more_host_access(
     admin: Caller, user: Caller, way: dict[str, Any]
 ) -> None:
     user.post("/api/v1/templates/way", {"name": "way", "config": way})
@@ -75,7 +75,7 @@ def test_a_template_reaches_no_more_than_who_uses_it(
     assert submitted(admin, {}, template="way").status == 200
 
 
-def test_names_that_speak_of_no_secret_have_the_agent_s_value(api: Api, user: Caller) -> None:
+def test_users_can_copy_only_non_secret_variables_of_the_agent(api: Api, user: Caller) -> None:
     names = [
         "DATA_ROOT",
         "TOKENIZERS_PARALLELISM",
@@ -96,7 +96,7 @@ def test_names_that_speak_of_no_secret_have_the_agent_s_value(api: Api, user: Ca
     assert submitted(user, {}).status == 200
 
 
-def test_the_owner_of_a_workspace_gives_nobody_the_machine(admin: Caller, user: Caller) -> None:
+def test_workspace_owners_cannot_allow_host_access(admin: Caller, user: Caller) -> None:
     made = {"name": "mine", "checkpointStorageConfig": ROOT_STORAGE}
     assert refused(user.ask("POST", "/api/v1/workspaces", made))
     workspace = user.post("/api/v1/workspaces", {"name": "mine"})["workspace"]["id"]
@@ -112,7 +112,7 @@ def test_the_owner_of_a_workspace_gives_nobody_the_machine(admin: Caller, user: 
     assert submitted(user, {}, projectId=project).status == 200
 
 
-def test_a_storage_that_code_announces_is_mounted_from_nowhere_else(user: Caller) -> None:
+def test_rejects_reported_storage_with_host_access(user: Caller) -> None:
     announced = {"runId": 1, "checkpointStorage": ROOT_STORAGE}
     assert refused(user.ask("POST", "/api/v1/runs/start", announced))
 
@@ -125,7 +125,7 @@ def test_a_storage_that_code_announces_is_mounted_from_nowhere_else(user: Caller
         {"type": "gcs", "bucket": "b", "prefix": "of/me/../../others"},
     ],
 )
-def test_a_storage_that_code_announces_leads_out_of_no_place(
+def test_rejects_reported_storage_with_paths_that_leave_it(
     user: Caller, storage: dict[str, str]
 ) -> None:
     told = user.ask("POST", "/api/v1/runs/start", {"runId": 1, "checkpointStorage": storage})
@@ -133,9 +133,7 @@ def test_a_storage_that_code_announces_leads_out_of_no_place(
     assert "checkpointStorage." in told.error
 
 
-def test_a_storage_s_number_is_good_for_its_user_only(
-    api: Api, admin: Caller, user: Caller
-) -> None:
+def test_storage_id_is_valid_only_for_its_user(api: Api, admin: Caller, user: Caller) -> None:
     keys = {"type": "s3", "bucket": "b", "access_key": "a", "secret_key": "s"}
     number = admin.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": keys})["storageId"]
 

@@ -24,7 +24,9 @@ MEMORY_MIB = 400
 
 
 @pytest.mark.parametrize("seed", range(1, ROUNDS + 1))
-def test_generated_requests_break_nothing(postgres_server: DatabaseServer, seed: int) -> None:
+def test_generated_requests_cause_no_server_errors(
+    postgres_server: DatabaseServer, seed: int
+) -> None:
     roles = ["--rbac"] if seed % 2 == 0 else []
     with postgres_server.database() as url:
         command = [sys.executable, "-m", "tests.support.hostile", url]
@@ -51,7 +53,7 @@ def findings_of(told: Told, cpu_s: float = 0.0, role: str = "user") -> Findings:
     return found
 
 
-def test_the_run_fails_for_what_must_not_be() -> None:
+def test_run_fails_for_errors_delays_and_secrets() -> None:
     assert findings_of(Told(200, b"{}")).clean
     assert findings_of(Told(501, b"{}")).clean
     assert findings_of(Told(500, b"{}")).wrong
@@ -64,7 +66,7 @@ def operation(method: str, path: str) -> dict[str, Any]:
     return {told["name"]: told for told in found["parameters"]}
 
 
-def test_every_route_declares_its_path_its_query_and_its_body() -> None:
+def test_every_route_declares_path_query_and_body() -> None:
     listed = operation("get", "/api/v1/experiments/{experimentId}/trials")
     assert (listed["experimentId"]["in"], listed["experimentId"]["type"]) == ("path", "integer")
     assert {"limit", "offset", "sortBy", "orderBy", "states"} <= set(listed)
@@ -76,7 +78,7 @@ def test_every_route_declares_its_path_its_query_and_its_body() -> None:
     assert inner["metrics"]["properties"]["stepsCompleted"]["format"] == "int64"
 
 
-def test_the_filters_of_a_listing_are_declared_also_those_that_a_loop_reads() -> None:
+def test_all_filters_of_a_listing_are_declared() -> None:
     told = operation("get", "/api/v1/experiments")
     assert {f"experimentIdFilter.{k}" for k in ("lt", "lte", "gt", "gte", "incl")} <= set(told)
     assert told["archived"]["type"] == "boolean"

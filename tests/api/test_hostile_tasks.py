@@ -24,7 +24,7 @@ def launch(caller: Caller, **config: Any) -> str:
     return str(answer["command"]["id"])
 
 
-def test_a_task_steers_no_command_of_another_user(api: Api, user: Caller, admin: Caller) -> None:
+def test_task_cannot_change_commands_of_another_user(api: Api, user: Caller, admin: Caller) -> None:
     task, _ = task_of(api, user)
     own, other = launch(user), launch(admin)
     for path, body in (("set_priority", {"priority": 50}), ("kill", {})):
@@ -32,7 +32,7 @@ def test_a_task_steers_no_command_of_another_user(api: Api, user: Caller, admin:
         assert task.ask("POST", f"{C}/{own}/{path}", body).status == 200
 
 
-def test_a_command_sends_no_alerts_of_experiments_of_another_user(
+def test_command_cannot_send_alerts_for_experiments_of_another_user(
     api: Api, user: Caller, admin: Caller
 ) -> None:
     launch(user)
@@ -54,7 +54,7 @@ def generic(caller: Caller, **more: str) -> str:
     return str(caller.post("/api/v1/generic-tasks", body)["taskId"])
 
 
-def test_nobody_grows_or_fells_a_tree_of_another_user(
+def test_users_cannot_extend_or_kill_task_trees_of_others(
     api: Api, user: Caller, admin: Caller
 ) -> None:
     task, _ = task_of(api, user)
@@ -70,7 +70,7 @@ def test_nobody_grows_or_fells_a_tree_of_another_user(
     assert user.get(f"/api/v1/tasks/{other}")["task"]["taskState"].endswith("ACTIVE")
 
 
-def test_a_task_below_one_of_another_user_does_not_end_that_tree(
+def test_task_cannot_kill_a_tree_of_another_user_from_its_root(
     api: Api, user: Caller, admin: Caller
 ) -> None:
     task, _ = task_of(api, admin)
@@ -79,7 +79,7 @@ def test_a_task_below_one_of_another_user_does_not_end_that_tree(
     assert task.ask("POST", f"/api/v1/tasks/{child}/kill", body).status == 403
 
 
-def test_a_narrow_token_of_a_command_launches_nothing(api: Api, user: Caller) -> None:
+def test_narrow_token_of_a_command_cannot_launch_tasks(api: Api, user: Caller) -> None:
     launch(user, environment={"det_token": "task"})
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -90,9 +90,7 @@ def test_a_narrow_token_of_a_command_launches_nothing(api: Api, user: Caller) ->
     assert task.ask("GET", "/api/v1/experiments").status == 403
 
 
-def test_code_that_another_user_uploaded_is_not_there(
-    api: Api, user: Caller, admin: Caller
-) -> None:
+def test_code_uploaded_by_another_user_is_not_found(api: Api, user: Caller, admin: Caller) -> None:
     for path, config in ((C, CONFIG), ("/api/v1/experiments", config_of())):
         context = uploaded(api, admin, archive({"a.py": b"secret"}))
         told = user.ask("POST", path, {"config": config, "contextId": context})
@@ -109,7 +107,7 @@ def test_code_that_another_user_uploaded_is_not_there(
         {"environment": {"add_capabilities": ["SYS_ADMIN"]}},
     ],
 )
-def test_a_command_gets_nothing_of_the_machine(
+def test_rejects_commands_with_host_access(
     user: Caller, admin: Caller, config: dict[str, Any]
 ) -> None:
     assert user.ask("POST", C, {"config": {**CONFIG, **config}}).status == 400
@@ -119,11 +117,11 @@ def test_a_command_gets_nothing_of_the_machine(
 
 
 @pytest.mark.parametrize("key", ["_command", "_files", "_environment"])
-def test_what_only_the_machine_is_told_is_not_a_user_s_to_give(user: Caller, key: str) -> None:
+def test_rejects_internal_keys_in_a_configuration(user: Caller, key: str) -> None:
     assert user.ask("POST", C, {"config": {**CONFIG, key: ["x"]}}).status == 400
 
 
-def test_secrets_of_a_command_are_told_to_its_agent_only(api: Api, user: Caller) -> None:
+def test_only_the_agent_receives_secrets_of_a_command(api: Api, user: Caller) -> None:
     environment = SECRET_CONFIG["environment"]
     answer = user.post(C, {"config": {**CONFIG, "environment": environment}})
     again = user.get(f"{C}/{answer['command']['id']}")
@@ -138,7 +136,7 @@ def test_secrets_of_a_command_are_told_to_its_agent_only(api: Api, user: Caller)
     assert order["spec"]["env"]["WANDB_API_KEY"] == "planted-variable"
 
 
-def test_a_command_starts_where_its_user_may(api: Api, admin: Caller) -> None:
+def test_command_starts_only_in_workspaces_allowed_for_its_user(api: Api, admin: Caller) -> None:
     api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
     house = House(api, admin)
     viewer = house.person("viewer", "Viewer", house.red)

@@ -47,12 +47,12 @@ def whole(**values: Any) -> Whole:
     return read(Whole, Body(values))
 
 
-def test_names_are_camel_case_or_have_underscores() -> None:
+def test_field_names_can_be_camel_case_or_snake_case() -> None:
     assert whole(displayName="a") == whole(display_name="a") == Whole(display_name="a")
     assert whole(displayName="a", display_name="b").display_name == "a"
 
 
-def test_numbers_may_be_text() -> None:
+def test_numbers_can_be_strings() -> None:
     assert whole(maxSlots="7", weight="1.5", ids=["1", 2, 3.0]) == Whole(
         max_slots=7, weight=1.5, ids=[1, 2, 3]
     )
@@ -84,13 +84,13 @@ def test_values_of_every_type_are_read() -> None:
         ({"parts": [{"key": "a", "size": []}]}, "parts[0].size must be an integer, not []"),
     ],
 )
-def test_an_error_names_the_field(values: dict[str, Any], message: str) -> None:
+def test_error_names_the_field(values: dict[str, Any], message: str) -> None:
     with pytest.raises(BadRequest, match=r".*") as refusal:
         whole(**values)
     assert message in str(refusal.value)
 
 
-def test_a_query_has_both_spellings_and_defaults() -> None:
+def test_query_accepts_both_spellings_and_has_defaults() -> None:
     request = Request("GET", "/", {"userIds": ["1"], "user_ids": ["2"], "show_all": ["true"]})
     query = read_query(Query, request)
     assert (query.user_ids, query.show_all, query.limit) == ([1, 2], True, 5)
@@ -110,7 +110,7 @@ def test_schemas_describe_the_models() -> None:
     assert query_schemas(Query)["showAll"] == {"type": "boolean"}
 
 
-def test_a_route_calls_its_handler_with_the_models_of_its_signature() -> None:
+def test_route_calls_its_handler_with_query_and_body_models() -> None:
     def handler(ctx: object, request: Request, query: Query, body: Part) -> Answer:
         return Response(f"{query.limit} {body.key}".encode())
 
@@ -119,7 +119,7 @@ def test_a_route_calls_its_handler_with_the_models_of_its_signature() -> None:
     assert answer == Response(b"3 k")
 
 
-def test_handlers_take_nothing_but_the_request_and_its_models() -> None:
+def test_handlers_accept_only_request_query_and_body() -> None:
     for route in routes.every():
         names = list(inspect.signature(route.handler).parameters)
         assert names[:2] == ["ctx", "request"], route.path

@@ -34,7 +34,9 @@ def proxies(api: Api, task_id: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["notebook", "shell", "command"])
-def test_what_nobody_could_reach_is_not_started(api: Api, user: Caller, kind: str) -> None:
+def test_rejects_interactive_tasks_if_the_cluster_carries_no_traffic(
+    api: Api, user: Caller, kind: str
+) -> None:
     """Its machine would be paid for, though no page of the task could open."""
     api.ctx.carries_traffic = False
     body = {"config": {"entrypoint": ["true"]} if kind == "command" else {}}
@@ -48,7 +50,7 @@ def test_what_nobody_could_reach_is_not_started(api: Api, user: Caller, kind: st
     assert preview.status == 200
 
 
-def test_a_notebook_serves_on_a_port_of_its_own_under_its_address(
+def test_notebook_serves_on_its_own_port_and_address(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     notebook = launch(user, "notebook")["notebook"]
@@ -64,7 +66,7 @@ def test_a_notebook_serves_on_a_port_of_its_own_under_its_address(
     assert user.get(f"{V}/notebooks/{notebook['id']}")["notebook"]["serviceAddress"] == address
 
 
-def test_what_opens_a_task_is_told_to_its_owner_and_administrators(
+def test_only_owner_and_administrators_see_task_credentials(
     api: Api, user: Caller, admin: Caller
 ) -> None:
     other = somebody_else(api, admin)
@@ -88,7 +90,7 @@ def test_what_opens_a_task_is_told_to_its_owner_and_administrators(
 @pytest.mark.parametrize(
     ("told", "shown"), [({"user": "ubuntu"}, "ubuntu"), ({}, "ada"), ({"user": "-oX=y z"}, "ada")]
 )
-def test_a_shell_that_serves_tells_as_whom_to_log_in(
+def test_running_shell_has_its_login_user(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent, told: dict[str, str], shown: str
 ) -> None:
     owner = user.get(f"{V}/me")["user"]["id"]
@@ -104,7 +106,7 @@ def test_a_shell_that_serves_tells_as_whom_to_log_in(
     assert "_shell" not in shell["config"]
 
 
-def test_only_the_right_token_opens_a_task(api: Api, user: Caller) -> None:
+def test_task_opens_only_with_the_right_token(api: Api, user: Caller) -> None:
     id = launch(user, "notebook")["notebook"]["id"]
     address = user.get(f"{V}/notebooks/{id}")["notebook"]["serviceAddress"]
     token, key = address.partition("?token=")[2], access_key(api, id)
@@ -128,7 +130,7 @@ def made_of(key: str, task_id: str) -> str:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def test_a_reader_of_the_database_cannot_make_the_token_of_a_task(api: Api, user: Caller) -> None:
+def test_database_content_does_not_suffice_to_derive_task_tokens(api: Api, user: Caller) -> None:
     """Clusters in clouds have no bootstrap token; tokens were once made of that and the row."""
     api.ctx.bootstrap_token = ""
     id = launch(user, "notebook")["notebook"]["id"]
@@ -141,16 +143,14 @@ def test_a_reader_of_the_database_cannot_make_the_token_of_a_task(api: Api, user
     assert access.told(api.ctx, id, {}, earlier) == made_of(f"known to agents only{earlier}", id)
 
 
-def test_a_token_whose_key_is_lost_is_told_to_nobody(api: Api, user: Caller) -> None:
+def test_token_with_a_lost_key_is_not_returned(api: Api, user: Caller) -> None:
     id = launch(user, "notebook")["notebook"]["id"]
     api.ctx.cipher = AesCipher(["another key of the tests"])
     shown = user.get(f"{V}/notebooks/{id}")["notebook"]
     assert shown["serviceAddress"] == f"/proxy/{id}/"
 
 
-def test_the_address_that_the_owner_was_told_opens_this_task_and_no_other(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
+def test_task_address_opens_only_its_task(api: Api, user: Caller, agent: PlayedAgent) -> None:
     id = launch(user, "notebook")["notebook"]["id"]
     start(api, agent)
     address = user.get(f"{V}/notebooks/{id}")["notebook"]["serviceAddress"]
@@ -171,9 +171,7 @@ def test_the_address_that_the_owner_was_told_opens_this_task_and_no_other(
         assert proxying.target(api.ctx, id, both).to_keep == ""
 
 
-def test_whoever_could_open_a_task_reads_why_it_serves_no_more(
-    api: Api, user: Caller, admin: Caller
-) -> None:
+def test_permitted_callers_read_why_a_task_ended(api: Api, user: Caller, admin: Caller) -> None:
     made = launch(user, "notebook")["notebook"]
     id, token = made["id"], made["serviceAddress"].partition("?token=")[2]
     user.post(f"{V}/notebooks/{id}/kill")
@@ -195,9 +193,7 @@ def test_whoever_could_open_a_task_reads_why_it_serves_no_more(
     assert told_to(RequestTokens(in_address=f"{token}x")).startswith("sign in to reach tasks")
 
 
-def test_whoever_reached_a_shell_without_a_sign_in_learns_that_it_has_ended(
-    api: Api, user: Caller
-) -> None:
+def test_unauthenticated_shell_clients_learn_that_it_ended(api: Api, user: Caller) -> None:
     id = launch(user, "shell")["shell"]["id"]
     user.post(f"{V}/shells/{id}/kill")
     with pytest.raises(Missing, match=f"^task {id} has ended$"):
@@ -206,7 +202,7 @@ def test_whoever_reached_a_shell_without_a_sign_in_learns_that_it_has_ended(
         proxying.target(api.ctx, f"{id}:1", RequestTokens())
 
 
-def test_the_address_of_a_deactivated_user_s_task_opens_nothing(
+def test_task_address_of_a_deactivated_user_is_rejected(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent
 ) -> None:
     id = launch(user, "notebook")["notebook"]["id"]
@@ -221,7 +217,7 @@ def test_the_address_of_a_deactivated_user_s_task_opens_nothing(
 
 
 @pytest.mark.parametrize("kind", ["notebook", "shell", "command"])
-def test_a_preview_makes_nothing(user: Caller, kind: str) -> None:
+def test_preview_creates_no_task(user: Caller, kind: str) -> None:
     entrypoint = {"entrypoint": ["true"]} if kind == "command" else {}
     told = launch(user, kind, preview=True, config={**entrypoint, "resources": {"slots": 2}})
     assert told["config"]["resources"]["slots"] == 2
@@ -229,7 +225,7 @@ def test_a_preview_makes_nothing(user: Caller, kind: str) -> None:
     assert user.get(f"{V}/{kind}s")[f"{kind}s"] == []
 
 
-def test_a_preview_of_a_tensorboard_says_what_is_not_there(user: Caller) -> None:
+def test_tensorboard_preview_rejects_missing_experiments(user: Caller) -> None:
     made = create(user, environment={"image": "own"})
     told = launch(user, "tensorboard", preview=True, experimentIds=[made])
     assert told["config"]["environment"]["image"]["cuda"] == "own"
@@ -238,7 +234,7 @@ def test_a_preview_of_a_tensorboard_says_what_is_not_there(user: Caller) -> None
     assert user.get(f"{V}/tensorboards")["tensorboards"] == []
 
 
-def test_what_is_written_as_text_lies_on_top_of_the_rest(user: Caller) -> None:
+def test_configuration_text_overrides_the_configuration(user: Caller) -> None:
     config = {"description": "mine", "resources": {"slots": 1, "priority": 7}}
     told = launch(user, "notebook", config=config, configText="resources:\n  slots: 2\n")
     assert told["config"]["description"] == "mine"
@@ -248,7 +244,7 @@ def test_what_is_written_as_text_lies_on_top_of_the_rest(user: Caller) -> None:
     assert (wrong.status, "line 2" in wrong.error) == (400, True)
 
 
-def test_a_shell_lets_in_only_the_key_that_its_owner_has(
+def test_shell_accepts_only_the_key_of_its_owner(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     shell = launch(user, "shell")["shell"]
@@ -264,7 +260,7 @@ def test_a_shell_lets_in_only_the_key_that_its_owner_has(
     assert "PRIVATE KEY" not in stored
 
 
-def test_terminals_of_a_shell_are_for_its_owner_and_administrators(
+def test_only_owner_and_administrators_open_terminals_of_a_shell(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent
 ) -> None:
     other = somebody_else(api, admin)
@@ -290,7 +286,7 @@ def test_terminals_of_a_shell_are_for_its_owner_and_administrators(
     assert (ended.status, "has ended" in ended.error) == (400, True)
 
 
-def test_opening_a_terminal_of_another_user_s_shell_is_recorded(
+def test_opening_a_terminal_of_another_user_is_audited(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent
 ) -> None:
     id = launch(user, "shell")["shell"]["id"]
@@ -305,7 +301,7 @@ def test_opening_a_terminal_of_another_user_s_shell_is_recorded(
 
 
 @pytest.mark.parametrize("kind", ["shell", "notebook"])
-def test_being_told_what_opens_a_task_of_another_user_is_recorded_once_an_hour(
+def test_reading_task_credentials_of_another_user_is_audited_hourly(
     api: Api, user: Caller, admin: Caller, kind: str
 ) -> None:
     """Administrators are recorded. Other users get no token, and owners read their own."""
@@ -325,7 +321,7 @@ def test_being_told_what_opens_a_task_of_another_user_is_recorded_once_an_hour(
     assert len(opened(admin, kind)) == 3
 
 
-def test_whoever_steers_a_task_is_not_told_what_opens_it(user: Caller, admin: Caller) -> None:
+def test_changing_a_task_does_not_return_its_credentials(user: Caller, admin: Caller) -> None:
     shell = launch(user, "shell")["shell"]["id"]
     for deed, body in (("set_priority", {"priority": 40}), ("kill", {})):
         told = admin.post(f"{V}/shells/{shell}/{deed}", body)["shell"]
@@ -337,13 +333,13 @@ def opened(admin: Caller, what: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["action"] == f"{what}.open"]
 
 
-def test_a_shell_with_a_program_of_its_own_has_no_terminal(user: Caller) -> None:
+def test_shell_with_its_own_entrypoint_has_no_terminal(user: Caller) -> None:
     id = launch(user, "shell", config={"entrypoint": ["sleep", "1"]})["shell"]["id"]
     told = user.ask("GET", f"{V}/shells/{id}/terminal")
     assert (told.status, "det shell open" in told.error) == (400, True)
 
 
-def test_the_code_of_a_task_is_not_told_what_opens_other_tasks_of_its_owner(
+def test_task_code_cannot_read_credentials_of_other_tasks(
     api: Api, admin: Caller, agent: PlayedAgent
 ) -> None:
     shell = launch(admin, "shell", config={"resources": {"slots": 0}})["shell"]["id"]
@@ -359,7 +355,7 @@ def test_the_code_of_a_task_is_not_told_what_opens_other_tasks_of_its_owner(
         assert ("PRIVATE KEY" in key, "token=" in address) == told
 
 
-def test_the_code_of_a_task_opens_the_shell_that_it_launches(
+def test_task_code_receives_the_key_of_a_shell_it_launches(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     launch(user, "notebook", config={"resources": {"slots": 0}})
@@ -368,14 +364,14 @@ def test_the_code_of_a_task_opens_the_shell_that_it_launches(
     assert "PRIVATE KEY" in made["privateKey"]
 
 
-def test_two_tasks_never_share_a_port(api: Api, user: Caller) -> None:
+def test_tasks_never_share_a_port(api: Api, user: Caller) -> None:
     numbers = iter([7, 7, 7, 7, 7, 7])
     api.ctx.new_seed = lambda: next(numbers)
     ids = [launch(user, "notebook")["notebook"]["id"] for _ in range(3)]
     assert [proxies(api, id)[0]["port"] for id in ids] == [2907, 2908, 2909]
 
 
-def test_a_task_is_ready_when_its_program_says_so(
+def test_task_is_ready_after_its_program_reports_it(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     id = launch(user, "notebook")["notebook"]["id"]
@@ -389,7 +385,7 @@ def test_a_task_is_ready_when_its_program_says_so(
     assert sum("is available" in line for line in log) == 1
 
 
-def test_an_unused_notebook_ends_after_its_time_and_a_used_one_does_not(
+def test_only_an_idle_notebook_ends_after_its_timeout(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     id = launch(user, "notebook", config={"idle_timeout": "10m"})["notebook"]["id"]
@@ -422,7 +418,7 @@ def test_an_unused_notebook_ends_after_its_time_and_a_used_one_does_not(
     assert ended["exitStatus"] == "allocation killed: nobody used it for 10m"
 
 
-def test_a_notebook_that_is_used_just_before_its_end_stays(
+def test_notebook_used_just_before_its_timeout_stays(
     api: Api, user: Caller, agent: PlayedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = launch(user, "notebook", config={"idle_timeout": "10m"})["notebook"]["id"]
@@ -447,9 +443,7 @@ def _killed(user: Caller, id: str) -> bool:
     return bool(reason["code"] == "KILLED")
 
 
-def test_the_tick_comes_back_when_a_task_will_have_been_idle_for_too_long(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
+def test_tick_is_due_at_the_idle_timeout(api: Api, user: Caller, agent: PlayedAgent) -> None:
     from det_controlplane.services.maintenance import tick
 
     api.ctx.config = replace(api.ctx.config, notebook_timeout=12.0)
@@ -462,7 +456,7 @@ def test_the_tick_comes_back_when_a_task_will_have_been_idle_for_too_long(
     assert due <= 12
 
 
-def test_a_task_reports_idleness_only_of_itself(api: Api, user: Caller, agent: PlayedAgent) -> None:
+def test_task_reports_only_its_own_idleness(api: Api, user: Caller, agent: PlayedAgent) -> None:
     other = launch(user, "notebook", config={"resources": {"slots": 0}})["notebook"]["id"]
     spec = start(api, agent)
     launch(user, "notebook")
@@ -472,7 +466,7 @@ def test_a_task_reports_idleness_only_of_itself(api: Api, user: Caller, agent: P
     assert task.ask("PUT", f"{V}/notebooks/{mine}/report_idle", {"idle": False}).status == 403
 
 
-def test_lost_machines_bring_notebooks_back_elsewhere(
+def test_notebook_restarts_after_the_loss_of_its_machine(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     id = launch(user, "notebook")["notebook"]["id"]

@@ -10,7 +10,7 @@ def state_of(user: Caller, experiment_id: int) -> str:
     return str(user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"])
 
 
-def test_it_has_time_to_say_why_where_that_ends_its_experiment(api: Api, user: Caller) -> None:
+def test_trial_gets_time_to_log_the_reason_of_its_failure(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -28,14 +28,14 @@ def test_it_has_time_to_say_why_where_that_ends_its_experiment(api: Api, user: C
     assert state_of(user, experiment_id) == "STATE_ERROR"
 
 
-def test_one_that_waits_for_slots_ends_at_once(api: Api, user: Caller) -> None:
+def test_queued_trial_with_invalid_hyperparameters_ends_immediately(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     trial_id = trial_of(user, experiment_id)["id"]
     user.post(f"/api/v1/trials/{trial_id}/early_exit", {"reason": "EXITED_REASON_INVALID_HP"})
     assert state_of(user, experiment_id) == "STATE_ERROR"
 
 
-def test_one_that_asked_to_stop_has_time_to_store_its_checkpoint(api: Api, user: Caller) -> None:
+def test_stopping_trial_gets_time_to_store_its_checkpoint(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "a1")
     agent.join()

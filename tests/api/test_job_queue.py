@@ -35,14 +35,14 @@ def update(user: Caller, experiment_id: int, **change: Any) -> None:
     user.post(QUEUES, {"updates": [{"jobId": job_of(user, experiment_id), **change}]})
 
 
-def test_a_queued_experiment_says_how_many_jobs_are_ahead(user: Caller) -> None:
+def test_queued_experiment_has_the_number_of_jobs_ahead(user: Caller) -> None:
     activated(user)
     second = activated(user)
     summary = user.get(f"/api/v1/experiments/{second}")["jobSummary"]
     assert summary == {"state": "STATE_QUEUED", "jobsAhead": 1}
 
 
-def test_the_queue_tells_why_each_job_waits_and_counts_jobs(api: Api, user: Caller) -> None:
+def test_queue_has_wait_reasons_and_counts_jobs(api: Api, user: Caller) -> None:
     experiment_id = create(
         user, activate=True, searcher={"name": "random", "metric": "loss", "max_trials": 2}
     )
@@ -59,7 +59,7 @@ def test_the_queue_tells_why_each_job_waits_and_counts_jobs(api: Api, user: Call
     assert pools["default"]["stats"] == {"queuedCount": 2, "scheduledCount": 0}, "jobs, not trials"
 
 
-def test_what_waits_in_a_pool_that_was_renamed_is_told_how_to_move(api: Api, user: Caller) -> None:
+def test_jobs_of_a_renamed_pool_explain_how_to_move(api: Api, user: Caller) -> None:
     experiment_id = activated(user)
     command = {"config": {"entrypoint": ["true"], "resources": {"slots": 1}}}
     user.post("/api/v1/commands", command)
@@ -87,7 +87,7 @@ def test_what_waits_in_a_pool_that_was_renamed_is_told_how_to_move(api: Api, use
     assert [j["full"]["resourcePool"] for j in jobs] == ["gpu", "default"]
 
 
-def test_a_queued_experiment_says_when_it_may_start(api: Api, user: Caller) -> None:
+def test_queued_experiment_has_an_expected_start(api: Api, user: Caller) -> None:
     first = activated(user)
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -108,9 +108,7 @@ def test_a_queued_experiment_says_when_it_may_start(api: Api, user: Caller) -> N
     assert expected[first] is None
 
 
-def test_statistics_of_a_pool_tell_how_long_jobs_waited_for_slots_each_day(
-    api: Api, user: Caller
-) -> None:
+def test_pool_statistics_have_daily_waiting_times(api: Api, user: Caller) -> None:
     activated(user)
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -122,7 +120,7 @@ def test_statistics_of_a_pool_tell_how_long_jobs_waited_for_slots_each_day(
     assert reserved["aggregates"] == []
 
 
-def test_priority_puts_a_job_first_and_is_kept_in_its_configuration(user: Caller) -> None:
+def test_higher_priority_moves_a_job_first_and_changes_its_configuration(user: Caller) -> None:
     first, second = activated(user), activated(user)
     update(user, second, priority=1)
     assert queued(user) == [second, first]
@@ -130,7 +128,7 @@ def test_priority_puts_a_job_first_and_is_kept_in_its_configuration(user: Caller
     assert config["resources"]["priority"] == 1
 
 
-def test_a_job_moves_ahead_of_and_behind_another(user: Caller) -> None:
+def test_job_can_move_ahead_of_and_behind_another(user: Caller) -> None:
     first, second, third = activated(user), activated(user), activated(user)
     update(user, third, aheadOf=job_of(user, second))
     assert queued(user) == [first, third, second]
@@ -138,7 +136,7 @@ def test_a_job_moves_ahead_of_and_behind_another(user: Caller) -> None:
     assert queued(user) == [third, second, first]
 
 
-def test_a_job_moves_to_another_pool_with_what_waits(user: Caller) -> None:
+def test_queued_job_can_move_to_another_pool(user: Caller) -> None:
     stays, moves = activated(user), activated(user)
     update(user, moves, resourcePool="reserved")
     assert queued(user) == [stays]
@@ -146,7 +144,7 @@ def test_a_job_moves_to_another_pool_with_what_waits(user: Caller) -> None:
     assert [j["full"]["entityId"] for j in there] == [str(moves)]
 
 
-def test_what_needs_one_agent_does_not_move_to_smaller_ones(api: Api, user: Caller) -> None:
+def test_rejects_move_of_single_agent_job_to_smaller_agents(api: Api, user: Caller) -> None:
     PlayedAgent(api, "a1").join(pool="reserved")
     moves = create(user, resources={"slots_per_trial": 3, "is_single_node": True})
     spread = create(user, resources={"slots_per_trial": 3})
@@ -157,9 +155,7 @@ def test_what_needs_one_agent_does_not_move_to_smaller_ones(api: Api, user: Call
     update(user, spread, resourcePool="reserved")
 
 
-def test_what_needs_one_agent_is_not_continued_where_agents_became_smaller(
-    api: Api, user: Caller
-) -> None:
+def test_rejects_continuing_single_agent_job_on_smaller_agents(api: Api, user: Caller) -> None:
     experiment_id = create(user, resources={"slots_per_trial": 3, "is_single_node": True})
     user.post(f"/api/v1/experiments/{experiment_id}/kill")
     PlayedAgent(api, "a1").join()
@@ -168,7 +164,7 @@ def test_what_needs_one_agent_is_not_continued_where_agents_became_smaller(
     assert "asks for 3 slots of one agent" in told.error
 
 
-def test_what_the_pools_scheduler_does_not_know_is_refused_with_the_reason(user: Caller) -> None:
+def test_rejects_changes_unsupported_by_the_scheduler(user: Caller) -> None:
     body = {"updates": [{"jobId": job_of(user, activated(user)), "weight": 2.0}]}
     told = user.ask("POST", QUEUES, body)
     assert told.status == 400
@@ -187,9 +183,7 @@ def refused(user: Caller, job: str, **change: Any) -> str:
     return told.error
 
 
-def test_the_queue_puts_no_experiment_before_the_limit_of_an_administrator(
-    admin: Caller, user: Caller
-) -> None:
+def test_experiments_cannot_exceed_the_priority_limit(admin: Caller, user: Caller) -> None:
     urgent, job = activated(user), job_of(user, activated(user))
     update(user, urgent, priority=5)
     admin.done("PUT", "/api/v1/config-policies/workspaces/1/experiment", {"configPolicies": LIMIT})
@@ -202,9 +196,7 @@ def test_the_queue_puts_no_experiment_before_the_limit_of_an_administrator(
     user.post(QUEUES, {"updates": [{"jobId": job, "priority": 30}]})
 
 
-def test_the_queue_puts_no_command_before_the_limit_of_an_administrator(
-    api: Api, admin: Caller, user: Caller
-) -> None:
+def test_commands_cannot_exceed_the_priority_limit(api: Api, admin: Caller, user: Caller) -> None:
     admin.done("PUT", "/api/v1/config-policies/global/tasks", {"configPolicies": LIMIT})
     PlayedAgent(api, "a1").join()
     command = user.post("/api/v1/commands", {"config": {"entrypoint": ["true"]}})["command"]
@@ -212,7 +204,7 @@ def test_the_queue_puts_no_command_before_the_limit_of_an_administrator(
     user.post(QUEUES, {"updates": [{"jobId": command["jobId"], "priority": 30}]})
 
 
-def test_what_an_administrator_sets_of_the_resources_stays(admin: Caller, user: Caller) -> None:
+def test_invariant_resources_cannot_be_changed_in_the_queue(admin: Caller, user: Caller) -> None:
     experiment_id = activated(user)
     policy = "invariant_config: {resources: {priority: 50, resource_pool: default}}"
     path = "/api/v1/config-policies/workspaces/1/experiment"
@@ -225,9 +217,7 @@ def test_what_an_administrator_sets_of_the_resources_stays(admin: Caller, user: 
     update(user, experiment_id, priority=50)
 
 
-def test_a_job_moves_to_no_pool_that_is_reserved_for_other_workspaces(
-    admin: Caller, user: Caller
-) -> None:
+def test_rejects_move_to_a_pool_of_other_workspaces(admin: Caller, user: Caller) -> None:
     theirs = admin.post("/api/v1/workspaces", {"name": "theirs"})["workspace"]["id"]
     bindings = "/api/v1/resource-pools/reserved/workspace-bindings"
     admin.done("POST", bindings, {"workspaceIds": [theirs]})

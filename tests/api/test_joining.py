@@ -28,7 +28,7 @@ def token_of(admin: Caller, **more: Any) -> dict[str, Any]:
     return made
 
 
-def test_a_token_is_good_for_so_many_agents(api: Api, admin: Caller) -> None:
+def test_agent_token_has_a_maximum_number_of_uses(api: Api, admin: Caller) -> None:
     token = token_of(admin, maxUses=2)["token"]
     assert [join(api, token, name).status for name in ("a", "b", "c")] == [200, 200, 401]
     assert join(api, token, "a").status == 200, "an agent that comes again is not counted"
@@ -37,7 +37,7 @@ def test_a_token_is_good_for_so_many_agents(api: Api, admin: Caller) -> None:
     assert "token" not in shown
 
 
-def test_a_token_ends(api: Api, admin: Caller) -> None:
+def test_expired_agent_token_is_rejected(api: Api, admin: Caller) -> None:
     token = token_of(admin, lifespan="1h")["token"]
     assert join(api, token, "a").status == 200
     now = api.ctx.now()
@@ -46,7 +46,7 @@ def test_a_token_ends(api: Api, admin: Caller) -> None:
     assert join(api, token, "a").status == 200, "its agents come again after a restart"
 
 
-def test_a_revoked_token_is_good_for_nobody(api: Api, admin: Caller) -> None:
+def test_revoked_agent_token_is_rejected(api: Api, admin: Caller) -> None:
     made = token_of(admin)
     assert join(api, made["token"], "a").status == 200
     admin.done("DELETE", f"/api/v1/agent-tokens/{made['id']}")
@@ -54,7 +54,7 @@ def test_a_revoked_token_is_good_for_nobody(api: Api, admin: Caller) -> None:
     assert join(api, made["token"], "b").status == 401
 
 
-def test_the_deployment_s_own_token_is_counted_and_can_be_revoked_and_replaced(
+def test_bootstrap_token_is_counted_and_can_be_revoked_and_replaced(
     api: Api, admin: Caller
 ) -> None:
     own = api.ctx.bootstrap_token
@@ -72,7 +72,7 @@ def test_the_deployment_s_own_token_is_counted_and_can_be_revoked_and_replaced(
     assert join(api, own, "d").status == 401
 
 
-def test_only_administrators_have_to_do_with_the_tokens(user: Caller) -> None:
+def test_only_administrators_manage_agent_tokens(user: Caller) -> None:
     assert user.ask("POST", "/api/v1/agent-tokens", {}).status == 403
     assert user.ask("GET", "/api/v1/agent-tokens").status == 403
     assert user.ask("DELETE", "/api/v1/agent-tokens/1").status == 403
@@ -89,11 +89,11 @@ def test_only_administrators_have_to_do_with_the_tokens(user: Caller) -> None:
     ],
     ids=["twice", "negative", "huge", "large", "many"],
 )
-def test_slots_that_no_machine_has_are_refused(api: Api, slots: list[dict[str, Any]]) -> None:
+def test_rejects_impossible_slots(api: Api, slots: list[dict[str, Any]]) -> None:
     assert join(api, api.ctx.bootstrap_token, slots=slots).status == 400
 
 
-def test_an_agent_ships_logs_of_its_own_tasks_under_its_own_name(api: Api, user: Caller) -> None:
+def test_agent_sends_logs_only_of_its_own_tasks(api: Api, user: Caller) -> None:
     own = create(user, activate=True)
     agent = PlayedAgent(api, "agent-1")
     agent.join()
@@ -112,7 +112,7 @@ def test_an_agent_ships_logs_of_its_own_tasks_under_its_own_name(api: Api, user:
     assert heard[0][0]["agentId"] == "agent-1"
 
 
-def test_a_line_that_cannot_be_stored_takes_no_other_along(api: Api, user: Caller) -> None:
+def test_unstorable_log_line_does_not_affect_others(api: Api, user: Caller) -> None:
     """Agents drop a batch that is refused, and it has lines of all tasks of a machine."""
     experiment = create(user, activate=True)
     agent = PlayedAgent(api, "agent-1")
@@ -134,7 +134,7 @@ def test_a_line_that_cannot_be_stored_takes_no_other_along(api: Api, user: Calle
     ]
 
 
-def test_an_agent_reports_for_no_container_of_another(api: Api, user: Caller) -> None:
+def test_agent_cannot_report_for_containers_of_another(api: Api, user: Caller) -> None:
     owner, other = PlayedAgent(api, "owner"), PlayedAgent(api, "other")
     owner.join()
     experiment = create(user, activate=True)
@@ -148,7 +148,7 @@ def test_an_agent_reports_for_no_container_of_another(api: Api, user: Caller) ->
 
 
 @pytest.mark.parametrize("name", [f"new-{n}" for n in range(5)])
-def test_one_of_many_agents_that_join_at_once_gets_a_new_name(api: Api, name: str) -> None:
+def test_one_of_several_concurrent_agents_gets_the_name(api: Api, name: str) -> None:
     together = threading.Barrier(12)
 
     def status_of(number: int) -> int:

@@ -43,7 +43,7 @@ def clean_up(api: Api, days: float) -> None:
         api.tick()
 
 
-def test_uploads_that_were_cut_off_are_collected(api: Api, user: Caller) -> None:
+def test_interrupted_uploads_are_deleted(api: Api, user: Caller) -> None:
 
     create(user)
     kept = contexts(api)
@@ -72,7 +72,7 @@ def stored(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return keys
 
 
-def test_a_large_context_of_a_launch_that_is_refused_is_collected(
+def test_large_context_of_a_rejected_launch_is_deleted(
     api: Api, user: Caller, stored: list[str]
 ) -> None:
     body = {"config": "entrypoint: [ls]\nresources: {slots: 0}\n", "contextDirectory": [FILE]}
@@ -86,7 +86,7 @@ def test_a_large_context_of_a_launch_that_is_refused_is_collected(
     assert api.ctx.objects.get(refused) is None
 
 
-def test_a_large_context_of_a_fork_which_has_that_of_its_parent_is_collected(
+def test_unused_large_context_of_a_fork_is_deleted(
     api: Api, user: Caller, stored: list[str]
 ) -> None:
     body = {"config": config_of(), "modelDefinition": [FILE], "activate": False}
@@ -100,7 +100,7 @@ def test_a_large_context_of_a_fork_which_has_that_of_its_parent_is_collected(
         assert base64.b64decode(code) == api.ctx.objects.get(own)
 
 
-def test_a_cluster_whose_disk_is_full_is_not_healthy(api: Api) -> None:
+def test_cluster_with_a_full_disk_is_unhealthy(api: Api) -> None:
     assert api.anonymous().ask("GET", "/health").status == 200
     with api.ctx.db.begin() as tx:
         for statement in _FULL:
@@ -111,9 +111,7 @@ def test_a_cluster_whose_disk_is_full_is_not_healthy(api: Api) -> None:
     assert (told.status, told.json()["database"]) == (503, "down")
 
 
-def test_a_request_that_a_full_disk_refuses_is_told_so_and_the_cluster_is_not_healthy(
-    api: Api, user: Caller
-) -> None:
+def test_request_failed_by_a_full_disk_makes_the_cluster_unhealthy(api: Api, user: Caller) -> None:
     with api.ctx.db.begin() as tx:
         tx.execute(text(_FULL[0]))
         tx.execute(text(_FULL[1].replace("UPDATE ON cluster", "INSERT ON experiments")))
@@ -174,9 +172,7 @@ def uploading(api: Api, user: Caller) -> Uploading:
     return Uploading(api, user)
 
 
-def test_checkpoints_whose_uploads_were_cut_off_are_collected(
-    api: Api, uploading: Uploading
-) -> None:
+def test_checkpoints_of_interrupted_uploads_are_deleted(api: Api, uploading: Uploading) -> None:
     whole, cut_off = uploading.upload("COMPLETED"), uploading.upload()
     with api.ctx.db.begin() as tx:
         later = api.ctx.now() + timedelta(days=2)
@@ -195,7 +191,7 @@ def test_checkpoints_whose_uploads_were_cut_off_are_collected(
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_collections_that_came_too_early_for_an_upload_are_no_tries_of_it(
+def test_early_collections_do_not_count_as_attempts(
     api: Api, uploading: Uploading, ended: bool
 ) -> None:
     cut_off, other = uploading.upload(), uuid.UUID(uploading.upload("COMPLETED"))
@@ -219,14 +215,16 @@ def test_collections_that_came_too_early_for_an_upload_are_no_tries_of_it(
     assert uploading.collections() == [[str(other)]] * 7 + [[cut_off]]
 
 
-def test_a_row_without_files_is_marked(api: Api, admin: Caller, uploading: Uploading) -> None:
+def test_checkpoint_row_without_files_is_marked(
+    api: Api, admin: Caller, uploading: Uploading
+) -> None:
     cut_off = uploading.upload()
     left = {"checkpoints": [{"uuid": cut_off, "resources": {"resources": {}}}]}
     admin.done("PATCH", "/api/v1/checkpoints", left)
     assert uploading.state(cut_off) == "STATE_DELETED"
 
 
-def test_a_checkpoint_is_listed_when_it_is_complete(uploading: Uploading) -> None:
+def test_only_complete_checkpoints_are_listed(uploading: Uploading) -> None:
     checkpoint = uploading.upload()
     of_experiment = f"/api/v1/experiments/{uploading.experiment}/checkpoints"
     assert uploading.owner.get(of_experiment)["checkpoints"] == []
@@ -248,14 +246,14 @@ def test_a_checkpoint_is_listed_when_it_is_complete(uploading: Uploading) -> Non
         assert tx.execute(steps).scalar() == 3
 
 
-def test_nobody_deletes_a_checkpoint_while_it_is_uploaded(uploading: Uploading) -> None:
+def test_rejects_deletion_of_a_checkpoint_during_its_upload(uploading: Uploading) -> None:
     checkpoint = uploading.upload()
     body = {"checkpointUuids": [checkpoint]}
     told = uploading.owner.ask("DELETE", "/api/v1/checkpoints", body)
     assert (told.status, "is being uploaded" in told.error) == (400, True)
 
 
-def test_deleting_an_experiment_deletes_what_cut_off_uploads_left(uploading: Uploading) -> None:
+def test_deleting_an_experiment_deletes_interrupted_uploads(uploading: Uploading) -> None:
     cut_off = uploading.upload()
     uploading.owner.post(f"/api/v1/experiments/{uploading.experiment}/kill")
     uploading.agent.poll("terminated", exit_code=1)

@@ -16,7 +16,7 @@ def api(cluster: Rented) -> Api:
     return cluster.api
 
 
-def test_work_has_no_longer_than_its_machine(cluster: Rented, user: Caller) -> None:
+def test_work_is_killed_before_its_machine_ends(cluster: Rented, user: Caller) -> None:
     """The trial may take an hour for its checkpoint; the machine ends earlier."""
     experiment_id = create(user, activate=True)
     _, agent = cluster.employ()
@@ -42,9 +42,7 @@ def test_work_has_no_longer_than_its_machine(cluster: Rented, user: Caller) -> N
     assert len(cluster.cloud.alive()) == 2, "the other one is for what goes on"
 
 
-def test_what_was_asked_to_leave_before_has_no_longer_than_its_machine(
-    cluster: Rented, user: Caller
-) -> None:
+def test_preempted_work_is_killed_before_its_machine_ends(cluster: Rented, user: Caller) -> None:
     """A rebalance recommendation comes before the interruption notice. Only the notice has a time."""
     create(user, activate=True)
     _, agent = cluster.employ()
@@ -60,9 +58,7 @@ def test_what_was_asked_to_leave_before_has_no_longer_than_its_machine(
     assert order["desired"] == "killed"
 
 
-def test_work_leaves_a_rented_machine_whose_gpu_failed_and_the_reason_is_told(
-    cluster: Rented, user: Caller
-) -> None:
+def test_failed_gpu_preempts_work_and_drains_its_machine(cluster: Rented, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     machine, agent = cluster.employ()
     (order,) = agent.running.values()
@@ -78,9 +74,7 @@ def test_work_leaves_a_rented_machine_whose_gpu_failed_and_the_reason_is_told(
     assert [state for state, _ in shown.values()] == ["LAUNCHED"], "the other one is there early"
 
 
-def test_a_notebook_ends_with_its_machine_and_starts_elsewhere(
-    cluster: Rented, user: Caller
-) -> None:
+def test_notebook_runs_until_its_machine_ends(cluster: Rented, user: Caller) -> None:
     user.post("/api/v1/notebooks", {"config": {}})
     _, agent = cluster.employ()
     agent.poll(leaving=True, deadline=(cluster.time + timedelta(seconds=20)).isoformat())
@@ -90,7 +84,7 @@ def test_a_notebook_ends_with_its_machine_and_starts_elsewhere(
     assert order["desired"] == "running"
 
 
-def test_a_deadline_that_is_no_time_is_passed_over(cluster: Rented, user: Caller) -> None:
+def test_invalid_deadline_is_ignored(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     _, agent = cluster.employ()
     agent.poll(leaving=True, notice="maintenance", deadline="2 Jan 2026 00:00:00 GMT")
@@ -99,7 +93,7 @@ def test_a_deadline_that_is_no_time_is_passed_over(cluster: Rented, user: Caller
 
 
 @pytest.mark.parametrize("lost", ["before the first", "after the first"])
-def test_work_above_the_maximum_leaves_also_if_the_process_dies_that_asks_it(
+def test_work_above_the_maximum_is_preempted_despite_a_crash(
     cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     agents = []

@@ -41,7 +41,7 @@ def let_end(cluster: Rented) -> None:
 
 
 @pytest.mark.parametrize("then", ["another", "no longer rented"])
-def test_machines_of_a_pool_that_is_gone_end_with_their_work(
+def test_machines_of_a_removed_pool_end_with_their_work(
     cluster: Rented, user: Caller, then: str
 ) -> None:
     create(user, activate=True)
@@ -64,9 +64,7 @@ def test_machines_of_a_pool_that_is_gone_end_with_their_work(
     assert ended["reason"] == "it is drained: its pool rents no machines any more"
 
 
-def test_machines_that_boot_for_a_pool_that_is_gone_end_at_once(
-    cluster: Rented, user: Caller
-) -> None:
+def test_booting_machines_of_a_removed_pool_end_immediately(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     assert cluster.cloud.alive()
@@ -76,9 +74,7 @@ def test_machines_that_boot_for_a_pool_that_is_gone_end_at_once(
     assert not cluster.cloud.alive()
 
 
-def test_what_was_asked_for_by_a_section_that_is_gone_is_not_asked_for_by_another(
-    cluster: Rented, user: Caller
-) -> None:
+def test_requests_of_a_removed_section_are_canceled(cluster: Rented, user: Caller) -> None:
     """Its image, network and identity came from the removed section. Under other settings it would only cost money."""
     create(user, activate=True)
     cluster.decide()
@@ -91,7 +87,7 @@ def test_what_was_asked_for_by_a_section_that_is_gone_is_not_asked_for_by_anothe
     assert (row["state"], "not configured any more" in row["reason"]) == ("TERMINATING", True)
 
 
-def test_a_machine_whose_launch_was_not_answered_ends_with_its_section(
+def test_machine_of_an_unanswered_launch_ends_with_its_section(
     cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No pool rents in its region any more: no list would be read there, and it would cost money for ever."""
@@ -111,9 +107,7 @@ def test_a_machine_whose_launch_was_not_answered_ends_with_its_section(
     assert not cluster.cloud.alive()
 
 
-def test_a_cloud_that_no_pool_names_any_more_is_still_reached(
-    cluster: Rented, user: Caller
-) -> None:
+def test_cloud_of_remaining_machines_is_still_reached(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     config = load_cluster({})
@@ -123,7 +117,7 @@ def test_a_cloud_that_no_pool_names_any_more_is_still_reached(
     assert clouds_of(config, {"nowhere"}) == {}, "and one that cannot be is told in the log"
 
 
-def test_a_pool_that_is_gone_is_not_decided_on_for_ever(cluster: Rented, user: Caller) -> None:
+def test_removed_pool_causes_no_endless_decisions(cluster: Rented, user: Caller) -> None:
     """Its next look was due and would stay due, so each pass would be due at once."""
     create(user, activate=True)
     cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY)
@@ -134,7 +128,7 @@ def test_a_pool_that_is_gone_is_not_decided_on_for_ever(cluster: Rented, user: C
     assert tick.run(cluster.api.ctx) != 0.0
 
 
-def test_a_machine_whose_agent_polls_is_there_whatever_its_cloud_lists(
+def test_machine_with_a_polling_agent_is_not_declared_gone(
     cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Credentials of another account list no machines. A machine that counts as gone would cost money forever."""

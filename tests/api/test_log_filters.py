@@ -43,14 +43,14 @@ def task_id(user: Caller) -> str:
         ({"timestampBefore": ["2026-01-01T00:00:03Z"]}, ["plain", "info"]),
     ],
 )
-def test_a_filter_keeps_the_lines_that_it_names(
+def test_filter_returns_matching_log_lines(
     user: Caller, task_id: str, query: dict[str, list[str]], shown: list[str]
 ) -> None:
     lines = user.lines(f"/api/v1/tasks/{task_id}/logs", query)
     assert [line["log"] for line in lines] == shown
 
 
-def test_values_to_filter_by_are_those_of_all_runs_of_a_trial(user: Caller) -> None:
+def test_filter_values_come_from_all_runs_of_a_trial(user: Caller) -> None:
     experiment = create(user)
     first = trial_of(user, experiment)
     say(user, first, "launcher")

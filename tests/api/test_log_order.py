@@ -38,33 +38,33 @@ def shown(caller: Caller, task_id: str, **query: str) -> list[str]:
     return [line["log"] for line in caller.lines(f"/api/v1/tasks/{task_id}/logs", asked)]
 
 
-def test_lines_are_shown_in_order_of_time(user: Caller, task_id: str) -> None:
+def test_log_lines_are_sorted_by_time(user: Caller, task_id: str) -> None:
     arrive(user, task_id, "03", "05")
     arrive(user, task_id, "01", "04")
     assert shown(user, task_id) == ["01", "03", "04", "05"]
 
 
-def test_lines_of_one_time_keep_the_order_in_which_they_arrived(user: Caller, task_id: str) -> None:
+def test_log_lines_with_equal_times_have_the_order_of_arrival(user: Caller, task_id: str) -> None:
     written = "2026-01-01T00:00:00Z"
     logs = [{"taskId": task_id, "log": str(n), "timestamp": written} for n in (2, 1, 3)]
     user.post("/api/v1/task/logs", {"logs": logs})
     assert shown(user, task_id) == ["2", "1", "3"]
 
 
-def test_the_last_lines_are_the_latest(user: Caller, task_id: str) -> None:
+def test_last_log_lines_are_the_latest(user: Caller, task_id: str) -> None:
     arrive(user, task_id, "03", "05", "01")
     assert shown(user, task_id, orderBy="ORDER_BY_DESC", limit="2") == ["05", "03"]
     assert shown(user, task_id, limit="2") == ["01", "03"]
 
 
-def test_pages_lose_no_line(user: Caller, task_id: str) -> None:
+def test_pages_contain_every_log_line(user: Caller, task_id: str) -> None:
     texts = [f"{n % 60:02}" for n in range(0, 5 * 777, 5)] * 2
     arrive(user, task_id, *texts)
     for order in ("ORDER_BY_ASC", "ORDER_BY_DESC"):
         assert sorted(shown(user, task_id, orderBy=order)) == sorted(texts)
 
 
-def test_a_follower_gets_the_lines_that_arrive_late(api: Api, user: Caller, task_id: str) -> None:
+def test_follower_receives_late_log_lines(api: Api, user: Caller, task_id: str) -> None:
     arrive(user, task_id, "05", "03")
     followed = following(api, user, task_id)
     first = followed.fetch(followed.cursor)
@@ -73,9 +73,7 @@ def test_a_follower_gets_the_lines_that_arrive_late(api: Api, user: Caller, task
     assert [_texts(batch) for batch in (first, second)] == [["03", "05"], ["04", "06"]]
 
 
-def test_a_stream_that_is_taken_up_again_gives_the_lines_that_arrived_late(
-    user: Caller, task_id: str
-) -> None:
+def test_resumed_stream_contains_late_log_lines(user: Caller, task_id: str) -> None:
     arrive(user, task_id, "30")
     (line,) = user.lines(f"/api/v1/tasks/{task_id}/logs")
     arrive(user, task_id, "01", "40")
@@ -83,7 +81,7 @@ def test_a_stream_that_is_taken_up_again_gives_the_lines_that_arrived_late(
     assert shown(user, task_id, **again) == ["01", "40"]
 
 
-def test_a_follower_gets_the_line_of_a_transaction_that_commits_late(
+def test_follower_receives_lines_of_late_commits(
     api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_logs, "SETTLE_S", 0.0)
@@ -102,7 +100,7 @@ def test_a_follower_gets_the_line_of_a_transaction_that_commits_late(
     ]  # fmt: skip
 
 
-def test_a_follower_waits_for_transactions_that_end_soon_and_for_no_later_ones(
+def test_follower_waits_only_for_earlier_transactions(
     api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrive(user, task_id, "01")
@@ -114,7 +112,7 @@ def test_a_follower_waits_for_transactions_that_end_soon_and_for_no_later_ones(
     assert _texts(followed.fetch(followed.cursor)) == ["01"]
 
 
-def test_a_transaction_that_hangs_holds_no_follower_back(
+def test_hanging_transaction_does_not_block_followers(
     api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_logs, "LONGEST_WRITING", timedelta(0))
@@ -125,7 +123,7 @@ def test_a_transaction_that_hangs_holds_no_follower_back(
         assert _texts(followed.fetch(followed.cursor)) == ["01"]
 
 
-def test_a_line_that_is_stored_while_a_page_is_read_is_given_once(
+def test_line_stored_during_a_read_is_sent_once(
     api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrive(user, task_id, "01")

@@ -21,14 +21,14 @@ def found(caller: Caller, task_id: str, search: str, **query: str) -> list[str]:
     return [line["log"] for line in lines]
 
 
-def test_a_regular_expression_finds_words(user: Caller, task_id: str) -> None:
+def test_regular_expression_matches_words(user: Caller, task_id: str) -> None:
     write(user, task_id, "one food\n", "two foo\n", "three FOO\n")
     assert found(user, task_id, r"\bfoo$") == ["two foo\n"]
     assert found(user, task_id, r"(?i)\bfoo\b") == ["two foo\n", "three FOO\n"]
     assert found(user, task_id, r"\bfoo", enableRegex="false") == []
 
 
-def test_a_text_is_found_as_it_is(user: Caller, task_id: str) -> None:
+def test_plain_text_is_matched_literally(user: Caller, task_id: str) -> None:
     write(user, task_id, "at 100 %", "at 1000", "C:\\data", "C:data", "a_b", "A_B", "acb")
     for text, lines in {"100 %": 1, "100": 2, "C:\\": 1, "a_b": 2, "%": 1}.items():
         assert len(found(user, task_id, text, enableRegex="false")) == lines, text
@@ -37,7 +37,7 @@ def test_a_text_is_found_as_it_is(user: Caller, task_id: str) -> None:
     assert found(user, task_id, r"C:\\da.a") == ["C:\\data"]
 
 
-def test_lines_are_found_however_far_apart_they_are(user: Caller, task_id: str) -> None:
+def test_search_finds_lines_far_apart(user: Caller, task_id: str) -> None:
     texts = [f"line {n}" for n in range(3500)]
     write(user, task_id, *texts)
     wanted = [t for t in texts if t.endswith("77")]
@@ -46,13 +46,13 @@ def test_lines_are_found_however_far_apart_they_are(user: Caller, task_id: str) 
     assert found(user, task_id, "77$", limit="3") == wanted[:3]
 
 
-def test_a_hostile_expression_is_answered(user: Caller, task_id: str) -> None:
+def test_hostile_expression_gets_a_response(user: Caller, task_id: str) -> None:
     write(user, task_id, "a" * 60_000 + "b", "aaa")
     assert found(user, task_id, "^(a+)+$") == ["aaa"]
 
 
 @pytest.mark.parametrize("search", ["(", "(?=a)"])
-def test_an_invalid_expression_is_refused(user: Caller, task_id: str, search: str) -> None:
+def test_rejects_invalid_expression(user: Caller, task_id: str, search: str) -> None:
     query = {"searchText": [search], "enableRegex": ["true"]}
     told = user.ask("GET", f"/api/v1/tasks/{task_id}/logs", query=query)
     assert told.status == 400
@@ -61,7 +61,7 @@ def test_an_invalid_expression_is_refused(user: Caller, task_id: str, search: st
 
 @pytest.mark.parametrize("regex", ["true", "false"])
 @pytest.mark.parametrize("order", ["ORDER_BY_ASC", "ORDER_BY_DESC"])
-def test_a_log_is_looked_through_in_parts(
+def test_log_is_searched_in_parts(
     user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch, regex: str, order: str
 ) -> None:
     monkeypatch.setattr(task_logs, "SPAN", 7)
@@ -74,7 +74,7 @@ def test_a_log_is_looked_through_in_parts(
 
 
 @pytest.mark.parametrize("regex", ["true", "false"])
-def test_a_search_that_takes_long_goes_on_where_it_was(
+def test_long_search_continues_at_its_position(
     user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch, regex: str
 ) -> None:
     monkeypatch.setattr(task_logs, "SPAN", 7)

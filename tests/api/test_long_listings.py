@@ -40,7 +40,9 @@ def all_of(caller: Caller, path: str) -> Any:
 
 
 @pytest.mark.parametrize("path", LISTINGS)
-def test_parts_make_the_answer(filled: Caller, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_parts_combine_to_the_complete_listing(
+    filled: Caller, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     whole = all_of(filled, path)
     assert LISTINGS[path] in whole
     monkeypatch.setattr(pages, "PART", 1)

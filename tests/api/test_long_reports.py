@@ -42,7 +42,7 @@ def unmanaged_experiment(user: Caller) -> int:
     return int(user.post("/api/v1/experiments", body)["experiment"]["id"])
 
 
-def test_listings_leave_long_values_of_reports_out(
+def test_listings_omit_long_values_of_reports(
     user: Caller, experiment_id: int, trial_id: int
 ) -> None:
     metrics = {"loss": 0.5, "short": "a text", "long": LONG, "list": list(range(9_000))}
@@ -79,7 +79,7 @@ def test_listings_show_the_batches_of_a_short_report(user: Caller, trial_id: int
     assert metrics == {"avgMetrics": {"loss": 0.5, "none": None}, "batchMetrics": batches}
 
 
-def test_a_stream_of_reports_has_long_ones_in_parts(
+def test_stream_sends_long_reports_in_parts(
     user: Caller, trial_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metric_streams, "PART_BYTES", 3_000)
@@ -90,7 +90,7 @@ def test_a_stream_of_reports_has_long_ones_in_parts(
     assert [r["totalBatches"] for part in sent for r in part["metrics"]] == [1, 2, 3, 4, 5]
 
 
-def test_reports_of_a_checkpoint_come_in_parts(
+def test_reports_of_a_checkpoint_are_sent_in_parts(
     user: Caller, experiment_id: int, trial_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuid = report_checkpoint(user, experiment_id)
@@ -132,7 +132,7 @@ def test_a_long_state_of_a_trial_is_shortened(user: Caller, trial_id: int) -> No
     assert shown == "x" * 500 + "…"
 
 
-def test_metadata_and_hyperparameters_have_a_bound(user: Caller, trial_id: int) -> None:
+def test_metadata_and_hyperparameters_have_a_size_limit(user: Caller, trial_id: int) -> None:
     path = f"/api/v1/runs/{trial_id}/metadata"
     answer = user.ask("POST", path, {"metadata": {"text": "x" * MOST_BYTES}})
     assert answer.status == 400
@@ -143,7 +143,7 @@ def test_metadata_and_hyperparameters_have_a_bound(user: Caller, trial_id: int) 
     assert user.ask("POST", "/api/v1/trials", body).status == 400
 
 
-def test_columns_of_hyperparameters_and_metadata_have_a_bound(user: Caller) -> None:
+def test_number_of_hyperparameter_and_metadata_columns_is_limited(user: Caller) -> None:
     """Twelve unmanaged trials have names of the maximum length; a small trial keeps its columns."""
     experiment_id = unmanaged_experiment(user)
     names = [{f"{n}-{m}-".ljust(900, "x"): 1 for m in range(280)} for n in range(12)]
@@ -158,7 +158,7 @@ def test_columns_of_hyperparameters_and_metadata_have_a_bound(user: Caller) -> N
     assert {"hp.lr", "metadata.lr", "metadata.team"} <= listed
 
 
-def test_values_of_metadata_have_a_bound(user: Caller) -> None:
+def test_long_metadata_values_are_not_offered(user: Caller) -> None:
     experiment_id = unmanaged_experiment(user)
     for value in ("short", "x" * 1_001):
         body = {"experimentId": experiment_id, "hparams": {}}
@@ -167,7 +167,7 @@ def test_values_of_metadata_have_a_bound(user: Caller) -> None:
     assert user.get("/api/v1/projects/1/metadata/team")["values"] == ["short"]
 
 
-def test_labels_have_a_bound(api: Api, user: Caller, experiment_id: int) -> None:
+def test_labels_have_a_limit(api: Api, user: Caller, experiment_id: int) -> None:
     many, long = [f"l-{n}" for n in range(MOST_LABELS + 1)], ["x" * 201]
     path = f"/api/v1/experiments/{experiment_id}"
     for labels in (many, long):
@@ -181,14 +181,14 @@ def test_labels_have_a_bound(api: Api, user: Caller, experiment_id: int) -> None
     assert len(user.done("DELETE", f"{path}/labels/l-7")["labels"]) == MOST_LABELS - 1
 
 
-def test_labels_that_are_listed_have_a_bound(user: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_listed_labels_is_limited(user: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("det_controlplane.db.experiments.experiments.MOST_LISTED_LABELS", 2)
     for n in range(3):
         create(user, labels=["used by all", f"l-{n}"])
     assert user.get("/api/v1/experiment/labels")["labels"] == ["used by all", "l-0"]
 
 
-def test_series_of_profilers_have_a_bound(user: Caller, trial_id: int) -> None:
+def test_profiler_series_have_a_limit(user: Caller, trial_id: int) -> None:
     many = {f"agent-{n:04}": {"cpu": 1.0} for n in range(profiles.MOST_SERIES // 2)}
     long = {"agent-0": {f"{n}-".ljust(900, "x"): 1.0 for n in range(300)}}
     for group in ("cpu", "memory", "disk"):

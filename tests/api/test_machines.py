@@ -37,7 +37,7 @@ def api(cluster: Rented) -> Api:
     return cluster.api
 
 
-def test_submitting_work_is_enough(cluster: Rented, user: Caller) -> None:
+def test_submitted_work_rents_a_machine_and_runs(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -76,7 +76,7 @@ def test_machines_pull_the_images_of_their_section(cluster: Rented, user: Caller
     assert "    images team/a:1 team/b < /dev/null" in machine.request.user_data
 
 
-def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Caller) -> None:
+def test_idle_machine_is_terminated_after_some_minutes(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     _, agent = cluster.employ()
     agent.finish()
@@ -96,7 +96,7 @@ def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Calle
     assert (ended["state"], ended["costUsd"] > 0) == ("GONE", True)
 
 
-def test_log_lines_that_wait_on_a_machine_keep_it_but_not_for_ever(
+def test_machine_with_unsent_log_lines_stays_for_a_limited_time(
     cluster: Rented, user: Caller
 ) -> None:
     create(user, activate=True)
@@ -115,7 +115,7 @@ def test_log_lines_that_wait_on_a_machine_keep_it_but_not_for_ever(
     assert not cluster.cloud.alive()
 
 
-def test_machines_that_ended_before_a_time_are_left_out(cluster: Rented, user: Caller) -> None:
+def test_list_omits_machines_that_ended_before_a_time(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     cluster.cloud.reclaim(cluster.cloud.alive()[0].cloud_id)
@@ -131,7 +131,7 @@ def test_machines_that_ended_before_a_time_are_left_out(cluster: Rented, user: C
     assert refused.status == 400
 
 
-def test_the_row_is_there_before_the_cloud_is_asked(cluster: Rented, user: Caller) -> None:
+def test_row_exists_before_the_cloud_is_called(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.decide()
     assert not cluster.cloud.rented
@@ -139,7 +139,7 @@ def test_the_row_is_there_before_the_cloud_is_asked(cluster: Rented, user: Calle
     assert shown["state"] == "REQUESTED"
 
 
-def test_a_lost_answer_rents_no_second_machine(cluster: Rented, user: Caller) -> None:
+def test_lost_response_rents_no_second_machine(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.cloud.lose_next_answer()
     cluster.settle()
@@ -150,7 +150,7 @@ def test_a_lost_answer_rents_no_second_machine(cluster: Rented, user: Caller) ->
     assert (shown["state"], shown["cloudId"]) == ("LAUNCHED", cluster.cloud.rented[0].cloud_id)
 
 
-def test_a_machine_whose_answer_was_lost_has_the_price_of_where_it_came_to(
+def test_machine_of_a_lost_response_has_the_price_of_its_zone(
     cluster: Rented, user: Caller
 ) -> None:
     cluster.cloud.refuse(Scope("aws", zone="us-east-1a"), RefusalKind.NO_CAPACITY, "no g5 in 1a")
@@ -161,7 +161,7 @@ def test_a_machine_whose_answer_was_lost_has_the_price_of_where_it_came_to(
     assert (shown["state"], shown["zone"], shown["priceUsdHour"]) == ("LAUNCHED", "us-east-1b", 0.5)
 
 
-def test_a_machine_that_is_listed_late_is_not_given_up(cluster: Rented, user: Caller) -> None:
+def test_machine_listed_late_is_not_declared_gone(cluster: Rented, user: Caller) -> None:
     cluster.cloud.faults = CloudFaults(listed_late=1.0)
     create(user, activate=True)
     cluster.settle(6)
@@ -169,7 +169,7 @@ def test_a_machine_that_is_listed_late_is_not_given_up(cluster: Rented, user: Ca
     assert shown["state"] == "LAUNCHED"
 
 
-def test_machines_are_told_what_they_are_in_the_other_cloud(cluster: Rented, user: Caller) -> None:
+def test_machines_receive_their_identity_in_the_other_cloud(cluster: Rented, user: Caller) -> None:
     (pool,) = cluster.api.ctx.config.resource_pools
     role = "arn:aws:iam::123456789012:role/machine"
     section = replace(pool.sections[0], settings={"aws_role_arn": role})
@@ -181,9 +181,7 @@ def test_machines_are_told_what_they_are_in_the_other_cloud(cluster: Rented, use
     assert f'"aws_role_arn": "{role}"' in machine.request.user_data
 
 
-def test_where_one_zone_has_nothing_another_is_asked_and_the_refusal_is_told(
-    cluster: Rented, user: Caller
-) -> None:
+def test_zone_without_capacity_is_replaced_by_another(cluster: Rented, user: Caller) -> None:
     cluster.cloud.refuse(Scope("aws", zone="us-east-1a"), RefusalKind.NO_CAPACITY, "no g5 in 1a")
     create(user, activate=True)
     cluster.settle(6)
@@ -191,7 +189,7 @@ def test_where_one_zone_has_nothing_another_is_asked_and_the_refusal_is_told(
     assert machine.zone == "us-east-1b"
 
 
-def test_who_waits_learns_what_was_tried_and_when_the_next_try_is(
+def test_wait_reason_has_the_refusal_and_the_next_try(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     cluster.cloud.refuse(Scope("aws"), RefusalKind.QUOTA, "quota L-DB2E81BA of G instances is 0")
@@ -207,7 +205,7 @@ def test_who_waits_learns_what_was_tried_and_when_the_next_try_is(
     assert len(cluster.cloud.alive()) == 1
 
 
-def test_a_refused_cloud_is_not_asked_in_a_loop(cluster: Rented, user: Caller) -> None:
+def test_refused_launch_is_not_retried_in_a_loop(cluster: Rented, user: Caller) -> None:
     cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY)
     create(user, activate=True)
     cluster.settle(10)
@@ -216,7 +214,9 @@ def test_a_refused_cloud_is_not_asked_in_a_loop(cluster: Rented, user: Caller) -
     assert len(cluster.instances(all="true")) == asked
 
 
-def test_an_announced_reclaim_is_replaced_at_once(cluster: Rented, user: Caller) -> None:
+def test_announced_reclaim_launches_a_replacement_immediately(
+    cluster: Rented, user: Caller
+) -> None:
     create(user, activate=True)
     first, agent = cluster.employ()
     cluster.cloud.reclaim(first.cloud_id, notice_s=120)
@@ -236,7 +236,7 @@ def test_an_announced_reclaim_is_replaced_at_once(cluster: Rented, user: Caller)
         ("spot_interruption", True, 0),
     ],
 )
-def test_only_what_a_cloud_takes_back_makes_its_offer_worth_less(
+def test_only_reclaimed_machines_count_against_their_offer(
     cluster: Rented, user: Caller, admin: Caller, notice: str, ordered: bool, remembered: int
 ) -> None:
     """A released machine shuts down as well."""
@@ -251,7 +251,7 @@ def test_only_what_a_cloud_takes_back_makes_its_offer_worth_less(
         assert len(interruptions.since(tx, START - timedelta(days=1))) == remembered
 
 
-def test_an_agent_that_restarts_while_its_machine_drains_keeps_its_work(
+def test_restarted_agent_on_a_draining_machine_continues_its_work(
     cluster: Rented, user: Caller
 ) -> None:
     create(user, activate=True)
@@ -266,9 +266,7 @@ def test_an_agent_that_restarts_while_its_machine_drains_keeps_its_work(
     assert again.running, "its container stores a checkpoint"
 
 
-def test_a_machine_that_vanishes_is_noticed_and_its_work_goes_elsewhere(
-    cluster: Rented, user: Caller
-) -> None:
+def test_work_of_a_vanished_machine_restarts_elsewhere(cluster: Rented, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     first, _ = cluster.employ()
     cluster.cloud.reclaim(first.cloud_id)
@@ -286,7 +284,7 @@ def test_a_machine_that_vanishes_is_noticed_and_its_work_goes_elsewhere(
     assert trial["restarts"] == 0, "infrastructure never spends the user's retries"
 
 
-def test_a_machine_that_nobody_asked_for_is_ended(cluster: Rented, user: Caller) -> None:
+def test_orphaned_machine_is_terminated(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -296,7 +294,7 @@ def test_a_machine_that_nobody_asked_for_is_ended(cluster: Rented, user: Caller)
     assert [m.cloud_id for m in cluster.cloud.alive()] == [machine.cloud_id]
 
 
-def test_a_proof_of_another_machine_or_of_none_is_refused(cluster: Rented, user: Caller) -> None:
+def test_rejects_proof_of_another_or_unknown_machine(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -315,7 +313,7 @@ def test_a_proof_of_another_machine_or_of_none_is_refused(cluster: Rented, user:
     )
 
 
-def test_what_is_no_proof_is_refused_as_such(cluster: Rented, user: Caller) -> None:
+def test_rejects_malformed_proof(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     verifier = AwsIdentityVerifier(Trusted(list, []))
@@ -328,9 +326,7 @@ def test_what_is_no_proof_is_refused_as_such(cluster: Rented, user: Caller) -> N
         assert (told.status, "the proof lacks" in told.error) == (401, True)
 
 
-def test_a_proof_is_accepted_once_and_a_second_agent_gets_no_place(
-    cluster: Rented, user: Caller
-) -> None:
+def test_proof_is_accepted_once_and_for_one_agent(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -346,7 +342,7 @@ def test_a_proof_is_accepted_once_and_a_second_agent_gets_no_place(
     assert anonymous.ask("POST", "/agents/v1/join", other).status == 401
 
 
-def test_operators_hold_pools_and_end_machines(
+def test_operators_can_hold_pools_and_terminate_machines(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     assert user.ask("POST", "/api/v1/rented-pools/default/hold", {}).status == 403
@@ -366,7 +362,7 @@ def test_operators_hold_pools_and_end_machines(
     assert not [m for m in cluster.cloud.alive() if m.cloud_id == shown["cloudId"]]
 
 
-def test_never_more_machines_than_allowed(database: Database, tmp_path: Path) -> None:
+def test_machines_never_exceed_the_maximum(database: Database, tmp_path: Path) -> None:
     with rented_cluster(database, tmp_path, limits=Limits(max_instances=2)) as cluster:
         user = cluster.api.signed_in("determined")
         for _ in range(5):
@@ -375,9 +371,7 @@ def test_never_more_machines_than_allowed(database: Database, tmp_path: Path) ->
         assert len(cluster.cloud.rented) == 2
 
 
-def test_a_cloud_that_does_not_answer_delays_and_loses_nothing(
-    cluster: Rented, user: Caller
-) -> None:
+def test_unreachable_cloud_delays_launches_without_loss(cluster: Rented, user: Caller) -> None:
     cluster.cloud.connected = False
     create(user, activate=True)
     cluster.settle()
@@ -387,7 +381,7 @@ def test_a_cloud_that_does_not_answer_delays_and_loses_nothing(
     assert len(cluster.cloud.alive()) == 1
 
 
-def test_more_than_a_pool_can_rent_is_refused_at_once(database: Database, tmp_path: Path) -> None:
+def test_rejects_more_slots_than_the_pool_can_rent(database: Database, tmp_path: Path) -> None:
     limits = Limits(max_instances=2)
     with rented_cluster(database, tmp_path, (offer("1.00"),), limits) as cluster:
         user = cluster.api.signed_in("determined")
@@ -404,7 +398,7 @@ def test_more_than_a_pool_can_rent_is_refused_at_once(database: Database, tmp_pa
         )
 
 
-def test_a_machine_costs_what_it_has_cost_until_now(cluster: Rented, user: Caller) -> None:
+def test_running_machine_has_its_current_cost(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     cluster.pass_time(minutes=15)
@@ -414,7 +408,7 @@ def test_a_machine_costs_what_it_has_cost_until_now(cluster: Rented, user: Calle
     assert described["costUsd"] == 0.10
 
 
-def test_a_pool_tells_the_refusals_of_its_own_offers_only(cluster: Rented, user: Caller) -> None:
+def test_pool_shows_only_refusals_of_its_own_offers(cluster: Rented, user: Caller) -> None:
     zones = {"us-east-1a": RefusalKind.INVALID, "eu-west-1a": RefusalKind.NO_CAPACITY}
     with cluster.api.ctx.db.begin() as tx:
         for zone, kind in zones.items():
@@ -426,7 +420,7 @@ def test_a_pool_tells_the_refusals_of_its_own_offers_only(cluster: Rented, user:
     assert (told["zone"], told["until"]) == ("us-east-1a", None), "invalid offers have no next try"
 
 
-def test_a_pool_tells_once_what_many_allocations_wait_for(cluster: Rented, user: Caller) -> None:
+def test_pool_groups_allocations_by_wait_reason(cluster: Rented, user: Caller) -> None:
     cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY, "no g5 anywhere")
     assert user.get("/api/v1/rented-pools/default")["pool"]["waiting"] == []
     for _ in range(3):

@@ -94,7 +94,7 @@ def cluster(
 @pytest.mark.parametrize(
     "cluster", [{"zones": ["us-central1-a"]}, {"region": "us-central1"}], indirect=True
 )
-def test_work_rents_a_machine_whose_agent_proves_itself_and_ends_it(cluster: Cluster) -> None:
+def test_submitted_work_rents_uses_and_terminates_a_machine(cluster: Cluster) -> None:
     user = cluster.api.signed_in("determined")
     create(user, activate=True)
     cluster.settle()
@@ -119,7 +119,7 @@ def test_work_rents_a_machine_whose_agent_proves_itself_and_ends_it(cluster: Clu
     assert cluster.machines() == []
 
 
-def test_a_stockout_after_the_launch_was_accepted_leads_to_the_other_zone(
+def test_stockout_after_an_accepted_launch_uses_another_zone(
     cluster: Cluster,
 ) -> None:
     cluster.fake.operation_s = 20.0
@@ -136,7 +136,7 @@ def test_a_stockout_after_the_launch_was_accepted_leads_to_the_other_zone(
     assert "us-central1-a" in str(pool["cooldowns"])
 
 
-def test_another_machine_of_the_project_is_not_let_in(cluster: Cluster) -> None:
+def test_other_machine_of_the_project_cannot_join(cluster: Cluster) -> None:
     create(cluster.api.signed_in("determined"), activate=True)
     cluster.settle()
     (machine,) = cluster.machines()
@@ -144,7 +144,7 @@ def test_another_machine_of_the_project_is_not_let_in(cluster: Cluster) -> None:
         cluster.join(machine, instance_name="det-7-1")
 
 
-def test_machines_of_a_project_that_the_section_names_no_more_are_not_lost(
+def test_machines_of_a_removed_project_are_not_lost(
     cluster: Cluster,
 ) -> None:
     """They would seem to be gone: their work would be started again, and they would cost money for ever."""

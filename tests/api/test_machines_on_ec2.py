@@ -46,7 +46,7 @@ def join(cluster: Rented, agent_id: str) -> MachineAgent:
     return MachineAgent(cluster.api.with_token(token), agent_id, incarnation)
 
 
-def test_a_machine_comes_proves_itself_works_and_goes(
+def test_machine_launches_joins_works_and_is_terminated(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (

@@ -21,7 +21,7 @@ def api(cluster: Rented) -> Api:
     return cluster.api
 
 
-def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller) -> None:
+def test_machine_that_never_joins_is_terminated(cluster: Rented, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     cluster.settle()
     (dead,) = cluster.cloud.alive()
@@ -45,7 +45,7 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
     ) in reason(user, experiment_id)
 
 
-def test_what_a_machine_printed_is_for_those_who_may_end_it(
+def test_only_operators_read_the_console_of_a_machine(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     """The console may contain secrets from a pool's start-up script, and has the agent's log."""
@@ -72,9 +72,7 @@ def test_what_a_machine_printed_is_for_those_who_may_end_it(
     assert [printed(operator), printed(editor)] == [dead.console, None]
 
 
-def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(
-    cluster: Rented, user: Caller
-) -> None:
+def test_pool_is_held_after_three_machines_that_never_join(cluster: Rented, user: Caller) -> None:
     id = create(user, activate=True)
     for _ in range(3):
         cluster.settle()
@@ -87,7 +85,7 @@ def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(
     assert len(cluster.cloud.rented) == 4
 
 
-def test_a_pool_whose_machines_end_by_themselves_while_they_boot_stops_to_rent(
+def test_pool_is_held_if_its_machines_shut_down_while_booting(
     cluster: Rented, user: Caller
 ) -> None:
     id = create(user, activate=True)
@@ -107,7 +105,7 @@ def test_a_pool_whose_machines_end_by_themselves_while_they_boot_stops_to_rent(
     assert first["reason"] == "it ended before its agent joined: it switched itself off"
 
 
-def test_a_hold_that_comes_while_machines_are_looked_at_is_obeyed(
+def test_hold_during_a_decision_is_respected(
     cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One transaction records the end of a third failed machine and the hold of its pool."""
@@ -124,7 +122,7 @@ def test_a_hold_that_comes_while_machines_are_looked_at_is_obeyed(
     assert cluster.cloud.rented == []
 
 
-def test_machines_that_are_taken_back_while_they_boot_do_not_hold_their_pool(
+def test_machines_reclaimed_while_booting_do_not_hold_their_pool(
     cluster: Rented, user: Caller
 ) -> None:
     """It is the cloud's want of room: another offer is tried, and the image is not suspected."""
@@ -167,7 +165,7 @@ def expect_held(cluster: Rented, minutes: int) -> None:
     assert len(cluster.cloud.rented) > rented, f"held for more than {minutes} minutes"
 
 
-def test_each_try_in_vain_holds_the_pool_for_twice_as_long(cluster: Rented, user: Caller) -> None:
+def test_each_failed_attempt_doubles_the_hold(cluster: Rented, user: Caller) -> None:
     """A cluster without supervision for a weekend must not pay for one failed machine after another."""
     create(user, activate=True)
     fail_to_boot(cluster, 3)
@@ -177,9 +175,7 @@ def test_each_try_in_vain_holds_the_pool_for_twice_as_long(cluster: Rented, user
         expect_held(cluster, minutes)
 
 
-def test_after_a_machine_that_joined_the_pool_is_held_for_as_long_as_at_first(
-    cluster: Rented, user: Caller
-) -> None:
+def test_joined_machine_resets_the_length_of_holds(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     fail_to_boot(cluster, 3)
     expect_held(cluster, 15)
@@ -194,7 +190,7 @@ def test_after_a_machine_that_joined_the_pool_is_held_for_as_long_as_at_first(
     expect_held(cluster, 15)
 
 
-def test_an_operator_who_resumes_a_pool_gives_it_a_fresh_count(
+def test_resuming_a_pool_resets_its_failure_count(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     """The image was fixed, so failures of the old one do not count for the new one."""
@@ -209,7 +205,7 @@ def test_an_operator_who_resumes_a_pool_gives_it_a_fresh_count(
     expect_held(cluster, 15)
 
 
-def test_machines_that_booted_when_their_pool_was_resumed_do_not_count(
+def test_machines_booting_at_the_resume_do_not_count(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     for _ in range(4):

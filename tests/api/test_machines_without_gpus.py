@@ -38,7 +38,7 @@ def join(cluster: Rented, machine: RentedMachine, slots: int) -> Told:
     ("machine_type", "slots", "waits"),
     [("g5.xlarge", 1, True), ("p6-b200.48xlarge", 8, True), ("m5.large", 1, False), ("m7i.large", 1, False)],
 )  # fmt: skip
-def test_a_machine_whose_type_has_gpus_waits_for_them(
+def test_machine_with_gpus_waits_for_their_driver(
     cluster: Rented, user: Caller, machine_type: str, slots: int, waits: bool
 ) -> None:
     (pool,) = cluster.api.ctx.config.resource_pools
@@ -50,9 +50,7 @@ def test_a_machine_whose_type_has_gpus_waits_for_them(
     assert ("waiting for the GPUs" in machine.request.user_data) is waits
 
 
-def test_a_machine_without_all_of_its_gpus_is_told_so(
-    cluster: Rented, machine: RentedMachine
-) -> None:
+def test_rejects_machine_without_all_of_its_gpus(cluster: Rented, machine: RentedMachine) -> None:
     refused = join(cluster, machine, slots=3)
     assert refused.status == 401
     assert "shows 3 of the 4 slots that g5.4 has" in refused.error
@@ -60,7 +58,7 @@ def test_a_machine_without_all_of_its_gpus_is_told_so(
     assert join(cluster, machine, slots=4).status == 200
 
 
-def test_such_machines_one_after_the_other_hold_their_pool(
+def test_repeated_machines_without_gpus_hold_their_pool(
     cluster: Rented, machine: RentedMachine
 ) -> None:
     for _ in range(3):
@@ -72,7 +70,7 @@ def test_such_machines_one_after_the_other_hold_their_pool(
     assert len(cluster.cloud.rented) == 3
 
 
-def test_an_operator_may_choose_fewer(cluster: Rented, machine: RentedMachine) -> None:
+def test_operator_can_configure_fewer_gpus(cluster: Rented, machine: RentedMachine) -> None:
     (pool,) = cluster.api.ctx.config.resource_pools
     chosen = {"agent_config_file_contents": {"visible_gpus": "0,1"}}
     sections = (replace(pool.sections[0], settings=chosen),)
@@ -81,7 +79,7 @@ def test_an_operator_may_choose_fewer(cluster: Rented, machine: RentedMachine) -
     assert join(cluster, machine, slots=2).status == 200
 
 
-def test_an_agent_that_comes_back_without_one_keeps_its_work(
+def test_rejoining_agent_with_fewer_gpus_is_accepted(
     cluster: Rented, machine: RentedMachine
 ) -> None:
     assert join(cluster, machine, slots=4).status == 200

@@ -37,7 +37,7 @@ def shown(user: Caller) -> dict[str, Any]:
     return found
 
 
-def test_the_zone_that_is_cheaper_now_is_rented(cluster: Rented, user: Caller) -> None:
+def test_rents_in_the_currently_cheapest_zone(cluster: Rented, user: Caller) -> None:
     cluster.market.prices = {A: Decimal("0.70"), B: Decimal("0.30")}
     cluster.settle(1)
     create(user, activate=True)
@@ -48,7 +48,7 @@ def test_the_zone_that_is_cheaper_now_is_rented(cluster: Rented, user: Caller) -
     assert instance["priceUsdHour"] == 0.3
 
 
-def test_prices_are_asked_for_at_most_every_half_hour(cluster: Rented, user: Caller) -> None:
+def test_prices_are_requested_at_most_every_half_hour(cluster: Rented, user: Caller) -> None:
     cluster.settle(5)
     assert cluster.market.asked == 1
     cluster.pass_time(minutes=29)
@@ -59,9 +59,7 @@ def test_prices_are_asked_for_at_most_every_half_hour(cluster: Rented, user: Cal
     assert cluster.market.asked == 2
 
 
-def test_a_pool_shows_where_each_price_is_from_and_how_old_it_is(
-    cluster: Rented, user: Caller
-) -> None:
+def test_pool_shows_source_and_time_of_each_price(cluster: Rented, user: Caller) -> None:
     cluster.market.prices = {A: Decimal("0.37")}
     cluster.settle(1)
     first, second = shown(user)["offers"]
@@ -70,9 +68,7 @@ def test_a_pool_shows_where_each_price_is_from_and_how_old_it_is(
     assert (second["priceFrom"], second["priceReadAt"]) == ("list", None)
 
 
-def test_a_pool_shows_the_hardware_of_the_types_that_the_catalog_has(
-    cluster: Rented, user: Caller
-) -> None:
+def test_pool_shows_hardware_of_catalog_types(cluster: Rented, user: Caller) -> None:
     types = {"instance_types": ["g5.12xlarge", "g99.huge"], "instance_slots": 4}
     provider = {"type": "aws", "region": "us-east-1", **types}
     pools = load_cluster({"resource_pools": [{"pool_name": "default", "provider": provider}]})
@@ -82,9 +78,7 @@ def test_a_pool_shows_the_hardware_of_the_types_that_the_catalog_has(
     assert hardware == [("NVIDIA A10G", 24, 48, 192), (None, None, None, None)]
 
 
-def test_a_cloud_that_tells_no_prices_is_asked_again_and_the_pool_says_why(
-    cluster: Rented, user: Caller
-) -> None:
+def test_failed_price_request_is_retried_and_shown(cluster: Rented, user: Caller) -> None:
     cluster.market.connected = False
     cluster.settle()
     (problem,) = shown(user)["priceProblems"]
@@ -97,9 +91,7 @@ def test_a_cloud_that_tells_no_prices_is_asked_again_and_the_pool_says_why(
     assert shown(user)["offers"][0]["priceUsdHour"] == 0.37
 
 
-def test_work_that_waits_for_a_lower_price_gets_its_machine_when_the_price_falls(
-    cluster: Rented, user: Caller
-) -> None:
+def test_work_starts_when_the_price_falls_below_its_cap(cluster: Rented, user: Caller) -> None:
     cap = Decimal("0.45")
     capped = replace(
         cluster.api.ctx.config.resource_pools[0], offers=(replace(IN_A, max_price_usd_hour=cap),)
@@ -122,7 +114,7 @@ def test_work_that_waits_for_a_lower_price_gets_its_machine_when_the_price_falls
     assert len(cluster.cloud.alive()) == 1
 
 
-def test_a_zone_that_lost_the_type_is_not_asked(cluster: Rented, user: Caller) -> None:
+def test_zone_without_the_type_is_skipped(cluster: Rented, user: Caller) -> None:
     cluster.market.zones = {"g5.1": ("us-east-1b",)}
     cluster.settle(1)
     create(user, activate=True)
@@ -132,7 +124,7 @@ def test_a_zone_that_lost_the_type_is_not_asked(cluster: Rented, user: Caller) -
     assert [o["isOffered"] for o in shown(user)["offers"]] == [False, True]
 
 
-def test_a_machine_costs_what_the_zone_asks_that_its_cloud_chose(
+def test_machine_has_the_price_of_the_zone_chosen_by_the_cloud(
     database: Database, tmp_path: Path
 ) -> None:
     with rented_cluster(database, tmp_path, offers=(replace(IN_A, zone=""),)) as cluster:

@@ -30,7 +30,7 @@ def only(user: Caller, path: str, **query: object) -> dict[str, Any]:
     return found
 
 
-def test_names_are_told_by_group_and_the_searched_ones_apart(user: Caller) -> None:
+def test_metric_names_are_grouped_with_separate_searcher_metrics(user: Caller) -> None:
     experiment_id, _ = measured(user)
     names = only(user, "metrics-stream/metric-names", ids=experiment_id)
     assert names["searcherMetrics"] == ["loss"]
@@ -40,7 +40,7 @@ def test_names_are_told_by_group_and_the_searched_ones_apart(user: Caller) -> No
 
 
 @pytest.mark.parametrize("by", [{"group": "validation"}, {"metricType": "METRIC_TYPE_VALIDATION"}])
-def test_steps_and_values_of_a_metric(user: Caller, by: dict[str, str]) -> None:
+def test_stream_has_steps_and_values_of_a_metric(user: Caller, by: dict[str, str]) -> None:
     experiment_id, (first, second) = measured(user)
     stream = f"{experiment_id}/metrics-stream"
     assert only(user, f"{stream}/batches", metricName="loss", **by) == {"batches": [2, 4]}
@@ -61,7 +61,7 @@ def test_steps_and_values_of_a_metric(user: Caller, by: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("smaller", "bests"), [(True, [0.5, 0.2]), (False, [0.5, 0.7])])
-def test_the_history_has_the_validations_that_were_best_so_far(
+def test_history_has_validations_that_were_best_so_far(
     user: Caller, smaller: bool, bests: list[float]
 ) -> None:
     experiment_id, _ = measured(user, smaller)
@@ -69,7 +69,7 @@ def test_the_history_has_the_validations_that_were_best_so_far(
     assert [entry["searcherMetric"] for entry in found["validationHistory"]] == bests
 
 
-def test_unknown_experiments_and_unnamed_metrics_are_refused(user: Caller) -> None:
+def test_rejects_unknown_experiments_and_missing_metric_names(user: Caller) -> None:
     experiment_id = create(user)
     assert trial_of(user, experiment_id)
     path = "/api/v1/experiments"
@@ -80,7 +80,7 @@ def test_unknown_experiments_and_unnamed_metrics_are_refused(user: Caller) -> No
     assert user.ask("GET", "/api/v1/trials/time-series").status == 400
 
 
-def test_odd_bounds_do_no_harm(user: Caller) -> None:
+def test_extreme_bounds_cause_no_error(user: Caller) -> None:
     experiment_id, trials = measured(user)
     odd = {"maxTrials": -1, "maxDatapoints": 10**12, "endBatches": 10**12, "startBatches": -5}
     stream = f"{experiment_id}/metrics-stream/trials-sample"
@@ -88,7 +88,7 @@ def test_odd_bounds_do_no_harm(user: Caller) -> None:
     assert len(found["trials"]) == len(trials)
 
 
-def test_curves_of_trials_are_compared_in_few_points(user: Caller) -> None:
+def test_curves_of_trials_have_few_points(user: Caller) -> None:
     _, (first, second) = measured(user)
     for step in range(5, 25):
         report_metrics(user, second, "validation", step, {"loss": step / 10, "epochs": step})
@@ -106,7 +106,7 @@ def test_curves_of_trials_are_compared_in_few_points(user: Caller) -> None:
     assert [m["group"] for m in everything] == ["training", "validation"]
 
 
-def test_metrics_of_two_groups_are_told_apart(user: Caller) -> None:
+def test_equal_metric_names_of_two_groups_are_distinct(user: Caller) -> None:
     _, (_, trial_id) = measured(user)
     for group in ("training", "validation"):
         report_metrics(user, trial_id, group, 7, {"loss": 1.0, "accuracy": 0.5})

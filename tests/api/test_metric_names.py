@@ -52,7 +52,7 @@ def attack(task: Caller, trial_id: int, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["alone", "shared", "validations"])
-def test_names_of_one_task_do_not_fill_the_answers_of_other_users(
+def test_metric_names_of_one_task_do_not_fill_responses_to_others(
     api: Api, user: Caller, path: str
 ) -> None:
     task, experiment = task_of(api, user)
@@ -104,7 +104,7 @@ def test_the_trials_of_a_search_share_the_names_of_their_experiment(user: Caller
     assert report_metrics(user, other, "own", 1, same).json() == {}, "others have their own names"
 
 
-def test_the_searcher_gets_its_metric_when_there_is_no_room(api: Api, user: Caller) -> None:
+def test_searcher_metric_is_accepted_above_the_limit(api: Api, user: Caller) -> None:
     task, experiment = task_of(api, user)
     trial_id = trial_of(user, experiment)["id"]
     for n in range(MOST_GROUPS):
@@ -115,7 +115,7 @@ def test_the_searcher_gets_its_metric_when_there_is_no_room(api: Api, user: Call
     assert user.get(f"/api/v1/trials/{trial_id}")["trial"]["searcherMetricValue"] == 0.5
 
 
-def test_a_log_says_once_that_metrics_were_refused_and_then_counts(user: Caller) -> None:
+def test_log_reports_refused_metrics_once_and_then_counts(user: Caller) -> None:
     trial_id = trial_of(user, create(user))["id"]
     report_metrics(user, trial_id, "one", 1, {f"m{n}": 1.0 for n in range(MOST_NAMES)})
     for step in range(2, 23):
@@ -160,7 +160,7 @@ def test_why_counts_reports_with_refused_metrics(user: Caller) -> None:
         assert "2 reports have metrics that were not stored" in reason["sentence"]
 
 
-def test_columns_know_the_types_of_metrics(user: Caller) -> None:
+def test_columns_have_the_types_of_metrics(user: Caller) -> None:
     search = {"name": "random", "metric": "loss", "max_trials": 2, "max_length": {"batches": 9}}
     experiment = create(user, searcher=search)
     one, other = (t["id"] for t in user.get(f"/api/v1/experiments/{experiment}/trials")["trials"])
@@ -172,7 +172,7 @@ def test_columns_know_the_types_of_metrics(user: Caller) -> None:
     assert types == {**number, "g.b.last": "COLUMN_TYPE_TEXT", "g.day.last": "COLUMN_TYPE_DATE"}
 
 
-def test_many_experiments_with_many_names_leave_others_their_columns(
+def test_many_metric_names_do_not_displace_columns_of_others(
     user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bounds = {**offered_names._BOUNDS, "most_names": 50}
@@ -189,7 +189,7 @@ def test_many_experiments_with_many_names_leave_others_their_columns(
     assert "training.loss.last" in ranges
 
 
-def test_a_process_learns_the_names_that_others_stored(api: Api, user: Caller) -> None:
+def test_process_reads_names_stored_by_other_processes(api: Api, user: Caller) -> None:
     trial_id = trial_of(user, create(user))["id"]
     report_metrics(user, trial_id, "one", 1, {f"m{n}": 1.0 for n in range(MOST_NAMES)})
     api.ctx.memory.metric_names.keep(1, {})

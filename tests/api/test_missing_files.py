@@ -43,7 +43,7 @@ def missing(user: Caller, uuid: str) -> bool:
     return bool(user.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]["filesMissing"])
 
 
-def test_two_looks_without_files_mark_a_checkpoint_and_one_with_files_unmarks_it(
+def test_two_checks_without_files_mark_a_checkpoint_until_files_return(
     api: Api, user: Caller, look: Looked, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept, lost = stored(api, user), stored(api, user)
@@ -66,7 +66,7 @@ def test_two_looks_without_files_mark_a_checkpoint_and_one_with_files_unmarks_it
 
 
 @pytest.mark.parametrize("mounted", ["not there", "empty", "a file"])
-def test_a_storage_that_is_not_mounted_marks_nothing(
+def test_unmounted_storage_marks_no_checkpoint(
     api: Api, user: Caller, look: Looked, mounted: str
 ) -> None:
     uuid = stored(api, user)
@@ -80,7 +80,7 @@ def test_a_storage_that_is_not_mounted_marks_nothing(
     assert not missing(user, uuid)
 
 
-def test_one_look_that_fails_keeps_the_count_and_the_turn_of_others(
+def test_failed_check_does_not_reset_counts(
     api: Api, user: Caller, look: Looked, tmp_path: Path
 ) -> None:
     lost, kept = stored(api, user), stored(api, user)
@@ -96,7 +96,7 @@ def test_one_look_that_fails_keeps_the_count_and_the_turn_of_others(
     assert (missing(user, lost), missing(user, kept)) == (True, False)
 
 
-def test_where_no_checkpoint_is_found_none_is_marked(api: Api, user: Caller, look: Looked) -> None:
+def test_no_checkpoint_is_marked_if_none_is_found(api: Api, user: Caller, look: Looked) -> None:
     """The path is one of another machine, and exists here with other content."""
     uuid = stored(api, user)
     (api.checkpoints / uuid).rename(api.checkpoints / "other")
@@ -105,7 +105,7 @@ def test_where_no_checkpoint_is_found_none_is_marked(api: Api, user: Caller, loo
     assert not missing(user, uuid)
 
 
-def test_only_the_storage_of_the_cluster_is_looked_at(
+def test_only_the_storage_of_the_cluster_is_checked(
     api: Api, user: Caller, look: Looked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user's storage could delay scheduling or receive the API's credentials."""
@@ -120,7 +120,7 @@ def test_only_the_storage_of_the_cluster_is_looked_at(
     assert asked == [own]
 
 
-def test_a_look_ends_with_the_first_answer_that_does_not_come_and_others_go_on(
+def test_check_ends_at_the_first_unreachable_storage_and_later_continues(
     api: Api, user: Caller, look: Looked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = sorted(stored(api, user) for _ in range(3))
@@ -138,7 +138,7 @@ def test_a_look_ends_with_the_first_answer_that_does_not_come_and_others_go_on(
     assert asked == [first, second, third, first]
 
 
-def test_a_look_has_a_deadline_and_the_rest_is_first_on_another_day(
+def test_check_has_a_time_limit_and_later_continues(
     api: Api, user: Caller, look: Looked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuids = sorted(stored(api, user) for _ in range(3))
@@ -156,7 +156,7 @@ def test_a_look_has_a_deadline_and_the_rest_is_first_on_another_day(
     assert asked[2] == uuids[2]
 
 
-def test_one_checkpoint_that_fails_leaves_the_look_of_others(
+def test_failed_checkpoint_does_not_stop_the_check_of_others(
     api: Api, user: Caller, look: Looked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = sorted(stored(api, user) for _ in range(2))
@@ -184,7 +184,7 @@ def take_asked(
 
 
 @pytest.mark.parametrize("error", [PermissionError, OSError, RuntimeError])
-def test_only_a_folder_that_is_not_there_is_missing(
+def test_only_an_absent_folder_counts_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     def fails(path: object) -> None:
@@ -197,14 +197,14 @@ def test_only_a_folder_that_is_not_there_is_missing(
         exists("gone")
 
 
-def test_a_storage_behind_links_in_a_circle_is_unreachable(tmp_path: Path) -> None:
+def test_storage_behind_circular_links_is_unreachable(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(StorageUnreachable):
         finder({"type": "shared_fs", "host_path": str(tmp_path / "a")})("c")
 
 
-def test_one_small_question_says_whether_a_bucket_has_a_checkpoint(
+def test_bucket_is_checked_with_one_small_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     storage = {
@@ -240,9 +240,7 @@ def looked_at(api: Api, uuid: str) -> datetime:
 
 
 @pytest.mark.parametrize("kind", ["s3", "gcs"])
-def test_a_bucket_that_does_not_answer_is_unreachable(
-    monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_unresponsive_bucket_is_unreachable(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Nothing listens there."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
     storage = {
@@ -253,7 +251,7 @@ def test_a_bucket_that_does_not_answer_is_unreachable(
         finder(storage)("c")
 
 
-def test_housekeeping_looks(api: Api, user: Caller) -> None:
+def test_housekeeping_checks_for_missing_files(api: Api, user: Caller) -> None:
     stored(api, user)
     lost = stored(api, user)
     shutil.rmtree(api.checkpoints / lost)

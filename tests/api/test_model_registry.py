@@ -5,14 +5,14 @@ import pytest
 from tests.support.api import Api, Caller, create_ended, report_checkpoint
 
 
-def test_a_model_is_found_by_its_name_and_its_id(user: Caller) -> None:
+def test_model_is_returned_by_name_and_by_id(user: Caller) -> None:
     made = user.post("/api/v1/models", {"name": "resnet", "labels": ["a"], "metadata": {"x": 1}})
     by_name = user.get("/api/v1/models/resnet")["model"]
     assert by_name == user.get(f"/api/v1/models/{made['model']['id']}")["model"]
     assert by_name["metadata"] == {"x": 1}
 
 
-def test_a_name_is_taken_once(user: Caller) -> None:
+def test_rejects_duplicate_model_name(user: Caller) -> None:
     user.post("/api/v1/models", {"name": "resnet"})
     told = user.ask("POST", "/api/v1/models", {"name": "resnet"})
     assert told.status == 409
@@ -20,11 +20,11 @@ def test_a_name_is_taken_once(user: Caller) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a/b", "a\\b", "a  b", "123"])
-def test_names_that_cannot_be_looked_up_are_refused(user: Caller, name: str) -> None:
+def test_rejects_model_names_unusable_in_paths(user: Caller, name: str) -> None:
     assert user.ask("POST", "/api/v1/models", {"name": name}).status == 400
 
 
-def test_versions_count_from_one(user: Caller) -> None:
+def test_model_versions_are_numbered_from_one(user: Caller) -> None:
     experiment_id = create_ended(user)
     user.post("/api/v1/models", {"name": "resnet"})
     for expected in (1, 2):
@@ -37,7 +37,7 @@ def test_versions_count_from_one(user: Caller) -> None:
     assert listed["model"]["numVersions"] == 2
 
 
-def test_a_registered_checkpoint_cannot_be_deleted_until_its_version_is(user: Caller) -> None:
+def test_registered_checkpoint_cannot_be_deleted_before_its_version(user: Caller) -> None:
     uuid = report_checkpoint(user, create_ended(user))
     user.post("/api/v1/models", {"name": "resnet"})
     user.post("/api/v1/models/resnet/versions", {"checkpointUuid": uuid})
@@ -48,7 +48,7 @@ def test_a_registered_checkpoint_cannot_be_deleted_until_its_version_is(user: Ca
     user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [uuid]})
 
 
-def test_an_archived_model_takes_no_version(user: Caller) -> None:
+def test_archived_model_rejects_versions(user: Caller) -> None:
     uuid = report_checkpoint(user, create_ended(user))
     user.post("/api/v1/models", {"name": "resnet"})
     user.post("/api/v1/models/resnet/archive")
@@ -66,7 +66,7 @@ def test_only_its_owner_or_an_administrator_deletes_a_model(
     assert user.ask("GET", "/api/v1/models/resnet").status == 404
 
 
-def test_metrics_of_trials_that_used_a_version_are_found(user: Caller) -> None:
+def test_metrics_of_trials_using_a_version_are_returned(user: Caller) -> None:
     first, second = create_ended(user), create_ended(user)
     uuid = report_checkpoint(user, first)
     user.post("/api/v1/models", {"name": "resnet"})

@@ -52,7 +52,7 @@ def cost(caller: Caller, experiment_id: int) -> float:
     return float(found["costUsd"])
 
 
-def test_an_experiment_costs_its_share_of_the_machine(cluster: Rented, user: Caller) -> None:
+def test_experiment_has_its_share_of_the_machine_cost(cluster: Rented, user: Caller) -> None:
     experiment_id, agent = at_work(cluster, user)
     pass_hours(cluster, agent, 30)
     assert cost(user, experiment_id) == pytest.approx(0.20, abs=0.001)
@@ -72,7 +72,7 @@ def test_an_experiment_costs_its_share_of_the_machine(cluster: Rented, user: Cal
         assert machine[name] == instance[name]
 
 
-def test_everybody_sees_what_their_own_work_cost(cluster: Rented, user: Caller) -> None:
+def test_users_see_the_cost_of_their_own_work(cluster: Rented, user: Caller) -> None:
     experiment_id, agent = at_work(cluster, user)
     pass_hours(cluster, agent, 1)
     (own,) = user.get("/api/v1/costs/me")["costs"]
@@ -83,7 +83,7 @@ def test_everybody_sees_what_their_own_work_cost(cluster: Rented, user: Caller) 
     assert user.get("/api/v1/costs/me", after=later)["costs"] == []
 
 
-def test_work_and_idleness_add_up_to_what_the_machines_cost(cluster: Rented, user: Caller) -> None:
+def test_working_and_idle_costs_equal_machine_costs(cluster: Rented, user: Caller) -> None:
     first, agent = at_work(cluster, user)
     pass_hours(cluster, agent, 10)
     agent.finish()
@@ -102,7 +102,7 @@ def test_work_and_idleness_add_up_to_what_the_machines_cost(cluster: Rented, use
     assert Decimal(str(machines)) >= cluster.cloud.cost_usd() - Decimal("0.01")
 
 
-def test_what_ran_on_no_rented_machine_costs_nothing(cluster: Rented, user: Caller) -> None:
+def test_work_without_rented_machines_has_no_cost(cluster: Rented, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     assert cost(user, experiment_id) == 0
     task = trial_of(user, experiment_id)["taskId"]
@@ -122,7 +122,7 @@ def state(caller: Caller) -> str:
     return str(found["state"])
 
 
-def test_a_budget_warns_then_pauses_with_a_checkpoint_and_lets_nothing_start(
+def test_budget_warns_then_preempts_work_and_stops_new_work(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
@@ -158,7 +158,7 @@ SCOPES = {"user": "determined", "workspace": "Uncategorized", "pool": "default"}
 
 
 @pytest.mark.parametrize(("scope", "of"), SCOPES.items())
-def test_work_that_does_not_leave_is_killed(
+def test_work_over_budget_that_does_not_exit_is_killed(
     cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
 ) -> None:
     _, agent = at_work(cluster, user)
@@ -174,7 +174,7 @@ def test_work_that_does_not_leave_is_killed(
 
 
 @pytest.mark.parametrize("scope", ["experiment", *SCOPES])
-def test_an_experiment_whose_budget_is_spent_is_not_continued(
+def test_rejects_continuing_an_experiment_with_a_spent_budget(
     cluster: Rented, user: Caller, admin: Caller, scope: str
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
@@ -217,7 +217,7 @@ def between(
 
 @pytest.mark.parametrize("change", ["deleted", "raised"])
 @pytest.mark.parametrize("look", ["state_of", "active_experiments", "running"])
-def test_a_budget_that_changes_while_it_is_looked_at_stops_nothing(
+def test_budget_changed_during_its_check_stops_no_work(
     cluster: Rented,
     user: Caller,
     admin: Caller,
@@ -249,7 +249,7 @@ def test_a_budget_that_changes_while_it_is_looked_at_stops_nothing(
 COMMAND = {"config": {"entrypoint": ["sleep", "1000"]}}
 
 
-def test_commands_are_held_to_budgets(cluster: Rented, user: Caller, admin: Caller) -> None:
+def test_budgets_apply_to_commands(cluster: Rented, user: Caller, admin: Caller) -> None:
     user.post("/api/v1/commands", COMMAND)
     _, agent = cluster.employ()
     budget(admin, "user", "determined", "0.10")
@@ -264,7 +264,7 @@ def test_commands_are_held_to_budgets(cluster: Rented, user: Caller, admin: Call
 
 
 @pytest.mark.parametrize(("scope", "of"), SCOPES.items())
-def test_an_exceeded_budget_lets_checkpoints_be_deleted(
+def test_exceeded_budget_does_not_stop_checkpoint_deletions(
     cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
 ) -> None:
     """A pool's budget also kills work without slots, which keeps machines running. Tasks that delete checkpoints are
@@ -284,7 +284,7 @@ def test_an_exceeded_budget_lets_checkpoints_be_deleted(
     assert desired == {"TRIAL": "killed", "COMMAND": idle, "CHECKPOINT_GC": "running"}
 
 
-def test_a_pool_whose_budget_is_spent_rents_nothing_more(
+def test_pool_with_a_spent_budget_rents_no_machines(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     _, agent = at_work(cluster, user)
@@ -300,7 +300,7 @@ SPENT = "the budget of pool default ($0.05) is spent; raise it with `det budget 
 
 
 @pytest.mark.parametrize("held", ["before it is spent", "after", "never"])
-def test_resuming_a_pool_rents_nothing_while_its_budget_is_spent(
+def test_resumed_pool_with_a_spent_budget_rents_no_machines(
     cluster: Rented, user: Caller, admin: Caller, held: str
 ) -> None:
     pool = "/api/v1/rented-pools/default"
@@ -327,7 +327,7 @@ def test_resuming_a_pool_rents_nothing_while_its_budget_is_spent(
     assert admin.get(pool)["pool"]["spentBudget"] == ""
 
 
-def test_work_of_a_held_pool_whose_budget_is_spent_names_both_ways_out(
+def test_wait_reason_names_the_hold_and_the_spent_budget(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
@@ -360,7 +360,7 @@ def leave(cluster: Rented, user: Caller, agent: MachineAgent, experiment_id: int
 
 
 @pytest.mark.parametrize("scope", ["experiment", "pool"])
-def test_a_budget_that_is_raised_when_no_machine_is_left_lets_work_start_at_once(
+def test_raised_budget_starts_work_immediately(
     cluster: Rented, user: Caller, admin: Caller, scope: str
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
@@ -375,7 +375,7 @@ def test_a_budget_that_is_raised_when_no_machine_is_left_lets_work_start_at_once
 
 
 @pytest.mark.parametrize("scope", ["experiment", "pool"])
-def test_a_budget_of_a_month_starts_anew_with_the_next(
+def test_monthly_budget_restarts_each_month(
     cluster: Rented, user: Caller, admin: Caller, scope: str
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
@@ -413,7 +413,7 @@ def hear(caller: Caller, name: str, **more: Any) -> None:
     make_webhook(caller, name=name, url=f"https://{name}.example", triggers=[BUDGETS], **more)
 
 
-def test_webhooks_hear_when_a_budget_is_nearly_spent_and_when_it_is(
+def test_webhooks_report_nearly_spent_and_spent_budgets(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     cluster.api.ctx.courier = inbox = Inbox()
@@ -444,7 +444,7 @@ def test_webhooks_hear_when_a_budget_is_nearly_spent_and_when_it_is(
     assert said["level"] == "WARNING"
 
 
-def test_the_budget_of_a_pool_is_told_to_the_whole_cluster_in_words_for_slack(
+def test_budget_of_a_pool_is_sent_to_cluster_webhooks(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     cluster.api.ctx.courier = inbox = Inbox()
@@ -458,7 +458,7 @@ def test_the_budget_of_a_pool_is_told_to_the_whole_cluster_in_words_for_slack(
     assert post.event["text"].endswith("The budget of pool default ($0.10) is nearly spent")
 
 
-def test_the_name_in_a_budget_s_sentence_marks_nothing_up_in_slack() -> None:
+def test_budget_names_are_escaped_for_slack() -> None:
     data = {
         "budget": {},
         "custom_data": {"title": "Of <!channel>", "description": "", "level": "WARNING"},
@@ -467,7 +467,7 @@ def test_the_name_in_a_budget_s_sentence_marks_nothing_up_in_slack() -> None:
     assert said["text"].endswith("Of &lt;!channel&gt;")
 
 
-def test_alerts_of_training_code_are_no_budgets(
+def test_alerts_of_training_code_are_not_budget_events(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     cluster.api.ctx.courier = inbox = Inbox()
@@ -479,7 +479,7 @@ def test_alerts_of_training_code_are_no_budgets(
     assert inbox.posts == []
 
 
-def test_bad_budgets_are_refused_with_the_cause(user: Caller, admin: Caller) -> None:
+def test_rejects_invalid_budgets_with_the_cause(user: Caller, admin: Caller) -> None:
     def refused(caller: Caller, **body: str) -> str:
         told = caller.ask("PUT", "/api/v1/budgets", {"scope": "pool", "of": "default", **body})
         assert told.status >= 400

@@ -45,7 +45,7 @@ def request_for(route: Route, others: Things) -> tuple[str, Any, dict[str, list[
     return path, body, query
 
 
-def test_it_is_good_for_nothing_of_others_by_any_route(box: Box) -> None:
+def test_narrow_token_is_rejected_for_objects_of_others_on_every_route(box: Box) -> None:
     """The token is an administrator's on a cluster without roles: only its narrowness can refuse."""
     answers = {}
     for route in GUARDED:
@@ -55,9 +55,7 @@ def test_it_is_good_for_nothing_of_others_by_any_route(box: Box) -> None:
     assert {route for route, status in answers.items() if status != 403} == ABOUT_ITSELF
 
 
-def test_what_a_body_names_is_its_own_also_beside_unmanaged_trials_of_its_user(
-    box: Box, admin: Caller
-) -> None:
+def test_narrow_token_is_rejected_for_other_objects_in_a_body(box: Box, admin: Caller) -> None:
     """Other tokens of tasks report for those: code of a task may make them."""
     made = admin.post(f"{V}/experiments", {"config": config_of(), "unmanaged": True})
     trial = admin.post(f"{V}/trials", {"experimentId": made["experiment"]["id"]})["trial"]
@@ -71,7 +69,7 @@ def test_what_a_body_names_is_its_own_also_beside_unmanaged_trials_of_its_user(
         assert (told.status, "only good for the task itself" in told.error) == (403, True), path
 
 
-def test_it_reads_what_is_kept_of_its_own_trial(box: Box, admin: Caller) -> None:
+def test_narrow_token_reads_its_own_trial(box: Box, admin: Caller) -> None:
     trial = trial_of(admin, box.experiment)["id"]
     assert trial != box.experiment
     box.task.get(f"{V}/trials/{trial}/remaining_log_retention_days")
@@ -79,7 +77,7 @@ def test_it_reads_what_is_kept_of_its_own_trial(box: Box, admin: Caller) -> None
 
 
 @pytest.mark.parametrize("place", ["cluster", "workspace"])
-def test_a_cluster_and_a_workspace_make_it_so_for_everybody(
+def test_cluster_and_workspace_can_make_all_tokens_narrow(
     api: Api, admin: Caller, user: Caller, place: str
 ) -> None:
     if place == "cluster":
@@ -96,7 +94,7 @@ def test_a_cluster_and_a_workspace_make_it_so_for_everybody(
     assert task.get(f"{V}/experiments/{experiment}")["experiment"]["id"] == experiment
 
 
-def test_a_command_has_one_for_itself(api: Api, user: Caller) -> None:
+def test_command_can_have_a_narrow_token(api: Api, user: Caller) -> None:
     agent = PlayedAgent(api, "a1")
     agent.join()
     launch(user, "command", config={"entrypoint": ["true"], **NARROW})
@@ -111,7 +109,7 @@ def test_a_command_has_one_for_itself(api: Api, user: Caller) -> None:
 
 
 @pytest.mark.parametrize("given", ["owner", "task", None])
-def test_configurations_have_the_key_only_if_it_was_set(user: Caller, given: str | None) -> None:
+def test_configurations_show_det_token_only_if_set(user: Caller, given: str | None) -> None:
     environment = {} if given is None else {"det_token": given}
     shown = user.get(f"/api/v1/experiments/{create(user, environment=environment)}")["config"]
     assert shown["environment"].get("det_token") == given

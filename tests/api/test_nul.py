@@ -10,7 +10,9 @@ from tests.support.api import Caller, config_of, create, trial_of
     [("/api/v1/tasks/%00/logs", {}), ("/api/v1/experiments", {"name": ["a\0b"]})],
     ids=["path", "query"],
 )
-def test_a_nul_character_is_refused(user: Caller, path: str, query: dict[str, list[str]]) -> None:
+def test_rejects_nul_character_in_query(
+    user: Caller, path: str, query: dict[str, list[str]]
+) -> None:
     told = user.ask("GET", path, query=query)
     assert told.status == 400
     assert "must not contain a NUL character" in told.error
@@ -20,7 +22,7 @@ UNFIT = ["a\0b", "half \ud800 pair"]
 
 
 @pytest.mark.parametrize("unfit", UNFIT, ids=["nul", "surrogate"])
-def test_text_that_no_database_can_hold_is_refused(user: Caller, unfit: str) -> None:
+def test_rejects_text_that_postgresql_cannot_store(user: Caller, unfit: str) -> None:
     made = user.post("/api/v1/experiments", {"config": config_of(), "unmanaged": True})
     experiment_id = made["experiment"]["id"]
     new = {"experimentId": experiment_id, "unmanaged": True}
@@ -45,13 +47,13 @@ def test_text_that_no_database_can_hold_is_refused(user: Caller, unfit: str) -> 
     assert user.get(of_trial)["trial"]["summaryMetrics"] == {}
 
 
-def test_numbers_that_no_column_can_hold_are_refused(user: Caller) -> None:
+def test_rejects_numbers_too_large_for_a_column(user: Caller) -> None:
     told = user.ask("POST", "/api/v1/trials", {"experimentId": 2**70, "unmanaged": True})
     assert told.status == 400
     assert "experimentId must be an integer of at most 64 bits" in told.error
 
 
-def test_nul_bytes_in_log_lines_survive(user: Caller) -> None:
+def test_nul_bytes_in_log_lines_are_stored(user: Caller) -> None:
     task_id = trial_of(user, create(user))["taskId"]
     written = ["a\0b\0", "half \ud800 pair", "plain"]
     user.post("/api/v1/task/logs", {"logs": [{"taskId": task_id, "log": x} for x in written]})

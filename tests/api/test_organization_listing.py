@@ -51,7 +51,9 @@ def names(answer: Any, kind: str) -> list[str]:
         ({"limit": -2}, []),
     ],
 )
-def test_workspaces(people: dict[str, Caller], asked: dict[str, Any], expected: list[str]) -> None:
+def test_lists_workspaces(
+    people: dict[str, Caller], asked: dict[str, Any], expected: list[str]
+) -> None:
     found = people["user"].get("/api/v1/workspaces", **asked)
     assert names(found, "workspaces") == expected
 
@@ -69,13 +71,15 @@ def test_workspaces(people: dict[str, Caller], asked: dict[str, Any], expected: 
         ({"sortBy": "SORT_BY_LAST_EXPERIMENT_START_TIME"}, ["cats", "Birds", "dogs"]),
     ],
 )
-def test_projects(people: dict[str, Caller], asked: dict[str, Any], expected: list[str]) -> None:
+def test_lists_projects(
+    people: dict[str, Caller], asked: dict[str, Any], expected: list[str]
+) -> None:
     found = people["user"].get("/api/v1/workspaces/3/projects", **asked)
     assert names(found, "projects") == expected
     assert found["pagination"]["total"] >= len(expected)
 
 
-def test_projects_of_all_workspaces_count_experiments(people: dict[str, Caller]) -> None:
+def test_projects_of_all_workspaces_have_experiment_counts(people: dict[str, Caller]) -> None:
     found = people["user"].get("/api/v1/workspaces/0/projects")["projects"]
     assert [(p["name"], p["workspaceName"], p["numExperiments"], p["archived"]) for p in found] == [
         ("Uncategorized", "Uncategorized", 0, False),
@@ -98,13 +102,13 @@ def test_projects_of_all_workspaces_count_experiments(people: dict[str, Caller])
         ({"sortBy": "SORT_BY_MODIFIED_TIME", "orderBy": "ORDER_BY_DESC", "limit": 1}, ["ada"]),
     ],
 )
-def test_users(people: dict[str, Caller], asked: dict[str, Any], expected: list[str]) -> None:
+def test_lists_users(people: dict[str, Caller], asked: dict[str, Any], expected: list[str]) -> None:
     found = people["user"].get("/api/v1/users", **asked)
     assert names(found, "users")[: len(expected)] == expected
     assert found["pagination"]["total"] >= len(expected)
 
 
-def test_groups_by_name_and_member(people: dict[str, Caller]) -> None:
+def test_lists_groups_by_name_and_member(people: dict[str, Caller]) -> None:
     def shown(**asked: object) -> list[tuple[str, int]]:
         found = people["user"].post("/api/v1/groups/search", asked)["groups"]
         return [(g["group"]["name"], g["numMembers"]) for g in found]
@@ -125,11 +129,13 @@ def test_groups_by_name_and_member(people: dict[str, Caller]) -> None:
         ({"workspaceIds": [3, 4]}, ["large"]),
     ],
 )
-def test_templates(people: dict[str, Caller], asked: dict[str, Any], expected: list[str]) -> None:
+def test_lists_templates(
+    people: dict[str, Caller], asked: dict[str, Any], expected: list[str]
+) -> None:
     assert names(people["user"].get("/api/v1/templates", **asked), "templates") == expected
 
 
-def test_an_order_that_does_not_exist_is_refused_with_those_that_do(
+def test_error_for_unknown_order_lists_existing_ones(
     people: dict[str, Caller],
 ) -> None:
     told = people["user"].ask("GET", "/api/v1/templates", query={"sortBy": ["SORT_BY_MOOD"]})

@@ -38,7 +38,7 @@ def pass_time(api: Api) -> Callable[[float], None]:
     return add
 
 
-def test_each_further_attempt_waits_longer(api: Api, pass_time: Callable[[float], None]) -> None:
+def test_wait_grows_with_each_failed_attempt(api: Api, pass_time: Callable[[float], None]) -> None:
     assert [sign_in(api, "admin", "wrong") for _ in range(FREE)] == [401] * FREE
     for wait_s in (1, 2, 4, 8):
         assert sign_in(api, "admin", PASSWORD) == 403
@@ -46,7 +46,7 @@ def test_each_further_attempt_waits_longer(api: Api, pass_time: Callable[[float]
         assert sign_in(api, "admin", "wrong") == 401
 
 
-def test_who_waited_signs_in_and_starts_afresh(
+def test_successful_sign_in_after_the_wait_resets_the_count(
     api: Api, pass_time: Callable[[float], None]
 ) -> None:
     for _ in range(FREE):
@@ -56,7 +56,7 @@ def test_who_waited_signs_in_and_starts_afresh(
     assert [sign_in(api, "admin", "wrong") for _ in range(FREE)] == [401] * FREE
 
 
-def test_empty_passwords_that_clients_try_by_themselves_hold_nobody_up(api: Api) -> None:
+def test_empty_passwords_do_not_count_as_attempts(api: Api) -> None:
     assert [sign_in(api, "determined", "") for _ in range(3 * FREE)] == [401] * (3 * FREE)
     assert sign_in(api, "determined", PASSWORD) == 200
 
@@ -67,7 +67,7 @@ def test_an_attacker_does_not_lock_the_owner_out(api: Api) -> None:
     assert sign_in(api, "admin", PASSWORD) == 200
 
 
-def test_unknown_names_are_answered_like_known_ones(api: Api) -> None:
+def test_unknown_names_get_the_same_response_as_known_ones(api: Api) -> None:
     asked = []
     for name in ("admin", "nobody-of-that-name"):
         with statements(api.ctx.db) as made:
@@ -76,7 +76,7 @@ def test_unknown_names_are_answered_like_known_ones(api: Api) -> None:
     assert asked[0] == asked[1]
 
 
-def test_an_unknown_name_costs_the_derivation_that_a_known_one_costs(
+def test_unknown_name_costs_the_same_key_derivation(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the time of the answer does not reveal names either."""
@@ -94,7 +94,7 @@ def test_an_unknown_name_costs_the_derivation_that_a_known_one_costs(
     assert costs[:2] == costs[2:]
 
 
-def test_an_address_that_guesses_at_many_names_waits(
+def test_address_that_guesses_many_names_has_to_wait(
     api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts without a password count, too; other addresses are not held up."""
@@ -111,7 +111,7 @@ def test_an_address_that_guesses_at_many_names_waits(
     assert sign_in(api, "name-0", "wrong") == 401
 
 
-def test_an_account_of_its_own_does_not_help_an_address_to_guess(
+def test_own_sign_in_does_not_reset_the_count_of_an_address(
     api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A success counts as no guess, and takes none back."""
@@ -124,7 +124,7 @@ def test_an_account_of_its_own_does_not_help_an_address_to_guess(
     assert told == [401] * 4 + [403]
 
 
-def test_a_stranger_behind_the_same_address_holds_up_nobody_who_was_there_before(
+def test_attacker_does_not_delay_known_users_of_the_same_address(
     api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After one failed attempt, the user waits like the stranger, as accounts without a password do."""
@@ -145,7 +145,7 @@ def hashed(password: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("weak", [{"password": "short"}, {"password": "x"}, hashed("x")])
-def test_weak_passwords_are_refused_where_others_listen(
+def test_rejects_weak_passwords_on_a_public_cluster(
     api: Api, admin: Caller, weak: dict[str, object]
 ) -> None:
     new = {"user": {"username": "grace", "active": True}, **weak}
@@ -155,9 +155,7 @@ def test_weak_passwords_are_refused_where_others_listen(
     assert admin.ask("POST", "/api/v1/users", new).status == 200
 
 
-def test_an_account_without_a_password_is_closed_where_others_listen(
-    api: Api, admin: Caller
-) -> None:
+def test_account_without_a_password_is_closed_on_a_public_cluster(api: Api, admin: Caller) -> None:
     api.ctx.public = True
     made = admin.post("/api/v1/users", {"user": {"username": "grace", "active": True}})
     assert sign_in(api, "grace", "") == 401
@@ -166,14 +164,14 @@ def test_an_account_without_a_password_is_closed_where_others_listen(
     assert sign_in(api, "grace", "a long password") == 200
 
 
-def test_only_administrators_make_tokens_without_an_end(admin: Caller, user: Caller) -> None:
+def test_only_administrators_create_tokens_without_expiry(admin: Caller, user: Caller) -> None:
     own = user.get("/api/v1/me")["user"]["id"]
     assert user.ask("POST", "/api/v1/tokens", {"userId": own, "lifespan": "-1"}).status == 403
     assert user.ask("POST", "/api/v1/tokens", {"userId": own, "lifespan": "24h"}).status == 200
     assert admin.ask("POST", "/api/v1/tokens", {"userId": own, "lifespan": "-1"}).status == 200
 
 
-def test_a_deactivated_user_s_tokens_end(api: Api, admin: Caller, user: Caller) -> None:
+def test_deactivating_a_user_ends_all_tokens(api: Api, admin: Caller, user: Caller) -> None:
     own = user.get("/api/v1/me")["user"]["id"]
     made = user.post("/api/v1/tokens", {"userId": own, "lifespan": "24h"})
     token = api.with_token(made["token"])
@@ -185,7 +183,7 @@ def test_a_deactivated_user_s_tokens_end(api: Api, admin: Caller, user: Caller) 
     assert user.ask("GET", "/api/v1/me").status == 401
 
 
-def test_a_user_made_remote_loses_the_password_and_its_sessions(
+def test_making_a_user_remote_deletes_password_and_sessions(
     api: Api, user: Caller, admin: Caller
 ) -> None:
     me = user.get("/api/v1/me")["user"]["id"]
@@ -199,7 +197,7 @@ def test_a_user_made_remote_loses_the_password_and_its_sessions(
     assert sign_in(api, "determined", "another one") == 200
 
 
-def test_no_remote_user_signs_in_by_password(api: Api, admin: Caller) -> None:
+def test_remote_user_cannot_sign_in_by_password(api: Api, admin: Caller) -> None:
     with api.ctx.db.begin() as tx:  # as earlier versions left it
         tx.execute(text("UPDATE users SET remote = true WHERE username = 'determined'"))
     assert sign_in(api, "determined", PASSWORD) == 401

@@ -101,21 +101,21 @@ def door(api: Api, provider: SignInServer) -> Door:
     return made
 
 
-def test_a_person_is_made_a_user_at_the_first_sign_in_and_known_at_the_next(door: Door) -> None:
+def test_first_sign_in_creates_the_user(door: Door) -> None:
     me = door.entered().get("/api/v1/me")["user"]
     assert (me["username"], me["displayName"], me["remote"], me["admin"]) == (
         "ada@example.com", "Ada L.", True, False,
     )  # fmt: skip
 
 
-def test_the_person_stays_the_same_user_when_the_address_changes(door: Door) -> None:
+def test_changed_address_belongs_to_the_same_user(door: Door) -> None:
     first = door.entered().get("/api/v1/me")["user"]
     assert door.provider.person is not None
     door.provider.person["email"] = "ada.king@example.com"
     assert door.entered().get("/api/v1/me")["user"]["id"] == first["id"]
 
 
-def test_an_address_that_went_to_another_person_opens_nothing(door: Door) -> None:
+def test_rejects_address_reassigned_to_another_person(door: Door) -> None:
     door.entered()
     assert door.provider.person is not None
     door.provider.person["sub"] = "another-2"
@@ -123,7 +123,7 @@ def test_an_address_that_went_to_another_person_opens_nothing(door: Door) -> Non
     assert (told.status, "belongs to another account" in told.error) == (403, True)
 
 
-def test_the_session_ends_when_the_cluster_says(door: Door) -> None:
+def test_session_ends_at_the_configured_time(door: Door) -> None:
     door.configure(auto_provision_users=True, session="2h")
     told = door.sign_in().json()
     now = door.api.ctx.now()
@@ -133,9 +133,7 @@ def test_the_session_ends_when_the_cluster_says(door: Door) -> None:
     assert caller.ask("GET", "/api/v1/me").status == 401
 
 
-def test_without_provisioning_an_administrator_makes_the_user_first(
-    door: Door, admin: Caller
-) -> None:
+def test_administrator_creates_users_if_provisioning_is_off(door: Door, admin: Caller) -> None:
     door.configure()
     told = door.sign_in()
     assert (told.status, "det user create ada@example.com --remote" in told.error) == (403, True)
@@ -143,14 +141,14 @@ def test_without_provisioning_an_administrator_makes_the_user_first(
     assert door.entered().get("/api/v1/me")["user"]["username"] == "ada@example.com"
 
 
-def test_a_user_with_a_password_is_not_taken_over(door: Door) -> None:
+def test_rejects_sign_in_for_a_user_with_a_password(door: Door) -> None:
     door.configure(authentication_claim="preferred_username")
     door.provider.said = {"preferred_username": "admin"}
     told = door.sign_in()
     assert (told.status, "signs in by password" in told.error) == (403, True)
 
 
-def test_a_deactivated_user_is_refused(door: Door, admin: Caller) -> None:
+def test_rejects_deactivated_user(door: Door, admin: Caller) -> None:
     me = door.entered().get("/api/v1/me")["user"]
     admin.done("PATCH", f"/api/v1/users/{me['id']}", {"active": False})
     assert (door.sign_in().status, "is not active" in door.sign_in().error) == (403, True)
@@ -166,7 +164,9 @@ def test_a_deactivated_user_is_refused(door: Door, admin: Caller) -> None:
         ({"email": None}, "tells no usable 'email'"),
     ],
 )
-def test_addresses_of_others_are_refused(door: Door, said: dict[str, Any], cause: str) -> None:
+def test_rejects_unverified_and_foreign_addresses(
+    door: Door, said: dict[str, Any], cause: str
+) -> None:
     door.configure(auto_provision_users=True, domains=["example.com"])
     door.provider.said = said
     told = door.sign_in()
@@ -184,15 +184,13 @@ def test_addresses_of_others_are_refused(door: Door, said: dict[str, Any], cause
         ({"iss": "https://elsewhere.example"}, "trusts no tokens"),
     ],
 )
-def test_identity_tokens_for_others_are_refused(
-    door: Door, said: dict[str, Any], cause: str
-) -> None:
+def test_rejects_invalid_identity_tokens(door: Door, said: dict[str, Any], cause: str) -> None:
     door.provider.said = said
     told = door.sign_in()
     assert (told.status, cause in told.error) == (401, True), told.error
 
 
-def test_a_code_is_good_once_and_for_whoever_began(door: Door) -> None:
+def test_code_is_valid_once_and_only_for_its_initiator(door: Door) -> None:
     verifier = secrets.token_urlsafe(48)
     code = door.browse(door.begun(verifier))["code"]
     other = secrets.token_urlsafe(48)
@@ -206,7 +204,7 @@ def test_a_code_is_good_once_and_for_whoever_began(door: Door) -> None:
     "uri", ["https://elsewhere.example/callback", "http://elsewhere.example:80/", "x", "",
             "http://127.0.0.1/callback", "http://127.0.0.1:1@elsewhere.example/", "http://[::1"],
 )  # fmt: skip
-def test_codes_go_to_the_persons_own_machine_only(door: Door, uri: str) -> None:
+def test_rejects_redirects_to_other_machines(door: Door, uri: str) -> None:
     told = door.ask("begin", redirectUri=uri, codeChallenge="c" * 43, state="s" * 43)
     assert (told.status, "redirectUri must be" in told.error) == (400, True)
 
@@ -214,7 +212,7 @@ def test_codes_go_to_the_persons_own_machine_only(door: Door, uri: str) -> None:
 @pytest.mark.parametrize(
     ("host", "status"), [("abc.lambda-url.us-west-2.on.aws", 200), ("elsewhere.example", 400)]
 )
-def test_codes_go_to_the_page_of_a_function_that_is_not_told_its_own_address(
+def test_redirect_to_the_own_page_of_a_function_is_accepted(
     door: Door, host: str, status: int
 ) -> None:
     """A function cannot have its own address in its settings, and refused browsers."""
@@ -227,7 +225,7 @@ def test_codes_go_to_the_page_of_a_function_that_is_not_told_its_own_address(
     assert told[0] == status, told
 
 
-def test_a_device_signs_in_once_the_code_was_typed(door: Door) -> None:
+def test_device_signs_in_after_the_code_was_typed(door: Door) -> None:
     began = door.ask("device/begin").json()
     assert began["userCode"] == "ABCD-EFGH"
     assert began["verificationUri"].endswith("/activate")
@@ -240,12 +238,12 @@ def test_a_device_signs_in_once_the_code_was_typed(door: Door) -> None:
     assert (told.status, "expired_token" in told.error) == (401, True)
 
 
-def test_the_secret_goes_in_the_form_where_the_provider_wants_that(door: Door) -> None:
+def test_secret_is_sent_in_the_form_if_the_provider_requires_it(door: Door) -> None:
     door.provider.auth_methods = ["client_secret_post"]
     door.entered()
 
 
-def test_groups_are_those_that_the_provider_tells(door: Door, admin: Caller) -> None:
+def test_groups_are_read_from_the_provider(door: Door, admin: Caller) -> None:
     door.configure(auto_provision_users=True, groups_attribute_name="groups")
     for name in ("vision", "speech", "robots"):
         admin.post("/api/v1/groups", {"name": name})
@@ -256,7 +254,7 @@ def test_groups_are_those_that_the_provider_tells(door: Door, admin: Caller) -> 
         assert [g["group"]["name"] for g in found] == belongs
 
 
-def test_keys_and_discovery_are_kept_and_a_new_key_is_fetched(
+def test_keys_and_discovery_are_cached_and_new_keys_fetched(
     api: Api, provider: SignInServer
 ) -> None:
     clock = [0.0]
@@ -273,18 +271,18 @@ def test_keys_and_discovery_are_kept_and_a_new_key_is_fetched(
     assert provider.asked.count("/keys") == 2
 
 
-def test_a_provider_with_one_key_need_not_name_it(door: Door) -> None:
+def test_provider_with_one_key_can_omit_its_id(door: Door) -> None:
     door.provider.names_its_key = False
     door.entered()
 
 
-def test_a_provider_that_is_down_is_told_with_the_cause(door: Door) -> None:
+def test_unavailable_provider_is_reported_with_the_cause(door: Door) -> None:
     door.provider.down = True
     told = door.ask("begin", redirectUri=BACK, codeChallenge="c" * 43, state="s" * 43)
     assert (told.status, "OIDC does not answer as it should" in told.error) == (504, True)
 
 
-def test_an_issuer_leads_to_no_private_address_of_another_name(provider: SignInServer) -> None:
+def test_rejects_private_addresses_of_an_issuer(provider: SignInServer) -> None:
     port = urlsplit(provider.url).port
     with pytest.raises(Unreachable, match=r"has the private address 127\.0\.0\.1"):
         post_form("https://public.example", f"http://127.0.0.1:{port}/token", {}, None)
@@ -292,13 +290,13 @@ def test_an_issuer_leads_to_no_private_address_of_another_name(provider: SignInS
         post_form("https://public.example", "http://public.example/token", {}, None)
 
 
-def test_redirections_of_an_issuer_are_not_followed(provider: SignInServer) -> None:
+def test_redirects_of_an_issuer_are_not_followed(provider: SignInServer) -> None:
     provider.answer = lambda target: (302, {"location": f"{provider.url}/keys"})  # type: ignore[method-assign]
     with pytest.raises(Unreachable, match="it answers 302"):
         describe(provider.url)
 
 
-def test_a_stranger_s_codes_keep_nobody_behind_the_same_address_from_signing_in(
+def test_invalid_codes_do_not_block_others_of_the_same_address(
     door: Door,
 ) -> None:
     for _ in range(2 * FREE):
@@ -309,12 +307,12 @@ def test_a_stranger_s_codes_keep_nobody_behind_the_same_address_from_signing_in(
     door.entered()
 
 
-def test_codes_for_devices_are_counted_and_others_are_not_held_up(door: Door) -> None:
+def test_device_codes_are_limited_without_blocking_others(door: Door) -> None:
     assert [door.ask("device/begin").status for _ in range(FREE + 1)] == [200] * FREE + [403]
     assert door.ask("device/finish", deviceCode="x").status == 401
 
 
-def test_a_stranger_who_tries_codes_of_devices_waits_and_the_provider_is_not_asked(
+def test_invalid_device_codes_are_limited_before_reaching_the_provider(
     door: Door,
 ) -> None:
     posted: list[str] = []
@@ -329,7 +327,7 @@ def test_a_stranger_who_tries_codes_of_devices_waits_and_the_provider_is_not_ask
     assert len(posted) == FREE
 
 
-def test_who_comes_when_too_many_ask_the_provider_is_told_at_once(door: Door) -> None:
+def test_too_many_provider_requests_return_503_immediately(door: Door) -> None:
     began = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
     with ExitStack() as taken:
         for _ in range(issuers._AT_ONCE):
@@ -340,7 +338,7 @@ def test_who_comes_when_too_many_ask_the_provider_is_told_at_once(door: Door) ->
     assert door.ask("begin", **began).status == 200
 
 
-def test_a_provider_that_is_down_is_asked_again_after_seconds(door: Door) -> None:
+def test_unavailable_provider_is_retried_after_seconds(door: Door) -> None:
     clock = [0.0]
     door.api.ctx.issuers = CachedIssuers(describe, post_form, lambda: clock[0])
     began = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
@@ -351,7 +349,7 @@ def test_a_provider_that_is_down_is_asked_again_after_seconds(door: Door) -> Non
     assert door.ask("begin", **began).status == 200
 
 
-def test_nobody_waits_while_an_issuer_is_asked_for_another() -> None:
+def test_slow_issuer_does_not_delay_others() -> None:
     inside: list[Any] = []
 
     def slow(issuer: str) -> dict[str, Any]:
@@ -366,19 +364,19 @@ def test_nobody_waits_while_an_issuer_is_asked_for_another() -> None:
     assert inside == [{"issuer": "quick"}]
 
 
-def test_a_cluster_without_the_section_offers_none(api: Api) -> None:
+def test_cluster_without_oidc_lists_no_providers(api: Api) -> None:
     assert api.anonymous().get(f"{OIDC}/providers") == {"providers": []}
     told = api.anonymous().ask("POST", f"{OIDC}/device/begin", {})
     assert (told.status, "knows no identity provider" in told.error) == (400, True)
 
 
-def test_nobody_is_told_the_clients_secret(door: Door, admin: Caller) -> None:
+def test_client_secret_is_never_shown(door: Door, admin: Caller) -> None:
     assert json.dumps(SECRET) not in json.dumps(admin.get("/api/v1/master/config"))
     assert SECRET not in repr(door.api.ctx.config)
     assert door.api.anonymous().get(f"{OIDC}/providers")["providers"] == [{"name": "OIDC", "type": "OIDC"}]  # fmt: skip
 
 
-def test_the_section_is_read_where_determined_has_it() -> None:
+def test_accepts_the_oidc_section_of_determined() -> None:
     section = {
         "enabled": True, "provider": "Okta", "idp_sso_url": "https://id.example", "client_id": "det",
         "idp_recipient_url": "https://det.example", "always_redirect": True,
@@ -390,7 +388,7 @@ def test_the_section_is_read_where_determined_has_it() -> None:
     assert load_cluster({"oidc": {**section, "enabled": False}}).oidc is None
 
 
-def test_a_provider_that_is_named_twice_is_refused() -> None:
+def test_rejects_provider_configured_twice() -> None:
     section = {"issuer": "https://id.example", "client_id": "det"}
     with pytest.raises(InvalidConfig, match=r"oidc: is given as security\.oidc, too"):
         load_cluster({"oidc": section, "security": {"oidc": section}})
@@ -406,7 +404,7 @@ def test_a_provider_that_is_named_twice_is_refused() -> None:
         ({"clientid": "x"}, "clientid"),
     ],
 )
-def test_a_section_that_makes_no_sense_is_refused(entry: dict[str, Any], problem: str) -> None:
+def test_rejects_invalid_oidc_section(entry: dict[str, Any], problem: str) -> None:
     good = {"issuer": "https://id.example", "client_id": "det"}
     with pytest.raises(InvalidConfig, match=problem):
         load_cluster({"security": {"oidc": {**good, **entry}}})

@@ -62,9 +62,7 @@ def exchange(api: Api, token: str) -> Told:
     return api.anonymous().ask("POST", "/api/v1/auth/pipeline", {"token": token})
 
 
-def test_a_pipeline_gets_a_session_of_the_user_that_the_cluster_names(
-    trusting: Api, issuer: OidcServer
-) -> None:
+def test_pipeline_gets_a_session_of_the_configured_user(trusting: Api, issuer: OidcServer) -> None:
     told = exchange(trusting, issuer.token(audience(trusting)))
     assert told.status == 200, told.body
     answer = told.json()
@@ -73,7 +71,7 @@ def test_a_pipeline_gets_a_session_of_the_user_that_the_cluster_names(
     assert caller.get("/api/v1/me")["user"]["username"] == "determined"
 
 
-def test_the_session_ends_when_the_cluster_says(
+def test_session_ends_at_the_configured_time(
     trusting: Api, issuer: OidcServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = exchange(trusting, issuer.token(audience(trusting))).json()["token"]
@@ -112,14 +110,14 @@ def test_every_claim_must_match(
         ({"iss": "https://elsewhere.example"}, "trusts no tokens of 'https://elsewhere.example'"),
     ],
 )
-def test_a_token_for_others_or_of_another_time_is_refused(
+def test_rejects_token_with_another_audience_or_time(
     trusting: Api, issuer: OidcServer, claims: dict[str, Any], cause: str
 ) -> None:
     told = exchange(trusting, issuer.token(audience(trusting), **claims))
     assert (told.status, cause in told.error) == (401, True), told.error
 
 
-def test_forged_signatures_are_refused(trusting: Api, issuer: OidcServer) -> None:
+def test_rejects_forged_signatures(trusting: Api, issuer: OidcServer) -> None:
     good = issuer.token(audience(trusting))
     now = int(time.time())
     said = {**GITHUB, "iss": issuer.url, "aud": audience(trusting), "iat": now, "exp": now + 60}
@@ -136,7 +134,7 @@ def test_forged_signatures_are_refused(trusting: Api, issuer: OidcServer) -> Non
     assert [exchange(trusting, token).status for token in forged] == [401] * len(forged)
 
 
-def test_keys_are_kept_and_a_new_one_is_fetched(
+def test_keys_are_cached_and_new_ones_fetched(
     trusting: Api, issuer: OidcServer, clock: Clock
 ) -> None:
     for _ in range(3):
@@ -150,7 +148,7 @@ def test_keys_are_kept_and_a_new_one_is_fetched(
     assert issuer.asked.count("/keys") == 2
 
 
-def test_an_issuer_that_is_down_or_another_is_not_believed(
+def test_rejects_tokens_of_unavailable_or_other_issuers(
     trusting: Api, issuer: OidcServer, clock: Clock
 ) -> None:
     issuer.down = True
@@ -161,7 +159,7 @@ def test_an_issuer_that_is_down_or_another_is_not_believed(
     assert "describes another issuer" in exchange(trusting, issuer.token(audience(trusting))).error
 
 
-def test_an_inactive_user_lets_no_pipeline_in(trusting: Api, issuer: OidcServer) -> None:
+def test_rejects_pipeline_of_an_inactive_user(trusting: Api, issuer: OidcServer) -> None:
     admin = trusting.signed_in("admin")
     users = admin.get("/api/v1/users")["users"]
     (user_id,) = [u["id"] for u in users if u["username"] == "determined"]
@@ -170,7 +168,7 @@ def test_an_inactive_user_lets_no_pipeline_in(trusting: Api, issuer: OidcServer)
     assert (told.status, "does not exist or is not active" in told.error) == (403, True)
 
 
-def test_a_cluster_without_the_section_admits_none(api: Api, issuer: OidcServer) -> None:
+def test_cluster_without_pipelines_rejects_all_tokens(api: Api, issuer: OidcServer) -> None:
     told = exchange(api, issuer.token(audience(api)))
     assert (told.status, "admits no pipelines" in told.error) == (401, True)
 
@@ -186,7 +184,7 @@ def test_a_cluster_without_the_section_admits_none(api: Api, issuer: OidcServer)
         ({"claim": {}}, "claim"),
     ],
 )
-def test_an_entry_that_trusts_too_much_is_refused(entry: dict[str, Any], problem: str) -> None:
+def test_rejects_entry_that_trusts_too_much(entry: dict[str, Any], problem: str) -> None:
     good = {"issuer": "https://ci.example", "user": "ci", "claims": {"repository": "me/mine"}}
     with pytest.raises(InvalidConfig, match=problem):
         load_cluster({"pipelines": [{**good, **entry}]})

@@ -43,7 +43,7 @@ def series(caller: Caller, trial_id: int, **labels: str) -> list[dict[str, Any]]
     return [message["batch"] for message in told]
 
 
-def test_samples_of_machines_and_gpus_are_series(user: Caller, trial_id: int) -> None:
+def test_machine_and_gpu_samples_form_series(user: Caller, trial_id: int) -> None:
     for util in (0.25, 0.75):
         sample(
             user, trial_id, "cpu", {"a1": {"cpu_util_simple": util}, "a2": {"cpu_util_simple": 1}}
@@ -66,9 +66,7 @@ def test_samples_of_machines_and_gpus_are_series(user: Caller, trial_id: int) ->
     assert gpu["values"] == [0, 0]
 
 
-def test_posted_points_are_read_back_with_their_steps_and_times(
-    user: Caller, trial_id: int
-) -> None:
+def test_posted_points_are_returned_with_steps_and_times(user: Caller, trial_id: int) -> None:
     timing = batch(trial_id, "train_batch", [0.5, 0.25], metricType=f"{KIND}TIMING")
     system = batch(trial_id, "gpu_util", [9], gpuUuid="GPU-1", metricType=f"{KIND}SYSTEM")
     user.post("/api/v1/trials/profiler/metrics", {"batches": [timing, system]})
@@ -82,7 +80,7 @@ def test_posted_points_are_read_back_with_their_steps_and_times(
     assert series(user, trial_id, name="train_batch", metricType=f"{KIND}SYSTEM") == []
 
 
-def test_a_long_series_comes_in_parts(user: Caller, trial_id: int) -> None:
+def test_long_series_is_sent_in_parts(user: Caller, trial_id: int) -> None:
     long = batch(trial_id, "n", [float(n) for n in range(60)])
     user.post("/api/v1/trials/profiler/metrics", {"batches": [long] * 20})
     parts = series(user, trial_id, name="n")
@@ -105,7 +103,7 @@ def test_a_long_series_comes_in_parts(user: Caller, trial_id: int) -> None:
         ({"labels": {"trialId": 99, "name": "n"}}, "trials not found: 99"),
     ],
 )
-def test_what_is_no_series_is_refused(
+def test_rejects_invalid_series(
     user: Caller, trial_id: int, change: dict[str, Any], said: str
 ) -> None:
     body = {"batches": [batch(trial_id, "fine", [1]), {**batch(trial_id, "n", [1]), **change}]}

@@ -119,7 +119,7 @@ def cluster(database: Database, tmp_path: Path, case: Case) -> Iterator[Rented]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_user_reads_cause_remedy_and_next_try(cluster: Rented, case: Case) -> None:
+def test_reason_has_cause_remedy_and_next_try(cluster: Rented, case: Case) -> None:
     admin = cluster.api.signed_in("admin")
     case.prepare(cluster, admin)
     slots = 4 if case.prepare is taken else 1
@@ -135,7 +135,7 @@ def test_a_user_reads_cause_remedy_and_next_try(cluster: Rented, case: Case) -> 
 
 
 @pytest.mark.parametrize("case", [Case(nothing, "")])
-def test_a_user_reads_that_a_budget_stopped_the_work(cluster: Rented) -> None:
+def test_reason_names_the_budget_that_stopped_the_work(cluster: Rented) -> None:
     admin = cluster.api.signed_in("admin")
     id = create(admin, activate=True)
     _, agent = cluster.employ()

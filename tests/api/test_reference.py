@@ -15,22 +15,22 @@ def test_the_index_lists_the_modules_of_every_record() -> None:
     assert routes.index() == MODULES_AT, HINT
 
 
-def test_the_reference_lists_the_routes_that_are_served() -> None:
+def test_reference_lists_all_routes() -> None:
     page = (ROOT / "docs/reference/api.md").read_text("utf-8")
     assert page == reference.page(routes.every()), HINT
 
 
-def test_the_page_of_permissions_lists_the_rules() -> None:
+def test_permissions_page_lists_the_rules() -> None:
     page = (ROOT / "docs/reference/permissions.md").read_text("utf-8")
     assert page == permission_reference.page(routes.every()), HINT
 
 
-def test_the_generator_finds_every_file_up_to_date() -> None:
+def test_generated_files_are_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "scripts/route_pages.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), HINT
 
 
-def test_every_route_says_what_it_does() -> None:
+def test_every_route_has_a_summary() -> None:
     silent = [f"{r.method} {r.path}" for r in routes.every() if not r.summary]
     assert silent == []

@@ -30,7 +30,7 @@ def api(cluster: Rented) -> Api:
     return cluster.api
 
 
-def test_a_zone_that_the_cloud_says_has_room_is_tried_first(cluster: Rented, user: Caller) -> None:
+def test_zone_recommended_by_the_cloud_is_tried_first(cluster: Rented, user: Caller) -> None:
     alone = replace(cluster.api.ctx.config.resource_pools[0], offers=(A,))
     whole = cluster.api.ctx.config
     cluster.api.ctx.config = replace(whole, resource_pools=(alone,))
@@ -46,9 +46,7 @@ def test_a_zone_that_the_cloud_says_has_room_is_tried_first(cluster: Rented, use
     assert machine.zone == "us-east-1c"
 
 
-def test_what_is_wrong_in_the_section_of_one_pool_keeps_no_other_from_renting(
-    cluster: Rented, user: Caller
-) -> None:
+def test_invalid_section_of_one_pool_does_not_block_others(cluster: Rented, user: Caller) -> None:
     (pool,) = cluster.api.ctx.config.resource_pools
     other = replace(pool, pool_name="other")
     cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=(pool, other))
@@ -64,9 +62,7 @@ def test_what_is_wrong_in_the_section_of_one_pool_keeps_no_other_from_renting(
     assert (len(shown["default"]), len(shown["other"])) == (1, 0)
 
 
-def test_a_cooldown_for_an_unknown_error_ends_without_an_operator(
-    cluster: Rented, user: Caller
-) -> None:
+def test_cooldown_of_an_unknown_error_expires(cluster: Rented, user: Caller) -> None:
     unknown = Refusal(RefusalKind.INVALID, Scope("aws"), "said (SomethingNew)", passing=True)
     cluster.cloud.refuse_with(unknown)
     create(user, activate=True)
@@ -83,9 +79,7 @@ def test_a_cooldown_for_an_unknown_error_ends_without_an_operator(
     assert cluster.cloud.rented
 
 
-def test_an_order_to_end_a_stranger_that_is_lost_is_given_again(
-    cluster: Rented, user: Caller
-) -> None:
+def test_lost_termination_of_an_orphan_is_repeated(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -108,16 +102,14 @@ def test_an_order_to_end_a_stranger_that_is_lost_is_given_again(
     assert calling.run(cluster.api.ctx, {"aws": cluster.cloud}) is None
 
 
-def test_machines_of_an_unknown_pool_are_an_error_that_names_the_pools(
-    cluster: Rented, user: Caller
-) -> None:
+def test_error_for_unknown_pool_lists_existing_pools(cluster: Rented, user: Caller) -> None:
     told = user.ask("GET", "/api/v1/instances", query={"pool": ["defualt"]})
     assert told.status == 404
     assert "pool 'defualt' rents no machines; the pools that do: default" in told.error
     assert user.get("/api/v1/instances", pool="default")["instances"] == []
 
 
-def test_why_a_machine_was_emptied_is_told_after_its_end(cluster: Rented, user: Caller) -> None:
+def test_ended_machine_shows_why_it_was_drained(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     machine, agent = cluster.employ()
     cluster.cloud.faults = CloudFaults()

@@ -91,12 +91,12 @@ def ends(agent: Agent, order: dict[str, Any]) -> None:
     agent.poll(Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0))
 
 
-def test_the_first_event_asks_for_the_first_operations(user: Caller) -> None:
+def test_first_event_requests_the_initial_operations(user: Caller) -> None:
     experiment_id = searched(user)
     assert events(user, experiment_id) == [{"id": "1", "initialOperations": {}}]
 
 
-def test_operations_create_trials_with_these_hyperparameters(user: Caller) -> None:
+def test_operations_create_trials_with_given_hyperparameters(user: Caller) -> None:
     experiment_id = searched(user)
     operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after="1")
     (trial,) = trials(user, experiment_id)
@@ -105,7 +105,7 @@ def test_operations_create_trials_with_these_hyperparameters(user: Caller) -> No
     assert events(user, experiment_id) == [{"id": "2", "trialCreated": {"requestId": ONE}}]
 
 
-def test_a_repeated_answer_changes_nothing(user: Caller) -> None:
+def test_repeated_operations_have_no_effect(user: Caller) -> None:
     experiment_id = searched(user)
     for _ in range(2):
         operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
@@ -114,7 +114,7 @@ def test_a_repeated_answer_changes_nothing(user: Caller) -> None:
     assert kinds(user, experiment_id) == ["trialCreated"]
 
 
-def test_a_trial_waits_for_slots_once_it_is_asked_to_train(api: Api, user: Caller) -> None:
+def test_trial_is_queued_after_its_first_train_operation(api: Api, user: Caller) -> None:
     experiment_id = searched(user)
     operate(user, experiment_id, create_trial(ONE), after=1)
     assert allocations(api) == []
@@ -122,7 +122,7 @@ def test_a_trial_waits_for_slots_once_it_is_asked_to_train(api: Api, user: Calle
     assert allocations(api) == ["QUEUED"]
 
 
-def test_what_a_trial_does_becomes_events(user: Caller) -> None:
+def test_trial_actions_become_events(user: Caller) -> None:
     experiment_id = searched(user)
     operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
     (trial,) = trials(user, experiment_id)
@@ -142,7 +142,7 @@ def test_what_a_trial_does_becomes_events(user: Caller) -> None:
     ]
 
 
-def test_events_are_the_same_for_a_process_that_replays_them(api: Api, user: Caller) -> None:
+def test_replay_in_another_process_gives_the_same_events(api: Api, user: Caller) -> None:
     experiment_id = searched(user)
     operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
     trial_id = trials(user, experiment_id)[0]["id"]
@@ -154,7 +154,7 @@ def test_events_are_the_same_for_a_process_that_replays_them(api: Api, user: Cal
     assert events(user, experiment_id) == live
 
 
-def test_progress_of_less_than_a_percent_is_not_told(user: Caller) -> None:
+def test_progress_below_one_percent_creates_no_event(user: Caller) -> None:
     experiment_id = searched(user)
     operate(user, experiment_id, create_trial(ONE), train(ONE, 1000), after=1)
     trial_id = trials(user, experiment_id)[0]["id"]
@@ -165,9 +165,7 @@ def test_progress_of_less_than_a_percent_is_not_told(user: Caller) -> None:
     }  # fmt: skip
 
 
-def test_a_trial_ends_its_run_between_operations_and_goes_on_in_another(
-    api: Api, user: Caller
-) -> None:
+def test_trial_continues_in_another_run_after_its_next_operation(api: Api, user: Caller) -> None:
     agent = Agent.joined(api.ctx)
     experiment_id = searched(user)
     operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
@@ -183,7 +181,7 @@ def test_a_trial_ends_its_run_between_operations_and_goes_on_in_another(
     assert allocations(api) == ["TERMINATED", "QUEUED"]
 
 
-def test_an_operation_that_comes_while_the_run_ends_is_not_lost(api: Api, user: Caller) -> None:
+def test_operation_during_the_end_of_a_run_is_not_lost(api: Api, user: Caller) -> None:
     agent = Agent.joined(api.ctx)
     experiment_id = searched(user)
     operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
@@ -203,7 +201,7 @@ def waiting(caller: Caller, path: str) -> Answer:
     return caller.app.handle(Request("GET", path, headers=headers, final=False))
 
 
-def test_questions_with_nothing_to_answer_wait_where_the_host_can(user: Caller) -> None:
+def test_requests_without_events_wait_if_the_host_supports_it(user: Caller) -> None:
     experiment_id = searched(user)
     path = f"{E}/{experiment_id}/searcher_events"
     assert isinstance(waiting(user, path), Response)
@@ -211,9 +209,7 @@ def test_questions_with_nothing_to_answer_wait_where_the_host_can(user: Caller) 
     assert waiting(user, path) == Wait(f"searcher:{experiment_id}", 60)
 
 
-def test_a_trial_waits_for_its_next_operation_unless_others_want_its_slots(
-    api: Api, user: Caller
-) -> None:
+def test_trial_waits_for_operations_unless_its_slots_are_needed(api: Api, user: Caller) -> None:
     agent = Agent.joined(api.ctx)
     experiment_id = searched(user)
     operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
@@ -226,7 +222,7 @@ def test_a_trial_waits_for_its_next_operation_unless_others_want_its_slots(
     assert isinstance(waiting(user, path), Response)
 
 
-def test_a_script_that_ends_by_itself_closes_its_trial(api: Api, user: Caller) -> None:
+def test_exited_script_closes_its_trial(api: Api, user: Caller) -> None:
     agent = Agent.joined(api.ctx)
     experiment_id = searched(user)
     operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
@@ -250,19 +246,19 @@ def test_closing_and_shutting_down_ends_the_experiment(api: Api, user: Caller) -
     operate(user, experiment_id, {"shutDown": {}}, after=4)
 
 
-def test_a_search_that_its_method_calls_failed_ends_in_error(user: Caller) -> None:
+def test_failure_reported_by_the_method_ends_the_search_in_error(user: Caller) -> None:
     experiment_id = searched(user)
     operate(user, experiment_id, {"shutDown": {"failure": True}}, after=1)
     assert user.get(f"{E}/{experiment_id}")["experiment"]["state"] == "STATE_ERROR"
 
 
-def test_progress_of_the_search_is_what_its_method_says(user: Caller) -> None:
+def test_search_method_sets_the_progress(user: Caller) -> None:
     experiment_id = searched(user)
     operate(user, experiment_id, {"setSearcherProgress": {"progress": 0.25}}, after=1)
     assert user.get(f"{E}/{experiment_id}")["experiment"]["progress"] == 0.25
 
 
-def test_a_killed_experiment_tells_so_after_what_was_unread(user: Caller) -> None:
+def test_killed_experiment_adds_an_event_after_unread_ones(user: Caller) -> None:
     experiment_id = searched(user)
     user.post(f"{E}/{experiment_id}/kill")
     assert events(user, experiment_id)[-1]["experimentInactive"] == {
@@ -289,7 +285,7 @@ def test_a_killed_experiment_tells_so_after_what_was_unread(user: Caller) -> Non
         ("closeTrial", "searcherOperations"),
     ],
 )
-def test_a_wrong_operation_is_named_and_nothing_of_its_list_is_carried_out(
+def test_rejects_whole_list_with_a_wrong_operation(
     user: Caller, operation: Any, named: str
 ) -> None:
     experiment_id = searched(user)
@@ -302,7 +298,7 @@ def test_a_wrong_operation_is_named_and_nothing_of_its_list_is_carried_out(
 
 
 @pytest.mark.parametrize("trigger", [99, "x"])
-def test_an_event_that_never_was_cannot_be_answered(user: Caller, trigger: Any) -> None:
+def test_rejects_operations_for_an_unknown_event(user: Caller, trigger: Any) -> None:
     path = f"{E}/{searched(user)}/searcher_operations"
     assert user.ask("POST", path, body_of(create_trial(ONE), after=trigger)).status == 400
 

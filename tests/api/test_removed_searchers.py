@@ -37,7 +37,7 @@ def stored(api: Api, user: Caller, name: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", REMOVED)
-def test_a_stored_experiment_of_a_removed_searcher_is_shown(
+def test_stored_experiment_with_a_removed_searcher_is_shown(
     api: Api, user: Caller, name: str
 ) -> None:
     experiment_id, trial_id = stored(api, user, name)
@@ -67,9 +67,7 @@ def test_a_stored_experiment_of_a_removed_searcher_is_shown(
 
 
 @pytest.mark.parametrize("name", REMOVED)
-def test_a_fork_of_a_removed_searcher_is_refused_with_its_replacement(
-    api: Api, user: Caller, name: str
-) -> None:
+def test_rejects_fork_with_a_removed_searcher(api: Api, user: Caller, name: str) -> None:
     experiment_id, _ = stored(api, user, name)
     config: Any = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["config"]
     answer = user.ask(

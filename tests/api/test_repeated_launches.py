@@ -41,7 +41,7 @@ def needs(caller: Caller, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_launch_with_the_same_key_finds_the_task(
+def test_repeated_launch_with_the_same_key_returns_the_task(
     api: Api, user: Caller, kind: str
 ) -> None:
     more = needs(user, kind)
@@ -53,7 +53,7 @@ def test_the_same_launch_with_the_same_key_finds_the_task(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_a_key_and_with_that_of_another_it_makes_a_task_of_its_own(
+def test_launch_without_a_key_or_with_another_creates_a_task(
     api: Api, user: Caller, admin: Caller, kind: str
 ) -> None:
     more = needs(user, kind)
@@ -63,7 +63,7 @@ def test_without_a_key_and_with_that_of_another_it_makes_a_task_of_its_own(
 
 
 @pytest.mark.parametrize("kind", ["command", "generic"])
-def test_of_two_at_the_same_time_the_second_finds_what_the_first_made(
+def test_second_of_two_concurrent_launches_returns_the_task(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     first: list[str] = []

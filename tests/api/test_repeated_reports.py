@@ -60,7 +60,7 @@ def test_metrics_of_batches_are_stored_once(user: Caller, experiment_id: int) ->
 @pytest.mark.parametrize(
     ("group", "summary"), [("system", "system"), ("validation", "validation_metrics")]
 )
-def test_metrics_without_a_step_are_stored_once_a_key(
+def test_metrics_without_a_step_are_stored_once_for_each_key(
     user: Caller, experiment_id: int, group: str, summary: str
 ) -> None:
     trial_id = trial_of(user, experiment_id)["id"]
@@ -91,7 +91,7 @@ def test_a_checkpoint_is_stored_once(user: Caller, experiment_id: int) -> None:
     assert checkpoint_of(user, checkpoint) == before
 
 
-def test_a_repeated_checkpoint_undoes_no_change_of_its_metadata(
+def test_repeated_checkpoint_report_does_not_reset_metadata(
     user: Caller, experiment_id: int
 ) -> None:
     checkpoint = report_checkpoint(user, experiment_id)
@@ -102,7 +102,7 @@ def test_a_repeated_checkpoint_undoes_no_change_of_its_metadata(
 
 
 @pytest.mark.parametrize("left", [{}, {"state": "1"}])
-def test_a_repeated_checkpoint_brings_no_deleted_file_back(
+def test_repeated_checkpoint_report_does_not_restore_files(
     user: Caller, experiment_id: int, left: dict[str, str]
 ) -> None:
     checkpoint = report_checkpoint(user, experiment_id, state="1", more="2")

@@ -23,18 +23,14 @@ def agent(api: Api, user: Caller) -> Delivering:
     return Delivering(api, user)
 
 
-def test_reports_of_several_trials_are_stored_in_their_order(
-    agent: Delivering, user: Caller
-) -> None:
+def test_reports_of_several_trials_are_stored_in_order(agent: Delivering, user: Caller) -> None:
     one, other = agent.tasks
     given = [report(one, body_of(1)), report(other, body_of(7)), report(one, body_of(2))]
     assert agent.outcomes(*given) == ["stored"] * 3
     assert [steps_of(user, trial) for trial, _ in agent.tasks] == [2, 7]
 
 
-def test_one_that_cannot_be_stored_together_changes_nothing_and_holds_up_no_other(
-    agent: Delivering, user: Caller
-) -> None:
+def test_invalid_report_does_not_block_others_of_its_batch(agent: Delivering, user: Caller) -> None:
     one, (other, token) = agent.tasks
     assert agent.outcomes(
         report((other, "made up"), body_of(3)),
@@ -51,7 +47,7 @@ def test_one_that_cannot_be_stored_together_changes_nothing_and_holds_up_no_othe
     assert [steps_of(user, trial) for trial in (one[0], other)] == [4, 0]
 
 
-def test_a_batch_that_comes_again_changes_nothing(agent: Delivering, user: Caller) -> None:
+def test_repeated_batch_has_no_effect(agent: Delivering, user: Caller) -> None:
     given = [report(task, body_of(5)) for task in agent.tasks]
     assert agent.outcomes(*given) == ["stored"] * 2
     assert agent.outcomes(*given) == ["alone"] * 2
@@ -64,7 +60,7 @@ def test_a_batch_that_comes_again_changes_nothing(agent: Delivering, user: Calle
         assert summary["avg_metrics"]["loss"]["count"] == 1
 
 
-def test_a_task_that_ended_long_ago_delivers_nothing_more(api: Api, agent: Delivering) -> None:
+def test_rejects_reports_of_a_task_that_ended_long_ago(api: Api, agent: Delivering) -> None:
     one, _ = agent.tasks
     agent.end()
     assert agent.outcomes(report(one, body_of(1))) == ["stored"], "its last words are heard"
@@ -74,7 +70,7 @@ def test_a_task_that_ended_long_ago_delivers_nothing_more(api: Api, agent: Deliv
     assert steps_of(api.signed_in("determined"), one[0]) == 1
 
 
-def test_only_agents_deliver(agent: Delivering, user: Caller) -> None:
+def test_only_agents_can_deliver_reports(agent: Delivering, user: Caller) -> None:
     one, _ = agent.tasks
     body = {"reports": [report(one, body_of(1))]}
     for token in ("", "agent-made-up", user.token, one[1]):
@@ -82,7 +78,7 @@ def test_only_agents_deliver(agent: Delivering, user: Caller) -> None:
     assert steps_of(user, one[0]) == 0
 
 
-def test_an_agent_delivers_for_no_task_of_another(
+def test_agent_cannot_deliver_reports_for_tasks_of_another(
     api: Api, agent: Delivering, user: Caller
 ) -> None:
     other = Delivering(api, user, "other")
@@ -91,7 +87,7 @@ def test_an_agent_delivers_for_no_task_of_another(
     assert agent.outcomes(given[0]) == ["stored"]
 
 
-def test_with_roles_a_task_delivers_for_itself_alone(api: Api, agent: Delivering) -> None:
+def test_task_can_report_only_for_itself_with_roles(api: Api, agent: Delivering) -> None:
     admin = api.signed_in("admin")
     api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
     given = [report(task, body_of(1)) for task in agent.tasks]
@@ -111,7 +107,7 @@ def test_with_roles_a_task_delivers_for_itself_alone(api: Api, agent: Delivering
     ],
     ids=["cut off", "list", "number", "odd token", "half a character", "very many"],
 )  # fmt: skip
-def test_what_is_no_batch_is_refused(agent: Delivering, body: bytes) -> None:
+def test_rejects_invalid_batch(agent: Delivering, body: bytes) -> None:
     assert agent.caller.ask("POST", REPORTS, body).status == 400
 
 
@@ -136,7 +132,7 @@ def at_once(api: Api, *batches: tuple[str, list[dict[str, Any]]]) -> list[Got]:
     return asyncio.run(run())
 
 
-def test_batches_of_several_agents_share_statements_and_each_gets_its_own_outcomes(
+def test_concurrent_batches_share_statements_and_have_own_outcomes(
     api: Api, user: Caller, agent: Delivering
 ) -> None:
     agents = [agent, *(Delivering(api, user, f"other-{n}") for n in range(6))]
@@ -158,7 +154,7 @@ def test_batches_of_several_agents_share_statements_and_each_gets_its_own_outcom
     assert sum("INSERT INTO metrics" in sql for sql in asked) <= 6
 
 
-def test_a_database_that_is_away_leaves_a_batch_to_be_sent_again(
+def test_batch_gets_503_if_the_database_is_down(
     api: Api, agent: Delivering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

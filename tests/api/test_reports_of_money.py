@@ -57,7 +57,7 @@ def machines(cluster: Rented) -> float:
     return sum(float(i["costUsd"]) for i in cluster.instances(all="true"))
 
 
-def test_raw_entries_of_work_and_machines_add_up_to_the_bill(cluster: Rented, user: Caller) -> None:
+def test_raw_entries_equal_the_cost_of_the_machines(cluster: Rented, user: Caller) -> None:
     play(cluster, user, Random(1), 2)
     found = rows(user, "raw", EVER)
     assert tuple(found[0])[: len(STOCK_RAW)] == STOCK_RAW
@@ -71,7 +71,7 @@ def test_raw_entries_of_work_and_machines_add_up_to_the_bill(cluster: Rented, us
     assert sum(e["costUsd"] for e in entries) == pytest.approx(machines(cluster), abs=1e-4)
 
 
-def test_work_that_was_deleted_keeps_its_cost_and_its_user(cluster: Rented, user: Caller) -> None:
+def test_report_contains_deleted_work_with_cost_and_user(cluster: Rented, user: Caller) -> None:
     play(cluster, user, Random(4), 2)
     before = rows(user, "raw", EVER)
     cluster.delete(user, 1)
@@ -89,9 +89,7 @@ def test_work_that_was_deleted_keeps_its_cost_and_its_user(cluster: Rented, user
     assert user.get("/api/v1/costs/pools")["costs"][0]["workingUsd"] == pytest.approx(paid)
 
 
-def test_work_that_never_ran_is_in_the_report_with_what_its_slots_cost(
-    cluster: Rented, user: Caller
-) -> None:
+def test_report_contains_cost_of_work_that_never_ran(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle(2)
     cluster.boot(cluster.cloud.rented[-1])
@@ -105,7 +103,7 @@ def test_work_that_never_ran_is_in_the_report_with_what_its_slots_cost(
     )
 
 
-def test_days_and_months_tell_the_same_money(cluster: Rented, user: Caller) -> None:
+def test_daily_and_monthly_reports_have_equal_costs(cluster: Rented, user: Caller) -> None:
     cluster.time = START + timedelta(hours=23, minutes=58)  # the work runs across midnight
     play(cluster, user, Random(2), 2)
     days = rows(user, "aggregated", JANUARY)
@@ -124,9 +122,7 @@ def test_days_and_months_tell_the_same_money(cluster: Rented, user: Caller) -> N
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_the_period_its_parts_add_up_to_the_cent(
-    cluster: Rented, user: Caller, seed: int
-) -> None:
+def test_parts_of_any_period_equal_its_total(cluster: Rented, user: Caller, seed: int) -> None:
     rng = Random(seed)
     play(cluster, user, rng, 3)
     length = (cluster.time - START).total_seconds()
@@ -158,9 +154,7 @@ def _between(machine: dict[str, Any], after: Any, before: Any) -> Decimal:
     return Decimal(str(machine["priceUsdHour"])) * Decimal(seconds) / 3600
 
 
-def test_prometheus_reads_machines_money_and_what_belongs_together(
-    cluster: Rented, user: Caller
-) -> None:
+def test_prometheus_metrics_have_machines_costs_and_labels(cluster: Rented, user: Caller) -> None:
     experiment_id = create(user, activate=True, labels=['so-called "night"'])
     _, agent = cluster.employ()
     cluster.pass_time(minutes=10)
@@ -183,7 +177,7 @@ def test_prometheus_reads_machines_money_and_what_belongs_together(
     assert cluster.api.anonymous().ask("GET", "/prom/det-state-metrics").status == 401
 
 
-def test_prometheus_reads_what_the_process_has_used(reader: Caller) -> None:
+def test_prometheus_metrics_have_resource_use_of_the_process(reader: Caller) -> None:
     told = reader.ask("GET", "/debug/prom/metrics")
     values = dict(line.split() for line in told.body.decode().splitlines() if line[0] != "#")
     assert told.media_type.startswith("text/plain")
@@ -191,7 +185,7 @@ def test_prometheus_reads_what_the_process_has_used(reader: Caller) -> None:
     assert float(values["process_resident_memory_max_bytes"]) > 10 * 1024**2
 
 
-def test_prometheus_finds_the_exporters_of_each_agent(cluster: Rented, user: Caller) -> None:
+def test_service_discovery_lists_exporters_of_each_agent(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     agent = cluster.boot(cluster.cloud.alive()[-1])

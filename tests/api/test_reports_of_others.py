@@ -35,7 +35,7 @@ def line_of(task_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("method", "route", "body"), REPORTS)
-def test_a_report_comes_from_the_owner_or_an_administrator(
+def test_only_owner_and_administrators_report_for_a_trial(
     admin: Caller, user: Caller, method: str, route: str, body: dict[str, Any]
 ) -> None:
     theirs, own = (int(trial_of(caller, create(caller))["id"]) for caller in (admin, user))
@@ -49,9 +49,7 @@ def test_a_report_comes_from_the_owner_or_an_administrator(
         assert caller.ask(method, f"/api/v1/trials/{trial}/{route}", body or None).status == 200
 
 
-def test_a_forged_run_does_not_change_the_trial_of_another_user(
-    admin: Caller, user: Caller
-) -> None:
+def test_forged_run_does_not_change_a_trial_of_another_user(admin: Caller, user: Caller) -> None:
     trial = int(trial_of(admin, create(admin))["id"])
     for steps, loss in ((10, 0.5), (20, 0.4)):
         assert report_metrics(admin, trial, "validation", steps, {"loss": loss}).status == 200
@@ -60,7 +58,7 @@ def test_a_forged_run_does_not_change_the_trial_of_another_user(
     assert admin.get(f"/api/v1/trials/{trial}") == before
 
 
-def test_series_of_profilers_come_from_the_owner(admin: Caller, user: Caller) -> None:
+def test_only_the_owner_reports_profiler_series(admin: Caller, user: Caller) -> None:
     theirs, own = (int(trial_of(caller, create(caller))["id"]) for caller in (admin, user))
     path = "/api/v1/trials/profiler/metrics"
     assert user.ask("POST", path, series_of(theirs)).status == 403
@@ -70,7 +68,7 @@ def test_series_of_profilers_come_from_the_owner(admin: Caller, user: Caller) ->
     assert admin.ask("POST", path, series_of(own)).status == 200
 
 
-def test_the_source_of_a_trial_is_reported_by_its_owner(admin: Caller, user: Caller) -> None:
+def test_only_the_owner_reports_the_source_of_a_trial(admin: Caller, user: Caller) -> None:
     theirs = int(trial_of(admin, create(admin))["id"])
     source = {"trialId": theirs, "checkpointUuid": "00000000-0000-4000-8000-000000000000"}
     body = {"trialSourceInfo": {**source, "trialSourceInfoType": "INFERENCE"}}
@@ -78,7 +76,7 @@ def test_the_source_of_a_trial_is_reported_by_its_owner(admin: Caller, user: Cal
     assert admin.ask("POST", "/api/v1/trial-source-info", body).status == 404, "no such checkpoint"
 
 
-def test_log_lines_come_from_the_owner(admin: Caller, user: Caller) -> None:
+def test_only_the_owner_sends_log_lines(admin: Caller, user: Caller) -> None:
     theirs, own = (str(trial_of(caller, create(caller))["taskId"]) for caller in (admin, user))
     answer = user.ask("POST", "/api/v1/task/logs", {"logs": [line_of(own), line_of(theirs)]})
     assert (answer.status, f"task {theirs}" in answer.error) == (403, True)
@@ -102,7 +100,7 @@ def test_log_lines_of_a_missing_task_are_not_found(
     assert user.ask("POST", "/task-logs", [{"log": "of no task"}]).status == 400
 
 
-def test_with_roles_an_editor_does_not_report_for_others(house: House) -> None:
+def test_editor_cannot_report_for_others(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     chief = house.person("chief", "WorkspaceAdmin", house.red)
     trial = trial_of(house.admin, house.experiment(house.admin, house.red_project))
@@ -123,7 +121,7 @@ def test_users_share_unmanaged_trials(admin: Caller, user: Caller) -> None:
     user.post("/api/v1/task/logs", {"logs": [line_of(trial["taskId"])]})
 
 
-def test_a_report_for_a_future_run_is_refused(api: Api, user: Caller) -> None:
+def test_rejects_report_for_a_future_run(api: Api, user: Caller) -> None:
     task, experiment = task_of(api, user)
     trial = int(trial_of(user, experiment)["id"])
     for caller in (task, user):
@@ -136,14 +134,14 @@ def test_a_report_for_a_future_run_is_refused(api: Api, user: Caller) -> None:
 
 
 @pytest.mark.parametrize("run", [-1, 2**31, 2**63 - 1])
-def test_an_unknown_run_number_is_refused(user: Caller, run: int) -> None:
+def test_rejects_unknown_run_number(user: Caller, run: int) -> None:
     trial = int(trial_of(user, create(user))["id"])
     for group in ("training", "validation"):
         assert report_metrics(user, trial, group, 1, {"loss": 1}, run=run).status == 400
 
 
 @pytest.mark.parametrize("steps", [-1, 2**31, 2**53 + 1, 2**63 - 1])
-def test_steps_outside_of_the_range_are_refused(user: Caller, steps: int) -> None:
+def test_rejects_steps_outside_of_the_range(user: Caller, steps: int) -> None:
     trial = trial_of(user, create(user))
     sentence = f"steps are a number from 0 to {2**31 - 1}, not {steps}"
     for group in ("training", "validation", "mine"):
@@ -161,9 +159,7 @@ def test_steps_outside_of_the_range_are_refused(user: Caller, steps: int) -> Non
 
 
 @pytest.mark.parametrize(("steps", "run"), [(-1, 1), (2**31, 1), (2**63 - 1, 1), (3, 2), (3, -1)])
-def test_an_agent_gets_the_refusal_of_a_report(
-    api: Api, user: Caller, steps: int, run: int
-) -> None:
+def test_agent_receives_the_error_of_a_report(api: Api, user: Caller, steps: int, run: int) -> None:
     agent = Delivering(api, user)
     (trial, token), other = agent.tasks
     body = body_of(steps, run=run)

@@ -51,7 +51,7 @@ def steps_of(user: Caller, trial: int) -> int:
     return int(user.get(f"/api/v1/trials/{trial}")["trial"]["totalBatchesProcessed"])
 
 
-def test_each_of_several_is_answered_for_itself(api: Api, user: Caller) -> None:
+def test_concurrent_reports_have_their_own_responses(api: Api, user: Caller) -> None:
     task, experiment = task_of(api, user)
     own, (other, third) = int(trial_of(user, experiment)["id"]), trials(user, 2)
     answers = at_once(
@@ -70,7 +70,7 @@ def test_each_of_several_is_answered_for_itself(api: Api, user: Caller) -> None:
     assert [steps_of(user, t) for t in (own, other, third)] == [4, 3, 5]
 
 
-def test_an_answer_says_the_same_as_one_that_is_given_alone(api: Api, user: Caller) -> None:
+def test_response_equals_the_response_to_a_single_report(api: Api, user: Caller) -> None:
     trial, other = trials(user, 2)
     first, second = at_once(api, (user.token, trial, body_of(1)), (user.token, other, body_of(1)))
     (alone,) = at_once(api, (user.token, trial, body_of(1)))
@@ -78,7 +78,7 @@ def test_an_answer_says_the_same_as_one_that_is_given_alone(api: Api, user: Call
     assert second == first
 
 
-def test_reports_that_wait_share_the_statements_of_a_round(api: Api, user: Caller) -> None:
+def test_waiting_reports_share_statements(api: Api, user: Caller) -> None:
     several = trials(user, 8)
     for trial in several:  # their experiments know the names from now on
         report_metrics(user, trial, "training", 1, LOSS)
@@ -89,7 +89,7 @@ def test_reports_that_wait_share_the_statements_of_a_round(api: Api, user: Calle
     assert len(asked) <= 12
 
 
-def test_a_token_that_was_taken_back_before_a_report_is_refused(api: Api, user: Caller) -> None:
+def test_rejects_report_with_a_revoked_token(api: Api, user: Caller) -> None:
     (trial,) = trials(user, 1)
     leaving = api.signed_in("determined")
     assert at_once(api, (leaving.token, trial, body_of(1)))[0].status == 200
@@ -99,7 +99,7 @@ def test_a_token_that_was_taken_back_before_a_report_is_refused(api: Api, user: 
     assert steps_of(user, trial) == 2
 
 
-def test_a_disk_that_has_no_room_for_reports_makes_the_cluster_unhealthy(
+def test_report_failed_by_a_full_disk_makes_the_cluster_unhealthy(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (trial,) = trials(user, 1)

@@ -21,7 +21,7 @@ def polls_in_an_hour(cluster: Rented, agent: MachineAgent) -> int:
     return polls
 
 
-def test_an_agent_polls_as_often_as_the_page_about_costs_says(cluster: Rented) -> None:
+def test_agent_polls_as_often_as_the_cost_page_says(cluster: Rented) -> None:
     admin = cluster.api.signed_in("admin")
     create(admin, activate=True)
     cluster.settle()
@@ -33,7 +33,7 @@ def test_an_agent_polls_as_often_as_the_page_about_costs_says(cluster: Rented) -
     assert polls_in_an_hour(cluster, agent) == cost.STEADY_POLLS
 
 
-def test_an_agent_polls_soon_while_something_starts_or_is_asked_to_leave(cluster: Rented) -> None:
+def test_agent_polls_sooner_during_starts_and_preemption(cluster: Rented) -> None:
     admin = cluster.api.signed_in("admin")
     id = create(admin, activate=True)
     cluster.settle()
@@ -51,7 +51,7 @@ def test_an_agent_polls_soon_while_something_starts_or_is_asked_to_leave(cluster
     assert pause_s(agent) == 2.0
 
 
-def test_lines_of_steady_work_are_collected_until_somebody_follows_them(cluster: Rented) -> None:
+def test_log_lines_are_batched_until_a_reader_follows_them(cluster: Rented) -> None:
     admin = cluster.api.signed_in("admin")
     create(admin, activate=True)
     cluster.settle()
@@ -74,7 +74,7 @@ def test_lines_of_steady_work_are_collected_until_somebody_follows_them(cluster:
     assert poll(agent)["logs_within_s"] > 1.0
 
 
-def test_lines_come_at_once_where_requests_are_held(cluster: Rented) -> None:
+def test_log_lines_are_sent_immediately_with_long_polls(cluster: Rented) -> None:
     cluster.api.ctx.may_wait_s = 20.0
     create(cluster.api.signed_in("admin"), activate=True)
     _, agent = cluster.employ()

@@ -20,7 +20,7 @@ def lines_of(user: Caller, task_id: str) -> int:
     return len(user.lines(f"/api/v1/tasks/{task_id}/logs"))
 
 
-def test_old_logs_of_ended_tasks_go_and_others_stay(api: Api, user: Caller) -> None:
+def test_only_old_logs_of_ended_tasks_are_deleted(api: Api, user: Caller) -> None:
     ended, live = write_log(user, create_ended(user)), write_log(user, create(user))
     kept = lines_of(user, live)
     later = api.ctx.now() + timedelta(days=11)
@@ -31,7 +31,7 @@ def test_old_logs_of_ended_tasks_go_and_others_stay(api: Api, user: Caller) -> N
     assert (lines_of(user, ended), lines_of(user, live)) == (0, kept)
 
 
-def test_more_lines_than_go_at_once_all_go(
+def test_expired_lines_above_the_batch_size_are_all_deleted(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "AT_ONCE", 1)
@@ -44,7 +44,7 @@ def test_more_lines_than_go_at_once_all_go(
     assert [lines_of(user, task) for task in tasks] == [0, 0]
 
 
-def test_the_end_of_an_experiment_cleans_up_once_a_day(api: Api, user: Caller) -> None:
+def test_end_of_an_experiment_deletes_logs_once_a_day(api: Api, user: Caller) -> None:
     task = write_log(user, create_ended(user))
     api.tick()
     assert lines_of(user, task) > 0
@@ -58,7 +58,7 @@ def test_the_end_of_an_experiment_cleans_up_once_a_day(api: Api, user: Caller) -
 
 
 @pytest.mark.parametrize("of", ["experiment", "trial", "many"])
-def test_only_the_owner_has_logs_deleted_sooner(api: Api, admin: Caller, of: str) -> None:
+def test_only_the_owner_shortens_log_retention(api: Api, admin: Caller, of: str) -> None:
     """Every user who may edit may keep them longer."""
     new = {"user": {"username": "other", "active": True}, "password": PASSWORD, "isHashed": False}
     admin.post("/api/v1/users", new)

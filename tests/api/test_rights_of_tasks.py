@@ -45,9 +45,7 @@ def lose_blue(house: House, user_id: int, role: str = "") -> None:
 @pytest.mark.parametrize(
     ("role", "status"), [("", 404), ("Viewer", 403), ("EditorRestricted", 403)]
 )
-def test_a_child_in_another_workspace_needs_the_right_there(
-    house: House, role: str, status: int
-) -> None:
+def test_child_task_requires_rights_in_its_workspace(house: House, role: str, status: int) -> None:
     ada, id = editor_of_both(house)
     root = create(ada, house.red_project)
     lose_blue(house, id, role)
@@ -61,7 +59,7 @@ def test_a_child_in_another_workspace_needs_the_right_there(
 
 
 @pytest.mark.parametrize(("action", "then"), [("pause", "PAUSED"), ("kill", "CANCELED")])
-def test_an_action_on_a_tree_leaves_alone_what_is_where_the_user_lacks_the_right(
+def test_tree_action_skips_tasks_in_workspaces_without_rights(
     house: House, action: str, then: str
 ) -> None:
     ada, id = editor_of_both(house)
@@ -75,7 +73,7 @@ def test_an_action_on_a_tree_leaves_alone_what_is_where_the_user_lacks_the_right
     assert states(house, there) == [then]
 
 
-def test_a_tree_is_not_ended_from_a_root_in_a_workspace_without_the_right(house: House) -> None:
+def test_tree_kill_requires_rights_for_its_root(house: House) -> None:
     ada, id = editor_of_both(house)
     root = create(ada, house.blue_project)
     child = create(ada, house.red_project, parentId=root)
@@ -85,7 +83,7 @@ def test_a_tree_is_not_ended_from_a_root_in_a_workspace_without_the_right(house:
     assert states(house, root, child) == ["ACTIVE", "ACTIVE"]
 
 
-def test_costs_and_histories_of_tasks_ask_the_right_of_their_kind(house: House) -> None:
+def test_costs_and_histories_require_the_right_of_the_task_kind(house: House) -> None:
     """Today no role has only one of these rights. The checks for each kind of task must not depend on that."""
     task = create(house.admin, house.red_project)
     trial = trial_of(house.admin, house.experiment(house.admin, house.red_project))["taskId"]

@@ -18,7 +18,7 @@ from tests.support.played_agent import PlayedAgent
 from tests.support.statements import statements
 
 
-def test_without_a_role_nothing_is_there(house: House) -> None:
+def test_user_without_a_role_sees_no_objects(house: House) -> None:
     stranger = house.person("stranger")
     experiment = house.experiment(house.admin, house.red_project)
     assert stranger.get("/api/v1/experiments")["experiments"] == []
@@ -32,7 +32,7 @@ def test_without_a_role_nothing_is_there(house: House) -> None:
     assert stranger.ask("POST", "/api/v1/workspaces", {"name": "mine"}).status == 403
 
 
-def test_a_viewer_looks_at_one_workspace_and_changes_nothing(house: House) -> None:
+def test_viewer_reads_one_workspace_and_cannot_change_it(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     red = house.experiment(house.admin, house.red_project)
     blue = house.experiment(house.admin, house.blue_project)
@@ -47,7 +47,7 @@ def test_a_viewer_looks_at_one_workspace_and_changes_nothing(house: House) -> No
     assert "Editor" in told.error
 
 
-def test_a_refusal_names_the_workspace(house: House) -> None:
+def test_error_names_the_workspace(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     red = house.experiment(house.admin, house.red_project)
     told = viewer.ask("POST", f"/api/v1/experiments/{red}/kill").error
@@ -56,7 +56,7 @@ def test_a_refusal_names_the_workspace(house: House) -> None:
     assert "in workspace 'red': it comes with" in told
 
 
-def test_who_names_no_workspace_is_told_to_name_one(house: House) -> None:
+def test_error_asks_for_a_workspace_name(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     named = {"workspace": "red", "project": "work"}
     editor.post("/api/v1/experiments", {"config": config_of(**named)})
@@ -75,7 +75,7 @@ def test_who_names_no_workspace_is_told_to_name_one(house: House) -> None:
         assert "name a workspace of yours by --workspace-name" in refused.error
 
 
-def test_a_workspace_that_is_not_there_is_named_and_not_its_project(house: House) -> None:
+def test_error_names_the_missing_workspace_instead_of_its_project(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     for workspace, told in (
         ("nope", "workspace 'nope' not found"),
@@ -91,7 +91,7 @@ def test_a_workspace_that_is_not_there_is_named_and_not_its_project(house: House
     )
 
 
-def test_an_editor_works_in_one_workspace_and_deletes_nothing_of_others(house: House) -> None:
+def test_editor_changes_one_workspace_and_deletes_only_own_objects(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     own = house.experiment(editor, house.red_project)
     other = house.experiment(house.admin, house.red_project)
@@ -104,7 +104,7 @@ def test_an_editor_works_in_one_workspace_and_deletes_nothing_of_others(house: H
     assert editor.ask("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "x"}).status == 403
 
 
-def test_the_administrator_of_a_workspace_presides_over_what_others_have_there(
+def test_workspace_administrator_manages_objects_of_others(
     house: House,
 ) -> None:
     chief = house.person("chief", "WorkspaceAdmin", house.red)
@@ -124,7 +124,7 @@ def test_the_administrator_of_a_workspace_presides_over_what_others_have_there(
         assert chief.ask("POST", f"{R}/add-assignments", asked).status == status, (role, place)
 
 
-def test_who_makes_a_workspace_administrates_it(house: House) -> None:
+def test_creator_of_a_workspace_becomes_its_administrator(house: House) -> None:
     maker = house.person("maker", "WorkspaceCreator")
     made = maker.post("/api/v1/workspaces", {"name": "own"})["workspace"]["id"]
     maker.done("PATCH", f"/api/v1/workspaces/{made}", {"name": "mine"})
@@ -132,7 +132,7 @@ def test_who_makes_a_workspace_administrates_it(house: House) -> None:
     assert [w["id"] for w in maker.get("/api/v1/workspaces")["workspaces"]] == [made]
 
 
-def test_a_group_gives_its_members_its_roles_until_they_leave(house: House) -> None:
+def test_group_members_have_its_roles_until_they_leave(house: House) -> None:
     member = house.person("member")
     group = house.admin.post("/api/v1/groups", {"name": "team", "addUsers": [id_of(member)]})
     id = group["group"]["groupId"]
@@ -142,7 +142,7 @@ def test_a_group_gives_its_members_its_roles_until_they_leave(house: House) -> N
     assert member.ask("GET", f"/api/v1/workspaces/{house.red}").status == 404
 
 
-def test_a_role_that_is_taken_is_gone_at_once(house: House) -> None:
+def test_removed_role_ends_immediately(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     taken = assignment("Viewer", house.red, user=id_of(viewer))
     assert viewer.ask("GET", f"/api/v1/workspaces/{house.red}").status == 200
@@ -151,7 +151,7 @@ def test_a_role_that_is_taken_is_gone_at_once(house: House) -> None:
     assert house.admin.ask("POST", f"{R}/remove-assignments", taken).status == 404
 
 
-def test_an_agent_operator_steers_agents_and_sees_costs_but_no_work(house: House) -> None:
+def test_agent_operator_manages_agents_and_sees_costs_only(house: House) -> None:
     operator = house.person("operator", "AgentOperator")
     house.experiment(house.admin, house.red_project)
     operator.post("/api/v1/agent-tokens", {"description": "rack 7"})
@@ -163,7 +163,7 @@ def test_an_agent_operator_steers_agents_and_sees_costs_but_no_work(house: House
     assert editor.ask("GET", "/api/v1/costs/users").status == 403
 
 
-def test_actions_on_many_reach_only_where_the_caller_may(house: House) -> None:
+def test_bulk_actions_change_only_permitted_experiments(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     house.assign("Viewer", house.blue, user=id_of(editor))
     red = house.experiment(house.admin, house.red_project)
@@ -182,7 +182,7 @@ def test_actions_on_many_reach_only_where_the_caller_may(house: House) -> None:
     assert [r["id"] for r in runs] == [trial_of(editor, red)["id"]]
 
 
-def test_administrating_one_workspace_gives_nothing_over_others_by_a_filter(house: House) -> None:
+def test_filter_does_not_extend_rights_to_other_workspaces(house: House) -> None:
     chief = house.person("chief", "WorkspaceAdmin", house.red)
     house.assign("Editor", house.blue, user=id_of(chief))
     for project in (house.red_project, house.blue_project):
@@ -194,7 +194,7 @@ def test_administrating_one_workspace_gives_nothing_over_others_by_a_filter(hous
     assert all("only an administrator" in r["error"] for r in told["results"])
 
 
-def test_nothing_is_forked_warm_started_or_registered_from_what_is_not_seen(
+def test_rejects_forks_warm_starts_and_models_from_invisible_objects(
     house: House,
 ) -> None:
     editor = house.person("editor", "Editor", house.red)
@@ -226,7 +226,7 @@ def test_nothing_is_forked_warm_started_or_registered_from_what_is_not_seen(
     )
 
 
-def test_templates_and_models_are_those_of_workspaces_that_are_seen(house: House) -> None:
+def test_only_templates_and_models_of_visible_workspaces_are_listed(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     for name, workspace in (("red", house.red), ("blue", house.blue)):
         body = {"config": {"description": name}, "workspaceId": workspace}
@@ -242,7 +242,7 @@ def test_templates_and_models_are_those_of_workspaces_that_are_seen(house: House
     assert editor.ask("GET", "/api/v1/models/blue").status == 404
 
 
-def test_a_viewer_arrives_for_no_container_and_lets_no_trial_rest(house: House) -> None:
+def test_viewer_cannot_report_containers_or_idle_trials(house: House) -> None:
     """With these two GET requests, programs also report that a container runs and that a trial is idle."""
     viewer = house.person("viewer", "Viewer", house.red)
     chief = house.person("chief", "WorkspaceAdmin", house.red)
@@ -260,7 +260,7 @@ def test_a_viewer_arrives_for_no_container_and_lets_no_trial_rest(house: House) 
     assert chief.ask("GET", operation).status == 200
 
 
-def test_of_jobs_that_are_not_seen_only_their_size_is_told(house: House) -> None:
+def test_invisible_jobs_show_only_their_size(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     for project in (house.red_project, house.blue_project):
         request = {"config": config_of(), "activate": True, "projectId": project}
@@ -275,7 +275,7 @@ def test_of_jobs_that_are_not_seen_only_their_size_is_told(house: House) -> None
     assert viewer.ask("POST", "/api/v1/job-queues", update).status == 404
 
 
-def test_tasks_are_listed_where_they_are_seen(house: House) -> None:
+def test_only_visible_tasks_are_listed(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     for project in (house.red_project, house.blue_project):
         request = {"config": config_of(), "activate": True, "projectId": project}
@@ -285,7 +285,7 @@ def test_tasks_are_listed_where_they_are_seen(house: House) -> None:
     assert len(house.admin.get("/api/v1/tasks")["allocationIdToSummary"]) == 2
 
 
-def test_my_permissions_tell_roles_and_where_they_hold(house: House) -> None:
+def test_permission_summary_has_roles_and_their_scopes(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     told = viewer.get("/api/v1/permissions/summary")
     role = ROLES["Viewer"].id
@@ -301,7 +301,7 @@ def test_my_permissions_tell_roles_and_where_they_hold(house: House) -> None:
     ]  # of the created objects
 
 
-def test_roles_tell_who_has_them(house: House) -> None:
+def test_roles_list_their_users(house: House) -> None:
     viewer = id_of(house.person("viewer", "Viewer", house.red))
     (shown,) = house.admin.post(f"{R}/search/by-ids", {"roleIds": [ROLES["Viewer"].id]})["roles"]
     assert [a["userId"] for a in shown["userRoleAssignments"]] == [viewer]
@@ -325,7 +325,7 @@ def task_of(house: House, owner: Caller) -> tuple[Caller, int]:
     return house.api.with_token(order["spec"]["session_token"]), experiment
 
 
-def test_a_task_goes_on_for_itself_when_its_owner_lost_the_role(house: House) -> None:
+def test_task_still_reports_for_itself_after_its_owner_lost_the_role(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     task, experiment = task_of(house, editor)
     taken = assignment("Editor", house.red, user=id_of(editor))
@@ -335,7 +335,7 @@ def test_a_task_goes_on_for_itself_when_its_owner_lost_the_role(house: House) ->
     assert task.ask("POST", "/api/v1/models", model).status == 404
 
 
-def test_the_task_of_an_administrator_administrates_nothing(house: House) -> None:
+def test_task_of_an_administrator_has_no_administrator_rights(house: House) -> None:
     task, _ = task_of(house, house.admin)
     stranger = id_of(house.person("stranger"))
     given = assignment("Viewer", house.red, user=stranger)
@@ -347,7 +347,7 @@ def test_the_task_of_an_administrator_administrates_nothing(house: House) -> Non
     assert [told.status for told in asked] == [403] * 3
 
 
-def test_budgets_are_told_where_they_are_seen(house: House) -> None:
+def test_only_budgets_of_visible_workspaces_are_listed(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     for name in ("red", "blue"):
         body = {"scope": "workspace", "of": name, "limitUsd": "5"}
@@ -355,7 +355,7 @@ def test_budgets_are_told_where_they_are_seen(house: House) -> None:
     assert [b["scopeName"] for b in viewer.get("/api/v1/budgets")["budgets"]] == ["red"]
 
 
-def test_roles_cost_no_statement_more(house: House) -> None:
+def test_roles_require_no_additional_statement(house: House) -> None:
     """One statement reads roles, the token, and the workspace of the object in the path."""
     editor = house.person("editor", "Editor", house.red)
     path = f"/api/v1/experiments/{house.experiment(editor, house.red_project)}"

@@ -26,9 +26,7 @@ def ended(house: House, project: int, owner: Caller | None = None) -> int:
     return experiment
 
 
-def test_the_administrator_of_a_workspace_changes_no_code_of_others(
-    house: House, chief: Caller
-) -> None:
+def test_workspace_administrator_cannot_change_code_of_others(house: House, chief: Caller) -> None:
     other = ended(house, house.red_project)
     body = {"id": other, "overrideConfig": OVERRIDE}
     assert chief.ask("POST", "/api/v1/experiments/continue", body).status == 403
@@ -38,9 +36,7 @@ def test_the_administrator_of_a_workspace_changes_no_code_of_others(
 
 
 @pytest.mark.parametrize("of", ["red", "0", "-1"])
-def test_a_filter_by_project_gives_no_more_than_the_roles_there(
-    house: House, chief: Caller, of: str
-) -> None:
+def test_project_filter_does_not_extend_rights(house: House, chief: Caller, of: str) -> None:
     red, blue = (ended(house, project) for project in (house.red_project, house.blue_project))
     path = f"/api/v1/projects/{house.red_project if of == 'red' else of}/experiments/delete"
     body = {"filters": {"projectId": house.blue_project}}
@@ -50,7 +46,7 @@ def test_a_filter_by_project_gives_no_more_than_the_roles_there(
     assert house.admin.get(f"/api/v1/experiments/{blue}")["experiment"]["state"] == "STATE_CANCELED"
 
 
-def test_a_filter_by_project_needs_the_rights_there(house: House) -> None:
+def test_project_filter_requires_rights_in_its_workspace(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     house.assign("Viewer", house.blue, user=id_of(editor))
     house.experiment(house.admin, house.blue_project)
@@ -60,7 +56,7 @@ def test_a_filter_by_project_needs_the_rights_there(house: House) -> None:
         assert (told.status, "UPDATE_EXPERIMENT" in told.error) == (403, True)
 
 
-def test_the_administrator_of_both_reaches_others_by_a_filter(house: House) -> None:
+def test_administrator_of_both_workspaces_can_filter_by_project(house: House) -> None:
     chief = house.person("chief", "WorkspaceAdmin", house.blue)
     blue = ended(house, house.blue_project)
     body = {"filters": {"projectId": house.blue_project}}
@@ -89,7 +85,7 @@ def move_run(caller: Caller, experiment: int, project: int) -> Told:
 
 
 @pytest.mark.parametrize("move", [move_experiment, move_by_project, move_run])
-def test_nobody_takes_experiments_of_others_to_a_workspace_of_their_own(
+def test_users_cannot_move_experiments_of_others_to_their_workspace(
     house: House, chief: Caller, move: Any
 ) -> None:
     def project_of(experiment: int) -> Any:
@@ -105,15 +101,13 @@ def test_nobody_takes_experiments_of_others_to_a_workspace_of_their_own(
     assert (project_of(own), project_of(red)) == (house.red_project, house.blue_project)
 
 
-def test_experiments_of_others_move_within_a_workspace(house: House, chief: Caller) -> None:
+def test_experiments_of_others_can_be_moved_within_a_workspace(house: House, chief: Caller) -> None:
     made = house.admin.post(f"/api/v1/workspaces/{house.blue}/projects", {"name": "other"})
     blue = ended(house, house.blue_project)
     assert move_experiment(chief, blue, made["project"]["id"]).status == 200
 
 
-def test_nobody_takes_models_of_others_to_a_workspace_of_their_own(
-    house: House, chief: Caller
-) -> None:
+def test_users_cannot_move_models_of_others_to_their_workspace(house: House, chief: Caller) -> None:
     for owner, name in ((house.admin, "theirs"), (chief, "mine")):
         owner.post("/api/v1/models", {"name": name, "workspaceId": house.blue})
 
@@ -142,7 +136,7 @@ def task_from(house: House, owner: Caller, checkpoint: str) -> tuple[Caller, int
     return house.api.with_token(order["spec"]["session_token"]), experiment
 
 
-def test_a_task_sees_checkpoints_of_its_owner_s_roles_and_those_it_works_with(
+def test_task_reads_checkpoints_visible_to_its_owner_or_used_by_it(
     house: House, chief: Caller
 ) -> None:
     start, other = (

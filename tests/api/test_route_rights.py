@@ -40,7 +40,7 @@ def test_every_route_has_a_rule(route: Route) -> None:
         assert need.place != "path" or f"{{{need.names[0]}}}" in route.path
 
 
-def test_a_route_without_a_rule_is_refused(api: Api) -> None:
+def test_route_without_a_rule_rejects_requests(api: Api) -> None:
     route = Route("GET", "/api/v1/unruled", lambda ctx, request: Response())
     app = App(api.ctx, Router([route]))
     token = api.signed_in("admin").token
@@ -201,7 +201,7 @@ def is_dynamic(route: Route) -> bool:
 
 
 @pytest.mark.parametrize("role", GIVEN)
-def test_a_role_is_refused_what_it_does_not_give(scene: Scene, role: str) -> None:
+def test_roles_are_rejected_on_routes_they_do_not_permit(scene: Scene, role: str) -> None:
     refused = 0
     for route in GUARDED:
         for place in (scene.here, scene.there):
@@ -215,7 +215,7 @@ def test_a_role_is_refused_what_it_does_not_give(scene: Scene, role: str) -> Non
 
 
 @pytest.mark.parametrize("role", GIVEN)
-def test_a_role_reads_what_it_gives(scene: Scene, role: str) -> None:
+def test_roles_read_the_routes_they_permit(scene: Scene, role: str) -> None:
     for route in GUARDED:
         if route.method != "GET" or is_dynamic(route) or rule_of(route).report:
             continue
@@ -225,7 +225,7 @@ def test_a_role_reads_what_it_gives(scene: Scene, role: str) -> None:
             assert told.status != 403, f"{route.method} {path}: {told.body!r}"
 
 
-def test_what_a_stranger_may_not_see_is_answered_as_if_it_were_not_there(scene: Scene) -> None:
+def test_invisible_objects_get_the_same_response_as_missing_ones(scene: Scene) -> None:
     stranger = scene.callers["nothing"]
     for route in GUARDED:
         named = [n for n in rule_of(route).needs if n.of is NeedScope.NAMED and n.place == "path"]
@@ -250,7 +250,7 @@ def absent_name(name: str) -> str:
     return f"{name[:-1]}{'0' if name[-1] != '0' else '1'}" if "-" in name else "absent"
 
 
-def test_tokens_of_agents_and_of_wrong_tasks_are_refused(scene: Scene) -> None:
+def test_rejects_tokens_of_agents_and_of_other_tasks(scene: Scene) -> None:
     reports = (TaskRule.NEVER, TaskRule.OWN_TRIAL)
     for route in GUARDED:
         path, body, query = asked(route, scene.here)
@@ -264,7 +264,7 @@ def test_tokens_of_agents_and_of_wrong_tasks_are_refused(scene: Scene) -> None:
             assert told.status == 403, f"{route.method} {path}: {told.status} {told.body!r}"
 
 
-def test_a_rule_for_a_task_s_own_things_has_one_in_its_path() -> None:
+def test_rules_for_own_objects_of_a_task_have_an_id_in_their_path() -> None:
     """Leave objects that only a body names to the service, marked `service` in the table."""
     own = (TaskRule.OWN_TRIAL, TaskRule.OWN_EXPERIMENT, TaskRule.OWN_TASK)
     for route in GUARDED:
@@ -273,7 +273,7 @@ def test_a_rule_for_a_task_s_own_things_has_one_in_its_path() -> None:
             assert any(name in route.path for name in names), f"{route.method} {route.path}"
 
 
-def test_a_task_of_another_user_changes_nothing(own_scene: Scene) -> None:
+def test_task_of_another_user_cannot_change_objects(own_scene: Scene) -> None:
     """Call each route with the token of a task that has an owner without a role in the workspace."""
     refused = 0
     for route in GUARDED:
@@ -288,7 +288,7 @@ def test_a_task_of_another_user_changes_nothing(own_scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("role", ["Editor", "WorkspaceAdmin"])
-def test_a_role_changes_what_it_gives(own_scene: Scene, role: str) -> None:
+def test_roles_change_the_objects_they_permit(own_scene: Scene, role: str) -> None:
     """Requests for owners only are an exception. Administrators of the workspace may send them, too."""
     allowed = 0
     for route in GUARDED:
@@ -324,7 +324,7 @@ _CREATED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("path", _CREATED)
-def test_things_are_made_where_a_role_allows_it(scene: Scene, path: str) -> None:
+def test_objects_are_created_only_where_a_role_permits_it(scene: Scene, path: str) -> None:
     field, body = _CREATED[path]
 
     def status_of(role: str, place: Things) -> int:

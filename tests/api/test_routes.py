@@ -34,7 +34,7 @@ def filled(path: str) -> str:
     return "/".join("x" if name.startswith("{") else name for name in path.split("/"))
 
 
-def test_a_router_that_grows_finds_every_route() -> None:
+def test_lazy_router_matches_every_route() -> None:
     whole = Router(routes.every())
     for route in routes.every():
         path = filled(route.path)
@@ -45,20 +45,20 @@ def test_a_router_that_grows_finds_every_route() -> None:
         assert found == whole.match(route.method, path)
 
 
-def test_a_path_that_lacks_a_method_names_those_it_has() -> None:
+def test_lazy_router_lists_allowed_methods() -> None:
     whole = Router(routes.every())
     for route in routes.every():
         path = filled(route.path)
         assert growing().match("OPTIONS", path) == whole.match("OPTIONS", path)
 
 
-def test_a_router_that_grows_knows_no_other_paths() -> None:
+def test_lazy_router_matches_no_other_paths() -> None:
     router = growing()
     for path in ("/nothing", "/api/v1", "/api/v1/nothing", "/api/v2/experiments", ""):
         assert router.match("GET", path) == Router(routes.every()).match("GET", path)
 
 
-def test_only_what_is_asked_for_is_imported() -> None:
+def test_only_modules_of_requested_routes_are_imported() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _LIGHT], capture_output=True, text=True, check=True
     )
@@ -67,7 +67,7 @@ def test_only_what_is_asked_for_is_imported() -> None:
     assert "det_controlplane.api.experiments" not in imported
 
 
-def test_experiments_are_read_without_the_models_of_configurations() -> None:
+def test_reading_experiments_does_not_import_configuration_models() -> None:
     """They take a cold function a tenth of a second of a processor, which only new experiments need."""
     done = subprocess.run(
         [sys.executable, "-c", _READS], capture_output=True, text=True, check=True

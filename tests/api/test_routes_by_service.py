@@ -182,7 +182,7 @@ def in_order() -> list[tuple[str, Row]]:
     return sorted(ROWS.items(), key=lambda r: ("DELETE" in r[0], -r[0].count("/")))
 
 
-def test_every_route_that_a_use_case_decides_has_a_row() -> None:
+def test_every_route_with_a_check_in_its_use_case_has_a_row() -> None:
     decided = {
         f"{r.method} {r.path.removeprefix(V + '/')}"
         for r in GUARDED
@@ -192,9 +192,7 @@ def test_every_route_that_a_use_case_decides_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("role", [*GIVEN, "ClusterAdmin"])
-def test_a_role_gets_what_its_workspace_gives_and_nothing_elsewhere(
-    scene: Scene, role: str
-) -> None:
+def test_roles_permit_requests_only_in_their_workspace(scene: Scene, role: str) -> None:
     scene.house.api.ctx.courier = Inbox()
     caller = {**scene.callers, "ClusterAdmin": scene.house.admin}[role]
     places = [(place_in(scene, scene.there), _EVERYWHERE), (place_in(scene, scene.here), _ANYWHERE)]
@@ -213,7 +211,7 @@ def test_a_role_gets_what_its_workspace_gives_and_nothing_elsewhere(
     assert wrong == []
 
 
-def test_tasks_and_agents_get_none_of_it(scene: Scene) -> None:
+def test_rejects_tasks_and_agents(scene: Scene) -> None:
     """The task is of an administrator, in another workspace."""
     scene.house.api.ctx.courier = Inbox()
     place = place_in(scene, scene.here)
@@ -248,13 +246,13 @@ def named(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
-def test_what_needs_no_user_is_known() -> None:
+def test_routes_without_a_user_are_listed() -> None:
     open_to = {a: {named(r) for r in routes.every() if r.access is a} for a in Access}
     assert open_to[Access.PUBLIC] == TOLD_TO_ALL | PROVEN_BY_BODY | OF_TASKS
     assert open_to[Access.AGENT] | open_to[Access.AGENT_BY_HANDLER] == OF_AGENTS
 
 
-def test_no_person_and_no_task_speaks_for_an_agent(scene: Scene) -> None:
+def test_rejects_users_and_tasks_on_agent_routes(scene: Scene) -> None:
     everybody = [*scene.callers.values(), scene.house.admin, scene.task, scene.foreign_task]
     for caller in (*everybody, scene.house.api.anonymous()):
         for name in OF_AGENTS:
@@ -262,7 +260,7 @@ def test_no_person_and_no_task_speaks_for_an_agent(scene: Scene) -> None:
             assert caller.ask(method, path, {"agentId": "agent-of-rights"}).status == 401, name
 
 
-def test_nothing_comes_of_a_request_without_its_proof(scene: Scene) -> None:
+def test_rejects_requests_without_proof(scene: Scene) -> None:
     """A sign-in does not replace the proof."""
     for caller in (scene.house.api.anonymous(), scene.house.admin):
         for name in PROVEN_BY_BODY:

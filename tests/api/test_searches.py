@@ -28,7 +28,7 @@ def validated(caller: Caller, trial_id: int, batches: int, loss: float) -> None:
     assert told.status == 200, told.error
 
 
-def test_rungs_and_reasons_are_told_as_they_come(api: Api, user: Caller) -> None:
+def test_search_shows_current_rungs_and_reasons(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True, searcher=ASHA, hyperparameters=SPACE)
     before = searched(user, experiment_id)
     assert (before["method"], before["metric"], before["unit"]) == (
@@ -55,14 +55,14 @@ def test_rungs_and_reasons_are_told_as_they_come(api: Api, user: Caller) -> None
     assert searched(user, experiment_id) == found
 
 
-def test_a_search_without_rungs_has_its_trials_only(user: Caller) -> None:
+def test_search_without_rungs_has_only_trials(user: Caller) -> None:
     found = searched(user, create(user))
     assert found["brackets"] == []
     (trial,) = found["trials"]
     assert (trial["bracket"], trial["sentence"], trial["trained"]) == (None, "", 0)
 
 
-def test_what_trials_were_given_comes_on_demand(user: Caller) -> None:
+def test_hyperparameters_of_trials_are_returned_on_request(user: Caller) -> None:
     experiment_id = create(user)
     assert "hparams" not in searched(user, experiment_id)["trials"][0]
     (trial,) = user.get(f"{E}/{experiment_id}/search", whole="true")["trials"]
@@ -71,12 +71,12 @@ def test_what_trials_were_given_comes_on_demand(user: Caller) -> None:
     assert {name: trial[name] for name in same} == {name: listed[name] for name in same}
 
 
-def test_the_search_of_no_experiment_is_missing(user: Caller) -> None:
+def test_search_of_a_missing_experiment_is_not_found(user: Caller) -> None:
     refused = user.ask("GET", f"{E}/999/search")
     assert (refused.status, "999" in refused.error) == (404, True)
 
 
-def test_a_search_begins_with_what_memory_has_room_for(
+def test_rejects_search_with_too_much_initial_memory(
     user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A constant is a part of each trial: a short configuration with few slots would stand for gigabytes."""
@@ -89,7 +89,7 @@ def test_a_search_begins_with_what_memory_has_room_for(
     create(user, searcher={**search, "max_concurrent_trials": 5}, hyperparameters=hparams)
 
 
-def test_invalid_hyperparameters_that_are_all_constant_end_trial_and_experiment_in_error(
+def test_invalid_constant_hyperparameters_end_the_experiment_in_error(
     api: Api, user: Caller
 ) -> None:
     experiment = create(user, activate=True, hyperparameters={"constant": 1})

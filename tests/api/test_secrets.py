@@ -54,7 +54,7 @@ def paths(places: dict[str, str]) -> Iterator[str]:
             yield "/".join(parts)
 
 
-def test_no_answer_of_any_route_has_a_secret(
+def test_responses_of_all_routes_contain_no_secrets(
     api: Api, admin: Caller, user: Caller, planted: dict[str, str]
 ) -> None:
     token_of = {"nobody": api.anonymous(), "user": user, "admin": admin}
@@ -70,7 +70,7 @@ def test_no_answer_of_any_route_has_a_secret(
 
 
 @pytest.mark.parametrize("kind", ["command", "notebook", "shell"])
-def test_no_launch_and_no_preview_tells_a_secret(
+def test_launches_and_previews_contain_no_secrets(
     user: Caller, planted: dict[str, str], kind: str
 ) -> None:
     """Pools and templates have their own secrets. Users who launch code can read them there, and no answer shows
@@ -83,7 +83,7 @@ def test_no_launch_and_no_preview_tells_a_secret(
     assert MARK.encode() not in told.body
 
 
-def test_the_database_has_no_secret_in_the_clear(api: Api, planted: dict[str, str]) -> None:
+def test_database_contains_no_plain_secrets(api: Api, planted: dict[str, str]) -> None:
     with api.ctx.db.begin() as tx:
         tables = tx.execute(
             text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
@@ -97,7 +97,7 @@ def test_the_database_has_no_secret_in_the_clear(api: Api, planted: dict[str, st
             assert encoded not in content, table
 
 
-def test_a_container_gets_the_secrets(api: Api, user: Caller, agent: PlayedAgent) -> None:
+def test_container_receives_the_secrets(api: Api, user: Caller, agent: PlayedAgent) -> None:
     create(user, activate=True, **SECRET_CONFIG)
     api.tick()
     (order,) = agent.poll()
@@ -109,7 +109,7 @@ def test_a_container_gets_the_secrets(api: Api, user: Caller, agent: PlayedAgent
     assert config["data"] == SECRET_CONFIG["data"]
 
 
-def test_a_deletion_of_checkpoints_gets_the_keys_of_their_storage(
+def test_checkpoint_deletion_receives_the_keys_of_its_storage(
     planted: dict[str, str], agent: PlayedAgent
 ) -> None:
     (spec,) = (o["spec"] for o in agent.poll() if o["spec"]["task_type"] == "CHECKPOINT_GC")
@@ -117,7 +117,7 @@ def test_a_deletion_of_checkpoints_gets_the_keys_of_their_storage(
     assert work["storage"]["secret_key"] == "planted-secret"
 
 
-def test_a_deletion_is_repeated_when_its_agent_was_disabled(
+def test_deletion_is_repeated_after_its_agent_was_disabled(
     api: Api, admin: Caller, planted: dict[str, str], agent: PlayedAgent
 ) -> None:
     (first,) = (o for o in agent.poll() if o["spec"]["task_type"] == "CHECKPOINT_GC")
@@ -130,7 +130,7 @@ def test_a_deletion_is_repeated_when_its_agent_was_disabled(
     assert again in [order["allocation_id"] for order in agent.poll()]
 
 
-def test_settings_of_libraries_stay_readable(user: Caller) -> None:
+def test_settings_of_libraries_are_not_masked(user: Caller) -> None:
     id = create(user, **SECRET_CONFIG)
     config = user.get(f"/api/v1/experiments/{id}")["experiment"]["config"]
     gpu = config["environment"]["environment_variables"]["cuda"]
@@ -152,9 +152,7 @@ _HIDDEN_VARIABLES = ["DATA_DIR=********", "WANDB_API_KEY=********", "DB=********
 _SHOWN_VARIABLES = ["DATA_DIR=/data/planted", *_HIDDEN_VARIABLES[1:]]
 
 
-def test_the_owner_of_a_template_sees_variables_that_are_not_called_a_secret(
-    user: Caller, admin: Caller
-) -> None:
+def test_template_owner_sees_variables_without_secret_names(user: Caller, admin: Caller) -> None:
     path = "/api/v1/templates/t"
     made = user.post(path, {"name": "t", "config": VARIABLES})["template"]["config"]
     for config in (made, user.get(path)["template"]["config"]):
@@ -169,7 +167,7 @@ def test_the_owner_of_a_template_sees_variables_that_are_not_called_a_secret(
     assert user.get(path)["template"]["config"] == made
 
 
-def test_variables_of_each_kind_of_slot_are_shown_to_the_owner(user: Caller) -> None:
+def test_owner_sees_variables_of_each_kind_of_slot(user: Caller) -> None:
     variables = {"cpu": ["A=1"], "cuda": ["B=2", "TOKEN=3"]}
     config = {"environment": {"environment_variables": variables}}
     user.post("/api/v1/templates/t", {"name": "t", "config": config})
@@ -178,7 +176,7 @@ def test_variables_of_each_kind_of_slot_are_shown_to_the_owner(user: Caller) -> 
     assert shown["environment_variables"] == expected
 
 
-def test_the_owner_of_an_experiment_sees_its_variables_and_its_tasks_do_not(
+def test_experiment_owner_sees_variables_and_its_tasks_do_not(
     api: Api, user: Caller, admin: Caller
 ) -> None:
     task, experiment_id = task_of(api, user, **VARIABLES)
@@ -217,9 +215,7 @@ def refork(caller: Caller, parent: int) -> Told:
     return caller.ask("POST", "/api/v1/experiments", request)
 
 
-def test_a_fork_keeps_the_secrets_for_their_owner_only(
-    api: Api, user: Caller, admin: Caller
-) -> None:
+def test_fork_contains_secrets_only_for_their_owner(api: Api, user: Caller, admin: Caller) -> None:
     parent = create(user, **SECRET_CONFIG)
     assert refork(user, parent).status == 200
     refused = refork(admin, parent)
@@ -227,7 +223,7 @@ def test_a_fork_keeps_the_secrets_for_their_owner_only(
     assert "stands for a secret that is not shown: give its value" in refused.error
 
 
-def test_a_new_key_encrypts_and_the_old_one_still_opens(api: Api, user: Caller) -> None:
+def test_new_key_encrypts_and_old_key_still_decrypts(api: Api, user: Caller) -> None:
     config = {"environment": {"registry_auth": {"password": "planted"}}}
     before = sealing.seal(api.ctx, config)
     api.ctx.cipher = AesCipher(["another key of the tests", "the key of the tests"])
@@ -237,9 +233,7 @@ def test_a_new_key_encrypts_and_the_old_one_still_opens(api: Api, user: Caller) 
     assert sealing.unsealed(api.ctx, after.shown, after.secrets) == config
 
 
-def test_without_a_key_secrets_are_refused_and_everything_else_works(
-    api: Api, user: Caller
-) -> None:
+def test_rejects_secrets_without_an_encryption_key(api: Api, user: Caller) -> None:
     api.ctx.cipher = None
     assert create(user)
     request = {"config": config_of(**SECRET_CONFIG), "activate": False}
@@ -250,7 +244,7 @@ def test_without_a_key_secrets_are_refused_and_everything_else_works(
     assert told.error.startswith("invalid notebook configuration: has a secret")
 
 
-def test_secrets_of_earlier_rows_are_sealed(api: Api, user: Caller) -> None:
+def test_plain_secrets_of_earlier_rows_are_encrypted(api: Api, user: Caller) -> None:
     id = create(user, **SECRET_CONFIG)
     plain = json.dumps({"password": "planted"})
     with api.ctx.db.begin() as tx:
@@ -284,9 +278,7 @@ def token_in_address_of(user: Caller, kind: str, body: dict[str, object]) -> str
     return token
 
 
-def test_the_database_knows_tokens_and_passwords_by_their_hashes_only(
-    api: Api, user: Caller
-) -> None:
+def test_database_contains_only_hashes_of_tokens_and_passwords(api: Api, user: Caller) -> None:
     access = user.post("/api/v1/tokens", {"userId": 2, "lifespan": "24h"})["token"]
     task, _ = task_of(api, user)
     agent = PlayedAgent(api, "agent-1")
@@ -302,7 +294,7 @@ def test_the_database_knows_tokens_and_passwords_by_their_hashes_only(
             assert [secret for secret in known if secret in rows] == [], table
 
 
-def test_the_object_store_has_code_and_nothing_that_signs_in(api: Api, user: Caller) -> None:
+def test_object_store_contains_code_but_no_credentials(api: Api, user: Caller) -> None:
     context = uploaded(api, user, archive({"a.py": b"print('code')"}))
     user.post("/api/v1/experiments", {"config": config_of(**SECRET_CONFIG), "contextId": context})
     api.tick()

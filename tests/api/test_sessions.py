@@ -27,7 +27,7 @@ def listed(caller: Caller) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_person_sees_where_a_sign_in_came_from(api: Api) -> None:
+def test_user_sees_origins_of_own_sessions(api: Api) -> None:
     body = b'{"username": "determined", "password": "%s"}' % PASSWORD.encode()
     login = Request(
         "POST", "/api/v1/auth/login", query={}, headers={"user-agent": FIREFOX}, body=body,
@@ -43,7 +43,7 @@ def test_a_person_sees_where_a_sign_in_came_from(api: Api) -> None:
     assert [s["current"] for s in listed(there)][:2] == [False, True]
 
 
-def test_a_session_is_ended_from_another(api: Api) -> None:
+def test_user_ends_a_session_from_another(api: Api) -> None:
     here, there = signed_in(api), signed_in(api)
     gone = next(s["id"] for s in listed(there) if s["current"])
     here.done("DELETE", f"{path(here)}/{gone}")
@@ -53,7 +53,7 @@ def test_a_session_is_ended_from_another(api: Api) -> None:
     assert (again.status, "det user list-sessions" in again.error) == (404, True)
 
 
-def test_all_other_sessions_end_and_access_tokens_stay(api: Api) -> None:
+def test_ending_other_sessions_does_not_end_access_tokens(api: Api) -> None:
     here, there, third = (signed_in(api) for _ in range(3))
     others = len(listed(here)) - 1
     token = api.with_token(here.post("/api/v1/tokens", {})["token"])
@@ -65,7 +65,7 @@ def test_all_other_sessions_end_and_access_tokens_stay(api: Api) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_sessions_are_for_the_person_and_administrators(
+def test_only_the_user_and_administrators_see_sessions(
     api: Api, admin: Caller, method: str
 ) -> None:
     user = signed_in(api)
@@ -77,7 +77,7 @@ def test_sessions_are_for_the_person_and_administrators(
     assert user.ask("GET", "/api/v1/me").status == (200 if method == "GET" else 401)
 
 
-def test_ending_a_session_is_recorded(api: Api, admin: Caller) -> None:
+def test_ending_a_session_is_audited(api: Api, admin: Caller) -> None:
     user = signed_in(api)
     user_id, session_id = id_of(user), listed(user)[0]["id"]
     admin.done("DELETE", f"{path(user)}/{session_id}")

@@ -30,7 +30,7 @@ def filled(route: Route, value: str) -> str:
 
 @pytest.mark.parametrize("value", ["1", "x"])
 @pytest.mark.parametrize("token", ["", "nobody's", "agent-nobody's"])
-def test_strangers_are_refused_before_anything_else(
+def test_rejects_unauthenticated_requests_before_any_other_check(
     shared_api: Api, token: str, value: str
 ) -> None:
     stranger = shared_api.with_token(token)
@@ -40,14 +40,14 @@ def test_strangers_are_refused_before_anything_else(
         assert told.status == 401, f"{route.path}: {told.status} {told.body!r}"
 
 
-def test_a_token_that_ended_is_refused(api: Api, user: Caller) -> None:
+def test_rejects_ended_token(api: Api, user: Caller) -> None:
     user.get("/api/v1/experiments")
     user.post("/api/v1/auth/logout")
     for path in ("/api/v1/experiments", "/api/v1/experiments/1", "/api/v1/me"):
         assert user.ask("GET", path).status == 401
 
 
-def test_an_agent_is_no_user(api: Api, user: Caller) -> None:
+def test_rejects_agent_token_on_user_routes(api: Api, user: Caller) -> None:
     joined = {
         "agent_id": "a", "agent_key": "k", "incarnation": "00000000-0000-0000-0000-000000000001", "pool": "default",
         "version": "0.38.1", "hostname": "h", "addresses": ["127.0.0.1"], "runtime": "process", "slots": [],
@@ -58,7 +58,7 @@ def test_an_agent_is_no_user(api: Api, user: Caller) -> None:
     assert (told.status, told.error) == (401, "this path is for users; sign in first")
 
 
-def test_strangers_make_the_database_do_no_more_than_look_for_them(api: Api, user: Caller) -> None:
+def test_unauthenticated_request_costs_one_session_lookup(api: Api, user: Caller) -> None:
     user.get("/api/v1/experiments")
     with statements(api.ctx.db) as asked:
         assert api.with_token("nobody's").ask("GET", "/api/v1/experiments").status == 401
@@ -66,7 +66,7 @@ def test_strangers_make_the_database_do_no_more_than_look_for_them(api: Api, use
     assert "FROM sessions" in only
 
 
-def test_a_failing_read_is_told_to_users_only(
+def test_failed_read_is_reported_only_to_users(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fails = text("SELECT 1 / length(:nothing) AS one")

@@ -63,7 +63,7 @@ def wait(cluster: Rented, other: FakeCloud, minutes: int) -> None:
         cluster.pass_time(seconds=20)
 
 
-def test_work_goes_elsewhere_when_a_cloud_is_silent_for_minutes(
+def test_unresponsive_cloud_is_replaced_by_another_after_minutes(
     cluster: Rented, other: FakeCloud, user: Caller
 ) -> None:
     cluster.cloud.connected = False
@@ -76,7 +76,7 @@ def test_work_goes_elsewhere_when_a_cloud_is_silent_for_minutes(
     assert "aws in us-east-1 has not answered for 5 minutes" in str(pool["cooldowns"])
 
 
-def test_a_machine_of_an_answer_that_never_came_ends_when_its_cloud_is_back(
+def test_machine_of_an_unanswered_launch_ends_when_its_cloud_responds(
     cluster: Rented, other: FakeCloud, user: Caller
 ) -> None:
     create(user, activate=True)
@@ -89,7 +89,7 @@ def test_a_machine_of_an_answer_that_never_came_ends_when_its_cloud_is_back(
     assert (len(cluster.cloud.alive()), len(other.alive())) == (0, 1)
 
 
-def test_where_a_pool_has_no_other_place_the_call_is_repeated(
+def test_launch_is_repeated_if_the_pool_has_no_other_cloud(
     cluster: Rented, other: FakeCloud, user: Caller
 ) -> None:
     (pool,) = cluster.api.ctx.config.resource_pools

@@ -54,18 +54,18 @@ def answers(world: World) -> list[tuple[str, str, Any]]:
     return [(name, calls[name].answer, answer) for name, answer in told if calls[name].answer]
 
 
-def test_the_calls_without_a_route_are_known(stock: Catalog) -> None:
+def test_calls_without_a_route_are_listed(stock: Catalog) -> None:
     assert sorted(set(stock.calls) - routed(stock)) == sorted(WITHOUT_A_ROUTE.split())
 
 
-def test_every_call_with_a_route_is_asked_or_known_to_be_refused(
+def test_every_call_with_a_route_is_tested_or_listed_as_refused(
     world: World, stock: Catalog
 ) -> None:
     assert sorted(routed(stock) - set(world.told)) == sorted(REFUSED.split())
 
 
 @pytest.mark.parametrize("name", REFUSED.split())
-def test_a_refused_call_says_why(world: World, stock: Catalog, name: str) -> None:
+def test_refused_call_has_a_reason(world: World, stock: Catalog, name: str) -> None:
     call = stock.calls[name]
     places = re.findall(r"\{(\w+)\}", call.path)
     told = world.caller.ask(call.method, call.url(dict.fromkeys(places, 1)), {})
@@ -73,7 +73,7 @@ def test_a_refused_call_says_why(world: World, stock: Catalog, name: str) -> Non
     assert re.search("not found|belong to|does not run", told.error)
 
 
-def test_every_answer_has_the_required_fields_and_every_field_its_type(
+def test_responses_have_required_fields_of_the_right_type(
     stock: Catalog, answers: list[tuple[str, str, Any]]
 ) -> None:
     problems = {
@@ -84,7 +84,7 @@ def test_every_answer_has_the_required_fields_and_every_field_its_type(
     assert sorted(problems) == []
 
 
-def test_every_other_field_is_told_somewhere(
+def test_every_other_field_appears_in_some_response(
     stock: Catalog, answers: list[tuple[str, str, Any]]
 ) -> None:
     told = {field for _, kind, answer in answers for field in stock.fields(kind, answer)}
@@ -98,11 +98,11 @@ def test_every_other_field_is_told_somewhere(
     assert sorted(known - told) == sorted(FIELDS_NEVER_TOLD.split())
 
 
-def test_the_client_reads_every_answer(answers: list[tuple[str, str, Any]]) -> None:
+def test_stock_client_parses_every_response(answers: list[tuple[str, str, Any]]) -> None:
     assert list(unreadable(messages_of(answers))) == []
 
 
-def test_a_missing_field_a_wrong_type_and_an_unknown_name_are_noticed(stock: Catalog) -> None:
+def test_checks_detect_missing_fields_wrong_types_and_unknown_names(stock: Catalog) -> None:
     """The tests above pass; this one shows that they can fail."""
     user = {"id": 1, "username": "ada", "admin": False, "active": True}
     assert list(stock.problems("v1GetMeResponse", {"user": user})) == []

@@ -4,9 +4,7 @@ from tests.support.api import Api, Caller, create
 from tests.support.played_agent import PlayedAgent
 
 
-def test_an_agent_that_says_that_it_is_gone_is_neither_listed_nor_enabled(
-    api: Api, admin: Caller
-) -> None:
+def test_agent_that_reports_its_end_is_not_listed(api: Api, admin: Caller) -> None:
     experiment_id = create(admin, activate=True)
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -21,7 +19,7 @@ def test_an_agent_that_says_that_it_is_gone_is_neither_listed_nor_enabled(
     assert "no agent" in reason["sentence"]
 
 
-def test_an_agent_that_was_gone_comes_back_with_its_next_process(api: Api, admin: Caller) -> None:
+def test_stopped_agent_is_listed_again_after_joining(api: Api, admin: Caller) -> None:
     agent = PlayedAgent(api, "a1")
     agent.join()
     agent.poll(gone=True)

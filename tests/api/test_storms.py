@@ -102,7 +102,7 @@ def ticks(processes: Processes, over: threading.Event, number: int) -> None:
         tick.run(processes.context(number))
 
 
-def test_a_storm_of_pauses_and_kills_has_no_deadlock(
+def test_many_concurrent_pauses_and_kills_have_no_deadlock(
     empty_database_url: str, tmp_path: Path
 ) -> None:
     migrate(empty_database_url)

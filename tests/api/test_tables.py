@@ -118,7 +118,7 @@ EVERYWHERE = [
 
 @pytest.mark.parametrize("path", [RUNS, EXPERIMENTS])
 @pytest.mark.parametrize(("condition", "expected"), EVERYWHERE)
-def test_a_condition_leaves_the_rows_that_meet_it(
+def test_condition_filters_matching_rows(
     three: Caller, path: str, condition: dict[str, Any], expected: list[int]
 ) -> None:
     assert listed(three, path, filter=filter_of(condition)) == expected
@@ -142,7 +142,7 @@ def test_a_condition_leaves_the_rows_that_meet_it(
         (RUNS, field("metadata.stars", "isEmpty"), [2, 3]),
     ],
 )
-def test_each_table_has_columns_of_its_own(
+def test_each_table_filters_its_own_columns(
     three: Caller, path: str, condition: dict[str, Any], expected: list[int]
 ) -> None:
     assert listed(three, path, filter=filter_of(condition)) == expected
@@ -168,14 +168,14 @@ def test_groups_join_their_conditions_by_and_or_or(three: Caller, path: str) -> 
         ("", [1, 2, 3]),
     ],
 )
-def test_rows_are_sorted_by_columns_and_those_without_a_value_come_last(
+def test_sorting_puts_rows_without_a_value_last(
     three: Caller, path: str, sort: str, expected: list[int]
 ) -> None:
     assert listed(three, path, sort=sort) == expected
 
 
 @pytest.mark.parametrize("path", [RUNS, EXPERIMENTS])
-def test_a_page_is_part_of_what_was_found(three: Caller, path: str) -> None:
+def test_page_is_a_part_of_the_matching_rows(three: Caller, path: str) -> None:
     last = three.post(path, {"sort": "id=desc", "limit": 1, "offset": 1, "projectId": 1})
     assert last["pagination"] == {
         "offset": 1, "limit": 1, "startIndex": 1, "endIndex": 2, "total": 3,
@@ -222,7 +222,7 @@ def test_a_page_is_part_of_what_was_found(three: Caller, path: str) -> None:
         ({"limit": -3}, "limit must be"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_with_its_place(
+def test_rejects_invalid_filters_with_their_position(
     three: Caller, path: str, asked: dict[str, Any], said: str
 ) -> None:
     told = three.ask("POST", path, asked)
@@ -230,7 +230,7 @@ def test_what_cannot_be_understood_is_refused_with_its_place(
     assert said in told.error
 
 
-def test_a_filter_as_deep_or_long_as_no_user_writes_is_refused(three: Caller) -> None:
+def test_rejects_extremely_deep_or_long_filters(three: Caller) -> None:
     deep = field("id", "=", 1)
     for _ in range(30):
         deep = group("and", deep)
@@ -243,7 +243,7 @@ def test_a_filter_as_deep_or_long_as_no_user_writes_is_refused(three: Caller) ->
     assert (told.status, "more than 50 columns" in told.error) == (400, True)
 
 
-def test_columns_are_those_of_every_row_and_those_that_runs_reported(three: Caller) -> None:
+def test_columns_include_fixed_and_reported_ones(three: Caller) -> None:
     def shown(table: str) -> dict[str, tuple[str, str]]:
         told = three.get("/api/v1/projects/1/columns", tableType=f"TABLE_TYPE_{table}")["columns"]
         return {
@@ -268,7 +268,7 @@ def test_columns_are_those_of_every_row_and_those_that_runs_reported(three: Call
             assert len(listed(three, path, sort=f"{name}=desc")) == 3, name
 
 
-def test_ranges_of_metrics_and_values_of_metadata(three: Caller) -> None:
+def test_returns_ranges_of_metrics_and_values_of_metadata(three: Caller) -> None:
     told = three.get("/api/v1/projects/0/experiments/metric-ranges")["ranges"]
     assert {r["metricsName"]: (r["min"], r["max"]) for r in told} == {
         "validation.loss.last": (2.5, 2.5), "validation.loss.max": (2.5, 2.5),
@@ -289,7 +289,7 @@ def state_of(caller: Caller, run_id: int) -> str:
     return str(caller.get(f"/api/v1/trials/{run_id}")["trial"]["state"])
 
 
-def test_runs_are_archived_apart_from_their_experiment(user: Caller) -> None:
+def test_runs_are_archived_separately_from_their_experiment(user: Caller) -> None:
     live, ended = create(user), create_ended(user)
     told = act(user, "archive", live, ended, 99)
     assert "only ended ones" in told[live]
@@ -302,7 +302,7 @@ def test_runs_are_archived_apart_from_their_experiment(user: Caller) -> None:
     assert listed(user, RUNS, filter=filter_of()) == [live, ended]
 
 
-def test_runs_of_a_filter_pause_resume_and_die(user: Caller) -> None:
+def test_runs_of_a_filter_can_be_paused_resumed_and_killed(user: Caller) -> None:
     alone = create(user, activate=True)
     chosen = filter_of(field("state", "=", "ACTIVE"))
     assert act(user, "pause", filter=chosen) == {alone: ""}
@@ -315,7 +315,7 @@ def test_runs_of_a_filter_pause_resume_and_die(user: Caller) -> None:
     assert "runIds, or choose them by a filter" in told.error
 
 
-def test_runs_have_the_stored_state_and_the_state_that_pages_show(user: Caller) -> None:
+def test_runs_have_a_stored_and_a_shown_state(user: Caller) -> None:
     experiment_id = create(user, activate=True)
     (run,) = user.post("/api/v1/runs", {"projectId": 1})["runs"]
     assert run["experiment"]["id"] == experiment_id
@@ -333,7 +333,7 @@ def test_runs_have_the_stored_state_and_the_state_that_pages_show(user: Caller) 
     ],
 )
 @pytest.mark.parametrize("column", ["lr", "hp.lr"])
-def test_a_hyperparameter_is_named_by_its_location_or_its_prefix(
+def test_hyperparameter_column_has_a_location_or_a_prefix(
     user: Caller, path: str, location: str, column: str
 ) -> None:
     first = create(user, hyperparameters={"lr": 0.1})
@@ -346,7 +346,7 @@ def test_a_hyperparameter_is_named_by_its_location_or_its_prefix(
         assert chosen == [first]
 
 
-def test_rows_are_chosen_by_the_state_that_lists_show(user: Caller) -> None:
+def test_filters_by_the_shown_state(user: Caller) -> None:
     alone = create(user, activate=True)
     create(user)
     for path in (RUNS, EXPERIMENTS):
@@ -355,7 +355,7 @@ def test_rows_are_chosen_by_the_state_that_lists_show(user: Caller) -> None:
         assert listed(user, path, filter=filter_of(field("state", "=", "ACTIVE"))) == [alone]
 
 
-def test_runs_of_a_search_are_steered_with_their_experiment(user: Caller) -> None:
+def test_actions_on_runs_of_a_search_change_their_experiment(user: Caller) -> None:
     experiment_id = create(user, searcher=TWO)
     trials = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
     first, second = (trial["id"] for trial in trials)
@@ -369,7 +369,7 @@ def test_runs_of_a_search_are_steered_with_their_experiment(user: Caller) -> Non
     assert row["experiment"]["isMultitrial"] is True
 
 
-def test_runs_move_with_their_experiment_unless_searches_are_skipped(user: Caller) -> None:
+def test_moving_a_run_moves_its_experiment_unless_searches_are_skipped(user: Caller) -> None:
     workspace = user.post("/api/v1/workspaces", {"name": "other"})["workspace"]["id"]
     new = {"name": "cats", "workspaceId": workspace, "key": "CATS"}
     project = user.post(f"/api/v1/workspaces/{workspace}/projects", new)["project"]["id"]
@@ -387,7 +387,7 @@ def test_runs_move_with_their_experiment_unless_searches_are_skipped(user: Calle
     assert len(listed(user, RUNS, projectId=project)) == 3
 
 
-def test_a_deleted_run_takes_its_experiment_along(api: Api, user: Caller) -> None:
+def test_deleting_a_run_deletes_its_experiment(api: Api, user: Caller) -> None:
     live, ended = create(user), create_ended(user)
     told = act(user, "delete", live, ended)
     assert told[ended] == ""
@@ -396,7 +396,7 @@ def test_a_deleted_run_takes_its_experiment_along(api: Api, user: Caller) -> Non
     assert shown["state"] == "STATE_DELETING"
 
 
-def test_a_brief_search_tells_only_what_decides_about_actions(api: Api, user: Caller) -> None:
+def test_brief_search_returns_only_fields_for_actions(api: Api, user: Caller) -> None:
     experiment_id = create_ended(user, name="brief")
     found = user.post(EXPERIMENTS, {"brief": True, "filter": filter_of(), "limit": -1})
     row = next(

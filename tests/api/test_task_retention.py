@@ -77,7 +77,7 @@ def objects(api: Api) -> set[str]:
         return set(keys.scalars())
 
 
-def test_a_task_goes_with_all_that_was_only_its_own(
+def test_expired_task_is_deleted_with_its_logs_files_and_tokens(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     keep(api, 10)
@@ -99,7 +99,7 @@ def test_a_task_goes_with_all_that_was_only_its_own(
     assert told.status == 404
 
 
-def test_what_it_used_is_told_of_still(api: Api, user: Caller, agent: PlayedAgent) -> None:
+def test_usage_of_a_deleted_task_remains(api: Api, user: Caller, agent: PlayedAgent) -> None:
     keep(api, 1)
     id = generic(user)
     run_to_its_end(api, agent)
@@ -108,7 +108,7 @@ def test_what_it_used_is_told_of_still(api: Api, user: Caller, agent: PlayedAgen
 
 
 @pytest.mark.parametrize("days", [-1, 0])
-def test_without_a_limit_tasks_stay_for_ever(
+def test_tasks_are_not_deleted_without_a_retention(
     api: Api, user: Caller, agent: PlayedAgent, days: int
 ) -> None:
     keep(api, days)
@@ -118,7 +118,9 @@ def test_without_a_limit_tasks_stay_for_ever(
     assert count(api, "tasks", id=id) == 1
 
 
-def test_files_that_another_task_has_stay(api: Api, user: Caller, agent: PlayedAgent) -> None:
+def test_files_shared_with_another_task_are_not_deleted(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
     keep(api, 1)
     first = generic(user)
     (key,) = objects(api)
@@ -131,7 +133,7 @@ def test_files_that_another_task_has_stay(api: Api, user: Caller, agent: PlayedA
     assert api.ctx.objects.get(key) is not None
 
 
-def test_a_parent_stays_as_long_as_a_child_has_not_ended(
+def test_parent_is_not_deleted_before_its_children_end(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     keep(api, 1)
@@ -148,9 +150,7 @@ def test_a_parent_stays_as_long_as_a_child_has_not_ended(
     assert (count(api, "tasks", id=parent), count(api, "tasks", id=child)) == (0, 0)
 
 
-def test_a_task_that_reported_a_checkpoint_stays(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
+def test_task_with_a_checkpoint_is_not_deleted(api: Api, user: Caller, agent: PlayedAgent) -> None:
     keep(api, 1)
     id = generic(user)
     api.tick()
@@ -166,7 +166,7 @@ def test_a_task_that_reported_a_checkpoint_stays(
     assert (count(api, "tasks", id=id), count(api, "checkpoints", task_id=id)) == (1, 1)
 
 
-def test_a_look_takes_a_part_and_the_next_goes_on_at_once(
+def test_expired_tasks_are_deleted_in_parts(
     api: Api, user: Caller, agent: PlayedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "AT_ONCE", 2)
@@ -185,7 +185,7 @@ def test_a_look_takes_a_part_and_the_next_goes_on_at_once(
     assert (count(api, "tasks"), count(api, "task_logs")) == (0, 0)
 
 
-def test_a_failure_to_delete_keeps_nothing_from_starting(
+def test_failed_deletion_does_not_stop_scheduling(
     api: Api,
     user: Caller,
     agent: PlayedAgent,
@@ -203,7 +203,7 @@ def test_a_failure_to_delete_keeps_nothing_from_starting(
     assert "a tick could not delete tasks" in caplog.text
 
 
-def test_what_waits_starts_before_anything_is_deleted(
+def test_queued_tasks_start_before_deletions(
     api: Api, user: Caller, agent: PlayedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

@@ -52,7 +52,7 @@ def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:
     ]
 
 
-def test_the_token_of_a_task_ends_a_minute_after_it(api: Api, user: Caller) -> None:
+def test_task_token_expires_a_minute_after_its_task(api: Api, user: Caller) -> None:
     """Reports are taken while their container ends, for a minute."""
     agent = PlayedAgent(api, "agent-1")
     agent.join()
@@ -68,18 +68,18 @@ def test_the_token_of_a_task_ends_a_minute_after_it(api: Api, user: Caller) -> N
         assert task.ask("GET", "/api/v1/me").status == status, after_s
 
 
-def test_a_task_reports_for_its_own_trial(api: Api, user: Caller) -> None:
+def test_task_can_report_for_its_own_trial(api: Api, user: Caller) -> None:
     task, experiment = task_of(api, user)
     assert [told.status for told in reports(task, user, experiment)] == [200] * 8
 
 
-def test_a_task_reports_for_no_other_trial_of_its_owner(api: Api, user: Caller) -> None:
+def test_task_cannot_report_for_other_trials_of_its_owner(api: Api, user: Caller) -> None:
     task, _ = task_of(api, user)
     other = create(user)
     assert [told.status for told in reports(task, user, other)] == [403] * 8
 
 
-def test_a_task_reports_for_unmanaged_trials_that_its_code_makes(api: Api, user: Caller) -> None:
+def test_task_can_report_for_unmanaged_trials_it_creates(api: Api, user: Caller) -> None:
     task, _ = task_of(api, user)
     made = task.post("/api/v1/experiments", {"config": config_of(), "unmanaged": True})
     experiment = made["experiment"]["id"]
@@ -87,7 +87,7 @@ def test_a_task_reports_for_unmanaged_trials_that_its_code_makes(api: Api, user:
     assert report_metrics(task, trial, "validation", 1, {"loss": 0.0}).status == 200
 
 
-def test_code_in_a_task_goes_on_acting_as_its_owner(api: Api, user: Caller) -> None:
+def test_task_code_acts_as_its_owner(api: Api, user: Caller) -> None:
     task, _ = task_of(api, user)
     other = create(task)
     task.post("/api/v1/models", {"name": "mine"})
@@ -95,7 +95,7 @@ def test_code_in_a_task_goes_on_acting_as_its_owner(api: Api, user: Caller) -> N
     task.done("DELETE", f"/api/v1/experiments/{other}")
 
 
-def test_a_task_of_an_administrator_is_no_administrator(
+def test_task_of_an_administrator_has_no_administrator_rights(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     task, _ = task_of(api, admin)
@@ -117,7 +117,7 @@ def test_a_task_of_an_administrator_is_no_administrator(
     assert [told.status for told in asked] == [403] * len(asked)
 
 
-def test_a_task_of_an_administrator_changes_no_experiment_of_another_user_by_any_route(
+def test_task_of_an_administrator_cannot_change_experiments_of_others(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     task, _ = task_of(api, admin)
@@ -143,7 +143,7 @@ def test_a_task_of_an_administrator_changes_no_experiment_of_another_user_by_any
     assert asked > 25
 
 
-def test_a_narrow_token_is_good_for_its_task_only(api: Api, user: Caller) -> None:
+def test_narrow_token_is_valid_only_for_its_task(api: Api, user: Caller) -> None:
     task, experiment = task_of(api, user, environment={"det_token": "task"})
     other = create(user)
     foreign = f"/api/v1/checkpoints/{report_checkpoint(user, other)}"
@@ -165,14 +165,14 @@ def test_a_narrow_token_is_good_for_its_task_only(api: Api, user: Caller) -> Non
     assert task.get(f"/api/v1/experiments/{experiment}")["experiment"]["id"] == experiment
 
 
-def test_users_delete_only_their_own_checkpoints(api: Api, admin: Caller, user: Caller) -> None:
+def test_users_can_delete_only_their_own_checkpoints(api: Api, admin: Caller, user: Caller) -> None:
     checkpoint = report_checkpoint(admin, create_ended(admin))
     for method, path in (("DELETE", "/api/v1/checkpoints"), ("POST", "/api/v1/checkpoints/rm")):
         assert user.ask(method, path, {"checkpointUuids": [checkpoint]}).status == 403
         assert admin.ask(method, path, {"checkpointUuids": [checkpoint]}).status == 200
 
 
-def test_nobody_else_s_code_runs_with_the_token_of_an_experiment_s_owner(
+def test_users_cannot_run_changed_code_in_experiments_of_others(
     admin: Caller, user: Caller
 ) -> None:
     path, change = "/api/v1/experiments/continue", {"overrideConfig": "entrypoint: python3 evil.py"}
@@ -185,7 +185,7 @@ def test_nobody_else_s_code_runs_with_the_token_of_an_experiment_s_owner(
         assert owner.ask("POST", path, {"id": own, **change}).status == 200
 
 
-def test_only_administrators_take_agents_and_slots_out_of_service(
+def test_only_administrators_disable_agents_and_slots(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     PlayedAgent(api, "agent-1").join()
@@ -200,7 +200,7 @@ DOOMED = {"kind": "field", "columnName": "experimentName", "operator": "=", "val
 
 
 @pytest.mark.parametrize("route", BULK, ids=lambda r: r.path)
-def test_actions_on_many_experiments_need_a_project_or_ids(shared_api: Api, route: Route) -> None:
+def test_bulk_actions_require_a_project_or_ids(shared_api: Api, route: Route) -> None:
     """Or a filter over projects that are all asked for by -1."""
     user, more = shared_api.signed_in("determined"), {"destinationProjectId": 1, "numDays": 3}
     of_runs = "runs" in route.path
@@ -226,7 +226,7 @@ def test_actions_on_many_experiments_need_a_project_or_ids(shared_api: Api, rout
     assert status_of("1", {"name": "none"}, DOOMED) == 200
 
 
-def test_ids_name_experiments_of_any_project(user: Caller) -> None:
+def test_ids_select_experiments_of_any_project(user: Caller) -> None:
     running = create(user)
     done = user.post("/api/v1/projects/0/experiments/kill", {"experimentIds": [running]})
     assert done["results"] == [{"id": running, "error": ""}]
@@ -237,7 +237,7 @@ def test_ids_name_experiments_of_any_project(user: Caller) -> None:
     ]
 
 
-def test_users_steer_everybody_s_experiments_and_delete_only_their_own(
+def test_users_can_control_all_experiments_but_delete_only_their_own(
     admin: Caller, user: Caller
 ) -> None:
     other, ended = create(admin), create_ended(admin)
@@ -252,7 +252,9 @@ def test_users_steer_everybody_s_experiments_and_delete_only_their_own(
     user.done("DELETE", f"/api/v1/experiments/{create_ended(user)}")
 
 
-def test_templates_and_webhooks_have_no_owner(api: Api, admin: Caller, user: Caller) -> None:
+def test_users_can_change_templates_and_webhooks_of_others(
+    api: Api, admin: Caller, user: Caller
+) -> None:
     api.ctx.courier = Inbox()
     admin.post("/api/v1/templates/t", {"config": {}})
     hook = f"/api/v1/webhooks/{make_webhook(admin)['id']}"

@@ -9,7 +9,7 @@ from tests.support.api import Api, Caller, create, create_ended
 from tests.support.played_agent import PlayedAgent
 
 
-def test_live_tasks_tell_the_scheduler_of_their_pool(api: Api, user: Caller) -> None:
+def test_live_tasks_have_the_scheduler_of_their_pool(api: Api, user: Caller) -> None:
     def shown() -> list[tuple[str, int]]:
         tasks = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
         return [(task["schedulerType"], task["priority"]) for task in tasks]
@@ -23,7 +23,7 @@ def test_live_tasks_tell_the_scheduler_of_their_pool(api: Api, user: Caller) -> 
     assert shown() == [("priority", 42)]
 
 
-def test_a_task_tells_the_devices_that_its_containers_have(api: Api, user: Caller) -> None:
+def test_task_has_the_devices_of_its_containers(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "gpus")
     agent.join()
@@ -36,7 +36,7 @@ def test_a_task_tells_the_devices_that_its_containers_have(api: Api, user: Calle
     assert user.ask("GET", "/api/v1/tasks/none/acceleratorData").status == 404
 
 
-def test_the_proxied_ports_of_a_trial_are_those_of_its_configuration(user: Caller) -> None:
+def test_trial_has_the_proxied_ports_of_its_configuration(user: Caller) -> None:
     ports = [
         {"proxy_port": 8000},
         {"proxy_port": 6006, "proxy_tcp": True, "unauthenticated": True},
@@ -52,7 +52,7 @@ def test_the_proxied_ports_of_a_trial_are_those_of_its_configuration(user: Calle
     ]
 
 
-def test_a_trial_that_is_continued_has_the_proxied_ports_of_its_new_configuration(
+def test_continued_trial_has_the_proxied_ports_of_its_new_configuration(
     user: Caller,
 ) -> None:
     ended = create_ended(user)

@@ -39,7 +39,7 @@ def stored(house: House, storage: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize(("role", "status"), [("Viewer", 403), ("Editor", 200)])
-def test_credentials_of_a_workspace_are_not_lent_for_a_look(
+def test_tensorboard_does_not_use_credentials_of_another_workspace(
     house: House, role: str, status: int
 ) -> None:
     told = opened(editor_of_blue(house, role), house, stored(house, KEYS))
@@ -48,7 +48,7 @@ def test_credentials_of_a_workspace_are_not_lent_for_a_look(
 
 
 @pytest.mark.parametrize(("role", "status"), [("Viewer", 403), ("Editor", 200)])
-def test_a_directory_of_a_workspace_is_not_lent_for_a_look(
+def test_tensorboard_does_not_mount_directories_of_another_workspace(
     house: House, role: str, status: int
 ) -> None:
     told = opened(editor_of_blue(house, role), house, stored(house, SHARED))
@@ -56,7 +56,7 @@ def test_a_directory_of_a_workspace_is_not_lent_for_a_look(
     assert status == 200 or "lies in a directory of the machine" in told.error
 
 
-def test_a_viewer_looks_at_what_everybody_may_mount(house: House) -> None:
+def test_viewer_can_open_tensorboard_on_allowed_directories(house: House) -> None:
     viewer = editor_of_blue(house, "Viewer")
     assert opened(viewer, house, stored(house, {**SHARED, "host_path": "/open/a"})).status == 200
 
@@ -64,7 +64,7 @@ def test_a_viewer_looks_at_what_everybody_may_mount(house: House) -> None:
 @pytest.mark.parametrize(
     ("inside", "mounted", "status"), [("/data/a", "/data", 403), ("/database", "/data", 200)]
 )
-def test_what_an_administrator_mounted_is_not_lent_to_others(
+def test_tensorboard_does_not_mount_directories_of_administrators(
     house: House, inside: str, mounted: str, status: int
 ) -> None:
     experiment = create(

@@ -16,7 +16,7 @@ from tests.support.played_agent import PlayedAgent
 V = "/api/v1"
 
 
-def test_a_tensorboard_reads_what_its_experiments_wrote(
+def test_tensorboard_reads_files_of_its_experiments(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     first, second = create(user), create(user, environment={"image": "newest"})
@@ -40,7 +40,7 @@ def test_a_tensorboard_reads_what_its_experiments_wrote(
     assert 2600 <= int(spec["env"]["TENSORBOARD_PORT"]) < 2900
 
 
-def test_a_tensorboard_sees_a_shared_directory_read_only(
+def test_tensorboard_mounts_shared_directory_read_only(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     storage = {"type": "shared_fs", "host_path": "/data/all", "storage_path": "mine"}
@@ -65,7 +65,7 @@ def pulled_by(api: Api, agent: PlayedAgent, caller: Caller, **body: Any) -> tupl
     return spec["image"], (spec["registry_auth"] or {}).get("password")
 
 
-def test_the_image_of_an_experiment_is_pulled_with_its_login(
+def test_image_of_an_experiment_is_pulled_with_its_registry_login(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     ids = [create(user, environment=PRIVATE)]
@@ -73,7 +73,7 @@ def test_the_image_of_an_experiment_is_pulled_with_its_login(
     assert "word-2" not in json.dumps(user.get(f"{V}/tensorboards"))
 
 
-def test_the_login_of_an_experiment_is_for_its_own_image_only(
+def test_registry_login_is_used_only_for_the_image_of_its_experiment(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     own = {"environment": {"image": "elsewhere.example/own"}}
@@ -82,7 +82,7 @@ def test_the_login_of_an_experiment_is_for_its_own_image_only(
     assert told == ("elsewhere.example/own", None)
 
 
-def test_another_user_gets_neither_the_image_nor_the_login_of_an_experiment(
+def test_other_users_do_not_get_image_or_login_of_an_experiment(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent
 ) -> None:
     ids = [create(user, environment=PRIVATE)]
@@ -90,7 +90,7 @@ def test_another_user_gets_neither_the_image_nor_the_login_of_an_experiment(
     assert (image != PRIVATE["image"], password) == (True, None)
 
 
-def test_a_tensorboard_starts_without_a_login_that_nobody_can_read(
+def test_tensorboard_starts_without_an_undecryptable_login(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     ids = [create(user, environment=PRIVATE)]
@@ -98,7 +98,7 @@ def test_a_tensorboard_starts_without_a_login_that_nobody_can_read(
     assert pulled_by(api, agent, user, experimentIds=ids) == (PRIVATE["image"], None)
 
 
-def test_credentials_of_one_user_are_not_lent_to_another(
+def test_rejects_tensorboard_with_credentials_of_another_user(
     api: Api, user: Caller, admin: Caller
 ) -> None:
     other = somebody_else(api, admin)
@@ -111,7 +111,7 @@ def test_credentials_of_one_user_are_not_lent_to_another(
     launch(other, "tensorboard", experimentIds=[id])
 
 
-def test_credentials_that_a_tensorboard_needs_reach_its_container_only(
+def test_only_the_container_receives_storage_credentials(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:
     storage = {"type": "s3", "bucket": "b", "access_key": "key-1", "secret_key": "word-1"}
@@ -144,9 +144,7 @@ def test_a_tensorboard_waits_for_metrics_and_then_runs(
     assert state() == "STATE_RUNNING"
 
 
-def test_why_tells_what_a_waiting_tensorboard_has_nothing_of(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
+def test_why_lists_experiments_without_metrics(api: Api, user: Caller, agent: PlayedAgent) -> None:
     first, second = create(user), create(user)
     trials = [trial_of(user, second)["id"]]
     made = launch(user, "tensorboard", experimentIds=[first], trialIds=trials)["tensorboard"]
@@ -163,7 +161,7 @@ def test_why_tells_what_a_waiting_tensorboard_has_nothing_of(
 
 
 @pytest.mark.parametrize("asked", ["experimentIds", "trialIds"])
-def test_a_tensorboard_of_what_is_being_deleted_is_refused(user: Caller, asked: str) -> None:
+def test_rejects_tensorboard_of_an_experiment_being_deleted(user: Caller, asked: str) -> None:
     staying, leaving = create(user, labels=["a"]), create_ended(user, labels=["a"])
     ids = [leaving] if asked == "experimentIds" else [trial_of(user, leaving)["id"]]
     user.done("DELETE", f"{V}/experiments/{leaving}")
@@ -183,14 +181,14 @@ def test_a_tensorboard_of_what_is_being_deleted_is_refused(user: Caller, asked: 
         ({"experimentIds": list(range(2000))}, 400, "1000"),
     ],
 )
-def test_a_tensorboard_of_nothing_is_refused(
+def test_rejects_tensorboard_without_experiments(
     user: Caller, body: Any, status: int, sentence: str
 ) -> None:
     told = user.ask("POST", f"{V}/tensorboards", {"config": {}, **body})
     assert (told.status, sentence in told.error) == (status, True), told.body
 
 
-def test_a_tensorboard_takes_experiments_by_filters(user: Caller) -> None:
+def test_tensorboard_selects_experiments_by_filters(user: Caller) -> None:
     wanted, _ = create(user, labels=["a"]), create(user)
     made = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
     assert made["experimentIds"] == [wanted]

@@ -38,20 +38,20 @@ def experiment_state(caller: Caller, trial_id: int) -> str:
 
 
 @pytest.mark.parametrize("state", ["STATE_RUNNING", "STATE_ACTIVE", "STATE_STARTING"])
-def test_a_started_trial_runs_and_says_so(user: Caller, trial_id: int, state: str) -> None:
+def test_started_trial_is_running(user: Caller, trial_id: int, state: str) -> None:
     start(user, trial_id)
     assert tell(user, trial_id, state) == "STATE_RUNNING"
     assert experiment_state(user, trial_id) == "STATE_ACTIVE"
 
 
 @pytest.mark.parametrize("end", ["STATE_ERROR", "STATE_COMPLETED", "STATE_CANCELED"])
-def test_its_experiment_ends_with_it(user: Caller, trial_id: int, end: str) -> None:
+def test_experiment_ends_with_its_trial(user: Caller, trial_id: int, end: str) -> None:
     start(user, trial_id)
     assert tell(user, trial_id, end) == end
     assert experiment_state(user, trial_id) == end
 
 
-def test_one_that_dies_before_its_first_word_is_never_paused(
+def test_trial_without_reports_fails_after_the_silence_limit(
     api: Api, user: Caller, trial_id: int
 ) -> None:
     def shown() -> set[str]:
@@ -65,20 +65,20 @@ def test_one_that_dies_before_its_first_word_is_never_paused(
     assert shown() == {"STATE_ERROR"}
 
 
-def test_one_that_dies_before_it_starts_takes_its_experiment_along(
+def test_trial_that_fails_before_its_start_fails_its_experiment(
     user: Caller, trial_id: int
 ) -> None:
     assert tell(user, trial_id, "STATE_ERROR") == "STATE_ERROR"
     assert experiment_state(user, trial_id) == "STATE_ERROR"
 
 
-def test_a_state_that_does_not_exist_is_refused(user: Caller, trial_id: int) -> None:
+def test_rejects_unknown_state(user: Caller, trial_id: int) -> None:
     told = user.ask("PATCH", f"/api/v1/trials/{trial_id}", {"state": "STATE_DANCING"})
     assert told.status == 400
     assert "not 'DANCING'" in told.error
 
 
-def test_the_state_of_a_managed_trial_is_not_told_from_outside(user: Caller) -> None:
+def test_rejects_state_reports_for_a_managed_trial(user: Caller) -> None:
     experiment_id = create(user)
     trial_id = trial_of(user, experiment_id)["id"]
     told = user.ask("PATCH", f"/api/v1/trials/{trial_id}", {"state": "STATE_COMPLETED"})
@@ -88,11 +88,11 @@ def test_the_state_of_a_managed_trial_is_not_told_from_outside(user: Caller) -> 
     assert experiment_state(user, trial_id) == "STATE_PAUSED"
 
 
-def test_a_trial_that_never_was_is_not_found(api: Api, user: Caller) -> None:
+def test_missing_trial_is_not_found(api: Api, user: Caller) -> None:
     assert user.ask("PATCH", "/api/v1/trials/99", {"state": "STATE_RUNNING"}).status == 404
 
 
-def test_two_requests_at_the_same_time_for_an_external_id_get_one_trial(
+def test_concurrent_requests_for_an_external_id_return_one_trial(
     user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {"config": config_of(), "unmanaged": True}

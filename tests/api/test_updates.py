@@ -48,7 +48,7 @@ def project(user: Caller, name: str) -> int:
     return int(made["project"]["id"])
 
 
-def test_everything_is_told_first_between_two_marks(user: Caller) -> None:
+def test_stream_first_sends_all_objects_between_two_sync_messages(user: Caller) -> None:
     project(user, "cats")
     first, *told, last = subscribed(user, {"projects": {}})()
     assert first == {"sync_id": "1", "complete": False}
@@ -79,7 +79,7 @@ def test_messages_have_the_fields_that_determineds_client_accepts(user: Caller) 
     assert {kind: " ".join(sorted(value)) for kind, value in rows} == _FIELDS
 
 
-def test_then_only_what_changes(user: Caller) -> None:
+def test_stream_then_sends_only_changes(user: Caller) -> None:
     look = subscribed(user, ALL)
     look()
     assert look() == []
@@ -100,14 +100,14 @@ def test_then_only_what_changes(user: Caller) -> None:
     assert look() == []
 
 
-def test_a_client_that_comes_back_hears_what_is_gone(user: Caller) -> None:
+def test_reconnecting_client_receives_deletions(user: Caller) -> None:
     cats, dogs = project(user, "cats"), project(user, "dogs")
     user.done("DELETE", f"/api/v1/projects/{cats}")
     told = subscribed(user, {"projects": {"project_ids": [dogs]}}, projects=f"1-{dogs}")()
     assert named(told) == [("projects_deleted", f"1-{cats}"), ("project", "dogs")]
 
 
-def test_a_subscription_names_projects_or_workspaces(user: Caller) -> None:
+def test_subscription_selects_projects_or_workspaces(user: Caller) -> None:
     cats = project(user, "cats")
     told = subscribed(user, {"projects": {"project_ids": [cats]}, "models": {"model_ids": [99]}})()
     assert named(told) == [("project", "cats")]
@@ -128,7 +128,7 @@ def version_of(house: House, name: str, workspace: int, project_id: int) -> None
     )
 
 
-def test_what_a_role_does_not_show_is_not_told_and_leaves_with_the_role(house: House) -> None:
+def test_stream_omits_invisible_objects_and_reports_lost_ones_as_deleted(house: House) -> None:
     version_of(house, "of red", house.red, house.red_project)
     version_of(house, "of blue", house.blue, house.blue_project)
     viewer = house.person("viewer", "Viewer", house.red)
@@ -144,7 +144,7 @@ def test_what_a_role_does_not_show_is_not_told_and_leaves_with_the_role(house: H
     assert gone == {"projects_deleted", "models_deleted", "modelversions_deleted"}
 
 
-def test_ids_that_are_not_seen_are_told_like_ids_that_are_not_there(house: House) -> None:
+def test_invisible_ids_are_reported_as_deleted_like_missing_ids(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     asked = f"{house.blue_project},777"
     (told,) = [
@@ -153,7 +153,7 @@ def test_ids_that_are_not_seen_are_told_like_ids_that_are_not_there(house: House
     assert told["projects_deleted"] == asked
 
 
-def test_a_project_that_moves_away_while_it_is_read_is_not_told(
+def test_project_moved_during_the_read_is_not_sent(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its new workspace is one that the caller does not see."""
@@ -170,14 +170,12 @@ def test_a_project_that_moves_away_while_it_is_read_is_not_told(
     assert named(subscribed(viewer, {"projects": {}})()) == []
 
 
-def test_the_token_of_a_task_that_is_good_for_itself_only_hears_nothing(
-    api: Api, user: Caller
-) -> None:
+def test_rejects_stream_with_a_narrow_token(api: Api, user: Caller) -> None:
     task, _ = task_of(api, user, environment={"det_token": "task"})
     assert task.ask("GET", "/stream", {"sync_id": "1", "subscribe": ALL}).status == 403
 
 
-def test_a_session_that_has_ended_ends_the_stream(user: Caller) -> None:
+def test_stream_ends_with_its_session(user: Caller) -> None:
     look = subscribed(user, ALL)
     look()
     user.post("/api/v1/auth/logout")
@@ -196,7 +194,7 @@ def test_a_session_that_has_ended_ends_the_stream(user: Caller) -> None:
         ({"sync_id": {}}, "syncId"),
     ],
 )
-def test_a_subscription_with_a_mistake_is_refused_by_name(
+def test_error_names_the_wrong_field_of_a_subscription(
     reader: Caller, body: dict[str, Any], cause: str
 ) -> None:
     told = reader.ask("GET", "/stream", body)

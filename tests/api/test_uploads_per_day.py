@@ -37,7 +37,9 @@ def submitted(caller: Caller, kib: int) -> Told:
     return caller.ask("POST", E, body)
 
 
-def test_a_user_announces_no_more_than_a_day_s_code(api: Api, user: Caller, reader: Caller) -> None:
+def test_rejects_announced_uploads_above_the_daily_limit(
+    api: Api, user: Caller, reader: Caller
+) -> None:
     assert [announced(user, 600).status, announced(user, 400).status] == [200, 200]
     told = announced(user, 100)
     assert told.status == 413
@@ -56,7 +58,7 @@ def test_code_in_the_request_counts_too(api: Api, user: Caller) -> None:
     assert user.ask("POST", "/api/v1/commands", command).status == 413
 
 
-def test_a_task_sends_at_its_owner_s_expense(api: Api, user: Caller) -> None:
+def test_uploads_of_a_task_count_for_its_owner(api: Api, user: Caller) -> None:
     agent = PlayedAgent(api, "agent-1")
     agent.join()
     user.post(E, {"config": config_of(), "activate": True})
@@ -66,7 +68,7 @@ def test_a_task_sends_at_its_owner_s_expense(api: Api, user: Caller) -> None:
     assert announced(api.with_token(order["spec"]["session_token"]), 200).status == 413
 
 
-def test_it_counts_for_a_day_and_as_long_as_it_is_there(api: Api, user: Caller) -> None:
+def test_uploads_count_for_one_day(api: Api, user: Caller) -> None:
     experiment = submitted(user, 900).json()["experiment"]["id"]
     assert submitted(user, 900).status == 413
     later = api.ctx.now() + timedelta(hours=25)
@@ -76,7 +78,7 @@ def test_it_counts_for_a_day_and_as_long_as_it_is_there(api: Api, user: Caller) 
     assert caller.get(f"{E}/{experiment}")["experiment"]["id"] == experiment
 
 
-def test_what_is_deleted_again_does_not_count(api: Api, user: Caller) -> None:
+def test_deleted_uploads_do_not_count(api: Api, user: Caller) -> None:
     agent = PlayedAgent(api, "agent-1")
     agent.join()
     first = submitted(user, 900).json()["experiment"]["id"]
@@ -91,12 +93,12 @@ def test_what_is_deleted_again_does_not_count(api: Api, user: Caller) -> None:
     assert announced(user, 900).status == 413
 
 
-def test_small_code_is_not_held_up(api: Api, user: Caller) -> None:
+def test_small_uploads_are_not_limited(api: Api, user: Caller) -> None:
     assert announced(user, 1000).status == 200
     assert submitted(user, 100).status == 413
     assert submitted(user, 4).status == 200
     create_ended(user)
 
 
-def test_without_a_setting_it_is_plenty() -> None:
+def test_default_limit_is_20_gib() -> None:
     assert load_cluster({}).max_uploads_per_day == 20 * KIB**3

@@ -80,7 +80,7 @@ def run_and_end(agent: Agent, admin: Caller, project_id: int) -> int:
     return experiment_id
 
 
-def test_an_allocation_keeps_the_workspace_that_it_ran_in(
+def test_report_has_the_workspace_in_which_an_allocation_ran(
     agent: Agent, admin: Caller, workspaces: dict[str, int]
 ) -> None:
     experiment_id = run_and_end(agent, admin, workspaces["before"])
@@ -90,7 +90,7 @@ def test_an_allocation_keeps_the_workspace_that_it_ran_in(
     assert (row["workspace_name"], row["experiment_id"]) == ("before", str(experiment_id))
 
 
-def test_usage_of_a_deleted_experiment_is_still_told(
+def test_report_contains_deleted_experiments(
     agent: Agent, admin: Caller, workspaces: dict[str, int]
 ) -> None:
     experiment_id = run_and_end(agent, admin, workspaces["before"])
@@ -109,7 +109,7 @@ def test_usage_of_a_deleted_experiment_is_still_told(
     assert "night" in raw
 
 
-def test_a_label_is_no_formula_to_a_spreadsheet(api: Api, agent: Agent, admin: Caller) -> None:
+def test_labels_are_escaped_for_spreadsheets(api: Api, agent: Agent, admin: Caller) -> None:
     create(admin, activate=True, labels=["=1+1"])
     agent.work()
     (raw,) = csv.DictReader(
@@ -124,7 +124,7 @@ def test_a_label_is_no_formula_to_a_spreadsheet(api: Api, agent: Agent, admin: C
     assert "=1+1" not in keys
 
 
-def test_usage_in_a_deleted_workspace_is_still_told(
+def test_report_contains_deleted_workspaces(
     agent: Agent, admin: Caller, workspaces: dict[str, int]
 ) -> None:
     run_and_end(agent, admin, workspaces["before"])
@@ -137,7 +137,7 @@ def test_usage_in_a_deleted_workspace_is_still_told(
     assert row["workspace_name"] == "before"
 
 
-def test_tasks_that_are_no_trials_are_told_too(agent: Agent, user: Caller) -> None:
+def test_report_contains_tasks_other_than_trials(agent: Agent, user: Caller) -> None:
     user.post("/api/v1/commands", {"config": {"entrypoint": ["true"]}})
     agent.work()
     (row,) = report_of(user)
@@ -152,7 +152,7 @@ def test_tasks_that_are_no_trials_are_told_too(agent: Agent, user: Caller) -> No
     assert set(day["byUsername"]) == {"determined"}
 
 
-def test_a_span_cuts_what_began_before_and_goes_on_after(api: Api, user: Caller) -> None:
+def test_usage_is_limited_to_the_requested_period(api: Api, user: Caller) -> None:
     """Running work counts until the end of the period. A period without work has no entries."""
     agent = Agent(api)
     begun = api.ctx.now()
@@ -175,7 +175,7 @@ def test_a_span_cuts_what_began_before_and_goes_on_after(api: Api, user: Caller)
     assert slot_hours(hour[0] - timedelta(days=1), hour[0]) == []
 
 
-def test_a_report_by_month_counts_the_last_month_whole(api: Api) -> None:
+def test_monthly_report_includes_the_complete_last_month(api: Api) -> None:
     """Work on the last day of a month belongs to it, and work in the next month does not."""
     ran_at = datetime(2026, 11, 30, 12, tzinfo=timezone.utc)
     api.ctx.now = lambda: ran_at
@@ -193,7 +193,7 @@ def test_a_report_by_month_counts_the_last_month_whole(api: Api) -> None:
 
 
 @pytest.mark.parametrize("name", ["startDate", "endDate"])
-def test_a_report_by_day_refuses_a_month(user: Caller, name: str) -> None:
+def test_daily_report_rejects_months(user: Caller, name: str) -> None:
     days = {"startDate": ["2026-11-01"], "endDate": ["2026-11-30"]} | {name: ["2026-11"]}
     for path in ("/api/v1/resources/allocation/aggregated", "/resources/allocation/aggregated"):
         refused = user.ask("GET", path, query=days)

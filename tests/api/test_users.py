@@ -38,9 +38,7 @@ def test_only_administrators_create_users(user: Caller) -> None:
     assert "administrator" in told.error
 
 
-def test_who_may_not_edit_another_user_is_told_so_without_a_number(
-    admin: Caller, user: Caller
-) -> None:
+def test_error_for_editing_another_user_does_not_show_its_id(admin: Caller, user: Caller) -> None:
     other = make(admin, "grace")
     told = user.ask("PATCH", f"/api/v1/users/{other}", {"displayName": "G"})
     said = "only an administrator may edit another user; you are signed in as determined"
@@ -51,19 +49,19 @@ def test_who_may_not_edit_another_user_is_told_so_without_a_number(
     ("username", "status"),
     [("x", 400), ("  y ", 400), ("na\u00efve", 400), ("admin", 403), ("determined", 403)],
 )
-def test_names_nobody_may_have_are_refused(admin: Caller, username: str, status: int) -> None:
+def test_rejects_forbidden_user_names(admin: Caller, username: str, status: int) -> None:
     told = admin.ask("POST", "/api/v1/users", {"user": {"username": username}})
     assert told.status == status
 
 
-def test_a_name_is_unique_whatever_its_case_and_kind(admin: Caller) -> None:
+def test_user_names_are_unique_regardless_of_case(admin: Caller) -> None:
     make(admin, "grace", displayName="Amazing")
     for taken in ("grace", "GRACE", "amazing"):
         told = admin.ask("POST", "/api/v1/users", {"user": {"username": taken}})
         assert told.status == 409, taken
 
 
-def test_a_deactivated_user_is_told_so_and_its_tokens_are_dead(api: Api, admin: Caller) -> None:
+def test_deactivated_user_cannot_sign_in_and_tokens_are_rejected(api: Api, admin: Caller) -> None:
     user_id = make(admin, "grace")
     grace = api.signed_in("grace", STRONG)
     admin.done("PATCH", f"/api/v1/users/{user_id}", {"active": False})
@@ -81,14 +79,14 @@ def test_a_new_password_ends_every_other_session(api: Api, user: Caller) -> None
     api.signed_in("determined", STRONG)
 
 
-def test_users_edit_themselves_but_not_their_rights(user: Caller) -> None:
+def test_users_can_edit_themselves_but_not_their_rights(user: Caller) -> None:
     edited = user.done("PATCH", "/api/v1/users/2", {"displayName": "Me"})["user"]
     assert edited["displayName"] == "Me"
     assert user.ask("PATCH", "/api/v1/users/2", {"admin": True}).status == 403
     assert user.ask("PATCH", "/api/v1/users/1", {"displayName": "You"}).status == 403
 
 
-def test_the_last_administrator_stays(admin: Caller) -> None:
+def test_last_administrator_cannot_be_removed(admin: Caller) -> None:
     for change in ({"admin": False}, {"active": False}):
         assert admin.ask("PATCH", "/api/v1/users/1", change).status == 400
 
@@ -99,7 +97,7 @@ def test_a_remote_user_has_no_password(api: Api, admin: Caller) -> None:
     assert api.anonymous().ask("POST", "/api/v1/auth/login", login).status == 401
 
 
-def test_an_agent_user_needs_all_four_parts(admin: Caller) -> None:
+def test_agent_user_requires_all_four_fields(admin: Caller) -> None:
     part = {"agentUserGroup": {"agentUid": 1000, "agentUser": "grace"}}
     told = admin.ask("PATCH", "/api/v1/users/2", part)
     assert told.status == 400
@@ -108,7 +106,7 @@ def test_an_agent_user_needs_all_four_parts(admin: Caller) -> None:
 
 @pytest.mark.parametrize("path", ["users/2", "workspaces/{}"])
 @pytest.mark.parametrize("uid", ["root", {}, -1, 2**31, True, 1.5])
-def test_an_agent_user_has_numbers_of_a_machine(admin: Caller, path: str, uid: object) -> None:
+def test_rejects_agent_user_ids_out_of_range(admin: Caller, path: str, uid: object) -> None:
     """Agents get no orders any more, and tasks are not listed, where one has no number there."""
     made = admin.post("/api/v1/workspaces", {"name": "ours"})["workspace"]["id"]
     group = {"agentUid": uid, "agentUser": "grace", "agentGid": 8, "agentGroup": "lab"}
@@ -129,7 +127,7 @@ def test_users_are_filtered_and_paged(admin: Caller) -> None:
     assert [u["username"] for u in admin.get("/api/v1/users", name="GRA")["users"]] == ["grace"]
 
 
-def test_settings_of_web_pages_are_kept_and_forgotten(user: Caller) -> None:
+def test_web_settings_are_stored_and_reset(user: Caller) -> None:
     setting = {"key": "theme", "storagePath": "ui", "value": '"dark"'}
     user.post("/api/v1/users/setting", {"settings": [setting]})
     assert user.get("/api/v1/users/setting")["settings"] == [setting]
@@ -137,7 +135,7 @@ def test_settings_of_web_pages_are_kept_and_forgotten(user: Caller) -> None:
     assert user.get("/api/v1/users/setting")["settings"] == []
 
 
-def test_web_settings_have_a_bound(user: Caller) -> None:
+def test_web_settings_have_a_size_limit(user: Caller) -> None:
     def kept(key: str) -> Told:
         setting = {"key": key, "storagePath": "big", "value": '"' + "x" * 600_000 + '"'}
         return user.ask("POST", "/api/v1/users/setting", {"settings": [setting]})
@@ -148,7 +146,7 @@ def test_web_settings_have_a_bound(user: Caller) -> None:
     assert [s["key"] for s in user.get("/api/v1/users/setting")["settings"]] == ["first"]
 
 
-def test_the_projects_looked_at_last_come_first(user: Caller) -> None:
+def test_last_viewed_projects_come_first(user: Caller) -> None:
     workspace = user.post("/api/v1/workspaces", {"name": "pets"})["workspace"]["id"]
     path = f"/api/v1/workspaces/{workspace}/projects"
     made = user.post(path, {"name": "cats"})["project"]["id"]
@@ -158,7 +156,7 @@ def test_the_projects_looked_at_last_come_first(user: Caller) -> None:
     assert [p["id"] for p in seen] == [made, 1]
 
 
-def test_a_group_has_members(admin: Caller) -> None:
+def test_groups_can_be_created_edited_and_deleted(admin: Caller) -> None:
     group = admin.post("/api/v1/groups", {"name": "vision", "addUsers": [2]})["group"]
     assert [u["username"] for u in group["users"]] == ["determined"]
     path = f"/api/v1/groups/{group['groupId']}"
@@ -192,14 +190,14 @@ def test_a_token_lives_for_thirty_days_at_most(user: Caller, lifespan: str) -> N
     assert lifespan in told.error
 
 
-def test_nobody_makes_or_sees_the_tokens_of_others(admin: Caller, user: Caller) -> None:
+def test_users_cannot_create_or_see_tokens_of_others(admin: Caller, user: Caller) -> None:
     assert user.ask("POST", "/api/v1/tokens", {"userId": 1}).status == 403
     theirs = admin.post("/api/v1/tokens", {"userId": 1})["tokenId"]
     assert user.get("/api/v1/tokens")["tokenInfo"] == []
     assert user.ask("PATCH", f"/api/v1/tokens/{theirs}", {"setRevoked": True}).status == 403
 
 
-def test_a_task_s_token_administers_nothing(api: Api, admin: Caller) -> None:
+def test_task_token_has_no_administrator_rights(api: Api, admin: Caller) -> None:
     with api.ctx.db.begin() as tx:
         token = "token of a task"
         sessions.create_for_task(tx, 1, "t.1", token_hash(token), api.ctx.now(), None, narrow=False)
@@ -224,9 +222,7 @@ def test_a_new_password_ends_access_tokens_and_restricts_tasks_if_asked(
     assert task.ask("GET", "/api/v1/experiments").status == 403
 
 
-def test_a_browser_changes_its_own_password_with_the_current_one_only(
-    api: Api, user: Caller
-) -> None:
+def test_browser_needs_the_current_password_for_a_new_one(api: Api, user: Caller) -> None:
     browser = {"cookie": f"auth={user.token}"}
     change = {"password": STRONG, "isHashed": False}
     path = "/api/v1/users/2"
@@ -245,7 +241,7 @@ def test_a_browser_changes_its_own_password_with_the_current_one_only(
     api.signed_in("determined")
 
 
-def test_a_program_that_sends_the_current_password_has_it_checked(
+def test_current_password_sent_by_a_program_is_checked(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     change = {"password": STRONG, "isHashed": False}
@@ -257,14 +253,14 @@ def test_a_program_that_sends_the_current_password_has_it_checked(
     assert other.status == 200, "an administrator does not know the password of another user"
 
 
-def test_guesses_at_the_current_password_wait_as_sign_ins_do(api: Api, user: Caller) -> None:
+def test_guesses_of_the_current_password_are_limited_like_sign_ins(api: Api, user: Caller) -> None:
     guess = {"password": STRONG, "isHashed": False, "currentPassword": "wrong"}
     errors = [user.ask("PATCH", "/api/v1/users/2", guess).error for _ in range(FREE_ATTEMPTS + 1)]
     assert "too many failed sign-ins" in errors[-1]
     assert "too many" not in errors[-2]
 
 
-def test_an_account_without_a_password_gets_one_in_a_browser(api: Api, admin: Caller) -> None:
+def test_account_without_a_password_can_set_one_in_a_browser(api: Api, admin: Caller) -> None:
     new = admin.post("/api/v1/users", {"user": {"username": "grace", "active": True}})["user"]["id"]
     browser = {"cookie": f"auth={api.signed_in('grace', '').token}"}
     change = {"password": STRONG, "isHashed": False}
@@ -273,9 +269,7 @@ def test_an_account_without_a_password_gets_one_in_a_browser(api: Api, admin: Ca
     )
 
 
-def test_the_work_of_a_deactivated_user_reports_and_does_no_more(
-    api: Api, admin: Caller, user: Caller
-) -> None:
+def test_tasks_of_a_deactivated_user_can_only_report(api: Api, admin: Caller, user: Caller) -> None:
     task, experiment = task_of(api, user)
     trial = trial_of(admin, experiment)["id"]
     metrics = report_metrics(task, trial, "validation", 1, {"loss": 0.0}, run=1)
@@ -293,9 +287,7 @@ def test_the_work_of_a_deactivated_user_reports_and_does_no_more(
     assert [told.status for told in refused] == [403] * len(refused)
 
 
-def test_the_tasks_of_a_deactivated_user_are_told_of_paused_and_ended(
-    admin: Caller, user: Caller
-) -> None:
+def test_deactivation_lists_pauses_and_ends_tasks(admin: Caller, user: Caller) -> None:
     entrypoint = {"entrypoint": ["sleep", "9"]}
     generic = {"config": "entrypoint: [sleep, '9']", "contextDirectory": []}
     shell = user.post("/api/v1/shells", {"config": {}})["shell"]["id"]
@@ -314,9 +306,7 @@ def test_the_tasks_of_a_deactivated_user_are_told_of_paused_and_ended(
     assert states == {pausable: "STATE_PAUSED", steady: "STATE_CANCELED"}
 
 
-def test_the_work_of_a_deactivated_user_is_told_of_and_paused(
-    api: Api, admin: Caller, user: Caller
-) -> None:
+def test_deactivation_lists_and_pauses_experiments(api: Api, admin: Caller, user: Caller) -> None:
     runs, rests = create(user, activate=True), create(user)
     others = create(admin, activate=True)
     told = admin.done("PATCH", "/api/v1/users/2", {"active": False})

@@ -13,7 +13,7 @@ CUSTOM = {"name": "custom", "metric": "loss", "unit": "batches"}
 NOWHERE = str(uuid.UUID(int=9))
 
 
-def test_a_source_trial_means_its_newest_checkpoint(user: Caller) -> None:
+def test_source_trial_selects_its_newest_checkpoint(user: Caller) -> None:
     source = create(user)
     report_checkpoint(user, source, steps=2)
     newest = report_checkpoint(user, source, steps=5)
@@ -21,7 +21,7 @@ def test_a_source_trial_means_its_newest_checkpoint(user: Caller) -> None:
     assert trial_of(user, made)["warmStartCheckpointUuid"] == newest
 
 
-def test_a_source_checkpoint_is_the_one_to_start_from(user: Caller) -> None:
+def test_trial_starts_from_the_source_checkpoint(user: Caller) -> None:
     source = create(user)
     older = report_checkpoint(user, source, steps=2)
     report_checkpoint(user, source, steps=5)
@@ -29,7 +29,7 @@ def test_a_source_checkpoint_is_the_one_to_start_from(user: Caller) -> None:
     assert trial_of(user, made)["warmStartCheckpointUuid"] == older
 
 
-def test_a_trial_without_checkpoints_is_refused_as_a_source(user: Caller) -> None:
+def test_rejects_source_trial_without_checkpoints(user: Caller) -> None:
     trial_id = trial_of(user, create_ended(user))["id"]
     config = config_of(searcher={**SINGLE, "source_trial_id": trial_id})
     told = user.ask("POST", E, {"config": config})
@@ -37,7 +37,7 @@ def test_a_trial_without_checkpoints_is_refused_as_a_source(user: Caller) -> Non
     assert f"searcher.source_trial_id: there is no trial {trial_id} with a checkpoint" in told.error
 
 
-def test_a_checkpoint_that_does_not_exist_is_refused_as_a_source(user: Caller) -> None:
+def test_rejects_missing_source_checkpoint(user: Caller) -> None:
     unknown = str(uuid.uuid4())
     config = config_of(searcher={**SINGLE, "source_checkpoint_uuid": unknown})
     told = user.ask("POST", E, {"config": config})
@@ -45,7 +45,7 @@ def test_a_checkpoint_that_does_not_exist_is_refused_as_a_source(user: Caller) -
     assert f"checkpoint {unknown} does not exist" in told.error
 
 
-def test_an_experiment_is_not_deleted_while_others_start_from_its_checkpoints(user: Caller) -> None:
+def test_rejects_deletion_while_others_start_from_its_checkpoints(user: Caller) -> None:
     source = create_ended(user)
     checkpoint = report_checkpoint(user, source)
     made = create(user, searcher={**SINGLE, "source_checkpoint_uuid": checkpoint})
@@ -55,7 +55,7 @@ def test_an_experiment_is_not_deleted_while_others_start_from_its_checkpoints(us
     assert user.ask("DELETE", f"{E}/{source}").status == 200
 
 
-def test_a_trial_of_a_custom_search_starts_from_the_checkpoint_that_it_was_given(
+def test_trial_of_a_custom_search_starts_from_its_checkpoint(
     user: Caller,
 ) -> None:
     checkpoint = report_checkpoint(user, create(user))
@@ -68,7 +68,7 @@ def test_a_trial_of_a_custom_search_starts_from_the_checkpoint_that_it_was_given
 @pytest.mark.parametrize(
     ("checkpoint", "told"), [(NOWHERE, "does not exist"), ("newest", "must be a UUID")]
 )
-def test_a_custom_search_creates_nothing_from_a_checkpoint_that_is_not_there(
+def test_rejects_custom_search_trial_with_a_missing_checkpoint(
     user: Caller, checkpoint: str, told: str
 ) -> None:
     made = create(user, activate=True, searcher=CUSTOM)

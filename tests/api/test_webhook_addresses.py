@@ -15,7 +15,7 @@ SECRET = "https://hooks.example.com/T1/secret"
 _STORED = text("SELECT url, sealed FROM webhooks")
 
 
-def test_an_address_is_shown_to_whoever_set_it_and_to_owners(
+def test_only_creator_and_owners_see_the_address(
     api: Api, inbox: Inbox, user: Caller, admin: Caller
 ) -> None:
     """Other users may replace the address. Sending back the masked address changes nothing."""
@@ -37,14 +37,14 @@ def test_an_address_is_shown_to_whoever_set_it_and_to_owners(
     ] == [SECRET]
 
 
-def test_the_database_knows_no_address(api: Api, inbox: Inbox, user: Caller) -> None:
+def test_database_contains_no_plain_addresses(api: Api, inbox: Inbox, user: Caller) -> None:
     made = make_webhook(user, url=SECRET)
     assert "T1/secret" not in str(api.ctx.db.read(_STORED))
     user.done("POST", f"{W}/{made['id']}/test")
     assert [post.url for post in inbox.posts] == [SECRET]
 
 
-def test_an_address_of_an_earlier_version_stays_for_it_until_it_is_set_again(
+def test_address_of_an_earlier_version_stays_until_it_is_changed(
     api: Api, inbox: Inbox, user: Caller
 ) -> None:
     made = make_webhook(user, url="https://hooks.example.com/T0")
@@ -60,7 +60,7 @@ def test_an_address_of_an_earlier_version_stays_for_it_until_it_is_set_again(
 
 
 @pytest.mark.parametrize("repaired", [SECRET, "https://elsewhere.org"])
-def test_an_address_that_an_earlier_version_set_since_is_the_one_that_counts(
+def test_address_set_by_an_earlier_version_is_used(
     api: Api, inbox: Inbox, user: Caller, admin: Caller, repaired: str
 ) -> None:
     """After a rollback it found an address that it could not read, and its user gave the whole one."""
@@ -72,7 +72,7 @@ def test_an_address_that_an_earlier_version_set_since_is_the_one_that_counts(
     assert [webhook["url"] for webhook in admin.get(W)["webhooks"]] == [repaired]
 
 
-def test_why_a_cluster_s_webhook_failed_is_for_administrators(
+def test_only_administrators_see_why_a_cluster_webhook_failed(
     api: Api, inbox: Inbox, user: Caller, admin: Caller
 ) -> None:
     wide = make_webhook(admin, workspaceId=0, url="https://hooks.example.com/T1/secret")
@@ -84,7 +84,7 @@ def test_why_a_cluster_s_webhook_failed_is_for_administrators(
     assert "T1/secret" in kept["lastFailure"]
 
 
-def test_addresses_are_looked_at_for_those_who_may_change_them_only(
+def test_addresses_are_checked_only_for_permitted_users(
     webhook: Any, user: Caller, admin: Caller
 ) -> None:
     wide = make_webhook(admin, workspaceId=0)

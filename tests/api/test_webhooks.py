@@ -37,7 +37,7 @@ def choosing(**choice: Any) -> dict[str, Any]:
     return {"integrations": {"webhooks": choice}}
 
 
-def test_a_webhook_is_shown_as_it_was_made(webhook: Any, user: Caller, admin: Caller) -> None:
+def test_webhook_is_shown_as_created(webhook: Any, user: Caller, admin: Caller) -> None:
     made = webhook(triggers=[COMPLETED, of_log("out of (.*)")])
     triggers = made.pop("triggers")
     assert made == {
@@ -73,7 +73,7 @@ def test_a_webhook_is_shown_as_it_was_made(webhook: Any, user: Caller, admin: Ca
         ({"mode": ""}, "mode must be one of"),
     ],
 )  # fmt: skip
-def test_bad_webhooks_are_refused(webhook: Any, user: Caller, wrong: Any, said: str) -> None:
+def test_rejects_invalid_webhooks(webhook: Any, user: Caller, wrong: Any, said: str) -> None:
     new = {
         "name": "chat", "url": "https://example.com", "webhookType": "WEBHOOK_TYPE_DEFAULT",
         "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1, "triggers": [COMPLETED], **wrong,
@@ -82,9 +82,7 @@ def test_bad_webhooks_are_refused(webhook: Any, user: Caller, wrong: Any, said: 
     assert user.get(W)["webhooks"] == []
 
 
-def test_a_name_is_that_of_one_webhook_of_a_workspace(
-    webhook: Any, user: Caller, admin: Caller
-) -> None:
+def test_webhook_names_are_unique_in_a_workspace(webhook: Any, user: Caller, admin: Caller) -> None:
     first, second = webhook(name="pager"), webhook(name="other")
     said = f"webhook {first['id']} of workspace 1 is called 'pager' already"
     copy = {**first, "name": " pager "}
@@ -96,7 +94,7 @@ def test_a_name_is_that_of_one_webhook_of_a_workspace(
     make_webhook(admin, name="pager", workspaceId=0)
 
 
-def test_webhooks_of_the_cluster_are_for_administrators(
+def test_only_administrators_manage_cluster_webhooks(
     webhook: Any, user: Caller, admin: Caller
 ) -> None:
     wide = make_webhook(admin, workspaceId=0)
@@ -112,7 +110,7 @@ def test_webhooks_of_the_cluster_are_for_administrators(
     assert "webhook 99 not found" in refused(user, "POST", f"{W}/99/test", {}, 404)
 
 
-def test_the_path_of_a_clusters_webhook_is_for_administrators(
+def test_only_administrators_see_the_path_of_a_cluster_webhook(
     webhook: Any, user: Caller, admin: Caller
 ) -> None:
     wide = make_webhook(admin, workspaceId=0, url="https://hooks.example.com/T1/secret")
@@ -122,7 +120,7 @@ def test_the_path_of_a_clusters_webhook_is_for_administrators(
     assert admin.get(W)["webhooks"] == [wide]
 
 
-def test_edited_triggers_take_the_place_of_the_earlier_and_those_that_stay_keep_their_ids(
+def test_editing_replaces_triggers_and_preserves_ids_of_unchanged_ones(
     webhook: Any, user: Caller, inbox: Inbox, api: Api
 ) -> None:
     """A matching line of a task is reported once; the trigger remembers sent messages."""
@@ -148,14 +146,16 @@ def test_edited_triggers_take_the_place_of_the_earlier_and_those_that_stay_keep_
         ([COMPLETED] * 51, "there may be 50 at most"),
     ],
 )
-def test_bad_triggers_change_nothing(webhook: Any, user: Caller, triggers: Any, said: str) -> None:
+def test_invalid_triggers_change_no_webhook(
+    webhook: Any, user: Caller, triggers: Any, said: str
+) -> None:
     made = webhook(url="https://example.com")
     changes = {"triggers": triggers, "name": "other"}
     assert said in refused(user, "PATCH", f"{W}/{made['id']}", changes, 400)
     assert user.get(W)["webhooks"] == [made]
 
 
-def test_the_end_of_an_experiment_is_told_once(
+def test_end_of_an_experiment_is_sent_once(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
     webhook()
@@ -199,7 +199,9 @@ def test_experiments_choose_their_webhooks(
     assert told(**choosing(webhook_name=["b"])) == ["cluster.org", "name.org", "workspace.org"]
 
 
-def test_a_line_is_told_once_a_task(api: Api, webhook: Any, inbox: Inbox, user: Caller) -> None:
+def test_matching_line_is_sent_once_for_each_task(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
     webhook(triggers=[of_log("out of memory"), of_log("^never$")])
     first, second = (str(trial_of(user, create(user))["taskId"]) for _ in range(2))
     write(user, first, "all is well\n", "CUDA out of memory: 1\n", "CUDA out of memory: 2\n")
@@ -215,7 +217,7 @@ def test_a_line_is_told_once_a_task(api: Api, webhook: Any, inbox: Inbox, user: 
     assert by_task[second]["event_type"] == "TASK_LOG"
 
 
-def test_a_new_pattern_counts_for_tasks_that_run(
+def test_new_pattern_applies_to_running_tasks(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
     task_id = str(trial_of(user, create(user))["taskId"])
@@ -232,7 +234,7 @@ def test_a_new_pattern_counts_for_tasks_that_run(
     assert len(inbox.posts) == 1
 
 
-def test_alerts_reach_the_webhooks_that_the_experiment_names(
+def test_alerts_are_sent_to_webhooks_of_the_experiment(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
     webhook(name="pager", mode="WEBHOOK_MODE_SPECIFIC", triggers=[ALERTS])
@@ -254,7 +256,7 @@ def test_alerts_reach_the_webhooks_that_the_experiment_names(
     assert "experiment 999 not found" in gone
 
 
-def test_what_is_not_taken_is_sent_again_later(
+def test_failed_message_is_sent_again_later(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
     api.ctx.now = clock = Time()
@@ -281,7 +283,9 @@ def test_what_is_not_taken_is_sent_again_later(
     assert arrived["lastArrivedAt"] > arrived["lastFailedAt"]
 
 
-def test_a_message_is_given_up(api: Api, webhook: Any, inbox: Inbox, user: Caller) -> None:
+def test_message_is_dropped_after_the_last_attempt(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
     api.ctx.now = clock = Time()
     made = webhook()
     inbox.refusals[made["url"]] = Unsent("example.com does not answer")
@@ -298,7 +302,7 @@ def test_a_message_is_given_up(api: Api, webhook: Any, inbox: Inbox, user: Calle
     assert inbox.posts == []
 
 
-def test_the_last_tries_of_each_webhook_are_kept(
+def test_last_deliveries_of_each_webhook_are_stored(
     api: Api, webhook: Any, inbox: Inbox, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.ctx.now = clock = Time()
@@ -333,7 +337,7 @@ def test_the_last_tries_of_each_webhook_are_kept(
     assert user.ask("GET", path).status == 404
 
 
-def test_tries_of_a_cluster_s_webhook_are_for_administrators(
+def test_only_administrators_see_deliveries_of_a_cluster_webhook(
     inbox: Inbox, user: Caller, admin: Caller
 ) -> None:
     """The reason of a failure may show the address, which is often a secret."""
@@ -342,7 +346,7 @@ def test_tries_of_a_cluster_s_webhook_are_for_administrators(
     assert user.ask("GET", path).status == 403
 
 
-def test_one_that_does_not_answer_keeps_no_other_waiting(
+def test_unresponsive_webhook_does_not_delay_others(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
     dead = webhook(name="dead", url="https://dead.org")["url"]
@@ -358,7 +362,7 @@ def test_one_that_does_not_answer_keeps_no_other_waiting(
     assert len(inbox.posts) == 1
 
 
-def test_messages_are_signed_where_the_cluster_has_a_key(
+def test_messages_are_signed_if_the_cluster_has_a_key(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
     made = webhook()
@@ -372,7 +376,7 @@ def test_messages_are_signed_where_the_cluster_has_a_key(
     assert post.event["event_data"] == {"data": "test"}
 
 
-def test_a_test_tells_why_it_failed(webhook: Any, inbox: Inbox, user: Caller) -> None:
+def test_failed_test_message_has_the_reason(webhook: Any, inbox: Inbox, user: Caller) -> None:
     made = webhook()
     inbox.refusals[made["url"]] = Unsent("example.com answered with status 500")
     said = refused(user, "POST", f"{W}/{made['id']}/test", {}, 400)
@@ -416,7 +420,7 @@ def test_slack_gets_the_matched_line_in_a_sentence(
     )}  # fmt: skip
 
 
-def test_webhooks_may_have_no_name(webhook: Any, user: Caller) -> None:
+def test_webhooks_can_have_an_empty_name(webhook: Any, user: Caller) -> None:
     first, second = webhook(name=""), webhook(name="")
     assert [w["name"] for w in user.get(W)["webhooks"]] == ["", ""]
     user.done("PATCH", f"{W}/{first['id']}", {"name": "chat"})
@@ -424,7 +428,7 @@ def test_webhooks_may_have_no_name(webhook: Any, user: Caller) -> None:
     assert first["id"] != second["id"]
 
 
-def test_an_experiment_that_names_no_webhook_of_its_workspace_is_refused(
+def test_rejects_experiment_with_webhooks_of_another_workspace(
     webhook: Any, user: Caller, admin: Caller
 ) -> None:
     other = admin.post("/api/v1/workspaces", {"name": "other"})["workspace"]["id"]

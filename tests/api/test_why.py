@@ -23,7 +23,7 @@ def job_of(caller: Caller, experiment_id: int) -> str:
     return job
 
 
-def test_what_is_paused_names_the_command_that_continues_it(user: Caller) -> None:
+def test_paused_work_names_the_command_that_continues_it(user: Caller) -> None:
     create_ended(user)
     experiment_id = create(user, activate=False)
     trial_id = trial_of(user, experiment_id)["id"]
@@ -36,16 +36,14 @@ def test_what_is_paused_names_the_command_that_continues_it(user: Caller) -> Non
         assert told(user, kind, id) == [("PAUSED", hint)]
 
 
-def test_the_job_of_what_has_ended_has_ended_as_it_did(user: Caller) -> None:
+def test_job_has_the_state_of_its_ended_experiment(user: Caller) -> None:
     experiment_id = create_ended(user)
     ((state, sentence),) = told(user, "job", job_of(user, experiment_id))
     assert (state, sentence) == told(user, "experiment", experiment_id)[0]
     assert state == "CANCELED"
 
 
-def test_an_experiment_whose_checkpoints_are_being_deleted_has_ended(
-    api: Api, user: Caller
-) -> None:
+def test_experiment_has_ended_during_checkpoint_deletion(api: Api, user: Caller) -> None:
     experiment_id = create(user)
     report_checkpoint(user, experiment_id)
     user.post(f"{E}/{experiment_id}/kill")
@@ -61,7 +59,7 @@ def test_an_experiment_whose_checkpoints_are_being_deleted_has_ended(
         assert told(user, kind, id) == [("CANCELED", "was canceled")]
 
 
-def test_a_run_that_was_killed_tells_what_that_mostly_means(api: Api, user: Caller) -> None:
+def test_killed_run_explains_the_usual_cause(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -73,7 +71,7 @@ def test_a_run_that_was_killed_tells_what_that_mostly_means(api: Api, user: Call
     assert "exit code: 137 (it was killed, often for want of memory)" in sentence
 
 
-def test_a_run_that_raised_tells_its_exception(api: Api, user: Caller) -> None:
+def test_failed_run_has_its_exception(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -105,7 +103,7 @@ def test_a_run_that_raised_tells_its_exception(api: Api, user: Caller) -> None:
     ],
     ids=["logged", "a shell"],
 )
-def test_a_run_without_an_exception_tells_its_last_error_and_the_restarts(
+def test_run_without_an_exception_has_its_last_error_and_restarts(
     api: Api, user: Caller, line: dict[str, str], words: str
 ) -> None:
     experiment_id = create(user, activate=True, max_restarts=1)
@@ -126,7 +124,7 @@ def test_a_run_without_an_exception_tells_its_last_error_and_the_restarts(
     assert sentence.endswith(f"exit code: 2; its last error: {words}")
 
 
-def test_a_kill_while_an_experiment_pauses_is_what_is_told(api: Api, user: Caller) -> None:
+def test_kill_during_a_pause_is_the_reason(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -144,7 +142,7 @@ def test_a_kill_while_an_experiment_pauses_is_what_is_told(api: Api, user: Calle
     assert sentence == "is being killed: the experiment or trial was killed"
 
 
-def test_a_trial_that_waits_at_a_rung_says_so(api: Api, user: Caller) -> None:
+def test_trial_waiting_at_a_rung_has_the_reason(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True, searcher=PROMOTION)
     trial_id = user.get(f"{E}/{experiment_id}/trials")["trials"][0]["id"]
     with api.ctx.db.begin() as tx:
@@ -167,7 +165,7 @@ def test_a_trial_that_waits_at_a_rung_says_so(api: Api, user: Caller) -> None:
     ("kind", "id", "status"),
     [("experiment", 99, 404), ("job", "x", 404), ("task", "1.x", 404), ("pool", 1, 400)],
 )
-def test_what_does_not_exist_is_named(user: Caller, kind: str, id: object, status: int) -> None:
+def test_error_names_the_missing_object(user: Caller, kind: str, id: object, status: int) -> None:
     refused = user.ask("GET", f"/api/v1/why/{kind}/{id}")
     assert refused.status == status
     assert str(id) in refused.error or kind in refused.error

@@ -79,21 +79,21 @@ def at_work(cluster: Rented, count: int) -> list[MachineAgent]:
     return agents
 
 
-def test_steady_work_starts_no_turns_beside_those_of_the_schedules(cluster: Rented) -> None:
+def test_steady_work_wakes_no_functions_beside_their_schedules(cluster: Rented) -> None:
     hour = SteadyHour(cluster, at_work(cluster, 2))
     cluster.api.ctx.waker = wakes = Wakes()
     hour.play(lambda clock: None)
     assert set(wakes.topics).isdisjoint({"schedule", "provision"})
 
 
-def test_ticks_take_as_long_as_the_page_about_costs_says(cluster: Rented) -> None:
+def test_ticks_take_as_long_as_the_cost_page_says(cluster: Rented) -> None:
     hour = SteadyHour(cluster, at_work(cluster, 3))
     hour.play(ticking(cluster.api.ctx, None))
     assert hour.passes <= cost.TICK_PASSES
     assert hour.waited_s <= cost.TICK_WAITS_S
 
 
-def test_machines_are_listed_as_often_as_the_page_about_costs_says(cluster: Rented) -> None:
+def test_machines_are_listed_as_often_as_the_cost_page_says(cluster: Rented) -> None:
     hour = SteadyHour(cluster, at_work(cluster, 3))
     one_pass = partial(
         calling.run, cluster.api.ctx, {"aws": cluster.cloud}, {"aws": cluster.market}
@@ -103,7 +103,7 @@ def test_machines_are_listed_as_often_as_the_page_about_costs_says(cluster: Rent
     assert hour.waited_s == 0.0
 
 
-def test_requests_go_to_the_database_as_often_as_the_page_about_costs_says(
+def test_database_requests_are_as_frequent_as_the_cost_page_says(
     cluster: Rented,
 ) -> None:
     (agent,) = at_work(cluster, 1)

@@ -35,7 +35,7 @@ def done(caller: Caller, trial_id: int, **query: Any) -> list[tuple[str, int]]:
     return [(kind, inner["totalBatches"]) for entry in found for kind, inner in entry.items()]
 
 
-def test_each_workload_of_a_step_is_an_entry_of_its_own(user: Caller, trial_id: int) -> None:
+def test_each_workload_of_a_step_is_a_separate_entry(user: Caller, trial_id: int) -> None:
     first = [("training", 2), ("validation", 2), ("checkpoint", 2)]
     then = [("training", 4), ("checkpoint", 4)]
     assert done(user, trial_id) == [*first, *then]
@@ -56,13 +56,13 @@ def test_a_page_counts_entries(user: Caller, trial_id: int) -> None:
         ("CHECKPOINT_OR_VALIDATION", [("validation", 2), ("checkpoint", 2), ("checkpoint", 4)]),
     ],
 )
-def test_a_filter_leaves_entries_of_its_kinds(
+def test_filter_returns_entries_of_its_kinds(
     user: Caller, trial_id: int, chosen: str, expected: list[tuple[str, int]]
 ) -> None:
     assert done(user, trial_id, filter=f"FILTER_OPTION_{chosen}") == expected
 
 
-def test_deleted_checkpoints_are_left_out_on_request(user: Caller, trial_id: int) -> None:
+def test_deleted_checkpoints_are_omitted_on_request(user: Caller, trial_id: int) -> None:
     entries = user.get(f"/api/v1/trials/{trial_id}/workloads")["workloads"]
     uuid = next(entry["checkpoint"]["uuid"] for entry in entries if "checkpoint" in entry)
     empty = {"checkpoints": [{"uuid": uuid, "resources": {"resources": {}}}]}
@@ -71,7 +71,7 @@ def test_deleted_checkpoints_are_left_out_on_request(user: Caller, trial_id: int
     assert ("checkpoint", 2) not in done(user, trial_id, removeDeletedCheckpoints=True)
 
 
-def test_an_unknown_filter_order_or_type_is_refused(user: Caller, trial_id: int) -> None:
+def test_rejects_unknown_filter_order_or_type(user: Caller, trial_id: int) -> None:
     path = f"/api/v1/trials/{trial_id}/workloads"
     for name in ("filter", "orderBy", "metricType"):
         told = user.ask("GET", path, query={name: ["UP"]})
@@ -101,7 +101,7 @@ def measured(user: Caller) -> int:
         ({"orderBy": "ORDER_BY_DESC"}, [1, 2, 3]),
     ],
 )
-def test_entries_are_sorted_by_the_number_that_their_step_measured(
+def test_entries_are_sorted_by_a_metric_of_their_step(
     user: Caller, measured: int, query: dict[str, str], expected: list[int]
 ) -> None:
     """A step without the metric comes last in either order."""
@@ -111,14 +111,14 @@ def test_entries_are_sorted_by_the_number_that_their_step_measured(
     assert done(user, measured, sortKey="batches", limit=1) == [("training", 1)]
 
 
-def test_without_a_limit_everything_is_listed(user: Caller, measured: int) -> None:
+def test_all_entries_are_listed_without_a_limit(user: Caller, measured: int) -> None:
     for steps in range(5, 110):
         report_metrics(user, measured, "training", steps, {"loss": 1.0})
     assert len(done(user, measured)) == len(done(user, measured, limit=0)) == 112
     assert done(user, measured, offset=-1) == [("training", 109)]
 
 
-def test_metrics_of_batches_are_shown_where_they_are_asked_for(user: Caller, trial_id: int) -> None:
+def test_batch_metrics_are_returned_on_request(user: Caller, trial_id: int) -> None:
     report_batches(user, trial_id, 6)
 
     def last(**query: Any) -> Any:
@@ -129,9 +129,7 @@ def test_metrics_of_batches_are_shown_where_they_are_asked_for(user: Caller, tri
     assert last(includeBatchMetrics=True) == BATCHES
 
 
-def test_a_stream_says_null_where_no_metrics_of_batches_were_reported(
-    user: Caller, trial_id: int
-) -> None:
+def test_stream_has_null_for_missing_batch_metrics(user: Caller, trial_id: int) -> None:
     report_batches(user, trial_id, 6)
     query = {"trialIds": [str(trial_id)]}
     sent = user.lines("/api/v1/trials/metrics/training_metrics", query)

@@ -22,13 +22,13 @@ def project(caller: Caller, workspace_id: int, name: str = "cats", **more: objec
     return int(caller.post(path, {"name": name, **more})["project"]["id"])
 
 
-def test_a_new_workspace_is_pinned_for_who_made_it(admin: Caller, user: Caller) -> None:
+def test_new_workspace_is_pinned_for_its_creator(admin: Caller, user: Caller) -> None:
     made = workspace(user)
     assert user.get(f"/api/v1/workspaces/{made}")["workspace"]["pinned"] is True
     assert admin.get(f"/api/v1/workspaces/{made}")["workspace"]["pinned"] is False
 
 
-def test_names_are_unique_whatever_their_case(user: Caller) -> None:
+def test_workspace_names_are_unique_regardless_of_case(user: Caller) -> None:
     workspace(user)
     told = user.ask("POST", "/api/v1/workspaces", {"name": "VISION"})
     assert told.status == 409
@@ -36,18 +36,18 @@ def test_names_are_unique_whatever_their_case(user: Caller) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 81])
-def test_names_that_are_none_are_refused(user: Caller, name: str) -> None:
+def test_rejects_invalid_workspace_names(user: Caller, name: str) -> None:
     assert user.ask("POST", "/api/v1/workspaces", {"name": name}).status == 400
 
 
-def test_only_owners_and_administrators_edit_a_workspace(admin: Caller, user: Caller) -> None:
+def test_only_owners_and_administrators_can_edit_a_workspace(admin: Caller, user: Caller) -> None:
     theirs = workspace(admin)
     assert user.ask("PATCH", f"/api/v1/workspaces/{theirs}", {"name": "mine"}).status == 403
     mine = workspace(user, "mine")
     admin.done("PATCH", f"/api/v1/workspaces/{mine}", {"name": "ours"})
 
 
-def test_the_built_in_workspace_and_project_stay_whoever_asks(admin: Caller, user: Caller) -> None:
+def test_built_in_workspace_and_project_cannot_be_changed(admin: Caller, user: Caller) -> None:
     changes: list[tuple[str, str, object]] = [
         ("DELETE", "", None),
         ("PATCH", "", {"name": "x"}),
@@ -63,7 +63,7 @@ def test_the_built_in_workspace_and_project_stay_whoever_asks(admin: Caller, use
                 assert reason in answer.error
 
 
-def test_the_built_in_workspace_takes_no_further_projects(user: Caller) -> None:
+def test_built_in_workspace_rejects_more_projects(user: Caller) -> None:
     told = user.ask("POST", "/api/v1/workspaces/1/projects", {"name": "cats"})
     assert told.status == 400
     assert "built in" in told.error
@@ -73,7 +73,7 @@ def test_the_built_in_workspace_takes_no_further_projects(user: Caller) -> None:
     assert "built in" in told.error
 
 
-def test_storage_keys_are_kept_but_not_shown(api: Api, user: Caller) -> None:
+def test_storage_keys_are_stored_but_not_shown(api: Api, user: Caller) -> None:
     storage = {"type": "s3", "bucket": "b", "access_key": "AKIA", "secret_key": "hush"}
     made = workspace(user, checkpointStorageConfig=storage)
     path = f"/api/v1/workspaces/{made}"
@@ -91,7 +91,7 @@ def test_storage_keys_are_kept_but_not_shown(api: Api, user: Caller) -> None:
     assert storage["secret_key"] == "hush"
 
 
-def test_an_archived_workspace_archives_its_projects_and_takes_nothing(user: Caller) -> None:
+def test_archived_workspace_archives_its_projects_and_rejects_new_objects(user: Caller) -> None:
     made = workspace(user)
     inside = project(user, made)
     user.post(f"/api/v1/workspaces/{made}/archive")
@@ -101,7 +101,7 @@ def test_an_archived_workspace_archives_its_projects_and_takes_nothing(user: Cal
     assert user.ask("POST", "/api/v1/experiments", request).status == 400
 
 
-def test_a_key_is_made_of_the_name_or_given_once(user: Caller) -> None:
+def test_project_key_is_derived_from_the_name_or_chosen_once(user: Caller) -> None:
     inside = workspace(user)
     made = user.get(f"/api/v1/projects/{project(user, inside, 'cat pictures')}")["project"]
     assert made["key"].startswith("CAT")
@@ -114,7 +114,7 @@ def test_a_key_is_made_of_the_name_or_given_once(user: Caller) -> None:
     assert user.ask("POST", path, {"name": "x", "key": "a-b"}).status == 400
 
 
-def test_notes_have_a_bound(user: Caller) -> None:
+def test_notes_have_a_size_limit(user: Caller) -> None:
     path = f"/api/v1/projects/{project(user, workspace(user))}/notes"
     large = {"name": "log", "contents": "x" * (3 << 20)}
     assert user.post(path, {"note": large})["notes"] == [large]
@@ -131,7 +131,7 @@ def test_notes_are_added_and_replaced(user: Caller) -> None:
     assert user.done("PUT", path, {"notes": [second]})["notes"] == [second]
 
 
-def test_an_experiment_moves_between_projects(user: Caller) -> None:
+def test_experiment_can_be_moved_between_projects(user: Caller) -> None:
     target, experiment_id = project(user, workspace(user)), create(user)
     user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": target})
     moved = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
@@ -141,13 +141,13 @@ def test_an_experiment_moves_between_projects(user: Caller) -> None:
     assert user.ask("POST", f"/api/v1/experiments/{experiment_id}/move", back).status == 400
 
 
-def test_an_empty_workspace_is_deleted_at_once(user: Caller) -> None:
+def test_empty_workspace_is_deleted_immediately(user: Caller) -> None:
     made = workspace(user)
     assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": True}
     assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
 
 
-def test_what_runs_or_is_registered_is_not_deleted_around(user: Caller) -> None:
+def test_rejects_deletion_with_running_experiments_or_registered_models(user: Caller) -> None:
     made = workspace(user)
     inside = project(user, made)
     experiment_id = create(user)
@@ -218,7 +218,7 @@ def test_deleting_a_workspace_ends_its_queued_tasks(api: Api, user: Caller) -> N
 @pytest.mark.parametrize(
     ("method", "verb"), [("POST", "/archive"), ("POST", "/unarchive"), ("DELETE", "")]
 )
-def test_built_in_places_are_refused_with_403_to_all_but_administrators(
+def test_built_in_workspace_returns_403_for_all_but_administrators(
     house: House, kind: str, method: str, verb: str
 ) -> None:
     path = f"/api/v1/{kind}/1{verb}"
@@ -228,7 +228,7 @@ def test_built_in_places_are_refused_with_403_to_all_but_administrators(
     assert house.admin.ask(method, path).status == 400
 
 
-def test_a_workspace_with_a_running_experiment_keeps_its_tasks(api: Api, user: Caller) -> None:
+def test_rejected_deletion_of_a_workspace_does_not_end_its_tasks(api: Api, user: Caller) -> None:
     made = workspace(user)
     notebook(user, made)
     request = {"config": config_of(), "projectId": project(user, made), "activate": True}
@@ -238,7 +238,7 @@ def test_a_workspace_with_a_running_experiment_keeps_its_tasks(api: Api, user: C
     assert running(api) == 2
 
 
-def test_a_task_that_was_launched_meanwhile_ends_with_its_workspace(
+def test_task_launched_during_a_deletion_ends_with_its_workspace(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = workspace(user)
@@ -259,7 +259,7 @@ def test_a_task_that_was_launched_meanwhile_ends_with_its_workspace(
     assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
 
 
-def test_deleting_a_project_takes_its_experiments_along(api: Api, user: Caller) -> None:
+def test_deleting_a_project_deletes_its_experiments(api: Api, user: Caller) -> None:
     inside = project(user, workspace(user))
     experiment_id = create_ended(user)
     user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": inside})
@@ -271,7 +271,7 @@ def test_deleting_a_project_takes_its_experiments_along(api: Api, user: Caller) 
     assert user.ask("POST", "/api/v1/experiments", request).status == 400
 
 
-def test_what_is_being_deleted_takes_nothing_new(api: Api, user: Caller) -> None:
+def test_workspaces_and_projects_being_deleted_reject_new_objects(api: Api, user: Caller) -> None:
     made = workspace(user)
     inside = project(user, made)
     with api.ctx.db.begin() as tx:
@@ -291,7 +291,7 @@ def test_what_is_being_deleted_takes_nothing_new(api: Api, user: Caller) -> None
     ]
 
 
-def test_a_reserved_pool_is_for_its_workspaces_alone(admin: Caller, user: Caller) -> None:
+def test_reserved_pool_accepts_only_its_workspaces(admin: Caller, user: Caller) -> None:
     made = workspace(user)
     inside = project(user, made)
     path = "/api/v1/resource-pools/reserved/workspace-bindings"
@@ -310,7 +310,7 @@ def test_a_reserved_pool_is_for_its_workspaces_alone(admin: Caller, user: Caller
     user.post("/api/v1/experiments", {"config": config})
 
 
-def test_pools_are_listed_page_by_page_and_without_those_that_are_reserved(admin: Caller) -> None:
+def test_pools_can_be_listed_in_pages_and_without_reserved_ones(admin: Caller) -> None:
     def names(**query: list[str]) -> list[str]:
         found = admin.done("GET", "/api/v1/resource-pools", query=query)
         return [pool["name"] for pool in found["resourcePools"]]
@@ -321,7 +321,7 @@ def test_pools_are_listed_page_by_page_and_without_those_that_are_reserved(admin
     assert names(unbound=["true"]) == ["default"]
 
 
-def test_default_pools_are_for_everybody(admin: Caller, user: Caller) -> None:
+def test_default_pools_cannot_be_reserved(admin: Caller, user: Caller) -> None:
     path = "/api/v1/resource-pools/default/workspace-bindings"
     for method in ("POST", "PUT"):
         for caller in (user, admin):
@@ -333,7 +333,7 @@ def test_default_pools_are_for_everybody(admin: Caller, user: Caller) -> None:
     assert admin.ask("POST", path.replace("default", "none"), {"workspaceIds": [1]}).status == 404
 
 
-def test_many_experiments_are_acted_on_at_once_each_with_its_answer(user: Caller) -> None:
+def test_bulk_action_returns_a_result_for_each_experiment(user: Caller) -> None:
     paused, ended = create(user), create_ended(user)
     body = {"experimentIds": [paused, ended, 999]}
     results = user.post("/api/v1/projects/1/experiments/archive", body)["results"]
@@ -343,7 +343,7 @@ def test_many_experiments_are_acted_on_at_once_each_with_its_answer(user: Caller
     assert "not found" in results[2]["error"]
 
 
-def test_project_minus_one_stands_for_all_projects(user: Caller) -> None:
+def test_project_minus_one_selects_all_projects(user: Caller) -> None:
     inside = project(user, workspace(user))
     created = [create(user, name="cats"), create(user, name="more cats"), create(user, name="dogs")]
     move = {"destinationProjectId": inside}
@@ -357,7 +357,7 @@ def test_project_minus_one_stands_for_all_projects(user: Caller) -> None:
     assert user.ask("POST", f"{path}/kill", {"filters": {"archived": False}}).status == 400
 
 
-def test_filters_choose_the_experiments(user: Caller) -> None:
+def test_filters_select_the_experiments(user: Caller) -> None:
     cats, dogs = create(user, name="cats"), create(user, name="dogs")
     body = {"filters": {"name": "cat"}}
     assert user.post("/api/v1/projects/1/experiments/kill", body)["results"] == [

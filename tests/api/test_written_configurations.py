@@ -9,24 +9,24 @@ from tests.support.api import Caller
 TEMPLATE, POLICIES = "/api/v1/templates/eight", "/api/v1/config-policies/global/experiment"
 
 
-def test_a_template_is_kept_from_yaml(user: Caller) -> None:
+def test_template_is_stored_from_yaml(user: Caller) -> None:
     user.post(TEMPLATE, {"config": "resources:\n  slots_per_trial: 8  # all of a machine\n"})
     assert user.get(TEMPLATE)["template"]["config"] == {"resources": {"slots_per_trial": 8}}
 
 
-def test_a_check_of_a_template_keeps_nothing(user: Caller) -> None:
+def test_validating_a_template_stores_no_template(user: Caller) -> None:
     told = user.post(TEMPLATE, {"config": "max_restarts: 1", "validateOnly": True})
     assert told["template"] == {"name": "eight", "config": {"max_restarts": 1}}
     assert user.ask("GET", TEMPLATE).status == 404
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a", "", "a: .nan"])
-def test_what_is_no_configuration_is_refused_with_its_place(user: Caller, text: str) -> None:
+def test_rejects_invalid_template_with_the_position(user: Caller, text: str) -> None:
     told = user.ask("POST", TEMPLATE, {"config": text, "validateOnly": True})
     assert (told.status, "invalid template" in told.error) == (400, True)
 
 
-def test_a_check_of_policies_keeps_nothing(admin: Caller) -> None:
+def test_validating_policies_stores_no_policies(admin: Caller) -> None:
     told = admin.ask("PUT", POLICIES, {"configPolicies": "constraints: 1", "validateOnly": True})
     assert (told.status, "constraints" in told.error) == (400, True)
     written = {"configPolicies": "constraints: {priority_limit: 10}", "validateOnly": True}
@@ -36,9 +36,7 @@ def test_a_check_of_policies_keeps_nothing(admin: Caller) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_key_that_no_configuration_knows_is_refused_in_a_template(
-    user: Caller, check: bool
-) -> None:
+def test_rejects_unknown_key_in_a_template(user: Caller, check: bool) -> None:
     sent = {"config": "resurces: {slots: 1}", "validateOnly": check}
     told = user.ask("POST", TEMPLATE, sent)
     assert (told.status, "invalid template: resurces: is unknown" in told.error) == (400, True)
@@ -47,7 +45,7 @@ def test_a_key_that_no_configuration_knows_is_refused_in_a_template(
     assert user.ask("PATCH", TEMPLATE, {"resurces": {}}).status == 400
 
 
-def test_a_template_with_a_hidden_secret_is_called_a_template(user: Caller) -> None:
+def test_error_for_a_masked_secret_names_the_template(user: Caller) -> None:
     config = {"environment": {"environment_variables": ["A_TOKEN=********"]}}
     told = user.ask("POST", TEMPLATE, {"config": config})
     assert (told.status, "invalid template: " in told.error) == (400, True)
@@ -60,7 +58,7 @@ def test_a_template_with_a_hidden_secret_is_called_a_template(user: Caller) -> N
         ("/api/v1/experiments", {"config": "entrypoint: x", "template": "eight"}),
     ],
 )
-def test_a_refused_submission_names_the_template_at_fault(
+def test_error_of_a_submission_names_the_template_at_fault(
     user: Caller, path: str, asked: dict[str, Any]
 ) -> None:
     user.post(TEMPLATE, {"config": {"resources": {"resource_pool": "none"}}})
