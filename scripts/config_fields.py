@@ -17,12 +17,12 @@ from pydantic.fields import FieldInfo
 _WORDS: tuple[tuple[Any, str], ...] = (
     (fields.MaxLength, "[length](#lengths)"),
     (fields.Period, "[length](#lengths)"),
-    (fields.Bytes, "bytes, or text like `4g`"),
+    (fields.Bytes, "size"),
     (fields.AbsolutePath, "absolute path"),
     (experiment.Hyperparameters, "[hyperparameters](#hyperparameters)"),
-    (experiment.Entrypoint, "text or list of text"),
+    (experiment.Entrypoint, "string or list of strings"),
 )
-_PLAIN = {bool: "true or false", str: "text", float: "number", int: "whole number", Any: "anything"}
+_PLAIN = {bool: "boolean", str: "string", float: "number", int: "integer", Any: "anything"}
 _BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
 _UNREMARKABLE = (2**31 - 1, 2**53)
 _WHOLE_CLUSTER: dict[str, Any] = {
@@ -107,12 +107,12 @@ def fields_of_cluster() -> list[Field]:
 def _spies(record: Callable[[Reader, str, str, Any], None]) -> dict[str, Any]:
     """Return replacements of Reader's methods that record their arguments first."""
     types_of: dict[str, Callable[..., tuple[str, Any]]] = {
-        "text": lambda default, *_: ("text", default),
+        "text": lambda default, *_: ("string", default),
         "choice": lambda choices, default: (_one_of(choices), default),
-        "flag": lambda default: ("true or false", default),
-        "whole": lambda default, least, most, *_: (_bounded("whole number", least, most), default),
-        "size": lambda default: ("bytes, or text like `4g`", default),
-        "seconds": lambda default: ("seconds, or text like `10m`", default),
+        "flag": lambda default: ("boolean", default),
+        "whole": lambda default, least, most, *_: (_bounded("integer", least, most), default),
+        "size": lambda default: ("size", default),
+        "seconds": lambda default: ("duration", default),
         "section": lambda: ("object", None),
         "items": lambda: ("list of objects", None),
         "object": lambda: ("object", None),
@@ -154,19 +154,27 @@ def _type(hint: Any) -> str:
         kinds = [arg for arg in get_args(hint) if arg is not type(None)]
         return " or ".join(dict.fromkeys(map(_type, kinds)))
     if get_origin(hint) is tuple:
-        return f"list of {_type(get_args(hint)[0])}"
+        return _list_of(_type(get_args(hint)[0]))
     return _PLAIN.get(hint, "object")
+
+
+def _list_of(words: str) -> str:
+    """Return the plural of a type: `list of integers ≥ 1`."""
+    kind, *bounds = words.split(" ", 1)
+    return " ".join([f"list of {kind}s", *bounds])
 
 
 def _bounds(extras: list[Any]) -> str:
     rules = [rule for extra in extras for rule in getattr(extra, "metadata", [extra])]
     bounds = {
-        words: f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
+        words: f"{value:g}" if isinstance(value, float) else str(value)
         for name, words in _BOUNDS
         for rule in rules
         if (value := getattr(rule, name, None)) is not None and value not in _UNREMARKABLE
     }
-    return f" {', '.join(bounds.values())}" if bounds else ""
+    if set(bounds) == {"≥", "≤"}:
+        return f" {bounds['≥']} – {bounds['≤']}"
+    return f" {', '.join(f'{words} {value}' for words, value in bounds.items())}" if bounds else ""
 
 
 def _models_in(hint: Any, is_list: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:

@@ -9,6 +9,7 @@ Names, types, bounds and defaults come from the code. Each field has a handwritt
 import re
 import sys
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,13 @@ PAGES = {
 }
 
 
+# Sentences of fields that are listed in one line instead of a table.
+_LINES = {
+    "below": "Objects and lists with their own tables below:",
+    "no effect": "Accepted without effect:",
+}
+
+
 class Unexplained(Exception):
     """A field has no sentence, or a sentence has no field."""
 
@@ -40,14 +48,63 @@ def pages() -> dict[str, str]:
 def _page(meaning: dict[str, Any], fields: list[Field]) -> str:
     _check(meaning["fields"], fields)
     parts = [meaning["head"].strip()]
+    shared = _fields_of_several_kinds(meaning, fields)
     for section in dict.fromkeys(field.section for field in fields):
-        section_fields = [field for field in fields if field.section == section]
-        title = section or "Top level"
+        own = [f for f in fields if f.section == section and f not in shared]
         about = meaning["sections"].get(section, "").strip()
-        table = _table(section_fields, meaning)
-        parts.append("\n\n".join(p for p in (f"## {title}", _wrapped(about), table) if p))
+        contents = [_wrapped(about), *_described(own, meaning)]
+        if any(contents):
+            parts.append("\n\n".join(p for p in (f"## {section or 'Top level'}", *contents) if p))
+        if f"{section} (*)" in meaning["sections"]:
+            parts += [
+                _wrapped(meaning["sections"][f"{section} (*)"]),
+                _table_of_kinds(shared, meaning),
+            ]
     parts.append(_wrapped(meaning["tail"].strip()))
     return "\n\n".join(parts) + "\n"
+
+
+def _fields_of_several_kinds(meaning: dict[str, Any], fields: list[Field]) -> list[Field]:
+    """Return the fields that several kinds of a section have, if the section has a text for all kinds."""
+    candidates = [
+        field
+        for field in fields
+        if field.path not in meaning["fields"]
+        and re.sub(r"\(\w+\)", "(*)", field.section) in meaning["sections"]
+        and not _is_tag(field)
+    ]
+    counts = Counter(_of_any_kind(field) for field in candidates)
+    return [field for field in candidates if counts[_of_any_kind(field)] > 1]
+
+
+def _table_of_kinds(fields: list[Field], meaning: dict[str, Any]) -> str:
+    """Return one table of fields of several kinds, with a column of the kinds."""
+    kinds: dict[str, list[str]] = {}
+    for field in fields:
+        kinds.setdefault(_row(field, _meaning(meaning["fields"], field)), []).append(
+            field.section.partition("(")[2].rstrip(")")
+        )
+    rows = [f"{row} {', '.join(f'`{kind}`' for kind in names)} |" for row, names in kinds.items()]
+    return "\n".join(
+        ["| key | type | default | meaning | methods |", "|---|---|---|---|---|", *rows]
+    )
+
+
+def _is_tag(field: Field) -> bool:
+    """Return True for the field that selects the kind, such as `name` of a searcher."""
+    return f"({field.type.strip('`')})" in field.section
+
+
+def _described(fields: list[Field], meaning: dict[str, Any]) -> list[str]:
+    """Return a table of the fields, and lines with the fields that need no row."""
+    meanings = {field: _meaning(meaning["fields"], field) for field in fields}
+    rows = [f for f in fields if meanings[f] not in (*_LINES, None) and not _is_tag(f)]
+    lines = [
+        _wrapped(f"{line} {', '.join(f'`{f.name}`' for f in fields if meanings[f] == word)}.")
+        for word, line in _LINES.items()
+        if word in meanings.values()
+    ]
+    return [_table(rows, meaning) if rows else "", *lines]
 
 
 def _wrapped(text: str) -> str:
@@ -87,7 +144,8 @@ def _of_any_kind(field: Field) -> str:
 
 def _check(meanings: dict[str, Any], fields: list[Field]) -> None:
     paths = {name for field in fields for name in (field.path, _of_any_kind(field))}
-    problems = [f"{f.path}: say what it means" for f in fields if _meaning(meanings, f) is None]
+    unexplained = [f for f in fields if _meaning(meanings, f) is None and not _is_tag(f)]
+    problems = [f"{f.path}: say what it means" for f in unexplained]
     problems += [f"{path}: is not a field (any more)" for path in sorted(set(meanings) - paths)]
     if problems:
         raise Unexplained("; ".join(problems))

@@ -16,15 +16,13 @@ _BLOCK = re.compile(r"<!-- types -->\n.*?<!-- end -->", re.DOTALL)
 
 def table() -> str:
     """Return a table of every type with built-in GPUs, in the order of the catalog."""
-    lines = [
-        "| type | cloud | GPUs | each with | vCPUs | memory | $ an hour |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = ["| type | GPUs | vCPUs | GiB | $ an hour |", "|---|---|---|---|---|"]
     for type, price in (*catalog_aws.types().values(), *catalog_gcp.types().values()):
         if type.slots:
-            gpus = f"{type.slots} {type.accelerator} | {type.accelerator_memory_gib} GiB"
-            size = f"{type.vcpus} | {type.memory_gib} GiB"
-            lines.append(f"| `{type.name}` | {type.provider} | {gpus} | {size} | {price:.2f} |")
+            gpu = type.accelerator.removeprefix("NVIDIA ")
+            gpus = f"{type.slots} {gpu} ({type.accelerator_memory_gib} GiB)"
+            size = f"{type.vcpus} | {type.memory_gib}"
+            lines.append(f"| `{type.name}` | {gpus} | {size} | {price:.2f} |")
     return "\n".join(lines)
 
 

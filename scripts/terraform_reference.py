@@ -1,4 +1,4 @@
-"""Print docs/reference/terraform.md: the variables and outputs of the Terraform stacks and their modules.
+"""Print docs/reference/terraform.md: the variables and outputs of the Terraform stacks, and their modules.
 
 python -m scripts.terraform_reference > docs/reference/terraform.md
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 INFRA = Path(__file__).resolve().parent.parent / "infra/terraform"
 STACKS = ("aws", "gcp")
+_LINK = "../../infra/terraform/modules"
 _BLOCK = re.compile(r'^(variable|output) "(\w+)" \{\n(.*?)^\}', re.M | re.S)
 _ARGUMENT = re.compile(r"^  (\w+) += (.*?)(?=^  \w+ +=|^  \w+ \{|\Z)", re.M | re.S)
 _HEAD = """# The Terraform stacks
 
 <!-- Written by `python -m scripts.terraform_reference`. -->
 
-`det deploy aws` and `det deploy gcp` apply these stacks. This page lists their variables and
-outputs. `--var NAME=VALUE` sets a variable:
+`det deploy aws` and `det deploy gcp` apply these stacks. `--var NAME=VALUE` sets a variable:
 
 ```sh
 det deploy aws up --cluster-id team --region us-east-1 --var relay=true
@@ -44,7 +44,7 @@ class Block:
     name: str
     description: str
     type: str
-    default: str  # empty: must be given
+    default: str  # empty: required
     is_secret: bool
 
 
@@ -54,8 +54,7 @@ def page() -> str:
     parts = [_HEAD + rows]
     for stack in STACKS:
         parts.append(_stack(stack))
-        for module in sorted((INFRA / "modules" / stack).iterdir()):
-            parts.append(_module(f"### Module `{stack}/{module.name}`", module))
+        parts.append(_modules(stack))
     return "\n".join(parts)
 
 
@@ -75,14 +74,11 @@ def _stack(name: str) -> str:
     ])  # fmt: skip
 
 
-def _module(title: str, folder: Path) -> str:
-    """Describe a module in short; its files have the descriptions of its variables and outputs."""
-    blocks = list(blocks_of(folder))
-    lines = [title, "", _wrapped(_purpose(folder)), ""]
-    for kind, label in (("variable", "Variables"), ("output", "Outputs")):
-        names = [f"`{b.name}`" for b in blocks if b.kind == kind]
-        lines += [_wrapped(f"{label}: {', '.join(names)}."), ""] if names else []
-    return "\n".join(lines)
+def _modules(stack: str) -> str:
+    """List the modules of a stack; their `.tf` files describe the variables and outputs."""
+    modules = sorted((INFRA / "modules" / stack).iterdir())
+    rows = (f"| [`{stack}/{m.name}`]({_LINK}/{stack}/{m.name}) | {_purpose(m)} |" for m in modules)
+    return "\n".join(["| module | contents |", "|---|---|", *rows, ""])
 
 
 def _wrapped(text: str) -> str:
@@ -107,7 +103,7 @@ def _type(block: Block) -> str:
 
 
 def _default(block: Block) -> str:
-    return f"`{' '.join(block.default.split())}`" if block.default else "must be given"
+    return f"`{' '.join(block.default.split())}`" if block.default else "required"
 
 
 def _purpose(folder: Path) -> str:

@@ -19,9 +19,9 @@ def test_page_describes_every_stack_and_module() -> None:
     text = page()
     for stack in ("aws", "gcp"):
         for module in (terraform_reference.INFRA / "modules" / stack).iterdir():
-            assert f"### Module `{stack}/{module.name}`" in text
+            assert f"| [`{stack}/{module.name}`](" in text
     assert '| `database_tier` | string | `"db-f1-micro"` |' in text
-    assert "| `initial_user_password` | string, secret | must be given |" in text
+    assert "| `initial_user_password` | string, secret | required |" in text
 
 
 @pytest.mark.parametrize("kind", ["variable", "output"])
