@@ -9,9 +9,11 @@ from det_cli.deployment.rehearsal.aws_cloud import AwsCloud
 from det_cli.deployment.rehearsal.cluster_client import Machine
 from det_cli.deployment.rehearsal.google_cloud import GoogleCloud
 from det_cli.deployment.rehearsal.records import StepFailed
+from det_cli.errors import CommandError
 
 from tests.support.aws_account import Account
 from tests.support.google_project import Project
+from tests.support.moto_buckets import Ownership
 from tests.support.rehearsed import START
 
 
@@ -69,6 +71,17 @@ def test_s3_objects_of_checkpoint_are_listed(account: Account, cloud: AwsCloud) 
     for key in ("u1/state.json", "u2/state.json"):
         account.client("s3").put_object(Bucket="data", Key=key, Body=b"{}")
     assert cloud.stored("data", "u1") == ["u1/state.json"]
+
+
+def test_checkpoint_in_a_bucket_of_another_account_is_not_listed(
+    cloud: AwsCloud, buckets: Ownership
+) -> None:
+    buckets.taken_by_a_stranger("data")
+    with pytest.raises(
+        CommandError, match="the bucket data cannot be used: it belongs to another account"
+    ):
+        cloud.stored("data", "u1")
+    assert buckets.unchecked == []
 
 
 def machine(provider: str, cloud_id: str) -> Machine:

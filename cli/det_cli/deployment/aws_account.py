@@ -110,6 +110,10 @@ class Aws:
         """Return True if the account has the bucket. Raises CommandError for a bucket of another account."""
         return self._buckets.has(name)
 
+    def objects(self, bucket: str, prefix: str) -> list[str]:
+        """Return the names of objects. Raises CommandError for a bucket of another account."""
+        return self._buckets.objects(bucket, prefix)
+
     def clusters(self) -> list[str]:
         """Return the clusters in this region, as listed by their Terraform states."""
         return sorted(

@@ -65,9 +65,16 @@ class Buckets:
 
     def names(self) -> list[str]:
         """Return the names of all objects in the bucket for states."""
-        if not self.has(self.states):
+        return self.objects(self.states)
+
+    def objects(self, bucket: str, prefix: str = "") -> list[str]:
+        """Return the names of objects in a bucket. Raises CommandError for a bucket of another account."""
+        if not self.has(bucket):
             return []
-        pages = self._client().get_paginator("list_objects_v2").paginate(**self._of_states())
+        paginator = self._client().get_paginator("list_objects_v2")
+        pages = paginator.paginate(
+            Bucket=bucket, Prefix=prefix, ExpectedBucketOwner=self._account()
+        )
         return [str(item["Key"]) for page in pages for item in page.get("Contents", ())]
 
     def read(self, name: str) -> bytes | None:

@@ -65,6 +65,4 @@ class AwsCloud:
 
     @translate_errors()
     def stored(self, bucket: str, checkpoint: str) -> Sequence[str]:
-        paginator = self._account.client("s3").get_paginator("list_objects_v2")
-        pages = paginator.paginate(Bucket=bucket, Prefix=f"{checkpoint}/")
-        return [str(item["Key"]) for page in pages for item in page.get("Contents", ())]
+        return self._account.objects(bucket, f"{checkpoint}/")
