@@ -36,7 +36,8 @@ def _moved_digests(images: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         pinned = ImageName.parse(image)
         tag = registry.look_up(replace(pinned, digest=""))
         digest = registry.look_up(pinned)
-        if tag.existence is Existence.UNKNOWN or digest.existence is Existence.UNKNOWN:
+        unclear = (Existence.DENIED, Existence.UNKNOWN)
+        if tag.existence in unclear or digest.existence in unclear:
             print(f"unknown   {image}: {tag.reason or digest.reason}")
         elif tag.digest == pinned.digest:
             print(f"current   {image}")

@@ -56,17 +56,17 @@ def test_a_missing_tag_or_digest_does_not_exist(style: Style) -> None:
 
 
 @pytest.mark.parametrize("style", ["hub", "ghcr", "basic"])
-def test_a_private_repository_is_unknown_without_a_login(style: Style) -> None:
+def test_a_private_repository_is_denied_without_a_login(style: Style) -> None:
     with fake_registry(style) as images:
         images.add("team/secret:1", login="ann:s3cret")
-        unknown = ask(images, "team/secret:1")
-        assert unknown.existence is Existence.UNKNOWN
-        assert unknown.reason.endswith("the repository does not exist, or needs a login")
+        denied = ask(images, "team/secret:1")
+        assert denied.existence is Existence.DENIED
+        assert denied.reason.endswith("the repository does not exist, or needs a login")
         assert ask(images, "team/secret:1", Login("ann", "s3cret")).existence is Existence.FOUND
 
 
 def test_a_missing_repository_looks_like_a_private_repository(images: FakeRegistry) -> None:
-    assert ask(images, "team/none:1").existence is Existence.UNKNOWN
+    assert ask(images, "team/none:1").existence is Existence.DENIED
 
 
 def test_a_rate_limit_or_an_unreachable_registry_gives_an_unknown_result(
@@ -85,7 +85,7 @@ def test_does_not_send_the_login_to_the_host_of_a_redirect(images: FakeRegistry)
     with fake_registry("basic") as elsewhere:
         elsewhere.add("team/train:1", login="ann:s3cret")
         images.redirects_to = elsewhere.url
-        assert ask(images, "team/train:1", Login("ann", "s3cret")).existence is Existence.UNKNOWN
+        assert ask(images, "team/train:1", Login("ann", "s3cret")).existence is Existence.DENIED
 
 
 @pytest.mark.parametrize(
@@ -174,6 +174,40 @@ def test_a_missing_image_stops_a_deployment_on_google_cloud(
     ran = project.up("--image", "img", "--cpu-env-image", f"{images.host}/team/train:2")
     assert cause(ran).endswith(f"which does not exist: {images.host} answers 404")
     assert terraform.calls("init") == []
+
+
+def test_a_default_image_that_left_docker_hub_stops_a_deployment(
+    det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Docker Hub answers 401 for a repository that does not exist. Machines pull without a login."""
+    monkeypatch.setenv("DET_DOCKER_HUB", images.url)
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert ran.code == 1
+    assert f"tasks of compute-pool and aux-pool cannot pull the image {CUDA_IMAGE}" in ran.err
+    assert "docker.io answers 401: the repository does not exist, or needs a login" in ran.err
+    assert "--cpu-env-image and --gpu-env-image" in ran.err
+    assert "registry_auth" in ran.err
+    assert terraform.calls("init") == []
+
+
+def test_a_private_image_of_docker_hub_needs_a_configured_login(
+    det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("DET_DOCKER_HUB", images.url)
+    images.add("team/secret:1", login="ann:s3cret")
+    config = tmp_path / "master.yaml"
+    up = ("deploy", "aws", "up", "--dry-run", *account.where, "--config", config)
+    image = "image: team/secret:1"
+    config.write_text(f"task_container_defaults: {{{image}}}")
+    assert "cannot pull the image team/secret:1" in det(*up).err
+    # The check cannot use a login in this form, but machines can.
+    config.write_text(
+        f"task_container_defaults: {{{image}, registry_auth: {{auth: YW5uOnMzY3JldA==}}}}"
+    )
+    ran = det(*up)
+    assert (ran.code, "could not be checked" in ran.err) == (0, True), ran.err
 
 
 def test_uses_the_configured_login_only_for_its_registry(

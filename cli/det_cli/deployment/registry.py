@@ -42,6 +42,7 @@ class BadImageName(ValueError):
 class Existence(Enum):
     FOUND = "found"
     MISSING = "missing"
+    DENIED = "denied"  # the registry does not say whether the image is missing or private
     UNKNOWN = "unknown"
 
 
@@ -137,7 +138,7 @@ def _result(name: ImageName, response: _Response) -> Lookup:
         reason = (
             f"{name.registry} answers {status}: the repository does not exist, or needs a login"
         )
-        return Lookup(Existence.UNKNOWN, reason=reason)
+        return Lookup(Existence.DENIED, reason=reason)
     if status == 429:
         reason = f"{name.registry} answers 429: too many requests came from this address"
         return Lookup(Existence.UNKNOWN, reason=reason)

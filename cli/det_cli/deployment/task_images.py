@@ -21,7 +21,7 @@ _FIX = (
 def check(config: Mapping[str, Any], say: Say) -> None:
     """Check the default images of all pools. Warn about images that cannot be checked.
 
-    Raises CommandError if a registry does not have an image.
+    Raises CommandError if a registry does not have an image, or if machines may not pull it.
     """
     for image, (pools, auth) in _default_images(config).items():
         try:
@@ -36,7 +36,12 @@ def check(config: Mapping[str, Any], say: Say) -> None:
                 f"tasks of {pools} would use the image {image}, which does not exist: {result.reason}",
                 _FIX,
             )
-        if result.existence is Existence.UNKNOWN:
+        if result.existence is Existence.DENIED and _is_anonymous(auth, name):
+            raise CommandError(
+                f"tasks of {pools} cannot pull the image {image}: {result.reason}",
+                f"{_FIX}; for a private image, set registry_auth in the same configuration",
+            )
+        if result.existence in (Existence.DENIED, Existence.UNKNOWN):
             say(f"warning: the image {image} could not be checked: {result.reason}")
         else:
             say(f"Tasks of {pools} use the image {image}; {name.registry} has it")
@@ -64,9 +69,21 @@ def _slot_kinds(pool: "Pool") -> Iterator[str]:
         yield "cuda"
 
 
+def _is_anonymous(auth: "RegistryAuth | None", name: ImageName) -> bool:
+    """Return True if machines pull the image without a login. They may have accounts at other registries."""
+    return name.registry == registry.DOCKER_HUB and not _is_for(auth, name)
+
+
+def _is_for(auth: "RegistryAuth | None", name: ImageName) -> bool:
+    """Return True if a login is configured for the registry of this image."""
+    if auth is None:
+        return False
+    return not auth.serveraddress or _is_same_registry(auth.serveraddress, name)
+
+
 def _login(auth: "RegistryAuth | None", name: ImageName) -> Login | None:
-    """Return the configured login if it is for the registry of this image."""
-    if auth is None or (auth.serveraddress and not _is_same_registry(auth.serveraddress, name)):
+    """Return the configured login for the registry of this image, unless it is in a form for Docker only."""
+    if auth is None or not _is_for(auth, name):
         return None
     if auth.username and auth.password:
         return Login(auth.username, auth.password)
