@@ -229,4 +229,7 @@ def test_reports_an_api_that_stays_disabled(
     monkeypatch.setattr("det_cli.deployment.google._ENABLED_S", 0.0)
     project.google.apis.discard("cloudresourcemanager")
     project.google.late = 99
-    assert cause(project.up()) == "the API cloudresourcemanager is disabled in project acme"
+    ran = project.up()
+    assert cause(ran) == "the API cloudresourcemanager is disabled in project acme"
+    assert "apis/library/cloudresourcemanager.googleapis.com?project=acme" in ran.err
+    assert "gcloud" not in ran.err

@@ -210,6 +210,8 @@ def _aggregated(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
         if kind == "machineTypes" and name in fake.own_gpus:
             gpu, count = fake.own_gpus[name]
             row["accelerators"] = [{"guestAcceleratorType": gpu, "guestAcceleratorCount": count}]
+        if "pageToken" not in query:  # a page of a filtered list can be empty before the last page
+            return {"items": {"zones/us-west1-a": {"warning": {}}}, "nextPageToken": "2"}
         return {"items": {f"zones/{zone}": {kind: [row]} for zone in zones}}
     key, value = re.fullmatch(r'labels\.([\w-]+)="(.*)"', query["filter"]).groups()  # type: ignore[union-attr]
     rows = list(fake.instances.values()) if kind == "instances" else fake.leftovers.get(kind, [])

@@ -296,12 +296,18 @@ class Google:
             time.sleep(2)
 
     def _aggregated(self, path: str, kind: str, label_filter: str) -> Iterator[Any]:
+        for _, resource in self.aggregated(path, kind, filter=label_filter):
+            yield resource
+
+    def aggregated(self, path: str, kind: str, **query: str) -> Iterator[tuple[str, Any]]:
+        """Yield the zone and each resource of a list of all zones. Its first pages can be empty."""
         token = ""
         while True:
-            params = {"filter": label_filter, **({"pageToken": token} if token else {})}
+            params = {**query, "pageToken": token} if token else query
             page = self.call("GET", "compute", path, **params) or {}
-            for scope in page.get("items", {}).values():
-                yield from scope.get(kind, ())
+            for place, scope in page.get("items", {}).items():
+                for resource in scope.get(kind, ()):
+                    yield place.rpartition("/")[2], resource
             token = page.get("nextPageToken", "")
             if not token:
                 return
@@ -354,8 +360,11 @@ class Google:
         if status == 401:
             return CommandError(f"Google does not accept the credentials: {message}", SIGN_IN)
         if _is_disabled(response):
-            enable = f"gcloud services enable {service}.googleapis.com --project {self.project}"
-            return Denied(f"the API {service} is disabled in project {self.project}", f"`{enable}`")
+            page = f"https://console.cloud.google.com/apis/library/{service}.googleapis.com"
+            return Denied(
+                f"the API {service} is disabled in project {self.project}",
+                f"enable it at {page}?project={self.project}",
+            )
         if "billing" in message.lower():
             link = f"https://console.cloud.google.com/billing/linkedaccount?project={self.project}"
             return Denied(

@@ -164,7 +164,4 @@ def _check_available(machines: Machines, item: str, zones: Sequence[str]) -> Non
 
 def _search(google: Google, kind: str, name: str) -> Iterator[tuple[str, Json]]:
     path = f"/compute/v1/projects/{google.project}/aggregated/{kind}"
-    page = google.call("GET", "compute", path, filter=f'name = "{name}"', maxResults="500") or {}
-    for place, scope in page.get("items", {}).items():
-        for resource in scope.get(kind, ()):
-            yield place.rpartition("/")[2], resource
+    return google.aggregated(path, kind, filter=f'name = "{name}"', maxResults="500")
