@@ -27,6 +27,7 @@ def signed_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("--region=mars-1", "--region: 'mars-1' is unknown"),
         ("--compute-agent-instance-type=z9.huge", "--compute-agent-instance-type: 'z9.huge' is unknown"),
+        ("--compute-agent-instance-type=p3.2xlarge", "the default image does not support p3.2xlarge"),
         ("--aux-agent-instance-type=z9.huge", "--aux-agent-instance-type: 'z9.huge' is unknown"),
         ("--max-idle-agent-period=long", "--max-idle-agent-period: "),
         ("--spot-max-price=cheap", "--spot-max-price: must be an amount of dollars, not 'cheap'"),
@@ -124,3 +125,18 @@ def test_stored_pools_replace_the_default_pools(
     assert ran.code == 0, ran.err
     forgotten = det("deploy", "aws", "up", "--dry-run", "--forget-options", *at)
     assert (forgotten.code, "--region: 'us-west-2' is unknown" in forgotten.err) == (2, True)
+
+
+def test_an_older_gpu_on_aws_needs_another_image(
+    det: Det, account: Account, terraform: FakeTerraform, docker_hub: None, tmp_path: Path
+) -> None:
+    """AWS's default image has NVIDIA's open kernel modules, which do not support the V100."""
+    config = tmp_path / "master.yaml"
+    section = "type: aws, region: us-west-2, instance_types: [g5.xlarge, p3.2xlarge]"
+    up = ("deploy", "aws", "up", "--dry-run", *account.where, "--config", config)
+    config.write_text(f"resource_pools: [{{pool_name: gpus, provider: {{{section}}}}}]")
+    ran = det(*up)
+    assert (ran.code, "p3.2xlarge" in ran.err, "image_id" in ran.err) == (2, True, True)
+    section += ", image_id: ami-0123456789abcdef0"
+    config.write_text(f"resource_pools: [{{pool_name: gpus, provider: {{{section}}}}}]")
+    assert "the default image does not support" not in det(*up).err

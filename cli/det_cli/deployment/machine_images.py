@@ -1,16 +1,20 @@
-"""Public Google Cloud images for machines. The user data installs the agent on them."""
+"""Public images for machines. The user data installs the agent on them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from det_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from det_controlplane.core.config.providers import Section
 
 # Ubuntu with NVIDIA's driver. Machines without GPUs can also run it.
 GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
 CPU_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
 
-# GPUs older than NVIDIA's Turing. NVIDIA's open kernel modules in the default image do not support them.
-_PROPRIETARY_DRIVER = frozenset({"nvidia-tesla-p4", "nvidia-tesla-p100", "nvidia-tesla-v100"})
+# Machines with GPUs older than NVIDIA's Turing. NVIDIA's open kernel modules in the default images do not support them.
+_OLD_GPUS = frozenset({"nvidia-tesla-p4", "nvidia-tesla-p100", "nvidia-tesla-v100"})
+_OLD_FAMILIES = frozenset({"p2", "p3", "p3dn", "g3", "g3s"})
 
 
 def check_gpus(config: Mapping[str, Any]) -> None:
@@ -19,15 +23,31 @@ def check_gpus(config: Mapping[str, Any]) -> None:
 
     for pool in load_cluster(config).resource_pools:
         for section in pool.sections:
-            settings = section.settings
-            gpu = _attached_gpu(settings.get("instance_type"))
-            if gpu in _PROPRIETARY_DRIVER and settings.get("boot_disk_source_image") == GPU_IMAGE:
+            old = _old_gpu(section)
+            if old:
                 raise UsageError(
-                    f"the default image does not support {gpu}, which {pool.pool_name} needs: it has NVIDIA's open"
+                    f"the default image does not support {old}, which {pool.pool_name} needs: it has NVIDIA's open"
                     " kernel modules, which need a GPU of the Turing generation (T4) or newer",
-                    "give an image with NVIDIA's proprietary driver, version 580 or older, with --environment-image"
-                    " (boot_disk_source_image in a configuration), or use another GPU",
+                    f"give an image with NVIDIA's proprietary driver, version 580 or older, with {_option(section)},"
+                    " or use another GPU",
                 )
+
+
+def _old_gpu(section: "Section") -> str:
+    """Return the GPU or machine type that the default image does not support, or ''."""
+    settings = section.settings
+    if section.provider == "aws":
+        types = () if settings.get("image_id") else (priced.type.name for priced in section.types)
+        return next((name for name in types if name.partition(".")[0] in _OLD_FAMILIES), "")
+    gpu = _attached_gpu(settings.get("instance_type"))
+    has_default = settings.get("boot_disk_source_image") == GPU_IMAGE
+    return gpu if has_default and gpu in _OLD_GPUS else ""
+
+
+def _option(section: "Section") -> str:
+    if section.provider == "aws":
+        return "image_id in a configuration (--config FILE)"
+    return "--environment-image (boot_disk_source_image in a configuration)"
 
 
 def _attached_gpu(instance_type: Any) -> str:
