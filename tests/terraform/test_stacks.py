@@ -79,6 +79,24 @@ def test_new_secret_version_is_created_before_the_old_one_is_deleted() -> None:
     assert re.search(r"create_before_destroy += true", version)
 
 
+def test_changes_of_a_vpc_origin_may_take_an_hour() -> None:
+    """The provider's default is 15 minutes. Some creations have taken longer, and then block each later apply."""
+    text = (INFRA / "modules/aws/relay/main.tf").read_text()
+    (origin,) = re.findall(r'^resource "aws_cloudfront_vpc_origin" .*?^\}', text, re.M | re.S)
+    (timeouts,) = re.findall(r"^  timeouts \{\n(.*?)^  \}", origin, re.M | re.S)
+    limits = dict(re.findall(r'(\w+) = "(\w+)"', timeouts))
+    assert limits == {"create": "60m", "update": "60m", "delete": "60m"}
+
+
+def test_functions_on_aws_run_no_code_from_a_bucket() -> None:
+    """Tasks may write to the cluster's bucket, so Lambda gets the code of functions with the request."""
+    text = "".join(path.read_text() for path in sorted(INFRA.glob("modules/aws/**/*.tf")))
+    functions = re.findall(r'^resource "aws_lambda_function" .*?^\}', text, re.M | re.S)
+    assert len(functions) > 3
+    assert [f for f in functions if not re.search(r"^  filename +=", f, re.M)] == []
+    assert re.findall(r"s3_(?:bucket|key|object_version) +=", "".join(functions)) == []
+
+
 EXAMPLES = sorted(path.parent.name for path in INFRA.glob("examples/*/main.tf"))
 
 
