@@ -118,7 +118,7 @@ def test_options_for_aws_become_pools_scheduler_images_and_tags(
     ran = det(
         "deploy", "aws", "up", "--dry-run", *account.where, "--keypair", "ada", "--add-tag", "team=vision",
         "--gpu-agent-instance-type", "g5.xlarge", "--spot", "--spot-max-price", "0.5", "--agent-subnet-id", subnet,
-        "--preemption-enabled", "true", "--gpu-env-image", "ours:1", "--notebook-timeout", "600",
+        "--preemption-enabled", "true", "--gpu-env-image", "localhost:1/ours:1", "--notebook-timeout", "600",
         "--db-instance-type", "db.t4g.small",
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -133,7 +133,7 @@ def test_options_for_aws_become_pools_scheduler_images_and_tags(
     assert aux["provider"].items() >= common.items()
     assert "spot_max_price" not in aux["provider"]
     assert config["resource_manager"]["scheduler"] == {"type": "priority", "preemption": True}
-    assert config["task_container_defaults"] == {"image": {"cuda": "ours:1"}}
+    assert config["task_container_defaults"] == {"image": {"cuda": "localhost:1/ours:1"}}
     assert config["notebook_timeout"] == 600
     (plan,) = terraform.calls("plan")
     assert plan["variables"]["tags"] == {"team": "vision"}

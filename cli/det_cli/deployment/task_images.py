@@ -39,7 +39,8 @@ def check(config: Mapping[str, Any], say: Say) -> None:
         if result.existence is Existence.DENIED and _is_anonymous(auth, name):
             raise CommandError(
                 f"tasks of {pools} cannot pull the image {image}: {result.reason}",
-                f"{_FIX}; for a private image, set registry_auth in the same configuration",
+                f"{_FIX}; for a private image, set registry_auth in the same configuration; if the machines' boot image"
+                " contains it, add --no-preflight-checks",
             )
         if result.existence in (Existence.DENIED, Existence.UNKNOWN):
             say(f"warning: the image {image} could not be checked: {result.reason}")
