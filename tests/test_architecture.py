@@ -125,13 +125,13 @@ def python_files() -> Iterator[Path]:
 @functools.cache
 def modules() -> list[Module]:
     """Return every module of ours, read when a test asks: workers of xdist collect files that they never run."""
-    found = []
+    names = []
     for path in python_files():
         home = next(h for p, h in HOMES.items() if (ROOT / h / p) in path.parents)
         parts = path.relative_to(ROOT / home).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found.append(Module(name, path, ast.parse(path.read_text("utf-8"))))
-    return found
+        names.append(Module(name, path, ast.parse(path.read_text("utf-8"))))
+    return names
 
 
 @functools.cache
@@ -189,7 +189,7 @@ def _circles(graph: dict[str, set[str]]) -> list[set[str]]:
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}
     path: list[str] = []
-    found: list[set[str]] = []
+    circles: list[set[str]] = []
 
     def visit(name: str) -> None:
         order[name] = lowest[name] = len(order)
@@ -202,13 +202,13 @@ def _circles(graph: dict[str, set[str]]) -> list[set[str]]:
         if lowest[name] == order[name]:
             start = path.index(name)
             if len(path) - start > 1:
-                found.append(set(path[start:]))
+                circles.append(set(path[start:]))
             del path[start:]
 
     for name in sorted(graph):
         if name not in order:
             visit(name)
-    return found
+    return circles
 
 
 def test_modules_do_not_import_in_circles() -> None:
@@ -311,8 +311,7 @@ def test_rooms_of_the_control_plane_import_in_one_direction() -> None:
 
 
 def test_service_packages_import_only_earlier_ones() -> None:
-    """Check the order of packages. Modules beside them, such as `use_case`, serve all packages and import none of
-    them."""
+    """Check the order of packages. Modules beside them, such as `use_case`, import no package."""
     prefix = "det_controlplane.services."
     wrong = []
     for m in (m for m in modules() if m.name.startswith(prefix)):
@@ -429,9 +428,9 @@ def test_forbidden_imports_are_detected() -> None:
     source = "def f():\n    from det_controlplane.db import engine\n"
     path = ROOT / "controlplane/det_controlplane/core/search.py"
     broken = Module("det_controlplane.core.search", path, ast.parse(source))
-    (found,) = imports(broken)
-    assert (found.target, found.at_top) == ("det_controlplane.db.engine", False)
-    assert not _within(found.target, frozenset({"det_controlplane.core"}))
+    (imported,) = imports(broken)
+    assert (imported.target, imported.at_top) == ("det_controlplane.db.engine", False)
+    assert not _within(imported.target, frozenset({"det_controlplane.core"}))
 
 
 def test_migrations_are_one_chain() -> None:

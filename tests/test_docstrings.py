@@ -1,10 +1,10 @@
-"""Rules of docstrings: what their first words must say."""
+"""Rules for the first words of docstrings."""
 
 import ast
 
 from tests.test_architecture import ROOT, Module, functions, is_written_by_hand, modules
 
-# First words of docstrings that do not say what the function does.
+# Docstrings with these first words do not describe the function.
 NO_VERBS = frozenset((
     "a", "all", "also", "an", "at", "after", "as", "by", "because", "before", "each", "every", "everybody",
     "everything", "for", "how", "if", "in", "is", "it", "its", "long", "more", "most", "no", "nobody", "none",
@@ -33,12 +33,12 @@ def test_docstrings_of_functions_begin_with_a_verb() -> None:
         for folder in ("bench", "scripts")
         for path in sorted((ROOT / folder).rglob("*.py"))
     ]
-    told = [
+    docstrings = [
         (m, node, ast.get_docstring(node)) for m in (*modules(), *tools) for node in functions(m)
     ]
     wrong = [
         f"{m.path.relative_to(ROOT)}:{node.lineno} {node.name}: {text.splitlines()[0]}"
-        for m, node, text in told
+        for m, node, text in docstrings
         if text and not _begins_with_a_verb(text)
     ]
     assert len(tools) > 40
@@ -56,7 +56,7 @@ def _names_a_subject(docstring: str) -> bool:
 
 
 def test_docstrings_of_classes_and_modules_name_their_subject() -> None:
-    told = [
+    docstrings = [
         (m, node, ast.get_docstring(node))
         for m in modules()
         for node in ast.walk(m.tree)
@@ -64,10 +64,10 @@ def test_docstrings_of_classes_and_modules_name_their_subject() -> None:
     ]
     wrong = [
         f"{m.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]}"
-        for m, node, text in told
+        for m, node, text in docstrings
         if text and not _names_a_subject(text)
     ]
-    assert len(told) > 1000
+    assert len(docstrings) > 1000
     assert wrong == []
 
 

@@ -38,14 +38,14 @@ def run(tmp_path: Path, memory: Path, *, roomy: bool = True, failing: bool = Fal
     (tests / "test_one.py").write_text(_TEST)
     disk = tmp_path / "disk"
     disk.mkdir()
-    given = {k: v for k, v in os.environ.items() if k != "PYTEST_DEBUG_TEMPROOT"}
-    given |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(disk), "FAILING": "1" if failing else ""}
-    told = subprocess.run(
+    environment = {k: v for k, v in os.environ.items() if k != "PYTEST_DEBUG_TEMPROOT"}
+    environment |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(disk), "FAILING": "1" if failing else ""}
+    result = subprocess.run(
         [sys.executable, "-m", "pytest", "-s", "-p", "tests.support.files_in_memory", str(tests)],
-        cwd=tmp_path, env=given, capture_output=True, text=True,
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
     )  # fmt: skip
-    assert told.returncode == failing, told.stdout + told.stderr
-    return Path(told.stdout.partition("at ")[2].split()[0])
+    assert result.returncode == failing, result.stdout + result.stderr
+    return Path(result.stdout.partition("at ")[2].split()[0])
 
 
 def test_files_are_in_memory_and_removed_after_a_passed_run(tmp_path: Path, memory: Path) -> None:

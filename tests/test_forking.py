@@ -30,7 +30,7 @@ def ran(folder: Path, *jobs: tuple[str, list[str]]) -> list[dict[str, Any]]:
     done = subprocess.run(
         command, input="\n".join(lines), capture_output=True, text=True, check=True
     )
-    return [told for line in done.stdout.splitlines() for told in json.loads(line)]
+    return [result for line in done.stdout.splitlines() for result in json.loads(line)]
 
 
 def test_scripts_share_loaded_modules_but_no_state(tmp_path: Path) -> None:
@@ -41,18 +41,20 @@ def test_scripts_share_loaded_modules_but_no_state(tmp_path: Path) -> None:
 
 
 def test_failing_script_prints_its_exception(tmp_path: Path) -> None:
-    (told,) = ran(tmp_path, ("raise ValueError('no')", []))
-    assert told["code"] == 1
-    assert "ValueError: no" in told["output"]
+    (result,) = ran(tmp_path, ("raise ValueError('no')", []))
+    assert result["code"] == 1
+    assert "ValueError: no" in result["output"]
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("status", "expected"),
     [
         ("", {"code": 0, "output": ""}),
         ("7", {"code": 7, "output": ""}),
         ("'no'", {"code": 1, "output": "no\n"}),
     ],
 )
-def test_script_exits_with_its_own_status(tmp_path: Path, given: str, told: dict[str, Any]) -> None:
-    assert ran(tmp_path, (f"import sys; sys.exit({given})", [])) == [told]
+def test_script_exits_with_its_own_status(
+    tmp_path: Path, status: str, expected: dict[str, Any]
+) -> None:
+    assert ran(tmp_path, (f"import sys; sys.exit({status})", [])) == [expected]

@@ -129,10 +129,10 @@ def test_costs_list_the_files_with_most_processor_time(pytester: pytest.Pytester
     pytester.makepyfile(test_busy=BUSY, test_idle="def test_idle(): pass")
     ran = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
     assert ran.ret == 0
-    found = (re.match(r" +([\d.]+) s  ([\w./]+)$", line) for line in ran.outlines)
-    told = [match.groups() for match in found if match]
-    assert [name for _, name in told] == ["./", "test_busy.py", "test_idle.py"]
-    assert float(told[0][0]) >= float(told[1][0]) >= 0.5
+    matches = (re.match(r" +([\d.]+) s  ([\w./]+)$", line) for line in ran.outlines)
+    costs = [match.groups() for match in matches if match]
+    assert [name for _, name in costs] == ["./", "test_busy.py", "test_idle.py"]
+    assert float(costs[0][0]) >= float(costs[1][0]) >= 0.5
     (busy,) = (line for line in ran.outlines if line.startswith("all processors"))
     assert float(busy.split()[7]) > 0
 
@@ -148,10 +148,10 @@ def test_shared_servers_do_not_count_for_the_last_file(pytester: pytest.Pytester
     pytester.makepyfile(test_idle="def test_idle(): pass")
     ran = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
     assert ran.ret == 0
-    found = (re.match(r" +([\d.]+) s  (\S.*)", line) for line in ran.outlines)
-    told = [match.groups() for match in found if match]
-    assert [name for _, name in told[-2:]] == ["(servers of all files)", "test_idle.py"]
-    assert float(told[-2][0]) >= 0.5
+    matches = (re.match(r" +([\d.]+) s  (\S.*)", line) for line in ran.outlines)
+    costs = [match.groups() for match in matches if match]
+    assert [name for _, name in costs[-2:]] == ["(servers of all files)", "test_idle.py"]
+    assert float(costs[-2][0]) >= 0.5
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_processes_of_another_run_are_not_found() -> None:
 
 
 def test_container_with_a_mount_of_the_run_is_found(tmp_path: Path) -> None:
-    run, beside = tmp_path / "one" / "of-me" / "run-0", tmp_path / "other" / "of-me" / "run-0"
+    run, other = tmp_path / "one" / "of-me" / "run-0", tmp_path / "other" / "of-me" / "run-0"
     (run / "mounted").mkdir(parents=True)
     script = 'mount --bind "$0" /mnt && echo ready && exec sleep 600'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
@@ -303,7 +303,7 @@ def test_container_with_a_mount_of_the_run_is_found(tmp_path: Path) -> None:
             )
         try:
             assert [left.pid for left in leftovers("another", run)] == [container.pid]
-            assert leftovers("another", beside) == [], "of a run beside this one"
+            assert leftovers("another", other) == [], "the mount of another run is ignored"
         finally:
             container.kill()
 

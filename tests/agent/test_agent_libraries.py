@@ -51,12 +51,13 @@ def installed() -> set[str]:
 
 def modules_of_others() -> list[str]:
     """Return the top-level modules that only other distributions contain."""
-    there = installed()
+    distributions = installed()
     owners = importlib.metadata.packages_distributions()
     return [
         module
         for module, names in owners.items()
-        if not any(normal(n) in there for n in names) and "determined-serverless" not in names
+        if not any(normal(n) in distributions for n in names)
+        and "determined-serverless" not in names
     ]
 
 
@@ -70,10 +71,14 @@ def test_agent_imports_only_its_own_libraries() -> None:
 
 
 def test_libraries_for_tasks_are_installed() -> None:
-    there = installed()
+    distributions = installed()
     owners = importlib.metadata.packages_distributions()
-    lent = {name.partition(".")[0] for name in harness_mount._DEPENDENCIES}
-    missing = {name for name in lent if not any(normal(n) in there for n in owners.get(name, ()))}
+    packages = {name.partition(".")[0] for name in harness_mount._DEPENDENCIES}
+    missing = {
+        name
+        for name in packages
+        if not any(normal(n) in distributions for n in owners.get(name, ()))
+    }
     assert missing == set()
 
 

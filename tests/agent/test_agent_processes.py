@@ -251,12 +251,15 @@ def test_missing_mount_source_fails_the_task(
         {"host_path": "/not/made/yet", "container_path": "/determined_shared_fs"},
         {"host_path": "/no/such/data", "container_path": "/data"},
     ]
-    for kept, told in ((mounts[:1], None), (mounts, "this machine has no /no/such/data, which")):
-        spec = make_spec("true", mounts=kept)
+    for used_mounts, message in (
+        (mounts[:1], None),
+        (mounts, "this machine has no /no/such/data, which"),
+    ):
+        spec = make_spec("true", mounts=used_mounts)
         plane.want(spec)
         ended = plane.until_state(spec["container_id"], "terminated")
-        assert ended.get("failure") == (told and "container_failed")
-        assert (told or "") in ended.get("message", "")
+        assert ended.get("failure") == (message and "container_failed")
+        assert (message or "") in ended.get("message", "")
 
 
 def test_sigterm_does_not_stop_containers(plane: FakeControlPlane, start_agent: StartAgent) -> None:
@@ -280,19 +283,19 @@ def test_sigterm_with_on_stop_kill_stops_containers_and_reports_the_shutdown(
     assert plane.reported[spec["container_id"]]["failure"] == "aborted"
     assert [s["kind"] for s in plane.signals] == ["shutdown"]
     assert plane.gone
-    assert len(plane.joins) == 1, "it came back"
+    assert len(plane.joins) == 1, "the agent joined again"
 
 
 def test_on_stop_kill_lets_trials_end_within_the_grace_period(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     agent = start_agent(**{"on-stop": "kill", "stop-grace": "3600"})
-    told = tmp_path / "told"
-    spec = make_spec(f"until test -e {told}; do sleep 0.02; done; exit 0")
+    may_end = tmp_path / "told"
+    spec = make_spec(f"until test -e {may_end}; do sleep 0.02; done; exit 0")
     plane.run(spec)
     agent.process.terminate()
     plane.until(lambda: any(s["kind"] == "shutdown" for s in plane.signals))
-    told.touch()
+    may_end.touch()
     assert agent.process.wait(60) == 0
     assert plane.reported[spec["container_id"]]["exit_code"] == 0
     assert "failure" not in plane.reported[spec["container_id"]]
@@ -350,7 +353,7 @@ def test_agent_with_containers_stays_despite_a_lost_connection() -> None:
     )  # fmt: skip
     with pytest.raises(ControlPlaneSilent):
         Loop(parts, threading.Event()).run()
-    assert list(works) == [], "it ended when its work had"
+    assert list(works) == [], "the loop ended before its containers"
 
 
 @pytest.mark.parametrize(("silent_s", "ends"), [(3_600.0, False), (90_000.0, True)])

@@ -73,13 +73,13 @@ def test_unchanged_values_are_not_written_again(
 
 
 def test_agent_retries_to_store_the_cluster_id_before_it_joins() -> None:
-    noted: list[str] = []
+    cluster_ids: list[str] = []
     tries = iter([NO_ROOM, NO_ROOM, None])
 
     def note(answer: JoinAnswer) -> None:
         if (failure := next(tries)) is not None:
             raise failure
-        noted.append(answer.cluster_id)
+        cluster_ids.append(answer.cluster_id)
         loop.stop()
 
     plane = MagicMock()
@@ -95,4 +95,4 @@ def test_agent_retries_to_store_the_cluster_id_before_it_joins() -> None:
     dependencies.proof = dict
     loop = Loop(dependencies, threading.Event())
     loop.run()
-    assert noted == ["cluster-1"]
+    assert cluster_ids == ["cluster-1"]

@@ -21,8 +21,8 @@ def of_file(
 def test_flags_override_environment_which_overrides_the_file(tmp_path: Path) -> None:
     text = "master_url: http://file\nagent_id: from-file\nresource_pool: from-file\nvisible_gpus: '3'\n"
     environ = {"DET_AGENT_ID": "from-env", "DET_RESOURCE_POOL": "from-env"}
-    found = of_file(tmp_path, text, environ, agent_id="from-flag")
-    assert (found.agent_id, found.resource_pool, found.visible_gpus) == (
+    options = of_file(tmp_path, text, environ, agent_id="from-flag")
+    assert (options.agent_id, options.resource_pool, options.visible_gpus) == (
         "from-flag",
         "from-env",
         "3",
@@ -40,15 +40,15 @@ hooks: {on_connection_lost: [/sbin/poweroff, now]}
 http_proxy: http://proxy:3128
 log: {level: debug, color: false}
 """
-    found = of_file(tmp_path, text)
-    assert found.master_url == "https://m.example:8443"
-    assert found.trust == {"cert_file": "/etc/ca.pem", "verify": False, "fingerprint": None}
-    assert found.slots == "artificial:4"
-    assert found.runtime == "docker"
-    assert found.keep_exited
-    assert found.on_connection_lost == ("/sbin/poweroff", "now")
-    assert found.proxies["HTTP_PROXY"] == found.proxies["http_proxy"] == "http://proxy:3128"
-    assert found.log_level == "debug"
+    options = of_file(tmp_path, text)
+    assert options.master_url == "https://m.example:8443"
+    assert options.trust == {"cert_file": "/etc/ca.pem", "verify": False, "fingerprint": None}
+    assert options.slots == "artificial:4"
+    assert options.runtime == "docker"
+    assert options.keep_exited
+    assert options.on_connection_lost == ("/sbin/poweroff", "now")
+    assert options.proxies["HTTP_PROXY"] == options.proxies["http_proxy"] == "http://proxy:3128"
+    assert options.log_level == "debug"
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_cluster_address_comes_from_url_or_host_and_port(environ: dict[str, str]
 
 
 def test_accepts_old_and_short_variable_names() -> None:
-    found = load(
+    options = load(
         {}, {**MASTER, "DET_POOL": "gpus", "DET_RUNTIME": "process", "DET_GATEWAY_PORT": "9999"}
     )
-    assert (found.resource_pool, found.runtime, found.bind_port) == ("gpus", "process", 9999)
+    assert (options.resource_pool, options.runtime, options.bind_port) == ("gpus", "process", 9999)
 
 
 @pytest.mark.parametrize(

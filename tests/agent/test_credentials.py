@@ -46,9 +46,9 @@ AMAZON = {
 
 
 @contextmanager
-def lending(url: str, folder: Path, *lent: MachineCredentials) -> Iterator[Caller]:
+def lending(url: str, folder: Path, *credentials_of_clouds: MachineCredentials) -> Iterator[Caller]:
     """Serve the gateway of an agent that runs one container."""
-    by_cloud = {credentials.kind: credentials for credentials in lent}
+    by_cloud = {credentials.kind: credentials for credentials in credentials_of_clouds}
     for name in ("logs", "reports"):
         (folder / name).mkdir()
     sessions, spool, upstream = ContainerSessions(), Spool(folder / "logs"), Connections(url)
@@ -93,8 +93,8 @@ def run(script: str, env: Mapping[str, str]) -> list[str]:
 
 
 def test_only_known_containers_get_the_machine_credentials(google: Caller) -> None:
-    status, lent, _ = google.ask("GET", PATH, headers=TOKEN)
-    assert (status, lent["access_token"], lent["kind"]) == (200, "ya29.short-lived", "gcp")
+    status, token, _ = google.ask("GET", PATH, headers=TOKEN)
+    assert (status, token["access_token"], token["kind"]) == (200, "ya29.short-lived", "gcp")
     for headers in ({}, {"Authorization": "Bearer secret-of-nobody"}):
         status, refused, _ = google.ask("GET", PATH, headers=headers)
         assert status == 401
@@ -135,11 +135,11 @@ print(found.token, boto3.Session().get_credentials().access_key)
         MachineCredentials("aws", lambda: AMAZON),
     )
     with lending(plane.url, tmp_path, *both) as caller:
-        told = run(script, add_credentials(container_of(caller, "gcp,aws")))
+        output = run(script, add_credentials(container_of(caller, "gcp,aws")))
         own = {**container_of(caller, "gcp,aws"), "GCE_METADATA_HOST": "own"}
         mixed = add_credentials(own)
-    assert told == ["ya29.short-lived", "ASIA"]
-    assert mixed["GCE_METADATA_HOST"] == "own", "what the task brings along wins"
+    assert output == ["ya29.short-lived", "ASIA"]
+    assert mixed["GCE_METADATA_HOST"] == "own", "settings of the task have precedence"
     assert mixed["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
 
 
@@ -213,23 +213,23 @@ def test_machine_without_a_role_names_the_missing_setting(aws: FakeAws) -> None:
 
 
 def test_metadata_responses_are_cached() -> None:
-    asked: list[float] = []
+    request_times: list[float] = []
     time = 100.0
 
     def read() -> Mapping[str, str]:
-        asked.append(time)
+        request_times.append(time)
         return {"AccessKeyId": f"key of {time}"}
 
-    lent = MachineCredentials("aws", read, lambda: time)
+    machine = MachineCredentials("aws", read, lambda: time)
     for _ in range(50):
-        assert lent.current()["AccessKeyId"] == "key of 100.0"
+        assert machine.current()["AccessKeyId"] == "key of 100.0"
     time += credentials.KEPT_S
-    assert lent.current()["AccessKeyId"] == "key of 130.0"
-    assert len(asked) == 2
+    assert machine.current()["AccessKeyId"] == "key of 130.0"
+    assert len(request_times) == 2
 
 
 def test_credentials_of_the_task_have_precedence(amazon: Caller) -> None:
     own = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/own"}
     env = {**container_of(amazon, "aws"), **own}
     assert add_credentials(env) == env
-    assert add_credentials({"PATH": "/bin"}) == {"PATH": "/bin"}, "the agent lends nothing"
+    assert add_credentials({"PATH": "/bin"}) == {"PATH": "/bin"}, "the agent serves no credentials"

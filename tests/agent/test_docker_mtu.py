@@ -35,13 +35,13 @@ def ran(folder: Path, mtu: int, options: str = "") -> tuple[str, str]:
 
 def test_mtu_is_added_to_existing_docker_options(tmp_path: Path) -> None:
     nvidia = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
-    said, options = ran(tmp_path, 1460, json.dumps(nvidia))
-    assert (said, json.loads(options)) == ("changed", {**nvidia, "mtu": 1460})
+    output, options = ran(tmp_path, 1460, json.dumps(nvidia))
+    assert (output, json.loads(options)) == ("changed", {**nvidia, "mtu": 1460})
 
 
 def test_options_are_created_if_docker_has_none(tmp_path: Path) -> None:
-    said, options = ran(tmp_path, 1460)
-    assert (said, json.loads(options)) == ("changed", {"mtu": 1460})
+    output, options = ran(tmp_path, 1460)
+    assert (output, json.loads(options)) == ("changed", {"mtu": 1460})
 
 
 def test_docker_is_not_restarted_without_a_change(tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def test_net_raw_is_dropped_unless_the_task_adds_it() -> None:
         "CHOWN",
         "NET_RAW",
     ]
-    for given in ("NET_RAW", "cap_net_raw", "ALL"):
-        assert options((), cap_add=[given])["cap_drop"] == []
+    for capability in ("NET_RAW", "cap_net_raw", "ALL"):
+        assert options((), cap_add=[capability])["cap_drop"] == []
 
 
 def test_harness_and_dependencies_are_mounted_read_only() -> None:
@@ -125,11 +125,13 @@ def test_slice_needs_a_machine_setup_and_cgroup_v2(
     (tmp_path / "slice").write_text("determined.slice\n")
     assert host_address.cgroup_parent(engine) == parent
     runtime = DockerRuntime(engine, "agent", lambda: "cluster", (), PAYLOAD)
-    assert [runtime.is_kept_apart(n) for n in ("bridge", "host")] == [True, bool(parent)], "is lent"
+    assert [runtime.is_kept_apart(n) for n in ("bridge", "host")] == [True, bool(parent)], (
+        "gets credentials of the machine"
+    )
 
 
 def test_labels_identify_a_container_without_its_token() -> None:
     key = ContainerKey("c", 3, "alloc", "task", "secret", ("out of .*", "é"))
-    found = labels(key, "agent", "cluster", (1734,))
-    assert "secret" not in found.values()
-    assert key_from(found, ["X=1", "DET_SESSION_TOKEN=secret"]) == key
+    made = labels(key, "agent", "cluster", (1734,))
+    assert "secret" not in made.values()
+    assert key_from(made, ["X=1", "DET_SESSION_TOKEN=secret"]) == key

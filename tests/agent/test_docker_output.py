@@ -16,7 +16,7 @@ CLOCKS = (
 
 
 class Engine:
-    """Answers `logs` from the second that it is asked for, as engines do."""
+    """Returns log lines from the requested second on, as engines do."""
 
     def __init__(self, *frames: str) -> None:
         self._frames = frames
@@ -28,8 +28,8 @@ class Engine:
 
 
 def lines(engine: Engine, cursor: str = "", follow: bool = False) -> list[tuple[str, str]]:
-    found = read_output(engine, "id", "stdout", cursor, follow)
-    return [(line.text, line.cursor) for line in found]
+    output = read_output(engine, "id", "stdout", cursor, follow)
+    return [(line.text, line.cursor) for line in output]
 
 
 @pytest.mark.parametrize("clock", CLOCKS)

@@ -35,29 +35,35 @@ AUTH = {"username": "ann", "password": "s3cret"}
 def test_private_image_is_pulled_with_the_tasks_credentials(
     docker_client: Any, registry: Registry
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     ensure_image(
-        docker_client.api, spec_of(registry.image, registry_auth=AUTH), said.append, lambda: False
+        docker_client.api,
+        spec_of(registry.image, registry_auth=AUTH),
+        messages.append,
+        lambda: False,
     )
     assert f"{registry.image}:latest" in docker_client.images.get(f"{registry.image}:latest").tags
-    assert said[0] == f"Pulling image {registry.image}"
-    assert said[-1].startswith(f"Pulled image {registry.image} in ")
+    assert messages[0] == f"Pulling image {registry.image}"
+    assert messages[-1].startswith(f"Pulled image {registry.image} in ")
 
 
 @pytest.mark.docker
 def test_existing_image_is_pulled_only_if_forced(docker_client: Any, registry: Registry) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     ensure_image(
         docker_client.api,
         spec_of(registry.image, registry_auth=AUTH),
         lambda text: None,
         lambda: False,
     )
-    ensure_image(docker_client.api, spec_of(registry.image), said.append, lambda: False)
-    assert said == []
+    ensure_image(docker_client.api, spec_of(registry.image), messages.append, lambda: False)
+    assert messages == []
     with pytest.raises(StartFailed):
         ensure_image(
-            docker_client.api, spec_of(registry.image, force_pull=True), said.append, lambda: False
+            docker_client.api,
+            spec_of(registry.image, force_pull=True),
+            messages.append,
+            lambda: False,
         )
 
 
@@ -66,13 +72,13 @@ def test_image_pinned_by_tag_and_digest_is_pulled_once(
     docker_client: Any, registry: Registry
 ) -> None:
     pinned = f"{registry.image}:latest@{registry.digest}"
-    said: list[str] = []
+    messages: list[str] = []
     for _ in range(2):
         ensure_image(
-            docker_client.api, spec_of(pinned, registry_auth=AUTH), said.append, lambda: False
+            docker_client.api, spec_of(pinned, registry_auth=AUTH), messages.append, lambda: False
         )
-    assert said[0] == f"Pulling image {pinned}"
-    assert sum(line.startswith("Pulled image") for line in said) == 1
+    assert messages[0] == f"Pulling image {pinned}"
+    assert sum(line.startswith("Pulled image") for line in messages) == 1
     docker_client.images.remove(docker_client.images.get(pinned).id, force=True)
 
 

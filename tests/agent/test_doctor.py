@@ -54,49 +54,49 @@ def findings(
     tmp_path: Path, url: str, *, storage: str = "", image: str = IMAGE, **options: Any
 ) -> dict[str, Finding]:
     flags = {"master_url": url, "state_dir": str(tmp_path / "state"), **options}
-    found = examine(Target(load(flags, {}), image, storage))
-    return {finding.check: finding for finding in found}
+    results = examine(Target(load(flags, {}), image, storage))
+    return {finding.check: finding for finding in results}
 
 
 def test_unreachable_cluster_fails_with_its_address(tmp_path: Path) -> None:
-    found = findings(tmp_path, "http://127.0.0.1:9", container_runtime="process")
-    assert found["API"].verdict is Verdict.FAILED
-    assert "127.0.0.1:9" in found["API"].cause
-    assert "master_url" in found["API"].remedy
-    assert found["clock"].verdict is Verdict.SKIPPED
+    results = findings(tmp_path, "http://127.0.0.1:9", container_runtime="process")
+    assert results["API"].verdict is Verdict.FAILED
+    assert "127.0.0.1:9" in results["API"].cause
+    assert "master_url" in results["API"].remedy
+    assert results["clock"].verdict is Verdict.SKIPPED
 
 
 def test_equal_clocks_pass(tmp_path: Path, cluster: Clock) -> None:
-    found = findings(tmp_path, cluster.url, container_runtime="process")
-    assert found["API"].verdict is found["clock"].verdict is Verdict.OK
+    results = findings(tmp_path, cluster.url, container_runtime="process")
+    assert results["API"].verdict is results["clock"].verdict is Verdict.OK
 
 
 @pytest.mark.parametrize(("ahead_s", "verdict"), [(-60, Verdict.WARNING), (3600, Verdict.FAILED)])
 def test_different_clocks_warn_or_fail(tmp_path: Path, ahead_s: float, verdict: Verdict) -> None:
     clock = Clock(ahead_s)
     try:
-        found = findings(tmp_path, clock.url, container_runtime="process")
+        results = findings(tmp_path, clock.url, container_runtime="process")
     finally:
         clock.close()
-    assert found["clock"].verdict is verdict
-    assert "timedatectl" in found["clock"].remedy
+    assert results["clock"].verdict is verdict
+    assert "timedatectl" in results["clock"].remedy
 
 
 def test_full_disk_fails(tmp_path: Path, cluster: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "TOO_LITTLE_SPACE_BYTES", 2**60)
-    found = findings(tmp_path, cluster.url, container_runtime="process")
-    assert found["disk"].verdict is Verdict.FAILED
-    assert "docker system prune" in found["disk"].remedy
+    results = findings(tmp_path, cluster.url, container_runtime="process")
+    assert results["disk"].verdict is Verdict.FAILED
+    assert "docker system prune" in results["disk"].remedy
 
 
 def test_only_writable_storage_passes(tmp_path: Path, cluster: Clock) -> None:
-    asked = {"container_runtime": "process"}
-    found = findings(tmp_path, cluster.url, storage=str(tmp_path / "checkpoints"), **asked)
-    assert found["object store"].verdict is Verdict.OK
+    options = {"container_runtime": "process"}
+    results = findings(tmp_path, cluster.url, storage=str(tmp_path / "checkpoints"), **options)
+    assert results["object store"].verdict is Verdict.OK
     assert list((tmp_path / "checkpoints").iterdir()) == []
     (tmp_path / "a-file").write_text("")
-    found = findings(tmp_path, cluster.url, storage=str(tmp_path / "a-file" / "x"), **asked)
-    assert found["object store"].verdict is Verdict.FAILED
+    results = findings(tmp_path, cluster.url, storage=str(tmp_path / "a-file" / "x"), **options)
+    assert results["object store"].verdict is Verdict.FAILED
 
 
 def test_missing_engine_fails_only_if_docker_is_required(
@@ -115,17 +115,17 @@ def test_missing_engine_fails_only_if_docker_is_required(
 def test_healthy_machine_passes_all_checks(
     docker_client: Any, tmp_path: Path, cluster: Clock
 ) -> None:
-    found = findings(tmp_path, cluster.url, container_runtime="docker")
+    results = findings(tmp_path, cluster.url, container_runtime="docker")
     checks = ("Docker engine", "containers reach the agent", "image pull", "GPU runtime", "API")
-    assert {found[check].verdict for check in checks} == {Verdict.OK}
+    assert {results[check].verdict for check in checks} == {Verdict.OK}
 
 
 @pytest.mark.docker
 def test_containers_without_a_route_to_the_agent_fail(
     docker_client: Any, tmp_path: Path, cluster: Clock
 ) -> None:
-    found = findings(tmp_path, cluster.url, container_runtime="docker", bind_ip="127.0.0.1")
-    reach = found["containers reach the agent"]
+    results = findings(tmp_path, cluster.url, container_runtime="docker", bind_ip="127.0.0.1")
+    reach = results["containers reach the agent"]
     assert reach.verdict is Verdict.FAILED
     assert "firewall" in reach.cause
 
@@ -135,9 +135,9 @@ def test_missing_image_fails_with_a_pull_command(
     docker_client: Any, tmp_path: Path, cluster: Clock
 ) -> None:
     image = "127.0.0.1:9/nothing:latest"
-    found = findings(tmp_path, cluster.url, container_runtime="docker", image=image)
-    assert found["image pull"].verdict is Verdict.FAILED
-    assert f"docker pull {image}" in found["image pull"].remedy
+    results = findings(tmp_path, cluster.url, container_runtime="docker", image=image)
+    assert results["image pull"].verdict is Verdict.FAILED
+    assert f"docker pull {image}" in results["image pull"].remedy
 
 
 def test_command_prints_every_check_and_exits_by_the_result(

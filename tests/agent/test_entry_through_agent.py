@@ -49,8 +49,8 @@ def test_user_output_and_exit_code_arrive_once(
     assert (ended["exit_code"], ended["failure"]) == (42, "container_failed")
     plane.until(lambda: len(plane.texts("task")) >= 2)
     lines = [line for line in plane.logs() if line.get("source") == "task"]
-    said = sorted((line["log"].strip(), line["stdtype"]) for line in lines)
-    assert said == [("hello from user", "stdout"), ("oops", "stderr")]
+    output = sorted((line["log"].strip(), line["stdtype"]) for line in lines)
+    assert output == [("hello from user", "stdout"), ("oops", "stderr")]
     assert {line["container_id"] for line in lines} == {spec["container_id"]}
 
 

@@ -167,19 +167,19 @@ def test_request_of_a_disconnected_caller_is_not_retried(
     connection.request("GET", "/api/v1/master", headers=TOKEN)
     plane.until(lambda: len(plane.forwarded) >= 2)
     connection.close()
-    gone = threading.Event()
+    later_request = threading.Event()
 
     def answered(method: str, path: str, body: bytes) -> tuple[int, Any]:
         if path.endswith("/later"):
-            gone.set()
+            later_request.set()
             return 200, {}
         return 503, {}
 
     plane.answer_to = answered
-    asked = len(plane.forwarded)
+    count = len(plane.forwarded)
     caller.ask("GET", "/api/v1/later", headers=TOKEN)
-    assert gone.is_set()
-    assert len(plane.forwarded) <= asked + 2
+    assert later_request.is_set()
+    assert len(plane.forwarded) <= count + 2
 
 
 def test_responses_of_unknown_length_are_streamed(caller: Caller, tmp_path: Path) -> None:
@@ -247,6 +247,6 @@ def test_rejects_an_invalid_content_length(caller: Caller, length: str) -> None:
 
 def test_invalid_preemption_timeout_gets_a_response(caller: Caller) -> None:
     caller.sessions.set_preempting(frozenset({"alloc-1"}))
-    for asked in ("%C2%B2", "-1", "1" * 5000):
-        answer = caller.ask("GET", f"{PREEMPTION}?timeoutSeconds={asked}", headers=TOKEN)
+    for timeout in ("%C2%B2", "-1", "1" * 5000):
+        answer = caller.ask("GET", f"{PREEMPTION}?timeoutSeconds={timeout}", headers=TOKEN)
         assert answer[:2] == (200, {"preempt": True})

@@ -35,7 +35,9 @@ class Driver:
     def __call__(self, command: Sequence[str]) -> str:
         self.asked += 1
         if command[0] == "journalctl":
-            assert command[-1].startswith("--since=@1"), "what an earlier agent saw says nothing"
+            assert command[-1].startswith("--since=@1"), (
+                "earlier lines of the kernel log are not read"
+            )
             return self.log
         assert command[0] == "nvidia-smi"
         return self.shows
@@ -118,7 +120,7 @@ def test_fatal_driver_error_is_reported_at_once(bus: str) -> None:
 @pytest.mark.parametrize(
     ("bus", "code"),
     [("0000:1e:00", 13), ("0000:1e:00", 31), ("0000:1e:00", 43), ("0000:99:00", 79)],
-    ids=["exception", "page fault", "reset channel", "GPU of somebody else"],
+    ids=["exception", "page fault", "reset channel", "another GPU"],
 )
 def test_errors_of_programs_and_other_gpus_are_ignored(bus: str, code: int) -> None:
     gpus = Gpus(SLOTS, Driver(WELL, XID.format(bus=bus, code=code)))

@@ -79,14 +79,14 @@ def test_unexpected_error_of_a_watch_check_is_ignored() -> None:
 
 
 def test_failed_watch_check_takes_the_agent_out_of_service() -> None:
-    told = threading.Event()
+    changed = threading.Event()
 
     def look() -> None:
         raise StartFailed("agent_error", "GPU 0 is gone")
 
-    watched = Health(lambda: None, told.set, first_recheck_s=600, look=look, look_s=0.01)
+    watched = Health(lambda: None, changed.set, first_recheck_s=600, look=look, look_s=0.01)
     watched.start()
-    assert told.wait(30)
+    assert changed.wait(30)
     assert watched.out_of_service == "GPU 0 is gone"
     watched.stop()
 

@@ -41,15 +41,15 @@ def test_gateway_of_a_restarted_engine_is_the_first_candidate() -> None:
 
 
 def test_subnet_gives_a_candidate_without_a_gateway() -> None:
-    found = candidates(Engine({"Subnet": "172.30.0.0/16"}), "bridge")
-    assert found == ["host.docker.internal", "172.30.0.1", OWN]
+    addresses = candidates(Engine({"Subnet": "172.30.0.0/16"}), "bridge")
+    assert addresses == ["host.docker.internal", "172.30.0.1", OWN]
 
 
 def test_address_of_the_bridge_interface_is_a_candidate() -> None:
     name = next(name for _, name in socket.if_nameindex() if name != "lo" and _has_address(name))
-    found = candidates(Engine(**{"com.docker.network.bridge.name": name}), "bridge")
-    assert found[0] == "host.docker.internal"
-    assert len(found) >= 2
+    addresses = candidates(Engine(**{"com.docker.network.bridge.name": name}), "bridge")
+    assert addresses[0] == "host.docker.internal"
+    assert len(addresses) >= 2
 
 
 def test_gateway_with_a_prefix_length_is_an_address() -> None:
@@ -118,8 +118,8 @@ def test_containers_reach_the_agent_on_every_network(
     network = docker_client.networks.create("det-test-host-address", driver="bridge")
     try:
         for name in ("bridge", "host", "det-test-host-address"):
-            found = addresses.of(name, gateway)
-            assert probe(docker_client, name, [found], gateway) == Reached(found)
+            address = addresses.of(name, gateway)
+            assert probe(docker_client, name, [address], gateway) == Reached(address)
     finally:
         network.remove()
 
@@ -137,8 +137,8 @@ def test_containers_reach_the_agent_without_a_reported_gateway(
         return described
 
     monkeypatch.setattr(docker_client.api, "inspect_network", without_gateway)
-    found = HostAddresses(docker_client).of("bridge", gateway)
-    assert probe(docker_client, "bridge", [found], gateway) == Reached(found)
+    address = HostAddresses(docker_client).of("bridge", gateway)
+    assert probe(docker_client, "bridge", [address], gateway) == Reached(address)
 
 
 @pytest.mark.docker
@@ -148,10 +148,10 @@ def test_closed_port_is_reported_with_the_remedy(docker_client: Any) -> None:
         closed = GatewayAddress(bound.getsockname()[1], TOKEN)
         with pytest.raises(
             StartFailed, match=r"no container on the Docker network bridge reaches"
-        ) as told:
+        ) as error:
             HostAddresses(docker_client).of("bridge", closed)
-    assert f"TCP port {closed.port}" in str(told.value)
-    assert "container_master_host" in str(told.value)
+    assert f"TCP port {closed.port}" in str(error.value)
+    assert "container_master_host" in str(error.value)
 
 
 @pytest.mark.docker

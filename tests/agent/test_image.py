@@ -56,7 +56,7 @@ def packets(machine: Machine, target: str, chain: str = "DOCKER-USER") -> list[i
     return [int(line.split()[0]) for line in listed if line.split()[2:3] == [target]]
 
 
-def containers_in_its_network_are_kept_out(machine: Machine) -> None:
+def check_host_network_is_blocked(machine: Machine) -> None:
     """Ask the metadata service as a program of the machine, then as one in the slice of such containers."""
     tree = machine.shell("findmnt --noheadings --first-only -t cgroup2 -o TARGET").stdout.strip()
     assert machine.shell("cat /run/determined-slice").stdout == "determined.slice\n"
@@ -65,11 +65,11 @@ def containers_in_its_network_are_kept_out(machine: Machine) -> None:
         machine.shell(ASK.format(port=80))
         assert packets(machine, "REJECT", "OUTPUT") == [0]
         machine.shell(entered + ASK.format(port=53))
-        assert packets(machine, "REJECT", "OUTPUT") == [0], "DNS passes"
+        assert packets(machine, "REJECT", "OUTPUT") == [0], "DNS is allowed"
         machine.shell(entered + ASK.format(port=80))
         assert packets(machine, "REJECT", "OUTPUT")[0] > 0
         assert machine.shell("/usr/local/sbin/determined-block-metadata").returncode == 0
-        assert packets(machine, "REJECT", "OUTPUT") == [0], "one rule, made anew"
+        assert packets(machine, "REJECT", "OUTPUT") == [0], "the rule was created again, once"
     finally:
         machine.shell(f"rmdir {tree}/determined.slice")
 
@@ -110,7 +110,7 @@ def test_machine_of_the_image_boots_without_installing(tmp_path: Path) -> None:
             machine.shell(f"{INSIDE} timeout 0.3 bash -c ': < /dev/tcp/169.254.169.254/80'")
             assert packets(machine, "DROP")[0] > 0
             assert packets(machine, "RETURN") == passed
-            containers_in_its_network_are_kept_out(machine)
+            check_host_network_is_blocked(machine)
 
             boot = user_data(Boot("ours", "http://127.0.0.1:9", "default", "aws"))
             (tmp_path / "boot").write_text(boot)

@@ -41,5 +41,5 @@ def test_unwritable_cursor_is_reported_once(
         (tmp_path / "missing").mkdir()
         cursor.write("2")
         assert cursor.read() == "2"
-    (told,) = (r.getMessage() for r in caplog.records if r.levelname == "WARNING")
-    assert "cannot be noted" in told
+    (warning,) = (r.getMessage() for r in caplog.records if r.levelname == "WARNING")
+    assert "cannot be noted" in warning

@@ -33,7 +33,7 @@ def limits(spool: Spool, clock: Clock) -> LogLimits:
     return LogLimits(spool, "agent-1", LINES_S, BYTES_S, clock)
 
 
-def kept(spool: Spool) -> list[str]:
+def stored_texts(spool: Spool) -> list[str]:
     """Return the texts that wait to be sent."""
     batch = spool.next_batch(max_lines=100_000, max_bytes=1 << 30)
     if batch is None:
@@ -44,7 +44,7 @@ def kept(spool: Spool) -> list[str]:
 
 def test_one_minute_of_lines_passes_at_once(limits: LogLimits, spool: Spool) -> None:
     limits.append(KEY, [LINE] * 1000)
-    assert len(kept(spool)) == LINES_S * BURST_S
+    assert len(stored_texts(spool)) == LINES_S * BURST_S
 
 
 def test_number_of_dropped_lines_is_reported_afterwards(
@@ -52,10 +52,10 @@ def test_number_of_dropped_lines_is_reported_afterwards(
 ) -> None:
     limits.append(KEY, [LINE] * 700)
     limits.append(KEY, [LINE] * 5)
-    kept(spool)
+    stored_texts(spool)
     clock.now_s += 2
     limits.append(KEY, [LINE] * 3)
-    about, *lines = kept(spool)
+    about, *lines = stored_texts(spool)
     assert about.startswith("105 lines left out: the task writes more than 10 lines")
     assert len(lines) == 3
 
@@ -64,7 +64,7 @@ def test_continuous_excess_adds_few_notes(limits: LogLimits, spool: Spool, clock
     for _ in range(1000):
         clock.now_s += 0.1
         limits.append(KEY, [LINE] * 10)
-    texts = kept(spool)
+    texts = stored_texts(spool)
     assert sum("left out" in text for text in texts) <= 100
     assert len(texts) <= LINES_S * (BURST_S + 100) + 100
 
@@ -72,31 +72,31 @@ def test_continuous_excess_adds_few_notes(limits: LogLimits, spool: Spool, clock
 def test_long_lines_count_by_their_bytes(spool: Spool, clock: Clock) -> None:
     limits = LogLimits(spool, "agent-1", 1000, len(LINE.encoded), clock)
     limits.append(KEY, [LINE] * 1000)
-    assert len(kept(spool)) == BURST_S
+    assert len(stored_texts(spool)) == BURST_S
 
 
 def test_number_of_dropped_lines_is_reported_at_the_end_of_a_task(
     limits: LogLimits, spool: Spool
 ) -> None:
     limits.append(KEY, [LINE] * 601)
-    kept(spool)
+    stored_texts(spool)
     limits.ended(KEY)
-    (about,) = kept(spool)
+    (about,) = stored_texts(spool)
     assert about.startswith("1 line left out")
     limits.append(KEY, [LINE] * 5)
-    assert len(kept(spool)) == 5
+    assert len(stored_texts(spool)) == 5
 
 
 def test_limit_applies_to_each_task(limits: LogLimits, spool: Spool) -> None:
     limits.append(KEY, [LINE] * 1000)
-    kept(spool)
+    stored_texts(spool)
     limits.append(OTHER, [LINE] * 5)
-    assert len(kept(spool)) == 5
+    assert len(stored_texts(spool)) == 5
 
 
 def test_limit_of_zero_drops_no_lines(spool: Spool) -> None:
     LogLimits(spool, "agent-1", 0, 0).append(KEY, [LINE] * 2000)
-    assert len(kept(spool)) == 2000
+    assert len(stored_texts(spool)) == 2000
 
 
 def refuse(limits: LogLimits, key: ContainerKey, count: int, spool: Spool) -> None:
@@ -111,7 +111,7 @@ def refuse(limits: LogLimits, key: ContainerKey, count: int, spool: Spool) -> No
 def test_lines_rejected_by_a_full_spool_count_once(limits: LogLimits, spool: Spool) -> None:
     refuse(limits, KEY, 400, spool)
     limits.append(KEY, [LINE] * 400)
-    assert len(kept(spool)) == 400
+    assert len(stored_texts(spool)) == 400
 
 
 def test_dropped_lines_are_reported_after_a_full_spool(
@@ -121,9 +121,9 @@ def test_dropped_lines_are_reported_after_a_full_spool(
     clock.now_s += 10
     refuse(limits, KEY, 1, spool)
     limits.append(KEY, [LINE])
-    told = kept(spool)
-    assert len(told) == 602
-    assert told[600].startswith("100 lines left out")
+    texts = stored_texts(spool)
+    assert len(texts) == 602
+    assert texts[600].startswith("100 lines left out")
 
 
 class Searches:
@@ -187,8 +187,10 @@ def test_search_time_of_a_task_is_limited(
     searching: LogLimits, spool: Spool, clock: Clock, searches: Searches
 ) -> None:
     searching.append(SEARCHED, [LINE] * 100)
-    assert searches.taken_s == SEARCH_S + len(SEARCHED.log_patterns), "for the line that says so"
-    assert len(matched(spool)) == 100, "all are kept"
+    assert searches.taken_s == SEARCH_S + len(SEARCHED.log_patterns), (
+        "includes the line that reports the limit"
+    )
+    assert len(matched(spool)) == 100, "all lines are stored"
     clock.now_s += 2 / SEARCH_RATE
     searching.append(SEARCHED, [LINE] * 10)
     assert matched(spool) == [["x", "y"]] + [[]] * 9
@@ -197,4 +199,4 @@ def test_search_time_of_a_task_is_limited(
 def test_exceeded_search_time_is_reported_once(searching: LogLimits, spool: Spool) -> None:
     for _ in range(3):
         searching.append(SEARCHED, [LINE] * 10)
-    assert sum("take too long" in text for text in kept(spool)) == 1
+    assert sum("take too long" in text for text in stored_texts(spool)) == 1

@@ -63,9 +63,9 @@ def spec(name: str) -> ContainerSpec:
 def test_concurrent_poll_reports_all_started_containers() -> None:
     """Told of a part, the control plane would take the others for lost, or its answer would end them."""
     control_plane, containers = ControlPlane(), Containers()
-    given: Any = MagicMock(control_plane=control_plane, containers=containers)
-    given.health.out_of_service, given.signals.current.return_value = "", ()
-    loop = Loop(_dependencies(given), threading.Event())
+    parts: Any = MagicMock(control_plane=control_plane, containers=containers)
+    parts.health.out_of_service, parts.signals.current.return_value = "", ()
+    loop = Loop(_dependencies(parts), threading.Event())
     polls = [threading.Thread(target=lambda: loop.last_report(gone=False)) for _ in range(2)]
     polls[0].start()
     assert containers.begun.wait(60)
@@ -77,12 +77,12 @@ def test_concurrent_poll_reports_all_started_containers() -> None:
     assert {report.id for report in control_plane.sent[1].containers} == set(NAMES)
 
 
-def _dependencies(given: Any) -> LoopDependencies:
+def _dependencies(parts: Any) -> LoopDependencies:
     return LoopDependencies(
-        control_plane=given.control_plane, containers=given.containers, sessions=given.sessions,
-        signals=given.signals, health=given.health, join_request=given.join_request, proof=dict,
-        on_joined=given.on_joined, pace_logs=given.pace_logs, want_relay=given.want_relay,
-        has_unsent=given.has_unsent,
+        control_plane=parts.control_plane, containers=parts.containers, sessions=parts.sessions,
+        signals=parts.signals, health=parts.health, join_request=parts.join_request, proof=dict,
+        on_joined=parts.on_joined, pace_logs=parts.pace_logs, want_relay=parts.want_relay,
+        has_unsent=parts.has_unsent,
     )  # fmt: skip
 
 
@@ -90,8 +90,8 @@ def _dependencies(given: Any) -> LoopDependencies:
 def test_poll_states_whether_log_lines_are_unsent(unsent: bool) -> None:
     control_plane, containers = ControlPlane(), Containers()
     containers.let.set()
-    given: Any = MagicMock(control_plane=control_plane, containers=containers)
-    given.health.out_of_service, given.signals.current.return_value = "", ()
-    given.has_unsent.return_value = unsent
-    Loop(_dependencies(given), threading.Event()).last_report(gone=False)
+    parts: Any = MagicMock(control_plane=control_plane, containers=containers)
+    parts.health.out_of_service, parts.signals.current.return_value = "", ()
+    parts.has_unsent.return_value = unsent
+    Loop(_dependencies(parts), threading.Event()).last_report(gone=False)
     assert [poll.unsent for poll in control_plane.sent] == [unsent]

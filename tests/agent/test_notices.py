@@ -31,14 +31,14 @@ class Service:
                 if not google and self.headers["X-aws-ec2-metadata-token"] != service.tokens[-1]:
                     return self._answer(401, "")
                 path = self.path.removeprefix("/latest/").removeprefix("/computeMetadata/v1/")
-                found = service.values.get(path)
+                value = service.values.get(path)
                 if path == service.breaks_off:
                     self.send_response(200)
                     self.send_header("Content-Length", "100")
                     self.end_headers()
                     self.wfile.write(b"{")
                     return None
-                return self._answer(404 if found is None else 200, found or "")
+                return self._answer(404 if value is None else 200, value or "")
 
             def _answer(self, status: int, text: str) -> None:
                 self.send_response(status)
@@ -72,8 +72,8 @@ def test_aws_spot_interruption_has_its_deadline(service: Service) -> None:
     service.values["meta-data/spot/instance-action"] = (
         '{"action": "terminate", "time": "2026-01-01T00:02:00Z"}'
     )
-    found = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
-    assert found == (MachineSignal("spot_interruption", "2026-01-01T00:02:00Z"),)
+    signals = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
+    assert signals == (MachineSignal("spot_interruption", "2026-01-01T00:02:00Z"),)
 
 
 def test_aws_rebalance_and_maintenance_are_signals(service: Service) -> None:
@@ -83,8 +83,8 @@ def test_aws_rebalance_and_maintenance_are_signals(service: Service) -> None:
     service.values["meta-data/events/maintenance/scheduled"] = (
         '[{"State": "active", "NotBefore": "2 Jan 2026 00:00:00 GMT"}, {"State": "completed"}]'
     )
-    found = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
-    assert found == (
+    signals = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
+    assert signals == (
         MachineSignal("rebalance"),
         MachineSignal("maintenance", "2026-01-02T00:00:00Z"),
     )
@@ -100,7 +100,7 @@ def test_on_rebalance_stay_ignores_recommendations(
 
 
 @pytest.mark.parametrize(
-    ("told", "read"),
+    ("time", "read"),
     [
         ("2026-01-01T00:02:00Z", "2026-01-01T00:02:00Z"),
         ("2026-01-01T01:02:00+01:00", "2026-01-01T00:02:00Z"),
@@ -110,8 +110,8 @@ def test_on_rebalance_stay_ignores_recommendations(
         (None, None),
     ],
 )
-def test_ec2_times_are_converted_to_rfc_3339(told: str | None, read: str | None) -> None:
-    assert rfc3339(told) == read
+def test_ec2_times_are_converted_to_rfc_3339(time: str | None, read: str | None) -> None:
+    assert rfc3339(time) == read
 
 
 def test_google_preemption_and_maintenance_are_signals(service: Service) -> None:
@@ -119,8 +119,8 @@ def test_google_preemption_and_maintenance_are_signals(service: Service) -> None
         "instance/preempted": "TRUE",
         "instance/maintenance-event": "TERMINATE_ON_HOST_MAINTENANCE",
     }
-    found = GcpNotices(GcpMetadata(service.host)).look()
-    assert [s.kind for s in found] == ["spot_interruption", "maintenance"]
+    signals = GcpNotices(GcpMetadata(service.host)).look()
+    assert [s.kind for s in signals] == ["spot_interruption", "maintenance"]
 
 
 def test_expired_session_token_is_replaced(service: Service) -> None:
@@ -138,14 +138,14 @@ def test_invalid_json_is_an_error_of_the_service(service: Service) -> None:
         AwsNotices(AwsMetadata(f"http://{service.host}")).look()
 
 
-@pytest.mark.parametrize("told", ["<html>", "[1]", '"terminate"'])
-def test_invalid_notice_does_not_hide_other_notices(service: Service, told: str) -> None:
+@pytest.mark.parametrize("value", ["<html>", "[1]", '"terminate"'])
+def test_invalid_notice_does_not_hide_other_notices(service: Service, value: str) -> None:
     """A machine that is reclaimed in two minutes must not wait for a broken event service."""
     service.values["meta-data/spot/instance-action"] = '{"action": "terminate"}'
-    service.values["meta-data/events/recommendations/rebalance"] = told
+    service.values["meta-data/events/recommendations/rebalance"] = value
     service.values["meta-data/events/maintenance/scheduled"] = "{}"
-    found = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
-    assert [signal.kind for signal in found] == ["spot_interruption"]
+    signals = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
+    assert [signal.kind for signal in signals] == ["spot_interruption"]
 
 
 @pytest.mark.parametrize(

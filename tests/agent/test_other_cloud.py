@@ -43,13 +43,13 @@ def hosts(
     """Have the hosts of both clouds answer."""
 
     def route(request: Request) -> Answer:
-        told = account.answer(request) or role.answer(request)
-        return told or Answer(502, f"nobody is {request.host}".encode())
+        answer = account.answer(request) or role.answer(request)
+        return answer or Answer(502, f"nobody is {request.host}".encode())
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    with internet(tmp_path, route) as found:
-        for name, value in found.items():
+    with internet(tmp_path, route) as address:
+        for name, value in address.items():
             monkeypatch.setenv(name, value)
         yield
 
@@ -73,17 +73,17 @@ def aws_machine(sts: Sts, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAws]:
         yield fake
 
 
-def settings(**given: str) -> Settings:
-    return load({"master_url": "http://cluster:8080", "cluster_id": "ours", **given}, {})
+def settings(**values: str) -> Settings:
+    return load({"master_url": "http://cluster:8080", "cluster_id": "ours", **values}, {})
 
 
 @pytest.mark.usefixtures("google_machine")
 def test_google_machine_gets_the_aws_role_that_trusts_its_account(
     role: RoleForGoogle, sts: Sts
 ) -> None:
-    lent = credentials_of(settings(identity="gcp", aws_role_arn=role.arn))
-    assert set(lent) == {"gcp", "aws"}
-    keys = lent["aws"].current()
+    credentials = credentials_of(settings(identity="gcp", aws_role_arn=role.arn))
+    assert set(credentials) == {"gcp", "aws"}
+    keys = credentials["aws"].current()
     assert keys["AccessKeyId"] in sts.known
     assert keys["SecretAccessKey"] == sts.known[keys["AccessKeyId"]].secret_key
     assert keys["Expiration"].endswith("Z")
@@ -100,7 +100,7 @@ def test_aws_role_that_trusts_another_account_is_an_error(
 def test_join_token_cannot_assume_the_aws_role(
     role: RoleForGoogle, google_machine: FakeMetadata
 ) -> None:
-    """The cluster sees those: it must not become the machine with them."""
+    """The cluster receives join tokens and must not be able to act as the machine with them."""
     google_machine.token_for = lambda _: role.google.token(aud="determined-join/nonce/1")
     with pytest.raises(OSError, match="Not authorized"):
         other_cloud.role_of_aws(GcpMetadata(), role.arn)
@@ -111,9 +111,9 @@ def test_aws_machine_gets_the_google_account_that_trusts_its_role(
     account: AccountForAws,
 ) -> None:
     described = json.dumps(account.config)
-    lent = credentials_of(settings(identity="aws", google_credentials=described))
-    assert set(lent) == {"aws", "gcp"}
-    token = lent["gcp"].current()
+    credentials = credentials_of(settings(identity="aws", google_credentials=described))
+    assert set(credentials) == {"aws", "gcp"}
+    token = credentials["gcp"].current()
     assert token["access_token"] in account.tokens
     assert (token["email"], token["project"]) == (account.email, "acme")
     assert 3000 < token["expires_in"] <= 3600
@@ -159,9 +159,9 @@ def test_google_library_gets_a_token_of_the_same_account(
         "AWS_SESSION_TOKEN": machine.session, "AWS_REGION": machine.region,
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    found = aws.Credentials.from_info(account.config, scopes=[other_cloud.SCOPE])
-    found.refresh(Transport())
-    assert found.token in account.tokens
+    credentials = aws.Credentials.from_info(account.config, scopes=[other_cloud.SCOPE])
+    credentials.refresh(Transport())
+    assert credentials.token in account.tokens
 
 
 def test_credentials_of_the_other_cloud_require_configuration(

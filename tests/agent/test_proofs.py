@@ -19,8 +19,8 @@ from tests.support.fake_sts import fake_aws
 JOINING = JoinRequest("gpu-1", "key", "process-1")
 
 
-def settings(**given: str) -> Settings:
-    return load({"master_url": "http://cluster:8080", **given}, {})
+def settings(**values: str) -> Settings:
+    return load({"master_url": "http://cluster:8080", **values}, {})
 
 
 def test_token_file_is_read_for_each_join(tmp_path: Path) -> None:
@@ -64,11 +64,18 @@ def test_agent_reads_the_configuration_of_rented_machines(tmp_path: Path, provid
     (quoted,) = re.findall(r"^printf '%s\\n' ('.*?') > /etc/determined/agent.yaml$", script, re.M | re.S)  # fmt: skip
     file = tmp_path / "agent.yaml"
     file.write_text(shlex.split(quoted)[0])
-    told = load({"config_file": str(file)}, {})
-    assert (told.identity, told.cluster_id, told.resource_pool) == (provider, "ours", "gpus")
-    assert told.aws_role_arn == "arn:aws:iam::1:role/x"
-    assert told.google_credentials == elsewhere
+    options = load({"config_file": str(file)}, {})
+    assert (options.identity, options.cluster_id, options.resource_pool) == (
+        provider,
+        "ours",
+        "gpus",
+    )
+    assert options.aws_role_arn == "arn:aws:iam::1:role/x"
+    assert options.google_credentials == elsewhere
     off = ("systemctl", "poweroff")
-    assert (told.shutdown_after_silence, told.on_connection_lost) == (boot.silence_limit_s, off)
-    assert len(_notices(told)) == 1
+    assert (options.shutdown_after_silence, options.on_connection_lost) == (
+        boot.silence_limit_s,
+        off,
+    )
+    assert len(_notices(options)) == 1
     assert _notices(settings()) == ()

@@ -61,7 +61,7 @@ class Together:
             return [future.result(60) for future in sending]
 
     def status_of(self, n: int) -> int:
-        """Return how the report of a container is answered that comes by itself."""
+        """Return the status of the response to a single report of a container."""
         answer = self.delivery.deliver(key_of(n), metrics(n))
         assert answer is not None
         return answer.status
@@ -81,12 +81,12 @@ def test_reports_during_a_request_share_the_next_one(together: Together) -> None
     answers = together.deliver(*(metrics(n) for n in (1, 2, 3)))
     assert [(a.status, a.body) for a in answers if a] == [(200, b"{}")] * 3
     assert together.plane.together == [1, 3]
-    told = {
+    requests = {
         (path, headers["Authorization"], headers["Idempotency-Key"])
         for _, path, headers, body in together.plane.forwarded
         if body != BLOCKS
     }
-    assert told == {(f"/api/v1/trials/{n}/metrics", f"secret-{n}", f"k-{n}") for n in (1, 2, 3)}
+    assert requests == {(f"/api/v1/trials/{n}/metrics", f"secret-{n}", f"k-{n}") for n in (1, 2, 3)}
 
 
 def test_single_report_is_a_batch_of_one(together: Together) -> None:

@@ -227,9 +227,9 @@ def test_mount_below_the_work_directory_is_visible(bench: Bench) -> None:
 
 def test_harness_of_this_installation_is_imported_first(bench: Bench) -> None:
     started = bench.start(["python3", "-c", "import determined; print(determined.__file__)"])
-    (found,) = bench.output(started)
-    assert found.endswith("determined/__init__.py")
-    assert found.startswith("/opt/determined/harness/" if bench.runtime.kind == "docker" else "/")
+    (path,) = bench.output(started)
+    assert path.endswith("determined/__init__.py")
+    assert path.startswith("/opt/determined/harness/" if bench.runtime.kind == "docker" else "/")
 
 
 def test_appended_dependencies_can_be_imported(bench: Bench) -> None:

@@ -34,8 +34,8 @@ def called(folder: Path, **disks: str) -> list[str]:
     script = script.replace("/dev/disk/by-id", str(by_id)).replace("[ -b ", "[ -e ")
     path = f"{folder}:{os.environ['PATH']}"
     subprocess.run(["sh", "-c", script], env={"PATH": path}, check=True)
-    told = folder / "called"
-    return told.read_text().replace(f"{by_id}/", "").splitlines() if told.exists() else []
+    calls = folder / "called"
+    return calls.read_text().replace(f"{by_id}/", "").splitlines() if calls.exists() else []
 
 
 def mounted(disk: str) -> list[str]:

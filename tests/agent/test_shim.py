@@ -24,29 +24,31 @@ def test_exit_code_needs_no_further_disk_space(tmp_path: Path) -> None:
     with start(tmp_path, ["/bin/sh", "-c", f"until test -e {go}; do :; done; exit 3"]) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == b"started\n"
-        taken = [path.stat() for path in tmp_path.glob(".exit.json*")]
+        reserved = [path.stat() for path in tmp_path.glob(".exit.json*")]
         go.touch()
     ended = tmp_path / "exit.json"
     assert json.loads(ended.read_text()) == {"exit_code": 3}
-    assert [(ended.stat().st_ino, ended.stat().st_size)] == [(t.st_ino, t.st_size) for t in taken]
+    assert [(ended.stat().st_ino, ended.stat().st_size)] == [
+        (t.st_ino, t.st_size) for t in reserved
+    ]
 
 
 def test_container_ends_if_its_process_ids_cannot_be_stored(tmp_path: Path) -> None:
     (tmp_path / ".pids.json.partial").mkdir()
     mark = uuid.uuid4().hex
     with start(tmp_path, ["/bin/sh", "-c", "sleep 600; exit", mark]) as running:
-        told, said = running.communicate(timeout=60)
-    assert told == b""
-    assert b"IsADirectoryError" in said
+        output, errors = running.communicate(timeout=60)
+    assert output == b""
+    assert b"IsADirectoryError" in errors
     assert _processes_with(mark) == []
 
 
 def _processes_with(mark: str) -> list[str]:
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if mark in path.read_text():
-                found.append(path.parent.name)
+                pids.append(path.parent.name)
         except OSError:
             continue
-    return found
+    return pids

@@ -87,8 +87,8 @@ def test_outage_delays_lines_and_is_logged_once(
     plane.outage = False
     assert shipper.flush(timeout_s=60)
     assert plane.texts() == ["0", "1", "2"]
-    (told,) = (r.getMessage() for r in caplog.records if r.name == "det_agent.shipper")
-    assert told.startswith("log lines wait in the spool: ")
+    (message,) = (r.getMessage() for r in caplog.records if r.name == "det_agent.shipper")
+    assert message.startswith("log lines wait in the spool: ")
 
 
 def test_flush_does_not_wait_for_a_long_retry_pause(
@@ -124,8 +124,8 @@ def test_disk_error_delays_lines_and_is_logged_once(
     (tmp_path / "position.json").rmdir()
     assert shipper.flush(timeout_s=60)
     assert plane.texts() == ["0", "1", "2"]
-    (told,) = (r.getMessage() for r in caplog.records if r.name == "det_agent.shipper")
-    assert told.startswith("log lines wait, the spool cannot be read or written: ")
+    (message,) = (r.getMessage() for r in caplog.records if r.name == "det_agent.shipper")
+    assert message.startswith("log lines wait, the spool cannot be read or written: ")
 
 
 def test_permanently_rejected_lines_do_not_block_others(
@@ -153,7 +153,7 @@ def test_lines_are_collected_until_a_user_follows_the_log(
     for _ in range(50):
         spool.append(numbered(1))
     shipper.pace(60.0)
-    assert len(plane.batches) == 1, "they wait for more"
+    assert len(plane.batches) == 1, "the lines wait for more lines"
     shipper.pace(1.0)
     plane.until(lambda: len(plane.texts()) == 51)
     assert len(plane.batches) == 2, "fifty lines were one request"

@@ -26,8 +26,8 @@ def test_nvidia_gpus_are_slots_with_uuid_and_brand() -> None:
 
 
 def test_amd_gpus_are_slots_in_the_order_of_their_cards() -> None:
-    found = discover("auto", query=tools(rocm_smi=ROCM))
-    assert found == [Slot(0, "rocm", "0xaa", "MI250"), Slot(1, "rocm", "0xbb", "MI250")]
+    slots = discover("auto", query=tools(rocm_smi=ROCM))
+    assert slots == [Slot(0, "rocm", "0xaa", "MI250"), Slot(1, "rocm", "0xbb", "MI250")]
 
 
 def test_machine_without_gpus_is_one_slot() -> None:

@@ -18,11 +18,11 @@ def lines(first: int, last: int) -> list[bytes]:
 
 
 def drain(spool: Spool) -> list[bytes]:
-    found: list[bytes] = []
+    drained: list[bytes] = []
     while batch := spool.next_batch(max_lines=3):
-        found += batch.lines
+        drained += batch.lines
         spool.acknowledge(batch)
-    return found
+    return drained
 
 
 OpenSpool = Callable[..., Spool]
@@ -112,7 +112,7 @@ def test_keys_of_sent_lines_are_remembered_after_a_restart(open_spool: OpenSpool
     assert drain(before) == lines(1, 3)
     after = open_spool()
     after.append(lines(1, 3), "a")
-    assert drain(after) == lines(1, 3), "the batch that was sent last is sent again under its id"
+    assert drain(after) == lines(1, 3), "the last batch is sent again with its id"
 
 
 def test_incomplete_line_is_dropped_after_a_crash(open_spool: OpenSpool, tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_full_disk_rejects_lines_until_it_has_room(open_spool: OpenSpool, room: 
         spool.append([b"b" * 1000, b"c" * 1000], "key")
     spool.append([b"b" * 1000, b"c" * 1000], "key")
     spool.append([b"d"])
-    told = [b"a" * 1000, b"b" * 1000, b"c" * 1000, b"d"]
-    assert drain(spool) == told
+    expected = [b"a" * 1000, b"b" * 1000, b"c" * 1000, b"d"]
+    assert drain(spool) == expected
     assert not spool.wait_for_lines(0, threading.Event())
 
 
@@ -189,7 +189,7 @@ def test_batches_are_sent_from_a_full_disk(
     sent = spool.next_batch(max_lines=1)
     after = open_spool()
     assert sent is not None
-    assert after.next_batch(max_lines=1) == sent, "its place was written all the same"
+    assert after.next_batch(max_lines=1) == sent, "the position was stored despite the full disk"
     assert drain(after) == lines(3, 5)
 
 
@@ -289,6 +289,6 @@ def test_lines_are_unsent_until_they_are_acknowledged(open_spool: OpenSpool) -> 
     batch = spool.next_batch()
     assert batch is not None
     assert spool.has_unsent()
-    assert open_spool().has_unsent(), "another process of the agent has them to send"
+    assert open_spool().has_unsent(), "the next process of the agent must send them"
     spool.acknowledge(batch)
     assert not spool.has_unsent()

@@ -40,10 +40,10 @@ class Tasks:
         spec = ContainerSpec.from_json(make_spec(command, **changes))
         started = self.runtime.start(spec, spec.env)
         ended = self.runtime.wait(started)
-        said = [line.text for s in STREAMS for line in self.runtime.output(started, s, "")]
+        output = [line.text for s in STREAMS for line in self.runtime.output(started, s, "")]
         self.runtime.remove(started.key)
-        assert ended.exit_code == 0, said
-        return said
+        assert ended.exit_code == 0, output
+        return output
 
 
 @pytest.fixture
@@ -69,36 +69,36 @@ def wheels(tmp_path: Path) -> Path:
 
 
 def is_installed_here() -> bool:
-    found = subprocess.run([sys.executable, "-c", "import greeting"], capture_output=True)
-    return found.returncode == 0
+    result = subprocess.run([sys.executable, "-c", "import greeting"], capture_output=True)
+    return result.returncode == 0
 
 
 @pytest.mark.parametrize("pip", ["pip", "python3 -m pip"])
 def test_packages_installed_by_a_task_are_private(tasks: Tasks, wheels: Path, pip: str) -> None:
     install = INSTALL.format(wheels).replace("pip", pip, 1)
-    said = tasks.run(f"{install} && python3 -c 'import greeting' && greet")
-    assert said[:3] == ["hello from greeting", "hello from greeting", "hello"]
+    output = tasks.run(f"{install} && python3 -c 'import greeting' && greet")
+    assert output[:3] == ["hello from greeting", "hello from greeting", "hello"]
     assert not is_installed_here()
     assert tasks.run("python3 -c 'import greeting' 2>/dev/null || echo unknown") == ["unknown"]
 
 
 def test_task_sees_packages_and_programs_of_the_agents_python(tasks: Tasks) -> None:
-    said = tasks.run(
+    output = tasks.run(
         "python3 -c 'import yaml, determined; print(yaml.__file__)' && head -c 9 $(which pytest)"
     )
     import yaml
 
-    assert said == [yaml.__file__, "#!/bin/sh"]
+    assert output == [yaml.__file__, "#!/bin/sh"]
     (version,) = tasks.run("pytest --version")
     assert version == f"pytest {pytest.__version__}"
 
 
 def test_programs_of_the_agents_python_see_packages_of_the_task(tasks: Tasks, wheels: Path) -> None:
     test = "def test_it():\n    import greeting\n"
-    said = tasks.run(
+    output = tasks.run(
         f"{INSTALL.format(wheels)} && printf {test!r} > test_it.py && pytest -q -p no:cacheprovider test_it.py"
     )
-    assert any("1 passed" in line for line in said), said
+    assert any("1 passed" in line for line in output), output
 
 
 def test_pip_settings_of_the_machine_have_no_effect(

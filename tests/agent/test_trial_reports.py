@@ -306,7 +306,7 @@ def test_agent_starts_with_a_damaged_report(
     assert [body for _, body in sent(plane)] == [b"2"]
 
 
-def fail_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def fail_next_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the agent open no file, the next time that it reads a report."""
     read = Path.read_bytes
 
@@ -327,7 +327,7 @@ def test_temporarily_unreadable_report_is_sent_later(
     agent.post(METRICS, b"2")
     agent.end()
     agent.restart()
-    fail_for_a_moment(monkeypatch)
+    fail_next_read(monkeypatch)
     plane.outage = False
     agent.drain()
     assert [body for _, body in sent(plane)] == [b"1", b"2"]
@@ -340,7 +340,7 @@ def test_temporarily_unreadable_reports_are_kept(
     plane.outage = True
     agent.post(METRICS, b"1")
     agent.end()
-    fail_for_a_moment(monkeypatch)
+    fail_next_read(monkeypatch)
     agent.restart()
     assert len(list((agent.folder / KEY.place).iterdir())) == 1
 
@@ -361,7 +361,7 @@ if READS: call("GET", "/api/v1/checkpoints/uuid")
 """
 
 
-def reported_in_an_outage(plane: FakeControlPlane, folder: Path, *, reads: bool) -> dict[str, Any]:
+def report_in_an_outage(plane: FakeControlPlane, folder: Path, *, reads: bool) -> dict[str, Any]:
     """Let a container report while the control plane is away, which it stays; return its specification."""
     go, done = folder / "go", folder / "done"
     settings = f"GO, DONE, READS = {str(go)!r}, {str(done)!r}, {reads}\n"
@@ -377,7 +377,7 @@ def test_container_continues_in_an_outage_and_its_reports_precede_its_requests(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()
-    spec = reported_in_an_outage(plane, tmp_path, reads=True)
+    spec = report_in_an_outage(plane, tmp_path, reads=True)
     assert plane.forwarded == []
     plane.outage = False
     assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 0
@@ -392,7 +392,7 @@ def test_restarted_agent_delivers_reports_before_the_end_of_their_container(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     agent = start_agent()
-    spec = reported_in_an_outage(plane, tmp_path, reads=False)
+    spec = report_in_an_outage(plane, tmp_path, reads=False)
     agent.kill()
     states_at_delivery: list[str] = []
     delays = [503, 503]
@@ -415,7 +415,7 @@ def test_rejection_of_a_queued_report_reaches_the_task_log(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()
-    spec = reported_in_an_outage(plane, tmp_path, reads=False)
+    spec = report_in_an_outage(plane, tmp_path, reads=False)
     plane.answer_to = lambda method, path, body: (400, {"message": "steps must be a number"})
     plane.outage = False
     plane.until_state(spec["container_id"], "terminated")

@@ -177,7 +177,7 @@ def test_failed_installation_ends_the_script(script: str, tmp_path: Path) -> Non
 
 @contextmanager
 def booted(boot: Boot, folder: Path, installed: str) -> Iterator["subprocess.Popen[str]"]:
-    """Run the script in a machine of its own, as far as namespaces make one; everything ends with the block."""
+    """Run the script in a machine made of namespaces; all its processes end with the block."""
     script = folder / "user-data.sh"
     script.write_text(user_data(boot))
     scratch = folder / "scratch"
@@ -228,12 +228,12 @@ def boot_and_join(
     )  # fmt: skip
     with booted(boot, folder, installed) as machine:
         assert machine.stdout is not None
-        said = []
+        output = []
         while (line := machine.stdout.readline()) not in ("complete\n", ""):
-            said.append(line.strip())
-        assert "booted" in said, said
+            output.append(line.strip())
+        assert "booted" in output, output
         plane.until(lambda: plane.polls > 1)
-    return said
+    return output
 
 
 AS_ROOT = pytest.mark.skipif(
@@ -244,26 +244,26 @@ AS_ROOT = pytest.mark.skipif(
 METADATA_RULES = ["-j DROP", "-p tcp --dport 53 -j RETURN", "-p udp --dport 53 -j RETURN"]
 
 
-def metadata_rules(said: list[str]) -> list[str]:
-    rules = [line for line in said if "iptables -C DOCKER-USER -d 169.254.169.254" in line]
+def metadata_rules(output: list[str]) -> list[str]:
+    rules = [line for line in output if "iptables -C DOCKER-USER -d 169.254.169.254" in line]
     return [rule.partition("254.169.254 ")[2] for rule in rules]
 
 
 @AS_ROOT
 def test_machine_with_an_agent_boots_and_joins(plane: FakeControlPlane, tmp_path: Path) -> None:
-    said = boot_and_join(plane, tmp_path, VENV + "/bin")
-    steps = [line for line in said if line.startswith("determined-boot: ")]
+    output = boot_and_join(plane, tmp_path, VENV + "/bin")
+    steps = [line for line in output if line.startswith("determined-boot: ")]
     assert steps[-1] == "determined-boot: done"
-    assert not [step for step in steps if "installing" in step], "everything was there"
-    assert metadata_rules(said) == METADATA_RULES
-    pulled = [line.partition("/docker ")[2] for line in said if "docker pull" in line]
+    assert not [step for step in steps if "installing" in step], "the image contains all programs"
+    assert metadata_rules(output) == METADATA_RULES
+    pulled = [line.partition("/docker ")[2] for line in output if "docker pull" in line]
     assert pulled == ["pull -q tea:1", "pull -q none:2", "pull -q milk:3"]
-    assert "none:2 could not be pulled" in said
-    prepared = [line.rpartition("/")[2] for line in said if line.startswith("/")]
+    assert "none:2 could not be pulled" in output
+    prepared = [line.rpartition("/")[2] for line in output if line.startswith("/")]
     assert "systemctl enable determined-scratch determined-block-metadata" in prepared
     assert "systemctl start determined-scratch" in prepared
     assert (plane.joins[0]["agent_id"], plane.joins[0]["pool"]) == ("rented", "gpus")
-    assert not Path("/etc/determined").exists(), "nothing of it was written to this machine"
+    assert not Path("/etc/determined").exists(), "the script must not write to this machine"
 
 
 @AS_ROOT
@@ -271,15 +271,15 @@ def test_older_agent_image_still_blocks_the_metadata_service(
     plane: FakeControlPlane, tmp_path: Path
 ) -> None:
     older = f"""sed -i '2i [ "$1" != machine-setup ] || exit 2' {VENV}/bin/det-agent"""
-    said = boot_and_join(plane, tmp_path, VENV + "/bin", startup=older)
-    assert any("has an agent of an earlier release" in line for line in said)
-    assert metadata_rules(said) == METADATA_RULES
+    output = boot_and_join(plane, tmp_path, VENV + "/bin", startup=older)
+    assert any("has an agent of an earlier release" in line for line in output)
+    assert metadata_rules(output) == METADATA_RULES
 
 
 @AS_ROOT
 def test_missing_venv_module_is_installed_first(plane: FakeControlPlane, tmp_path: Path) -> None:
-    said = boot_and_join(plane, tmp_path, "{folder}/scratch/installed")
-    called = [line.rpartition("/")[2] for line in said if line.startswith("/")]
+    output = boot_and_join(plane, tmp_path, "{folder}/scratch/installed")
+    called = [line.rpartition("/")[2] for line in output if line.startswith("/")]
     apt = "apt-get -o DPkg::Lock::Timeout=600"
     update = called.index(f"{apt} update -q")
     install = called.index(f"{apt} install -qy --no-install-recommends python3 python3-venv")

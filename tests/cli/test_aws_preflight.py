@@ -247,9 +247,9 @@ def test_accepts_permissions_for_the_clusters_names_only() -> None:
     account = Account()
     own = re.compile(r"arn:aws:iam::\d+:(role/det-|role/aws-service-role/|instance-profile/det-)")
 
-    def simulate(**asked: Any) -> Any:
-        names = [n for n in asked["ActionNames"] if n.startswith("iam:")]
-        denied = [] if own.match(*asked["ResourceArns"]) else names
+    def simulate(**parameters: Any) -> Any:
+        names = [n for n in parameters["ActionNames"] if n.startswith("iam:")]
+        denied = [] if own.match(*parameters["ResourceArns"]) else names
         results = [{"EvalActionName": n, "EvalDecision": "implicitDeny"} for n in denied]
         return {"EvaluationResults": results}
 
@@ -276,8 +276,8 @@ def test_each_option_requires_only_its_own_permission(
     account = Account()
     denied = {"EvalActionName": right, "EvalDecision": "implicitDeny"}
 
-    def simulate(**asked: Any) -> Any:
-        return {"EvaluationResults": [denied] if right in asked["ActionNames"] else []}
+    def simulate(**parameters: Any) -> Any:
+        return {"EvaluationResults": [denied] if right in parameters["ActionNames"] else []}
 
     account.simulate_principal_policy = simulate  # type: ignore[attr-defined]
     with pytest.raises(CommandError, match=f"user/ada may not {right}"):
@@ -309,8 +309,8 @@ def test_a_missing_service_linked_role_requires_the_permission_to_create_it(
             return {"Role": {"Arn": f"arn:aws:iam::123456789012:role/{RoleName}"}}
         raise failure("NoSuchEntity")
 
-    def simulate(**asked: Any) -> Any:
-        services = [v for e in asked.get("ContextEntries", ()) for v in e["ContextKeyValues"]]
+    def simulate(**parameters: Any) -> Any:
+        services = [v for e in parameters.get("ContextEntries", ()) for v in e["ContextKeyValues"]]
         return {"EvaluationResults": [denied] if services == [service] else []}
 
     account.get_role = get_role  # type: ignore[attr-defined]

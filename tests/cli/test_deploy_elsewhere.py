@@ -271,13 +271,13 @@ def test_loads_each_service_of_a_region_once(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     here = Aws("us-west-2")
-    there = here.at(FAR)
-    assert (there.region, there.at("us-west-2"), here.at(FAR)) == (FAR, here, there)
+    far = here.at(FAR)
+    assert (far.region, far.at("us-west-2"), here.at(FAR)) == (FAR, here, far)
     client = here.client("ec2")
     assert here.client("ec2") is client
     assert here.client_for_one_try("ec2", 5) is not client
-    assert there.client("ec2").meta.region_name == FAR
-    assert there._session is here._session
+    assert far.client("ec2").meta.region_name == FAR
+    assert far._session is here._session
 
 
 def test_drains_work_before_machines_terminate(

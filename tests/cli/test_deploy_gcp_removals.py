@@ -87,11 +87,11 @@ def test_reports_a_subnet_that_cloud_run_still_uses(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.has_cluster()
-    held = error_event(
+    conflict = error_event(
         "Error deleting Subnetwork",
         "already being used by 'projects/acme/addresses/serverless-ipv4-17'",
     )
-    terraform.answers(destroy={"out": held, "code": 1}, state_pull=state())
+    terraform.answers(destroy={"out": conflict, "code": 1}, state_pull=state())
     ran = project.down()
     assert "every billed resource is removed" in cause(ran)
     assert "run the same command again after that time" in ran.err

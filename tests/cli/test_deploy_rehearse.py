@@ -21,7 +21,7 @@ SPOT: dict[str, Any] = {"compute_agent_instance_type": "g4dn.xlarge", "spot": Tr
 def answering(cluster: FakeCluster) -> FakeCluster:
     """Return a cluster without machines, with the routes that a rehearsal requests first."""
     cluster.on("GET", "/api/v1/master", {"version": "0.38.1", "productVersion": "9.9"})
-    cluster.on("GET", "/api/v1/instances", lambda asked: page("instances", [], asked))
+    cluster.on("GET", "/api/v1/instances", lambda request: page("instances", [], request))
     return cluster
 
 

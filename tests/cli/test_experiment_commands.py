@@ -317,8 +317,8 @@ def test_each_setting_sends_one_patch_request(
 def test_gc_policy_lists_checkpoints_to_delete_and_requires_yes(
     mine: FakeCluster, det: Det
 ) -> None:
-    doomed = [{"TrialID": 10, "StepsCompleted": 5, "State": "COMPLETED", "UUID": "u-1"}]
-    mine.on("GET", "/experiments/1/preview_gc", {"checkpoints": doomed, "metric_name": "loss"})
+    deletable = [{"TrialID": 10, "StepsCompleted": 5, "State": "COMPLETED", "UUID": "u-1"}]
+    mine.on("GET", "/experiments/1/preview_gc", {"checkpoints": deletable, "metric_name": "loss"})
     keep = ["--save-experiment-best", 0, "--save-trial-best", 1, "--save-trial-latest", 1]
     ran = det("e", "set", "gc-policy", 1, *keep)
     assert ran.code == 2

@@ -126,8 +126,8 @@ def test_pool_list_shows_queue_and_cheapest_offer(rented: FakeCluster, det: Det)
 def test_hold_and_resume_are_sent_for_one_pool(rented: FakeCluster, det: Det) -> None:
     assert det("pool", "hold", "gpu", "--reason", "the bill").code == 0
     assert det("pool", "resume", "gpu").code == 0
-    held, resumed = rented.sent("POST", "/api/v1/rented-pools/.*")
-    assert (held.path[-5:], held.body) == ("/hold", {"reason": "the bill"})
+    hold, resumed = rented.sent("POST", "/api/v1/rented-pools/.*")
+    assert (hold.path[-5:], hold.body) == ("/hold", {"reason": "the bill"})
     assert resumed.path.endswith("/resume")
 
 

@@ -113,7 +113,7 @@ def test_runner_installs_det_from_the_cluster(
     assert ran.returncode == 0, ran.stderr
     assert "| loss | 0.25 |" in Path(bare["DET_SUMMARY"]).read_text()
     assert cluster.sent("GET", "/agents/v1/wheel/.*"), "the command of this machine was used"
-    assert not list(tmp_path.glob("tmp*")), "what was installed goes with the job"
+    assert not list(tmp_path.glob("tmp*")), "the installation is removed with the job"
 
 
 def test_address_without_scheme_is_completed(

@@ -74,18 +74,18 @@ def test_token_edit_and_unknown_tokens(api: Api, as_user: Det) -> None:
 
 
 def test_sessions_are_listed_and_ended(api: Api, as_user: Det) -> None:
-    there, third = api.signed_in("determined"), api.signed_in("determined")
+    second, third = api.signed_in("determined"), api.signed_in("determined")
     own, *others = json.loads(as_user("-u", "determined", "user", "list-sessions", "--json").out)
     assert (own["current"], own["program"].startswith("Determined client")) == (True, True)
     assert [o["current"] for o in others] == [False, False]
     ended = as_user("-u", "determined", "user", "end-session", others[0]["id"])
     assert ended.out == f"Ended session {others[0]['id']}\n"
-    assert (third.ask("GET", "/api/v1/me").status, there.ask("GET", "/api/v1/me").status) == (
+    assert (third.ask("GET", "/api/v1/me").status, second.ask("GET", "/api/v1/me").status) == (
         401,
         200,
     )
     assert as_user("-u", "determined", "user", "end-session", "--others").out == "Ended 1 session\n"
-    assert there.ask("GET", "/api/v1/me").status == 401
+    assert second.ask("GET", "/api/v1/me").status == 401
     assert "say which sessions to end" in as_user("-u", "determined", "user", "end-session").err
     refused = as_user("-u", "determined", "user", "list-sessions", "--of", "admin")
     assert "only an administrator may see where another user is signed in" in refused.err

@@ -35,8 +35,8 @@ PAGE = re.compile(r"\bdocs/[\w/-]+\.md(?:#[\w-]+)?")
 def sources() -> Iterator[Path]:
     yield from (p for p in sorted(ROOT.iterdir()) if p.is_file() and p.suffix in KINDS)
     for folder in FOLDERS:
-        found = sorted((ROOT / folder).rglob("*"))
-        yield from (p for p in found if p.is_file() and p.suffix in KINDS)
+        files = sorted((ROOT / folder).rglob("*"))
+        yield from (p for p in files if p.is_file() and p.suffix in KINDS)
 
 
 def read(path: Path) -> str:
@@ -50,7 +50,7 @@ def test_no_file_cites_a_numbered_section() -> None:
         for number, line in enumerate(read(path).splitlines(), 1)
         if SECTION.search(line)
     ]
-    assert citing == [], "say the fact itself in a few words, or cite a page of docs/"
+    assert citing == [], "state the fact in a few words, or cite a page of docs/"
 
 
 def missing(citation: str) -> bool:

@@ -28,8 +28,8 @@ def test_page_is_the_output_of_the_model(
 def test_spot_with_fallback_does_the_same_work_for_less(month: dict[str, Outcome]) -> None:
     spot, on_demand = month["spot with fallback"], month["on demand"]
     assert spot.trials == on_demand.trials > 1000
-    assert spot.reclaims > 50, "the market takes machines back"
-    assert spot.refusals > 50, "and often has none"
+    assert spot.reclaims > 50, "the market reclaims machines"
+    assert spot.refusals > 50, "and often has no capacity"
     assert spot.usd <= cost.SPOT_LIMIT * on_demand.usd
 
 

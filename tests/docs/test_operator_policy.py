@@ -16,12 +16,12 @@ ACCOUNT = "arn:aws:iam::123456789012"
 
 
 def made() -> list[tuple[str, str]]:
-    found = [
+    resources = [
         m.groups()
         for path in sorted(MODULES.glob("*/*.tf"))
         for m in _MADE.finditer(path.read_text("utf-8"))
     ]
-    return [(kind.replace("_", "-"), part) for kind, part in found]
+    return [(kind.replace("_", "-"), part) for kind, part in resources]
 
 
 def test_every_role_and_profile_of_the_stack_has_the_clusters_name() -> None:

@@ -1,4 +1,4 @@
-"""Pools that pages show are pools that a cluster accepts, and that can rent something."""
+"""Pools that pages show are pools that a cluster accepts, and that can rent machines."""
 
 import re
 from pathlib import Path

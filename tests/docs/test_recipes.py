@@ -1,4 +1,4 @@
-"""The files, commands and names that the recipes of CONTRIBUTING.md send to are there."""
+"""The files, commands and names that the recipes of CONTRIBUTING.md refer to exist."""
 
 import re
 from pathlib import Path

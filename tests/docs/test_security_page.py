@@ -76,7 +76,7 @@ def test_figures_match_the_code() -> None:
     cluster, many, word = ClusterConfig(), sign_in._PATIENCE_WITH_ADDRESS, _WORDS
     agent = {option.name: option.default for option in settings.OPTIONS}
     lines_s, bytes_s = agent["log_lines_per_second"], agent["log_bytes_per_second"]
-    said = (
+    figures = (
         f"waits after {word[sign_in.FREE_ATTEMPTS]} attempts",
         f"after {many.free} failed attempts in an hour, {word[many.longest_s]} seconds at most",
         f"at most {protocol.LARGEST_HEADERS >> 10} KiB of headers",
@@ -111,5 +111,5 @@ def test_figures_match_the_code() -> None:
         f"explains the error to {connection_limits._REFUSED_AT_ONCE} rejected callers at once",
         f"strangers write {failures.MOST} of them an hour at most",
     )
-    assert [figure for figure in said if figure not in page] == []
+    assert [figure for figure in figures if figure not in page] == []
     assert log_limits.BURST_S == 60

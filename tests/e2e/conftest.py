@@ -18,7 +18,7 @@ RUNTIMES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 # The start of a command does not depend on its runtime, so tests of it need one runtime.
 in_processes = pytest.mark.parametrize("cluster", ["process"], indirect=True, scope="module")
 
-# Where other tests show what Docker changes, `make test` runs a test in processes alone.
+# `make test` runs a test only in processes if other tests cover the differences of Docker.
 REPEATED = pytest.mark.heavy("runs in Docker again what runs in processes")
 in_docker_on_demand = pytest.mark.parametrize(
     "cluster",
@@ -49,7 +49,7 @@ Start = Callable[[str], Cluster]
 
 @contextmanager
 def default_clusters(folders: pytest.TempPathFactory) -> Iterator[Start]:
-    """Give a cluster of each runtime with the default layout, which starts when it is first asked for."""
+    """Return a cluster of each runtime with the default layout. It starts at its first use."""
     started: dict[str, Cluster] = {}
     with ExitStack() as ends:
 
@@ -121,7 +121,7 @@ def exact() -> Path:
 
 @dataclass(frozen=True)
 class Held:
-    """The training of `exact`, which waits behind step 20 until it is let on, or asked to stop."""
+    """The training of `exact`, which waits after step 20 until `let_on()` or a preemption."""
 
     code: Path
     config: Path

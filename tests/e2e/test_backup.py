@@ -118,4 +118,4 @@ def test_copy_of_a_running_cluster_resumes_from_the_checkpoints(
         }
         assert completed
         assert completed <= {p.name for p in (new_data / "checkpoints").iterdir()}
-    assert not data.exists(), "nothing of the copy lies where the original was"
+    assert not data.exists(), "the copy must not write to the directory of the original"

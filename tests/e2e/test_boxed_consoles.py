@@ -11,7 +11,7 @@ from tests.support.cloudbox.network import network
 
 pytestmark = pytest.mark.usefixtures("machines_may_boot")
 NO_DRIVER = "printf '#!/bin/sh\\nexit 124\\n' > {scratch}/bin/timeout"
-# As on a busy machine, the script's output arrives late.
+# The script's output arrives late, as on a busy machine.
 SLOW = "printf '#!/bin/sh\\nsleep 0.5; exec /usr/bin/tee \"$@\"\\n' > {scratch}/bin/tee"
 
 

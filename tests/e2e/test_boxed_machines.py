@@ -30,10 +30,10 @@ class Rented:
     cluster: Cluster
 
     def instances(self, pool: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.cluster.get(f"/api/v1/instances?pool={pool}&all=true")[
+        rows: list[dict[str, Any]] = self.cluster.get(f"/api/v1/instances?pool={pool}&all=true")[
             "instances"
         ]
-        return found
+        return rows
 
     def machine_of(self, trial_id: int) -> Instance:
         """Wait until a trial runs, and return the machine that it runs on."""
@@ -129,15 +129,17 @@ def test_reclaimed_trial_moves_to_a_new_machine_and_all_machines_end(
 
     log = rented.log(trial["id"])
     # Messages contain whole logs, because another line may explain a missing one.
-    assert f"resumed at step {HELD_AT}" in log, f"something was lost since the notice: {log}"
+    assert f"resumed at step {HELD_AT}" in log, f"steps were lost after the notice: {log}"
     assert "finished at step 60: exact" in log, log
     (trial,) = rented.cluster.trials(experiment)
     assert trial["restarts"] == 0
-    nothing_is_left(rented, first, second)
-    taken, replacing = sorted(rented.instances(name), key=lambda row: str(row["requestedAt"]))
-    ended = taken["terminatingSince"] or taken["endedAt"]
-    assert replacing["requestedAt"] <= ended, "it was rented at the notice, not after the loss"
-    money_adds_up(rented, name, experiment)
+    check_no_machines_remain(rented, first, second)
+    reclaimed, replacing = sorted(rented.instances(name), key=lambda row: str(row["requestedAt"]))
+    ended = reclaimed["terminatingSince"] or reclaimed["endedAt"]
+    assert replacing["requestedAt"] <= ended, (
+        "the machine must be rented at the notice, not after the loss"
+    )
+    check_costs(rented, name, experiment)
 
 
 def test_stock_image_installs_the_agent_from_its_cluster_and_trains(
@@ -149,10 +151,10 @@ def test_stock_image_installs_the_agent_from_its_cluster_and_trains(
     (row,) = rented.instances("bare")
     console = rented.box.machine(row["cloudId"]).printed()
     assert "determined-boot: installing the agent" in console
-    nothing_is_left(rented)
+    check_no_machines_remain(rented)
 
 
-def nothing_is_left(rented: Rented, *machines: Instance) -> None:
+def check_no_machines_remain(rented: Rented, *machines: Instance) -> None:
     until(lambda: not rented.box.on(), "an empty cloud")
     for machine in machines:
         process = rented.box.machine(machine.cloud_id).process
@@ -163,7 +165,7 @@ def nothing_is_left(rented: Rented, *machines: Instance) -> None:
     assert listed
 
 
-def money_adds_up(rented: Rented, name: str, experiment: int) -> None:
+def check_costs(rented: Rented, name: str, experiment: int) -> None:
     """Compare the costs of the pool with the intervals of its machines and with the costs of its work."""
     rows = rented.instances(name)
     assert len(rows) == 2
@@ -189,7 +191,7 @@ def test_reclaim_of_one_of_four_machines_loses_no_step(
 ) -> None:
     experiment = submit(rented, exact, gate, "aws", trials=4)
     trials = rented.cluster.until(
-        lambda: len(found := rented.cluster.trials(experiment)) == 4 and found, "four trials"
+        lambda: len(four := rented.cluster.trials(experiment)) == 4 and four, "four trials"
     )
     ids = [trial["id"] for trial in trials]
     for id in ids:
@@ -208,7 +210,7 @@ def test_reclaim_of_one_of_four_machines_loses_no_step(
 def test_distributed_trial_resumes_when_one_of_its_machines_is_reclaimed(
     rented: Rented, gate: Path
 ) -> None:
-    nothing_is_left(
+    check_no_machines_remain(
         rented
     )  # machines of an earlier test, while they are idle, would take a part of it
     code = Path(__file__).parent / "gang"
@@ -232,8 +234,10 @@ def test_distributed_trial_resumes_when_one_of_its_machines_is_reclaimed(
     assert rented.cluster.until_state(experiment, "COMPLETED", "ERROR") == "COMPLETED"
     log = rented.log(trial["id"])
     for rank in (0, 1):
-        assert f"rank {rank} of 2 resumed at step 15" in log, f"lost since the notice: {log}"
+        assert f"rank {rank} of 2 resumed at step 15" in log, (
+            f"steps were lost after the notice: {log}"
+        )
         assert f"rank {rank} finished: exact" in log, log
     (trial,) = rented.cluster.trials(experiment)
     assert trial["restarts"] == 0
-    nothing_is_left(rented, *before)
+    check_no_machines_remain(rented, *before)

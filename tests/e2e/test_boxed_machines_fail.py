@@ -1,4 +1,4 @@
-"""Rented machines that never work, in the box: each has a clear reason in `det why`, and none costs money for ever."""
+"""Rented machines that never work: `det why` shows a clear reason for each, and all are terminated."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -63,8 +63,8 @@ class Failing:
 
         def told() -> bool:
             reasons = self.cluster.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
-            said = "".join(r["sentence"] for r in reasons)
-            return reason in said and "the last 3 machines did not join" in said
+            sentences = "".join(r["sentence"] for r in reasons)
+            return reason in sentences and "the last 3 machines did not join" in sentences
 
         try:
             until(told, reason, 150)
@@ -100,8 +100,8 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
 def test_failing_image_stops_the_pool_with_a_reason(failing: Failing, name: str) -> None:
     experiment = failing.submit(name)
     failing.until_told(experiment, EXPECTED[name])
-    nothing_runs(failing, name)
-    assert len(failing.rows(name)) == 3, "no money is spent in a loop"
+    check_no_machines_run(failing, name)
+    assert len(failing.rows(name)) == 3, "the pool must not rent machines in a loop"
     failing.cluster.det("experiment", "kill", str(experiment))
 
 
@@ -126,8 +126,8 @@ def test_machine_with_another_machines_identity_is_rejected(
     failing.box.before_boot = lie
     experiment = failing.submit(f"strange-{cloud}")
     failing.until_told(experiment, reason)
-    assert not failing.cluster.get("/api/v1/agents")["agents"][1:], "only the local agent is there"
-    nothing_runs(failing, f"strange-{cloud}")
+    assert not failing.cluster.get("/api/v1/agents")["agents"][1:], "only the local agent may join"
+    check_no_machines_run(failing, f"strange-{cloud}")
     failing.cluster.det("experiment", "kill", str(experiment))
 
 
@@ -138,10 +138,10 @@ def test_wrong_clock_is_the_reported_reason(failing: Failing) -> None:
     failing.box.sts.ahead_s = 3600
     experiment = failing.submit("strange-aws")
     failing.until_told(experiment, "is the machine's clock right?")
-    nothing_runs(failing, "strange-aws")
+    check_no_machines_run(failing, "strange-aws")
 
 
-def nothing_runs(failing: Failing, pool: str) -> None:
+def check_no_machines_run(failing: Failing, pool: str) -> None:
     def live() -> object:
         return failing.cluster.get(f"/api/v1/instances?pool={pool}")["instances"]
 

@@ -92,16 +92,16 @@ def cloud_of(name: str, boxed: BoxedDeployment, patch: pytest.MonkeyPatch) -> Cl
 def test_every_step_passes_on_boxed_machines(
     boxed: BoxedDeployment, monkeypatch: pytest.MonkeyPatch, name: str, reclaimed: str
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     cloud = cloud_of(name, boxed, monkeypatch)
-    stage = Stage(boxed, cloud, name, 1, 0.0, removes=False, say=said.append)
+    stage = Stage(boxed, cloud, name, 1, 0.0, removes=False, say=messages.append)
     rehearsal = Rehearsal(
         make(parse_steps(STEPS), RATES, 0.0), stage, name, BUDGET_USD, {}, lambda report: None
     )
     report = rehearsal.run()
     outcomes = {outcome.step: outcome for outcome in report.outcomes}
-    told = "\n".join([*said, boxed.box.why(), boxed.cluster.why()])
-    assert {o.state.value for o in report.outcomes} == {"passed"}, told
+    details = "\n".join([*messages, boxed.box.why(), boxed.cluster.why()])
+    assert {o.state.value for o in report.outcomes} == {"passed"}, details
     assert reclaimed in outcomes["interruption"].detail
     assert "joined after" in outcomes["spot"].detail
     assert outcomes["spot"].cost_usd > 0

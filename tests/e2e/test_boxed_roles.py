@@ -33,7 +33,7 @@ def boxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Box, Clust
             yield box, cluster
 
 
-def found_by_a_task(boxed: tuple[Box, Cluster], name: str, folder: Path) -> str:
+def output_of_task(boxed: tuple[Box, Cluster], name: str, folder: Path) -> str:
     """Return the output after "has" of a task on a rented machine of a pool."""
     box, cluster = boxed
     (folder / "ask.py").write_text(ASKS[name])
@@ -60,7 +60,7 @@ def found_by_a_task(boxed: tuple[Box, Cluster], name: str, folder: Path) -> str:
 
 def test_task_on_google_cloud_has_a_role_of_aws(boxed: tuple[Box, Cluster], tmp_path: Path) -> None:
     box, _ = boxed
-    key = found_by_a_task(boxed, "google", tmp_path)
+    key = output_of_task(boxed, "google", tmp_path)
     assert box.role.audience == AUDIENCE
     assert box.sts.known[key].name == box.role.name
     assert box.sts.known[key].session.startswith("det-"), "named by the machine"
@@ -68,4 +68,4 @@ def test_task_on_google_cloud_has_a_role_of_aws(boxed: tuple[Box, Cluster], tmp_
 
 def test_task_on_aws_has_an_account_of_google(boxed: tuple[Box, Cluster], tmp_path: Path) -> None:
     box, _ = boxed
-    assert found_by_a_task(boxed, "aws", tmp_path) in box.account.tokens
+    assert output_of_task(boxed, "aws", tmp_path) in box.account.tokens

@@ -64,9 +64,9 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, endpoint: str) -> It
 
 
 def _files(folder: Path) -> set[str]:
-    """List the files; a folder that is being deleted meanwhile has none, where `rglob` would raise."""
-    found = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
-    return {os.path.relpath(path, folder) for path in found}
+    """List the files. A folder that is being deleted has no files; `rglob` would raise an error."""
+    paths = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    return {os.path.relpath(path, folder) for path in paths}
 
 
 def _bucket(endpoint: str) -> Iterator[Storage]:
@@ -78,7 +78,7 @@ def _bucket(endpoint: str) -> Iterator[Storage]:
     bucket.create()
 
     def files() -> set[str]:
-        return {found.key.removeprefix(f"{PREFIX}/") for found in bucket.objects.all()}
+        return {item.key.removeprefix(f"{PREFIX}/") for item in bucket.objects.all()}
 
     config = {"type": "s3", "bucket": name, "prefix": PREFIX, "endpoint_url": endpoint}
     yield Storage(config, AWS, files)
@@ -100,8 +100,8 @@ def train(cluster: Cluster, storage: Storage, folder: Path, **policy: int) -> in
 
 def checkpoints(cluster: Cluster, experiment_id: int) -> dict[int, dict[str, Any]]:
     """Return checkpoints by the steps that they hold."""
-    found = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")["checkpoints"]
-    return {int(c["metadata"]["steps_completed"]): c for c in found}
+    reported = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")["checkpoints"]
+    return {int(c["metadata"]["steps_completed"]): c for c in reported}
 
 
 KEEP_ALL = {"save_experiment_best": 4, "save_trial_best": 4, "save_trial_latest": 4}
@@ -121,8 +121,8 @@ def test_ended_experiment_has_only_the_checkpoints_of_its_policy(
     cluster.until(
         lambda: len(storage.checkpoints()) <= len(kept), f"only {kept} are left in the storage"
     )
-    found = checkpoints(cluster, experiment_id)
-    assert storage.checkpoints() == {found[step]["uuid"] for step in kept}
+    by_step = checkpoints(cluster, experiment_id)
+    assert storage.checkpoints() == {by_step[step]["uuid"] for step in kept}
     cluster.until(
         lambda: {s for s, c in checkpoints(cluster, experiment_id).items()
                  if c["state"] == "STATE_COMPLETED"} == kept, "the others are told as deleted",
@@ -147,10 +147,10 @@ def test_deleting_a_checkpoint_deletes_its_files(
     experiment_id = train(cluster, storage, tmp_path, **KEEP_ALL)
     all_of_them = {c["uuid"] for c in checkpoints(cluster, experiment_id).values()}
     assert storage.checkpoints() == all_of_them
-    doomed = checkpoints(cluster, experiment_id)[1]["uuid"]
-    cluster.det("checkpoint", "delete", doomed, "--yes")
-    cluster.until(lambda: doomed not in storage.checkpoints(), f"the files of {doomed} are gone")
-    assert storage.checkpoints() == all_of_them - {doomed}
+    deleted = checkpoints(cluster, experiment_id)[1]["uuid"]
+    cluster.det("checkpoint", "delete", deleted, "--yes")
+    cluster.until(lambda: deleted not in storage.checkpoints(), f"the files of {deleted} are gone")
+    assert storage.checkpoints() == all_of_them - {deleted}
 
 
 def test_deleting_an_experiment_deletes_all_its_files(

@@ -92,8 +92,8 @@ class Cluster:
         return True
 
     def log(self) -> str:
-        told = {role: c.logs().decode()[-2000:] for role, c in self.containers.items()}
-        return "\n".join(f"== {role}\n{text}" for role, text in told.items())
+        logs = {role: c.logs().decode()[-2000:] for role, c in self.containers.items()}
+        return "\n".join(f"== {role}\n{text}" for role, text in logs.items())
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +134,9 @@ def over_tcp(database_url: str) -> str:
     with database.autocommit() as connection:
         connection.execute(text("ALTER ROLE postgres PASSWORD 'Password1'"))
     database.dispose()
-    found = re.search(r"@localhost/(\w+)\?unix_sock=.*\.(\d+)$", database_url)
-    assert found, database_url
-    return f"postgresql://postgres:Password1@127.0.0.1:{found[2]}/{found[1]}"
+    match = re.search(r"@localhost/(\w+)\?unix_sock=.*\.(\d+)$", database_url)
+    assert match, database_url
+    return f"postgresql://postgres:Password1@127.0.0.1:{match[2]}/{match[1]}"
 
 
 def _environment(made: Cluster, database: str, endpoint: str, emulator: str) -> dict[str, str]:
@@ -195,10 +195,10 @@ def test_experiment_of_the_api_rents_a_machine_through_the_other_services(cluste
 def check_walls(container: Any) -> None:
     """Check a service from inside: it runs without root rights and cannot write files."""
     look = "import os; print(os.getuid()); open('/venv/x', 'w')"
-    code, said = container.exec_run(["python3", "-c", look])
+    code, output = container.exec_run(["python3", "-c", look])
     assert code == 1
-    assert "65532" in said.decode().splitlines()
-    assert "Read-only file system" in said.decode()
+    assert "65532" in output.decode().splitlines()
+    assert "Read-only file system" in output.decode()
 
 
 def test_started_service_answers_soon(cluster: Cluster) -> None:
@@ -219,17 +219,17 @@ def composed(engine: Any, empty_database_url: str) -> Iterator[tuple[Any, int]]:
         "DET_BOOTSTRAP_TOKEN": "bootstrap", "DET_INITIAL_USER_PASSWORD": "Password1",
         "DET_CLUSTER_CONFIG": json.dumps({"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}),
     }  # fmt: skip
-    told = compose.services(variables)
+    services = compose.services(variables)
     with ExitStack() as stack:
         volumes = {}
         for name in ("objects", "socket"):
             volume = engine.volumes.create()
             stack.callback(volume.remove, force=True)
             volumes[name] = volume.name
-        for service in told.values():
+        for service in services.values():
             service["volumes"] = {volumes.get(n, n): how for n, how in service["volumes"].items()}
-        engine.containers.run(**told["folders"], remove=True)
-        service = told["controlplane"]
+        engine.containers.run(**services["folders"], remove=True)
+        service = services["controlplane"]
         service["environment"] |= {"HOST": "127.0.0.1", "PORT": str(port)}
         container = engine.containers.run(**service, detach=True, network_mode="host")
         stack.callback(container.remove, force=True)
@@ -247,5 +247,5 @@ def test_compose_file_creates_a_working_cluster(composed: tuple[Any, int]) -> No
     created = one.call("POST", "/api/v1/experiments", token, body)["experiment"]
     assert created["name"] == "in-containers", one.log()
     code = one.call("GET", f"/api/v1/experiments/{created['id']}/model_def", token)
-    assert code["b64Tgz"], "what the volume keeps is read back"
+    assert code["b64Tgz"], "the code in the volume can be read again"
     check_walls(container)

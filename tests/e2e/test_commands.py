@@ -41,15 +41,15 @@ def test_shell_is_opened_through_the_cluster_until_it_is_killed(
     free = ("--config", "resources.slots=0")
     started = cluster.run("shell", "start", *free, "--", "echo kind $DET_TASK_TYPE; exit 3")
     assert (started.code, "kind SHELL" in started.out) == (3, True), started.out + started.err
-    found = re.search(r"Launched shell (\S+)", started.out)
-    assert found
-    opened = cluster.run("shell", "open", found[1], "--", "echo again")
+    match = re.search(r"Launched shell (\S+)", started.out)
+    assert match
+    opened = cluster.run("shell", "open", match[1], "--", "echo again")
     assert (opened.code, opened.out) == (0, "again\n"), opened.err
-    cluster.det("shell", "kill", found[1])
+    cluster.det("shell", "kill", match[1])
     cluster.until(
-        lambda: cluster.get(f"/api/v1/shells/{found[1]}")["shell"]["exitStatus"], "its end"
+        lambda: cluster.get(f"/api/v1/shells/{match[1]}")["shell"]["exitStatus"], "its end"
     )
-    ended = cluster.run("shell", "open", found[1], "--", "echo never")
+    ended = cluster.run("shell", "open", match[1], "--", "echo never")
     assert ended.code == 1
     assert "on request of" in ended.err
 
@@ -62,23 +62,23 @@ def test_only_an_idle_shell_ends_after_its_timeout(cluster: Cluster) -> None:
         "shell", "start", *short, "--", "for n in $(seq 20); do echo $n; sleep 1; done"
     )
     assert (busy.code, busy.out.endswith("19\n20\n")) == (0, True), busy.out + busy.err
-    found = re.search(r"Launched shell (\S+)", busy.out)
-    assert found
+    match = re.search(r"Launched shell (\S+)", busy.out)
+    assert match
 
     def ended() -> str:
-        return str(cluster.get(f"/api/v1/shells/{found[1]}")["shell"]["exitStatus"])
+        return str(cluster.get(f"/api/v1/shells/{match[1]}")["shell"]["exitStatus"])
 
     assert "nobody used it for 15s" in cluster.until(ended, "its end")
-    assert "nobody used it for 15s" in cluster.det("shell", "logs", found[1]).out
+    assert "nobody used it for 15s" in cluster.det("shell", "logs", match[1]).out
 
 
 def test_notebook_without_jupyter_reports_how_to_install_it(cluster: Cluster) -> None:
     off = ("--config", "environment.environment_variables=[DET_INSTALL_MISSING=0]")
     ran = cluster.run("notebook", "start", "--config", "resources.slots=0", *off, "--no-browser")
     assert ran.code == 1
-    found = re.search(r"Launched notebook (\S+)", ran.out)
-    assert found
-    log = cluster.det("notebook", "logs", found[1]).out
+    match = re.search(r"Launched notebook (\S+)", ran.out)
+    assert match
+    log = cluster.det("notebook", "logs", match[1]).out
     assert "pip install jupyterlab" in log
     assert "Traceback" not in log
 
@@ -95,8 +95,8 @@ def test_task_tree_runs_and_a_task_is_paused_resumed_and_killed(cluster: Cluster
     id = created.out.removeprefix("Created task ").strip()
 
     def state() -> str:
-        found = cluster.get(f"/api/v1/tasks/{id}")["task"]["taskState"]
-        return str(found).removeprefix("GENERIC_TASK_STATE_")
+        task_state = cluster.get(f"/api/v1/tasks/{id}")["task"]["taskState"]
+        return str(task_state).removeprefix("GENERIC_TASK_STATE_")
 
     def runs() -> bool:
         allocations = cluster.get(f"/api/v1/tasks/{id}")["task"]["allocations"]

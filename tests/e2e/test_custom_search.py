@@ -45,21 +45,23 @@ def experiments(cluster: Cluster, name: str) -> list[dict[str, Any]]:
     return [e for e in listed if e["name"] == name and e["state"] != "STATE_CANCELED"]
 
 
-def searched(cluster: Cluster, known: list[int]) -> int | None:
+def searched(cluster: Cluster, earlier: list[int]) -> int | None:
     """Return the experiment that the runner made since."""
-    new = [e["id"] for e in experiments(cluster, "searched") if e["id"] not in known]
-    assert len(new) <= 1, "the runner made its experiment twice"
+    new = [e["id"] for e in experiments(cluster, "searched") if e["id"] not in earlier]
+    assert len(new) <= 1, "the runner created its experiment twice"
     return new[0] if new else None
 
 
-def until_some_have_validated(cluster: Cluster, known: list[int], count: int) -> int:
+def wait_for_validations(cluster: Cluster, earlier: list[int], count: int) -> int:
     def some() -> int | None:
-        found = searched(cluster, known)
-        trials = cluster.trials(found) if found else []
-        return found if sum(t["bestValidation"] is not None for t in trials) >= count else None
+        experiment_id = searched(cluster, earlier)
+        trials = cluster.trials(experiment_id) if experiment_id else []
+        return (
+            experiment_id if sum(t["bestValidation"] is not None for t in trials) >= count else None
+        )
 
-    found: int = cluster.until(some, f"{count} trials have validated")
-    return found
+    experiment_id: int = cluster.until(some, f"{count} trials have validated")
+    return experiment_id
 
 
 def assert_halved(cluster: Cluster, experiment_id: int) -> None:
@@ -72,15 +74,15 @@ def assert_halved(cluster: Cluster, experiment_id: int) -> None:
     assert {t["restarts"] for t in trials} == {0}
     for trial in trials:
         lines = [line["message"] for line in cluster.task_logs(trial["id"])]
-        asked = [line.split()[-1] for line in lines if "asked to train to" in line]
-        assert asked == [str(n) for n in (4, 12, 36) if n <= trial["totalBatchesProcessed"]]
+        lengths = [line.split()[-1] for line in lines if "asked to train to" in line]
+        assert lengths == [str(n) for n in (4, 12, 36) if n <= trial["totalBatchesProcessed"]]
 
 
 @in_docker_on_demand
 def test_restarted_local_runner_continues_its_search(
     cluster: Cluster, code: Path, gate: Path
 ) -> None:
-    known = [e["id"] for e in experiments(cluster, "searched")]
+    earlier = [e["id"] for e in experiments(cluster, "searched")]
 
     @contextmanager
     def running() -> Iterator[subprocess.Popen[bytes]]:
@@ -95,26 +97,26 @@ def test_restarted_local_runner_continues_its_search(
                 process.kill()
 
     with running() as first:
-        experiment_id = until_some_have_validated(cluster, known, 3)
+        experiment_id = wait_for_validations(cluster, earlier, 3)
         first.kill()
     assert not cluster.experiment(experiment_id)["endTime"]
     gate.touch()
     with running() as second:
         assert cluster.until_state(experiment_id, "COMPLETED", "ERROR", "CANCELED") == "COMPLETED"
         assert second.wait(timeout=180) == 0
-    assert searched(cluster, known) == experiment_id
+    assert searched(cluster, earlier) == experiment_id
     assert_halved(cluster, experiment_id)
 
 
 def test_runner_in_a_task_survives_a_kill_and_a_preemption(
     cluster: Cluster, code: Path, gate: Path
 ) -> None:
-    known = [e["id"] for e in experiments(cluster, "searched")]
+    earlier = [e["id"] for e in experiments(cluster, "searched")]
     runner_id = cluster.create(code / "in_cluster.yaml", code)
-    experiment_id = until_some_have_validated(cluster, known, 2)
+    experiment_id = wait_for_validations(cluster, earlier, 2)
     runner_trial = cluster.trials(runner_id)[0]["id"]
     cluster.kill_containers_of(runner_trial)
-    until_some_have_validated(cluster, known, 5)
+    wait_for_validations(cluster, earlier, 5)
     cluster.det("experiment", "pause", str(runner_id))
     cluster.until(
         lambda: not cluster.containers_of(runner_trial), "the runner left because it was asked to"
@@ -123,6 +125,6 @@ def test_runner_in_a_task_survives_a_kill_and_a_preemption(
     cluster.det("experiment", "activate", str(runner_id))
     for each in (experiment_id, runner_id):
         assert cluster.until_state(each, "COMPLETED", "ERROR", "CANCELED") == "COMPLETED"
-    assert searched(cluster, known) == experiment_id
+    assert searched(cluster, earlier) == experiment_id
     assert cluster.trials(runner_id)[0]["restarts"] == 1
     assert_halved(cluster, experiment_id)

@@ -28,7 +28,7 @@ pytestmark = [
 
 # Differences of moto: it prefixes groups in rules with the account, and describes the scaling of an Aurora cluster also
 # in the first version's form.
-TOLD_OTHERWISE_BY_MOTO = {
+CHANGED_BY_MOTO = {
     "module.machines.aws_vpc_security_group_ingress_rule.each_other",
     "module.database.aws_vpc_security_group_ingress_rule.functions",
     "module.database.aws_rds_cluster.this[0]",
@@ -44,7 +44,7 @@ resources: {slots_per_trial: 1, resource_pool: gpus}
 max_restarts: 0
 checkpoint_storage: {type: s3, bucket: BUCKET, endpoint_url: "ENDPOINT", access_key: testing, secret_key: testing}
 """
-# Its machine is asked to wait until the test has looked at the cluster while it works.
+# Training waits until the test has checked the running cluster.
 CODE = """
 import os, pathlib, time
 import determined as det
@@ -61,23 +61,23 @@ with det.core.init() as core:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> Iterator[Deployed]:
-    with deployed_aws(tmp_path_factory.mktemp("deploy"), postgres_server) as found:
-        yield found
+    with deployed_aws(tmp_path_factory.mktemp("deploy"), postgres_server) as deployment:
+        yield deployment
 
 
 def test_cluster_is_created_used_restored_and_removed_completely(
     deployed: Deployed,
 ) -> None:
     (deployed.folder / "cluster.yaml").write_text(cluster_config(deployed.clouds.master_url))
-    said = deployed.deploy("up", *OPTIONS, "--add-tag", "team=vision").out
-    password = re.search(r"until you change it: (\S+)", said)
-    assert password, said
-    assert f"export DET_MASTER={deployed.box.front_url}" in said
-    check_what_was_made(deployed)
+    output = deployed.deploy("up", *OPTIONS, "--add-tag", "team=vision").out
+    password = re.search(r"until you change it: (\S+)", output)
+    assert password, output
+    assert f"export DET_MASTER={deployed.box.front_url}" in output
+    check_functions_and_schedules(deployed)
     again = deployed.deploy("up", "--cluster-id", CLUSTER, "--dry-run").err
     changed = set(re.findall(r"(\S+): Plan to", again))
     assert "Plan: 0 to add, " in again
-    assert changed <= TOLD_OTHERWISE_BY_MOTO, "the next `up` changes what did not change"
+    assert changed <= CHANGED_BY_MOTO, "a repeated `up` must not change unchanged resources"
 
     master = {"DET_MASTER": deployed.box.front_url, "DET_USER": "admin", "DET_PASS": password[1]}
     create_experiment(deployed, master)
@@ -93,12 +93,12 @@ def test_cluster_is_created_used_restored_and_removed_completely(
     assert "1 machines of the cluster are running" in refused.err
     (deployed.folder / "gate").touch()
     train_by_the_stock_client(deployed, password[1])
-    until_everything_is_over(deployed, master)
+    wait_for_result_and_idle_cluster(deployed, master)
     check_rights(deployed)
-    bring_back(deployed, master)
+    restore_cluster(deployed, master)
 
     deployed.deploy("down", "--cluster-id", CLUSTER, "--yes", "--delete-data")
-    check_nothing_is_left(deployed)
+    check_removal(deployed)
     check_rights_of_operator(deployed)
 
 
@@ -152,11 +152,11 @@ def train_by_the_stock_client(deployed: Deployed, password: str) -> None:
             return begun.result()
 
         does("user", "login", "admin", typed=f"{password}\n")
-        said = does("experiment", "create", "config.yaml", "context", "--follow-first-trial")
-        assert "Created experiment 2" in said, said
+        output = does("experiment", "create", "config.yaml", "context", "--follow-first-trial")
+        assert "Created experiment 2" in output, output
         # The client takes the end of a function's answer for the end of the log. On a busy machine the rented machine
         # starts later.
-        assert "Scheduling Trial 2 " in said, "it waits for its first trial, and follows its log"
+        assert "Scheduling Trial 2 " in output, "it waits for its first trial, and follows its log"
         does("experiment", "wait", "2")
         log = does("trial", "logs", "2")
         assert "assigned to an agent: ip-" in log, log
@@ -166,7 +166,7 @@ def train_by_the_stock_client(deployed: Deployed, password: str) -> None:
         assert re.search(r"begun on ip-.*", does("experiment", "logs", "2"))
 
 
-def until_everything_is_over(deployed: Deployed, master: Mapping[str, str]) -> None:
+def wait_for_result_and_idle_cluster(deployed: Deployed, master: Mapping[str, str]) -> None:
     """Wait until the experiment has its result and its idle machine is terminated."""
 
     def over() -> bool:
@@ -186,10 +186,10 @@ def check_results(deployed: Deployed, master: Mapping[str, str]) -> None:
     assert [o for o in stored if o["Key"].endswith("/weights")], "the checkpoint is in the bucket"
 
 
-def check_what_was_made(deployed: Deployed) -> None:
+def check_functions_and_schedules(deployed: Deployed) -> None:
     """Check the environment of the functions, and the schedules that call them."""
-    told = deployed.box.described[f"det-{CLUSTER}-migrate"]
-    database = urlsplit(told["DET_DB_URL"])
+    description = deployed.box.described[f"det-{CLUSTER}-migrate"]
+    database = urlsplit(description["DET_DB_URL"])
     assert (database.username, database.port, database.path) == ("determined", 5432, "/determined")
     assert len(database.password or "") == 40
     schedules = deployed.aws("scheduler").list_schedules()["Schedules"]
@@ -212,15 +212,15 @@ def create_experiment(deployed: Deployed, master: Mapping[str, str]) -> None:
     (deployed.folder / "config.yaml").write_text(
         CONFIG.replace("BUCKET", bucket).replace("ENDPOINT", endpoint)
     )
-    said = deployed.det("experiment", "create", "config.yaml", "context", environ=master).out
-    assert "Created experiment 1" in said
+    output = deployed.det("experiment", "create", "config.yaml", "context", environ=master).out
+    assert "Created experiment 1" in output
 
 
 def check_machine(deployed: Deployed) -> None:
     """Wait for the machine of the experiment: the schedule's part is played where functions do not start each other."""
     limit = time.monotonic() + 60
     while not deployed.machines():
-        assert time.monotonic() < limit, f"no machine came: {deployed.box.failed}"
+        assert time.monotonic() < limit, f"no machine was rented: {deployed.box.failed}"
         deployed.turn()
     deployed.box.settle()
     assert deployed.box.failed == []
@@ -258,25 +258,25 @@ def check_rights_of_operator(deployed: Deployed) -> None:
     """Compare the operator's IAM calls with the policy of the guide."""
     called = deployed.box.recorder.calls_of_operator
     policy = policy_of_operators()
-    beyond = {(c.action, c.resource) for c in called if not policy.allows(c)}
-    assert {action for action, _ in beyond} <= OF_POWER_USERS, beyond
+    denied = {(c.action, c.resource) for c in called if not policy.allows(c)}
+    assert {action for action, _ in denied} <= OF_POWER_USERS, denied
     made = {c.action for c in called}
     assert {"iam:CreateRole", "iam:PassRole", "iam:DeleteRole", "iam:CreateInstanceProfile"} <= made
 
 
-def bring_back(deployed: Deployed, master: Mapping[str, str]) -> None:
+def restore_cluster(deployed: Deployed, master: Mapping[str, str]) -> None:
     """Remove the cluster, and restore it with its users, experiments, checkpoints and secrets."""
     ada = {**master, "DET_USER": "ada", "DET_PASS": "Password-of-ada-1"}
     deployed.det("user", "create", "ada", "--password", ada["DET_PASS"], environ=master)
     before = deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
-    said = deployed.deploy("down", "--cluster-id", CLUSTER, "--yes").out
-    snapshot = re.search(r"det deploy aws up .*--db-snapshot (\S+)", said)
-    assert snapshot, said
+    output = deployed.deploy("down", "--cluster-id", CLUSTER, "--yes").out
+    snapshot = re.search(r"det deploy aws up .*--db-snapshot (\S+)", output)
+    assert snapshot, output
     assert deployed.aws("lambda").list_functions()["Functions"] == []
     deployed.box.forget_functions()
 
-    said = deployed.deploy("up", *OPTIONS, "--db-snapshot", snapshot[1]).out
-    assert "until you change it" not in said, "people have the passwords that they had"
+    output = deployed.deploy("up", *OPTIONS, "--db-snapshot", snapshot[1]).out
+    assert "until you change it" not in output, "the passwords of users are unchanged"
     assert deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"] == before
     assert "ada" in deployed.det("user", "whoami", environ=ada).out
     check_results(deployed, master)
@@ -292,7 +292,7 @@ def check_secrets(deployed: Deployed) -> None:
     assert '"testing"' in AesCipher([key]).open(sealed).decode()
 
 
-def check_nothing_is_left(deployed: Deployed) -> None:
+def check_removal(deployed: Deployed) -> None:
     assert [m for m in deployed.machines() if m["State"]["Name"] != "terminated"] == []
     tagged = deployed.aws("resourcegroupstaggingapi").get_resources(
         TagFilters=[{"Key": "determined-cluster", "Values": [CLUSTER]}]

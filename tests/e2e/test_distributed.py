@@ -136,7 +136,7 @@ def test_paused_trial_of_one_slot_resumes_with_the_same_losses(
         ),
         "python3 launcher.py python3 train.py",
     ],
-    ids=["script", "by torchrun", "launcher of one's own"],
+    ids=["script", "by torchrun", "custom launcher"],
 )
 def test_every_way_to_start_a_trial_trains_the_same_model(
     cluster: Cluster, four_slots: int, entrypoint: str

@@ -28,7 +28,7 @@ def ended(cluster: Cluster) -> int:
 
 @pytest.fixture
 def paused(cluster: Cluster, held: Held) -> int:
-    """An experiment that does not end by itself once it is activated."""
+    """An experiment that does not end after its activation until it is canceled."""
     return cluster.create(held.config, held.code, "--paused")
 
 
@@ -69,8 +69,10 @@ def test_trial_is_described_and_its_log_followed(cluster: Cluster, ended: int) -
 def test_checkpoints_are_listed_described_and_downloaded(
     cluster: Cluster, ended: int, tmp_path: Path
 ) -> None:
-    (found,) = cluster.det("checkpoint", "list", "--experiment-id", str(ended), "--json").json()
-    uuid = found["uuid"]
+    (checkpoint,) = cluster.det(
+        "checkpoint", "list", "--experiment-id", str(ended), "--json"
+    ).json()
+    uuid = checkpoint["uuid"]
     assert uuid in cluster.det("e", "list-checkpoints", str(ended)).out
     assert "COMPLETED" in cluster.det("checkpoint", "describe", uuid).out
     cluster.det("checkpoint", "download", uuid, "-o", tmp_path / "files")

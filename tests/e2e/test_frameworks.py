@@ -85,12 +85,12 @@ def configuration(framework: Framework) -> str:
 
 def steps(cluster: Cluster, trial_id: int) -> list[int]:
     """Return the steps of the first rank, in order."""
-    found = []
+    reported = []
     for entry in cluster.task_logs(trial_id):
         match = re.search(r"did step (\d+)", entry["log"])
         if match and not entry.get("rankId"):
-            found.append(int(match[1]))
-    return found
+            reported.append(int(match[1]))
+    return reported
 
 
 def trained(cluster: Cluster, framework: Framework, folder: Path) -> Trained:

@@ -170,8 +170,8 @@ def stocks(ours: dict[str, int], stock: StockClient) -> dict[str, int]:
 @pytest.fixture(params=["ours", "stocks"])
 def submitted(request: pytest.FixtureRequest) -> dict[str, int]:
     """Return the experiments of one of the clients, by example."""
-    found: dict[str, int] = request.getfixturevalue(request.param)
-    return found
+    experiments: dict[str, int] = request.getfixturevalue(request.param)
+    return experiments
 
 
 def completed(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
@@ -236,9 +236,9 @@ def test_custom_search_creates_its_trials(cluster: Cluster, submitted: dict[str,
     completed(cluster, runner)
     listed = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
     names = {e["id"]: e["name"] for e in listed if e["id"] > runner}
-    searched = [found for found, name in names.items() if name == "numpy-digits-halving"]
+    searched = [id for id, name in names.items() if name == "numpy-digits-halving"]
     assert searched
-    assert {len(completed(cluster, found)) for found in searched} == {3}
+    assert {len(completed(cluster, id)) for id in searched} == {3}
 
 
 def test_batch_inference_uses_a_trained_checkpoint(
@@ -264,12 +264,12 @@ def test_tensorboard_shows_metrics_of_an_example(cluster: Cluster, ours: dict[st
     example = ours["pytorch_mnist_like/const.yaml"]
     (trial,) = completed(cluster, example)
     config = ("--config-file", EXAMPLES / "interactive/tensorboard.yaml", "--template", "ml")
-    told = cluster.det("tensorboard", "start", str(example), *config, "--no-browser").out
-    found = re.search(r"Launched tensorboard (\S+)", told)
-    assert found, told
-    tags = cluster.get(f"/proxy/{found[1]}/data/plugin/scalars/tags")
+    output = cluster.det("tensorboard", "start", str(example), *config, "--no-browser").out
+    match = re.search(r"Launched tensorboard (\S+)", output)
+    assert match, output
+    tags = cluster.get(f"/proxy/{match[1]}/data/plugin/scalars/tags")
     assert "Determined/accuracy" in tags[f"exp-{example}/trial/{trial['id']}"]
-    cluster.det("tensorboard", "kill", found[1])
+    cluster.det("tensorboard", "kill", match[1])
 
 
 Run = Callable[..., str]
@@ -304,9 +304,9 @@ def test_unmanaged_script_reports_and_resumes(
 ) -> None:
     name = request.node.callspec.id
     assert "reported 20 steps" in run_here("unmanaged/train.py", name)
-    found = cluster.get(f"/api/v1/trials/by-external-id/{name}/{name}")["trial"]
-    assert found["state"] == "STATE_COMPLETED"
-    assert found["latestValidation"]["totalBatches"] == 20
+    trial = cluster.get(f"/api/v1/trials/by-external-id/{name}/{name}")["trial"]
+    assert trial["state"] == "STATE_COMPLETED"
+    assert trial["latestValidation"]["totalBatches"] == 20
     assert "reported 0 steps" in run_here("unmanaged/train.py", name)
 
 
@@ -314,15 +314,15 @@ def test_unmanaged_script_reports_and_resumes(
 def test_unmanaged_script_needs_no_name(cluster: Cluster, run_here: Run) -> None:
     run_here("unmanaged/train.py")
     name = f"walk-of-{getpass.getuser()}"
-    found = cluster.get(f"/api/v1/trials/by-external-id/{name}/{name}")["trial"]
-    assert found["state"] == "STATE_COMPLETED"
+    trial = cluster.get(f"/api/v1/trials/by-external-id/{name}/{name}")["trial"]
+    assert trial["state"] == "STATE_COMPLETED"
 
 
 @pytest.mark.parametrize("step", ["1_run", "2_metrics", "3_checkpoints", "4_search"])
 def test_core_api_steps_run_without_a_cluster(run_here: Run, step: str) -> None:
     """Both harnesses compute the same."""
-    said = run_here(f"core_api_steps/step_{step}.py")
-    assert ("0.0105" if step == "1_run" else "0.01045382327675707") in said
+    output = run_here(f"core_api_steps/step_{step}.py")
+    assert ("0.0105" if step == "1_run" else "0.01045382327675707") in output
 
 
 def test_every_gallery_configuration_is_trained() -> None:

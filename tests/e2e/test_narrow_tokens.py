@@ -53,7 +53,7 @@ def trained(
     assert state == "COMPLETED", log
     assert (trial["checkpointCount"], trial["searcherMetricValue"]) == (1, 0.25)
     answers = (re.search(rf"{word}: (\{{.*\}})", log) for word in ("own", "others"))
-    own, others = (json.loads(found[1]) for found in answers if found)
+    own, others = (json.loads(match[1]) for match in answers if match)
     return own, others
 
 

@@ -27,8 +27,8 @@ BUCKET = f"det-{CLUSTER}-{REGION}-{ACCOUNT}"
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> Iterator[Deployed]:
-    with deployed_aws(tmp_path_factory.mktemp("rehearsal"), postgres_server) as found:
-        yield found
+    with deployed_aws(tmp_path_factory.mktemp("rehearsal"), postgres_server) as deployment:
+        yield deployment
 
 
 def cluster_config(deployed: Deployed) -> str:
@@ -58,7 +58,7 @@ def rehearse(deployed: Deployed, *more: str) -> Answer:
         begun = terminal.submit(deployed.deploy, "rehearse", *options, timeout_s=LIMIT_S)
 
         def has_ended() -> bool:
-            # Functions fail before the database is migrated, and are gone after the removal.
+            # Functions fail before the database is migrated, and do not exist after the removal.
             with suppress(ClientError, BotoCoreError):
                 if is_ticking(deployed):
                     deployed.turn()
@@ -70,7 +70,7 @@ def rehearse(deployed: Deployed, *more: str) -> Answer:
 
 def test_rehearsal_tests_a_new_cluster_and_removes_it(deployed: Deployed) -> None:
     (deployed.folder / "cluster.yaml").write_text(cluster_config(deployed))
-    said = rehearse(
+    output = rehearse(
         deployed, "--config", "cluster.yaml", "--var", "bucket_lifecycle=false", "--idle-minutes", "0",
         "--delete-data",
     )  # fmt: skip
@@ -79,7 +79,7 @@ def test_rehearsal_tests_a_new_cluster_and_removes_it(deployed: Deployed) -> Non
     assert states == {
         "up": "passed", "idle": "passed", "spot": "passed", "train": "passed",
         "interruption": "passed", "upgrade": "passed", "notebook": "skipped", "down": "passed",
-    }, said  # fmt: skip
+    }, output  # fmt: skip
     details = {step["step"]: step["detail"] for step in report["steps"]}
     assert "joined after" in details["spot"]
     assert f"in the bucket {BUCKET}" in details["train"]

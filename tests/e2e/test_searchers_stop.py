@@ -51,6 +51,6 @@ def test_last_checkpoint_has_the_metrics_of_the_searchers_decision(
     assert cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=300) == "COMPLETED"
     (trial,) = cluster.trials(experiment_id)
     assert trial["totalBatchesProcessed"] == MAX_TIME
-    found = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")["checkpoints"]
-    (saved,) = [c for c in found if c["metadata"]["steps_completed"] == MAX_TIME]
+    checkpoints = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")["checkpoints"]
+    (saved,) = [c for c in checkpoints if c["metadata"]["steps_completed"] == MAX_TIME]
     assert "val_loss" in saved["training"]["validationMetrics"]["avgMetrics"]

@@ -1,6 +1,6 @@
 """Launchers that start ranks in other containers by ssh: real sshd, real ssh, two agents with two slots each.
 
-Horovod and DeepSpeed are the real ones, which `make test-all` runs. `ssh/bin/horovodrun` stands in for Horovod's
+Horovod and DeepSpeed are the real ones, which `make test-all` runs. `ssh/bin/horovodrun` replaces Horovod's
 launcher, and loads no framework.
 """
 
@@ -47,8 +47,8 @@ class Ran:
     validation: dict[str, float]
 
     def told(self) -> list[tuple[int, re.Match[str]]]:
-        found = ((entry.get("rankId"), TOLD.match(entry["log"])) for entry in self.logs)
-        return [(int(rank), match) for rank, match in found if match and rank is not None]
+        matches = ((entry.get("rankId"), TOLD.match(entry["log"])) for entry in self.logs)
+        return [(int(rank), match) for rank, match in matches if match and rank is not None]
 
     def text(self) -> str:
         return "\n".join(entry["log"] for entry in self.logs)
@@ -186,9 +186,9 @@ def test_horovod_ranks_exchange_values(
     ran_by: Callable[[str], Ran],
 ) -> None:
     lines = (entry["log"].strip() for entry in ran_by("horovod").logs)
-    said = sorted(line for line in lines if line.startswith("gathered"))
+    gathered = sorted(line for line in lines if line.startswith("gathered"))
     others = [f"gathered None, told from 0, here {here}" for here in ([0, 0], [1, 1], [1, 1])]
-    assert said == sorted(["gathered [0, 1, 0, 1], told from 0, here [0, 0]", *others])
+    assert gathered == sorted(["gathered [0, 1, 0, 1], told from 0, here [0, 0]", *others])
 
 
 @HEAVY

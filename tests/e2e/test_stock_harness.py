@@ -134,8 +134,8 @@ def test_checkpoint_has_the_files_of_all_ranks(
     cluster: Cluster, all_training: "dict[str, Future[int]]"
 ) -> None:
     trial_id = all_training["core"].result()
-    found = cluster.get(f"/api/v1/trials/{trial_id}/checkpoints")["checkpoints"]
-    assert found
-    assert all({"rank-0", "rank-1"} <= set(checkpoint["resources"]) for checkpoint in found)
+    checkpoints = cluster.get(f"/api/v1/trials/{trial_id}/checkpoints")["checkpoints"]
+    assert checkpoints
+    assert all({"rank-0", "rank-1"} <= set(checkpoint["resources"]) for checkpoint in checkpoints)
     steps = [line["log"] for line in cluster.task_logs(trial_id) if "step" in line["log"]]
     assert any("step 6 of [0, 1] by 0.38.1" in line for line in steps)

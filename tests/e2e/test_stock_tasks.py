@@ -24,9 +24,9 @@ def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def id_in(shown: str) -> str:
     """Return the only task id in the output of the client."""
-    found = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", shown)
-    assert found, shown
-    return str(found[0])
+    ids = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", shown)
+    assert ids, shown
+    return str(ids[0])
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ class Waking(FakeApi):
         self.on("POST", "/api/v1/experiments", {"experiment": {"id": 7}, "warnings": []})
 
     def refuse(self, method: str, path: str, statuses: list[int], then: Any) -> None:
-        def answer(asked: Asked) -> Any:
+        def answer(request: Asked) -> Any:
             if not statuses:
                 return then
             # The same answer with a shorter time, so that the test does not wait five seconds.
@@ -67,11 +67,13 @@ def test_sign_in_and_create_report_the_error_without_a_retry(
     cluster: Waking, stock: StockClient, tmp_path: Path
 ) -> None:
     cluster.refuse("POST", "/api/v1/auth/login", [503], {"token": "t", "user": USER})
-    said = stock.refused("user", "login", "determined", typed="Password1\n")
-    assert "the database is waking up" in said
+    output = stock.refused("user", "login", "determined", typed="Password1\n")
+    assert "the database is waking up" in output
     signed_in(stock)
 
     (tmp_path / "one.yaml").write_text(json.dumps({"name": "one", "entrypoint": "true"}))
     cluster.refuse("POST", "/api/v1/experiments", [503], {"experiment": {"id": 7}, "warnings": []})
     assert "the database is waking up" in stock.refused("experiment", "create", "one.yaml")
-    assert len(cluster.sent("POST", "/api/v1/experiments")) == 1, "it would have been made twice"
+    assert len(cluster.sent("POST", "/api/v1/experiments")) == 1, (
+        "the experiment must not be created twice"
+    )

@@ -53,9 +53,9 @@ def test_describe_names_the_best_trial_and_the_next_command(
     assert "det experiment watch" in cluster.det("e", "describe", str(training)).out
     held.let_on()
     cluster.until_state(training, "COMPLETED")
-    told = cluster.det("e", "describe", str(training)).out
+    output = cluster.det("e", "describe", str(training)).out
     trial = cluster.trials(training)[0]["id"]
-    assert f"trial {trial} after" in told
-    assert f"det experiment download {training}" in told
+    assert f"trial {trial} after" in output
+    assert f"det experiment download {training}" in output
     tables = cluster.det("e", "describe", str(training), "--outdir", tmp_path / "out").out
     assert tables.count(".csv") == 3

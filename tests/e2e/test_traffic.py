@@ -90,9 +90,9 @@ def page(served: Served) -> bytes:
     address = f"{served.master}/proxy/{served.task}/page"
     with urlopen(
         Request(address, headers={"Authorization": f"Bearer {token}"}), timeout=60
-    ) as told:
-        found: bytes = told.read()
-        return found
+    ) as response:
+        body: bytes = response.read()
+        return body
 
 
 @contextmanager
@@ -115,8 +115,8 @@ def echoed(served: Served, port: int) -> bytes:
         except OSError:
             return b""
 
-    found: bytes = served.cluster.until(come_back, "a connection through the tunnel")
-    return found
+    reply: bytes = served.cluster.until(come_back, "a connection through the tunnel")
+    return reply
 
 
 def test_page_of_a_trial_is_served_after_an_api_restart(served: Served) -> None:

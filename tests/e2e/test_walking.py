@@ -18,8 +18,8 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
 
 
 def trial_of(cluster: Cluster, experiment_id: int) -> int:
-    found = cluster.until(lambda: cluster.trials(experiment_id), "a trial exists")
-    return int(found[0]["id"])
+    trials = cluster.until(lambda: cluster.trials(experiment_id), "a trial exists")
+    return int(trials[0]["id"])
 
 
 def until_step(cluster: Cluster, trial_id: int, line: str) -> None:
@@ -125,8 +125,8 @@ def test_checkpoint_can_be_downloaded(cluster: Cluster, exact: Path, tmp_path: P
         exact / "single.yaml", exact, "--config", "searcher.max_length.batches=5"
     )
     cluster.det("experiment", "wait", str(experiment_id))
-    found = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")["checkpoints"]
-    uuid = found[0]["uuid"]
+    checkpoints = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")["checkpoints"]
+    uuid = checkpoints[0]["uuid"]
     assert uuid in cluster.det("experiment", "list-checkpoints", str(experiment_id)).out
     cluster.det("checkpoint", "download", uuid, "-o", tmp_path / "ck")
     assert (tmp_path / "ck/state.json").read_text().startswith("{")

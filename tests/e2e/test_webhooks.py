@@ -49,12 +49,12 @@ def test_webhooks_send_log_alert_and_state_events_of_an_experiment(
         cluster.until_state(experiment_id, "COMPLETED")
         cluster.until(lambda: len(receiver.taken) >= 3, "three messages")
     assert len(receiver.taken) == 3
-    told = {event["event_type"]: event for event in map(event_of, receiver.taken)}
-    log = told["TASK_LOG"]["event_data"]["task_log"]
+    events = {event["event_type"]: event for event in map(event_of, receiver.taken)}
+    log = events["TASK_LOG"]["event_data"]["task_log"]
     assert log["triggering_log"] == "the tea is ready"
     assert log["node_name"]
-    assert told["CUSTOM"]["event_data"]["custom_data"]["title"] == "Halfway"
-    experiment = told["EXPERIMENT_STATE_CHANGE"]["event_data"]["experiment"]
+    assert events["CUSTOM"]["event_data"]["custom_data"]["title"] == "Halfway"
+    experiment = events["EXPERIMENT_STATE_CHANGE"]["event_data"]["experiment"]
     assert (experiment["id"], experiment["name"], experiment["state"]) == (
         experiment_id, "loud", "COMPLETED",
     )  # fmt: skip
@@ -65,5 +65,5 @@ def event_of(taken: Taken) -> dict[str, Any]:
     """Return the event of a message after checking its signature."""
     timestamp = int(taken.headers["X-Determined-AI-Signature-Timestamp"])
     assert taken.headers["X-Determined-AI-Signature"] == signature(KEY, timestamp, taken.body)
-    found: dict[str, Any] = json.loads(taken.body)
-    return found
+    event: dict[str, Any] = json.loads(taken.body)
+    return event

@@ -168,8 +168,8 @@ def most_at_once(body: bytes, headers: dict[str, str], expected: int) -> int:
     app = host(("/x", handler), method="POST", max_body=10_000)
 
     async def all_of_them() -> None:
-        asked = [requested(app, "POST", "/x", body=body, headers=headers) for _ in range(12)]
-        assert [got.status for got in await asyncio.gather(*asked)] == [200] * 12
+        requests = [requested(app, "POST", "/x", body=body, headers=headers) for _ in range(12)]
+        assert [got.status for got in await asyncio.gather(*requests)] == [200] * 12
 
     asyncio.run(all_of_them())
     return most
@@ -186,7 +186,7 @@ def test_large_requests_are_limited_to_a_few_at_once(monkeypatch: pytest.MonkeyP
 def test_slow_requests_of_one_user_do_not_take_all_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever tokens the user has; strangers are one caller, too."""
+    """All tokens of a user count together, and so do all requests without a token."""
     users = {"first": 1, "second": 1, "other": 2}
     go_on, lock, working = threading.Event(), threading.Lock(), 0
 
@@ -211,7 +211,7 @@ def test_slow_requests_of_one_user_do_not_take_all_threads(
     def ask(path: str, token: str) -> Coroutine[Any, Any, Got]:
         return requested(host, "GET", path, headers={"authorization": f"Bearer {token}"})
 
-    async def others_beside(*tokens: str) -> int:
+    async def others_during_slow_requests(*tokens: str) -> int:
         for token in users:
             await ask("/quick", token)
         slow_ones = [asyncio.create_task(ask("/slow", token)) for token in tokens * 20]
@@ -225,10 +225,10 @@ def test_slow_requests_of_one_user_do_not_take_all_threads(
             go_on.set()
             await asyncio.gather(*slow_ones)
 
-    assert asyncio.run(others_beside("first", "second")) == asgi._OF_ONE_CALLER
+    assert asyncio.run(others_during_slow_requests("first", "second")) == asgi._OF_ONE_CALLER
     go_on.clear()
     working, host = 0, AsgiApp(app, LocalNotifier())
-    assert asyncio.run(others_beside("")) == asgi._OF_ONE_CALLER
+    assert asyncio.run(others_during_slow_requests("")) == asgi._OF_ONE_CALLER
 
 
 def test_long_poll_returns_when_its_topic_wakes() -> None:
@@ -281,10 +281,10 @@ def test_stopping_server_ends_long_polls_and_streams(
     app = host(("/poll", poll), ("/stream", stream), notifier=notifier, may_wait_s=60)
     with ThreadPoolExecutor(2) as threads:
         with behind_socket(app) as url:
-            asked = threads.submit(urlopen, f"{url}/poll", timeout=60)
+            poll_response = threads.submit(urlopen, f"{url}/poll", timeout=60)
             streamed = urlopen(f"{url}/stream", timeout=60)
             asyncio.run(_until(lambda: notifier.waiting("silence") == 1))
-        with asked.result() as answer:
+        with poll_response.result() as answer:
             assert json.load(answer) == {"final": True}
         with streamed, pytest.raises(IncompleteRead):
             streamed.read()

@@ -15,8 +15,8 @@ DUAL = ("lambda.us-west-2.api.aws", "s3.dualstack.us-west-2.amazonaws.com")
 
 def resolve(host: Any, port: Any, family: int = 0, *more: Any, **named: Any) -> list[Any]:
     """Answer like a resolver that has IPv4 and IPv6 addresses for some names."""
-    known = [V6, V4] if host in DUAL else [V4]
-    addresses = [one for one in known if family in (socket.AF_UNSPEC, one[0])]
+    candidates = [V6, V4] if host in DUAL else [V4]
+    addresses = [one for one in candidates if family in (socket.AF_UNSPEC, one[0])]
     if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
     return addresses

@@ -16,7 +16,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from tests.entry.test_aws_relay import PYTHON, kept_by_the_function, script, settings
+from tests.entry.test_aws_relay import PYTHON, environment_with_function, script, settings
 from tests.entry.test_relay import PIECE
 from tests.entry.test_relay_websockets import echo_bytes, received
 from tests.support.api import Api, Caller, api_over, create, trial_of
@@ -37,7 +37,7 @@ class Cluster:
     """The one address of a cluster with the API as a function and the relay as a machine."""
 
     address: str
-    events: list[Mapping[str, Any]]  # that the function was given
+    events: list[Mapping[str, Any]]  # received by the function
     log: Path
 
 
@@ -48,12 +48,12 @@ def cluster(
     front, port, log = free_port(), free_port(), tmp_path / "relay.log"
     address = f"http://127.0.0.1:{front}"
     (tmp_path / "determined-relay").write_text(script(tmp_path / "task"))
-    told = {
+    variables = {
         **settings(environment, tmp_path / "task", port),
         "DET_PUBLIC_URL": address,
         "DET_RELAY_IDLE_S": "600",
     }
-    given = kept_by_the_function(tmp_path, deployment_zip, told)
+    environment_of_relay = environment_with_function(tmp_path, deployment_zip, variables)
     of_api = {**environment, "DET_RELAY_URL": "/", "DET_FRONT_SECRET": SECRET}
     events: list[Mapping[str, Any]] = []
     with ExitStack() as stack:
@@ -66,7 +66,10 @@ def cluster(
         api = stack.enter_context(function_url(answer))
         output = stack.enter_context(log.open("wb"))
         relay = subprocess.Popen(
-            [PYTHON, tmp_path / "determined-relay"], env=given, stdout=output, stderr=output
+            [PYTHON, tmp_path / "determined-relay"],
+            env=environment_of_relay,
+            stdout=output,
+            stderr=output,
         )
         stack.callback(relay.wait)
         stack.callback(relay.kill)
@@ -80,11 +83,11 @@ def test_shell_bytes_pass_through_distribution_relay_and_agent(
 ) -> None:
     with api_over(database, tmp_path) as api, tcp_server(echo_bytes) as port:
         owner, agent = api.signed_in("determined"), PlayedAgent(api, "agent")
-        check_that_functions_answer_the_rest(cluster)
+        check_function_routes(cluster)
         task, container = running(api, owner, agent, [{"proxy_port": port, "proxy_tcp": True}])
 
-        def addresses(asked: str, wanted: int) -> list[tuple[str, int]]:
-            return [("127.0.0.1", wanted)] if (asked, wanted) == (container, port) else []
+        def addresses(container_id: str, wanted: int) -> list[tuple[str, int]]:
+            return [("127.0.0.1", wanted)] if (container_id, wanted) == (container, port) else []
 
         connection = RelayConnection(cluster.address, {}, lambda: agent.caller.token, addresses)
         try:
@@ -95,7 +98,7 @@ def test_shell_bytes_pass_through_distribution_relay_and_agent(
             connection.stop()
 
 
-def check_that_functions_answer_the_rest(cluster: Cluster) -> None:
+def check_function_routes(cluster: Cluster) -> None:
     with urllib.request.urlopen(f"{cluster.address}/info", timeout=60) as answer:
         assert answer.status == 200
     (event,) = cluster.events

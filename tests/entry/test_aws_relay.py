@@ -39,12 +39,12 @@ PYTHON = os.path.realpath(sys.executable)
 
 def script(task: Path) -> str:
     """Return the program that the machine starts, with another folder than Lambda's."""
-    found = re.search(r"/determined-relay <<'END'\n(.*?)\nEND\n", USER_DATA.read_text(), re.DOTALL)
-    assert found
-    return found[1].replace("${function}", "det-lab-relay").replace("/var/task", str(task))
+    match = re.search(r"/determined-relay <<'END'\n(.*?)\nEND\n", USER_DATA.read_text(), re.DOTALL)
+    assert match
+    return match[1].replace("${function}", "det-lab-relay").replace("/var/task", str(task))
 
 
-def kept_by_the_function(
+def environment_with_function(
     folder: Path,
     deployment_zip: Path,
     settings: Mapping[str, str],
@@ -55,11 +55,11 @@ def kept_by_the_function(
     From the second call on, it describes the later ones."""
     location = deployment_zip.with_name("relay.zip").as_uri()
     for name, variables in (("function.json", settings), ("later.json", later or settings)):
-        told = {
+        relay_variables = {
             "Code": {"Location": location},
             "Configuration": {"Environment": {"Variables": dict(variables)}},
         }
-        (folder / name).write_text(json.dumps(told))
+        (folder / name).write_text(json.dumps(relay_variables))
     command = folder / "aws"
     expected = "lambda get-function --function-name det-lab-relay --output json"
     command.write_text(
@@ -67,8 +67,8 @@ def kept_by_the_function(
         f"cat {folder}/function.json; cp {folder}/later.json {folder}/function.json\n"
     )
     command.chmod(0o755)
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "PYTHON"))}
-    return {**kept, "PATH": f"{folder}:{os.environ['PATH']}"}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "PYTHON"))}
+    return {**inherited, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 def settings(environment: Mapping[str, str], task: Path, port: int) -> dict[str, str]:
@@ -85,8 +85,8 @@ def test_machine_starts_the_relay_and_stops_when_no_task_needs_it(
 ) -> None:
     task, port, log = tmp_path / "task", free_port(), tmp_path / "log"
     (tmp_path / "determined-relay").write_text(script(task))
-    told = {**settings(environment, task, port), "DET_RELAY_IDLE_S": "20"}
-    given = kept_by_the_function(tmp_path, deployment_zip, told)
+    variables = {**settings(environment, task, port), "DET_RELAY_IDLE_S": "20"}
+    process_environment = environment_with_function(tmp_path, deployment_zip, variables)
 
     def answers() -> bool:
         try:
@@ -97,7 +97,10 @@ def test_machine_starts_the_relay_and_stops_when_no_task_needs_it(
 
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [PYTHON, tmp_path / "determined-relay"], env=given, stdout=output, stderr=output
+            [PYTHON, tmp_path / "determined-relay"],
+            env=process_environment,
+            stdout=output,
+            stderr=output,
         )
     try:
         assert eventually(lambda: answers() or process.poll() is not None, 300), log.read_text()
@@ -106,7 +109,7 @@ def test_machine_starts_the_relay_and_stops_when_no_task_needs_it(
         process.kill()
         process.wait()
     assert "no task needed the relay" in log.read_text()
-    assert "newer version" not in log.read_text(), "it asks, and what is deployed is its own"
+    assert "newer version" not in log.read_text(), "the deployed version is the relay's own version"
     assert "Traceback" not in log.read_text()
 
 
@@ -116,10 +119,11 @@ def test_relay_exits_if_its_program_is_replaced_during_start(
 ) -> None:
     task = tmp_path / "task"
     (tmp_path / "determined-relay").write_text(script(task))
-    told = settings(environment, task, free_port())
-    given = kept_by_the_function(tmp_path, deployment_zip, told, {**told, "DET_CLUSTER_ID": "new"})
+    variables = settings(environment, task, free_port())
+    renewed = {**variables, "DET_CLUSTER_ID": "new"}
+    process_environment = environment_with_function(tmp_path, deployment_zip, variables, renewed)
     done = subprocess.run(
-        [PYTHON, tmp_path / "determined-relay"], env=given, capture_output=True, text=True, timeout=300
+        [PYTHON, tmp_path / "determined-relay"], env=process_environment, capture_output=True, text=True, timeout=300
     )  # fmt: skip
     assert done.returncode == RENEWED, done.stderr
     assert "this relay ends for a newer version" in done.stderr
@@ -141,11 +145,11 @@ def test_user_data_is_valid_and_restarts_or_stops_the_machine() -> None:
 
 
 def test_machine_installs_the_python_version_of_the_relay(tmp_path: Path) -> None:
-    found = re.search(
+    match = re.search(
         r"/determined-relay-python <<'END'\n(.*?)\nEND\n", USER_DATA.read_text(), re.DOTALL
     )
-    assert found
-    text = found[1].replace("${function}", "det-lab-relay")
+    assert match
+    text = match[1].replace("${function}", "det-lab-relay")
     text = text.replace("/usr/local/bin/relay-python", str(tmp_path / "relay-python"))
     (tmp_path / "aws").write_text("#!/bin/sh\necho python3.14\n")
     # Installed programs appear on the path.
@@ -154,11 +158,11 @@ def test_machine_installs_the_python_version_of_the_relay(tmp_path: Path) -> Non
     for name in ("aws", "dnf"):
         (tmp_path / name).chmod(0o755)
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    told = [
+    runs = [
         subprocess.run(["sh", "-c", text], env=path, capture_output=True, text=True, check=True)
         for _ in range(2)
     ]
-    assert [t.stdout for t in told] == ["dnf python3.14\n", ""]
+    assert [t.stdout for t in runs] == ["dnf python3.14\n", ""]
     assert (tmp_path / "relay-python").resolve() == tmp_path / "python3.14"
 
 
@@ -244,7 +248,7 @@ def test_start_ignores_a_terminated_machine() -> None:
         ec2.stop_instances(InstanceIds=[id])
         for _ in range(2):
             ec2_relay.start(ec2, id)
-        found = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"][0]
-        assert found["State"]["Name"] == "running"
+        machine = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"][0]
+        assert machine["State"]["Name"] == "running"
         ec2_relay.start(ec2, "i-0123456789abcdef0")
     assert ec2_relay.starter_of({}) is None

@@ -93,8 +93,8 @@ def _delete_one(url: str, folder: Path, storage: dict[str, str]) -> None:
     try:
         with api_over(database, folder) as api:
             user = api.signed_in("determined")
-            doomed = report_checkpoint(user, create(user, checkpoint_storage=storage))
-            user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [doomed]})
+            checkpoint = report_checkpoint(user, create(user, checkpoint_storage=storage))
+            user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
             for name in ("ours-agent-0", "far"):
                 PlayedAgent(api, name).join()
     finally:
@@ -125,7 +125,7 @@ def test_restored_cluster_has_its_own_files_and_names(
 ) -> None:
     manifest = original.back_up(tmp_path / "b")
     assert manifest.rows["checkpoints"] == 5
-    assert manifest.missing == (), "a task that the backup has deletes them"
+    assert manifest.missing == (), "a queued task in the backup deletes these files"
     assert "2 checkpoints are not in the backup, because they are in s3://far/away" in (
         capsys.readouterr().err
     )

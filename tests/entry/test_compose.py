@@ -21,9 +21,9 @@ def test_missing_secret_stops_the_start_with_its_name(name: str) -> None:
 
 def test_every_setting_is_documented_in_the_guide() -> None:
     documented = set(re.findall(r"`(DET_\w+)`", GUIDE.read_text()))
-    told = services(SET)["controlplane"]["environment"]
-    assert set(told) <= documented
-    assert set(MUST) <= set(told)
+    variables = services(SET)["controlplane"]["environment"]
+    assert set(variables) <= documented
+    assert set(MUST) <= set(variables)
 
 
 def test_settings_reach_the_program_or_keep_their_defaults(
@@ -32,24 +32,24 @@ def test_settings_reach_the_program_or_keep_their_defaults(
     pem = tmp_path / "server.pem"
     pem.touch()
     tls = {"DET_TLS_CERT": str(pem), "DET_TLS_KEY": str(pem)}
-    given = {**tls, "DET_SECRETS_KEY": "file:/run/key", "DET_DB_POOL_SIZE": "8"}
-    told = from_environment(services({**SET, **given})["controlplane"]["environment"])
-    assert (told.tls_cert, told.tls_key) == (str(pem), str(pem))
-    assert (told.secrets_key, told.pool_size) == ("file:/run/key", 8)
+    variables = {**tls, "DET_SECRETS_KEY": "file:/run/key", "DET_DB_POOL_SIZE": "8"}
+    settings = from_environment(services({**SET, **variables})["controlplane"]["environment"])
+    assert (settings.tls_cert, settings.tls_key) == (str(pem), str(pem))
+    assert (settings.secrets_key, settings.pool_size) == ("file:/run/key", 8)
     url = {"DET_DB_URL": "postgresql://db.example.com/x"}
-    told = from_environment(services({**SET, **url})["controlplane"]["environment"])
+    settings = from_environment(services({**SET, **url})["controlplane"]["environment"])
     default = from_environment(url)
     for name in ("tls_cert", "tls_key", "secrets_key", "pool_size"):
-        assert getattr(told, name) == getattr(default, name)
+        assert getattr(settings, name) == getattr(default, name)
 
 
 def test_bundled_database_is_used_unless_another_is_named() -> None:
-    beside = services({**SET, "DET_DB_PASSWORD": "secret"})
-    url = beside["controlplane"]["environment"]["DET_DB_URL"]
+    bundled = services({**SET, "DET_DB_PASSWORD": "secret"})
+    url = bundled["controlplane"]["environment"]["DET_DB_URL"]
     assert url == (
         "postgresql://determined:secret@/determined?unix_sock=/var/run/postgresql/.s.PGSQL.5432"
     )
-    assert beside["database"]["environment"]["POSTGRES_PASSWORD"] == "secret"
-    assert beside["database"]["volumes"]["socket"] == beside["controlplane"]["volumes"]["socket"]
+    assert bundled["database"]["environment"]["POSTGRES_PASSWORD"] == "secret"
+    assert bundled["database"]["volumes"]["socket"] == bundled["controlplane"]["volumes"]["socket"]
     named = services({**SET, "DET_DB_URL": "postgresql://db.example.com/x"})
     assert named["controlplane"]["environment"]["DET_DB_URL"] == "postgresql://db.example.com/x"

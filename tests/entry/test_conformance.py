@@ -118,10 +118,11 @@ def test_all_hosts_return_the_same_responses(app: App, door: str) -> None:
 def test_wheel_path_redirects_to_the_newest_wheel(app: App, path: str) -> None:
     status, headers, _ = by_asgi(app, Http("GET", path))
     assert status == 302
-    there = urljoin(f"https://cluster.example/stage{path}", headers["location"])
-    assert there == f"https://cluster.example/stage/agents/v1/wheel/{WHEEL.name()}"
+    wheel_url = urljoin(f"https://cluster.example/stage{path}", headers["location"])
+    assert wheel_url == f"https://cluster.example/stage/agents/v1/wheel/{WHEEL.name()}"
     assert (
-        by_asgi(app, Http("GET", urlsplit(there).path.removeprefix("/stage")))[2] == WHEEL.content()
+        by_asgi(app, Http("GET", urlsplit(wheel_url).path.removeprefix("/stage")))[2]
+        == WHEEL.content()
     )
 
 

@@ -204,11 +204,11 @@ def test_api_forwards_task_traffic_to_the_relay(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     port = free_port()
-    told = {
+    addresses = {
         "DET_PUBLIC_URL": "https://cluster.example",
         "DET_RELAY_URL": f"http://127.0.0.1:{port}",
     }
-    both = {**environment, **told}
+    both = {**environment, **addresses}
     with playing("relay", tmp_path, both, port) as relay, playing("api", tmp_path, both) as api:
         for way in (api, relay):
             with pytest.raises(urllib.error.HTTPError, match="401") as refused:

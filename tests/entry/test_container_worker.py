@@ -44,7 +44,7 @@ def test_calls_during_a_turn_return_at_once_and_cause_one_more_turn() -> None:
     assert worker.call() == {"joined": True}
     assert worker.call() == {"joined": True}
     turns.go_on.release()
-    assert turns.began.acquire(timeout=30), "what was called for during the turn is looked at"
+    assert turns.began.acquire(timeout=30), "calls during a turn cause another turn"
     turns.go_on.release()
     first.join(30)
     assert (answers, turns.taken) == ([{"next_due_s": 60.0}], 2)
@@ -128,4 +128,4 @@ def test_turn_continues_while_work_is_due_within_its_time_limit() -> None:
     assert while_due(lambda: next(due), Clock(lambda: 100, waited.append)) == 5.5
     assert waited == [0.05, 3.0]
     assert while_due(lambda: 3.0, Clock(lambda: 17, waited.append)) == 3.0
-    assert len(waited) == 2, "the end of the turn's time is nearer than what is due"
+    assert len(waited) == 2, "the turn's time limit ends before the next due time"

@@ -67,24 +67,24 @@ async def silent(port: int) -> Client:
     return await asyncio.open_connection("127.0.0.1", port)
 
 
-async def asked(port: int) -> bytes:
+async def response_at(port: int) -> bytes:
     """Return the answer to a request over TLS, or an empty one if the connection is closed at once."""
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     with suppress(OSError):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         writer.write(_REQUEST)
-        found = await reader.read()
+        response = await reader.read()
         writer.close()
-        return found
+        return response
     return b""
 
 
 async def answered(port: int) -> None:
     """Ask until the server has noticed that there is room."""
-    while b" 200 " not in (found := await asked(port)):
+    while b" 200 " not in (response := await response_at(port)):
         await asyncio.sleep(0.01)
-    assert b"https" in found
+    assert b"https" in response
 
 
 async def ended(client: Client) -> None:
@@ -94,12 +94,12 @@ async def ended(client: Client) -> None:
 
 
 def test_connections_without_a_handshake_are_limited(tmp_path: Path, make_loop: Any) -> None:
-    """Close those beyond the most at once, although all others wait; serve again when some have left."""
+    """Close excess connections at once, although all others wait; serve again when some have ended."""
 
     async def use(port: int) -> None:
         waiting = [await silent(port) for _ in range(4)]
-        beyond = [await silent(port) for _ in range(8)]
-        for client in beyond:
+        excess = [await silent(port) for _ in range(8)]
+        for client in excess:
             await ended(client)
         assert not any(reader.at_eof() for reader, _ in waiting)
         for _, writer in waiting:
@@ -139,7 +139,7 @@ def test_handshakes_are_limited_by_address(
         nonlocal asking
         await answered(port)
         waiting = await silent(port)
-        while b" 429 " not in await asked(port):
+        while b" 429 " not in await response_at(port):
             await asyncio.sleep(0.01)
         crowd = [await silent(port) for _ in range(3)]
         endings = [asyncio.create_task(ended(client)) for client in crowd]

@@ -43,32 +43,32 @@ def on_port(app: Any, use: Callable[[int], Awaitable[bytes]], most_of_address: i
     return asyncio.run(scenario())
 
 
-def answered(app: Any, said: bytes, *, ends: bool = False) -> bytes:
+def answered(app: Any, request: bytes, *, ends: bool = False) -> bytes:
     """Return the data of the server until it closes the connection. `ends` closes the client's direction."""
 
     async def use(port: int) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(said)
+        writer.write(request)
         if ends:
             writer.write_eof()
-        found = b""
+        response = b""
         with suppress(ConnectionError):
             while part := await reader.read(65_536):
-                found += part
+                response += part
         writer.close()
-        return found
+        return response
 
     return on_port(app, use)
 
 
-@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(protocol, "HEADERS_S", 0.05)
-    assert answered(no_answer, said) == b""
+    assert answered(no_answer, sent) == b""
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         _BEGINNING + b"a" * LARGEST_HEADERS,
         _BEGINNING + b"a" * LARGEST_HEADERS + b"\r\n\r\n",
@@ -77,8 +77,8 @@ def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch, said: byte
     ],
     ids=["unfinished", "complete", "address", "many"],
 )
-def test_rejects_headers_above_the_limit(said: bytes) -> None:
-    assert answered(no_answer, said, ends=True).startswith(b"HTTP/1.1 431 ")
+def test_rejects_headers_above_the_limit(sent: bytes) -> None:
+    assert answered(no_answer, sent, ends=True).startswith(b"HTTP/1.1 431 ")
 
 
 def test_large_headers_after_a_request_close_the_connection(
@@ -111,17 +111,17 @@ def test_chunked_body_does_not_count_as_headers() -> None:
             more = message["more_body"]
         await answer(scope, receive, send)
 
-    said = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     pieces = 4 * LARGEST_HEADERS // 0x1000
-    assert b" 204 " in answered(count, said + piece * pieces + b"0\r\n\r\n")
+    assert b" 204 " in answered(count, head + piece * pieces + b"0\r\n\r\n")
     assert len(received) == pieces * 0x1000
 
 
 def test_large_trailers_close_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "LINGER_S", 0.01)
     monkeypatch.setattr(protocol, "HEADERS_S", 10 * _TIMEOUT_S)
-    said = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: "
-    answered(answer, said + b"a" * 8 * LARGEST_HEADERS)  # which ends
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: "
+    answered(answer, head + b"a" * 8 * LARGEST_HEADERS)  # which ends
 
 
 def test_rejects_connections_above_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,20 +133,20 @@ def test_rejects_connections_above_the_limit(monkeypatch: pytest.MonkeyPatch) ->
 
     async def use(port: int) -> bytes:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
-        beyond, beyond_writer = await asyncio.open_connection("127.0.0.1", port)
+        excess, beyond_writer = await asyncio.open_connection("127.0.0.1", port)
         with suppress(ConnectionError):
-            assert await beyond.read() == b""
-        found = b""
+            assert await excess.read() == b""
+        responses = b""
         for reader, writer in idle:
             writer.write(request)
-            found += await reader.read()
+            responses += await reader.read()
             writer.close()
         beyond_writer.close()
-        return found
+        return responses
 
-    found = on_port(answer, use)
-    assert found.count(b" 503 ") == 2
-    assert found.count(b" 204 ") == 2
+    responses = on_port(answer, use)
+    assert responses.count(b" 503 ") == 2
+    assert responses.count(b" 204 ") == 2
 
 
 _REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -169,11 +169,11 @@ def test_connections_are_limited_by_address(monkeypatch: pytest.MonkeyPatch) -> 
         own = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         assert all([b" 204 " in await spoken(client) for client in own])
         refused = await asyncio.open_connection("127.0.0.1", port)
-        beyond = await asyncio.open_connection("127.0.0.1", port)
-        told = await spoken(refused) + await refused[0].read()
+        excess = await asyncio.open_connection("127.0.0.1", port)
+        rejection = await spoken(refused) + await refused[0].read()
         with suppress(ConnectionError):
-            beyond[1].write(_REQUEST)
-            assert await beyond[0].read() == b""
+            excess[1].write(_REQUEST)
+            assert await excess[0].read() == b""
 
         asking = "192.0.2.2"
         other = await asyncio.open_connection("127.0.0.1", port)
@@ -188,19 +188,19 @@ def test_connections_are_limited_by_address(monkeypatch: pytest.MonkeyPatch) -> 
                 fits = await spoken(again)
             again[1].close()
             await asyncio.sleep(0.01)
-        for client in (*own, refused, beyond, other):
+        for client in (*own, refused, excess, other):
             client[1].close()
-        return told
+        return rejection
 
-    told = on_port(answer, use, most_of_address=2)
-    assert told.startswith(b"HTTP/1.1 429 ")
-    assert b"retry-after: 5\r\n" in told
-    assert b"security.max_connections_per_address" in told
+    rejection = on_port(answer, use, most_of_address=2)
+    assert rejection.startswith(b"HTTP/1.1 429 ")
+    assert b"retry-after: 5\r\n" in rejection
+    assert b"security.max_connections_per_address" in rejection
 
 
 def test_websocket_counts_as_a_connection_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "_address_of", lambda transport: "192.0.2.1")
-    asked = (
+    handshake = (
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
@@ -215,10 +215,10 @@ def test_websocket_counts_as_a_connection_until_it_ends(monkeypatch: pytest.Monk
 
     async def use(port: int) -> bytes:
         carrying = await asyncio.open_connection("127.0.0.1", port)
-        assert b" 101 " in await spoken(carrying, asked)
-        beyond = await asyncio.open_connection("127.0.0.1", port)
-        refused = await spoken(beyond)
-        beyond[1].close()
+        assert b" 101 " in await spoken(carrying, handshake)
+        excess = await asyncio.open_connection("127.0.0.1", port)
+        refused = await spoken(excess)
+        excess[1].close()
         carrying[1].close()
         fits = b""
         while b" 204 " not in fits:  # until the server has noticed
@@ -237,9 +237,9 @@ def test_connections_from_this_machine_are_not_limited_by_address() -> None:
 
     async def use(port: int) -> bytes:
         own = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        found = b"".join([await spoken(client) for client in own])
+        responses = b"".join([await spoken(client) for client in own])
         for client in own:
             client[1].close()
-        return found
+        return responses
 
     assert on_port(answer, use, most_of_address=1).count(b" 204 ") == 3

@@ -13,13 +13,13 @@ from moto import mock_aws
 KEY = "sixteen characters or more"
 
 
-def cipher_of(given: str, objects_secret: str = "") -> AesCipher | None:
-    settings = Settings("postgresql://x", secrets_key=given, objects_secret=objects_secret)
+def cipher_of(key: str, objects_secret: str = "") -> AesCipher | None:
+    settings = Settings("postgresql://x", secrets_key=key, objects_secret=objects_secret)
     return keys.cipher_of(settings)
 
 
-def opens(given: str, sealed: str) -> bool:
-    cipher = cipher_of(given)
+def opens(key: str, sealed: str) -> bool:
+    cipher = cipher_of(key)
     return cipher is not None and cipher.open(sealed) == b"secret"
 
 
@@ -46,10 +46,10 @@ def test_key_is_read_from_the_configured_source(
     assert opens(f"aws-kms:{wrapped}", plain.seal(b"secret"))
 
 
-@pytest.mark.parametrize("given", ["short", "file:/nowhere", "aws-kms:no base64"])
-def test_unreadable_key_stops_the_start(given: str) -> None:
+@pytest.mark.parametrize("key", ["short", "file:/nowhere", "aws-kms:no base64"])
+def test_unreadable_key_stops_the_start(key: str) -> None:
     with pytest.raises(BadSettings, match="DET_SECRETS_KEY"):
-        cipher_of(given)
+        cipher_of(key)
 
 
 def test_secret_of_the_deployment_is_the_default_key() -> None:

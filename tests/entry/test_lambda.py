@@ -40,7 +40,7 @@ def test_zip_of_the_keys_function_has_no_configuration(deployment_zip: Path) -> 
             names[name] = set(archive.namelist())
     more = names["deployment"] - names["keys"]
     assert {name for name in more if not name.endswith(".whl")} == {"cluster.yaml"}
-    assert len(more) == 2, "the software of agents lies there, too"
+    assert len(more) == 2, "the wheel of the agents is in the zip, too"
     assert "app.py" in names["keys"]
 
 
@@ -104,7 +104,7 @@ def test_next_request_starts_the_tick_for_pending_work(
     with lambda_service(task_root, named, functions) as service:
         api = service.runtime("det-api")
         assert call(api, "GET", "/info")["version"]
-        assert service.started == [], "what every client begins with wakes no database"
+        assert service.started == [], "the first request of clients must not wake the database"
         call(api, "GET", f"/api/v1/experiments/{experiment_id}", token)
         service.settle()
         assert service.started == ["det-tick"]
@@ -133,7 +133,7 @@ def test_scheduled_event_runs_the_tick(
     agent = join_agent(api)
     with LambdaRuntime(task_root, "app.tick", environment) as tick:
         due_s = tick.invoke({})["next_due_s"]
-    assert 0 < due_s <= 60, "the agent's lease is what comes due next"
+    assert 0 < due_s <= 60, "the agent's lease is due next"
     assert poll(api, agent)["containers"] == []
 
 
@@ -167,13 +167,13 @@ def test_pipeline_signs_in_with_keys_fetched_by_another_function(
         with lambda_service(task_root, named, functions) as service:
             api = service.runtime("det-api")
             body = {"token": issuer.token("determined:box")}
-            told = call(api, "POST", "/api/v1/auth/pipeline", body=body)
-            assert call(api, "GET", "/api/v1/me", told["token"])["user"]["username"] == "admin"
+            session = call(api, "POST", "/api/v1/auth/pipeline", body=body)
+            assert call(api, "GET", "/api/v1/me", session["token"])["user"]["username"] == "admin"
             assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
 
 
 def test_direct_invocation_requires_a_token(api: LambdaRuntime) -> None:
-    """Any AWS account may invoke a function with a public URL, by an event of its own making."""
+    """Any AWS account may invoke a function with a public URL, with any event."""
     for event in (http_api_event(Http("GET", "/api/v1/me")), rest_event(Http("GET", "/api/v1/me"))):
         context = event["requestContext"]
         context["authorizer"] = {"iam": {"userArn": "arn:aws:iam::123456789012:root"}}
@@ -194,10 +194,10 @@ def test_event_that_is_not_a_request_has_no_effect(
     api: LambdaRuntime, event: dict[str, object]
 ) -> None:
     try:
-        told = api.invoke(event)
+        response = api.invoke(event)
     except FunctionFailed:
         return
-    assert told["statusCode"] >= 400, told
+    assert response["statusCode"] >= 400, response
 
 
 def test_webhook_addresses_are_checked_by_another_function(

@@ -108,8 +108,8 @@ def test_inline_code_fits_into_an_event(
     folder = code(tmp_path / "code", size, files)
     assert "modelDefinition" in context_upload.send(cluster.session, collect(str(folder)))
     experiment = cluster.create(folder)
-    told = cluster.session.get(f"/api/v1/experiments/{experiment}/model_def")
-    assert len(names(base64.b64decode(told["b64Tgz"]))) == files
+    model_definition = cluster.session.get(f"/api/v1/experiments/{experiment}/model_def")
+    assert len(names(base64.b64decode(model_definition["b64Tgz"]))) == files
 
 
 def test_request_rejected_by_the_gateway_reports_the_limit(
@@ -147,6 +147,6 @@ def test_report_above_the_limit_is_rejected_with_a_hint(cluster: Cluster) -> Non
             cluster.session.post("/api/v1/trials/9/metrics", {"metrics": metrics})
         return answer.value
 
-    assert report(100_000).status == 400, "it reached the API, which misses the trial"
+    assert report(100_000).status == 400, "the API must receive it and report the missing trial"
     refused = report(200_000)
     assert (refused.status, "send less, or in parts" in str(refused)) == (413, True)

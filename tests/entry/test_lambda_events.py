@@ -72,11 +72,13 @@ def test_client_address_is_accepted_only_from_the_authenticated_distribution(
         return json_response({})
 
     app = small_app(("/who", handler), may_wait_s=0)
-    said = (("x-det-viewer", "198.51.100.7"), ("x-det-front", "secret"))
-    respond(app, function_url_event(Http("GET", "/who", headers=said)))
+    headers = (("x-det-viewer", "198.51.100.7"), ("x-det-front", "secret"))
+    respond(app, function_url_event(Http("GET", "/who", headers=headers)))
     monkeypatch.setenv("DET_FRONT_SECRET", "secret")
-    respond(app, function_url_event(Http("GET", "/who", headers=said)))
-    respond(app, function_url_event(Http("GET", "/who", headers=(said[0], ("x-det-front", "s")))))
+    respond(app, function_url_event(Http("GET", "/who", headers=headers)))
+    respond(
+        app, function_url_event(Http("GET", "/who", headers=(headers[0], ("x-det-front", "s"))))
+    )
     assert [r.client for r in seen] == ["203.0.113.9", "198.51.100.7", "203.0.113.9"]
     assert not any("x-det-front" in r.headers for r in seen)
 
@@ -91,12 +93,14 @@ def test_public_url_is_the_authenticated_distribution_or_the_function(
         return json_response({})
 
     app = small_app(("/who", handler), may_wait_s=0)
-    said = (("x-forwarded-host", "d123.cloudfront.net"), ("x-det-front", "secret"))
-    event = function_url_event(Http("GET", "/who", headers=said))
+    headers = (("x-forwarded-host", "d123.cloudfront.net"), ("x-det-front", "secret"))
+    event = function_url_event(Http("GET", "/who", headers=headers))
     respond(app, event)
     monkeypatch.setenv("DET_FRONT_SECRET", "secret")
     respond(app, event)
-    respond(app, function_url_event(Http("GET", "/who", headers=(said[0], ("x-det-front", "s")))))
+    respond(
+        app, function_url_event(Http("GET", "/who", headers=(headers[0], ("x-det-front", "s"))))
+    )
     own = f"https://{event['requestContext']['domainName']}"
     assert seen == [own, "https://d123.cloudfront.net", own]
 

@@ -30,9 +30,9 @@ ROWS = text("SELECT cloud_id, state::text FROM instances ORDER BY requested_at")
 
 @dataclass
 class Killer:
-    """Kills a function beside one of its effects: before it arrives, or when it was carried out.
+    """Kills a function at one of its effects: before the effect, or after it.
 
-    Effects are calls of the cloud, and the kinds of statements that are given."""
+    Effects are calls of the cloud and the selected kinds of statements."""
 
     functions: Functions
     name: str
@@ -77,8 +77,8 @@ def action_of(environ: dict[str, Any]) -> str:
     """Return the action of a call to EC2."""
     body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     environ["wsgi.input"] = BytesIO(body)
-    asked = dict(parse_qsl(body.decode("utf-8", "replace")))
-    return asked.get("Action") or f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+    parameters = dict(parse_qsl(body.decode("utf-8", "replace")))
+    return parameters.get("Action") or f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_function_killed_at_any_cloud_call_rents_one_machine(
     while not killers or "TerminateInstances" not in killers[-1].effects[:number]:
         for carried_out in (False, True):
             killers.append(Killer(functions, "provision", number, carried_out))
-            rented = one_machine_comes_and_goes(functions, User(functions, token, database))
+            rented = rent_and_release_a_machine(functions, User(functions, token, database))
             assert killers[-1].killed, "it made fewer calls than before"
             action = killers[-1].effects[number]
             deaths.append(f"{'after' if carried_out else 'before'} {action}")
@@ -171,7 +171,7 @@ def test_tick_killed_at_any_commit_or_call_is_repeated(
     token, deaths = sign_in(watched), set[str]()
     for number in range(count):
         killers.append(Killer(watched, "tick", number, kinds=frozenset(kinds)))
-        rented = one_machine_comes_and_goes(watched, User(watched, token, database))
+        rented = rent_and_release_a_machine(watched, User(watched, token, database))
         assert killers[-1].killed, killers[-1].effects
         deaths.add(killers[-1].effects[number])
         assert len(rented) == 1, f"{number}: {killers[-1].effects}: {rented}"
@@ -187,7 +187,7 @@ def test_api_killed_at_any_statement_or_call_loses_no_stored_work(
     token, number, deaths = sign_in(watched), 0, list[str]()
     while True:
         killers.append(Killer(watched, "api", number, kinds=frozenset({"statement", "commit"})))
-        rented = one_machine_comes_and_goes(watched, User(watched, token, database))
+        rented = rent_and_release_a_machine(watched, User(watched, token, database))
         assert len(rented) == 1, f"{number}: {killers[-1].effects}: {rented}"
         if not killers[-1].killed:
             break
@@ -222,8 +222,8 @@ class User:
         call(self.functions, "POST", path, self.token)
 
 
-def one_machine_comes_and_goes(functions: Functions, user: User) -> "set[str]":
-    """Ask for a machine, then for none; return the machines that there ever were."""
+def rent_and_release_a_machine(functions: Functions, user: User) -> "set[str]":
+    """Request a machine and release it; return all machines that were ever rented."""
     before = set(everything(functions))
     experiment = user.create()
     functions.box.settle()

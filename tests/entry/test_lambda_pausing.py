@@ -55,7 +55,7 @@ def test_idle_hour_has_no_query_and_the_first_experiment_gets_a_machine(
     functions: Functions, look: Callable[[Any], Row[Any]]
 ) -> None:
     token = sign_in(functions)
-    an_idle_hour_has_no_query(functions, look)
+    check_idle_hour_without_queries(functions, look)
     create_experiment(functions, token)
     functions.box.settle()
     assert functions.scheduled() == list(WORKERS)
@@ -68,10 +68,12 @@ def test_idle_hour_has_no_query_and_the_first_experiment_gets_a_machine(
     assert called <= {(c.service, by) for c in documented_calls() for by in c.callers}
 
 
-def an_idle_hour_has_no_query(functions: Functions, look: Callable[[Any], Row[Any]]) -> None:
+def check_idle_hour_without_queries(functions: Functions, look: Callable[[Any], Row[Any]]) -> None:
     functions.pass_minutes(2)
-    assert functions.scheduled() == [], "nothing is active, and the schedules still call"
-    assert eventually(lambda: look(SESSIONS)[0] == 0), "a frozen function holds its connection"
+    assert functions.scheduled() == [], "the schedules of an idle cluster must be off"
+    assert eventually(lambda: look(SESSIONS)[0] == 0), (
+        "a frozen function must not keep its connection"
+    )
     before = look(STATISTICS)
     functions.pass_minutes(60)
     assert look(SESSIONS)[0] == 0
@@ -84,9 +86,9 @@ def paused(
 ) -> Iterator[Functions]:
     """Functions over a database that pauses on demand."""
     code = deployment_zip.read_bytes()
-    given = {**environment, "DET_DB_URL": sleeping.url, "DET_DB_WAKE_S": "20"}
+    variables = {**environment, "DET_DB_URL": sleeping.url, "DET_DB_WAKE_S": "20"}
     with deployed_functions(
-        code, given, tmp_path / "functions", db_idle_s=4, max_idle_agent_period="1s"
+        code, variables, tmp_path / "functions", db_idle_s=4, max_idle_agent_period="1s"
     ) as made:
         yield made
 
@@ -103,11 +105,11 @@ def test_database_wakes_only_on_days_with_work(
     paused.box.retries = 2
     token = sign_in(paused)
     for week in range(1, 5):
-        an_idle_hour_has_no_query(paused, look)
+        check_idle_hour_without_queries(paused, look)
         sleeping.awake.clear()
         calls = sleeping.calls
         paused.pass_minutes(100)
-        assert sleeping.calls == calls, "something called a database that sleeps"
+        assert sleeping.calls == calls, "a sleeping database must not be called"
         sleeping.wake_at_call(1)
         experiment = create_experiment(paused, token)
         paused.box.settle()
@@ -115,11 +117,11 @@ def test_database_wakes_only_on_days_with_work(
         assert len(paused.machines()) == week
         call(paused, "POST", f"/api/v1/experiments/{experiment}/kill", token)
         paused.box.settle()
-        assert eventually(lambda: has_given_back(paused, environment["DET_DB_URL"]))
+        assert eventually(lambda: has_released_machines(paused, environment["DET_DB_URL"]))
     assert paused.box.failed == []
 
 
-def has_given_back(functions: Functions, database_url: str) -> bool:
+def has_released_machines(functions: Functions, database_url: str) -> bool:
     """Let a minute pass. Return whether no machine costs money then."""
     database = Database(database_url, pool_size=1)
     age_machines(database)
@@ -143,7 +145,7 @@ def test_request_to_a_sleeping_database_returns_503_before_the_gateway_timeout(
         **environment, "DET_DB_URL": sleeping.url, "DET_DB_WAKE_S": "2", "DET_CLUSTER_ID": "box",
     }  # fmt: skip
     with LambdaRuntime(task_root, "app.app", cold) as api:
-        assert call(api, "GET", "/info")["cluster_id"] == "box", "every client begins with it"
+        assert call(api, "GET", "/info")["cluster_id"] == "box", "clients send this request first"
         event = function_url_event(Http("GET", "/api/v1/me"))
         status, headers, body = answered(api.invoke(event))
         assert (status, headers["retry-after"]) == (503, "5")

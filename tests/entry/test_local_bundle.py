@@ -28,8 +28,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalFiles:
 
 def members(path: Path) -> dict[str, bytes]:
     with tarfile.open(path) as archive:
-        found = {name.partition("/")[2]: archive.extractfile(name) for name in archive.getnames()}
-        return {name: file.read() for name, file in found.items() if file is not None}
+        content = {name.partition("/")[2]: archive.extractfile(name) for name in archive.getnames()}
+        return {name: file.read() for name, file in content.items() if file is not None}
 
 
 def test_bundle_contains_logs_and_versions_but_no_secrets(
@@ -40,16 +40,16 @@ def test_bundle_contains_logs_and_versions_but_no_secrets(
     assert main("support_bundle", flags) == 0
     path = Path(capsys.readouterr().out.strip())
     assert path.stat().st_mode & 0o777 == 0o600
-    found = members(path)
-    assert sorted(found) == [
+    files_of_bundle = members(path)
+    assert sorted(files_of_bundle) == [
         "cluster.json", "cluster.yaml", "doctor.txt", "logs/api.log", "processes.json", "versions.json",
     ]  # fmt: skip
-    assert found["logs/api.log"].endswith(b"the end")
-    assert len(found["logs/api.log"]) == bundle.LOG_BYTES
-    assert "determined-serverless" in json.loads(found["versions.json"])["packages"]
-    assert json.loads(found["processes.json"])["running"] is False
-    assert b"bucket: b" in found["cluster.yaml"]
-    assert not [name for name, content in found.items() if SECRET.encode() in content]
+    assert files_of_bundle["logs/api.log"].endswith(b"the end")
+    assert len(files_of_bundle["logs/api.log"]) == bundle.LOG_BYTES
+    assert "determined-serverless" in json.loads(files_of_bundle["versions.json"])["packages"]
+    assert json.loads(files_of_bundle["processes.json"])["running"] is False
+    assert b"bucket: b" in files_of_bundle["cluster.yaml"]
+    assert not [name for name, content in files_of_bundle.items() if SECRET.encode() in content]
 
 
 def test_bundle_requires_a_local_cluster(

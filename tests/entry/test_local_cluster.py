@@ -1,4 +1,4 @@
-"""`det deploy local`: a whole cluster from one command, which survives what happens to it."""
+"""`det deploy local` starts a whole cluster with one command and restarts its failed parts."""
 
 import http.client
 import json
@@ -88,9 +88,9 @@ def test_up_starts_agents_and_down_ends_all_processes(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(agents=2) == 0
-    told = capsys.readouterr().err
-    assert f"http://127.0.0.1:{cluster.port}" in told
-    assert "determined-agent-1: 2 slots in pool default" in told
+    output = capsys.readouterr().err
+    assert f"http://127.0.0.1:{cluster.port}" in output
+    assert "determined-agent-1: 2 slots in pool default" in output
     assert cluster.get("/health")[0] == 200
     assert cluster.do("status") == 0
     pids = [p for p in cluster.files.report()["processes"].values() if p]
@@ -104,11 +104,11 @@ def test_status_warns_about_a_nearly_full_disk(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cluster.up(agents=0) == 0
-    for free, told in ((3 << 30, "3.0 GiB free\n"), (1 << 30, "1.0 GiB free: nearly full")):
+    for free, sentence in ((3 << 30, "3.0 GiB free\n"), (1 << 30, "1.0 GiB free: nearly full")):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
         capsys.readouterr()
         assert cluster.do("status") == 0
-        assert f"disk      {told}" in capsys.readouterr().out
+        assert f"disk      {sentence}" in capsys.readouterr().out
 
 
 def test_data_survives_a_restart_and_is_deleted_on_request(
@@ -116,8 +116,8 @@ def test_data_survives_a_restart_and_is_deleted_on_request(
 ) -> None:
     assert cluster.up(agents=0) == 0
     assert cluster.do("cluster-up", slots_per_agent=4, host=None) == 0
-    told = "".join(capsys.readouterr())
-    assert "--slots-per-agent changes nothing while it runs: `cluster-down` first" in told
+    output = "".join(capsys.readouterr())
+    assert "--slots-per-agent changes nothing while it runs: `cluster-down` first" in output
     before = cluster.get("/info")[1]["cluster_id"]
     cluster.do("cluster-down")
     assert cluster.do("cluster-up") == 0
@@ -150,7 +150,9 @@ def test_crashed_database_is_restarted_with_its_data(cluster: Cluster) -> None:
         ["ps", "-o", "pid=", "--ppid", str(server)], capture_output=True, text=True, check=True
     )
     os.kill(int(listed.stdout.split()[0]), signal.SIGKILL)
-    assert eventually(lambda: cluster.pid("postgres") not in (0, server)), "it may be stuck"
+    assert eventually(lambda: cluster.pid("postgres") not in (0, server)), (
+        "a crashed server may not end"
+    )
     assert eventually(lambda: cluster.get("/health")[0] == 200)
     assert cluster.get("/info")[1]["cluster_id"] == before
 
@@ -195,7 +197,7 @@ def test_cluster_starts_again_after_its_supervisor_was_killed(
     assert f"next      `det deploy local cluster-up {place}` starts the cluster again" in output
     assert cluster.do("cluster-up") == 0
     assert not alive(api)
-    assert not alive(agent), "its successor has its identity"
+    assert not alive(agent), "a new agent has the same identity"
     assert alive(cluster.pid("agent-determined-agent-0"))
 
 
@@ -211,11 +213,11 @@ def test_interrupted_start_stops_all_processes_and_the_next_prints_the_password(
     assert cluster.files.supervisor_pid() is None
     assert "the same command starts it" in capsys.readouterr().err
     assert cluster.up(agents=0, initial_user_password=None) == 0
-    told = capsys.readouterr().err
-    password = told.split("users admin and determined have the password: ")[1].split()[0]
+    output = capsys.readouterr().err
+    password = output.split("users admin and determined have the password: ")[1].split()[0]
     assert _signs_in(cluster, "admin", password)
     assert cluster.do("cluster-up") == 0
-    assert password not in capsys.readouterr().err, "it is shown only once"
+    assert password not in capsys.readouterr().err, "the password is printed only once"
 
 
 def test_next_start_prints_a_password_that_was_not_printed(
@@ -240,9 +242,9 @@ def test_up_lists_only_current_agents(
         stop()
         capsys.readouterr()
         assert cluster.up(master_config_path=str(config)) == 0
-        told = capsys.readouterr().err
-        assert "big: 2 slots in pool new" in told
-        assert "left" not in told
+        output = capsys.readouterr().err
+        assert "big: 2 slots in pool new" in output
+        assert "left" not in output
 
 
 def _pool(name: str) -> str:
@@ -306,18 +308,18 @@ def test_agent_that_does_not_join_is_reported_with_its_log(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = cluster.files.log("agent-determined-agent-0")
-    told_its_reason = TimeUntil(lambda: "nonsense" in client.tail(log))
+    log_has_the_reason = TimeUntil(lambda: "nonsense" in client.tail(log))
     wait_until_joined = client.wait_until_joined
 
-    def until_it_told_its_reason(*arguments: Any) -> Any:
-        monkeypatch.setattr(client, "time", told_its_reason)
+    def wait_until_reason_is_logged(*arguments: Any) -> Any:
+        monkeypatch.setattr(client, "time", log_has_the_reason)
         return wait_until_joined(*arguments)
 
-    monkeypatch.setattr(client, "wait_until_joined", until_it_told_its_reason)
+    monkeypatch.setattr(client, "wait_until_joined", wait_until_reason_is_logged)
     assert cluster.up(container_runtime="nonsense") == 1
-    told = capsys.readouterr().err
-    assert "agent determined-agent-0 did not join" in told
-    assert "nonsense" in told
+    output = capsys.readouterr().err
+    assert "agent determined-agent-0 did not join" in output
+    assert "nonsense" in output
     assert cluster.files.supervisor_pid() is None
 
 
@@ -366,7 +368,7 @@ def test_unusable_database_is_reported_immediately(
     monkeypatch.setattr(client, "_UP_S", patience_s)
     began = time.monotonic()
     assert cluster.up(agents=0, db=database_url) == 1
-    assert time.monotonic() - began < patience_s, "it was waited for until patience ended"
+    assert time.monotonic() - began < patience_s, "the command waited until its time limit"
     assert f"cannot be used: {reason}" in capsys.readouterr().err
     assert cluster.files.supervisor_pid() is None
 
@@ -375,12 +377,12 @@ def test_public_cluster_uses_https_and_its_agents_trust_it(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(host="0.0.0.0", initial_user_password="Long-enough-1") == 0
-    told = capsys.readouterr().err
-    assert f"DET_MASTER=https://127.0.0.1:{cluster.port}" in told
-    assert "determined-agent-0: 2 slots" in told
+    output = capsys.readouterr().err
+    assert f"DET_MASTER=https://127.0.0.1:{cluster.port}" in output
+    assert "determined-agent-0: 2 slots" in output
     shown = ssl.get_server_certificate(("127.0.0.1", cluster.port))
     assert shown.split() == cluster.files.tls_cert.read_text().split()
-    assert certificate.fingerprint(cluster.files.tls_cert) in told
+    assert certificate.fingerprint(cluster.files.tls_cert) in output
     with pytest.raises((OSError, http.client.HTTPException)):
         cluster.get("/health")
 

@@ -91,8 +91,8 @@ def test_password_option_applies_if_no_database_was_created(
 def test_checkpoints_are_stored_in_the_data_directory_by_default(files: LocalFiles) -> None:
     storage = json.loads(planned(files).config)["checkpoint_storage"]
     assert storage["host_path"] == str(files.checkpoints)
-    given = "checkpoint_storage: {type: s3, bucket: b}"
-    assert json.loads(planned(files, given).config)["checkpoint_storage"]["type"] == "s3"
+    configuration = "checkpoint_storage: {type: s3, bucket: b}"
+    assert json.loads(planned(files, configuration).config)["checkpoint_storage"]["type"] == "s3"
 
 
 def test_agents_of_the_configuration_have_their_pools_and_slots(files: LocalFiles) -> None:
@@ -201,7 +201,7 @@ def test_rejects_an_agent_of_an_unknown_pool(
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("mysql://u:secret@h/x", "must be a URL like postgresql://"),
         ("postgresql://u:secret@h:port/x", "must be a URL like postgresql://"),
@@ -210,9 +210,9 @@ def test_rejects_an_agent_of_an_unknown_pool(
     ],
 )
 def test_rejects_an_unusable_database_without_printing_its_password(
-    files: LocalFiles, url: str, told: str
+    files: LocalFiles, url: str, message: str
 ) -> None:
-    with pytest.raises(BadPlan, match=told) as refused:
+    with pytest.raises(BadPlan, match=message) as refused:
         planned(files, db=url, initial_user_password="given")
     assert "secret" not in str(refused.value)
     assert not files.has_cluster()
@@ -245,7 +245,9 @@ def test_public_cluster_uses_tls_by_default(files: LocalFiles) -> None:
     )
     assert made.desired.url == "https://127.0.0.1:8080"
     keep(files, made)
-    assert planned(files).desired.tls_cert == str(files.tls_cert), "as before"
+    assert planned(files).desired.tls_cert == str(files.tls_cert), (
+        "the stored certificate is used again"
+    )
     assert planned(files, no_tls=True).desired.tls_cert == ""
 
 
@@ -277,8 +279,8 @@ def test_created_certificate_has_host_names_and_a_private_key_file(
     assert key.stat().st_mode & 0o777 == 0o600
     parsed = x509.load_pem_x509_certificate(cert.read_bytes())
     names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    told = {str(n.value) for n in names}
-    assert {"localhost", socket.gethostname(), "cluster.example", "127.0.0.1", "::1"} <= told
+    host_names = {str(n.value) for n in names}
+    assert {"localhost", socket.gethostname(), "cluster.example", "127.0.0.1", "::1"} <= host_names
     assert certificate.fingerprint(cert) == parsed.fingerprint(hashes.SHA256()).hex(":")
 
 
@@ -312,16 +314,16 @@ def test_warns_about_machines_that_reach_neither_api_nor_checkpoints(
 
 
 def test_does_not_warn_about_machines_that_reach_api_and_bucket(files: LocalFiles) -> None:
-    told = RENTED % (", master_url: 'https://det.example.org'", "{type: s3, bucket: ours}")
-    assert planned(files, told).warnings == ()
+    config = RENTED % (", master_url: 'https://det.example.org'", "{type: s3, bucket: ours}")
+    assert planned(files, config).warnings == ()
 
 
 def test_does_not_warn_about_machines_that_mount_the_checkpoint_directory(
     files: LocalFiles,
 ) -> None:
     mounting = ", startup_script: mount /tmp, master_url: 'https://det.example.org'"
-    told = RENTED % (mounting, "{type: shared_fs, host_path: /tmp}")
-    assert planned(files, told).warnings == ()
+    config = RENTED % (mounting, "{type: shared_fs, host_path: /tmp}")
+    assert planned(files, config).warnings == ()
 
 
 def test_does_not_warn_about_a_pool_without_rented_machines(files: LocalFiles) -> None:

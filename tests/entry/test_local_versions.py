@@ -64,10 +64,10 @@ def refusal(
     before = written(files)
     assert up(files, monkeypatch) == 1
     assert written(files) == before
-    said = capsys.readouterr().err
-    assert f"cannot use the data in {files.folder}: " in said
-    assert "Nothing was changed there" in said
-    return said
+    message = capsys.readouterr().err
+    assert f"cannot use the data in {files.folder}: " in message
+    assert "Nothing was changed there" in message
+    return message
 
 
 def test_rejects_a_database_of_a_draft(
@@ -77,18 +77,20 @@ def test_rejects_a_database_of_a_draft(
     assert "a draft of 0.1.0, which cannot be upgraded" in refusal(files, monkeypatch, capsys)
 
 
-@pytest.mark.parametrize("noted", ["", "9999"])
+@pytest.mark.parametrize("stored_revision", ["", "9999"])
 def test_rejects_a_database_of_a_newer_version(
     files: LocalFiles,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    noted: str,
+    stored_revision: str,
 ) -> None:
     make_database(files, "UPDATE alembic_version SET version_num = '9999'", upgraded=True)
-    if noted:
-        files.write_schema(noted)
-    said = refusal(files, monkeypatch, capsys)
-    assert f"the database is at revision 9999, this program knows {HEAD}: install a newer" in said
+    if stored_revision:
+        files.write_schema(stored_revision)
+    message = refusal(files, monkeypatch, capsys)
+    assert (
+        f"the database is at revision 9999, this program knows {HEAD}: install a newer" in message
+    )
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,11 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
 
 
 def few(config: ClusterConfig) -> ClusterConfig:
-    asked = load_cluster(FEW)
+    limits = load_cluster(FEW)
     return replace(
         config,
-        max_streams_per_user=asked.max_streams_per_user,
-        max_connections_per_address=asked.max_connections_per_address,
+        max_streams_per_user=limits.max_streams_per_user,
+        max_connections_per_address=limits.max_connections_per_address,
     )
 
 
@@ -237,7 +237,7 @@ def test_slow_requests_of_one_user_to_tasks_do_not_take_all_threads(
             assert begun.acquire(timeout=60)
         assert task.ask("GET", task.path(port), signed(admin.token))[0].status == REACHED
         go_on.set()
-        assert {asked.result()[0].status for asked in slow_ones} == {REACHED}
+        assert {request.result()[0].status for request in slow_ones} == {REACHED}
 
 
 @pytest.mark.parametrize(("fronted", "most"), [(True, 0), (False, 3)])

@@ -26,9 +26,9 @@ MIB = 2**20
 
 @pytest.fixture(scope="module")
 def wheel() -> InstalledWheel:
-    found = own_wheel.find()
-    assert isinstance(found, InstalledWheel)
-    return found
+    own = own_wheel.find()
+    assert isinstance(own, InstalledWheel)
+    return own
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def test_wheel_has_requirements_and_commands_of_the_distribution(
 ) -> None:
     with zipfile.ZipFile(io.BytesIO(wheel.content())) as archive:
         info = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        told = email.message_from_bytes(archive.read(info))
+        metadata = email.message_from_bytes(archive.read(info))
         commands = archive.read(info.replace("METADATA", "entry_points.txt")).decode()
-    assert told.get_all("Requires-Dist") == importlib.metadata.requires(own_wheel.DISTRIBUTION)
+    assert metadata.get_all("Requires-Dist") == importlib.metadata.requires(own_wheel.DISTRIBUTION)
     assert "det-agent = det_agent.main:main" in commands
 
 
@@ -74,9 +74,9 @@ def test_lambda_can_return_the_wheel(wheel: InstalledWheel) -> None:
 
 def test_wheel_of_the_deployment_is_used_unchanged(tmp_path: Path) -> None:
     (tmp_path / "determined_serverless-9.9-py3-none-any.whl").write_bytes(b"brought")
-    found = own_wheel.find(beside=tmp_path)
-    assert isinstance(found, PackedWheel)
-    assert (found.name(), found.content()) == (
+    packed = own_wheel.find(beside=tmp_path)
+    assert isinstance(packed, PackedWheel)
+    assert (packed.name(), packed.content()) == (
         "determined_serverless-9.9-py3-none-any.whl",
         b"brought",
     )
@@ -102,8 +102,15 @@ def test_empty_environment_installs_the_agent_from_the_cluster(
 def run(*command: "Path | str", libraries: bool = False) -> "subprocess.CompletedProcess[str]":
     """Run a program without this environment except, on request, its libraries. Their folder also has editable
     packages, which only the environment's own start finds."""
-    kept = {n: v for n, v in os.environ.items() if not n.startswith(("PYTHON", "PIP_", "VIRTUAL_"))}
-    lent = {"PYTHONPATH": str(Path(yaml.__file__).parents[1])} if libraries else {}
+    inherited = {
+        n: v for n, v in os.environ.items() if not n.startswith(("PYTHON", "PIP_", "VIRTUAL_"))
+    }
+    library_path = {"PYTHONPATH": str(Path(yaml.__file__).parents[1])} if libraries else {}
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, env={**kept, **lent}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**inherited, **library_path},
     )

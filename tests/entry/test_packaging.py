@@ -1,4 +1,4 @@
-"""The zip of the functions: for the processor and the Python that were asked for, and the same for the same sources."""
+"""The zip of the functions fits the requested processor and Python, and is reproducible."""
 
 import os
 import sys
@@ -81,9 +81,9 @@ def test_bytecode_does_not_depend_on_earlier_interned_strings(tmp_path: Path) ->
     source = "".join(f"of_{ord(sign)} = {sign!r}, 'more'\n" for sign in signs)
     before = compiled(tmp_path / "before", source)
     # Byte-code marks names that other modules have interned.
-    known = [sys.intern(sign) for sign in signs]
+    interned = [sys.intern(sign) for sign in signs]
     assert compiled(tmp_path / "after", source) == before
-    assert known == signs
+    assert interned == signs
 
 
 def test_reports_a_source_that_does_not_compile(tmp_path: Path) -> None:

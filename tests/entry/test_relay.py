@@ -53,26 +53,26 @@ class Echo(BaseHTTPRequestHandler):
 
     def _echo(self) -> None:
         length = self.headers.get("Content-Length")
-        told = {
+        request = {
             "method": self.command,
             "path": self.path,
             "headers": [[name.lower(), value] for name, value in self.headers.items()],
             "body": len(self.rfile.read(int(length))) if length else len(self._chunks()),
         }
-        body = json.dumps(told).encode()
+        body = json.dumps(request).encode()
         self.send_response(202)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def _chunks(self) -> bytes:
-        found = b""
+        received = b""
         if self.headers.get("Transfer-Encoding") == "chunked":
             while size := int(self.rfile.readline(), 16):
-                found += self.rfile.read(size)
+                received += self.rfile.read(size)
                 self.rfile.readline()
             self.rfile.readline()
-        return found
+        return received
 
     def _large(self) -> None:
         self.send_response(200)
@@ -126,15 +126,15 @@ def web() -> Iterator[int]:
 
 def echoed(answer: tuple[http.client.HTTPResponse, bytes]) -> dict[str, Any]:
     assert answer[0].status == 202, answer[1]
-    told: dict[str, Any] = json.loads(answer[1])
-    return told
+    request: dict[str, Any] = json.loads(answer[1])
+    return request
 
 
 def test_requests_reach_the_task_and_responses_return(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
-        told = echoed(task.ask("GET", task.path(web, "/a%20b?x=1&y=%2F")))
-        assert told["path"] == f"/proxy/{task.task}:{web}/a%20b?x=1&y=%2F"
-        headers = dict(told["headers"])
+        request = echoed(task.ask("GET", task.path(web, "/a%20b?x=1&y=%2F")))
+        assert request["path"] == f"/proxy/{task.task}:{web}/a%20b?x=1&y=%2F"
+        headers = dict(request["headers"])
         assert headers["host"] == task.netloc
         assert headers["x-forwarded-prefix"] == f"/proxy/{task.task}:{web}"
         assert echoed(task.ask("POST", task.path(web), body=PIECE * 40))["body"] == 40 * len(PIECE)
@@ -178,10 +178,10 @@ def test_task_does_not_receive_api_tokens(api: Api, web: int) -> None:
         cookie = {"Cookie": f"theme=dark; auth={token}; _xsrf=2"}
         own = {**cookie, "Authorization": "Bearer of-the-task"}
         for headers in (task.signed(), cookie, own):
-            told = echoed(task.ask("GET", task.path(web), headers))
-            assert token not in json.dumps(told)
-        assert ["cookie", "theme=dark; _xsrf=2"] in told["headers"]
-        assert ["authorization", "Bearer of-the-task"] in told["headers"]
+            request = echoed(task.ask("GET", task.path(web), headers))
+            assert token not in json.dumps(request)
+        assert ["cookie", "theme=dark; _xsrf=2"] in request["headers"]
+        assert ["authorization", "Bearer of-the-task"] in request["headers"]
         answer, body = task.ask("GET", task.path(web, f"/?token={token}"))
         assert (answer.status, b"carries a session token" in body) == (403, True)
 
@@ -190,8 +190,8 @@ def test_task_cannot_set_cookies_or_policies_of_the_api(api: Api, web: int) -> N
     with proxied(api, [{"proxy_port": web}]) as task:
         answer, _ = task.ask("GET", task.path(web, "/cookies"))
         own = f"/proxy/{task.task}:{web}/"
-        held = [f"s=1; HttpOnly; Path={own}", f"t=2; Path={own}"]
-        assert answer.headers.get_all("Set-Cookie") == held
+        cookies = [f"s=1; HttpOnly; Path={own}", f"t=2; Path={own}"]
+        assert answer.headers.get_all("Set-Cookie") == cookies
         assert answer.getheader("Service-Worker-Allowed") is None
         for hold in (
             "Clear-Site-Data", "NEL", "Report-To", "Alt-Svc", "Strict-Transport-Security",
@@ -203,8 +203,8 @@ def test_callers_without_a_sign_in_reach_only_open_ports(api: Api, web: int) -> 
     open_port = {"proxy_port": web, "unauthenticated": True}
     with proxied(api, [{"proxy_port": 9}, open_port]) as task:
         assert echoed(task.ask("GET", task.path(web), {}))["method"] == "GET"
-        told = echoed(task.ask("GET", task.path(web)))
-        assert task.owner.token not in json.dumps(told)
+        request = echoed(task.ask("GET", task.path(web)))
+        assert task.owner.token not in json.dumps(request)
         for path in (task.path(9), task.path(10), "/proxy/none/", "/proxy/none:1/"):
             assert task.ask("GET", path, {})[0].status == 401
         assert task.ask("GET", task.path(10))[0].status == 404
@@ -237,8 +237,8 @@ def test_signed_in_browser_cannot_open_a_page_of_another_user(api: Api, web: int
     with proxied(api, ports) as task:
         by_cookie = {"Cookie": f"auth={admin.token}"}
         for path in (task.path(web), task.path(web, f"/?token={task.token}"), task.path(9)):
-            answer, told = task.ask("GET", path, by_cookie)
-            assert (answer.status, b"act with your sign-in" in told) == (403, True), path
+            answer, body = task.ask("GET", path, by_cookie)
+            assert (answer.status, b"act with your sign-in" in body) == (403, True), path
         assert echoed(task.ask("GET", task.path(web), {"Cookie": "auth=over"}))["method"] == "GET"
         assert echoed(task.ask("GET", task.path(web), {"Cookie": f"auth={task.owner.token}"}))
         assert echoed(task.ask("GET", task.path(web), {"Authorization": f"Bearer {admin.token}"}))
@@ -271,8 +271,8 @@ def test_other_sites_can_link_to_tasks_but_not_call_or_embed_them(api: Api, web:
         ]  # fmt: skip
         for method, headers in refused:
             for path in (task.path(web), task.path(web, f"/?token={task.token}")):
-                answer, told = task.ask(method, path, headers)
-                assert (answer.status, b"pages of other sites" in told) == (403, True), headers
+                answer, body = task.ask(method, path, headers)
+                assert (answer.status, b"pages of other sites" in body) == (403, True), headers
         with pytest.raises(InvalidStatus, match="403"):
             connect(f"ws://{task.netloc}{task.path(web)}", additional_headers=evil).close()
         same = {"Origin": f"http://{task.netloc}", "Sec-Fetch-Site": "same-origin"}
@@ -294,8 +294,8 @@ def test_frame_ancestors_allows_only_the_same_site(api: Api, web: int) -> None:
 
 def test_cached_pages_are_revalidated(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
-        for told, passed in (("max-age=9,immutable", "no-cache"), ("No-Store", "no-store")):
-            answer, _ = task.ask("GET", task.path(web, f"/cached/{told}"))
+        for sent, passed in (("max-age=9,immutable", "no-cache"), ("No-Store", "no-store")):
+            answer, _ = task.ask("GET", task.path(web, f"/cached/{sent}"))
             assert answer.headers.get_all("Cache-Control") == [passed]
             assert answer.getheader("Vary") == "Cookie"
         assert (
@@ -333,14 +333,14 @@ def test_task_token_in_the_address_becomes_a_cookie_for_the_task(api: Api, web: 
         path = task.path(web, f"/lab?token={mine}")
         answer = task.ask("GET", path, {})
         assert echoed(answer)["path"].endswith(f"/lab?token={mine}")
-        kept = answer[0].headers["Set-Cookie"]
-        assert kept.endswith(f"Path=/proxy/{task.task}:{web}/; HttpOnly; SameSite=Lax")
-        back = {"Cookie": kept.partition(";")[0]}
-        told = echoed(task.ask("GET", task.path(web), back))
-        assert "cookie" not in dict(told["headers"])
+        cookie = answer[0].headers["Set-Cookie"]
+        assert cookie.endswith(f"Path=/proxy/{task.task}:{web}/; HttpOnly; SameSite=Lax")
+        back = {"Cookie": cookie.partition(";")[0]}
+        request = echoed(task.ask("GET", task.path(web), back))
+        assert "cookie" not in dict(request["headers"])
         by_header = {"Authorization": f"token {mine}"}
-        told = echoed(task.ask("GET", task.path(web), by_header))
-        assert dict(told["headers"])["authorization"] == f"token {mine}"
+        request = echoed(task.ask("GET", task.path(web), by_header))
+        assert dict(request["headers"])["authorization"] == f"token {mine}"
         assert task.ask("GET", task.path(web, f"/?token={others}"), {})[0].status == 401
 
 
@@ -391,12 +391,12 @@ def test_agents_get_the_relay_address_while_they_run_proxied_tasks(api: Api) -> 
 
 
 def test_traffic_time_is_stored_with_the_task(api: Api, web: int) -> None:
-    noted = text("SELECT proxied_at FROM tasks WHERE id = :id")
+    proxied_at = text("SELECT proxied_at FROM tasks WHERE id = :id")
     with proxied(api, [{"proxy_port": web}]) as task:
-        assert api.ctx.db.read(noted, {"id": task.task})[0].proxied_at is None
+        assert api.ctx.db.read(proxied_at, {"id": task.task})[0].proxied_at is None
         before = api.ctx.now()
         task.ask("GET", task.path(web))
     # The server has ended and has recorded its requests.
-    at = api.ctx.db.read(noted, {"id": task.task})[0].proxied_at
+    at = api.ctx.db.read(proxied_at, {"id": task.task})[0].proxied_at
     assert at is not None
     assert at >= before

@@ -37,11 +37,11 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
 
 def test_api_forwards_requests_and_responses_unchanged(api: Api, web: int) -> None:
     with behind_an_api(api, [{"proxy_port": web}]) as task:
-        told = echoed(task.ask("GET", task.path(web, "/a%20b?x=1&y=%2F")))
-        assert told["path"] == f"/proxy/{task.task}:{web}/a%20b?x=1&y=%2F"
-        headers = dict(told["headers"])
+        request = echoed(task.ask("GET", task.path(web, "/a%20b?x=1&y=%2F")))
+        assert request["path"] == f"/proxy/{task.task}:{web}/a%20b?x=1&y=%2F"
+        headers = dict(request["headers"])
         assert (headers["host"], headers["x-forwarded-host"]) == (task.netloc, task.netloc)
-        assert task.owner.token not in json.dumps(told)
+        assert task.owner.token not in json.dumps(request)
         assert echoed(task.ask("POST", task.path(web), body=PIECE * 40))["body"] == 40 * len(PIECE)
         chunked = echoed(task.ask("PUT", task.path(web), body=iter([PIECE] * 40)))
         assert chunked["body"] == 40 * len(PIECE)
@@ -62,20 +62,20 @@ def test_browser_session_of_the_api_is_valid_for_tasks(api: Api, web: int) -> No
         assert task.ask("POST", task.path(web), evil)[0].status == 403
         # A cookie that the relay gives for a task's address comes back to it.
         answer, _ = task.ask("GET", task.path(web, f"/?token={task.token}"), {})
-        kept = (answer.getheader("Set-Cookie") or "").partition(";")[0]
-        assert echoed(task.ask("GET", task.path(web), {"Cookie": kept}))["method"] == "GET"
+        task_cookie = (answer.getheader("Set-Cookie") or "").partition(";")[0]
+        assert echoed(task.ask("GET", task.path(web), {"Cookie": task_cookie}))["method"] == "GET"
         assert task.ask("GET", task.path(web), {})[0].status == 401
 
 
 def test_relay_accepts_only_the_clusters_host_as_origin(api: Api, web: int) -> None:
     with behind_an_api(api, [{"proxy_port": web, "unauthenticated": True}]) as task:
         front, relay = task.netloc, replace(task, address=task.relay)
-        for host, asked, status in (
+        for host, forwarded_host, status in (
             (front, front, 202),
             ("evil.example", "evil.example", 403),
             (front, "evil.example", 403),
         ):
-            headers = {"Origin": f"http://{host}", "X-Forwarded-Host": asked}
+            headers = {"Origin": f"http://{host}", "X-Forwarded-Host": forwarded_host}
             assert relay.ask("POST", task.path(web), headers)[0].status == status
 
 

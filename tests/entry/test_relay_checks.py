@@ -70,8 +70,8 @@ def test_failed_or_stalled_agent_does_not_keep_other_connections_open(send: Send
 
 
 def test_slow_check_does_not_delay_other_checks() -> None:
-    async def checked_slowly(asked: Permit) -> bool:
-        if asked.service == "slow":
+    async def checked_slowly(permit_to_check: Permit) -> bool:
+        if permit_to_check.service == "slow":
             await asyncio.Event().wait()
         return False
 

@@ -61,7 +61,7 @@ def deaf() -> Deaf:
     return Deaf()
 
 
-def asked(task: Proxied, method: str, path: str, *headers: str) -> socket.socket:
+def opened_request(task: Proxied, method: str, path: str, *headers: str) -> socket.socket:
     """Send the head of a request; yield the connection."""
     host, _, port = task.netloc.partition(":")
     client = socket.create_connection((host, int(port)), timeout=60)
@@ -72,10 +72,10 @@ def asked(task: Proxied, method: str, path: str, *headers: str) -> socket.socket
 
 
 def upload(task: Proxied, path: str) -> socket.socket:
-    return asked(task, "POST", path, f"Content-Length: {1 << 40}")
+    return opened_request(task, "POST", path, f"Content-Length: {1 << 40}")
 
 
-def send_as_much_as_goes(client: socket.socket) -> None:
+def fill_buffers(client: socket.socket) -> None:
     """Send until the other side reads no more for a while. The rest is in the buffers of this side."""
     client.setblocking(False)
     writable = select.poll()
@@ -92,7 +92,7 @@ def test_upload_ends_if_the_client_disconnects_while_the_task_does_not_read(
     monkeypatch.setattr(hangups, "GRACE_S", 1.0)
     with deaf.serving() as port, served(api, [{"proxy_port": port}]) as task:
         with upload(task, task.path(port)) as client:
-            send_as_much_as_goes(client)
+            fill_buffers(client)
             assert deaf.came.wait(60)
             assert not deaf.left.is_set()
         assert deaf.left.wait(SOON_S)
@@ -112,14 +112,14 @@ def test_waiting_client_is_not_disconnected(
         ready = select.poll()
         ready.register(client, select.POLLIN | select.POLLOUT)
         # Pokes show that it was looked at again and again.
-        told, until = b"", time.monotonic() + 60
-        while told.count(b"100 Continue") < 3 and time.monotonic() < until:
+        received, until = b"", time.monotonic() + 60
+        while received.count(b"100 Continue") < 3 and time.monotonic() < until:
             for _, events in ready.poll(1000):
                 if events & select.POLLIN:
-                    told += client.recv(1 << 10)
+                    received += client.recv(1 << 10)
                 if events & select.POLLOUT:
                     client.send(bytes(1 << 16))
-        assert told.count(b"100 Continue") >= 3
+        assert received.count(b"100 Continue") >= 3
         assert not deaf.left.is_set()
 
 
@@ -132,7 +132,7 @@ def test_handshake_ends_if_the_client_disconnects(
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
     )  # fmt: skip
     with deaf.serving() as port, proxied(api, [{"proxy_port": port}]) as task:
-        with asked(task, "GET", task.path(port), *upgrade):
+        with opened_request(task, "GET", task.path(port), *upgrade):
             assert deaf.came.wait(60)
         assert deaf.left.wait(SOON_S)
 

@@ -149,5 +149,5 @@ def test_additional_tokens_cause_no_further_checks(api: Api) -> None:
         ]
         assert {target.opened_by for target in opened} == {proxying.RequestTokens(bearer=token)}
         for target in opened:
-            asked = (api.ctx, service, target.opened_by, target.session_id)
-            assert proxying.is_still_open(*asked)
+            connection = (api.ctx, service, target.opened_by, target.session_id)
+            assert proxying.is_still_open(*connection)

@@ -26,15 +26,15 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
 
 
 class Played:
-    """A relay with connections to some tasks; its look finds the versions that are given."""
+    """A relay with connections to some tasks; each of its checks finds the next of these versions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *versions: str, own: str = "") -> None:
         self.open: list[str] = []
         self.told: list[list[str]] = []
         self.ended = 0
-        found = iter(versions)
+        deployed_versions = iter(versions)
         ctx = SimpleNamespace(open_traffic=lambda: list(self.open))
-        self.renewal = Renewal(cast(Any, ctx), lambda: next(found), self._end, own)
+        self.renewal = Renewal(cast(Any, ctx), lambda: next(deployed_versions), self._end, own)
         monkeypatch.setattr(proxying, "tell", lambda _, tasks, line: self.told.append(list(tasks)))
 
     def _end(self) -> None:
@@ -111,20 +111,20 @@ def function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     configuration: dict[str, Any] = {
         "CodeSha256": "a", "Runtime": "python3.12", "Environment": {"Variables": {"A": "1"}},
     }  # fmt: skip
-    told = tmp_path / "function.json"
+    description_file = tmp_path / "function.json"
     command = tmp_path / "aws"
-    command.write_text(f"#!/bin/sh\ncat {told}\n")
+    command.write_text(f"#!/bin/sh\ncat {description_file}\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     class Kept(dict[str, Any]):
         def __setitem__(self, name: str, value: Any) -> None:
             super().__setitem__(name, value)
-            told.write_text(json.dumps({"Configuration": dict(self)}))
+            description_file.write_text(json.dumps({"Configuration": dict(self)}))
 
-    kept = Kept(configuration)
-    kept["RevisionId"] = "1"
-    return kept
+    stored = Kept(configuration)
+    stored["RevisionId"] = "1"
+    return stored
 
 
 def test_version_depends_on_program_python_and_settings_after_an_update(
@@ -136,27 +136,27 @@ def test_version_depends_on_program_python_and_settings_after_an_update(
     function["LastUpdateStatus"] = "InProgress"
     assert deployed("f") == ""
     function["LastUpdateStatus"] = "Successful"
-    found = {first}
+    versions = {first}
     for name, value in (
         ("CodeSha256", "b"), ("Runtime", "python3.13"), ("Environment", {"Variables": {"A": "2"}}),
     ):  # fmt: skip
         function[name] = value
-        found.add(deployed("f"))
-    assert len(found) == 4
+        versions.add(deployed("f"))
+    assert len(versions) == 4
 
 
 FETCHED = {"CodeSha256": "a", "Runtime": "python3.12", "Environment": {"Variables": {"A": "1"}}}
 
 
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("fetched", "deployed_versions"),
     [("", ["old", "new"]), (json.dumps(FETCHED), ["another than it was fetched"])],
 )
 def test_replaced_relay_exits_with_the_restart_status(
-    monkeypatch: pytest.MonkeyPatch, told: str, found: list[str]
+    monkeypatch: pytest.MonkeyPatch, fetched: str, deployed_versions: list[str]
 ) -> None:
-    ended, versions = threading.Event(), iter(found)
-    monkeypatch.setenv("DET_RELAY_DEPLOYED", told)
+    ended, versions = threading.Event(), iter(deployed_versions)
+    monkeypatch.setenv("DET_RELAY_DEPLOYED", fetched)
     monkeypatch.setattr(relay_renewal, "end_process", ended.set)
     monkeypatch.setattr(relay_renewal, "LOOKS_EVERY_S", 0.0)
     monkeypatch.setattr(main, "deployed", lambda _: next(versions))

@@ -98,7 +98,7 @@ def test_long_poll_returns_when_the_relay_misses_the_agent(api: Api, web: int) -
     with replacing(api, web) as (task, front, second):
         version = task.agent.told["version"]
         task.agent.poll()
-        assert task.agent.told["version"] == version, "nothing is new"
+        assert task.agent.told["version"] == version, "the response has not changed"
         front.instance = second
         task.ask("GET", task.path(web))
         task.agent.poll()

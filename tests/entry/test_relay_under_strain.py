@@ -168,8 +168,8 @@ def test_agents_reconnect_to_a_restarted_relay(api: Api) -> None:
 
 
 def answered(task: Proxied, address: str, port: int) -> bytes:
-    there = f"ws{address[4:]}{task.path(port)}"
-    with connect_now(there, additional_headers=task.signed(), open_timeout=120) as client:
+    url_of_port = f"ws{address[4:]}{task.path(port)}"
+    with connect_now(url_of_port, additional_headers=task.signed(), open_timeout=120) as client:
         client.send(b"x")
         answer = client.recv(60)
         assert isinstance(answer, bytes)
@@ -180,8 +180,8 @@ def test_request_ends_if_its_task_does_not_read(api: Api, monkeypatch: pytest.Mo
     """A client that went away goes unnoticed: requests would pile up until the server takes no more."""
     monkeypatch.setattr(agents, "PATIENCE_S", 0.2)
     with deaf_server() as port, proxied(api, [{"proxy_port": port}]) as task:
-        answer, told = task.ask("POST", task.path(port), body=bytes(16 << 20))
-        assert (answer.status, b"read nothing" in told) == (502, True), told
+        answer, body = task.ask("POST", task.path(port), body=bytes(16 << 20))
+        assert (answer.status, b"read nothing" in body) == (502, True), body
 
 
 def _send_on(client: ClientConnection) -> None:

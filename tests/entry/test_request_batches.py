@@ -36,13 +36,13 @@ class Host:
         self._ends: list[asyncio.Future[None]] = []
         self._sharing = RequestBatches(cast(App, Echo()), self._in_thread)
 
-    async def _in_thread(self, call: Callable[..., Any], *given: Any) -> Any:
-        self.batches.append([request.body for request in given[1]])
+    async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        self.batches.append([request.body for request in arguments[1]])
         self._ends.append(asyncio.get_running_loop().create_future())
         await self._ends[-1]
         self.is_in_thread = True
         try:
-            return call(*given)
+            return call(*arguments)
         finally:
             self.is_in_thread = False
 
@@ -162,7 +162,7 @@ def test_requests_of_a_failed_batch_are_repeated_alone(caplog: pytest.LogCapture
 
 
 def test_failure_is_logged_in_the_worker_thread(caplog: pytest.LogCaptureFixture) -> None:
-    """The log is kept in the database, for which no event loop may wait."""
+    """The log is stored in the database, and the event loop must not wait for it."""
 
     async def test(host: Host) -> None:
         def watched(record: logging.LogRecord) -> bool:

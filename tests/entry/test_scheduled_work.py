@@ -1,4 +1,4 @@
-"""Turns of processes that are started rather than kept, and the schedules that they switch."""
+"""Turns of processes that are started on demand, and the schedules that they switch."""
 
 from pathlib import Path
 

@@ -196,10 +196,10 @@ def test_large_bodies_share_a_memory_budget() -> None:
     refused = body(large)
     with pytest.raises(bodies.BodyMemoryFull):
         asyncio.run(refused.read(large))
-    untold = body(0)
+    unsized = body(0)
     with pytest.raises(bodies.BodyMemoryFull):
-        asyncio.run(untold.read(large))
-    for done in (first, refused, untold):
+        asyncio.run(unsized.read(large))
+    for done in (first, refused, unsized):
         done.close()
     assert asyncio.run(body(large).read(large))
 
@@ -208,7 +208,7 @@ def test_slow_large_bodies_do_not_exclude_others() -> None:
     """A slow body takes only the room of the bytes that arrived."""
     large, room = 4 * STRANGERS_BODY, BodyMemory(5 * STRANGERS_BODY)
 
-    async def one_beside_slow_ones() -> bool:
+    async def one_during_slow_bodies() -> bool:
         waiting = asyncio.Event()
 
         class Slow(Sender):
@@ -225,7 +225,7 @@ def test_slow_large_bodies_do_not_exclude_others() -> None:
             slow.cancel()
             await asyncio.gather(slow, return_exceptions=True)
 
-    assert asyncio.run(one_beside_slow_ones())
+    assert asyncio.run(one_during_slow_bodies())
 
 
 class Unfinished(Sender):
@@ -243,23 +243,23 @@ class Unfinished(Sender):
 
 
 def test_large_bodies_are_limited_by_user(api: Api) -> None:
-    """Whatever signs them in: another session, or a task of the user."""
+    """Other sessions and tasks of the user count for the same user."""
     size = 4 * STRANGERS_BODY
     app = AsgiApp(api.app, LocalNotifier(), room=BodyMemory(3 * size, share=size + STRANGERS_BODY))
     user, again, admin = (api.signed_in(name) for name in ("determined", "determined", "admin"))
     task, _ = task_of(api, user)
 
     async def status_of(caller: Caller, sender: Sender) -> int:
-        asked = scope("POST", "/api/v1/experiments", caller.token)
-        await app(asked, sender.receive, sender.send)
+        request_scope = scope("POST", "/api/v1/experiments", caller.token)
+        await app(request_scope, sender.receive, sender.send)
         return sender.status
 
     async def all_statuses() -> tuple[list[int], int]:
-        held = Unfinished(size // len(PART))
-        first = asyncio.create_task(status_of(user, held))
-        await held.almost.wait()
+        unfinished = Unfinished(size // len(PART))
+        first = asyncio.create_task(status_of(user, unfinished))
+        await unfinished.almost.wait()
         others = [await status_of(c, Sender(size // len(PART))) for c in (again, task, admin)]
-        held.goes_on.set()
+        unfinished.goes_on.set()
         return others, await first
 
     # A body with room is read and is not JSON.
@@ -390,9 +390,9 @@ def answer_after_sending(app: Told, head: str, size: int) -> bytes:
         for _ in range(size // len(PART)):
             writer.write(PART)
             await writer.drain()
-        found = await reader.readuntil(b"\r\n\r\n")
+        response = await reader.readuntil(b"\r\n\r\n")
         writer.close()
-        return found
+        return response
 
     return on_port(app, use)
 
@@ -416,19 +416,19 @@ def test_client_can_read_a_rejection_after_sending_its_body(
     """However long it takes to send."""
     token = api.signed_in("determined").token if signed_in else ""
     app = AsgiApp(api.app, LocalNotifier(), room=BodyMemory(1) if status == b"503" else None)
-    told = Told(app, lambda: monkeypatch.setattr(protocol, "HEADERS_S", 0.0))
+    host = Told(app, lambda: monkeypatch.setattr(protocol, "HEADERS_S", 0.0))
     head = f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\n"
-    assert answer_after_sending(told, head, parts * len(PART)).split()[1] == status
+    assert answer_after_sending(host, head, parts * len(PART)).split()[1] == status
 
 
 def test_stalled_client_can_read_its_timeout(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "PART_S", 0.01)
-    told = Told(
+    host = Told(
         AsgiApp(api.app, LocalNotifier()), lambda: monkeypatch.setattr(bodies, "PART_S", 60.0)
     )
     token = api.signed_in("determined").token
     head = f"POST /api/v1/experiments HTTP/1.1\r\nAuthorization: Bearer {token}\r\n"
-    assert answer_after_sending(told, head, 1000 * len(PART)).split()[1] == b"408"
+    assert answer_after_sending(host, head, 1000 * len(PART)).split()[1] == b"408"
 
 
 def test_client_that_expects_100_continue_is_rejected_before_its_body(api: Api) -> None:
@@ -436,8 +436,8 @@ def test_client_that_expects_100_continue_is_rejected_before_its_body(api: Api) 
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = "POST /api/v1/experiments HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
         writer.write(f"{head}Connection: close\r\nContent-Length: {MAX_BODY}\r\n\r\n".encode())
-        found = await reader.read()
+        response = await reader.read()
         writer.close()
-        return found
+        return response
 
     assert on_port(AsgiApp(api.app, LocalNotifier()), use).split()[1] == b"401"

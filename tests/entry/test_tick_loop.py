@@ -50,7 +50,7 @@ def test_wake_causes_a_tick() -> None:
         assert ticks.reached(2)
 
 
-def rests_after_a_long_tick(monkeypatch: pytest.MonkeyPatch, **options: float) -> list[float]:
+def pauses_after_a_long_tick(monkeypatch: pytest.MonkeyPatch, **options: float) -> list[float]:
     rests: list[float] = []
     clock = SimpleNamespace(monotonic=count(step=10).__next__, sleep=rests.append)
     monkeypatch.setattr(tick_loop, "time", clock)
@@ -64,13 +64,13 @@ def rests_after_a_long_tick(monkeypatch: pytest.MonkeyPatch, **options: float) -
 
 
 def test_loop_pauses_longer_after_a_long_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(rests_after_a_long_tick(monkeypatch)) == {0.5}
+    assert set(pauses_after_a_long_tick(monkeypatch)) == {0.5}
 
 
 def test_webhook_loop_sends_the_next_message_within_100_ms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rests = rests_after_a_long_tick(monkeypatch, longest_rest_s=tick_loop.SHORT_REST_S)
+    rests = pauses_after_a_long_tick(monkeypatch, longest_rest_s=tick_loop.SHORT_REST_S)
     assert max(rests) < 0.1
 
 

@@ -40,16 +40,16 @@ def connected(address: str, user: Caller, origin: Any = None) -> ClientConnectio
     return connect(f"{address}/stream", additional_headers=headers, origin=origin)
 
 
-def told(socket: ClientConnection) -> Any:
+def received(socket: ClientConnection) -> Any:
     return json.loads(socket.recv(timeout=60))
 
 
-def subscribe(socket: ClientConnection, asked: dict[str, Any]) -> list[Any]:
+def subscribe(socket: ClientConnection, subscription: dict[str, Any]) -> list[Any]:
     """Send a subscription and return its first messages."""
-    socket.send(json.dumps(asked))
-    messages = [told(socket)]
+    socket.send(json.dumps(subscription))
+    messages = [received(socket)]
     while not messages[-1].get("complete"):
-        messages.append(told(socket))
+        messages.append(received(socket))
     return messages
 
 
@@ -58,7 +58,7 @@ def last_words(socket: ClientConnection) -> tuple[list[Any], int]:
     words = []
     try:
         while True:
-            words.append(told(socket))
+            words.append(received(socket))
     except ConnectionClosed as e:
         return words, e.rcvd.code if e.rcvd else 0
 
@@ -68,7 +68,7 @@ def test_changes_arrive_as_messages(address: str, user: Caller) -> None:
         assert len(subscribe(socket, PROJECTS)) == 3
         made = user.post("/api/v1/workspaces", {"name": "zoo"})["workspace"]["id"]
         user.post(f"/api/v1/workspaces/{made}/projects", {"name": "cats"})
-        assert told(socket)["project"]["name"] == "cats"
+        assert received(socket)["project"]["name"] == "cats"
 
 
 def test_new_subscription_replaces_the_previous_one(address: str, user: Caller) -> None:
@@ -77,17 +77,17 @@ def test_new_subscription_replaces_the_previous_one(address: str, user: Caller) 
         begun, ended = subscribe(socket, {"sync_id": "2", "subscribe": {"models": {}}})
         assert (begun["sync_id"], ended["sync_id"]) == ("2", "2")
         user.post("/api/v1/models", {"name": "resnet"})
-        assert told(socket)["model"]["name"] == "resnet"
+        assert received(socket)["model"]["name"] == "resnet"
 
 
-@pytest.mark.parametrize("asked", ["{", '{"subscribe": {"projects": []}}', "x" * 70_000])
+@pytest.mark.parametrize("message", ["{", '{"subscribe": {"projects": []}}', "x" * 70_000])
 def test_unreadable_message_closes_the_connection_with_a_reason(
-    address: str, user: Caller, asked: str
+    address: str, user: Caller, message: str
 ) -> None:
     with connected(address, user) as socket:
-        socket.send(asked)
+        socket.send(message)
         words, code = last_words(socket)
-    if len(asked) > 65_536:
+    if len(message) > 65_536:
         assert (words, code) == ([], 1009)
     else:
         assert ([word["error"]["code"] for word in words], code) == ([3], 1008)

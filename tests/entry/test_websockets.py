@@ -1,4 +1,4 @@
-"""Requests for websockets where none is served."""
+"""Requests for websockets at paths without one."""
 
 import logging
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Boot this machine from its user data, with nothing replaced, until its agent has run a trial.
+"""Boot this machine from its unchanged user data until its agent has run a trial.
 
     .venv/bin/python -m tests.fresh.rented_machine FOLDER
 
-apt-get installs Docker where there is none, and pip the agent from the cluster and its libraries from the index.
+apt-get installs Docker if it is missing, and pip the agent from the cluster and its libraries from the index.
 """
 
 import subprocess
@@ -28,10 +28,10 @@ def boot(cluster: Cluster) -> None:
     master = f"http://127.0.0.1:{cluster.port}"
     with urllib.request.urlopen(f"{master}/agents/v1/wheel") as newest:
         package = newest.url
-    told = cluster.run("agent", "token", "create", environ={"DET_USER": "admin"})
-    assert told.code == 0, told.err
+    created = cluster.run("agent", "token", "create", environ={"DET_USER": "admin"})
+    assert created.code == 0, created.err
     token = cluster.folder / "token"
-    token.write_text(told.out.strip())
+    token.write_text(created.out.strip())
     options = {
         "agent_id": "rented", "token_file": str(token), "container_runtime": "process", "slots": "artificial:1",
     }  # fmt: skip

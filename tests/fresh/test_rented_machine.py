@@ -15,11 +15,11 @@ def test_empty_machine_becomes_an_agent_and_trains() -> None:
     command = (".venv/bin/python", "-m", "tests.fresh.rented_machine", "/tmp/rented")
     options = ("--carry", ".venv", "--python", sys.executable, "--without-docker")
     done = fresh_machine(*command, options=options)
-    said = done.stdout + done.stderr
-    if any(words in said for words in UNREACHABLE):
+    output = done.stdout + done.stderr
+    if any(words in output for words in UNREACHABLE):
         skips.skip(f"{skips.PACKAGES} (docker.io)", "make fresh, where apt-get reaches Debian")
-    assert done.returncode == 0, said
+    assert done.returncode == 0, output
     for step in ("installing docker", "installing the agent", "starting the agent", "done"):
-        assert f"determined-boot: {step}\n" in said, said
-    assert "trained on rented" in said
-    assert "the trial on the rented machine: COMPLETED" in said
+        assert f"determined-boot: {step}\n" in output, output
+    assert "trained on rented" in output
+    assert "the trial on the rented machine: COMPLETED" in output

@@ -82,19 +82,19 @@ def kept_tokens() -> object:
         store.set_token("ada", "t1")
         store.set_token("bob", "t2")
         store.set_active("bob")
-        found = store.get_active_user(), sorted(store.get_all_users()), store.get_token("ada")
+        users = store.get_active_user(), sorted(store.get_all_users()), store.get_token("ada")
         store.drop_user("ada")
         store.clear_active()
-        return found, store.get_active_user(), store.get_all_users()
+        return users, store.get_active_user(), store.get_all_users()
 
 
 def kept_certificates() -> object:
     with tempfile.TemporaryDirectory() as folder:
         store = certs.CertStore(pathlib.Path(folder) / "certs.json")
         store.set_cert("https://one:443", "PEM")
-        found = store.get_cert("https://one:443"), store.get_cert("https://two:443")
+        certificates = store.get_cert("https://one:443"), store.get_cert("https://two:443")
         store.delete_cert("https://one:443")
-        return found, store.get_cert("https://one:443")
+        return certificates, store.get_cert("https://one:443")
 
 
 def of_certificates() -> object:

@@ -102,9 +102,9 @@ def of_others(other: dict[str, Any]) -> list[Asked]:
     ]  # fmt: skip
 
 
-def tried(asked: list[Asked]) -> str:
+def tried(requests: list[Asked]) -> str:
     return json.dumps(
-        {f"{method} {path}": status_of(method, path, body) for method, path, body in asked}
+        {f"{method} {path}": status_of(method, path, body) for method, path, body in requests}
     )
 
 

@@ -1,4 +1,4 @@
-"""The same trial under a script of its own."""
+"""The same trial, started by a script."""
 
 import determined as det
 import model_def

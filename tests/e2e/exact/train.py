@@ -8,7 +8,7 @@ import time
 
 import determined as det
 
-# Where a test opens a gate, training waits in front of it: what happens to it then happens in its middle.
+# Training waits here until a test creates this file, so that the test can interrupt it in its middle.
 GATE = os.environ.get("EXACT_GATE")
 HELD_AT = 25
 PAUSE_S = 0.02

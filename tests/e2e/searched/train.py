@@ -8,7 +8,7 @@ import time
 
 import determined as det
 
-# Nobody trains past the first length before the test opens this: what happens before that is in the search's middle.
+# No trial trains past the first length before the test creates this file: the search is then in its middle.
 GATE = pathlib.Path(os.environ["SEARCHED_GATE"])
 FIRST_LENGTH = 4
 

@@ -19,7 +19,7 @@ print(
 )
 if rank == 3 and os.environ["DET_TRIAL_RUN_ID"] == "1":
     sys.exit(7)
-# In the first run the others wait here for the one that has gone.
+# In the first run, the other ranks wait here for the failed rank.
 hvd.init()
 total = hvd.allreduce(torch.tensor([10.0**rank]), op=hvd.Sum)
 with det.core.init(distributed=det.core.DistributedContext.from_horovod(hvd)) as core:

@@ -47,20 +47,20 @@ def trained(stock: StockClient) -> str:
     shown = stock.det("e", "create", CONFIG, FILES, "--follow")
     assert "step 1" in shown
     assert "step 4" in shown
-    found = re.search(r"Created experiment (\d+)", shown)
-    assert found, shown
-    stock.det("e", "wait", found[1], "--polling-interval", 1)
-    return found[1]
+    match = re.search(r"Created experiment (\d+)", shown)
+    assert match, shown
+    stock.det("e", "wait", match[1], "--polling-interval", 1)
+    return match[1]
 
 
 @pytest.fixture
 def training(stock: StockClient) -> Iterator[str]:
     """The id of an experiment that trains for longer than the test takes."""
     shown = stock.det("e", "create", CONFIG, FILES, *LONG)
-    found = re.search(r"Created experiment (\d+)", shown)
-    assert found, shown
-    yield found[1]
-    stock.det("e", "kill", found[1])
+    match = re.search(r"Created experiment (\d+)", shown)
+    assert match, shown
+    yield match[1]
+    stock.det("e", "kill", match[1])
 
 
 def only_trial(stock: StockClient, experiment_id: str) -> str:
@@ -73,9 +73,9 @@ def csv_of(stock: StockClient, *args: object) -> list[str]:
 
 
 def checkpoint_of(stock: StockClient, experiment_id: str) -> str:
-    found = re.search(UUID, stock.det("e", "list-checkpoints", experiment_id, "--best", 1))
-    assert found
-    return found[0]
+    match = re.search(UUID, stock.det("e", "list-checkpoints", experiment_id, "--best", 1))
+    assert match
+    return match[0]
 
 
 def test_user_signs_in_and_out(stock: StockClient) -> None:
@@ -85,8 +85,8 @@ def test_user_signs_in_and_out(stock: StockClient) -> None:
 
 
 def test_wrong_password_is_reported(stock: StockClient) -> None:
-    said = stock.refused("user", "login", "admin", typed="wrong\n")
-    assert "Invalid username/password combination" in said
+    output = stock.refused("user", "login", "admin", typed="wrong\n")
+    assert "Invalid username/password combination" in output
 
 
 def test_cluster_without_a_provider_reports_it(stock: StockClient) -> None:
@@ -289,10 +289,10 @@ def test_administrator_manages_users(admin: StockClient) -> None:
 
 def test_token_is_listed_until_it_is_revoked(stock: StockClient) -> None:
     made = stock.det("token", "create", "--description", "for the nightly job")
-    found = re.search(r"TokenID: (\d+)", made)
-    assert found, made
+    match = re.search(r"TokenID: (\d+)", made)
+    assert match, made
     assert "for the nightly job" in stock.det("token", "list")
-    stock.det("token", "revoke", found[1])
+    stock.det("token", "revoke", match[1])
     assert "for the nightly job" not in stock.det("token", "list")
 
 

@@ -66,7 +66,7 @@ def test_pauses_before_retrying_an_absent_agent(
     assert len(master.received(*LOGS)) == 1
     logs.close(60)
     assert shipped_texts(master, refused=1) == ["one", "two"], (
-        "the end of the task waits for no pause"
+        "the end of the task does not wait for a pause"
     )
 
 

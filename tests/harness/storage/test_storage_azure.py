@@ -81,7 +81,7 @@ def test_azure_download_resumes_an_interrupted_one(
     fake.ranges.clear()
     azure.download("uuid-1", tmp_path / "out", lambda path: path == "weights.bin")
     assert contents(tmp_path / "out") == {"weights.bin": (source / "weights.bin").read_bytes()}
-    assert [asked for asked in fake.ranges if not asked.startswith("bytes=0-")] == [
+    assert [byte_range for byte_range in fake.ranges if not byte_range.startswith("bytes=0-")] == [
         f"bytes={2 * PART}-{2 * PART + 16}"
     ]
 

@@ -37,7 +37,7 @@ LONG = {**CONFIG, "hyperparameters": {"lr": 0.1, "steps": 10_000, "pause": 0.2}}
 called: set[str] = set()
 
 
-def noted(name: Any, method: Any) -> Any:
+def recorded(name: Any, method: Any) -> Any:
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         called.add(name)
@@ -53,7 +53,7 @@ def note_calls() -> Any:
         for name, method in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_"):
                 noticed.add(f"{kind.__name__}.{name}")
-                setattr(kind, name, noted(f"{kind.__name__}.{name}", method))
+                setattr(kind, name, recorded(f"{kind.__name__}.{name}", method))
     return noticed
 
 
@@ -214,12 +214,12 @@ def people(d: Any, pool: Any) -> None:
 
 
 def refused(call: Any, cause: Any) -> None:
-    said = ""
+    output = ""
     try:
         call()
     except Exception as e:
-        said = str(e)
-    assert cause in said, said or "not refused"
+        output = str(e)
+    assert cause in output, output or "not refused"
 
 
 def main() -> None:
