@@ -15,15 +15,27 @@ _BLOCK = re.compile(r"<!-- types -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def table() -> str:
-    """Return a table of every type with built-in GPUs, in the order of the catalog."""
-    lines = ["| type | GPUs | vCPUs | GiB | $ an hour |", "|---|---|---|---|---|"]
+    """Return a table of every type with built-in GPUs: a row for each family, in the order of the catalog."""
+    families: dict[str, dict[int, list[str]]] = {}
     for type, price in (*catalog_aws.types().values(), *catalog_gcp.types().values()):
         if type.slots:
-            gpu = type.accelerator.removeprefix("NVIDIA ")
-            gpus = f"{type.slots} {gpu} ({type.accelerator_memory_gib} GiB)"
-            size = f"{type.vcpus} | {type.memory_gib}"
-            lines.append(f"| `{type.name}` | {gpus} | {size} | {price:.2f} |")
-    return "\n".join(lines)
+            family, size = _parts(type.name)
+            gpu = f"{type.accelerator.removeprefix('NVIDIA ')} ({type.accelerator_memory_gib} GiB)"
+            sizes = families.setdefault(f"| `{family}` | {gpu} |", {}).setdefault(type.slots, [])
+            sizes.append(f"`{size}` {price:.2f}")
+    rows = [
+        f"{row} "
+        + "; ".join(f"{gpus}: {', '.join(sizes)}" for gpus, sizes in by_gpus.items())
+        + " |"
+        for row, by_gpus in families.items()
+    ]
+    return "\n".join(["| family | GPU | GPUs: sizes, $ an hour |", "|---|---|---|", *rows])
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return the family and the size in the name of a machine type of AWS or Google Cloud."""
+    family, _, size = name.rpartition("." if "." in name else "-")
+    return family, size
 
 
 def drawn(page: str) -> str:

@@ -43,7 +43,6 @@ class Block:
     kind: str  # variable or output
     name: str
     description: str
-    type: str
     default: str  # empty: required
     is_secret: bool
 
@@ -62,11 +61,11 @@ def _stack(name: str) -> str:
     blocks = list(blocks_of(INFRA / name))
     return "\n".join([
         f"## Stack `{name}`", "", _wrapped(_purpose(INFRA / name)), "",
-        "| variable | type | default | meaning |", "|---|---|---|---|",
-        *(f"| `{b.name}` | {_type(b)} | {_default(b)} | {b.description} |" for b in blocks if b.kind == "variable"),
+        "| variable | default | meaning |", "|---|---|---|",
+        *(f"| {_name(b)} | {_default(b)} | {b.description} |" for b in blocks if b.kind == "variable"),
         "", "| output | meaning |", "|---|---|",
         *(
-            f"| `{b.name}`{' (secret)' if b.is_secret else ''} | {b.description} |"
+            f"| {_name(b)} | {b.description} |"
             for b in blocks
             if b.kind == "output"
         ),
@@ -94,12 +93,12 @@ def blocks_of(folder: Path) -> Iterator[Block]:
                 raise Undescribed(f"{path.relative_to(INFRA)}: {kind} {name} has no description")
             yield Block(
                 kind, name, arguments["description"].strip('"').replace('\\"', '"').replace("|", "\\|"),
-                arguments.get("type", ""), arguments.get("default", ""), arguments.get("sensitive") == "true",
+                arguments.get("default", ""), arguments.get("sensitive") == "true",
             )  # fmt: skip
 
 
-def _type(block: Block) -> str:
-    return " ".join(block.type.split()) + (", secret" if block.is_secret else "")
+def _name(block: Block) -> str:
+    return f"`{block.name}`" + (" (secret)" if block.is_secret else "")
 
 
 def _default(block: Block) -> str:

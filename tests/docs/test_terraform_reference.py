@@ -20,8 +20,8 @@ def test_page_describes_every_stack_and_module() -> None:
     for stack in ("aws", "gcp"):
         for module in (terraform_reference.INFRA / "modules" / stack).iterdir():
             assert f"| [`{stack}/{module.name}`](" in text
-    assert '| `database_tier` | string | `"db-f1-micro"` |' in text
-    assert "| `initial_user_password` | string, secret | required |" in text
+    assert '| `database_tier` | `"db-f1-micro"` |' in text
+    assert "| `initial_user_password` (secret) | required |" in text
 
 
 @pytest.mark.parametrize("kind", ["variable", "output"])
