@@ -68,8 +68,8 @@ def _remote_report(error: BaseException, path: str) -> "ErrorReport | None":
 
     if "determined.common.http" not in sys.modules:
         return None
-    from determined.common.failures import Failure, SignInFailed
-    from determined.common.http import APIError, MasterUnreachableError
+    from determined.common.failures import Failure
+    from determined.common.http import APIError, MasterUnreachableError, SignInFailed
 
     if isinstance(error, Failure):
         code = DENIED if isinstance(error, SignInFailed) else FAILED

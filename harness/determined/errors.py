@@ -1,5 +1,24 @@
 """Errors that user code raises or catches."""
 
+from determined.common.failures import (
+    CheckpointStateException,
+    MultipleDownloadsFailed,
+    NoDirectStorageAccess,
+    ProxiedDownloadFailed,
+)
+
+__all__ = [
+    "CheckpointConflict",
+    "CheckpointCorrupt",
+    "CheckpointStateException",
+    "InvalidConfigurationException",
+    "InvalidHP",
+    "MultipleDownloadsFailed",
+    "NoDirectStorageAccess",
+    "ProxiedDownloadFailed",
+    "SearcherContextMissing",
+]
+
 
 class InvalidHP(Exception):
     """A trial raises this if its hyperparameters cannot work. The trial ends early and is not restarted."""

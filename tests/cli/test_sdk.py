@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from determined.common.api import errors
-from determined.common.failures import SignInFailed
-from determined.common.http import APIError
+from determined.common.http import APIError, SignInFailed
 from determined.experimental import Determined, client
 
 from tests.support.fake_api import Asked, Refusal

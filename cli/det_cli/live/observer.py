@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from determined.common.failures import SignInFailed
 from determined.common.http import APIError, MasterUnreachableError, UnauthenticatedError
 
 from det_cli.errors import DENIED, CommandError
@@ -50,7 +49,7 @@ class Observer(Generic[State]):
         before = self.news
         try:
             state = self._read()
-        except (SignInFailed, UnauthenticatedError) as e:
+        except UnauthenticatedError as e:
             return self._fail(_expired(e))
         except MasterUnreachableError as e:
             return self._out(str(e), 0.0)

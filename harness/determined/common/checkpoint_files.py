@@ -7,7 +7,13 @@ import tarfile
 import zlib
 from typing import IO, Any, Callable, Dict, Mapping, Optional
 
-from determined.common.failures import Failure
+from determined.common.failures import (
+    CheckpointStateException,
+    Failure,
+    MultipleDownloadsFailed,
+    NoDirectStorageAccess,
+    ProxiedDownloadFailed,
+)
 from determined.common.http import APIError, MasterUnreachableError, Session
 
 DIRECT, MASTER, AUTO = "direct", "master", "auto"
@@ -35,7 +41,7 @@ def download(
     else:
         reason = _directly(checkpoint, target, watch)
         if reason is not None and mode == DIRECT:
-            raise Failure(
+            raise NoDirectStorageAccess(
                 f"checkpoint {uuid} cannot be read from its storage: {reason}",
                 "use --mode master to fetch it through the cluster",
             )
@@ -62,7 +68,7 @@ def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:
 def _refuse_gone(uuid: str, state: str) -> None:
     if state not in ("STATE_COMPLETED", "STATE_PARTIALLY_DELETED", "None"):
         name = state.replace("STATE_", "")
-        raise Failure(
+        raise CheckpointStateException(
             f"checkpoint {uuid} is {name}: it has no files to download",
             "list the checkpoints of its experiment to find another",
         )
@@ -89,7 +95,7 @@ def _after_refusal(session: Session, uuid: str, target: str, watch: Watch, reaso
     try:
         _through_master(session, uuid, target, watch)
     except (APIError, MasterUnreachableError, Failure) as e:
-        raise Failure(
+        raise MultipleDownloadsFailed(
             f"checkpoint {uuid} can be had neither from its storage ({reason})"
             f" nor through the cluster ({e})"
         ) from e
@@ -102,7 +108,7 @@ def _through_master(session: Session, uuid: str, target: str, watch: Watch) -> N
             with tarfile.open(fileobj=response, mode="r|gz") as archive:
                 extract(archive, target, watch)
         except (tarfile.ReadError, EOFError, zlib.error, gzip.BadGzipFile, ConnectionError) as e:
-            raise Failure(
+            raise ProxiedDownloadFailed(
                 f"the download of checkpoint {uuid} broke off: {e}", "run the command again"
             ) from e
 

@@ -10,8 +10,20 @@ class Failure(Exception):
         self.hint = hint
 
 
-class SignInFailed(Failure):
-    pass
+class CheckpointStateException(Failure):
+    """A checkpoint that has no files, because it was deleted or is incomplete."""
+
+
+class NoDirectStorageAccess(Failure):
+    """This machine cannot read the storage of a checkpoint."""
+
+
+class ProxiedDownloadFailed(Failure):
+    """A download through the cluster was interrupted."""
+
+
+class MultipleDownloadsFailed(Failure):
+    """A checkpoint could be read neither from its storage nor through the cluster."""
 
 
 class BadContext(Failure):

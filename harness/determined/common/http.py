@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from determined.common.certificates import UntrustedCertificate
 from determined.common.connections import RETRY_STATUSES, Connections, pause_asked, pauses
+from determined.common.failures import Failure
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,11 @@ _LONGEST_EXCERPT = 300  # characters of a response in a message; gateways send w
 QueryValue = Union[str, int, float, bool, None, Sequence[Union[str, int]]]
 
 
-class APIError(Exception):
+class RequestFailed(Exception):
+    """A request that brought no usable response. Programs catch it as `BadRequestException`."""
+
+
+class APIError(RequestFailed):
     """A response with status 300 or above: the status and the server's message."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -35,6 +40,15 @@ class APIError(Exception):
 
 class UnauthenticatedError(APIError):
     pass
+
+
+class SignInFailed(Failure, UnauthenticatedError):
+    """No session, or a wrong password."""
+
+    def __init__(self, cause: str, hint: str = "") -> None:
+        UnauthenticatedError.__init__(self, 401, cause)
+        self.cause = cause
+        self.hint = hint
 
 
 class ForbiddenError(APIError):
@@ -49,7 +63,7 @@ class ConflictError(APIError):
     pass
 
 
-class MasterUnreachableError(Exception):
+class MasterUnreachableError(RequestFailed):
     """The server did not respond, after all retries."""
 
 

@@ -8,8 +8,14 @@ from http.client import HTTPResponse
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from determined.common.certificates import TrustStore
-from determined.common.failures import Failure, SignInFailed
-from determined.common.http import Absence, ForbiddenError, Session, UnauthenticatedError
+from determined.common.failures import Failure
+from determined.common.http import (
+    Absence,
+    ForbiddenError,
+    Session,
+    SignInFailed,
+    UnauthenticatedError,
+)
 from determined.common.passwords import salted
 from determined.common.token_store import TokenStore
 

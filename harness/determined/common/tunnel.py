@@ -8,8 +8,8 @@ from typing import Any, Callable, Iterator, List, Mapping
 from urllib.parse import quote, urlsplit
 
 from determined.common.connections import Connections
-from determined.common.failures import Failure, SignInFailed
-from determined.common.http import Session
+from determined.common.failures import Failure
+from determined.common.http import Session, SignInFailed
 
 # With this subprotocol, an empty message means that one side has finished sending.
 SUBPROTOCOL = "tcp.determined"

@@ -5,21 +5,28 @@ import pathlib
 from typing import Any, Dict, Optional, Type
 
 from determined import _trial_files
-from determined.pytorch import _checkpoint
+from determined._trial_settings import make_settings
+from determined.core._context import offline_context
+from determined.pytorch import _backends, _checkpoint
 from determined.pytorch._callback import Hooks
+from determined.pytorch._context import PyTorchTrialContext
 from determined.pytorch._init import init
 from determined.pytorch._lr_scheduler import LRScheduler
 from determined.pytorch._trial import PyTorchTrial
+from determined.pytorch._trial_context import choose_device
 
 
-class CheckpointLoadContext:
-    """The arguments of `load_trial_from_checkpoint_path`. `trial_kwargs` are extra arguments of the constructor."""
+class CheckpointLoadContext(PyTorchTrialContext):
+    """A context on this machine alone, with which programs construct a trial outside of training.
+
+    Reports have no effect."""
 
     def __init__(
-        self, trial_class: Type[Any], trial_kwargs: Optional[Dict[str, Any]] = None
+        self, hparams: Optional[Dict[str, Any]] = None, exp_conf: Optional[Dict[str, Any]] = None
     ) -> None:
-        self.trial_class = trial_class
-        self.trial_kwargs = trial_kwargs or {}
+        core_context = offline_context()
+        settings = make_settings(core_context, hparams or {}, exp_conf or {})
+        super().__init__(core_context, settings, choose_device(0), _backends.Backend())
 
 
 def load_trial_from_checkpoint_path(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from determined import core, profiler
+from determined import core, profiler, tensorboard
 from determined.common.blocking import hearing_signals
 from determined.exec._lines import LineSplitter
 from determined.tensorboard.metric_writers import BatchMetricWriter, MetricWriter
@@ -29,6 +29,7 @@ def test_tensorboard_files_are_uploaded(
         (folder / "sub").mkdir()
         (folder / "events.tfevents.1").write_text("one")
         (folder / "sub" / "x").write_text("two")
+        assert tensorboard.get_base_path({}) == tensorboard.get_base_path() == folder
     stored = tmp_path / "shared" / "cluster-1" / "tensorboard" / "experiment" / "3" / "trial" / "7"
     assert (stored / "events.tfevents.1").read_text() == "one"
     assert (stored / "sub" / "x").read_text() == "two"

@@ -162,3 +162,10 @@ def test_trial_is_loaded_with_its_weights(core: FakeCore, monkeypatch: pytest.Mo
 def test_error_explains_directory_without_a_checkpoint(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError, match="not a downloaded checkpoint"):
         pytorch.load_trial_from_checkpoint_path(str(tmp_path))
+
+
+def test_trial_is_constructed_outside_of_training() -> None:
+    context = pytorch.CheckpointLoadContext(hparams={"lr": 1}, exp_conf={"data": {"rows": 3}})
+    trial = PlainTrial(context)
+    assert trial.model.weight.shape == (1, 2)
+    assert (context.get_hparam("lr"), context.get_data_config()) == (1, {"rows": 3})

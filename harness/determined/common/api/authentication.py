@@ -7,8 +7,7 @@ from typing import List, Optional
 from determined.common import sign_in, token_store
 from determined.common.api._session import Session, TaskSession, UnauthSession
 from determined.common.api.certs import Cert
-from determined.common.failures import SignInFailed
-from determined.common.http import UnauthenticatedError
+from determined.common.http import SignInFailed, UnauthenticatedError
 from determined.common.master_address import canonical
 from determined.common.passwords import salted, weakness
 

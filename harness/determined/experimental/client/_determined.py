@@ -6,7 +6,6 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Union
 
 from determined._task_session import absence_of
 from determined.common import master_address
-from determined.common.failures import SignInFailed
 from determined.common.http import UnauthenticatedError
 from determined.common.pages import V1, pages
 from determined.common.passwords import salted
@@ -197,7 +196,7 @@ class Determined:
         """End the session on the cluster, and delete its local token."""
         try:
             self._session.post(f"{V1}/auth/logout")
-        except (UnauthenticatedError, SignInFailed):
+        except UnauthenticatedError:
             # The session had ended before.
             pass
         self._store.drop(self._session.username)
