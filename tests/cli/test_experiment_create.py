@@ -103,7 +103,7 @@ def test_config_options_override_the_file(cluster: FakeCluster, det: Det, config
     assert "lr: 1e-3" in text
 
 
-def test_dry_run_prints_resolved_configuration_and_creates_nothing(
+def test_dry_run_prints_resolved_configuration_without_creating_experiment(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     ran = det("e", "create", config, code, "--dry-run")
@@ -299,7 +299,7 @@ def test_test_mode_trains_one_batch_and_archives_experiment(
     assert "Training one batch" in ran.err
 
 
-def test_test_mode_fails_if_trial_reports_nothing(
+def test_test_mode_fails_if_trial_reports_no_metrics(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     def done(_: Asked) -> Any:

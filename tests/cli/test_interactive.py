@@ -56,7 +56,7 @@ def test_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path
     assert "on request of determined" in det("cmd", "logs", id).out
 
 
-def test_kill_with_ambiguous_id_kills_nothing(api: Api, det: Det) -> None:
+def test_kill_with_ambiguous_id_kills_no_command(api: Api, det: Det) -> None:
     ids = [det("cmd", "run", "-d", "work").out.strip() for _ in range(17)]
     firsts = [id[0] for id in ids]
     several = next(first for first in firsts if firsts.count(first) > 1)

@@ -107,7 +107,7 @@ def test_durations_show_two_largest_units(seconds: float, expected: str) -> None
 
 
 @pytest.mark.parametrize("value", [None, True, "x", {}, [], "1" * 5000 + "x"])
-def test_number_of_other_values_is_none(value: object) -> None:
+def test_number_returns_none_for_other_values(value: object) -> None:
     assert charts.number(value) is None
 
 

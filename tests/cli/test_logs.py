@@ -42,7 +42,7 @@ def test_tail_prints_last_lines_in_order(logged: FakeCluster, det: Det) -> None:
 
 @pytest.mark.parametrize("command", EVERY_LOG)
 @pytest.mark.parametrize("end", ["--tail", "--head"])
-def test_zero_lines_prints_nothing_and_requests_one_line(
+def test_zero_lines_prints_no_output_and_requests_one_line(
     logged: FakeCluster, det: Det, command: str, end: str
 ) -> None:
     ran = det(*command.split(), end, 0)

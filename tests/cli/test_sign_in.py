@@ -383,7 +383,7 @@ def test_task_uses_its_session_token(
     assert request.headers["grpc-metadata-x-allocation-token"] == "Bearer of-the-allocation"
 
 
-def test_answer_no_changes_nothing(
+def test_answer_no_does_not_delete_the_experiment(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Terminal(io.StringIO):

@@ -41,7 +41,7 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
         yield made
 
 
-def test_a_binding_is_refused_with_its_replacement() -> None:
+def test_error_of_a_missing_binding_names_its_replacement() -> None:
     with pytest.raises(
         AttributeError, match=r"get_GetExperiments: .* determined\.experimental\.client"
     ):
