@@ -37,11 +37,11 @@ def test_cluster_limits_the_lifetime_of_tokens(api: Api, user: Caller) -> None:
     usual = user.post("/api/v1/tokens", {})["tokenId"]
     long = user.post("/api/v1/tokens", {"lifespan": "2160h"})["tokenId"]
     assert (days_of(user, usual), days_of(user, long)) == (2, 90)
-    told = user.ask("POST", "/api/v1/tokens", {"lifespan": "2161h"})
-    assert (told.status, "limit of 90 days: ask for less" in told.error) == (400, True)
+    response = user.ask("POST", "/api/v1/tokens", {"lifespan": "2161h"})
+    assert (response.status, "limit of 90 days: ask for less" in response.error) == (400, True)
     endless = user.ask("POST", "/api/v1/tokens", {"lifespan": "-1"})
     assert (endless.status, "up to '2160h'" in endless.error) == (403, True)
-    for refused in (told, endless):
+    for refused in (response, endless):
         assert "an administrator may let tokens last longer by security.token.max" in refused.error
 
 
@@ -79,7 +79,7 @@ def test_access_token_cannot_create_tokens_or_change_the_password(api: Api, user
         program.ask("POST", f"/api/v1/users/{own}/password", b'"a new one, hashed"'),
         program.ask("PATCH", f"/api/v1/users/{own}", {"password": "a new one"}),
     ]
-    assert [told.status for told in refused] == [403, 403, 403]
+    assert [response.status for response in refused] == [403, 403, 403]
     assert "sign in" in refused[0].error
 
 
@@ -97,7 +97,7 @@ def test_access_token_cannot_lock_out_its_user(api: Api, admin: Caller, user: Ca
         program.ask("PATCH", path, {"username": "somebody"}),
         program.ask("PATCH", f"/api/v1/tokens/{other}", {"setRevoked": True}),
     ]
-    assert [told.status for told in refused] == [403] * 5
+    assert [response.status for response in refused] == [403] * 5
     assert "sign in" in refused[0].error
     assert user.get("/api/v1/me")["user"]["username"] == "determined"
     program.done("PATCH", path, {"displayName": "D."})
@@ -142,9 +142,9 @@ def test_access_token_of_an_administrator_cannot_manage_users(
         (method, path, str(body)) for method, path, body in asked
     }
     for method, path, body in asked + managing_people(id_of(user), session, token):
-        told = program.ask(method, path, body)
+        response = program.ask(method, path, body)
         remedy = "an administrator may allow it by security.token.administers"
-        assert (told.status, remedy in told.error) == (403, True), path
+        assert (response.status, remedy in response.error) == (403, True), path
     assert user.get("/api/v1/me")["user"]["displayName"] == ""
     # Daily work of administrators is still possible.
     program.get("/api/v1/master/config")

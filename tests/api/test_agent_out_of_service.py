@@ -31,8 +31,8 @@ class Agent:
             "incarnation": self._incarnation, "seq": self._seq, "containers": [], "signals": [],
             "out_of_service": out_of_service,
         }  # fmt: skip
-        found: list[Any] = self._caller.post("/agents/v1/poll", body)["containers"]
-        return found
+        containers: list[Any] = self._caller.post("/agents/v1/poll", body)["containers"]
+        return containers
 
 
 def reasons(user: Caller, experiment_id: int) -> list[tuple[str, str]]:

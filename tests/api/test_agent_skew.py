@@ -72,8 +72,10 @@ def test_agent_without_poll_numbers_gets_an_unreported_container_again(
     api.tick()
     (first,) = agent.post("/agents/v1/poll", POLL_0_1_0)["containers"]
     running = {"id": first["id"], "epoch": first["epoch"], "state": "running"}
-    (told,) = agent.post("/agents/v1/poll", {**POLL_0_1_0, "containers": [running]})["containers"]
-    assert "spec" not in told
+    (container,) = agent.post("/agents/v1/poll", {**POLL_0_1_0, "containers": [running]})[
+        "containers"
+    ]
+    assert "spec" not in container
     (again,) = agent.post("/agents/v1/poll", POLL_0_1_0)["containers"]
     assert again["spec"] == first["spec"]
 
@@ -130,8 +132,8 @@ def test_log_lines_from_another_minor_version_are_stored(api: Api, user: Caller)
     trial = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
     line = {"taskId": trial["taskId"], "log": "a line\n", "level": "LOG_LEVEL_INFO", **LATER}
     task.post("/task-logs", [line])
-    said = user.lines(f"/api/v1/trials/{trial['id']}/logs")
-    assert any("a line" in each["message"] for each in said)
+    lines = user.lines(f"/api/v1/trials/{trial['id']}/logs")
+    assert any("a line" in each["message"] for each in lines)
 
 
 def test_metrics_from_another_minor_version_are_stored(api: Api, user: Caller) -> None:

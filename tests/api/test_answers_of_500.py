@@ -30,7 +30,7 @@ def test_rejects_non_numeric_ids_on_every_route(user: Caller, number: str) -> No
         user.ask("GET", f"/api/v1/why/experiment/{number}"),
         user.ask("PUT", "/api/v1/budgets", {"scope": "experiment", "of": number, "limitUsd": "1"}),
     ]
-    assert [told.status for told in asked if told.status not in (400, 403, 404)] == []
+    assert [response.status for response in asked if response.status not in (400, 403, 404)] == []
 
 
 def test_rejects_json_numbers_too_large_for_a_column(user: Caller) -> None:
@@ -46,15 +46,15 @@ def test_filters_of_bulk_actions_with_odd_values_cause_no_server_error(user: Cal
     ]  # fmt: skip
     for filters in odd:
         body = {"experimentIds": [], "filters": filters}
-        told = user.ask("POST", "/api/v1/projects/1/experiments/archive", body)
-        assert told.status in (200, 400), filters
+        response = user.ask("POST", "/api/v1/projects/1/experiments/archive", body)
+        assert response.status in (200, 400), filters
 
 
 def test_rejects_times_outside_of_the_calendar(admin: Caller) -> None:
     for time in ("9999-12-31T23:59:59.999999-23:59", "0001-01-01T00:00:00+23:59"):
         for path in ("costs/users", "costs/pools"):
-            told = admin.ask("GET", f"/api/v1/{path}", query={"before": [time]})
-            assert told.status == 400, path
+            response = admin.ask("GET", f"/api/v1/{path}", query={"before": [time]})
+            assert response.status == 400, path
         assert admin.ask("GET", "/api/v1/audit", query={"since": [time]}).status == 400
     assert admin.ask("GET", "/api/v1/audit", query={"since": ["99999999999h"]}).status == 400
 
@@ -62,8 +62,8 @@ def test_rejects_times_outside_of_the_calendar(admin: Caller) -> None:
 def test_rejects_source_of_a_missing_trial(user: Caller) -> None:
     for trial in (0, 99999):
         source = {"trialId": trial, "checkpointUuid": str(uuid.uuid4()), "trialSourceInfoType": "x"}
-        told = user.ask("POST", "/api/v1/trial-source-info", {"trialSourceInfo": source})
-        assert told.status == 404
+        response = user.ask("POST", "/api/v1/trial-source-info", {"trialSourceInfo": source})
+        assert response.status == 404
 
 
 @pytest.mark.parametrize("depth", [300, 900, 5_000, 100_000])
@@ -113,9 +113,9 @@ def mounting(caller: Caller, path: str) -> Told:
     ],
 )
 def test_only_administrators_can_mount_system_files(admin: Caller, user: Caller, path: str) -> None:
-    told = mounting(user, path)
-    assert told.status == 400
-    assert "bind_mounts[0].host_path" in told.error
+    response = mounting(user, path)
+    assert response.status == 400
+    assert "bind_mounts[0].host_path" in response.error
     assert mounting(admin, path).status == 200
 
 
@@ -149,8 +149,8 @@ def test_label_named_null_is_stored_as_text(api: Api, user: Caller, word: str) -
     path = f"/api/v1/experiments/{create(user)}"
     assert user.done("PUT", f"{path}/labels/{word}")["labels"] == [word]
     assert user.done("PUT", f"{path}/labels/other")["labels"] == sorted([word, "other"])
-    (found,) = user.get("/api/v1/experiments", labels=word)["experiments"]
-    assert sorted(found["labels"]) == sorted([word, "other"])
+    (experiment,) = user.get("/api/v1/experiments", labels=word)["experiments"]
+    assert sorted(experiment["labels"]) == sorted([word, "other"])
     with api.ctx.db.begin() as tx:  # as earlier versions stored it
         tx.execute(text("UPDATE experiments SET labels = ARRAY[NULL, 'kept']"))
     assert user.done("DELETE", f"{path}/labels/other")["labels"] == ["kept"]

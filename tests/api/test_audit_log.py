@@ -1,4 +1,4 @@
-"""Whatever changes something leaves a row that says who, what, to what, when and from where; rows stay."""
+"""Every change leaves an append-only audit entry: user, action, object, time and address."""
 
 import json
 import logging
@@ -188,8 +188,8 @@ def test_audit_records_every_assigned_role_and_member(api: Api, admin: Caller) -
 
 def test_rejects_bulk_changes_too_large_for_an_audit_entry(api: Api, admin: Caller) -> None:
     many = {"name": "all", "addUsers": list(range(2000))}
-    told = admin.ask("POST", "/api/v1/groups", many)
-    assert (told.status, "1000 are recorded at once" in told.error) == (400, True)
+    response = admin.ask("POST", "/api/v1/groups", many)
+    assert (response.status, "1000 are recorded at once" in response.error) == (400, True)
 
 
 def test_successful_sign_in_is_recorded_and_a_failed_one_is_not(api: Api, admin: Caller) -> None:
@@ -217,8 +217,8 @@ def test_change_is_rolled_back_if_its_audit_entry_fails(
     before = count(api)
     with monkeypatch.context() as patched:
         patched.setattr(audit_rows, "add", full)
-        told = admin.ask("POST", "/api/v1/users", {"user": {"username": "eve", "active": True}})
-    assert told.status == 500
+        response = admin.ask("POST", "/api/v1/users", {"user": {"username": "eve", "active": True}})
+    assert response.status == 500
     assert count(api) == before
     assert admin.ask("GET", "/api/v1/users/eve/by-username").status == 404
 
@@ -277,8 +277,8 @@ def test_rejects_short_audit_retention() -> None:
 
 
 def test_only_administrators_read_the_audit_log(user: Caller) -> None:
-    told = user.ask("GET", "/api/v1/audit")
-    assert told.status == 403
+    response = user.ask("GET", "/api/v1/audit")
+    assert response.status == 403
 
 
 def test_audit_log_can_be_filtered(api: Api, admin: Caller, user: Caller) -> None:
@@ -298,12 +298,12 @@ def test_audit_log_can_be_filtered(api: Api, admin: Caller, user: Caller) -> Non
 
 def test_audit_costs_one_statement_for_changes_and_none_for_reads(api: Api, user: Caller) -> None:
     experiment_id = create(user)
-    with statements(api.ctx.db) as asked:
+    with statements(api.ctx.db) as executed:
         user.get(f"/api/v1/experiments/{experiment_id}")
-    assert [s for s in asked if "audit_log" in s] == []
-    with statements(api.ctx.db) as asked:
+    assert [s for s in executed if "audit_log" in s] == []
+    with statements(api.ctx.db) as executed:
         user.post(f"/api/v1/experiments/{experiment_id}/kill")
-    assert len([s for s in asked if "audit_log" in s]) == 1
+    assert len([s for s in executed if "audit_log" in s]) == 1
 
 
 @pytest.mark.parametrize(("error", "rows"), [(None, 1), (TryAgain("deadlock"), 0)])

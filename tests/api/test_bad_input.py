@@ -46,43 +46,43 @@ def file_of(path: str, content: bytes = b"x", **more: Any) -> dict[str, Any]:
 def test_error_names_the_wrong_field_of_a_configuration(
     reader: Caller, config: str, named: str
 ) -> None:
-    told = reader.ask("POST", E, {"config": config})
-    assert told.status == 400
-    assert named in told.error
+    response = reader.ask("POST", E, {"config": config})
+    assert response.status == 400
+    assert named in response.error
     assert reader.get(E)["experiments"] == []
 
 
 def test_error_for_a_too_large_id_shows_the_id(reader: Caller) -> None:
-    told = reader.ask("GET", f"{E}/99999999999")
-    assert told.status == 400
-    assert "must be a number of at most 9 digits, not 99999999999" in told.error
+    response = reader.ask("GET", f"{E}/99999999999")
+    assert response.status == 400
+    assert "must be a number of at most 9 digits, not 99999999999" in response.error
 
 
 @pytest.mark.parametrize("path", ["../up.py", "/etc/passwd", "a/../../b", "", "nul\0byte"])
 def test_rejects_files_outside_of_the_archive(reader: Caller, path: str) -> None:
-    told = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [file_of(path)]})
-    assert told.status == 400
+    response = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [file_of(path)]})
+    assert response.status == 400
     assert reader.get(E)["experiments"] == []
 
 
 def test_error_names_the_file_that_is_not_base64(reader: Caller) -> None:
     broken = file_of("train.py") | {"content": "***"}
-    told = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [broken]})
-    assert told.status == 400
-    assert "train.py" in told.error
+    response = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [broken]})
+    assert response.status == 400
+    assert "train.py" in response.error
 
 
 def test_error_explains_a_missing_upload(user: Caller) -> None:
     begun = user.post("/api/v1/contexts", {"size": 10, "sha256": "0" * 64})
-    told = user.ask("POST", E, {"config": config_of(), "contextId": begun["contextId"]})
-    assert told.status == 400
-    assert "PUT it" in told.error
+    response = user.ask("POST", E, {"config": config_of(), "contextId": begun["contextId"]})
+    assert response.status == 400
+    assert "PUT it" in response.error
 
 
 def test_rejects_announced_upload_above_the_limit(reader: Caller) -> None:
-    told = reader.ask("POST", "/api/v1/contexts", {"size": 1 << 30, "sha256": "0" * 64})
-    assert told.status == 413
-    assert ".detignore" in told.error
+    response = reader.ask("POST", "/api/v1/contexts", {"size": 1 << 30, "sha256": "0" * 64})
+    assert response.status == 413
+    assert ".detignore" in response.error
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_rejects_announced_upload_above_the_limit(reader: Caller) -> None:
     ],
 )
 def test_unknown_ids_are_not_found(reader: Caller, method: str, path: str) -> None:
-    told = reader.ask(method, path)
-    assert told.status == 404, told.body
+    response = reader.ask(method, path)
+    assert response.status == 404, response.body
     shown = next(x for x in (NOBODY, "not-a-uuid", "999") if x in path)
-    assert shown in told.error
-    assert told.json()["error"]["code"] == 5
+    assert shown in response.error
+    assert response.json()["error"]["code"] == 5
 
 
 @pytest.mark.parametrize("path", [f"{E}/abc", f"{E}/-1", f"{E}/99999999999999"])
@@ -142,9 +142,9 @@ def test_requests_without_a_valid_token_are_rejected(shared_api: Api, token: str
         "/experiments/1/model_def",
         f"/checkpoints/{NOBODY}",
     ):
-        told = shared_api.with_token(token).ask("GET", path)
-        assert told.status == 401
-        assert "sign in" in told.error
+        response = shared_api.with_token(token).ask("GET", path)
+        assert response.status == 401
+        assert "sign in" in response.error
 
 
 def test_rejects_expired_token(api: Api, user: Caller) -> None:
@@ -152,9 +152,9 @@ def test_rejects_expired_token(api: Api, user: Caller) -> None:
 
     later = api.ctx.now() + timedelta(days=8)
     api.ctx.now = lambda: later
-    told = user.ask("GET", "/api/v1/me")
-    assert told.status == 401
-    assert "expired" in told.error
+    response = user.ask("GET", "/api/v1/me")
+    assert response.status == 401
+    assert "expired" in response.error
 
 
 def test_only_listed_routes_are_public(shared_api: Api) -> None:
@@ -177,24 +177,24 @@ def test_only_listed_routes_are_public(shared_api: Api) -> None:
     ids=["cut", "list", "text", "bytes", "word"],
 )
 def test_rejects_body_that_is_not_an_object(reader: Caller, body: bytes) -> None:
-    told = reader.ask("POST", E, body)
-    assert told.status == 400
-    assert "body" in told.error
+    response = reader.ask("POST", E, body)
+    assert response.status == 400
+    assert "body" in response.error
 
 
 def test_rejects_invalid_gzip_body(reader: Caller) -> None:
-    told = reader.ask("POST", E, b"plain", headers={"content-encoding": "gzip"})
-    assert told.status == 400
+    response = reader.ask("POST", E, b"plain", headers={"content-encoding": "gzip"})
+    assert response.status == 400
     packed = gzip.compress(b'{"config": ""}')
-    told = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
-    assert "config" in told.error
+    response = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
+    assert "config" in response.error
 
 
 def test_rejects_small_body_that_unpacks_to_a_large_one(reader: Caller) -> None:
     packed = gzip.compress(bytes(MAX_BODY + 1), compresslevel=1)
-    told = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
-    assert told.status == 413
-    assert "130 MiB" in told.error
+    response = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
+    assert response.status == 413
+    assert "130 MiB" in response.error
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -202,16 +202,16 @@ def test_rejects_body_above_the_limit_of_its_route(reader: Caller, packed: bool)
     body = b'{"config": "%s"}' % (b"x" * FORM_BODY)
     headers = {"content-encoding": "gzip"} if packed else {}
     sent = gzip.compress(body) if packed else body
-    told = reader.ask("POST", "/api/v1/templates/large", sent, headers=headers)
-    assert told.status == 413
-    assert "more than 1 MiB" in told.error or "larger than 1 MiB" in told.error
+    response = reader.ask("POST", "/api/v1/templates/large", sent, headers=headers)
+    assert response.status == 413
+    assert "more than 1 MiB" in response.error or "larger than 1 MiB" in response.error
 
 
 @pytest.mark.parametrize("body", [b'{"config": "\xed\xa0\x80"}', b"[" * 100_000])
 def test_rejects_body_that_is_not_text_or_too_deep(reader: Caller, body: bytes) -> None:
-    told = reader.ask("POST", E, body)
-    assert told.status == 400
-    assert "JSON" in told.error
+    response = reader.ask("POST", E, body)
+    assert response.status == 400
+    assert "JSON" in response.error
 
 
 def many(values: int) -> dict[str, bytes]:
@@ -228,8 +228,8 @@ def many(values: int) -> dict[str, bytes]:
 def test_rejects_body_with_too_many_values_before_parsing(reader: Caller, kind: str) -> None:
     """Each takes a hundred bytes of memory and more, from three of the body."""
     headers = {"content-encoding": "gzip"} if kind == "packed" else {}
-    told = reader.ask("POST", E, many(600_000)[kind], headers=headers)
-    assert (told.status, "more than 500000 values" in told.error) == (413, True)
+    response = reader.ask("POST", E, many(600_000)[kind], headers=headers)
+    assert (response.status, "more than 500000 values" in response.error) == (413, True)
     few = reader.ask("POST", E, many(400)[kind], headers=headers)
     assert few.status == 400
 
@@ -242,8 +242,8 @@ def test_punctuation_in_strings_does_not_count_as_values(api: Api, user: Caller)
 
 
 def test_very_long_lists_are_accepted_or_rejected(admin: Caller) -> None:
-    told = admin.ask("POST", "/api/v1/roles/search/by-ids", {"roleIds": [4] * 70_000})
-    assert [role["role"]["name"] for role in told.json()["roles"]] == ["Viewer"]
+    response = admin.ask("POST", "/api/v1/roles/search/by-ids", {"roleIds": [4] * 70_000})
+    assert [role["role"]["name"] for role in response.json()["roles"]] == ["Viewer"]
     many: list[tuple[str, str, dict[str, Any]]] = [
         ("POST", "/api/v1/checkpoints/rm", {"checkpointUuids": [NOBODY] * 10_001}),
         ("PATCH", "/api/v1/checkpoints", {"checkpoints": [{"uuid": NOBODY}] * 10_001}),
@@ -255,26 +255,26 @@ def test_very_long_lists_are_accepted_or_rejected(admin: Caller) -> None:
 
 
 def test_fields_of_the_wrong_type_are_named(reader: Caller) -> None:
-    told = reader.ask("POST", E, {"config": {"name": "x"}})
-    assert (told.status, "config" in told.error) == (400, True)
-    told = reader.ask("POST", "/api/v1/workspaces", {"name": 7})
-    assert (told.status, "name" in told.error) == (400, True)
+    response = reader.ask("POST", E, {"config": {"name": "x"}})
+    assert (response.status, "config" in response.error) == (400, True)
+    response = reader.ask("POST", "/api/v1/workspaces", {"name": 7})
+    assert (response.status, "name" in response.error) == (400, True)
 
 
 @pytest.mark.parametrize(
     "query", [{"limit": ["-3"]}, {"limit": ["many"]}, {"sortBy": ["SORT_BY_COLOR"]}]
 )
 def test_listings_reject_invalid_parameters(reader: Caller, query: dict[str, list[str]]) -> None:
-    told = reader.ask("GET", E, query=query)
-    assert told.status == 400
-    assert next(iter(query)) in told.error
+    response = reader.ask("GET", E, query=query)
+    assert response.status == 400
+    assert next(iter(query)) in response.error
 
 
 def test_missing_path_returns_404_and_wrong_method_501(reader: Caller) -> None:
     assert reader.ask("GET", "/api/v1/wishes").status == 404
-    told = reader.ask("PUT", "/api/v1/me")
-    assert told.status == 501
-    assert "GET" in told.error
+    response = reader.ask("PUT", "/api/v1/me")
+    assert response.status == 501
+    assert "GET" in response.error
 
 
 def join(api: Api, key: str) -> Any:
@@ -290,9 +290,9 @@ def join(api: Api, key: str) -> Any:
 
 def test_rejects_second_agent_with_the_same_id(api: Api) -> None:
     assert join(api, "first").status == 200
-    told = join(api, "second")
-    assert told.status == 409
-    assert "a1" in told.error
+    response = join(api, "second")
+    assert response.status == 409
+    assert "a1" in response.error
     assert join(api, "first").status == 200
 
 
@@ -304,9 +304,9 @@ def test_rejects_polls_of_a_replaced_agent_process(api: Api) -> None:
 
 def test_rejects_poll_with_a_token_of_another_agent_process(api: Api) -> None:
     token = join(api, "same").json()["agent_token"]
-    told = polled(api.with_token(token), str(uuid.uuid4()))
-    assert told.status == 409
-    assert "agent a1" in told.error
+    response = polled(api.with_token(token), str(uuid.uuid4()))
+    assert response.status == 409
+    assert "agent a1" in response.error
 
 
 def test_only_agents_can_poll(api: Api, user: Caller) -> None:
@@ -323,18 +323,18 @@ def polled(caller: Caller, incarnation: str) -> Any:
 def test_rejects_report_of_a_replaced_run(user: Caller) -> None:
     experiment_id = create(user, activate=True)
     trial = trial_of(user, experiment_id)
-    told = report_metrics(user, trial["id"], "training", 1, {"loss": 1}, run=0)
-    assert told.status == 400
-    assert "replaced" in told.error
+    response = report_metrics(user, trial["id"], "training", 1, {"loss": 1}, run=0)
+    assert response.status == 400
+    assert "replaced" in response.error
 
 
 def test_rejects_contradictory_metrics_of_one_step(user: Caller) -> None:
     trial_id = trial_of(user, create(user))["id"]
     report_metrics(user, trial_id, "training", 1, {"loss": 1})
     assert report_metrics(user, trial_id, "training", 1, {"loss": 1}).status == 200
-    told = report_metrics(user, trial_id, "training", 1, {"loss": 2})
-    assert told.status == 400
-    assert "loss" in told.error
+    response = report_metrics(user, trial_id, "training", 1, {"loss": 2})
+    assert response.status == 400
+    assert "loss" in response.error
     assert report_metrics(user, trial_id, "a.b", 1, {"loss": 2}).status == 400
 
 
@@ -367,6 +367,6 @@ def test_commands_can_be_repeated(user: Caller, command: str) -> None:
     ids=["path", "query"],
 )
 def test_rejects_nul_character(user: Caller, path: str, query: dict[str, str]) -> None:
-    told = user.ask("GET", path, query=query)
-    assert told.status == 400
-    assert "must not contain a NUL character" in told.error
+    response = user.ask("GET", path, query=query)
+    assert response.status == 400
+    assert "must not contain a NUL character" in response.error

@@ -96,11 +96,11 @@ def test_error_names_the_wrong_query_parameter_on_every_route(
         for name, value in bad_values(inputs):
             if name == "sortBy" and path.endswith(BY_ARRIVAL):
                 continue
-            told = admin.ask(method, url, query={**base, name: [value]})
+            response = admin.ask(method, url, query={**base, name: [value]})
             refused += 1
-            if told.status != 400 or spelled(name) not in spelled(told.error):
+            if response.status != 400 or spelled(name) not in spelled(response.error):
                 problems.append(
-                    f"{method} {path}?{name}={value}: {told.status} {told.body[:120]!r}"
+                    f"{method} {path}?{name}={value}: {response.status} {response.body[:120]!r}"
                 )
     assert problems == []
     assert refused > 100
@@ -116,12 +116,12 @@ def test_every_route_rejects_unreadable_bodies(
 ) -> None:
     problems, refused = [], 0
     for method, path, inputs in operations("POST", "PUT", "PATCH", "DELETE"):
-        if not any(told["in"] == "body" for told in inputs):
+        if not any(response["in"] == "body" for response in inputs):
             continue
-        told = admin.ask(method, filled(path, places), body)
-        refused += told.status == 400
-        if told.status not in (400, 404, 501) or not cause_of(told):
-            problems.append(f"{method} {path}: {told.status} {told.body[:120]!r}")
+        response = admin.ask(method, filled(path, places), body)
+        refused += response.status == 400
+        if response.status not in (400, 404, 501) or not cause_of(response):
+            problems.append(f"{method} {path}: {response.status} {response.body[:120]!r}")
     assert problems == []
     assert refused > 60
 
@@ -131,17 +131,19 @@ def test_every_route_rejects_body_fields_of_the_wrong_type(
 ) -> None:
     problems, named = [], 0
     for method, path, inputs in operations("POST", "PUT", "PATCH", "DELETE"):
-        schemas = [told["schema"] for told in inputs if told["in"] == "body"]
+        schemas = [response["schema"] for response in inputs if response["in"] == "body"]
         for name, kind in ((n, k) for s in schemas for n, k in s.get("properties", {}).items()):
             wrong = (
                 {"a": 1}
                 if kind.get("type") in ("string", "integer", "array", "boolean")
                 else "text"
             )
-            told = admin.ask(method, filled(path, {**places, **UNKNOWN}), {name: wrong})
-            if told.status >= 500 and told.status != 501:
-                problems.append(f"{method} {path} {name}: {told.status} {told.body[:120]!r}")
-            named += told.status == 400 and spelled(name) in spelled(cause_of(told))
+            response = admin.ask(method, filled(path, {**places, **UNKNOWN}), {name: wrong})
+            if response.status >= 500 and response.status != 501:
+                problems.append(
+                    f"{method} {path} {name}: {response.status} {response.body[:120]!r}"
+                )
+            named += response.status == 400 and spelled(name) in spelled(cause_of(response))
     assert problems == []
     assert named > 100
 
@@ -153,12 +155,12 @@ def test_missing_objects_never_cause_a_server_error(admin: Caller, id: str) -> N
         if "{" not in path:
             continue
         url = re.sub(r"\{\w+\}", id, path)
-        told = admin.ask(method, url, {} if method != "GET" else None, query=required(path))
-        missed += told.status in (400, 404)
-        if told.status >= 500 and told.status != 501:
-            problems.append(f"{method} {url}: {told.status} {told.body[:120]!r}")
-        elif told.status >= 400 and not cause_of(told):
-            problems.append(f"{method} {url}: {told.status} without a cause")
+        response = admin.ask(method, url, {} if method != "GET" else None, query=required(path))
+        missed += response.status in (400, 404)
+        if response.status >= 500 and response.status != 501:
+            problems.append(f"{method} {url}: {response.status} {response.body[:120]!r}")
+        elif response.status >= 400 and not cause_of(response):
+            problems.append(f"{method} {url}: {response.status} without a cause")
     assert problems == []
     assert missed > 100
 

@@ -34,10 +34,10 @@ def test_session_cookie_is_http_only_and_same_site(api: Api) -> None:
 
 
 def test_cookie_is_secure_behind_an_https_proxy(api: Api) -> None:
-    told = api.anonymous().ask(
+    response = api.anonymous().ask(
         "POST", "/api/v1/auth/login", LOGIN, headers={"x-forwarded-proto": "https"}
     )
-    assert "Secure" in cookie_of(told)[1]
+    assert "Secure" in cookie_of(response)[1]
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -60,8 +60,11 @@ def test_cookie_is_secure_if_the_server_uses_tls(api: Api, scheme: str) -> None:
 )
 def test_rejects_changes_by_pages_of_other_sites(api: Api, headers: dict[str, str]) -> None:
     cookie = signed_in(api)
-    told = changing(api, cookie, **headers)
-    assert (told.status, told.error) == (403, "a page of another site cannot act for you here")
+    response = changing(api, cookie, **headers)
+    assert (response.status, response.error) == (
+        403,
+        "a page of another site cannot act for you here",
+    )
     assert api.anonymous().ask("GET", "/api/v1/me", headers={"cookie": cookie}).status == 200
 
 
@@ -79,9 +82,12 @@ def test_rejects_changes_by_pages_of_other_sites(api: Api, headers: dict[str, st
 def test_rejects_sign_in_by_pages_of_other_sites(
     api: Api, path: str, headers: dict[str, str]
 ) -> None:
-    told = api.anonymous().ask("POST", f"/api/v1/auth/{path}", LOGIN, headers=headers)
-    assert (told.status, told.error) == (403, "a page of another site cannot act for you here")
-    assert "set-cookie" not in told.headers
+    response = api.anonymous().ask("POST", f"/api/v1/auth/{path}", LOGIN, headers=headers)
+    assert (response.status, response.error) == (
+        403,
+        "a page of another site cannot act for you here",
+    )
+    assert "set-cookie" not in response.headers
 
 
 @pytest.mark.parametrize(
@@ -93,13 +99,13 @@ def test_rejects_sign_in_by_pages_of_other_sites(
     ],
 )
 def test_own_pages_and_programs_can_sign_in(api: Api, headers: dict[str, str]) -> None:
-    told = api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN, headers=headers)
-    assert (told.status, "set-cookie" in told.headers) == (200, True)
+    response = api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN, headers=headers)
+    assert (response.status, "set-cookie" in response.headers) == (200, True)
 
 
 def test_links_of_other_sites_can_open_public_pages(api: Api) -> None:
-    told = api.anonymous().ask("GET", "/info", headers={"sec-fetch-site": "cross-site"})
-    assert told.status == 200
+    response = api.anonymous().ask("GET", "/info", headers={"sec-fetch-site": "cross-site"})
+    assert response.status == 200
 
 
 @pytest.mark.parametrize(
@@ -115,8 +121,8 @@ def test_own_pages_can_change_data(api: Api, headers: dict[str, str]) -> None:
 
 
 def test_token_in_a_header_is_accepted_from_any_site(api: Api, user: Caller) -> None:
-    told = user.ask("POST", "/api/v1/auth/logout", {}, headers={"sec-fetch-site": "cross-site"})
-    assert told.status == 200
+    response = user.ask("POST", "/api/v1/auth/logout", {}, headers={"sec-fetch-site": "cross-site"})
+    assert response.status == 200
 
 
 def test_signing_out_clears_the_cookie(api: Api) -> None:
@@ -152,7 +158,7 @@ def test_rejects_passwordless_sign_in_for_foreign_host_names(
     admin.post("/api/v1/users", {"user": {"username": "grace", "active": True}})
     headers = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
     grace = {"username": "grace", "password": ""}
-    told = api.anonymous().ask("POST", "/api/v1/auth/login", grace, headers=headers)
-    assert told.status == (200 if is_let_in else 401)
-    told = api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN, headers=headers)
-    assert told.status == 200
+    response = api.anonymous().ask("POST", "/api/v1/auth/login", grace, headers=headers)
+    assert response.status == (200 if is_let_in else 401)
+    response = api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN, headers=headers)
+    assert response.status == 200

@@ -18,8 +18,10 @@ def told_together(callers: list[Caller]) -> list[str]:
     answers = [""] * len(callers)
 
     def ask(place: int) -> None:
-        told = callers[place].ask("GET", ME)
-        answers[place] = told.json()["user"]["username"] if told.status == 200 else str(told.status)
+        response = callers[place].ask("GET", ME)
+        answers[place] = (
+            response.json()["user"]["username"] if response.status == 200 else str(response.status)
+        )
 
     ctx, turn = callers[0].app.ctx, threading.Lock()
     ctx.holders = batcher_at(turn)
@@ -37,9 +39,9 @@ def test_concurrent_requests_have_their_own_callers(api: Api, user: Caller, admi
 
 
 def test_concurrent_callers_are_read_by_one_statement(user: Caller, admin: Caller) -> None:
-    with statements(user.app.ctx.db) as asked:
+    with statements(user.app.ctx.db) as executed:
         told_together([user, admin, user])
-    assert len([sql for sql in asked if "token_hash" in sql]) == 1
+    assert len([sql for sql in executed if "token_hash" in sql]) == 1
 
 
 def test_all_concurrent_requests_fail_if_the_database_is_down(

@@ -28,8 +28,8 @@ def trial_id(user: Caller) -> int:
 
 
 def steps_of(caller: Caller, path: str, **query: str) -> list[int]:
-    found = caller.get(f"/api/v1/{path}/checkpoints", **query)["checkpoints"]
-    return [c["metadata"]["steps_completed"] for c in found]
+    checkpoints = caller.get(f"/api/v1/{path}/checkpoints", **query)["checkpoints"]
+    return [c["metadata"]["steps_completed"] for c in checkpoints]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_checkpoint_with_a_text_searcher_metric_comes_last(user: Caller, trial_i
 
 def test_rejects_sorting_by_an_attribute_and_a_metric(user: Caller, trial_id: int) -> None:
     query = {"sortByAttr": "SORT_BY_UUID", "sortByMetric": "loss"}
-    told = user.ask("GET", f"/api/v1/trials/{trial_id}/checkpoints", query=query)
-    assert (told.status, "give one" in told.error) == (400, True)
+    response = user.ask("GET", f"/api/v1/trials/{trial_id}/checkpoints", query=query)
+    assert (response.status, "give one" in response.error) == (400, True)
 
 
 def test_checkpoint_of_a_managed_experiment_has_its_storage_id(user: Caller) -> None:

@@ -45,8 +45,8 @@ def collections(api: Api) -> list[Any]:
 def test_removal_task_receives_the_requested_globs(
     api: Api, user: Caller, checkpoint: str, globs: list[str]
 ) -> None:
-    asked = {"checkpointUuids": [checkpoint], "checkpointGlobs": globs}
-    user.post("/api/v1/checkpoints/rm", asked)
+    body = {"checkpointUuids": [checkpoint], "checkpointGlobs": globs}
+    user.post("/api/v1/checkpoints/rm", body)
     (work,) = collections(api)
     assert (work["checkpoints"], work["globs"]) == ([checkpoint], globs)
 

@@ -91,12 +91,12 @@ def test_feature_switches_of_the_configuration_are_reported(api: Api, admin: Cal
 
 def test_only_log_settings_can_be_changed_at_runtime(admin: Caller) -> None:
     path = "/api/v1/master/config"
-    asked = {"config": {"log": {"level": "LOG_LEVEL_DEBUG"}}, "fieldMask": {"paths": ["log.level"]}}
-    admin.done("PATCH", path, asked)
+    body = {"config": {"log": {"level": "LOG_LEVEL_DEBUG"}}, "fieldMask": {"paths": ["log.level"]}}
+    admin.done("PATCH", path, body)
     assert admin.get(path)["config"]["log"]["level"] == "debug"
-    told = admin.ask("PATCH", path, {"config": {}, "fieldMask": {"paths": ["port"]}})
-    assert told.status == 400
-    assert "port" in told.error
+    response = admin.ask("PATCH", path, {"config": {}, "fieldMask": {"paths": ["port"]}})
+    assert response.status == 400
+    assert "port" in response.error
 
 
 def test_control_plane_warnings_are_returned_by_the_api(
@@ -153,8 +153,8 @@ def test_usage_report_rejects_invalid_periods(user: Caller) -> None:
     assert user.done("GET", "/api/v1/resources/allocation/aggregated", query=days) == {
         "resourceEntries": []
     }
-    told = user.ask("GET", "/resources/allocation/aggregated", query=days)
-    assert told.body == b"aggregation_type,aggregation_key,date,seconds,slot_hours,cost_usd\n"
+    response = user.ask("GET", "/resources/allocation/aggregated", query=days)
+    assert response.body == b"aggregation_type,aggregation_key,date,seconds,slot_hours,cost_usd\n"
     assert user.ask("GET", "/resources/allocation/aggregated").status == 400
 
 

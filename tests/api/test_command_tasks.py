@@ -172,29 +172,29 @@ def test_templates_and_pools_provide_defaults(user: Caller) -> None:
 def test_rejects_invalid_commands_with_the_cause(
     user: Caller, body: Any, status: int, sentence: str
 ) -> None:
-    told = user.ask("POST", C, body)
-    assert (told.status, sentence in told.error) == (status, True), told.body
+    response = user.ask("POST", C, body)
+    assert (response.status, sentence in response.error) == (status, True), response.body
     assert user.get(C)["commands"] == []
 
 
 def test_all_problems_of_a_configuration_are_reported_together(user: Caller) -> None:
     config = {"resources": {"resource_pool": "x", "slots": -1}, "colour": 1}
-    told = user.ask("POST", C, {"config": config})
-    assert told.status == 400
+    response = user.ask("POST", C, {"config": config})
+    assert response.status == 400
     for place in ("resources.resource_pool", "resources.slots", "colour"):
-        assert f"{place}: " in told.error
+        assert f"{place}: " in response.error
 
 
 def test_error_names_the_kind_of_task(user: Caller, agent: PlayedAgent) -> None:
     config = {"entrypoint": ["true"], "resources": {"slots": 99}}
-    told = user.ask("POST", C, {"config": config})
-    assert told.status == 400
-    assert told.error.startswith(
+    response = user.ask("POST", C, {"config": config})
+    assert response.status == 400
+    assert response.error.startswith(
         "invalid command configuration: resources.slots: request unfulfillable: asks for 99"
     )
     nowhere = {"entrypoint": ["true"], "resources": {"resource_pool": "nowhere"}}
-    told = user.ask("POST", C, {"config": nowhere})
-    assert told.error.startswith(
+    response = user.ask("POST", C, {"config": nowhere})
+    assert response.error.startswith(
         "invalid command configuration: resources.resource_pool: 'nowhere'"
     )
 
@@ -206,11 +206,11 @@ def test_config_policies_limit_slots_and_priorities(user: Caller, admin: Caller)
     body: dict[str, Any] = {"config": {"entrypoint": ["a"], "resources": {"slots": 3}}}
     assert "3" in user.ask("POST", C, body).error
     id = launch(user)["command"]["id"]
-    told = user.ask("POST", f"{C}/{id}/set_priority", {"priority": 0})
+    response = user.ask("POST", f"{C}/{id}/set_priority", {"priority": 0})
     said = f"command {id}: priority must be between 1 (first) and 99 (last), not 0"
-    assert (told.status, told.error) == (400, said)
-    told = user.ask("POST", f"{C}/{id}/set_priority", {"priority": 5})
-    assert (told.status, "more urgent" in told.error) == (400, True)
+    assert (response.status, response.error) == (400, said)
+    response = user.ask("POST", f"{C}/{id}/set_priority", {"priority": 5})
+    assert (response.status, "more urgent" in response.error) == (400, True)
     user.post(f"{C}/{id}/set_priority", {"priority": 33})
     assert user.get(f"{C}/{id}")["config"]["resources"]["priority"] == 33
     (job,) = user.get("/api/v1/job-queues-v2")["jobs"]

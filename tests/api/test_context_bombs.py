@@ -17,9 +17,9 @@ from tests.unit.test_context_bombs import packed, zeros
 def test_rejects_experiment_with_an_archive_bomb(api: Api, user: Caller) -> None:
     context = uploaded(api, user, zeros(200))
     request = {"config": config_of(), "activate": False, "contextId": context}
-    told = user.ask("POST", "/api/v1/experiments", request)
-    assert told.status == 413
-    assert "unpacks to more than" in told.error
+    response = user.ask("POST", "/api/v1/experiments", request)
+    assert response.status == 413
+    assert "unpacks to more than" in response.error
 
 
 def test_files_of_a_stored_archive_bomb_are_not_shown(api: Api, user: Caller) -> None:
@@ -62,10 +62,10 @@ def test_listing_files_in_many_folders_uses_limited_memory(api: Api, user: Calle
     deep = "/".join("x" * 19 for _ in range(199))
     tree = of_files(api, user, (tarfile.TarInfo(f"{n:03}/{deep}") for n in range(100)))
     tracemalloc.start()
-    told = user.ask("GET", tree)
+    response = user.ask("GET", tree)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (told.status, "too many folders" in told.error) == (413, True)
+    assert (response.status, "too many folders" in response.error) == (413, True)
     assert peak < 64 << 20
 
 
@@ -89,15 +89,15 @@ def test_unreadable_archive_causes_no_server_error(api: Api, user: Caller) -> No
     context = uploaded(api, user, packed(content))
     request = {"config": config_of(), "activate": False, "contextId": context}
     experiment = user.post("/api/v1/experiments", request)["experiment"]["id"]
-    told = user.ask("GET", f"/api/v1/experiments/{experiment}/file_tree")
-    assert (told.status, "cannot be read" in told.error) == (400, True)
+    response = user.ask("GET", f"/api/v1/experiments/{experiment}/file_tree")
+    assert (response.status, "cannot be read" in response.error) == (400, True)
 
 
 def test_rejects_too_long_path(user: Caller) -> None:
     file = {"path": "a/" * 3000 + "f", "type": 48, "content": "", "mtime": 0, "mode": 420}
     request = {"config": config_of(), "activate": False, "modelDefinition": [file]}
-    told = user.ask("POST", "/api/v1/experiments", request)
-    assert (told.status, "more than 4096 bytes" in told.error) == (400, True)
+    response = user.ask("POST", "/api/v1/experiments", request)
+    assert (response.status, "more than 4096 bytes" in response.error) == (400, True)
 
 
 def test_code_replaced_after_its_upload_is_not_returned(api: Api, user: Caller) -> None:
@@ -108,5 +108,5 @@ def test_code_replaced_after_its_upload_is_not_returned(api: Api, user: Caller) 
     assert user.ask("GET", f"{path}/model_def").status == 200
     api.ctx.objects.put(f"contexts/{context}.tar.gz", packed(tarfile.TarInfo("b.py").tobuf()))
     for name in ("model_def", "file_tree"):
-        told = user.ask("GET", f"{path}/{name}")
-        assert (told.status, "not what was uploaded" in told.error) == (400, True)
+        response = user.ask("GET", f"{path}/{name}")
+        assert (response.status, "not what was uploaded" in response.error) == (400, True)

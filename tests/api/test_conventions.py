@@ -234,6 +234,6 @@ def test_errors_have_the_codes_that_clients_expect(user: Caller) -> None:
         ("/api/v1/experiments/9", 404, 5, "NotFound"),
         ("/api/v1/experiments/x", 400, 3, "InvalidArgument"),
     ):
-        told = user.ask("GET", path)
-        error = told.json()["error"]
-        assert (told.status, error["code"], error["reason"]) == (status, code, reason)
+        response = user.ask("GET", path)
+        error = response.json()["error"]
+        assert (response.status, error["code"], error["reason"]) == (status, code, reason)

@@ -21,8 +21,8 @@ def state_of(caller: Caller, checkpoint: str) -> str:
 
 def test_only_the_owner_reports_deleted_checkpoint_files(admin: Caller, user: Caller) -> None:
     theirs, own = (report_checkpoint(c, create_ended(c)) for c in (admin, user))
-    told = user.ask("PATCH", "/api/v1/checkpoints", told_to_be_gone(theirs))
-    assert (told.status, "of another user" in told.error) == (403, True)
+    response = user.ask("PATCH", "/api/v1/checkpoints", told_to_be_gone(theirs))
+    assert (response.status, "of another user" in response.error) == (403, True)
     assert state_of(admin, theirs) == "STATE_COMPLETED"
     user.done("PATCH", "/api/v1/checkpoints", told_to_be_gone(own))
     assert state_of(user, own) == "STATE_DELETED"
@@ -33,8 +33,8 @@ def test_only_the_owner_reduces_the_number_of_saved_checkpoints(
     api: Api, admin: Caller, user: Caller, made: Any
 ) -> None:
     path = f"/api/v1/experiments/{made(admin)}"
-    told = user.ask("PATCH", path, KEPT)
-    assert (told.status, "keep fewer checkpoints" in told.error) == (403, True)
+    response = user.ask("PATCH", path, KEPT)
+    assert (response.status, "keep fewer checkpoints" in response.error) == (403, True)
     more = {"checkpointStorage": {"saveTrialBest": 1, "saveTrialLatest": 5}}
     user.done("PATCH", path, more)
     admin.done("PATCH", path, KEPT)
@@ -42,8 +42,8 @@ def test_only_the_owner_reduces_the_number_of_saved_checkpoints(
 
 
 def test_only_the_owner_deletes_files_of_tensorboard(admin: Caller, user: Caller) -> None:
-    told = user.ask("DELETE", f"/api/v1/experiments/{create_ended(admin)}/tensorboard-files")
-    assert (told.status, "of another user" in told.error) == (403, True)
+    response = user.ask("DELETE", f"/api/v1/experiments/{create_ended(admin)}/tensorboard-files")
+    assert (response.status, "of another user" in response.error) == (403, True)
     user.done("DELETE", f"/api/v1/experiments/{create_ended(user)}/tensorboard-files")
 
 
@@ -58,8 +58,11 @@ def test_deleting_own_workspace_requires_rights_for_experiments_of_others(
     experiment = create_ended(admin)
     user.post(f"/api/v1/experiments/{experiment}/move", {"destinationProjectId": project})
     place = f"/api/v1/{kind}/{project if kind == 'projects' else workspace}"
-    told = user.ask("DELETE", place)
-    assert (told.status, f"experiment {experiment} of another user" in told.error) == (403, True)
+    response = user.ask("DELETE", place)
+    assert (response.status, f"experiment {experiment} of another user" in response.error) == (
+        403,
+        True,
+    )
     assert admin.done("DELETE", place) == {"completed": False}
 
 

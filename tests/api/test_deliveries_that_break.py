@@ -1,4 +1,4 @@
-"""The reports of an agent count once, whatever is lost between agent and API, also after a restart of the agent."""
+"""The reports of an agent count once despite lost messages and restarts of the agent."""
 
 import threading
 from pathlib import Path

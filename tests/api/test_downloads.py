@@ -26,10 +26,10 @@ def stored(api: Api, user: Caller) -> str:
 
 
 def test_tar_has_the_announced_length(user: Caller, stored: str) -> None:
-    told = user.ask("GET", f"/checkpoints/{stored}")
-    assert told.media_type == "application/x-tar"
-    assert int(told.headers["content-length"]) == len(told.body)
-    with tarfile.open(fileobj=io.BytesIO(told.body)) as tar:
+    response = user.ask("GET", f"/checkpoints/{stored}")
+    assert response.media_type == "application/x-tar"
+    assert int(response.headers["content-length"]) == len(response.body)
+    with tarfile.open(fileobj=io.BytesIO(response.body)) as tar:
         assert tar.getnames() == ["code/train.py", "model.bin"]
         model = tar.extractfile("model.bin")
         assert model is not None
@@ -50,9 +50,9 @@ def test_gzip_and_zip_contain_the_same_files(user: Caller, stored: str) -> None:
 
 
 def test_rejects_other_archive_formats(user: Caller, stored: str) -> None:
-    told = user.ask("GET", f"/checkpoints/{stored}", headers={"accept": "image/png"})
-    assert told.status == 415
-    assert "application/gzip" in told.error
+    response = user.ask("GET", f"/checkpoints/{stored}", headers={"accept": "image/png"})
+    assert response.status == 415
+    assert "application/gzip" in response.error
 
 
 def test_links_out_of_the_checkpoint_are_not_followed(
@@ -61,27 +61,27 @@ def test_links_out_of_the_checkpoint_are_not_followed(
     (tmp_path / "secret").write_text("hush")
     (api.checkpoints / stored / "link").symlink_to(tmp_path / "secret")
     (api.checkpoints / stored / "folder").symlink_to(tmp_path)
-    told = user.ask("GET", f"/checkpoints/{stored}")
-    assert b"hush" not in told.body
-    with tarfile.open(fileobj=io.BytesIO(told.body)) as tar:
+    response = user.ask("GET", f"/checkpoints/{stored}")
+    assert b"hush" not in response.body
+    with tarfile.open(fileobj=io.BytesIO(response.body)) as tar:
         assert tar.getnames() == ["code/train.py", "model.bin"]
 
 
 def test_checkpoint_that_is_a_link_is_not_found(api: Api, user: Caller, tmp_path: Path) -> None:
-    """Containers write to the storage, and the API reads there with rights of its own."""
+    """Containers write to the storage, and the API reads it with its own rights."""
     uuid = report_checkpoint(user, create_ended(user))
     (tmp_path / "of the machine").mkdir()
     (tmp_path / "of the machine/secret").write_text("hush")
     api.checkpoints.mkdir(exist_ok=True)
     (api.checkpoints / uuid).symlink_to(tmp_path / "of the machine")
-    told = user.ask("GET", f"/checkpoints/{uuid}")
-    assert (told.status, b"hush" in told.body) == (404, False)
+    response = user.ask("GET", f"/checkpoints/{uuid}")
+    assert (response.status, b"hush" in response.body) == (404, False)
 
 
 def test_a_link_within_a_checkpoint_is_followed(api: Api, user: Caller, stored: str) -> None:
     (api.checkpoints / stored / "latest.bin").symlink_to("model.bin")
-    told = user.ask("GET", f"/checkpoints/{stored}")
-    with tarfile.open(fileobj=io.BytesIO(told.body)) as tar:
+    response = user.ask("GET", f"/checkpoints/{stored}")
+    with tarfile.open(fileobj=io.BytesIO(response.body)) as tar:
         latest = tar.extractfile("latest.bin")
         assert latest is not None
         assert latest.read() == LARGE
@@ -128,16 +128,16 @@ def test_circular_links_cause_no_server_error(
 def test_deleted_checkpoint_is_not_found(user: Caller, stored: str) -> None:
     left = {"checkpoints": [{"uuid": stored, "resources": {"resources": {}}}]}
     user.done("PATCH", "/api/v1/checkpoints", left)
-    told = user.ask("GET", f"/checkpoints/{stored}")
-    assert told.status == 404
-    assert "was deleted" in told.error
+    response = user.ask("GET", f"/checkpoints/{stored}")
+    assert response.status == 404
+    assert "was deleted" in response.error
 
 
 def test_missing_files_are_reported_before_the_download(user: Caller, stored: str) -> None:
     uuid = report_checkpoint(user, create_ended(user))
-    told = user.ask("GET", f"/checkpoints/{uuid}")
-    assert told.status == 404
-    assert uuid in told.error
+    response = user.ask("GET", f"/checkpoints/{uuid}")
+    assert response.status == 404
+    assert uuid in response.error
 
 
 def test_errors_do_not_reveal_directories_of_the_api(user: Caller, tmp_path: Path) -> None:
@@ -164,9 +164,9 @@ def test_errors_do_not_reveal_directories_of_the_api(user: Caller, tmp_path: Pat
 def test_error_for_unreadable_storage_has_a_remedy(user: Caller) -> None:
     storage = {"type": "azure", "container": "c", "account_url": "https://a.example"}
     uuid = report_checkpoint(user, create_ended(user, checkpoint_storage=storage))
-    told = user.ask("GET", f"/checkpoints/{uuid}")
-    assert told.status == 400
-    assert "--mode direct" in told.error
+    response = user.ask("GET", f"/checkpoints/{uuid}")
+    assert response.status == 400
+    assert "--mode direct" in response.error
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_api_does_not_connect_to_user_defined_endpoints(
         endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
         storage = {"type": "s3", "bucket": "b", "endpoint_url": endpoint, **keys}
         uuid = report_checkpoint(user, create_ended(user, checkpoint_storage=storage))
-        told = user.ask("GET", f"/checkpoints/{uuid}")
-        assert (told.status, "use --mode direct" in told.error) == (400, True)
+        response = user.ask("GET", f"/checkpoints/{uuid}")
+        assert (response.status, "use --mode direct" in response.error) == (400, True)
         with pytest.raises(BlockingIOError):
             server.accept()
 

@@ -92,8 +92,8 @@ def test_pages_respect_limit_offset_and_order(user: Caller) -> None:
     ids = [made(user, name=f"number {n}") for n in range(5)]
 
     def page(**query: str) -> tuple[list[int], dict[str, int]]:
-        found = user.ask("GET", E, query={k: [v] for k, v in query.items()}).json()
-        return [e["id"] for e in found["experiments"]], found["pagination"]
+        response = user.ask("GET", E, query={k: [v] for k, v in query.items()}).json()
+        return [e["id"] for e in response["experiments"]], response["pagination"]
 
     shown, pagination = page(limit="2", offset="1", sortBy="SORT_BY_NAME", orderBy="ORDER_BY_DESC")
     assert shown == [ids[3], ids[2]]

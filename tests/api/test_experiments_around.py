@@ -66,9 +66,9 @@ def test_single_trial_can_continue_with_another_configuration(user: Caller) -> N
 def test_rejects_changed_configuration_for_searched_trials(user: Caller) -> None:
     experiment_id = create_ended(user, searcher=RANDOM)
     body = {"id": experiment_id, "overrideConfig": "max_restarts: 3"}
-    told = user.ask("POST", "/api/v1/experiments/continue", body)
-    assert told.status == 400
-    assert "single" in told.error
+    response = user.ask("POST", "/api/v1/experiments/continue", body)
+    assert response.status == 400
+    assert "single" in response.error
     user.post("/api/v1/experiments/continue", {"id": experiment_id})
     states = [t["state"] for t in user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]]
     assert states == ["STATE_QUEUED", "STATE_QUEUED"]
@@ -87,27 +87,27 @@ def test_rejects_changes_that_continuing_cannot_make(
     user: Caller, override: str, sentence: str
 ) -> None:
     body = {"id": create_ended(user), "overrideConfig": override}
-    told = user.ask("POST", "/api/v1/experiments/continue", body)
-    assert told.status == 400
-    assert sentence in told.error
+    response = user.ask("POST", "/api/v1/experiments/continue", body)
+    assert response.status == 400
+    assert sentence in response.error
 
 
 def test_validating_a_continuation_changes_no_data(user: Caller, admin: Caller) -> None:
     experiment_id = create_ended(user)
     before = user.get(f"/api/v1/experiments/{experiment_id}")
-    asked = {"id": experiment_id, "overrideConfig": "max_restarts: 3", "validateOnly": True}
-    user.post("/api/v1/experiments/continue", asked)
-    told = user.ask(
-        "POST", "/api/v1/experiments/continue", {**asked, "overrideConfig": "max_restarts: x"}
+    body = {"id": experiment_id, "overrideConfig": "max_restarts: 3", "validateOnly": True}
+    user.post("/api/v1/experiments/continue", body)
+    response = user.ask(
+        "POST", "/api/v1/experiments/continue", {**body, "overrideConfig": "max_restarts: x"}
     )
-    assert (told.status, "max_restarts" in told.error) == (400, True)
+    assert (response.status, "max_restarts" in response.error) == (400, True)
     assert user.get(f"/api/v1/experiments/{experiment_id}") == before
 
     def recorded() -> int:
         return sum("continue" in r["action"] for r in admin.get("/api/v1/audit")["entries"])
 
     assert recorded() == 0
-    user.post("/api/v1/experiments/continue", {**asked, "validateOnly": False})
+    user.post("/api/v1/experiments/continue", {**body, "validateOnly": False})
     assert recorded() == 1
 
 
@@ -231,9 +231,9 @@ def test_template_can_be_renamed_replaced_and_deleted(user: Caller) -> None:
 
 
 def test_rejects_template_that_is_not_an_object(user: Caller) -> None:
-    told = user.ask("POST", "/api/v1/templates/ours", {"config": ["max_restarts"]})
-    assert told.status == 400
-    assert "object" in told.error
+    response = user.ask("POST", "/api/v1/templates/ours", {"config": ["max_restarts"]})
+    assert response.status == 400
+    assert "object" in response.error
 
 
 def test_constraints_reject_too_many_slots_and_too_urgent_priorities(
@@ -247,9 +247,11 @@ def test_constraints_reject_too_many_slots_and_too_urgent_priorities(
         ({"slots_per_trial": 4}, "slots_per_trial"),
         ({"priority": 5}, "priority"),
     ):
-        told = user.ask("POST", "/api/v1/experiments", {"config": config_of(resources=resources)})
-        assert told.status == 400
-        assert f"resources.{name}" in told.error
+        response = user.ask(
+            "POST", "/api/v1/experiments", {"config": config_of(resources=resources)}
+        )
+        assert response.status == 400
+        assert f"resources.{name}" in response.error
     experiment_id = create(user)
     edit = {"resources": {"priority": 5}}
     assert user.ask("PATCH", f"/api/v1/experiments/{experiment_id}", edit).status == 400
@@ -287,15 +289,15 @@ def test_rejects_continuing_against_an_invariant_searcher(admin: Caller, user: C
     invariant = "invariant_config: {searcher: {name: random, max_trials: 2}}"
     admin.done("PUT", own, {"configPolicies": invariant})
     body = {"id": experiment, "overrideConfig": "description: again"}
-    told = user.ask("POST", "/api/v1/experiments/continue", body)
-    assert (told.status, "searcher.name" in told.error) == (400, True)
+    response = user.ask("POST", "/api/v1/experiments/continue", body)
+    assert (response.status, "searcher.name" in response.error) == (400, True)
 
 
 def test_error_names_the_wrong_field_of_a_policy(admin: Caller) -> None:
     path = "/api/v1/config-policies/global/tasks"
-    told = admin.ask("PUT", path, {"configPolicies": "constraints: {slots: 3}"})
-    assert told.status == 400
-    assert "slots" in told.error
+    response = admin.ask("PUT", path, {"configPolicies": "constraints: {slots: 3}"})
+    assert response.status == 400
+    assert "slots" in response.error
     assert admin.ask("GET", path.replace("tasks", "dreams")).status == 400
 
 
@@ -336,8 +338,10 @@ def test_metrics_are_streamed_by_trial_and_step(user: Caller) -> None:
     assert reports[0]["metrics"]["avg_metrics"] == {"loss": 1}
     (validations,) = user.lines("/api/v1/trials/metrics/validation_metrics", query)
     assert validations["metrics"][0]["metrics"] == {"validation_metrics": {"val": "Infinity"}}
-    told = user.ask("GET", "/api/v1/trials/metrics/training_metrics", query={"trialIds": ["999"]})
-    assert (told.status, told.error) == (404, "trials not found: 999")
+    response = user.ask(
+        "GET", "/api/v1/trials/metrics/training_metrics", query={"trialIds": ["999"]}
+    )
+    assert (response.status, response.error) == (404, "trials not found: 999")
 
 
 def test_streams_longer_than_a_batch_are_complete(

@@ -51,12 +51,12 @@ def names_of(parameter: str, there: Things, owner: int) -> tuple[str, str] | Non
 
 
 def asked(caller: Caller, path: str, parameter: str, value: str) -> tuple[int, Any]:
-    told: Told = caller.ask("GET", path, query={parameter: [value]})
-    text = told.body.decode().replace(value, "VALUE")
+    response: Told = caller.ask("GET", path, query={parameter: [value]})
+    text = response.body.decode().replace(value, "VALUE")
     try:
-        return told.status, json.loads(text)
+        return response.status, json.loads(text)
     except ValueError:
-        return told.status, text
+        return response.status, text
 
 
 def test_filters_do_not_reveal_invisible_objects(house: House) -> None:
@@ -101,10 +101,10 @@ def test_search_does_not_count_invisible_rows(
                 "limit": limit,
                 "filter": json.dumps({"filterGroup": group}),
             }
-            found = viewer.ask("POST", f"/api/v1/{path}", body)
-            assert b"blue" not in found.body
-            if found.status == 200:
-                assert found.json()["pagination"]["total"] == 0, found.json()
+            response = viewer.ask("POST", f"/api/v1/{path}", body)
+            assert b"blue" not in response.body
+            if response.status == 200:
+                assert response.json()["pagination"]["total"] == 0, response.json()
     of_blue = {"projectId": house.blue_project, "limit": -2}
     told = viewer.ask("POST", f"/api/v1/{path}", of_blue)
     assert told.status == 404 or told.json()["pagination"]["total"] == 0

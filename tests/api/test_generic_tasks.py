@@ -49,8 +49,8 @@ def context_of(api: Api, task_id: str) -> Any:
 
 def test_preview_creates_no_task(user: Caller) -> None:
     body = {"config": CONFIG, "contextDirectory": [], "configText": "resources: {priority: 9}"}
-    told = user.post(f"{V}/generic-tasks", {**body, "preview": True})
-    resources = told["config"]["resources"]
+    response = user.post(f"{V}/generic-tasks", {**body, "preview": True})
+    resources = response["config"]["resources"]
     assert (resources["slots"], resources["priority"]) == (0, 9)
     assert user.get(f"{V}/generic-tasks")["tasks"] == []
     refused = user.ask("POST", f"{V}/generic-tasks", {**body, "config": "", "preview": True})
@@ -81,9 +81,9 @@ def test_launch_in_an_archived_workspace_is_not_found(user: Caller) -> None:
     made = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "old"})
     user.post(f"{V}/workspaces/{workspace}/archive")
     body = {"config": CONFIG, "contextDirectory": [], "projectId": made["project"]["id"]}
-    told = user.ask("POST", f"{V}/generic-tasks", body)
-    assert told.status == 404
-    assert "is archived" in told.error
+    response = user.ask("POST", f"{V}/generic-tasks", body)
+    assert response.status == 404
+    assert "is archived" in response.error
 
 
 def test_configuration_is_shown_as_submitted(user: Caller, admin: Caller) -> None:
@@ -218,9 +218,9 @@ def test_paused_task_accepts_only_children_without_pauses(user: Caller) -> None:
     root = create(user)
     user.post(f"{V}/tasks/{root}/pause")
     body = {"config": CONFIG, "parentId": root}
-    told = user.ask("POST", f"{V}/generic-tasks", body)
-    assert told.status == 400
-    assert "unpause it first" in told.error
+    response = user.ask("POST", f"{V}/generic-tasks", body)
+    assert response.status == 400
+    assert "unpause it first" in response.error
     assert state(user, create(user, parentId=root, noPause=True)) == "ACTIVE"
     user.post(f"{V}/tasks/{root}/unpause")
     assert state(user, create(user, parentId=root)) == "ACTIVE"
@@ -262,23 +262,23 @@ def test_running_task_creates_children_with_its_own_token(
     ],
 )
 def test_rejects_invalid_tasks(user: Caller, body: Any, status: int, sentence: str) -> None:
-    told = user.ask("POST", f"{V}/generic-tasks", body)
-    assert (told.status, sentence in told.error) == (status, True), told.body
+    response = user.ask("POST", f"{V}/generic-tasks", body)
+    assert (response.status, sentence in response.error) == (status, True), response.body
 
 
 def test_rejected_actions_have_a_reason(user: Caller) -> None:
     steady = create(user, noPause=True)
-    told = user.ask("POST", f"{V}/tasks/{steady}/pause")
-    assert (told.status, "without pauses" in told.error) == (400, True)
+    response = user.ask("POST", f"{V}/tasks/{steady}/pause")
+    assert (response.status, "without pauses" in response.error) == (400, True)
     user.post(f"{V}/tasks/{steady}/kill")
     for deed in ("pause", "unpause"):
-        told = user.ask("POST", f"{V}/tasks/{steady}/{deed}")
-        assert told.status == 400
-    told = user.ask("POST", f"{V}/generic-tasks", {"config": CONFIG, "parentId": steady})
-    assert (told.status, "no more children" in told.error) == (400, True)
+        response = user.ask("POST", f"{V}/tasks/{steady}/{deed}")
+        assert response.status == 400
+    response = user.ask("POST", f"{V}/generic-tasks", {"config": CONFIG, "parentId": steady})
+    assert (response.status, "no more children" in response.error) == (400, True)
     command = user.post(f"{V}/commands", {"config": {"entrypoint": ["a"]}})["command"]["id"]
-    told = user.ask("POST", f"{V}/tasks/{command}/kill")
-    assert (told.status, "det command" in told.error) == (400, True)
+    response = user.ask("POST", f"{V}/tasks/{command}/kill")
+    assert (response.status, "det command" in response.error) == (400, True)
     assert user.ask("POST", f"{V}/tasks/none/kill").status == 404
 
 
@@ -318,14 +318,14 @@ def test_project_can_be_deleted_after_its_tasks_ended(api: Api, user: Caller) ->
     made = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "words"})
     project = made["project"]["id"]
     id = create(user, projectId=project)
-    told = user.ask("DELETE", f"{V}/projects/{project}")
-    assert told.status == 400
-    assert f"`det task kill {id}`" in told.error
+    response = user.ask("DELETE", f"{V}/projects/{project}")
+    assert response.status == 400
+    assert f"`det task kill {id}`" in response.error
     user.post(f"{V}/tasks/{id}/kill", {"taskId": id})
     assert user.ask("DELETE", f"{V}/projects/{project}").status == 200
     api.tick()
-    (left,) = user.get(f"{V}/generic-tasks")["tasks"]
-    assert (left["id"], left["projectId"]) == (id, None)
+    (task,) = user.get(f"{V}/generic-tasks")["tasks"]
+    assert (task["id"], task["projectId"]) == (id, None)
 
 
 def project_of(caller: Caller) -> int:
@@ -382,8 +382,8 @@ def test_creating_a_task_locks_its_project(
 
 def listed(caller: Caller, **query: Any) -> list[tuple[str, str | None]]:
     """Return id and state of the generic tasks that are listed, newest last."""
-    found = caller.get(f"{V}/generic-tasks", **query)["tasks"]
-    return [(t["id"], t["state"].removeprefix("STATE_")) for t in found]
+    tasks = caller.get(f"{V}/generic-tasks", **query)["tasks"]
+    return [(t["id"], t["state"].removeprefix("STATE_")) for t in tasks]
 
 
 def test_lists_have_states_kinds_and_parents(api: Api, user: Caller, agent: PlayedAgent) -> None:
@@ -433,9 +433,14 @@ def test_error_for_other_task_kinds_names_the_right_command(
     (order,) = run(api, agent)
     trial = trial_of(user, experiment)["id"]
     task = order["spec"]["task_id"]
-    told = user.ask("POST", f"{V}/tasks/{task}/{deed}", {"taskId": task})
-    assert told.status == 400
-    assert f"`det trial kill {trial}` kills it, `det experiment pause {experiment}`" in told.error
+    response = user.ask("POST", f"{V}/tasks/{task}/{deed}", {"taskId": task})
+    assert response.status == 400
+    assert (
+        f"`det trial kill {trial}` kills it, `det experiment pause {experiment}`" in response.error
+    )
     command = launch(user, "command", config={"entrypoint": ["true"]})["command"]["id"]
-    told = user.ask("POST", f"{V}/tasks/{command}/{deed}", {"taskId": command})
-    assert (told.status, "a command: `det command kill` ends it" in told.error) == (400, True)
+    response = user.ask("POST", f"{V}/tasks/{command}/{deed}", {"taskId": command})
+    assert (response.status, "a command: `det command kill` ends it" in response.error) == (
+        400,
+        True,
+    )

@@ -62,8 +62,8 @@ def test_continuing_does_not_allow_more_host_access(
 
     assert refused(continued(create_ended(user), way))
     # Other users' code would run with the rights of an administrator's experiment.
-    told = continued(create_ended(admin, **way), {"entrypoint": "python3 other.py"})
-    assert (told.status, "administrator" in told.error) == (403, True)
+    response = continued(create_ended(admin, **way), {"entrypoint": "python3 other.py"})
+    assert (response.status, "administrator" in response.error) == (403, True)
 
 
 @ways
@@ -128,9 +128,9 @@ def test_rejects_reported_storage_with_host_access(user: Caller) -> None:
 def test_rejects_reported_storage_with_paths_that_leave_it(
     user: Caller, storage: dict[str, str]
 ) -> None:
-    told = user.ask("POST", "/api/v1/runs/start", {"runId": 1, "checkpointStorage": storage})
-    assert told.status == 400
-    assert "checkpointStorage." in told.error
+    response = user.ask("POST", "/api/v1/runs/start", {"runId": 1, "checkpointStorage": storage})
+    assert response.status == 400
+    assert "checkpointStorage." in response.error
 
 
 def test_storage_id_is_valid_only_for_its_user(api: Api, admin: Caller, user: Caller) -> None:
@@ -144,8 +144,8 @@ def test_storage_id_is_valid_only_for_its_user(api: Api, admin: Caller, user: Ca
         }  # fmt: skip
         return caller.ask("POST", "/api/v1/checkpoints", report)
 
-    told = reported(user, create(user), number)
-    assert (told.status, "another user's" in told.error) == (403, True)
+    response = reported(user, create(user), number)
+    assert (response.status, "another user's" in response.error) == (403, True)
     assert reported(user, create(user), 10**6).status == 404
     assert reported(admin, create(admin), number).status == 200
     own = user.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": keys})["storageId"]

@@ -1,4 +1,4 @@
-"""Commands and their like reach no more than their user may: no other's tasks, code, secrets, money or machine."""
+"""Commands and other tasks have the rights of their user: no access to tasks, code, secrets or machines of others."""
 
 import json
 from dataclasses import replace
@@ -93,8 +93,8 @@ def test_narrow_token_of_a_command_cannot_launch_tasks(api: Api, user: Caller) -
 def test_code_uploaded_by_another_user_is_not_found(api: Api, user: Caller, admin: Caller) -> None:
     for path, config in ((C, CONFIG), ("/api/v1/experiments", config_of())):
         context = uploaded(api, admin, archive({"a.py": b"secret"}))
-        told = user.ask("POST", path, {"config": config, "contextId": context})
-        assert (told.status, context in told.error) == (404, True), path
+        response = user.ask("POST", path, {"config": config, "contextId": context})
+        assert (response.status, context in response.error) == (404, True), path
         assert admin.ask("POST", path, {"config": config, "contextId": context}).status == 200
 
 

@@ -40,11 +40,11 @@ def test_rejects_interactive_tasks_if_the_cluster_carries_no_traffic(
     """Its machine would be paid for, though no page of the task could open."""
     api.ctx.carries_traffic = False
     body = {"config": {"entrypoint": ["true"]} if kind == "command" else {}}
-    told = user.ask("POST", f"{V}/{kind}s", body)
+    response = user.ask("POST", f"{V}/{kind}s", body)
     if kind == "command":
-        assert told.status == 200, "its output is in its log"
+        assert response.status == 200, "its output is in its log"
         return
-    assert (told.status, "carries no traffic to tasks" in told.error) == (400, True)
+    assert (response.status, "carries no traffic to tasks" in response.error) == (400, True)
     assert user.get(f"{V}/{kind}s")[f"{kind}s"] == []
     preview = user.ask("POST", f"{V}/{kind}s", {**body, "preview": True})
     assert preview.status == 200
@@ -335,8 +335,8 @@ def opened(admin: Caller, what: str) -> list[dict[str, Any]]:
 
 def test_shell_with_its_own_entrypoint_has_no_terminal(user: Caller) -> None:
     id = launch(user, "shell", config={"entrypoint": ["sleep", "1"]})["shell"]["id"]
-    told = user.ask("GET", f"{V}/shells/{id}/terminal")
-    assert (told.status, "det shell open" in told.error) == (400, True)
+    response = user.ask("GET", f"{V}/shells/{id}/terminal")
+    assert (response.status, "det shell open" in response.error) == (400, True)
 
 
 def test_task_code_cannot_read_credentials_of_other_tasks(

@@ -27,8 +27,8 @@ def queued(user: Caller) -> list[int]:
 
 
 def job_of(user: Caller, experiment_id: int) -> str:
-    found: str = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["jobId"]
-    return found
+    job_id: str = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["jobId"]
+    return job_id
 
 
 def update(user: Caller, experiment_id: int, **change: Any) -> None:
@@ -149,9 +149,9 @@ def test_rejects_move_of_single_agent_job_to_smaller_agents(api: Api, user: Call
     moves = create(user, resources={"slots_per_trial": 3, "is_single_node": True})
     spread = create(user, resources={"slots_per_trial": 3})
     body = {"updates": [{"jobId": job_of(user, moves), "resourcePool": "reserved"}]}
-    told = user.ask("POST", QUEUES, body)
-    assert told.status == 400
-    assert "the largest of resource pool 'reserved' has 2" in told.error
+    response = user.ask("POST", QUEUES, body)
+    assert response.status == 400
+    assert "the largest of resource pool 'reserved' has 2" in response.error
     update(user, spread, resourcePool="reserved")
 
 
@@ -159,28 +159,28 @@ def test_rejects_continuing_single_agent_job_on_smaller_agents(api: Api, user: C
     experiment_id = create(user, resources={"slots_per_trial": 3, "is_single_node": True})
     user.post(f"/api/v1/experiments/{experiment_id}/kill")
     PlayedAgent(api, "a1").join()
-    told = user.ask("POST", "/api/v1/experiments/continue", {"id": experiment_id})
-    assert told.status == 400
-    assert "asks for 3 slots of one agent" in told.error
+    response = user.ask("POST", "/api/v1/experiments/continue", {"id": experiment_id})
+    assert response.status == 400
+    assert "asks for 3 slots of one agent" in response.error
 
 
 def test_rejects_changes_unsupported_by_the_scheduler(user: Caller) -> None:
     body = {"updates": [{"jobId": job_of(user, activated(user)), "weight": 2.0}]}
-    told = user.ask("POST", QUEUES, body)
-    assert told.status == 400
-    assert "fair_share" in told.error
+    response = user.ask("POST", QUEUES, body)
+    assert response.status == 400
+    assert "fair_share" in response.error
     body = {"updates": [{"jobId": "no-such-job", "priority": 3}]}
-    told = user.ask("POST", QUEUES, body)
-    assert (told.status, "no-such-job not found" in told.error) == (404, True)
+    response = user.ask("POST", QUEUES, body)
+    assert (response.status, "no-such-job not found" in response.error) == (404, True)
 
 
 LIMIT = "constraints: {priority_limit: 30}"
 
 
 def refused(user: Caller, job: str, **change: Any) -> str:
-    told = user.ask("POST", QUEUES, {"updates": [{"jobId": job, **change}]})
-    assert told.status == 400
-    return told.error
+    response = user.ask("POST", QUEUES, {"updates": [{"jobId": job, **change}]})
+    assert response.status == 400
+    return response.error
 
 
 def test_experiments_cannot_exceed_the_priority_limit(admin: Caller, user: Caller) -> None:

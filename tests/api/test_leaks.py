@@ -78,8 +78,8 @@ def test_large_context_of_a_rejected_launch_is_deleted(
     body = {"config": "entrypoint: [ls]\nresources: {slots: 0}\n", "contextDirectory": [FILE]}
     parent = user.post("/api/v1/generic-tasks", body)["taskId"]
     user.post(f"/api/v1/tasks/{parent}/kill", {"taskId": parent})
-    told = user.ask("POST", "/api/v1/generic-tasks", {**body, "parentId": parent})
-    assert (told.status, "can have no more children" in told.error) == (400, True)
+    response = user.ask("POST", "/api/v1/generic-tasks", {**body, "parentId": parent})
+    assert (response.status, "can have no more children" in response.error) == (400, True)
     used, refused = stored
     clean_up(api, 2)
     assert api.ctx.objects.get(used) is not None
@@ -107,16 +107,16 @@ def test_cluster_with_a_full_disk_is_unhealthy(api: Api) -> None:
             tx.execute(text(statement))
     later = api.ctx.now() + timedelta(minutes=1)
     api.ctx.now = lambda: later
-    told = api.anonymous().ask("GET", "/health")
-    assert (told.status, told.json()["database"]) == (503, "down")
+    response = api.anonymous().ask("GET", "/health")
+    assert (response.status, response.json()["database"]) == (503, "down")
 
 
 def test_request_failed_by_a_full_disk_makes_the_cluster_unhealthy(api: Api, user: Caller) -> None:
     with api.ctx.db.begin() as tx:
         tx.execute(text(_FULL[0]))
         tx.execute(text(_FULL[1].replace("UPDATE ON cluster", "INSERT ON experiments")))
-    told = user.ask("POST", "/api/v1/experiments", {"config": config_of(), "activate": False})
-    assert (told.status, "the disk of the database is full" in told.error) == (503, True)
+    response = user.ask("POST", "/api/v1/experiments", {"config": config_of(), "activate": False})
+    assert (response.status, "the disk of the database is full" in response.error) == (503, True)
     assert api.anonymous().ask("GET", "/health").status == 503
     later = api.ctx.now() + timedelta(minutes=2)
     api.ctx.now = lambda: later
@@ -155,8 +155,8 @@ class Uploading:
         return upload(self.task, self.task_id, self.allocation, state)
 
     def state(self, checkpoint: str) -> str:
-        told = self.owner.get(f"/api/v1/checkpoints/{checkpoint}")
-        return str(told["checkpoint"]["state"])
+        response = self.owner.get(f"/api/v1/checkpoints/{checkpoint}")
+        return str(response["checkpoint"]["state"])
 
     def collections(self) -> list[list[str]]:
         """Return the checkpoints of every task that deletes files."""
@@ -228,8 +228,8 @@ def test_only_complete_checkpoints_are_listed(uploading: Uploading) -> None:
     checkpoint = uploading.upload()
     of_experiment = f"/api/v1/experiments/{uploading.experiment}/checkpoints"
     assert uploading.owner.get(of_experiment)["checkpoints"] == []
-    asked = uploading.owner.ask("GET", of_experiment, query={"states": ["STATE_ACTIVE"]})
-    assert [c["uuid"] for c in asked.json()["checkpoints"]] == [checkpoint]
+    response = uploading.owner.ask("GET", of_experiment, query={"states": ["STATE_ACTIVE"]})
+    assert [c["uuid"] for c in response.json()["checkpoints"]] == [checkpoint]
     told = uploading.owner.ask("GET", f"/checkpoints/{checkpoint}")
     assert (told.status, "incomplete" in told.error) == (400, True)
     uploading.task.post(
@@ -249,8 +249,8 @@ def test_only_complete_checkpoints_are_listed(uploading: Uploading) -> None:
 def test_rejects_deletion_of_a_checkpoint_during_its_upload(uploading: Uploading) -> None:
     checkpoint = uploading.upload()
     body = {"checkpointUuids": [checkpoint]}
-    told = uploading.owner.ask("DELETE", "/api/v1/checkpoints", body)
-    assert (told.status, "is being uploaded" in told.error) == (400, True)
+    response = uploading.owner.ask("DELETE", "/api/v1/checkpoints", body)
+    assert (response.status, "is being uploaded" in response.error) == (400, True)
 
 
 def test_deleting_an_experiment_deletes_interrupted_uploads(uploading: Uploading) -> None:

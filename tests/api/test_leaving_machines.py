@@ -107,12 +107,12 @@ def test_work_above_the_maximum_is_preempted_despite_a_crash(
     small = replace(pool, limits=replace(pool.limits, max_instances=1))
     cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=(small,))
     ask = leaving.stop_all
-    asked: list[str] = []
+    requests: list[str] = []
 
     def die(ctx: Context, agent_id: str) -> bool:
-        if lost == "before the first" or asked:
+        if lost == "before the first" or requests:
             raise KeyboardInterrupt
-        asked.append(agent_id)
+        requests.append(agent_id)
         return ask(ctx, agent_id)
 
     create(user, activate=True)

@@ -59,8 +59,8 @@ def test_filter_values_come_from_all_runs_of_a_trial(user: Caller) -> None:
     second = trial_of(user, experiment)
     say(user, second, "harness")
     assert first["taskId"] != second["taskId"]
-    (told,) = user.lines(f"/api/v1/trials/{first['id']}/logs/fields", {})
-    assert sorted({"launcher", "harness"} & set(told["sources"])) == ["harness", "launcher"]
+    (line,) = user.lines(f"/api/v1/trials/{first['id']}/logs/fields", {})
+    assert sorted({"launcher", "harness"} & set(line["sources"])) == ["harness", "launcher"]
 
 
 def say(user: Caller, trial: dict[str, Any], source: str) -> None:

@@ -16,8 +16,8 @@ def write(caller: Caller, task_id: str, *texts: str) -> None:
 
 
 def found(caller: Caller, task_id: str, search: str, **query: str) -> list[str]:
-    asked = {"searchText": search, "enableRegex": "true", **query}
-    lines = caller.lines(f"/api/v1/tasks/{task_id}/logs", {k: [v] for k, v in asked.items()})
+    body = {"searchText": search, "enableRegex": "true", **query}
+    lines = caller.lines(f"/api/v1/tasks/{task_id}/logs", {k: [v] for k, v in body.items()})
     return [line["log"] for line in lines]
 
 
@@ -54,9 +54,9 @@ def test_hostile_expression_gets_a_response(user: Caller, task_id: str) -> None:
 @pytest.mark.parametrize("search", ["(", "(?=a)"])
 def test_rejects_invalid_expression(user: Caller, task_id: str, search: str) -> None:
     query = {"searchText": [search], "enableRegex": ["true"]}
-    told = user.ask("GET", f"/api/v1/tasks/{task_id}/logs", query=query)
-    assert told.status == 400
-    assert "searchText is not a regular expression of RE2" in told.error
+    response = user.ask("GET", f"/api/v1/tasks/{task_id}/logs", query=query)
+    assert response.status == 400
+    assert "searchText is not a regular expression of RE2" in response.error
 
 
 @pytest.mark.parametrize("regex", ["true", "false"])

@@ -61,8 +61,8 @@ def test_machines_install_the_agent_from_their_cluster(cluster: Rented, user: Ca
     assert f"pip install -q -c {wheels}/constraints.txt pyyaml " in machine.request.user_data
     own = f"pip install -q --no-deps {wheels}/ours-1.0-py3-none-any.whl\n"
     assert own in machine.request.user_data, "not the libraries of the control plane"
-    told = cluster.api.anonymous().ask("GET", "/agents/v1/wheel/constraints.txt")
-    assert told.body == b"pydantic==2.13.0\n"
+    response = cluster.api.anonymous().ask("GET", "/agents/v1/wheel/constraints.txt")
+    assert response.body == b"pydantic==2.13.0\n"
 
 
 def test_machines_pull_the_images_of_their_section(cluster: Rented, user: Caller) -> None:
@@ -300,14 +300,17 @@ def test_rejects_proof_of_another_or_unknown_machine(cluster: Rented, user: Call
     (machine,) = cluster.cloud.alive()
     body = cluster.joining("thief", str(uuid.uuid4()), machine)
     foreign = {**body, "proof": {**body["proof"], "nonce": "made for somebody else"}}
-    told = cluster.api.anonymous().ask("POST", "/agents/v1/join", foreign)
-    assert (told.status, "made for another agent" in told.error) == (401, True)
+    response = cluster.api.anonymous().ask("POST", "/agents/v1/join", foreign)
+    assert (response.status, "made for another agent" in response.error) == (401, True)
     verifier = cluster.api.ctx.identities["fake_cloud"]
     assert isinstance(verifier, BelievingVerifier)
     asked = verifier.asked
     stranger = {**body, "proof": {**body["proof"], "cloud_id": "i-stranger"}}
-    told = cluster.api.anonymous().ask("POST", "/agents/v1/join", stranger)
-    assert (told.status, "is not one that this cluster launched" in told.error) == (401, True)
+    response = cluster.api.anonymous().ask("POST", "/agents/v1/join", stranger)
+    assert (response.status, "is not one that this cluster launched" in response.error) == (
+        401,
+        True,
+    )
     assert verifier.asked == asked, (
         "strangers would have the cluster ask its cloud as often as they like"
     )
@@ -322,8 +325,8 @@ def test_rejects_malformed_proof(cluster: Rented, user: Caller) -> None:
     body = cluster.joining("agent", str(uuid.uuid4()), machine)
     for document in ("{}", "[" * 10_000):
         proof = {"kind": verifier.kind, "document": document}
-        told = cluster.api.anonymous().ask("POST", "/agents/v1/join", {**body, "proof": proof})
-        assert (told.status, "the proof lacks" in told.error) == (401, True)
+        response = cluster.api.anonymous().ask("POST", "/agents/v1/join", {**body, "proof": proof})
+        assert (response.status, "the proof lacks" in response.error) == (401, True)
 
 
 def test_proof_is_accepted_once_and_for_one_agent(cluster: Rented, user: Caller) -> None:

@@ -33,8 +33,8 @@ def api(cluster: Rented) -> Api:
 
 
 def shown(user: Caller) -> dict[str, Any]:
-    found: dict[str, Any] = user.get("/api/v1/rented-pools/default")["pool"]
-    return found
+    pool: dict[str, Any] = user.get("/api/v1/rented-pools/default")["pool"]
+    return pool
 
 
 def test_rents_in_the_currently_cheapest_zone(cluster: Rented, user: Caller) -> None:

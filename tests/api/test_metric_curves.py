@@ -65,8 +65,8 @@ def test_history_has_validations_that_were_best_so_far(
     user: Caller, smaller: bool, bests: list[float]
 ) -> None:
     experiment_id, _ = measured(user, smaller)
-    found = user.get(f"/api/v1/experiments/{experiment_id}/validation-history")
-    assert [entry["searcherMetric"] for entry in found["validationHistory"]] == bests
+    response = user.get(f"/api/v1/experiments/{experiment_id}/validation-history")
+    assert [entry["searcherMetric"] for entry in response["validationHistory"]] == bests
 
 
 def test_rejects_unknown_experiments_and_missing_metric_names(user: Caller) -> None:
@@ -93,8 +93,8 @@ def test_curves_of_trials_have_few_points(user: Caller) -> None:
     for step in range(5, 25):
         report_metrics(user, second, "validation", step, {"loss": step / 10, "epochs": step})
     path = "/api/v1/trials/time-series"
-    asked = {"trialIds": [first, second], "metricIds": "validation.loss"}
-    few, many = user.get(path, **asked, maxDatapoints=4, startBatches=3)["trials"]
+    body = {"trialIds": [first, second], "metricIds": "validation.loss"}
+    few, many = user.get(path, **body, maxDatapoints=4, startBatches=3)["trials"]
     assert (few["trial"]["id"], few["metrics"]) == (first, [])
     (curve,) = many["metrics"]
     assert (curve["group"], curve["type"]) == ("validation", "METRIC_TYPE_VALIDATION")
@@ -110,9 +110,9 @@ def test_equal_metric_names_of_two_groups_are_distinct(user: Caller) -> None:
     _, (_, trial_id) = measured(user)
     for group in ("training", "validation"):
         report_metrics(user, trial_id, group, 7, {"loss": 1.0, "accuracy": 0.5})
-    asked = {"metricIds": ["training.loss", "validation.accuracy"], "startBatches": 7}
-    (told,) = user.get("/api/v1/trials/time-series", trialIds=trial_id, **asked)["trials"]
-    points = {curve["group"]: curve["data"][0]["values"] for curve in told["metrics"]}
+    body = {"metricIds": ["training.loss", "validation.accuracy"], "startBatches": 7}
+    (trial,) = user.get("/api/v1/trials/time-series", trialIds=trial_id, **body)["trials"]
+    points = {curve["group"]: curve["data"][0]["values"] for curve in trial["metrics"]}
     assert points == {"training": {"loss": 1.0}, "validation": {"accuracy": 0.5}}
 
 
@@ -148,10 +148,10 @@ def long_trial(api: Api, user: Caller) -> int:
 def test_a_long_curve_is_sampled_evenly_up_to_its_last_report(
     user: Caller, long_trial: int
 ) -> None:
-    asked = {"trialIds": long_trial, "maxDatapoints": 100}
-    (told,) = user.get("/api/v1/trials/time-series", **asked)["trials"]
-    assert [curve["group"] for curve in told["metrics"]] == ["other", "training"]
-    for curve in told["metrics"]:
+    body = {"trialIds": long_trial, "maxDatapoints": 100}
+    (trial,) = user.get("/api/v1/trials/time-series", **body)["trials"]
+    assert [curve["group"] for curve in trial["metrics"]] == ["other", "training"]
+    for curve in trial["metrics"]:
         steps = [point["batches"] for point in curve["data"]]
         assert len(steps) == 100
         assert steps[-1] == LONG * 10
@@ -159,9 +159,9 @@ def test_a_long_curve_is_sampled_evenly_up_to_its_last_report(
 
 
 def test_a_long_curve_of_one_metric_has_only_reports_with_it(user: Caller, long_trial: int) -> None:
-    asked = {"trialIds": long_trial, "metricIds": "training.rare", "startBatches": 30_000}
-    (told,) = user.get("/api/v1/trials/time-series", **asked, maxDatapoints=50)["trials"]
-    (curve,) = told["metrics"]
+    body = {"trialIds": long_trial, "metricIds": "training.rare", "startBatches": 30_000}
+    (trial,) = user.get("/api/v1/trials/time-series", **body, maxDatapoints=50)["trials"]
+    (curve,) = trial["metrics"]
     values = [point["values"] for point in curve["data"]]
     assert len(values) == 50
     assert all(set(value) == {"rare"} for value in values)
@@ -172,7 +172,7 @@ def test_a_long_curve_with_a_gap_shows_both_of_its_ends(
     api: Api, user: Caller, long_trial: int
 ) -> None:
     report_metrics(user, long_trial, "training", LONG * 10_000, {"loss": 0.5})
-    asked = {"trialIds": long_trial, "metricIds": "training.loss", "maxDatapoints": 10}
-    (told,) = user.get("/api/v1/trials/time-series", **asked)["trials"]
-    steps = [point["batches"] for point in told["metrics"][0]["data"]]
+    body = {"trialIds": long_trial, "metricIds": "training.loss", "maxDatapoints": 10}
+    (trial,) = user.get("/api/v1/trials/time-series", **body)["trials"]
+    steps = [point["batches"] for point in trial["metrics"][0]["data"]]
     assert steps == [LONG * 10 - 10, LONG * 10_000]

@@ -109,67 +109,67 @@ def test_only_the_storage_of_the_cluster_is_checked(
     api: Api, user: Caller, look: Looked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user's storage could delay scheduling or receive the API's credentials."""
-    asked: list[str] = []
-    take_asked(api, monkeypatch, asked, lambda _: True)
+    requests: list[str] = []
+    take_asked(api, monkeypatch, requests, lambda _: True)
     bucket = {"type": "s3", "bucket": "b", "endpoint_url": "http://127.0.0.1:9"}
     folder = {"type": "directory", "container_path": str(tmp_path)}
     for storage in (bucket, folder):
         report_checkpoint(user, create_ended(user, checkpoint_storage=storage))
     own = stored(api, user)
     look()
-    assert asked == [own]
+    assert requests == [own]
 
 
 def test_check_ends_at_the_first_unreachable_storage_and_later_continues(
     api: Api, user: Caller, look: Looked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = sorted(stored(api, user) for _ in range(3))
-    asked: list[str] = []
+    requests: list[str] = []
 
     def unreachable(uuid: str) -> bool:
         if uuid == first:
             raise StorageUnreachable("no answer")
         return True
 
-    take_asked(api, monkeypatch, asked, unreachable)
+    take_asked(api, monkeypatch, requests, unreachable)
     look()
-    assert asked == [first]
+    assert requests == [first]
     look()
-    assert asked == [first, second, third, first]
+    assert requests == [first, second, third, first]
 
 
 def test_check_has_a_time_limit_and_later_continues(
     api: Api, user: Caller, look: Looked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuids = sorted(stored(api, user) for _ in range(3))
-    asked: list[str] = []
+    requests: list[str] = []
 
     def slow(_: str) -> bool:
         later = api.ctx.now() + timedelta(seconds=6)
         api.ctx.now = lambda: later
         return True
 
-    take_asked(api, monkeypatch, asked, slow)
+    take_asked(api, monkeypatch, requests, slow)
     look()
-    assert asked == uuids[:2]
+    assert requests == uuids[:2]
     look()
-    assert asked[2] == uuids[2]
+    assert requests[2] == uuids[2]
 
 
 def test_failed_checkpoint_does_not_stop_the_check_of_others(
     api: Api, user: Caller, look: Looked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = sorted(stored(api, user) for _ in range(2))
-    asked: list[str] = []
+    requests: list[str] = []
 
     def broken(uuid: str) -> bool:
         if uuid == first:
             raise ValueError("odd")
         return True
 
-    take_asked(api, monkeypatch, asked, broken)
+    take_asked(api, monkeypatch, requests, broken)
     look()
-    assert asked == [first, second]
+    assert requests == [first, second]
     assert looked_at(api, first) == looked_at(api, second)
 
 
@@ -241,7 +241,7 @@ def looked_at(api: Api, uuid: str) -> datetime:
 
 @pytest.mark.parametrize("kind", ["s3", "gcs"])
 def test_unresponsive_bucket_is_unreachable(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Nothing listens there."""
+    """No server listens at this address."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
     storage = {
         "type": kind, "bucket": "b", "access_key": "k", "secret_key": "s",

@@ -14,9 +14,9 @@ def test_model_is_returned_by_name_and_by_id(user: Caller) -> None:
 
 def test_rejects_duplicate_model_name(user: Caller) -> None:
     user.post("/api/v1/models", {"name": "resnet"})
-    told = user.ask("POST", "/api/v1/models", {"name": "resnet"})
-    assert told.status == 409
-    assert "resnet" in told.error
+    response = user.ask("POST", "/api/v1/models", {"name": "resnet"})
+    assert response.status == 409
+    assert "resnet" in response.error
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a/b", "a\\b", "a  b", "123"])
@@ -41,9 +41,9 @@ def test_registered_checkpoint_cannot_be_deleted_before_its_version(user: Caller
     uuid = report_checkpoint(user, create_ended(user))
     user.post("/api/v1/models", {"name": "resnet"})
     user.post("/api/v1/models/resnet/versions", {"checkpointUuid": uuid})
-    told = user.ask("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [uuid]})
-    assert told.status == 400
-    assert uuid in told.error
+    response = user.ask("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [uuid]})
+    assert response.status == 400
+    assert uuid in response.error
     user.done("DELETE", "/api/v1/models/resnet/versions/1")
     user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [uuid]})
 
@@ -52,9 +52,9 @@ def test_archived_model_rejects_versions(user: Caller) -> None:
     uuid = report_checkpoint(user, create_ended(user))
     user.post("/api/v1/models", {"name": "resnet"})
     user.post("/api/v1/models/resnet/archive")
-    told = user.ask("POST", "/api/v1/models/resnet/versions", {"checkpointUuid": uuid})
-    assert told.status == 400
-    assert "archived" in told.error
+    response = user.ask("POST", "/api/v1/models/resnet/versions", {"checkpointUuid": uuid})
+    assert response.status == 400
+    assert "archived" in response.error
 
 
 def test_only_its_owner_or_an_administrator_deletes_a_model(

@@ -146,8 +146,8 @@ def test_budget_warns_then_preempts_work_and_stops_new_work(
     cluster.settle()
     shown = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
     assert shown["state"] == "STATE_PAUSED"
-    told = user.ask("POST", f"/api/v1/experiments/{experiment_id}/activate")
-    assert (told.status, "is spent" in told.error) == (400, True)
+    response = user.ask("POST", f"/api/v1/experiments/{experiment_id}/activate")
+    assert (response.status, "is spent" in response.error) == (400, True)
     budget(admin, "experiment", experiment_id, "5")
     cluster.pass_time(minutes=2)
     cluster.settle()
@@ -167,8 +167,8 @@ def test_work_over_budget_that_does_not_exit_is_killed(
     assert state(admin) == "STOPPED"
     (order,) = agent.poll()
     assert order["desired"] == "killed"
-    told = user.ask("POST", "/api/v1/experiments", {"config": "name: x\n", "activate": True})
-    assert told.status >= 400
+    response = user.ask("POST", "/api/v1/experiments", {"config": "name: x\n", "activate": True})
+    assert response.status >= 400
     with pytest.raises(AssertionError, match="is spent"):
         create(user, activate=True)
 
@@ -186,8 +186,8 @@ def test_rejects_continuing_an_experiment_with_a_spent_budget(
     cluster.settle()
     body = {"id": experiment_id}
     for asked in (body, {**body, "overrideConfig": "max_restarts: 1", "validateOnly": True}):
-        told = user.ask("POST", "/api/v1/experiments/continue", asked)
-        assert (told.status, "is spent" in told.error) == (400, True)
+        response = user.ask("POST", "/api/v1/experiments/continue", asked)
+        assert (response.status, "is spent" in response.error) == (400, True)
     budget(admin, scope, of, "5")
     user.post("/api/v1/experiments/continue", body)
 
@@ -255,8 +255,8 @@ def test_budgets_apply_to_commands(cluster: Rented, user: Caller, admin: Caller)
     budget(admin, "user", "determined", "0.10")
     pass_hours(cluster, agent, 16)
     assert state(admin) == "DRAINING"
-    told = user.ask("POST", "/api/v1/commands", COMMAND)
-    assert (told.status, "is spent" in told.error) == (400, True)
+    response = user.ask("POST", "/api/v1/commands", COMMAND)
+    assert (response.status, "is spent" in response.error) == (400, True)
     user.post("/api/v1/commands", {"config": {**COMMAND["config"], "resources": {"slots": 0}}})
     pass_hours(cluster, agent, 4)
     assert state(admin) == "STOPPED"
@@ -439,9 +439,9 @@ def test_webhooks_report_nearly_spent_and_spent_budgets(
     warned = next(e for e in inbox.events if e["event_data"]["budget"]["state"] == "WARNED")
     assert (warned["event_type"], warned["condition"]) == ("CUSTOM", {"subject": "budget"})
     assert warned["event_data"]["experiment"]["id"] == experiment_id
-    said = warned["event_data"]["custom_data"]
-    assert said["title"] == f"The budget of experiment {experiment_id} ($0.10) is nearly spent"
-    assert said["level"] == "WARNING"
+    alert = warned["event_data"]["custom_data"]
+    assert alert["title"] == f"The budget of experiment {experiment_id} ($0.10) is nearly spent"
+    assert alert["level"] == "WARNING"
 
 
 def test_budget_of_a_pool_is_sent_to_cluster_webhooks(
@@ -481,9 +481,9 @@ def test_alerts_of_training_code_are_not_budget_events(
 
 def test_rejects_invalid_budgets_with_the_cause(user: Caller, admin: Caller) -> None:
     def refused(caller: Caller, **body: str) -> str:
-        told = caller.ask("PUT", "/api/v1/budgets", {"scope": "pool", "of": "default", **body})
-        assert told.status >= 400
-        return told.error
+        response = caller.ask("PUT", "/api/v1/budgets", {"scope": "pool", "of": "default", **body})
+        assert response.status >= 400
+        return response.error
 
     assert "above 0" in refused(admin, limitUsd="-3")
     assert "above 0" in refused(admin, limitUsd="much")

@@ -50,8 +50,8 @@ def test_narrow_token_is_rejected_for_objects_of_others_on_every_route(box: Box)
     answers = {}
     for route in GUARDED:
         path, body, query = request_for(route, box.others)
-        told = box.task.ask(route.method, path, body, query)
-        answers[f"{route.method} {route.path}"] = told.status
+        response = box.task.ask(route.method, path, body, query)
+        answers[f"{route.method} {route.path}"] = response.status
     assert {route for route, status in answers.items() if status != 403} == ABOUT_ITSELF
 
 
@@ -65,8 +65,11 @@ def test_narrow_token_is_rejected_for_other_objects_in_a_body(box: Box, admin: C
         ("trial-source-info", {"trialSourceInfo": source}),
         ("webhooks/custom", {"experimentId": made["experiment"]["id"], "data": {}}),
     ):
-        told = box.task.ask("POST", f"{V}/{path}", body)
-        assert (told.status, "only good for the task itself" in told.error) == (403, True), path
+        response = box.task.ask("POST", f"{V}/{path}", body)
+        assert (response.status, "only good for the task itself" in response.error) == (
+            403,
+            True,
+        ), path
 
 
 def test_narrow_token_reads_its_own_trial(box: Box, admin: Caller) -> None:

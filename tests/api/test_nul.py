@@ -13,9 +13,9 @@ from tests.support.api import Caller, config_of, create, trial_of
 def test_rejects_nul_character_in_query(
     user: Caller, path: str, query: dict[str, list[str]]
 ) -> None:
-    told = user.ask("GET", path, query=query)
-    assert told.status == 400
-    assert "must not contain a NUL character" in told.error
+    response = user.ask("GET", path, query=query)
+    assert response.status == 400
+    assert "must not contain a NUL character" in response.error
 
 
 UNFIT = ["a\0b", "half \ud800 pair"]
@@ -43,14 +43,14 @@ def test_rejects_text_that_postgresql_cannot_store(user: Caller, unfit: str) -> 
         user.ask("PATCH", f"/api/v1/experiments/{experiment_id}", {"notes": unfit}),
         user.ask("POST", "/api/v1/auth/login", {"username": unfit, "password": unfit}),
     ]
-    assert [told.status for told in refused if not 400 <= told.status < 500] == []
+    assert [response.status for response in refused if not 400 <= response.status < 500] == []
     assert user.get(of_trial)["trial"]["summaryMetrics"] == {}
 
 
 def test_rejects_numbers_too_large_for_a_column(user: Caller) -> None:
-    told = user.ask("POST", "/api/v1/trials", {"experimentId": 2**70, "unmanaged": True})
-    assert told.status == 400
-    assert "experimentId must be an integer of at most 64 bits" in told.error
+    response = user.ask("POST", "/api/v1/trials", {"experimentId": 2**70, "unmanaged": True})
+    assert response.status == 400
+    assert "experimentId must be an integer of at most 64 bits" in response.error
 
 
 def test_nul_bytes_in_log_lines_are_stored(user: Caller) -> None:

@@ -54,8 +54,8 @@ def names(answer: Any, kind: str) -> list[str]:
 def test_lists_workspaces(
     people: dict[str, Caller], asked: dict[str, Any], expected: list[str]
 ) -> None:
-    found = people["user"].get("/api/v1/workspaces", **asked)
-    assert names(found, "workspaces") == expected
+    response = people["user"].get("/api/v1/workspaces", **asked)
+    assert names(response, "workspaces") == expected
 
 
 @pytest.mark.parametrize(
@@ -74,21 +74,23 @@ def test_lists_workspaces(
 def test_lists_projects(
     people: dict[str, Caller], asked: dict[str, Any], expected: list[str]
 ) -> None:
-    found = people["user"].get("/api/v1/workspaces/3/projects", **asked)
-    assert names(found, "projects") == expected
-    assert found["pagination"]["total"] >= len(expected)
+    response = people["user"].get("/api/v1/workspaces/3/projects", **asked)
+    assert names(response, "projects") == expected
+    assert response["pagination"]["total"] >= len(expected)
 
 
 def test_projects_of_all_workspaces_have_experiment_counts(people: dict[str, Caller]) -> None:
-    found = people["user"].get("/api/v1/workspaces/0/projects")["projects"]
-    assert [(p["name"], p["workspaceName"], p["numExperiments"], p["archived"]) for p in found] == [
+    projects = people["user"].get("/api/v1/workspaces/0/projects")["projects"]
+    assert [
+        (p["name"], p["workspaceName"], p["numExperiments"], p["archived"]) for p in projects
+    ] == [
         ("Uncategorized", "Uncategorized", 0, False),
         ("cats", "vis_ion", 1, False),
         ("Birds", "vis_ion", 0, False),
         ("dogs", "vis_ion", 0, True),
     ]
-    assert found[1]["lastExperimentStartedAt"].endswith("Z")
-    assert found[0]["lastExperimentStartedAt"] is None
+    assert projects[1]["lastExperimentStartedAt"].endswith("Z")
+    assert projects[0]["lastExperimentStartedAt"] is None
 
 
 @pytest.mark.parametrize(
@@ -103,15 +105,15 @@ def test_projects_of_all_workspaces_have_experiment_counts(people: dict[str, Cal
     ],
 )
 def test_lists_users(people: dict[str, Caller], asked: dict[str, Any], expected: list[str]) -> None:
-    found = people["user"].get("/api/v1/users", **asked)
-    assert names(found, "users")[: len(expected)] == expected
-    assert found["pagination"]["total"] >= len(expected)
+    response = people["user"].get("/api/v1/users", **asked)
+    assert names(response, "users")[: len(expected)] == expected
+    assert response["pagination"]["total"] >= len(expected)
 
 
 def test_lists_groups_by_name_and_member(people: dict[str, Caller]) -> None:
     def shown(**asked: object) -> list[tuple[str, int]]:
-        found = people["user"].post("/api/v1/groups/search", asked)["groups"]
-        return [(g["group"]["name"], g["numMembers"]) for g in found]
+        groups = people["user"].post("/api/v1/groups/search", asked)["groups"]
+        return [(g["group"]["name"], g["numMembers"]) for g in groups]
 
     assert shown() == [("readers", 1), ("writers", 0)]
     assert shown(name="WRIT") == [("writers", 0)]
@@ -138,6 +140,6 @@ def test_lists_templates(
 def test_error_for_unknown_order_lists_existing_ones(
     people: dict[str, Caller],
 ) -> None:
-    told = people["user"].ask("GET", "/api/v1/templates", query={"sortBy": ["SORT_BY_MOOD"]})
-    assert told.status == 400
-    assert "SORT_BY_NAME" in told.error
+    response = people["user"].ask("GET", "/api/v1/templates", query={"sortBy": ["SORT_BY_MOOD"]})
+    assert response.status == 400
+    assert "SORT_BY_NAME" in response.error

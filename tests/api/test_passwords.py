@@ -68,12 +68,12 @@ def test_an_attacker_does_not_lock_the_owner_out(api: Api) -> None:
 
 
 def test_unknown_names_get_the_same_response_as_known_ones(api: Api) -> None:
-    asked = []
+    requests = []
     for name in ("admin", "nobody-of-that-name"):
         with statements(api.ctx.db) as made:
             told = [sign_in(api, name, "wrong") for _ in range(FREE + 2)]
-        asked.append((told, made))
-    assert asked[0] == asked[1]
+        requests.append((told, made))
+    assert requests[0] == requests[1]
 
 
 def test_unknown_name_costs_the_same_key_derivation(

@@ -58,10 +58,10 @@ class Door:
 
     def begun(self, verifier: str, **more: Any) -> str:
         digest = sha256(verifier.encode()).digest()
-        asked = {"redirectUri": BACK, "codeChallenge": encoded(digest), "state": "s" * 43, **more}
-        told = self.ask("begin", **asked)
-        assert told.status == 200, told.error
-        return str(told.json()["authorizationUrl"])
+        body = {"redirectUri": BACK, "codeChallenge": encoded(digest), "state": "s" * 43, **more}
+        response = self.ask("begin", **body)
+        assert response.status == 200, response.error
+        return str(response.json()["authorizationUrl"])
 
     def browse(self, url: str) -> dict[str, str]:
         """Sign in at the provider, and return the query by which it sends the browser back."""
@@ -79,9 +79,9 @@ class Door:
         return self.ask("finish", code=code, codeVerifier=verifier, redirectUri=BACK)
 
     def entered(self) -> Caller:
-        told = self.sign_in()
-        assert told.status == 200, told.error
-        return self.api.with_token(told.json()["token"])
+        response = self.sign_in()
+        assert response.status == 200, response.error
+        return self.api.with_token(response.json()["token"])
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -119,15 +119,15 @@ def test_rejects_address_reassigned_to_another_person(door: Door) -> None:
     door.entered()
     assert door.provider.person is not None
     door.provider.person["sub"] = "another-2"
-    told = door.sign_in()
-    assert (told.status, "belongs to another account" in told.error) == (403, True)
+    response = door.sign_in()
+    assert (response.status, "belongs to another account" in response.error) == (403, True)
 
 
 def test_session_ends_at_the_configured_time(door: Door) -> None:
     door.configure(auto_provision_users=True, session="2h")
-    told = door.sign_in().json()
+    response = door.sign_in().json()
     now = door.api.ctx.now()
-    caller = door.api.with_token(told["token"])
+    caller = door.api.with_token(response["token"])
     assert caller.ask("GET", "/api/v1/me").status == 200
     door.api.ctx.now = lambda: now + timedelta(hours=2, seconds=5)
     assert caller.ask("GET", "/api/v1/me").status == 401
@@ -135,8 +135,11 @@ def test_session_ends_at_the_configured_time(door: Door) -> None:
 
 def test_administrator_creates_users_if_provisioning_is_off(door: Door, admin: Caller) -> None:
     door.configure()
-    told = door.sign_in()
-    assert (told.status, "det user create ada@example.com --remote" in told.error) == (403, True)
+    response = door.sign_in()
+    assert (response.status, "det user create ada@example.com --remote" in response.error) == (
+        403,
+        True,
+    )
     admin.post("/api/v1/users", {"user": {"username": "ada@example.com", "remote": True}})
     assert door.entered().get("/api/v1/me")["user"]["username"] == "ada@example.com"
 
@@ -144,8 +147,8 @@ def test_administrator_creates_users_if_provisioning_is_off(door: Door, admin: C
 def test_rejects_sign_in_for_a_user_with_a_password(door: Door) -> None:
     door.configure(authentication_claim="preferred_username")
     door.provider.said = {"preferred_username": "admin"}
-    told = door.sign_in()
-    assert (told.status, "signs in by password" in told.error) == (403, True)
+    response = door.sign_in()
+    assert (response.status, "signs in by password" in response.error) == (403, True)
 
 
 def test_rejects_deactivated_user(door: Door, admin: Caller) -> None:
@@ -169,8 +172,8 @@ def test_rejects_unverified_and_foreign_addresses(
 ) -> None:
     door.configure(auto_provision_users=True, domains=["example.com"])
     door.provider.said = said
-    told = door.sign_in()
-    assert (told.status, cause in told.error) == (403, True), told.error
+    response = door.sign_in()
+    assert (response.status, cause in response.error) == (403, True), response.error
 
 
 @pytest.mark.parametrize(
@@ -186,8 +189,8 @@ def test_rejects_unverified_and_foreign_addresses(
 )
 def test_rejects_invalid_identity_tokens(door: Door, said: dict[str, Any], cause: str) -> None:
     door.provider.said = said
-    told = door.sign_in()
-    assert (told.status, cause in told.error) == (401, True), told.error
+    response = door.sign_in()
+    assert (response.status, cause in response.error) == (401, True), response.error
 
 
 def test_code_is_valid_once_and_only_for_its_initiator(door: Door) -> None:
@@ -205,8 +208,8 @@ def test_code_is_valid_once_and_only_for_its_initiator(door: Door) -> None:
             "http://127.0.0.1/callback", "http://127.0.0.1:1@elsewhere.example/", "http://[::1"],
 )  # fmt: skip
 def test_rejects_redirects_to_other_machines(door: Door, uri: str) -> None:
-    told = door.ask("begin", redirectUri=uri, codeChallenge="c" * 43, state="s" * 43)
-    assert (told.status, "redirectUri must be" in told.error) == (400, True)
+    response = door.ask("begin", redirectUri=uri, codeChallenge="c" * 43, state="s" * 43)
+    assert (response.status, "redirectUri must be" in response.error) == (400, True)
 
 
 @pytest.mark.parametrize(
@@ -216,10 +219,10 @@ def test_redirect_to_the_own_page_of_a_function_is_accepted(
     door: Door, host: str, status: int
 ) -> None:
     """A function cannot have its own address in its settings, and refused browsers."""
-    asked = {
+    body = {
         "redirectUri": f"https://{host}/det/sign-in", "codeChallenge": "c" * 43, "state": "s" * 43
     }  # fmt: skip
-    event = function_url_event(Http("POST", f"{OIDC}/begin", json.dumps(asked).encode()))
+    event = function_url_event(Http("POST", f"{OIDC}/begin", json.dumps(body).encode()))
     assert door.api.ctx.public_url == ""
     told = answered(respond(door.api.app, event))
     assert told[0] == status, told
@@ -229,13 +232,13 @@ def test_device_signs_in_after_the_code_was_typed(door: Door) -> None:
     began = door.ask("device/begin").json()
     assert began["userCode"] == "ABCD-EFGH"
     assert began["verificationUri"].endswith("/activate")
-    asked = {"deviceCode": began["deviceCode"]}
-    assert door.ask("device/finish", **asked).json() == {"pending": "authorization_pending"}
+    body = {"deviceCode": began["deviceCode"]}
+    assert door.ask("device/finish", **body).json() == {"pending": "authorization_pending"}
     door.provider.type_codes()
-    token = door.ask("device/finish", **asked).json()["token"]
+    token = door.ask("device/finish", **body).json()["token"]
     assert door.api.with_token(token).get("/api/v1/me")["user"]["username"] == "ada@example.com"
-    told = door.ask("device/finish", **asked)
-    assert (told.status, "expired_token" in told.error) == (401, True)
+    response = door.ask("device/finish", **body)
+    assert (response.status, "expired_token" in response.error) == (401, True)
 
 
 def test_secret_is_sent_in_the_form_if_the_provider_requires_it(door: Door) -> None:
@@ -250,8 +253,8 @@ def test_groups_are_read_from_the_provider(door: Door, admin: Caller) -> None:
     for told, belongs in ((["vision", "robots", "unknown"], ["vision", "robots"]), ("speech", ["speech"])):  # fmt: skip
         door.provider.said = {"groups": told}
         me = door.entered().get("/api/v1/me")["user"]["id"]
-        found = admin.post("/api/v1/groups/search", {"userId": me, "limit": 10})["groups"]
-        assert [g["group"]["name"] for g in found] == belongs
+        groups = admin.post("/api/v1/groups/search", {"userId": me, "limit": 10})["groups"]
+        assert [g["group"]["name"] for g in groups] == belongs
 
 
 def test_keys_and_discovery_are_cached_and_new_keys_fetched(
@@ -278,8 +281,8 @@ def test_provider_with_one_key_can_omit_its_id(door: Door) -> None:
 
 def test_unavailable_provider_is_reported_with_the_cause(door: Door) -> None:
     door.provider.down = True
-    told = door.ask("begin", redirectUri=BACK, codeChallenge="c" * 43, state="s" * 43)
-    assert (told.status, "OIDC does not answer as it should" in told.error) == (504, True)
+    response = door.ask("begin", redirectUri=BACK, codeChallenge="c" * 43, state="s" * 43)
+    assert (response.status, "OIDC does not answer as it should" in response.error) == (504, True)
 
 
 def test_rejects_private_addresses_of_an_issuer(provider: SignInServer) -> None:
@@ -300,8 +303,8 @@ def test_invalid_codes_do_not_block_others_of_the_same_address(
     door: Door,
 ) -> None:
     for _ in range(2 * FREE):
-        told = door.ask("finish", code="x", codeVerifier="v" * 43, redirectUri=BACK)
-        assert told.status == 401
+        response = door.ask("finish", code="x", codeVerifier="v" * 43, redirectUri=BACK)
+        assert response.status == 401
         door.ask("device/begin")
         door.ask("device/finish", deviceCode="x")
     door.entered()
@@ -332,9 +335,9 @@ def test_too_many_provider_requests_return_503_immediately(door: Door) -> None:
     with ExitStack() as taken:
         for _ in range(issuers._AT_ONCE):
             taken.enter_context(issuers._turns)
-        told = door.ask("begin", **began)
-        assert (told.status, told.headers["Retry-After"]) == (503, "1"), told.error
-        assert "being asked by others" in told.error
+        response = door.ask("begin", **began)
+        assert (response.status, response.headers["Retry-After"]) == (503, "1"), response.error
+        assert "being asked by others" in response.error
     assert door.ask("begin", **began).status == 200
 
 
@@ -366,8 +369,8 @@ def test_slow_issuer_does_not_delay_others() -> None:
 
 def test_cluster_without_oidc_lists_no_providers(api: Api) -> None:
     assert api.anonymous().get(f"{OIDC}/providers") == {"providers": []}
-    told = api.anonymous().ask("POST", f"{OIDC}/device/begin", {})
-    assert (told.status, "knows no identity provider" in told.error) == (400, True)
+    response = api.anonymous().ask("POST", f"{OIDC}/device/begin", {})
+    assert (response.status, "knows no identity provider" in response.error) == (400, True)
 
 
 def test_client_secret_is_never_shown(door: Door, admin: Caller) -> None:

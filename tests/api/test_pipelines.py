@@ -63,9 +63,9 @@ def exchange(api: Api, token: str) -> Told:
 
 
 def test_pipeline_gets_a_session_of_the_configured_user(trusting: Api, issuer: OidcServer) -> None:
-    told = exchange(trusting, issuer.token(audience(trusting)))
-    assert told.status == 200, told.body
-    answer = told.json()
+    response = exchange(trusting, issuer.token(audience(trusting)))
+    assert response.status == 200, response.body
+    answer = response.json()
     assert answer["user"]["username"] == "determined"
     caller = trusting.with_token(answer["token"])
     assert caller.get("/api/v1/me")["user"]["username"] == "determined"
@@ -93,10 +93,10 @@ def test_session_ends_at_the_configured_time(
 def test_every_claim_must_match(
     trusting: Api, issuer: OidcServer, claims: dict[str, Any], admitted: bool
 ) -> None:
-    told = exchange(trusting, issuer.token(audience(trusting), **claims))
-    assert told.status == (200 if admitted else 403)
+    response = exchange(trusting, issuer.token(audience(trusting), **claims))
+    assert response.status == (200 if admitted else 403)
     if not admitted:
-        assert "no entry of `pipelines` in the cluster's configuration admits sub" in told.error
+        assert "no entry of `pipelines` in the cluster's configuration admits sub" in response.error
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_every_claim_must_match(
 def test_rejects_token_with_another_audience_or_time(
     trusting: Api, issuer: OidcServer, claims: dict[str, Any], cause: str
 ) -> None:
-    told = exchange(trusting, issuer.token(audience(trusting), **claims))
-    assert (told.status, cause in told.error) == (401, True), told.error
+    response = exchange(trusting, issuer.token(audience(trusting), **claims))
+    assert (response.status, cause in response.error) == (401, True), response.error
 
 
 def test_rejects_forged_signatures(trusting: Api, issuer: OidcServer) -> None:
@@ -152,8 +152,8 @@ def test_rejects_tokens_of_unavailable_or_other_issuers(
     trusting: Api, issuer: OidcServer, clock: Clock
 ) -> None:
     issuer.down = True
-    told = exchange(trusting, issuer.token(audience(trusting)))
-    assert (told.status, "keys of the token's issuer" in told.error) == (504, True)
+    response = exchange(trusting, issuer.token(audience(trusting)))
+    assert (response.status, "keys of the token's issuer" in response.error) == (504, True)
     issuer.down, issuer.described_as = False, "https://elsewhere.example"
     clock.now += 6
     assert "describes another issuer" in exchange(trusting, issuer.token(audience(trusting))).error
@@ -164,13 +164,13 @@ def test_rejects_pipeline_of_an_inactive_user(trusting: Api, issuer: OidcServer)
     users = admin.get("/api/v1/users")["users"]
     (user_id,) = [u["id"] for u in users if u["username"] == "determined"]
     admin.done("PATCH", f"/api/v1/users/{user_id}", {"active": False})
-    told = exchange(trusting, issuer.token(audience(trusting)))
-    assert (told.status, "does not exist or is not active" in told.error) == (403, True)
+    response = exchange(trusting, issuer.token(audience(trusting)))
+    assert (response.status, "does not exist or is not active" in response.error) == (403, True)
 
 
 def test_cluster_without_pipelines_rejects_all_tokens(api: Api, issuer: OidcServer) -> None:
-    told = exchange(api, issuer.token(audience(api)))
-    assert (told.status, "admits no pipelines" in told.error) == (401, True)
+    response = exchange(api, issuer.token(audience(api)))
+    assert (response.status, "admits no pipelines" in response.error) == (401, True)
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def names(caller: Caller, trial_id: int) -> list[tuple[str, str, str, str]]:
 
 def series(caller: Caller, trial_id: int, **labels: str) -> list[dict[str, Any]]:
     asked = {f"labels.{name}": [value] for name, value in labels.items()}
-    told = caller.lines(f"/api/v1/trials/{trial_id}/profiler/metrics", asked)
-    return [message["batch"] for message in told]
+    lines = caller.lines(f"/api/v1/trials/{trial_id}/profiler/metrics", asked)
+    return [message["batch"] for message in lines]
 
 
 def test_machine_and_gpu_samples_form_series(user: Caller, trial_id: int) -> None:
@@ -107,9 +107,9 @@ def test_rejects_invalid_series(
     user: Caller, trial_id: int, change: dict[str, Any], said: str
 ) -> None:
     body = {"batches": [batch(trial_id, "fine", [1]), {**batch(trial_id, "n", [1]), **change}]}
-    told = user.ask("POST", "/api/v1/trials/profiler/metrics", body)
-    assert told.status in (400, 404)
-    assert said in told.error
+    response = user.ask("POST", "/api/v1/trials/profiler/metrics", body)
+    assert response.status in (400, 404)
+    assert said in response.error
     assert names(user, trial_id) == []
     unnamed = user.ask("GET", f"/api/v1/trials/{trial_id}/profiler/metrics")
     assert "labels.name is required" in unnamed.error

@@ -103,9 +103,9 @@ def test_lost_termination_of_an_orphan_is_repeated(cluster: Rented, user: Caller
 
 
 def test_error_for_unknown_pool_lists_existing_pools(cluster: Rented, user: Caller) -> None:
-    told = user.ask("GET", "/api/v1/instances", query={"pool": ["defualt"]})
-    assert told.status == 404
-    assert "pool 'defualt' rents no machines; the pools that do: default" in told.error
+    response = user.ask("GET", "/api/v1/instances", query={"pool": ["defualt"]})
+    assert response.status == 404
+    assert "pool 'defualt' rents no machines; the pools that do: default" in response.error
     assert user.get("/api/v1/instances", pool="default")["instances"] == []
 
 

@@ -63,8 +63,8 @@ def trials(caller: Caller, experiment_id: int) -> list[dict[str, Any]]:
 
 
 def operation_of(caller: Caller, trial_id: int) -> tuple[str, bool]:
-    told = caller.get(f"/api/v1/trials/{trial_id}/searcher/operation")
-    return told["op"]["validateAfter"]["length"], told["completed"]
+    response = caller.get(f"/api/v1/trials/{trial_id}/searcher/operation")
+    return response["op"]["validateAfter"]["length"], response["completed"]
 
 
 def complete(caller: Caller, trial_id: int, length: int, loss: float) -> None:
@@ -290,9 +290,9 @@ def test_rejects_whole_list_with_a_wrong_operation(
 ) -> None:
     experiment_id = searched(user)
     path = f"{E}/{experiment_id}/searcher_operations"
-    told = user.ask("POST", path, body_of(create_trial(ONE), operation, after=1))
-    assert told.status == 400
-    assert named in told.error
+    response = user.ask("POST", path, body_of(create_trial(ONE), operation, after=1))
+    assert response.status == 400
+    assert named in response.error
     assert trials(user, experiment_id) == []
     assert kinds(user, experiment_id) == ["initialOperations"]
 
@@ -306,7 +306,7 @@ def test_rejects_operations_for_an_unknown_event(user: Caller, trigger: Any) -> 
 def test_other_searches_have_no_events(user: Caller) -> None:
     experiment_id = create_ended(user)
     for method, path in (("GET", "searcher_events"), ("POST", "searcher_operations")):
-        told = user.ask(method, f"{E}/{experiment_id}/{path}", {})
-        assert told.status == 400
-        assert "searches by single" in told.error
+        response = user.ask(method, f"{E}/{experiment_id}/{path}", {})
+        assert response.status == 400
+        assert "searches by single" in response.error
     assert user.ask("GET", f"{E}/4711/searcher_events").status == 404

@@ -27,8 +27,8 @@ def launch(caller: Caller, kind: str, key: str | None, **more: Any) -> Told:
 
 
 def id_of(told: Told, kind: str) -> str:
-    found = told.json()
-    return str(found["taskId"] if kind == "generic" else found[kind]["id"])
+    response = told.json()
+    return str(response["taskId"] if kind == "generic" else response[kind]["id"])
 
 
 def made(api: Api, kind: str) -> tuple[int, ...]:

@@ -25,15 +25,15 @@ def experiment_id(user: Caller) -> int:
 
 def stored(caller: Caller, trial_id: int) -> tuple[Any, Any]:
     trial = caller.get(f"/api/v1/trials/{trial_id}")["trial"]
-    found = caller.get(f"/api/v1/trials/{trial_id}/workloads", includeBatchMetrics=True)
-    return trial["summaryMetrics"], found["workloads"]
+    response = caller.get(f"/api/v1/trials/{trial_id}/workloads", includeBatchMetrics=True)
+    return trial["summaryMetrics"], response["workloads"]
 
 
 def repeat(caller: Caller, path: str, body: dict[str, Any], key: str | None = None) -> None:
     headers = {} if key is None else {"idempotency-key": key}
     for _ in range(2):
-        told = caller.ask("POST", path, body, headers=headers)
-        assert told.status == 200, told.body
+        response = caller.ask("POST", path, body, headers=headers)
+        assert response.status == 200, response.body
 
 
 @pytest.mark.parametrize("group", ["training", "validation", "inference"])

@@ -52,10 +52,10 @@ def test_repeated_batch_has_no_effect(agent: Delivering, user: Caller) -> None:
     assert agent.outcomes(*given) == ["stored"] * 2
     assert agent.outcomes(*given) == ["alone"] * 2
     for trial, token in agent.tasks:
-        told = Caller(user.app, token).ask(
+        response = Caller(user.app, token).ask(
             "POST", f"/api/v1/trials/{trial}/metrics", body_of(5).encode()
         )
-        assert told.status == 200, "alone it is answered as a repeated report is"
+        assert response.status == 200, "alone it is answered as a repeated report is"
         summary = user.get(f"/api/v1/trials/{trial}")["trial"]["summaryMetrics"]
         assert summary["avg_metrics"]["loss"]["count"] == 1
 
@@ -143,7 +143,7 @@ def test_concurrent_batches_share_statements_and_have_own_outcomes(
     made_up = ("agent-made-up", [report(agent.tasks[0], body_of(99))])
     malformed = (agent.caller.token, [{"trial_id": "x"}])
     poison = ("nobody", [{**report(agent.tasks[0], body_of(99)), "token": "\ud800"}])
-    with statements(api.ctx.db) as asked:
+    with statements(api.ctx.db) as executed:
         told = at_once(api, *batches, made_up, malformed, poison)
     assert [got.status for got in told] == [200] * 7 + [401, 400, 400]
     assert [got.json()["outcomes"] for got in told[:7]] == [["stored"] * 2] * 7
@@ -151,7 +151,7 @@ def test_concurrent_batches_share_statements_and_have_own_outcomes(
     assert found == [[3 + n] * 2 for n in range(7)]
     # A round for the first that comes, one for the second, one for the others: of two statements, as their trials are
     # not known yet.
-    assert sum("INSERT INTO metrics" in sql for sql in asked) <= 6
+    assert sum("INSERT INTO metrics" in sql for sql in executed) <= 6
 
 
 def test_batch_gets_503_if_the_database_is_down(

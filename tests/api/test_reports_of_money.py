@@ -48,9 +48,9 @@ def play(cluster: Rented, user: Caller, rng: Random, jobs: int) -> None:
 
 
 def rows(user: Caller, report: str, query: Mapping[str, list[str]]) -> list[dict[str, str]]:
-    told = user.ask("GET", f"/resources/allocation/{report}", query=query)
-    assert told.status == 200, told.error
-    return list(csv.DictReader(io.StringIO(told.body.decode())))
+    response = user.ask("GET", f"/resources/allocation/{report}", query=query)
+    assert response.status == 200, response.error
+    return list(csv.DictReader(io.StringIO(response.body.decode())))
 
 
 def machines(cluster: Rented) -> float:
@@ -158,9 +158,9 @@ def test_prometheus_metrics_have_machines_costs_and_labels(cluster: Rented, user
     experiment_id = create(user, activate=True, labels=['so-called "night"'])
     _, agent = cluster.employ()
     cluster.pass_time(minutes=10)
-    told = user.ask("GET", "/prom/det-state-metrics")
-    assert told.media_type.startswith("text/plain")
-    families = {f.name: f for f in text_string_to_metric_families(told.body.decode())}
+    response = user.ask("GET", "/prom/det-state-metrics")
+    assert response.media_type.startswith("text/plain")
+    families = {f.name: f for f in text_string_to_metric_families(response.body.decode())}
     samples = {name: [(s.labels, s.value) for s in f.samples] for name, f in families.items()}
     (order,) = agent.running.values()
     assert samples["det_container_id_allocation_id"] == [
@@ -178,9 +178,9 @@ def test_prometheus_metrics_have_machines_costs_and_labels(cluster: Rented, user
 
 
 def test_prometheus_metrics_have_resource_use_of_the_process(reader: Caller) -> None:
-    told = reader.ask("GET", "/debug/prom/metrics")
-    values = dict(line.split() for line in told.body.decode().splitlines() if line[0] != "#")
-    assert told.media_type.startswith("text/plain")
+    response = reader.ask("GET", "/debug/prom/metrics")
+    values = dict(line.split() for line in response.body.decode().splitlines() if line[0] != "#")
+    assert response.media_type.startswith("text/plain")
     assert float(values["process_cpu_seconds_total"]) > 0
     assert float(values["process_resident_memory_max_bytes"]) > 10 * 1024**2
 

@@ -83,10 +83,10 @@ def test_waiting_reports_share_statements(api: Api, user: Caller) -> None:
     for trial in several:  # their experiments know the names from now on
         report_metrics(user, trial, "training", 1, LOSS)
     reports = [(user.token, trial, body_of(2)) for trial in several]
-    with statements(api.ctx.db) as asked:
+    with statements(api.ctx.db) as executed:
         assert {got.status for got in at_once(api, *reports)} == {200}
     # The first request takes a round, the second another, all others a third. Each round reads owners of new trials.
-    assert len(asked) <= 12
+    assert len(executed) <= 12
 
 
 def test_rejects_report_with_a_revoked_token(api: Api, user: Caller) -> None:

@@ -72,11 +72,11 @@ def test_only_the_owner_shortens_log_retention(api: Api, admin: Caller, of: str)
     many = {"experimentIds": [experiment_id], "projectId": 1} if of == "many" else {}
 
     def set_by(caller: Caller, days: int) -> bool:
-        told = caller.ask("PUT", path, {"numDays": days, **many})
+        response = caller.ask("PUT", path, {"numDays": days, **many})
         if of == "many":
-            return not told.json()["results"][0]["error"]
-        assert told.status in (200, 403)
-        return told.status == 200
+            return not response.json()["results"][0]["error"]
+        assert response.status in (200, 403)
+        return response.status == 200
 
     assert not set_by(other, 1000), "the cluster keeps them for good"
     assert set_by(user, 10)

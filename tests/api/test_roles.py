@@ -23,10 +23,10 @@ def test_user_without_a_role_sees_no_objects(house: House) -> None:
     experiment = house.experiment(house.admin, house.red_project)
     assert stranger.get("/api/v1/experiments")["experiments"] == []
     assert stranger.get("/api/v1/workspaces")["workspaces"] == []
-    told = stranger.ask("GET", f"/api/v1/experiments/{experiment}")
+    response = stranger.ask("GET", f"/api/v1/experiments/{experiment}")
     absent = stranger.ask("GET", "/api/v1/experiments/99999")
-    assert (told.status, absent.status) == (404, 404)
-    assert told.error == absent.error.replace("99999", str(experiment))
+    assert (response.status, absent.status) == (404, 404)
+    assert response.error == absent.error.replace("99999", str(experiment))
     body = {"config": config_of(), "projectId": house.red_project}
     assert stranger.ask("POST", "/api/v1/experiments", body).status == 404
     assert stranger.ask("POST", "/api/v1/workspaces", {"name": "mine"}).status == 403
@@ -42,9 +42,9 @@ def test_viewer_reads_one_workspace_and_cannot_change_it(house: House) -> None:
     for path in (f"/api/v1/experiments/{red}/kill", f"/api/v1/experiments/{red}/archive"):
         assert viewer.ask("POST", path).status == 403
     body = {"config": config_of(), "projectId": house.red_project}
-    told = viewer.ask("POST", "/api/v1/experiments", body)
-    assert told.status == 403
-    assert "Editor" in told.error
+    response = viewer.ask("POST", "/api/v1/experiments", body)
+    assert response.status == 403
+    assert "Editor" in response.error
 
 
 def test_error_names_the_workspace(house: House) -> None:
@@ -188,10 +188,10 @@ def test_filter_does_not_extend_rights_to_other_workspaces(house: House) -> None
     for project in (house.red_project, house.blue_project):
         ended = house.experiment(house.admin, project)
         house.admin.post(f"/api/v1/experiments/{ended}/kill")
-    told = chief.done(
+    response = chief.done(
         "DELETE", "/api/v1/projects/-1/experiments/delete", {"filters": {"name": "counting"}}
     )
-    assert all("only an administrator" in r["error"] for r in told["results"])
+    assert all("only an administrator" in r["error"] for r in response["results"])
 
 
 def test_rejects_forks_warm_starts_and_models_from_invisible_objects(
@@ -219,8 +219,8 @@ def test_rejects_forks_warm_starts_and_models_from_invisible_objects(
     assert editor.ask("POST", path, operations).status == 404
     assert house.admin.ask("POST", path, operations).status == 200
     editor.post("/api/v1/models", {"name": "mine", "workspaceId": house.red})
-    told = editor.ask("POST", "/api/v1/models/mine/versions", {"checkpointUuid": checkpoint})
-    assert told.status == 404
+    response = editor.ask("POST", "/api/v1/models/mine/versions", {"checkpointUuid": checkpoint})
+    assert response.status == 404
     assert (
         editor.ask("POST", "/api/v1/models", {"name": "b", "workspaceId": house.blue}).status == 404
     )
@@ -255,8 +255,8 @@ def test_viewer_cannot_report_containers_or_idle_trials(house: House) -> None:
     path = f"/api/v1/allocations/{order['allocation_id']}/resources/{order['id']}/rendezvous"
     operation = f"/api/v1/trials/{trial_of(viewer, experiment)['id']}/searcher/operation"
     for route in (path, operation):
-        told = viewer.ask("GET", route)
-        assert (told.status, "UPDATE_EXPERIMENT" in told.error) == (403, True)
+        response = viewer.ask("GET", route)
+        assert (response.status, "UPDATE_EXPERIMENT" in response.error) == (403, True)
     assert chief.ask("GET", operation).status == 200
 
 
@@ -287,12 +287,12 @@ def test_only_visible_tasks_are_listed(house: House) -> None:
 
 def test_permission_summary_has_roles_and_their_scopes(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
-    told = viewer.get("/api/v1/permissions/summary")
+    response = viewer.get("/api/v1/permissions/summary")
     role = ROLES["Viewer"].id
-    assert told["assignments"] == [
+    assert response["assignments"] == [
         {"roleId": role, "scopeWorkspaceIds": [house.red], "scopeCluster": False}
     ]
-    permissions = {p["id"] for p in told["roles"][0]["permissions"]}
+    permissions = {p["id"] for p in response["roles"][0]["permissions"]}
     assert "PERMISSION_TYPE_VIEW_EXPERIMENT_METADATA" in permissions
     of_admin = house.admin.get("/api/v1/permissions/summary")["roles"]
     assert [r["name"] for r in of_admin] == [
@@ -330,7 +330,7 @@ def test_task_still_reports_for_itself_after_its_owner_lost_the_role(house: Hous
     task, experiment = task_of(house, editor)
     taken = assignment("Editor", house.red, user=id_of(editor))
     house.admin.post(f"{R}/remove-assignments", taken)
-    assert {told.status for told in reports(task, house.admin, experiment)} == {200}
+    assert {response.status for response in reports(task, house.admin, experiment)} == {200}
     model = {"name": "m", "workspaceId": house.red}
     assert task.ask("POST", "/api/v1/models", model).status == 404
 
@@ -344,7 +344,7 @@ def test_task_of_an_administrator_has_no_administrator_rights(house: House) -> N
         task.ask("GET", "/api/v1/master/config"),
         task.ask("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "mine"}),
     )
-    assert [told.status for told in asked] == [403] * 3
+    assert [response.status for response in asked] == [403] * 3
 
 
 def test_only_budgets_of_visible_workspaces_are_listed(house: House) -> None:

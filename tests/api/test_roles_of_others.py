@@ -52,8 +52,8 @@ def test_project_filter_requires_rights_in_its_workspace(house: House) -> None:
     house.experiment(house.admin, house.blue_project)
     body = {"filters": {"projectId": house.blue_project}}
     for of in ("0", "-1"):
-        told = editor.ask("POST", f"/api/v1/projects/{of}/experiments/kill", body)
-        assert (told.status, "UPDATE_EXPERIMENT" in told.error) == (403, True)
+        response = editor.ask("POST", f"/api/v1/projects/{of}/experiments/kill", body)
+        assert (response.status, "UPDATE_EXPERIMENT" in response.error) == (403, True)
 
 
 def test_administrator_of_both_workspaces_can_filter_by_project(house: House) -> None:

@@ -208,8 +208,10 @@ def test_roles_are_rejected_on_routes_they_do_not_permit(scene: Scene, role: str
             if needed(scene, route, role, place):
                 continue
             path, body, query = asked(route, place)
-            told = scene.callers[role].ask(route.method, path, body, query)
-            assert told.status in (403, 404), f"{route.method} {path}: {told.status} {told.body!r}"
+            response = scene.callers[role].ask(route.method, path, body, query)
+            assert response.status in (403, 404), (
+                f"{route.method} {path}: {response.status} {response.body!r}"
+            )
             refused += 1
     assert refused > 200
 
@@ -221,8 +223,8 @@ def test_roles_read_the_routes_they_permit(scene: Scene, role: str) -> None:
             continue
         if needed(scene, route, role, scene.here):
             path, body, query = asked(route, scene.here)
-            told = scene.callers[role].ask(route.method, path, body, query)
-            assert told.status != 403, f"{route.method} {path}: {told.body!r}"
+            response = scene.callers[role].ask(route.method, path, body, query)
+            assert response.status != 403, f"{route.method} {path}: {response.body!r}"
 
 
 def test_invisible_objects_get_the_same_response_as_missing_ones(scene: Scene) -> None:
@@ -255,13 +257,15 @@ def test_rejects_tokens_of_agents_and_of_other_tasks(scene: Scene) -> None:
     for route in GUARDED:
         path, body, query = asked(route, scene.here)
         assert scene.agent.ask(route.method, path, body, query).status == 401, path
-        told = scene.house.api.anonymous().ask(route.method, path, body, query)
-        assert told.status == 401, path
+        response = scene.house.api.anonymous().ask(route.method, path, body, query)
+        assert response.status == 401, path
         rule = rule_of(route).task
         names = "{" in route.path or rule is TaskRule.NEVER
         if rule in reports and names and not is_dynamic(route):
-            told = scene.task.ask(route.method, path, body, query)
-            assert told.status == 403, f"{route.method} {path}: {told.status} {told.body!r}"
+            response = scene.task.ask(route.method, path, body, query)
+            assert response.status == 403, (
+                f"{route.method} {path}: {response.status} {response.body!r}"
+            )
 
 
 def test_rules_for_own_objects_of_a_task_have_an_id_in_their_path() -> None:
@@ -281,8 +285,10 @@ def test_task_of_another_user_cannot_change_objects(own_scene: Scene) -> None:
         if route.method == "GET" or is_dynamic(route) or not named:
             continue
         path, body, query = asked(route, own_scene.here)
-        told = own_scene.foreign_task.ask(route.method, path, body, query)
-        assert told.status in (403, 404), f"{route.method} {path}: {told.status} {told.body!r}"
+        response = own_scene.foreign_task.ask(route.method, path, body, query)
+        assert response.status in (403, 404), (
+            f"{route.method} {path}: {response.status} {response.body!r}"
+        )
         refused += 1
     assert refused > 80
 
@@ -298,9 +304,9 @@ def test_roles_change_the_objects_they_permit(own_scene: Scene, role: str) -> No
         if not needed(own_scene, route, role, own_scene.here):
             continue
         path, body, query = asked(route, own_scene.here)
-        told = own_scene.callers[role].ask(route.method, path, body, query)
-        if told.status == 403:
-            assert (role, "of another user" in told.error) == ("Editor", True), told.error
+        response = own_scene.callers[role].ask(route.method, path, body, query)
+        if response.status == 403:
+            assert (role, "of another user" in response.error) == ("Editor", True), response.error
         else:
             allowed += 1
     assert allowed > 50

@@ -199,15 +199,17 @@ def test_roles_permit_requests_only_in_their_workspace(scene: Scene, role: str) 
     wrong = []
     for name, row in in_order():
         for place, able in places:
-            told = caller.ask(name.split()[0], row.path.format(**place.names), row.body(place))
-            gets = told.status < 300
+            response = caller.ask(name.split()[0], row.path.format(**place.names), row.body(place))
+            gets = response.status < 300
             if row.tells is not None:
                 assert gets, name
-                gets = row.tells(place, told)
+                gets = row.tells(place, response)
             if gets != (role in row.may & able) or (
-                not gets and told.status not in (200, 403, 404)
+                not gets and response.status not in (200, 403, 404)
             ):
-                wrong.append(f"{name} in {place.workspace}: {told.status} {told.body[:200]!r}")
+                wrong.append(
+                    f"{name} in {place.workspace}: {response.status} {response.body[:200]!r}"
+                )
     assert wrong == []
 
 
@@ -218,9 +220,9 @@ def test_rejects_tasks_and_agents(scene: Scene) -> None:
     for name, row in in_order():
         method, path = name.split()[0], row.path.format(**place.names)
         assert scene.agent.ask(method, path, row.body(place)).status == 401, name
-        told = scene.foreign_task.ask(method, path, row.body(place))
-        gets = told.status < 300 if row.tells is None else row.tells(place, told)
-        assert not gets, f"{name}: {told.body!r}"
+        response = scene.foreign_task.ask(method, path, row.body(place))
+        gets = response.status < 300 if row.tells is None else row.tells(place, response)
+        assert not gets, f"{name}: {response.body!r}"
         if rule(name).task is TaskRule.NEVER:
             assert scene.task.ask(method, path, row.body(place)).status == 403, name
 
@@ -265,5 +267,5 @@ def test_rejects_requests_without_proof(scene: Scene) -> None:
     for caller in (scene.house.api.anonymous(), scene.house.admin):
         for name in PROVEN_BY_BODY:
             method, path = name.split()
-            told = caller.ask(method, path, {})
-            assert 400 <= told.status < 500, f"{name}: {told.status} {told.body!r}"
+            response = caller.ask(method, path, {})
+            assert 400 <= response.status < 500, f"{name}: {response.status} {response.body!r}"

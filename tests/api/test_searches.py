@@ -18,14 +18,14 @@ STOPPED = "was stopped by ASHA at rung 1 of 3 (1 batches): 0.5 was not among the
 
 
 def searched(caller: Caller, experiment_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = caller.get(f"{E}/{experiment_id}/search")
-    return found
+    response: dict[str, Any] = caller.get(f"{E}/{experiment_id}/search")
+    return response
 
 
 def validated(caller: Caller, trial_id: int, batches: int, loss: float) -> None:
     metrics = {"loss": loss, "batches": batches}
-    told = report_metrics(caller, trial_id, "validation", batches, metrics, run=1)
-    assert told.status == 200, told.error
+    response = report_metrics(caller, trial_id, "validation", batches, metrics, run=1)
+    assert response.status == 200, response.error
 
 
 def test_search_shows_current_rungs_and_reasons(api: Api, user: Caller) -> None:
@@ -83,8 +83,11 @@ def test_rejects_search_with_too_much_initial_memory(
     monkeypatch.setattr(live, "MOST_HPARAMS", 10_000)
     search = {"name": "random", "metric": "loss", "max_trials": 1000, "max_concurrent_trials": 0}
     hparams = {"constant": "x" * 1000}
-    told = user.ask("POST", E, {"config": config_of(searcher=search, hyperparameters=hparams)})
-    assert (told.status, "lower searcher.max_concurrent_trials" in told.error) == (400, True)
+    response = user.ask("POST", E, {"config": config_of(searcher=search, hyperparameters=hparams)})
+    assert (response.status, "lower searcher.max_concurrent_trials" in response.error) == (
+        400,
+        True,
+    )
     assert user.get(E)["experiments"] == []
     create(user, searcher={**search, "max_concurrent_trials": 5}, hyperparameters=hparams)
 

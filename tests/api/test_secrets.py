@@ -61,11 +61,11 @@ def test_responses_of_all_routes_contain_no_secrets(
     answered = 0
     for path in sorted(set(paths(planted))):
         for name, caller in token_of.items():
-            told = caller.ask("GET", path)
-            assert MARK.encode() not in told.body, f"{name}: GET {path}"
-            is_address = ADDRESS_MARK.encode() in told.body
+            response = caller.ask("GET", path)
+            assert MARK.encode() not in response.body, f"{name}: GET {path}"
+            is_address = ADDRESS_MARK.encode() in response.body
             assert not is_address or (name, path.split("/")[3]) == ("admin", "webhooks"), path
-            answered += told.status == 200
+            answered += response.status == 200
     assert answered > 100
 
 
@@ -76,11 +76,11 @@ def test_launches_and_previews_contain_no_secrets(
     """Pools and templates have their own secrets. Users who launch code can read them there, and no answer shows
     them."""
     config = {"description": kind, "entrypoint": "true"}
-    asked = {"config": config, "templateName": "t", "preview": kind == "notebook"}
-    told = user.ask("POST", f"/api/v1/{kind}s", asked)
-    assert told.status == 200, told.error
-    assert b"TOKEN=****" in told.body, "it has the variables of the pool"
-    assert MARK.encode() not in told.body
+    body = {"config": config, "templateName": "t", "preview": kind == "notebook"}
+    response = user.ask("POST", f"/api/v1/{kind}s", body)
+    assert response.status == 200, response.error
+    assert b"TOKEN=****" in response.body, "it has the variables of the pool"
+    assert MARK.encode() not in response.body
 
 
 def test_database_contains_no_plain_secrets(api: Api, planted: dict[str, str]) -> None:
@@ -237,11 +237,11 @@ def test_rejects_secrets_without_an_encryption_key(api: Api, user: Caller) -> No
     api.ctx.cipher = None
     assert create(user)
     request = {"config": config_of(**SECRET_CONFIG), "activate": False}
-    told = user.ask("POST", "/api/v1/experiments", request)
-    assert told.status == 400
-    assert "DET_SECRETS_KEY" in told.error
-    told = user.ask("POST", "/api/v1/notebooks", {"config": {}})
-    assert told.error.startswith("invalid notebook configuration: has a secret")
+    response = user.ask("POST", "/api/v1/experiments", request)
+    assert response.status == 400
+    assert "DET_SECRETS_KEY" in response.error
+    response = user.ask("POST", "/api/v1/notebooks", {"config": {}})
+    assert response.error.startswith("invalid notebook configuration: has a secret")
 
 
 def test_plain_secrets_of_earlier_rows_are_encrypted(api: Api, user: Caller) -> None:

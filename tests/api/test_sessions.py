@@ -23,8 +23,8 @@ def path(caller: Caller) -> str:
 
 
 def listed(caller: Caller) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = caller.get(path(caller))["sessions"]
-    return found
+    sessions: list[dict[str, Any]] = caller.get(path(caller))["sessions"]
+    return sessions
 
 
 def test_user_sees_origins_of_own_sessions(api: Api) -> None:

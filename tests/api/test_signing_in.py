@@ -36,8 +36,8 @@ def test_rejects_unauthenticated_requests_before_any_other_check(
     stranger = shared_api.with_token(token)
     broken = {"limit": ["x"], "states": ["x"], "offset": ["-1"]}
     for route in FOR_PEOPLE:
-        told = stranger.ask("GET", filled(route, value), query=broken)
-        assert told.status == 401, f"{route.path}: {told.status} {told.body!r}"
+        response = stranger.ask("GET", filled(route, value), query=broken)
+        assert response.status == 401, f"{route.path}: {response.status} {response.body!r}"
 
 
 def test_rejects_ended_token(api: Api, user: Caller) -> None:
@@ -54,15 +54,15 @@ def test_rejects_agent_token_on_user_routes(api: Api, user: Caller) -> None:
         "proof": {"kind": "bootstrap_token", "token": api.ctx.bootstrap_token},
     }  # fmt: skip
     agent = api.with_token(api.anonymous().post("/agents/v1/join", joined)["agent_token"])
-    told = agent.ask("GET", "/api/v1/experiments")
-    assert (told.status, told.error) == (401, "this path is for users; sign in first")
+    response = agent.ask("GET", "/api/v1/experiments")
+    assert (response.status, response.error) == (401, "this path is for users; sign in first")
 
 
 def test_unauthenticated_request_costs_one_session_lookup(api: Api, user: Caller) -> None:
     user.get("/api/v1/experiments")
-    with statements(api.ctx.db) as asked:
+    with statements(api.ctx.db) as executed:
         assert api.with_token("nobody's").ask("GET", "/api/v1/experiments").status == 401
-    (only,) = asked
+    (only,) = executed
     assert "FROM sessions" in only
 
 

@@ -68,9 +68,9 @@ def test_every_call_with_a_route_is_tested_or_listed_as_refused(
 def test_refused_call_has_a_reason(world: World, stock: Catalog, name: str) -> None:
     call = stock.calls[name]
     places = re.findall(r"\{(\w+)\}", call.path)
-    told = world.caller.ask(call.method, call.url(dict.fromkeys(places, 1)), {})
-    assert told.status in (404, 501)
-    assert re.search("not found|belong to|does not run", told.error)
+    response = world.caller.ask(call.method, call.url(dict.fromkeys(places, 1)), {})
+    assert response.status in (404, 501)
+    assert re.search("not found|belong to|does not run", response.error)
 
 
 def test_responses_have_required_fields_of_the_right_type(

@@ -1,4 +1,4 @@
-"""An agent that ends for good says so, and is shown no more."""
+"""An agent that ends permanently reports it and is not listed any more."""
 
 from tests.support.api import Api, Caller, create
 from tests.support.played_agent import PlayedAgent

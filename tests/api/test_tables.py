@@ -225,9 +225,9 @@ def test_page_is_a_part_of_the_matching_rows(three: Caller, path: str) -> None:
 def test_rejects_invalid_filters_with_their_position(
     three: Caller, path: str, asked: dict[str, Any], said: str
 ) -> None:
-    told = three.ask("POST", path, asked)
-    assert told.status == 400
-    assert said in told.error
+    response = three.ask("POST", path, asked)
+    assert response.status == 400
+    assert said in response.error
 
 
 def test_rejects_extremely_deep_or_long_filters(three: Caller) -> None:
@@ -239,16 +239,18 @@ def test_rejects_extremely_deep_or_long_filters(three: Caller) -> None:
     assert "one condition too many" in three.ask("POST", RUNS, {"filter": many}).error
     empty = filter_of(*[group("and")] * 501)
     assert "one condition too many" in three.ask("POST", RUNS, {"filter": empty}).error
-    told = three.ask("POST", RUNS, {"sort": ",".join(["id=asc"] * 51)})
-    assert (told.status, "more than 50 columns" in told.error) == (400, True)
+    response = three.ask("POST", RUNS, {"sort": ",".join(["id=asc"] * 51)})
+    assert (response.status, "more than 50 columns" in response.error) == (400, True)
 
 
 def test_columns_include_fixed_and_reported_ones(three: Caller) -> None:
     def shown(table: str) -> dict[str, tuple[str, str]]:
-        told = three.get("/api/v1/projects/1/columns", tableType=f"TABLE_TYPE_{table}")["columns"]
+        columns = three.get("/api/v1/projects/1/columns", tableType=f"TABLE_TYPE_{table}")[
+            "columns"
+        ]
         return {
             c["column"]: (c["location"].removeprefix("LOCATION_TYPE_"), c["type"].split("_")[-1])
-            for c in told
+            for c in columns
         }
 
     of_runs, of_experiments = shown("RUN"), shown("EXPERIMENT")
@@ -269,8 +271,8 @@ def test_columns_include_fixed_and_reported_ones(three: Caller) -> None:
 
 
 def test_returns_ranges_of_metrics_and_values_of_metadata(three: Caller) -> None:
-    told = three.get("/api/v1/projects/0/experiments/metric-ranges")["ranges"]
-    assert {r["metricsName"]: (r["min"], r["max"]) for r in told} == {
+    ranges = three.get("/api/v1/projects/0/experiments/metric-ranges")["ranges"]
+    assert {r["metricsName"]: (r["min"], r["max"]) for r in ranges} == {
         "validation.loss.last": (2.5, 2.5), "validation.loss.max": (2.5, 2.5),
         "validation.loss.mean": (1.5, 1.5), "validation.loss.min": (0.5, 0.5),
     }  # fmt: skip
@@ -281,8 +283,8 @@ def test_returns_ranges_of_metrics_and_values_of_metadata(three: Caller) -> None
 
 def act(caller: Caller, action: str, *runs: int, **more: Any) -> dict[int, str]:
     """Act on runs, and return the results of each."""
-    told = caller.post(f"{RUNS}/{action}", {"runIds": list(runs), "projectId": 1, **more})
-    return {result["id"]: result["error"] for result in told["results"]}
+    response = caller.post(f"{RUNS}/{action}", {"runIds": list(runs), "projectId": 1, **more})
+    return {result["id"]: result["error"] for result in response["results"]}
 
 
 def state_of(caller: Caller, run_id: int) -> str:
@@ -311,8 +313,8 @@ def test_runs_of_a_filter_can_be_paused_resumed_and_killed(user: Caller) -> None
     assert state_of(user, alone) == "STATE_QUEUED"
     assert act(user, "kill", filter=chosen) == {alone: ""}
     assert state_of(user, alone) == "STATE_CANCELED"
-    told = user.ask("POST", f"{RUNS}/kill", {"projectId": 1})
-    assert "runIds, or choose them by a filter" in told.error
+    response = user.ask("POST", f"{RUNS}/kill", {"projectId": 1})
+    assert "runIds, or choose them by a filter" in response.error
 
 
 def test_runs_have_a_stored_and_a_shown_state(user: Caller) -> None:
@@ -398,11 +400,11 @@ def test_deleting_a_run_deletes_its_experiment(api: Api, user: Caller) -> None:
 
 def test_brief_search_returns_only_fields_for_actions(api: Api, user: Caller) -> None:
     experiment_id = create_ended(user, name="brief")
-    found = user.post(EXPERIMENTS, {"brief": True, "filter": filter_of(), "limit": -1})
+    response = user.post(EXPERIMENTS, {"brief": True, "filter": filter_of(), "limit": -1})
     row = next(
-        r["experiment"] for r in found["experiments"] if r["experiment"]["id"] == experiment_id
+        r["experiment"] for r in response["experiments"] if r["experiment"]["id"] == experiment_id
     )
     whole = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
     names = ("id", "name", "state", "archived", "unmanaged", "userId", "projectId", "workspaceId")
     assert row == {name: whole[name] for name in names}
-    assert found["pagination"]["total"] == len(found["experiments"])
+    assert response["pagination"]["total"] == len(response["experiments"])

@@ -95,8 +95,8 @@ def test_expired_task_is_deleted_with_its_logs_files_and_tokens(
         assert count(api, table) == 0, table
     assert count(api, "sessions", kind="allocation") == 0
     assert api.ctx.objects.get(key) is None
-    told = api.signed_in("determined").ask("GET", f"{V}/tasks/{id}")
-    assert told.status == 404
+    response = api.signed_in("determined").ask("GET", f"{V}/tasks/{id}")
+    assert response.status == 404
 
 
 def test_usage_of_a_deleted_task_remains(api: Api, user: Caller, agent: PlayedAgent) -> None:

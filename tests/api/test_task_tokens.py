@@ -70,13 +70,13 @@ def test_task_token_expires_a_minute_after_its_task(api: Api, user: Caller) -> N
 
 def test_task_can_report_for_its_own_trial(api: Api, user: Caller) -> None:
     task, experiment = task_of(api, user)
-    assert [told.status for told in reports(task, user, experiment)] == [200] * 8
+    assert [response.status for response in reports(task, user, experiment)] == [200] * 8
 
 
 def test_task_cannot_report_for_other_trials_of_its_owner(api: Api, user: Caller) -> None:
     task, _ = task_of(api, user)
     other = create(user)
-    assert [told.status for told in reports(task, user, other)] == [403] * 8
+    assert [response.status for response in reports(task, user, other)] == [403] * 8
 
 
 def test_task_can_report_for_unmanaged_trials_it_creates(api: Api, user: Caller) -> None:
@@ -114,7 +114,7 @@ def test_task_of_an_administrator_has_no_administrator_rights(
         task.ask("POST", "/api/v1/users/1/password", b'"x"'),
         task.ask("POST", "/api/v1/tokens", {"userId": 1}),
     ]
-    assert [told.status for told in asked] == [403] * len(asked)
+    assert [response.status for response in asked] == [403] * len(asked)
 
 
 def test_task_of_an_administrator_cannot_change_experiments_of_others(
@@ -136,9 +136,9 @@ def test_task_of_an_administrator_cannot_change_experiments_of_others(
         if path == route.path or "{" in path:
             continue
         asked += 1
-        told = task.ask(route.method, path, {})
-        if told.status != 403:
-            wrong[f"{route.method} {route.path}"] = (told.status, told.body[:100])
+        response = task.ask(route.method, path, {})
+        if response.status != 403:
+            wrong[f"{route.method} {route.path}"] = (response.status, response.body[:100])
     assert wrong == {}
     assert asked > 25
 
@@ -148,7 +148,7 @@ def test_narrow_token_is_valid_only_for_its_task(api: Api, user: Caller) -> None
     other = create(user)
     foreign = f"/api/v1/checkpoints/{report_checkpoint(user, other)}"
     own = f"/api/v1/checkpoints/{report_checkpoint(user, experiment)}"
-    assert [told.status for told in reports(task, user, experiment)] == [200] * 8
+    assert [response.status for response in reports(task, user, experiment)] == [200] * 8
     assert [task.ask("GET", own).status, task.ask("GET", f"{own}/metrics").status] == [200, 200]
     refused = [
         task.ask("GET", foreign),
@@ -161,7 +161,7 @@ def test_narrow_token_is_valid_only_for_its_task(api: Api, user: Caller) -> None
         task.ask("POST", "/api/v1/models", {"name": "mine"}),
         task.ask("GET", "/api/v1/users"),
     ]
-    assert [told.status for told in refused] == [403] * len(refused)
+    assert [response.status for response in refused] == [403] * len(refused)
     assert task.get(f"/api/v1/experiments/{experiment}")["experiment"]["id"] == experiment
 
 
@@ -177,8 +177,8 @@ def test_users_cannot_run_changed_code_in_experiments_of_others(
 ) -> None:
     path, change = "/api/v1/experiments/continue", {"overrideConfig": "entrypoint: python3 evil.py"}
     other = create_ended(admin)
-    told = user.ask("POST", path, {"id": other, **change})
-    assert (told.status, f"experiment {other} with changes" in told.error) == (403, True)
+    response = user.ask("POST", path, {"id": other, **change})
+    assert (response.status, f"experiment {other} with changes" in response.error) == (403, True)
     user.post(path, {"id": other, "overrideConfig": "{}"})
     for owner in (user, admin):
         own = create_ended(user)
@@ -246,8 +246,8 @@ def test_users_can_control_all_experiments_but_delete_only_their_own(
     for deed in ("activate", "pause", "kill"):
         user.post(f"{path}/{deed}")
     user.post("/api/v1/experiments/continue", {"id": ended, "overrideConfig": "{}"})
-    told = user.ask("DELETE", path)
-    assert (told.status, "of another user" in told.error) == (403, True)
+    response = user.ask("DELETE", path)
+    assert (response.status, "of another user" in response.error) == (403, True)
     admin.done("DELETE", path)
     user.done("DELETE", f"/api/v1/experiments/{create_ended(user)}")
 

@@ -42,18 +42,18 @@ def stored(house: House, storage: dict[str, Any]) -> int:
 def test_tensorboard_does_not_use_credentials_of_another_workspace(
     house: House, role: str, status: int
 ) -> None:
-    told = opened(editor_of_blue(house, role), house, stored(house, KEYS))
-    assert told.status == status
-    assert status == 200 or "has credentials that experiments of workspace" in told.error
+    response = opened(editor_of_blue(house, role), house, stored(house, KEYS))
+    assert response.status == status
+    assert status == 200 or "has credentials that experiments of workspace" in response.error
 
 
 @pytest.mark.parametrize(("role", "status"), [("Viewer", 403), ("Editor", 200)])
 def test_tensorboard_does_not_mount_directories_of_another_workspace(
     house: House, role: str, status: int
 ) -> None:
-    told = opened(editor_of_blue(house, role), house, stored(house, SHARED))
-    assert told.status == status
-    assert status == 200 or "lies in a directory of the machine" in told.error
+    response = opened(editor_of_blue(house, role), house, stored(house, SHARED))
+    assert response.status == status
+    assert status == 200 or "lies in a directory of the machine" in response.error
 
 
 def test_viewer_can_open_tensorboard_on_allowed_directories(house: House) -> None:
@@ -74,7 +74,7 @@ def test_tensorboard_does_not_mount_directories_of_administrators(
         checkpoint_storage={"type": "directory", "container_path": inside},
         bind_mounts=[{"host_path": "/etc/keys", "container_path": mounted}],
     )
-    told = opened(editor_of_blue(house, "Editor"), house, experiment)
-    assert told.status == status
-    assert status == 200 or "that only an administrator may mount" in told.error
+    response = opened(editor_of_blue(house, "Editor"), house, experiment)
+    assert response.status == status
+    assert status == 200 or "that only an administrator may mount" in response.error
     assert opened(house.admin, house, experiment).status == 200

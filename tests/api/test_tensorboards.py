@@ -104,8 +104,8 @@ def test_rejects_tensorboard_with_credentials_of_another_user(
     other = somebody_else(api, admin)
     storage = {"type": "s3", "bucket": "b", "access_key": "k", "secret_key": "s"}
     id = create(user, checkpoint_storage=storage)
-    told = other.ask("POST", f"{V}/tensorboards", {"config": {}, "experimentIds": [id]})
-    assert (told.status, "credentials of its owner" in told.error) == (403, True)
+    response = other.ask("POST", f"{V}/tensorboards", {"config": {}, "experimentIds": [id]})
+    assert (response.status, "credentials of its owner" in response.error) == (403, True)
     launch(user, "tensorboard", experimentIds=[id])
     api.ctx.config = replace(api.ctx.config, checkpoint_storage=storage)
     launch(other, "tensorboard", experimentIds=[id])
@@ -165,8 +165,8 @@ def test_rejects_tensorboard_of_an_experiment_being_deleted(user: Caller, asked:
     staying, leaving = create(user, labels=["a"]), create_ended(user, labels=["a"])
     ids = [leaving] if asked == "experimentIds" else [trial_of(user, leaving)["id"]]
     user.done("DELETE", f"{V}/experiments/{leaving}")
-    told = user.ask("POST", f"{V}/tensorboards", {"config": {}, asked: ids})
-    assert (told.status, f"leave out experiment {leaving}" in told.error) == (400, True)
+    response = user.ask("POST", f"{V}/tensorboards", {"config": {}, asked: ids})
+    assert (response.status, f"leave out experiment {leaving}" in response.error) == (400, True)
     made = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
     assert made["experimentIds"] == [staying]
 
@@ -184,8 +184,8 @@ def test_rejects_tensorboard_of_an_experiment_being_deleted(user: Caller, asked:
 def test_rejects_tensorboard_without_experiments(
     user: Caller, body: Any, status: int, sentence: str
 ) -> None:
-    told = user.ask("POST", f"{V}/tensorboards", {"config": {}, **body})
-    assert (told.status, sentence in told.error) == (status, True), told.body
+    response = user.ask("POST", f"{V}/tensorboards", {"config": {}, **body})
+    assert (response.status, sentence in response.error) == (status, True), response.body
 
 
 def test_tensorboard_selects_experiments_by_filters(user: Caller) -> None:

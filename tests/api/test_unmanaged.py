@@ -13,8 +13,8 @@ from tests.support.api import Api, Caller, config_of, create, trial_of
 @pytest.fixture
 def trial_id(user: Caller) -> int:
     """A trial of an unmanaged experiment, created but not started."""
-    asked = {"config": config_of(), "unmanaged": True}
-    experiment_id = user.post("/api/v1/experiments", asked)["experiment"]["id"]
+    body = {"config": config_of(), "unmanaged": True}
+    experiment_id = user.post("/api/v1/experiments", body)["experiment"]["id"]
     new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
     found: int = user.post("/api/v1/trials", new)["trial"]["id"]
     return found
@@ -73,17 +73,17 @@ def test_trial_that_fails_before_its_start_fails_its_experiment(
 
 
 def test_rejects_unknown_state(user: Caller, trial_id: int) -> None:
-    told = user.ask("PATCH", f"/api/v1/trials/{trial_id}", {"state": "STATE_DANCING"})
-    assert told.status == 400
-    assert "not 'DANCING'" in told.error
+    response = user.ask("PATCH", f"/api/v1/trials/{trial_id}", {"state": "STATE_DANCING"})
+    assert response.status == 400
+    assert "not 'DANCING'" in response.error
 
 
 def test_rejects_state_reports_for_a_managed_trial(user: Caller) -> None:
     experiment_id = create(user)
     trial_id = trial_of(user, experiment_id)["id"]
-    told = user.ask("PATCH", f"/api/v1/trials/{trial_id}", {"state": "STATE_COMPLETED"})
-    assert told.status == 400
-    assert "managed" in told.error
+    response = user.ask("PATCH", f"/api/v1/trials/{trial_id}", {"state": "STATE_COMPLETED"})
+    assert response.status == 400
+    assert "managed" in response.error
     assert user.ask("POST", f"/api/v1/trials/{trial_id}/start", {}).status == 400
     assert experiment_state(user, trial_id) == "STATE_PAUSED"
 
@@ -95,8 +95,8 @@ def test_missing_trial_is_not_found(api: Api, user: Caller) -> None:
 def test_concurrent_requests_for_an_external_id_return_one_trial(
     user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = {"config": config_of(), "unmanaged": True}
-    experiment_id = user.post("/api/v1/experiments", asked)["experiment"]["id"]
+    body = {"config": config_of(), "unmanaged": True}
+    experiment_id = user.post("/api/v1/experiments", body)["experiment"]["id"]
     new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
     put = {"createTrialRequest": new, "externalTrialId": "first"}
     look = rows.by_external_id

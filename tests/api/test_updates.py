@@ -42,7 +42,7 @@ def named(messages: list[dict[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def project(user: Caller, name: str) -> int:
-    """Make a project in a workspace of its own."""
+    """Create a project in a new workspace."""
     workspace = user.post("/api/v1/workspaces", {"name": f"{name} only"})["workspace"]["id"]
     made = user.post(f"/api/v1/workspaces/{workspace}/projects", {"name": name})
     return int(made["project"]["id"])
@@ -197,6 +197,6 @@ def test_stream_ends_with_its_session(user: Caller) -> None:
 def test_error_names_the_wrong_field_of_a_subscription(
     reader: Caller, body: dict[str, Any], cause: str
 ) -> None:
-    told = reader.ask("GET", "/stream", body)
-    assert told.status == 400
-    assert cause in told.error
+    response = reader.ask("GET", "/stream", body)
+    assert response.status == 400
+    assert cause in response.error

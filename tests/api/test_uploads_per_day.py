@@ -41,10 +41,10 @@ def test_rejects_announced_uploads_above_the_daily_limit(
     api: Api, user: Caller, reader: Caller
 ) -> None:
     assert [announced(user, 600).status, announced(user, 400).status] == [200, 200]
-    told = announced(user, 100)
-    assert told.status == 413
+    response = announced(user, 100)
+    assert response.status == 413
     for word in ("1 MiB", "24 hours", ".detignore", "security.max_uploads_per_day"):
-        assert word in told.error
+        assert word in response.error
     assert announced(reader, 600).status == 200
 
 

@@ -34,8 +34,8 @@ class Agent:
             "containers": reports,
             "signals": [],
         }
-        found: list[dict[str, Any]] = self.caller.post("/agents/v1/poll", body)["containers"]
-        return found
+        containers: list[dict[str, Any]] = self.caller.post("/agents/v1/poll", body)["containers"]
+        return containers
 
     def work(self) -> None:
         """Run all queued tasks one after another. One task deletes the files of deleted experiments."""
@@ -102,8 +102,8 @@ def test_report_contains_deleted_experiments(
     assert row == before
     today = before["start_time"][:10]
     days = {"startDate": [today], "endDate": [today], "period": ["DAILY"]}
-    told = admin.done("GET", "/api/v1/resources/allocation/aggregated", query=days)
-    (day,) = told["resourceEntries"]
+    response = admin.done("GET", "/api/v1/resources/allocation/aggregated", query=days)
+    (day,) = response["resourceEntries"]
     assert set(day["byExperimentLabel"]) == {"night"}
     raw = admin.ask("GET", "/resources/allocation/raw", query=SPAN).body.decode()
     assert "night" in raw
@@ -187,8 +187,8 @@ def test_monthly_report_includes_the_complete_last_month(api: Api) -> None:
     agent.poll({"id": order["id"], "epoch": order["epoch"], "state": "running"})
     api.ctx.now = lambda: ran_at + timedelta(days=2)
     months = {"startDate": ["2026-11"], "endDate": ["2026-11"], "period": ["MONTHLY"]}
-    told = user.done("GET", "/api/v1/resources/allocation/aggregated", query=months)
-    (entry,) = told["resourceEntries"]
+    response = user.done("GET", "/api/v1/resources/allocation/aggregated", query=months)
+    (entry,) = response["resourceEntries"]
     assert (entry["periodStart"], entry["seconds"]) == ("2026-11-01", 12 * 3600)
 
 

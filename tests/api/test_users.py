@@ -33,16 +33,16 @@ def test_a_new_user_can_sign_in(api: Api, admin: Caller) -> None:
 
 
 def test_only_administrators_create_users(user: Caller) -> None:
-    told = user.ask("POST", "/api/v1/users", {"user": {"username": "grace"}})
-    assert told.status == 403
-    assert "administrator" in told.error
+    response = user.ask("POST", "/api/v1/users", {"user": {"username": "grace"}})
+    assert response.status == 403
+    assert "administrator" in response.error
 
 
 def test_error_for_editing_another_user_does_not_show_its_id(admin: Caller, user: Caller) -> None:
     other = make(admin, "grace")
-    told = user.ask("PATCH", f"/api/v1/users/{other}", {"displayName": "G"})
+    response = user.ask("PATCH", f"/api/v1/users/{other}", {"displayName": "G"})
     said = "only an administrator may edit another user; you are signed in as determined"
-    assert (told.status, told.error) == (403, said)
+    assert (response.status, response.error) == (403, said)
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,15 @@ def test_error_for_editing_another_user_does_not_show_its_id(admin: Caller, user
     [("x", 400), ("  y ", 400), ("na\u00efve", 400), ("admin", 403), ("determined", 403)],
 )
 def test_rejects_forbidden_user_names(admin: Caller, username: str, status: int) -> None:
-    told = admin.ask("POST", "/api/v1/users", {"user": {"username": username}})
-    assert told.status == status
+    response = admin.ask("POST", "/api/v1/users", {"user": {"username": username}})
+    assert response.status == status
 
 
 def test_user_names_are_unique_regardless_of_case(admin: Caller) -> None:
     make(admin, "grace", displayName="Amazing")
     for taken in ("grace", "GRACE", "amazing"):
-        told = admin.ask("POST", "/api/v1/users", {"user": {"username": taken}})
-        assert told.status == 409, taken
+        response = admin.ask("POST", "/api/v1/users", {"user": {"username": taken}})
+        assert response.status == 409, taken
 
 
 def test_deactivated_user_cannot_sign_in_and_tokens_are_rejected(api: Api, admin: Caller) -> None:
@@ -67,8 +67,8 @@ def test_deactivated_user_cannot_sign_in_and_tokens_are_rejected(api: Api, admin
     admin.done("PATCH", f"/api/v1/users/{user_id}", {"active": False})
     assert grace.ask("GET", "/api/v1/me").status == 401
     login = {"username": "grace", "password": STRONG, "isHashed": False}
-    told = api.anonymous().ask("POST", "/api/v1/auth/login", login)
-    assert (told.status, told.error) == (403, "user is not active")
+    response = api.anonymous().ask("POST", "/api/v1/auth/login", login)
+    assert (response.status, response.error) == (403, "user is not active")
 
 
 def test_a_new_password_ends_every_other_session(api: Api, user: Caller) -> None:
@@ -99,9 +99,9 @@ def test_a_remote_user_has_no_password(api: Api, admin: Caller) -> None:
 
 def test_agent_user_requires_all_four_fields(admin: Caller) -> None:
     part = {"agentUserGroup": {"agentUid": 1000, "agentUser": "grace"}}
-    told = admin.ask("PATCH", "/api/v1/users/2", part)
-    assert told.status == 400
-    assert "agentGid" in told.error
+    response = admin.ask("PATCH", "/api/v1/users/2", part)
+    assert response.status == 400
+    assert "agentGid" in response.error
 
 
 @pytest.mark.parametrize("path", ["users/2", "workspaces/{}"])
@@ -110,8 +110,8 @@ def test_rejects_agent_user_ids_out_of_range(admin: Caller, path: str, uid: obje
     """Agents get no orders any more, and tasks are not listed, where one has no number there."""
     made = admin.post("/api/v1/workspaces", {"name": "ours"})["workspace"]["id"]
     group = {"agentUid": uid, "agentUser": "grace", "agentGid": 8, "agentGroup": "lab"}
-    told = admin.ask("PATCH", f"/api/v1/{path.format(made)}", {"agentUserGroup": group})
-    assert (told.status, "agentUid" in told.error) == (400, True)
+    response = admin.ask("PATCH", f"/api/v1/{path.format(made)}", {"agentUserGroup": group})
+    assert (response.status, "agentUid" in response.error) == (400, True)
     admin.done(
         "PATCH", f"/api/v1/{path.format(made)}", {"agentUserGroup": {**group, "agentUid": "7"}}
     )
@@ -141,8 +141,8 @@ def test_web_settings_have_a_size_limit(user: Caller) -> None:
         return user.ask("POST", "/api/v1/users/setting", {"settings": [setting]})
 
     assert kept("first").status == 200
-    told = kept("second")
-    assert (told.status, "1 MiB at most" in told.error) == (413, True)
+    response = kept("second")
+    assert (response.status, "1 MiB at most" in response.error) == (413, True)
     assert [s["key"] for s in user.get("/api/v1/users/setting")["settings"]] == ["first"]
 
 
@@ -164,8 +164,8 @@ def test_groups_can_be_created_edited_and_deleted(admin: Caller) -> None:
         "group"
     ]
     assert (edited["name"], [u["id"] for u in edited["users"]]) == ("sight", [1])
-    found = admin.post("/api/v1/groups/search", {"limit": 10, "userId": 1})["groups"]
-    assert found == [{"group": {"groupId": group["groupId"], "name": "sight"}, "numMembers": 1}]
+    groups = admin.post("/api/v1/groups/search", {"limit": 10, "userId": 1})["groups"]
+    assert groups == [{"group": {"groupId": group["groupId"], "name": "sight"}, "numMembers": 1}]
     assert admin.ask("PUT", path, {"addUsers": [99]}).status == 404
     admin.done("DELETE", path)
     assert admin.ask("GET", path).status == 404
@@ -185,9 +185,9 @@ def test_a_token_works_until_it_is_revoked(api: Api, user: Caller) -> None:
 
 @pytest.mark.parametrize("lifespan", ["721h", "soon", "-5h", "0s"])
 def test_a_token_lives_for_thirty_days_at_most(user: Caller, lifespan: str) -> None:
-    told = user.ask("POST", "/api/v1/tokens", {"userId": 2, "lifespan": lifespan})
-    assert told.status == 400
-    assert lifespan in told.error
+    response = user.ask("POST", "/api/v1/tokens", {"userId": 2, "lifespan": lifespan})
+    assert response.status == 400
+    assert lifespan in response.error
 
 
 def test_users_cannot_create_or_see_tokens_of_others(admin: Caller, user: Caller) -> None:
@@ -284,7 +284,7 @@ def test_tasks_of_a_deactivated_user_can_only_report(api: Api, admin: Caller, us
         task.ask("GET", "/api/v1/experiments"),
         task.ask("GET", "/api/v1/users"),
     ]
-    assert [told.status for told in refused] == [403] * len(refused)
+    assert [response.status for response in refused] == [403] * len(refused)
 
 
 def test_deactivation_lists_pauses_and_ends_tasks(admin: Caller, user: Caller) -> None:
@@ -294,13 +294,13 @@ def test_deactivation_lists_pauses_and_ends_tasks(admin: Caller, user: Caller) -
     pausable = user.post("/api/v1/generic-tasks", generic)["taskId"]
     steady = user.post("/api/v1/generic-tasks", {**generic, "noPause": True})["taskId"]
     admin.post("/api/v1/commands", {"config": entrypoint})
-    told = admin.done("PATCH", "/api/v1/users/2", {"active": False})
-    assert [(t["kind"], t["taskId"]) for t in told["runningTasks"]] == [
+    response = admin.done("PATCH", "/api/v1/users/2", {"active": False})
+    assert [(t["kind"], t["taskId"]) for t in response["runningTasks"]] == [
         ("shell", shell), ("generic", pausable), ("generic", steady),
     ]  # fmt: skip
-    told = admin.done("PATCH", "/api/v1/users/2", {"active": False, "pauseWork": True})
-    assert [t["taskId"] for t in told["pausedTasks"]] == [pausable]
-    assert [t["taskId"] for t in told["endedTasks"]] == [shell, steady]
+    response = admin.done("PATCH", "/api/v1/users/2", {"active": False, "pauseWork": True})
+    assert [t["taskId"] for t in response["pausedTasks"]] == [pausable]
+    assert [t["taskId"] for t in response["endedTasks"]] == [shell, steady]
     assert admin.get(f"/api/v1/shells/{shell}")["shell"]["state"] == "STATE_TERMINATED"
     states = {t["id"]: t["state"] for t in admin.get("/api/v1/generic-tasks")["tasks"]}
     assert states == {pausable: "STATE_PAUSED", steady: "STATE_CANCELED"}
@@ -309,10 +309,10 @@ def test_deactivation_lists_pauses_and_ends_tasks(admin: Caller, user: Caller) -
 def test_deactivation_lists_and_pauses_experiments(api: Api, admin: Caller, user: Caller) -> None:
     runs, rests = create(user, activate=True), create(user)
     others = create(admin, activate=True)
-    told = admin.done("PATCH", "/api/v1/users/2", {"active": False})
-    assert (told["runningExperiments"], told["pausedExperiments"]) == ([runs], [])
-    told = admin.done("PATCH", "/api/v1/users/2", {"active": False, "pauseWork": True})
-    assert (told["runningExperiments"], told["pausedExperiments"]) == ([], [runs])
+    response = admin.done("PATCH", "/api/v1/users/2", {"active": False})
+    assert (response["runningExperiments"], response["pausedExperiments"]) == ([runs], [])
+    response = admin.done("PATCH", "/api/v1/users/2", {"active": False, "pauseWork": True})
+    assert (response["runningExperiments"], response["pausedExperiments"]) == ([], [runs])
     states = {
         i: admin.get(f"/api/v1/experiments/{i}")["experiment"]["state"] for i in (runs, others)
     }

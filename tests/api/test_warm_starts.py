@@ -32,25 +32,28 @@ def test_trial_starts_from_the_source_checkpoint(user: Caller) -> None:
 def test_rejects_source_trial_without_checkpoints(user: Caller) -> None:
     trial_id = trial_of(user, create_ended(user))["id"]
     config = config_of(searcher={**SINGLE, "source_trial_id": trial_id})
-    told = user.ask("POST", E, {"config": config})
-    assert told.status == 400
-    assert f"searcher.source_trial_id: there is no trial {trial_id} with a checkpoint" in told.error
+    response = user.ask("POST", E, {"config": config})
+    assert response.status == 400
+    assert (
+        f"searcher.source_trial_id: there is no trial {trial_id} with a checkpoint"
+        in response.error
+    )
 
 
 def test_rejects_missing_source_checkpoint(user: Caller) -> None:
     unknown = str(uuid.uuid4())
     config = config_of(searcher={**SINGLE, "source_checkpoint_uuid": unknown})
-    told = user.ask("POST", E, {"config": config})
-    assert told.status == 400
-    assert f"checkpoint {unknown} does not exist" in told.error
+    response = user.ask("POST", E, {"config": config})
+    assert response.status == 400
+    assert f"checkpoint {unknown} does not exist" in response.error
 
 
 def test_rejects_deletion_while_others_start_from_its_checkpoints(user: Caller) -> None:
     source = create_ended(user)
     checkpoint = report_checkpoint(user, source)
     made = create(user, searcher={**SINGLE, "source_checkpoint_uuid": checkpoint})
-    told = user.ask("DELETE", f"{E}/{source}")
-    assert (told.status, f"of experiment {made} starts from" in told.error) == (400, True)
+    response = user.ask("DELETE", f"{E}/{source}")
+    assert (response.status, f"of experiment {made} starts from" in response.error) == (400, True)
     user.post(f"{E}/{made}/kill")
     assert user.ask("DELETE", f"{E}/{source}").status == 200
 

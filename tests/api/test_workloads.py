@@ -30,9 +30,9 @@ def report_batches(caller: Caller, trial_id: int, steps: int) -> None:
 
 def done(caller: Caller, trial_id: int, **query: Any) -> list[tuple[str, int]]:
     """Kind and step of each entry."""
-    found = caller.get(f"/api/v1/trials/{trial_id}/workloads", **query)["workloads"]
-    assert all(len(entry) == 1 for entry in found), found
-    return [(kind, inner["totalBatches"]) for entry in found for kind, inner in entry.items()]
+    workloads = caller.get(f"/api/v1/trials/{trial_id}/workloads", **query)["workloads"]
+    assert all(len(entry) == 1 for entry in workloads), workloads
+    return [(kind, inner["totalBatches"]) for entry in workloads for kind, inner in entry.items()]
 
 
 def test_each_workload_of_a_step_is_a_separate_entry(user: Caller, trial_id: int) -> None:
@@ -74,9 +74,9 @@ def test_deleted_checkpoints_are_omitted_on_request(user: Caller, trial_id: int)
 def test_rejects_unknown_filter_order_or_type(user: Caller, trial_id: int) -> None:
     path = f"/api/v1/trials/{trial_id}/workloads"
     for name in ("filter", "orderBy", "metricType"):
-        told = user.ask("GET", path, query={name: ["UP"]})
-        assert told.status == 400
-        assert f"{name} must be one of" in told.error
+        response = user.ask("GET", path, query={name: ["UP"]})
+        assert response.status == 400
+        assert f"{name} must be one of" in response.error
 
 
 @pytest.fixture
@@ -122,8 +122,8 @@ def test_batch_metrics_are_returned_on_request(user: Caller, trial_id: int) -> N
     report_batches(user, trial_id, 6)
 
     def last(**query: Any) -> Any:
-        found = user.get(f"/api/v1/trials/{trial_id}/workloads", **query)["workloads"]
-        return found[-1]["training"]["metrics"]["batchMetrics"]
+        workloads = user.get(f"/api/v1/trials/{trial_id}/workloads", **query)["workloads"]
+        return workloads[-1]["training"]["metrics"]["batchMetrics"]
 
     assert last() == []
     assert last(includeBatchMetrics=True) == BATCHES

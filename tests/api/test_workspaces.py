@@ -30,9 +30,9 @@ def test_new_workspace_is_pinned_for_its_creator(admin: Caller, user: Caller) ->
 
 def test_workspace_names_are_unique_regardless_of_case(user: Caller) -> None:
     workspace(user)
-    told = user.ask("POST", "/api/v1/workspaces", {"name": "VISION"})
-    assert told.status == 409
-    assert "VISION" in told.error
+    response = user.ask("POST", "/api/v1/workspaces", {"name": "VISION"})
+    assert response.status == 409
+    assert "VISION" in response.error
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 81])
@@ -64,13 +64,13 @@ def test_built_in_workspace_and_project_cannot_be_changed(admin: Caller, user: C
 
 
 def test_built_in_workspace_rejects_more_projects(user: Caller) -> None:
-    told = user.ask("POST", "/api/v1/workspaces/1/projects", {"name": "cats"})
-    assert told.status == 400
-    assert "built in" in told.error
+    response = user.ask("POST", "/api/v1/workspaces/1/projects", {"name": "cats"})
+    assert response.status == 400
+    assert "built in" in response.error
     inside = project(user, workspace(user))
-    told = user.ask("POST", f"/api/v1/projects/{inside}/move", {"destinationWorkspaceId": 1})
-    assert told.status == 400
-    assert "built in" in told.error
+    response = user.ask("POST", f"/api/v1/projects/{inside}/move", {"destinationWorkspaceId": 1})
+    assert response.status == 400
+    assert "built in" in response.error
 
 
 def test_storage_keys_are_stored_but_not_shown(api: Api, user: Caller) -> None:
@@ -108,8 +108,8 @@ def test_project_key_is_derived_from_the_name_or_chosen_once(user: Caller) -> No
     assert len(made["key"]) == 5
     project(user, inside, "dogs", key="dogs")
     path = f"/api/v1/workspaces/{inside}/projects"
-    told = user.ask("POST", path, {"name": "more", "key": "DOGS"})
-    assert told.status == 409
+    response = user.ask("POST", path, {"name": "more", "key": "DOGS"})
+    assert response.status == 409
     assert user.get("/api/v1/projects/key/dogs")["project"]["name"] == "dogs"
     assert user.ask("POST", path, {"name": "x", "key": "a-b"}).status == 400
 
@@ -118,8 +118,8 @@ def test_notes_have_a_size_limit(user: Caller) -> None:
     path = f"/api/v1/projects/{project(user, workspace(user))}/notes"
     large = {"name": "log", "contents": "x" * (3 << 20)}
     assert user.post(path, {"note": large})["notes"] == [large]
-    told = user.ask("POST", path, {"note": large})
-    assert (told.status, "4 MiB at most" in told.error) == (413, True)
+    response = user.ask("POST", path, {"note": large})
+    assert (response.status, "4 MiB at most" in response.error) == (413, True)
     assert user.ask("PUT", path, {"notes": [large, large]}).status == 413
 
 
@@ -153,16 +153,16 @@ def test_rejects_deletion_with_running_experiments_or_registered_models(user: Ca
     experiment_id = create(user)
     user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": inside})
     for path in (f"/api/v1/workspaces/{made}", f"/api/v1/projects/{inside}"):
-        told = user.ask("DELETE", path)
-        assert told.status == 400
-        assert "not ended" in told.error
+        response = user.ask("DELETE", path)
+        assert response.status == 400
+        assert "not ended" in response.error
     user.post(f"/api/v1/experiments/{experiment_id}/kill")
     user.post("/api/v1/models", {"name": "m"})
     checkpoint = {"checkpointUuid": report_checkpoint(user, experiment_id)}
     user.post("/api/v1/models/m/versions", checkpoint)
-    told = user.ask("DELETE", f"/api/v1/projects/{inside}")
-    assert told.status == 400
-    assert "model 'm'" in told.error
+    response = user.ask("DELETE", f"/api/v1/projects/{inside}")
+    assert response.status == 400
+    assert "model 'm'" in response.error
 
 
 def running(api: Api) -> int:
@@ -286,7 +286,7 @@ def test_workspaces_and_projects_being_deleted_reject_new_objects(api: Api, user
         user.ask("POST", f"/api/v1/workspaces/{made}/projects", {"name": "late"}),
     ]
     places = [f"project {inside}"] * 2 + [f"workspace {made}"] * 2 + ["workspace 'vision'"]
-    assert [told.error for told in refused] == [
+    assert [response.error for response in refused] == [
         f"{place} is being deleted, or could not be deleted: choose another" for place in places
     ]
 
@@ -302,9 +302,9 @@ def test_reserved_pool_accepts_only_its_workspaces(admin: Caller, user: Caller) 
     assert user.get(pools)["resourcePools"] == ["default", "reserved"]
     assert user.get("/api/v1/workspaces/1/available-resource-pools")["resourcePools"] == ["default"]
     config = config_of(resources={"resource_pool": "reserved"})
-    told = user.ask("POST", "/api/v1/experiments", {"config": config})
-    assert told.status == 400
-    assert "'reserved' is reserved for other workspaces" in told.error
+    response = user.ask("POST", "/api/v1/experiments", {"config": config})
+    assert response.status == 400
+    assert "'reserved' is reserved for other workspaces" in response.error
     user.post("/api/v1/experiments", {"config": config, "projectId": inside})
     admin.done("DELETE", path, {"workspaceIds": [made]})
     user.post("/api/v1/experiments", {"config": config})
@@ -312,8 +312,8 @@ def test_reserved_pool_accepts_only_its_workspaces(admin: Caller, user: Caller) 
 
 def test_pools_can_be_listed_in_pages_and_without_reserved_ones(admin: Caller) -> None:
     def names(**query: list[str]) -> list[str]:
-        found = admin.done("GET", "/api/v1/resource-pools", query=query)
-        return [pool["name"] for pool in found["resourcePools"]]
+        response = admin.done("GET", "/api/v1/resource-pools", query=query)
+        return [pool["name"] for pool in response["resourcePools"]]
 
     assert names() == ["default", "reserved"]
     assert names(offset=["1"], limit=["1"]) == ["reserved"]
@@ -325,9 +325,9 @@ def test_default_pools_cannot_be_reserved(admin: Caller, user: Caller) -> None:
     path = "/api/v1/resource-pools/default/workspace-bindings"
     for method in ("POST", "PUT"):
         for caller in (user, admin):
-            told = caller.ask(method, path, {"workspaceIds": [1]})
-            assert told.status == 400
-            assert "cannot be bound" in told.error
+            response = caller.ask(method, path, {"workspaceIds": [1]})
+            assert response.status == 400
+            assert "cannot be bound" in response.error
         other = path.replace("default", "reserved")
         assert user.ask(method, other, {"workspaceIds": [1]}).status == 403
     assert admin.ask("POST", path.replace("default", "none"), {"workspaceIds": [1]}).status == 404

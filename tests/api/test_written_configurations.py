@@ -15,20 +15,22 @@ def test_template_is_stored_from_yaml(user: Caller) -> None:
 
 
 def test_validating_a_template_stores_no_template(user: Caller) -> None:
-    told = user.post(TEMPLATE, {"config": "max_restarts: 1", "validateOnly": True})
-    assert told["template"] == {"name": "eight", "config": {"max_restarts": 1}}
+    response = user.post(TEMPLATE, {"config": "max_restarts: 1", "validateOnly": True})
+    assert response["template"] == {"name": "eight", "config": {"max_restarts": 1}}
     assert user.ask("GET", TEMPLATE).status == 404
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a", "", "a: .nan"])
 def test_rejects_invalid_template_with_the_position(user: Caller, text: str) -> None:
-    told = user.ask("POST", TEMPLATE, {"config": text, "validateOnly": True})
-    assert (told.status, "invalid template" in told.error) == (400, True)
+    response = user.ask("POST", TEMPLATE, {"config": text, "validateOnly": True})
+    assert (response.status, "invalid template" in response.error) == (400, True)
 
 
 def test_validating_policies_stores_no_policies(admin: Caller) -> None:
-    told = admin.ask("PUT", POLICIES, {"configPolicies": "constraints: 1", "validateOnly": True})
-    assert (told.status, "constraints" in told.error) == (400, True)
+    response = admin.ask(
+        "PUT", POLICIES, {"configPolicies": "constraints: 1", "validateOnly": True}
+    )
+    assert (response.status, "constraints" in response.error) == (400, True)
     written = {"configPolicies": "constraints: {priority_limit: 10}", "validateOnly": True}
     shown = admin.done("PUT", POLICIES, written)["configPolicies"]
     assert shown == {"constraints": {"priority_limit": 10}}
@@ -38,17 +40,20 @@ def test_validating_policies_stores_no_policies(admin: Caller) -> None:
 @pytest.mark.parametrize("check", [True, False])
 def test_rejects_unknown_key_in_a_template(user: Caller, check: bool) -> None:
     sent = {"config": "resurces: {slots: 1}", "validateOnly": check}
-    told = user.ask("POST", TEMPLATE, sent)
-    assert (told.status, "invalid template: resurces: is unknown" in told.error) == (400, True)
-    assert "did you mean 'resources'?" in told.error
+    response = user.ask("POST", TEMPLATE, sent)
+    assert (response.status, "invalid template: resurces: is unknown" in response.error) == (
+        400,
+        True,
+    )
+    assert "did you mean 'resources'?" in response.error
     user.post(TEMPLATE, {"config": {}})
     assert user.ask("PATCH", TEMPLATE, {"resurces": {}}).status == 400
 
 
 def test_error_for_a_masked_secret_names_the_template(user: Caller) -> None:
     config = {"environment": {"environment_variables": ["A_TOKEN=********"]}}
-    told = user.ask("POST", TEMPLATE, {"config": config})
-    assert (told.status, "invalid template: " in told.error) == (400, True)
+    response = user.ask("POST", TEMPLATE, {"config": config})
+    assert (response.status, "invalid template: " in response.error) == (400, True)
 
 
 @pytest.mark.parametrize(
@@ -62,5 +67,5 @@ def test_error_of_a_submission_names_the_template_at_fault(
     user: Caller, path: str, asked: dict[str, Any]
 ) -> None:
     user.post(TEMPLATE, {"config": {"resources": {"resource_pool": "none"}}})
-    told = user.ask("POST", path, asked)
-    assert (told.status, "(template 'eight' says so)" in told.error) == (400, True)
+    response = user.ask("POST", path, asked)
+    assert (response.status, "(template 'eight' says so)" in response.error) == (400, True)

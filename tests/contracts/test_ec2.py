@@ -466,7 +466,7 @@ def test_missing_credentials_are_a_denial(ec2: OnEc2, monkeypatch: pytest.Monkey
 def test_expired_or_unavailable_credentials_are_a_denial(
     ec2: OnEc2, monkeypatch: pytest.MonkeyPatch, error: BotoCoreError
 ) -> None:
-    """Nothing was sent: other clouds are asked meanwhile, and the pool says what is wrong."""
+    """No request was sent: other clouds are called meanwhile, and the pool shows the problem."""
 
     def fail(_: object) -> None:
         raise error

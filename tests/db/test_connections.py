@@ -314,10 +314,10 @@ def test_a_transaction_begins_with_its_first_statement(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answered(connection: Any, context: Any) -> None:
-        asked.append(context.statement)
+        requests.append(context.statement)
         read(connection, context)
 
-    asked: list[str] = []
+    requests: list[str] = []
     read = driver.PreparedConnection.handle_messages
     with database.begin() as tx:
         tx.execute(INSERT, {"name": "a"})
@@ -325,7 +325,7 @@ def test_a_transaction_begins_with_its_first_statement(
     with database.begin() as tx:
         tx.execute(INSERT, {"name": "b"})
         assert names(database) == ["a"]
-    assert [a for a in asked if a.upper().startswith(("BEGIN", "INSERT", "COMMIT"))] == [
+    assert [a for a in requests if a.upper().startswith(("BEGIN", "INSERT", "COMMIT"))] == [
         "INSERT INTO pools (name) VALUES ($1)",
         "commit",
     ]

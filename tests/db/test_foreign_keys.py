@@ -62,7 +62,7 @@ def test_id_columns_are_foreign_keys_or_listed_with_a_reason() -> None:
 
 
 def finds_all(index: Index, column: Column[object]) -> bool:
-    """Tell whether an index finds the rows of any value of a column."""
+    """Return True if an index finds the rows for any value of a column."""
     first, *_ = index.expressions
     only = index.dialect_kwargs.get("postgresql_where")
     return first is column and (only is None or str(only) == f"{column.name} IS NOT NULL")

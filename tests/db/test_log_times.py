@@ -59,7 +59,7 @@ def read(
 
 @contextmanager
 def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[log_windows.Window]]:
-    """Tell the windows that are looked at."""
+    """Return the windows that are read."""
     seen: list[log_windows.Window] = []
     page: Callable[..., Any] = log_windows.page
 

@@ -57,8 +57,8 @@ def test_parts_combine_to_the_complete_page(
     whole = joined(found())
     monkeypatch.setattr(pages, "PART", 3)
     parts = found()
-    asked = whole["pagination"]
-    rows = asked["endIndex"] - asked["startIndex"]
+    pagination = whole["pagination"]
+    rows = pagination["endIndex"] - pagination["startIndex"]
     assert len(parts) == (1 if rows <= 3 else 2 + -(-rows // 3))
     assert joined(parts) == whole
 

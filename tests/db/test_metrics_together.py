@@ -222,14 +222,14 @@ def test_killed_thread_neither_loses_nor_repeats_reports(
 def test_trials_reported_by_one_process_are_read_once(database: Database) -> None:
     ctx = context(database)
     trials = running(ctx, ASHA.format(trials=4)).trials
-    asked = []
+    requests = []
     for steps in (1, 2, 3):
         with statements(database) as of_step:
             told = sent_together(ctx, [report(t, steps=steps, loss=steps / 2) for t in trials])
         assert told == ["stored"] * 4
-        asked.append(len(of_step))
+        requests.append(len(of_step))
     # The first reports ask for their experiment and its names, and add theirs.
-    assert asked == [5, 1, 1]
+    assert requests == [5, 1, 1]
     kept = {"count": 3, "sum": 3.0, "mean": 1.0, "min": 0.5, "max": 1.5, "last": 1.5}
     for row in database.read(_TRIALS):
         assert row.summary_metrics["avg_metrics"]["loss"] == {"type": "number", **kept}

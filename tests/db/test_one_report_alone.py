@@ -31,11 +31,9 @@ def _outcome(ctx: Context, batch_metrics: list[Any] | None) -> list[Any]:
         report = MetricsReport(made.trials[trial], 1, "validation", batches, values, batch_metrics)
         metric_reports.take(ctx, report)
     with ctx.db.autocommit() as tx:
-        asked = {"id": made.id, "first": made.trials[0]}
+        body = {"id": made.id, "first": made.trials[0]}
         return [
-            tuple(row)
-            for what in (_EXPERIMENT, _TRIALS, _EVENTS)
-            for row in tx.execute(what, asked)
+            tuple(row) for what in (_EXPERIMENT, _TRIALS, _EVENTS) for row in tx.execute(what, body)
         ]
 
 

@@ -112,8 +112,8 @@ def test_failed_statement_does_not_affect_later_statements(pooled: Database) -> 
 
     with pytest.raises(QueryFailed):
         insert_and_fail()
-    found = pooled.read(_NAMES)
-    assert [row.name for row in found] == ["a", "b"]
+    rows = pooled.read(_NAMES)
+    assert [row.name for row in rows] == ["a", "b"]
 
 
 @pytest.mark.parametrize("pooler", ["transaction", "rds-proxy"])

@@ -14,8 +14,8 @@ SOON = NOW + timedelta(minutes=15)
 
 def said(database: Database, at: datetime = NOW) -> str | None:
     with database.begin() as tx:
-        found = machine_views.holds(tx, at).get("default")
-    return None if found is None else str(found["sentence"])
+        response = machine_views.holds(tx, at).get("default")
+    return None if response is None else str(response["sentence"])
 
 
 def hold(database: Database, by: str, until: datetime | None, at: datetime = NOW) -> None:

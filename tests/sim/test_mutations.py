@@ -23,7 +23,7 @@ _SAMPLE = (
     "killed tasks get children",
 )
 _ALL = (*MUTATIONS, *MACHINE_MUTATIONS, *TASK_MUTATIONS, *OUTAGE_MUTATIONS)
-# A crash of the mutated code proves nothing, such as an SQL statement that PostgreSQL cannot parse.
+# A crash of the mutated code, such as invalid SQL, does not show that a rule detects the mutation.
 _FITS_NO_MORE = ("syntax error", "TypeError(", "AttributeError(", "NameError(")
 _CHOSEN = [m for m in _ALL if os.environ.get("SIM_MUTATIONS") == "all" or m.name in _SAMPLE]
 

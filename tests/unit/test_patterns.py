@@ -29,7 +29,7 @@ assert not matches(sys.argv[1], "a" * int(sys.argv[2]) + "b")
 
 @pytest.mark.parametrize("pattern", HOSTILE)
 def test_every_pattern_is_searched_in_limited_time(pattern: str) -> None:
-    """The search runs in a process of its own, as a test could not stop it otherwise."""
+    """The search runs in a separate process, because a test could not stop it otherwise."""
     command = [sys.executable, "-c", _SEARCH, pattern, str(LONGEST_LINE - 1)]
     subprocess.run(command, check=True, timeout=60)
 

@@ -1,4 +1,4 @@
-"""Addresses: those of Determined's pages, the names of pages, and the answer to an invalid one."""
+"""Addresses of Determined's pages, titles of pages, and the response to an invalid address."""
 
 import json
 import re

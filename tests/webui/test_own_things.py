@@ -92,11 +92,11 @@ def test_workspace_owner_sets_policies_without_roles(tab: Tab, house: House) -> 
 
 def test_leaving_a_page_with_unsaved_text_asks_for_confirmation(tab: Tab, house: House) -> None:
     house.admin.post("/api/v1/templates/kept", {"config": {"max_restarts": 1}})
-    asked: list[str] = []
+    requests: list[str] = []
     answers = iter([False, False, True])
 
     def answer(dialog: Any) -> None:
-        asked.append(dialog.type)
+        requests.append(dialog.type)
         dialog.accept() if next(answers) else dialog.dismiss()
 
     tab.page.on("dialog", answer)
@@ -112,7 +112,7 @@ def test_leaving_a_page_with_unsaved_text_asks_for_confirmation(tab: Tab, house:
     assert text.input_value() == "max_restarts: 2\n"
     tab.page.get_by_role("link", name="Models").click()
     tab.page.get_by_role("heading", name="Models", exact=True).wait_for()
-    assert asked == ["confirm"] * 3
+    assert requests == ["confirm"] * 3
     shown = house.admin.get("/api/v1/templates/kept")["template"]["config"]
     assert json.dumps(shown) == '{"max_restarts": 1}'
 

@@ -63,14 +63,14 @@ def test_curves_are_drawn_and_name_their_trials(tab: Tab, trained: int) -> None:
 def test_search_page_shows_rungs_and_why_a_trial_ended(
     tab: Tab, cluster: Cluster, trained: int
 ) -> None:
-    told = cluster.get(f"/api/v1/experiments/{trained}/search")
+    response = cluster.get(f"/api/v1/experiments/{trained}/search")
     # Four trials in rungs of a quarter each: only two rungs can distinguish them, for every max_rungs.
-    assert {r["length"] for b in told["brackets"] for r in b["rungs"]} == {30, 120}
+    assert {r["length"] for b in response["brackets"] for r in b["rungs"]} == {30, 120}
     tab.open(f"/experiments/{trained}/search")
     rungs = tab.page.locator(".search-picture .rung-at")
     rungs.first.wait_for()
     assert set(rungs.all_text_contents()) == {"30", "120"}
-    for trial in told["trials"]:
+    for trial in response["trials"]:
         # The stopped trials depend on the order of arrival.
         assert re.match(
             "was stopped by adaptive ASHA at rung|trained to the end", trial["sentence"]
@@ -78,8 +78,8 @@ def test_search_page_shows_rungs_and_why_a_trial_ended(
         line = tab.page.get_by_role("button", name=re.compile(rf"^Trial {trial['id']}\b"))
         line.press("Enter")
         tab.page.get_by_text(f"Trial {trial['id']} {trial['sentence']}").wait_for()
-    tab.open(f"/trials/{told['trials'][0]['id']}")
-    tab.page.get_by_text(f"The trial {told['trials'][0]['sentence']}").wait_for()
+    tab.open(f"/trials/{response['trials'][0]['id']}")
+    tab.page.get_by_text(f"The trial {response['trials'][0]['sentence']}").wait_for()
 
 
 def test_selecting_part_of_an_axis_filters_the_trials(tab: Tab, trained: int) -> None:
@@ -253,8 +253,8 @@ def test_one_and_several_checkpoints_can_be_deleted(
     for uuid in (one, *many):
         # The list follows until they are gone.
         tab.page.get_by_role("checkbox", name=f"Choose {uuid}").wait_for(state="detached")
-        found = cluster.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]
-        assert found["state"] == "STATE_DELETED"
+        checkpoint = cluster.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]
+        assert checkpoint["state"] == "STATE_DELETED"
     assert tab.faults() == []
 
 

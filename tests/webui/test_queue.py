@@ -188,16 +188,16 @@ def test_queue_errors_are_shown_in_their_dialog(
 def test_long_queue_shows_that_its_list_is_incomplete(
     tab: Tab, user: Caller, three: list[str]
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def two_of_three(route: Any) -> None:
-        asked.append(route.request.url)
-        if len(asked) > 1 and "limit=1000" in route.request.url:
+        requests.append(route.request.url)
+        if len(requests) > 1 and "limit=1000" in route.request.url:
             route.continue_()
             return
-        told = user.get(QUEUE, resourcePool="default")
-        told["jobs"] = told["jobs"][:2]
-        route.fulfill(json=told)
+        response = user.get(QUEUE, resourcePool="default")
+        response["jobs"] = response["jobs"][:2]
+        route.fulfill(json=response)
 
     tab.page.route(f"**{QUEUE}*", two_of_three)
     tab.open("/queue/default")

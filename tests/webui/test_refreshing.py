@@ -112,16 +112,16 @@ def trial(tab: Tab, user: Caller, searched: int) -> int:
 @contextmanager
 def lost(tab: Tab, script: str, times: int = 1_000) -> Iterator[list[str]]:
     """Lose a script of the page so many times; yields the addresses that were asked for."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def lose(route: Any) -> None:
-        asked.append(route.request.url)
-        if len(asked) > times:
+        requests.append(route.request.url)
+        if len(requests) > times:
             route.continue_()
         else:
             route.abort()
 
     tab.page.route(f"**/{script}", lose)
-    yield asked
-    assert asked
+    yield requests
+    assert requests
     tab.complaints[:] = [c for c in tab.complaints if "ERR_FAILED" not in c]

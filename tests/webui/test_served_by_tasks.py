@@ -63,7 +63,7 @@ def test_notebook_cell_runs_and_shows_its_output(
     address = started(cluster, "notebook", *NO_SLOTS, "--context", str(tmp_path))
     page.goto(address)
     base = address.partition("?")[0]
-    # An extension that is installed with it, though the task has an environment of its own.
+    # This extension is installed with JupyterLab, although the task has its own environment.
     assert page.request.get(base + "api/terminals").status == 200
     jupyter.run_first_cell(page, base, "work.ipynb", "product 42")
 

@@ -314,8 +314,8 @@ def test_view_can_be_saved_reused_and_deleted(tab: Tab, user: Caller, searched: 
     tab.page.get_by_role("menuitem", name="Rename or delete views").click()
     tab.page.get_by_role("button", name="Delete <b>done").click()
     tab.page.get_by_text("No views").wait_for()
-    (kept,) = user.get("/api/v1/users/setting")["settings"]
-    assert kept["value"] == "[]"
+    (setting,) = user.get("/api/v1/users/setting")["settings"]
+    assert setting["value"] == "[]"
 
 
 def test_a_token_is_shown_once_and_revoked(tab: Tab, user: Caller) -> None:

@@ -131,8 +131,8 @@ def test_valid_conditions_of_a_grouped_filter_in_an_address_apply(
     listed = address_of(user, create(user, name="two", **place))
     text = {"location": "LOCATION_TYPE_EXPERIMENT", "type": "COLUMN_TYPE_TEXT", "operator": "="}
     one, other = ({"column": "name", "value": value, **text} for value in ("one", "other"))
-    asked = {"any": [one, {"all": [other, {"column": "name"}]}]}
-    tab.open(f"{listed}&filter={json.dumps(asked)}")
+    body = {"any": [one, {"all": [other, {"column": "name"}]}]}
+    tab.open(f"{listed}&filter={json.dumps(body)}")
     tab.page.get_by_text("1 experiment in").wait_for()
     tab.page.get_by_text("A filter in this address is not understood").wait_for()
     assert names(tab) == ["one"]

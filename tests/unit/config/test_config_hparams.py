@@ -117,8 +117,8 @@ def test_wrong_hyperparameter_is_reported_with_its_path(raw: Any, path: str, sai
 
 
 def test_every_wrong_hyperparameter_is_reported() -> None:
-    found = problems({"a": {"type": "int"}, "b": {"c": {"type": "wrong"}}})
-    assert set(found) == {
+    problems_by_path = problems({"a": {"type": "int"}, "b": {"c": {"type": "wrong"}}})
+    assert set(problems_by_path) == {
         "hyperparameters.a.minval",
         "hyperparameters.a.maxval",
         "hyperparameters.b.c.type",

@@ -84,7 +84,7 @@ def test_rejects_broken_stored_configuration_with_its_path() -> None:
 
 
 def test_all_problems_are_reported_together() -> None:
-    found = problems(
+    problems_by_path = problems(
         entrypoint=None,
         searcher={"name": "random"},
         resources={"slots_per_trail": 2, "priority": 100},
@@ -92,7 +92,7 @@ def test_all_problems_are_reported_together() -> None:
         workspace="vision",
         enviroment={},
     )
-    assert set(found) == {
+    assert set(problems_by_path) == {
         "entrypoint",
         "searcher.metric",
         "searcher.max_trials",
@@ -102,19 +102,19 @@ def test_all_problems_are_reported_together() -> None:
         "project",
         "enviroment",
     }
-    assert "did you mean 'slots_per_trial'?" in found["resources.slots_per_trail"]
-    assert "did you mean 'environment'?" in found["enviroment"]
-    assert found["resources.priority"] == "must be at most 99, not 100"
+    assert "did you mean 'slots_per_trial'?" in problems_by_path["resources.slots_per_trail"]
+    assert "did you mean 'environment'?" in problems_by_path["enviroment"]
+    assert problems_by_path["resources.priority"] == "must be at most 99, not 100"
 
 
 def test_problems_of_sections_and_their_fields_are_reported_together() -> None:
-    found = problems(
+    problems_by_path = problems(
         searcher={"name": "async_halving", "metric": "loss", "max_trials": 0, "max_length": None},
         resources={"slots": 2, "priority": 100},
         checkpoint_storage={"type": "s3", "prefix": "a/../b", "access_key": "me"},
         hyperparameters={"lr": {"type": "log", "minval": 1, "maxval": 0}},
     )
-    assert set(found) == {
+    assert set(problems_by_path) == {
         "searcher.max_trials",
         "searcher.num_rungs",
         "searcher.time_metric",
@@ -253,8 +253,8 @@ def test_rejects_wrong_value_with_path_and_remedy(
 
 
 def test_rejects_experiment_without_checkpoint_storage() -> None:
-    found = problems(Sources())
-    assert "neither this configuration nor the cluster" in found["checkpoint_storage"]
+    problems_by_path = problems(Sources())
+    assert "neither this configuration nor the cluster" in problems_by_path["checkpoint_storage"]
 
 
 def test_an_unmanaged_experiment_needs_no_entrypoint() -> None:
@@ -300,8 +300,8 @@ def test_rejects_values_that_the_database_cannot_store(bad: dict[str, Any]) -> N
 
 
 def test_fields_of_other_union_members_are_unknown() -> None:
-    found = problems(
+    problems_by_path = problems(
         checkpoint_storage={"type": "directory", "container_path": "/c", "bucket": "b"}
     )
-    assert "container_path" in found["checkpoint_storage.bucket"]
-    assert "host_path" not in found["checkpoint_storage.bucket"]
+    assert "container_path" in problems_by_path["checkpoint_storage.bucket"]
+    assert "host_path" not in problems_by_path["checkpoint_storage.bucket"]

@@ -184,6 +184,6 @@ def test_search_space_has_the_users_order() -> None:
 
 
 def test_rejects_source_checkpoint_that_is_not_a_uuid() -> None:
-    told = problems({"name": "single", "source_checkpoint_uuid": "best"})
+    problems_by_path = problems({"name": "single", "source_checkpoint_uuid": "best"})
     message = "must be the UUID of a checkpoint, not 'best'"
-    assert told == {"searcher.source_checkpoint_uuid": message}
+    assert problems_by_path == {"searcher.source_checkpoint_uuid": message}

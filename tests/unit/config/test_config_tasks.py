@@ -145,8 +145,8 @@ def test_error_for_unknown_key_lists_keys_of_the_task_kind() -> None:
         TaskKind.GENERIC: ", preemption_timeout, resources, work_dir",
     }
     for kind, others in of_kinds.items():
-        told = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
-        assert told == f"is unknown; allowed here: {everybody}{others}"
+        message = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
+        assert message == f"is unknown; allowed here: {everybody}{others}"
 
 
 def test_printed_configuration_can_be_launched_again() -> None:
@@ -160,8 +160,8 @@ def test_printed_configuration_can_be_launched_again() -> None:
 )
 def test_shown_configuration_has_only_keys_of_its_kind(kind: TaskKind) -> None:
     shown = resolve_task(kind, {"entrypoint": ["a"]}, NOTHING, name="fox").config.of_kind(kind)
-    told = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
-    assert sorted(shown) == told.removeprefix("is unknown; allowed here: ").split(", ")
+    message = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
+    assert sorted(shown) == message.removeprefix("is unknown; allowed here: ").split(", ")
     resolve_task(kind, shown, NOTHING, name="elk")
 
 

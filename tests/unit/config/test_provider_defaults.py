@@ -49,15 +49,15 @@ def test_each_offer_of_a_mixed_pool_uses_defaults_of_its_cloud() -> None:
 
 
 def test_partial_object_is_merged_with_its_defaults() -> None:
-    found = filled({"type": "aws", "network_interface": {"public_ip": False}})
-    assert found["network_interface"] == {**AWS["network_interface"], "public_ip": False}  # type: ignore[dict-item]
-    found = filled({"type": "gcp", "service_account": {"email": "mine"}})
-    assert found["service_account"] == {"email": "mine", "scopes": ["cloud-platform"]}
+    section = filled({"type": "aws", "network_interface": {"public_ip": False}})
+    assert section["network_interface"] == {**AWS["network_interface"], "public_ip": False}  # type: ignore[dict-item]
+    section = filled({"type": "gcp", "service_account": {"email": "mine"}})
+    assert section["service_account"] == {"email": "mine", "scopes": ["cloud-platform"]}
 
 
 def test_own_subnet_replaces_the_default_subnets() -> None:
-    found = filled({"type": "aws", "network_interface": {"subnet_id": "subnet-mine"}})
-    assert found["network_interface"] == {
+    section = filled({"type": "aws", "network_interface": {"subnet_id": "subnet-mine"}})
+    assert section["network_interface"] == {
         "subnet_id": "subnet-mine", "security_group_id": "sg-1", "public_ip": True,
     }  # fmt: skip
 
@@ -71,9 +71,9 @@ def test_own_network_does_not_use_default_subnetwork() -> None:
 
 @pytest.mark.parametrize("place", [{"zone": "us-west-2a"}, {"zones": ["us-west-2a"]}])
 def test_zone_in_the_default_region_uses_the_default_network(place: dict[str, Any]) -> None:
-    found = filled({"type": "aws", **place})
-    assert "region" not in found
-    assert found["network_interface"] == AWS["network_interface"]
+    section = filled({"type": "aws", **place})
+    assert "region" not in section
+    assert section["network_interface"] == AWS["network_interface"]
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_zone_in_the_default_region_uses_the_default_network(place: dict[str, An
     ],
 )
 def test_other_region_uses_default_identity_without_subnets(place: dict[str, Any]) -> None:
-    found = filled({"type": "aws", **place})
-    assert {key: found[key] for key in found if key in ("region", *place)} == place
-    assert found["network_interface"] == {"public_ip": True}
-    assert found["iam_instance_profile_arn"] == "arn:agents"
+    section = filled({"type": "aws", **place})
+    assert {key: section[key] for key in section if key in ("region", *place)} == place
+    assert section["network_interface"] == {"public_ip": True}
+    assert section["iam_instance_profile_arn"] == "arn:agents"
 
 
 def test_sections_without_defaults_are_not_changed() -> None:

@@ -202,13 +202,13 @@ def test_all_problems_of_a_section_are_reported_together() -> None:
         "type": "aws", "region": "us-eest-1", "instance_types": ["g5.xlarg", "g5.2xlarge"],
         "capacity": ["spott"], "max_price": "cheap", "root_volume_size": 20, "instance_tpye": "x",
     }  # fmt: skip
-    told = problems(section)
-    assert "did you mean" in told["provider.region"]
-    assert "did you mean g5.xlarge" in told["provider.instance_types"]
-    assert "lists 'spott'; it may list spot and on-demand" in told["provider.capacity"]
-    assert "must be an amount of dollars" in told["provider.max_price"]
-    assert "from 100" in told["provider.root_volume_size"]
-    assert "did you mean 'instance_type'" in told["provider.instance_tpye"]
+    problems_by_path = problems(section)
+    assert "did you mean" in problems_by_path["provider.region"]
+    assert "did you mean g5.xlarge" in problems_by_path["provider.instance_types"]
+    assert "lists 'spott'; it may list spot and on-demand" in problems_by_path["provider.capacity"]
+    assert "must be an amount of dollars" in problems_by_path["provider.max_price"]
+    assert "from 100" in problems_by_path["provider.root_volume_size"]
+    assert "did you mean 'instance_type'" in problems_by_path["provider.instance_tpye"]
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_rejects_values_unknown_to_the_cloud_with_a_remedy(
 
 
 def test_a_problem_in_a_list_names_its_section() -> None:
-    told = problems(offers=[AWS, {**GCP, "instance_types": ["g2-standard-9"]}])
-    assert list(told) == ["offers[1].instance_types"]
+    problems_by_path = problems(offers=[AWS, {**GCP, "instance_types": ["g2-standard-9"]}])
+    assert list(problems_by_path) == ["offers[1].instance_types"]
 
 
 def test_provider_and_offers_exclude_each_other() -> None:

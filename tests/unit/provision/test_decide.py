@@ -96,7 +96,7 @@ def test_free_machines_in_two_regions_do_not_form_a_gang() -> None:
 
 
 def test_gang_moves_to_a_region_that_can_rent_all_its_machines() -> None:
-    """Half a gang is there, and its place has no more."""
+    """Half of the gang has joined, and its region has no more capacity."""
     decided = plan(pool([HERE, THERE], wants(8), [machine("m1", HERE)]), [refused(HERE)])
     assert [launch.offers for launch in decided.launch] == [(THERE,), (THERE,)]
 
@@ -105,10 +105,10 @@ def test_machines_of_an_incomplete_gang_are_terminated_after_the_wait() -> None:
     cooling = [refused(HERE), refused(THERE)]
     limits = Limits(max_idle_s=600, max_starting_s=300)
     half = [machine(f"m{n}", HERE, idle_since=NOW - 500) for n in (1, 2)]
-    kept = plan(pool([HERE, THERE], wants(16), half, limits), cooling)
-    assert (kept.launch, ended(kept)) == ((), {})
-    assert kept.waiting["d1"].code is ProvisionCode.COOLING_DOWN
-    assert kept.waiting["d1"].next_try == NOW + 200
+    decided = plan(pool([HERE, THERE], wants(16), half, limits), cooling)
+    assert (decided.launch, ended(decided)) == ((), {})
+    assert decided.waiting["d1"].code is ProvisionCode.COOLING_DOWN
+    assert decided.waiting["d1"].next_try == NOW + 200
     late = [machine(f"m{n}", HERE, idle_since=NOW - 700) for n in (1, 2)]
     given_back = plan(pool([HERE, THERE], wants(16), late, limits), cooling)
     assert given_back.launch == ()

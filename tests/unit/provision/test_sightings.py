@@ -10,12 +10,12 @@ ONE, TWO = UUID(int=1), UUID(int=2)
 
 def test_listed_machines_are_seen_and_stopped_ones_reported() -> None:
     rows = [Row(ONE, S.LAUNCHED, "i-1", unseen=1), Row(TWO, S.REGISTERED, "i-2", unseen=0)]
-    found = reconcile(
+    result = reconcile(
         rows, [Sighting("i-1", ONE, is_gone=False), Sighting("i-2", TWO, False, is_stopped=True)]
     )
-    assert found.seen == (ONE, TWO)
-    assert found.stopped == (TWO,)
-    assert not found.orphans
+    assert result.seen == (ONE, TWO)
+    assert result.stopped == (TWO,)
+    assert not result.orphans
 
 
 def test_machine_missing_in_two_lists_is_gone() -> None:
@@ -27,8 +27,8 @@ def test_machine_missing_in_two_lists_is_gone() -> None:
 
 def test_machine_missing_in_two_quick_lists_is_not_gone() -> None:
     just_launched = Row(ONE, S.LAUNCHED, "i-1", unseen=1, silent_s=3.0)
-    found = reconcile([just_launched], [])
-    assert (found.absent, found.gone) == ((ONE,), ())
+    result = reconcile([just_launched], [])
+    assert (result.absent, result.gone) == ((ONE,), ())
     a_minute_later = Row(ONE, S.LAUNCHED, "i-1", unseen=2, silent_s=61.0)
     assert reconcile([a_minute_later], []).gone == (ONE,)
 
@@ -48,20 +48,20 @@ def test_terminating_machine_never_listed_is_gone_after_a_minute() -> None:
 
 
 def test_machine_listed_as_gone_is_gone_immediately() -> None:
-    found = reconcile([Row(ONE, S.TERMINATING, "i-1", unseen=0)], [Sighting("i-1", ONE, True)])
-    assert found.gone == (ONE,)
+    result = reconcile([Row(ONE, S.TERMINATING, "i-1", unseen=0)], [Sighting("i-1", ONE, True)])
+    assert result.gone == (ONE,)
 
 
 def test_machine_of_an_unanswered_launch_is_found_by_its_tag() -> None:
-    found = reconcile([Row(ONE, S.REQUESTED, None, unseen=0)], [Sighting("i-1", ONE, False)])
-    assert found.adopted[ONE].cloud_id == "i-1"
-    assert not found.orphans
+    result = reconcile([Row(ONE, S.REQUESTED, None, unseen=0)], [Sighting("i-1", ONE, False)])
+    assert result.adopted[ONE].cloud_id == "i-1"
+    assert not result.orphans
 
 
 def test_requested_machine_missing_in_lists_is_not_gone() -> None:
-    found = reconcile([Row(ONE, S.REQUESTED, None, unseen=5)], [])
-    assert not found.gone
-    assert not found.absent
+    result = reconcile([Row(ONE, S.REQUESTED, None, unseen=5)], [])
+    assert not result.gone
+    assert not result.absent
 
 
 def test_terminating_machine_is_not_gone_before_its_launch_is_answered() -> None:
@@ -72,11 +72,11 @@ def test_terminating_machine_is_not_gone_before_its_launch_is_answered() -> None
 
 
 def test_a_machine_without_a_row_is_an_orphan() -> None:
-    found = reconcile([], [Sighting("i-9", TWO, False), Sighting("i-8", None, is_gone=True)])
-    assert [o.cloud_id for o in found.orphans] == ["i-9"]
+    result = reconcile([], [Sighting("i-9", TWO, False), Sighting("i-8", None, is_gone=True)])
+    assert [o.cloud_id for o in result.orphans] == ["i-9"]
 
 
 def test_second_machine_of_one_row_is_an_orphan() -> None:
     both = [Sighting("i-1", ONE, False), Sighting("i-2", ONE, False)]
-    found = reconcile([Row(ONE, S.LAUNCHED, "i-1", unseen=0)], both)
-    assert [o.cloud_id for o in found.orphans] == ["i-2"]
+    result = reconcile([Row(ONE, S.LAUNCHED, "i-1", unseen=0)], both)
+    assert [o.cloud_id for o in result.orphans] == ["i-2"]

@@ -1,4 +1,4 @@
-"""Whatever waits says why, in one sentence."""
+"""Every waiting request has a reason of one sentence."""
 
 from typing import Any
 

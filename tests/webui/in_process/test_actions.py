@@ -71,8 +71,8 @@ def test_a_webhook_is_edited(tab: Tab, house: House) -> None:
     fill(tab, Name="pager", Address="https://example.com/other")
     press(tab, "Save")
     gone(tab)
-    (found,) = house.admin.get(W)["webhooks"]
-    assert (found["name"], found["url"]) == ("pager", "https://example.com/other")
+    (webhook,) = house.admin.get(W)["webhooks"]
+    assert (webhook["name"], webhook["url"]) == ("pager", "https://example.com/other")
 
 
 def test_a_model_is_moved_archived_and_deleted(tab: Tab, house: House) -> None:
@@ -97,12 +97,12 @@ def test_a_model_is_moved_archived_and_deleted(tab: Tab, house: House) -> None:
 
 
 def test_list_of_workspaces_takes_two_requests(tab: Tab, house: House) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
     tab.open("/design")
-    tab.page.on("request", lambda r: asked.append(r.url) if "/workspaces" in r.url else None)
+    tab.page.on("request", lambda r: requests.append(r.url) if "/workspaces" in r.url else None)
     tab.page.get_by_role("link", name="Workspaces").click()
     tab.page.get_by_role("link", name="work", exact=True).nth(1).wait_for()
-    assert len([url for url in asked if "/api/v1/" in url]) == 2
+    assert len([url for url in requests if "/api/v1/" in url]) == 2
 
 
 def test_a_workspace_is_pinned_and_unpinned(tab: Tab, house: House) -> None:
@@ -159,8 +159,8 @@ def test_user_changes_own_name_password_and_colours(browser: Any, base: str, hou
         fill(tab, Shown_name="Linus <b>P.")
         tab.page.get_by_role("button", name="Save", exact=True).first.click()
         told(tab, "Name saved")
-        found = house.admin.get("/api/v1/users/linus/by-username")["user"]
-        assert found["displayName"] == "Linus <b>P."
+        user = house.admin.get("/api/v1/users/linus/by-username")["user"]
+        assert user["displayName"] == "Linus <b>P."
         press(tab, "Dark")
         assert tab.page.evaluate("document.documentElement.dataset.theme") == "dark"
         fill(tab, New_password="another password")
@@ -177,8 +177,8 @@ def test_user_describes_own_token(tab: Tab, house: House) -> None:
     fill(tab, Description="nightly builds")
     press(tab, "Save")
     gone(tab)
-    (found,) = house.admin.get("/api/v1/tokens")["tokenInfo"]
-    assert found["description"] == "nightly builds"
+    (token,) = house.admin.get("/api/v1/tokens")["tokenInfo"]
+    assert token["description"] == "nightly builds"
 
 
 def test_notes_of_an_experiment_are_saved(tab: Tab, house: House) -> None:
@@ -210,9 +210,9 @@ def test_an_experiment_is_renamed_and_labelled(tab: Tab, house: House) -> None:
     fill(tab, Name="digits", Description="the first", Labels="a, <b>b")
     press(tab, "Save")
     gone(tab)
-    found = house.admin.get(f"/api/v1/experiments/{made}")["experiment"]
-    assert (found["name"], found["description"]) == ("digits", "the first")
-    assert sorted(found["labels"]) == ["<b>b", "a"]
+    experiment = house.admin.get(f"/api/v1/experiments/{made}")["experiment"]
+    assert (experiment["name"], experiment["description"]) == ("digits", "the first")
+    assert sorted(experiment["labels"]) == ["<b>b", "a"]
 
 
 def test_keyboard_shortcut_undoes_the_last_action(tab: Tab, house: House) -> None:
@@ -223,8 +223,8 @@ def test_keyboard_shortcut_undoes_the_last_action(tab: Tab, house: House) -> Non
     told(tab, "Archived experiment")
     tab.page.keyboard.press("Control+z")
     told(tab, "Unarchived experiment")
-    found = house.admin.get(f"/api/v1/experiments/{made}")["experiment"]
-    assert found["archived"] is False
+    experiment = house.admin.get(f"/api/v1/experiments/{made}")["experiment"]
+    assert experiment["archived"] is False
 
 
 def test_message_stays_while_it_has_the_focus(tab: Tab) -> None:
@@ -307,8 +307,8 @@ def test_tensorboard_of_an_experiment_can_be_opened(tab: Tab, house: House) -> N
     tab.open(f"/experiments/{made}")
     press(tab, "More actions", "Open TensorBoard")
     tab.page.wait_for_url(re.compile("/det/tasks/tensorboard/"))
-    (found,) = house.admin.get("/api/v1/tensorboards")["tensorboards"]
-    assert found["experimentIds"] == [made]
+    (tensorboard,) = house.admin.get("/api/v1/tensorboards")["tensorboards"]
+    assert tensorboard["experimentIds"] == [made]
 
 
 def test_users_can_move_only_own_experiments_to_another_workspace(

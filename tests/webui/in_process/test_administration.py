@@ -67,8 +67,12 @@ def test_editing_a_template_preserves_its_other_fields(tab: Tab, house: House) -
     editor.fill(editor.input_value() + "max_restarts: 3\n")
     press(tab, "Save")
     tab.page.get_by_text("Saved").wait_for()
-    found = house.admin.get("/api/v1/templates/odd")["template"]
-    assert found == {"name": "odd", "workspaceId": house.red, "config": {**ODD, "max_restarts": 3}}
+    template = house.admin.get("/api/v1/templates/odd")["template"]
+    assert template == {
+        "name": "odd",
+        "workspaceId": house.red,
+        "config": {**ODD, "max_restarts": 3},
+    }
     house.admin.done("DELETE", "/api/v1/templates/odd")
 
 
@@ -136,8 +140,8 @@ def test_a_budget_is_set_raised_and_deleted(tab: Tab, house: House) -> None:
     choose(tab, Counts="each month")
     press(tab, "Set")
     tab.page.get_by_role("cell", name="$12.50").wait_for()
-    (found,) = house.admin.get("/api/v1/budgets")["budgets"]
-    assert (found["limitUsd"], found["period"]) == (12.5, "month")
+    (budget,) = house.admin.get("/api/v1/budgets")["budgets"]
+    assert (budget["limitUsd"], budget["period"]) == (12.5, "month")
     press(tab, "Actions on the budget of determined", "Delete", "Delete")
     tab.page.get_by_text("No budgets").wait_for()
     assert house.admin.get("/api/v1/budgets")["budgets"] == []
@@ -154,11 +158,11 @@ def test_the_audit_log_is_searched_and_saved(tab: Tab, house: House) -> None:
     assert "audited" in rows.last.inner_text()
     tab.open(f"/admin/audit?since=1h&object=group+{made}")
     tab.page.get_by_text("1 entry").wait_for()
-    asked: list[str] = []
-    tab.page.on("request", lambda r: asked.append(r.url))
+    requests: list[str] = []
+    tab.page.on("request", lambda r: requests.append(r.url))
     with tab.page.expect_download() as saved:
         press(tab, "Export")
-    (part,) = (url for url in asked if "limit=1000" in url)
+    (part,) = (url for url in requests if "limit=1000" in url)
     assert re.search(r"since=\d{4}-", part), "a moment, the same for every part"
     (line,) = Path(saved.value.path()).read_text("utf-8").splitlines()
     assert json.loads(line)["object"] == f"group {made}"

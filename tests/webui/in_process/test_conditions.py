@@ -77,8 +77,8 @@ def test_changes_in_one_tab_appear_in_another_tab(tab: Tab, house: House) -> Non
 
 
 def test_hidden_tab_sends_no_requests(tab: Tab) -> None:
-    asked: list[str] = []
-    tab.page.on("request", lambda r: asked.append(r.url) if "/api/" in r.url else None)
+    requests: list[str] = []
+    tab.page.on("request", lambda r: requests.append(r.url) if "/api/" in r.url else None)
     tab.page.clock.install()
     tab.open("/queue")
     tab.page.get_by_text("The queue is empty").wait_for()
@@ -87,9 +87,9 @@ def test_hidden_tab_sends_no_requests(tab: Tab) -> None:
     tab.hide(True)
     tab.page.wait_for_load_state("networkidle")
     tab.page.clock.run_for(60_000)  # the due refresh finds that the page is hidden
-    before = len(asked)
+    before = len(requests)
     tab.page.clock.run_for(600_000)
-    assert asked[before:] == []
+    assert requests[before:] == []
     with tab.page.expect_response("**/job-queues-v2*"):
         tab.hide(False)
 
@@ -160,10 +160,10 @@ def test_menus_and_dialogs_are_accessible(browser: Any, base: str, tab: Tab, mad
 
 
 def test_page_of_an_unreachable_cluster_retries_only_one_request(tab: Tab, odd: Any) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def lost(route: Any) -> None:
-        asked.append(route.request.url)
+        requests.append(route.request.url)
         route.abort()
 
     tab.page.clock.install()
@@ -176,10 +176,10 @@ def test_page_of_an_unreachable_cluster_retries_only_one_request(tab: Tab, odd: 
     assert told.count() == 1
     for _ in range(20):
         tab.page.clock.run_for(30_000)
-    first = len(asked)
+    first = len(requests)
     for _ in range(20):
         tab.page.clock.run_for(30_000)
-    assert 0 < len(asked) - first < 40
+    assert 0 < len(requests) - first < 40
     tab.page.unroute("**/api/v1/**")
     tab.page.get_by_role("button", name="Retry now").click()
     told.wait_for(state="detached")

@@ -76,8 +76,8 @@ def test_an_experiment_is_forked_watched_paused_and_killed(keys: Keyboard, house
     keys.enter("Kill")
     keys.gone()
     state(keys, "Canceled")
-    found = house.admin.get(f"/api/v1/experiments/{forked}")["experiment"]
-    assert (found["forkedFrom"], found["state"]) == (made, "STATE_CANCELED")
+    experiment = house.admin.get(f"/api/v1/experiments/{forked}")["experiment"]
+    assert (experiment["forkedFrom"], experiment["state"]) == (made, "STATE_CANCELED")
 
 
 def test_keyboard_filters_sorts_and_compares_a_long_list(keys: Keyboard, house: House) -> None:

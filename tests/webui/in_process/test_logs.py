@@ -142,11 +142,11 @@ def test_scrolling_causes_few_layouts(log: Log) -> None:
 def test_failed_requests_for_earlier_lines_are_retried_at_intervals(log: Log) -> None:
     log.at_end()
     page = log.tab.page
-    asked: list[float] = []
+    requests: list[float] = []
 
     def note(request: Any) -> None:
         if EARLIER.search(request.url):
-            asked.append(time.monotonic())
+            requests.append(time.monotonic())
 
     page.on("request", note)
     page.route(EARLIER, lambda route: route.abort())
@@ -156,8 +156,8 @@ def test_failed_requests_for_earlier_lines_are_retried_at_intervals(log: Log) ->
     page.wait_for_event("request", lambda request: EARLIER.search(request.url))
     page.unroute(EARLIER)
     page.wait_for_function("() => document.querySelectorAll('.log').length > 1000")
-    assert len(asked) < 4
-    assert asked[1] - asked[0] > 2
+    assert len(requests) < 4
+    assert requests[1] - requests[0] > 2
     assert page.get_by_role("alert").count() == 0
     log.tab.complaints[:] = [c for c in log.tab.complaints if "ERR_FAILED" not in c]
 
@@ -252,7 +252,7 @@ def test_lines_with_equal_times_are_all_found_and_filtered(tab: Tab, house: Hous
     tab.page.get_by_label("Search in logs").fill("line 109")
     shown.filter(has_text=re.compile("^line 109$")).wait_for()
     shown.nth(6).wait_for(state="detached")
-    # Those of odd ranks that have "line 109" in them.
+    # Lines of odd ranks that contain "line 109".
     wanted = [109, *range(1091, 1100, 2)]
     assert shown.all_text_contents() == [f"line {n}" for n in wanted]
     house.admin.post(f"/api/v1/experiments/{made}/kill")

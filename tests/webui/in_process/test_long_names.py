@@ -49,8 +49,10 @@ def searched(house: House, project: int, hyperparameters: dict[str, Any]) -> int
     made = int(house.admin.post("/api/v1/experiments", request)["experiment"]["id"])
     for trial in house.admin.get(f"/api/v1/experiments/{made}/trials")["trials"]:
         for batches in (2, 4):
-            told = report_metrics(house.admin, trial["id"], "validation", batches, {metric: 0.5})
-            assert told.status == 200
+            response = report_metrics(
+                house.admin, trial["id"], "validation", batches, {metric: 0.5}
+            )
+            assert response.status == 200
     return made
 
 
