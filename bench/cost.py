@@ -13,7 +13,6 @@ from pathlib import Path
 
 from det_cli.deployment.prices import (
     AWAKE_ACU,
-    PRICES,
     PRICES_OF,
     AwsStack,
     GcpStack,
@@ -338,14 +337,9 @@ def _prices() -> Iterator[str]:
     yield "## Prices"
     yield ""
     yield _paragraph(
-        f"These prices are of {PRICES_OF}.",
-        "[Pools](reference/pools.md#machine-types-and-prices) has the machine prices.",
+        "[prices.py](../cli/det_cli/deployment/prices.py) has the prices of this model, and",
+        "[Pools](reference/pools.md#machine-types-and-prices) the prices of machines.",
     )
-    yield ""
-    yield "| item | $ |"
-    yield "|---|---|"
-    for usd, what in PRICES.values():
-        yield f"| {what} | {usd:.10f}".rstrip("0").rstrip(".") + " |"
 
 
 if __name__ == "__main__":
