@@ -3,14 +3,13 @@
 import inspect
 from dataclasses import dataclass, field, is_dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 from det_controlplane.api import routes
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Request, Response
-from det_controlplane.api.inputs import body_schema, query_schemas, read, read_query
+from det_controlplane.api.inputs import body_schema, query_schemas, read, read_body, read_query
 from det_controlplane.api.listing import ListQuery
 from det_controlplane.api.router import Route
 
@@ -43,8 +42,18 @@ class Query(ListQuery):
     limit: int = 5
 
 
+@dataclass(frozen=True)
+class Period:
+    after: datetime
+
+
+@dataclass(frozen=True)
+class Several:
+    parts: list[dict[str, Any]] = field(default_factory=list, metadata={"items": Part})
+
+
 def whole(**values: Any) -> Whole:
-    return read(Whole, Body(values))
+    return read(Whole, values)
 
 
 def test_field_names_can_be_camel_case_or_snake_case() -> None:
@@ -126,4 +135,42 @@ def test_handlers_accept_only_request_query_and_body() -> None:
         assert set(names[2:]) <= {"query", "body"}, route.path
         models = [model for model in (route.query, route.body) if model is not None]
         assert len(models) == len(names) - 2, route.path
-        assert all(is_dataclass(model) for model in models), route.path
+        assert all(is_dataclass(_item(model)) for model in models), route.path
+
+
+def _item(model: Any) -> Any:
+    """Return the model of the entries of a list, and a dataclass for a whole document."""
+    if model == dict[str, Any]:
+        return Whole
+    return get_args(model)[0] if get_origin(model) is list else model
+
+
+def test_a_body_may_be_a_list_or_a_whole_document() -> None:
+    parts = Request("POST", "/x", body=b'[{"key": "k", "size": "2"}]')
+    assert read_body(list[Part], parts) == [Part("k", 2)]
+    assert read_body(list[Part], Request("POST", "/x")) == []
+    with pytest.raises(BadRequest, match=r"the body\[0\].key is required"):
+        read_body(list[Part], Request("POST", "/x", body=b"[{}]"))
+    with pytest.raises(BadRequest, match="the body must be a list, not"):
+        read_body(list[Part], Request("POST", "/x", body=b"{}"))
+    document = Request("POST", "/x", body=b'{"a_b": null}')
+    assert read_body(dict[str, Any], document) == {"a_b": None}
+    assert body_schema(dict[str, Any]) == {"type": "object"}
+    assert body_schema(list[Part]) == {"type": "array", "items": body_schema(Part)}
+
+
+def test_a_required_parameter_of_a_query_is_named() -> None:
+    with pytest.raises(BadRequest, match="after is required"):
+        read_query(Period, Request("GET", "/"))
+    with pytest.raises(BadRequest, match="after must be a time like"):
+        read_query(Period, Request("GET", "/", {"after": ["yesterday"]}))
+    period = read_query(Period, Request("GET", "/", {"after": ["2026-01-02T03:04:05Z"]}))
+    assert period.after == datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    assert query_schemas(Period)["after"]["required"] is True
+
+
+def test_objects_that_a_handler_reads_itself_are_described() -> None:
+    assert read(Several, {"parts": [{"size": "x"}]}).parts == [{"size": "x"}]
+    assert body_schema(Several)["properties"]["parts"]["items"] == body_schema(Part)
+    with pytest.raises(BadRequest, match="parts must be a list of objects, not 1"):
+        read(Several, {"parts": [1]})

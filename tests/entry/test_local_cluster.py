@@ -346,7 +346,7 @@ class TimeUntil:
             "the database is at revision 9999",
         ),
         (
-            "UPDATE alembic_version SET version_num = '0013'",
+            "UPDATE alembic_version SET version_num = '0113'",
             "the database was made by a draft of 0.1.0",
         ),
     ],

@@ -13,15 +13,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from det_controlplane.api import routes
-from det_controlplane.api.body import Body
+from det_controlplane.api import inputs, routes
 from det_controlplane.api.http import Request
-from det_controlplane.api.openapi import body_of, description, query_of
+from det_controlplane.api.inputs import body_schema, query_schemas
+from det_controlplane.api.openapi import description
 from det_controlplane.api.router import Route
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.people.roles import ROLES
@@ -266,16 +267,15 @@ class _Reads:
     def __init__(self) -> None:
         self.query: set[str] = set()
         self.body: set[str] = set()
-        self._texts, self._raw = Request.texts, Body.raw
+        self._texts, self._value_of = Request.texts, inputs.value_of
 
     def texts(self, request: Request, *names: str) -> list[str]:
         self.query.update(names[:1])
         return self._texts(request, *names)
 
-    def raw(self, body: Body, name: str) -> Any:
-        if set(body._values) != {name}:  # an element of a list that is read as if it were a field
-            self.body.add(name)
-        return self._raw(body, name)
+    def value_of(self, values: Mapping[str, Any], name: str) -> Any:
+        self.body.add(name)
+        return self._value_of(values, name)
 
 
 def run(database_url: str, requests: int, seed: int, rbac: bool) -> Findings:
@@ -311,7 +311,7 @@ def _one(
     shown = f"{role}: {route.method} {path} {query} {body!r} {headers}"[:600]
     with (
         patch.object(Request, "texts", lambda request, *names: reads.texts(request, *names)),
-        patch.object(Body, "raw", lambda given, name: reads.raw(given, name)),
+        patch.object(inputs, "value_of", reads.value_of),
     ):
         try:
             told = world.callers[role].ask(route.method, path, body, query, headers)
@@ -347,8 +347,8 @@ def judge(
 
 
 def _hold_against_description(findings: Findings, route: Route, reads: _Reads) -> None:
-    fields = json.dumps(body_of(route))
-    missing = reads.query - set(query_of(route))
+    fields = "" if route.body is None else json.dumps(body_schema(route.body))
+    missing = reads.query - set({} if route.query is None else query_schemas(route.query))
     missing |= {name for name in reads.body if f'"{name}"' not in fields}
     for name in sorted(missing):
         told = f"{route.method} {route.path}: {name}"

@@ -1,12 +1,12 @@
 """The agent protocol (docs/reference/agent-protocol.md)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import (
     REPORT_BODY,
@@ -33,9 +33,107 @@ MAX_SLOTS, MAX_ADDRESSES = 1024, 256
 _DEVICES = ("cpu", "cuda", "rocm")
 
 
-def join(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    joined = polling.join(ctx, _joining(body))
+@dataclass(frozen=True)
+class Slot:
+    id: int = 0
+    type: str = ""
+    uuid: str = ""
+    brand: str = ""
+
+
+@dataclass(frozen=True)
+class ContainerReport:
+    id: str
+    epoch: int = 0
+    state: str = ""
+    exit_code: int | None = None
+    failure: str | None = None
+    message: str | None = None
+    address: str | None = None
+    host_ports: dict[str, Any] | None = None
+    runtime_id: str | None = None
+
+    def report(self) -> Report:
+        if self.state.upper() not in ContainerState.__members__:
+            raise BadRequest(f"containers: state {self.state!r} is unknown")
+        if self.failure is not None and self.failure not in {f.value for f in Failure}:
+            raise BadRequest(f"containers: failure {self.failure!r} is unknown")
+        _uuid(self.id, "containers: id")
+        return Report(**{**self.__dict__, "state": ContainerState(self.state.upper())})
+
+
+@dataclass(frozen=True)
+class JoinBody:
+    agent_id: str
+    agent_key: str
+    incarnation: str
+    pool: str = ""
+    version: str = ""
+    product_version: str = ""
+    hostname: str = ""
+    runtime: str = ""
+    addresses: list[str] = field(default_factory=list, metadata={"most": MAX_ADDRESSES})
+    slots: list[Slot] = field(default_factory=list)
+    proof: dict[str, Any] = field(default_factory=dict)
+    out_of_service: str = ""
+    containers: list[ContainerReport] = field(default_factory=list)
+
+    def joining(self) -> Joining:
+        _check_slots(self.slots)
+        return Joining(
+            agent_id=self.agent_id,
+            agent_key=self.agent_key,
+            incarnation=_uuid(self.incarnation, "incarnation"),
+            pool=self.pool or "default",
+            version=self.version,
+            product_version=self.product_version,
+            hostname=self.hostname,
+            runtime=self.runtime,
+            addresses=self.addresses,
+            slots=[dict(slot.__dict__) for slot in self.slots],
+            proof={str(name): str(value) for name, value in self.proof.items()},
+            out_of_service=self.out_of_service[:MAX_REASON_CHARACTERS],
+            reports=[container.report() for container in self.containers],
+        )
+
+
+@dataclass(frozen=True)
+class Signal:
+    kind: str = ""
+    deadline: str = ""
+
+
+@dataclass(frozen=True)
+class PollBody:
+    incarnation: str
+    containers: list[ContainerReport] = field(default_factory=list)
+    seq: int | None = None
+    seen: str = ""
+    signals: list[Signal] = field(default_factory=list)
+    out_of_service: str = ""
+    gone: bool = False
+    unsent: bool = False
+    wait_s: float = 0.0
+
+    def poll(self, token: str) -> Poll:
+        _uuid(self.incarnation, "incarnation")
+        return Poll(
+            token=token,
+            incarnation=self.incarnation,
+            reports=[container.report() for container in self.containers],
+            seq=self.seq,
+            seen=self.seen,
+            leaving=bool(self.signals),
+            leaves_at=_earliest(signal.deadline for signal in self.signals),
+            reclaimed=any(signal.kind in RECLAIMS for signal in self.signals),
+            out_of_service=self.out_of_service[:MAX_REASON_CHARACTERS],
+            gone=self.gone,
+            unsent=self.unsent,
+        )
+
+
+def join(ctx: Context, request: Request, body: JoinBody) -> Answer:
+    joined = polling.join(ctx, body.joining())
     return json_response(
         {
             "agent_token": joined.agent_token,
@@ -48,71 +146,24 @@ def join(ctx: Context, request: Request) -> Answer:
     )
 
 
-def _joining(body: Body) -> Joining:
-    slots = [
-        {
-            "id": s.integer("id"),
-            "type": s.text("type"),
-            "uuid": s.text("uuid"),
-            "brand": s.text("brand"),
-        }
-        for s in body.bodies("slots")
-    ]
-    _check_slots(slots)
-    addresses = [str(a) for a in body.items("addresses")]
-    if len(addresses) > MAX_ADDRESSES:
-        raise BadRequest(f"addresses: at most {MAX_ADDRESSES}, not {len(addresses)}")
-    proof = body.object("proof")
-    return Joining(
-        agent_id=body.required_text("agentId"),
-        agent_key=body.required_text("agentKey"),
-        incarnation=_uuid(body.required_text("incarnation"), "incarnation"),
-        pool=body.text("pool") or "default",
-        version=body.text("version"),
-        product_version=body.text("productVersion"),
-        hostname=body.text("hostname"),
-        runtime=body.text("runtime"),
-        addresses=addresses,
-        slots=slots,
-        proof={str(name): str(value) for name, value in proof.items()},
-        out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
-        reports=[_report(c) for c in body.bodies("containers")],
-    )
-
-
-def _check_slots(slots: list[dict[str, Any]]) -> None:
-    ids = [slot["id"] for slot in slots]
+def _check_slots(slots: Sequence[Slot]) -> None:
+    ids = [slot.id for slot in slots]
     if len(ids) > MAX_SLOTS or any(not 0 <= id < MAX_SLOTS for id in ids):
         raise BadRequest(f"slots: at most {MAX_SLOTS}, with ids from 0 to {MAX_SLOTS - 1}")
     if len(set(ids)) < len(ids):
         raise BadRequest(f"slots: an id is given twice in {ids[:50]}")
     for slot in slots:
-        if slot["type"] not in _DEVICES:
+        if slot.type not in _DEVICES:
             known = ", ".join(_DEVICES)
-            raise BadRequest(f"slots: type must be one of {known}, not {slot['type']!r}")
+            raise BadRequest(f"slots: type must be one of {known}, not {slot.type!r}")
 
 
-def poll(ctx: Context, request: Request) -> Answer:
+def poll(ctx: Context, request: Request, body: PollBody) -> Answer:
     token = bearer_token(request)
     if not token.startswith(AGENT_PREFIX):
         authentication.agent_of(ctx, token)  # lists the agents of the relay
-    body = Body(request.json())
-    asked = Poll(
-        token=token,
-        incarnation=body.required_text("incarnation"),
-        reports=[_report(c) for c in body.bodies("containers")],
-        seq=body.optional_integer("seq"),
-        seen=body.text("seen"),
-        leaving=bool(body.items("signals")),
-        leaves_at=_earliest(s.text("deadline") for s in body.bodies("signals")),
-        reclaimed=any(s.text("kind") in RECLAIMS for s in body.bodies("signals")),
-        out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
-        gone=body.flag("gone"),
-        unsent=body.flag("unsent"),
-    )
-    _uuid(asked.incarnation, "incarnation")
-    answer = polling.poll(ctx, asked)
-    wait_s = min(body.number("waitS") or 0.0, ctx.may_wait_s, polling.LONGEST_HELD_S)
+    answer = polling.poll(ctx, body.poll(token))
+    wait_s = min(body.wait_s, ctx.may_wait_s, polling.LONGEST_HELD_S)
     if answer.news or request.final or wait_s <= 0:
         return json_response(answer.message.as_json())
     return Wait(f"agent:{answer.agent_id}", wait_s)
@@ -126,27 +177,6 @@ def _earliest(deadlines: Iterable[str]) -> datetime | None:
             time = datetime.fromisoformat(text.replace("Z", "+00:00"))
             found += [time] if time.tzinfo else []
     return min(found, default=None)
-
-
-def _report(body: Body) -> Report:
-    state, failure = body.text("state").upper(), body.optional_text("failure")
-    if state not in ContainerState.__members__:
-        raise BadRequest(f"containers: state {body.text('state')!r} is unknown")
-    if failure is not None and failure not in {f.value for f in Failure}:
-        raise BadRequest(f"containers: failure {failure!r} is unknown")
-    container_id = body.required_text("id")
-    _uuid(container_id, "containers: id")
-    return Report(
-        id=container_id,
-        epoch=body.integer("epoch"),
-        state=ContainerState(state),
-        exit_code=body.optional_integer("exitCode"),
-        failure=failure,
-        message=body.optional_text("message"),
-        address=body.optional_text("address"),
-        host_ports=body.object("hostPorts") if body.raw("hostPorts") is not None else None,
-        runtime_id=body.optional_text("runtimeId"),
-    )
 
 
 def _uuid(value: str, what: str) -> UUID:

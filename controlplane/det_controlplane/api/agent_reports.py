@@ -1,10 +1,9 @@
 """Reports of metrics that an agent delivers for several trials in one request (docs/reference/agent-protocol.md)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from det_controlplane.api import authorization, trials
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import ApiError, BadRequest
 from det_controlplane.api.http import (
     FORM_BODY,
@@ -15,6 +14,7 @@ from det_controlplane.api.http import (
     bearer_token,
     json_response,
 )
+from det_controlplane.api.inputs import read_body
 from det_controlplane.api.router import Access, Shared, Unaudited, post
 from det_controlplane.core.agent_protocol import ReportOutcome
 from det_controlplane.services.context import Context
@@ -31,8 +31,33 @@ class _Batch:
     reports: list[Request]
 
 
-def take(ctx: Context, request: Request) -> Answer:
-    batch = _batch_in(request)
+@dataclass(frozen=True)
+class TaskReport:
+    token: str
+    trial_id: int = 0
+    key: str = ""
+    report: str = ""
+
+    def request(self) -> Request:
+        """Return the request that the task would have sent."""
+        if not self.token.isascii():
+            raise BadRequest("reports[].token is none that this cluster gives")
+        return Request(
+            trials.REPORT.method,
+            trials.REPORT.path,
+            headers={"authorization": f"Bearer {self.token}", "idempotency-key": self.key},
+            body=self.report.encode("utf-8", "surrogatepass"),
+            params={"trialId": str(self.trial_id)},
+        )
+
+
+@dataclass(frozen=True)
+class TaskReports:
+    reports: list[TaskReport] = field(default_factory=list, metadata={"most": _MOST})
+
+
+def take(ctx: Context, request: Request, body: TaskReports) -> Answer:
+    batch = _batch(request, body)
     stored = _stored(ctx, [batch])
     if not any(stored[0]):
         authentication.agent_of(ctx, batch.agent_token)  # lists the agents of the relay
@@ -49,35 +74,13 @@ def take_together(ctx: Context, requests: Sequence[Request]) -> list[Response | 
 
 def _readable(request: Request) -> _Batch | None:
     try:
-        return _batch_in(request)
+        return _batch(request, read_body(TaskReports, request))
     except ApiError:
         return None
 
 
-def _batch_in(request: Request) -> _Batch:
-    body = Body(request.json())
-    body.refuse_more("reports", _MOST)
-    reports = [
-        Request(
-            trials.REPORT.method,
-            trials.REPORT.path,
-            headers={
-                "authorization": f"Bearer {_token_of(report)}",
-                "idempotency-key": report.text("key"),
-            },
-            body=report.text("report").encode("utf-8", "surrogatepass"),
-            params={"trialId": str(report.integer("trialId"))},
-        )
-        for report in body.bodies("reports")
-    ]
-    return _Batch(bearer_token(request), reports)
-
-
-def _token_of(report: Body) -> str:
-    token = report.required_text("token")
-    if not token.isascii():
-        raise BadRequest("reports[].token is none that this cluster gives")
-    return token
+def _batch(request: Request, body: TaskReports) -> _Batch:
+    return _Batch(bearer_token(request), [report.request() for report in body.reports])
 
 
 def _stored(ctx: Context, batches: Sequence[_Batch]) -> list[list[bool]]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from det_controlplane.api.answers import OneCheckpoint
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import MOST_NAMED
 from det_controlplane.api.errors import UnsupportedMediaType
 from det_controlplane.api.http import (
     EMPTY,
@@ -19,6 +18,7 @@ from det_controlplane.api.http import (
     Stream,
     json_parts,
 )
+from det_controlplane.api.inputs import MOST_NAMED
 from det_controlplane.api.listing import source_type
 from det_controlplane.api.router import Unaudited, delete, get, patch, post
 from det_controlplane.core.people.permissions import TaskRule, in_body, in_path, require

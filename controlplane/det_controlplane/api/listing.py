@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import Request
 from det_controlplane.core.paging import Page, Sort
 
-_ORDERS = ("", "ASC", "DESC")
+ORDERS = ("", "ASC", "DESC")
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,9 @@ class PageQuery:
 
     def page(self, default_limit: int = 100) -> Page:
         """Return the page; raise BadRequest for a wrong limit."""
-        return _page(self.offset, self.limit, default_limit)
+        if self.limit < -2:
+            raise BadRequest("limit must be -2 (count only), -1 (all), 0 (default) or positive")
+        return Page(self.offset, self.limit, default_limit)
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ListQuery(PageQuery):
 
     def sort(self) -> Sort:
         """Return the order; raise BadRequest for a wrong direction."""
-        return Sort(self.sort_by, choice("orderBy", self.order_by, "ORDER_BY_", _ORDERS) == "DESC")
+        return Sort(self.sort_by, choice("orderBy", self.order_by, "ORDER_BY_", ORDERS) == "DESC")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,12 @@ class CheckpointQuery(ListQuery):
 
     def checkpoint_sort(self) -> Sort:
         """Return the order by an attribute, or by a validation metric that the caller names."""
-        return _checkpoint_sort(self.sort(), self.sort_by_metric)
+        sort = self.sort()
+        if not self.sort_by_metric:
+            return sort
+        if sort.by:
+            raise BadRequest("sortByAttr and sortByMetric exclude each other: give one")
+        return Sort(Sort.BY_METRIC, sort.descending, self.sort_by_metric)
 
 
 def filters_of(**given: Any) -> dict[str, Any]:
@@ -68,44 +74,10 @@ def filters_of(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value not in (None, "", [])}
 
 
-def owner_filters(request: Request) -> dict[str, Any]:
-    """Return the filters of everything that has a name and an owner and may be archived."""
-    return filters_of(
-        name=request.text("name"),
-        archived=request.flag("archived"),
-        users=request.texts("users"),
-        user_ids=request.integers("userIds", "user_ids"),
-    )
-
-
-def page_of(request: Request, default_limit: int = 100) -> Page:
-    return _page(request.integer("offset"), request.integer("limit"), default_limit)
-
-
-def _page(offset: int, limit: int, default_limit: int) -> Page:
-    if limit < -2:
-        raise BadRequest("limit must be -2 (count only), -1 (all), 0 (default) or positive")
-    return Page(offset, limit, default_limit)
-
-
 def part_of(items: Sequence[Any], page: Page) -> tuple[Sequence[Any], dict[str, int]]:
     """Return a page of a list that is in memory."""
     pagination = page.pagination(len(items))
     return items[pagination["startIndex"] : pagination["endIndex"]], pagination
-
-
-def sort_of(request: Request) -> Sort:
-    by = request.text("sortBy", "sort_by", "sortByAttr", "sort_by_attr")
-    return Sort(by, is_descending(request))
-
-
-def is_descending(request: Request) -> bool:
-    return choice_of(request, "ORDER_BY_", _ORDERS, "orderBy", "order_by") == "DESC"
-
-
-def choice_of(request: Request, prefix: str, known: Sequence[str], *names: str) -> str:
-    """Return the value of an enumeration without its prefix; the unspecified one is empty."""
-    return choice(names[0], request.text(*names), prefix, known)
 
 
 def choice(name: str, text: str, prefix: str, known: Sequence[str]) -> str:
@@ -120,10 +92,16 @@ def choice(name: str, text: str, prefix: str, known: Sequence[str]) -> str:
 _METRIC_TYPES = ("", "TRAINING", "VALIDATION", "PROFILING")
 
 
-def metric_group_of(request: Request) -> str:
-    """Return the group of metrics that a request names; older clients name it by a type."""
-    kind = choice_of(request, "METRIC_TYPE_", _METRIC_TYPES, "metricType", "metric_type")
-    return request.text("group") or kind.lower()
+@dataclass(frozen=True)
+class MetricGroupQuery:
+    """The parameters that name a group of metrics; older clients name it by a type."""
+
+    group: str = ""
+    metric_type: str = ""
+
+    def metric_group(self) -> str:
+        kind = choice("metricType", self.metric_type, "METRIC_TYPE_", _METRIC_TYPES)
+        return self.group or kind.lower()
 
 
 CHECKPOINT_STATES = (
@@ -131,12 +109,8 @@ CHECKPOINT_STATES = (
 )  # fmt: skip
 
 
-def states_of(request: Request, known: Sequence[str]) -> list[str]:
-    """Return the stored states for a filter. Derived states (QUEUED, RUNNING, …) match no rows."""
-    return known_states(request.texts("states"), known)
-
-
 def known_states(given: Iterable[object], known: Sequence[str]) -> list[str]:
+    """Return the stored states for a filter. Derived states (QUEUED, RUNNING, …) match no rows."""
     states = [str(state).removeprefix("STATE_") for state in given]
     unknown = next((state for state in states if state not in known), None)
     if unknown is not None:
@@ -150,16 +124,3 @@ def source_type(text: str) -> str:
     prefix, known = "TRIAL_SOURCE_INFO_TYPE_", ("", "INFERENCE", "FINE_TUNING")
     kind = choice("trialSourceInfoType", text, prefix, known)
     return prefix + kind if kind else ""
-
-
-def checkpoint_sort_of(request: Request) -> Sort:
-    """Return the order of checkpoints: by an attribute, or by a validation metric that the caller names."""
-    return _checkpoint_sort(sort_of(request), request.text("sortByMetric", "sort_by_metric"))
-
-
-def _checkpoint_sort(sort: Sort, metric: str) -> Sort:
-    if not metric:
-        return sort
-    if sort.by:
-        raise BadRequest("sortByAttr and sortByMetric exclude each other: give one")
-    return Sort(Sort.BY_METRIC, sort.descending, metric)

@@ -1,12 +1,12 @@
 """Task and trial logs: NDJSON streams, and the routes that containers and agents ship to."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.errors import BadRequest, PermissionDenied
 from det_controlplane.api.http import (
     EMPTY,
@@ -18,46 +18,45 @@ from det_controlplane.api.http import (
     json_response,
     line,
 )
-from det_controlplane.api.listing import sort_of
+from det_controlplane.api.inputs import read
+from det_controlplane.api.log_inputs import (
+    LogLine,
+    LogLines,
+    LogQuery,
+    LogRetention,
+    ShippedLine,
+    ShippedLines,
+)
 from det_controlplane.api.router import Access, Unaudited, get, post, put
 from det_controlplane.core.people.permissions import TaskRule, by_service, in_body, in_path, require
 from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import reporters, route_rights
 from det_controlplane.services.logs import retention, task_logs
-from det_controlplane.services.logs.task_logs import Filters
 from det_controlplane.services.principal import AgentPrincipal
 
 log = logging.getLogger("det.logs")
 
-_LARGEST_RANK = 2**31 - 1
 
-
-def trial_logs(ctx: Context, request: Request) -> Answer:
+def trial_logs(ctx: Context, request: Request, query: LogQuery) -> Answer:
     trial_id = request.id("trialId")
-    return _stream(ctx, request, task_logs.tasks_of_trial(ctx, trial_id), {"trialId": trial_id})
+    return _stream(ctx, query, task_logs.tasks_of_trial(ctx, trial_id), {"trialId": trial_id})
 
 
-def follow_task_logs(ctx: Context, request: Request) -> Answer:
+def follow_task_logs(ctx: Context, request: Request, query: LogQuery) -> Answer:
     task_id = request.param("taskId")
     task_logs.ended_at(ctx, task_id)
-    return _stream(ctx, request, [task_id], {})
+    return _stream(ctx, query, [task_id], {})
 
 
-def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, Any]) -> Stream:
+def _stream(ctx: Context, query: LogQuery, tasks: list[str], extra: dict[str, Any]) -> Stream:
     """Stream the lines of tasks in turn; only the last is followed. The cursor is (task index, last id, lines left)."""
-    filters, limit = _filters(request), request.integer("limit")
+    filters, limit, resumed = query.filters(), query.limit, query.after_id
     task_logs.check(filters)
-    descending = sort_of(request).descending
-    follow = bool(request.flag("follow"))
+    follow, descending = query.follow, query.is_descending()
     if follow and descending:
         raise BadRequest("follow cannot be combined with ORDER_BY_DESC")
     order = list(reversed(tasks)) if descending else tasks
-    # Our own clients take a stream that broke off up again behind the last line they got.
-    resumed = request.integer("afterId", "after_id")
-    if resumed:
-        # They add a time for servers that do not know `afterId`; it would keep lines out that arrive late.
-        filters = replace(filters, after=None)
 
     def fetch(cursor: tuple[int, int, int]) -> Batch:
         index, after_id, left = cursor
@@ -90,24 +89,6 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
     return Stream(fetch, (0, resumed, limit), topic=f"logs:{order[-1]}")
 
 
-def _filters(request: Request) -> Filters:
-    before = request.text("timestampBefore", "timestamp_before")
-    after = request.text("timestampAfter", "timestamp_after")
-    return Filters(
-        allocation_ids=request.texts("allocationIds", "allocation_ids"),
-        agent_ids=request.texts("agentIds", "agent_ids"),
-        container_ids=request.texts("containerIds", "container_ids"),
-        rank_ids=request.integers("rankIds", "rank_ids"),
-        levels=request.texts("levels"),
-        stdtypes=request.texts("stdtypes"),
-        sources=request.texts("sources"),
-        before=parse_time(before, "timestampBefore") if before else None,
-        after=parse_time(after, "timestampAfter") if after else None,
-        search=request.text("searchText", "search_text"),
-        regex=bool(request.flag("enableRegex", "enable_regex")),
-    )
-
-
 def fields(ctx: Context, request: Request) -> Answer:
     if "trialId" in request.params:
         task_ids = task_logs.tasks_of_trial(ctx, request.id("trialId"))
@@ -117,23 +98,17 @@ def fields(ctx: Context, request: Request) -> Answer:
     return Stream(lambda cursor: Batch([found], cursor, True))
 
 
-def post_logs(ctx: Context, request: Request) -> Answer:
-    _store(ctx, request, Body(request.json()).bodies("logs"))
-    return EMPTY
+def post_logs(ctx: Context, request: Request, body: LogLines) -> Answer:
+    return _store(ctx, request, body.logs)
 
 
-def post_bare_logs(ctx: Context, request: Request) -> Answer:
-    """Store logs of `/task-logs`. The body is a list."""
-    items = request.json_value() if request.body else []
-    if not isinstance(items, list):
-        raise BadRequest("the body must be a list of log lines")
-    _store(ctx, request, Body({"logs": items}).bodies("logs"))
-    return EMPTY
+def post_bare_logs(ctx: Context, request: Request, body: list[LogLine]) -> Answer:
+    return _store(ctx, request, body)
 
 
-def _store(ctx: Context, request: Request, logs: list[Body]) -> None:
+def _store(ctx: Context, request: Request, logs: Sequence[LogLine]) -> Answer:
     user = user_of(request)
-    lines = [row(entry) for entry in logs]
+    lines = [line.row() for line in logs]
     if user.allocation_id is not None:
         own = user.allocation_id.rpartition(".")[0]
         foreign = next((x["task_id"] for x in lines if x["task_id"] != own), None)
@@ -145,61 +120,41 @@ def _store(ctx: Context, request: Request, logs: list[Body]) -> None:
         reporters.require_tasks(ctx, replace(user, presides=presides), tasks)
     key = request.headers.get("idempotency-key")
     task_logs.store(ctx, lines, request_key=key, sender=str(user.id))
-
-
-def row(entry: Body) -> dict[str, Any]:
-    timestamp, rank_id = entry.time("timestamp"), entry.optional_integer("rankId")
-    if rank_id is not None and abs(rank_id) > _LARGEST_RANK:
-        raise BadRequest(f"rankId must be a number of at most 31 bits, not {rank_id}")
-    return {
-        "task_id": entry.text("taskId"),
-        "allocation_id": entry.optional_text("allocationId"),
-        "agent_id": entry.optional_text("agentId"),
-        "container_id": entry.optional_text("containerId"),
-        "rank_id": rank_id,
-        "timestamp": None if timestamp is None else timestamp.isoformat(),
-        "level": entry.optional_text("level"),
-        "source": entry.optional_text("source"),
-        "stdtype": entry.optional_text("stdtype"),
-        "log": entry.text("log"),
-    }
-
-
-def ship(ctx: Context, request: Request) -> Answer:
-    """Store a batch of lines that an agent ships for all its containers."""
-    assert isinstance(request.principal, AgentPrincipal)
-    body = Body(request.json())
-    try:
-        batch_id = UUID(body.required_text("batchId"))
-    except ValueError as e:
-        raise BadRequest("batch_id must be a UUID") from e
-    read = [_shipped(entry, body.flag("matched")) for entry in body.bodies("logs")]
-    lines = [line for line in read if line is not None]
-    if len(lines) < len(read):
-        told = "agent %s sent %d lines that cannot be stored"
-        log.warning(told, request.principal.id, len(read) - len(lines))
-    task_logs.ship(ctx, lines, batch_id, request.principal.id)
     return EMPTY
 
 
-def _shipped(entry: Body, is_matched: bool) -> dict[str, Any] | None:
-    """Return a line; None for one that is not as it should be: lines of other tasks come with it."""
+def ship(ctx: Context, request: Request, body: ShippedLines) -> Answer:
+    """Store a batch of lines that an agent ships for all its containers."""
+    assert isinstance(request.principal, AgentPrincipal)
     try:
-        matched = {"matched": tuple(entry.items("matched"))} if is_matched else {}
-        return row(entry) | matched
+        batch_id = UUID(body.batch_id)
+    except ValueError as e:
+        raise BadRequest("batch_id must be a UUID") from e
+    model = ShippedLine if body.matched else LogLine
+    rows = [row for row in (_shipped(model, values) for values in body.logs) if row is not None]
+    if len(rows) < len(body.logs):
+        count = len(body.logs) - len(rows)
+        log.warning("agent %s sent %d lines that cannot be stored", request.principal.id, count)
+    task_logs.ship(ctx, rows, batch_id, request.principal.id)
+    return EMPTY
+
+
+def _shipped(model: type[LogLine], values: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the row of a line, or None if it is invalid: the batch also has lines of other tasks."""
+    try:
+        return read(model, values).row()
     except BadRequest:
         return None
 
 
-def retain_of_experiment(ctx: Context, request: Request) -> Answer:
-    days = Body(request.json()).integer("numDays")
-    retention.set_of_experiment(ctx, user_of(request), request.id("experimentId"), days)
+def retain_of_experiment(ctx: Context, request: Request, body: LogRetention) -> Answer:
+    experiment_id = request.id("experimentId")
+    retention.set_of_experiment(ctx, user_of(request), experiment_id, body.num_days)
     return EMPTY
 
 
-def retain_of_trial(ctx: Context, request: Request) -> Answer:
-    days = Body(request.json()).integer("numDays")
-    retention.set_of_trial(ctx, user_of(request), request.id("trialId"), days)
+def retain_of_trial(ctx: Context, request: Request, body: LogRetention) -> Answer:
+    retention.set_of_trial(ctx, user_of(request), request.id("trialId"), body.num_days)
     return EMPTY
 
 

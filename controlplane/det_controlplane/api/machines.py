@@ -1,9 +1,9 @@
 """Rented machines, and the pools that rent them: ours, not Determined's."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import parse_time
 from det_controlplane.api.http import Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import ListQuery, filters_of
 from det_controlplane.api.router import get, post
@@ -17,7 +17,7 @@ from det_controlplane.services.machines import administration
 class InstanceQuery(ListQuery):
     pool: str = ""
     all: bool = False
-    ended_after: str = ""
+    ended_after: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,10 @@ class HoldBody:
 
 
 def list_instances(ctx: Context, request: Request, query: InstanceQuery) -> Answer:
-    ended_after = query.ended_after
     filters = filters_of(
         pool=query.pool,
-        live=None if query.all or ended_after else True,
-        ended_after=parse_time(ended_after, "endedAfter") if ended_after else None,
+        live=None if query.all or query.ended_after else True,
+        ended_after=query.ended_after,
     )
     return json_parts(administration.listed(ctx, query.page(), query.sort(), filters))
 

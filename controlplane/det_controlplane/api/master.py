@@ -1,10 +1,6 @@
 """Routes for operators: the cluster message, the configuration, the control plane's log, usage."""
 
-from calendar import monthrange
-from datetime import date, datetime
-
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import (
     EMPTY,
@@ -15,6 +11,13 @@ from det_controlplane.api.http import (
     Stream,
     json_response,
     line,
+)
+from det_controlplane.api.master_inputs import (
+    ClusterMessage,
+    ConfigChange,
+    DaysQuery,
+    MasterLogQuery,
+    TimesQuery,
 )
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
@@ -29,11 +32,10 @@ def get_message(ctx: Context, request: Request) -> Answer:
     return json_response({"clusterMessage": status.planned_message(ctx, user_of(request))})
 
 
-def set_message(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    start, end = body.time("startTime"), body.time("endTime")
-    duration = body.text("duration")
-    status.set_message(ctx, user_of(request), body.text("message"), start, end, duration)
+def set_message(ctx: Context, request: Request, body: ClusterMessage) -> Answer:
+    status.set_message(
+        ctx, user_of(request), body.message, body.start_time, body.end_time, body.duration
+    )
     return EMPTY
 
 
@@ -46,18 +48,17 @@ def get_config(ctx: Context, request: Request) -> Answer:
     return json_response({"config": status.configuration(ctx, user_of(request))})
 
 
-def set_config(ctx: Context, request: Request) -> Answer:
+def set_config(ctx: Context, request: Request, body: ConfigChange) -> Answer:
     """Change the log's level and color, which alone can change while the cluster runs."""
-    body = Body(request.json())
-    asked = body.body("config").body("log")
-    mask = body.body("fieldMask").items("paths") if body.has("fieldMask") else []
+    mask = body.field_mask.paths
     unknown = [p for p in mask if p not in ("log", "log.level", "log.color")]
     if unknown:
         raise BadRequest(
             f"{', '.join(map(str, unknown))} cannot be changed: only log.level, log.color"
         )
-    level = asked.text("level").removeprefix("LOG_LEVEL_") if asked.raw("level") else None
-    color = asked.flag("color") if asked.raw("color") is not None else None
+    asked = body.config.log
+    level = asked.level.removeprefix("LOG_LEVEL_") if asked.level is not None else None
+    color = asked.color
     if mask and "log" not in mask:
         level = level if "log.level" in mask else None
         color = bool(color) if "log.color" in mask else None
@@ -65,11 +66,10 @@ def set_config(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
-def logs(ctx: Context, request: Request) -> Answer:
+def logs(ctx: Context, request: Request, query: MasterLogQuery) -> Answer:
     """Stream the cluster's own log. With `follow`, the stream continues with new lines."""
-    offset, limit = request.integer("offset"), request.integer("limit")
-    follow = bool(request.flag("follow"))
-    start = master_log.first(ctx, user_of(request), offset, limit)
+    limit, follow = query.limit, query.follow
+    start = master_log.first(ctx, user_of(request), query.offset, limit)
 
     def fetch(cursor: tuple[int, int]) -> Batch:
         after, left = cursor
@@ -112,63 +112,24 @@ def _differences(differences: list[counts.Difference]) -> Response:
     return json_response({"differences": shown})
 
 
-def _times(request: Request) -> tuple[datetime, datetime]:
-    def time(name: str, older: str) -> datetime:
-        value = request.text(name, older)
-        if not value:
-            raise BadRequest(f"{name} is required")
-        return parse_time(value, name)
-
-    return time("timestampAfter", "timestamp_after"), time("timestampBefore", "timestamp_before")
+def raw_usage(ctx: Context, request: Request, query: TimesQuery) -> Answer:
+    return json_response({"resourceEntries": usage.raw(ctx, *query.times())})
 
 
-def _dates(request: Request) -> tuple[date, date, str]:
-    period = request.text("period").rpartition("_")[2].upper() or usage.DAILY
-    period = usage.DAILY if period in ("", "UNSPECIFIED") else period
-    if period not in (usage.DAILY, usage.MONTHLY):
-        raise BadRequest(
-            "period must be RESOURCE_ALLOCATION_AGGREGATION_PERIOD_DAILY or ..._MONTHLY"
-        )
-    first = _days_of(request, "startDate", "start_date", period)[0]
-    last = _days_of(request, "endDate", "end_date", period)[1]
-    return first, last, period
+def aggregated_usage(ctx: Context, request: Request, query: DaysQuery) -> Answer:
+    return json_response({"resourceEntries": usage.aggregated(ctx, *query.days())})
 
 
-def _days_of(request: Request, name: str, older: str, period: str) -> tuple[date, date]:
-    """Return the first and the last day of a month such as 2026-11, or a day twice."""
-    value = request.text(name, older)
-    is_month = len(value) == len("2026-11")
-    if is_month and period != usage.MONTHLY:
-        raise BadRequest(
-            f"{name} {value!r} is a month, and the report is by day: write a day such as"
-            " 2026-11-20, or ask for months (--monthly)"
-        )
-    try:
-        first = date.fromisoformat(f"{value}-01" if is_month else value)
-    except ValueError as e:
-        raise BadRequest(f"{name} must be a date such as 2026-11-20, not {value!r}") from e
-    days = monthrange(first.year, first.month)[1] if is_month else first.day
-    return first, first.replace(day=days)
+def raw_csv(ctx: Context, request: Request, query: TimesQuery) -> Answer:
+    return _csv(usage.raw_csv(ctx, *query.times()))
 
 
-def raw_usage(ctx: Context, request: Request) -> Answer:
-    return json_response({"resourceEntries": usage.raw(ctx, *_times(request))})
+def allocations_csv(ctx: Context, request: Request, query: TimesQuery) -> Answer:
+    return _csv(usage.allocations_csv(ctx, *query.times()))
 
 
-def aggregated_usage(ctx: Context, request: Request) -> Answer:
-    return json_response({"resourceEntries": usage.aggregated(ctx, *_dates(request))})
-
-
-def raw_csv(ctx: Context, request: Request) -> Answer:
-    return _csv(usage.raw_csv(ctx, *_times(request)))
-
-
-def allocations_csv(ctx: Context, request: Request) -> Answer:
-    return _csv(usage.allocations_csv(ctx, *_times(request)))
-
-
-def aggregated_csv(ctx: Context, request: Request) -> Answer:
-    return _csv(usage.aggregated_csv(ctx, *_dates(request)))
+def aggregated_csv(ctx: Context, request: Request, query: DaysQuery) -> Answer:
+    return _csv(usage.aggregated_csv(ctx, *query.days()))
 
 
 def _csv(text: str) -> Response:

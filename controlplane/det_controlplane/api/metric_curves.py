@@ -1,13 +1,13 @@
 """Serve the measurements of experiments, as answers and as streams that continue until the experiments have ended."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Batch, Request, Stream, json_response, line
-from det_controlplane.api.listing import metric_group_of
+from det_controlplane.api.listing import MetricGroupQuery
 from det_controlplane.api.router import get
 from det_controlplane.core.people.permissions import TaskRule, in_path, in_query, require
 from det_controlplane.core.people.roles import Right
@@ -23,86 +23,123 @@ Message = dict[str, Any]
 News = Callable[[Message, Any], tuple[Message | None, Any]]
 
 
-def names(ctx: Context, request: Request) -> Answer:
-    ids = request.integers("ids")
+@dataclass(frozen=True)
+class FollowQuery:
+    once: bool = False
+    period_seconds: int = 0
+
+
+@dataclass(frozen=True)
+class NamesQuery(FollowQuery):
+    ids: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MetricQuery(FollowQuery, MetricGroupQuery):
+    metric_name: str = ""
+
+    def metric(self) -> tuple[str, str]:
+        """Return the group and the name of the metric."""
+        group = self.metric_group()
+        if not self.metric_name or not group:
+            raise BadRequest("metricName and group are required")
+        return group, self.metric_name
+
+
+@dataclass(frozen=True)
+class SnapshotQuery(MetricQuery):
+    batches_processed: int = 0
+    batches_margin: int = 0
+
+
+@dataclass(frozen=True)
+class WindowQuery:
+    start_batches: int = 0
+    end_batches: int = 0
+    max_datapoints: int = 0
+
+    def window(self, names: list[str], group: str) -> metric_curves.Window:
+        return metric_curves.Window(
+            names=names,
+            group=group,
+            first=self.start_batches,
+            last=self.end_batches,
+            most=_bounded(self.max_datapoints, _POINTS),
+        )
+
+
+@dataclass(frozen=True)
+class SampleQuery(MetricQuery, WindowQuery):
+    max_trials: int = 0
+
+
+@dataclass(frozen=True)
+class CompareQuery(WindowQuery, MetricGroupQuery):
+    trial_ids: list[int] = field(default_factory=list)
+    metric_ids: list[str] = field(default_factory=list)
+    metric_names: list[str] = field(default_factory=list)
+
+
+def names(ctx: Context, request: Request, query: NamesQuery) -> Answer:
+    ids = query.ids
     if not ids:
-        raise BadRequest("ids is required: those of experiments")
-    return _follow(ctx, request, ids, lambda: metric_curves.names(ctx, ids), _new_names)
+        raise BadRequest("ids is required: the ids of experiments")
+    return _follow(ctx, query, ids, lambda: metric_curves.names(ctx, ids), _new_names)
 
 
-def batches(ctx: Context, request: Request) -> Answer:
-    group, name = _metric(request)
+def batches(ctx: Context, request: Request, query: MetricQuery) -> Answer:
+    group, name = query.metric()
     experiment_id = request.id("experimentId")
 
     def read() -> Message:
         return {"batches": metric_curves.batches(ctx, experiment_id, group, name)}
 
-    return _follow(ctx, request, [experiment_id], read, _new_steps)
+    return _follow(ctx, query, [experiment_id], read, _new_steps)
 
 
-def snapshot(ctx: Context, request: Request) -> Answer:
-    group, name = _metric(request)
-    at = request.integer("batchesProcessed", "batches_processed")
-    margin = request.integer("batchesMargin", "batches_margin")
+def snapshot(ctx: Context, request: Request, query: SnapshotQuery) -> Answer:
+    group, name = query.metric()
+    at, margin = query.batches_processed, query.batches_margin
     experiment_id = request.id("experimentId")
 
     def read() -> Message:
         return {"trials": metric_curves.snapshot(ctx, experiment_id, group, name, at, margin)}
 
-    return _follow(ctx, request, [experiment_id], read, _changed)
+    return _follow(ctx, query, [experiment_id], read, _changed)
 
 
-def compare(ctx: Context, request: Request) -> Answer:
-    """Stream the curves of trials.
+def compare(ctx: Context, request: Request, query: CompareQuery) -> Answer:
+    """Return the curves of trials.
 
     Metrics named by `metricIds` (group and name), by `metricNames` in one group, or all.
     """
-    trial_ids = request.integers("trialIds", "trial_ids")
-    if not trial_ids:
+    if not query.trial_ids:
         raise BadRequest("trialIds is required")
     wanted: dict[str, list[str]] = {}
-    for metric_id in request.texts("metricIds", "metric_ids"):
+    for metric_id in query.metric_ids:
         group, _, name = metric_id.partition(".")
         wanted.setdefault(group, []).append(name)
-    names = request.texts("metricNames", "metric_names")
-    if names or not wanted:
-        wanted.setdefault(metric_group_of(request), []).extend(names)
-    windows = [_window(request, names, group) for group, names in wanted.items()]
-    return json_response({"trials": metric_curves.compared(ctx, trial_ids, windows)})
+    if query.metric_names or not wanted:
+        wanted.setdefault(query.metric_group(), []).extend(query.metric_names)
+    windows = [query.window(names, group) for group, names in wanted.items()]
+    return json_response({"trials": metric_curves.compared(ctx, query.trial_ids, windows)})
 
 
-def sample(ctx: Context, request: Request) -> Answer:
-    group, name = _metric(request)
-    most = _bounded(request.integer("maxTrials", "max_trials"), _TRIALS)
-    window = _window(request, [name], group)
+def sample(ctx: Context, request: Request, query: SampleQuery) -> Answer:
+    group, name = query.metric()
+    most = _bounded(query.max_trials, _TRIALS)
+    window = query.window([name], group)
     experiment_id = request.id("experimentId")
 
     def read() -> Message:
         return {"trials": metric_curves.sample(ctx, experiment_id, most, window)}
 
-    return _follow(ctx, request, [experiment_id], read, _new_points)
+    return _follow(ctx, query, [experiment_id], read, _new_points)
 
 
 def history(ctx: Context, request: Request) -> Answer:
     found = metric_curves.history(ctx, request.id("experimentId"))
     return json_response({"validationHistory": found})
-
-
-def _metric(request: Request) -> tuple[str, str]:
-    name, group = request.text("metricName", "metric_name"), metric_group_of(request)
-    if not name or not group:
-        raise BadRequest("metricName and group are required")
-    return group, name
-
-
-def _window(request: Request, names: list[str], group: str) -> metric_curves.Window:
-    return metric_curves.Window(
-        names=names,
-        group=group,
-        first=request.integer("startBatches", "start_batches"),
-        last=request.integer("endBatches", "end_batches"),
-        most=_bounded(request.integer("maxDatapoints", "max_datapoints"), _POINTS),
-    )
 
 
 def _bounded(asked: int, default: int) -> int:
@@ -117,14 +154,13 @@ class _Seen:
 
 
 def _follow(
-    ctx: Context, request: Request, ids: list[int], read: Callable[[], Message], news: News
+    ctx: Context, query: FollowQuery, ids: list[int], read: Callable[[], Message], news: News
 ) -> Stream:
     """Send the measurements, then news after each change of the experiments, until they have ended.
 
     `once` ends the stream after the first message: hosts that cannot stream answer at the end of a stream only.
     """
-    once = bool(request.flag("once"))
-    period = request.integer("periodSeconds", "period_seconds") or _PERIOD_S
+    period = query.period_seconds or _PERIOD_S
     pause = timedelta(seconds=min(max(period, 1), _LONGEST_PERIOD_S))
     before = metric_curves.progress(ctx, ids)
     message, sent = news(read(), None)
@@ -133,7 +169,7 @@ def _follow(
     def fetch(seen: _Seen | None) -> Batch:
         now = ctx.now()
         if seen is None:
-            ended = once or all(state.terminal for state in before.states)
+            ended = query.once or all(state.terminal for state in before.states)
             return Batch([line(first.pop())], _Seen(before.revision, now, sent), ended)
         progress = metric_curves.progress(ctx, ids)
         ended = all(state.terminal for state in progress.states)

@@ -1,6 +1,7 @@
 """Reports of metrics of several trials, as streams."""
 
-from det_controlplane.api.errors import BadRequest
+from dataclasses import dataclass
+
 from det_controlplane.api.http import Answer, Batch, Request, Stream, line
 from det_controlplane.api.router import get
 from det_controlplane.core.people.permissions import TaskRule, in_query, require
@@ -9,22 +10,29 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.trials import metric_streams
 
 
-def training_metrics(ctx: Context, request: Request) -> Answer:
-    return _metrics(ctx, request, "training")
+@dataclass(frozen=True)
+class MetricsQuery:
+    trial_ids: list[int]
 
 
-def validation_metrics(ctx: Context, request: Request) -> Answer:
-    return _metrics(ctx, request, "validation")
+@dataclass(frozen=True)
+class GroupQuery(MetricsQuery):
+    group: str = ""
 
 
-def group_metrics(ctx: Context, request: Request) -> Answer:
-    return _metrics(ctx, request, request.text("group"))
+def training_metrics(ctx: Context, request: Request, query: MetricsQuery) -> Answer:
+    return _metrics(ctx, query.trial_ids, "training")
 
 
-def _metrics(ctx: Context, request: Request, group: str) -> Answer:
-    trial_ids = request.integers("trialIds", "trial_ids")
-    if not trial_ids:
-        raise BadRequest("trialIds is required")
+def validation_metrics(ctx: Context, request: Request, query: MetricsQuery) -> Answer:
+    return _metrics(ctx, query.trial_ids, "validation")
+
+
+def group_metrics(ctx: Context, request: Request, query: GroupQuery) -> Answer:
+    return _metrics(ctx, query.trial_ids, query.group)
+
+
+def _metrics(ctx: Context, trial_ids: list[int], group: str) -> Answer:
     metric_streams.check_trials(ctx, trial_ids)
 
     def fetch(after: metric_streams.Position) -> Batch:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from det_controlplane.api.answers import schemas_of
-from det_controlplane.api.handler_inputs import inputs_of
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.inputs import body_schema, query_schemas
 from det_controlplane.api.router import Access, Route, get
@@ -13,7 +12,20 @@ from det_controlplane.core.interface import INTERFACE_VERSION
 from det_controlplane.services.context import Context
 
 _PARAMETER = re.compile(r"\{(\w+)(?:\.\.\.)?\}")
-_BODIES = ("POST", "PUT", "PATCH", "DELETE")
+# Path parameters that are numbers: their handlers read them with `request.id`.
+_NUMBERS = (
+    *(
+        "budgetId",
+        "experimentId",
+        "groupId",
+        "id",
+        "modelVersionNum",
+        "projectId",
+        "runId",
+        "sessionId",
+    ),
+    *("slotId", "tokenId", "trialId", "userId", "workspaceId"),
+)
 _ERROR = {"description": "Refused; error.error says why", "schema": {"$ref": "#/definitions/Error"}}
 _DEFINITIONS = {
     "Error": {
@@ -56,15 +68,14 @@ def description(routes: Iterable[Route]) -> dict[str, Any]:
 
 def _operation(route: Route) -> dict[str, Any]:
     names = _PARAMETER.findall(route.path)
-    read = inputs_of(route.handler)
-    query, body = query_of(route), body_of(route)
-    kinds = {n: "integer" if n in read.numbers else "string" for n in names}
+    query = {} if route.query is None else query_schemas(route.query)
+    kinds = {n: "integer" if n in _NUMBERS else "string" for n in names}
     parameters: list[dict[str, Any]] = [
         {"name": n, "in": "path", "required": True, "type": kinds[n]} for n in names
     ]
     parameters += [{"name": n, "in": "query", **kind} for n, kind in sorted(query.items())]
-    if body is not None and route.method in _BODIES:
-        parameters.append({"name": "body", "in": "body", "schema": body})
+    if route.body is not None and route.method != "GET":
+        parameters.append({"name": "body", "in": "body", "schema": body_schema(route.body)})
     produced = dict.fromkeys((*route.produces, "application/json"))
     return {
         "operationId": _name(route),
@@ -82,20 +93,6 @@ def _done(route: Route) -> dict[str, Any]:
     if route.response is not None:
         done["schema"] = {"$ref": f"#/definitions/{route.response.__name__}"}
     return done
-
-
-def query_of(route: Route) -> dict[str, dict[str, Any]]:
-    """Return the schemas of the query's parameters: from the route's model, and from the source of its handler."""
-    model = {} if route.query is None else query_schemas(route.query)
-    return {**inputs_of(route.handler).query, **model}
-
-
-def body_of(route: Route) -> dict[str, Any] | None:
-    """Return the schema of the body from the route's model, or else from the source of its handler."""
-    if route.body is not None:
-        return body_schema(route.body)
-    fields = inputs_of(route.handler).body
-    return None if fields is None else fields.schema()
 
 
 def _name(route: Route) -> str:

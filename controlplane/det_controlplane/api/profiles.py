@@ -1,13 +1,14 @@
 """Serve series of profilers. The streams end with the present points, because clients that draw curves ask again."""
 
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Batch, Request, Stream, line
-from det_controlplane.api.listing import choice_of
+from det_controlplane.api.inputs import parse_time
+from det_controlplane.api.listing import choice
 from det_controlplane.api.router import Unaudited, get, post
 from det_controlplane.core.people.permissions import TaskRule, in_body, in_path, require
 from det_controlplane.core.people.roles import Right
@@ -21,23 +22,74 @@ _TYPES = ("", *(kind.upper() for kind in KINDS))
 _MESSAGE = 1000  # points
 
 
+def _label(name: str) -> Any:
+    """Return a field of the query that may be written `labels.gpuUuid` or `labels.gpu_uuid`."""
+    first, *rest = name.split("_")
+    camel = first + "".join(word.capitalize() for word in rest)
+    return field(default="", metadata={"name": f"labels.{camel}", "also": (f"labels.{name}",)})
+
+
+@dataclass(frozen=True)
+class SeriesQuery:
+    name: str = _label("name")
+    metric_type: str = _label("metric_type")
+    agent_id: str = _label("agent_id")
+    gpu_uuid: str = _label("gpu_uuid")
+
+
+@dataclass(frozen=True)
+class ProfilerLabels:
+    trial_id: int = 0
+    name: str = ""
+    agent_id: str = ""
+    gpu_uuid: str = ""
+    metric_type: str = ""
+
+    def labels(self) -> Labels:
+        kind = self.metric_type.removeprefix(_PREFIX).lower() or KINDS[0]
+        if kind not in KINDS:
+            known = ", ".join(_PREFIX + known.upper() for known in KINDS)
+            raise BadRequest(f"labels.metricType must be one of {known}")
+        return Labels(kind, self.name, self.agent_id, self.gpu_uuid)
+
+
+@dataclass(frozen=True)
+class ProfilerBatch:
+    labels: ProfilerLabels = ProfilerLabels()
+    values: list[float] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list, metadata={"most": None})
+    timestamps: list[str] = field(default_factory=list)
+
+    def points(self) -> list[Point]:
+        if not len(self.values) == len(self.batches) == len(self.timestamps):
+            raise BadRequest("values, batches and timestamps of a series must be of one length")
+        wrong = next((value for value in self.values if not math.isfinite(value)), None)
+        if wrong is not None:
+            raise BadRequest(f"values must be finite numbers, not {wrong!r}")
+        rows = zip(self.values, self.batches, self.timestamps, strict=True)
+        return [
+            Point(value, batches, parse_time(time, "timestamps")) for value, batches, time in rows
+        ]
+
+
+@dataclass(frozen=True)
+class ProfilerReport:
+    batches: list[ProfilerBatch] = field(default_factory=list)
+
+
 def available(ctx: Context, request: Request) -> Answer:
     trial_id = request.id("trialId")
     found = [_shown(trial_id, labels) for labels in profiles.available(ctx, trial_id)]
     return _stream([{"labels": found}])
 
 
-def series(ctx: Context, request: Request) -> Answer:
+def series(ctx: Context, request: Request, query: SeriesQuery) -> Answer:
     trial_id = request.id("trialId")
-    name = request.text("labels.name")
-    if not name:
+    if not query.name:
         raise BadRequest("labels.name is required: 'profiler/available_series' lists the names")
-    kind = choice_of(request, _PREFIX, _TYPES, "labels.metricType", "labels.metric_type").lower()
-    agent_id, gpu_uuid = (
-        request.text(f"labels.{camel}", f"labels.{snake}")
-        for camel, snake in (("agentId", "agent_id"), ("gpuUuid", "gpu_uuid"))
-    )
-    found = profiles.series(ctx, trial_id, Labels(kind, name, agent_id, gpu_uuid))
+    kind = choice("labels.metricType", query.metric_type, _PREFIX, _TYPES).lower()
+    labels = Labels(kind, query.name, query.agent_id, query.gpu_uuid)
+    found = profiles.series(ctx, trial_id, labels)
     return _stream([part for one in found for part in _parts(trial_id, one)])
 
 
@@ -64,42 +116,16 @@ def _stream(messages: list[dict[str, Any]]) -> Stream:
     return Stream(lambda cursor: Batch([line(message) for message in messages], cursor, True))
 
 
-def report(ctx: Context, request: Request) -> Answer:
+def report(ctx: Context, request: Request, body: ProfilerReport) -> Answer:
     """Store the profiler samples of older harnesses, which send them by this route."""
-    batches = [_batch(body) for body in Body(request.json()).bodies("batches")]
+    batches = [
+        (batch.labels.trial_id, batch.labels.labels(), batch.points()) for batch in body.batches
+    ]
     for trial_id in {trial_id for trial_id, _, _ in batches}:
         task_rights.require_trial(ctx, user_of(request), trial_id)
         reporters.require_trial(ctx, user_of(request), trial_id)
     profiles.add(ctx, batches)
     return EMPTY
-
-
-def _batch(body: Body) -> tuple[int, Labels, list[Point]]:
-    labels = body.body("labels")
-    kind = labels.text("metricType").removeprefix(_PREFIX).lower() or KINDS[0]
-    if kind not in KINDS:
-        known = ", ".join(_PREFIX + known.upper() for known in KINDS)
-        raise BadRequest(f"labels.metricType must be one of {known}")
-    columns = [body.items(name) for name in ("values", "batches", "timestamps")]
-    if len({len(column) for column in columns}) != 1:
-        raise BadRequest("values, batches and timestamps of a series must be of one length")
-    points = [
-        Point(
-            _number(value),
-            Body({"batches": at}).integer("batches"),
-            parse_time(str(when), "timestamps"),
-        )
-        for value, at, when in zip(*columns, strict=True)
-    ]
-    name = Labels(kind, labels.text("name"), labels.text("agentId"), labels.text("gpuUuid"))
-    return labels.integer("trialId"), name, points
-
-
-def _number(value: Any) -> float:
-    number = Body({"values": value}).number("values")
-    if number is None or not math.isfinite(number):
-        raise BadRequest(f"values must be finite numbers, not {value!r}")
-    return number
 
 
 _T = "/api/v1/trials"

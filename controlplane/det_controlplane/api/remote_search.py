@@ -2,11 +2,11 @@
 
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import (
     EMPTY,
@@ -29,88 +29,140 @@ _LONG_POLL_S = 60
 _LONGEST = 2**53  # lengths are stored as doubles
 
 
-def events(ctx: Context, request: Request) -> Answer:
-    """Return the events of a search, by a long poll. To answer with none early is fine: the client asks again."""
+@dataclass(frozen=True)
+class EventQuery:
+    timeout_seconds: int = _LONG_POLL_S
+
+
+@dataclass(frozen=True)
+class Creation:
+    request_id: str
+    hyperparams: str
+    checkpoint_uuid: str = ""
+
+    def operation(self) -> Mapping[str, Any]:
+        request_id = _uuid("requestId", self.request_id)
+        operation = {"requestId": request_id, "hyperparams": _hyperparams(self, request_id)}
+        if self.checkpoint_uuid:
+            operation["checkpointUuid"] = _uuid("checkpointUuid", self.checkpoint_uuid)
+        return operation
+
+
+@dataclass(frozen=True)
+class ValidateAfter:
+    request_id: str
+    length: int = 0
+
+
+@dataclass(frozen=True)
+class TrialOperation:
+    validate_after: ValidateAfter
+
+    def operation(self) -> Mapping[str, Any]:
+        request_id = _uuid("requestId", self.validate_after.request_id)
+        length = self.validate_after.length
+        if not 1 <= length <= _LONGEST:
+            raise BadRequest(f"trial {request_id}: length must be a positive number, not {length}")
+        return {"validateAfter": {"requestId": request_id, "length": str(length)}}
+
+
+@dataclass(frozen=True)
+class Closing:
+    request_id: str
+
+    def operation(self) -> Mapping[str, Any]:
+        return {"requestId": _uuid("requestId", self.request_id)}
+
+
+@dataclass(frozen=True)
+class ShutDown:
+    cancel: bool = False
+    failure: bool = False
+
+    def operation(self) -> Mapping[str, Any]:
+        return {"cancel": self.cancel, "failure": self.failure}
+
+
+@dataclass(frozen=True)
+class Progress:
+    progress: float = 0.0
+
+    def operation(self) -> Mapping[str, Any]:
+        if not (math.isfinite(self.progress) and 0 <= self.progress <= 1):
+            raise BadRequest(
+                f"setSearcherProgress: progress must be from 0 to 1, not {self.progress}"
+            )
+        return {"progress": self.progress}
+
+
+@dataclass(frozen=True)
+class SearcherOperation:
+    """One of these operations."""
+
+    create_trial: Creation | None = None
+    trial_operation: TrialOperation | None = None
+    close_trial: Closing | None = None
+    shut_down: ShutDown | None = None
+    set_searcher_progress: Progress | None = None
+
+    def kinds(self) -> dict[str, Any]:
+        """Return the operations of the request by their names."""
+        named = {
+            "createTrial": self.create_trial,
+            "trialOperation": self.trial_operation,
+            "closeTrial": self.close_trial,
+            "shutDown": self.shut_down,
+            "setSearcherProgress": self.set_searcher_progress,
+        }
+        return {name: operation for name, operation in named.items() if operation is not None}
+
+
+@dataclass(frozen=True)
+class Trigger:
+    id: int | None = None
+
+
+@dataclass(frozen=True)
+class SearcherOperations:
+    searcher_operations: list[SearcherOperation] = field(default_factory=list)
+    triggered_by_event: Trigger = Trigger()
+
+
+def events(ctx: Context, request: Request, query: EventQuery) -> Answer:
+    """Return the events of a search, by a long poll. An empty answer may come early: the client asks again."""
     experiment_id = request.id("experimentId")
     found = remote.events(ctx, experiment_id)
-    wait_s = request.integer("timeoutSeconds", "timeout_seconds", default=_LONG_POLL_S)
+    wait_s = query.timeout_seconds
     if not found and wait_s > 0 and not request.final:
         return Wait(live.searcher_topic(experiment_id), min(wait_s, _LONG_POLL_S))
     return json_response({"searcherEvents": [{**e, "id": str(e["id"])} for e in found]})
 
 
-def operate(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    operations = [_operation(o, i) for i, o in enumerate(body.bodies("searcherOperations"))]
-    trigger = body.body("triggeredByEvent").optional_integer("id")
-    remote.operate(ctx, user_of(request), request.id("experimentId"), operations, trigger)
+def operate(ctx: Context, request: Request, body: SearcherOperations) -> Answer:
+    operations = [_operation(o, i) for i, o in enumerate(body.searcher_operations)]
+    experiment_id, trigger = request.id("experimentId"), body.triggered_by_event.id
+    remote.operate(ctx, user_of(request), experiment_id, operations, trigger)
     return EMPTY
 
 
-def _operation(given: Body, index: int) -> dict[str, Any]:
-    kinds = [kind for kind in _KINDS if given.has(kind)]
+def _operation(given: SearcherOperation, index: int) -> dict[str, Any]:
+    kinds = given.kinds()
     if len(kinds) != 1:
-        found = "none of them" if not kinds else " and ".join(kinds)
-        raise BadRequest(
-            f"searcherOperations[{index}] must be one of {', '.join(_KINDS)}; it has {found}"
-        )
-    return {kinds[0]: _KINDS[kinds[0]](given.body(kinds[0]))}
+        found = " and ".join(kinds) if kinds else "none of them"
+        names = "createTrial, trialOperation, closeTrial, shutDown, setSearcherProgress"
+        raise BadRequest(f"searcherOperations[{index}] must be one of {names}; it has {found}")
+    return {name: operation.operation() for name, operation in kinds.items()}
 
 
-def _create(given: Body) -> Mapping[str, Any]:
-    request_id = _request_id(given)
-    made = {"requestId": request_id, "hyperparams": _hyperparams(given, request_id)}
-    if given.has("checkpointUuid"):
-        made["checkpointUuid"] = _uuid(given, "checkpointUuid")
-    return made
-
-
-def _validate_after(given: Body) -> Mapping[str, Any]:
-    operation = given.body("validateAfter")
-    request_id, length = _request_id(operation), operation.integer("length")
-    if not 1 <= length <= _LONGEST:
-        raise BadRequest(f"trial {request_id}: length must be a positive number, not {length}")
-    return {"validateAfter": {"requestId": request_id, "length": str(length)}}
-
-
-def _close(given: Body) -> Mapping[str, Any]:
-    return {"requestId": _request_id(given)}
-
-
-def _shut_down(given: Body) -> Mapping[str, Any]:
-    return {"cancel": given.flag("cancel"), "failure": given.flag("failure")}
-
-
-def _progress(given: Body) -> Mapping[str, Any]:
-    progress = given.number("progress") or 0.0
-    if not (math.isfinite(progress) and 0 <= progress <= 1):
-        raise BadRequest(f"setSearcherProgress: progress must be from 0 to 1, not {progress}")
-    return {"progress": progress}
-
-
-_KINDS: dict[str, Callable[[Body], Mapping[str, Any]]] = {
-    "createTrial": _create,
-    "trialOperation": _validate_after,
-    "closeTrial": _close,
-    "shutDown": _shut_down,
-    "setSearcherProgress": _progress,
-}
-
-
-def _request_id(given: Body) -> str:
-    return _uuid(given, "requestId")
-
-
-def _uuid(given: Body, name: str) -> str:
-    value = given.required_text(name)
+def _uuid(name: str, value: str) -> str:
     try:
         return str(uuid.UUID(value))
     except ValueError as e:
         raise BadRequest(f"{name} must be a UUID, not {value!r:.80}") from e
 
 
-def _hyperparams(given: Body, request_id: str) -> dict[str, Any]:
-    text = given.required_text("hyperparams")
+def _hyperparams(creation: Creation, request_id: str) -> dict[str, Any]:
+    text = creation.hyperparams
     found = parsed(text.encode(), f"trial {request_id}: hyperparams")
     if not isinstance(found, dict):
         raise BadRequest(

@@ -68,8 +68,8 @@ class Route:
         return getattr(self.handler, "__annotations__", {}).get("query")
 
     @property
-    def body(self) -> type | None:
-        """Return the model of the body that the handler's signature names."""
+    def body(self) -> Any:
+        """Return the model of the body that the handler's signature names, or None."""
         return getattr(self.handler, "__annotations__", {}).get("body")
 
     def answer(self, ctx: "Context", request: Request) -> Answer:

@@ -67,12 +67,10 @@ def _stored(ctx: Context, request: Request, body: NewTemplate, *, replace: bool)
     return json_response({"template": template})
 
 
-def edit(ctx: Context, request: Request) -> Answer:
+def edit(ctx: Context, request: Request, body: dict[str, Any]) -> Answer:
     """Replace a template's configuration by the body, which is the whole of it."""
     name = request.param("templateName")
-    return json_response(
-        {"template": templates.set_config(ctx, user_of(request), name, request.json())}
-    )
+    return json_response({"template": templates.set_config(ctx, user_of(request), name, body)})
 
 
 def rename(ctx: Context, request: Request, body: TemplateNames) -> Answer:

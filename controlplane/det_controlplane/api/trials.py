@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from det_controlplane.api.answers import Checkpoints, OneTrial
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
-from det_controlplane.api.errors import ApiError, BadRequest
+from det_controlplane.api.errors import ApiError
 from det_controlplane.api.http import (
     EMPTY,
     REPORT_BODY,
@@ -13,20 +12,30 @@ from det_controlplane.api.http import (
     Request,
     Response,
     Wait,
+    json_object,
     json_parts,
     json_response,
 )
-from det_controlplane.api.listing import (
-    CHECKPOINT_STATES,
-    checkpoint_sort_of,
-    choice_of,
-    is_descending,
-    metric_group_of,
-    page_of,
-    states_of,
-)
+from det_controlplane.api.inputs import read_body
+from det_controlplane.api.listing import CHECKPOINT_STATES, CheckpointQuery, known_states
 from det_controlplane.api.router import Shared, Unaudited, get, patch, post, put
-from det_controlplane.core.paging import Sort
+from det_controlplane.api.trial_inputs import (
+    Completion,
+    EarlyExit,
+    GroupMetrics,
+    NewExternalTrial,
+    NewTrial,
+    ProgressBody,
+    RunMetadata,
+    RunnerState,
+    RunStart,
+    SourceReport,
+    StepQuery,
+    TrialMetrics,
+    TrialStart,
+    TrialState,
+    WorkloadQuery,
+)
 from det_controlplane.core.people.permissions import (
     TaskRule,
     in_any_workspace,
@@ -35,7 +44,6 @@ from det_controlplane.core.people.permissions import (
     require,
 )
 from det_controlplane.core.people.roles import Right
-from det_controlplane.core.search import ExitReason
 from det_controlplane.core.trials.metrics import MetricsReport, storable
 from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
@@ -51,39 +59,25 @@ _SHORT = 8 * 1024  # the body of a report that others need not wait for
 
 def get_trial(ctx: Context, request: Request) -> Answer:
     trial = listing.trial(ctx, request.id("trialId"))
-    return Response(b'{"trial":' + trial.encode() + b"}")
+    return json_object(trial=trial)
 
 
-def list_checkpoints(ctx: Context, request: Request) -> Answer:
-    sort = checkpoint_sort_of(request)
+def list_checkpoints(ctx: Context, request: Request, query: CheckpointQuery) -> Answer:
     found = listing.checkpoints(
         ctx,
-        page_of(request),
-        sort,
+        query.page(),
+        query.checkpoint_sort(),
         "trial_id",
         request.id("trialId"),
-        states_of(request, CHECKPOINT_STATES),
+        known_states(query.states, CHECKPOINT_STATES),
     )
     return json_parts(found)
 
 
-def list_workloads(ctx: Context, request: Request) -> Answer:
-    options = workloads.Options(
-        filter=choice_of(request, "FILTER_OPTION_", workloads.FILTERS, "filter"),
-        batch_metrics=bool(request.flag("includeBatchMetrics", "include_batch_metrics")),
-        skip_deleted=bool(request.flag("removeDeletedCheckpoints", "remove_deleted_checkpoints")),
-        group=metric_group_of(request) or "validation",
-    )
-    page, sort = page_of(request, default_limit=-1), _workload_sort_of(request)
-    return json_parts(workloads.of_trial(ctx, request.id("trialId"), page, sort, options))
-
-
-def _workload_sort_of(request: Request) -> Sort:
-    """Return the order of workloads: by batches, or by a metric that the caller names."""
-    metric, descending = request.text("sortKey", "sort_key"), is_descending(request)
-    if metric in ("", "batches"):
-        return Sort(descending=descending)
-    return Sort(Sort.BY_METRIC, descending, metric)
+def list_workloads(ctx: Context, request: Request, query: WorkloadQuery) -> Answer:
+    page = query.page(default_limit=-1)
+    trial_id = request.id("trialId")
+    return json_parts(workloads.of_trial(ctx, trial_id, page, query.sort(), query.options()))
 
 
 def kill(ctx: Context, request: Request) -> Answer:
@@ -91,19 +85,22 @@ def kill(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
-def report_metrics(ctx: Context, request: Request) -> Answer:
-    return _taken(ctx, _reported(request))
+def report_metrics(ctx: Context, request: Request, body: GroupMetrics) -> Answer:
+    return _stored(ctx, _group_report(request, body))
 
 
-def _taken(ctx: Context, report: MetricsReport) -> Answer:
+def _stored(ctx: Context, report: MetricsReport) -> Answer:
     """Store a report. Refused metrics give a warning, because an error would end the training."""
     refusal = metric_reports.take(ctx, report)
     return EMPTY if refusal is None else json_response({"warning": refusal})
 
 
-def _reported(request: Request) -> MetricsReport:
-    body = Body(request.json())
-    return _report_of(request, body.text("group"), body.body("metrics"))
+def _group_report(request: Request, body: GroupMetrics) -> MetricsReport:
+    return _report(request, body.group, body.metrics)
+
+
+def _report(request: Request, group: str, metrics: TrialMetrics) -> MetricsReport:
+    return metrics.report(request.id("trialId"), group, request.headers.get("idempotency-key"))
 
 
 def may_share(request: Request) -> bool:
@@ -122,121 +119,88 @@ def report_together(ctx: Context, requests: Sequence[Request]) -> list[Response 
 
 def _readable(request: Request) -> MetricsReport | None:
     try:
-        return _reported(request)
+        return _group_report(request, read_body(GroupMetrics, request))
     except ApiError:
         return None
 
 
-def _report_of(request: Request, group: str, body: Body) -> MetricsReport:
-    values = body.body("metrics")
-    batch = values.raw("batchMetrics")
-    return MetricsReport(
-        trial_id=request.id("trialId"),
-        run_id=body.integer("trialRunId"),
-        group=group,
-        total_batches=body.optional_integer("stepsCompleted"),
-        metrics=storable(values.object("avgMetrics")),
-        batch_metrics=storable(batch) if batch else None,
-        reported_at=body.time("reportTime"),
-        request_key=request.headers.get("idempotency-key"),
-    )
-
-
-def report_training(ctx: Context, request: Request) -> Answer:
+def report_training(ctx: Context, request: Request, body: TrialMetrics) -> Answer:
     """Store a training report of an older harness, which sends each group to a route of its own."""
-    return _taken(ctx, _report_of(request, "training", Body(request.json())))
+    return _stored(ctx, _report(request, "training", body))
 
 
-def report_validation(ctx: Context, request: Request) -> Answer:
-    return _taken(ctx, _report_of(request, "validation", Body(request.json())))
+def report_validation(ctx: Context, request: Request, body: TrialMetrics) -> Answer:
+    return _stored(ctx, _report(request, "validation", body))
 
 
-def report_progress(ctx: Context, request: Request) -> Answer:
-    progress = Body(request.json()).number("progress")
-    trial_reports.report_progress(ctx, user_of(request), request.id("trialId"), progress or 0.0)
+def report_progress(ctx: Context, request: Request, body: ProgressBody) -> Answer:
+    trial_reports.report_progress(ctx, user_of(request), request.id("trialId"), body.progress)
     return EMPTY
 
 
-def early_exit(ctx: Context, request: Request) -> Answer:
-    reason = Body(request.json()).required_text("reason").removeprefix("EXITED_REASON_")
-    if reason not in ExitReason.__members__:
-        raise BadRequest(
-            f"reason must be EXITED_REASON_INVALID_HP or ..._INIT_INVALID_HP, not {reason!r}"
-        )
-    trial_reports.report_early_exit(
-        ctx, user_of(request), request.id("trialId"), ExitReason[reason]
-    )
+def early_exit(ctx: Context, request: Request, body: EarlyExit) -> Answer:
+    trial_id, reason = request.id("trialId"), body.exit_reason()
+    trial_reports.report_early_exit(ctx, user_of(request), trial_id, reason)
     return EMPTY
 
 
-def runner_metadata(ctx: Context, request: Request) -> Answer:
-    trial_reports.set_runner_state(ctx, request.id("trialId"), Body(request.json()).text("state"))
+def runner_metadata(ctx: Context, request: Request, body: RunnerState) -> Answer:
+    trial_reports.set_runner_state(ctx, request.id("trialId"), body.state)
     return EMPTY
 
 
-def patch_trial(ctx: Context, request: Request) -> Answer:
-    trial_id = request.id("trialId")
-    state = Body(request.json()).optional_text("state")
-    unmanaged.heartbeat(ctx, trial_id, state.removeprefix("STATE_") if state else None)
+def patch_trial(ctx: Context, request: Request, body: TrialState) -> Answer:
+    state = body.state.removeprefix("STATE_") if body.state else None
+    unmanaged.heartbeat(ctx, request.id("trialId"), state)
     return get_trial(ctx, request)
 
 
-def create_trial(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    task_rights.require_experiment(ctx, user_of(request), body.integer("experimentId"))
-    trial_id = unmanaged.create_trial(
-        ctx, body.integer("experimentId"), storable(body.object("hparams")), None
-    )
-    return Response(b'{"trial":' + listing.trial(ctx, trial_id).encode() + b"}")
+def create_trial(ctx: Context, request: Request, body: NewTrial) -> Answer:
+    return _created(ctx, request, body, None)
 
 
-def put_trial(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    inner = body.body("createTrialRequest")
-    task_rights.require_experiment(ctx, user_of(request), inner.integer("experimentId"))
-    trial_id = unmanaged.create_trial(
-        ctx,
-        inner.integer("experimentId"),
-        storable(inner.object("hparams")),
-        body.required_text("externalTrialId"),
-    )
-    return Response(b'{"trial":' + listing.trial(ctx, trial_id).encode() + b"}")
+def put_trial(ctx: Context, request: Request, body: NewExternalTrial) -> Answer:
+    return _created(ctx, request, body.create_trial_request, body.external_trial_id)
 
 
-def start_trial(ctx: Context, request: Request) -> Answer:
-    resume = Body(request.json()).flag("resume")
-    return json_response(unmanaged.start_trial(ctx, request.id("trialId"), resume))
+def _created(ctx: Context, request: Request, trial: NewTrial, external_id: str | None) -> Answer:
+    task_rights.require_experiment(ctx, user_of(request), trial.experiment_id)
+    hparams = storable(trial.hparams)
+    trial_id = unmanaged.create_trial(ctx, trial.experiment_id, hparams, external_id)
+    return json_object(trial=listing.trial(ctx, trial_id))
 
 
-def start_run(ctx: Context, request: Request) -> Answer:
-    storage = Body(request.json()).object("checkpointStorage")
-    return json_response({"storageId": records.remember_storage(ctx, user_of(request), storage)})
+def start_trial(ctx: Context, request: Request, body: TrialStart) -> Answer:
+    return json_response(unmanaged.start_trial(ctx, request.id("trialId"), body.resume))
+
+
+def start_run(ctx: Context, request: Request, body: RunStart) -> Answer:
+    storage_id = records.remember_storage(ctx, user_of(request), body.checkpoint_storage)
+    return json_response({"storageId": storage_id})
 
 
 def get_run_metadata(ctx: Context, request: Request) -> Answer:
     return json_response({"metadata": trial_reports.metadata(ctx, request.id("runId"))})
 
 
-def set_run_metadata(ctx: Context, request: Request) -> Answer:
-    values = Body(request.json()).object("metadata")
-    return json_response({"metadata": trial_reports.set_metadata(ctx, request.id("runId"), values)})
+def set_run_metadata(ctx: Context, request: Request, body: RunMetadata) -> Answer:
+    metadata = trial_reports.set_metadata(ctx, request.id("runId"), body.metadata)
+    return json_response({"metadata": metadata})
 
 
-def report_source(ctx: Context, request: Request) -> Answer:
-    source = Body(request.json()).body("trialSourceInfo")
-    task_rights.require_trial(ctx, user_of(request), source.integer("trialId"))
-    reporters.require_trial(ctx, user_of(request), source.integer("trialId"))
+def report_source(ctx: Context, request: Request, body: SourceReport) -> Answer:
+    source = body.trial_source_info
+    task_rights.require_trial(ctx, user_of(request), source.trial_id)
+    reporters.require_trial(ctx, user_of(request), source.trial_id)
     trial_reports.report_source(
         ctx,
-        source.integer("trialId"),
-        source.required_text("checkpointUuid"),
-        source.optional_integer("modelId"),
-        source.optional_integer("modelVersion"),
-        source.text("trialSourceInfoType"),
+        source.trial_id,
+        source.checkpoint_uuid,
+        source.model_id,
+        source.model_version,
+        source.trial_source_info_type,
     )
-    return json_response(
-        {"trialId": source.integer("trialId"), "checkpointUuid": source.text("checkpointUuid")}
-    )
+    return json_response({"trialId": source.trial_id, "checkpointUuid": source.checkpoint_uuid})
 
 
 def searcher_operation(ctx: Context, request: Request) -> Answer:
@@ -248,24 +212,21 @@ def searcher_operation(ctx: Context, request: Request) -> Answer:
     return json_response({"op": asked, "completed": operation.completed})
 
 
-def completed_operation(ctx: Context, request: Request) -> Answer:
-    done = Body(request.json()).body("completedOperation")
-    length = done.body("op").number("length")
-    trial_reports.complete_operation(
-        ctx, request.id("trialId"), length or 0.0, done.raw("searcherMetric")
-    )
+def completed_operation(ctx: Context, request: Request, body: Completion) -> Answer:
+    done = body.completed_operation
+    trial_id = request.id("trialId")
+    trial_reports.complete_operation(ctx, trial_id, done.op.length, done.searcher_metric)
     return EMPTY
 
 
-def next_workload(ctx: Context, request: Request) -> Answer:
-    steps = request.integer("stepsCompleted", "steps_completed")
-    found = next_of(ctx, request.id("trialId"), steps)
+def next_workload(ctx: Context, request: Request, query: StepQuery) -> Answer:
+    workload = next_of(ctx, request.id("trialId"), query.steps_completed)
     return json_response(
         {
             "workload": {
-                "kind": found.kind.value,
-                "numBatches": found.num_batches,
-                "totalBatchesProcessed": found.total_batches_processed,
+                "kind": workload.kind.value,
+                "numBatches": workload.num_batches,
+                "totalBatchesProcessed": workload.total_batches_processed,
             }
         }
     )
@@ -275,7 +236,7 @@ def by_external_id(ctx: Context, request: Request) -> Answer:
     trial = listing.trial_by_external_id(
         ctx, request.param("externalExperimentId"), request.param("externalTrialId")
     )
-    return Response(b'{"trial":' + trial.encode() + b"}")
+    return json_object(trial=trial)
 
 
 _T = "/api/v1/trials"

@@ -4,8 +4,9 @@ See docs/reference/compatibility.md#updates."""
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Batch, Request, Stream, bearer_token
 from det_controlplane.api.router import get
@@ -20,10 +21,18 @@ from det_controlplane.services.identity import authentication
 _LARGEST_ID = 2**31 - 1
 
 
-def stream(ctx: Context, request: Request) -> Answer:
-    """Stream changes of the kinds that the body subscribes to: `sync_id`, `known` ids and `subscribe`, by kind."""
-    body = Body(request.json())
-    sync_id, wishes = body.text("syncId"), _wishes(body.body("known"), body.body("subscribe"))
+@dataclass(frozen=True)
+class StreamBody:
+    """The ids that the client has, and the kinds that it subscribes to. Both are objects by kind."""
+
+    sync_id: str = ""
+    known: dict[str, Any] = field(default_factory=dict)
+    subscribe: dict[str, Any] = field(default_factory=dict)
+
+
+def stream(ctx: Context, request: Request, body: StreamBody) -> Answer:
+    """Stream changes of the kinds that the body subscribes to."""
+    sync_id, wishes = body.sync_id, _wishes(body.known, body.subscribe)
     token = bearer_token(request)
 
     def fetch(seen: Seen | None) -> Batch:
@@ -42,27 +51,31 @@ def _synced(sync_id: str, complete: bool) -> bytes:
     return json.dumps({"sync_id": sync_id, "complete": complete}).encode() + b"\n"
 
 
-def _wishes(known: Body, subscribe: Body) -> Mapping[str, Subscription]:
+def _wishes(known: Mapping[str, Any], subscribe: Mapping[str, Any]) -> dict[str, Subscription]:
     return {
-        kind: Subscription(_known(known, kind), _chosen(subscribe.body(kind), kind))
+        kind: Subscription(_known(known.get(kind), kind), _chosen(subscribe[kind], kind))
         for kind in updates.KINDS
-        if subscribe.has(kind)
+        if kind in subscribe
     }
 
 
-def _known(known: Body, kind: str) -> id_ranges.Ranges:
+def _known(ranges: Any, kind: str) -> id_ranges.Ranges:
     try:
-        return id_ranges.parse(known.text(kind))
+        return id_ranges.parse("" if ranges is None else str(ranges))
     except id_ranges.NotRanges as e:
         raise BadRequest(f"known.{kind}: {e}") from e
 
 
-def _chosen(spec: Body, kind: str) -> dict[str, list[int]]:
-    return {name: _ids(spec, name, kind) for name in updates.KINDS[kind]}
+def _chosen(spec: Any, kind: str) -> dict[str, list[int]]:
+    if not isinstance(spec, dict | None):
+        raise BadRequest(f"subscribe.{kind} must be an object")
+    return {name: _ids((spec or {}).get(name), name, kind) for name in updates.KINDS[kind]}
 
 
-def _ids(spec: Body, name: str, kind: str) -> list[int]:
-    found = [whole(str(value)) for value in spec.items(name)]
+def _ids(values: Any, name: str, kind: str) -> list[int]:
+    if not isinstance(values, list | None):
+        raise BadRequest(f"subscribe.{kind}.{name} must be a list of ids")
+    found = [whole(str(value)) for value in values or ()]
     ids = [id for id in found if id is not None and 0 <= id <= _LARGEST_ID]
     if len(ids) < len(found):
         raise BadRequest(f"subscribe.{kind}.{name} must be a list of ids")

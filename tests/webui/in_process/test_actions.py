@@ -163,7 +163,7 @@ def test_user_changes_own_name_password_and_colours(browser: Any, base: str, hou
         assert user["displayName"] == "Linus <b>P."
         press(tab, "Dark")
         assert tab.page.evaluate("document.documentElement.dataset.theme") == "dark"
-        fill(tab, New_password="another password")
+        fill(tab, Current_password=PASSWORD, New_password="another password")
         press(tab, "Change password")
         told(tab, "Password changed")
         house.api.signed_in("linus", "another password")
