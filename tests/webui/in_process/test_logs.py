@@ -207,6 +207,7 @@ def test_log_lines_can_be_searched_by_text_pattern_level_and_rank(log: Log) -> N
 def test_context_of_a_matching_line_can_be_shown(log: Log) -> None:
     log.tab.page.get_by_label("Search in logs").fill("line 5007")
     log.only("line 5007 <b>broke</b>")
+    log.tab.page.locator(".logs[aria-busy=false]").wait_for()
     log.box.press("Enter")
     log.tab.page.wait_for_function("() => document.activeElement.matches('.log time')")
     log.box.get_by_title("show what is around").press("Enter")
