@@ -68,7 +68,7 @@ ROOMS: dict[str, frozenset[str]] = {
 }
 # The packages of services in their order: each imports only earlier ones.
 SERVICES = (
-    "audit", "identity", "organization", "scheduling", "webhooks", "logs", "money", "search", "code", "tasks",
+    "identity", "organization", "scheduling", "webhooks", "logs", "money", "search", "code", "tasks",
     "checkpoints", "experiments", "machines", "agents", "trials", "queue", "interactive", "maintenance", "registry",
     "cluster",
 )  # fmt: skip

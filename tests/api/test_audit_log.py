@@ -16,11 +16,11 @@ from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.cluster import audit as audit_rows
 from det_controlplane.db.engine.errors import QueryFailed, TryAgain
-from det_controlplane.services.audit import failures
-from det_controlplane.services.audit.recording import Recorder, recording
+from det_controlplane.services.identity import refused_sign_ins
 from det_controlplane.services.identity.sign_in import FREE_ATTEMPTS
 from det_controlplane.services.logs.master_log import StoredLog
 from det_controlplane.services.organization import audit_listing as listing
+from det_controlplane.services.recorder import Recorder
 from sqlalchemy import text
 
 from tests.support.api import PASSWORD, Api, Caller, create
@@ -235,7 +235,7 @@ def test_repeated_failed_sign_ins_are_recorded_once(api: Api, admin: Caller) -> 
 def test_unauthenticated_requests_write_few_audit_entries(
     api: Api, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "MOST", 2)
+    monkeypatch.setattr(refused_sign_ins, "MOST", 2)
     for name in ("determined", "nobody", "no-one"):
         fail_to_sign_in(api, name)
     rows = entries(admin, action="auth.refused")
@@ -313,8 +313,8 @@ def test_stored_log_line_adds_no_audit_entry(
     before, log = count(api), StoredLog(api.ctx.db)
     line = logging.LogRecord("det", logging.ERROR, "", 0, "a line", (), None)
     ids = api.ctx.db.read(text("SELECT id FROM users WHERE username = 'determined'"))
-    recorder = Recorder(api.ctx, "pool.create", "", "", None, signed_in=ids[0][0])
-    with recording(recorder), suppress(TryAgain), api.ctx.db.begin() as tx:
+    recorder = Recorder(api.ctx.now, "pool.create", "", "", None, signed_in=ids[0][0])
+    with suppress(TryAgain), api.ctx.recorded_by(recorder).db.begin() as tx:
         tx.execute(text("INSERT INTO pools (name) VALUES ('another')"))
         log.handle(line)
         if error is not None:

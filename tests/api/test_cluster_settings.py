@@ -21,7 +21,7 @@ MESSAGE = "/api/v1/master/cluster_message"
 def test_cluster_message_is_shown_from_its_start_to_its_end(admin: Caller, user: Caller) -> None:
     later = {
         "message": "closed",
-        "startTime": (NOW + timedelta(hours=1)).isoformat(),
+        "startTime": (NOW + timedelta(days=1)).isoformat(),
         "duration": "2h",
     }
     assert user.ask("PUT", MESSAGE, later).status == 403
@@ -32,7 +32,7 @@ def test_cluster_message_is_shown_from_its_start_to_its_end(admin: Caller, user:
     assert planned["message"] == "closed"
     assert all(planned[key].endswith("Z") for key in ("startTime", "endTime", "createdTime"))
     admin.done(
-        "PUT", MESSAGE, {"message": "open", "startTime": (NOW - timedelta(hours=1)).isoformat()}
+        "PUT", MESSAGE, {"message": "open", "startTime": (NOW - timedelta(days=1)).isoformat()}
     )
     assert user.get("/api/v1/master")["clusterMessage"]["message"] == "open"
     admin.done("DELETE", MESSAGE)
@@ -63,7 +63,7 @@ def test_master_info_has_product_and_interface_versions(user: Caller) -> None:
         {"message": ""},
         {"message": "x" * 251},
         {"message": "m", "duration": "soon"},
-        {"message": "m", "endTime": (NOW - timedelta(hours=1)).isoformat()},
+        {"message": "m", "endTime": (NOW - timedelta(days=1)).isoformat()},
         {"message": "m", "endTime": "yesterday"},
     ],
 )

@@ -11,9 +11,8 @@ from det_controlplane.core.search import method
 from det_controlplane.entry.relay import agents
 from det_controlplane.entry.server import asgi, bodies, handshakes, protocol
 from det_controlplane.services import searching
-from det_controlplane.services.audit import failures
 from det_controlplane.services.experiments import live
-from det_controlplane.services.identity import sign_in
+from det_controlplane.services.identity import refused_sign_ins, sign_in
 
 from tests.docs.test_links import DOCS, ROOT
 
@@ -109,7 +108,7 @@ def test_figures_match_the_code() -> None:
         f"a container has {connection_limits.MOST_OF_ONE_CONTAINER} connections to the gateway",
         f"all together have {connection_limits.MOST_CONNECTIONS:,}",
         f"explains the error to {connection_limits._REFUSED_AT_ONCE} rejected callers at once",
-        f"strangers write {failures.MOST} of them an hour at most",
+        f"strangers write {refused_sign_ins.MOST} of them an hour at most",
     )
     assert [figure for figure in figures if figure not in page] == []
     assert log_limits.BURST_S == 60

@@ -26,11 +26,10 @@ from det_controlplane.db.engine.errors import (
     Unstorable,
 )
 from det_controlplane.services import errors as refusals
-from det_controlplane.services.audit import recording
-from det_controlplane.services.audit.recording import Recorder
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.principal import Principal, User
+from det_controlplane.services.recorder import Recorder
 
 log = logging.getLogger("det.api")
 
@@ -72,8 +71,7 @@ class App:
                 return self._rechecked(self._read(route, request), route, request)
             recorder = self._recorder(route.audit, route, request)
             request.noted = recorder.saw
-            with recording.recording(recorder):
-                answer = self._answer(route, request)
+            answer = self._answer(self.ctx.recorded_by(recorder), route, request)
             self._count_write(request)
             return answer
         except Exception as e:
@@ -120,13 +118,13 @@ class App:
         request.sender = by.caller
         return route.largest
 
-    def _answer(self, route: Route, request: Request) -> Answer:
+    def _answer(self, ctx: Context, route: Route, request: Request) -> Answer:
         for _ in range(_TRIES - 1):
             try:
-                return route.answer(self.ctx, request)
+                return route.answer(ctx, request)
             except TryAgain:
                 log.info("%s %s collided with another; trying again", request.method, request.path)
-        return route.answer(self.ctx, request)
+        return route.answer(ctx, request)
 
     def _read(self, route: Route, request: Request) -> Answer:
         """Answer a list or report from the copy of the database, if that has the changes of the caller.
@@ -140,7 +138,7 @@ class App:
                     return route.answer(replace(self.ctx, db=replica.database), request)
                 except (DatabaseDown, QueryFailed, TryAgain) as e:
                     replica.failed(e)
-        return self._answer(route, request)
+        return self._answer(self.ctx, route, request)
 
     def _count_write(self, request: Request) -> None:
         """Count a change, so that later lists and reports of the user show it."""
@@ -167,7 +165,7 @@ class App:
     def _recorder(self, action: str, route: Route, request: Request) -> Recorder:
         by = request.principal
         return Recorder(
-            self.ctx,
+            self.ctx.now,
             action=action,
             object=audit_object(route.path, request.params),
             address=request.client,
@@ -180,7 +178,7 @@ class App:
         if isinstance(e, errors.ApiError):
             return Response(e.to_json(), e.status, headers=e.headers)
         if isinstance(e, DatabaseFull):
-            self.ctx.full_at = self.ctx.now()
+            self.ctx.health.full_at = self.ctx.now()
         if isinstance(e, QueryFailed) and e.is_of_lock:
             log.warning("%s %s waited too long for a lock: %s", request.method, request.path, e)
             return unavailable(e)

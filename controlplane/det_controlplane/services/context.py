@@ -1,5 +1,6 @@
 """The context of every use case: the database, the clock, the waker and the cluster's settings."""
 
+import copy
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -21,12 +22,21 @@ from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.batching import Batcher
 from det_controlplane.services.memory import ExperimentMemory
 from det_controlplane.services.random_text import random_text
+from det_controlplane.services.recorder import NoRecorder, Recorder
 
 RELAY_PATH = "/agents/v1/relay"
 
 
 def _utc_now() -> datetime:
     return datetime.now(timezone.utc)
+
+
+@dataclass(slots=True)
+class DatabaseHealth:
+    """Observations of this process about the database."""
+
+    full_at: datetime | None = None  # the last time at which it had no room for a request's data
+    wrote_at: datetime | None = None  # the last time at which a health check wrote
 
 
 @dataclass(slots=True)
@@ -59,13 +69,19 @@ class Context:
     issuers: Issuers | None = None
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
     wheel: OwnWheel | None = None  # the wheel for rented machines with images without an agent
-    full_at: datetime | None = (
-        None  # the last time at which the database had no room for a request's data
-    )
-    wrote_at: datetime | None = None  # when a look at the database's health last wrote
+    health: DatabaseHealth = field(default_factory=DatabaseHealth)
+    recorder: NoRecorder = field(
+        default_factory=NoRecorder
+    )  # of the request that the context serves
     memory: ExperimentMemory = field(default_factory=ExperimentMemory)
     # One statement finds the callers of requests that arrive together.
     holders: Batcher[bytes, Holder | None] = field(default_factory=Batcher)
+
+    def recorded_by(self, recorder: Recorder) -> "Context":
+        """Return a context with the same parts. Its transactions write the recorder's audit entry."""
+        context = copy.copy(self)
+        context.db, context.recorder = self.db.with_hook(recorder), recorder
+        return context
 
     @property
     def relay_for_agents(self) -> str:

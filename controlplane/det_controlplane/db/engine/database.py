@@ -1,12 +1,12 @@
 """A database as services use it: transactions, statements of their own, and parameters that are JSON."""
 
+import copy
 import json
 import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -33,14 +33,11 @@ _PUT_OFF = 100
 
 
 class TransactionHook(Protocol):
-    """Writes rows of its own within each transaction of a thread (services.audit.recording)."""
+    """Writes rows of its own within each transaction of a database (services.recorder)."""
 
     def before_commit(self, tx: Tx) -> None: ...
 
     def committed(self) -> None: ...
-
-
-transaction_hook: ContextVar[TransactionHook | None] = ContextVar("transaction_hook", default=None)
 
 
 class Database:
@@ -51,12 +48,19 @@ class Database:
         self.totals = Totals()
         self.engine = pooled_engine(url, pool_size, pausing or Pausing(), as_json)
         self._limit = _ConnectionLimit(pool_size)
+        self._hook: TransactionHook | None = None
         self._scarce = ScarceConnections(self.engine) if pausing and pausing.idle_s else None
+
+    def with_hook(self, hook: TransactionHook) -> "Database":
+        """Return the same database. The hook takes part in transactions that are begun by it."""
+        database = copy.copy(self)
+        database._hook = hook
+        return database
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
         """Open a transaction that commits when the block ends, and rolls back when it raises."""
-        hook = transaction_hook.get()
+        hook = self._hook
         with self._limit.held(), connected(self.engine) as connection, connection.begin():
             yield connection
             if hook is not None:

@@ -7,7 +7,6 @@ from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.people.roles import Right
 from det_controlplane.db.agents import join_tokens
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, NotSignedIn
 from det_controlplane.services.identity.authentication import token_hash
@@ -35,7 +34,7 @@ def create(
             tx, token_hash=token_hash(token), description=description, user_id=caller.id,
             max_uses=max_uses, created_at=now, expires_at=now + life,
         )  # fmt: skip
-        recording.concerns(f"agent-token {made['id']}")
+        ctx.recorder.add_objects(f"agent-token {made['id']}")
     return {**made, "token": token}
 
 

@@ -24,19 +24,21 @@ LEVELS = tuple(LogLevel.__members__)
 def database_answers(ctx: Context) -> bool:
     """Return whether the database reads and writes."""
     # PostgreSQL may be able to update a row in place even if the disk has no room for new rows.
-    if ctx.full_at is not None and ctx.now() - ctx.full_at < FULL_TRUSTED:
+    if ctx.health.full_at is not None and ctx.now() - ctx.health.full_at < FULL_TRUSTED:
         return False
     try:
         with ctx.db.begin() as tx:
             cluster.answers(tx)
             # Strangers may ask often, so reuse the result of a recent write.
-            written = ctx.wrote_at is not None and ctx.now() - ctx.wrote_at < WRITES_TRUSTED
+            written = (
+                ctx.health.wrote_at is not None and ctx.now() - ctx.health.wrote_at < WRITES_TRUSTED
+            )
             if not written:
                 cluster.takes_writes(tx)
     except DatabaseDown:
         return False
     if not written:
-        ctx.wrote_at = ctx.now()
+        ctx.health.wrote_at = ctx.now()
     return True
 
 

@@ -19,7 +19,6 @@ from det_controlplane.db.experiments.contexts import NewContext
 from det_controlplane.db.experiments.experiment_pages import ShownExperiment
 from det_controlplane.db.experiments.submissions import TargetProject
 from det_controlplane.services import sealing
-from det_controlplane.services.audit import recording
 from det_controlplane.services.code import model_definitions
 from det_controlplane.services.code.model_definitions import File, Prepared
 from det_controlplane.services.context import Context
@@ -263,7 +262,7 @@ def _insert(
             max_slots=resources.get("max_slots"),
         )  # fmt: skip
         row, searched = experiments.insert(tx, new, new_context, state, changed.now)
-        recording.concerns(f"experiment {row.id}")
+        ctx.recorder.add_objects(f"experiment {row.id}")
         if submission.activate and not submission.unmanaged:
             spent_budgets.require(ctx, tx, row.id)
         experiment = LiveExperiment(ctx, changed, row)

@@ -9,7 +9,6 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import Violated
 from det_controlplane.db.people import groups, roles, users
 from det_controlplane.db.people.roles import Assignment
-from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, found
 from det_controlplane.services.identity.rights import refuse_tasks, require_admin
@@ -67,7 +66,7 @@ def members(
 def assign(ctx: Context, caller: User, given: Sequence[Assignment]) -> None:
     """Give all of these roles, or none."""
     _check(caller, given)
-    _record(given)
+    _record(ctx, given)
     try:
         with ctx.db.begin() as tx:
             for assignment in given:
@@ -79,7 +78,7 @@ def assign(ctx: Context, caller: User, given: Sequence[Assignment]) -> None:
 def unassign(ctx: Context, caller: User, taken: Sequence[Assignment]) -> None:
     """Take all of these roles, or none."""
     _check(caller, taken)
-    _record(taken)
+    _record(ctx, taken)
     with ctx.db.begin() as tx:
         for assignment in taken:
             if not roles.remove(tx, assignment):
@@ -124,9 +123,9 @@ def _with_administrator(tx: Tx, user_id: int, assigned: list[Assignment]) -> lis
     return [role, *assigned]
 
 
-def _record(changed: Sequence[Assignment]) -> None:
-    recording.concerns(*(_holder(a) for a in changed))
-    recording.tells(assignments=list(dict.fromkeys(_told(a) for a in changed)))
+def _record(ctx: Context, changed: Sequence[Assignment]) -> None:
+    ctx.recorder.add_objects(*(_holder(a) for a in changed))
+    ctx.recorder.add_details(assignments=list(dict.fromkeys(_told(a) for a in changed)))
 
 
 def _holder(a: Assignment) -> str:

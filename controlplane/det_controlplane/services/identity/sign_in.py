@@ -6,9 +6,9 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.people import sessions, sign_in_failures
 from det_controlplane.db.people.sign_in_failures import AttemptLimits
 from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.services.audit import failures, recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
+from det_controlplane.services.identity import refused_sign_ins
 from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.services.identity.passwords import client_hash, password_matches
 from det_controlplane.services.principal import User
@@ -41,7 +41,7 @@ def login(
     stored = None if row is None or row.remote else row.password_hash
     if not password_matches(stored, sent) or row is None:
         if attempts == FREE_ATTEMPTS:
-            failures.record(ctx, username[:_LONGEST_NAME], address, attempts)
+            refused_sign_ins.record(ctx, username[:_LONGEST_NAME], address, attempts)
         raise NotSignedIn("invalid credentials")
     with ctx.db.begin() as tx:
         if is_counted:
@@ -57,7 +57,7 @@ def login(
 
 def require_password(ctx: Context, user: User, current: str) -> None:
     """Refuse a wrong password of the caller. Wrong passwords count and wait as failed sign-ins do."""
-    address = recording.origin().address
+    address = ctx.recorder.origin().address
     count_attempt(ctx, user.username, address, ctx.now())
     with ctx.db.autocommit() as tx:
         row = sessions.sign_in(tx, user.username)
@@ -112,8 +112,8 @@ def new_session(
 ) -> str:
     """Return a new bearer token of a user; only its hash stays here."""
     token = ctx.new_token()
-    recording.signed_in(user_id)
-    now, origin = ctx.now(), recording.origin()
+    ctx.recorder.set_signed_in(user_id)
+    now, origin = ctx.now(), ctx.recorder.origin()
     sessions.create(
         tx, SessionKind.USER, user_id, token_hash(token), now, expires_at, origin=origin
     )

@@ -11,7 +11,6 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.people import sessions
 from det_controlplane.db.people.sessions import AccessToken
 from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.identity.authentication import token_hash
@@ -55,7 +54,7 @@ def create(
             tx, SessionKind.ACCESS, user_id, token_hash(token), now, _expiry(now, lifespan, lives),
             description=description or None,
         )  # fmt: skip
-        recording.concerns(f"token {token_id}")
+        ctx.recorder.add_objects(f"token {token_id}")
     return token, token_id
 
 

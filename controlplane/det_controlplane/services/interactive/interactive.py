@@ -14,7 +14,6 @@ from det_controlplane.db.scheduling import allocations
 from det_controlplane.db.tasks import proxies, tasks
 from det_controlplane.db.tasks.tasks import InteractiveTask
 from det_controlplane.services import sealing
-from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState
 from det_controlplane.services.identity import task_rights
@@ -122,7 +121,7 @@ def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
         return TaskAnswer(task.shown, config)
     shown = _with_what_opens(ctx, kind, task_id, task)
     if user.id != task.user_id and shown is not task.shown:
-        recording.opens(ctx, again_after=_TOLD_AGAIN)
+        ctx.recorder.record_opening(ctx.db, again_after=_TOLD_AGAIN)
     return TaskAnswer(shown, config)
 
 
@@ -145,7 +144,7 @@ def terminal(ctx: Context, user: User, task_id: str) -> tuple[str, str]:
             " of the cluster. Use 'det shell open'"
         )
     if user.id != task.user_id:
-        recording.opens(ctx)
+        ctx.recorder.record_opening(ctx.db)
     return f"/proxy/{task_id}:{port}/", token
 
 

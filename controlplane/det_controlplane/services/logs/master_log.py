@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
-from det_controlplane.db.engine.database import Database, transaction_hook
+from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.db.logs import master_log
 from det_controlplane.db.logs.master_log import Entry
@@ -67,7 +67,6 @@ class StoredLog(logging.Handler):
     def _keep(self, record: logging.LogRecord) -> None:
         """Store the line if its level is high enough. Logging must not break the logged code."""
         self._busy.now = True
-        alone = transaction_hook.set(None)  # a log line is not a change of a request
         try:
             if record.levelno >= self._current():
                 self._store(record)
@@ -76,7 +75,6 @@ class StoredLog(logging.Handler):
         except Exception:
             self.handleError(record)
         finally:
-            transaction_hook.reset(alone)
             self._busy.now = False
 
     def _store(self, record: logging.LogRecord) -> None:

@@ -7,7 +7,6 @@ from det_controlplane.core.paging import Page
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import Violated
 from det_controlplane.db.people import groups
-from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, found
 from det_controlplane.services.identity.rights import require_admin
@@ -28,8 +27,8 @@ def create(ctx: Context, caller: User, name: str, members: Sequence[int]) -> dic
     try:
         with ctx.db.begin() as tx:
             group_id = groups.create(tx, _checked(name))
-            recording.concerns(f"group {group_id}")
-            recording.tells(addUsers=list(members))
+            ctx.recorder.add_objects(f"group {group_id}")
+            ctx.recorder.add_details(addUsers=list(members))
             groups.add_members(tx, group_id, members)
             return _shown(tx, group_id)
     except Violated as e:
@@ -45,7 +44,7 @@ def edit(
     removed: Sequence[int],
 ) -> dict[str, Any]:
     require_admin(caller, "edit groups")
-    recording.tells(addUsers=list(added), removeUsers=list(removed))
+    ctx.recorder.add_details(addUsers=list(added), removeUsers=list(removed))
     try:
         with ctx.db.begin() as tx:
             _shown(tx, group_id)
@@ -75,8 +74,10 @@ def move_users(
     """Add users to some groups, and take them out of others."""
     require_admin(caller, "edit groups")
     concerned = [f"group {id}" for id in (*added, *removed)]
-    recording.concerns(*(f"user {id}" for id in user_ids), *concerned)
-    recording.tells(userIds=list(user_ids), addGroups=list(added), removeGroups=list(removed))
+    ctx.recorder.add_objects(*(f"user {id}" for id in user_ids), *concerned)
+    ctx.recorder.add_details(
+        userIds=list(user_ids), addGroups=list(added), removeGroups=list(removed)
+    )
     try:
         with ctx.db.begin() as tx:
             for group_id in added:

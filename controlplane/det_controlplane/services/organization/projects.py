@@ -10,7 +10,6 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import Violated
 from det_controlplane.db.people import projects
 from det_controlplane.db.people.projects import ProjectRow
-from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import (
     Invalid,
@@ -70,7 +69,7 @@ def create(ctx: Context, caller: User, workspace_id: int, new: ProjectChanges) -
             key = _checked_key(new.key) if new.key else _new_key(ctx, tx, name)
             description = new.description or ""
             project_id = projects.create(tx, workspace_id, caller.id, name, key, description)
-            recording.concerns(f"project {project_id}")
+            ctx.recorder.add_objects(f"project {project_id}")
             return _shown(tx, project_id)
     except Violated as e:
         raise _taken(e, name, new.key or "") from e

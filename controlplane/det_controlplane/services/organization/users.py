@@ -9,7 +9,6 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import Violated
 from det_controlplane.db.people import users
-from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, found
 from det_controlplane.services.identity.passwords import client_hash, stored_hash
@@ -110,8 +109,8 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
             if new.display_name:
                 _refuse_clash(tx, 0, new.display_name)
             user_id = users.create(tx, **values)
-            recording.concerns(f"user {user_id}")
-            _record_password(new)
+            ctx.recorder.add_objects(f"user {user_id}")
+            _record_password(ctx, new)
             return _shown(tx, user_id)
     except Violated as e:
         raise Taken(f"user '{username}' already exists: choose another name") from e
@@ -123,7 +122,7 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
         require_password(ctx, caller, changes.current_password.hashed)
     with ctx.db.begin() as tx:
         present = _shown(tx, user_id)
-        _record_password(changes)
+        _record_password(ctx, changes)
         _check_changes(tx, present, changes)
         becomes_remote = bool(changes.remote) and not present["remote"]
         users.change(tx, user_id, **_columns(changes, ctx.public), modified_at=ctx.now())
@@ -142,8 +141,8 @@ def set_active(
     ctx: Context, caller: User, user_ids: list[int], active: bool
 ) -> list[dict[str, Any]]:
     """Set each user on its own: one that fails says why."""
-    recording.concerns(*(f"user {user_id}" for user_id in user_ids))
-    recording.tells(userIds=list(user_ids))
+    ctx.recorder.add_objects(*(f"user {user_id}" for user_id in user_ids))
+    ctx.recorder.add_details(userIds=list(user_ids))
     results = []
     for user_id in user_ids:
         try:
@@ -154,10 +153,10 @@ def set_active(
     return results
 
 
-def _record_password(changes: UserChanges) -> None:
+def _record_password(ctx: Context, changes: UserChanges) -> None:
     """Record a new password in the audit log, beside other changes of the request."""
     if changes.password is not None:
-        recording.tells(password="new")
+        ctx.recorder.add_details(password="new")
 
 
 def _columns(changes: UserChanges, public: bool) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from det_controlplane.db.people import workspaces
 from det_controlplane.db.people.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.db.schema.enums import DeletionState
 from det_controlplane.services import sealing
-from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import (
     Forbidden,
@@ -57,7 +56,7 @@ def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
     try:
         with ctx.db.begin() as tx:
             workspace_id = workspaces.create(tx, caller.id, **columns)
-            recording.concerns(f"workspace {workspace_id}")
+            ctx.recorder.add_objects(f"workspace {workspace_id}")
             workspaces.pin(tx, workspace_id, caller.id, ctx.now())
             roles.administrate(tx, caller.id, workspace_id)
             return _shown(tx, caller, workspace_id)

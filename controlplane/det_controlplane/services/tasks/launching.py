@@ -24,7 +24,6 @@ from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.db.tasks import tasks
 from det_controlplane.db.tasks.tasks import NewTask
 from det_controlplane.services import sealing
-from det_controlplane.services.audit import recording
 from det_controlplane.services.code import model_definitions
 from det_controlplane.services.code.model_definitions import File, Prepared
 from det_controlplane.services.context import Context
@@ -182,7 +181,7 @@ def queued_task(
             preempt_timeout_s=config.preemption_timeout if submission.kind is TaskKind.GENERIC else None,
         )  # fmt: skip
         yield changed, task_id
-    recording.concerns(f"{submission.kind.value.lower()} {task_id}")
+    ctx.recorder.add_objects(f"{submission.kind.value.lower()} {task_id}")
 
 
 def _require_traffic(ctx: Context, kind: TaskKind) -> None:

@@ -23,7 +23,6 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import Violated
 from det_controlplane.db.people import workspaces
 from det_controlplane.ports.courier import Unsent
-from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
 from det_controlplane.services.identity.rights import require_admin
@@ -64,7 +63,7 @@ def create(ctx: Context, caller: User, new: NewWebhook) -> dict[str, Any]:
         with ctx.db.begin() as tx:
             _refuse_taken(tx, new.name, new.workspace_id)
             webhook_id = webhooks.create(tx, stored, address.sealed, ctx.now())
-            recording.concerns(f"webhook {webhook_id}")
+            ctx.recorder.add_objects(f"webhook {webhook_id}")
             return {**_shown(tx, webhook_id), "url": new.url}
     except Violated as e:
         raise Missing(f"workspace {new.workspace_id} not found") from e
