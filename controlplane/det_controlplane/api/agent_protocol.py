@@ -105,7 +105,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class PollBody:
-    incarnation: str
+    incarnation: str = ""
     containers: list[ContainerReport] = field(default_factory=list)
     seq: int | None = None
     seen: str = ""

@@ -97,7 +97,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class SearcherOperation:
-    """One of these operations."""
+    """An operation of one of these kinds. The other fields are absent."""
 
     create_trial: Creation | None = None
     trial_operation: TrialOperation | None = None
