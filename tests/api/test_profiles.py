@@ -92,7 +92,7 @@ def test_long_series_is_sent_in_parts(user: Caller, trial_id: int) -> None:
     [
         ({"values": [1, 2]}, "of one length"),
         ({"values": ["NaN"]}, "finite numbers"),
-        ({"values": [None]}, "finite numbers"),
+        ({"values": [None]}, "must be a number"),
         ({"timestamps": ["noon"]}, "RFC 3339"),
         ({"timestamps": ["9999-12-31T23:59:59-23:00"]}, "RFC 3339"),
         ({"labels": {"trialId": 1, "name": ""}}, "labels.name"),

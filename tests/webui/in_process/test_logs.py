@@ -149,12 +149,11 @@ def test_failed_requests_for_earlier_lines_are_retried_at_intervals(log: Log) ->
             requests.append(time.monotonic())
 
     page.on("request", note)
-    page.route(EARLIER, lambda route: route.abort())
+    # The page gives the route up by itself: `unroute` can wait forever for a request that is being aborted.
+    page.route(EARLIER, lambda route: route.abort(), times=2)
     with page.expect_request(EARLIER):
         log.box.press("Home")
     page.get_by_role("alert").filter(has_text="does not answer").wait_for()
-    page.wait_for_event("request", lambda request: EARLIER.search(request.url))
-    page.unroute(EARLIER)
     page.wait_for_function("() => document.querySelectorAll('.log').length > 1000")
     assert len(requests) < 4
     assert requests[1] - requests[0] > 2
