@@ -43,7 +43,7 @@ class UnauthenticatedError(APIError):
 
 
 class SignInFailed(Failure, UnauthenticatedError):
-    """No session, or a wrong password."""
+    """Raised without a session, or with a wrong password."""
 
     def __init__(self, cause: str, hint: str = "") -> None:
         UnauthenticatedError.__init__(self, 401, cause)
