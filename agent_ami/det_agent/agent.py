@@ -182,8 +182,10 @@ class Agent:
                 self._containers.adopt(started)
 
     def _log_refusal(self, key: ContainerKey, text: str) -> None:
-        with contextlib.suppress(SpoolFull):
+        try:
             self._spool.append([agent_line(key, self._settings.agent_id, text, "ERROR")])
+        except SpoolFull as e:
+            _log.error("the log of container %s lacks this line (%s): %s", key.id, e, text)
 
     def _on_joined(self, answer: JoinAnswer) -> None:
         self._cluster = (answer.cluster_id, answer.master_id)

@@ -246,8 +246,13 @@ class Containers:
         with LogCursor.at(self._cursor(key, stream)) as cursor:
             for line in self._agent.runtime.output(started, stream, cursor.read()):
                 entry = output_line(key, self._agent_id, line.text, stream, line.timestamp)
-                while not self._is_stored(key, entry) and not container.exited.wait(SPOOL_FULL_S):
-                    pass
+                while not self._is_stored(key, entry):
+                    if self._agent.logs.has_unsent():
+                        # Lines that are sent make room, so the end of the container waits for this line.
+                        container.last_output = time.monotonic()
+                    if container.exited.wait(SPOOL_FULL_S):
+                        _log.warning("container %s ends without its last output: no room", key.id)
+                        return
                 cursor.write(line.cursor)
                 container.last_output = time.monotonic()
 
@@ -263,8 +268,14 @@ class Containers:
         # The end of a trial depends on its reports, and its log should be complete.
         try:
             self._agent.reports.finish(container.key)
-            with contextlib.suppress(SpoolFull):
+            try:
                 self._agent.limits.ended(container.key)
+            except SpoolFull as e:
+                _log.warning(
+                    "the log of container %s does not count its dropped lines: %s",
+                    container.key.id,
+                    e,
+                )
             if not self._agent.flush_logs():
                 _log.warning(
                     "container %s ends before its last log lines are sent", container.key.id

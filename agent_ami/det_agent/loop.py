@@ -27,7 +27,8 @@ from det_agent.reconcile import Action, Forget, Kill, Refuse, Start, preempting,
 LONGEST_BACKOFF_S = 10.0
 EARLY_ANSWER_S = 0.5
 SHORTEST_PAUSE_S = 0.1
-LONGEST_REPORT_WAIT_S = 86_400.0  # how long a machine waits to report the end of its work
+# How long a machine waits to report the end of its work: an outage of a day, and an hour to reach the cluster again.
+LONGEST_REPORT_WAIT_S = 25 * 3600.0
 
 _log = logging.getLogger(__name__)
 
@@ -255,8 +256,8 @@ class Loop:
     def _silence_is_over(self, silent_s: float) -> bool:
         """Return whether the machine has waited long enough for the cluster.
 
-        The machine waits while containers run: their results are worth more than the machine. It waits up to a day to
-        report an exit, because otherwise the cluster repeats the work or counts it as lost."""
+        The machine waits while containers run: their results are worth more than the machine. It waits up to 25
+        hours to report an exit, because otherwise the cluster repeats the work or counts it as lost."""
         limit_s, containers = self._agent.silence_limit_s, self._agent.containers
         if not limit_s or silent_s < limit_s or containers.live():
             return False

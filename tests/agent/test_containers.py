@@ -225,6 +225,46 @@ def test_container_output_waits_for_room_in_the_spool(
     assert texts.count("a line") == texts.count("a second line") == 1
 
 
+def test_the_end_waits_for_room_in_the_log(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control plane is silent for longer than the end waits for output, and takes the unsent lines then."""
+    monkeypatch.setattr(life, "SPOOL_FULL_S", 0.001)
+    monkeypatch.setattr(life, "LAST_OUTPUT_S", 0.05)
+    append, tries = bench.spool.append, []
+    append([b'"an unsent line"'])
+
+    def full_for_long(lines: Sequence[bytes], key: str = "") -> None:
+        tries.append(lines)
+        if len(tries) < 500:
+            raise SpoolFull("no room")
+        append(lines, key)
+
+    monkeypatch.setattr(bench.spool, "append", full_for_long)
+    bench.runtime.lines = ["the last line"]
+    bench.runtime.over.set()
+    assert bench.run().exit_code == 0
+    assert "the last line" in bench.texts()
+
+
+def test_the_agent_logs_that_output_is_lost_on_a_full_disk(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(life, "SPOOL_FULL_S", 0.001)
+    monkeypatch.setattr(life, "LAST_OUTPUT_S", 0.05)
+    monkeypatch.setattr(bench.spool, "append", full_disk)
+    bench.runtime.lines = ["the last line"]
+    bench.runtime.over.set()
+    report = bench.run()
+    assert report.exit_code == 0
+    for thread in threading.enumerate():
+        if "_ship_output" in thread.name:
+            thread.join(60)
+    assert f"container {report.id} ends without its last output" in caplog.text
+
+
+def full_disk(*_: object) -> None:
+    raise SpoolFull("the agent's disk takes no more logs")
+
+
 def test_output_is_read_if_its_cursor_cannot_be_stored(bench: Bench) -> None:
     bench.cursors.rmdir()
     bench.runtime.lines = ["a line", "a second line"]
