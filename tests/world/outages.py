@@ -8,14 +8,17 @@ from typing import Protocol
 from tests.world.timeline import Timeline
 
 _DAY_S = 86_400.0
+# A stalled process keeps this many requests, as the queue of its listening socket does. Further requests fail.
+_MOST_WAITING = 64
 # Half of the lengths are short, as in reality.
 _LENGTHS_S = (10.0, 30.0, 65.0, 75.0, 120.0, 600.0, 7_200.0, _DAY_S)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outage:
     ends_at: float
     stalls: bool  # requests wait until its end, and processes keep their memory
+    waiting: int = 0  # requests of a stall
 
 
 class Host(Protocol):
@@ -56,7 +59,7 @@ class Outages:
         if self.now is not None or self._host.calm:
             return
         length_s = self._rng.choice(self._lengths_s) * self._rng.uniform(0.9, 1.1)
-        stalls = length_s < 1_000 and self._rng.random() < 0.4
+        stalls = self._rng.random() < 0.4
         self.now = Outage(self._host.timeline.seconds + length_s, stalls)
         self._host.timeline.after(length_s, lambda: self._end(length_s))
 
@@ -68,8 +71,9 @@ class Outages:
 
 
 def wait_for(outage: Outage | None, timeline: Timeline, act: Callable[[], None]) -> bool:
-    """Schedule an action for the end of a stall; return False if the control plane is not stalled."""
-    if outage is None or not outage.stalls:
+    """Schedule an action for the end of a stall; return False if the request fails."""
+    if outage is None or not outage.stalls or outage.waiting == _MOST_WAITING:
         return False
+    outage.waiting += 1
     timeline.after(outage.ends_at - timeline.seconds + 0.001, act)
     return True
