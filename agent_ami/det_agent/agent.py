@@ -1,6 +1,5 @@
 """The agent process: it creates the parts of the agent and runs until it is stopped."""
 
-import contextlib
 import logging
 import queue
 import secrets
