@@ -170,9 +170,9 @@ def ready_s(cluster: Cluster) -> float:
     waits = []
     for _ in range(3):
         cluster.do("cluster-down")
-        began = time.perf_counter()
+        start = time.perf_counter()
         cluster.do("cluster-up")
-        waits.append(time.perf_counter() - began)
+        waits.append(time.perf_counter() - start)
     return min(waits)
 
 
@@ -209,7 +209,7 @@ def measure_creates(cluster: Cluster) -> None:
 def agent_poll(cluster: Cluster) -> Callable[[], object]:
     """Join as an agent, and return a call that polls."""
     incarnation = "00000000-0000-0000-0000-000000000001"
-    joining = {
+    body = {
         "agent_id": "bench",
         "agent_key": "key",
         "incarnation": incarnation,
@@ -221,7 +221,7 @@ def agent_poll(cluster: Cluster) -> Callable[[], object]:
         "slots": [],
         "proof": {"kind": "bootstrap_token", "token": cluster.files.secrets().bootstrap_token},
     }
-    token = cluster.call("POST", "/agents/v1/join", joining, token="")["agent_token"]
+    token = cluster.call("POST", "/agents/v1/join", body, token="")["agent_token"]
     poll = {"incarnation": incarnation, "wait_s": 0, "containers": [], "signals": []}
     return lambda: cluster.call("POST", "/agents/v1/poll", poll, token=token)
 

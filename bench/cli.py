@@ -26,8 +26,8 @@ def cpu_ms(words: list[str], env: Mapping[str, str]) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-        best = min(best, spent * 1000)
+        seconds = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        best = min(best, seconds * 1000)
     return best
 
 
@@ -45,8 +45,8 @@ def main() -> None:
         env = {**os.environ, "HOME": home, "DET_MASTER": cluster.url}
         figure("det_help_cpu", cpu_ms(["--help"], env), 120, 670)
         figure("det_create_help_cpu", cpu_ms(["e", "create", "--help"], env), 150, None)
-        listed = cpu_ms(["experiment", "list", "--all"], env)
-        figure("det_list_100_experiments_cpu", listed, 250, 715)
+        list_ms = cpu_ms(["experiment", "list", "--all"], env)
+        figure("det_list_100_experiments_cpu", list_ms, 250, 715)
 
 
 if __name__ == "__main__":

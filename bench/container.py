@@ -23,16 +23,16 @@ _PATIENCE_S = 60.0
 
 
 def first_answer_s(environment: dict[str, str]) -> float:
-    port, begun = free_port(), time.perf_counter()
+    port, start = free_port(), time.perf_counter()
     command = [sys.executable, "-m", "det_controlplane.entry.container.main"]
     variables = {**environment, "PORT": str(port)}
     with subprocess.Popen(command, env=variables, stderr=subprocess.DEVNULL) as process:
         try:
             while not answers(f"http://127.0.0.1:{port}/info"):
-                if time.perf_counter() - begun > _PATIENCE_S or process.poll() is not None:
+                if time.perf_counter() - start > _PATIENCE_S or process.poll() is not None:
                     raise SystemExit("the program does not answer")
                 time.sleep(0.005)
-            return time.perf_counter() - begun
+            return time.perf_counter() - start
         finally:
             process.terminate()
 

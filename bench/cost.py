@@ -208,10 +208,10 @@ def _idle(s: Stack) -> Iterator[str]:
         yield f"{name} (the goal of ${limit:g} {verdict}):"
         yield ""
         yield from _table("a month", parts, 2)
-    relayed, instance = aws_idle(replace(s.aws, relay=True)).usd, run_instance_usd_hour() * 100
+    relay_usd, instance = aws_idle(replace(s.aws, relay=True)).usd, run_instance_usd_hour() * 100
     glance = awake_usd_hour() * (60 + s.pause_after_s) / 3600 * 100
     yield f"- Aurora pauses {s.pause_after_s} seconds after the last connection. A look at the cluster costs {glance:.1f} cents."
-    yield f"- On AWS a relay raises the idle month to ${relayed:.2f}, and costs {price('t3.nano') * 100:.2f} cents for each hour it runs."
+    yield f"- On AWS a relay raises the idle month to ${relay_usd:.2f}, and costs {price('t3.nano') * 100:.2f} cents for each hour it runs."
     yield f"- On Google Cloud a running notebook or shell costs {instance:.1f} cents an hour for the relay."
     yield "- Cloud SQL cannot pause. Stored checkpoints cost the price of the bucket."
     yield ""

@@ -103,11 +103,11 @@ class Copied:
 
     def rows_a_second(self, value: str, batches: int, size: int = 1000) -> float:
         """Return the rate at which rows with this value are stored."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         for batch in range(batches):
             rows = "".join(f"7\t{batch * size + n}\t{value}\n" for n in range(size))
             self._connection.run("COPY bare_rows FROM STDIN", stream=io.StringIO(rows))
-        return batches * size / (time.perf_counter() - began)
+        return batches * size / (time.perf_counter() - start)
 
 
 def trials_of(cluster: Cluster, config: str = SEARCH) -> list[dict[str, Any]]:
@@ -256,26 +256,26 @@ def measure_curve(cluster: Cluster) -> None:
 
 
 def timed_ms(cluster: Cluster, path: str) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     points = cluster.call("GET", path)["trials"][0]["metrics"][0]["data"]
     assert 900 < len(points) <= 1000, len(points)
-    return (time.perf_counter() - began) * 1000
+    return (time.perf_counter() - start) * 1000
 
 
 def measure_follow(cluster: Cluster) -> None:
     """Measure the time from sending a line until a follower receives it."""
     task_id = trials_of(cluster)[0]["taskId"]
     arrived: dict[str, float] = {}
-    came = threading.Condition()
+    arrival = threading.Condition()
 
     def follow() -> None:
         connection = http.client.HTTPConnection("127.0.0.1", cluster.port)
         headers = {"Authorization": f"Bearer {cluster.token}"}
         connection.request("GET", f"/api/v1/tasks/{task_id}/logs?follow=true", headers=headers)
         for line in connection.getresponse():
-            with came:
+            with arrival:
                 arrived[json.loads(line)["result"]["log"]] = time.perf_counter()
-                came.notify()
+                arrival.notify()
             if "the last" in arrived:
                 break
 
@@ -283,11 +283,11 @@ def measure_follow(cluster: Cluster) -> None:
     follower.start()
     waits = []
     for log in (*(f"line {n}" for n in range(40)), "the last"):
-        began = time.perf_counter()
+        start = time.perf_counter()
         cluster.call("POST", "/api/v1/task/logs", {"logs": [{"taskId": task_id, "log": log}]})
-        with came:
-            assert came.wait_for(lambda log=log: log in arrived, timeout=30), log  # type: ignore[misc]
-        waits.append((arrived[log] - began) * 1000)
+        with arrival:
+            assert arrival.wait_for(lambda log=log: log in arrived, timeout=30), log  # type: ignore[misc]
+        waits.append((arrived[log] - start) * 1000)
     follower.join()
     figure("data_follow", statistics.median(waits[1:]), "ms", 200, better="lower")
 

@@ -98,9 +98,9 @@ def load(
 
     def client(part: int) -> None:
         for trial, steps, loss in reports[part::CLIENTS]:
-            began = time.perf_counter()
+            start = time.perf_counter()
             action(trial, steps, loss)
-            waits.append(time.perf_counter() - began)
+            waits.append(time.perf_counter() - start)
 
     threads = [threading.Thread(target=client, args=(i,)) for i in range(CLIENTS)]
     for thread in threads:
@@ -128,9 +128,9 @@ def over_services(server: Server, trials: int) -> Measured:
         for trial in experiment.trials[: 2 * CLIENTS]:
             report(trial, 1, 0.5)  # below the first rung, as in every real training
         reports = list(itertools.islice(climbing(experiment.trials), REPORTS - len(waits)))
-        before, began = server.cpu_ms(), time.perf_counter()
+        before, start = server.cpu_ms(), time.perf_counter()
         waits += load(report, reports)
-        wall += time.perf_counter() - began
+        wall += time.perf_counter() - start
         cpu += server.cpu_ms() - before
     return measured(waits, wall, cpu)
 
@@ -197,17 +197,17 @@ def over_http(cluster: Cluster, trials: int) -> Measured:
             connections.own = http.client.HTTPConnection("127.0.0.1", cluster.port)
         values = {"avgMetrics": {"loss": loss, "batches": steps}}
         metrics: dict[str, Any] = {"trialId": trial, "trialRunId": 1, "stepsCompleted": steps}
-        sent = json.dumps({"group": "validation", "metrics": {**metrics, "metrics": values}})
+        body = json.dumps({"group": "validation", "metrics": {**metrics, "metrics": values}})
         headers = {"Authorization": f"Bearer {cluster.token}"}
-        connections.own.request("POST", f"/api/v1/trials/{trial}/metrics", sent, headers)
+        connections.own.request("POST", f"/api/v1/trials/{trial}/metrics", body, headers)
         answer = connections.own.getresponse()
         answer.read()
         assert answer.status == 200, answer.status
 
     reports = [(t["id"], steps, -1.0 / steps) for steps in range(1, 17) for t in trials_page]
-    before, began = cluster.servers_cpu_ms(), time.perf_counter()
+    before, start = cluster.servers_cpu_ms(), time.perf_counter()
     waits = load(report, reports[:REPORTS])
-    wall = time.perf_counter() - began
+    wall = time.perf_counter() - start
     return measured(waits, wall, cluster.servers_cpu_ms() - before)
 
 
@@ -215,10 +215,10 @@ def measure_http() -> None:
     with running_cluster() as cluster:
         cluster.sign_in()
         over_http(cluster, FEW)
-        measured = over_http(cluster, FEW)
-    figure("decisions_http_rate", measured.rate, "1/s", 600, "higher", 107)
-    figure("decisions_http_p99", measured.p99_ms, "ms", None, "lower", 150)
-    figure("decisions_http_server_cpu", measured.cpu_ms, "ms", 2.0, "lower", 18.5)
+        result = over_http(cluster, FEW)
+    figure("decisions_http_rate", result.rate, "1/s", 600, "higher", 107)
+    figure("decisions_http_p99", result.p99_ms, "ms", None, "lower", 150)
+    figure("decisions_http_server_cpu", result.cpu_ms, "ms", 2.0, "lower", 18.5)
 
 
 def main() -> None:

@@ -86,28 +86,28 @@ class Callers:
     def poll(self, agent: Agent) -> float:
         """Poll once, and return the time that it took."""
         body = agent.report()
-        began = time.perf_counter()
+        start = time.perf_counter()
         answer = self.post("/agents/v1/poll", body, agent.token)
-        took = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         agent.read(answer)
-        return took
+        return seconds
 
 
 def steady(callers: Callers, agents: list[Agent]) -> tuple[list[float], float]:
     """Let the agents poll at their rate, evenly spread. Return the times of polls, and the share that began late."""
-    began, late = time.perf_counter(), []
+    start, late = time.perf_counter(), []
 
     def in_turn(numbered: tuple[int, Agent]) -> list[float]:
         number, agent = numbered
-        wait_s = began + number * INTERVAL_S / AGENTS - time.perf_counter()
+        wait_s = start + number * INTERVAL_S / AGENTS - time.perf_counter()
         late.append(wait_s < -0.5)
         time.sleep(max(0.0, wait_s))
         return [callers.poll(agent)]
 
     rounds = int(MEASURED_S / INTERVAL_S)
     turns = [(turn * AGENTS + n, a) for turn in range(rounds) for n, a in enumerate(agents)]
-    took = [s for part in callers._pool.map(in_turn, turns) for s in part]
-    return took, sum(late) / len(late)
+    times = [s for part in callers._pool.map(in_turn, turns) for s in part]
+    return times, sum(late) / len(late)
 
 
 def measure(cluster: Cluster) -> None:
@@ -116,8 +116,8 @@ def measure(cluster: Cluster) -> None:
     bootstrap_token = cluster.files.token.read_text().strip()
 
     def join(agent: Agent) -> float:
-        joined = callers.post("/agents/v1/join", agent.joining(bootstrap_token))
-        agent.token = joined["agent_token"]
+        answer = callers.post("/agents/v1/join", agent.joining(bootstrap_token))
+        agent.token = answer["agent_token"]
         return callers.poll(agent)
 
     callers.each(agents, join)
@@ -129,12 +129,12 @@ def measure(cluster: Cluster) -> None:
     while sum(len(agent.running) for agent in agents) < TRIALS:
         assert time.monotonic() < limit, "the trials are not placed"
         callers.each(agents, callers.poll)
-    took, late = steady(callers, agents)
+    times, late = steady(callers, agents)
     running = sum(len(agent.running) for agent in agents)
-    figure("fleet_poll_p50_ms", statistics.median(took) * 1000, "ms", None)
-    figure("fleet_poll_p99_ms", statistics.quantiles(took, n=100)[98] * 1000, "ms", 200)
+    figure("fleet_poll_p50_ms", statistics.median(times) * 1000, "ms", None)
+    figure("fleet_poll_p99_ms", statistics.quantiles(times, n=100)[98] * 1000, "ms", 200)
     figure("fleet_polls_begun_late", late, "of all", 0.01)
-    figure("fleet_polls_unanswered", AGENTS * int(MEASURED_S / INTERVAL_S) - len(took), "polls", 0)
+    figure("fleet_polls_unanswered", AGENTS * int(MEASURED_S / INTERVAL_S) - len(times), "polls", 0)
     figure("fleet_trials_lost", TRIALS - running, "trials", 0)
 
 

@@ -45,13 +45,13 @@ class PlayedAgent:
 
     def __init__(self, cluster: Cluster, name: str, slots: int) -> None:
         self._cluster, self._incarnation, self._seq = cluster, str(uuid.uuid4()), 0
-        joining = {
+        body = {
             "agent_id": name, "agent_key": "key", "incarnation": self._incarnation, "pool": "default",
             "version": "0.38.1", "hostname": name, "addresses": ["127.0.0.1"], "runtime": "process",
             "slots": [{"id": n, "type": "cpu", "uuid": f"{name}-{n}", "brand": "Artificial"} for n in range(slots)],
             "proof": {"kind": "bootstrap_token", "token": cluster.files.secrets().bootstrap_token},
         }  # fmt: skip
-        self.token = str(cluster.call("POST", "/agents/v1/join", joining, token="")["agent_token"])
+        self.token = str(cluster.call("POST", "/agents/v1/join", body, token="")["agent_token"])
         self.specs: dict[str, dict[str, Any]] = {}
 
     def poll(self) -> None:
@@ -107,23 +107,23 @@ class GatewayProcess:
 @contextlib.contextmanager
 def serving(cluster: Cluster, agents: list[PlayedAgent]) -> Iterator[list[GatewayProcess]]:
     """Serve the gateways of agents, and renew the agents' leases. No other thread may use `cluster.call` meanwhile."""
-    ended = threading.Event()
+    end_event = threading.Event()
 
     def keep() -> None:
-        while not ended.wait(POLL_S):
+        while not end_event.wait(POLL_S):
             for agent in agents:
                 agent.poll()
 
-    keeping = threading.Thread(target=keep)
-    keeping.start()
+    keeper = threading.Thread(target=keep)
+    keeper.start()
     gateways: list[GatewayProcess] = []
     try:
         for agent in agents:
             gateways.append(GatewayProcess(f"http://127.0.0.1:{cluster.port}", agent))
         yield gateways
     finally:
-        ended.set()
-        keeping.join()
+        end_event.set()
+        keeper.join()
         for gateway in gateways:
             gateway.close()
 
@@ -146,8 +146,8 @@ def main() -> None:
         gateway.start()
         print(gateway.port, flush=True)
         for _ in sys.stdin:
-            spent = resource.getrusage(resource.RUSAGE_SELF)
-            cpu_ms = (spent.ru_utime + spent.ru_stime) * 1000
+            usage = resource.getrusage(resource.RUSAGE_SELF)
+            cpu_ms = (usage.ru_utime + usage.ru_stime) * 1000
             print(json.dumps(asdict(Spent(cpu_ms, upstream.requests))), flush=True)
 
 

@@ -136,7 +136,7 @@ def environment(run_dir: str, **extra: str) -> dict[str, str]:
         "entrypoint": ["echo", "first line"],
         "checkpoint_storage": {"type": "shared_fs", "host_path": run_dir},
     }
-    mapped = {"/run/determined": run_dir, "/determined_shared_fs": run_dir}
+    path_map = {"/run/determined": run_dir, "/determined_shared_fs": run_dir}
     return {
         **os.environ,
         "PYTHONPATH": HARNESS,
@@ -149,7 +149,7 @@ def environment(run_dir: str, **extra: str) -> dict[str, str]:
         "DET_TRIAL_RUN_ID": "1",
         "DET_SLOT_IDS": "[0]",
         "DET_RUN_DIR": run_dir,
-        "DET_PATH_MAP": json.dumps(mapped),
+        "DET_PATH_MAP": json.dumps(path_map),
         "DET_EXPERIMENT_CONFIG": json.dumps(config),
         **extra,
     }
@@ -163,8 +163,8 @@ def cpu_ms(code: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-S", "-c", code], env=env, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        least = min(least, 1000 * spent)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        least = min(least, 1000 * seconds)
     return least
 
 
@@ -275,8 +275,8 @@ def transfer(
         capture_output=True,
         check=True,
     )
-    measured: dict[str, float] = json.loads(result.stdout)
-    return measured
+    figures: dict[str, float] = json.loads(result.stdout)
+    return figures
 
 
 def least(runs: list[dict[str, float]]) -> dict[str, float]:

@@ -54,13 +54,13 @@ def launched() -> int:
 
 def launch_s(cluster: Cluster) -> float:
     before = launched()
-    began = time.perf_counter()
+    start = time.perf_counter()
     create(cluster, activate=True)
     while launched() == before:
-        took_s = time.perf_counter() - began
+        took_s = time.perf_counter() - start
         assert took_s < LONGEST_S, "no machine was rented"
         time.sleep(LOOK_S)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def main() -> None:

@@ -70,10 +70,10 @@ class Stream:
 def page_ms(cluster: Cluster, task_id: str, query: str, lines: int) -> float:
     """Return the time until some lines arrived, and check that there are no more."""
     stream = Stream(cluster, task_id, query)
-    received = stream.lines(lines)
+    log_lines = stream.lines(lines)
     took_ms = (time.perf_counter() - stream.began) * 1000
     stream.close()
-    assert len(received) == lines, f"{query}: {len(received)} lines"
+    assert len(log_lines) == lines, f"{query}: {len(log_lines)} lines"
     return took_ms
 
 
@@ -81,9 +81,9 @@ def main() -> None:
     with running() as cluster:
         cluster.sign_in()
         task_id = trials_of(cluster)[0]["taskId"]
-        began = time.perf_counter()
+        start = time.perf_counter()
         fill(cluster, task_id)
-        print(f"# filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        print(f"# filled in {time.perf_counter() - start:.0f} s", file=sys.stderr)
         middle = "timestampAfter=2026-01-01T01:23:20Z"
         pages = {
             "first_page": ("limit=1000", 1000, 100),

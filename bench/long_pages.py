@@ -29,10 +29,8 @@ def fill(cluster: Cluster, experiments: int = EXPERIMENTS) -> None:
     with Database(cluster.database_url()).begin() as tx:
         for table, key in (("jobs", "id"), ("experiments", "job_id")):
             columns = tx.execute(_COLUMNS, {"table": table}).scalar()
-            repeated = (
-                f"SELECT {_ID}, {columns} FROM {table}, generate_series(2, {experiments}) AS n"
-            )
-            tx.execute(text(f"INSERT INTO {table} ({key}, {columns}) {repeated}"))
+            copies = f"SELECT {_ID}, {columns} FROM {table}, generate_series(2, {experiments}) AS n"
+            tx.execute(text(f"INSERT INTO {table} ({key}, {columns}) {copies}"))
 
 
 def read_all(cluster: Cluster) -> int:
@@ -78,10 +76,10 @@ def main() -> None:
         cluster.sign_in()
         create(cluster, activate=False)
         fill(cluster)
-        began = time.perf_counter()
+        start = time.perf_counter()
         with Peak(cluster, "api") as api, Peak(cluster, "postgres") as postgres:
             size = read_all(cluster)
-        took_s = time.perf_counter() - began
+        took_s = time.perf_counter() - start
     figure("list_all_answer", size / 1024**2, "MiB", None)
     figure("list_all_time", took_s, "s", None)
     figure("list_all_memory_api", api.most_mib - api.rest_mib, "MiB", 100)

@@ -43,17 +43,17 @@ class Client(threading.Thread):
         following = self._asked("GET", f"/api/v1/tasks/{task_id}/logs?follow=true")
         for number in range(LINES):
             log = f"line {number}"
-            began = time.perf_counter()
+            start = time.perf_counter()
             self._call("POST", "/api/v1/task/logs", {"logs": [{"taskId": task_id, "log": log}]})
             while json.loads(following.readline())["result"]["log"] != log:
                 pass
-            self.took_s["follow"].append(time.perf_counter() - began)
+            self.took_s["follow"].append(time.perf_counter() - start)
         following.close()
 
     def _timed(self, what: str, *request: Any) -> Any:
-        began = time.perf_counter()
+        start = time.perf_counter()
         result = self._call(*request)
-        self.took_s[what].append(time.perf_counter() - began)
+        self.took_s[what].append(time.perf_counter() - start)
         return result
 
     def _call(self, *request: Any) -> Any:
@@ -73,21 +73,21 @@ def main() -> None:
         cluster.sign_in()
         begin = threading.Barrier(CLIENTS)
         clients = [Client(cluster, begin) for _ in range(CLIENTS)]
-        before, began = cluster.servers_cpu_ms(), time.perf_counter()
+        before, start = cluster.servers_cpu_ms(), time.perf_counter()
         for client in clients:
             client.start()
         for client in clients:
             client.join()
-        wall_s = time.perf_counter() - began
+        wall_s = time.perf_counter() - start
         cpu_ms = (cluster.servers_cpu_ms() - before) / CLIENTS
-    failed = [client.wrong for client in clients if client.wrong]
-    figure("many_clients_failed", len(failed), f"of {CLIENTS}", 0, better="lower")
+    failures = [client.wrong for client in clients if client.wrong]
+    figure("many_clients_failed", len(failures), f"of {CLIENTS}", 0, better="lower")
     figure("many_clients_all_done", wall_s, "s", None, better="lower")
     figure("many_clients_servers_cpu", cpu_ms, "ms a client", None, better="lower")
     for what in ("create", "list", "follow"):
-        took = sorted(t for client in clients for t in client.took_s[what])
+        times = sorted(t for client in clients for t in client.took_s[what])
         for name, share in (("p50", 0.5), ("p99", 0.99)):
-            value = took[int(len(took) * share)] * 1000
+            value = times[int(len(times) * share)] * 1000
             figure(f"many_clients_{what}_{name}", value, "ms", None, better="lower")
 
 

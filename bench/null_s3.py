@@ -107,8 +107,8 @@ class Store:
             if more
             else ""
         )
-        truncated = "true" if more else "false"
-        head = f"<ListBucketResult><IsTruncated>{truncated}</IsTruncated>"
+        is_truncated = "true" if more else "false"
+        head = f"<ListBucketResult><IsTruncated>{is_truncated}</IsTruncated>"
         return f"{head}{token}{rows}</ListBucketResult>".encode()
 
 
@@ -153,19 +153,19 @@ class Reader:
 
     def until(self, mark: bytes) -> bytes:
         while mark not in self.buffered:
-            received = self.tls.recv(RECEIVED_AT_ONCE)
-            if not received:
+            chunk = self.tls.recv(RECEIVED_AT_ONCE)
+            if not chunk:
                 raise EOFError("the client went away")
-            self.buffered += received
+            self.buffered += chunk
         data, _, self.buffered = self.buffered.partition(mark)
         return data
 
     def exactly(self, length: int) -> bytes:
         body = bytearray(length)
-        view, received = memoryview(body), min(length, len(self.buffered))
-        view[:received], self.buffered = self.buffered[:received], self.buffered[received:]
-        while received < length:
-            received += self._received(view[received:])
+        view, count = memoryview(body), min(length, len(self.buffered))
+        view[:count], self.buffered = self.buffered[:count], self.buffered[count:]
+        while count < length:
+            count += self._received(view[count:])
         return bytes(body) if length < 1 << 20 else body  # type: ignore[return-value]
 
     def skip(self, length: int) -> None:

@@ -128,8 +128,8 @@ def running() -> Iterator[Server]:
 
 def show(name: str, costs: dict[str, float], unit: str) -> None:
     base = next(iter(costs.values()))
-    shown = [f"{layout} {cost:.3f} ({cost / base:.2f})" for layout, cost in costs.items()]
-    print(f"{name}, {unit}: {'; '.join(shown)}", flush=True)
+    parts = [f"{layout} {cost:.3f} ({cost / base:.2f})" for layout, cost in costs.items()]
+    print(f"{name}, {unit}: {'; '.join(parts)}", flush=True)
 
 
 def show_in_turn(name: str, layouts: dict[str, Any], measure: Callable[[str, int], float]) -> None:
@@ -138,20 +138,20 @@ def show_in_turn(name: str, layouts: dict[str, Any], measure: Callable[[str, int
     for number in range(ROUNDS):
         for layout in layouts:
             costs[layout].append(measure(layout, number))
-    show(name, {layout: statistics.median(found) for layout, found in costs.items()}, "ms")
+    show(name, {layout: statistics.median(times) for layout, times in costs.items()}, "ms")
 
 
 def fill(server: Server, subject: str, fills: dict[str, tuple[str, str]], rows: int) -> None:
     """Fill the table of each layout, and print its cost and size."""
-    took, tables, indexes = {}, {}, {}
+    costs, tables, indexes = {}, {}, {}
     for layout, (name, sql) in fills.items():
-        took[layout] = server.cost_ms(sql, [{}])
+        costs[layout] = server.cost_ms(sql, [{}])
         server.run(f"VACUUM ANALYZE {name}")
         table, index = server.sizes(name)
         tables[layout], indexes[layout] = table * 1e6 / rows, index * 1e6 / rows
     show(f"{subject}: table", tables, "MB for a million rows")
     show(f"{subject}: indexes", indexes, "MB for a million rows")
-    show(f"{subject}: all rows in one statement", took, "ms")
+    show(f"{subject}: all rows in one statement", costs, "ms")
 
 
 def _groups(type: str) -> dict[str, str]:

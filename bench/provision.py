@@ -57,12 +57,12 @@ def full(limits: Limits) -> ProvisionSnapshot:
     demand = tuple(
         Demand(f"{n}.{n}", f"job-{n}", slots[n], NOW - n, priority=n // 200) for n in range(QUEUED)
     )
-    refused = random_.sample(all_offers, len(all_offers) // 2)
+    refused_offers = random_.sample(all_offers, len(all_offers) // 2)
     return ProvisionSnapshot(
         (PoolSnapshot("pool", limits, all_offers, demand, machines),),
         tuple(
             Cooldown(Scope.of(o), RefusalKind.NO_CAPACITY, NOW + 200, "no capacity")
-            for o in refused
+            for o in refused_offers
         ),
         tuple((Scope.of(random_.choice(all_offers)), NOW - 60.0 * n) for n in range(200)),
     )

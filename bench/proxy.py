@@ -95,14 +95,14 @@ class Client:
 
     def large_mb_s(self) -> float:
         connection, buffer = http.client.HTTPConnection(self._netloc), bytearray(BLOCK)
-        began = time.perf_counter()
+        start = time.perf_counter()
         connection.request("GET", f"{self._prefix}/large", headers=self._headers)
-        answer, came = connection.getresponse(), 0
+        answer, size = connection.getresponse(), 0
         while count := answer.readinto(buffer):
-            came += count
-        took_s = time.perf_counter() - began
+            size += count
+        took_s = time.perf_counter() - start
         connection.close()
-        assert (answer.status, came) == (200, BYTES)
+        assert (answer.status, size) == (200, BYTES)
         return BYTES / 1e6 / took_s
 
     def small(self) -> None:
@@ -112,12 +112,12 @@ class Client:
 
 
 def median_ms(call: Callable[[], Any], times: int) -> float:
-    took = []
+    samples = []
     for _ in range(times):
-        began = time.perf_counter()
+        start = time.perf_counter()
         call()
-        took.append(1000 * (time.perf_counter() - began))
-    return statistics.median(took)
+        samples.append(1000 * (time.perf_counter() - start))
+    return statistics.median(samples)
 
 
 def _processes(cluster: Cluster) -> dict[str, int]:
@@ -133,10 +133,10 @@ def _cpu(pids: dict[str, list[int]]) -> dict[str, float]:
 def measure(cluster: Cluster, task: str, web: int, echo: int) -> None:
     master = cluster.env["DET_MASTER"]
     session = Session(master)
-    signed = {"Authorization": f"Bearer {cluster._token()}"}
-    session.headers.update(signed)
+    headers = {"Authorization": f"Bearer {cluster._token()}"}
+    session.headers.update(headers)
     direct = Client(f"127.0.0.1:{web}", "", {})
-    through = Client(master.removeprefix("http://"), f"/proxy/{task}", signed)
+    through = Client(master.removeprefix("http://"), f"/proxy/{task}", headers)
     print(f"# load {os.getloadavg()[0]:.1f}", file=sys.stderr)
     pids = {name: list(tree(pid)) for name, pid in _processes(cluster).items()}
     print(f"# CPU before {_cpu(pids)}", file=sys.stderr)

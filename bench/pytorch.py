@@ -93,8 +93,8 @@ def table_of(shape: tuple[int, ...], batches: int) -> Any:
             return len(self.x)
 
         def __getitems__(self, indices: list[int]) -> tuple[Any, Any]:
-            chosen = torch.tensor(indices)
-            return self.x[chosen], self.y[chosen]
+            rows = torch.tensor(indices)
+            return self.x[rows], self.y[rows]
 
     return Table(batches * BATCH)
 
@@ -173,13 +173,13 @@ def turns(make_model: Any, table: Any, batches: int) -> list[Period]:
             self.last = now()
 
         def on_training_workload_end(self, avg_metrics: Any, batch_metrics: Any) -> None:
-            began = now()
+            start = now()
             hand.train(PERIOD)
-            ended = now()
-            hand_wall, hand_cpu = ended.wall - began.wall, ended.thread - began.thread
-            ours_wall = began.wall - self.last.wall
+            end = now()
+            hand_wall, hand_cpu = end.wall - start.wall, end.thread - start.thread
+            ours_wall = start.wall - self.last.wall
             periods.append(
-                Period(hand_wall, hand_cpu, ours_wall, ended.cpu - self.last.cpu - hand_cpu)
+                Period(hand_wall, hand_cpu, ours_wall, end.cpu - self.last.cpu - hand_cpu)
             )
             self.last = now()
 
@@ -250,10 +250,10 @@ def import_added_cpu_s() -> float:
         "import determined.pytorch\n"
         "print(time.process_time() - before)"
     )
-    spent = [
+    seconds = [
         float(subprocess.check_output([sys.executable, "-c", code], text=True)) for _ in range(7)
     ]
-    return min(spent)
+    return min(seconds)
 
 
 def main() -> None:

@@ -111,9 +111,9 @@ def work(seed: int, days: int) -> list[Trial]:
 def offers(capacities: Sequence[Capacity]) -> tuple[Offer, ...]:
     """Return T4 and A10G machines of AWS at list prices."""
     return tuple(
-        Offer("aws", REGION, zone, name, capacity, priced.type.slots, priced.price(REGION, capacity))
+        Offer("aws", REGION, zone, name, capacity, machine.type.slots, machine.price(REGION, capacity))
         for name in TYPES
-        for priced in [machine_type("aws", name)]
+        for machine in [machine_type("aws", name)]
         for zone in ZONES
         for capacity in capacities
     )  # fmt: skip
@@ -152,13 +152,13 @@ class Month:
             self._attend()
             self._place()
             self._decide()
-        rented = self._cloud.rented
+        machines = self._cloud.rented
         return Outcome(
             trials=self._done,
             gpu_hours=round(self._gpu_hours, 1),
-            machine_hours=round(sum(m.ends_at - m.launched_at for m in rented) / HOUR, 1),
-            active_hours=round(_union_s((m.launched_at, m.ends_at) for m in rented) / HOUR, 1),
-            machines=len(rented),
+            machine_hours=round(sum(m.ends_at - m.launched_at for m in machines) / HOUR, 1),
+            active_hours=round(_union_s((m.launched_at, m.ends_at) for m in machines) / HOUR, 1),
+            machines=len(machines),
             reclaims=self._reclaims,
             refusals=self._refusals,
             usd=float(round(self._cloud.cost_usd(), 2)),
@@ -204,9 +204,9 @@ class Month:
         if host.trials and not announced:
             self._interrupted(host)
         for trial in host.trials:
-            worked = max(0.0, self.now - trial.started - RESTART_S)
-            saved = worked if announced else worked - worked % CHECKPOINT_S
-            trial.left_s = max(trial.left_s - saved, 1.0)
+            work_s = max(0.0, self.now - trial.started - RESTART_S)
+            saved_s = work_s if announced else work_s - work_s % CHECKPOINT_S
+            trial.left_s = max(trial.left_s - saved_s, 1.0)
             trial.submitted = self.now
             self._queue.insert(0, trial)
         host.trials.clear()
@@ -238,10 +238,10 @@ class Month:
             host = by_id[id]
             self._cloud.terminate([_listed(host.cloud)])
             host.row = replace(host.row, state=S.TERMINATING, takes_work=False)
-        refused = False
+        has_refusal = False
         for launch in plan.launch:
-            refused |= not self._launch(launch.offers, launch.purpose)
-        if refused:
+            has_refusal |= not self._launch(launch.offers, launch.purpose)
+        if has_refusal:
             self._next_decision = self.now + 1.0
 
     def _snapshot(self) -> ProvisionSnapshot:
@@ -270,9 +270,9 @@ class Month:
             self._read_at = self.now
         return current(self._listed, self._pool.sections, self._known)
 
-    def _launch(self, wanted: tuple[Offer, ...], purpose: str) -> bool:
+    def _launch(self, choices: tuple[Offer, ...], purpose: str) -> bool:
         id = UUID(int=self._ids.getrandbits(128), version=4)
-        outcome = self._cloud.launch(LaunchRequest("month", "gpu", id, 1, wanted, {}, ""))
+        outcome = self._cloud.launch(LaunchRequest("month", "gpu", id, 1, choices, {}, ""))
         cooldowns = {c.scope: c for c in self._cooldowns}
         for r in outcome.refusals:
             self._refusals += 1
@@ -282,20 +282,22 @@ class Month:
         self._cooldowns = tuple(cooldowns.values())
         if outcome.machine is None:
             return False
-        rented = self._cloud.rented[-1]
-        self._cooldowns = after_success(self._cooldowns, rented.offer)
-        row = Machine(str(id), "gpu", rented.offer, S.LAUNCHED, self.now, self.now, purpose=purpose)
-        self._hosts.append(Host(row, rented))
+        machine = self._cloud.rented[-1]
+        self._cooldowns = after_success(self._cooldowns, machine.offer)
+        row = Machine(
+            str(id), "gpu", machine.offer, S.LAUNCHED, self.now, self.now, purpose=purpose
+        )
+        self._hosts.append(Host(row, machine))
         return True
 
 
 def _union_s(spans: Iterable[tuple[float, float]]) -> float:
     """Return the number of seconds that are in at least one of the spans."""
-    covered, until = 0.0, 0.0
+    total, until = 0.0, 0.0
     for begin, end in sorted(spans):
-        covered += max(0.0, end - max(begin, until))
+        total += max(0.0, end - max(begin, until))
         until = max(until, end)
-    return covered
+    return total
 
 
 def _listed(machine: RentedMachine) -> CloudMachine:

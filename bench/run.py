@@ -69,19 +69,19 @@ def chosen(words: Sequence[str] | None = None) -> list[Path]:
 
 
 def main() -> int:
-    failed: list[str] = []
+    failures: list[str] = []
     for path in chosen():
         print(f"# {path.stem}", file=sys.stderr)
         figures, code = figures_of(path)
-        failed += [f"{path.name} ended with exit code {code}"] if code else []
-        failed += [
+        failures += [f"{path.name} ended with exit code {code}"] if code else []
+        failures += [
             f"{f['name']}: {f['value']} {f['unit']}, floor {f['floor']}"
             for f in figures
             if misses(f)
         ]
-    for line in failed:
+    for line in failures:
         print(f"missed: {line}", file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -51,9 +51,9 @@ class Sandbox:
 
 def request_of(sandbox: Sandbox, request: Http) -> Callable[[], tuple[int, float]]:
     def ask() -> tuple[int, float]:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         status, _, _ = answered(sandbox.invoke(http_api_event(request)))
-        return status, time.perf_counter() - begun
+        return status, time.perf_counter() - start
 
     return ask
 
@@ -67,10 +67,10 @@ def measured(ctx: Context) -> list[tuple[int, float]]:
     request = Http("GET", path, headers=(("Authorization", f"Bearer {token}"),))
     sandboxes = [Sandbox(ctx) for _ in range(SANDBOXES)]
     with ThreadPoolExecutor(SANDBOXES) as threads:
-        begun = [threads.submit(request_of(sandbox, request)) for sandbox in sandboxes]
+        futures = [threads.submit(request_of(sandbox, request)) for sandbox in sandboxes]
     for sandbox in sandboxes:
         sandbox.close()
-    return [each.result() for each in begun]
+    return [each.result() for each in futures]
 
 
 def main() -> None:
@@ -85,8 +85,8 @@ def main() -> None:
             "DET_CLUSTER_CONFIG": '{"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}',
         }  # fmt: skip
         answers = measured(build_context(from_environment(environment), NoWaker()))
-    refused = sum(status != 200 for status, _ in answers)
-    line = {"name": "sandboxes_200_refused", "value": refused, "unit": "answers"}
+    refusals = sum(status != 200 for status, _ in answers)
+    line = {"name": "sandboxes_200_refused", "value": refusals, "unit": "answers"}
     print(json.dumps({**line, "floor": 0, "better": "lower", "peer": None}), flush=True)
     slowest = round(max(seconds for _, seconds in answers), 1)
     line = {"name": "sandboxes_200_slowest_answer", "value": slowest, "unit": "s"}

@@ -123,19 +123,19 @@ def cost_ms(cluster: Cluster, action: Callable[[], object]) -> float:
     """Return the CPU time of API and PostgreSQL for a request, the median of some repetitions' mean."""
     action()  # to warm up
     pids = cluster.pids("api", "postgres")
-    before, began, calls = cpu_ms(pids), time.perf_counter(), 0
-    while calls < FEWEST or (calls < MOST and time.perf_counter() - began < LONGEST_S):
+    before, start, calls = cpu_ms(pids), time.perf_counter(), 0
+    while calls < FEWEST or (calls < MOST and time.perf_counter() - start < LONGEST_S):
         action()
         calls += 1
     return (cpu_ms(pids) - before) / calls
 
 
 def loop_ms() -> float:
-    """Return the CPU time of a fixed loop of Python: figures of machines compare by it."""
-    began = time.process_time()
+    """Return the CPU time of a fixed Python loop. It makes figures of different machines comparable."""
+    start = time.process_time()
     for _ in range(LOOP):
         pass
-    return (time.process_time() - began) * 1000
+    return (time.process_time() - start) * 1000
 
 
 def settle(cluster: Cluster) -> None:

@@ -271,7 +271,7 @@ def _bulk_settings(database: Database) -> Iterator[None]:
 
 def fill(url: str, factor: int, prototype: int) -> tuple[Size, float]:
     """Insert the rows of a size beside one paused experiment, the prototype; return them, and the seconds it took."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     database = Database(url)
     with _bulk_settings(database):
         with database.begin() as tx:
@@ -282,7 +282,7 @@ def fill(url: str, factor: int, prototype: int) -> tuple[Size, float]:
             mib = tx.execute(text("SELECT pg_database_size(current_database()) >> 20")).scalar_one()
     database.dispose()
     size = Size(factor, params["first"], params["first_user"], params["first_project"], mib)
-    return size, time.perf_counter() - began
+    return size, time.perf_counter() - start
 
 
 def _insert(tx: Tx, factor: int, prototype: int) -> dict[str, int]:
@@ -341,10 +341,10 @@ def _repeat(tx: Tx, table: str, values: dict[str, str], params: dict[str, int]) 
     own = "(SELECT job_id FROM experiments WHERE id = :prototype)"
     columns = tx.execute(_COLUMNS, {"table": table}).scalars().all()
     columns = [c for c in columns if table != "experiments" or c != "id"]
-    chosen = ", ".join(values.get(column, f"t.{column}") for column in columns)
+    selection = ", ".join(values.get(column, f"t.{column}") for column in columns)
     tx.execute(
         text(
-            f"INSERT INTO {table} ({', '.join(columns)}) SELECT {chosen} FROM {table} t,"
+            f"INSERT INTO {table} ({', '.join(columns)}) SELECT {selection} FROM {table} t,"
             f" generate_series(1, :experiments) n WHERE t.{key} = {own} ORDER BY n"
         ),
         params,

@@ -86,7 +86,7 @@ def usual_scan(snapshot: PoolSnapshot) -> int:
     """Place requests like a scheduler that scores, hashes and sorts all agents for each; return the number placed."""
     free = {agent.id: agent.slots - agent.used for agent in snapshot.agents}
     hashes = {id: _hash(id) for id in free}
-    started = 0
+    count = 0
     for request in snapshot.pending:
         own_hash = _hash(request.allocation_id)
         fits = [
@@ -96,8 +96,8 @@ def usual_scan(snapshot: PoolSnapshot) -> int:
         ]
         if fits:
             free[sorted(fits)[0][2]] -= request.slots
-            started += 1
-    return started
+            count += 1
+    return count
 
 
 def _hash(name: str) -> int:
@@ -114,9 +114,9 @@ def cpu_ms(work: Callable[[], object], rounds: int = ROUNDS) -> float:
     times = []
     for _ in range(rounds):
         gc.collect()
-        began = time.process_time()
+        start = time.process_time()
         work()
-        times.append((time.process_time() - began) * 1_000)
+        times.append((time.process_time() - start) * 1_000)
     return min(times)
 
 

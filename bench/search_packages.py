@@ -25,8 +25,8 @@ class RayTune(Rule):
 
     def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if trial.number not in self._trials:
-            known = self._trials[trial.number] = SimpleNamespace(trial_id=str(trial.number))
-            self._scheduler.on_trial_add(None, known)
+            ray_trial = self._trials[trial.number] = SimpleNamespace(trial_id=str(trial.number))
+            self._scheduler.on_trial_add(None, ray_trial)
         result = {"training_iteration": trial.length, "loss": loss}
         decision = self._scheduler.on_trial_result(None, self._trials[trial.number], result)
         return bool(decision == "CONTINUE")
@@ -50,11 +50,11 @@ class Optuna(Rule):
     def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if trial.number not in self._trials:
             self._trials[trial.number] = self._study.ask()
-        known = self._trials[trial.number]
-        known.report(loss, trial.length)
-        if not known.should_prune():
+        study_trial = self._trials[trial.number]
+        study_trial.report(loss, trial.length)
+        if not study_trial.should_prune():
             return True
-        self._study.tell(known, state=self._pruned)
+        self._study.tell(study_trial, state=self._pruned)
         return False
 
     def ended(self, trial: Trial) -> None:
@@ -76,9 +76,9 @@ class SyneTune(Rule):
 
     def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if trial.number not in self._trials:
-            known = self._known(trial.number, {}, datetime.now())
-            self._trials[trial.number] = known
-            self._scheduler.on_trial_add(known)
+            tune_trial = self._known(trial.number, {}, datetime.now())
+            self._trials[trial.number] = tune_trial
+            self._scheduler.on_trial_add(tune_trial)
         result = {"epoch": trial.length, "loss": loss}
         return bool(
             self._scheduler.on_trial_result(self._trials[trial.number], result) == "CONTINUE"

@@ -66,9 +66,9 @@ class RayAsha(Rule):
     def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if rung < trial.bracket:
             return True
-        seen = self._seen.setdefault((trial.bracket, rung), [])
-        keep = not seen or loss <= _quantile(seen, 1 / ETA)
-        insort(seen, loss)
+        losses = self._seen.setdefault((trial.bracket, rung), [])
+        keep = not losses or loss <= _quantile(losses, 1 / ETA)
+        insort(losses, loss)
         return keep
 
 
@@ -79,9 +79,9 @@ class SyneTuneAsha(Rule):
         self._seen: dict[int, list[float]] = {}
 
     def continues(self, trial: Trial, rung: int, loss: float) -> bool:
-        seen = self._seen.setdefault(rung, [])
-        insort(seen, loss)
-        return len(seen) < ETA or loss <= _quantile(seen, 1 / ETA)
+        losses = self._seen.setdefault(rung, [])
+        insort(losses, loss)
+        return len(losses) < ETA or loss <= _quantile(losses, 1 / ETA)
 
 
 class OptunaHalving(Rule):
@@ -93,9 +93,9 @@ class OptunaHalving(Rule):
     def continues(self, trial: Trial, rung: int, loss: float) -> bool:
         if rung < trial.bracket:
             return True
-        seen = self._seen.setdefault((trial.bracket, rung), [])
-        insort(seen, loss)
-        return loss <= seen[max(len(seen) // ETA - 1, 0)]
+        losses = self._seen.setdefault((trial.bracket, rung), [])
+        insort(losses, loss)
+        return loss <= losses[max(len(losses) // ETA - 1, 0)]
 
 
 class OptunaHyperband(OptunaHalving):

@@ -108,24 +108,24 @@ def send(port: int, token: str, plan: Round) -> dict[str, Any]:
         Connection(to, [raw_request(plan, subject, n, by) for n in numbers], pause_s)
         for subject, (to, by) in zip(plan.subjects, ways, strict=True)
     ]
-    began, spent_s = time.perf_counter(), _cpu_s()
+    start, spent_s = time.perf_counter(), _cpu_s()
     for number, each in enumerate(connections):
         # Trials do not report at the same time.
-        each.due = began + pause_s * number / len(connections)
+        each.due = start + pause_s * number / len(connections)
     exchange(connections)
-    wall_s, spent_s = time.perf_counter() - began, _cpu_s() - spent_s
+    wall_s, spent_s = time.perf_counter() - start, _cpu_s() - spent_s
     for each in connections:
         each.socket.close()
-    took = sorted(t for each in connections for t in each.took_s)
+    times = sorted(t for each in connections for t in each.took_s)
     wrong = next((each.wrong for each in connections if each.wrong), "")
-    p50, p99 = (took[int(len(took) * share)] * 1000 for share in (0.5, 0.99))
-    cpu_ms = spent_s * 1000 / len(took)
+    p50, p99 = (times[int(len(times) * share)] * 1000 for share in (0.5, 0.99))
+    cpu_ms = spent_s * 1000 / len(times)
     return {"wall_s": wall_s, "p50_ms": p50, "p99_ms": p99, "cpu_ms": cpu_ms, "wrong": wrong}
 
 
 def _cpu_s() -> float:
-    spent = resource.getrusage(resource.RUSAGE_SELF)
-    return spent.ru_utime + spent.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def line_of(plan: Round) -> str:

@@ -73,15 +73,15 @@ def first_line_s(cluster: ClusterWithAgent, folder: Path) -> float:
     environment = {"DET_MASTER": f"http://127.0.0.1:{cluster.port}", "DET_USER": "determined"}
     environment |= {"DET_PASS": "", "XDG_CONFIG_HOME": str(folder), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-m", "det_cli.main", "e", "create", "submit.yaml", "code"]
-    began = time.perf_counter()
+    start = time.perf_counter()
     result = subprocess.run(
         command, cwd=folder, env=environment, check=True, capture_output=True, text=True
     )
     experiment_id = int(result.stdout.split()[-1])
     while SAID not in cluster.log(experiment_id):
-        assert time.perf_counter() - began < LONGEST_S, cluster.log(experiment_id)
+        assert time.perf_counter() - start < LONGEST_S, cluster.log(experiment_id)
         time.sleep(LOOK_S)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def measure(runtime: str) -> float:

@@ -106,9 +106,9 @@ def measured(
         server = list(tree(database.pid))
         function_ms, server_ms = 0.0, 0.0
         for kind, share in shares.items():
-            spent = cpu_ms_of(getattr(busy, kind), (pid_of(api), server))
-            function_ms += share / total * spent[0]
-            server_ms += share / total * spent[1]
+            cost = cpu_ms_of(getattr(busy, kind), (pid_of(api), server))
+            function_ms += share / total * cost[0]
+            server_ms += share / total * cost[1]
         (tick_ms,) = cpu_ms_of(lambda: tick.invoke({}), (pid_of(tick),))
     return {
         "warm_request_function_cpu": function_ms,

@@ -137,30 +137,30 @@ class Visits:
 
 
 def measure_loads(visits: Visits) -> None:
-    painted, usable = [], []
+    paints, usable = [], []
     for _ in range(ROUNDS):
         page = visits.page()
         visits.open(page, "/experiments")
         page.locator("tbody tr td a").first.wait_for()
-        painted.append(page.evaluate(PAINTED))
+        paints.append(page.evaluate(PAINTED))
         usable.append(page.evaluate("window.usable"))
         sent_bytes, request_count = page.evaluate(SENT), page.evaluate(ASKED)
         page.context.close()
-    figure("webui_first_paint", statistics.median(painted), "ms", 1000, better="lower")
+    figure("webui_first_paint", statistics.median(paints), "ms", 1000, better="lower")
     figure("webui_usable", statistics.median(usable), "ms", 1500, better="lower")
     figure("webui_list_of_experiments_requests", request_count, "requests", 45, better="lower")
     figure("webui_list_of_experiments_sent", sent_bytes / 1000, "kB", 200, better="lower")
     everything = [f for f in FOLDER.rglob("*") if f.suffix in (".js", ".css", ".html", ".svg")]
-    packed = sum(len(gzip.compress(f.read_bytes(), 9)) for f in everything)
-    figure("webui_all_pages_packed", packed / 1000, "kB", 350, better="lower")
+    total = sum(len(gzip.compress(f.read_bytes(), 9)) for f in everything)
+    figure("webui_all_pages_packed", total / 1000, "kB", 350, better="lower")
 
 
 def measure_curves(visits: Visits, experiment_id: int) -> None:
     page = visits.page()
-    began = time.perf_counter()
+    start = time.perf_counter()
     visits.open(page, f"/experiments/{experiment_id}?trials={TRIALS}")
     page.locator(".chart canvas").wait_for()
-    figure("webui_100_curves_drawn", time.perf_counter() - began, "s", None, better="lower")
+    figure("webui_100_curves_drawn", time.perf_counter() - start, "s", None, better="lower")
     for act in ("zoom", "pan"):
         rates = [page.evaluate(FRAMES, [".chart .u-over", act, 2]) for _ in range(3)]
         figure(f"webui_100_curves_{act}", max(rates), "frames/s", 55)
@@ -179,15 +179,15 @@ def measure_many_trials(visits: Visits, cluster: Cluster) -> None:
         waits = []
         for _ in range(ROUNDS):
             page = visits.page()
-            began = time.perf_counter()
+            start = time.perf_counter()
             visits.open(page, f"/experiments/{experiment_id}/{part}")
             page.locator(selector).first.wait_for()
-            waits.append(time.perf_counter() - began)
+            waits.append(time.perf_counter() - start)
             page.context.close()
         figure(f"webui_1000_trials_{part}", statistics.median(waits), "s", 2, better="lower")
     search = cluster.call("GET", f"/api/v1/experiments/{experiment_id}/search?whole=true")
-    listed = cluster.call("GET", f"/api/v1/experiments/{experiment_id}/trials?limit={MANY}")
-    for name, answer in (("", search), ("_as_api_lists", listed)):
+    trials = cluster.call("GET", f"/api/v1/experiments/{experiment_id}/trials?limit={MANY}")
+    for name, answer in (("", search), ("_as_api_lists", trials)):
         size = len(gzip.compress(json.dumps(answer).encode(), 6)) / 1000
         figure(f"webui_1000_trials_sent{name}", size, "kB", None, better="lower")
 
@@ -217,10 +217,10 @@ def measure_log(visits: Visits, cluster: Cluster) -> None:
         ("end", "", LOG_LINES),
         ("middle", "?at=2026-01-01T00:08:20Z", LOG_LINES // 2),
     ):
-        began = time.perf_counter()
+        start = time.perf_counter()
         visits.open(page, f"/trials/{trial['id']}/logs{query}")
         page.get_by_text(f"step {line}: ").first.wait_for()
-        figure(f"webui_log_{name}", time.perf_counter() - began, "s", 2, better="lower")
+        figure(f"webui_log_{name}", time.perf_counter() - start, "s", 2, better="lower")
     first = min(first_line(page), LOG_LINES // 2)
     rate = max(page.evaluate(FRAMES, [".logs", "back", 3]) for _ in range(3))
     # A log that does not load more lines could scroll at any rate.
@@ -259,8 +259,8 @@ def measure_open_page(visits: Visits, cluster: Cluster, experiment_id: int) -> N
     costs = {path: least_cost_ms(pids, cluster, path) for path in set(paths)}
     for path, cost in costs.items():
         print(f"# {paths.count(path)} × {cost:.2f} ms {path}", file=sys.stderr)
-    spent = sum(costs[path] for path in paths) / MINUTES
-    figure("webui_open_page_cpu_a_minute", spent, "ms", 5, better="lower")
+    ms_per_minute = sum(costs[path] for path in paths) / MINUTES
+    figure("webui_open_page_cpu_a_minute", ms_per_minute, "ms", 5, better="lower")
 
 
 def least_cost_ms(pids: list[int], cluster: Cluster, path: str) -> float:

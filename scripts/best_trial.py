@@ -18,10 +18,8 @@ def main() -> None:
     value = (training.validation_metrics or {}).get("avgMetrics", {}).get(metric)
     print(f"trial            {training.trial_id} of experiment {experiment_id}")
     print(f"{metric:<16} {value:.4f}" if isinstance(value, float) else f"{metric:<16} {value}")
-    for name, sampled in sorted((training.hparams or {}).items()):
-        print(
-            f"{name:<16} {sampled:.6g}" if isinstance(sampled, float) else f"{name:<16} {sampled}"
-        )
+    for name, hparam in sorted((training.hparams or {}).items()):
+        print(f"{name:<16} {hparam:.6g}" if isinstance(hparam, float) else f"{name:<16} {hparam}")
     print(f"checkpoint       {checkpoint.uuid}")
 
 

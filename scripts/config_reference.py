@@ -116,8 +116,8 @@ def _wrapped(text: str) -> str:
 def _filled(paragraph: str) -> str:
     """Return the paragraph in lines of 100 columns that do not break code or links."""
     unbroken = re.sub(r"`[^`]*`|\]\([^)]*\)", lambda m: m[0].replace(" ", "\0"), paragraph)
-    filled = textwrap.fill(unbroken, 100, break_long_words=False, break_on_hyphens=False)
-    return filled.replace("\0", " ")
+    text = textwrap.fill(unbroken, 100, break_long_words=False, break_on_hyphens=False)
+    return text.replace("\0", " ")
 
 
 def _table(fields: list[Field], meaning: dict[str, Any]) -> str:

@@ -51,8 +51,8 @@ class Bindings:
     def types(self) -> Json:
         with zipfile.ZipFile(self._wheel) as archive:
             (name,) = (n for n in archive.namelist() if n.endswith(".jsii.tgz"))
-            packed = io.BytesIO(archive.read(name))
-        with tarfile.open(fileobj=packed) as assembly:
+            tarball = io.BytesIO(archive.read(name))
+        with tarfile.open(fileobj=tarball) as assembly:
             assembly_file = assembly.extractfile("package/.jsii")
             assert assembly_file is not None, "the wheel has no jsii assembly"
             types: Json = json.loads(assembly_file.read())["types"]
@@ -86,9 +86,9 @@ class Bindings:
             if depth == 0 and attribute["name"] in META:
                 continue
             name, required = _terraform_name(attribute), not attribute.get("optional")
-            nested, nesting = self._nested(attribute["type"])
-            if nested:
-                inner = self._block(nested, depth + 1) if depth < DEEPEST else _EMPTY
+            child, nesting = self._nested(attribute["type"])
+            if child:
+                inner = self._block(child, depth + 1) if depth < DEEPEST else _EMPTY
                 block["blocks"][name] = {"nesting": nesting, "required": required, "block": inner}
             else:
                 block["attributes"][name] = {"type": _type(attribute["type"]), "required": required}

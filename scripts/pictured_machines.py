@@ -22,47 +22,47 @@ def renting(folder: Path) -> Iterator[str]:
     """Serve such a cluster and yield its address."""
     with throwaway_server() as server, server.database() as url:
         database = Database(url)
-        with rented_cluster(database, folder) as rented:
-            _work(rented)
-            with served(rented.api) as address:
+        with rented_cluster(database, folder) as cluster:
+            _work(cluster)
+            with served(cluster.api) as address:
                 yield address
         database.dispose()
 
 
-def _work(rented: Rented) -> None:
+def _work(cluster: Rented) -> None:
     now = datetime.now(timezone.utc)
-    rented.time = now - timedelta(hours=7)
-    user = rented.api.signed_in("determined")
+    cluster.time = now - timedelta(hours=7)
+    user = cluster.api.signed_in("determined")
     for hours in (2, 1):
-        _train_to_the_end(rented, user, hours)
-    rented.time = now - timedelta(hours=2)
+        _train_to_the_end(cluster, user, hours)
+    cluster.time = now - timedelta(hours=2)
     create(user, name="digits on a4", activate=True, resources={"slots_per_trial": 4})
     create(user, name="wide digits", activate=True)
     agents = []
-    rented.settle()
-    for machine in rented.cloud.alive():
-        agents.append(rented.boot(machine))
-    rented.settle()
+    cluster.settle()
+    for machine in cluster.cloud.alive():
+        agents.append(cluster.boot(machine))
+    cluster.settle()
     for agent in agents:
         agent.work()
-    _pass(rented, now - rented.time, agents)
-    rented.cloud.refuse(Scope.of(OFFERS[0]), RefusalKind.NO_CAPACITY, _REFUSED)
+    _pass(cluster, now - cluster.time, agents)
+    cluster.cloud.refuse(Scope.of(OFFERS[0]), RefusalKind.NO_CAPACITY, _REFUSED)
     create(user, name="digits once more", activate=True)
-    rented.settle()
+    cluster.settle()
 
 
-def _train_to_the_end(rented: Rented, user: Caller, hours: float) -> None:
+def _train_to_the_end(cluster: Rented, user: Caller, hours: float) -> None:
     experiment = create(user, activate=True)
-    _, agent = rented.employ()
-    _pass(rented, timedelta(hours=hours), [agent])
+    _, agent = cluster.employ()
+    _pass(cluster, timedelta(hours=hours), [agent])
     user.post(f"/api/v1/experiments/{experiment}/kill")
     agent.finish()
     for _ in range(4):
-        rented.pass_time(minutes=10)
-        rented.settle(1)
+        cluster.pass_time(minutes=10)
+        cluster.settle(1)
 
 
-def _pass(rented: Rented, span: timedelta, agents: list[MachineAgent]) -> None:
-    rented.time += span
+def _pass(cluster: Rented, span: timedelta, agents: list[MachineAgent]) -> None:
+    cluster.time += span
     for agent in agents:
         agent.poll()

@@ -128,12 +128,12 @@ def passages(path: Path) -> Iterator[Passage]:
     source = path.read_text("utf-8", "replace")
     name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
     if path.suffix == ".py":
-        found = python_passages(source)
+        parts = python_passages(source)
     elif path.suffix == ".md":
-        found = markdown_passages(source)
+        parts = markdown_passages(source)
     else:
-        found = commented_lines(source, "//" if path.suffix in (".js", ".mjs") else "#")
-    for line, kind, text in found:
+        parts = commented_lines(source, "//" if path.suffix in (".js", ".mjs") else "#")
+    for line, kind, text in parts:
         yield Passage(name, line, kind, text)
 
 

@@ -24,8 +24,8 @@ def index_module(modules_at: dict[str, tuple[str, ...]]) -> str:
 
 
 def _names(modules: tuple[str, ...]) -> str:
-    quoted = ", ".join(f'"{name}"' for name in modules)
-    return quoted if len(modules) > 1 else f"{quoted},"
+    names = ", ".join(f'"{name}"' for name in modules)
+    return names if len(modules) > 1 else f"{names},"
 
 
 def files() -> dict[Path, str]:

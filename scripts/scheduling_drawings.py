@@ -60,9 +60,13 @@ def _agent(agent: Agent, snapshot: PoolSnapshot, plan: SchedulePlan) -> str:
     return f"{agent.id}  [{before}]  →  [{after}]"
 
 
-def _cells(agent: Agent, seated: list[tuple[str, tuple[Placement, ...]]]) -> str:
+def _cells(agent: Agent, placements: list[tuple[str, tuple[Placement, ...]]]) -> str:
     cells = [
-        name for name, on in seated for p in on if p.agent_id == agent.id for _ in range(p.slots)
+        name
+        for name, on in placements
+        for p in on
+        if p.agent_id == agent.id
+        for _ in range(p.slots)
     ]
     return " ".join(cells + ["."] * (agent.slots - len(cells)))
 

@@ -70,8 +70,8 @@ def draw_rungs() -> str:
         trials = simulate({**searcher, "max_trials": 40}, SPACE, 1).trials.values()
         ends = Counter(int(trial.length) for trial in trials)
         for unit in sorted(ends):
-            reached = sum(count for length, count in ends.items() if length >= unit)
-            rows.append(f"{label:<10} {unit:>4} batches  {'█' * reached} {reached}")
+            trial_count = sum(count for length, count in ends.items() if length >= unit)
+            rows.append(f"{label:<10} {unit:>4} batches  {'█' * trial_count} {trial_count}")
     return "\n".join(rows)
 
 

@@ -91,19 +91,19 @@ def _work(cluster: Cluster, admin: _Administrator) -> tuple[int, int]:
         {"userId": 2, "roleAssignment": {"role": {"roleId": 5}, "scopeCluster": True}}
     ])  # fmt: skip
     config = _EXAMPLE / "adaptive.yaml"
-    trained = cluster.create(config, _EXAMPLE, "--config", "name=digits by adaptive ASHA")
-    cluster.until_state(trained, "COMPLETED", timeout_s=600)
+    search_id = cluster.create(config, _EXAMPLE, "--config", "name=digits by adaptive ASHA")
+    cluster.until_state(search_id, "COMPLETED", timeout_s=600)
     cluster.create(config, _EXAMPLE, "--config", "name=wider digits", "--paused")
-    failed = cluster.create(
+    failed_experiment = cluster.create(
         config, _EXAMPLE, "--config", "name=digits without data", "--config", "entrypoint=exit 3",
         "--config", "max_restarts=0", "--config", "searcher.max_trials=1",
     )  # fmt: skip
-    cluster.until_state(failed, "ERROR")
+    cluster.until_state(failed_experiment, "ERROR")
     cluster.create(
         config, _EXAMPLE, "--config", "name=digits on four slots", "--config", "resources.slots_per_trial=4",
         "--config", "entrypoint=sleep 600",
     )  # fmt: skip
-    return trained, int(cluster.experiment(trained)["bestTrialId"])
+    return search_id, int(cluster.experiment(search_id)["bestTrialId"])
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,9 @@ def draw_all(cluster: Cluster, experiment: int, trial: int, folder: Path) -> Non
 def _webp(tab: Tab) -> bytes:
     png = base64.b64encode(tab.page.screenshot()).decode()
     blank = tab.page.context.new_page()
-    encoded: str = blank.evaluate(_TO_WEBP, [f"data:image/png;base64,{png}", _QUALITY])
+    webp: str = blank.evaluate(_TO_WEBP, [f"data:image/png;base64,{png}", _QUALITY])
     blank.close()
-    return base64.b64decode(encoded)
+    return base64.b64decode(webp)
 
 
 def draw(cluster: Cluster, experiment: int, trial: int, only: list[str]) -> None:

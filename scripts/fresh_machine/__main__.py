@@ -29,14 +29,14 @@ def main() -> int:
     except Failed as e:
         print(f"fresh-machine: {e}", file=sys.stderr)
         return MACHINE_FAILED
-    stopped, stop = os.pipe()
+    stop_reader, stop = os.pipe()
     worker = os.fork()
     if worker == 0:
         os.close(stop)
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN)
-        leave(lambda: run_machine(plan, stopped))
-    os.close(stopped)
+        leave(lambda: run_machine(plan, stop_reader))
+    os.close(stop_reader)
     return _attend(worker, stop)
 
 

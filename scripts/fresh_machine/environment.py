@@ -45,5 +45,5 @@ def copy_settings(home: Path) -> None:
 
 
 def _is_passed(name: str) -> bool:
-    chosen = name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIXES)
-    return chosen and name not in _WITHOUT
+    is_known = name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIXES)
+    return is_known and name not in _WITHOUT

@@ -52,15 +52,15 @@ def run_machine(plan: Plan, stopped: int) -> int:
         shutil.rmtree(plan.folder)
 
 
-def _run_processes(plan: Plan, stopped: int) -> int:
+def _run_processes(plan: Plan, stop_reader: int) -> int:
     built, connected = Signal(), Signal()
     first = fork_first_process(lambda: _first_process(plan, built, connected))
     network = None
     try:
-        if built.wait(stopped):
+        if built.wait(stop_reader):
             network = Network(first, plan.folder / "network.log")
             connected.send()
-        select.select([os.pidfd_open(first), stopped], [], [])
+        select.select([os.pidfd_open(first), stop_reader], [], [])
     finally:
         os.kill(first, signal.SIGKILL)
         # It ends after all other processes of the machine.

@@ -73,8 +73,8 @@ def _files_of_checkout(plan: Plan) -> list[str]:
     repository = plan.folder / "no-repository"
     run("git", "init", "--quiet", "--bare", str(repository))
     git = ("git", f"--git-dir={repository}", f"--work-tree={CHECKOUT}", "-C", str(CHECKOUT))
-    listed = run(*git, "ls-files", "-z", "--others", "--exclude-standard")
-    return list(filter(None, listed.split("\0")))
+    output = run(*git, "ls-files", "-z", "--others", "--exclude-standard")
+    return list(filter(None, output.split("\0")))
 
 
 def _layer_over(plan: Plan, folder: Path) -> None:

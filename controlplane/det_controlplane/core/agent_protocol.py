@@ -172,8 +172,8 @@ class JoinRequest(Message):
 
 def join_nonce(cluster_id: str, agent_id: str, agent_key: str, incarnation: str) -> str:
     """Return the nonce of a machine's proof, which binds it to one agent process and one cluster."""
-    joining = json.dumps([cluster_id, agent_id, agent_key, incarnation])
-    return hashlib.sha256(joining.encode()).hexdigest()
+    document = json.dumps([cluster_id, agent_id, agent_key, incarnation])
+    return hashlib.sha256(document.encode()).hexdigest()
 
 
 def gce_audience(nonce: str) -> str:

@@ -192,8 +192,8 @@ class _Reader:
             else _named(ColumnType, kind, f"{path}.type", "COLUMN_TYPE_")
         )
         value = node.get("value")
-        valued = operator not in (Operator.EMPTY, Operator.NOT_EMPTY)
-        if valued and (value is None or isinstance(value, (dict, list))):
+        has_value = operator not in (Operator.EMPTY, Operator.NOT_EMPTY)
+        if has_value and (value is None or isinstance(value, (dict, list))):
             raise _invalid(f"{path}.value", f"must be text, a number or a date, not {shown(value)}")
         return Condition(column, operator, value, type_)
 

@@ -212,11 +212,11 @@ def _wrong_values(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Prob
         if vals is not None and not (isinstance(vals, list | tuple) and vals):
             yield Problem(f"{path}.vals", "must be a list of at least one value")
     elif kind != "const":
-        is_right, wanted = _NUMBERS[kind]
+        is_right, requirement = _NUMBERS[kind]
         numbers = [name for name in ("minval", "maxval", "base") if raw.get(name) is not None]
         wrong = [name for name in numbers if not is_right(raw[name])]
         for name in wrong:
-            yield Problem(f"{path}.{name}", f"must be {wanted}, not {shown(raw[name])}")
+            yield Problem(f"{path}.{name}", f"must be {requirement}, not {shown(raw[name])}")
         count = raw.get("count")
         if count is not None and not (_is_whole(count) and count >= 1):
             yield Problem(

@@ -35,21 +35,21 @@ def of(ids: Iterable[int]) -> Ranges:
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    merged: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        if result and low <= result[-1][1] + 1:
+            result[-1] = result[-1][0], max(high, result[-1][1])
         else:
-            merged.append((low, high))
-    return merged
+            result.append((low, high))
+    return result
 
 
 def without(ranges: Ranges, ids: Iterable[int]) -> Ranges:
     """Return the ranges without these ids."""
-    removed = sorted(set(ids))
+    sorted_ids = sorted(set(ids))
     remaining = []
     for low, high in ranges:
-        for id in removed[bisect_left(removed, low) : bisect_left(removed, high + 1)]:
+        for id in sorted_ids[bisect_left(sorted_ids, low) : bisect_left(sorted_ids, high + 1)]:
             if id > low:
                 remaining.append((low, id - 1))
             low = id + 1

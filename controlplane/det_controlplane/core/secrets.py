@@ -67,8 +67,8 @@ def joined(shown: Any, secrets: Mapping[Path, Secret]) -> Any:
 
 def redacted(value: T) -> T:
     """Return a configuration with every secret hidden."""
-    shown: T = separated(value).shown
-    return shown
+    result: T = separated(value).shown
+    return result
 
 
 def with_variables(shown: T, complete: Any) -> T:
@@ -100,7 +100,7 @@ def masked_paths(config: Any, path: str = "") -> list[str]:
         pairs = [(f"{path}[{index}]", value) for index, value in enumerate(config)]
     else:
         return [path] if is_masked(config) else []
-    return [masked for where, value in pairs for masked in masked_paths(value, where)]
+    return [masked_path for where, value in pairs for masked_path in masked_paths(value, where)]
 
 
 def _shown(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:

@@ -92,8 +92,8 @@ def _replica(settings: Settings) -> Replica | None:
 def _issuers(function: str) -> dict[str, Any]:
     """Return the context's ports to issuers of tokens: this process asks them, or a function that can reach them."""
     if not function:
-        asked = CachedIssuers(issuers.describe, issuers.post_form)
-        return {"tokens": IssuerTokens(issuers.fetch_keys), "issuers": asked}
+        cache = CachedIssuers(issuers.describe, issuers.post_form)
+        return {"tokens": IssuerTokens(issuers.fetch_keys), "issuers": cache}
     far = LambdaIssuers(function)
     return {"tokens": IssuerTokens(far.keys), "issuers": CachedIssuers(far.describe, far.post)}
 
@@ -105,8 +105,8 @@ def build_app(ctx: Context, *more: Route) -> App:
 
 def build_relay(ctx: Context) -> App:
     """Build the app of a relay. Agents connect to it, and it only carries traffic to tasks."""
-    known = ("/info", "/health")
-    here = [route for route in routes.of_module("cluster") if route.path in known]
+    paths = ("/info", "/health")
+    here = [route for route in routes.of_module("cluster") if route.path in paths]
     return App(ctx, RelayRouter(here, ctx.public_url))
 
 
@@ -129,12 +129,12 @@ def _object_routes(ctx: Context) -> tuple[Route, ...]:
 
 
 def cluster_config(settings: Settings) -> ClusterConfig:
-    given, defaults = settings.cluster_config, settings.provider_defaults
-    inline = not given or "\n" in given or given.lstrip().startswith("{")
+    source, defaults = settings.cluster_config, settings.provider_defaults
+    inline = not source or "\n" in source or source.lstrip().startswith("{")
     try:
-        text = given if inline else Path(given).read_text("utf-8")
+        text = source if inline else Path(source).read_text("utf-8")
     except OSError as e:
-        raise BadSettings(f"DET_CLUSTER_CONFIG: cannot read {given}: {e.strerror}") from e
+        raise BadSettings(f"DET_CLUSTER_CONFIG: cannot read {source}: {e.strerror}") from e
     raw = load_yaml(text, what="cluster configuration") if text.strip() else {}
     return load_cluster(with_defaults(raw, defaults) if any(defaults.values()) else raw)
 

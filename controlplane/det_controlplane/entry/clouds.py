@@ -45,12 +45,12 @@ def markets_of(config: ClusterConfig) -> dict[str, Market]:
 
 def identities_of(config: ClusterConfig) -> dict[str, IdentityVerifier]:
     """Return how agents of rented machines prove themselves, by kind of proof."""
-    found = [
+    verifiers = [
         verifier
         for _, package, sections in _used(config)
         for verifier in _made(package.identity_verifiers, sections)
     ]
-    return {verifier.kind: verifier for verifier in found}
+    return {verifier.kind: verifier for verifier in verifiers}
 
 
 def _used(config: ClusterConfig) -> Iterator[tuple[str, ModuleType, Sequence[Mapping[str, Any]]]]:

@@ -15,18 +15,18 @@ _SHORTEST = 16
 def cipher_of(settings: Settings) -> AesCipher | None:
     """Read the keys for secrets. The first key encrypts, and the others only decrypt. Return None if there is no secret
     to derive a key from."""
-    given = [part.strip() for part in settings.secrets_key.split(",") if part.strip()]
+    keys = [part.strip() for part in settings.secrets_key.split(",") if part.strip()]
     # Without a key of its own, derive one from another secret of this deployment.
     other = settings.objects_secret or settings.bootstrap_token
-    materials = [_material(part) for part in given] or [other] * bool(other)
+    materials = [_material(part) for part in keys] or [other] * bool(other)
     return AesCipher(materials) if materials else None
 
 
-def _material(given: str) -> str:
-    scheme, colon, place = given.partition(":")
-    read = _SOURCES.get(scheme) if colon else None
+def _material(key: str) -> str:
+    scheme, colon, place = key.partition(":")
+    reader = _SOURCES.get(scheme) if colon else None
     try:
-        material = (read(place) if read else given).strip()
+        material = (reader(place) if reader else key).strip()
     except Exception as e:
         # Whatever a cloud's library raises for missing rights and names.
         raise BadSettings(f"DET_SECRETS_KEY: cannot read {scheme}: {e}") from e

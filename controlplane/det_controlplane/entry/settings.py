@@ -89,12 +89,12 @@ def _tls(cert: str, key: str) -> dict[str, Any]:
 def _object(environment: Mapping[str, str], name: str) -> dict[str, Any]:
     value = environment.get(_PREFIX + name, "")
     try:
-        found = json.loads(value) if value else {}
+        content = json.loads(value) if value else {}
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise BadSettings(f"{_PREFIX}{name} must be a JSON object, not {value!r}")
-    return found
+    return content
 
 
 def _required(environment: Mapping[str, str], name: str) -> str:

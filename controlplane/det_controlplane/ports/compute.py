@@ -73,8 +73,8 @@ class LaunchOutcome:
         zoneless = [offer for offer in offers if not offer.zone]
         uncovered = [o for o in zoneless if not any(r.scope.covers(o) for r in self.refusals)]
         pairs = ((offer, _in_a_zone(offer, self.refusals)) for offer in uncovered)
-        derived = [replace(r, scope=Scope.of(offer)) for offer, r in pairs if r is not None]
-        return (*self.refusals, *derived)
+        zone_refusals = [replace(r, scope=Scope.of(offer)) for offer, r in pairs if r is not None]
+        return (*self.refusals, *zone_refusals)
 
 
 def _in_a_zone(offer: Offer, refusals: Sequence[Refusal]) -> Refusal | None:

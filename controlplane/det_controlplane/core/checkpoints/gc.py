@@ -55,9 +55,9 @@ def to_delete(
 ) -> list[str]:
     """Return the checkpoints that no rule of the policy keeps, in the order of the input."""
     keep = {c.uuid for c in checkpoints if c.registered}
-    ranked = _best_first(checkpoints, smaller_is_better)
-    keep |= {c.uuid for c in ranked[: policy.save_experiment_best]}
-    for of_trial in _by_trial(ranked).values():
+    best_first = _best_first(checkpoints, smaller_is_better)
+    keep |= {c.uuid for c in best_first[: policy.save_experiment_best]}
+    for of_trial in _by_trial(best_first).values():
         keep |= {c.uuid for c in of_trial[: policy.save_trial_best]}
     newest = sorted(checkpoints, key=lambda c: -c.steps_completed)
     for of_trial in _by_trial(newest).values():
@@ -67,10 +67,8 @@ def to_delete(
 
 def _best_first(checkpoints: Iterable[Checkpoint], smaller_is_better: bool) -> list[Checkpoint]:
     sign = 1.0 if smaller_is_better else -1.0
-    validated = [
-        (sign * c.metric, c.steps_completed, c) for c in checkpoints if c.metric is not None
-    ]
-    comparable = [entry for entry in validated if entry[0] == entry[0]]  # excludes NaN
+    entries = [(sign * c.metric, c.steps_completed, c) for c in checkpoints if c.metric is not None]
+    comparable = [entry for entry in entries if entry[0] == entry[0]]  # excludes NaN
     return [c for _, _, c in sorted(comparable, key=lambda entry: entry[:2])]
 
 

@@ -20,29 +20,29 @@ class Entry:
 
 
 def tar(entries: Sequence[Entry], read: Read) -> Iterator[bytes]:
-    written = 0
+    size = 0
     for entry in entries:
         header = _header(entry)
         yield header
         yield from _exactly(entry, read)
         padding = -entry.size % _BLOCK
         yield bytes(padding)
-        written += len(header) + entry.size + padding
-    yield bytes(_end(written))
+        size += len(header) + entry.size + padding
+    yield bytes(_end(size))
 
 
 def tar_size(entries: Sequence[Entry]) -> int:
     """Return how many bytes `tar` will write."""
-    written = sum(len(_header(e)) + e.size + -e.size % _BLOCK for e in entries)
-    return written + _end(written)
+    size = sum(len(_header(e)) + e.size + -e.size % _BLOCK for e in entries)
+    return size + _end(size)
 
 
 def gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
     packer = zlib.compressobj(level=1, wbits=31)
     for piece in pieces:
-        packed = packer.compress(piece)
-        if packed:
-            yield packed
+        chunk = packer.compress(piece)
+        if chunk:
+            yield chunk
     yield packer.flush()
 
 
@@ -64,8 +64,8 @@ def _header(entry: Entry) -> bytes:
     return info.tobuf(tarfile.PAX_FORMAT)
 
 
-def _end(written: int) -> int:
-    return 2 * _BLOCK + -(written + 2 * _BLOCK) % _RECORD
+def _end(size: int) -> int:
+    return 2 * _BLOCK + -(size + 2 * _BLOCK) % _RECORD
 
 
 def _exactly(entry: Entry, read: Read) -> Iterator[bytes]:

@@ -33,10 +33,10 @@ class Unpacked:
 
 def check(content: bytes) -> Unpacked:
     """Return the unpacked size of an archive. Raises `BadArchive` if it is too large or damaged."""
-    counted = _Counted(content)
-    entries = sum(1 for kind, _ in _headers(counted) if kind not in _EXTENSIONS)
-    counted.drain()
-    return Unpacked(counted.size, entries)
+    reader = _Counted(content)
+    entries = sum(1 for kind, _ in _headers(reader) if kind not in _EXTENSIONS)
+    reader.drain()
+    return Unpacked(reader.size, entries)
 
 
 class _Counted:
@@ -78,17 +78,17 @@ def _headers(archive: _Counted) -> Iterator[tuple[int, int]]:
         kind, size = header[156], _number(header[124:136])
         if kind not in _KINDS:
             raise BadArchive(f"it has an entry of a kind that is not taken ({chr(kind)!r})")
-        padded = size + -size % BLOCK
+        padded_size = size + -size % BLOCK
         if kind in _EXTENSIONS:
             if size > _MAX_EXTENSION:
                 raise BadArchive("the header of a file is too long")
-            extension = archive.read(padded)
+            extension = archive.read(padded_size)
             if b"GNU.sparse" in extension:
                 raise BadArchive("it has a sparse file, whose size is not what it holds")
             if _OTHER_SIZE.search(extension):
                 raise BadArchive("it has a file with two sizes")
         else:
-            archive.skip(padded)
+            archive.skip(padded_size)
         if count >= MAX_ENTRIES:
             raise BadArchive(f"it has more than {MAX_ENTRIES} files")
         yield kind, size

@@ -205,10 +205,10 @@ def _cluster(reader: Reader) -> ClusterConfig:
 
 
 def _authz(reader: Reader) -> tuple[Authz, list[str]]:
-    chosen = Authz(reader.choice("type", tuple(kind.value for kind in Authz), Authz.BASIC.value))
+    authz = Authz(reader.choice("type", tuple(kind.value for kind in Authz), Authz.BASIC.value))
     ignored = reader.ignore("fallback", "rbac_ui_enabled", "workspace_creator_assign_role")
     reader.close()
-    return chosen, list(ignored)
+    return authz, list(ignored)
 
 
 def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:
@@ -262,11 +262,11 @@ def _storage(storage: Reader, reader: Reader) -> dict[str, Any] | None:
     if not raw:
         return None
     kind = storage.choice("type", tuple(_STORAGE_NEEDS), "")
-    needed = _STORAGE_NEEDS.get(kind)
+    key = _STORAGE_NEEDS.get(kind)
     if not storage.gives("type"):
         storage.refuse("type", f"is required; one of {', '.join(_STORAGE_NEEDS)}")
-    elif needed and not storage.text(needed, ""):
-        storage.refuse(needed, f"is required for {kind}")
+    elif key and not storage.text(key, ""):
+        storage.refuse(key, f"is required for {kind}")
     return raw
 
 

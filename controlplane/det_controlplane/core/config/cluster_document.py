@@ -56,8 +56,8 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 def _pool(pool: Pool) -> dict[str, Any]:
     defaults = pool.task_container_defaults
-    rented = {"provider", "sections", "offers", "limits"}
-    own = {f.name: getattr(pool, f.name) for f in fields(pool) if f.name not in rented}
+    names = {"provider", "sections", "offers", "limits"}
+    own = {f.name: getattr(pool, f.name) for f in fields(pool) if f.name not in names}
     return {
         **own,
         "scheduler": asdict(pool.scheduler),

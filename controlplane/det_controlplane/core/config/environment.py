@@ -93,10 +93,10 @@ class Environment(StrictModel):
     @model_serializer(mode="wrap")
     def _without_unset_token(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit `det_token` if it is not set, because Determined's configurations do not have this key."""
-        written: dict[str, Any] = write(self)
+        content: dict[str, Any] = write(self)
         if self.det_token is None:
-            written.pop("det_token", None)
-        return written
+            content.pop("det_token", None)
+        return content
 
 
 class BindMount(StrictModel):

@@ -49,9 +49,9 @@ class ModelProblems(ValueError):
 
 
 def refuse(problems: Iterable[Problem]) -> None:
-    collected = tuple(problems)
-    if collected:
-        raise ModelProblems(collected)
+    all_problems = tuple(problems)
+    if all_problems:
+        raise ModelProblems(all_problems)
 
 
 class CheckedModel(StrictModel):

@@ -16,8 +16,8 @@ _OPEN = (("hyperparameters",), ("data",), ("pbs",), ("slurm",), ("environment", 
 
 def merge(high: Mapping[str, Any], low: Mapping[str, Any]) -> dict[str, Any]:
     """Return `high` with the missing keys from `low`. Both must be in the current form."""
-    merged: dict[str, Any] = _object(high, low, ())
-    return merged
+    result: dict[str, Any] = _object(high, low, ())
+    return result
 
 
 def without_nulls(raw: Any, path: Path = ()) -> Any:
@@ -33,12 +33,12 @@ def _object(high: Mapping[str, Any], low: Mapping[str, Any], path: Path) -> dict
     """Merge two objects. The keys of `high` come first and keep their order."""
     own = _is_own_data(path)
     below = {key: value for key, value in low.items() if own or value is not None}
-    merged = {
+    result = {
         key: _value(value, below[key], (*path, key)) if key in below else value
         for key, value in high.items()
         if own or value is not None
     }
-    return merged | {key: value for key, value in below.items() if key not in merged}
+    return result | {key: value for key, value in below.items() if key not in result}
 
 
 def _value(high: Any, low: Any, path: Path) -> Any:

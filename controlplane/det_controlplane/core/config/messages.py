@@ -66,10 +66,10 @@ def _as_submitted(problems: list[Problem]) -> list[Problem]:
     """Merge the problems of a value that was copied to all slot kinds, such as an image."""
     general = [Problem(_OF_A_SLOT_KIND.sub(r"\1\2", p.path), p.message) for p in problems]
     times = Counter(general)
-    merged = (
+    result = (
         g if times[g] == len(SLOT_KINDS) else p for g, p in zip(general, problems, strict=True)
     )
-    return list(dict.fromkeys(merged))
+    return list(dict.fromkeys(result))
 
 
 def path_of(location: Location) -> str:
@@ -136,8 +136,8 @@ def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str
         return str(context["error"])
     if kind == "wrong_kind":
         return f"must be an object, not {value}"
-    wanted = _WANTED.get(kind.split("_")[0])
-    return f"must be {wanted}, not {value}" if wanted else str(details["msg"])
+    requirement = _WANTED.get(kind.split("_")[0])
+    return f"must be {requirement}, not {value}" if requirement else str(details["msg"])
 
 
 def keys_at(model: type[BaseModel], location: Location) -> list[str]:

@@ -21,8 +21,8 @@ def check(reader: Reader, provider: str) -> None:
 def _check_role(reader: Reader) -> None:
     role = reader.text("aws_role_arn", "")
     if role and not _ROLE.fullmatch(role):
-        expected = "the ARN of a role, as arn:aws:iam::123456789012:role/name"
-        reader.refuse("aws_role_arn", f"must be {expected}, not {shown(role)}")
+        requirement = "the ARN of a role, as arn:aws:iam::123456789012:role/name"
+        reader.refuse("aws_role_arn", f"must be {requirement}, not {shown(role)}")
 
 
 def _check_account(reader: Reader) -> None:

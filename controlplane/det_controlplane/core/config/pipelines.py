@@ -24,7 +24,7 @@ class PipelineTrust:
 
     def admits(self, claims: Mapping[str, Any]) -> bool:
         return all(
-            any(fnmatchcase(str(claims.get(name, "")), wanted) for wanted in values)
+            any(fnmatchcase(str(claims.get(name, "")), pattern) for pattern in values)
             for name, values in self.claims.items()
         )
 

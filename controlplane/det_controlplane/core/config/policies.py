@@ -59,9 +59,9 @@ def check(config: Mapping[str, Any], constraints: Constraints) -> list[Problem]:
 def check_change(name: str, value: Any, policies: Policies) -> list[Problem]:
     """Return the reasons why a value of `resources` must not be set on existing work."""
     problems = check({"resources": {name: value}}, policies.constraints)
-    pinned = ((policies.invariant_config or {}).get("resources") or {}).get(name)
-    if pinned is not None and value != pinned:
-        message = f"is set to {pinned} by your administrator: it cannot be changed"
+    policy_value = ((policies.invariant_config or {}).get("resources") or {}).get(name)
+    if policy_value is not None and value != policy_value:
+        message = f"is set to {policy_value} by your administrator: it cannot be changed"
         problems.append(Problem(f"resources.{name}", message))
     return problems
 

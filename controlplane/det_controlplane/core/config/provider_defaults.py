@@ -24,23 +24,23 @@ def with_defaults(
     """Return a cluster configuration with the deployment's defaults in the provider sections of its pools.
 
     `defaults` contains the settings of machines by provider."""
-    filled = dict(raw)
+    result = dict(raw)
     if isinstance(raw.get("resource_pools"), list):
-        filled["resource_pools"] = [_filled_pool(pool, defaults) for pool in raw["resource_pools"]]
-    return filled
+        result["resource_pools"] = [_filled_pool(pool, defaults) for pool in raw["resource_pools"]]
+    return result
 
 
 def _filled_pool(pool: Any, defaults: Mapping[str, Mapping[str, Any]]) -> Any:
     if not isinstance(pool, dict):
         return pool
-    filled = dict(pool)
+    result = dict(pool)
     if isinstance(pool.get("provider"), dict):
-        filled["provider"] = _filled(pool["provider"], defaults)
+        result["provider"] = _filled(pool["provider"], defaults)
     if isinstance(pool.get("offers"), list):
-        filled["offers"] = [
+        result["offers"] = [
             _filled(o, defaults) if isinstance(o, dict) else o for o in pool["offers"]
         ]
-    return filled
+    return result
 
 
 def _filled(
@@ -69,13 +69,13 @@ def _texts(value: Any) -> list[str]:
 
 def _merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults updated with a section. Objects are merged key by key."""
-    displaced = [_DISPLACED[name] for name in own if name in _DISPLACED]
-    merged = {**_without(defaults, displaced), **own}
+    names = [_DISPLACED[name] for name in own if name in _DISPLACED]
+    result = {**_without(defaults, names), **own}
     for name, value in own.items():
         default = defaults.get(name)
         if isinstance(value, Mapping) and isinstance(default, Mapping):
-            merged[name] = _merged(default, _without_nulls(value))
-    return merged
+            result[name] = _merged(default, _without_nulls(value))
+    return result
 
 
 def _without(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -104,11 +104,11 @@ def expand(provider: Provider) -> tuple[Offer, ...]:
 
 def _offers(number: int, section: Section) -> Iterator[Offer]:
     for capacity in section.capacities:
-        for priced in section.types_as(capacity):
+        for machine in section.types_as(capacity):
             for region, zone in section.places:
                 yield Offer(
-                    section.provider, region, zone, priced.type.name, capacity, priced.type.slots,
-                    priced.price(region, capacity), number, section.cap(capacity),
+                    section.provider, region, zone, machine.type.name, capacity, machine.type.slots,
+                    machine.price(region, capacity), number, section.cap(capacity),
                 )  # fmt: skip
 
 
@@ -170,8 +170,8 @@ def _section(reader: Reader) -> Section | None:
     """Read a section. Return None, and report problems, if the section cannot rent machines."""
     kind = reader.text("type", "")
     if kind not in catalog.PROVIDERS:
-        given = f", not {kind!r}" if kind else ""
-        reader.refuse("type", f"is required: the cloud of the machines, aws or gcp{given}")
+        suffix = f", not {kind!r}" if kind else ""
+        reader.refuse("type", f"is required: the cloud of the machines, aws or gcp{suffix}")
         reader.ignore(*reader.content())  # the allowed keys depend on the type
         return None
     reader.ignore(*_COMMON_SETTINGS, *_SETTINGS[kind])
@@ -268,18 +268,18 @@ def _types(reader: Reader, kind: str, names: Iterable[str], gpus: _Gpus | None) 
     cpu_slots = 1 if reader.flag("cpu_slots_allowed", False) else 0
     for name in names:
         try:
-            priced = catalog.machine_type(kind, name)
+            machine = catalog.machine_type(kind, name)
             if gpus is not None and name.startswith("n1-"):
-                priced = catalog.with_gpus(priced, *gpus)
+                machine = catalog.with_gpus(machine, *gpus)
         except Unknown as error:
             if slots < 0:
                 of_type = reader.name_of("instance_types", "instance_type")
                 is_gpu = catalog.is_known(kind, name)
                 reader.refuse("instance_type.gpu_type" if is_gpu else of_type, str(error))
                 continue
-            priced = catalog.of_the_operator(kind, name, slots)
-        own = slots if slots >= 0 else priced.type.slots or cpu_slots
-        yield catalog.adjusted(priced, own, price)
+            machine = catalog.of_the_operator(kind, name, slots)
+        own = slots if slots >= 0 else machine.type.slots or cpu_slots
+        yield catalog.adjusted(machine, own, price)
 
 
 def _names(reader: Reader, kind: str) -> tuple[tuple[str, ...], _Gpus | None]:

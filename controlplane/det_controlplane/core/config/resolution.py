@@ -51,11 +51,11 @@ def resolve(
     runs outside the cluster.
     """
     _refuse_non_json(submitted, sources)
-    merged, warnings = _merged(submitted, sources, name, seed)
-    problems = list(_problems_between_sections(merged, managed))
-    merged.pop("internal", None)
+    document, warnings = _merged(submitted, sources, name, seed)
+    problems = list(_problems_between_sections(document, managed))
+    document.pop("internal", None)
     try:
-        config = ExperimentConfig.model_validate(merged)
+        config = ExperimentConfig.model_validate(document)
     except ValidationError as error:
         raise InvalidConfig(problems_of(error, ExperimentConfig) + problems) from error
     if problems:

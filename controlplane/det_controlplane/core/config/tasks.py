@@ -143,15 +143,15 @@ def task_sources_of(cluster: ClusterConfig, pool: Pool, *, template: Raw | None 
 def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str) -> ResolvedTask:
     """Merge the sources, add defaults and check the result. `name` becomes part of a missing description."""
     what = f"{kind.value.lower()} configuration"
-    merged, warnings = _merged(kind, submitted, sources, name, what)
+    document, warnings = _merged(kind, submitted, sources, name, what)
     problems = []
     # A command without an entrypoint only runs the startup hook.
-    if kind is TaskKind.GENERIC and merged.get("entrypoint") is None:
+    if kind is TaskKind.GENERIC and document.get("entrypoint") is None:
         problems.append(
             Problem("entrypoint", "is required: the command to run, as a list of arguments")
         )
     try:
-        config = TaskConfig.model_validate(merged)
+        config = TaskConfig.model_validate(document)
     except ValidationError as error:
         task_problems = problems_of(error, TaskConfig, without=_keys_of_other_kinds(kind))
         raise InvalidConfig(task_problems + problems, what=what) from error

@@ -32,8 +32,8 @@ def load_yaml(text: str, *, what: str = "experiment configuration") -> dict[str,
         ]
     if problems:
         raise InvalidConfig(problems, what=what)
-    loaded: dict[str, Any] = value
-    return loaded
+    document: dict[str, Any] = value
+    return document
 
 
 @dataclass(slots=True)

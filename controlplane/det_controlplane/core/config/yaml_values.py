@@ -102,28 +102,28 @@ class _Values:
 
     def _mapping(self, node: Any) -> dict[str, Any]:
         own: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
+        base: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE:
-                merged = self._merged(value_node) | merged
+                base = self._merged(value_node) | base
                 continue
             key = _key(key_node)
             if key in own:
                 raise _error(f"the key '{key}' appears twice in one mapping", key_node)
             own[key] = self.value(value_node)
-        return merged | own if merged else own
+        return base | own if base else own
 
     def _merged(self, node: Any) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if not isinstance(source, yaml.MappingNode):
                 raise _error("'<<' must be given a mapping or a list of mappings", node)
             source_values = self.value(source)
-            self._copied += len(source_values) + len(merged)
+            self._copied += len(source_values) + len(result)
             if self._copied > MAX_NODES:
                 raise _error(f"'<<' merges more than {MAX_NODES} values", node)
-            merged = source_values | merged
-        return merged
+            result = source_values | result
+        return result
 
 
 def _scalar(node: Any) -> Any:
@@ -155,8 +155,8 @@ def _whole(text: str) -> int:
 
 
 def _float(text: str) -> float:
-    cleaned = text.replace("_", "").lower()
-    return float(cleaned.replace(".inf", "inf").replace(".nan", "nan"))
+    digits = text.replace("_", "").lower()
+    return float(digits.replace(".inf", "inf").replace(".nan", "nan"))
 
 
 _MAKERS: dict[str, Callable[[str], Any]] = {

@@ -78,8 +78,8 @@ def state_of(containers: Sequence[ContainerState]) -> AllocationState:
     if not containers:
         return AllocationState.QUEUED
     if ContainerState.TERMINATED in containers:
-        ended = all(c is ContainerState.TERMINATED for c in containers)
-        return AllocationState.TERMINATED if ended else AllocationState.TERMINATING
+        all_ended = all(c is ContainerState.TERMINATED for c in containers)
+        return AllocationState.TERMINATED if all_ended else AllocationState.TERMINATING
     return AllocationState(max(containers, key=_ORDER.index).value)
 
 
@@ -107,10 +107,10 @@ def classify(
     if preempt_acked:
         return Exit(ExitKind.PREEMPTED, "stopped after a checkpoint", exit_code=exits[0].exit_code)
     gating = [e for e in exits if not e.daemon] or list(exits)
-    failed = _first(gating, _is_failure)
-    if failed is not None and infrastructure is None:
+    failure = _first(gating, _is_failure)
+    if failure is not None and infrastructure is None:
         return Exit(
-            ExitKind.FAILED, failed.message or _sentence(failed), exit_code=failed.exit_code
+            ExitKind.FAILED, failure.message or _sentence(failure), exit_code=failure.exit_code
         )
     infrastructure = infrastructure or _first(gating, _is_aborted)
     if infrastructure is not None:

@@ -96,11 +96,11 @@ class AfterExit:
 
 def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
     """Return the state of a trial after an exit. The first rule that applies decides."""
-    failed = exit.kind is ExitKind.FAILED
+    is_failure = exit.kind is ExitKind.FAILED
     if trial.state.stopping:
-        return AfterExit(S.ERROR if failed else end_of(trial.state), False, exit.message)
+        return AfterExit(S.ERROR if is_failure else end_of(trial.state), False, exit.message)
     if trial.stopped_by_searcher:
-        return AfterExit(S.ERROR if failed else S.COMPLETED, False, exit.message)
+        return AfterExit(S.ERROR if is_failure else S.COMPLETED, False, exit.message)
     if exit.pull_failed and trial.pull_failures >= MAX_PULL_FAILURES:
         return AfterExit(S.ERROR, False, f"{exit.message} ({trial.pull_failures} times in a row)")
     # This rule precedes the retries: the program has reported that another run is useless.
@@ -108,7 +108,7 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
         return AfterExit(S.COMPLETED, False, early_exit_sentence(trial.early_exit))
     if exit.kind is ExitKind.INFRASTRUCTURE:
         return AfterExit(trial.state, False, exit.message)
-    if failed:
+    if is_failure:
         return _after_failure(trial, exit)
     if exit.kind is ExitKind.CLEAN and not trial.parked:
         return AfterExit(S.COMPLETED)

@@ -127,9 +127,9 @@ class Grants:
 
     def for_task(self) -> "Grants":
         """Return the rights of a task's code, which acts for its owner. It gets no rights of administrators."""
-        reserved = _PRESIDENTS | OF_CLUSTER - _FOR_TASKS
-        own = {id: rights - reserved for id, rights in self.by_workspace.items()}
-        return replace(self, everywhere=self.everywhere - reserved, by_workspace=own)
+        admin_rights = _PRESIDENTS | OF_CLUSTER - _FOR_TASKS
+        own = {id: rights - admin_rights for id, rights in self.by_workspace.items()}
+        return replace(self, everywhere=self.everywhere - admin_rights, by_workspace=own)
 
 
 # Without roles, everyone is an editor everywhere, except for these rights. The services check the actions that are

@@ -127,9 +127,9 @@ class Fleet(ABC):
             if nearest is not None and rank != chosen_rank:
                 break
             if spare >= units and shelf:
-                found = shelf.nearest(target, blocked)
-                if found is not None and (nearest is None or found < nearest):
-                    nearest, chosen_rank = found, rank
+                candidate = shelf.nearest(target, blocked)
+                if candidate is not None and (nearest is None or candidate < nearest):
+                    nearest, chosen_rank = candidate, rank
         return None if nearest is None else nearest[1]
 
 

@@ -66,9 +66,9 @@ class FutureSlots:
         free = self.free[agent]
         if free >= units:
             return 0
-        for depth, freed in self._freed_on[agent]:
+        for depth, freed_units in self._freed_on[agent]:
             if depth not in self.released:
-                free += freed
+                free += freed_units
                 if free >= units:
                     return depth
         return NEVER
@@ -76,19 +76,19 @@ class FutureSlots:
     def needed_victims(self, agent: int, units: int) -> list[int]:
         """Return the depths of the victims that free the units, without victims that may stay."""
         short = units - self.free[agent]
-        reached = []
-        for depth, freed in self._freed_on[agent]:
+        victims = []
+        for depth, freed_units in self._freed_on[agent]:
             if short > 0 and depth not in self.released:
-                reached.append((depth, freed))
-                short -= freed
-        needed = []
-        for depth, freed in reversed(reached):
+                victims.append((depth, freed_units))
+                short -= freed_units
+        depths = []
+        for depth, freed_units in reversed(victims):
             # The victim may stay if more is freed than is short. One that leaves anyway is counted on.
-            if short + freed <= 0 and not self._victims[depth - 1].releasing:
-                short += freed
+            if short + freed_units <= 0 and not self._victims[depth - 1].releasing:
+                short += freed_units
             else:
-                needed.append(depth)
-        return needed
+                depths.append(depth)
+        return depths
 
 
 class AgentsByDepth:
@@ -128,19 +128,19 @@ class AgentsByDepth:
 
     def __iter__(self) -> Iterator[Entry]:
         slots, units, total, any_size = self._slots, self._units, self._slots.total, not self._whole
-        found = False
+        has_agent = False
         for agent in range(self._first_agent, len(slots.free)):
             if slots.free[agent] >= units and (any_size or total[agent] == units):
-                if not found:
-                    self._first_agent, found = agent, True
+                if not has_agent:
+                    self._first_agent, has_agent = agent, True
                 yield 0, agent
-        if not found:
+        if not has_agent:
             self._first_agent = len(slots.free)
         for depth in range(self._first_depth, slots.max_depth + 1):
             for agent in slots.agents_of[depth] if depth not in slots.released else ():
                 if slots.depth(agent, units) == depth and (any_size or total[agent] == units):
-                    if not found:
-                        self._first_depth, found = depth, True
+                    if not has_agent:
+                        self._first_depth, has_agent = depth, True
                     yield depth, agent
-        if not found:
+        if not has_agent:
             self._first_depth = slots.max_depth + 1

@@ -40,17 +40,17 @@ def mix_sizes(agents: Fit, slots: int) -> Fit | None:
     `agents` are in the order of their sizes, the biggest first. All of them are used whole except perhaps the last.
     """
     fit: Fit = []
-    skipped: Fit = []
+    larger: Fit = []
     for agent, size in agents:
         if size <= slots:
             fit.append((agent, size))
             slots -= size
         else:
-            skipped.append((agent, size))
+            larger.append((agent, size))
         if not slots:
             return fit
     # Every skipped agent has more slots than are missing. The smallest one wastes the least.
-    return [*fit, (skipped[-1][0], slots)] if skipped else None
+    return [*fit, (larger[-1][0], slots)] if larger else None
 
 
 def prefix_with(slots: int, sizes: Iterable[int]) -> int | None:

@@ -33,15 +33,15 @@ def agents_to_keep(
     options = list(_options(fleet, request, _EndingAllocations(fleet, held)))
     if not options:
         return []
-    needed, ranks = min(options, key=_cost)
+    count, ranks = min(options, key=_cost)
     alternatives = int(waited_s // MAX_PASSED_S).bit_length()
-    return [agent for _, agent in ranks[: needed + alternatives - 1]]
+    return [agent for _, agent in ranks[: count + alternatives - 1]]
 
 
 def _cost(option: Option) -> tuple[int, int]:
     """Return how many allocations have to end on the needed agents, and the number of these agents."""
-    needed, ranks = option
-    return sum(to_end for to_end, _ in ranks[:needed]), needed
+    count, ranks = option
+    return sum(to_end for to_end, _ in ranks[:count]), count
 
 
 def _options(
@@ -69,9 +69,9 @@ def _options(
     if roster.mixes_sizes:
         every = sorted(chain.from_iterable(ranks for _, ranks in whole))
         for group in by_place(every, lambda rank: roster.places[rank[1]]):
-            needed = prefix_with(slots, [total[agent] for _, agent in group])
-            if needed is not None:
-                yield needed, group
+            agent_count = prefix_with(slots, [total[agent] for _, agent in group])
+            if agent_count is not None:
+                yield agent_count, group
 
 
 class _EndingAllocations:

@@ -82,8 +82,8 @@ class Reservations(Generic[Victim]):
         """Mark the victims that hold the units of a fit. Return the victims that were not asked to stop before."""
         slots = self._slots
         depths: set[int] = set()
-        for agent, taken in fit:
-            units = slots.total[agent] if len(fit) > 1 else taken or 1  # a gang needs whole agents
+        for agent, count in fit:
+            units = slots.total[agent] if len(fit) > 1 else count or 1  # a gang needs whole agents
             depths.update(slots.needed_victims(agent, units))
         slots.release(depths)
         victims = [self._victims[depth - 1] for depth in sorted(depths)]
@@ -118,9 +118,9 @@ class Reservations(Generic[Victim]):
             if rest or count < 2:
                 continue
             entries = self._by_depth(size, whole=True).unblocked(blocked)
-            found = first_together(entries, count, self._place_of)
-            if found and found[-1][0] < depth:
-                depth, fit = found[-1][0], [(agent, size) for _, agent in found]
+            gang = first_together(entries, count, self._place_of)
+            if gang and gang[-1][0] < depth:
+                depth, fit = gang[-1][0], [(agent, size) for _, agent in gang]
         if fit or not self._fleet.roster.mixes_sizes:
             return depth, fit
         return self._choose_mixed_gang(slots, blocked)

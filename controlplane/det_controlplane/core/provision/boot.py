@@ -94,9 +94,9 @@ def _installs(boot: Boot) -> Iterator[str]:
 
 
 def _roles_elsewhere(boot: Boot) -> dict[str, str]:
-    described = json.dumps(boot.google_credentials) if boot.google_credentials else ""
-    given = {"aws_role_arn": boot.aws_role_arn, "google_credentials": described}
-    return {name: value for name, value in given.items() if value}
+    credentials = json.dumps(boot.google_credentials) if boot.google_credentials else ""
+    roles = {"aws_role_arn": boot.aws_role_arn, "google_credentials": credentials}
+    return {name: value for name, value in roles.items() if value}
 
 
 def has_own_slots(agent_config: Mapping[str, Any]) -> bool:
@@ -111,8 +111,8 @@ def last_step(console: str) -> str:
 
 def last_words(console: str) -> str:
     """Return the last lines of a console since that step: the error that it failed with, or why the agent waits."""
-    said = next((line for line in reversed(_split(console)[1]) if line), "")
-    words = said.partition(_AGENT_WAITS)[2] or said
+    last_line = next((line for line in reversed(_split(console)[1]) if line), "")
+    words = last_line.partition(_AGENT_WAITS)[2] or last_line
     return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
 
 

@@ -49,10 +49,10 @@ class Priced:
 
 def machine_type(provider: str, name: str) -> Priced:
     """Return a type by its name. Raises Unknown."""
-    known = _types(provider)
-    if name not in known:
-        raise _unknown(name, known, "For a newer type give instance_slots and instance_price too")
-    machine, price = known[name]
+    types = _types(provider)
+    if name not in types:
+        raise _unknown(name, types, "For a newer type give instance_slots and instance_price too")
+    machine, price = types[name]
     return Priced(machine, price)
 
 
@@ -63,8 +63,8 @@ def is_known(provider: str, name: str) -> bool:
 
 def has_gpus(provider: str, name: str) -> bool:
     """Return whether a type is known to have GPUs of its own."""
-    known = _types(provider).get(name)
-    return known is not None and known[0].accelerator != ""
+    entry = _types(provider).get(name)
+    return entry is not None and entry[0].accelerator != ""
 
 
 def is_spot_only(provider: str, name: str) -> bool:
@@ -75,8 +75,8 @@ def is_spot_only(provider: str, name: str) -> bool:
 def with_gpus(machine: Priced, gpu_type: str, count: int) -> Priced:
     """Return an N1 type with GPUs attached to it. Raises Unknown."""
     if gpu_type not in catalog_gcp.ATTACHED:
-        known = ", ".join(catalog_gcp.ATTACHED)
-        raise _unknown(gpu_type, catalog_gcp.ATTACHED, f"GPUs that N1 types take: {known}")
+        choices = ", ".join(catalog_gcp.ATTACHED)
+        raise _unknown(gpu_type, catalog_gcp.ATTACHED, f"GPUs that N1 types take: {choices}")
     name, gib, price = catalog_gcp.ATTACHED[gpu_type]
     attached = replace(machine.type, slots=count, accelerator=name, accelerator_memory_gib=gib)
     return Priced(attached, machine.base_usd_hour + count * price)
@@ -112,13 +112,13 @@ def region_of(provider: str, zone: str) -> str:
     return match[1]
 
 
-def _unknown(name: str, known: Iterable[str], remedy: str) -> Unknown:
+def _unknown(name: str, choices: Iterable[str], remedy: str) -> Unknown:
     import difflib
 
-    names = sorted(known)
+    names = sorted(choices)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     # A family, such as p3.
-    close = close or [found for found in names if found.startswith((f"{name}.", f"{name}-"))][:3]
+    close = close or [other for other in names if other.startswith((f"{name}.", f"{name}-"))][:3]
     guess = f"; did you mean {' or '.join(close)}?" if close else "."
     return Unknown(f"{name!r} is unknown{guess} {remedy}")
 

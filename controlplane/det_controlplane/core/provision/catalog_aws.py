@@ -107,17 +107,17 @@ _BURSTABLE = (
 
 def types() -> dict[str, tuple[MachineType, Decimal]]:
     """Return the types by name, each with its price in us-east-1."""
-    found = {
+    machines = {
         name: (MachineType("aws", name, gpus, gpu, gpu_gib, vcpus, gib), Decimal(price))
         for name, gpus, gpu, gpu_gib, vcpus, gib, price in _GPU_TYPES
     }
     for name, vcpus, gib, price in _BURSTABLE:
-        found[name] = (_cpu_type(name, vcpus, gib), Decimal(price))
+        machines[name] = (_cpu_type(name, vcpus, gib), Decimal(price))
     for family, gib_each, price, sizes in _CPU_FAMILIES:
         for size, vcpus in sizes.items():
             name = f"{family}.{size}"
-            found[name] = (_cpu_type(name, vcpus, vcpus * gib_each), vcpus * Decimal(price))
-    return found
+            machines[name] = (_cpu_type(name, vcpus, vcpus * gib_each), vcpus * Decimal(price))
+    return machines
 
 
 def _cpu_type(name: str, vcpus: int, gib: float) -> MachineType:

@@ -73,7 +73,7 @@ _CPU_FAMILIES = (
 
 def types() -> dict[str, tuple[MachineType, Decimal]]:
     """Return the types by name, each with its price in us-central1."""
-    found = {
+    machines = {
         name: (MachineType("gcp", name, gpus, gpu, gpu_gib, vcpus, gib), Decimal(price))
         for name, gpus, gpu, gpu_gib, vcpus, gib, price in _GPU_TYPES
     }
@@ -81,5 +81,5 @@ def types() -> dict[str, tuple[MachineType, Decimal]]:
         for vcpus in sizes:
             name = f"{family}-{vcpus}"
             machine = MachineType("gcp", name, 0, "", 0, vcpus, vcpus * gib_each)
-            found[name] = (machine, vcpus * Decimal(price))
-    return found
+            machines[name] = (machine, vcpus * Decimal(price))
+    return machines

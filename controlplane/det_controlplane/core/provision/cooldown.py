@@ -86,8 +86,8 @@ class Cooldowns:
     def of(self, offer: Offer) -> Cooldown | None:
         """Return the cooldown of an offer that ends last."""
         scopes = (masked(Scope.of(offer), mask) for mask in self._masks)
-        found = [self._by_scope[scope] for scope in scopes if scope in self._by_scope]
-        return max(found, key=lambda c: c.until, default=None)
+        cooldowns = [self._by_scope[scope] for scope in scopes if scope in self._by_scope]
+        return max(cooldowns, key=lambda c: c.until, default=None)
 
     def is_endless(self, cooldown: Cooldown) -> bool:
         """Return whether only an operator ends a cooldown."""
@@ -104,7 +104,7 @@ def masks_of(scopes: Iterable[Scope]) -> frozenset[Mask]:
 
 def masked(scope: Scope, mask: Mask) -> Scope:
     """Return the wider scope that gives only the values of the mask."""
-    return Scope(*(value if given else "" for value, given in zip(scope, mask, strict=True)))
+    return Scope(*(value if flag else "" for value, flag in zip(scope, mask, strict=True)))
 
 
 def hold_for(offers: Sequence[Offer], cooldowns: Cooldowns) -> Hold | None:

@@ -11,42 +11,43 @@ _EXACT_SLOTS = 64
 def cheapest_cover(
     wanted: Mapping[int, int], prices: Mapping[int, float], spare: int = 0
 ) -> Counter[int] | None:
-    """Return how many machines of each size hold the demand, given as counts by slots; None where some fits on none.
+    """Return the number of machines of each size that hold the demand, which is given as counts by slots.
+    Return None if a part of the demand fits on no size.
 
     Machines of at least n slots must have room for all demand of at least n slots. Where each size divides the next, as
     with GPUs, that is also enough. Elsewhere the caller tries again with spare room.
     """
-    chosen, rest = _bulk(wanted, prices)
+    counts, rest = _bulk(wanted, prices)
     if rest is None:
         return None
     exact = _exact(rest, prices, spare)
-    return None if exact is None else chosen + exact
+    return None if exact is None else counts + exact
 
 
 def _bulk(
-    wanted: Mapping[int, int], prices: Mapping[int, float]
+    demand: Mapping[int, int], prices: Mapping[int, float]
 ) -> tuple[Counter[int], dict[int, int] | None]:
-    chosen: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     rest = {}
-    for slots, count in wanted.items():
+    for slots, count in demand.items():
         fitting = [size for size in prices if size >= slots]
         if not fitting:
-            return chosen, None
+            return counts, None
         best = min(fitting, key=lambda size: (prices[size] / (size // slots), size))
         each = best // slots
         keep = max(_EXACT_SLOTS // slots, 2 * each)
         machines = max(0, (count - keep) // each)
         if machines:
-            chosen[best] += machines
+            counts[best] += machines
         rest[slots] = count - machines * each
-    return chosen, rest
+    return counts, rest
 
 
 def _exact(
-    wanted: Mapping[int, int], prices: Mapping[int, float], spare: int
+    demand: Mapping[int, int], prices: Mapping[int, float], spare: int
 ) -> Counter[int] | None:
     """Solve the knapsack: `best[c]` is the least price of c slots, machines added from the largest size down."""
-    total = sum(slots * count for slots, count in wanted.items())
+    total = sum(slots * count for slots, count in demand.items())
     if not total:
         return Counter()
     total += spare
@@ -57,9 +58,9 @@ def _exact(
     sizes = sorted((size for size in prices if size), reverse=True)
     for size, smaller in zip(sizes, [*sizes[1:], 0], strict=True):
         steps.append(_add_machines(best, size, prices[size]))
-        needed = sum(slots * count for slots, count in wanted.items() if slots > smaller)
-        needed += spare if needed else 0
-        best[:needed] = [math.inf] * len(best[:needed])
+        capacity = sum(slots * count for slots, count in demand.items() if slots > smaller)
+        capacity += spare if capacity else 0
+        best[:capacity] = [math.inf] * len(best[:capacity])
     return None if math.isinf(best[total]) else _chosen(steps, sizes, total)
 
 
@@ -75,10 +76,10 @@ def _add_machines(best: list[float], size: int, price: float) -> dict[int, int]:
 
 
 def _chosen(steps: list[dict[int, int]], sizes: list[int], total: int) -> Counter[int]:
-    chosen: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     capacity = total
     for size, came_from in zip(reversed(sizes), reversed(steps), strict=True):
         while capacity in came_from:
             capacity = came_from[capacity]
-            chosen[size] += 1
-    return chosen
+            counts[size] += 1
+    return counts

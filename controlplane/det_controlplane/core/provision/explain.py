@@ -46,22 +46,22 @@ class Explainer:
         sentence = f"rents {' and '.join(parts)}{more}{self._passed_over(counts)}"
         return ProvisionReason(ProvisionCode.LAUNCHING, sentence)
 
-    def _passed_over(self, chosen: Iterable[Offer]) -> str:
-        dearest = max(chosen, key=lambda offer: offer.price_usd_hour)
+    def _passed_over(self, offers: Iterable[Offer]) -> str:
+        dearest = max(offers, key=lambda offer: offer.price_usd_hour)
         cheaper = [*self._market.excluded, *self._ranked_behind(dearest)]
-        told = [
+        alternatives = [
             one
             for one in cheaper
             if one.offer.slots == dearest.slots
             and one.offer.price_usd_hour < dearest.price_usd_hour
         ]
-        return f"; cheaper: {_causes(told)}" if told else ""
+        return f"; cheaper: {_causes(alternatives)}" if alternatives else ""
 
-    def _ranked_behind(self, chosen: Offer) -> Iterator[Excluded]:
+    def _ranked_behind(self, offer: Offer) -> Iterator[Excluded]:
         """Yield offers that could be rented for less, and why they are not."""
-        price = next((r.price for r in self._market.ranked if r.offer == chosen), 0.0)
+        price = next((r.price for r in self._market.ranked if r.offer == offer), 0.0)
         for ranked in self._market.ranked:
-            if chosen in self._market.hinted and ranked.offer not in self._market.hinted:
+            if offer in self._market.hinted and ranked.offer not in self._market.hinted:
                 cause = "its cloud names other zones that have room"
             elif ranked.price > price:
                 cause = "reclaimed so often of late that it counts as dearer"
@@ -122,8 +122,8 @@ class Explainer:
         fitting = [offer for offer in self._market.offers if self._could_hold(offer, demand)]
         if not fitting:
             return self._nothing_fits(demand)
-        known = {excluded.offer: excluded for excluded in self._market.excluded}
-        excluded = [known[offer] for offer in fitting if offer in known]
+        obstacles = {excluded.offer: excluded for excluded in self._market.excluded}
+        excluded = [obstacles[offer] for offer in fitting if offer in obstacles]
         if len(excluded) < len(fitting):
             too_dear = code is ProvisionCode.MAX_HOURLY_COST
             return self._too_dear(demand) if too_dear else self._too_many(demand)
@@ -172,7 +172,7 @@ class Explainer:
             for ranked in self._market.ranked
             if self._could_hold(ranked.offer, demand)
         ]
-        count, offer = min(fitting, key=lambda found: found[0] * found[1].price_usd_hour)
+        count, offer = min(fitting, key=lambda pair: pair[0] * pair[1].price_usd_hour)
         cheapest = f"; the cheapest that fits is {_priced(offer, count)}"
         sentence = (
             f"{_need(demand)}; the pool's machines cost {money(self._usd_hour)} of at most "
@@ -210,9 +210,9 @@ def _causes(excluded: Sequence[Excluded]) -> str:
     for one in excluded:
         offers.setdefault(one.sentence, []).append(one.offer)
     parts = []
-    for sentence, kept in list(offers.items())[:_SHOWN]:
-        more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
-        parts.append(f"{kept[0]}{more}: {sentence}")
+    for sentence, group in list(offers.items())[:_SHOWN]:
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        parts.append(f"{group[0]}{more}: {sentence}")
     if len(offers) > _SHOWN:
         parts.append(f"and {len(offers) - _SHOWN} more causes")
     return "; ".join(parts)

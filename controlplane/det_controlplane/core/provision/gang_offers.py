@@ -57,10 +57,10 @@ class GangOffers:
             if not size:
                 continue
             if demand.slots % size == 0:
-                needed = demand.slots // size
-                free = min(whole.get((place, size), 0), needed - 1)
+                machines = demand.slots // size
+                free = min(whole.get((place, size), 0), machines - 1)
                 used = (((place, size), free),) if free else ()
-                yield MissingMachines(self._like(best) if free else best, needed - free), used
+                yield MissingMachines(self._like(best) if free else best, machines - free), used
             elif self._mixes_sizes:
                 free_here = {kind: count for kind, count in whole.items() if kind[0] == place}
                 yield self._mixed(demand, best, free_here)

@@ -66,9 +66,7 @@ class Scope(NamedTuple):
         values = (
             offer.provider, offer.region, offer.zone, offer.machine_type, offer.capacity.value,
         )  # fmt: skip
-        return all(
-            not wanted or wanted == value for wanted, value in zip(self, values, strict=True)
-        )
+        return all(not part or part == value for part, value in zip(self, values, strict=True))
 
     @classmethod
     def of(cls, offer: Offer) -> "Scope":

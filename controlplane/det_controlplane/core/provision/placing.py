@@ -78,13 +78,13 @@ def place_demand(
     """Place the demand in the order of the queue, within the limits of its jobs."""
     placement = DemandPlacement(agents, limits)
     full: set[tuple[int, bool]] = set()  # shapes that do not fit any more
-    held: dict[str, int] = {}
+    job_slots: dict[str, int] = {}
     for one in demand:
         if one.job_max_slots is not None and one.slots:
-            slots = held.get(one.job_id, one.job_held_slots) + one.slots
+            slots = job_slots.get(one.job_id, one.job_held_slots) + one.slots
             if slots > one.job_max_slots:
                 continue
-            held[one.job_id] = slots
+            job_slots[one.job_id] = slots
         shape = one.slots, one.single_agent
         if shape not in full and placement.place(one) is not None:
             continue

@@ -83,10 +83,10 @@ class PoolPass:
             elif not self._drop_unused(placement):
                 break
             placement, purchase_plan = self._evaluate()
-        needed = placement.used_ids
+        used_ids = placement.used_ids
         waiting = frozenset(demand.allocation_id for demand in self._pool.demand)
         self._launch(placement)
-        terminate_unneeded(self.changes, needed, waiting, self._limits, self._now)
+        terminate_unneeded(self.changes, used_ids, waiting, self._limits, self._now)
         self._explain(placement, purchase_plan)
 
     def times(self) -> Iterator[float]:
@@ -127,14 +127,14 @@ class PoolPass:
         """Return the first set of machines on which its demand fits, or else the cheapest set."""
         if not purchase_plan.purchases or len(self._demand) > _SHORT_QUEUE:
             return purchase_plan
-        planner, rented = self._planner(placement), list(self._rented)
+        planner, machines = self._planner(placement), list(self._rented)
         for spare in range(_MOST_SPARE):
-            tried = planner.plan(placement.unmet, spare)
-            self._rent(tried.purchases)
+            attempt = planner.plan(placement.unmet, spare)
+            self._rent(attempt.purchases)
             unmet = self._place(self._demand).unmet
-            self._rented = list(rented)
-            if all(tried.excludes(one) for one in unmet):
-                return tried
+            self._rented = list(machines)
+            if all(attempt.excludes(one) for one in unmet):
+                return attempt
         return purchase_plan
 
     def _planner(self, placement: DemandPlacement) -> PurchasePlanner:
@@ -176,8 +176,8 @@ class PoolPass:
 
     def _reserve_beyond(self, placement: DemandPlacement, rented: int) -> int:
         """Return the number of missing minimum or warm machines if `rented` machines are added."""
-        needed = placement.used_ids
-        spare = sum(is_spare(machine, needed) for machine in self.changes.staying)
+        used_ids = placement.used_ids
+        spare = sum(is_spare(machine, used_ids) for machine in self.changes.staying)
         here = len(self.changes.staying) + rented
         return max(0, self._limits.min_instances - here, self._limits.warm_instances - spare)
 
@@ -186,7 +186,7 @@ class PoolPass:
         return range(len(self._agents), len(self._agents) + len(self._rented))
 
     def _drop_unused(self, placement: DemandPlacement) -> bool:
-        """Drop unused machines to rent beyond the reserve; return whether any was dropped."""
+        """Drop planned machines that are neither used nor part of the reserve. Return whether any was dropped."""
         used = [o for i, o in zip(self._places(), self._rented, strict=True) if i in placement.used]
         unused = [
             o for i, o in zip(self._places(), self._rented, strict=True) if i not in placement.used
@@ -197,11 +197,11 @@ class PoolPass:
 
     def _launch(self, placement: DemandPlacement) -> None:
         """Launch each machine for the first demand placed on it; reserve machines have no purpose."""
-        known = {demand.allocation_id for demand in self._pool.demand}
+        demand_ids = {demand.allocation_id for demand in self._pool.demand}
         first: dict[int, str] = {}
         for allocation_id, agents in placement.agents_of.items():
             for index in agents:
-                first.setdefault(index, allocation_id if allocation_id in known else "")
+                first.setdefault(index, allocation_id if allocation_id in demand_ids else "")
         self._rented_at = {
             index: machine.offers
             for index, machine in zip(self._places(), self._rented, strict=True)

@@ -62,7 +62,7 @@ def wanted_of(offer: Offer, sections: Sequence[_Section]) -> WantedType:
 
 
 def quote_of(offer: Offer, sections: Sequence[_Section], known: MarketKnowledge) -> Quote | None:
-    """Return the price that the offer's cloud reported; None where it did not, or the operator names the price.
+    """Return the price that the offer's cloud reported. Return None without one, or if the operator set the price.
 
     A cloud that chooses the zone may choose the dearest.
     """
@@ -73,15 +73,15 @@ def quote_of(offer: Offer, sections: Sequence[_Section], known: MarketKnowledge)
     if exact is not None or offer.zone:
         return exact
     zones = known.types.get((offer.provider, offer.region, scope.machine_type), TypeZones(())).zones
-    found = [known.prices.get(scope._replace(zone=zone)) for zone in zones]
-    told = (quote for quote in found if quote is not None)
-    return max(told, key=lambda quote: quote.usd_hour, default=None)
+    zone_quotes = [known.prices.get(scope._replace(zone=zone)) for zone in zones]
+    quotes = (quote for quote in zone_quotes if quote is not None)
+    return max(quotes, key=lambda quote: quote.usd_hour, default=None)
 
 
 def is_own_price(offer: Offer, sections: Sequence[_Section]) -> bool:
     """Return whether the operator set the price of the offer. `instance_price` is the on-demand price."""
-    given = _settings(offer, sections).get("instance_price") is not None
-    return given and offer.capacity is Capacity.ON_DEMAND
+    has_price = _settings(offer, sections).get("instance_price") is not None
+    return has_price and offer.capacity is Capacity.ON_DEMAND
 
 
 def current(
@@ -93,27 +93,27 @@ def current(
     return tuple(_current(offer, sections, known) for offer in offers)
 
 
-def _current(offer: Offer, sections: Sequence[_Section], known: MarketKnowledge) -> Offer:
-    changes = dict(_changes(offer, sections, known))
+def _current(offer: Offer, sections: Sequence[_Section], market: MarketKnowledge) -> Offer:
+    changes = dict(_changes(offer, sections, market))
     return replace(offer, **changes) if changes else offer
 
 
 def _changes(
-    offer: Offer, sections: Sequence[_Section], known: MarketKnowledge
+    offer: Offer, sections: Sequence[_Section], market: MarketKnowledge
 ) -> Iterator[tuple[str, Any]]:
-    quote = quote_of(offer, sections, known)
+    quote = quote_of(offer, sections, market)
     if quote is not None:
         yield "price_usd_hour", quote.usd_hour
     name = wanted_of(offer, sections).name
-    offered = known.types.get((offer.provider, offer.region, name))
-    if offered is None:
+    machine_type = market.types.get((offer.provider, offer.region, name))
+    if machine_type is None:
         return
-    has_it = offer.zone in offered.zones if offer.zone else bool(offered.zones)
+    has_it = offer.zone in machine_type.zones if offer.zone else bool(machine_type.zones)
     if not has_it:
         yield "is_absent", True
     own_slots = _settings(offer, sections).get("instance_slots") is not None
-    if offered.slots and not own_slots:
-        yield "slots", offered.slots
+    if machine_type.slots and not own_slots:
+        yield "slots", machine_type.slots
 
 
 def _settings(offer: Offer, sections: Sequence[_Section]) -> Mapping[str, Any]:

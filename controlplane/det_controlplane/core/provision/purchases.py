@@ -55,8 +55,8 @@ class Allowance:
     def less(self, purchases: Sequence[Purchase]) -> "Allowance":
         """Return the limits that are left after the purchases."""
         machines = self.machines - sum(purchase.machines for purchase in purchases)
-        left = None if self.usd_hour is None else self.usd_hour - cost(purchases)
-        return Allowance(machines, left)
+        usd_hour = None if self.usd_hour is None else self.usd_hour - cost(purchases)
+        return Allowance(machines, usd_hour)
 
 
 Shape = tuple[int, bool]
@@ -170,9 +170,9 @@ class PurchasePlanner:
             too_many, cause = len(candidates), everything
             while most + 1 < too_many:
                 middle = (most + too_many) // 2
-                found = self._purchases(queue, middle, spare)
-                if isinstance(found, ProvisionCode):
-                    too_many, cause = middle, found
+                result = self._purchases(queue, middle, spare)
+                if isinstance(result, ProvisionCode):
+                    too_many, cause = middle, result
                 else:
                     most = middle
             refusals.add(candidates[most][0], cause)
@@ -190,29 +190,29 @@ class PurchasePlanner:
         gangs = [
             self._machines(gang.best, machines, True) for gang, machines in queue.gangs(length)
         ]
-        exceeded = self._allowance.exceeded_by(gangs)
-        if exceeded is not None:
-            return exceeded
+        limit = self._allowance.exceeded_by(gangs)
+        if limit is not None:
+            return limit
         singles = queue.singles(length)
         for penalty in _MACHINE_PENALTIES if singles else (0.0,):
             purchases = list(gangs)
             if singles:
                 purchases += self._cover(singles, penalty, spare)
-            exceeded = self._allowance.exceeded_by(purchases)
-            if exceeded is not ProvisionCode.MAX_INSTANCES:
+            limit = self._allowance.exceeded_by(purchases)
+            if limit is not ProvisionCode.MAX_INSTANCES:
                 break
-        return exceeded or purchases
+        return limit or purchases
 
-    def _cover(self, wanted: Counter[int], penalty: float, spare: int) -> list[Purchase]:
+    def _cover(self, demand: Counter[int], penalty: float, spare: int) -> list[Purchase]:
         sizes = self._market.sizes
         dearest = max(ranked.price for ranked in sizes.values())
         prices = {size: r.price + penalty * dearest for size, r in sizes.items() if size}
-        chosen = cheapest_cover(wanted, prices, spare)
-        if chosen is None:  # each candidate fits on some size
-            raise AssertionError(f"no machine of {sorted(prices)} slots holds {dict(wanted)}")
+        counts = cheapest_cover(demand, prices, spare)
+        if counts is None:  # each candidate fits on some size
+            raise AssertionError(f"no machine of {sorted(prices)} slots holds {dict(demand)}")
         return [
             self._machines(sizes[size], count, False)
-            for size, count in sorted(chosen.items(), reverse=True)
+            for size, count in sorted(counts.items(), reverse=True)
         ]
 
     def _machines(self, best: Ranked, count: int, one_type: bool) -> Purchase:
@@ -235,13 +235,13 @@ class PurchasePlanner:
         if best is None or not each:
             refusals.codes[CONTAINER] = ProvisionCode.NO_OFFER_FITS
             return []
-        left = self._allowance.less(bought)
-        for machines in range(min(math.ceil(count / each), left.machines), 0, -1):
+        allowance = self._allowance.less(bought)
+        for machines in range(min(math.ceil(count / each), allowance.machines), 0, -1):
             purchase = self._machines(best, machines, False)
-            if not left.exceeded_by([purchase]):
+            if not allowance.exceeded_by([purchase]):
                 return [purchase]
         refusals.codes[CONTAINER] = (
-            left.exceeded_by([self._machines(best, 1, False)]) or ProvisionCode.MAX_INSTANCES
+            allowance.exceeded_by([self._machines(best, 1, False)]) or ProvisionCode.MAX_INSTANCES
         )
         return []
 
@@ -278,8 +278,8 @@ class _CandidateQueue:
 
     def gangs(self, length: int) -> list[tuple[MissingMachines, int]]:
         """Return one gang for each offer, with the machines of all gangs that need the offer."""
-        counted = ((gangs.first, gangs.machines_before(length)) for gangs in self._gangs.values())
-        return [(gang, machines) for gang, machines in counted if machines]
+        pairs = ((gangs.first, gangs.machines_before(length)) for gangs in self._gangs.values())
+        return [(gang, machines) for gang, machines in pairs if machines]
 
     def singles(self, length: int) -> Counter[int]:
         """Return the number of demands by slots."""

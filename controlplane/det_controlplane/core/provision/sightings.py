@@ -53,9 +53,9 @@ class Reconciliation:
 
 def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconciliation:
     """Compare live rows with the machines that their cloud listed before the rows were read."""
-    listed = list(sightings)
-    alive = {s.cloud_id: s for s in listed if not s.is_gone}
-    ended = {s.cloud_id for s in listed if s.is_gone}
+    all_sightings = list(sightings)
+    alive = {s.cloud_id: s for s in all_sightings if not s.is_gone}
+    ended_ids = {s.cloud_id for s in all_sightings if s.is_gone}
     by_id = {s.instance_id: s for s in alive.values() if s.instance_id is not None}
     adopted: dict[UUID, Sighting] = {}
     seen, stopped, absent, gone = [], [], [], []
@@ -71,7 +71,7 @@ def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconcili
                 stopped.append(row.id)
         elif row.under_way or row.state is MachineState.REQUESTED:
             continue  # its launch is repeated until it is answered
-        elif row.cloud_id in ended or _is_believed(row):
+        elif row.cloud_id in ended_ids or _is_believed(row):
             gone.append(row.id)
         else:
             absent.append(row.id)

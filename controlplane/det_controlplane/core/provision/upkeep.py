@@ -133,11 +133,11 @@ def _shrink(changes: MachineChanges, limits: Limits) -> None:
         if machine.state is MachineState.DRAINING:
             continue
         if works(machine):
-            drained = DrainReason.OVER_MAXIMUM if over_count else DrainReason.BUDGET
-            changes.drain.append(Drain(machine.id, drained))
+            drain_reason = DrainReason.OVER_MAXIMUM if over_count else DrainReason.BUDGET
+            changes.drain.append(Drain(machine.id, drain_reason))
         else:
-            ended = TerminateReason.OVER_MAXIMUM if over_count else TerminateReason.BUDGET
-            changes.end(machine, ended)
+            reason = TerminateReason.OVER_MAXIMUM if over_count else TerminateReason.BUDGET
+            changes.end(machine, reason)
 
 
 def _removal_order(machine: Machine) -> tuple[int, float, str]:
@@ -178,23 +178,23 @@ def terminate_unneeded(
 
 def _unneeded(
     machines: Iterable[Machine],
-    needed: frozenset[str],
-    wanted: frozenset[str],
+    needed_ids: frozenset[str],
+    demand_ids: frozenset[str],
     limits: Limits,
     now: float,
 ) -> list[tuple[Machine, TerminateReason]]:
     """Return the machines that may be terminated: requested ones first, then the longest idle."""
-    asked = [
+    requests = [
         (machine, TerminateReason.NOT_NEEDED)
         for machine in machines
         if machine.state is MachineState.REQUESTED
         and machine.purpose
-        and machine.purpose not in wanted
-        and machine.id not in needed
+        and machine.purpose not in demand_ids
+        and machine.id not in needed_ids
     ]
-    idle = [m for m in machines if idle_deadline(m, needed, limits) <= now]
+    idle = [m for m in machines if idle_deadline(m, needed_ids, limits) <= now]
     idle.sort(key=lambda machine: (machine.idle_since or 0.0, machine.id))
-    return [*asked, *((machine, _reason_unneeded(machine)) for machine in idle)]
+    return [*requests, *((machine, _reason_unneeded(machine)) for machine in idle)]
 
 
 def _reason_unneeded(machine: Machine) -> TerminateReason:

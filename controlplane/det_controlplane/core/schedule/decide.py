@@ -36,8 +36,8 @@ def _enforce_max_slots(pool: PoolPass, in_order: Sequence[Running]) -> None:
     if not surplus:
         return
     pool.preempt(surplus, PreemptReason.MAX_SLOTS)
-    leaving = {running.allocation_id for running in surplus}
+    surplus_ids = {running.allocation_id for running in surplus}
     pool.running = [
-        replace(running, releasing=True) if running.allocation_id in leaving else running
+        replace(running, releasing=True) if running.allocation_id in surplus_ids else running
         for running in pool.running
     ]

@@ -49,20 +49,22 @@ def expected_starts(
 
 def _freed(snapshot: PoolSnapshot, advances: Mapping[str, JobProgress]) -> list[tuple[float, int]]:
     """Return when running jobs end, with the slots that they hold, the first to end first."""
-    held: dict[str, int] = {}
+    slots_by_job: dict[str, int] = {}
     for running in snapshot.running:
-        held[running.job.id] = held.get(running.job.id, 0) + running.slots
+        slots_by_job[running.job.id] = slots_by_job.get(running.job.id, 0) + running.slots
     ends = [
-        (advances[job_id].left_s(), slots) for job_id, slots in held.items() if job_id in advances
+        (advances[job_id].left_s(), slots)
+        for job_id, slots in slots_by_job.items()
+        if job_id in advances
     ]
     return sorted((left_s, slots) for left_s, slots in ends if left_s is not None)
 
 
 def _starts(
-    free: int, freed: list[tuple[float, int]], waiting: Iterable[tuple[str, int]]
+    free: int, ends: list[tuple[float, int]], waiting: Iterable[tuple[str, int]]
 ) -> dict[str, float]:
     starts: dict[str, float] = {}
-    now, coming = 0.0, iter(freed)
+    now, coming = 0.0, iter(ends)
     for job_id, slots in waiting:
         while free < slots:
             end = next(coming, None)

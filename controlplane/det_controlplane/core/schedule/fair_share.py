@@ -54,13 +54,13 @@ class _ShareRound:
 
         Allocations that an earlier pass preempted come first, so that this pass makes the same choices."""
         leaving = [r for r in running if r.releasing and not r.preemptible]
-        asked = [r for r in running if r.releasing and r.preemptible]
+        earlier_victims = [r for r in running if r.releasing and r.preemptible]
         excess = {
             job_id: (self._holds[job_id] - self._shares[job_id]) for job_id in self._jobs_beyond
         }
         beyond = oldest_first(self._beyond)
         beyond.sort(key=lambda r: -excess[r.job.id] / r.job.weight)
-        return leaving, [*oldest_first(asked), *beyond]
+        return leaving, [*oldest_first(earlier_victims), *beyond]
 
     def hand_out(self) -> None:
         """Start the chosen requests, or reserve slots that become free for them."""
@@ -116,35 +116,39 @@ def _claims(running: list[Running], pending: list[Request]) -> list[Claim]:
     ]
 
 
-def _within(limit: int | None, held: int, pieces: Sequence[Piece]) -> Sequence[Piece]:
+def _within(limit: int | None, job_slots: int, pieces: Sequence[Piece]) -> Sequence[Piece]:
     """Return the pieces that a job may hold together."""
     if limit is None:
         return pieces
     allowed = []
     for piece in pieces:
-        if held + piece.slots <= limit:
-            held += piece.slots
+        if job_slots + piece.slots <= limit:
+            job_slots += piece.slots
             allowed.append(piece)
     return allowed
 
 
 def _capacity(pool: PoolPass) -> int:
     """Return the available slots, and the slots that are held on agents without further work."""
-    given = {agent.id: agent.slots for agent in pool.snapshot.agents if agent.is_open}
-    held = (p for r in pool.running for p in r.placements)
-    return sum(given.values()) + sum(p.slots for p in held if p.agent_id not in given)
+    slots_by_agent = {agent.id: agent.slots for agent in pool.snapshot.agents if agent.is_open}
+    placements = (p for r in pool.running for p in r.placements)
+    return sum(slots_by_agent.values()) + sum(
+        p.slots for p in placements if p.agent_id not in slots_by_agent
+    )
 
 
 class _Feasible:
     """Tell which requests could never fit, even with everything preemptible gone."""
 
     def __init__(self, pool: PoolPass) -> None:
-        leaving = Counter[str]()
+        leaving_slots = Counter[str]()
         for allocation in pool.running:
             if allocation.preemptible or allocation.releasing:
                 for placement in allocation.placements:
-                    leaving[placement.agent_id] += placement.slots
-        agents = [a._replace(used=max(0, a.used - leaving[a.id])) for a in pool.snapshot.agents]
+                    leaving_slots[placement.agent_id] += placement.slots
+        agents = [
+            a._replace(used=max(0, a.used - leaving_slots[a.id])) for a in pool.snapshot.agents
+        ]
         self._fleet = SlotFleet(roster_of(agents, pool.snapshot.settings))
         self._known: dict[object, NoRoom | None] = {}
 

@@ -43,13 +43,13 @@ class JobLimits:
         holds = Counter[str]()
         for allocation in staying:
             holds[allocation.job.id] += allocation.slots
-        leaving: list[Running] = []
+        victims: list[Running] = []
         for allocation in staying:
             job_id, may_leave = allocation.job.id, allocation.preemptible and allocation.slots > 0
             if may_leave and holds[job_id] > self.limit[job_id]:
                 holds[job_id] -= allocation.slots
-                leaving.append(allocation)
-        return leaving
+                victims.append(allocation)
+        return victims
 
 
 def oldest_first(running: Iterable[Running]) -> list[Running]:

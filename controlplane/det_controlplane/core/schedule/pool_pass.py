@@ -69,15 +69,17 @@ class PoolPass:
     def keep(self, request: Request, now: float) -> list[int]:
         """Block requests behind this one on the agents where it needs the fewest allocations to end. Return these
         agents."""
-        held = [p for started in self._started for p in started.placements]
-        held += [p for running in self.running for p in running.placements]
-        kept = agents_to_keep(self.slots, request, held, now - request.requested_at)
-        for agent in kept:
+        placements = [p for start in self._started for p in start.placements]
+        placements += [p for running in self.running for p in running.placements]
+        agents = agents_to_keep(self.slots, request, placements, now - request.requested_at)
+        for agent in agents:
             self.slots.hold(agent)
-        if kept:
-            self.kept = KeptAgents(request, tuple([self.slots.agents[agent].id for agent in kept]))
+        if agents:
+            self.kept = KeptAgents(
+                request, tuple([self.slots.agents[agent].id for agent in agents])
+            )
             self.waiting[request.allocation_id] = self.kept
-        return kept
+        return agents
 
     def no_room(self, request: Request) -> NoRoom:
         """Return why a request that did not fit waits; requests of one shape share the reason."""

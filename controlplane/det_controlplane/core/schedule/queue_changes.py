@@ -97,17 +97,17 @@ def change_queue(
     """Return the changes that updates make; the reasons of all that are refused are joined."""
     queue = _Queue({job.id: job for job in jobs}, pools, Decimal(now_us))
     changes: list[QueueChange] = []
-    refused: list[Refused] = []
+    refusals: list[Refused] = []
     for update in updates:
         answer = queue.update(update)
         if isinstance(answer, Refused):
-            refused.append(answer)
+            refusals.append(answer)
         elif answer != QueueChange(update.job_id):
             changes.append(answer)
             queue.apply(answer)
-    if not refused:
+    if not refusals:
         return QueueAnswer(tuple(changes), None)
-    reasons, is_missing = "; ".join(r.reason for r in refused), all(r.is_missing for r in refused)
+    reasons, is_missing = "; ".join(r.reason for r in refusals), all(r.is_missing for r in refusals)
     return QueueAnswer(tuple(changes), Refused(reasons, is_missing))
 
 
@@ -121,8 +121,8 @@ class _Queue:
 
     def apply(self, change: QueueChange) -> None:
         job = self._jobs[change.job_id]
-        given = {f.name: getattr(change, f.name) for f in fields(change) if f.name != "job_id"}
-        self._jobs[job.id] = replace(job, **{k: v for k, v in given.items() if v is not None})
+        changes = {f.name: getattr(change, f.name) for f in fields(change) if f.name != "job_id"}
+        self._jobs[job.id] = replace(job, **{k: v for k, v in changes.items() if v is not None})
 
     def update(self, update: QueueUpdate) -> QueueChange | Refused:
         job = self._jobs.get(update.job_id)
@@ -146,31 +146,31 @@ class _Queue:
         pool = self._pools.get(job.pool)
         return pool.scheduler if pool else None
 
-    def _wrong_scheduler(self, job: QueuedJob, what: str, needed: SchedulerType) -> Refused:
+    def _wrong_scheduler(self, job: QueuedJob, what: str, scheduler: SchedulerType) -> Refused:
         actual = self._scheduler(job) or "unknown"
         return Refused(
-            f"job {job.id}: {what} needs the {needed} scheduler; "
+            f"job {job.id}: {what} needs the {scheduler} scheduler; "
             f"resource pool {job.pool!r} has the {actual} scheduler"
         )
 
     def _set_priority(self, job: QueuedJob, priority: int) -> QueueChange | Refused:
         if self._scheduler(job) != "priority":
             return self._wrong_scheduler(job, "a priority", "priority")
-        if refused := _not_allowed(job, "priority", priority):
-            return refused
+        if refusal := _not_allowed(job, "priority", priority):
+            return refusal
         return QueueChange(job.id, priority=None if priority == job.priority else priority)
 
     def _set_weight(self, job: QueuedJob, weight: float) -> QueueChange | Refused:
         if self._scheduler(job) != "fair_share":
             return self._wrong_scheduler(job, "a weight", "fair_share")
-        if refused := _not_allowed(job, "weight", weight):
-            return refused
+        if refusal := _not_allowed(job, "weight", weight):
+            return refusal
         return QueueChange(job.id, weight=None if weight == job.weight else weight)
 
     def _move_to_pool(self, job: QueuedJob, pool: str) -> QueueChange | Refused:
         if pool not in self._pools:
-            known = ", ".join(sorted(self._pools))
-            reason = f"job {job.id}: resource pool {pool!r} not found; there are: {known}"
+            pool_names = ", ".join(sorted(self._pools))
+            reason = f"job {job.id}: resource pool {pool!r} not found; there are: {pool_names}"
             return Refused(reason, is_missing=True)
         if not job.is_experiment:
             return Refused(
@@ -180,8 +180,8 @@ class _Queue:
         reserved_for = self._pools[pool].reserved_for
         if reserved_for and job.workspace_id not in reserved_for:
             return Refused(f"job {job.id}: resource pool {pool!r} is reserved for other workspaces")
-        if refused := _against_policies(job, "resource_pool", pool):
-            return refused
+        if refusal := _against_policies(job, "resource_pool", pool):
+            return refusal
         largest = self._pools[pool].largest_agent
         if largest is not None and job.slots_of_one_agent > largest:
             return Refused(
@@ -216,10 +216,12 @@ class _Queue:
                 f"job {job.id}: there is no room {side} job {anchor_id}; "
                 "move it beside another job, or change its priority"
             )
-        adopted = None if self._priority(job) == priority else priority
-        if adopted is not None and (refused := _against_policies(job, "priority", adopted)):
-            return refused
-        return QueueChange(job.id, priority=adopted, position=position)
+        new_priority = None if self._priority(job) == priority else priority
+        if new_priority is not None and (
+            refusal := _against_policies(job, "priority", new_priority)
+        ):
+            return refusal
+        return QueueChange(job.id, priority=new_priority, position=position)
 
     def _priority(self, job: QueuedJob) -> int:
         return self._pools[job.pool].default_priority if job.priority is None else job.priority

@@ -64,8 +64,9 @@ class Explainer:
                 return self._over_limit(request)
             case KeptAgents(request, agent_ids):
                 code, sentence = self._no_room(request)
-                kept = f"it has waited for more than {_LIMIT}, so what is freed on {named(agent_ids)} is kept for it"
-                return WaitReason(code, f"{sentence}; {kept}")
+                agents = named(agent_ids)
+                wait = f"it has waited for more than {_LIMIT}, so what is freed on {agents} is kept for it"
+                return WaitReason(code, f"{sentence}; {wait}")
             case NoRoom(request):
                 if id(cause) not in self._no_rooms:
                     explain = self._no_room if request.slots else self._no_container
@@ -142,19 +143,21 @@ class Explainer:
 
     def _kept_from(self, name: str, need: str) -> WaitReason:
         """Return the reason of a request for which an agent has room that is kept for another one."""
-        kept = f"{need}; those free on {name} are kept for"
+        prefix = f"{need}; those free on {name} are kept for"
         if self._kept and name in self._kept.agent_ids:
             ahead = f"a job ahead that needs {self._kept.request.slots} slots and has waited for more than {_LIMIT}"
-            return WaitReason(WaitCode.NO_FREE_SLOTS, f"{kept} {ahead}; it starts after that")
-        sentence = f"{kept} a request ahead, until others leave"
+            return WaitReason(WaitCode.NO_FREE_SLOTS, f"{prefix} {ahead}; it starts after that")
+        sentence = f"{prefix} a request ahead, until others leave"
         return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
 
     def _not_enough_whole(self, need: str) -> WaitReason:
         slots = self._slots
-        sized = [index for index, agent in enumerate(slots.agents) if agent.is_open and agent.slots]
-        whole = sum(slots.free[index] == slots.total[index] for index in sized)
+        with_slots = [
+            index for index, agent in enumerate(slots.agents) if agent.is_open and agent.slots
+        ]
+        whole = sum(slots.free[index] == slots.total[index] for index in with_slots)
         verb = "is" if whole == 1 else "are"
-        sentence = f"{need}; {whole} of {counted(len(sized), 'agent')} {verb} wholly free"
+        sentence = f"{need}; {whole} of {counted(len(with_slots), 'agent')} {verb} wholly free"
         if len(self._sizes) == 1:
             return WaitReason(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
         then = f"it starts when enough in one place are: {_STAYS}"
@@ -205,13 +208,13 @@ class Explainer:
         return _closed(list(agents), need)
 
     def _over_limit(self, request: Request) -> WaitReason:
-        limit, held = self._limits.limit[request.job.id], self._limits.held[request.job.id]
+        limit, held_slots = self._limits.limit[request.job.id], self._limits.held[request.job.id]
         if request.slots > limit:
             sentence = (
                 f"needs {counted(request.slots, 'slot')}, and its job may hold {limit} (max_slots)"
             )
             return WaitReason(WaitCode.MAX_SLOTS, f"{sentence}; {_RAISE_LIMIT}")
-        sentence = f"its job may hold {counted(limit, 'slot')} (max_slots) and holds {held}"
+        sentence = f"its job may hold {counted(limit, 'slot')} (max_slots) and holds {held_slots}"
         return WaitReason(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
 
 

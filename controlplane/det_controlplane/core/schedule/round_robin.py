@@ -20,9 +20,9 @@ def schedule_in_turns(pool: PoolPass) -> None:
     ]
     heapify(turns)
     while turns:
-        held, place, requests = heappop(turns)
+        count, place, requests = heappop(turns)
         if _start_next(pool, requests):
-            heappush(turns, (held + 1, place, requests))
+            heappush(turns, (count + 1, place, requests))
 
 
 def _start_next(pool: PoolPass, requests: Iterator[Request]) -> bool:

@@ -65,11 +65,11 @@ def choose(claims: Iterable[Claim], shares: dict[str, float], capacity: int) -> 
     """Return the ids of the running pieces: pieces within shares first, then others that fit."""
     claims = list(claims)
     packing = _Packing(capacity - sum(claim.fixed for claim in claims))
-    ranked = sorted(_candidates(claims, shares))
-    left_out = [candidate for candidate in ranked if not packing.add(candidate)]
+    candidates = sorted(_candidates(claims, shares))
+    left_out = [candidate for candidate in candidates if not packing.add(candidate)]
     for candidate in left_out:
         packing.replace(candidate)
-    for candidate in ranked:
+    for candidate in candidates:
         packing.add(candidate)
     return packing.chosen
 
@@ -126,18 +126,18 @@ class _Packing:
         """Choose a large piece instead of smaller waiting ones with a smaller part within their shares.
 
         Otherwise a large allocation could never win against small ones, whatever its share."""
-        wanted, room, left = candidate.piece, self._room, candidate.covered
-        if not (left or wanted.stays):
+        piece, room, gain = candidate.piece, self._room, candidate.covered
+        if not (gain or piece.stays):
             return
-        replaced = []
-        for other in self._smaller_than(wanted.slots):
-            if room >= wanted.slots or left < 0:
+        others = []
+        for other in self._smaller_than(piece.slots):
+            if room >= piece.slots or gain < 0:
                 break
-            replaced.append(other)
+            others.append(other)
             room += other.piece.slots
-            left = round(left - other.covered, _EXACT_TO)
-        if room >= wanted.slots and (left > 0 or (left == 0 and wanted.stays)):
-            for other in replaced:
+            gain = round(gain - other.covered, _EXACT_TO)
+        if room >= piece.slots and (gain > 0 or (gain == 0 and piece.stays)):
+            for other in others:
                 self._remove(other)
             self.add(candidate)
 

@@ -61,8 +61,8 @@ class AdaptiveAsha(Method):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._bracket_of = dict(state["bracket_of"])
-        for bracket, saved in zip(self._brackets, state["brackets"], strict=True):
-            bracket.restore(saved)
+        for bracket, bracket_state in zip(self._brackets, state["brackets"], strict=True):
+            bracket.restore(bracket_state)
 
     def _own(self, index: int, actions: Sequence[Action]) -> Sequence[Action]:
         for action in actions:

@@ -84,9 +84,9 @@ class StoppingAsha(Method):
         return [Stop(request_id), *self._create()]
 
     def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
-        passed = self._passed.pop(request_id)
-        self._rungs[len(passed)].insert(WORST)
-        self._history.lost(len(passed))
+        losses = self._passed.pop(request_id)
+        self._rungs[len(losses)].insert(WORST)
+        self._history.lost(len(losses))
         self._proposal.close(request_id)
         return self._replace()
 
@@ -127,8 +127,8 @@ class StoppingAsha(Method):
 
     def _climb(self, request_id: str, time: float, loss: float) -> Sequence[Action]:
         """Decide at every rung that the trial has reached. One report may pass several rungs."""
-        passed, units = self._passed[request_id], self._units
-        rung, top = len(passed), len(units) - 1
+        losses, units = self._passed[request_id], self._units
+        rung, top = len(losses), len(units) - 1
         if time < units[rung]:
             return NOTHING
         while time >= units[rung]:
@@ -139,7 +139,7 @@ class StoppingAsha(Method):
                 self._history.arrived(request_id, rung, loss, outcome, self._rungs[rung].cut())
             if not continues or rung == top:
                 return self._stop(request_id)
-            passed.append(loss)
+            losses.append(loss)
             rung += 1
         return [TrainTo(request_id, units[rung])] if self._config.sets_length else NOTHING
 

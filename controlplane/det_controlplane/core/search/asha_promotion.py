@@ -57,12 +57,12 @@ class PromotionAsha(Method):
         return self._arrive(request_id, rung, loss)
 
     def invalid(self, request_id: str) -> Sequence[Action]:
-        reached = self._training.pop(request_id, None)
-        if reached is None:
-            reached = self._rung_of_waiting(request_id)
+        rung_index = self._training.pop(request_id, None)
+        if rung_index is None:
+            rung_index = self._rung_of_waiting(request_id)
             self._gone.add(request_id)
-            self._rungs[reached].arrived -= 1
-        for rung in self._rungs[:reached]:
+            self._rungs[rung_index].arrived -= 1
+        for rung in self._rungs[:rung_index]:
             rung.arrived -= 1
             rung.promoted -= 1
         self._proposal.forget(request_id)
@@ -105,8 +105,8 @@ class PromotionAsha(Method):
         self._arrivals = state["arrivals"]
         self._training = dict(state["training"])
         self._gone = set()
-        for rung, saved in zip(self._rungs, state["rungs"], strict=True):
-            rung.restore(saved)
+        for rung, rung_state in zip(self._rungs, state["rungs"], strict=True):
+            rung.restore(rung_state)
         self._proposal.restore(state["proposal"])
 
     def _arrive(self, request_id: str, index: int, loss: float) -> list[Action]:
@@ -156,24 +156,24 @@ class PromotionAsha(Method):
     def _close_full_rungs(self) -> list[Action]:
         """Stop the trials that wait at rungs which no other trial can reach. They cannot be promoted any more."""
         actions: list[Action] = []
-        expected = self._config.max_trials
+        arrivals = self._config.max_trials
         for index, rung in enumerate(self._rungs[:-1]):
-            if rung.arrived < expected:
+            if rung.arrived < arrivals:
                 break
             while promotion := self._promote(index):
                 actions.extend(promotion)
             actions.extend(self._release(rung))
-            expected = rung.promoted
+            arrivals = rung.promoted
         return actions
 
     def _release(self, rung: PromotionRung) -> list[Action]:
         waiting = rung.clear()
-        released = [request_id for request_id in waiting if request_id not in self._gone]
+        ids = [request_id for request_id in waiting if request_id not in self._gone]
         self._gone.difference_update(waiting)
-        for request_id in released:
+        for request_id in ids:
             self._proposal.close(request_id)
             self._history.settled(request_id, Outcome.PASSED_OVER)
-        return [Stop(request_id) for request_id in released]
+        return [Stop(request_id) for request_id in ids]
 
     def _rung_of_waiting(self, request_id: str) -> int:
         """Return the rung of a waiting trial. The scan is linear, but only needed for late invalid hyperparameters."""

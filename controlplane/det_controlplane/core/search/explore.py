@@ -32,8 +32,8 @@ class Explorer:
         return self._explore_all(self._space, hparams)
 
     def _explore_all(self, space: Space, hparams: Mapping[str, Any]) -> dict[str, Any]:
-        explored = {name: self._explore(space[name], hparams[name]) for name in sorted(space)}
-        return {name: explored[name] for name in space}
+        values = {name: self._explore(space[name], hparams[name]) for name in sorted(space)}
+        return {name: values[name] for name in space}
 
     def _explore(self, hparam: HParam, value: Any) -> Any:
         if isinstance(hparam, Nested):
@@ -51,8 +51,8 @@ class Explorer:
 def _perturbed(hparam: Int | Double | Log, value: Any, factor: float) -> Any:
     if isinstance(hparam, Int):
         # Round away from the old value, because rounding to nearest would never change small integers.
-        rounded = math.ceil(value * factor) if factor > 1 else math.floor(value * factor)
-        return min(max(rounded, hparam.minval), hparam.maxval)
+        number = math.ceil(value * factor) if factor > 1 else math.floor(value * factor)
+        return min(max(number, hparam.minval), hparam.maxval)
     low, high = _bounds(hparam)
     return min(max(value * factor, low), high)
 

@@ -70,9 +70,9 @@ class History:
         rung = self.rungs[waiting.rung]
         worst = max(rung.worst_on, waiting.loss) if outcome is Outcome.WENT_ON else rung.worst_on
         best = rung.went_on + (outcome is Outcome.WENT_ON)
-        decided = replace(waiting, outcome=outcome, cut=RungCut(best, rung.arrived, worst))
-        self.trials[request_id].append(decided)
-        self._count(decided)
+        judgement = replace(waiting, outcome=outcome, cut=RungCut(best, rung.arrived, worst))
+        self.trials[request_id].append(judgement)
+        self._count(judgement)
 
     def lost(self, rung: int) -> None:
         """Count a trial that failed on its way to a rung. It counts as the worst trial of the rung."""
@@ -144,21 +144,21 @@ class JudgementWording:
         value, cut, at = self._shown(judgement.loss), judgement.cut, judgement.rung
         length = f"{self.lengths[at]} {self.unit}"
         place = f"rung {at + 1} of {len(self.lengths)} ({length})"
-        stopped, share = f"was stopped by {self.method} at {place}", f"{cut.best} of {cut.among}"
+        beginning, share = f"was stopped by {self.method} at {place}", f"{cut.best} of {cut.among}"
         match judgement.outcome:
             case Outcome.FINISHED:
                 return f"trained to the end of {length}, with {self.metric} {value} there"
             case Outcome.WAITS:
-                waits = f"waits at {place} with {self.metric} {value}, without slots,"
-                return f"{waits} until it is promoted or no other trial can come there"
+                wait = f"waits at {place} with {self.metric} {value}, without slots,"
+                return f"{wait} until it is promoted or no other trial can come there"
             case Outcome.WENT_ON:
                 return f"went on from {place}: {value} was among the best {share}"
             case Outcome.PASSED_OVER:
-                promoted = f"{share} were promoted"
-                return f"{stopped}: {promoted}, and {value} was never the best that waited"
+                promotions = f"{share} were promoted"
+                return f"{beginning}: {promotions}, and {value} was never the best that waited"
             case Outcome.STOPPED:
                 cut_off = f"cut-off {self._shown(cut.loss)}"
-                return f"{stopped}: {value} was not among the best {share} ({cut_off})"
+                return f"{beginning}: {value} was not among the best {share} ({cut_off})"
 
     def _shown(self, loss: float) -> str:
         value = self.value(loss)

@@ -122,8 +122,8 @@ def _moved(x: float, step: float, rng: Rng) -> float:
     if rng.uniform() >= _MOVED:
         return x
     x += step * _gaussian(rng)
-    reflected = -x if x < 0 else 2 - x if x > 1 else x
-    return min(max(reflected, 0.0), 1.0)
+    position = -x if x < 0 else 2 - x if x > 1 else x
+    return min(max(position, 0.0), 1.0)
 
 
 def _gaussian(rng: Rng) -> float:

@@ -50,8 +50,8 @@ def _number(value: Any, name: str, request_id: str, reported: Collection[str]) -
         return _SPELLED[value]
     fault = "is missing" if value is None else f"is {value!r}, not a number"
     names = sorted(reported)
-    listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-    others = f", which are {listed}" if names else ""
+    name_list = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+    others = f", which are {name_list}" if names else ""
     raise SearchFailed(
         f"trial {request_id}: metric {name!r} {fault} in its validation metrics{others}; "
         f"report it with every validation, or change searcher.metric or searcher.time_metric"

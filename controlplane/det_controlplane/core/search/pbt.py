@@ -77,8 +77,8 @@ class PopulationTraining(Method):
     def progress(self) -> float:
         config = self._config
         reported = sum(member.loss is not None for member in self._members.values())
-        done = self._round + reported / max(len(self._members), 1)
-        return min(done / config.num_rounds, 1.0)
+        rounds = self._round + reported / max(len(self._members), 1)
+        return min(rounds / config.num_rounds, 1.0)
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -98,13 +98,13 @@ class PopulationTraining(Method):
     def restore(self, state: Mapping[str, Any]) -> None:
         self._round = state["round"]
         self._members = {
-            saved["request_id"]: Member(
-                saved["hparams"],
-                saved["born"],
-                saved["parent"],
-                None if saved["loss"] is None else unpack(saved["loss"])[0],
+            member_state["request_id"]: Member(
+                member_state["hparams"],
+                member_state["born"],
+                member_state["parent"],
+                None if member_state["loss"] is None else unpack(member_state["loss"])[0],
             )
-            for saved in state["members"]
+            for member_state in state["members"]
         }
         self._training = sum(member.loss is None for member in self._members.values())
 
@@ -121,15 +121,15 @@ class PopulationTraining(Method):
     def _end_round(self) -> Sequence[Action]:
         """End a round after every trial has reported. The last one ends the search; others replace the worst."""
         self._round += 1
-        ranked = sorted(self._members, key=self._loss)
-        if self._round >= self._config.num_rounds or not ranked:
+        best_first = sorted(self._members, key=self._loss)
+        if self._round >= self._config.num_rounds or not best_first:
             self._members.clear()
-            return [Stop(request_id) for request_id in ranked]
+            return [Stop(request_id) for request_id in best_first]
         size = self._config.population_size
         # Failed trials of this round already count among the worst, so fewer others are replaced.
-        survivors = ranked[: max(size - int(self._config.truncate_fraction * size), 1)]
-        actions: list[Action] = [Stop(request_id) for request_id in ranked[len(survivors) :]]
-        for request_id in ranked[len(survivors) :]:
+        survivors = best_first[: max(size - int(self._config.truncate_fraction * size), 1)]
+        actions: list[Action] = [Stop(request_id) for request_id in best_first[len(survivors) :]]
+        for request_id in best_first[len(survivors) :]:
             del self._members[request_id]
         actions.extend(self._continue(request_id) for request_id in survivors)
         for place in range(size - len(survivors)):

@@ -21,8 +21,8 @@ class Rng:
         generator.setstate(_seeded_state(seed))
         self._bits = generator.getrandbits
         self._double = generator.random
-        for skipped in range(0, drawn, _SKIP_WORDS):
-            self._bits(32 * min(_SKIP_WORDS, drawn - skipped))
+        for position in range(0, drawn, _SKIP_WORDS):
+            self._bits(32 * min(_SKIP_WORDS, drawn - position))
 
     def uniform(self) -> float:
         """Draw a double in [0, 1) with 53 random bits."""
@@ -36,10 +36,10 @@ class Rng:
             return 0
         mask = (1 << highest.bit_length()) - 1
         draw = self._word if highest <= _WORD else self._two_words
-        drawn = draw() & mask
-        while drawn > highest:
-            drawn = draw() & mask
-        return drawn
+        number = draw() & mask
+        while number > highest:
+            number = draw() & mask
+        return number
 
     def integer(self, low: int, high: int) -> int:
         """Draw an integer in [low, high)."""

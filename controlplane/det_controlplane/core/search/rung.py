@@ -68,7 +68,7 @@ class StoppingRung:
 
     def losses(self) -> list[float]:
         """Return the losses of all entries, best first."""
-        return sorted([-negated for negated in self._best] + self._rest)
+        return sorted([-value for value in self._best] + self._rest)
 
     def snapshot(self) -> str:
         return pack(self.losses())

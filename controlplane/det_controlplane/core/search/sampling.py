@@ -69,7 +69,7 @@ def _draw_all(space: Space) -> Callable[[Rng], dict[str, Any]]:
     draws = [(name, draw_of(space[name])) for name in sorted(space)]
 
     def draw(rng: Rng) -> dict[str, Any]:
-        drawn = {name: draw(rng) for name, draw in draws}
-        return {name: drawn[name] for name in space}
+        values = {name: draw(rng) for name, draw in draws}
+        return {name: values[name] for name in space}
 
     return draw

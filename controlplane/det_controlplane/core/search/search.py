@@ -171,8 +171,8 @@ class Search:
             return NOTHING
         self._closed += 1
         if status == _RUNNING:
-            finished = self.method.finished(event.request_id)
-            actions: Sequence[Action] = [*finished, *self.method.exited(event.request_id)]
+            last_actions = self.method.finished(event.request_id)
+            actions: Sequence[Action] = [*last_actions, *self.method.exited(event.request_id)]
         else:
             actions = self.method.exited(event.request_id)
         if self._closed == self._requested and not any(type(a) is Create for a in actions):
@@ -202,11 +202,11 @@ class Search:
         self._over = False
         self._failures = self._cancels = 0
         again = set(event.request_ids)
-        gone = [request_id for request_id in self._live if request_id not in again]
+        absent_ids = [request_id for request_id in self._live if request_id not in again]
         for request_id in event.request_ids:
             self._closed -= request_id not in self._live
             self._live[request_id] = _RUNNING
-        return [action for request_id in gone for action in self._exit(Exited(request_id))]
+        return [action for request_id in absent_ids for action in self._exit(Exited(request_id))]
 
     def _record(self, actions: Sequence[Action]) -> tuple[Action, ...]:
         live = self._live
@@ -222,8 +222,8 @@ class Search:
         return tuple(actions)
 
     def _mean_progress(self, fractions: Mapping[str, float]) -> float:
-        counted = [rid for rid, status in self._live.items() if status != _FOUND_INVALID]
-        live_invalid = len(self._live) - len(counted)
+        trial_ids = [rid for rid, status in self._live.items() if status != _FOUND_INVALID]
+        live_invalid = len(self._live) - len(trial_ids)
         closed = self._closed - (self._invalid - live_invalid)
-        done = closed + sum(fractions.get(request_id, 0.0) for request_id in counted)
-        return done / max(closed + len(counted), 1)
+        total = closed + sum(fractions.get(request_id, 0.0) for request_id in trial_ids)
+        return total / max(closed + len(trial_ids), 1)

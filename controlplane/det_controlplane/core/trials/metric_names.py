@@ -55,22 +55,22 @@ def admit(
         size += _bytes(group)
         if not is_standard and (len(names) >= MOST_GROUPS or size > MOST_BYTES):
             return Admission(names, tuple(metrics))
-    refused = []
+    refused_names = []
     for name, value in metrics.items():
         kind = kind_of(value)
-        added = _bytes(group) + _bytes(name)
+        growth = _bytes(group) + _bytes(name)
         if name in kinds:
             kinds[name] = kind if kinds[name] == kind else "string"
-        elif (count < MOST_NAMES and size + added <= MOST_BYTES) or (
+        elif (count < MOST_NAMES and size + growth <= MOST_BYTES) or (
             is_standard and (name in _POSITIONS or (group == VALIDATION and name in searched))
         ):
             kinds[name] = kind
-            count, size = count + 1, size + added
+            count, size = count + 1, size + growth
         else:
-            refused.append(name)
-    if refused and not kinds:  # do not store a group without names
-        return Admission(names, tuple(refused))
-    return Admission({**names, group: kinds}, tuple(refused))
+            refused_names.append(name)
+    if refused_names and not kinds:  # do not store a group without names
+        return Admission(names, tuple(refused_names))
+    return Admission({**names, group: kinds}, tuple(refused_names))
 
 
 def measure(names: MetricNames) -> tuple[int, int]:

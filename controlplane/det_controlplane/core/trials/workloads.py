@@ -52,15 +52,15 @@ def next_workload(plan: Plan, progress: Progress) -> Workload:
         return _at(Kind.CHECKPOINT if unsaved else Kind.TERMINATE, steps)
     if plan.initial_validation and steps == 0 and progress.validated_at is None:
         return _at(Kind.VALIDATE, steps)
-    validated = progress.validated_at == steps
-    if validated and unsaved and _policy_saves(plan, progress):
+    is_validated = progress.validated_at == steps
+    if is_validated and unsaved and _policy_saves(plan, progress):
         return _at(Kind.CHECKPOINT, steps)
-    ended = steps >= plan.length
-    if steps and not validated and (ended or _due(plan.validation_period, steps)):
+    at_end = steps >= plan.length
+    if steps and not is_validated and (at_end or _due(plan.validation_period, steps)):
         return _at(Kind.VALIDATE, steps)
-    if unsaved and (ended or _due(plan.checkpoint_period, steps)):
+    if unsaved and (at_end or _due(plan.checkpoint_period, steps)):
         return _at(Kind.CHECKPOINT, steps)
-    if ended:
+    if at_end:
         return _at(Kind.TERMINATE, steps)
     return Workload(Kind.RUN_STEP, _step_length(plan, steps), steps)
 

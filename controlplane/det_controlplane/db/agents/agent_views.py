@@ -65,8 +65,8 @@ class PoolUse:
 
 
 def agents(db: Database) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = db.read(_LIST)[0][0]
-    return found
+    rows: list[dict[str, Any]] = db.read(_LIST)[0][0]
+    return rows
 
 
 def agent(db: Database, agent_id: str) -> dict[str, Any] | None:
@@ -76,10 +76,10 @@ def agent(db: Database, agent_id: str) -> dict[str, Any] | None:
 
 def use_of_pools(db: Database) -> dict[str, PoolUse]:
     """Return the agents, slots and queue of each pool that has any, by its name."""
-    found: dict[str, dict[str, Any]] = {}
+    pools: dict[str, dict[str, Any]] = {}
     with db.autocommit() as tx:
         for statement in (_POOL_STATS, _QUEUE_STATS):
             for row in tx.execute(statement):
                 values = row._asdict()
-                found.setdefault(values.pop("pool"), {}).update(values)
-    return {pool: PoolUse(**values) for pool, values in found.items()}
+                pools.setdefault(values.pop("pool"), {}).update(values)
+    return {pool: PoolUse(**values) for pool, values in pools.items()}

@@ -239,10 +239,10 @@ def touch(
         "now": now, "lease_until": lease_until, "waits": as_json(waits), "default_wait": default_wait,
     }  # fmt: skip
     with db.autocommit() as tx:
-        found = tx.execute(_TOUCH, params).first()
-    if found is None:
+        result = tx.execute(_TOUCH, params).first()
+    if result is None:
         return None
-    row = found._asdict()
+    row = result._asdict()
     return PollRecord(**{**row, "assigned": [AssignedContainer(*d) for d in row["assigned"] or ()]})
 
 
@@ -283,10 +283,10 @@ def give_up(tx: Tx, agent_id: str, now: datetime) -> str | None:
 
 def abandoned_containers(tx: Tx, now: datetime) -> dict[str, list[UUID]]:
     """Return containers of lost agents that have not been ended and that no run waits for, by agent."""
-    found: dict[str, list[UUID]] = {}
+    containers: dict[str, list[UUID]] = {}
     for row in tx.execute(_ABANDONED, {"now": now}).all():
-        found.setdefault(row.agent_id, []).append(row.id)
-    return found
+        containers.setdefault(row.agent_id, []).append(row.id)
+    return containers
 
 
 def next_due(tx: Tx, now: datetime, watch: timedelta, attention: timedelta) -> datetime | None:

@@ -31,9 +31,9 @@ _USE = (
 
 
 def create(tx: Tx, **columns: Any) -> dict[str, Any]:
-    made = tx.execute(insert(join_tokens).values(columns).returning(_t.id)).scalar_one()
-    found: dict[str, Any] = tx.execute(_SHOWN.where(_t.id == made)).scalar_one()
-    return found
+    token_id = tx.execute(insert(join_tokens).values(columns).returning(_t.id)).scalar_one()
+    token: dict[str, Any] = tx.execute(_SHOWN.where(_t.id == token_id)).scalar_one()
+    return token
 
 
 def add_of_deployment(tx: Tx, token_hash: bytes, now: datetime) -> None:
@@ -52,9 +52,9 @@ def listed(tx: Tx) -> list[dict[str, Any]]:
 
 
 def revoke(tx: Tx, token_id: int, now: datetime) -> bool:
-    revoked = update(join_tokens).where(_t.id == token_id)
-    revoked = revoked.values(revoked_at=func.coalesce(_t.revoked_at, now))
-    return tx.execute(revoked).rowcount > 0
+    statement = update(join_tokens).where(_t.id == token_id)
+    statement = statement.values(revoked_at=func.coalesce(_t.revoked_at, now))
+    return tx.execute(statement).rowcount > 0
 
 
 def known(tx: Tx, token_hash: bytes) -> int | None:

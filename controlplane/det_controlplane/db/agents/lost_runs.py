@@ -137,8 +137,8 @@ class Member:
 
 def of_agent(tx: Tx, agent_id: str, container_ids: Sequence[str]) -> list[LostContainer]:
     """Return the containers that ended because the agent was lost, with their runs."""
-    found = tx.execute(_LOST, {"agent": agent_id, "ids": list(container_ids)})
-    return [LostContainer(*row) for row in found]
+    rows = tx.execute(_LOST, {"agent": agent_id, "ids": list(container_ids)})
+    return [LostContainer(*row) for row in rows]
 
 
 def lock_experiments(tx: Tx, ids: Sequence[int]) -> None:

@@ -47,11 +47,11 @@ def listed(
     db: Database, page: Page, sort: Sort, owner: str, owner_id: int, states: Sequence[str]
 ) -> Iterator[str]:
     """Return checkpoints of an owner, which is one of our two columns; incomplete ones only if asked for by state."""
-    given: dict[str, Any] = {owner: owner_id, "states": list(states or _UPLOADED)}
-    found = _BY_METRIC if sort.metric else _LISTED
-    return pages.find(db, found, page, sort, given, metric=sort.metric)
+    params: dict[str, Any] = {owner: owner_id, "states": list(states or _UPLOADED)}
+    collection = _BY_METRIC if sort.metric else _LISTED
+    return pages.find(db, collection, page, sort, params, metric=sort.metric)
 
 
 def one(tx: Tx, uuid: object) -> str | None:
-    found: str | None = tx.execute(_ONE, {"uuid": uuid}).scalar()
-    return found
+    checkpoint: str | None = tx.execute(_ONE, {"uuid": uuid}).scalar()
+    return checkpoint

@@ -225,8 +225,8 @@ def is_of(tx: Tx, uuid: UUID, task_id: str) -> bool:
 
 
 def lock(tx: Tx, uuid: UUID) -> Stored | None:
-    found = select(_c.state, _c.resources).where(_c.uuid == uuid).with_for_update()
-    row = tx.execute(found).first()
+    query = select(_c.state, _c.resources).where(_c.uuid == uuid).with_for_update()
+    row = tx.execute(query).first()
     return None if row is None else Stored(*row)
 
 
@@ -244,7 +244,7 @@ def newest_of_trial(tx: Tx, trial_id: int) -> UUID | None:
 
 def location(tx: Tx, uuid: UUID) -> Location | None:
     of_experiment = experiments.c.config["checkpoint_storage"]
-    found = (
+    query = (
         select(
             _c.uuid,
             _c.state,
@@ -257,7 +257,7 @@ def location(tx: Tx, uuid: UUID) -> Location | None:
         .outerjoin(storages, storages.c.id == _c.storage_id)
         .outerjoin(experiments, experiments.c.id == _c.experiment_id)
     )
-    row = tx.execute(found.where(_c.uuid == uuid)).first()
+    row = tx.execute(query.where(_c.uuid == uuid)).first()
     return None if row is None else Location(*row)
 
 
@@ -267,16 +267,16 @@ def remember_storage(
     """Return the number of a user's storage. It stays the same whatever the storage contains."""
     same = (storages.c.config == config) & (storages.c.fingerprint == fingerprint)
     same &= storages.c.user_id == user_id
-    known: int | None = tx.execute(select(storages.c.id).where(same)).scalar()
-    if known is not None:
-        return known
+    storage_id: int | None = tx.execute(select(storages.c.id).where(same)).scalar()
+    if storage_id is not None:
+        return storage_id
     new = insert(storages).values(
         config=config, sealed=sealed, fingerprint=fingerprint, user_id=user_id
     )
-    kept = new.on_conflict_do_update(
+    upsert = new.on_conflict_do_update(
         index_elements=["config", "fingerprint", "user_id"], set_={"sealed": new.excluded.sealed}
     )
-    return int(tx.execute(kept.returning(storages.c.id)).scalar_one())
+    return int(tx.execute(upsert.returning(storages.c.id)).scalar_one())
 
 
 def storage_owner(tx: Tx, storage_id: int) -> int | None:
@@ -311,8 +311,8 @@ def cut_off(
     """Return uploads of work that ended so long ago, by experiment, unless too many collections have tried them
     since."""
     values = {"before": now - age, "age": age, "tries": tries, "most": most}
-    found = tx.execute(_CUT_OFF, values)
-    return [(row.experiment_id, list(row.uuids)) for row in found]
+    rows = tx.execute(_CUT_OFF, values)
+    return [(row.experiment_id, list(row.uuids)) for row in rows]
 
 
 def doomed(tx: Tx, uuids: Sequence[UUID]) -> list[DoomedCheckpoint]:
@@ -327,13 +327,13 @@ def collections(tx: Tx, experiment_ids: Sequence[int], key: str) -> list[Collect
     clean = exists().where(
         allocations.c.task_id == tasks.c.id, allocations.c.exit_kind == ExitKind.CLEAN.value
     )
-    found = select(tasks.c.id, tasks.c.experiment_id, tasks.c.ended_at, clean).where(
+    query = select(tasks.c.id, tasks.c.experiment_id, tasks.c.ended_at, clean).where(
         of_experiments, tasks.c.config["_key"].astext == key
     )
-    return [Collection(*row) for row in tx.execute(found.order_by(tasks.c.id))]
+    return [Collection(*row) for row in tx.execute(query.order_by(tasks.c.id))]
 
 
 def move_collections(tx: Tx, task_ids: Sequence[str], experiment_id: int) -> None:
     """Keep collections, with their logs, as long as another experiment exists."""
-    moved = update(tasks).where(tasks.c.id == any_(literal(list(task_ids), ARRAY(Text))))
-    tx.execute(moved.values(experiment_id=experiment_id))
+    statement = update(tasks).where(tasks.c.id == any_(literal(list(task_ids), ARRAY(Text))))
+    tx.execute(statement.values(experiment_id=experiment_id))

@@ -34,8 +34,8 @@ _DUE = text(f"""
 def due(tx: Tx, storage: Mapping[str, Any], before: datetime, most: int) -> list[UUID]:
     """Return complete checkpoints in a storage that were reported and last looked for before a time."""
     place = {key: storage[key] for key in _PLACE if storage.get(key) is not None}
-    told = {"place": as_json(place), "before": before, "most": most}
-    return list(tx.execute(_DUE, told).scalars())
+    params = {"place": as_json(place), "before": before, "most": most}
+    return list(tx.execute(_DUE, params).scalars())
 
 
 def seen(tx: Tx, uuids: Sequence[UUID], now: datetime) -> None:
@@ -58,7 +58,7 @@ def not_found(tx: Tx, uuids: Sequence[UUID], now: datetime) -> list[UUID]:
         .with_for_update()
         .cte("before")
     )
-    stored = (
+    statement = (
         update(checkpoints)
         .where(_c.uuid == before.c.uuid)
         .values(
@@ -69,7 +69,7 @@ def not_found(tx: Tx, uuids: Sequence[UUID], now: datetime) -> list[UUID]:
         )
         .returning(_c.uuid, before.c.looks)
     )
-    return [row.uuid for row in tx.execute(stored) if row.looks == LOOKS_WITHOUT_FILES - 1]
+    return [row.uuid for row in tx.execute(statement) if row.looks == LOOKS_WITHOUT_FILES - 1]
 
 
 def _store(tx: Tx, uuids: Sequence[UUID], **values: Any) -> None:

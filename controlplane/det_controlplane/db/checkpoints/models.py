@@ -90,8 +90,8 @@ def lock(tx: Tx, name_or_id: str) -> Model | None:
 
 
 def one(tx: Tx, model_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = tx.execute(_MODELS.rows.where(_m.id == model_id)).scalar_one()
-    return found
+    model: dict[str, Any] = tx.execute(_MODELS.rows.where(_m.id == model_id)).scalar_one()
+    return model
 
 
 def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
@@ -104,12 +104,12 @@ def labels(tx: Tx, workspaces: Sequence[int] | None) -> list[str]:
     each = select(label)
     if workspaces is not None:
         each = each.where(models.c.workspace_id.in_(workspaces))
-    used = each.subquery().c.label
+    name = each.subquery().c.label
     return list(
         tx.execute(
-            select(used)
-            .group_by(used)
-            .order_by(func.count().desc(), used)
+            select(name)
+            .group_by(name)
+            .order_by(func.count().desc(), name)
             .limit(MOST_LISTED_LABELS)
         ).scalars()
     )
@@ -146,9 +146,9 @@ def lock_version(tx: Tx, model_id: int, version: int) -> Version | None:
 
 
 def one_version(tx: Tx, model_id: int, version: int) -> dict[str, Any] | None:
-    wanted = _VERSIONS.rows.where(_v.model_id == model_id, _v.version == version)
-    found: dict[str, Any] | None = tx.execute(wanted).scalar()
-    return found
+    query = _VERSIONS.rows.where(_v.model_id == model_id, _v.version == version)
+    row: dict[str, Any] | None = tx.execute(query).scalar()
+    return row
 
 
 def listed_versions(db: Database, model_id: int, page: Page, sort: Sort) -> Iterator[str]:

@@ -67,9 +67,14 @@ def count_as_writing(tx: Tx) -> None:
 
 
 def has(tx: Tx, action: str, object: str, session_id: int, since: datetime) -> bool:
-    """Return whether a sign-in has a row of an action on an object since a time."""
-    told = (_a.object == object, _a.action == action, _a.session_id == session_id, _a.at > since)
-    return tx.execute(select(_a.id).where(*told).limit(1)).first() is not None
+    """Return whether a session has an audit entry for an action on an object since a time."""
+    conditions = (
+        _a.object == object,
+        _a.action == action,
+        _a.session_id == session_id,
+        _a.at > since,
+    )
+    return tx.execute(select(_a.id).where(*conditions).limit(1)).first() is not None
 
 
 def add_refusal(tx: Tx, *, since: datetime, most: int, **columns: Any) -> None:

@@ -160,9 +160,9 @@ def libpq_variables(url: str) -> dict[str, str]:
 
 def _contents(tx: Connection) -> Contents:
     files = tuple(_checkpoint_files(tx))
-    configured = [json.loads(row) for row in tx.execute(_CONFIGURED).scalars() if row]
-    named = [c.storage for c in files] + [s for s in configured if isinstance(s, dict)]
-    sent = select(contexts.c.object_key).where(
+    configs = [json.loads(row) for row in tx.execute(_CONFIGURED).scalars() if row]
+    all_storages = [c.storage for c in files] + [s for s in configs if isinstance(s, dict)]
+    query = select(contexts.c.object_key).where(
         contexts.c.uploaded & contexts.c.object_key.is_not(None)
     )
     version = int(str(tx.execute(text("SHOW server_version_num")).scalar_one()))
@@ -174,9 +174,9 @@ def _contents(tx: Connection) -> Contents:
         table_bytes=int(tx.execute(_BYTES, {"schema": SCHEMA}).scalar_one()),
         rows=count_rows(tx),
         checkpoints=files,
-        storages=tuple(named),
+        storages=tuple(all_storages),
         doomed=frozenset(tx.execute(_DOOMED).scalars()),
-        objects=frozenset(tx.execute(sent).scalars()),
+        objects=frozenset(tx.execute(query).scalars()),
     )
 
 
@@ -190,6 +190,6 @@ def _checkpoint_files(tx: Connection) -> Iterator[CheckpointFiles]:
         .outerjoin(experiments, experiments.c.id == c.experiment_id)
         .where(c.state != CheckpointState.DELETED)
     )
-    for uuid, state, resources, own, configured in rows:
+    for uuid, state, resources, own, config in rows:
         paths = tuple(path for path in resources if not path.endswith("/"))
-        yield CheckpointFiles(str(uuid), state, paths, own or configured or {})
+        yield CheckpointFiles(str(uuid), state, paths, own or config or {})

@@ -69,13 +69,13 @@ def awaits_first_password(tx: Tx) -> bool:
 
 
 def set_first_password(tx: Tx, password_hash: str) -> int:
-    """Set the password of the built-in accounts that have none yet; return how many those were."""
-    given = update(users).where(_WITHOUT_PASSWORD).values(password_hash=password_hash)
-    return tx.execute(given).rowcount
+    """Set the password of built-in accounts without a password. Return the number of these accounts."""
+    statement = update(users).where(_WITHOUT_PASSWORD).values(password_hash=password_hash)
+    return tx.execute(statement).rowcount
 
 
 def joined_agents(tx: Tx) -> list[JoinedAgent]:
-    found = (
+    query = (
         select(
             agents.c.id,
             agents.c.pool,
@@ -88,16 +88,16 @@ def joined_agents(tx: Tx) -> list[JoinedAgent]:
         .group_by(agents.c.id)
         .order_by(agents.c.id)
     )
-    return [JoinedAgent(*row) for row in tx.execute(found)]
+    return [JoinedAgent(*row) for row in tx.execute(query)]
 
 
 def message(tx: Tx, now: datetime, *, planned: bool) -> Any:
     """Return the message to be shown now as JSON, or also one that is planned."""
     ends = cluster_message.c.ends_at
-    found = select(_MESSAGE).select_from(cluster_message).where(or_(ends.is_(None), ends > now))
+    query = select(_MESSAGE).select_from(cluster_message).where(or_(ends.is_(None), ends > now))
     if not planned:
-        found = found.where(cluster_message.c.starts_at <= now)
-    return tx.execute(found).scalar()
+        query = query.where(cluster_message.c.starts_at <= now)
+    return tx.execute(query).scalar()
 
 
 def set_message(

@@ -40,9 +40,9 @@ def some(tx: Tx, table: str, limit: int) -> list[Unsealed]:
     of, config = _named(table)
     keys = list(of.primary_key.columns)
     original = [experiments.c.original_config] if of is experiments else []
-    wanted = select(*keys, config.label("found"), *original)
-    wanted = wanted.where(of.c.sealed.is_(None), config.is_not(None)).limit(limit)
-    rows = tx.execute(wanted.with_for_update(skip_locked=True))
+    query = select(*keys, config.label("found"), *original)
+    query = query.where(of.c.sealed.is_(None), config.is_not(None)).limit(limit)
+    rows = tx.execute(query.with_for_update(skip_locked=True))
     return [
         Unsealed(
             table,

@@ -46,9 +46,13 @@ def adapt(url: str, relocated: Change, lost: Sequence[str]) -> None:
         with connected(engine) as connection, connection.begin():
             for table, column in CONFIGS:
                 _change(connection, table, column, relocated)
-            gone = update(agents).where(agents.c.id.in_(lost), agents.c.state != AgentState.LOST)
+            statement = update(agents).where(
+                agents.c.id.in_(lost), agents.c.state != AgentState.LOST
+            )
             now = func.now()
-            connection.execute(gone.values(state=AgentState.LOST, lease_until=now, lost_after=now))
+            connection.execute(
+                statement.values(state=AgentState.LOST, lease_until=now, lost_after=now)
+            )
             connection.execute(text("ANALYZE"))
     finally:
         engine.dispose()
@@ -59,7 +63,7 @@ def _change(tx: Connection, table: Table, column: Column[Any], relocated: Change
     rows = tx.execute(select(*key, column).where(column.is_not(None))).all()
     for row in rows:
         *values, config = row
-        changed = relocated(config)
-        if changed != config:
+        new_config = relocated(config)
+        if new_config != config:
             same = [one == value for one, value in zip(key, values, strict=True)]
-            tx.execute(update(table).where(*same).values({column: changed}))
+            tx.execute(update(table).where(*same).values({column: new_config}))

@@ -136,13 +136,13 @@ class LogTrigger:
 
 
 def listed(tx: Tx, within: Sequence[int] | None) -> list[dict[str, Any]]:
-    chosen = {"id": None, "within": None if within is None else list(within)}
-    return list(tx.execute(_SHOWN, chosen).scalars())
+    params = {"id": None, "within": None if within is None else list(within)}
+    return list(tx.execute(_SHOWN, params).scalars())
 
 
 def one(tx: Tx, webhook_id: int) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.execute(_SHOWN, {"id": webhook_id, "within": None}).scalar()
-    return found
+    webhook: dict[str, Any] | None = tx.execute(_SHOWN, {"id": webhook_id, "within": None}).scalar()
+    return webhook
 
 
 def workspace_of(tx: Tx, webhook_id: int) -> tuple[bool, int | None]:
@@ -154,13 +154,13 @@ def workspace_of(tx: Tx, webhook_id: int) -> tuple[bool, int | None]:
 def of_name(tx: Tx, name: str, workspace_id: int | None, but_not: int = 0) -> int | None:
     """Return the webhook with a name in a workspace or in the cluster, and lock the name."""
     tx.execute(_LOCK_NAMES)
-    found = select(_webhooks.id).where(
+    query = select(_webhooks.id).where(
         _webhooks.name == name.strip(),
         _webhooks.workspace_id.is_not_distinct_from(workspace_id),
         _webhooks.id != but_not,
     )
-    taken: int | None = tx.execute(found.limit(1)).scalar()
-    return taken
+    webhook_id: int | None = tx.execute(query.limit(1)).scalar()
+    return webhook_id
 
 
 def create(tx: Tx, new: NewWebhook, sealed: str, now: datetime) -> int:
@@ -168,8 +168,8 @@ def create(tx: Tx, new: NewWebhook, sealed: str, now: datetime) -> int:
         "name": new.name.strip(), "url": new.url, "sealed": sealed, "type": new.type, "mode": new.mode,
         "workspace_id": new.workspace_id, "created_at": now,
     }  # fmt: skip
-    made = insert(schema.webhooks).values(values).returning(_webhooks.id)
-    webhook_id = int(tx.execute(made).scalar_one())
+    statement = insert(schema.webhooks).values(values).returning(_webhooks.id)
+    webhook_id = int(tx.execute(statement).scalar_one())
     _add_triggers(tx, webhook_id, new.triggers)
     return webhook_id
 
@@ -184,22 +184,22 @@ def _add_triggers(tx: Tx, webhook_id: int, triggers: Sequence[Trigger]) -> None:
 def replace_triggers(tx: Tx, webhook_id: int, triggers: Sequence[Trigger]) -> None:
     """Replace the triggers of a webhook. Unchanged triggers keep their ids, because tasks remember sent messages by
     them."""
-    locked = select(_webhooks.id).where(_webhooks.id == webhook_id).with_for_update()
-    if tx.execute(locked).first() is None:
+    query = select(_webhooks.id).where(_webhooks.id == webhook_id).with_for_update()
+    if tx.execute(query).first() is None:
         return
     of_it = select(_triggers.id, _triggers.type, _triggers.condition).where(
         _triggers.webhook_id == webhook_id
     )
-    added, gone = list(triggers), []
+    new_triggers, old_ids = list(triggers), []
     for row in tx.execute(of_it.order_by(_triggers.id)):
         trigger = Trigger(row.type, row.condition)
-        if trigger in added:
-            added.remove(trigger)
+        if trigger in new_triggers:
+            new_triggers.remove(trigger)
         else:
-            gone.append(row.id)
-    tx.execute(delete(schema.webhook_triggers).where(_triggers.id.in_(gone)))
-    if added:
-        _add_triggers(tx, webhook_id, added)
+            old_ids.append(row.id)
+    tx.execute(delete(schema.webhook_triggers).where(_triggers.id.in_(old_ids)))
+    if new_triggers:
+        _add_triggers(tx, webhook_id, new_triggers)
 
 
 def change(tx: Tx, webhook_id: int, **columns: Any) -> None:
@@ -211,10 +211,10 @@ def remove(tx: Tx, webhook_id: int) -> bool:
 
 
 def target(tx: Tx, webhook_id: int) -> Target | None:
-    found = select(_webhooks.name, _webhooks.url, _webhooks.sealed, _webhooks.type).where(
+    query = select(_webhooks.name, _webhooks.url, _webhooks.sealed, _webhooks.type).where(
         _webhooks.id == webhook_id
     )
-    row = tx.execute(found).first()
+    row = tx.execute(query).first()
     return None if row is None else Target(*row)
 
 
@@ -253,8 +253,8 @@ def promise_line(
     tx: Tx, trigger: LogTrigger, task_id: str, data: Mapping[str, Any], now: datetime
 ) -> int:
     """Write the messages about the first line of a task that a trigger waits for; return their number."""
-    matched = tx.execute(_MATCHED, {"task_id": task_id, "trigger_id": trigger.trigger_id})
-    if matched.rowcount == 0:
+    result = tx.execute(_MATCHED, {"task_id": task_id, "trigger_id": trigger.trigger_id})
+    if result.rowcount == 0:
         return 0
     return promise(
         tx, TriggerType.TASK_LOG, trigger.experiment_id, now,

@@ -82,7 +82,7 @@ class Columns:
     def get(self, name: str) -> TableColumn | None:
         if name in self.fixed:
             return self.fixed[name]
-        return next((found for of in self.families.values() if (found := of(name))), None)
+        return next((column for of in self.families.values() if (column := of(name))), None)
 
     @property
     def names(self) -> str:
@@ -129,8 +129,8 @@ def _group(group: Group, columns: Columns, read: Read) -> Where:
     ]
     if not parts:
         return Where(true(), true())
-    joined = and_ if group.conjunction == "and" else or_
-    return Where(joined(*[p.page for p in parts]), joined(*[p.every for p in parts]))
+    join = and_ if group.conjunction == "and" else or_
+    return Where(join(*[p.page for p in parts]), join(*[p.every for p in parts]))
 
 
 def _condition(condition: Condition, columns: Columns, read: Read) -> Where:
@@ -148,7 +148,7 @@ def _condition(condition: Condition, columns: Columns, read: Read) -> Where:
     if column.kept and of_kept is not None:
         in_document = _of_json(column.kept.value, operator, condition)
         is_few, among = column.kept.among(of_kept, in_document, read)
-        # Rows of a page that many rows meet are found sooner in their own order.
+        # If many rows match, it is faster to read a page in the order of the rows.
         forms = [among if is_few else in_row, among]
     if condition.operator in _NEGATED:
         forms = [not_(func.coalesce(form, False)) for form in forms]
@@ -162,59 +162,63 @@ def _found(columns: Columns, name: str, what: str) -> TableColumn:
     return column
 
 
-def _holds(column: TableColumn, value: Value, operator: Operator, asked: Condition) -> Holds:
+def _holds(column: TableColumn, value: Value, operator: Operator, condition: Condition) -> Holds:
     if column.type is None:
-        return _of_json(value, operator, asked)
-    return _of_type(value, column.type, operator, asked)
+        return _of_json(value, operator, condition)
+    return _of_type(value, column.type, operator, condition)
 
 
-def _of_type(value: Value, type_: ColumnType, operator: Operator, asked: Condition) -> Holds:
+def _of_type(value: Value, type_: ColumnType, operator: Operator, condition: Condition) -> Holds:
     if operator is Operator.NOT_EMPTY:
         empty = {ColumnType.TEXT: "''", ColumnType.ARRAY: "'{}'"}.get(type_)
         there = value.is_not(None)
         return there if empty is None else and_(there, value != literal_column(empty))
     if type_ is ColumnType.ARRAY:
-        joined = func.array_to_string(value, literal_column("E'\\n'"))
+        joined_text = func.array_to_string(value, literal_column("E'\\n'"))
         if operator is Operator.CONTAINS:
-            return _contains(joined, asked)
-        _only_equal(type_, operator, asked)
-        return value.op("@>")(cast([_as_text(asked.value)], ARRAY(Text)))
+            return _contains(joined_text, condition)
+        _only_equal(type_, operator, condition)
+        return value.op("@>")(cast([_as_text(condition.value)], ARRAY(Text)))
     if operator is Operator.CONTAINS:
-        return _contains(value, asked)
+        return _contains(value, condition)
     if type_ is ColumnType.NUMBER:
-        return _COMPARE[operator](value, cast(literal(_as_number(asked)), Double))
+        return _COMPARE[operator](value, cast(literal(_as_number(condition)), Double))
     if type_ is ColumnType.DATE:
         return _COMPARE[operator](
-            func.date_trunc("second", value), cast(literal(_as_time(asked)), Time)
+            func.date_trunc("second", value), cast(literal(_as_time(condition)), Time)
         )
-    return _COMPARE[operator](value, cast(literal(_as_text(asked.value)), Text))
+    return _COMPARE[operator](value, cast(literal(_as_text(condition.value)), Text))
 
 
-def _of_json(value: Value, operator: Operator, asked: Condition) -> Holds:
-    type_ = asked.type or _type_of(asked.value)
+def _of_json(value: Value, operator: Operator, condition: Condition) -> Holds:
+    type_ = condition.type or _type_of(condition.value)
     if operator is Operator.NOT_EMPTY:
         empty = func.coalesce(cast(value, Text), "null").in_(["null", '""', "[]", "{}"])
         return not_(empty)
     if operator is Operator.CONTAINS:
-        return _contains(cast(value, Text) if type_ is ColumnType.ARRAY else text_of(value), asked)
+        return _contains(
+            cast(value, Text) if type_ is ColumnType.ARRAY else text_of(value), condition
+        )
     if type_ is ColumnType.ARRAY:
-        _only_equal(type_, operator, asked)
-        return value.op("@>")(cast([asked.value], JSONB))
+        _only_equal(type_, operator, condition)
+        return value.op("@>")(cast([condition.value], JSONB))
     if type_ is ColumnType.NUMBER:
-        return _COMPARE[operator](number_of(value), cast(literal(_as_number(asked)), Double))
+        return _COMPARE[operator](number_of(value), cast(literal(_as_number(condition)), Double))
     if operator is Operator.EQUAL:
-        return text_of(value) == cast(literal(_as_text(asked.value)), Text)
-    return _before_or_after(value, operator, asked)
+        return text_of(value) == cast(literal(_as_text(condition.value)), Text)
+    return _before_or_after(value, operator, condition)
 
 
-def _of_kept(operator: Operator, asked: Condition) -> Holds | None:
+def _of_kept(operator: Operator, condition: Condition) -> Holds | None:
     """Return the condition on a row of `run_values`; None if these rows cannot answer it."""
-    type_ = asked.type or _type_of(asked.value)
+    type_ = condition.type or _type_of(condition.value)
     if operator not in _COMPARE or type_ is ColumnType.ARRAY:
         return None
-    if type_ is ColumnType.NUMBER or (operator is not Operator.EQUAL and _is_number(asked.value)):
-        return _COMPARE[operator](run_values.NUMBER, cast(literal(_as_number(asked)), Double))
-    text = _as_text(asked.value)
+    if type_ is ColumnType.NUMBER or (
+        operator is not Operator.EQUAL and _is_number(condition.value)
+    ):
+        return _COMPARE[operator](run_values.NUMBER, cast(literal(_as_number(condition)), Double))
+    text = _as_text(condition.value)
     # Rows of numbers have no text, and texts of lists and objects may be long.
     plain = (
         not _is_number(text) and text not in run_values.NOT_FINITE and text[:1] not in ("[", "{")
@@ -224,14 +228,14 @@ def _of_kept(operator: Operator, asked: Condition) -> Holds | None:
     return None
 
 
-def _before_or_after(value: Value, operator: Operator, asked: Condition) -> Holds:
+def _before_or_after(value: Value, operator: Operator, condition: Condition) -> Holds:
     """Compare ordered values: numbers in any notation with a number, and dates with a date."""
-    if _is_number(asked.value):
-        return _COMPARE[operator](number_of(value), cast(literal(_as_number(asked)), Double))
-    if _time(asked.value) is None:
-        raise _wrong_value(asked, "a number or a date")
+    if _is_number(condition.value):
+        return _COMPARE[operator](number_of(value), cast(literal(_as_number(condition)), Double))
+    if _time(condition.value) is None:
+        raise _wrong_value(condition, "a number or a date")
     # Dates in JSON are texts that sort by time. A text that is not a date must not cause an error.
-    return _COMPARE[operator](_date(value), cast(literal(_as_text(asked.value)), Text))
+    return _COMPARE[operator](_date(value), cast(literal(_as_text(condition.value)), Text))
 
 
 def _date(value: Value) -> Value:
@@ -240,15 +244,15 @@ def _date(value: Value) -> Value:
     return case((text.regexp_match(literal_column(r"'^\d{4}-\d\d-\d\d'")), text))
 
 
-def _contains(value: Value, asked: Condition) -> Holds:
-    return cast(value, Text).icontains(_as_text(asked.value), autoescape=True)
+def _contains(value: Value, condition: Condition) -> Holds:
+    return cast(value, Text).icontains(_as_text(condition.value), autoescape=True)
 
 
-def _only_equal(type_: ColumnType, operator: Operator, asked: Condition) -> None:
+def _only_equal(type_: ColumnType, operator: Operator, condition: Condition) -> None:
     if operator is not Operator.EQUAL:
         raise _refused(
             "filter",
-            f"{asked.column}: {operator.value} cannot compare a column of type {type_.value};"
+            f"{condition.column}: {operator.value} cannot compare a column of type {type_.value};"
             " there are =, !=, contains, notContains, isEmpty and notEmpty",
         )
 
@@ -262,11 +266,11 @@ def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _known_name(asked: Condition, known: Sequence[str]) -> str:
-    """Return the name that is meant, in any case and also as the API's answers write it."""
-    name = _as_text(asked.value).strip().upper().removeprefix("STATE_")
-    if name not in known:
-        raise _wrong_value(asked, f"one of {', '.join(known)}")
+def _known_name(condition: Condition, choices: Sequence[str]) -> str:
+    """Return the value as a known name: in upper case, and without the prefix STATE_ of API responses."""
+    name = _as_text(condition.value).strip().upper().removeprefix("STATE_")
+    if name not in choices:
+        raise _wrong_value(condition, f"one of {', '.join(choices)}")
     return name
 
 
@@ -274,32 +278,32 @@ def _is_number(value: Any) -> bool:
     return _type_of(value) is ColumnType.NUMBER or _NUMBER.fullmatch(str(value).strip()) is not None
 
 
-def _as_number(asked: Condition) -> float:
+def _as_number(condition: Condition) -> float:
     try:
-        return float(asked.value)
+        return float(condition.value)
     except (TypeError, ValueError, OverflowError) as e:
-        raise _wrong_value(asked, "a number") from e
+        raise _wrong_value(condition, "a number") from e
 
 
-def _as_time(asked: Condition) -> datetime:
-    found = _time(asked.value)
-    if found is None:
-        raise _wrong_value(asked, "a date or time such as 2026-01-31 or 2026-01-31T08:00:00Z")
-    return found
+def _as_time(condition: Condition) -> datetime:
+    time = _time(condition.value)
+    if time is None:
+        raise _wrong_value(condition, "a date or time such as 2026-01-31 or 2026-01-31T08:00:00Z")
+    return time
 
 
 def _time(value: Any) -> datetime | None:
     try:
-        found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-        found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-        return found.astimezone(timezone.utc).replace(microsecond=0)
+        time = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+        return time.astimezone(timezone.utc).replace(microsecond=0)
     except (ValueError, OverflowError):
         return None
 
 
-def _wrong_value(asked: Condition, allowed: str) -> InvalidConfig:
-    about = f"{asked.column} {asked.operator.value}"
-    return _refused("filter", f"{about}: value must be {allowed}, not {shown(asked.value)}")
+def _wrong_value(condition: Condition, allowed: str) -> InvalidConfig:
+    about = f"{condition.column} {condition.operator.value}"
+    return _refused("filter", f"{about}: value must be {allowed}, not {shown(condition.value)}")
 
 
 def _refused(path: str, message: str) -> InvalidConfig:

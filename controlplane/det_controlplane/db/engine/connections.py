@@ -63,7 +63,7 @@ def connected(engine: Engine) -> Iterator[Connection]:
 
 
 def pooled_engine(url: str, size: int, pausing: Pausing, as_json: Callable[[Any], str]) -> Engine:
-    parsed = driver_url(url)
+    engine_url = driver_url(url)
     options: dict[str, Any] = {
         "pool_size": min(size, _KEPT),
         "max_overflow": -1,  # `Database` bounds them
@@ -72,20 +72,20 @@ def pooled_engine(url: str, size: int, pausing: Pausing, as_json: Callable[[Any]
         "pool_use_lifo": True,
         "json_serializer": as_json,
     }
-    if parsed.get_driver_name() != "pg8000":
-        return translating(sa.create_engine(parsed, pool_pre_ping=True, **options))
+    if engine_url.get_driver_name() != "pg8000":
+        return translating(sa.create_engine(engine_url, pool_pre_ping=True, **options))
     from det_controlplane.db.engine.driver import PooledConnection, PreparedConnection
 
-    pooler = pooler_of(parsed)
+    pooler = pooler_of(engine_url)
     if pooler is not None:
         limits = () if pooler == "rds-proxy" else _LIMITS
-        arguments = {**pg8000_arguments(parsed), "limits": limits}
-        return _prepared_engine(parsed, PooledConnection, arguments, pausing, options)
+        arguments = {**pg8000_arguments(engine_url), "limits": limits}
+        return _prepared_engine(engine_url, PooledConnection, arguments, pausing, options)
     settings = dict(_SETTINGS)
     if pausing.idle_s:
         settings["idle_session_timeout"] = str(round(pausing.idle_s * 1000))
-    arguments = {**pg8000_arguments(parsed), "startup_params": settings}
-    return _prepared_engine(parsed, PreparedConnection, arguments, pausing, options)
+    arguments = {**pg8000_arguments(engine_url), "startup_params": settings}
+    return _prepared_engine(engine_url, PreparedConnection, arguments, pausing, options)
 
 
 def _prepared_engine(
@@ -108,30 +108,30 @@ def _prepared_engine(
 
 def plain_engine(url: str, wake_s: float = 0.0) -> Engine:
     """Return an engine for migrations: one connection, no time limits, no prepared statements."""
-    parsed = driver_url(url)
+    engine_url = driver_url(url)
     options: dict[str, Any] = {}
-    if parsed.get_driver_name() == "pg8000":
+    if engine_url.get_driver_name() == "pg8000":
         connect: Callable[..., Any] = pg8000.connect
-        if pooler_of(parsed) is not None:
+        if pooler_of(engine_url) is not None:
             from det_controlplane.db.engine.driver import PooledConnection
 
             connect, options["paramstyle"] = PooledConnection, "numeric_dollar"
-        options["creator"] = _creator(connect, pg8000_arguments(parsed), wake_s)
-        parsed = parsed.set(query={})
-    engine = sa.create_engine(parsed, poolclass=sa.NullPool, **options)
+        options["creator"] = _creator(connect, pg8000_arguments(engine_url), wake_s)
+        engine_url = engine_url.set(query={})
+    engine = sa.create_engine(engine_url, poolclass=sa.NullPool, **options)
     event.listen(engine, "connect", _wait_patiently)
     return translating(engine)
 
 
 def must_answer(url: str, limit_s: float) -> None:
     """Connect once. Raises DatabaseDown if the database does not answer within the limit."""
-    parsed = driver_url(url)
+    engine_url = driver_url(url)
     options: dict[str, Any] = {}
-    if parsed.get_driver_name() == "pg8000":
-        arguments = {**pg8000_arguments(parsed), "timeout": limit_s}
+    if engine_url.get_driver_name() == "pg8000":
+        arguments = {**pg8000_arguments(engine_url), "timeout": limit_s}
         options["creator"] = lambda: pg8000.connect(**arguments)
-        parsed = parsed.set(query={})
-    engine = translating(sa.create_engine(parsed, poolclass=sa.NullPool, **options))
+        engine_url = engine_url.set(query={})
+    engine = translating(sa.create_engine(engine_url, poolclass=sa.NullPool, **options))
     with connected(engine) as connection:
         connection.execute(sa.select(1))
 
@@ -153,12 +153,12 @@ def _wait_patiently(connection: Any, record: Any) -> None:
 def driver_url(url: str) -> URL:
     """Return the URL with the driver that it means: pg8000, unless it names another one."""
     try:
-        parsed = make_url(url)
+        engine_url = make_url(url)
     except (exc.ArgumentError, ValueError) as e:
         raise BadUrl(f"not a database URL: {e}") from e
-    if parsed.drivername in ("postgresql", "postgres"):
-        parsed = parsed.set(drivername="postgresql+pg8000")
-    return parsed
+    if engine_url.drivername in ("postgresql", "postgres"):
+        engine_url = engine_url.set(drivername="postgresql+pg8000")
+    return engine_url
 
 
 def pooler_of(url: URL) -> str | None:

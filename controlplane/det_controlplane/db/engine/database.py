@@ -163,7 +163,7 @@ def as_json(value: Any) -> str:
 
 def as_ordered_json(tx: Tx, value: Any) -> str:
     """Make a parameter for a `cast(:x as json)`, which would take texts that PostgreSQL cannot read again."""
-    encoded = as_json(value)
-    if _DOUBTFUL.search(encoded):
-        tx.execute(_READ, {"value": encoded})
-    return encoded
+    json_text = as_json(value)
+    if _DOUBTFUL.search(json_text):
+        tx.execute(_READ, {"value": json_text})
+    return json_text

@@ -46,12 +46,12 @@ class PreparedCursor(Cursor):  # type: ignore[misc]
 
 class PreparedConnection(Connection):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
-        opened = None if options.get("unix_sock") else _tcp(options)
+        sock = None if options.get("unix_sock") else _tcp(options)
         try:
-            super().__init__(**options, sock=opened)
+            super().__init__(**options, sock=sock)
         except BaseException:
-            if opened:
-                opened.close()  # pg8000 leaves it open when the server is silent from the beginning
+            if sock:
+                sock.close()  # pg8000 leaves it open when the server is silent from the beginning
             raise
         self._prepared: dict[str, tuple[Any, ...]] = {}  # the one used last is the last
         self._begin: bytes | None = None  # the statement that begins a transaction
@@ -69,22 +69,22 @@ class PreparedConnection(Connection):  # type: ignore[misc]
     def execute_prepared(self, sql: str, args: Sequence[Any]) -> Context:
         params = make_params(self.py_types, args)
         self._check(params)
-        known = self._prepared.pop(sql, None)
-        if known is None:
+        statement = self._prepared.pop(sql, None)
+        if statement is None:
             if len(self._prepared) >= KEPT_STATEMENTS:
                 oldest = next(iter(self._prepared))
                 self.close_prepared_statement(self._prepared.pop(oldest)[0])
-            known = self.prepare_statement(sql, ())
-        name, columns, readers = known
+            statement = self.prepare_statement(sql, ())
+        name, columns, readers = statement
         try:
-            found = self.execute_named(name, params, columns, readers, sql)
+            context = self.execute_named(name, params, columns, readers, sql)
         except DatabaseError as e:
             if e.args[0].get("C") == _STALE:
                 raise
-            self._prepared[sql] = known
+            self._prepared[sql] = statement
             raise
-        self._prepared[sql] = known
-        return found
+        self._prepared[sql] = statement
+        return context
 
     def execute_named(
         self, name: bytes, params: Sequence[str | None], columns: Any, readers: Any, sql: str
@@ -188,21 +188,21 @@ class PooledConnection(PreparedConnection):
 
 def _array(values: list[Any]) -> str:
     """Write an array like pg8000, but quote the text `null` in any case, because it would be read as NULL."""
-    written = (
+    items = (
         _array(v) if isinstance(v, list)
         else '"{}"'.format("".join(v)) if isinstance(v, str) and v.lower() == "null"
         else array_out(v)
         for v in values
     )  # fmt: skip
-    return f"{{{','.join(written)}}}"
+    return f"{{{','.join(items)}}}"
 
 
-def _time(written: str) -> Any:
+def _time(text: str) -> Any:
     """Read a timestamptz at a tenth of the cost of pg8000's own reading, which parses a format for each value."""
     try:
-        return datetime.fromisoformat(written + ":00" if written[-3] in "+-" else written)
+        return datetime.fromisoformat(text + ":00" if text[-3] in "+-" else text)
     except ValueError:  # infinity, years beyond 9999, and fractions that Python 3.10 does not read
-        return timestamptz_in(written)
+        return timestamptz_in(text)
 
 
 def _tcp(options: dict[str, Any]) -> socket.socket:

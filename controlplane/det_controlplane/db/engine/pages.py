@@ -88,11 +88,11 @@ def find(
     """Return the page that the given filters leave, as the JSON text of the whole answer: at once, or in parts.
 
     The rows of a long page are settled at its beginning, each is as it is when its part is read."""
-    chosen = (collection, tuple(given), sort.checked(collection.orders), sort.descending)
+    arguments = (collection, tuple(given), sort.checked(collection.orders), sort.descending)
     params = {**given, **others}
     subject = (collection, repr(sorted(params.items())))
-    first = partial(_first_page, *chosen)
-    return _read(db, collection.name, first, lambda: _listed(*chosen), page, params, subject)
+    first = partial(_first_page, *arguments)
+    return _read(db, collection.name, first, lambda: _listed(*arguments), page, params, subject)
 
 
 def search(
@@ -133,14 +133,14 @@ class Listed:
 
     def part(self) -> Select[Any]:
         """Return the statement for the rows with some keys, in the order of those."""
-        given = bindparam("keys", type_=ARRAY(self.key.type))
-        wanted = (
-            func.unnest(given)
+        keys = bindparam("keys", type_=ARRAY(self.key.type))
+        places = (
+            func.unnest(keys)
             .table_valued(column("key", self.key.type), with_ordinality="place")
             .render_derived(name="wanted")
         )
-        rows = self.rows.where(self.key == wanted.c.key).order_by(wanted.c.place)
-        return select(_fitting(rows, wanted.c.place))
+        rows = self.rows.where(self.key == places.c.key).order_by(places.c.place)
+        return select(_fitting(rows, places.c.place))
 
     def _chosen(self, page: Page) -> Select[Any]:
         rows = self.rows.order_by(*self.order)
@@ -168,16 +168,16 @@ def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
     """Join the JSON of rows up to a number of bytes. Return the text, the number of rows, the total, and the
     position of the last row."""
     columns = (rows.selected_columns[0].label("item"), place.label("place"))
-    shown = rows.with_only_columns(*columns).subquery()
-    item = cast(shown.c.item, Text)
+    source = rows.with_only_columns(*columns).subquery()
+    item = cast(source.c.item, Text)
     before = func.sum(func.octet_length(item)).over(rows=(None, -1))
-    sized = select(item.label("item"), shown.c.place, before.label("before")).subquery()
-    fits = func.coalesce(sized.c.before, 0) < bindparam("part_bytes", type_=BigInteger)
+    items = select(item.label("item"), source.c.place, before.label("before")).subquery()
+    fits = func.coalesce(items.c.before, 0) < bindparam("part_bytes", type_=BigInteger)
     return select(
-        func.string_agg(sized.c.item, literal_column("','")).filter(fits).label("items"),
+        func.string_agg(items.c.item, literal_column("','")).filter(fits).label("items"),
         func.count().filter(fits).label("taken"),
         func.count().label("found"),
-        func.max(sized.c.place).filter(fits).label("last"),
+        func.max(items.c.place).filter(fits).label("last"),
     ).subquery()
 
 
@@ -231,26 +231,26 @@ def _read(
 
     A page of leading rows only is read by their statement."""
     keys: Sequence[Any] = ()
-    given = {**params, "offset": page.offset}
+    values = {**params, "offset": page.offset}
     beginning = _first(page)
-    known = db.totals.get(subject) if page.offset >= 0 and beginning.limit == page.limit else None
+    total = db.totals.get(subject) if page.offset >= 0 and beginning.limit == page.limit else None
     with db.autocommit() as tx:
-        bounds = {**given, "part_bytes": PART_BYTES}
-        found = None
+        bounds = {**values, "part_bytes": PART_BYTES}
+        result = None
         if leading is not None and page.offset >= 0 and beginning.limit == page.limit:
-            found = tx.execute(leading(beginning, counted=known is None), bounds).one()
-        if found is None or found.found != beginning.most:
-            found = tx.execute(first(beginning, counted=known is None), bounds).one()
-        if known is None:
-            db.totals.keep(subject, found.total)
-            pagination = page.pagination(found.total)
+            result = tx.execute(leading(beginning, counted=total is None), bounds).one()
+        if result is None or result.found != beginning.most:
+            result = tx.execute(first(beginning, counted=total is None), bounds).one()
+        if total is None:
+            db.totals.keep(subject, result.total)
+            pagination = page.pagination(result.total)
         else:
-            pagination = page.pagination(page.corrected_total(known, found.found))
-        if pagination["endIndex"] - pagination["startIndex"] > found.taken:
-            keys = tx.execute(listed().keys(page), given).scalars().all()
+            pagination = page.pagination(page.corrected_total(total, result.found))
+        if pagination["endIndex"] - pagination["startIndex"] > result.taken:
+            keys = tx.execute(listed().keys(page), values).scalars().all()
     before, after = f'{{"{name}":[', f'],"pagination":{as_json(pagination)}}}'
     if not keys:
-        yield f"{before}{found.items or ''}{after}"
+        yield f"{before}{result.items or ''}{after}"
         return
     yield before
     separator = ""
@@ -268,12 +268,12 @@ def _parts(
     while start < len(keys):
         part = keys[start : start + rows]
         with db.autocommit() as tx:
-            found = tx.execute(statement, {**params, "part_bytes": PART_BYTES, "keys": part}).one()
-        if found.items:  # unless all were deleted meanwhile
-            yield found.items
-        is_whole = found.taken == found.found
-        start += len(part) if is_whole else found.last
-        rows = min(PART, 2 * (len(part) if is_whole else found.taken))
+            result = tx.execute(statement, {**params, "part_bytes": PART_BYTES, "keys": part}).one()
+        if result.items:  # unless all were deleted meanwhile
+            yield result.items
+        is_whole = result.taken == result.found
+        start += len(part) if is_whole else result.last
+        rows = min(PART, 2 * (len(part) if is_whole else result.taken))
 
 
 _OFFSET = bindparam("offset", type_=Integer)

@@ -34,20 +34,20 @@ def connect_patiently(connect: Connect, arguments: Mapping[str, Any], wake_s: fl
         try:
             return connect(**{**arguments, "timeout": left_s})
         except (OSError, InterfaceError, DatabaseError) as e:
-            passing = _passing(e)
-            if isinstance(e, DatabaseError) and not passing:
+            state = _passing(e)
+            if isinstance(e, DatabaseError) and not state:
                 raise
             if time.monotonic() + PAUSE_S >= limit:
-                if passing or _timed_out(e):
-                    raise Asleep(passing or SENTENCE) from e
+                if state or _timed_out(e):
+                    raise Asleep(state or SENTENCE) from e
                 raise
         time.sleep(PAUSE_S)
 
 
 def _passing(e: Exception) -> str:
-    """Name a state of the database that ends by itself; empty for other refusals."""
-    told = e.args[0] if e.args else None
-    return _PASSING.get(str(told.get("C")), "") if isinstance(told, dict) else ""
+    """Return the message for a temporary state of the database, or "" for other errors."""
+    fields = e.args[0] if e.args else None
+    return _PASSING.get(str(fields.get("C")), "") if isinstance(fields, dict) else ""
 
 
 def _timed_out(e: BaseException | None) -> bool:

@@ -60,8 +60,8 @@ def _fields(fields: Mapping[str, str]) -> str:
     return ", ".join(f"""',"{name}":', {value}""" for name, value in fields.items())
 
 
-def _or_null(column: str, written: str) -> str:
-    return f"CASE WHEN {column} IS NULL THEN 'null' ELSE {written} END"
+def _or_null(column: str, sql: str) -> str:
+    return f"CASE WHEN {column} IS NULL THEN 'null' ELSE {sql} END"
 
 
 def _quoted(value: str) -> str:

@@ -84,8 +84,8 @@ def uploaded(tx: Tx, context_id: UUID) -> None:
 
 def delete_unused(tx: Tx, before: datetime, limit: int) -> list[str]:
     """Delete unused model definitions, uploaded or not. Return the keys of their objects, which may not exist."""
-    found = tx.execute(_DELETE_UNUSED, {"before": before, "limit": limit}).scalars()
-    return [key for key in found if key is not None]
+    keys = tx.execute(_DELETE_UNUSED, {"before": before, "limit": limit}).scalars()
+    return [key for key in keys if key is not None]
 
 
 def of_task(tx: Tx, task_id: str) -> Owner | None:

@@ -51,17 +51,17 @@ class EndedTrial:
 def experiment(tx: Tx, experiment_id: int) -> EndedExperiment | None:
     e, parents = experiments.c, projects.c.archived | workspaces.c.archived
     of_workspace = (projects.c.id, workspaces.c.id, workspaces.c.checkpoint_storage)
-    found = select(e.config, e.sealed, e.user_id, e.archived, e.unmanaged, parents, *of_workspace)
-    found = found.join_from(experiments, projects)
-    found = found.join(workspaces, workspaces.c.id == projects.c.workspace_id)
-    row = tx.execute(found.where(e.id == experiment_id)).first()
+    query = select(e.config, e.sealed, e.user_id, e.archived, e.unmanaged, parents, *of_workspace)
+    query = query.join_from(experiments, projects)
+    query = query.join(workspaces, workspaces.c.id == projects.c.workspace_id)
+    row = tx.execute(query.where(e.id == experiment_id)).first()
     return None if row is None else EndedExperiment(*row)
 
 
 def trials_of(tx: Tx, experiment_id: int) -> list[EndedTrial]:
-    had = select(func.count()).where(tasks.c.trial_id == trials.c.id).scalar_subquery()
-    found = select(trials.c.id, trials.c.request_id, trials.c.state, had)
-    of_experiment = found.where(trials.c.experiment_id == experiment_id)
+    task_count = select(func.count()).where(tasks.c.trial_id == trials.c.id).scalar_subquery()
+    query = select(trials.c.id, trials.c.request_id, trials.c.state, task_count)
+    of_experiment = query.where(trials.c.experiment_id == experiment_id)
     return [EndedTrial(*row) for row in tx.execute(of_experiment.order_by(trials.c.id))]
 
 
@@ -97,5 +97,5 @@ def reopen_trial(tx: Tx, trial_id: int, task_id: str) -> None:
 
 
 def set_plan(tx: Tx, trial_id: int, hparams: dict[str, Any], train_to: float | None) -> None:
-    planned = update(trials).where(trials.c.id == trial_id)
-    tx.execute(planned.values(hparams=hparams, train_to=train_to))
+    statement = update(trials).where(trials.c.id == trial_id)
+    tx.execute(statement.values(hparams=hparams, train_to=train_to))

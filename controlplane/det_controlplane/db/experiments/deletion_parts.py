@@ -73,9 +73,9 @@ def delete_part(tx: Tx, experiment_id: int) -> int:
     if trials:
         return _delete_of_trials(tx, [t.id for t in trials], [id for t in trials for id in t.tasks])
     for statement in _OF_EXPERIMENT:
-        deleted = tx.execute(statement, {"id": experiment_id, "rows": PART_ROWS}).rowcount
-        if deleted:
-            return deleted
+        count = tx.execute(statement, {"id": experiment_id, "rows": PART_ROWS}).rowcount
+        if count:
+            return count
     return 0
 
 
@@ -83,9 +83,9 @@ def _delete_of_trials(tx: Tx, trials: list[int], tasks: list[str]) -> int:
     """Delete some rows of trials or, if they have no more rows in the large tables, the trials."""
     for statement in (*_OF_TRIALS, _OF_TASKS):
         ids = {"tasks": tasks} if statement is _OF_TASKS else {"trials": trials}
-        deleted = tx.execute(statement, {**ids, "rows": PART_ROWS}).rowcount
-        if deleted:
-            return deleted
+        count = tx.execute(statement, {**ids, "rows": PART_ROWS}).rowcount
+        if count:
+            return count
     usage.keep_of_tasks(tx, tasks)
     for statement in (_SPANS_OF_TASKS, _SESSIONS_OF_TASKS):
         tx.execute(statement, {"tasks": tasks})

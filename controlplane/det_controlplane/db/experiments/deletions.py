@@ -128,9 +128,9 @@ def live_tasks(tx: Tx, kind: Kind, id: int) -> list[LiveTask]:
     """Return live tasks of users. Tasks of trials belong to experiments and are left out."""
     t = tasks.c
     place = t.project_id if kind == "project" else jobs.c.workspace_id
-    found = select(t.id, t.kind).join(jobs).where(place == id)
+    query = select(t.id, t.kind).join(jobs).where(place == id)
     of_users = t.kind.not_in([TaskKind.TRIAL, TaskKind.CHECKPOINT_GC])
-    rows = tx.execute(found.where(t.ended_at.is_(None), of_users).order_by(t.started_at, t.id))
+    rows = tx.execute(query.where(t.ended_at.is_(None), of_users).order_by(t.started_at, t.id))
     return [LiveTask(*row) for row in rows]
 
 
@@ -153,13 +153,13 @@ def begin(tx: Tx, kind: Kind, id: int) -> None:
 
 
 def try_again(tx: Tx, kind: Kind, id: int) -> list[int]:
-    """Take up the experiments of a place that could not be deleted; return them."""
+    """Retry the failed deletions of experiments in a project or workspace. Return these experiments."""
     of_place = select(projects.c.id).where(_inside(kind, id))
-    failed = (experiments.c.state == ExperimentState.DELETE_FAILED) & (
+    condition = (experiments.c.state == ExperimentState.DELETE_FAILED) & (
         experiments.c.project_id.in_(of_place)
     )
-    taken_up = update(experiments).where(failed).values(state=ExperimentState.DELETING)
-    return list(tx.execute(taken_up.returning(experiments.c.id)).scalars())
+    statement = update(experiments).where(condition).values(state=ExperimentState.DELETING)
+    return list(tx.execute(statement.returning(experiments.c.id)).scalars())
 
 
 def is_under_way(tx: Tx, kind: Kind, id: int) -> bool:
@@ -172,37 +172,37 @@ def is_under_way(tx: Tx, kind: Kind, id: int) -> bool:
 def fail(tx: Tx, kind: Kind, id: int, error: str) -> None:
     """End the deletion of a place that is under way, and show why."""
     table = _TABLES[kind]
-    failed = {"state": DeletionState.DELETE_FAILED, "error_message": error}
-    tx.execute(update(table).where(table.c.id == id).values(failed))
+    values = {"state": DeletionState.DELETE_FAILED, "error_message": error}
+    tx.execute(update(table).where(table.c.id == id).values(values))
 
 
 def projects_left(tx: Tx, workspace_id: int) -> list[int]:
-    left = select(projects.c.id).where(projects.c.workspace_id == workspace_id)
-    return list(tx.execute(left.order_by(projects.c.id)).scalars())
+    query = select(projects.c.id).where(projects.c.workspace_id == workspace_id)
+    return list(tx.execute(query.order_by(projects.c.id)).scalars())
 
 
 def holds(tx: Tx, project_id: int, experiment_id: int) -> bool:
     """Return whether a project has an experiment, which may have been moved."""
     e = experiments.c
-    held = select(e.id).where(e.id == experiment_id, e.project_id == project_id)
-    return tx.execute(held).first() is not None
+    query = select(e.id).where(e.id == experiment_id, e.project_id == project_id)
+    return tx.execute(query).first() is not None
 
 
 def next_experiments(tx: Tx, project_id: int, most: int) -> list[int]:
     """Return some experiments of a project for which no deletion has begun."""
     e = experiments.c
-    begun = (ExperimentState.DELETING, ExperimentState.DELETE_FAILED)
-    waiting = select(e.id).where(e.project_id == project_id, e.state.not_in(begun))
+    states = (ExperimentState.DELETING, ExperimentState.DELETE_FAILED)
+    waiting = select(e.id).where(e.project_id == project_id, e.state.not_in(states))
     return list(tx.execute(waiting.order_by(e.id).limit(most)).scalars())
 
 
 def count_left(tx: Tx, project_id: int) -> int:
     """Return how many experiments of a project still wait for their deletion or are being deleted."""
     e = experiments.c
-    left = select(func.count()).where(
+    query = select(func.count()).where(
         e.project_id == project_id, e.state != ExperimentState.DELETE_FAILED
     )
-    return tx.execute(left).scalar_one()
+    return tx.execute(query).scalar_one()
 
 
 def delete_tasks(tx: Tx, workspace_id: int) -> TasksPart:
@@ -225,26 +225,26 @@ class Failure:
 
 def failed_experiments(tx: Tx, project_id: int) -> list[Failure]:
     e = experiments.c
-    failed = select(e.id, e.error).where(
+    query = select(e.id, e.error).where(
         e.project_id == project_id, e.state == ExperimentState.DELETE_FAILED
     )
-    return [Failure(f"experiment {r.id}", r.error) for r in tx.execute(failed.order_by(e.id)).all()]
+    return [Failure(f"experiment {r.id}", r.error) for r in tx.execute(query.order_by(e.id)).all()]
 
 
 def failed_projects(tx: Tx, workspace_id: int) -> list[Failure]:
     p = projects.c
-    failed = select(p.name, p.error_message).where(
+    query = select(p.name, p.error_message).where(
         p.workspace_id == workspace_id, p.state == DeletionState.DELETE_FAILED
     )
-    return [Failure(f"project '{r[0]}'", r[1]) for r in tx.execute(failed.order_by(p.id)).all()]
+    return [Failure(f"project '{r[0]}'", r[1]) for r in tx.execute(query.order_by(p.id)).all()]
 
 
 def has_projects_to_delete(tx: Tx, workspace_id: int) -> bool:
     """Return whether a workspace has a project with a deletion that has not failed."""
     p = projects.c
-    failed = func.coalesce(p.state == DeletionState.DELETE_FAILED, False)
-    left = select(p.id).where(p.workspace_id == workspace_id, ~failed)
-    return tx.execute(left.limit(1)).first() is not None
+    has_failed = func.coalesce(p.state == DeletionState.DELETE_FAILED, False)
+    query = select(p.id).where(p.workspace_id == workspace_id, ~has_failed)
+    return tx.execute(query.limit(1)).first() is not None
 
 
 def finish(tx: Tx, kind: Kind, id: int) -> None:

@@ -100,8 +100,8 @@ class ShownExperiment:
 
 
 def one(tx: Tx, experiment_id: int) -> ShownExperiment | None:
-    found = tx.execute(_ONE, {"id": experiment_id}).first()
-    return None if found is None else ShownExperiment(*found)
+    row = tx.execute(_ONE, {"id": experiment_id}).first()
+    return None if row is None else ShownExperiment(*row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ def find(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Itera
 
 
 def ids(tx: Tx, filters: dict[str, Any]) -> list[int]:
-    found = _LISTED.filtered(filters).with_only_columns(_e.id).order_by(_e.id)
-    return list(tx.execute(found, _with_known_states(filters)).scalars())
+    query = _LISTED.filtered(filters).with_only_columns(_e.id).order_by(_e.id)
+    return list(tx.execute(query, _with_known_states(filters)).scalars())
 
 
 def _with_known_states(filters: dict[str, Any]) -> dict[str, Any]:

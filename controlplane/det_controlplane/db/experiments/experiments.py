@@ -69,8 +69,8 @@ _CONFIG = text("SELECT config FROM experiments WHERE id = :id")
 
 
 def config(tx: Tx, experiment_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = tx.execute(_CONFIG, {"id": experiment_id}).scalar_one()
-    return found
+    experiment_config: dict[str, Any] = tx.execute(_CONFIG, {"id": experiment_id}).scalar_one()
+    return experiment_config
 
 
 _SEARCHER_NAME = text("SELECT searcher_name FROM experiments WHERE id = :id")
@@ -170,15 +170,15 @@ def insert(
     }
     if context is not None:
         params |= context.params()
-    made = tx.execute(_INSERT if context is None else _INSERT_WITH_CONTEXT, params).first()
-    assert made is not None
+    result = tx.execute(_INSERT if context is None else _INSERT_WITH_CONTEXT, params).first()
+    assert result is not None
     row = ExperimentRow(
-        id=made.id, job_id=new.job_id, state=state, pool=new.pool, seed=new.seed, seq=0, snapshot_seq=0,
-        metric=made.metric_name, smaller_is_better=made.smaller_is_better, max_restarts=made.max_restarts,
-        slots_per_trial=made.slots_per_trial, best_metric=None, progress=None, unmanaged=new.unmanaged,
+        id=result.id, job_id=new.job_id, state=state, pool=new.pool, seed=new.seed, seq=0, snapshot_seq=0,
+        metric=result.metric_name, smaller_is_better=result.smaller_is_better, max_restarts=result.max_restarts,
+        slots_per_trial=result.slots_per_trial, best_metric=None, progress=None, unmanaged=new.unmanaged,
         user_id=new.user_id, context_id=params["context_id"],
     )  # fmt: skip
-    return row, made.searched
+    return row, result.searched
 
 
 _SET_STATE = text("""
@@ -205,27 +205,27 @@ def set_progress(tx: Tx, id: int, progress: float) -> None:
 
 
 def by_idempotency_key(db: Database, key: str) -> int | None:
-    found = db.read(_BY_KEY, {"key": key})
-    return found[0].id if found else None
+    rows = db.read(_BY_KEY, {"key": key})
+    return rows[0].id if rows else None
 
 
 def by_external_id(db: Database, external_id: str) -> int | None:
-    found = db.read(_BY_EXTERNAL_ID, {"external_id": external_id})
-    return found[0].id if found else None
+    rows = db.read(_BY_EXTERNAL_ID, {"external_id": external_id})
+    return rows[0].id if rows else None
 
 
 def trial_by_external_id(tx: Tx, experiment: str, trial: str) -> int | None:
-    found = select(trials.c.id).join_from(trials, experiments)
-    named = (experiments.c.external_id == experiment) & (trials.c.external_id == trial)
-    return tx.execute(found.where(named)).scalar()
+    query = select(trials.c.id).join_from(trials, experiments)
+    condition = (experiments.c.external_id == experiment) & (trials.c.external_id == trial)
+    return tx.execute(query.where(condition)).scalar()
 
 
 def active_of(db: Database, user_id: int) -> list[int]:
     """Return the experiments of a user that run or wait to."""
-    wanted = text(
+    query = text(
         "SELECT id FROM experiments WHERE user_id = :user_id AND state = 'ACTIVE' ORDER BY id"
     )
-    return [row.id for row in db.read(wanted, {"user_id": user_id})]
+    return [row.id for row in db.read(query, {"user_id": user_id})]
 
 
 def exists(tx: Tx, experiment_id: int) -> bool:
@@ -237,8 +237,8 @@ def trial_exists(tx: Tx, trial_id: int) -> bool:
 
 
 def best_metric(tx: Tx, experiment_id: int) -> float | None:
-    found = select(experiments.c.best_metric).where(experiments.c.id == experiment_id)
-    return tx.execute(found).scalar()
+    query = select(experiments.c.best_metric).where(experiments.c.id == experiment_id)
+    return tx.execute(query).scalar()
 
 
 def labels(tx: Tx, project_id: int, within: Sequence[int] | None) -> list[str]:
@@ -250,17 +250,17 @@ def labels(tx: Tx, project_id: int, within: Sequence[int] | None) -> list[str]:
         there = select(projects.c.id).where(projects.c.workspace_id.in_(within))
         each = each.where(experiments.c.project_id.in_(there))
     label = each.subquery().c.label
-    used = (
+    query = (
         select(label).group_by(label).order_by(func.count().desc(), label).limit(MOST_LISTED_LABELS)
     )
-    return list(tx.execute(used).scalars())
+    return list(tx.execute(query).scalars())
 
 
 def lock_labels(tx: Tx, experiment_id: int) -> list[str] | None:
     # Earlier versions stored the label `null` as none.
     labels = func.array_remove(experiments.c.labels, null(), type_=experiments.c.labels.type)
-    found = select(labels).where(experiments.c.id == experiment_id)
-    return tx.execute(found.with_for_update()).scalar()
+    query = select(labels).where(experiments.c.id == experiment_id)
+    return tx.execute(query.with_for_update()).scalar()
 
 
 def owner(tx: Tx, experiment_id: int) -> int | None:
@@ -272,9 +272,9 @@ def owner(tx: Tx, experiment_id: int) -> int | None:
 def is_archived(tx: Tx, experiment_id: int) -> bool:
     """Return whether the experiment is archived, or its project or workspace."""
     archived = experiments.c.archived | projects.c.archived | workspaces.c.archived
-    found = select(archived).join_from(experiments, projects)
-    found = found.join(workspaces, workspaces.c.id == projects.c.workspace_id)
-    return bool(tx.execute(found.where(experiments.c.id == experiment_id)).scalar())
+    query = select(archived).join_from(experiments, projects)
+    query = query.join(workspaces, workspaces.c.id == projects.c.workspace_id)
+    return bool(tx.execute(query.where(experiments.c.id == experiment_id)).scalar())
 
 
 def change(tx: Tx, experiment_id: int, **values: Any) -> None:
@@ -288,13 +288,13 @@ def change_described(tx: Tx, experiment_id: int, **values: Any) -> None:
 
 def set_config(tx: Tx, experiment_id: int, section: str, name: str, value: Any) -> None:
     """Change one value of the stored configuration of an experiment that this transaction has locked."""
-    stored = config(tx, experiment_id)
-    change(tx, experiment_id, config=stored | {section: stored[section] | {name: value}})
+    document = config(tx, experiment_id)
+    change(tx, experiment_id, config=document | {section: document[section] | {name: value}})
 
 
 def deletion_failed(tx: Tx, experiment_id: int, error: str) -> None:
     deleting = (experiments.c.id == experiment_id) & (
         experiments.c.state == ExperimentState.DELETING
     )
-    failed = {"state": ExperimentState.DELETE_FAILED, "error": error}
-    tx.execute(update(experiments).where(deleting).values(failed))
+    values = {"state": ExperimentState.DELETE_FAILED, "error": error}
+    tx.execute(update(experiments).where(deleting).values(values))

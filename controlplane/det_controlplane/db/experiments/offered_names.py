@@ -31,9 +31,9 @@ def _documents(document: str, id: str, source: str) -> str:
         WINDOW w AS (ORDER BY {size}, {id} DESC)) x WHERE read <= :most_read)"""
 
 
-def _bounded(shown: str, names: str) -> str:
+def _bounded(columns: str, names: str) -> str:
     """Return SQL for the first rows of `names` (with a path and a place), up to MOST_NAMES rows and MOST_BYTES of paths."""
-    return f"""SELECT {shown} FROM (
+    return f"""SELECT {columns} FROM (
         SELECT *, row_number() OVER w AS number, sum(octet_length(path)) OVER w AS bytes FROM ({names}) x
         WINDOW w AS (ORDER BY place, path)) y
         WHERE number <= :most_names AND bytes <= :most_bytes ORDER BY path"""

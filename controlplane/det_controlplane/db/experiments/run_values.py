@@ -109,37 +109,37 @@ class KeptValue:
 
         If it holds of a few rows, it lists their ids, because PostgreSQL cannot estimate how many there are. The first
         part of the result is True then."""
-        found = select(_v[self.of]).select_from(_V)
-        found = found.where(_v.name_id == self._name_id, kept)
+        kept_ids = select(_v[self.of]).select_from(_V)
+        kept_ids = kept_ids.where(_v.name_id == self._name_id, kept)
         others = select(literal_column(_OWN[self.of], Integer).label(self.of)).select_from(
             text("trials t")
         )
         others = others.where(_OTHERS, other)
         subject = literal_column(self.subject, Integer)
-        first = union_all(found, others).limit(FEW + 1).subquery()
+        first = union_all(kept_ids, others).limit(FEW + 1).subquery()
         ids: ColumnElement[Any] = func.array_agg(literal_column(self.of, Integer).distinct())
         ((few,),) = read(
             select(case((func.count() <= FEW, func.coalesce(ids, _NONE)))).select_from(first)
         )
         if few is not None:
             return True, subject == any_(cast(few, ARRAY(Integer)))
-        return False, subject.in_(found) | subject.in_(others)
+        return False, subject.in_(kept_ids) | subject.in_(others)
 
     def ranked(self) -> tuple[Subquery, ColumnElement[bool]]:
         """Return trials as `s` with `trial_id`, `experiment_id` and `number`, and the condition for the ones with a number.
 
         PostgreSQL reads them in the order of an index only if the condition is outside of the union."""
-        kept = select(_v.trial_id, _v.experiment_id, _v.number, _v.name_id)
+        kept_values = select(_v.trial_id, _v.experiment_id, _v.number, _v.name_id)
         columns = [literal_column(_OWN[c], Integer).label(c) for c in ("trial_id", "experiment_id")]
         columns += [number_of(self.value).label("number"), self._name_id.label("name_id")]
         others = select(*columns).select_from(text("trials t")).where(_OTHERS)
-        ranked = union_all(kept, others).subquery("s")
+        ranked = union_all(kept_values, others).subquery("s")
         return ranked, (ranked.c.name_id == self._name_id) & ranked.c.number.is_not(None)
 
     @property
     def _name_id(self) -> Any:
-        known = select(value_names.c.id).where(value_names.c.name == self.name)
-        return func.coalesce(known.scalar_subquery(), 0)
+        query = select(value_names.c.id).where(value_names.c.name == self.name)
+        return func.coalesce(query.scalar_subquery(), 0)
 
 
 def text_of(value: Value) -> Value:
@@ -149,6 +149,6 @@ def text_of(value: Value) -> Value:
 
 def number_of(value: Value) -> Value:
     """Return the number of a JSON value, also NaN and infinities; NULL of other values."""
-    written = text_of(value)
-    numeric = (func.jsonb_typeof(value) == "number") | written.in_(NOT_FINITE)
-    return case((numeric, cast(written, Double)))
+    text_value = text_of(value)
+    numeric = (func.jsonb_typeof(value) == "number") | text_value.in_(NOT_FINITE)
+    return case((numeric, cast(text_value, Double)))

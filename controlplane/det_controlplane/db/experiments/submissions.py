@@ -83,8 +83,8 @@ def project_by_name(db: Database, workspace: str, project: str) -> TargetProject
 
 
 def workspace_named(db: Database, name: str) -> int | None:
-    wanted = select(workspaces.c.id).where(func.lower(workspaces.c.name) == func.lower(name))
-    rows = db.read(wanted)
+    query = select(workspaces.c.id).where(func.lower(workspaces.c.name) == func.lower(name))
+    rows = db.read(query)
     return rows[0].id if rows else None
 
 
@@ -102,8 +102,8 @@ class StoredConfig:
 
 
 def template(db: Database, name: str) -> StoredConfig | None:
-    wanted = select(templates.c.config, templates.c.sealed).where(templates.c.name == name)
-    rows = db.read(wanted)
+    query = select(templates.c.config, templates.c.sealed).where(templates.c.name == name)
+    rows = db.read(query)
     return StoredConfig(rows[0].config, rows[0].sealed) if rows else None
 
 
@@ -115,7 +115,7 @@ def experiment_config(db: Database, experiment_id: int) -> StoredConfig | None:
 
 def parent(tx: Tx, experiment_id: int) -> Parent | None:
     archived = projects.c.archived | workspaces.c.archived
-    found = select(experiments.c.context_id, archived).join_from(experiments, projects)
-    found = found.join(workspaces, workspaces.c.id == projects.c.workspace_id)
-    row = tx.execute(found.where(experiments.c.id == experiment_id)).first()
+    query = select(experiments.c.context_id, archived).join_from(experiments, projects)
+    query = query.join(workspaces, workspaces.c.id == projects.c.workspace_id)
+    row = tx.execute(query.where(experiments.c.id == experiment_id)).first()
     return None if row is None else Parent(*row)

@@ -28,18 +28,18 @@ def _filled(type_: ColumnType, sql: str) -> TableColumn:
     return TableColumn((literal_column(sql),), type_, filled=True)
 
 
-def _state(row: str, listed: str, stored: type[Enum]) -> TableColumn:
+def _state(row: str, list_state: str, states: type[Enum]) -> TableColumn:
     """Return a column that is filtered by the stored state, and by the one that lists show of ACTIVE."""
-    names = {state.value for state in stored}
+    names = {state.value for state in states}
 
     def equals(name: str) -> ColumnElement[bool]:
         # Compared as its own type, and not as text, the column is found in indexes.
         if name in names:
             return literal_column(f"{row}.state = '{name}'", Boolean)
-        return literal_column(f"({row}.state = 'ACTIVE' AND {listed} = '{name}')", Boolean)
+        return literal_column(f"({row}.state = 'ACTIVE' AND {list_state} = '{name}')", Boolean)
 
-    shown = column(TEXT, f"{row}.state::text", listed)
-    return replace(shown, known=WORK_STATES[1:], equals=equals)
+    state_column = column(TEXT, f"{row}.state::text", list_state)
+    return replace(state_column, known=WORK_STATES[1:], equals=equals)
 
 
 def _duration(row: str) -> str:

@@ -120,15 +120,20 @@ def runs(
     db: Database, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
     rows, every = _runs(_RUN, db.read, place, chosen)
-    listed = _listed(rows, every, "t.id", _OF_RUNS, sort, "s.trial_id = t.id")
-    return pages.search(db, "runs", listed, page, subject=repr((place, chosen)))
+    listing = _listed(rows, every, "t.id", _OF_RUNS, sort, "s.trial_id = t.id")
+    return pages.search(db, "runs", listing, page, subject=repr((place, chosen)))
 
 
 def _runs(
-    item: str, read: Read, place: TableScope, chosen: Filter
+    item: str, read: Read, place: TableScope, row_filter: Filter
 ) -> tuple[Select[Any], Select[Any]]:
     return _chosen(
-        item, _RUNS, place, chosen, where(chosen, _OF_RUNS, read), "(t.archived OR e.archived)"
+        item,
+        _RUNS,
+        place,
+        row_filter,
+        where(row_filter, _OF_RUNS, read),
+        "(t.archived OR e.archived)",
     )
 
 
@@ -143,10 +148,10 @@ def _listed(
     """Return the rows in their order, and the ones with a number in the first column to sort by as `leading` rows."""
     last = literal_column(key, Integer)
     order = [*ordered(sort, columns), last]
-    kept = columns.get(sort[0].column) if sort else None
-    if kept is None or kept.kept is None:
+    column = columns.get(sort[0].column) if sort else None
+    if column is None or column.kept is None:
         return pages.Listed(rows, last, order, counted_rows=every)
-    ranked, has_number = kept.kept.ranked()
+    ranked, has_number = column.kept.ranked()
     number = desc(ranked.c.number) if sort[0].descending else asc(ranked.c.number)
     with_number = rows.select_from(ranked).where(literal_column(join, Boolean), has_number)
     order_of_leading = [number, *ordered(sort[1:], columns), last]
@@ -191,16 +196,16 @@ def _experiments(
     item: str,
     db: Database,
     place: TableScope,
-    chosen: Filter,
+    row_filter: Filter,
     sort: tuple[SortKey, ...],
     page: Page,
 ) -> Iterator[str]:
-    source = _experiments_with(chosen.columns | {key.column for key in sort})
-    found = where(chosen, _OF_EXPERIMENTS, db.read)
-    rows, every = _chosen(item, source, place, chosen, found, "e.archived")
+    source = _experiments_with(row_filter.columns | {key.column for key in sort})
+    filter_sql = where(row_filter, _OF_EXPERIMENTS, db.read)
+    rows, every = _chosen(item, source, place, row_filter, filter_sql, "e.archived")
     of_best = f"s.experiment_id = e.id AND s.trial_id = {_BEST}"
-    listed = _listed(rows, every, "e.id", _OF_EXPERIMENTS, sort, of_best)
-    return pages.search(db, "experiments", listed, page, subject=repr((place, chosen)))
+    listing = _listed(rows, every, "e.id", _OF_EXPERIMENTS, sort, of_best)
+    return pages.search(db, "experiments", listing, page, subject=repr((place, row_filter)))
 
 
 def _experiments_with(names: Collection[str]) -> TextClause:
@@ -208,13 +213,13 @@ def _experiments_with(names: Collection[str]) -> TextClause:
 
     These are inner joins, so that PostgreSQL can read experiments in the order of their indexes."""
     columns = [EXPERIMENT_COLUMNS[name] for name in names if name in EXPERIMENT_COLUMNS]
-    read = {str(value).partition(".")[0] for column in columns for value in column.values}
-    joins = [f" JOIN {table}" for alias, table in COUNTS_OF_EXPERIMENTS.items() if alias in read]
+    aliases = {str(value).partition(".")[0] for column in columns for value in column.values}
+    joins = [f" JOIN {table}" for alias, table in COUNTS_OF_EXPERIMENTS.items() if alias in aliases]
     return text(_EXPERIMENT_FROM + "".join(joins))
 
 
 def _chosen(
-    item: str, source: Any, place: TableScope, chosen: Filter, found: Where, archived: str
+    item: str, source: Any, place: TableScope, row_filter: Filter, filter_sql: Where, archived: str
 ) -> tuple[Select[Any], Select[Any]]:
     """Return the statements for a page of the rows and for every row."""
     conditions = []
@@ -222,7 +227,7 @@ def _chosen(
         conditions.append(literal_column("e.project_id") == place.project_id)
     if place.workspaces is not None:
         conditions.append(literal_column("p.workspace_id", Integer).in_(place.workspaces))
-    if not chosen.show_archived:
+    if not row_filter.show_archived:
         conditions.append(not_(literal_column(archived)))
     rows: Select[Any] = select(literal_column(item)).select_from(source).where(*conditions)
-    return rows.where(found.page), rows.where(found.every)
+    return rows.where(filter_sql.page), rows.where(filter_sql.every)

@@ -21,15 +21,15 @@ class LogPolicies:
 
 def of_task(tx: Tx, task_id: str) -> LogPolicies | None:
     """Return the log policies of the task's trial; None without any, or when the trial has ended."""
-    found = experiments.c.config["log_policies"]
+    policies = experiments.c.config["log_policies"]
     of_task = (
-        select(trials.c.id, trials.c.log_policy_matched, found)
+        select(trials.c.id, trials.c.log_policy_matched, policies)
         .select_from(tasks)
         .join(trials, trials.c.id == tasks.c.trial_id)
     )
     row = tx.execute(
         of_task.join(experiments, experiments.c.id == trials.c.experiment_id).where(
-            tasks.c.id == task_id, trials.c.ended_at.is_(None), func.json_array_length(found) > 0
+            tasks.c.id == task_id, trials.c.ended_at.is_(None), func.json_array_length(policies) > 0
         )
     ).first()
     return None if row is None else LogPolicies(*row)
@@ -44,15 +44,15 @@ def lock_experiments(tx: Tx, trial_ids: Collection[int]) -> None:
 
 def mark(tx: Tx, trial_id: int, policy: str, *, replaceable: Collection[str] = ()) -> bool:
     """Show a policy as the matched one of a trial. Return False if one is shown that is not replaceable."""
-    shown = trials.c.log_policy_matched
-    free = (trials.c.id == trial_id) & (shown.is_(None) | shown.in_(replaceable))
+    policy_column = trials.c.log_policy_matched
+    free = (trials.c.id == trial_id) & (policy_column.is_(None) | policy_column.in_(replaceable))
     return tx.execute(update(trials).where(free).values(log_policy_matched=policy)).rowcount == 1
 
 
 def of_trial(tx: Tx, trial_id: int) -> list[dict[str, Any]]:
     join = trials.join(experiments, experiments.c.id == trials.c.experiment_id)
-    found = select(experiments.c.config["log_policies"]).select_from(join)
-    return tx.execute(found.where(trials.c.id == trial_id)).scalar() or []
+    query = select(experiments.c.config["log_policies"]).select_from(join)
+    return tx.execute(query.where(trials.c.id == trial_id)).scalar() or []
 
 
 def exclude_agent(tx: Tx, trial_id: int, agent_id: str) -> bool:

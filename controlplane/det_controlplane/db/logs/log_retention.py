@@ -36,12 +36,12 @@ class TrialRetention:
 
 
 def delete_old(tx: Tx, default_days: int, now: datetime, most: int) -> int:
-    """Delete so many lines at most of tasks that ended long ago; return how many went."""
+    """Delete at most `most` lines of tasks that ended long ago. Return the number of deleted lines."""
     values = {"days": default_days, "now": now}
-    gone = tx.execute(_DELETE_OLD, {**values, "most": most}).rowcount
-    if gone < most:
+    count = tx.execute(_DELETE_OLD, {**values, "most": most}).rowcount
+    if count < most:
         log_spans.forget(tx, list(tx.execute(_WITHOUT_LINES, values).scalars()))
-    return gone
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def kept_of_trial(tx: Tx, trial_id: int) -> LogRetention | None:
 
 def keep_of_experiment(tx: Tx, experiment_id: int, days: int) -> bool:
     """Set how long the logs of an experiment and its trials are kept; False if there is no such experiment."""
-    kept = update(experiments).where(experiments.c.id == experiment_id)
-    if not tx.execute(kept.values(log_retention_days=days)).rowcount:
+    statement = update(experiments).where(experiments.c.id == experiment_id)
+    if not tx.execute(statement.values(log_retention_days=days)).rowcount:
         return False
     of_trials = update(trials).where(trials.c.experiment_id == experiment_id)
     tx.execute(of_trials.values(log_retention_days=days))
@@ -84,8 +84,8 @@ def keep_of_experiment(tx: Tx, experiment_id: int, days: int) -> bool:
 
 
 def keep_of_trial(tx: Tx, trial_id: int, days: int) -> bool:
-    kept = update(trials).where(trials.c.id == trial_id).values(log_retention_days=days)
-    return tx.execute(kept).rowcount > 0
+    statement = update(trials).where(trials.c.id == trial_id).values(log_retention_days=days)
+    return tx.execute(statement).rowcount > 0
 
 
 def retention(tx: Tx, trial_id: int) -> TrialRetention | None:

@@ -35,17 +35,17 @@ def next_ids(
 ) -> tuple[int, int] | None:
     """Return the first and last id of the next span that may have lines of these times; None if none has."""
     c = task_log_spans.c
-    found = select(func.max(c.span) if descending else func.min(c.span))
-    found = found.where(c.task_id == task_id)
+    query = select(func.max(c.span) if descending else func.min(c.span))
+    query = query.where(c.task_id == task_id)
     if after_id:
-        found = found.where(
+        query = query.where(
             c.span <= (after_id - 1) >> BITS if descending else c.span >= (after_id + 1) >> BITS
         )
     if times.after is not None:
-        found = found.where(c.last_at > times.after)
+        query = query.where(c.last_at > times.after)
     if times.before is not None:
-        found = found.where(c.first_at < times.before)
-    span: int | None = tx.execute(found).scalar()
+        query = query.where(c.first_at < times.before)
+    span: int | None = tx.execute(query).scalar()
     return None if span is None else (span << BITS, ((span + 1) << BITS) - 1)
 
 

@@ -80,8 +80,8 @@ class Filters:
             unspecified = "LOG_LEVEL_UNSPECIFIED" in self.levels
             where.append(or_(of_level, c.level.is_(None)) if unspecified else of_level)
         if self.rank_ids:
-            ranked = c.rank_id.in_(self.rank_ids)
-            where.append(or_(ranked, c.rank_id.is_(None)) if -1 in self.rank_ids else ranked)
+            of_rank = c.rank_id.in_(self.rank_ids)
+            where.append(or_(of_rank, c.rank_id.is_(None)) if -1 in self.rank_ids else of_rank)
         if self.before is not None:
             where.append(c.logged_at < self.before)
         if self.after is not None:
@@ -108,8 +108,8 @@ class Window:
     def lines(self, filters: Filters, *columns: Any) -> Select[Any]:
         c = task_logs.c
         within = c.id.between(min(self.first, self.last), max(self.first, self.last))
-        found = select(*columns).where(c.task_id == self.task_id, within, *filters.conditions())
-        return found.order_by(c.id.desc() if self.descending else c.id)
+        query = select(*columns).where(c.task_id == self.task_id, within, *filters.conditions())
+        return query.order_by(c.id.desc() if self.descending else c.id)
 
 
 def edge(tx: Tx, task_id: str, descending: bool) -> int | None:
@@ -129,12 +129,12 @@ def window(
 ) -> Window | None:
     """Return the next window after (or, descending, before) an id, of so many ids at most, up to an edge."""
     if times.are_bounded:
-        found = log_spans.next_ids(tx, task_id, after_id, descending, times)
+        ids = log_spans.next_ids(tx, task_id, after_id, descending, times)
     else:
-        found = _ids_from(tx, task_id, after_id, descending, span)
-    if found is None:
+        ids = _ids_from(tx, task_id, after_id, descending, span)
+    if ids is None:
         return None
-    lowest, highest = found
+    lowest, highest = ids
     if descending:
         first, last = min(highest, after_id - 1) if after_id else highest, max(lowest, edge)
     else:
@@ -167,10 +167,10 @@ def page(tx: Tx, window: Window, filters: Filters, limit: int) -> Sequence[Row[A
 
 
 def texts(tx: Tx, window: Window, filters: Filters, limit: int) -> list[tuple[int, str]]:
-    """Return ids and texts of those lines, as one value: rows cost more than their text."""
-    found = window.lines(filters, task_logs.c.id, task_logs.c.log).limit(limit).subquery()
-    pair = func.json_build_array(found.c.id, found.c.log)
-    order = found.c.id.desc() if window.descending else found.c.id
+    """Return the ids and texts of the lines. They are read as one JSON value, because separate rows cost more."""
+    lines = window.lines(filters, task_logs.c.id, task_logs.c.log).limit(limit).subquery()
+    pair = func.json_build_array(lines.c.id, lines.c.log)
+    order = lines.c.id.desc() if window.descending else lines.c.id
     every = select(func.json_agg(aggregate_order_by(pair, order)))
     return [(id, log) for id, log in tx.execute(every).scalar() or ()]
 

@@ -52,10 +52,10 @@ _NUL = "\ufdd0"
 def insert(tx: Tx, rows: Sequence[dict[str, Any]], now: datetime) -> None:
     # Missing fields become NULL, and fields without a column are ignored.
     rows = [{k: v for k, v in row.items() if v is not None} for row in rows]
-    dumped = json.dumps(rows)
-    if "\\u0000" in dumped or "\\ud" in dumped:
-        dumped = json.dumps([{k: _storable(v) for k, v in row.items()} for row in rows])
-    tx.execute(_INSERT, {"rows": dumped, "now": now})
+    document = json.dumps(rows)
+    if "\\u0000" in document or "\\ud" in document:
+        document = json.dumps([{k: _storable(v) for k, v in row.items()} for row in rows])
+    tx.execute(_INSERT, {"rows": document, "now": now})
 
 
 def follow(tx: Tx, task_id: str, until: datetime, stale: datetime) -> None:

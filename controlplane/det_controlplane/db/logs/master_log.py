@@ -36,15 +36,15 @@ def page(tx: Tx, after: int, limit: int) -> list[Entry]:
 
 
 def before_last(tx: Tx, count: int) -> int:
-    """Return the id after which the last lines stand."""
-    found = select(_id).order_by(_id.desc()).offset(count).limit(1)
-    return tx.execute(found).scalar() or 0
+    """Return the id before the last `count` lines."""
+    query = select(_id).order_by(_id.desc()).offset(count).limit(1)
+    return tx.execute(query).scalar() or 0
 
 
 def before_line(tx: Tx, number: int) -> int:
-    """Return the id after which the lines from a number on stand."""
-    found = select(_id).order_by(_id).offset(number - 1).limit(1)
-    return tx.execute(found).scalar() or 0
+    """Return the id before the line with a number, counted from 0."""
+    query = select(_id).order_by(_id).offset(number - 1).limit(1)
+    return tx.execute(query).scalar() or 0
 
 
 def forget(tx: Tx, before: datetime) -> int:

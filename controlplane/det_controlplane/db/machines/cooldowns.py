@@ -26,13 +26,13 @@ _SET_COOLDOWN = _REFUSE.on_conflict_do_update(
 
 def every(tx: Tx) -> tuple[Cooldown, ...]:
     """Return all stored refusals, including expired ones, because failures are counted."""
-    found = tx.execute(select(schema.cooldowns)).all()
+    rows = tx.execute(select(schema.cooldowns)).all()
     return tuple(
         Cooldown(
             Scope(r.provider, r.region, r.zone, r.machine_type, r.capacity),
             r.kind, r.until.timestamp(), r.sentence, r.failures, r.pool, tuple(r.hint),
         )
-        for r in found
+        for r in rows
     )  # fmt: skip
 
 

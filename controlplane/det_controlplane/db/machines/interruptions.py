@@ -15,9 +15,9 @@ _i = schema.instances.c
 
 
 def of_agent(tx: Tx, agent_id: str, now: datetime) -> None:
-    """Remember that the cloud takes the machine of an agent back, unless its end was ordered anyway."""
-    ordered = _i.state == MachineState.TERMINATING
-    _remember(tx, now, _i.agent_id == agent_id, _i.ended_at.is_(None), ~ordered)
+    """Record that the cloud reclaims the machine of an agent, unless the cluster was already terminating it."""
+    is_terminating = _i.state == MachineState.TERMINATING
+    _remember(tx, now, _i.agent_id == agent_id, _i.ended_at.is_(None), ~is_terminating)
 
 
 def of_machine(tx: Tx, id: UUID, now: datetime) -> None:
@@ -27,19 +27,19 @@ def of_machine(tx: Tx, id: UUID, now: datetime) -> None:
 
 def _remember(tx: Tx, now: datetime, *which: ColumnElement[bool]) -> None:
     columns = (_i.id, _i.provider, _i.region, _i.zone, _i.machine_type)
-    found = select(*columns, bindparam("now", now)).where(*which)
+    query = select(*columns, bindparam("now", now)).where(*which)
     names = ["instance_id", "provider", "region", "zone", "machine_type", "noticed_at"]
-    tx.execute(insert(schema.interruptions).from_select(names, found).on_conflict_do_nothing())
+    tx.execute(insert(schema.interruptions).from_select(names, query).on_conflict_do_nothing())
 
 
 def since(tx: Tx, time: datetime) -> tuple[tuple[Scope, float], ...]:
     n = schema.interruptions.c
-    found = tx.execute(
+    rows = tx.execute(
         select(n.provider, n.region, n.zone, n.machine_type, n.noticed_at).where(
             n.noticed_at > time
         )
     ).all()
     return tuple(
         (Scope(r.provider, r.region, r.zone, r.machine_type), r.noticed_at.timestamp())
-        for r in found
+        for r in rows
     )

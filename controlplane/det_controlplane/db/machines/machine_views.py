@@ -61,8 +61,8 @@ def listed(
 def one(tx: Tx, id: UUID, now: datetime) -> dict[str, Any] | None:
     """Return a machine, also with the console that listings leave out."""
     row = select(_shown(_i.console)).where(_i.id == id)
-    found: dict[str, Any] | None = tx.execute(row, {"now": now}).scalar()
-    return found
+    machine: dict[str, Any] | None = tx.execute(row, {"now": now}).scalar()
+    return machine
 
 
 def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
@@ -72,15 +72,15 @@ def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
         _c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity, _c.pool, _c.hint, _c.kind, _c.sentence, _c.failures,
         until=until, refusedAt=moment(_c.refused_at),
     )  # fmt: skip
-    found = select(row).where(_c.until > now).order_by(_c.until.desc())
-    return list(tx.execute(found).scalars())
+    query = select(row).where(_c.until > now).order_by(_c.until.desc())
+    return list(tx.execute(query).scalars())
 
 
 def holds(tx: Tx, now: datetime) -> dict[str, dict[str, Any]]:
     """Return the reasons why pools launch no machines now, by pool. Spent budgets are not included."""
     row = shown(_h.sentence, _h.by_operator, until=moment(_h.until), heldAt=moment(_h.held_at))
-    held = select(_h.pool, row.label("hold")).where(pool_rows.in_force(now))
-    return {r.pool: r.hold for r in tx.execute(held).all()}
+    query = select(_h.pool, row.label("hold")).where(pool_rows.in_force(now))
+    return {r.pool: r.hold for r in tx.execute(query).all()}
 
 
 def waiting(tx: Tx, pool: str) -> list[dict[str, Any]]:
@@ -92,5 +92,5 @@ def waiting(tx: Tx, pool: str) -> list[dict[str, Any]]:
         slots=func.sum(_a.slots),
     )  # fmt: skip
     queued = (_a.pool == pool, _a.state == AllocationState.QUEUED, _a.machine_reason.is_not(None))
-    found = select(row).where(*queued).group_by(*reason).order_by(count.desc(), _a.machine_reason)
-    return list(tx.execute(found).scalars())
+    query = select(row).where(*queued).group_by(*reason).order_by(count.desc(), _a.machine_reason)
+    return list(tx.execute(query).scalars())

@@ -89,12 +89,12 @@ def _columns(offer: Offer) -> dict[str, Any]:
 
 def _offer(row: dict[str, Any]) -> Offer:
     cap = row["max_price_usd_hour"]
-    typed = {
+    values = {
         "price_usd_hour": Decimal(row["price_usd_hour"]),
         "max_price_usd_hour": None if cap is None else Decimal(cap),
         "capacity": Capacity(row["capacity"]),
     }
-    return Offer(**{**row, **typed})
+    return Offer(**{**row, **values})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ def claim_request(tx: Tx, now: datetime, claim: timedelta) -> Requested | None:
 
 def requests(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
     """Return the launches that some rows ask for."""
-    found = _REQUESTS.where(_i.id.in_(ids)).order_by(_i.id)
-    return [_requested(row) for row in tx.execute(found).all()] if ids else []
+    query = _REQUESTS.where(_i.id.in_(ids)).order_by(_i.id)
+    return [_requested(row) for row in tx.execute(query).all()] if ids else []
 
 
 def never_joined(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
@@ -190,8 +190,8 @@ def terminate(
     return _agent_of(tx, _move(tx, [id], MachineState.TERMINATING, values))
 
 
-def _agent_of(tx: Tx, moved: Collection[UUID]) -> str | None:
-    return next((found.agent_id for found in pools_of(tx, moved)), None)
+def _agent_of(tx: Tx, ids: Collection[UUID]) -> str | None:
+    return next((row.agent_id for row in pools_of(tx, ids)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,19 +206,19 @@ def end(tx: Tx, ids: Collection[UUID], now: datetime) -> list[PoolAgent]:
 
 
 def pools_of(tx: Tx, ids: Collection[UUID]) -> list[PoolAgent]:
-    found = tx.execute(select(_i.pool, _i.agent_id).where(_i.id.in_(ids))).all() if ids else ()
-    return [PoolAgent(*r) for r in found]
+    rows = tx.execute(select(_i.pool, _i.agent_id).where(_i.id.in_(ids))).all() if ids else ()
+    return [PoolAgent(*r) for r in rows]
 
 
 def _move(tx: Tx, ids: Collection[UUID], state: MachineState, values: dict[str, Any]) -> list[UUID]:
     """Move rows to a state, where the table of transitions allows it."""
-    moved = (
+    statement = (
         update(schema.instances)
         .where(_i.id.in_(ids), _i.state.in_(before(state)))
         .values(state=state, **values)
         .returning(_i.id)
     )
-    return list(tx.execute(moved).scalars())
+    return list(tx.execute(statement).scalars())
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ def live_rows(tx: Tx, provider: str, region: str, now: datetime) -> list[Row]:
         sign.label("last_sign"),
         was_listed,
     )
-    found = select(*columns).where(_LIVE, _i.provider == provider, _i.region == region)
+    query = select(*columns).where(_LIVE, _i.provider == provider, _i.region == region)
     return [
         Row(
             r.id,
@@ -270,7 +270,7 @@ def live_rows(tx: Tx, provider: str, region: str, now: datetime) -> list[Row]:
             (now - r.last_sign).total_seconds(),
             r.was_listed,
         )
-        for r in tx.execute(found).all()
+        for r in tx.execute(query).all()
     ]
 
 
@@ -288,16 +288,16 @@ def unseen(tx: Tx, ids: Collection[UUID]) -> None:
 
 def adopt(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> None:
     """Store a machine that was launched although the cloud's answer was lost."""
-    found = update(schema.instances).where(_i.id == id, _i.cloud_id.is_(None))
+    statement = update(schema.instances).where(_i.id == id, _i.cloud_id.is_(None))
     launched_at = func.coalesce(_i.launched_at, now)
-    tx.execute(found.values(cloud_id=cloud_id, launched_at=launched_at, **_columns(offer)))
+    tx.execute(statement.values(cloud_id=cloud_id, launched_at=launched_at, **_columns(offer)))
     _move(tx, [id], MachineState.LAUNCHED, {"claimed_until": None, "reason": None})
 
 
 def places(tx: Tx) -> set[tuple[str, str]]:
     """Return provider and region of all live machines."""
-    found = tx.execute(select(_i.provider, _i.region).where(_LIVE).distinct()).all()
-    return {(r.provider, r.region) for r in found}
+    rows = tx.execute(select(_i.provider, _i.region).where(_LIVE).distinct()).all()
+    return {(r.provider, r.region) for r in rows}
 
 
 def cloud_ids(tx: Tx, provider: str, region: str) -> tuple[str, ...]:
@@ -319,18 +319,18 @@ def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime)
 
     The same agent may join again after a restart, also while its machine drains, because its work has to store
     checkpoints. Another agent is refused."""
-    registered = literal(MachineState.REGISTERED, _i.state.type)
-    found = (
+    state = literal(MachineState.REGISTERED, _i.state.type)
+    statement = (
         update(schema.instances)
         .where(_awaited(provider, cloud_id, agent_id))
         .values(
-            state=case((_i.state == MachineState.DRAINING, _i.state), else_=registered),
+            state=case((_i.state == MachineState.DRAINING, _i.state), else_=state),
             agent_id=agent_id,
             registered_at=func.coalesce(_i.registered_at, now),
         )
         .returning(_i.pool)
     )
-    row = tx.execute(found).first()
+    row = tx.execute(statement).first()
     return None if row is None else str(row.pool)
 
 
@@ -365,20 +365,20 @@ def _awaited(provider: str, cloud_id: str, agent_id: str) -> ColumnElement[bool]
 
 def ended_alone(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
     """Store why a machine ended although it never joined and its end was not ordered. Return its pool."""
-    ended = update(schema.instances).where(
+    statement = update(schema.instances).where(
         _i.id == id,
         _i.state.in_((MachineState.LAUNCHED, MachineState.GONE)),
         _i.registered_at.is_(None),
         _i.reason.is_(None),
     )
     values = {"reason": reason, "no_show": no_show}
-    return tx.execute(ended.values(values).returning(_i.pool)).scalar()
+    return tx.execute(statement.values(values).returning(_i.pool)).scalar()
 
 
 def no_shows(tx: Tx, pool: str, newest: int) -> int:
-    """Return how many of the newest machines of a pool, in a row, ended without having joined, by a fault of theirs."""
-    joined = tx.execute(_NO_SHOWS, {"pool": pool, "newest": newest}).scalars()
-    return sum(1 for _ in takewhile(lambda at: at is None, joined))
+    """Return the number of consecutive newest machines of a pool that ended before they joined, by their own fault."""
+    join_times = tx.execute(_NO_SHOWS, {"pool": pool, "newest": newest}).scalars()
+    return sum(1 for _ in takewhile(lambda at: at is None, join_times))
 
 
 def next_call(tx: Tx) -> datetime | None:
@@ -388,15 +388,15 @@ def next_call(tx: Tx) -> datetime | None:
 
 def any_live(tx: Tx, *states: MachineState) -> bool:
     """Return whether machines exist, in one of some states if these are given."""
-    wanted = _i.state.in_(states) if states else _LIVE
-    return bool(tx.execute(select(select(_i.id).where(wanted).exists())).scalar())
+    condition = _i.state.in_(states) if states else _LIVE
+    return bool(tx.execute(select(select(_i.id).where(condition).exists())).scalar())
 
 
 def pools_with_machines(tx: Tx) -> dict[str, bool]:
     """Return the pools with machines, including pools of earlier configurations, and whether some machines are
     staying."""
-    leaving = (MachineState.DRAINING, MachineState.TERMINATING)
-    stays = func.bool_or(_i.state.not_in(leaving))
+    states = (MachineState.DRAINING, MachineState.TERMINATING)
+    stays = func.bool_or(_i.state.not_in(states))
     return {r.pool: r[1] for r in tx.execute(select(_i.pool, stays).where(_LIVE).group_by(_i.pool))}
 
 

@@ -74,8 +74,8 @@ def store(
 ) -> None:
     """Store an answer. Missing parts keep their stored values."""
     place: dict[str, Any] = {"provider": provider, "region": region}
-    answered = update(market_reads).where(_r.provider == provider, _r.region == region)
-    tx.execute(answered.values(read_at=now, due_at=due_at, problem=problem))
+    statement = update(market_reads).where(_r.provider == provider, _r.region == region)
+    tx.execute(statement.values(read_at=now, due_at=due_at, problem=problem))
     for price in prices:
         tx.execute(
             delete(market_prices).where(
@@ -94,17 +94,17 @@ def store(
         tx.execute(insert(market_prices), row)
     if types:
         tx.execute(delete(market_types).where(_t.provider == provider, _t.region == region))
-    for name, offered in types.items():
+    for name, type_ in types.items():
         row = {
             **place,
             "machine_type": name,
-            "zones": list(offered.zones),
-            "slots": offered.slots,
+            "zones": list(type_.zones),
+            "slots": type_.slots,
         }
         tx.execute(insert(market_types), row)
 
 
 def problems(tx: Tx) -> dict[tuple[str, str], str]:
     """Return why the last reading of regions did not give all prices."""
-    found = select(_r.provider, _r.region, _r.problem).where(_r.problem != "")
-    return {(r.provider, r.region): r.problem for r in tx.execute(found).all()}
+    query = select(_r.provider, _r.region, _r.problem).where(_r.problem != "")
+    return {(r.provider, r.region): r.problem for r in tx.execute(query).all()}

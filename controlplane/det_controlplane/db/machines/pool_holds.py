@@ -39,14 +39,14 @@ def in_force(now: datetime) -> ColumnElement[bool]:
 
 def every(tx: Tx, now: datetime) -> dict[str, tuple[Hold, ...]]:
     """Return the pools that must not launch machines now, with all reasons."""
-    found: dict[str, tuple[Hold, ...]] = defaultdict(tuple)
+    holds: dict[str, tuple[Hold, ...]] = defaultdict(tuple)
     for r in tx.execute(select(_h.pool, _h.sentence, _h.until).where(in_force(now))).all():
-        found[r.pool] += (Hold(r.sentence, None if r.until is None else r.until.timestamp()),)
+        holds[r.pool] += (Hold(r.sentence, None if r.until is None else r.until.timestamp()),)
     for pool, budget in budgets.spent_of_pools(tx, now).items():
         end = ends_at(budget.period, now)
         until = None if end is None else end.timestamp()
-        found[pool] += (Hold(spent_sentence(budget), until, of_budget=True),)
-    return found
+        holds[pool] += (Hold(spent_sentence(budget), until, of_budget=True),)
+    return holds
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,13 +66,13 @@ def demand(tx: Tx, pool: str, default_priority: int) -> list[Waiting]:
         for one in schedule.queued(tx, pool, default_priority)
         if one.wait_code != WaitCode.WAITING_FOR_PREEMPTION.value
     ]
-    held = {row.job_id: row.slots for row in tx.execute(_HELD)} if queued else {}
+    slots_by_job = {row.job_id: row.slots for row in tx.execute(_HELD)} if queued else {}
     machines = _machines_of_agents(tx, {a for one in queued for a in one.request.blocked_agents})
     return [
         Waiting(
             Demand(
                 request.allocation_id, request.job.id, request.slots, request.requested_at, request.single_agent,
-                request.job.max_slots, held.get(request.job.id, 0), request.job.priority,
+                request.job.max_slots, slots_by_job.get(request.job.id, 0), request.job.priority,
                 frozenset(m for agent in request.blocked_agents for m in machines.get(agent, ())),
             ),
             digest,
@@ -82,11 +82,11 @@ def demand(tx: Tx, pool: str, default_priority: int) -> list[Waiting]:
 
 
 def _machines_of_agents(tx: Tx, agents: Collection[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    machines: dict[str, list[str]] = {}
     if agents:
         for row in tx.execute(_MACHINES_OF_AGENTS, {"agents": list(agents)}):
-            found.setdefault(row.agent_id, []).append(row.id)
-    return found
+            machines.setdefault(row.agent_id, []).append(row.id)
+    return machines
 
 
 def machines_of(tx: Tx, pool: str) -> tuple[Machine, ...]:
@@ -94,10 +94,10 @@ def machines_of(tx: Tx, pool: str) -> tuple[Machine, ...]:
 
 
 def _machine(r: Any) -> Machine:
-    joined = r.agent_state == "JOINED"
+    is_joined = r.agent_state == "JOINED"
     free = not r.used_slots and not r.aux_used
     idle_since = max(filter(None, (r.registered_at, r.last_end)), default=None) if free else None
-    silent = not joined and r.last_seen_at is not None
+    silent = not is_joined and r.last_seen_at is not None
     return Machine(
         id=str(r.id),
         pool=r.pool,
@@ -111,7 +111,7 @@ def _machine(r: Any) -> Machine:
         registered_at=_seconds(r.registered_at),
         used_slots=r.used_slots,
         aux_used=r.aux_used,
-        takes_work=bool(joined and r.is_open and not r.leaving),
+        takes_work=bool(is_joined and r.is_open and not r.leaving),
         disconnected_since=_seconds(_heard_since(r.last_seen_at, r)) if silent else None,
         idle_since=_seconds(idle_since),
         unsent_at=_seconds(r.unsent_at),

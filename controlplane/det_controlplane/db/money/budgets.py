@@ -92,15 +92,15 @@ def put(
     row = {
         "scope": scope, "scope_id": scope_id, "limit_usd": limit_usd, "period": period, "set_at": now, "checked_at": now,
     }  # fmt: skip
-    made = one(tx, tx.execute(_SET, row).scalar_one())
-    assert made is not None
-    return made
+    budget = one(tx, tx.execute(_SET, row).scalar_one())
+    assert budget is not None
+    return budget
 
 
 def looked_at(tx: Tx, now: datetime) -> tuple[datetime | None, bool]:
-    """Return when the budget that was looked at longest ago was, and whether a month ended since that bound one."""
-    since, outlived = tx.execute(_LOOKED_AT, {"now": now}).one()
-    return since, outlived
+    """Return the oldest time of a budget check, and whether the month of a spent budget has ended since."""
+    since, month_ended = tx.execute(_LOOKED_AT, {"now": now}).one()
+    return since, month_ended
 
 
 def set_checked(tx: Tx, ids: Sequence[int], now: datetime) -> None:
@@ -113,8 +113,8 @@ def remove(tx: Tx, id: int) -> bool:
 
 def set_state(tx: Tx, budget: Budget, state: BudgetState, now: datetime) -> bool:
     """Change the state of a budget if it has not changed since it was read."""
-    looked = {"state": state, "checked_at": now}
-    return tx.execute(update(budgets).where(_is(budget)).values(looked)).rowcount > 0
+    values = {"state": state, "checked_at": now}
+    return tx.execute(update(budgets).where(_is(budget)).values(values)).rowcount > 0
 
 
 def is_current(tx: Tx, budget: Budget) -> bool:
@@ -148,15 +148,15 @@ def running_tasks(tx: Tx, budget: Budget) -> list[str]:
 
 def spent_for_task(tx: Tx, task_id: str, now: datetime) -> Budget | None:
     """Return a spent budget that covers a task of its own, if there is one."""
-    found = tx.execute(_COVERING_TASK, {"task": task_id, "now": now}).scalar()
-    return None if found is None else one(tx, found)
+    budget_id = tx.execute(_COVERING_TASK, {"task": task_id, "now": now}).scalar()
+    return None if budget_id is None else one(tx, budget_id)
 
 
 def spent_of_pools(tx: Tx, now: datetime) -> dict[str, Budget]:
     """Return the spent budgets of pools, by the pools' names."""
     ids = list(tx.execute(_SPENT_OF_POOLS, {"now": now}).scalars())
-    found = select(*_COLUMNS).where(_b.id.in_(ids))
-    return {b.scope_id: b for b in (Budget(*r) for r in tx.execute(found).all())} if ids else {}
+    query = select(*_COLUMNS).where(_b.id.in_(ids))
+    return {b.scope_id: b for b in (Budget(*r) for r in tx.execute(query).all())} if ids else {}
 
 
 def _scope(budget: Budget) -> dict[str, str]:
@@ -165,11 +165,11 @@ def _scope(budget: Budget) -> dict[str, str]:
 
 def spent_for(tx: Tx, experiment_id: int, now: datetime) -> Budget | None:
     """Return a spent budget that covers an experiment, if there is one."""
-    found = tx.execute(_COVERING, {"experiment": experiment_id, "now": now}).scalar()
-    return None if found is None else one(tx, found)
+    budget_id = tx.execute(_COVERING, {"experiment": experiment_id, "now": now}).scalar()
+    return None if budget_id is None else one(tx, budget_id)
 
 
 def nearly_spent_for(tx: Tx, experiment_id: int, now: datetime) -> Budget | None:
     """Return a budget that covers an experiment and is nearly spent, if there is one."""
-    found = tx.execute(_WARNING, {"experiment": experiment_id, "now": now}).scalar()
-    return None if found is None else one(tx, found)
+    budget_id = tx.execute(_WARNING, {"experiment": experiment_id, "now": now}).scalar()
+    return None if budget_id is None else one(tx, budget_id)

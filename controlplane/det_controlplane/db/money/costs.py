@@ -285,8 +285,8 @@ def by_user(tx: Tx, span: Span, user_id: int | None = None) -> list[NamedCost]:
 
 
 def by_allocation(tx: Tx, span: Span) -> dict[str, AllocationCost]:
-    found = (AllocationCost(*r) for r in tx.execute(_BY_ALLOCATION, span.params()).all())
-    return {cost.allocation_id: cost for cost in found}
+    costs = (AllocationCost(*r) for r in tx.execute(_BY_ALLOCATION, span.params()).all())
+    return {cost.allocation_id: cost for cost in costs}
 
 
 def idle_of_machines(tx: Tx, span: Span) -> list[IdleMachine]:
@@ -310,5 +310,5 @@ def by_pool(tx: Tx, span: Span) -> list[PoolCost]:
 def spent(tx: Tx, scope: BudgetScope, scope_id: str, span: Span) -> Decimal:
     """Return the cost of the work in a budget's scope in a period. For a pool it is the cost of its machines,
     including idle ones."""
-    found = tx.execute(_SPENT_IN[scope], {"scope_id": scope_id, **span.params()}).scalar()
-    return Decimal(found or 0)
+    amount = tx.execute(_SPENT_IN[scope], {"scope_id": scope_id, **span.params()}).scalar()
+    return Decimal(amount or 0)

@@ -14,16 +14,16 @@ _c = config_policies.c
 
 
 def one(tx: Tx, scope: int, workload: WorkloadType) -> dict[str, Any] | None:
-    wanted = select(_c.policy).where(_c.workspace_id == scope, _c.workload_type == workload)
-    found: dict[str, Any] | None = tx.execute(wanted).scalar()
-    return found
+    query = select(_c.policy).where(_c.workspace_id == scope, _c.workload_type == workload)
+    policy: dict[str, Any] | None = tx.execute(query).scalar()
+    return policy
 
 
 def stored(tx: Tx, scope: int, workload: WorkloadType) -> tuple[dict[str, Any], str | None] | None:
     """Return a policy and its secrets."""
-    wanted = select(_c.policy, _c.sealed)
-    wanted = wanted.where(_c.workspace_id == scope, _c.workload_type == workload)
-    row = tx.execute(wanted).first()
+    query = select(_c.policy, _c.sealed)
+    query = query.where(_c.workspace_id == scope, _c.workload_type == workload)
+    row = tx.execute(query).first()
     return None if row is None else (row.policy, row.sealed)
 
 
@@ -32,8 +32,8 @@ def in_force(
 ) -> list[tuple[dict[str, Any], str | None]]:
     """Return the policies of the workspace and of the cluster, in this order, with their secrets."""
     scopes = _c.workspace_id.in_((CLUSTER, workspace_id))
-    wanted = select(_c.policy, _c.sealed).where(_c.workload_type == workload, scopes)
-    rows = tx.execute(wanted.order_by(_c.workspace_id.desc()))
+    query = select(_c.policy, _c.sealed).where(_c.workload_type == workload, scopes)
+    rows = tx.execute(query.order_by(_c.workspace_id.desc()))
     return [(row.policy, row.sealed) for row in rows]
 
 

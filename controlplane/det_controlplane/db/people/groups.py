@@ -42,8 +42,8 @@ _LISTED = Collection(
 
 
 def one(tx: Tx, group_id: int) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.execute(_ONE, {"id": group_id}).scalar()
-    return found
+    group: dict[str, Any] | None = tx.execute(_ONE, {"id": group_id}).scalar()
+    return group
 
 
 def listed(db: Database, page: Page, filters: dict[str, Any]) -> Iterator[str]:
@@ -69,14 +69,14 @@ def add_members(tx: Tx, group_id: int, user_ids: Sequence[int]) -> None:
 
 
 def remove_members(tx: Tx, group_id: int, user_ids: Sequence[int]) -> None:
-    gone = delete(group_members).where(_m.group_id == group_id, one_of(_m.user_id, "ids"))
-    tx.execute(gone, {"ids": list(user_ids)})
+    statement = delete(group_members).where(_m.group_id == group_id, one_of(_m.user_id, "ids"))
+    tx.execute(statement, {"ids": list(user_ids)})
 
 
 def set_memberships(tx: Tx, user_id: int, names: Sequence[str]) -> None:
     """Set the groups of a user to the existing ones of these names."""
-    wanted = select(_g.id).where(_g.name.in_(names))
-    tx.execute(delete(group_members).where(_m.user_id == user_id, _m.group_id.not_in(wanted)))
+    group_ids = select(_g.id).where(_g.name.in_(names))
+    tx.execute(delete(group_members).where(_m.user_id == user_id, _m.group_id.not_in(group_ids)))
     new = select(_g.id, bindparam("member", user_id)).where(_g.name.in_(names))
     add = insert(group_members).from_select(["group_id", "user_id"], new)
     tx.execute(add.on_conflict_do_nothing())

@@ -72,8 +72,8 @@ def is_collected_by(db: Database, uuid: UUID, task_id: str) -> bool:
 
 def checkpoints_by_owner(db: Database, uuids: Sequence[UUID]) -> dict[int, UUID]:
     """Return one checkpoint for each user who owns some of the checkpoints."""
-    found = db.read(_CHECKPOINTS, {"names": [str(uuid) for uuid in uuids]})
-    return {int(row.user_id): row.uuid for row in found}
+    rows = db.read(_CHECKPOINTS, {"names": [str(uuid) for uuid in uuids]})
+    return {int(row.user_id): row.uuid for row in rows}
 
 
 def checkpoints_of_task(

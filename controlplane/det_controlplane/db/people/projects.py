@@ -85,13 +85,13 @@ _BY_KEY = _LISTED.rows.where(_p.key == func.upper(bindparam("key")))
 
 
 def one(tx: Tx, project_id: int) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.execute(_ONE, {"id": project_id}).scalar()
-    return found
+    project: dict[str, Any] | None = tx.execute(_ONE, {"id": project_id}).scalar()
+    return project
 
 
 def by_key(tx: Tx, key: str) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.execute(_BY_KEY, {"key": key}).scalar()
-    return found
+    project: dict[str, Any] | None = tx.execute(_BY_KEY, {"key": key}).scalar()
+    return project
 
 
 def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
@@ -133,9 +133,9 @@ def move(tx: Tx, project_id: int, workspace_id: int) -> None:
 
 
 def set_notes(tx: Tx, project_id: int, notes: Any) -> list[dict[str, str]] | None:
-    changed = update(projects).where(_p.id == project_id).values(notes=notes).returning(_p.notes)
-    stored: list[dict[str, str]] | None = tx.execute(changed).scalar()
-    return stored
+    statement = update(projects).where(_p.id == project_id).values(notes=notes).returning(_p.notes)
+    new_notes: list[dict[str, str]] | None = tx.execute(statement).scalar()
+    return new_notes
 
 
 def add_note(tx: Tx, project_id: int, note: dict[str, str]) -> list[dict[str, str]] | None:
@@ -144,16 +144,16 @@ def add_note(tx: Tx, project_id: int, note: dict[str, str]) -> list[dict[str, st
 
 def note_view(tx: Tx, project_id: int, user_id: int, now: datetime) -> bool:
     """Record that a user looked at a project; return whether that exists."""
-    seen = select(literal(user_id), _p.id, literal(now, Time)).where(_p.id == project_id)
-    added = insert(project_views).from_select(["user_id", "project_id", "viewed_at"], seen)
-    later = added.on_conflict_do_update(
-        constraint=project_views.primary_key, set_={"viewed_at": added.excluded.viewed_at}
+    view = select(literal(user_id), _p.id, literal(now, Time)).where(_p.id == project_id)
+    statement = insert(project_views).from_select(["user_id", "project_id", "viewed_at"], view)
+    later = statement.on_conflict_do_update(
+        constraint=project_views.primary_key, set_={"viewed_at": statement.excluded.viewed_at}
     )
     return tx.execute(later).rowcount == 1
 
 
 def viewed_last(tx: Tx, user_id: int, limit: int) -> list[dict[str, Any]]:
     views = project_views.c
-    seen = _LISTED.rows.join(project_views, views.project_id == _p.id)
-    mine = seen.where(views.user_id == user_id).order_by(views.viewed_at.desc()).limit(limit)
+    query = _LISTED.rows.join(project_views, views.project_id == _p.id)
+    mine = query.where(views.user_id == user_id).order_by(views.viewed_at.desc()).limit(limit)
     return list(tx.execute(mine).scalars())

@@ -84,10 +84,10 @@ def _found(tx: Tx, condition: Any) -> list[Assignment]:
 
 def users_shown(tx: Tx, ids: Sequence[int], name: str) -> list[dict[str, Any]]:
     """Return users as JSON, filtered by a part of their names."""
-    wanted = select(USER).where(users.c.id.in_(ids), has_text(users.c.username, name))
-    return list(tx.execute(wanted.order_by(users.c.id)).scalars())
+    query = select(USER).where(users.c.id.in_(ids), has_text(users.c.username, name))
+    return list(tx.execute(query.order_by(users.c.id)).scalars())
 
 
 def named_groups(tx: Tx, ids: Sequence[int], name: str) -> list[int]:
-    wanted = select(groups.c.id).where(groups.c.id.in_(ids), has_text(groups.c.name, name))
-    return list(tx.execute(wanted.order_by(groups.c.id)).scalars())
+    query = select(groups.c.id).where(groups.c.id.in_(ids), has_text(groups.c.name, name))
+    return list(tx.execute(query.order_by(groups.c.id)).scalars())

@@ -184,12 +184,12 @@ def holders_on_agents(
 def _held_by_hash(
     db: Database, statement: Select[Any], params: dict[str, Any]
 ) -> dict[bytes, Holder]:
-    found: dict[bytes, Holder] = {}
+    holder_by_hash: dict[bytes, Holder] = {}
     for row in db.read(statement, params):
         values = dict(row._mapping)
         token_hash = values.pop("token_hash")
-        found[token_hash] = Holder(**values)
-    return found
+        holder_by_hash[token_hash] = Holder(**values)
+    return holder_by_hash
 
 
 def holder_with_roles(
@@ -283,8 +283,8 @@ def open_of_user(tx: Tx, user_id: int, now: datetime, most: int) -> list[dict[st
         _s.id, createdAt=moment(_s.created_at), expiresAt=moment(_s.expires_at),
         address=func.coalesce(_s.address, ""), program=func.coalesce(_s.program, ""),
     )  # fmt: skip
-    found = select(rows).where(*_open(user_id, now)).order_by(_s.id.desc()).limit(most)
-    return list(tx.execute(found).scalars())
+    query = select(rows).where(*_open(user_id, now)).order_by(_s.id.desc()).limit(most)
+    return list(tx.execute(query).scalars())
 
 
 def end_of_user(tx: Tx, user_id: int, session_id: int, now: datetime) -> bool:
@@ -318,9 +318,9 @@ def describe(tx: Tx, session_id: int, description: str) -> None:
 
 
 def forget_expired(tx: Tx, before: datetime) -> None:
-    """Delete tokens of tasks: each container that is ordered gets one."""
-    expired = (sessions.c.kind == SessionKind.ALLOCATION) & (sessions.c.expires_at < before)
-    tx.execute(delete(sessions).where(expired))
+    """Delete expired tokens of tasks. Each ordered container gets its own token."""
+    condition = (sessions.c.kind == SessionKind.ALLOCATION) & (sessions.c.expires_at < before)
+    tx.execute(delete(sessions).where(condition))
 
 
 def sign_in(tx: Tx, username: str) -> SignIn | None:
@@ -339,8 +339,8 @@ def signed_in(tx: Tx, user_id: int, now: datetime) -> None:
 
 
 def access_token(tx: Tx, token_id: int) -> AccessToken | None:
-    found = _ACCESS_TOKENS.rows.where(_s.id == token_id)
-    row = tx.execute(found.add_columns(_s.user_id, _IS_REVOKED)).first()
+    query = _ACCESS_TOKENS.rows.where(_s.id == token_id)
+    row = tx.execute(query.add_columns(_s.user_id, _IS_REVOKED)).first()
     return None if row is None else AccessToken(row[1], row[2], row[0])
 
 

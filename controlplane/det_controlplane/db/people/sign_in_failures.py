@@ -42,9 +42,9 @@ class AttemptLimits:
 
 
 def attempt(tx: Tx, username: str, address: str, now: datetime, patience: AttemptLimits) -> int:
-    """Count an attempt and return how many there were; 0 where it comes too soon after others, and is not counted."""
-    found = tx.execute(_ATTEMPT, _values(username, address, now, patience)).scalar()
-    return int(found or 0)
+    """Count an attempt and return the number of attempts. Return 0 if it is too early and was not counted."""
+    count = tx.execute(_ATTEMPT, _values(username, address, now, patience)).scalar()
+    return int(count or 0)
 
 
 def held_up(tx: Tx, username: str, address: str, now: datetime, patience: AttemptLimits) -> bool:

@@ -28,8 +28,8 @@ _LISTED = Collection(
 
 
 def one(tx: Tx, name: str) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.execute(_LISTED.rows.where(_t.name == name)).scalar()
-    return found
+    template: dict[str, Any] | None = tx.execute(_LISTED.rows.where(_t.name == name)).scalar()
+    return template
 
 
 def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:

@@ -22,13 +22,13 @@ class RowKind:
     fields: str
 
     def numbers(self) -> TextClause:
-        chosen = " OR ".join(
+        condition = " OR ".join(
             f"{column} = ANY(cast(:{name} AS integer[]))" for name, column in self.filters.items()
         )
         return text(f"""
             SELECT r.id, {_SEQ.format("r")} AS seq FROM {self.tables}
             WHERE (cast(:within AS integer[]) IS NULL OR {self.workspace} = ANY(cast(:within AS integer[])))
-              AND (:every OR {chosen})
+              AND (:every OR {condition})
         """)
 
     def rows(self) -> TextClause:
@@ -78,8 +78,8 @@ def numbers(
     """Return the number of the last change of each row that is subscribed to, by its id; no choice means every row."""
     filters = {name: list(chosen.get(name, ())) for name in KINDS[kind].filters}
     every = not any(filters.values())
-    held = None if within is None else list(within)
-    rows = tx.execute(_NUMBERS[kind], {"within": held, "every": every, **filters})
+    workspace_ids = None if within is None else list(within)
+    rows = tx.execute(_NUMBERS[kind], {"within": workspace_ids, "every": every, **filters})
     return {row.id: row.seq for row in rows}
 
 
@@ -87,8 +87,10 @@ def rows(tx: Tx, kind: str, ids: Sequence[int], within: Sequence[int] | None) ->
     """Return rows as JSON, except rows that have left the workspaces meanwhile."""
     if not ids:
         return []
-    held = None if within is None else list(within)
-    return [str(row[0]) for row in tx.execute(_ROWS[kind], {"ids": list(ids), "within": held})]
+    workspace_ids = None if within is None else list(within)
+    return [
+        str(row[0]) for row in tx.execute(_ROWS[kind], {"ids": list(ids), "within": workspace_ids})
+    ]
 
 
 def filters_of(kind: str) -> Sequence[str]:

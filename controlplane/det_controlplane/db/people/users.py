@@ -73,13 +73,13 @@ def remote(tx: Tx, username: str) -> RemoteAccount | None:
 
 
 def one(tx: Tx, user_id: int) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.execute(_ONE, {"id": user_id}).scalar()
-    return found
+    user: dict[str, Any] | None = tx.execute(_ONE, {"id": user_id}).scalar()
+    return user
 
 
 def by_name(tx: Tx, username: str) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = tx.execute(_BY_NAME, {"name": username}).scalar()
-    return found
+    user: dict[str, Any] | None = tx.execute(_BY_NAME, {"name": username}).scalar()
+    return user
 
 
 def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
@@ -96,10 +96,10 @@ def change(tx: Tx, user_id: int, **columns: Any) -> None:
 
 def named_like(tx: Tx, name: str, but: int) -> str | None:
     """Return the name of another user with this user name or display name in any case."""
-    wanted = func.lower(name)
-    same = or_(func.lower(_u.username) == wanted, func.lower(_u.display_name) == wanted)
-    found: str | None = tx.execute(select(_u.username).where(_u.id != but, same)).scalar()
-    return found
+    lower_name = func.lower(name)
+    same = or_(func.lower(_u.username) == lower_name, func.lower(_u.display_name) == lower_name)
+    other: str | None = tx.execute(select(_u.username).where(_u.id != but, same)).scalar()
+    return other
 
 
 def other_admins(tx: Tx, user_id: int) -> int:
@@ -134,8 +134,8 @@ def _revoke(tx: Tx, user_id: int, now: datetime, kinds: tuple[SessionKind, ...],
 
 def settings(tx: Tx, user_id: int) -> dict[str, dict[str, str]]:
     """Return the values of web settings by place and key."""
-    found: dict[str, Any] | None = tx.execute(select(_u.settings).where(_u.id == user_id)).scalar()
-    return found or {}
+    values: dict[str, Any] | None = tx.execute(select(_u.settings).where(_u.id == user_id)).scalar()
+    return values or {}
 
 
 def settings_size(tx: Tx, user_id: int) -> int:

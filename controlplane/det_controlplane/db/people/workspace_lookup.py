@@ -43,8 +43,8 @@ _STATEMENTS: Mapping[str, TextClause] = {kind: text(sql) for kind, sql in _OF.it
 
 def one(kind: str) -> Any:
     """Return the SQL expression for the workspace of one object; :names contains only its name."""
-    found = text(_OF[kind]).columns(column("name", Text), column("workspace_id", Integer))
-    return select(found.subquery().c.workspace_id).limit(1).scalar_subquery()
+    table = text(_OF[kind]).columns(column("name", Text), column("workspace_id", Integer))
+    return select(table.subquery().c.workspace_id).limit(1).scalar_subquery()
 
 
 def is_of_no_experiment(db: Database, kind: str, name: str) -> bool:
@@ -54,5 +54,5 @@ def is_of_no_experiment(db: Database, kind: str, name: str) -> bool:
 
 def of(db: Database, kind: str, names: Sequence[str]) -> dict[str, int]:
     """Return the workspace of each thing that is there, by the name that was asked for."""
-    found = db.read(_STATEMENTS[kind], {"names": list(names)})
-    return {str(row.name): int(row.workspace_id) for row in found}
+    rows = db.read(_STATEMENTS[kind], {"names": list(names)})
+    return {str(row.name): int(row.workspace_id) for row in rows}

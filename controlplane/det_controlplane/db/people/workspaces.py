@@ -77,8 +77,10 @@ _ONE = _LISTED.rows.where(_w.id == bindparam("id"))
 
 def one(tx: Tx, workspace_id: int, user_id: int) -> dict[str, Any] | None:
     """Return a workspace as this user sees it."""
-    found: dict[str, Any] | None = tx.execute(_ONE, {"id": workspace_id, "me": user_id}).scalar()
-    return found
+    workspace: dict[str, Any] | None = tx.execute(
+        _ONE, {"id": workspace_id, "me": user_id}
+    ).scalar()
+    return workspace
 
 
 def listed(
@@ -109,16 +111,16 @@ def share(tx: Tx, workspace_id: int) -> WorkspaceRow | None:
 
 def named(tx: Tx, ids: Sequence[int], names: Sequence[str]) -> dict[int, str]:
     """Return the names of existing workspaces."""
-    wanted = one_of(_w.id, "ids") | one_of(_w.name, "names")
-    found = tx.execute(
-        select(_w.id, _w.name).where(wanted), {"ids": list(ids), "names": list(names)}
+    condition = one_of(_w.id, "ids") | one_of(_w.name, "names")
+    rows = tx.execute(
+        select(_w.id, _w.name).where(condition), {"ids": list(ids), "names": list(names)}
     )
-    return {row.id: row.name for row in found}
+    return {row.id: row.name for row in rows}
 
 
 def create(tx: Tx, user_id: int, **columns: Any) -> int:
-    made = insert(workspaces).values(user_id=user_id, **columns).returning(_w.id)
-    return int(tx.execute(made).scalar_one())
+    statement = insert(workspaces).values(user_id=user_id, **columns).returning(_w.id)
+    return int(tx.execute(statement).scalar_one())
 
 
 def change(tx: Tx, workspace_id: int, **columns: Any) -> None:

@@ -99,8 +99,8 @@ def live_of_restarted_task(tx: Tx, task_id: str) -> AllocationRow | None:
 
     A statement that waited for the end of the lost run sees neither run: the first has ended, and the second began
     after the statement."""
-    found = (live_of_task(tx, task_id) for _ in range(_LOOKS))
-    return next((row for row in found if row is not None), None)
+    rows = (live_of_task(tx, task_id) for _ in range(_LOOKS))
+    return next((row for row in rows if row is not None), None)
 
 
 def _one(tx: Tx, statement: Select[Any], params: dict[str, str]) -> AllocationRow | None:
@@ -143,8 +143,7 @@ def request_for_task(
         "single_agent": True, "requested_at": now,
     }  # fmt: skip
     if preempt_timeout_s is not None:
-        asked = {"preemptible": True, "ready": True, "preempt_timeout_s": preempt_timeout_s}
-        values |= asked
+        values |= {"preemptible": True, "ready": True, "preempt_timeout_s": preempt_timeout_s}
     tx.execute(insert(schema.allocations), values)
 
 
@@ -290,12 +289,12 @@ def end(
         "id": allocation_id, "reason": reason, "exit_code": exit.exit_code, "kind": exit.kind.value,
         "pull_failed": exit.pull_failed, "setback": setback, "now": now, "token_expires_at": token_expires_at,
     }  # fmt: skip
-    told: str | None = tx.execute(_END, params).scalar()
-    if told is None:
+    stop_reason: str | None = tx.execute(_END, params).scalar()
+    if stop_reason is None:
         return None
     slots.release(tx, allocation_id)
     tx.execute(_EXPIRE_TOKENS, {"id": allocation_id, "at": token_expires_at})
-    return told
+    return stop_reason
 
 
 def _newest_in_a_row(column: str) -> TextClause:

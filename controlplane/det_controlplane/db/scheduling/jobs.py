@@ -195,13 +195,13 @@ def queued(tx: Tx) -> list[QueuedJob]:
 
 
 def experiment_of(tx: Tx, job_id: UUID) -> int | None:
-    found = select(experiments.c.id).where(experiments.c.job_id == job_id)
-    return tx.execute(found).scalar()
+    query = select(experiments.c.id).where(experiments.c.job_id == job_id)
+    return tx.execute(query).scalar()
 
 
 def workspace_of(tx: Tx, job_id: UUID) -> int:
-    found = select(jobs.c.workspace_id).where(jobs.c.id == job_id)
-    return int(tx.execute(found).scalar_one())
+    query = select(jobs.c.workspace_id).where(jobs.c.id == job_id)
+    return int(tx.execute(query).scalar_one())
 
 
 def change(tx: Tx, job_id: UUID, **values: Any) -> None:

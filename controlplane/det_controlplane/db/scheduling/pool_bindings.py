@@ -26,6 +26,8 @@ def add(tx: Tx, pool: str, workspace_ids: Sequence[int]) -> None:
 
 
 def remove(tx: Tx, pool: str, workspace_ids: Sequence[int] | None = None) -> None:
-    """Take a pool away from some workspaces, or from all."""
-    gone = delete(pool_bindings).where(_b.pool == pool)
-    tx.execute(gone if workspace_ids is None else gone.where(_b.workspace_id.in_(workspace_ids)))
+    """Unbind a pool from some workspaces, or from all."""
+    statement = delete(pool_bindings).where(_b.pool == pool)
+    tx.execute(
+        statement if workspace_ids is None else statement.where(_b.workspace_id.in_(workspace_ids))
+    )

@@ -163,9 +163,9 @@ def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
 
 def queued(tx: Tx, pool: str, default_priority: int) -> list[Queued]:
     """Return the queued allocations of a pool in the order of its queue."""
-    found, _ = _allocations(tx, {"pool": pool, "default_priority": default_priority})
+    queue, _ = _allocations(tx, {"pool": pool, "default_priority": default_priority})
     return sorted(
-        found, key=lambda q: (q.request.job, q.request.requested_at, q.request.allocation_id)
+        queue, key=lambda q: (q.request.job, q.request.requested_at, q.request.allocation_id)
     )
 
 
@@ -173,15 +173,15 @@ def _allocations(
     tx: Tx, params: Mapping[str, Any]
 ) -> tuple[list[Queued], list[tuple[Running, bool]]]:
     """Return the queued allocations of a pool, and those that hold slots, with whether their jobs are marked as queued."""
-    known = _known(tx.engine, params["default_priority"])
+    cache = _known(tx.engine, params["default_priority"])
     for _ in range(_TRIES):
         lines = tx.execute(_ALLOCATIONS, params).one()
         versions = lines.pending.split("\n") if lines.pending else []
-        new = [version.partition("\t")[0] for version in versions if version not in known]
+        new = [version.partition("\t")[0] for version in versions if version not in cache]
         if new:
             details = tx.execute(_DETAILS, {**params, "ids": new}).scalar()
-            known.update(_queued(line) for line in (details.split("\n") if details else ()))
-        pending = [known[version] for version in versions if version in known]
+            cache.update(_queued(line) for line in (details.split("\n") if details else ()))
+        pending = [cache[version] for version in versions if version in cache]
         if len(pending) == len(versions):
             running = (
                 [_running(line) for line in lines.running.split("\n")] if lines.running else []
@@ -192,10 +192,10 @@ def _allocations(
 
 def _known(engine: Engine, default_priority: int) -> dict[str, Queued]:
     """Return the queued allocations that were read before, by the versions of their rows."""
-    known = _KNOWN.setdefault(engine, {}).setdefault(default_priority, {})
-    if len(known) > _MOST_KNOWN:
-        known.clear()
-    return known
+    cache = _KNOWN.setdefault(engine, {}).setdefault(default_priority, {})
+    if len(cache) > _MOST_KNOWN:
+        cache.clear()
+    return cache
 
 
 def _queued(line: str) -> tuple[str, Queued]:
@@ -213,10 +213,12 @@ def _queued(line: str) -> tuple[str, Queued]:
 @lru_cache(maxsize=_REMEMBERED_LINES)
 def _running(line: str) -> tuple[Running, bool]:
     """Return an allocation that holds slots, and whether its job's row says that it is in the queue."""
-    job, id, slots, requested_at, preemptible, releasing, agents, held, in_queue = line.split(_NEXT)
+    job, id, slots, requested_at, preemptible, releasing, agents, slot_counts, in_queue = (
+        line.split(_NEXT)
+    )
     placements = tuple(
         Placement(agent, int(n))
-        for agent, n in zip(agents.split(_ITEM), held.split(_ITEM), strict=True)
+        for agent, n in zip(agents.split(_ITEM), slot_counts.split(_ITEM), strict=True)
     )
     running = Running(
         id, _job(job), int(slots), placements, preemptible == "t", releasing == "t", float(requested_at)
@@ -231,9 +233,9 @@ def _job(line: str) -> Job:
     return Job(int(priority), _position(position), id, float(weight), limit, float(submitted_at))
 
 
-def _position(written: str) -> Decimal | int:
+def _position(value: str) -> Decimal | int:
     """Return whole numbers as such, as nearly all are: they compare several times faster."""
-    return int(written) if written.isdigit() else Decimal(written)
+    return int(value) if value.isdigit() else Decimal(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +257,14 @@ class NewContainer:
 def assign(
     tx: Tx, starts: Sequence[schedule.Start], ports: Sequence[dict[str, int]], now: datetime
 ) -> dict[str, Assigned]:
-    """Give queued allocations their next epochs; one that no longer waits, or that another transaction has locked, is missing in the answer."""
+    """Assign the next epochs to queued allocations. The result omits allocations that are no longer queued or that
+    another transaction has locked."""
     rows = [
         {"id": start.allocation_id, "backfilled": start.backfilled, "ports": own}
         for start, own in zip(starts, ports, strict=True)
     ]
-    found = tx.execute(_ASSIGN, {"rows": as_json(rows), "now": now}).all()
-    return {r.id: Assigned(r.epoch, r.task_id) for r in found}
+    result = tx.execute(_ASSIGN, {"rows": as_json(rows), "now": now}).all()
+    return {r.id: Assigned(r.epoch, r.task_id) for r in result}
 
 
 def insert_containers(tx: Tx, containers: Sequence[NewContainer], now: datetime) -> None:
@@ -274,7 +277,7 @@ def ports_in_use(tx: Tx) -> set[int]:
 
 def ports_on(tx: Tx, agents: Collection[str]) -> dict[str, set[int]]:
     """Return the ports that allocations on these agents use."""
-    found: dict[str, set[int]] = {agent: set() for agent in agents}
+    ports: dict[str, set[int]] = {agent: set() for agent in agents}
     for r in tx.execute(_PORTS_ON, {"agents": list(agents)}).all():
-        found[r.agent_id].update(map(int, r.ports.values()))
-    return found
+        ports[r.agent_id].update(map(int, r.ports.values()))
+    return ports

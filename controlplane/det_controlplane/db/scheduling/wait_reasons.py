@@ -56,11 +56,11 @@ def record(
 
     An allocation that another transaction has locked keeps its id: that transaction marks the pool for another pass.
     """
-    stored = {
+    reasons = {
         r.id: WaitReason(WaitCode(r.code), r.sentence) for r in tx.execute(_STORED, {"pool": pool})
     }
     members = _by_reason(waiting)
-    changes = changes_of(stored, members, current)
+    changes = changes_of(reasons, members, current)
     if changes.sentences:
         rows = [{"id": id, "sentence": sentence} for id, sentence in changes.sentences.items()]
         tx.execute(_CHANGE, {"rows": as_json(rows)})
@@ -85,15 +85,15 @@ def changes_of(
         for id, count in Counter(map(current.get, allocations)).items():
             if id is not None and id in stored and stored[id].code == reason.code:
                 claims.append((count, id, reason))
-    used: set[int] = set()
+    used_ids: set[int] = set()
     for _, id, reason in sorted(claims, reverse=True):
-        if id not in used and reason not in changes.ids:
+        if id not in used_ids and reason not in changes.ids:
             changes.ids[reason] = id
-            used.add(id)
+            used_ids.add(id)
             if stored[id].sentence != reason.sentence:
                 changes.sentences[id] = reason.sentence
     changes.new = [reason for reason in members if reason not in changes.ids]
-    changes.unused = sorted(stored.keys() - used)
+    changes.unused = sorted(stored.keys() - used_ids)
     return changes
 
 

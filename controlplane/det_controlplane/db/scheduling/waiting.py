@@ -137,8 +137,8 @@ def subject(tx: Tx, kind: str, id: str) -> Subject | None:
 
 def reasons(tx: Tx, kind: str, id: str) -> list[dict[str, Any]]:
     """Return an entry for each live allocation, in the API's JSON."""
-    found: list[dict[str, Any]] = tx.execute(_REASONS_OF[kind], {"id": id}).scalar_one()
-    return found
+    entries: list[dict[str, Any]] = tx.execute(_REASONS_OF[kind], {"id": id}).scalar_one()
+    return entries
 
 
 def shown_by(tx: Tx, allocation_id: str) -> list[tuple[int, str]]:

@@ -19,7 +19,7 @@ _ROUND = text("""
 
 def add(tx: Tx, allocation_id: str, request_uuid: str, peers: int, data: str) -> list[str]:
     """Add a peer's data to the open round. Return the data of the round so far, each as JSON."""
-    asked = {"id": allocation_id, "request_uuid": request_uuid}
+    params = {"id": allocation_id, "request_uuid": request_uuid}
     tx.execute(_LOCK, {"id": allocation_id})
-    tx.execute(_ADD, {**asked, "payload": data, "peers": peers})
-    return list(tx.execute(_ROUND, asked).scalars())
+    tx.execute(_ADD, {**params, "payload": data, "peers": peers})
+    return list(tx.execute(_ROUND, params).scalars())

@@ -197,5 +197,5 @@ _TASKS_OF_AGENT = text("""
 
 def tasks_of_agent(db: Database, agent_id: str, tasks: Collection[str]) -> set[str]:
     """Return which of some tasks have, or had, a container on an agent."""
-    found = db.read(_TASKS_OF_AGENT, {"tasks": list(tasks), "agent_id": agent_id})
-    return {row.task_id for row in found}
+    rows = db.read(_TASKS_OF_AGENT, {"tasks": list(tasks), "agent_id": agent_id})
+    return {row.task_id for row in rows}

@@ -55,8 +55,8 @@ def delete(tx: Tx, ids: Sequence[str]) -> list[str]:
     usage.keep_of_tasks(tx, ids)
     log_spans.forget(tx, list(ids))
     tx.execute(_SESSIONS, {"ids": list(ids)})
-    gone = tx.execute(_TASKS, {"ids": list(ids)}).all()
-    tx.execute(_JOBS, {"jobs": [row.job_id for row in gone]})
-    contexts = [row.context_id for row in gone if row.context_id is not None]
+    rows = tx.execute(_TASKS, {"ids": list(ids)}).all()
+    tx.execute(_JOBS, {"jobs": [row.job_id for row in rows]})
+    contexts = [row.context_id for row in rows if row.context_id is not None]
     keys = tx.execute(_CONTEXTS, {"contexts": contexts}).scalars()
     return [key for key in keys if key is not None]

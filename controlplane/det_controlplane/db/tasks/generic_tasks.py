@@ -159,9 +159,9 @@ def root_of(tx: Tx, task_id: str) -> str:
 
 
 def tree_below(tx: Tx, task_id: str, within: Sequence[int] | None = None) -> list[str]:
-    """Return a task and all that came of it, parents first; `within` holds them to workspaces."""
-    held = {"within": None if within is None else list(within)}
-    return list(tx.execute(_TREE, {"id": task_id, **held}).scalars())
+    """Return a task and its descendants, parents first. `within` limits them to workspaces."""
+    scope = {"within": None if within is None else list(within)}
+    return list(tx.execute(_TREE, {"id": task_id, **scope}).scalars())
 
 
 def last_run(tx: Tx, task_id: str) -> int:

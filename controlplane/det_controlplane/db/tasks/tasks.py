@@ -130,8 +130,8 @@ def insert_task(tx: Tx, new: NewTask, now: datetime) -> None:
 
 def by_idempotency_key(db: Database, key: str) -> str | None:
     """Return the task that an earlier try of the same request launched."""
-    found = db.read(select(_k.id).where(_k.idempotency_key == key))
-    return found[0].id if found else None
+    rows = db.read(select(_k.id).where(_k.idempotency_key == key))
+    return rows[0].id if rows else None
 
 
 def listed(
@@ -141,10 +141,10 @@ def listed(
 
 
 def one(tx: Tx, kind: TaskKind, task_id: str) -> InteractiveTask | None:
-    found = _LISTED[kind].rows.add_columns(
+    query = _LISTED[kind].rows.add_columns(
         _k.config, _k.sealed, _k.job_id, _j.user_id, _j.workspace_id, _j.pool, _k.access_key, _k.ended_at
     )  # fmt: skip
-    row = tx.execute(found.where(_k.id == task_id)).first()
+    row = tx.execute(query.where(_k.id == task_id)).first()
     return None if row is None else InteractiveTask(*row)
 
 
@@ -168,8 +168,8 @@ _RUNNING = text("""
 
 def running(db: Database, within: Sequence[int] | None) -> dict[TaskKind, int]:
     """Return how many tasks of each kind have not ended."""
-    asked = {"within": None if within is None else list(within)}
-    return {TaskKind(row.kind): int(row.number) for row in db.read(_RUNNING, asked)}
+    params = {"within": None if within is None else list(within)}
+    return {TaskKind(row.kind): int(row.number) for row in db.read(_RUNNING, params)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,5 +35,5 @@ class DrawnExperiment:
 
 def drawn(db: Database, experiments: Sequence[int], trials: Sequence[int]) -> list[DrawnExperiment]:
     """Return the experiments that are named, or have trials that are; the newest first."""
-    asked = {"experiments": list(experiments), "trials": list(trials)}
-    return [DrawnExperiment(**row._mapping) for row in db.read(_EXPERIMENTS, asked)]
+    params = {"experiments": list(experiments), "trials": list(trials)}
+    return [DrawnExperiment(**row._mapping) for row in db.read(_EXPERIMENTS, params)]

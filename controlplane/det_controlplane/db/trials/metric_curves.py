@@ -146,9 +146,9 @@ def curves(db: Database, trial_ids: Sequence[int], window: Window) -> list[Curve
     """Return the curves of the trials, one for each group of metrics."""
     long = max(_FEW, window.most)
     span = {"group": window.group, "first": window.first, "last": window.last, "few": long}
-    found = db.read(_LENGTHS, {"ids": list(trial_ids), **span})
-    asked = json.dumps([dict(row._mapping) for row in found])
-    params = {"asked": asked, "names": list(window.names), "most": window.most}
+    length_rows = db.read(_LENGTHS, {"ids": list(trial_ids), **span})
+    lengths = json.dumps([dict(row._mapping) for row in length_rows])
+    params = {"asked": lengths, "names": list(window.names), "most": window.most}
     rows = db.read(_CURVES, params)
     return [Curve(row.trial_id, row.metric_group, row.points) for row in rows]
 

@@ -51,8 +51,8 @@ def read(tx: Tx, experiment_id: int) -> StoredNames | None:
     row = tx.execute(_READ, {"id": experiment_id}).first()
     if row is None:
         return None
-    searched = (name for name in (row.metric_name, row.time_metric) if name)
-    return StoredNames(row.names or {}, frozenset(searched))
+    names = (name for name in (row.metric_name, row.time_metric) if name)
+    return StoredNames(row.names or {}, frozenset(names))
 
 
 def replace(tx: Tx, experiment_id: int, before: MetricNames, names: MetricNames) -> bool:

@@ -32,7 +32,7 @@ _PAGE = text(f"""
 _SOURCE = "EXISTS (SELECT 1 FROM trial_sources s {join} WHERE s.trial_id = m.trial_id AND (cast(:kind AS text) = '' OR s.kind = :kind) AND {used})"
 
 
-def _of_sources(used: str, join: str = "") -> Collection:
+def _of_sources(sql: str, join: str = "") -> Collection:
     """Return reports of trials that used a thing. The trials may be of other workspaces than the thing is."""
     reports: Select[Any] = select(literal_column(_REPORT)).select_from(
         text(
@@ -40,7 +40,7 @@ def _of_sources(used: str, join: str = "") -> Collection:
             " JOIN projects p ON p.id = e.project_id"
         )
     )
-    chosen = text(f"""{_SOURCE.format(join=join, used=used)}
+    condition = text(f"""{_SOURCE.format(join=join, used=sql)}
         AND NOT m.archived AND (cast(:group AS text) = '' OR m.metric_group = :group)
         AND (cast(:within AS integer[]) IS NULL OR p.workspace_id = ANY(cast(:within AS integer[])))
         AND (cast(:experiment_id AS integer) IS NULL OR e.id = :experiment_id)""")
@@ -48,7 +48,7 @@ def _of_sources(used: str, join: str = "") -> Collection:
         "": literal_column("(m.trial_id, m.total_batches, m.id)")
     }
     return Collection(
-        "metrics", reports.where(chosen), order, key=literal_column("m.id", BigInteger)
+        "metrics", reports.where(condition), order, key=literal_column("m.id", BigInteger)
     )
 
 

@@ -159,12 +159,12 @@ def add_all(
         }
         for one in new
     ]  # fmt: skip
-    changed = {n.trial.id: {**n.trial.summaries, n.key: n.summary} for n in new}
+    summaries_by_id = {n.trial.id: {**n.trial.summaries, n.key: n.summary} for n in new}
     stored: dict[int, ReportingTrial] = {}
     others: dict[int, ReportingTrial] = {}
     for id, version, run_id, steps, summaries in tx.execute(_ADD_ALL, {"rows": as_json(rows)}):
         if summaries is None:
-            stored[id] = ReportingTrial(id, version, run_id, steps, changed[id])
+            stored[id] = ReportingTrial(id, version, run_id, steps, summaries_by_id[id])
         else:
             others[id] = ReportingTrial(id, version, run_id, steps, summaries)
     return stored, others

@@ -36,12 +36,12 @@ _ONE = text(f"SELECT {views.TRIAL}::text FROM trials t WHERE t.id = :id")
 def listed(
     db: Database, page: Page, sort: Sort, experiment_id: int, states: Sequence[str]
 ) -> Iterator[str]:
-    given: dict[str, Any] = {"experiment_id": experiment_id}
+    params: dict[str, Any] = {"experiment_id": experiment_id}
     if states:
-        given["states"] = list(states)
-    return pages.find(db, _LISTED, page, sort, given)
+        params["states"] = list(states)
+    return pages.find(db, _LISTED, page, sort, params)
 
 
 def one(tx: Tx, trial_id: int) -> str | None:
-    found: str | None = tx.execute(_ONE, {"id": trial_id}).scalar()
-    return found
+    trial: str | None = tx.execute(_ONE, {"id": trial_id}).scalar()
+    return trial

@@ -130,9 +130,9 @@ class TrialOrders:
 
 
 def train_to(tx: Tx, trial_id: int) -> float | None:
-    """Return the length of the trial's current operation; None where the searcher gives it none."""
-    found = select(schema.trials.c.train_to).where(schema.trials.c.id == trial_id)
-    return tx.execute(found).scalar()
+    """Return the length of the trial's current operation, or None if the searcher sets no length."""
+    query = select(schema.trials.c.train_to).where(schema.trials.c.id == trial_id)
+    return tx.execute(query).scalar()
 
 
 def asked(tx: Tx, trial_id: int) -> TrialOrders | None:

@@ -205,8 +205,8 @@ def insert_many(
 
 def request_allocation(tx: Tx, trial: TrialRow, now: datetime, delay: Delay | None) -> str:
     """Queue the trial's next allocation; returns the pool it waits in."""
-    waits = NO_DELAY if delay is None else delay.params(now)
-    params = {"experiment_id": trial.experiment_id, "id": trial.id, "now": now, **waits}
+    delay_params = NO_DELAY if delay is None else delay.params(now)
+    params = {"experiment_id": trial.experiment_id, "id": trial.id, "now": now, **delay_params}
     trial.run_id, pool = tx.execute(_REQUEST, params).one()
     return str(pool)
 

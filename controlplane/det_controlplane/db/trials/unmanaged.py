@@ -90,18 +90,18 @@ def silent_since(tx: Tx, before: datetime) -> list[int]:
 
 
 def longest_silent(tx: Tx) -> datetime | None:
-    """Return when the trial that has been silent for longest was heard last."""
-    found: datetime | None = tx.execute(_LONGEST_SILENT).scalar()
-    return found
+    """Return the oldest last heartbeat of all live unmanaged trials."""
+    time: datetime | None = tx.execute(_LONGEST_SILENT).scalar()
+    return time
 
 
 def end(tx: Tx, trial_id: int, state: TrialState, now: datetime) -> int | None:
-    """End a trial, and its experiment with it; return the experiment, None where it had ended before."""
+    """End a trial and its experiment. Return the experiment, or None if the trial had already ended."""
     params = {"id": trial_id, "state": state.value, "now": now}
     if not tx.execute(_END, params).rowcount:
         return None
-    ended: int | None = tx.execute(_END_EXPERIMENT, params).scalar()
-    return ended
+    experiment_id: int | None = tx.execute(_END_EXPERIMENT, params).scalar()
+    return experiment_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,22 +52,24 @@ class Options:
 
 def page(db: Database, trial_id: int, page: Page, sort: Sort, options: Options) -> Iterator[str]:
     """Return entries by step, or by the metric in `sort`. Entries without the metric come last."""
-    found = _workloads(
+    collection = _workloads(
         options.filter, options.batch_metrics, options.skip_deleted, bool(sort.metric)
     )
     by_metric = {"sort_key": sort.metric, "group": options.group} if sort.metric else {}
-    return pages.find(db, found, page, sort, {}, trial_id=trial_id, **by_metric)
+    return pages.find(db, collection, page, sort, {}, trial_id=trial_id, **by_metric)
 
 
 @lru_cache
-def _workloads(chosen: str, batch_metrics: bool, skip_deleted: bool, measured: bool) -> Collection:
+def _workloads(
+    filter_name: str, batch_metrics: bool, skip_deleted: bool, by_metric: bool
+) -> Collection:
     batches = "coalesce(m.batch_metrics, '[]')" if batch_metrics else "'[]'::jsonb"
-    kept = "c.state NOT IN ('ACTIVE', 'DELETED')" if skip_deleted else "c.state <> 'ACTIVE'"
-    joined = _MEASURED if measured else ""
+    condition = "c.state NOT IN ('ACTIVE', 'DELETED')" if skip_deleted else "c.state <> 'ACTIVE'"
+    join = _MEASURED if by_metric else ""
     item: ColumnElement[Any] = literal_column(_ITEM.format(batches=batches))
-    source = text(_SOURCE.format(kept=kept, joined=joined))
-    of_trial = text(f"s.trial_id = :trial_id AND {_CHOSEN[chosen]}")
-    orders = _BY_METRIC if measured else _BY_STEP
+    source = text(_SOURCE.format(kept=condition, joined=join))
+    of_trial = text(f"s.trial_id = :trial_id AND {_CHOSEN[filter_name]}")
+    orders = _BY_METRIC if by_metric else _BY_STEP
     return Collection(
         "workloads", select(item).select_from(source).where(of_trial), orders, key=_KEY
     )

@@ -64,30 +64,30 @@ def read_request(event: Event) -> Request:
 
 
 def write_answer(event: Event, request: Request, answer: WireAnswer) -> dict[str, Any]:
-    written = _written(event, answer)
-    size = len(written["body"])
-    if size < MAX_ANSWER // 8 or len(json.dumps(written)) + _ENVELOPE <= MAX_ANSWER:
-        return written
+    result = _written(event, answer)
+    size = len(result["body"])
+    if size < MAX_ANSWER // 8 or len(json.dumps(result)) + _ENVELOPE <= MAX_ANSWER:
+        return result
     remedy = "ask for fewer items (limit, offset), or accept gzip"
     if request.path.rstrip("/").endswith(("/context_directory", "/model_def")):
         remedy = "ask for the address of the code (url=true), as `det` of this cluster does"
     error = TooLarge(
         f"the answer to {request.path} has {size / 1024**2:.1f} MiB and this host carries 6: {remedy}"
     )
-    refused = Response(error.to_json(), error.status)
-    return _written(event, wire_answer(request, refused))
+    response = Response(error.to_json(), error.status)
+    return _written(event, wire_answer(request, response))
 
 
 def _written(event: Event, answer: WireAnswer) -> dict[str, Any]:
-    body, encoded = _text(answer)
-    written = {"statusCode": answer.status, "body": body, "isBase64Encoded": encoded}
+    body, is_base64 = _text(answer)
+    result = {"statusCode": answer.status, "body": body, "isBase64Encoded": is_base64}
     # The gateways count the bytes themselves, after undoing base64.
     headers = {k: v for k, v in answer.headers.items() if k != "content-length"}
     cookie = headers.pop("set-cookie", None)
     if "http" in event["requestContext"]:
-        return {**written, "headers": headers, "cookies": [cookie] if cookie else []}
+        return {**result, "headers": headers, "cookies": [cookie] if cookie else []}
     many = {name: [value] for name, value in headers.items()}
-    return {**written, "multiValueHeaders": {**many, "set-cookie": [cookie]} if cookie else many}
+    return {**result, "multiValueHeaders": {**many, "set-cookie": [cookie]} if cookie else many}
 
 
 def _text(answer: WireAnswer) -> tuple[str, bool]:
@@ -161,8 +161,8 @@ def _joined(name: str, values: list[str]) -> str:
 
 def _without_stage(path: str, stage: str) -> str:
     prefix = f"/{stage}"
-    named = stage != "$default" and (path == prefix or path.startswith(prefix + "/"))
-    return path[len(prefix) :] or "/" if named else path
+    has_stage = stage != "$default" and (path == prefix or path.startswith(prefix + "/"))
+    return path[len(prefix) :] or "/" if has_stage else path
 
 
 def _drained(
@@ -171,22 +171,22 @@ def _drained(
     """Return the lines of a stream until it ends, the time is up or the answer is full."""
     parts: list[bytes] = []
     size, cursor, slept = 0, stream.cursor, 0.0
-    started = time.monotonic()
-    done = False
+    start = time.monotonic()
+    is_done = False
     is_document = stream.is_file and stream.media_type == "application/json"
     most = MAX_DOCUMENT if is_document else MAX_ANSWER // 2
-    while size < most and not done:
+    while size < most and not is_done:
         batch = next_batch(app, request, stream, cursor)
         cursor = batch.cursor
         parts.extend(batch.lines)
         size += sum(map(len, batch.lines))
-        done = batch.done
-        if done or max(slept, time.monotonic() - started) + _STREAM_PAUSE_S > budget_s:
+        is_done = batch.done
+        if is_done or max(slept, time.monotonic() - start) + _STREAM_PAUSE_S > budget_s:
             break
         if not (batch.lines or batch.unfinished):
             sleep(_STREAM_PAUSE_S)
             slept += _STREAM_PAUSE_S
-    if stream.is_file and not done:
+    if stream.is_file and not is_done:
         remedy = (
             "ask for fewer items (limit, offset)"
             if is_document

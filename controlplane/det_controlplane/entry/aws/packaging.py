@@ -94,12 +94,12 @@ def build(
     refuse_other_python(runtime)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        project, packaged, task = (Path(folder) / n for n in ("project", "packaged", "task"))
+        project, package, task = (Path(folder) / n for n in ("project", "packaged", "task"))
         more = (*(GOOGLE_ROOTS if google else ()), *(RELAY_ROOTS if relay else ()))
         write_project(project, more, google=google, architecture=architecture)
-        run_chalice(project, packaged)
-        with zipfile.ZipFile(packaged / "deployment.zip") as made:
-            made.extractall(task)
+        run_chalice(project, package)
+        with zipfile.ZipFile(package / "deployment.zip") as archive:
+            archive.extractall(task)
         trim(task)
         refuse_other_machines(task, architecture)
         refuse_newer_glibc(task)
@@ -156,17 +156,17 @@ def refuse_other_machines(task: Path, architecture: str) -> None:
 
 def refuse_newer_glibc(task: Path, runtime: str = "") -> None:
     """Raise PackagingFailed for a library that Lambda cannot load, because it was compiled for a newer glibc."""
-    offered = GLIBC.get(runtime or own_runtime(), NEWER_GLIBC)
+    newest = GLIBC.get(runtime or own_runtime(), NEWER_GLIBC)
     wrong = [
-        f"{path.relative_to(task)} (2.{needed})"
+        f"{path.relative_to(task)} (2.{version})"
         for path in sorted(task.rglob("*.so*"))
-        if (needed := needed_glibc(path)) > offered
+        if (version := needed_glibc(path)) > newest
     ]
     if wrong:
-        older = offered < NEWER_GLIBC
+        older = newest < NEWER_GLIBC
         remedy = "with Python 3.12 or 3.13" if older else "on a machine whose glibc is no newer"
         raise PackagingFailed(
-            f"some libraries need a newer glibc than Lambda's 2.{offered}: {', '.join(wrong[:5])}: their packages have"
+            f"some libraries need a newer glibc than Lambda's 2.{newest}: {', '.join(wrong[:5])}: their packages have"
             f" no wheel for it and were compiled here; run the command {remedy}"
         )
 
@@ -174,8 +174,8 @@ def refuse_newer_glibc(task: Path, runtime: str = "") -> None:
 def needed_glibc(path: Path) -> int:
     """Return the newest glibc 2.x that the symbols of an ELF file require, or 0 for other files."""
     content = path.read_bytes()
-    found = re.findall(rb"\0GLIBC_2\.(\d+)", content) if content.startswith(b"\x7fELF") else []
-    return max(map(int, found), default=0)
+    versions = re.findall(rb"\0GLIBC_2\.(\d+)", content) if content.startswith(b"\x7fELF") else []
+    return max(map(int, versions), default=0)
 
 
 def elf_machine(path: Path) -> int | None:
@@ -202,31 +202,31 @@ def write_project(
     (project / ".chalice/config.json").write_text(json.dumps(config))
     (project / "app.py").write_text(APP)
     (project / "requirements.txt").write_text("\n".join(pinned((*ROOTS, *more))) + "\n")
-    ignored = shutil.ignore_patterns("__pycache__", "testing")
+    ignore = shutil.ignore_patterns("__pycache__", "testing")
     for package in (PACKAGE, *provisioners("aws"), *(provisioners("gcp") if google else ())):
-        shutil.copytree(package, project / "vendor" / package.name, ignore=ignored)
+        shutil.copytree(package, project / "vendor" / package.name, ignore=ignore)
 
 
 def provisioners(cloud: str) -> list[Path]:
     """Return the package of a cloud's provisioner. The package for EC2 needs only libraries that Lambda has."""
-    found = importlib.util.find_spec(f"det_provisioner_{cloud}")
-    return [Path(place) for place in (found.submodule_search_locations or ())] if found else []
+    spec = importlib.util.find_spec(f"det_provisioner_{cloud}")
+    return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
 
 
 def pinned(roots: tuple[str, ...]) -> list[str]:
     """Return the roots and all they require, in the versions that are installed here."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     waiting = list(roots)
     while waiting:
         name = _normal(waiting.pop())
-        if name in found:
+        if name in versions:
             continue
         distribution = importlib.metadata.distribution(name)
-        found[name] = distribution.version
+        versions[name] = distribution.version
         for requirement in distribution.requires or []:
             if "extra ==" not in requirement and _applies(requirement):
                 waiting.append(re.split(r"[ ;\[<>=!~(]", requirement, maxsplit=1)[0])
-    return [f"{name}=={version}" for name, version in sorted(found.items())]
+    return [f"{name}=={version}" for name, version in sorted(versions.items())]
 
 
 def _applies(requirement: str) -> bool:
@@ -247,11 +247,11 @@ def run_chalice(project: Path, out: Path) -> None:
     command += ["package", "--pkg-format", "terraform", "--stage", "api", str(out)]
     # Chalice asks for a region, though packaging talks to none.
     environment = {**os.environ, "AWS_DEFAULT_REGION": "us-west-2"}
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=project, env=environment, capture_output=True, text=True, check=False
     )
-    if done.returncode != 0:
-        raise PackagingFailed(f"chalice package failed:\n{done.stdout}{done.stderr}")
+    if process.returncode != 0:
+        raise PackagingFailed(f"chalice package failed:\n{process.stdout}{process.stderr}")
 
 
 def trim(task: Path, unused: Sequence[str] = UNUSED) -> None:
@@ -270,7 +270,7 @@ def add_bytecode(task: Path) -> None:
     process gives the same bytes for the same sources."""
     command = [sys.executable, "-s", "-S", "-m", "compileall", "-q", "-j", "1"]
     command += ["-s", str(task), "-p", "/var/task", "--invalidation-mode", "unchecked-hash"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, str(task)],
         cwd=task.parent,
         env={"PYTHONHASHSEED": "0"},
@@ -278,21 +278,23 @@ def add_bytecode(task: Path) -> None:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise PackagingFailed(f"some file in the zip does not compile:\n{done.stdout}{done.stderr}")
+    if process.returncode != 0:
+        raise PackagingFailed(
+            f"some file in the zip does not compile:\n{process.stdout}{process.stderr}"
+        )
 
 
 def write_zip(task: Path, target: Path, without: Sequence[str] = ()) -> None:
     """Write the files of a folder except those that match the patterns. Raises PackagingFailed above Lambda's limit."""
     left_out = {path for pattern in without for path in task.glob(pattern)}
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(p for p in task.rglob("*") if p.is_file()):
             if not left_out.isdisjoint((path, *path.parents)):
                 continue
             entry = zipfile.ZipInfo(str(path.relative_to(task)), EPOCH)
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
-            made.writestr(entry, path.read_bytes())
+            archive.writestr(entry, path.read_bytes())
     size = target.stat().st_size
     if size > LARGEST_ZIP:
         raise PackagingFailed(
@@ -305,13 +307,13 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="folder for deployment.zip")
     parser.add_argument("--google", action="store_true", help="for pools on Google Cloud too")
     parser.add_argument("--architecture", choices=MACHINES, default="x86_64", help="its processor")
-    given = parser.parse_args()
+    args = parser.parse_args()
     try:
-        made = build(given.out, google=given.google, architecture=given.architecture)
+        path = build(args.out, google=args.google, architecture=args.architecture)
     except PackagingFailed as e:
         print(e, file=sys.stderr)
         return 1
-    print(f"{made}: {made.stat().st_size / 1024**2:.1f} MiB")
+    print(f"{path}: {path.stat().st_size / 1024**2:.1f} MiB")
     return 0
 
 

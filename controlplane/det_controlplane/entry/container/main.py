@@ -65,8 +65,8 @@ def main() -> int:
     }
     try:
         if role not in serve:
-            known = ", ".join(name for name in serve if name)
-            raise BadSettings(f"DET_ROLE is {role!r}: give {known}, or nothing for all in one")
+            roles = ", ".join(name for name in serve if name)
+            raise BadSettings(f"DET_ROLE is {role!r}: give {roles}, or nothing for all in one")
         serve[role]()
     except (BadSettings, BadUrl, MigrationError, DatabaseDown) as e:
         print(e, file=sys.stderr)
@@ -98,8 +98,8 @@ def _relay() -> None:
             if idle:
                 stack.enter_context(ending_when_idle(ctx, idle))
             if function:
-                look, told = partial(deployed, function), settings.relay_deployed
-                own = version_of(told) if told else ""
+                look, deployment = partial(deployed, function), settings.relay_deployed
+                own = version_of(deployment) if deployment else ""
                 stack.enter_context(ending_when_replaced(ctx, look, renewed.set, own))
             yield
 
@@ -166,17 +166,17 @@ def _work(make: Callable[[Context], Turn]) -> None:
 
     worker = Worker(turn)
     ready = partial(must_answer, settings.database_url, _PROBED_S)
-    serving = server(worker, api_server.listening_socket(), ready)
+    http_server = server(worker, api_server.listening_socket(), ready)
 
     def stop(*_: object) -> None:
         worker.stop()
-        threading.Thread(target=serving.shutdown).start()
+        threading.Thread(target=http_server.shutdown).start()
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     log.info("ready")
-    with serving:
-        serving.serve_forever(poll_interval=0.1)
+    with http_server:
+        http_server.serve_forever(poll_interval=0.1)
 
 
 if __name__ == "__main__":

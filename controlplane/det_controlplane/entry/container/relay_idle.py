@@ -26,12 +26,12 @@ def _watch(ctx: Context, idle_s: float, over: threading.Event, end: Callable[[],
     since = time.monotonic()
     while not over.wait(min(_LOOKS_EVERY_S, idle_s / 2)):
         try:
-            wanted = proxying.any_wanted(ctx)
+            is_needed = proxying.any_wanted(ctx)
         except Exception:
             # Without this thread the machine would never stop.
             log.exception("whether a task needs the relay is not known")
-            wanted = True
-        if wanted:
+            is_needed = True
+        if is_needed:
             since = time.monotonic()
         elif time.monotonic() - since >= idle_s:
             log.info("no task needed the relay for %.0f s", idle_s)

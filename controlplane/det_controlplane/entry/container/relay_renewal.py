@@ -25,9 +25,9 @@ log = logging.getLogger("det.relay")
 
 def deployed(function: str) -> str:
     """Return a version of the deployed program and its settings, or "" while they are being replaced."""
-    asked = ["aws", "lambda", "get-function", "--function-name", function, "--output", "json"]
-    told = subprocess.run(asked, check=True, capture_output=True, timeout=_ASK_S).stdout
-    configuration: dict[str, Any] = json.loads(told)["Configuration"]
+    command = ["aws", "lambda", "get-function", "--function-name", function, "--output", "json"]
+    output = subprocess.run(command, check=True, capture_output=True, timeout=_ASK_S).stdout
+    configuration: dict[str, Any] = json.loads(output)["Configuration"]
     if configuration.get("LastUpdateStatus", "Successful") != "Successful":
         return ""
     return version_of(configuration)
@@ -52,11 +52,11 @@ class Renewal:
         self.ended = False
 
     def step(self) -> None:
-        """Look once; ends the process when there is a newer version and no connection keeps it."""
+        """Check the version once. End the process if a newer version exists and no connection is open."""
         if not self._deadline:
-            found = self._look()
-            self._own = self._own or found
-            if not found or found == self._own:
+            version = self._look()
+            self._own = self._own or version
+            if not version or version == self._own:
                 return
         open_to = sorted(self._ctx.open_traffic())
         if open_to and not self._deadline:

@@ -80,13 +80,13 @@ def server(
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             try:
-                status, told = 200, dict[str, object](worker.call())
+                status, body = 200, dict[str, object](worker.call())
             except Exception as e:
                 log.exception("the turn failed")
-                status, told = 500, {"error": f"the turn failed: {type(e).__name__}"}
-            # A caller may have ended before the turn that it began.
+                status, body = 500, {"error": f"the turn failed: {type(e).__name__}"}
+            # The caller may disconnect before its turn ends.
             with suppress(ConnectionError):
-                self._answer(status, told)
+                self._answer(status, body)
 
         def do_GET(self) -> None:
             try:
@@ -110,10 +110,10 @@ def server(
             """Do nothing, because Cloud Run logs requests itself."""
 
     class Server(ThreadingHTTPServer):
-        # A turn that runs is let to its end.
+        # Let a running turn finish.
         daemon_threads = False
 
-    made = Server(listening.getsockname()[:2], Handler, bind_and_activate=False)
-    made.socket.close()
-    made.socket = listening
-    return made
+    http_server = Server(listening.getsockname()[:2], Handler, bind_and_activate=False)
+    http_server.socket.close()
+    http_server.socket = listening
+    return http_server

@@ -58,10 +58,10 @@ def write(
     try:
         with (
             _database(files) as url,
-            backups.holding_deletions(url) as held,
+            backups.holding_deletions(url) as deletions,
             backup_archive.writing(target) as archive,
         ):
-            manifest = _write(files, archive, url, held, with_checkpoints)
+            manifest = _write(files, archive, url, deletions, with_checkpoints)
     except FAILURES as e:
         raise LocalError(f"no backup was written: {e}") from e
     except OSError as e:
@@ -73,10 +73,10 @@ def _write(
     files: LocalFiles,
     archive: ArchiveWriter,
     url: str,
-    held: HeldDeletions,
+    deletions: HeldDeletions,
     with_checkpoints: bool,
 ) -> Manifest:
-    with backups.snapshot(held.engine) as (snapshot_id, contents):
+    with backups.snapshot(deletions.engine) as (snapshot_id, contents):
         _require_known(contents)
         storages = _storages(files, contents)
         sources = _sources(files, contents, storages if with_checkpoints else None)
@@ -89,7 +89,7 @@ def _write(
     missing = list(_missing_objects(files, archive, contents))
     if with_checkpoints:
         missing += _missing_checkpoints(archive, contents, storages)
-    held.check()
+    deletions.check()
 
     def manifest_of(members: tuple[Member, ...]) -> Manifest:
         return Manifest(
@@ -166,12 +166,12 @@ def _require_known(contents: Contents) -> None:
 
 
 def _require_room(folder: Path, contents: Contents, sources: list[Source]) -> None:
-    needed = contents.table_bytes + sum(source.size for source in sources)
+    needed_bytes = contents.table_bytes + sum(source.size for source in sources)
     free = shutil.disk_usage(folder).free
-    if free < needed:
+    if free < needed_bytes:
         raise LocalError(
-            f"the backup needs up to {size(needed)} and {folder} has {size(free)} free: give a FILE on another disk,"
-            " or leave the checkpoints out by --without-checkpoints"
+            f"the backup needs up to {size(needed_bytes)} and {folder} has {size(free)} free: give a FILE on another"
+            " disk, or leave the checkpoints out by --without-checkpoints"
         )
 
 

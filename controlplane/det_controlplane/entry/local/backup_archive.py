@@ -172,11 +172,11 @@ def read_manifest(path: Path) -> Manifest:
 
 def verify(path: Path, manifest: Manifest) -> None:
     """Compare every member of a backup with the manifest. Raises BadArchive."""
-    expected = {member.name: member for member in manifest.members}
+    entries = {member.name: member for member in manifest.members}
     with _open(path) as archive:
         members = _members(archive)
-    for name in sorted(expected.keys() | members.keys()):
-        if expected.get(name) != members.get(name):
+    for name in sorted(entries.keys() | members.keys()):
+        if entries.get(name) != members.get(name):
             raise _damaged(path, name)
 
 

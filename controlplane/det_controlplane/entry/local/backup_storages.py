@@ -37,9 +37,9 @@ class Storages:
     def member_of(self, storage: Mapping[str, Any]) -> str | None:
         """Return the archive's folder for checkpoints of a storage, or None if the storage is not on this machine."""
         base = _base(storage)
-        for directory, known in self.bases:
-            if base == known and storage["host_path"] == directory.path:
-                return _member(directory, known)
+        for directory, own_base in self.bases:
+            if base == own_base and storage["host_path"] == directory.path:
+                return _member(directory, own_base)
         return None
 
     def path_of(self, name: str) -> str:
@@ -113,14 +113,14 @@ def relocated(value: Any, paths: Mapping[str, str]) -> Any:
         return [relocated(item, paths) for item in value]
     if not isinstance(value, dict):
         return value
-    changed = {key: relocated(item, paths) for key, item in value.items()}
+    result = {key: relocated(item, paths) for key, item in value.items()}
     host_path, inner = str(value.get("host_path")), value.get("storage_path")
     if value.get("type") != _SHARED_FS or host_path not in paths:
-        return changed
-    changed["host_path"] = paths[host_path]
+        return result
+    result["host_path"] = paths[host_path]
     if isinstance(inner, str) and Path(inner).is_absolute():
-        changed["storage_path"] = str(Path(paths[host_path]) / Path(inner).relative_to(host_path))
-    return changed
+        result["storage_path"] = str(Path(paths[host_path]) / Path(inner).relative_to(host_path))
+    return result
 
 
 def walk(folder: Path, name: str) -> Iterator[Source]:

@@ -66,10 +66,10 @@ def _doctor(url: str) -> bytes:
     """Return the report of the agent's doctor about this machine."""
     command = [sys.executable, "-m", "det_agent.main", "doctor", "--master-url", url]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_DOCTOR_S, check=False)
+        process = subprocess.run(command, capture_output=True, timeout=_DOCTOR_S, check=False)
     except subprocess.TimeoutExpired:
         return f"det-agent doctor took more than {_DOCTOR_S:.0f} s\n".encode()
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr
 
 
 def _end_of(log: Path) -> bytes:

@@ -48,7 +48,7 @@ def make(cert: Path, key: Path, host: str) -> None:
     names: list[x509.GeneralName] = [x509.DNSName(n) for n in dns]
     names += [x509.IPAddress(ipaddress.ip_address(a)) for a in addresses]
     usage = x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH])
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -65,15 +65,15 @@ def make(cert: Path, key: Path, host: str) -> None:
     form, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     cert.parent.mkdir(mode=0o700, exist_ok=True)
     _write(key, private.private_bytes(form, serialization.PrivateFormat.PKCS8, plain), 0o600)
-    _write(cert, made.public_bytes(form), 0o644)
+    _write(cert, certificate.public_bytes(form), 0o644)
 
 
 def names_of_this_machine(host: str) -> tuple[list[str], list[str]]:
     """Return the names and the addresses by which clients may reach this machine."""
     names, addresses = {"localhost", socket.gethostname(), socket.getfqdn()}, {"127.0.0.1", "::1"}
     with suppress(OSError):
-        found = socket.getaddrinfo(socket.gethostname(), None)
-        addresses.update(str(entry[4][0]).partition("%")[0] for entry in found)
+        entries = socket.getaddrinfo(socket.gethostname(), None)
+        addresses.update(str(entry[4][0]).partition("%")[0] for entry in entries)
     for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         # Find the address that this machine uses to reach other machines. No packet is sent.
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -95,13 +95,15 @@ def best_name(host: str) -> str:
 
 
 def first_name(cert: Path) -> str:
-    """Return the first name that a certificate is for, "" when it has none."""
+    """Return the first DNS name of a certificate, or "" if it has none."""
     from cryptography import x509
 
-    parsed = x509.load_pem_x509_certificate(cert.read_bytes())
+    certificate = x509.load_pem_x509_certificate(cert.read_bytes())
     with suppress(x509.ExtensionNotFound):
-        found = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        names = [n for n in found.get_values_for_type(x509.DNSName) if not n.startswith("*")]
+        extension = certificate.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value
+        names = [n for n in extension.get_values_for_type(x509.DNSName) if not n.startswith("*")]
         return names[0] if names else ""
     return ""
 

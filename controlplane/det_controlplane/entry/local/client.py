@@ -50,15 +50,17 @@ def wait_until_up(files: LocalFiles) -> None:
 
 
 def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]]:
-    """Wait until all of these agents have joined, and return every agent that this start has heard of."""
+    """Wait until all of these agents have joined. Return all agents that were seen since this start."""
     limit = time.monotonic() + _JOIN_S
     started_at = float(files.report().get("started_at", 0.0))
     missing = names
     while time.monotonic() < limit:
         answer = _get(files, STATUS_PATH)
-        known: list[dict[str, Any]] = answer[1]["agents"] if answer and answer[0] == 200 else []
+        all_agents: list[dict[str, Any]] = (
+            answer[1]["agents"] if answer and answer[0] == 200 else []
+        )
         # The database remembers agents of a cluster that was killed, in the pools that they had.
-        agents = [a for a in known if a["seen_at"] >= started_at]
+        agents = [a for a in all_agents if a["seen_at"] >= started_at]
         missing = names - {a["id"] for a in agents}
         if answer is not None and not missing:
             return agents
@@ -119,8 +121,8 @@ def _reason(files: LocalFiles) -> str:
     """Return the API's last sentence before it gave up, or else the end of its log."""
     path = files.log("api")
     end = tail(path, 20)
-    said = [line for line in end.splitlines() if line.startswith(SAYS)]
-    return said[-1].removeprefix(SAYS) if said else f"{path} ends with:\n{end}"
+    sentences = [line for line in end.splitlines() if line.startswith(SAYS)]
+    return sentences[-1].removeprefix(SAYS) if sentences else f"{path} ends with:\n{end}"
 
 
 def _print_from(path: Path, place: int) -> int:

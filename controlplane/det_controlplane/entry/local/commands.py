@@ -150,8 +150,8 @@ def _start(files: LocalFiles, args: Any) -> int:
     files.cluster_config.write_text(planned.config)
     # Store the revision before the API migrates: an older version then does not know it and checks the database.
     files.write_schema(HEAD)
-    started = time.monotonic()
-    # Not asked to stop, they leave their tasks running for the agents that follow.
+    start = time.monotonic()
+    # SIGKILL ends old agents but not their tasks, which the new agents continue.
     client.end_leftovers(files, signal.SIGKILL)
     if planned.password_is_random and planned.initial_password:
         files.keep_untold_password(planned.initial_password)
@@ -159,9 +159,9 @@ def _start(files: LocalFiles, args: Any) -> int:
         files.forget_untold_password()
     stay = bool(getattr(args, "foreground", False))
     _say(f"starting cluster {planned.desired.cluster_name} in {files.folder} …")
-    daemon, joined = _bring_up(files, planned, detach=not stay)
-    _say(f"the cluster is up after {time.monotonic() - started:.1f} s: {planned.desired.url}")
-    for agent in joined:
+    daemon, agents = _bring_up(files, planned, detach=not stay)
+    _say(f"the cluster is up after {time.monotonic() - start:.1f} s: {planned.desired.url}")
+    for agent in agents:
         kind = "containers" if agent["runtime"] == "docker" else "processes"
         slots = "1 slot" if agent["slots"] == 1 else f"{agent['slots']} slots"
         _say(f"  {agent['id']}: {slots} in pool {agent['pool']}, runs {kind}")
@@ -202,12 +202,12 @@ def cluster_down(args: Any) -> int:
     _stop(files)
     if delete:
         plan.remove_data(files)
-    kept = (
+    note = (
         f"checkpoints stay in {files.checkpoints}"
         if delete
         else f"its data stays in {files.folder}"
     )
-    _say(f"the cluster is down; {kept}")
+    _say(f"the cluster is down; {note}")
     return OK
 
 
@@ -234,8 +234,8 @@ def _elsewhere(args: Any, host: str) -> str:
 
 def _agent_of_another_cluster(args: Any, agent: LocalAgent, master_url: str) -> int:
     name = plan.cluster_name(args)
-    given = getattr(args, "data_dir", None)
-    files = LocalFiles(Path(given) if given else default_folder(f"{name}-agents"))
+    data_dir = getattr(args, "data_dir", None)
+    files = LocalFiles(Path(data_dir) if data_dir else default_folder(f"{name}-agents"))
     files.make()
     token = os.environ.get("DET_BOOTSTRAP_TOKEN", "")
     if not token and not files.has_cluster():
@@ -267,21 +267,21 @@ def agent_down(args: Any) -> int:
     name = getattr(args, "agent_name", None) or f"det-agent-{socket.gethostname()}"
     everyone = getattr(args, "all", False)
     cluster = plan.cluster_name(args)
-    found = False
+    any_agent = False
     for files in (_files(args), LocalFiles(default_folder(f"{cluster}-agents"))):
         if not files.has_cluster():
             continue
         _require_unused(files)
         desired = files.desired()
-        leaving = [a.name for a in desired.agents if everyone or a.name == name]
-        for one in leaving:
+        names = [a.name for a in desired.agents if everyone or a.name == name]
+        for one in names:
             desired = desired.without_agent(one)
-        if leaving:
-            found = True
+        if names:
+            any_agent = True
             files.write_desired(desired)
             _hang_up(files)
-            _say(f"stopped {', '.join(leaving)}")
-    if not found:
+            _say(f"stopped {', '.join(names)}")
+    if not any_agent:
         raise LocalError(f"no agent {name!r} runs here; `det deploy local status` lists them", 3)
     return OK
 
@@ -341,13 +341,13 @@ def restore(args: Any) -> int:
 
 def _not_there(files: LocalFiles) -> LocalError:
     names = running_clusters()
-    told = f"; running are: {', '.join(names)} (--cluster-name {names[0]})" if names else ""
-    return LocalError(f"no local cluster in {files.folder}{told}", NOT_FOUND)
+    hint = f"; running are: {', '.join(names)} (--cluster-name {names[0]})" if names else ""
+    return LocalError(f"no local cluster in {files.folder}{hint}", NOT_FOUND)
 
 
 def _files(args: Any) -> LocalFiles:
-    given = getattr(args, "data_dir", None)
-    return LocalFiles(Path(given) if given else default_folder(plan.cluster_name(args)))
+    data_dir = getattr(args, "data_dir", None)
+    return LocalFiles(Path(data_dir) if data_dir else default_folder(plan.cluster_name(args)))
 
 
 def _start_daemon(
@@ -376,15 +376,15 @@ def _start_daemon(
     os.close(writing)
     with os.fdopen(reading, "r") as pipe:
         try:
-            said = pipe.readline().strip()
+            answer = pipe.readline().strip()
         except KeyboardInterrupt:
             # It can be stopped, with all that it started, once it says that it is ready.
             pipe.readline()
             raise
-    if detach or said != "ready":
+    if detach or answer != "ready":
         daemon.wait()
-    if said != "ready":
-        reason = said.removeprefix("failed: ") or client.tail(files.log("supervisor"))
+    if answer != "ready":
+        reason = answer.removeprefix("failed: ") or client.tail(files.log("supervisor"))
         raise LocalError(f"the cluster did not start: {reason}")
     return daemon
 

@@ -224,8 +224,8 @@ def default_folder(cluster_name: str) -> Path:
 
 def running_clusters() -> list[str]:
     """Return the clusters that run in this user's own folders, by the name that finds them."""
-    found = (LocalFiles(path) for path in default_folder("").glob("*"))
-    running = (files for files in found if files.has_cluster() and files.supervisor_pid())
+    clusters = (LocalFiles(path) for path in default_folder("").glob("*"))
+    running = (files for files in clusters if files.has_cluster() and files.supervisor_pid())
     return sorted(files.folder.name for files in running if _is_whole(files))
 
 
@@ -242,8 +242,8 @@ def _reachable(host: str) -> str:
 
 
 def _read(path: Path, kind: type[T], values: Mapping[str, Any]) -> T:
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(values.keys() - known)
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(values.keys() - names)
     if unknown:
         raise NewerFiles(
             f"a newer version wrote {path.name}, with {unknown[0]!r}: install that version"

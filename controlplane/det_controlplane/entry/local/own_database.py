@@ -36,10 +36,10 @@ def prepare(url: str) -> bool:
 def _check_form(url: str) -> None:
     try:
         parts = urlsplit(url)
-        known = parts.scheme in _SCHEMES and parts.port != 0
+        is_valid = parts.scheme in _SCHEMES and parts.port != 0
     except ValueError:  # a port that is not a number
-        known = False
-    if not known:
+        is_valid = False
+    if not is_valid:
         raise BadDatabase(
             "--db: must be a URL like postgresql://USER:PASSWORD@HOST:5432/NAME, with the characters @, :, / and % "
             "of a password written as %40, %3A, %2F and %25"

@@ -101,9 +101,9 @@ def remove_data(files: LocalFiles) -> None:
 
 
 def _read_config(files: LocalFiles, args: Any) -> dict[str, Any]:
-    given = getattr(args, "config", None) or getattr(args, "master_config_path", None)
-    path = Path(given) if given else files.cluster_config
-    if not given and not path.exists():
+    option = getattr(args, "config", None) or getattr(args, "master_config_path", None)
+    path = Path(option) if option else files.cluster_config
+    if not option and not path.exists():
         return {}
     try:
         text = path.read_text("utf-8")
@@ -205,13 +205,13 @@ def _slots(args: Any) -> str:
 
 def _host(args: Any, before: Desired | None, password: str | None) -> str:
     """Listen for this machine only, unless asked otherwise."""
-    given = getattr(args, "host", None)
-    if given:
-        if password == "" and not _is_loopback(str(given)):
+    host = getattr(args, "host", None)
+    if host:
+        if password == "" and not _is_loopback(str(host)):
             raise BadPlan(
-                f"--host {given} lets other machines in: give a password by --initial-user-password"
+                f"--host {host} lets other machines in: give a password by --initial-user-password"
             )
-        return str(given)
+        return str(host)
     return "127.0.0.1" if before is None or password == "" else before.host
 
 
@@ -243,12 +243,12 @@ def _is_loopback(host: str) -> bool:
 def _password(
     args: Any, configured: str | None, awaits: bool, untold: str | None
 ) -> tuple[str | None, bool]:
-    # A start that was cut off may have given it to the accounts, which take no other one then.
+    # An interrupted start may have set this password. The accounts accept no other initial password then.
     if untold is not None:
         return untold, True
-    given = getattr(args, "initial_user_password", None)
-    if given is not None:
-        return str(given), False
+    password = getattr(args, "initial_user_password", None)
+    if password is not None:
+        return str(password), False
     if configured is not None:
         if awaits and configured:
             _check_configured(args, configured)

@@ -61,11 +61,11 @@ def restore(source: Path, folder: Path | None, cluster_name: str | None, say: Sa
 def _make(source: Path, manifest: Manifest, target: LocalFiles, name: str) -> None:
     """Create the cluster in a folder beside the target, and rename the folder at the end."""
     target.folder.parent.mkdir(parents=True, exist_ok=True)
-    making = LocalFiles(target.beside())
-    making.make()
-    holder = making.hold(RESTORE)
+    draft = LocalFiles(target.beside())
+    draft.make()
+    holder = draft.hold(RESTORE)
     # For root without user namespaces, the database has a directory elsewhere, named after the folder.
-    database = postgres_binaries.home_for(making.database)
+    database = postgres_binaries.home_for(draft.database)
     try:
         paths = backup_storages.new_paths(
             manifest.directories,
@@ -73,49 +73,49 @@ def _make(source: Path, manifest: Manifest, target: LocalFiles, name: str) -> No
             target.folder,
             with_files=manifest.with_checkpoints,
         )
-        _extract(source, making, target, paths)
-        agents = _adapt_settings(making, manifest, target, name, _texts(paths))
-        _restore_database(source, manifest, making, agents, _texts(paths))
+        _extract(source, draft, target, paths)
+        agents = _adapt_settings(draft, manifest, target, name, _texts(paths))
+        _restore_database(source, manifest, draft, agents, _texts(paths))
         os.sync()
-        making.folder.rename(target.folder)
-        if database != making.database:
+        draft.folder.rename(target.folder)
+        if database != draft.database:
             database.rename(postgres_binaries.home_for(target.database))
         backup_archive.sync_folder(target.folder.parent)
     finally:
-        for left in (making.folder, database):
-            shutil.rmtree(left, ignore_errors=True)
+        for folder in (draft.folder, database):
+            shutil.rmtree(folder, ignore_errors=True)
         if holder is not None:
             holder.close()
 
 
 def _extract(
-    source: Path, making: LocalFiles, target: LocalFiles, paths: Mapping[Directory, Path]
+    source: Path, draft: LocalFiles, target: LocalFiles, paths: Mapping[Directory, Path]
 ) -> None:
     folders = {
-        directory.member: making.folder / path.relative_to(target.folder)
+        directory.member: draft.folder / path.relative_to(target.folder)
         for directory, path in paths.items()
     }
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
-    backup_archive.extract(source, {SETTINGS: making.folder, OBJECTS: making.objects, **folders})
+    backup_archive.extract(source, {SETTINGS: draft.folder, OBJECTS: draft.objects, **folders})
 
 
 def _adapt_settings(
-    making: LocalFiles,
+    draft: LocalFiles,
     manifest: Manifest,
     target: LocalFiles,
     name: str,
     paths: Mapping[str, str],
 ) -> list[str]:
     """Change names and paths in the settings; return the names that the agents had."""
-    before = making.desired()
-    making.write_desired(_desired(before, manifest, target, name))
-    config = _config(making)
+    before = draft.desired()
+    draft.write_desired(_desired(before, manifest, target, name))
+    config = _config(draft)
     if config.get("cluster_name") == before.cluster_name:
         config["cluster_name"] = name
     text = json.dumps(backup_storages.relocated(config, paths), indent=2) + "\n"
-    making.cluster_config.write_text(text)
-    making.secrets()
+    draft.cluster_config.write_text(text)
+    draft.secrets()
     return [agent.name for agent in before.agents]
 
 
@@ -143,12 +143,12 @@ def _desired(before: Desired, manifest: Manifest, target: LocalFiles, name: str)
 def _restore_database(
     source: Path,
     manifest: Manifest,
-    making: LocalFiles,
+    draft: LocalFiles,
     agents: list[str],
     paths: Mapping[str, str],
 ) -> None:
-    # Nothing is lost by a crash before the end: the folder has not got its name yet.
-    with EmbeddedPostgres(making.database, throwaway=True) as server:
+    # A crash before the end loses no data, because the folder is renamed last.
+    with EmbeddedPostgres(draft.database, throwaway=True) as server:
         restores.create_extensions(server.url())
         with backup_archive.opened(source, DUMP) as dump:
             variables = backups.libpq_variables(server.url())
@@ -163,7 +163,7 @@ def _restore_database(
                 f" {manifest.rows.get(names[0])} in the backup"
             )
         restores.adapt(server.url(), partial(backup_storages.relocated, paths=paths), agents)
-    making.write_schema(HEAD)
+    draft.write_schema(HEAD)
 
 
 def _require_known(source: Path, manifest: Manifest) -> None:
@@ -192,10 +192,13 @@ def _require_new(target: LocalFiles) -> None:
 def _require_room(target: LocalFiles, manifest: Manifest) -> None:
     there = next(p for p in target.folder.parents if p.is_dir())
     # Indexes take about as much as the tables.
-    needed, free = manifest.file_bytes + 2 * manifest.table_bytes, shutil.disk_usage(there).free
-    if free < needed:
+    needed_bytes, free = (
+        manifest.file_bytes + 2 * manifest.table_bytes,
+        shutil.disk_usage(there).free,
+    )
+    if free < needed_bytes:
         raise LocalError(
-            f"the cluster needs about {size(needed)} and {there} has {size(free)} free: make room, or give a"
+            f"the cluster needs about {size(needed_bytes)} and {there} has {size(free)} free: make room, or give a"
             " --data-dir on another disk"
         )
 
@@ -208,10 +211,10 @@ def _remarks(manifest: Manifest, target: LocalFiles) -> Iterator[str]:
             f"warning: the original cluster runs in {original.folder}. This copy has the same id, users and tokens,"
             " goes on with the experiments that were active in the backup, and sends messages to the same webhooks"
         )
-    rented = [p.pool_name for p in load_cluster(_text(target)).resource_pools if p.sections]
-    if rented:
+    pool_names = [p.pool_name for p in load_cluster(_text(target)).resource_pools if p.sections]
+    if pool_names:
         yield (
-            f"warning: pool {', '.join(rented)} rents machines. Start this cluster only if the original is down for"
+            f"warning: pool {', '.join(pool_names)} rents machines. Start this cluster only if the original is down for"
             " good: of two clusters with the same id each ends the machines of the other"
         )
     desired = target.desired()

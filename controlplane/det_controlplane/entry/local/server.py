@@ -109,12 +109,12 @@ class LocalCluster:
         self._match_agents()
 
     def _match_agents(self) -> None:
-        wanted = {a.name: a for a in self._desired.agents}
+        agents = {a.name: a for a in self._desired.agents}
         for name, agent in list(self._agents.items()):
-            if wanted.get(name) != agent:
+            if agents.get(name) != agent:
                 del self._agents[name]
                 self._supervisor.drop(AGENT_PREFIX + name)
-        for name, agent in wanted.items():
+        for name, agent in agents.items():
             if name not in self._agents:
                 self._agents[name] = agent
                 self._supervisor.keep(self._agent(agent))
@@ -143,11 +143,11 @@ class LocalCluster:
         return Program(name, command, self._files.log(name))
 
     def _write_report(self) -> None:
-        kept = self._supervisor.kept()
+        processes = self._supervisor.kept()
         report: dict[str, Any] = {
             "url": self._desired.url,
             "started_at": self._started_at,
-            "processes": {k.name: k.pid for k in kept},
+            "processes": {k.name: k.pid for k in processes},
         }
         self._files.write_report(report)
 

@@ -51,16 +51,18 @@ def _state(files: LocalFiles) -> State:
 
 
 def _without_supervisor(files: LocalFiles) -> State:
-    left = client.leftovers(files)
-    if not left:
+    processes = client.leftovers(files)
+    if not processes:
         return State("down", NOT_FOUND, {})
     place = _place(files)
     steps = (
         f"`det deploy local cluster-up{place}` starts the cluster again; running tasks continue",
         f"`det deploy local cluster-down{place}` stops these processes and their tasks",
     )
-    count = "a process" if len(left) == 1 else f"{len(left)} processes"
-    return State(f"down: its supervisor ended, {count} of it still run", NOT_FOUND, left, steps)
+    count = "a process" if len(processes) == 1 else f"{len(processes)} processes"
+    return State(
+        f"down: its supervisor ended, {count} of it still run", NOT_FOUND, processes, steps
+    )
 
 
 def _with_supervisor(files: LocalFiles) -> State:

@@ -129,16 +129,16 @@ class Supervisor:
         self, on_hangup: Callable[[], None], on_hearing: Callable[[], None] = lambda: None
     ) -> None:
         """Tend the processes until SIGTERM or SIGINT; SIGHUP calls `on_hangup`. Sleeps in between. Before `on_hearing`
-        is called, a signal would end this process and leave its own behind."""
+        is called, a signal would end this process but not its child processes."""
         with _signals() as arrived:
             on_hearing()
             # A process that died before its signal could be seen.
             pause_s = self._tend()
             while True:
-                got = arrived(pause_s)
-                if got & {signal.SIGTERM, signal.SIGINT}:
+                signals = arrived(pause_s)
+                if signals & {signal.SIGTERM, signal.SIGINT}:
                     break
-                if signal.SIGHUP in got:
+                if signal.SIGHUP in signals:
                     on_hangup()
                 pause_s = self._tend()
 
@@ -150,9 +150,9 @@ class Supervisor:
         self._tell()
 
     def stop_together(self, names: set[str]) -> None:
-        """Stop several that do not need each other at once."""
-        leaving = [w for w in self._watches if w.kept.name in names]
-        threads = [threading.Thread(target=w.kept.stop) for w in leaving]
+        """Stop several independent processes at the same time."""
+        watches = [w for w in self._watches if w.kept.name in names]
+        threads = [threading.Thread(target=w.kept.stop) for w in watches]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -36,10 +36,10 @@ class Agents:
         if not await self._arrives(agent_id, NOTICE_S):
             await self._report_missed(agent_id)
             await self._arrives(agent_id, ARRIVAL_S)
-        found = self._links.get(agent_id)
-        if found is None:
+        link = self._links.get(agent_id)
+        if link is None:
             raise StreamReset(Cause.BROKEN, f"agent {agent_id} is not connected to the relay (yet)")
-        return found
+        return link
 
     async def _arrives(self, agent_id: str, limit_s: float) -> bool:
         if agent_id not in self._links:
@@ -80,16 +80,16 @@ class Agents:
             older.close(f"agent {agent_id} connected anew")
         log.info("agent %s is connected for traffic to its tasks", agent_id)
         listening = asyncio.create_task(_listen(link, receive))
-        beating = asyncio.create_task(_beat(link))
+        heartbeat = asyncio.create_task(_beat(link))
         try:
-            await asyncio.wait({listening, beating}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({listening, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if self._links.get(agent_id) is link:
                 del self._links[agent_id]
             link.close(f"agent {agent_id} is gone")
-            for task in (listening, beating):
+            for task in (listening, heartbeat):
                 task.cancel()
-            await asyncio.gather(listening, beating, return_exceptions=True)
+            await asyncio.gather(listening, heartbeat, return_exceptions=True)
         with suppress(OSError):
             await send({"type": "websocket.close", "code": 1000})
 

@@ -72,20 +72,20 @@ class Forward:
         return _Connection(reader, writer)
 
     async def _carry(self, scope: Any, stream: "_Connection", receive: Any, send: Any) -> None:
-        passed = h.towards_relay(scope["headers"], self._netloc, scope["scheme"])
+        headers = h.towards_relay(scope["headers"], self._netloc, scope["scheme"])
         path: bytes = scope["raw_path"]
         query: bytes = scope["query_string"]
         address = path + b"?" + query if query else path
         if scope["type"] == "websocket":
             bridge = SocketBridge(stream, h.from_relay, receive, send)
-            offered: list[str] = scope["subprotocols"]
-            await bridge.run(self._netloc, address.decode("latin-1"), offered, passed, [])
+            subprotocols: list[str] = scope["subprotocols"]
+            await bridge.run(self._netloc, address.decode("latin-1"), subprotocols, headers, [])
             return
-        passed.append((b"connection", b"close"))
+        headers.append((b"connection", b"close"))
         if any(name.lower() == b"transfer-encoding" for name, _ in scope["headers"]):
-            passed.append((b"transfer-encoding", b"chunked"))
+            headers.append((b"transfer-encoding", b"chunked"))
         exchange = HttpExchange(stream, h.from_relay, receive, send)
-        await exchange.run(scope["method"].encode(), address, passed, [])
+        await exchange.run(scope["method"].encode(), address, headers, [])
 
 
 class _Connection:

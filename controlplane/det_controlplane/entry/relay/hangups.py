@@ -46,14 +46,14 @@ async def until_left(scope: Any, sent: Callable[[], int], work: Coroutine[Any, A
         await asyncio.gather(working, watching, return_exceptions=True)
 
 
-async def _left(client: Client, sent: Callable[[], int]) -> None:
+async def _left(client: Client, count_sent: Callable[[], int]) -> None:
     """Wait until the client has disconnected and the task has read no data for a while."""
-    taken, idle_s = sent(), 0.0
+    total, idle_s = count_sent(), 0.0
     while True:
         await asyncio.sleep(LOOKS_EVERY_S)
-        now = sent()
-        if now != taken:
-            taken, idle_s = now, 0.0
+        now = count_sent()
+        if now != total:
+            total, idle_s = now, 0.0
             continue
         idle_s += LOOKS_EVERY_S
         if idle_s >= GRACE_S:

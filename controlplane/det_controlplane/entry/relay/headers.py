@@ -82,77 +82,90 @@ def is_service_worker(headers: Headers) -> bool:
 
 def towards_task(headers: Headers, *, bearer_is_ours: bool) -> Headers:
     """Remove headers of the connection to this process, and tokens of the API."""
-    named = _named_by_connection(headers)
-    passed = []
+    connection_headers = _named_by_connection(headers)
+    task_headers = []
     for name, value in headers:
         low = name.lower()
-        if low in _HOP_BY_HOP or low in named or low == _ALLOCATION or low == b"cookie":
+        if (
+            low in _HOP_BY_HOP
+            or low in connection_headers
+            or low == _ALLOCATION
+            or low == b"cookie"
+        ):
             continue
         if low == b"authorization" and bearer_is_ours:
             continue
-        passed.append((name, value))
-    kept = "; ".join(f"{n}={v}" for n, v in _cookies(headers) if n not in _OURS)
-    return [*passed, (b"cookie", kept.encode("latin-1"))] if kept else passed
+        task_headers.append((name, value))
+    cookies = "; ".join(f"{n}={v}" for n, v in _cookies(headers) if n not in _OURS)
+    return [*task_headers, (b"cookie", cookies.encode("latin-1"))] if cookies else task_headers
 
 
 def as_asked(headers: Headers, public_host: str) -> Headers:
     """Restore the host that the browser requested, in a request that an API of the cluster forwarded.
 
     Pages of other sites cannot send this header, and other programs can send any host anyway."""
-    asked = _first(headers, b"x-forwarded-host")
-    if not public_host or asked != public_host:
+    host = _first(headers, b"x-forwarded-host")
+    if not public_host or host != public_host:
         return headers
-    kept = [(name, value) for name, value in headers if name.lower() != b"host"]
-    return [*kept, (b"host", public_host.encode("latin-1"))]
+    others = [(name, value) for name, value in headers if name.lower() != b"host"]
+    return [*others, (b"host", public_host.encode("latin-1"))]
 
 
 def towards_relay(headers: Headers, relay_host: str, scheme: str) -> Headers:
     """Remove headers of the connection to this process, and add the client's address and scheme for the relay."""
-    named, asked = _named_by_connection(headers), _first(headers, b"host")
+    connection_headers, host = _named_by_connection(headers), _first(headers, b"host")
     ours = (b"host", b"x-forwarded-host")
-    passed = [
+    relay_headers = [
         (name, value)
         for name, value in headers
-        if (low := name.lower()) not in _HOP_BY_HOP and low not in named and low not in ours
+        if (low := name.lower()) not in _HOP_BY_HOP
+        and low not in connection_headers
+        and low not in ours
     ]
     if not _first(headers, b"x-forwarded-proto"):
         secure = scheme in ("https", "wss")
-        passed.append((b"x-forwarded-proto", b"https" if secure else b"http"))
-    told = [(b"host", relay_host.encode()), (b"x-forwarded-host", asked.encode("latin-1"))]
-    return [*passed, *told]
+        relay_headers.append((b"x-forwarded-proto", b"https" if secure else b"http"))
+    host_headers = [(b"host", relay_host.encode()), (b"x-forwarded-host", host.encode("latin-1"))]
+    return [*relay_headers, *host_headers]
 
 
 def from_relay(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Remove headers of the connection to the relay. The relay has prepared the others for the client."""
-    given = list(headers)
-    named = _named_by_connection(given)
-    return [(n, v) for n, v in given if n.lower() not in _HOP_BY_HOP and n.lower() not in named]
+    all_headers = list(headers)
+    connection_headers = _named_by_connection(all_headers)
+    return [
+        (n, v)
+        for n, v in all_headers
+        if n.lower() not in _HOP_BY_HOP and n.lower() not in connection_headers
+    ]
 
 
 def from_task(headers: Iterable[tuple[bytes, bytes]], service: str) -> Headers:
     """Remove headers of the connection to the task. Restrict cookies to the task's paths and frames to this site."""
-    given = list(headers)
-    named = _named_by_connection(given)
-    passed = []
-    for name, value in given:
+    all_headers = list(headers)
+    connection_headers = _named_by_connection(all_headers)
+    client_headers = []
+    for name, value in all_headers:
         low = name.lower()
-        if low in _HOP_BY_HOP or low in named or low in _NOT_FOR_A_TASK:
+        if low in _HOP_BY_HOP or low in connection_headers or low in _NOT_FOR_A_TASK:
             continue
         if low == b"cache-control":
             continue
         if low == b"set-cookie":
-            held = _held_cookie(value.decode("latin-1"), service)
-            if held:
-                passed.append((name, held.encode("latin-1")))
+            cookie = _restricted_cookie(value.decode("latin-1"), service)
+            if cookie:
+                client_headers.append((name, cookie.encode("latin-1")))
             continue
-        passed.append((name, value))
-    return [*passed, _caching(given), *_OF_EVERY_ANSWER]
+        client_headers.append((name, value))
+    return [*client_headers, _caching(all_headers), *_OF_EVERY_ANSWER]
 
 
-def _caching(given: Headers) -> tuple[bytes, bytes]:
+def _caching(headers: Headers) -> tuple[bytes, bytes]:
     """Let browsers revalidate each answer, unless the task forbids storing it."""
-    told = b",".join(value.lower() for name, value in given if name.lower() == b"cache-control")
-    return b"cache-control", b"no-store" if b"no-store" in told else b"no-cache"
+    directives = b",".join(
+        value.lower() for name, value in headers if name.lower() == b"cache-control"
+    )
+    return b"cache-control", b"no-store" if b"no-store" in directives else b"no-cache"
 
 
 def cookie_to_keep(token: str, service: str, forwarded: Headers) -> tuple[bytes, bytes]:
@@ -162,17 +175,17 @@ def cookie_to_keep(token: str, service: str, forwarded: Headers) -> tuple[bytes,
     return b"set-cookie", cookie.encode("latin-1")
 
 
-def _held_cookie(cookie: str, service: str) -> str:
-    """Return a cookie that no path but the task's sees; empty for the names that are the API's."""
+def _restricted_cookie(cookie: str, service: str) -> str:
+    """Restrict a cookie to the task's paths. Return "" for cookies with the names of the API's cookies."""
     pair, *attributes = cookie.split(";")
     # Browsers send the value alone of a cookie without a name: `=auth=x` comes back as `auth=x`.
     if pair.strip().removeprefix("=").partition("=")[0].strip() in _OURS:
         return ""
     own = f"/proxy/{service}"
     path = next((a.partition("=")[2] for a in attributes if _is(a, "path")), "").strip()
-    kept = [a.strip() for a in attributes if not (_is(a, "path") or _is(a, "domain"))]
+    others = [a.strip() for a in attributes if not (_is(a, "path") or _is(a, "domain"))]
     within = path == own or path.startswith(own + "/")
-    return "; ".join([pair.strip(), *kept, f"Path={path if within else own + '/'}"])
+    return "; ".join([pair.strip(), *others, f"Path={path if within else own + '/'}"])
 
 
 def _is(attribute: str, name: str) -> bool:
@@ -180,14 +193,14 @@ def _is(attribute: str, name: str) -> bool:
 
 
 def _cookies(headers: Headers) -> list[tuple[str, str]]:
-    found = []
+    cookies = []
     for name, value in headers:
         if name.lower() == b"cookie":
             for pair in value.decode("latin-1").split(";"):
                 key, equals, content = pair.strip().partition("=")
                 if key or equals:
-                    found.append((key, content))
-    return found
+                    cookies.append((key, content))
+    return cookies
 
 
 def _named_by_connection(headers: Headers) -> set[bytes]:
@@ -199,5 +212,5 @@ def _named_by_connection(headers: Headers) -> set[bytes]:
     }
 
 
-def _first(headers: Headers, wanted: bytes) -> str:
-    return next((v.decode("latin-1") for n, v in headers if n.lower() == wanted), "")
+def _first(headers: Headers, name: bytes) -> str:
+    return next((v.decode("latin-1") for n, v in headers if n.lower() == name), "")

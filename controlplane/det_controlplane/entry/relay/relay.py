@@ -96,32 +96,32 @@ class Relay:
         if not slash:
             await _redirect(scope, receive, send)
             return
-        given: Headers = list(scope["headers"])
-        tokens = h.tokens_of(given, scope["query_string"])
-        asked = (proxying.target, self._app.ctx, service, tokens)
-        target: Target = await self._in_turn(request, *asked)
+        headers: Headers = list(scope["headers"])
+        tokens = h.tokens_of(headers, scope["query_string"])
+        call = (proxying.target, self._app.ctx, service, tokens)
+        target: Target = await self._in_turn(request, *call)
         if target.caller is not None:
             self._know(request, target.caller)
-        if h.is_service_worker(given) and not target.is_the_viewers:
+        if h.is_service_worker(headers) and not target.is_the_viewers:
             raise PermissionDenied(
                 "service workers of a task are for its owner, signed in here, only"
             )
-        opened: list[Stream] = []
+        streams: list[Stream] = []
         with self._open.held(target.caller or of_address(request.client)):
-            serving = self._serve(scope, service, target, opened, receive, send)
-            await until_left(scope, lambda: sum(stream.sent for stream in opened), serving)
+            serving = self._serve(scope, service, target, streams, receive, send)
+            await until_left(scope, lambda: sum(stream.sent for stream in streams), serving)
 
     async def _serve(
         self,
         scope: Any,
         service: str,
         target: Target,
-        opened: list[Stream],
+        streams: list[Stream],
         receive: Any,
         send: Any,
     ) -> None:
         stream = await self._opened(target)
-        opened.append(stream)
+        streams.append(stream)
         try:
             with self._permits.held(Permit(service, target.opened_by, target.session_id), stream):
                 await self._carry(scope, service, target, stream, receive, send)
@@ -132,8 +132,8 @@ class Relay:
         await self._in_thread(proxying.missed, self._app.ctx, agent_id)
 
     async def _is_good(self, permit: Permit) -> bool:
-        asked = (permit.service, permit.opened_by, permit.session_id)
-        good: bool = await self._in_thread(proxying.is_still_open, self._app.ctx, *asked)
+        arguments = (permit.service, permit.opened_by, permit.session_id)
+        good: bool = await self._in_thread(proxying.is_still_open, self._app.ctx, *arguments)
         return good
 
     async def _opened(self, target: Target) -> Stream:
@@ -150,28 +150,28 @@ class Relay:
     async def _carry(
         self, scope: Any, service: str, target: Target, stream: Stream, receive: Any, send: Any
     ) -> None:
-        passed = h.towards_task(scope["headers"], bearer_is_ours=target.bearer_is_ours)
-        passed = _forwarded(scope, passed, service, self._public)
-        more = [h.cookie_to_keep(target.to_keep, service, passed)] if target.to_keep else []
+        headers = h.towards_task(scope["headers"], bearer_is_ours=target.bearer_is_ours)
+        headers = _forwarded(scope, headers, service, self._public)
+        more = [h.cookie_to_keep(target.to_keep, service, headers)] if target.to_keep else []
         path: bytes = scope["raw_path"]
         query: bytes = scope["query_string"]
         address = path + b"?" + query if query else path
-        answered = partial(h.from_task, service=service)
+        filter_headers = partial(h.from_task, service=service)
         if scope["type"] == "websocket":
-            offered: list[str] = scope["subprotocols"]
-            if target.tcp or TCP_SUBPROTOCOL in offered:
-                return await carry_tcp(stream, offered, receive, send)
-            host = next((v.decode("latin-1") for n, v in passed if n.lower() == b"host"), "task")
-            bridge = SocketBridge(stream, answered, receive, send)
-            return await bridge.run(host, address.decode("latin-1"), offered, passed, more)
+            subprotocols: list[str] = scope["subprotocols"]
+            if target.tcp or TCP_SUBPROTOCOL in subprotocols:
+                return await carry_tcp(stream, subprotocols, receive, send)
+            host = next((v.decode("latin-1") for n, v in headers if n.lower() == b"host"), "task")
+            bridge = SocketBridge(stream, filter_headers, receive, send)
+            return await bridge.run(host, address.decode("latin-1"), subprotocols, headers, more)
         if target.tcp:
             raise _RawTcpPort(target)
         # Each request has its own connection, so that clients share no state.
-        passed.append((b"connection", b"close"))
+        headers.append((b"connection", b"close"))
         if any(name.lower() == b"transfer-encoding" for name, _ in scope["headers"]):
-            passed.append((b"transfer-encoding", b"chunked"))
-        exchange = HttpExchange(stream, answered, receive, send)
-        return await exchange.run(scope["method"].encode(), address, passed, more)
+            headers.append((b"transfer-encoding", b"chunked"))
+        exchange = HttpExchange(stream, filter_headers, receive, send)
+        return await exchange.run(scope["method"].encode(), address, headers, more)
 
     def _touch(self, task_id: str) -> None:
         """Note traffic; it is stored at once, and then at most every few seconds."""
@@ -202,19 +202,19 @@ def _forwarded(scope: Any, headers: Headers, service: str, public: SplitResult) 
 
     CloudFront does not send the scheme and connects to a relay by HTTP. A request for the cluster's own address came by
     HTTPS."""
-    known = {name.lower() for name, _ in headers}
+    names = {name.lower() for name, _ in headers}
     host = next((value for name, value in headers if name.lower() == b"host"), b"")
     at_public = host == public.netloc.encode("latin-1") and public.scheme == "https"
     secure = at_public or scope["scheme"] in ("https", "wss")
-    told = [
+    additions = [
         (b"x-forwarded-proto", b"https" if secure else b"http"),
         (b"x-forwarded-host", host),
         (b"x-forwarded-prefix", f"{PREFIX}{service}".encode("latin-1", "replace")),
     ]
     client = scope.get("client")
     if client:
-        told.append((b"x-forwarded-for", client[0].encode()))
-    return [*headers, *((name, value) for name, value in told if name not in known)]
+        additions.append((b"x-forwarded-for", client[0].encode()))
+    return [*headers, *((name, value) for name, value in additions if name not in names)]
 
 
 async def _redirect(scope: Any, receive: Any, send: Any) -> None:

@@ -41,10 +41,10 @@ async def carry_tcp(stream: Stream, offered: list[str], receive: Any, send: Any)
     halves = TCP_SUBPROTOCOL in offered
     await receive()
     await accept(send, subprotocol=TCP_SUBPROTOCOL if halves else None)
-    ended = asyncio.Event()
-    client = asyncio.create_task(_bytes_to_task(stream, receive, ended if halves else None))
+    half_close = asyncio.Event()
+    client = asyncio.create_task(_bytes_to_task(stream, receive, half_close if halves else None))
     task = asyncio.create_task(_bytes_from_task(stream, send, halves=halves))
-    over = asyncio.create_task(ended.wait())
+    over = asyncio.create_task(half_close.wait())
     try:
         await asyncio.wait({client, task}, return_when=asyncio.FIRST_COMPLETED)
         if halves and task.done() and task.exception() is None:
@@ -69,17 +69,17 @@ async def hang_up(why: str, receive: Any, send: Any) -> None:
         await send({"type": "websocket.close", "code": 1011, "reason": reason})
 
 
-async def _bytes_to_task(stream: Stream, receive: Any, ended: asyncio.Event | None) -> None:
-    """Pass bytes on until the client is gone; `ended` is set when it only sends no more."""
+async def _bytes_to_task(stream: Stream, receive: Any, half_close: asyncio.Event | None) -> None:
+    """Pass bytes on until the client is gone; `half_close` is set when it only stops sending."""
     while (message := await receive())["type"] == "websocket.receive":
         content = message.get("bytes")
         if content is None:
             content = message["text"].encode()
         if content:
             await stream.write(content)
-        elif ended is not None:
+        elif half_close is not None:
             await stream.end()
-            ended.set()
+            half_close.set()
     await stream.end()
 
 
@@ -126,8 +126,8 @@ class SocketBridge:
         if self._task.state is not State.OPEN:
             await self._refuse(answer, back)
             return
-        passed = [(n, v) for n, v in back if not n.lower().startswith(b"sec-websocket-")]
-        await accept(self._send, subprotocol=self._task.subprotocol, headers=passed)
+        answer_headers = [(n, v) for n, v in back if not n.lower().startswith(b"sec-websocket-")]
+        await accept(self._send, subprotocol=self._task.subprotocol, headers=answer_headers)
         await self._talk()
 
     async def _shaken_hands(self) -> Response:
@@ -135,11 +135,11 @@ class SocketBridge:
             for event in self._task.events_received():
                 if isinstance(event, Response):
                     return event
-            failed = self._task.handshake_exc
-            if isinstance(failed, InvalidStatus):
-                return failed.response
-            if failed is not None:
-                raise Unreachable(f"the task serves no websocket there: {failed}")
+            error = self._task.handshake_exc
+            if isinstance(error, InvalidStatus):
+                return error.response
+            if error is not None:
+                raise Unreachable(f"the task serves no websocket there: {error}")
             await self._feed()
 
     async def _feed(self) -> bool:
@@ -153,9 +153,9 @@ class SocketBridge:
 
     async def _refuse(self, answer: Response, headers: Headers) -> None:
         body = answer.body or b""
-        passed = [(n, v) for n, v in headers if n.lower() != b"content-length"]
+        answer_headers = [(n, v) for n, v in headers if n.lower() != b"content-length"]
         start = {"type": "websocket.http.response.start", "status": answer.status_code}
-        await self._send({**start, "headers": passed})
+        await self._send({**start, "headers": answer_headers})
         await self._send({"type": "websocket.http.response.body", "body": bytes(body)})
         await self._stream.reset(Cause.CANCELLED, "it was refused")
 
@@ -172,10 +172,10 @@ class SocketBridge:
                 task.cancel()
             await asyncio.gather(inward, outward, return_exceptions=True)
             await self._stream.reset(Cause.CANCELLED, "the websocket is over")
-        received = self._task.close_rcvd
+        close_frame = self._task.close_rcvd
         with suppress(OSError):
-            code = received.code if received is not None else 1001
-            reason = received.reason if received is not None else ""
+            code = close_frame.code if close_frame is not None else 1001
+            reason = close_frame.reason if close_frame is not None else ""
             code = code if code not in (1005, 1006) else 1000
             await self._send({"type": "websocket.close", "code": code, "reason": reason})
 

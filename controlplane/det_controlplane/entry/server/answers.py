@@ -55,13 +55,13 @@ def next_batch(app: App, request: Request, stream: Stream, cursor: object) -> Ba
         return Batch([_error_line(app.failed(request, e))], cursor, done=True)
 
 
-def _error_line(refused: Response) -> bytes:
-    inner = json.loads(refused.body)["error"]
+def _error_line(response: Response) -> bytes:
+    inner = json.loads(response.body)["error"]
     error = {
         "grpcCode": inner["code"],
-        "httpCode": refused.status,
+        "httpCode": response.status,
         "message": inner["error"],
-        "httpStatus": HTTPStatus(refused.status).phrase,
+        "httpStatus": HTTPStatus(response.status).phrase,
         "details": [],
     }
     return json.dumps({"error": error}, separators=(",", ":")).encode() + b"\n"

@@ -86,9 +86,9 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     renting = TickLoop(lambda: calling.run(ctx, clouds, markets))
     notifier.on("provision", renting.wake)
     # A slow target of a webhook delays no other work.
-    telling = TickLoop(lambda: delivery.run(ctx), longest_rest_s=SHORT_REST_S)
-    notifier.on(WEBHOOKS_TOPIC, telling.wake)
-    with loop.running(), telling.running(), renting.running() if clouds else nullcontext():
+    webhook_loop = TickLoop(lambda: delivery.run(ctx), longest_rest_s=SHORT_REST_S)
+    notifier.on(WEBHOOKS_TOPIC, webhook_loop.wake)
+    with loop.running(), webhook_loop.running(), renting.running() if clouds else nullcontext():
         yield
 
 
@@ -118,11 +118,13 @@ def serve(
             yield
         ctx.db.dispose()
 
-    routed = app_of(ctx) if app_of else build_app(ctx, *local_routes(ctx))
+    inner_app = app_of(ctx) if app_of else build_app(ctx, *local_routes(ctx))
     # Cloud Run sets this, and lets connections come from its front end only.
     on_cloud_run = "K_SERVICE" in os.environ
     address_of = last_hop if on_cloud_run else peer_address
-    app = AsgiApp(routed, notifier, background, address_of=address_of, relays=ctx.carries_traffic)
+    app = AsgiApp(
+        inner_app, notifier, background, address_of=address_of, relays=ctx.carries_traffic
+    )
     config = uvicorn.Config(
         chunked_when_large(app) if on_cloud_run else app,
         lifespan="on",

@@ -69,17 +69,17 @@ class _Client:
         self._gone: asyncio.Task[None] | None = None
 
     async def unless_gone(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """Wait, but give up when the client does."""
+        """Return the result of the coroutine. Raises Disconnected as soon as the client has left."""
         if self._gone is None:
             self._gone = asyncio.create_task(self._disconnect())
-        waits = asyncio.create_task(waiting)
+        task = asyncio.create_task(waiting)
         try:
-            await asyncio.wait({waits, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
             if self._gone.done():
                 raise Disconnected
-            return waits.result()
+            return task.result()
         finally:
-            waits.cancel()
+            task.cancel()
 
     def close(self) -> None:
         if self._gone is not None:
@@ -247,15 +247,15 @@ class AsgiApp:
     ) -> WireAnswer | Stream:
         """Call the handler of a long poll again whenever its topic is woken, and once more when its time is up."""
         deadline = time.monotonic() + min(answer.seconds, self._app.ctx.may_wait_s)
-        while not self._ending and (left := deadline - time.monotonic()) > 0:
-            pause = self._notifier.wait(answer.topic, left, seen)
+        while not self._ending and (remaining_s := deadline - time.monotonic()) > 0:
+            pause = self._notifier.wait(answer.topic, remaining_s, seen)
             if not await client.unless_gone(pause):
                 break
             seen = self._notifier.seen()
-            found = await self._asked(request)
-            if not isinstance(found, Wait):
-                return found
-            answer = found
+            next_answer = await self._asked(request)
+            if not isinstance(next_answer, Wait):
+                return next_answer
+            answer = next_answer
         return await self._last_asked(request)
 
     async def _last_asked(self, request: Request) -> WireAnswer | Stream:
@@ -279,10 +279,10 @@ class AsgiApp:
 
     def _handle(self, request: Request) -> WireAnswer | Stream | Wait:
         """Call the handler in a worker thread, with a copy of the request, so that each call starts afresh."""
-        asked = replace(request)
-        answer: Answer = self._app.handle(asked)
-        if asked.principal is not None:
-            request.sender = asked.principal.caller
+        copy = replace(request)
+        answer: Answer = self._app.handle(copy)
+        if copy.principal is not None:
+            request.sender = copy.principal.caller
             self._callers.know(request, request.sender)
         return wire_answer(request, answer) if isinstance(answer, Response) else answer
 
@@ -290,16 +290,16 @@ class AsgiApp:
         self, request: Request, stream: Stream, client: "_Client", send: Send
     ) -> None:
         await _start(send, 200, stream_headers(stream))
-        cursor, ended = stream.cursor, request.method == "HEAD"
-        while not ended:
+        cursor, is_over = stream.cursor, request.method == "HEAD"
+        while not is_over:
             seen = self._notifier.seen()
             batch = await self._in_turn(request, next_batch, self._app, request, stream, cursor)
-            cursor, ended = batch.cursor, batch.done
+            cursor, is_over = batch.cursor, batch.done
             if batch.lines:
                 await client.unless_gone(_send_part(send, b"".join(batch.lines)))
             elif batch.unfinished:
                 await client.unless_gone(asyncio.sleep(0))
-            elif not ended:
+            elif not is_over:
                 pause = self._notifier.wait(stream.topic, _STREAM_PAUSE_S, seen)
                 await client.unless_gone(pause)
                 if self._ending:
@@ -372,10 +372,10 @@ def _is_large(request: Request) -> bool:
 
 
 async def refuse_websocket(receive: Receive, send: Send, why: Response) -> None:
-    """Answer the request for a websocket as any other that is refused."""
+    """Reject a websocket request with an HTTP response."""
     await receive()
-    told = {"content-type": "application/json", **why.headers}
-    headers = [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in told.items()]
+    fields = {"content-type": "application/json", **why.headers}
+    headers = [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in fields.items()]
     start = {"type": "websocket.http.response.start", "status": why.status, "headers": headers}
     await send(start)
     await send({"type": "websocket.http.response.body", "body": why.body})
@@ -407,14 +407,14 @@ async def _send(send: Send, answer: WireAnswer) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _refuse(send: Send, request: Request, refused: _Refused, body: Body) -> None:
+async def _refuse(send: Send, request: Request, refusal: _Refused, body: Body) -> None:
     """Answer at once, and end the answer when the client has sent its body: until then the connection stays."""
-    answer = wire_answer(request, refused.answer)
+    answer = wire_answer(request, refusal.answer)
     await _start(send, answer.status, answer.headers)
     await send({"type": "http.response.body", "body": answer.body, "more_body": True})
     # Reading would send `100 Continue` to a client that waits for it.
     if body.is_begun or "expect" not in request.headers:
-        await body.drain(refused.drained)
+        await body.drain(refusal.drained)
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -16,8 +16,8 @@ def chunked_when_large(app: Asgi) -> Asgi:
     async def serve(scope: Message, receive: Any, send: Send) -> None:
         async def send_fitting(message: Message) -> None:
             if message["type"] == "http.response.start":
-                kept = [header for header in message["headers"] if not _tells_too_much(*header)]
-                message = {**message, "headers": kept}
+                headers = [header for header in message["headers"] if not _tells_too_much(*header)]
+                message = {**message, "headers": headers}
             await send(message)
 
         has_body = scope["type"] == "http" and scope["method"] != "HEAD"

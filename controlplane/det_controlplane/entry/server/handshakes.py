@@ -83,8 +83,8 @@ class HttpsServer(Server):
         protocol: Any = self.config.http_protocol_class
         state, tls = self.lifespan.state, self.config.ssl
         assert tls is not None
-        made = partial(protocol, self.config, self.server_state, state)
-        shaking = Handshakes(tls, made)
+        make_protocol = partial(protocol, self.config, self.server_state, state)
+        shaking = Handshakes(tls, make_protocol)
         self._accepting = [asyncio.create_task(shaking.accept(s)) for s in sockets or ()]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -37,9 +37,9 @@ class HttpClient:
         """Ask the system whether the client has left, which works without reading from the connection."""
         if self._transport.is_closing():
             return True
-        looking = select.poll()
-        looking.register(self._transport.get_extra_info("socket").fileno(), _GONE)
-        return bool(looking.poll(0))
+        poller = select.poll()
+        poller.register(self._transport.get_extra_info("socket").fileno(), _GONE)
+        return bool(poller.poll(0))
 
     def poke(self) -> None:
         if self._may_poke():
@@ -137,8 +137,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def _waits_unread(self) -> bool:
         reads_over = self.scope["http_version"] == "1.1"
-        begun = self.cycle is None or self.cycle.response_started
-        return reads_over and self.flow.read_paused and not begun
+        is_begun = self.cycle is None or self.cycle.response_started
+        return reads_over and self.flow.read_paused and not is_begun
 
     def _tell(self, size: int) -> None:
         self._reported += size

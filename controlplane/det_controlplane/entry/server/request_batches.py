@@ -62,28 +62,28 @@ class RequestBatches:
 
     def _begin(self, route: Route, queue: _Queue) -> None:
         while queue.is_ready:
-            taken = queue.waiting[:_MOST]
+            batch = queue.waiting[:_MOST]
             del queue.waiting[:_MOST]
-            queue.batches.append(taken)
-            task = asyncio.create_task(self._answer_batch(route, queue, taken))
+            queue.batches.append(batch)
+            task = asyncio.create_task(self._answer_batch(route, queue, batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _answer_batch(self, route: Route, queue: _Queue, taken: Sequence[_Waiting]) -> None:
-        answers: Sequence[WireAnswer | None] = [None] * len(taken)
-        requests = [each.request for each in taken]
+    async def _answer_batch(self, route: Route, queue: _Queue, batch: Sequence[_Waiting]) -> None:
+        answers: Sequence[WireAnswer | None] = [None] * len(batch)
+        requests = [each.request for each in batch]
         try:
             work = asyncio.ensure_future(self._in_thread(self._answers, route, requests))
             await asyncio.wait({work}, timeout=_PATIENCE_S)
-            self._end(route, queue, taken)
+            self._end(route, queue, batch)
             answers = await work
         finally:
-            for each, answer in zip(taken, answers, strict=True):
+            for each, answer in zip(batch, answers, strict=True):
                 if not each.answer.done():
                     each.answer.set_result(answer)
 
-    def _end(self, route: Route, queue: _Queue, taken: Sequence[_Waiting]) -> None:
-        queue.batches.remove(taken)
+    def _end(self, route: Route, queue: _Queue, batch: Sequence[_Waiting]) -> None:
+        queue.batches.remove(batch)
         self._begin(route, queue)
 
     def _answers(self, route: Route, requests: Sequence[Request]) -> list[WireAnswer | None]:

@@ -69,11 +69,11 @@ class SocketStream:
             await self._send({"type": "websocket.send", "text": body.decode()})
             await self._close(_REFUSED, "refused")
             return False
-        cursor, ended = stream.cursor, False
-        while not ended and not coming.done():
+        cursor, is_over = stream.cursor, False
+        while not is_over and not coming.done():
             seen = self._notifier.seen()
             batch = await self._in_turn(request, next_batch, self._app, request, stream, cursor)
-            cursor, ended = batch.cursor, batch.done
+            cursor, is_over = batch.cursor, batch.done
             for line in batch.lines:
                 await self._send({"type": "websocket.send", "text": line.decode().rstrip("\n")})
             if not batch.lines:
@@ -83,9 +83,9 @@ class SocketStream:
                 pause.cancel()
                 with suppress(asyncio.CancelledError):
                     await pause
-        if ended:
+        if is_over:
             await self._close(_REFUSED, "the stream has ended")
-        return not ended
+        return not is_over
 
     async def _close(self, code: int, reason: str) -> None:
         await self._send({"type": "websocket.close", "code": code, "reason": reason})

@@ -48,9 +48,9 @@ class TickLoop:
     def _run(self) -> None:
         while not self._stopping:
             self._woken.clear()
-            began = time.monotonic()
+            start = time.monotonic()
             pause_s = self._once()
-            took_s = time.monotonic() - began
+            took_s = time.monotonic() - start
             # Wakes of these few milliseconds share the next tick.
             time.sleep(min(max(_SPACING_S, _REST * took_s), self._longest_rest_s))
             self._woken.wait(pause_s)

@@ -65,10 +65,10 @@ class _Version:
         self.files = {
             f.relative_to(folder).as_posix(): _file(f.name, f.read_bytes()) for f in _found(folder)
         }
-        hashed = hashlib.sha256()
+        hasher = hashlib.sha256()
         for name, file in self.files.items():
-            hashed.update(f"{name}\n{len(file.content)}\n".encode() + file.content)
-        self.digest = hashed.hexdigest()[:16]
+            hasher.update(f"{name}\n{len(file.content)}\n".encode() + file.content)
+        self.digest = hasher.hexdigest()[:16]
         for name in (n for n in self.files if n.endswith(".css")):
             self.files[name] = _file(name, self._whole_sheet(name).encode())
         self._pages: dict[tuple[str, ...], _File] = {}
@@ -78,25 +78,25 @@ class _Version:
 
     def page(self, path: str) -> _File:
         """Return the page that shows an address below /det, with the names of all scripts that it needs first."""
-        shown = tuple(self._shown_at(path))
-        if shown not in self._pages:
+        scripts = tuple(self._shown_at(path))
+        if scripts not in self._pages:
             root = f"{_FILES}{self.digest}"
             links = [
-                f'<link rel="modulepreload" href="{root}/{f}">' for f in self._with_imports(shown)
+                f'<link rel="modulepreload" href="{root}/{f}">' for f in self._with_imports(scripts)
             ]
             text = self._text("index.html").replace("{{preloads}}", "\n    ".join(links))
-            self._pages[shown] = _file("index.html", text.replace("{{files}}", root).encode())
-        return self._pages[shown]
+            self._pages[scripts] = _file("index.html", text.replace("{{files}}", root).encode())
+        return self._pages[scripts]
 
-    def _with_imports(self, shown: tuple[str, ...]) -> list[str]:
+    def _with_imports(self, scripts: tuple[str, ...]) -> list[str]:
         """Return the scripts that a browser needs before it shows a page, so that it fetches them at once."""
-        found = [_FIRST, *shown]
-        for name in found:  # which grows meanwhile
+        names = [_FIRST, *scripts]
+        for name in names:  # which grows meanwhile
             for target in _IMPORT.findall(self._text(name)):
-                imported = _beside(name, target)
-                if imported not in found:
-                    found.append(imported)
-        return found
+                script = _beside(name, target)
+                if script not in names:
+                    names.append(script)
+        return names
 
     def _shown_at(self, path: str) -> list[str]:
         """Return the script of a page, and the script of its part that the path names or that comes first."""
@@ -171,18 +171,18 @@ def _beside(name: str, target: str) -> str:
 
 def _matched(pattern: str, path: str) -> dict[str, str] | None:
     """Match an address to a pattern as `/trials/:id/:tab?`, as lib/router.js does."""
-    wanted, given = pattern.split("/"), (path.rstrip("/") or "/").split("/")
-    found = {}
-    if len(given) > len(wanted):
+    pattern_parts, path_parts = pattern.split("/"), (path.rstrip("/") or "/").split("/")
+    params = {}
+    if len(path_parts) > len(pattern_parts):
         return None
-    for part, value in zip_longest(wanted, given):
+    for part, value in zip_longest(pattern_parts, path_parts):
         if not part.startswith(":") and part != value:
             return None
         if value is None and not part.endswith("?"):
             return None
         if value is not None:
-            found[part.strip(":?")] = value
-    return found
+            params[part.strip(":?")] = value
+    return params
 
 
 def _found(folder: Path) -> list[Path]:
@@ -191,8 +191,8 @@ def _found(folder: Path) -> list[Path]:
 
 def _answer(request: Request, file: _File, headers: dict[str, str]) -> Response:
     if "gzip" in request.headers.get("accept-encoding", ""):
-        packed = {**headers, "content-encoding": "gzip"}
-        return Response(file.packed, media_type=file.media_type, headers=packed)
+        gzip_headers = {**headers, "content-encoding": "gzip"}
+        return Response(file.packed, media_type=file.media_type, headers=gzip_headers)
     return Response(file.content, media_type=file.media_type, headers=headers)
 
 
