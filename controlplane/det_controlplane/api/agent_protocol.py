@@ -154,8 +154,8 @@ def _check_slots(slots: Sequence[Slot]) -> None:
         raise BadRequest(f"slots: an id is given twice in {ids[:50]}")
     for slot in slots:
         if slot.type not in _DEVICES:
-            known = ", ".join(_DEVICES)
-            raise BadRequest(f"slots: type must be one of {known}, not {slot.type!r}")
+            types = ", ".join(_DEVICES)
+            raise BadRequest(f"slots: type must be one of {types}, not {slot.type!r}")
 
 
 def poll(ctx: Context, request: Request, body: PollBody) -> Answer:
@@ -171,12 +171,12 @@ def poll(ctx: Context, request: Request, body: PollBody) -> Answer:
 
 def _earliest(deadlines: Iterable[str]) -> datetime | None:
     """Return the earliest of these times. Agents of earlier releases send some in a form other than RFC 3339."""
-    found = []
+    times = []
     for text in deadlines:
         with suppress(ValueError):
             time = datetime.fromisoformat(text.replace("Z", "+00:00"))
-            found += [time] if time.tzinfo else []
-    return min(found, default=None)
+            times += [time] if time.tzinfo else []
+    return min(times, default=None)
 
 
 def _uuid(value: str, what: str) -> UUID:

@@ -58,18 +58,18 @@ class TaskReports:
 
 def take(ctx: Context, request: Request, body: TaskReports) -> Answer:
     batch = _batch(request, body)
-    stored = _stored(ctx, [batch])
-    if not any(stored[0]):
+    results = _store(ctx, [batch])
+    if not any(results[0]):
         authentication.agent_of(ctx, batch.agent_token)  # lists the agents of the relay
-    return _outcomes(stored[0])
+    return _outcomes(results[0])
 
 
 def take_together(ctx: Context, requests: Sequence[Request]) -> list[Response | None]:
     """Store the reports of several agents' requests as if one had sent them all."""
     read = [_readable(request) for request in requests]
-    stored = iter(_stored(ctx, [batch for batch in read if batch is not None]))
-    found = [None if batch is None else next(stored) for batch in read]
-    return [_outcomes(each) if each and any(each) else None for each in found]
+    results = iter(_store(ctx, [batch for batch in read if batch is not None]))
+    by_request = [None if batch is None else next(results) for batch in read]
+    return [_outcomes(each) if each and any(each) else None for each in by_request]
 
 
 def _readable(request: Request) -> _Batch | None:
@@ -83,7 +83,7 @@ def _batch(request: Request, body: TaskReports) -> _Batch:
     return _Batch(bearer_token(request), [report.request() for report in body.reports])
 
 
-def _stored(ctx: Context, batches: Sequence[_Batch]) -> list[list[bool]]:
+def _store(ctx: Context, batches: Sequence[_Batch]) -> list[list[bool]]:
     """Store the reports that can share transactions. Return for each report of each batch whether it is stored.
 
     A report has the rights of its task, and must come from the agent that runs the task."""
@@ -93,13 +93,13 @@ def _stored(ctx: Context, batches: Sequence[_Batch]) -> list[list[bool]]:
     callers = {token: task for (_, token), task in tasks.items()}
     admitted = authorization.authorize_known(ctx, trials.REPORT, own, callers)
     answers = trials.report_together(ctx, admitted)
-    stored = {id(r) for r, answer in zip(admitted, answers, strict=True) if answer is not None}
-    return [[id(report) in stored for report in batch.reports] for batch in batches]
+    ids = {id(r) for r, answer in zip(admitted, answers, strict=True) if answer is not None}
+    return [[id(report) in ids for report in batch.reports] for batch in batches]
 
 
-def _outcomes(stored: Sequence[bool]) -> Response:
-    told: list[ReportOutcome] = ["stored" if is_stored else "alone" for is_stored in stored]
-    return json_response({"outcomes": told})
+def _outcomes(results: Sequence[bool]) -> Response:
+    outcomes: list[ReportOutcome] = ["stored" if is_stored else "alone" for is_stored in results]
+    return json_response({"outcomes": outcomes})
 
 
 def _fits(request: Request) -> bool:

@@ -10,7 +10,7 @@ _KEEP_S = 300
 
 
 def newest(ctx: Context, request: Request) -> Answer:
-    """Tell where the wheel is: pip reads the version from the name in its address."""
+    """Return the address of the wheel. pip reads the version from the file name in the address."""
     # Relative, as machines may know the cluster by another address than it does itself.
     folder = "" if request.path.endswith("/") else f"{WHEELS.rpartition('/')[2]}/"
     return Response(b"", 302, headers={"Location": f"{folder}{software.name(ctx)}"})
@@ -19,10 +19,10 @@ def newest(ctx: Context, request: Request) -> Answer:
 def file(ctx: Context, request: Request) -> Answer:
     name = request.param("name")
     content = software.content(ctx, name)
-    kept = {"Cache-Control": f"public, max-age={_KEEP_S}"}
+    headers = {"Cache-Control": f"public, max-age={_KEEP_S}"}
     # pip reads a list of versions only from answers with the type text/html.
     kind = "text/plain; charset=utf-8" if name == CONSTRAINTS else "application/octet-stream"
-    return Response(content, media_type=kind, headers=kept)
+    return Response(content, media_type=kind, headers=headers)
 
 
 _FILES = ("application/octet-stream", "text/plain")

@@ -59,18 +59,18 @@ def disable(ctx: Context, request: Request, body: DisableBody) -> Answer:
 
 
 def _set_agent(ctx: Context, request: Request, **wanted: bool) -> Answer:
-    found = administration.set_agent(ctx, user_of(request), request.param("agentId"), **wanted)
-    return json_response({"agent": found})
+    agent = administration.set_agent(ctx, user_of(request), request.param("agentId"), **wanted)
+    return json_response({"agent": agent})
 
 
 def list_slots(ctx: Context, request: Request) -> Answer:
-    found = administration.agent(ctx, request.param("agentId"))
-    return json_response({"slots": list(found["slots"].values())})
+    agent = administration.agent(ctx, request.param("agentId"))
+    return json_response({"slots": list(agent["slots"].values())})
 
 
 def get_slot(ctx: Context, request: Request) -> Answer:
-    found = administration.agent(ctx, request.param("agentId"))
-    return json_response({"slot": found["slots"].get(str(request.id("slotId")))})
+    agent = administration.agent(ctx, request.param("agentId"))
+    return json_response({"slot": agent["slots"].get(str(request.id("slotId")))})
 
 
 def enable_slot(ctx: Context, request: Request) -> Answer:

@@ -106,8 +106,8 @@ def accepted(ctx: Context, request: Request) -> Answer:
 
 
 def show(ctx: Context, request: Request) -> Answer:
-    found = listing.allocation(ctx, request.param("allocationId"))
-    return json_response({"allocation": found})
+    allocation = listing.allocation(ctx, request.param("allocationId"))
+    return json_response({"allocation": allocation})
 
 
 _A = "/api/v1/allocations/{allocationId}"

@@ -147,16 +147,16 @@ class App:
             self.ctx.replica.count_write(self.ctx.db, by.id)
 
     def _rechecked(self, answer: Answer, route: Route, request: Request) -> Answer:
-        """Let a stream end once its request would be refused: sign-ins end and rights change while it is open."""
+        """End a stream once its request would be refused: sessions end and rights change while it is open."""
         if not isinstance(answer, Stream) or answer.is_file:
             return answer
-        checked, asked = self.ctx.now(), replace(request, noted=None)
+        checked, original = self.ctx.now(), replace(request, noted=None)
 
         def fetch(cursor: object) -> Batch:
             nonlocal checked
             now = self.ctx.now()
             if now - checked >= _CHECKED_EVERY:
-                authorization.authorize(self.ctx, route, replace(asked))
+                authorization.authorize(self.ctx, route, replace(original))
                 checked = now
             return answer.fetch(cursor)
 
@@ -208,9 +208,9 @@ class App:
 
 def unavailable(e: Exception) -> Response:
     """Return the answer to a request that should be sent again, and when."""
-    told = errors.Unavailable(str(e))
+    error = errors.Unavailable(str(e))
     after_s = 1 if isinstance(e, (TryAgain, refusals.Busy)) else WAKING_S
-    return Response(told.to_json(), told.status, headers={"Retry-After": str(after_s)})
+    return Response(error.to_json(), error.status, headers={"Retry-After": str(after_s)})
 
 
 def audit_object(path: str, params: Mapping[str, str]) -> str:

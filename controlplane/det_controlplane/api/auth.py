@@ -73,8 +73,8 @@ def request_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if not key:
         return None
-    asked = f"{user_of(request).id}\n{request.method} {request.path}\n{key}\n".encode()
-    return hashlib.sha256(asked + request.body).hexdigest()
+    identity = f"{user_of(request).id}\n{request.method} {request.path}\n{key}\n".encode()
+    return hashlib.sha256(identity + request.body).hexdigest()
 
 
 def setting(change: Callable[[Context, User, int, bool], None], value: bool) -> Handler:

@@ -56,18 +56,18 @@ def _read_owners(ctx: Context, route: Route, requests: Sequence[Request], caller
     """Read the owners of the trials that people report for by one statement."""
     if _rule(route).report:
         people = {token for token, caller in callers.items() if caller.allocation_id is None}
-        named = [r.params.get("trialId", "") for r in requests if bearer_token(r) in people]
-        ids = [id for name in named if (id := whole(name)) is not None]
+        texts = [r.params.get("trialId", "") for r in requests if bearer_token(r) in people]
+        ids = [id for name in texts if (id := whole(name)) is not None]
         reporters.read_owners(ctx, ids)
 
 
 def authorize_known(
     ctx: Context, route: Route, requests: Sequence[Request], callers: Callers
 ) -> list[Request]:
-    return [request for request in requests if _may_pass(ctx, route, request, callers)]
+    return [request for request in requests if _is_authorized(ctx, route, request, callers)]
 
 
-def _may_pass(ctx: Context, route: Route, request: Request, callers: Callers) -> bool:
+def _is_authorized(ctx: Context, route: Route, request: Request, callers: Callers) -> bool:
     try:
         authorize(ctx, route, request, callers)
     except DatabaseDown:
@@ -91,8 +91,8 @@ def principal_of(
         return authentication.agent_of(ctx, token)
     rule = _rule(route)
     if callers is None:
-        named = route_rights.named_by_path(rule, request.params)
-        user = authentication.user_of(ctx, token, named)
+        objects = route_rights.named_by_path(rule, request.params)
+        user = authentication.user_of(ctx, token, objects)
     elif token in callers:
         user = callers[token]
     else:
@@ -118,7 +118,7 @@ def _refuse_oversized(route: Route, request: Request) -> None:
 
 def _refuse_nul(request: Request) -> None:
     """Refuse NUL in paths and queries: PostgreSQL's text cannot hold it."""
-    given = [(name, [value]) for name, value in request.params.items()]
-    for name, values in (*given, *request.query.items()):
+    params = [(name, [value]) for name, value in request.params.items()]
+    for name, values in (*params, *request.query.items()):
         if any("\0" in value for value in values):
             raise errors.BadRequest(f"{name} must not contain a NUL character")

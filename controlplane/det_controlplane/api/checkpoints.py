@@ -120,8 +120,8 @@ def _sizes(files: RemainingFiles | None) -> dict[str, str] | None:
 
 
 def get_checkpoint(ctx: Context, request: Request) -> Answer:
-    found = listing.checkpoint(ctx, request.param("checkpointUuid"))
-    return Response(b'{"checkpoint":' + found.encode() + b"}")
+    checkpoint = listing.checkpoint(ctx, request.param("checkpointUuid"))
+    return Response(b'{"checkpoint":' + checkpoint.encode() + b"}")
 
 
 def set_metadata(ctx: Context, request: Request, body: NewMetadata) -> Answer:
@@ -146,14 +146,14 @@ def remove_files(ctx: Context, request: Request, body: CheckpointFiles) -> Answe
 
 
 def checkpoint_metrics(ctx: Context, request: Request, query: UseQuery) -> Answer:
-    found = metric_streams.of_checkpoint(
+    parts = metric_streams.of_checkpoint(
         ctx,
         user_of(request),
         request.param("checkpointUuid"),
         query.metric_group,
         source_type(query.trial_source_info_type),
     )
-    return json_parts(found)
+    return json_parts(parts)
 
 
 def download_checkpoint(ctx: Context, request: Request) -> Answer:
@@ -180,14 +180,16 @@ def _next_full(pieces: Iterator[bytes]) -> bytes | None:
 
 
 def _accepted(request: Request) -> str:
-    asked = [part.split(";")[0].strip() for part in request.headers.get("accept", "").split(",")]
-    for kind in asked:
+    media_types = [
+        part.split(";")[0].strip() for part in request.headers.get("accept", "").split(",")
+    ]
+    for kind in media_types:
         if kind in downloads.KINDS:
             return kind
         if kind in ("", "*/*", "application/*"):
             return downloads.TAR
-    known = ", ".join(downloads.KINDS)
-    raise UnsupportedMediaType(f"Accept must be one of {known}, not {', '.join(asked)}")
+    kinds = ", ".join(downloads.KINDS)
+    raise UnsupportedMediaType(f"Accept must be one of {kinds}, not {', '.join(media_types)}")
 
 
 _C = "/api/v1/checkpoints"

@@ -16,8 +16,8 @@ def _scope(request: Request) -> int:
 
 
 def get_policies(ctx: Context, request: Request) -> Answer:
-    found = config_policies.get(ctx, _scope(request), request.param("workloadType"))
-    return json_response({"configPolicies": found})
+    policies = config_policies.get(ctx, _scope(request), request.param("workloadType"))
+    return json_response({"configPolicies": policies})
 
 
 @dataclass(frozen=True)

@@ -116,11 +116,11 @@ def list_experiments(ctx: Context, request: Request, query: ExperimentQuery) -> 
 
 def get_experiment(ctx: Context, request: Request) -> Answer:
     experiment_id = request.id("experimentId")
-    found = listing.experiment_as_seen_by(ctx, user_of(request), experiment_id)
+    experiment = listing.experiment_as_seen_by(ctx, user_of(request), experiment_id)
     return json_object(
-        experiment=found.shown,
-        config=found.config,
-        jobSummary=as_json(jobs.summary(ctx, found)),
+        experiment=experiment.shown,
+        config=experiment.config,
+        jobSummary=as_json(jobs.summary(ctx, experiment)),
     )
 
 
@@ -199,8 +199,8 @@ def resume(ctx: Context, request: Request, body: Continuation) -> Answer:
         continuing.check(ctx, user_of(request), experiment_id, override)
         return EMPTY
     continuing.resume(ctx, user_of(request), experiment_id, override)
-    shown = listing.experiment(ctx, experiment_id).shown
-    return json_object(experiment=shown, warnings="[]")
+    experiment = listing.experiment(ctx, experiment_id).shown
+    return json_object(experiment=experiment, warnings="[]")
 
 
 def move(ctx: Context, request: Request, body: ExperimentMove) -> Answer:

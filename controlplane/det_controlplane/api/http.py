@@ -73,16 +73,16 @@ class Request:
         value = self.text(*names)
         if not value:
             return default
-        found = whole(value)
-        if found is None:
+        number = whole(value)
+        if number is None:
             raise BadRequest(f"query parameter {names[0]} must be an integer, not {value[:80]!r}")
-        return found
+        return number
 
     def integers(self, *names: str) -> list[int]:
-        found = [whole(v) for v in self.texts(*names) if v]
-        if None in found:
+        numbers = [whole(v) for v in self.texts(*names) if v]
+        if None in numbers:
             raise BadRequest(f"query parameter {names[0]} must be a list of integers")
-        return [number for number in found if number is not None]
+        return [number for number in numbers if number is not None]
 
     def flag(self, *names: str) -> bool | None:
         value = self.text(*names).lower()
@@ -207,10 +207,10 @@ def json_parts(parts: Iterator[str]) -> Answer:
     first, second = next(parts), next(parts, None)
     if second is None:
         return json_text(first)
-    left = chain((first, second), parts)
+    remaining = chain((first, second), parts)
 
     def fetch(cursor: None) -> Batch:
-        part = next(left, None)
+        part = next(remaining, None)
         return Batch([] if part is None else [part.encode()], cursor, part is None)
 
     return Stream(fetch, is_file=True)
@@ -267,9 +267,9 @@ def is_of_another_site(request: Request) -> bool:
     the cookie. Programs send neither header."""
     if request.method in ("GET", "HEAD") or _token_of_headers(request):
         return False
-    told = request.headers.get("sec-fetch-site")
-    if told is not None:
-        return told not in ("same-origin", "none")
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
     # Over plain HTTP, browsers only send the origin.
     origin = request.headers.get("origin")
     if origin is None:

@@ -251,10 +251,10 @@ _IN_QUERY: dict[Any, _Parameter] = {
 
 def _type(field: Field[Any], annotation: Any) -> _Type:
     if annotation in _IN_BODY:
-        found = _IN_BODY[annotation]
+        base = _IN_BODY[annotation]
         if "items" not in field.metadata:
-            return found
-        return _Type(found.read, _list_schema(field.metadata["items"]))
+            return base
+        return _Type(base.read, _list_schema(field.metadata["items"]))
     if is_dataclass(annotation) and isinstance(annotation, type):
         return _Type(_object_reader(annotation), body_schema(annotation))
     (item,) = get_args(annotation)

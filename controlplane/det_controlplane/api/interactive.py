@@ -122,11 +122,11 @@ def launch_tensorboard(ctx: Context, request: Request, body: NewTensorBoard) -> 
     kind = TaskKind.TENSORBOARD
     submission = _submission(kind, body, request_key(request))
     filters = body.filters.values()
-    wanted = TensorBoardRequest(
+    tensorboard = TensorBoardRequest(
         body.experiment_ids, body.trial_ids, filters | request.held() if filters else {}
     )
     act = interactive.preview_tensorboard if body.preview else interactive.launch_tensorboard
-    return _launched(kind, act(ctx, user_of(request), submission, wanted))
+    return _launched(kind, act(ctx, user_of(request), submission, tensorboard))
 
 
 def _launched(kind: TaskKind, task: TaskAnswer) -> Answer:
@@ -169,16 +169,16 @@ def _uuid(value: str) -> UUID:
 
 def _one(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
-        told = interactive.get(ctx, user_of(request), kind, request.param("taskId"))
-        return json_response({NAMES[kind]: told.shown, "config": told.config})
+        answer = interactive.get(ctx, user_of(request), kind, request.param("taskId"))
+        return json_response({NAMES[kind]: answer.shown, "config": answer.config})
 
     return handler
 
 
 def _kill(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
-        told = interactive.kill(ctx, user_of(request), kind, request.param("taskId"))
-        return _steered(kind, told)
+        answer = interactive.kill(ctx, user_of(request), kind, request.param("taskId"))
+        return _steered(kind, answer)
 
     return handler
 
@@ -191,8 +191,8 @@ def _set_priority(kind: TaskKind) -> Handler:
     return handler
 
 
-def _steered(kind: TaskKind, told: TaskAnswer) -> Answer:
-    return json_response({NAMES[kind]: told.shown})
+def _steered(kind: TaskKind, answer: TaskAnswer) -> Answer:
+    return json_response({NAMES[kind]: answer.shown})
 
 
 def _routes(kind: TaskKind) -> tuple[Route, ...]:
@@ -258,10 +258,10 @@ def create_generic(ctx: Context, request: Request, body: GenericTaskBody) -> Ans
     )
     if body.preview:
         return json_response(_previewed(generic.prepared(ctx, user_of(request), new).resolved))
-    made = generic.create(ctx, user_of(request), new)
-    warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if made.exceeds_slots else []
-    told = {"taskId": made.task_id, "warnings": warnings, "configWarnings": made.warnings}
-    return json_response(told)
+    task = generic.create(ctx, user_of(request), new)
+    warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if task.exceeds_slots else []
+    answer = {"taskId": task.task_id, "warnings": warnings, "configWarnings": task.warnings}
+    return json_response(answer)
 
 
 def _generic_config(body: GenericTaskBody) -> str:

@@ -54,12 +54,12 @@ def list_jobs(ctx: Context, request: Request, query: QueueQuery) -> Answer:
     if not request.path.endswith("-v2"):
         entries = [entry for entry in entries if _is_seen(request, entry.workspace_id)]
     part, pagination = part_of(entries, query.page())
-    shown = jobs.shown(ctx, queue, part)
+    views = jobs.shown(ctx, queue, part)
     if not request.path.endswith("-v2"):
-        return json_response({"jobs": shown, "pagination": pagination})
+        return json_response({"jobs": views, "pagination": pagination})
     rows = [
         {"full": j} if _is_seen(request, j["workspaceId"]) else {"limited": _limited(j)}
-        for j in shown
+        for j in views
     ]
     return json_response({"jobs": rows, "pagination": pagination})
 

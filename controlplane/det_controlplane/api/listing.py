@@ -121,6 +121,6 @@ def known_states(given: Iterable[object], known: Sequence[str]) -> list[str]:
 
 def source_type(text: str) -> str:
     """Return the full name of the kind of use of a checkpoint or model; empty for every kind."""
-    prefix, known = "TRIAL_SOURCE_INFO_TYPE_", ("", "INFERENCE", "FINE_TUNING")
-    kind = choice("trialSourceInfoType", text, prefix, known)
+    prefix, kinds = "TRIAL_SOURCE_INFO_TYPE_", ("", "INFERENCE", "FINE_TUNING")
+    kind = choice("trialSourceInfoType", text, prefix, kinds)
     return prefix + kind if kind else ""

@@ -59,7 +59,7 @@ def _stream(ctx: Context, query: LogQuery, tasks: list[str], extra: dict[str, An
     order = list(reversed(tasks)) if descending else tasks
 
     def fetch(cursor: tuple[int, int, int]) -> Batch:
-        index, after_id, left = cursor
+        index, after_id, remaining = cursor
         task_id = order[index]
         if follow:
             task_logs.follow(ctx, task_id)
@@ -75,15 +75,15 @@ def _stream(ctx: Context, query: LogQuery, tasks: list[str], extra: dict[str, An
             # The lines of a task are stored before its end.
             settled=follow and not over,
         )
-        found = page.lines[:left] if limit else page.lines
-        left -= len(found)
-        exhausted = not page.full or (limit > 0 and left <= 0)
+        page_lines = page.lines[:remaining] if limit else page.lines
+        remaining -= len(page_lines)
+        exhausted = not page.full or (limit > 0 and remaining <= 0)
         last = page.last_id
         if exhausted and over:
             index, last = index + 1, resumed
-        done = index >= len(order) or (limit > 0 and left <= 0 and not follow)
-        cursor = min(index, len(order) - 1), last, left
-        lines = [line({**x.values, **extra}) for x in found]
+        done = index >= len(order) or (limit > 0 and remaining <= 0 and not follow)
+        cursor = min(index, len(order) - 1), last, remaining
+        lines = [line({**x.values, **extra}) for x in page_lines]
         return Batch(lines, cursor, done, unfinished=not exhausted)
 
     return Stream(fetch, (0, resumed, limit), topic=f"logs:{order[-1]}")
@@ -94,8 +94,8 @@ def fields(ctx: Context, request: Request) -> Answer:
         task_ids = task_logs.tasks_of_trial(ctx, request.id("trialId"))
     else:
         task_ids = [request.param("taskId")]
-    found = line(task_logs.fields(ctx, task_ids))
-    return Stream(lambda cursor: Batch([found], cursor, True))
+    text = line(task_logs.fields(ctx, task_ids))
+    return Stream(lambda cursor: Batch([text], cursor, True))
 
 
 def post_logs(ctx: Context, request: Request, body: LogLines) -> Answer:
@@ -131,7 +131,7 @@ def ship(ctx: Context, request: Request, body: ShippedLines) -> Answer:
     except ValueError as e:
         raise BadRequest("batch_id must be a UUID") from e
     model = ShippedLine if body.matched else LogLine
-    rows = [row for row in (_shipped(model, values) for values in body.logs) if row is not None]
+    rows = [row for row in (_row_of_line(model, values) for values in body.logs) if row is not None]
     if len(rows) < len(body.logs):
         count = len(body.logs) - len(rows)
         log.warning("agent %s sent %d lines that cannot be stored", request.principal.id, count)
@@ -139,7 +139,7 @@ def ship(ctx: Context, request: Request, body: ShippedLines) -> Answer:
     return EMPTY
 
 
-def _shipped(model: type[LogLine], values: dict[str, Any]) -> dict[str, Any] | None:
+def _row_of_line(model: type[LogLine], values: dict[str, Any]) -> dict[str, Any] | None:
     """Return the row of a line, or None if it is invalid: the batch also has lines of other tasks."""
     try:
         return read(model, values).row()

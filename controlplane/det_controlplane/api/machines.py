@@ -35,13 +35,13 @@ def list_instances(ctx: Context, request: Request, query: InstanceQuery) -> Answ
 
 
 def get_instance(ctx: Context, request: Request) -> Answer:
-    found = administration.instance(ctx, user_of(request), request.param("instanceId"))
-    return json_response({"instance": found})
+    instance = administration.instance(ctx, user_of(request), request.param("instanceId"))
+    return json_response({"instance": instance})
 
 
 def terminate(ctx: Context, request: Request) -> Answer:
-    found = administration.terminate(ctx, user_of(request), request.param("instanceId"))
-    return json_response({"instance": found})
+    instance = administration.terminate(ctx, user_of(request), request.param("instanceId"))
+    return json_response({"instance": instance})
 
 
 def list_pools(ctx: Context, request: Request) -> Answer:
@@ -58,8 +58,8 @@ def hold(ctx: Context, request: Request, body: HoldBody) -> Answer:
 
 
 def resume(ctx: Context, request: Request) -> Answer:
-    found = administration.resume(ctx, user_of(request), request.param("poolName"))
-    return json_response({"pool": found})
+    pool = administration.resume(ctx, user_of(request), request.param("poolName"))
+    return json_response({"pool": pool})
 
 
 _I, _P = "/api/v1/instances", "/api/v1/rented-pools"

@@ -56,9 +56,9 @@ def set_config(ctx: Context, request: Request, body: ConfigChange) -> Answer:
         raise BadRequest(
             f"{', '.join(map(str, unknown))} cannot be changed: only log.level, log.color"
         )
-    asked = body.config.log
-    level = asked.level.removeprefix("LOG_LEVEL_") if asked.level is not None else None
-    color = asked.color
+    settings = body.config.log
+    level = settings.level.removeprefix("LOG_LEVEL_") if settings.level is not None else None
+    color = settings.color
     if mask and "log" not in mask:
         level = level if "log.level" in mask else None
         color = bool(color) if "log.color" in mask else None
@@ -72,13 +72,13 @@ def logs(ctx: Context, request: Request, query: MasterLogQuery) -> Answer:
     start = master_log.first(ctx, user_of(request), query.offset, limit)
 
     def fetch(cursor: tuple[int, int]) -> Batch:
-        after, left = cursor
-        size = min(master_log.BATCH, left) if limit > 0 and not follow else master_log.BATCH
+        after, remaining = cursor
+        size = min(master_log.BATCH, remaining) if limit > 0 and not follow else master_log.BATCH
         rows = master_log.page(ctx, after, size)
-        left -= len(rows)
+        remaining -= len(rows)
         last = rows[-1].id if rows else after
-        done = not follow and (len(rows) < master_log.BATCH or (limit > 0 and left <= 0))
-        return Batch([line({"logEntry": r.entry}) for r in rows], (last, left), done)
+        done = not follow and (len(rows) < master_log.BATCH or (limit > 0 and remaining <= 0))
+        return Batch([line({"logEntry": r.entry}) for r in rows], (last, remaining), done)
 
     return Stream(fetch, (start, limit), topic="master-logs")
 
@@ -97,7 +97,7 @@ def repair_counts(ctx: Context, request: Request) -> Answer:
 
 
 def _differences(differences: list[counts.Difference]) -> Response:
-    shown = [
+    entries = [
         {
             "experimentId": d.experiment_id,
             "keptTrials": d.kept_trials,
@@ -109,7 +109,7 @@ def _differences(differences: list[counts.Difference]) -> Response:
         }
         for d in differences
     ]
-    return json_response({"differences": shown})
+    return json_response({"differences": entries})
 
 
 def raw_usage(ctx: Context, request: Request, query: TimesQuery) -> Answer:

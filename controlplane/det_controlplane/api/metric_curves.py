@@ -115,13 +115,13 @@ def compare(ctx: Context, request: Request, query: CompareQuery) -> Answer:
     """
     if not query.trial_ids:
         raise BadRequest("trialIds is required")
-    wanted: dict[str, list[str]] = {}
+    by_group: dict[str, list[str]] = {}
     for metric_id in query.metric_ids:
         group, _, name = metric_id.partition(".")
-        wanted.setdefault(group, []).append(name)
-    if query.metric_names or not wanted:
-        wanted.setdefault(query.metric_group(), []).extend(query.metric_names)
-    windows = [query.window(names, group) for group, names in wanted.items()]
+        by_group.setdefault(group, []).append(name)
+    if query.metric_names or not by_group:
+        by_group.setdefault(query.metric_group(), []).extend(query.metric_names)
+    windows = [query.window(names, group) for group, names in by_group.items()]
     return json_response({"trials": metric_curves.compared(ctx, query.trial_ids, windows)})
 
 
@@ -138,12 +138,12 @@ def sample(ctx: Context, request: Request, query: SampleQuery) -> Answer:
 
 
 def history(ctx: Context, request: Request) -> Answer:
-    found = metric_curves.history(ctx, request.id("experimentId"))
-    return json_response({"validationHistory": found})
+    entries = metric_curves.history(ctx, request.id("experimentId"))
+    return json_response({"validationHistory": entries})
 
 
-def _bounded(asked: int, default: int) -> int:
-    return min(asked, _MOST) if asked > 0 else default
+def _bounded(limit: int, default: int) -> int:
+    return min(limit, _MOST) if limit > 0 else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,63 +163,63 @@ def _follow(
     period = query.period_seconds or _PERIOD_S
     pause = timedelta(seconds=min(max(period, 1), _LONGEST_PERIOD_S))
     before = metric_curves.progress(ctx, ids)
-    message, sent = news(read(), None)
+    message, baseline = news(read(), None)
     first = [message]
 
-    def fetch(seen: _Seen | None) -> Batch:
+    def fetch(last: _Seen | None) -> Batch:
         now = ctx.now()
-        if seen is None:
+        if last is None:
             ended = query.once or all(state.terminal for state in before.states)
-            return Batch([line(first.pop())], _Seen(before.revision, now, sent), ended)
+            return Batch([line(first.pop())], _Seen(before.revision, now, baseline), ended)
         progress = metric_curves.progress(ctx, ids)
         ended = all(state.terminal for state in progress.states)
-        is_due = ended or now - seen.read_at >= pause
-        if progress.revision in ("", seen.revision) or not is_due:
-            return Batch([], seen, ended)
-        message, known = news(read(), seen.sent)
+        is_due = ended or now - last.read_at >= pause
+        if progress.revision in ("", last.revision) or not is_due:
+            return Batch([], last, ended)
+        message, latest = news(read(), last.sent)
         lines = [] if message is None else [line(message)]
-        return Batch(lines, _Seen(progress.revision, now, known), ended)
+        return Batch(lines, _Seen(progress.revision, now, latest), ended)
 
     return Stream(fetch)
 
 
-def _new_names(found: Message, sent: frozenset[tuple[str, str]] | None) -> tuple[Any, Any]:
-    new = [m for m in found["metricNames"] if (m["group"], m["name"]) not in (sent or ())]
-    known = frozenset((m["group"], m["name"]) for m in found["metricNames"])
-    if sent is not None and not new:
-        return None, known
+def _new_names(current: Message, previous: frozenset[tuple[str, str]] | None) -> tuple[Any, Any]:
+    new = [m for m in current["metricNames"] if (m["group"], m["name"]) not in (previous or ())]
+    latest = frozenset((m["group"], m["name"]) for m in current["metricNames"])
+    if previous is not None and not new:
+        return None, latest
     lists = {
         f"{group}Metrics": [m["name"] for m in new if m["group"] == group]
         for group in ("training", "validation")
     }
-    return {**found, **lists, "metricNames": new}, known
+    return {**current, **lists, "metricNames": new}, latest
 
 
-def _new_steps(found: Message, sent: frozenset[int] | None) -> tuple[Any, Any]:
-    new = [step for step in found["batches"] if step not in (sent or ())]
-    known = frozenset(found["batches"])
-    return ({"batches": new} if new or sent is None else None), known
+def _new_steps(current: Message, previous: frozenset[int] | None) -> tuple[Any, Any]:
+    new = [step for step in current["batches"] if step not in (previous or ())]
+    latest = frozenset(current["batches"])
+    return ({"batches": new} if new or previous is None else None), latest
 
 
-def _changed(found: Message, sent: Message | None) -> tuple[Any, Any]:
-    return (None if found == sent else found), found
+def _changed(current: Message, previous: Message | None) -> tuple[Any, Any]:
+    return (None if current == previous else current), current
 
 
-def _new_points(found: Message, sent: Mapping[int, int] | None) -> tuple[Any, Any]:
+def _new_points(current: Message, previous: Mapping[int, int] | None) -> tuple[Any, Any]:
     """Return the points behind the last one that was sent, and all points of a trial that is new among the best."""
-    before = sent or {}
+    before = previous or {}
     trials = [
         {**t, "data": [p for p in t["data"] if p["batches"] > before.get(t["trialId"], -1)]}
-        for t in found["trials"]
+        for t in current["trials"]
     ]
-    last = {t["trialId"]: max([-1, *(p["batches"] for p in t["data"])]) for t in found["trials"]}
+    last = {t["trialId"]: max([-1, *(p["batches"] for p in t["data"])]) for t in current["trials"]}
     promoted = [trial_id for trial_id in last if trial_id not in before]
     message = {
         "trials": [t for t in trials if t["data"] or t["trialId"] in promoted],
         "promotedTrials": promoted,
         "demotedTrials": [trial_id for trial_id in before if trial_id not in last],
     }
-    is_new = sent is None or any(message.values())
+    is_new = previous is None or any(message.values())
     return (message if is_new else None), last
 
 

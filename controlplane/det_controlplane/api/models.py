@@ -159,8 +159,8 @@ def list_versions(ctx: Context, request: Request, query: ListQuery) -> Answer:
 
 
 def get_version(ctx: Context, request: Request) -> Answer:
-    found = versions.get(ctx, request.param("modelName"), request.id("modelVersionNum"))
-    return json_response({"modelVersion": found})
+    version = versions.get(ctx, request.param("modelName"), request.id("modelVersionNum"))
+    return json_response({"modelVersion": version})
 
 
 def create_version(ctx: Context, request: Request, body: NewVersion) -> Answer:
@@ -183,7 +183,7 @@ def remove_version(ctx: Context, request: Request) -> Answer:
 def version_metrics(ctx: Context, request: Request, query: UseQuery) -> Answer:
     name, number = request.param("modelName"), request.id("modelVersionNum")
     version = versions.get(ctx, name, number)
-    found = metric_streams.of_model_version(
+    parts = metric_streams.of_model_version(
         ctx,
         user_of(request),
         version["model"]["id"],
@@ -191,7 +191,7 @@ def version_metrics(ctx: Context, request: Request, query: UseQuery) -> Answer:
         query.metric_group,
         source_type(query.trial_source_info_type),
     )
-    return json_parts(found)
+    return json_parts(parts)
 
 
 _M = "/api/v1/models"

@@ -13,14 +13,14 @@ def named_in(request: Request, need: Need) -> list[object]:
         return [request.params[first]]
     if need.place == "query":
         return list(request.texts(first, snake(first)))
-    found: list[Any] = [request.json()]
+    values: list[Any] = [request.json()]
     for name in need.names:
-        inner = [_field(value, name) for value in found if isinstance(value, dict)]
-        found = [
+        inner = [_field(value, name) for value in values if isinstance(value, dict)]
+        values = [
             item for value in inner for item in (value if isinstance(value, list) else [value])
         ]
     return [
-        value for value in found if isinstance(value, str | int | float) and value not in ("", 0)
+        value for value in values if isinstance(value, str | int | float) and value not in ("", 0)
     ]
 
 

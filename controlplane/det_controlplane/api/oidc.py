@@ -58,9 +58,9 @@ def finish_device(ctx: Context, request: Request, body: DeviceCode) -> Answer:
     return _signed_in(ctx, outcome)
 
 
-def _signed_in(ctx: Context, made: SignedIn) -> Response:
-    expires_at, user = made.expires_at.isoformat(), users.get(ctx, made.user_id)
-    return json_response({"token": made.token, "user": user, "expiresAt": expires_at})
+def _signed_in(ctx: Context, session: SignedIn) -> Response:
+    expires_at, user = session.expires_at.isoformat(), users.get(ctx, session.user_id)
+    return json_response({"token": session.token, "user": user, "expiresAt": expires_at})
 
 
 _O = "/api/v1/auth/oidc"

@@ -84,11 +84,11 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": parameters,
         "produces": list(produced),
         "security": [] if route.access is Access.PUBLIC else [{"BearerToken": []}],
-        "responses": {"200": _done(route), "default": _ERROR},
+        "responses": {"200": _success_response(route), "default": _ERROR},
     }
 
 
-def _done(route: Route) -> dict[str, Any]:
+def _success_response(route: Route) -> dict[str, Any]:
     done: dict[str, Any] = {"description": "Done"}
     if route.response is not None:
         done["schema"] = {"$ref": f"#/definitions/{route.response.__name__}"}

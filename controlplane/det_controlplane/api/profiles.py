@@ -48,8 +48,8 @@ class ProfilerLabels:
     def labels(self) -> Labels:
         kind = self.metric_type.removeprefix(_PREFIX).lower() or KINDS[0]
         if kind not in KINDS:
-            known = ", ".join(_PREFIX + known.upper() for known in KINDS)
-            raise BadRequest(f"labels.metricType must be one of {known}")
+            names = ", ".join(_PREFIX + k.upper() for k in KINDS)
+            raise BadRequest(f"labels.metricType must be one of {names}")
         return Labels(kind, self.name, self.agent_id, self.gpu_uuid)
 
 
@@ -79,8 +79,8 @@ class ProfilerReport:
 
 def available(ctx: Context, request: Request) -> Answer:
     trial_id = request.id("trialId")
-    found = [_shown(trial_id, labels) for labels in profiles.available(ctx, trial_id)]
-    return _stream([{"labels": found}])
+    entries = [_shown(trial_id, labels) for labels in profiles.available(ctx, trial_id)]
+    return _stream([{"labels": entries}])
 
 
 def series(ctx: Context, request: Request, query: SeriesQuery) -> Answer:
@@ -89,17 +89,17 @@ def series(ctx: Context, request: Request, query: SeriesQuery) -> Answer:
         raise BadRequest("labels.name is required: 'profiler/available_series' lists the names")
     kind = choice("labels.metricType", query.metric_type, _PREFIX, _TYPES).lower()
     labels = Labels(kind, query.name, query.agent_id, query.gpu_uuid)
-    found = profiles.series(ctx, trial_id, labels)
-    return _stream([part for one in found for part in _parts(trial_id, one)])
+    curves = profiles.series(ctx, trial_id, labels)
+    return _stream([part for one in curves for part in _parts(trial_id, one)])
 
 
-def _parts(trial_id: int, found: Series) -> list[dict[str, Any]]:
-    labels, parts = _shown(trial_id, found.labels), []
-    for start in range(0, len(found.values), _MESSAGE):
+def _parts(trial_id: int, curve: Series) -> list[dict[str, Any]]:
+    labels, parts = _shown(trial_id, curve.labels), []
+    for start in range(0, len(curve.values), _MESSAGE):
         end = start + _MESSAGE
         batch = {
-            "values": found.values[start:end], "batches": found.batches[start:end],
-            "timestamps": found.timestamps[start:end], "labels": labels,
+            "values": curve.values[start:end], "batches": curve.batches[start:end],
+            "timestamps": curve.timestamps[start:end], "labels": labels,
         }  # fmt: skip
         parts.append({"batch": batch})
     return parts

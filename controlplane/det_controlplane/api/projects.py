@@ -131,8 +131,8 @@ def edit(ctx: Context, request: Request, body: ProjectBody) -> Answer:
 
 
 def remove(ctx: Context, request: Request) -> Answer:
-    gone = deletion.delete_project(ctx, user_of(request), request.id("id"))
-    return json_response({"completed": gone})
+    is_deleted = deletion.delete_project(ctx, user_of(request), request.id("id"))
+    return json_response({"completed": is_deleted})
 
 
 def move(ctx: Context, request: Request, body: ProjectMove) -> Answer:

@@ -28,9 +28,9 @@ class RelayRouter(Router):
         self._api = public_url or "the address of its API"
 
     def match(self, method: str, path: str) -> Match | set[str]:
-        found = super().match(method, path)
-        if isinstance(found, Match):
-            return found
+        result = super().match(method, path)
+        if isinstance(result, Match):
+            return result
         raise NotFound(
             f"this is the relay of a cluster, which carries traffic to tasks and nothing else: ask {self._api}"
         )

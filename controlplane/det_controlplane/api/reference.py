@@ -34,10 +34,10 @@ def page(listed: Iterable[Route]) -> str:
     return "\n".join([_HEAD, *sections])
 
 
-def _section(name: str, listed: list[Route]) -> str:
+def _section(name: str, routes: list[Route]) -> str:
     rows = [
         f"| {r.method} | `{r.path.replace('...', '')}` | {_WHO[r.access]} | {r.summary} |"
-        for r in sorted(listed, key=lambda r: (r.path, r.method))
+        for r in sorted(routes, key=lambda r: (r.path, r.method))
     ]
     return "\n".join(
         [f"## {name}", "", "| method | path | who | what |", "|---|---|---|---|", *rows, ""]

@@ -107,14 +107,14 @@ class SearcherOperation:
 
     def kinds(self) -> dict[str, Any]:
         """Return the operations of the request by their names."""
-        named = {
+        operations = {
             "createTrial": self.create_trial,
             "trialOperation": self.trial_operation,
             "closeTrial": self.close_trial,
             "shutDown": self.shut_down,
             "setSearcherProgress": self.set_searcher_progress,
         }
-        return {name: operation for name, operation in named.items() if operation is not None}
+        return {name: operation for name, operation in operations.items() if operation is not None}
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,11 @@ class SearcherOperations:
 def events(ctx: Context, request: Request, query: EventQuery) -> Answer:
     """Return the events of a search, by a long poll. An empty answer may come early: the client asks again."""
     experiment_id = request.id("experimentId")
-    found = remote.events(ctx, experiment_id)
+    entries = remote.events(ctx, experiment_id)
     wait_s = query.timeout_seconds
-    if not found and wait_s > 0 and not request.final:
+    if not entries and wait_s > 0 and not request.final:
         return Wait(live.searcher_topic(experiment_id), min(wait_s, _LONG_POLL_S))
-    return json_response({"searcherEvents": [{**e, "id": str(e["id"])} for e in found]})
+    return json_response({"searcherEvents": [{**e, "id": str(e["id"])} for e in entries]})
 
 
 def operate(ctx: Context, request: Request, body: SearcherOperations) -> Answer:
@@ -145,12 +145,12 @@ def operate(ctx: Context, request: Request, body: SearcherOperations) -> Answer:
     return EMPTY
 
 
-def _operation(given: SearcherOperation, index: int) -> dict[str, Any]:
-    kinds = given.kinds()
+def _operation(body: SearcherOperation, index: int) -> dict[str, Any]:
+    kinds = body.kinds()
     if len(kinds) != 1:
-        found = " and ".join(kinds) if kinds else "none of them"
+        actual = " and ".join(kinds) if kinds else "none of them"
         names = "createTrial, trialOperation, closeTrial, shutDown, setSearcherProgress"
-        raise BadRequest(f"searcherOperations[{index}] must be one of {names}; it has {found}")
+        raise BadRequest(f"searcherOperations[{index}] must be one of {names}; it has {actual}")
     return {name: operation.operation() for name, operation in kinds.items()}
 
 
@@ -163,17 +163,17 @@ def _uuid(name: str, value: str) -> str:
 
 def _hyperparams(creation: Creation, request_id: str) -> dict[str, Any]:
     text = creation.hyperparams
-    found = parsed(text.encode(), f"trial {request_id}: hyperparams")
-    if not isinstance(found, dict):
+    values = parsed(text.encode(), f"trial {request_id}: hyperparams")
+    if not isinstance(values, dict):
         raise BadRequest(
             f"trial {request_id}: hyperparams must be a JSON object, not {text[:80]!r}"
         )
-    if _has_nul(found):
+    if _has_nul(values):
         raise BadRequest(f"trial {request_id}: hyperparams must not contain a NUL character")
-    fault = fault_of(found)
+    fault = fault_of(values)
     if fault is not None:
         raise BadRequest(f"trial {request_id}: hyperparams {fault}")
-    return dict(storable(found))
+    return dict(storable(values))
 
 
 def _has_nul(value: Any) -> bool:

@@ -96,25 +96,29 @@ def of_group(ctx: Context, request: Request) -> Answer:
 
 
 def of_user(ctx: Context, request: Request) -> Answer:
-    found = roles.of_user(ctx, user_of(request), request.id("userId"))
-    named = [ROLES[name] for name in dict.fromkeys(a.role for a in found) if name in ROLES]
-    return json_response({"roles": _with_assignments(named, found)})
+    assignments = roles.of_user(ctx, user_of(request), request.id("userId"))
+    role_list = [
+        ROLES[name] for name in dict.fromkeys(a.role for a in assignments) if name in ROLES
+    ]
+    return json_response({"roles": _with_assignments(role_list, assignments)})
 
 
 def by_ids(ctx: Context, request: Request, body: RoleIds) -> Answer:
-    wanted = list(dict.fromkeys(map(_role, body.role_ids)))
-    found = roles.every(ctx, user_of(request), [role.name for role in wanted])
-    return json_response({"roles": _with_assignments(wanted, found)})
+    role_list = list(dict.fromkeys(map(_role, body.role_ids)))
+    assignments = roles.every(ctx, user_of(request), [role.name for role in role_list])
+    return json_response({"roles": _with_assignments(role_list, assignments)})
 
 
 def of_workspace(ctx: Context, request: Request, query: MemberQuery) -> Answer:
-    found, shown, people = roles.members(ctx, request.id("workspaceId"), query.name)
-    named = [ROLES[name] for name in dict.fromkeys(a.role for a in found) if name in ROLES]
+    assignments, group_views, people = roles.members(ctx, request.id("workspaceId"), query.name)
+    role_list = [
+        ROLES[name] for name in dict.fromkeys(a.role for a in assignments) if name in ROLES
+    ]
     return json_response(
         {
-            "groups": shown,
+            "groups": group_views,
             "usersAssignedDirectly": people,
-            "assignments": _with_assignments(named, found),
+            "assignments": _with_assignments(role_list, assignments),
         }
     )
 
@@ -160,14 +164,14 @@ def _assignment_to(
 
 def _role(id: int) -> Role:
     if id not in BY_ID:
-        known = ", ".join(f"{role.id} {role.name}" for role in ROLES.values())
-        raise NotFound(f"there is no role {id}; the roles are {known}")
+        names = ", ".join(f"{role.id} {role.name}" for role in ROLES.values())
+        raise NotFound(f"there is no role {id}; the roles are {names}")
     return BY_ID[id]
 
 
-def _page(body: RoleSearch, found: Iterable[Role]) -> Answer:
-    shown, pagination = part_of(list(found), Page(body.offset, body.limit))
-    return json_response({"roles": [_shown(r) for r in shown], "pagination": pagination})
+def _page(body: RoleSearch, matches: Iterable[Role]) -> Answer:
+    page, pagination = part_of(list(matches), Page(body.offset, body.limit))
+    return json_response({"roles": [_shown(r) for r in page], "pagination": pagination})
 
 
 def _summary(assigned: Iterable[Assignment]) -> dict[str, Any]:
@@ -188,23 +192,25 @@ def _summary(assigned: Iterable[Assignment]) -> dict[str, Any]:
     }
 
 
-def _with_assignments(named: Iterable[Role], found: Iterable[Assignment]) -> list[dict[str, Any]]:
-    found = list(found)
+def _with_assignments(
+    role_list: Iterable[Role], assignments: Iterable[Assignment]
+) -> list[dict[str, Any]]:
+    assignments = list(assignments)
     return [
         {
             "role": _shown(role),
             "userRoleAssignments": [
                 {"userId": a.user_id, "roleAssignment": _assignment(role, a)}
-                for a in found
+                for a in assignments
                 if a.role == role.name and a.user_id is not None
             ],
             "groupRoleAssignments": [
                 {"groupId": a.group_id, "roleAssignment": _assignment(role, a)}
-                for a in found
+                for a in assignments
                 if a.role == role.name and a.group_id is not None
             ],
         }
-        for role in named
+        for role in role_list
     ]
 
 

@@ -108,14 +108,14 @@ class Router:
     def match(self, method: str, path: str) -> Match | set[str]:
         """Return the route and its parameters, or the methods that the path does have (empty: no such path)."""
         segments = [unquote(s) for s in path.strip("/").split("/")] if path.strip("/") else []
-        found = self._find(self._root, segments, 0, [])
-        if found is None:
+        result = self._find(self._root, segments, 0, [])
+        if result is None:
             return set()
-        node, values = found
-        hit = node.routes.get(method) or (node.routes.get("GET") if method == "HEAD" else None)
-        if hit is None:
+        node, values = result
+        entry = node.routes.get(method) or (node.routes.get("GET") if method == "HEAD" else None)
+        if entry is None:
             return set(node.routes)
-        route, names = hit
+        route, names = entry
         return Match(route, dict(zip(names, values, strict=True)))
 
     def _add(self, route: Route) -> None:
@@ -138,20 +138,20 @@ class Router:
             return (node, values) if node.routes else None
         child = node.children.get(segments[at])
         if child is not None:
-            found = self._find(child, segments, at + 1, values)
-            if found is not None:
-                return found
+            result = self._find(child, segments, at + 1, values)
+            if result is not None:
+                return result
         if node.wildcard is not None and segments[at]:
-            found = self._find(node.wildcard, segments, at + 1, [*values, segments[at]])
-            if found is not None:
-                return found
+            result = self._find(node.wildcard, segments, at + 1, [*values, segments[at]])
+            if result is not None:
+                return result
         if node.rest is not None:
             return node.rest, [*values, "/".join(segments[at:])]
         return None
 
 
 class GrowingRouter(Router):
-    """Fetches the routes of a place when it is asked for first."""
+    """Loads the routes of a place at the first request for it."""
 
     def __init__(
         self,
@@ -170,10 +170,10 @@ class GrowingRouter(Router):
         place = self._place_of(path)
         if place not in self._places:
             with self._growing:
-                self._grow(place)
+                self._load_modules(place)
         return super().match(method, path)
 
-    def _grow(self, place: str) -> None:
+    def _load_modules(self, place: str) -> None:
         modules = tuple(self._modules_at(place))
         for name in modules:
             if name not in self._modules:

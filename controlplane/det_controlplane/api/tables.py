@@ -86,8 +86,8 @@ def metric_ranges(ctx: Context, request: Request) -> Answer:
 
 
 def metadata_values(ctx: Context, request: Request) -> Answer:
-    found = tables.metadata_values(ctx, request.id("projectId"), request.param("key"))
-    return json_response({"values": found})
+    values = tables.metadata_values(ctx, request.id("projectId"), request.param("key"))
+    return json_response({"values": values})
 
 
 def _bulk(action: Action) -> Handler:

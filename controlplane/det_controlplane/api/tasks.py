@@ -13,8 +13,8 @@ from det_controlplane.services.tasks import listing as task_listing
 
 
 def list_tasks(ctx: Context, request: Request) -> Answer:
-    found = task_listing.live_allocations(ctx, request.within)
-    return Response(b'{"allocationIdToSummary":' + found.encode() + b"}")
+    allocations = task_listing.live_allocations(ctx, request.within)
+    return Response(b'{"allocationIdToSummary":' + allocations.encode() + b"}")
 
 
 def legacy_tasks(ctx: Context, request: Request) -> Answer:
@@ -27,8 +27,8 @@ def get_task(ctx: Context, request: Request) -> Answer:
 
 def accelerators(ctx: Context, request: Request) -> Answer:
     """Return the accelerators of a task, by the slots that agents reported."""
-    found = task_listing.accelerators(ctx, request.param("taskId"))
-    return json_response({"acceleratorData": found})
+    rows = task_listing.accelerators(ctx, request.param("taskId"))
+    return json_response({"acceleratorData": rows})
 
 
 @dataclass(frozen=True)

@@ -50,14 +50,14 @@ def get_template(ctx: Context, request: Request) -> Answer:
 
 
 def create(ctx: Context, request: Request, body: NewTemplate) -> Answer:
-    return _stored(ctx, request, body, replace=False)
+    return _store(ctx, request, body, replace=False)
 
 
 def put_template(ctx: Context, request: Request, body: NewTemplate) -> Answer:
-    return _stored(ctx, request, body, replace=True)
+    return _store(ctx, request, body, replace=True)
 
 
-def _stored(ctx: Context, request: Request, body: NewTemplate, *, replace: bool) -> Answer:
+def _store(ctx: Context, request: Request, body: NewTemplate, *, replace: bool) -> Answer:
     name = request.param("templateName")
     if body.validate_only:
         return json_response({"template": templates.check(name, body.config)})

@@ -63,7 +63,7 @@ def get_trial(ctx: Context, request: Request) -> Answer:
 
 
 def list_checkpoints(ctx: Context, request: Request, query: CheckpointQuery) -> Answer:
-    found = listing.checkpoints(
+    parts = listing.checkpoints(
         ctx,
         query.page(),
         query.checkpoint_sort(),
@@ -71,7 +71,7 @@ def list_checkpoints(ctx: Context, request: Request, query: CheckpointQuery) -> 
         request.id("trialId"),
         known_states(query.states, CHECKPOINT_STATES),
     )
-    return json_parts(found)
+    return json_parts(parts)
 
 
 def list_workloads(ctx: Context, request: Request, query: WorkloadQuery) -> Answer:
@@ -86,10 +86,10 @@ def kill(ctx: Context, request: Request) -> Answer:
 
 
 def report_metrics(ctx: Context, request: Request, body: GroupMetrics) -> Answer:
-    return _stored(ctx, _group_report(request, body))
+    return _store(ctx, _group_report(request, body))
 
 
-def _stored(ctx: Context, report: MetricsReport) -> Answer:
+def _store(ctx: Context, report: MetricsReport) -> Answer:
     """Store a report. Refused metrics give a warning, because an error would end the training."""
     refusal = metric_reports.take(ctx, report)
     return EMPTY if refusal is None else json_response({"warning": refusal})
@@ -113,8 +113,8 @@ def may_share(request: Request) -> bool:
 def report_together(ctx: Context, requests: Sequence[Request]) -> list[Response | None]:
     reports = [_readable(request) for request in requests]
     read = [report for report in reports if report is not None]
-    stored = iter(metric_reports.take_together(ctx, read))
-    return [EMPTY if report is not None and next(stored) else None for report in reports]
+    outcomes = iter(metric_reports.take_together(ctx, read))
+    return [EMPTY if report is not None and next(outcomes) else None for report in reports]
 
 
 def _readable(request: Request) -> MetricsReport | None:
@@ -126,11 +126,11 @@ def _readable(request: Request) -> MetricsReport | None:
 
 def report_training(ctx: Context, request: Request, body: TrialMetrics) -> Answer:
     """Store a training report of an older harness, which sends each group to a route of its own."""
-    return _stored(ctx, _report(request, "training", body))
+    return _store(ctx, _report(request, "training", body))
 
 
 def report_validation(ctx: Context, request: Request, body: TrialMetrics) -> Answer:
-    return _stored(ctx, _report(request, "validation", body))
+    return _store(ctx, _report(request, "validation", body))
 
 
 def report_progress(ctx: Context, request: Request, body: ProgressBody) -> Answer:
@@ -208,8 +208,8 @@ def searcher_operation(ctx: Context, request: Request) -> Answer:
     operation = trial_reports.searcher_operation(ctx, trial_id, may_wait=not request.final)
     if operation.undecided:
         return Wait(f"operation:{trial_id}", _DECISION_WAIT_S)
-    asked = {"validateAfter": {"length": str(operation.length)}}
-    return json_response({"op": asked, "completed": operation.completed})
+    order = {"validateAfter": {"length": str(operation.length)}}
+    return json_response({"op": order, "completed": operation.completed})
 
 
 def completed_operation(ctx: Context, request: Request, body: Completion) -> Answer:

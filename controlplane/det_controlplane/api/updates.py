@@ -35,12 +35,12 @@ def stream(ctx: Context, request: Request, body: StreamBody) -> Answer:
     sync_id, wishes = body.sync_id, _wishes(body.known, body.subscribe)
     token = bearer_token(request)
 
-    def fetch(seen: Seen | None) -> Batch:
+    def fetch(last: Seen | None) -> Batch:
         # Sessions end and rights change during a stream.
         user = authentication.user_of(ctx, token)
-        changes, now = updates.look(ctx, user, wishes, seen)
+        changes, now = updates.look(ctx, user, wishes, last)
         lines = [b'{"%s":%s}\n' % (c.name.encode(), c.value.encode()) for c in changes]
-        if seen is None:
+        if last is None:
             lines = [_synced(sync_id, False), *lines, _synced(sync_id, True)]
         return Batch(lines, now, False)
 
@@ -51,15 +51,15 @@ def _synced(sync_id: str, complete: bool) -> bytes:
     return json.dumps({"sync_id": sync_id, "complete": complete}).encode() + b"\n"
 
 
-def _wishes(known: Mapping[str, Any], subscribe: Mapping[str, Any]) -> dict[str, Subscription]:
+def _wishes(ranges: Mapping[str, Any], subscribe: Mapping[str, Any]) -> dict[str, Subscription]:
     return {
-        kind: Subscription(_known(known.get(kind), kind), _chosen(subscribe[kind], kind))
+        kind: Subscription(_ranges(ranges.get(kind), kind), _chosen(subscribe[kind], kind))
         for kind in updates.KINDS
         if kind in subscribe
     }
 
 
-def _known(ranges: Any, kind: str) -> id_ranges.Ranges:
+def _ranges(ranges: Any, kind: str) -> id_ranges.Ranges:
     try:
         return id_ranges.parse("" if ranges is None else str(ranges))
     except id_ranges.NotRanges as e:
@@ -75,9 +75,9 @@ def _chosen(spec: Any, kind: str) -> dict[str, list[int]]:
 def _ids(values: Any, name: str, kind: str) -> list[int]:
     if not isinstance(values, list | None):
         raise BadRequest(f"subscribe.{kind}.{name} must be a list of ids")
-    found = [whole(str(value)) for value in values or ()]
-    ids = [id for id in found if id is not None and 0 <= id <= _LARGEST_ID]
-    if len(ids) < len(found):
+    numbers = [whole(str(value)) for value in values or ()]
+    ids = [id for id in numbers if id is not None and 0 <= id <= _LARGEST_ID]
+    if len(ids) < len(numbers):
         raise BadRequest(f"subscribe.{kind}.{name} must be a list of ids")
     return ids
 

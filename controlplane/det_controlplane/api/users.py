@@ -174,8 +174,8 @@ def _changes(account: AccountBody, password: Password | None) -> UserChanges:
 
 
 def list_sessions(ctx: Context, request: Request) -> Answer:
-    found = sessions.listed(ctx, user_of(request), request.id("userId"))
-    return json_response({"sessions": found})
+    rows = sessions.listed(ctx, user_of(request), request.id("userId"))
+    return json_response({"sessions": rows})
 
 
 def end_session(ctx: Context, request: Request) -> Answer:

@@ -142,8 +142,8 @@ def _choice(kind: type[E], name: str, prefix: str, text: str) -> E:
     try:
         return kind(text.removeprefix(prefix))
     except ValueError as e:
-        known = ", ".join(f"{prefix}{member.value}" for member in kind)
-        raise BadRequest(f"{name} must be one of {known}, not {text!r}") from e
+        names = ", ".join(f"{prefix}{member.value}" for member in kind)
+        raise BadRequest(f"{name} must be one of {names}, not {text!r}") from e
 
 
 _W = "/api/v1/webhooks"

@@ -82,8 +82,8 @@ def edit(ctx: Context, request: Request, body: WorkspaceBody) -> Answer:
 
 
 def remove(ctx: Context, request: Request) -> Answer:
-    gone = deletion.delete_workspace(ctx, user_of(request), request.id("id"))
-    return json_response({"completed": gone})
+    is_deleted = deletion.delete_workspace(ctx, user_of(request), request.id("id"))
+    return json_response({"completed": is_deleted})
 
 
 def pools_of(ctx: Context, request: Request, query: PageQuery) -> Answer:

@@ -46,7 +46,7 @@ class WatchedSearch:
 
 
 class WatchedSearches:
-    """Give the folded search of an experiment to one request at a time. A second request folds it again."""
+    """Keeps the folded search of an experiment for one request at a time. A second request folds it again."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[int, WatchedSearch] = OrderedDict()
@@ -150,26 +150,26 @@ class ExperimentMemory:
 
     def _join_queue(self, experiment_id: int) -> bool:
         """Wait for this thread's turn; return False when it has its turn already."""
-        me = threading.get_ident()
+        thread_id = threading.get_ident()
         with self._lock:
             queue = self._queues.get(experiment_id)
             if queue is None:
-                self._queues[experiment_id] = _Queue(me)
+                self._queues[experiment_id] = _Queue(thread_id)
                 return True
-            if queue.holder == me:
+            if queue.holder == thread_id:
                 return False
-            called = threading.Lock()
-            called.acquire()
-            queue.waiting.append((me, called))
-        called.acquire()  # released by the thread that leaves
+            turn = threading.Lock()
+            turn.acquire()
+            queue.waiting.append((thread_id, turn))
+        turn.acquire()  # released by the thread that leaves
         return True
 
     def _leave_queue(self, experiment_id: int) -> None:
         with self._lock:
             queue = self._queues[experiment_id]
             if queue.waiting:
-                queue.holder, called = queue.waiting.popleft()
-                called.release()
+                queue.holder, turn = queue.waiting.popleft()
+                turn.release()
             else:
                 del self._queues[experiment_id]
 

@@ -18,7 +18,7 @@ _LONGEST_PROGRAM = 300
 
 
 class NoRecorder:
-    """The recorder of a context whose changes the audit log does not record. It only checks limits."""
+    """The recorder of a context without an audit log. It only checks limits."""
 
     def add_objects(self, *names: str) -> None:
         """Add objects to the audit entry that the path does not name, such as created objects."""
@@ -99,9 +99,9 @@ class Recorder(NoRecorder):
         )  # fmt: skip
 
     def _shown_details(self) -> dict[str, Any]:
-        shown = {**self.body, **self.details}
-        shown["fields"] = [name for name in shown.get("fields", ()) if name not in self.details]
-        return {name: value for name, value in shown.items() if value != []}
+        details = {**self.body, **self.details}
+        details["fields"] = [name for name in details.get("fields", ()) if name not in self.details]
+        return {name: value for name, value in details.items() if value != []}
 
     def committed(self) -> None:
         self._is_done = self._is_done or self._written

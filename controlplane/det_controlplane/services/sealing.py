@@ -78,8 +78,8 @@ def completed(given: dict[str, Any], earlier: Any) -> dict[str, Any]:
     complete = restored(given, earlier)
     unknown = masked_paths(complete)
     if unknown:
-        told = f"is {HIDDEN}, which stands for a secret that is not shown: give its value"
-        raise InvalidConfig([Problem(path, told) for path in unknown])
+        message = f"is {HIDDEN}, which stands for a secret that is not shown: give its value"
+        raise InvalidConfig([Problem(path, message) for path in unknown])
     return complete
 
 
@@ -91,12 +91,12 @@ def text_without_secrets(original: str, config: dict[str, Any]) -> str:
     hidden = original
     for secret in parts.secrets.values():
         value = str(secret.reveal())
-        name, given, content = value.partition("=")
-        hidden = hidden.replace(content if given and name.isidentifier() else value, HIDDEN)
-    return hidden if _says(hidden, parts.shown) else as_json(parts.shown)
+        name, separator, content = value.partition("=")
+        hidden = hidden.replace(content if separator and name.isidentifier() else value, HIDDEN)
+    return hidden if _parses_to(hidden, parts.shown) else as_json(parts.shown)
 
 
-def _says(text: str, config: Any) -> bool:
+def _parses_to(text: str, config: Any) -> bool:
     from det_controlplane.core.config import load_yaml
 
     try:

@@ -62,13 +62,16 @@ class LogSearch:
         finally:
             self._spent_s += look.spent_s - before_s
 
-    def _drop(self, key: tuple[str, str], named: str) -> None:
+    def _drop(self, key: tuple[str, str], owner: str) -> None:
         _dropped[key] = None
         while len(_dropped) > _MOST_DROPPED:
             _dropped.popitem(last=False)
-        told = f"the pattern of {named} takes too long to search for: lines of this task are no longer searched for it"
-        self.dropped.append(DroppedPattern(key[0], told))
-        log.warning("task %s: %s", key[0], told)
+        sentence = (
+            f"the pattern of {owner} takes too long to search for:"
+            " lines of this task are no longer searched for it"
+        )
+        self.dropped.append(DroppedPattern(key[0], sentence))
+        log.warning("task %s: %s", key[0], sentence)
 
     def tell_unsearched(self) -> None:
         unsearched = self._passed_over + sum(look.unsearched for look in self._looks.values())

@@ -22,10 +22,10 @@ def agents(ctx: Context) -> list[dict[str, Any]]:
 
 
 def agent(ctx: Context, agent_id: str) -> dict[str, Any]:
-    found = agent_views.agent(ctx.db, agent_id)
-    if found is None:
+    view = agent_views.agent(ctx.db, agent_id)
+    if view is None:
         raise Missing(f"agent '{agent_id}' not found")
-    return _with_stats(found)
+    return _with_stats(view)
 
 
 def _with_stats(agent: dict[str, Any]) -> dict[str, Any]:

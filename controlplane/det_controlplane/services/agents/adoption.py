@@ -79,7 +79,7 @@ def _adopt_one(change: Change, back: Return, lost: LostContainer, report: Report
     task_state = lost_runs.lock_task(tx, lost.task_id) if lost.trial_id is None else None
     trial_state = None if lost.trial_id is None else lost_runs.lock_trial(tx, lost.trial_id)
     peers = [member for member in members if member is not own]
-    away = [member for member in peers if member.peer.is_awaited]
+    absent = [member for member in peers if member.peer.is_awaited]
     run = LostRun(
         exit_kind=runs.exit_kind,
         successors=[later.successor for later in runs.later],
@@ -90,23 +90,23 @@ def _adopt_one(change: Change, back: Return, lost: LostContainer, report: Report
         task_state=task_state,
         under_killed_task=task_state is not None
         and lost_runs.is_under_killed_task(tx, lost.task_id),
-        slots_free=lost_runs.have_free_slots(tx, [own, *away], runs),
+        slots_free=lost_runs.have_free_slots(tx, [own, *absent], runs),
     )
-    returned = ReturnedContainer(report.state, report.exit_code, report.failure)
-    why_not = adoption.obstacle(run, returned)
-    if why_not:
-        return f"Run {lost.run_id} is stopped there: {why_not}."
+    container = ReturnedContainer(report.state, report.exit_code, report.failure)
+    obstacle = adoption.obstacle(run, container)
+    if obstacle:
+        return f"Run {lost.run_id} is stopped there: {obstacle}."
     _withdraw(change, runs)
-    _revive(change, lost, own, report, away, change.now + back.wait)
+    _revive(change, lost, own, report, absent, change.now + back.wait)
     _go_on(change, lost, task_state, trial_state)
-    waits = _waits_for(away, back.wait)
+    waits = _waits_for(absent, back.wait)
     return f"Run {lost.run_id} goes on there{waits}.{_withdrawn(runs)}"
 
 
-def _waits_for(away: Sequence[Member], wait: timedelta) -> str:
-    if not away:
+def _waits_for(absent: Sequence[Member], wait: timedelta) -> str:
+    if not absent:
         return ""
-    names = " and ".join(member.peer.agent_id for member in away)
+    names = " and ".join(member.peer.agent_id for member in absent)
     return f" and waits up to {wait.total_seconds():.0f} s for agent {names}"
 
 
@@ -144,15 +144,15 @@ def _revive(
     lost: LostContainer,
     own: Member,
     report: Report,
-    away: Sequence[Member],
+    absent: Sequence[Member],
     deadline: datetime,
 ) -> None:
     tx, now = change.tx, change.now
-    lost_runs.revive(tx, lost, now, deadline if away else None)
+    lost_runs.revive(tx, lost, now, deadline if absent else None)
     # The end itself is taken from the next poll, as any other.
     state = ContainerState.RUNNING if report.terminated else report.state
     lost_runs.revive_container(tx, own, state)
-    for member in away:
+    for member in absent:
         lost_runs.revive_container(tx, member, ContainerState.RUNNING)
     allocation = allocations.lock(tx, lost.allocation_id)
     if allocation is not None:
@@ -169,7 +169,9 @@ def _go_on(
     """Reopen the task of a revived run; ask the run to stop if its trial or task was paused meanwhile."""
     tx, now = change.tx, change.now
     if trial_state is not None:
-        _stop_if_asked(change, lost, signal_for(trial_state), f"the trial is {trial_state.value}")
+        _stop_if_requested(
+            change, lost, signal_for(trial_state), f"the trial is {trial_state.value}"
+        )
         return
     if task_state is None:
         lost_runs.reopen_task(tx, lost.task_id, None, now)
@@ -177,10 +179,10 @@ def _go_on(
     state_now = generic.after_return(task_state)
     lost_runs.reopen_task(tx, lost.task_id, state_now, now)
     if state_now is GenericTaskState.STOPPING_PAUSED:
-        _stop_if_asked(change, lost, Signal.TERMINATE, "the task is paused")
+        _stop_if_requested(change, lost, Signal.TERMINATE, "the task is paused")
 
 
-def _stop_if_asked(change: Change, lost: LostContainer, signal: Signal, reason: str) -> None:
+def _stop_if_requested(change: Change, lost: LostContainer, signal: Signal, reason: str) -> None:
     """Ask the run to stop if that was asked of its trial or task while the run was lost."""
     allocation = allocations.lock(change.tx, lost.allocation_id)
     if signal is not Signal.NONE and allocation is not None:

@@ -49,8 +49,8 @@ def _image(environment: dict[str, Any], device_type: str | None) -> str:
 
 def _mounts(config: dict[str, Any], work_dir: str) -> tuple[Mount, ...]:
     """Return the mounts of a configuration; a relative container path is below the work directory."""
-    given = [*(config.get("bind_mounts") or []), *(config.get("_mounts") or [])]
-    mounts = [Mount.from_json(mount) for mount in given]
+    entries = [*(config.get("bind_mounts") or []), *(config.get("_mounts") or [])]
+    mounts = [Mount.from_json(mount) for mount in entries]
     mounts = [replace(m, container_path=posixpath.join(work_dir, m.container_path)) for m in mounts]
     storage = config.get("checkpoint_storage") or {}
     if storage.get("type") == "shared_fs":
@@ -61,11 +61,11 @@ def _mounts(config: dict[str, Any], work_dir: str) -> tuple[Mount, ...]:
 
 def variables(config: dict[str, Any], device_type: str | None) -> tuple[dict[str, str], list[str]]:
     """Return the variables with values, and the bare names, which take their values from the agent's environment."""
-    given = (config.get("environment") or {}).get("environment_variables") or []
-    if isinstance(given, dict):
-        given = given.get(device_type or "cpu") or []
-    values = dict(v.partition("=")[::2] for v in given if "=" in v)
-    return values, [v for v in given if "=" not in v]
+    entries = (config.get("environment") or {}).get("environment_variables") or []
+    if isinstance(entries, dict):
+        entries = entries.get(device_type or "cpu") or []
+    values = dict(v.partition("=")[::2] for v in entries if "=" in v)
+    return values, [v for v in entries if "=" not in v]
 
 
 def network_interface(defaults: TaskContainerDefaults) -> dict[str, str]:

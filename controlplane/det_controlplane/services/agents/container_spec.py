@@ -29,13 +29,13 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         # Under the allocation's lock: its end lets every token die, and one that comes later dies with them.
         token = token_of(ctx, row.id, row.epoch, row.peer_key)
         trial = container_specs.trial(tx, row.allocation_id) if row.trial_id else None
-        stored = row if trial is None else trial
-        environment = (stored.config or {}).get("environment") or {}
+        source = row if trial is None else trial
+        environment = (source.config or {}).get("environment") or {}
         sessions.create_for_task(
             tx, row.user_id, row.allocation_id, token_hash(token), ctx.now(), row.token_expires_at,
             narrow=environment.get("det_token") == "task",
         )  # fmt: skip
-    config: dict[str, Any] = sealing.unsealed(ctx, stored.config or {}, stored.sealed)
+    config: dict[str, Any] = sealing.unsealed(ctx, source.config or {}, source.sealed)
     pool = ctx.config.pool(row.pool)
     defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults
     network = "host" if row.peers > 1 else defaults.network_mode
@@ -105,12 +105,12 @@ def _file(file: dict[str, Any]) -> ContainerFile:
 
 
 def _user(agent_user: dict[str, Any] | None) -> TaskUser:
-    found = agent_user or {}
+    settings = agent_user or {}
     return TaskUser(
-        uid=int(found.get("agentUid") or 0),
-        gid=int(found.get("agentGid") or 0),
-        user=found.get("agentUser") or "root",
-        group=found.get("agentGroup") or "root",
+        uid=int(settings.get("agentUid") or 0),
+        gid=int(settings.get("agentGid") or 0),
+        user=settings.get("agentUser") or "root",
+        group=settings.get("agentGroup") or "root",
     )
 
 

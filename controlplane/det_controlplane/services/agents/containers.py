@@ -124,11 +124,11 @@ def advance(change: Change, allocation: AllocationRow) -> Exit | None:
     if allocation.state is AllocationState.TERMINATED:
         return None
     tx = change.tx
-    found = containers.of_allocation(tx, allocation)
-    gating = [c for c in found if not c.daemon] or found
+    rows = containers.of_allocation(tx, allocation)
+    gating = [c for c in rows if not c.daemon] or rows
     state = state_of([c.state for c in gating])
     if state is AllocationState.TERMINATED and all(
-        c.state is ContainerState.TERMINATED for c in found
+        c.state is ContainerState.TERMINATED for c in rows
     ):
         exit = classify(
             containers.exits(tx, allocation),
@@ -141,7 +141,7 @@ def advance(change: Change, allocation: AllocationRow) -> Exit | None:
         state = AllocationState.TERMINATING
         allocations.kill(tx, allocation.id, "its other containers have ended")
         stopping.announce(change, [allocation])
-    elif any(c.state is ContainerState.TERMINATED and _failed(c) for c in found):
+    elif any(c.state is ContainerState.TERMINATED and _failed(c) for c in rows):
         allocations.kill(tx, allocation.id, "another of its containers failed")
         stopping.announce(change, [allocation])
     allocations.progress(tx, allocation.id, state, change.now)

@@ -30,12 +30,12 @@ def create(
         raise Invalid(f"maxUses must be between 1 and {_MOST_USES}, not {max_uses}")
     token, now = PREFIX + ctx.new_token(), ctx.now()
     with ctx.db.begin() as tx:
-        made = join_tokens.create(
+        row = join_tokens.create(
             tx, token_hash=token_hash(token), description=description, user_id=caller.id,
             max_uses=max_uses, created_at=now, expires_at=now + life,
         )  # fmt: skip
-        ctx.recorder.add_objects(f"agent-token {made['id']}")
-    return {**made, "token": token}
+        ctx.recorder.add_objects(f"agent-token {row['id']}")
+    return {**row, "token": token}
 
 
 def listed(ctx: Context, caller: User) -> list[dict[str, Any]]:

@@ -129,8 +129,8 @@ def _has_key(holder: agents.Holder, key_hash: bytes) -> bool:
 def _pool(ctx: Context, name: str) -> Pool:
     pool = ctx.config.pool(name)
     if pool is None:
-        known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
-        raise Invalid(f"resource pool {name!r} does not exist; this cluster has: {known}")
+        names = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+        raise Invalid(f"resource pool {name!r} does not exist; this cluster has: {names}")
     return pool
 
 
@@ -146,8 +146,8 @@ def _proven(ctx: Context, joining: Joining) -> MachineIdentity | None:
 
 
 def _has_deployment_token(ctx: Context, joining: Joining) -> bool:
-    sent, expected = joining.proof.get("token", "").encode(), ctx.bootstrap_token.encode()
-    return bool(expected) and hmac.compare_digest(sent, expected)
+    token, expected = joining.proof.get("token", "").encode(), ctx.bootstrap_token.encode()
+    return bool(expected) and hmac.compare_digest(token, expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,21 +172,21 @@ class PollAnswer:
     news: bool  # something the agent does not know yet
 
 
-def _pause_s(listed: Sequence[Directive], reported: Mapping[str, Report]) -> float:
-    if not listed:
+def _pause_s(directives: Sequence[Directive], reported: Mapping[str, Report]) -> float:
+    if not directives:
         return IDLE_POLL_S
     running = {id for id, report in reported.items() if report.state is ContainerState.RUNNING}
-    steady = all(o.id in running and o.desired == "running" and not o.preempt for o in listed)
+    steady = all(o.id in running and o.desired == "running" and not o.preempt for o in directives)
     return STEADY_POLL_S if steady else BUSY_POLL_S
 
 
-def _logs_within_s(ctx: Context, listed: Sequence[Directive], pause_s: float) -> float:
+def _logs_within_s(ctx: Context, directives: Sequence[Directive], pause_s: float) -> float:
     """Return how long the agent may collect log lines before it sends them. If requests cost money, lines of steady
     work without followers are collected longer."""
-    steady = listed and pause_s == STEADY_POLL_S
+    steady = directives and pause_s == STEADY_POLL_S
     if ctx.may_wait_s > 0 or not steady:
         return LOGS_AT_ONCE_S
-    followed = task_logs.are_followed(ctx, [order.allocation_id for order in listed])
+    followed = task_logs.are_followed(ctx, [order.allocation_id for order in directives])
     return LOGS_AT_ONCE_S if followed else LOGS_COLLECTED_S
 
 
@@ -198,35 +198,38 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     reported = {r.id: r for r in poll.reports}
     changed = _take_reports(ctx, agent_id, assigned, reported)
     if poll.seq is not None and touched.newest:
-        changed |= _lose_missing(ctx, agent_id, assigned, reported)
+        changed |= _end_missing_containers(ctx, agent_id, assigned, reported)
     # The deadline of a checkpoint must not be later than the end of the machine.
     in_time = poll.leaves_at is None
     if touched.leaving and not all(d.killed or (d.preempt and in_time) for d in assigned):
         changed |= leaving.stop_all(ctx, agent_id, poll.leaves_at, poll.out_of_service)
     if poll.gone:
-        _take_farewell(ctx, agent_id)
+        _disconnect(ctx, agent_id)
     if changed:
         assigned = agents.assigned_containers(ctx.db, agent_id)
-    forget = [r.id for r in poll.reports if r.terminated]
+    ended_ids = [r.id for r in poll.reports if r.terminated]
     # Another poll may have reported the same exit after the containers were read. An ended container gets no order.
-    orders = [_directive(ctx, poll, d, reported) for d in assigned if d.id not in forget]
-    listed = tuple(o for o in orders if o is not None)
+    orders = [_directive(ctx, poll, d, reported) for d in assigned if d.id not in ended_ids]
+    directives = tuple(o for o in orders if o is not None)
     relay = _relay_address(ctx, touched) if any(d.proxied for d in assigned) else ""
-    version, pause_s = _version(listed, relay and touched.relay_dials), _pause_s(listed, reported)
+    version, pause_s = (
+        _version(directives, relay and touched.relay_dials),
+        _pause_s(directives, reported),
+    )
     message = agent_protocol.PollAnswer(
-        containers=listed,
-        forget=tuple(forget),
+        containers=directives,
+        forget=tuple(ended_ids),
         version=version,
         next_poll_s=pause_s,
-        logs_within_s=_logs_within_s(ctx, listed, pause_s),
+        logs_within_s=_logs_within_s(ctx, directives, pause_s),
         draining=touched.draining,
         relay=relay,
     )
-    spec_due = any(d.spec is not None for d in listed)
-    return PollAnswer(agent_id, message, bool(forget) or spec_due or version != poll.seen)
+    spec_due = any(d.spec is not None for d in directives)
+    return PollAnswer(agent_id, message, bool(ended_ids) or spec_due or version != poll.seen)
 
 
-def _take_farewell(ctx: Context, agent_id: str) -> None:
+def _disconnect(ctx: Context, agent_id: str) -> None:
     """Mark a stopped agent as lost at once. Otherwise it would be listed as working until its lease ends."""
     with change(ctx) as changed:
         pool = agents.give_up(changed.tx, agent_id, changed.now)
@@ -248,7 +251,7 @@ def _take_reports(
     return changed
 
 
-def _lose_missing(
+def _end_missing_containers(
     ctx: Context,
     agent_id: str,
     assigned: list[agents.AssignedContainer],
@@ -269,9 +272,9 @@ def _relay_address(ctx: Context, touched: agents.PollRecord) -> str:
     return f"{address}{'&' if '?' in address else '?'}dial={touched.relay_dials}"
 
 
-def _version(listed: Sequence[Directive], relay_dials: int | str) -> str:
+def _version(directives: Sequence[Directive], relay_dials: int | str) -> str:
     """Return a version that changes with the orders of an answer and with a new address of the relay."""
-    ordered: list[Any] = sorted((d.id, d.epoch, d.desired, d.preempt) for d in listed)
+    ordered: list[Any] = sorted((d.id, d.epoch, d.desired, d.preempt) for d in directives)
     content = [*ordered, relay_dials] if relay_dials else ordered
     return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 

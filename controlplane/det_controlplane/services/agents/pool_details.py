@@ -29,11 +29,11 @@ def of_machines(pool: Pool) -> dict[str, Any]:
 
 def details(pool: Pool) -> dict[str, Any]:
     """Return the parts of a pool's details about each cloud, from the cloud's first section."""
-    found: dict[str, Any] = {"aws": None, "gcp": None}
-    tell = {"aws": _aws, "gcp": _gcp}
+    parts: dict[str, Any] = {"aws": None, "gcp": None}
+    details_of = {"aws": _aws, "gcp": _gcp}
     for section in reversed(pool.sections):
-        found[section.provider] = tell[section.provider](section)
-    return found
+        parts[section.provider] = details_of[section.provider](section)
+    return parts
 
 
 def slots_per_agent(pool: Pool) -> int:
@@ -93,10 +93,10 @@ def _text(settings: Mapping[str, Any], *names: str) -> str:
     return next((str(settings[name]) for name in names if settings.get(name)), "")
 
 
-def _one(settings: Mapping[str, Any], name: str, listed: str) -> str:
-    return _text(settings, name) or _joined(map(str, settings.get(listed) or ()))
+def _one(settings: Mapping[str, Any], name: str, list_name: str) -> str:
+    return _text(settings, name) or _joined(map(str, settings.get(list_name) or ()))
 
 
 def _object(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = settings.get(name)
-    return found if isinstance(found, Mapping) else _NO_SETTINGS
+    value = settings.get(name)
+    return value if isinstance(value, Mapping) else _NO_SETTINGS

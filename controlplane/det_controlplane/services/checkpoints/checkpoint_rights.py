@@ -17,10 +17,10 @@ def require_deletion(ctx: Context, user: User, uuids: Sequence[UUID]) -> None:
 
 
 def require_change(ctx: Context, user: User, uuid: UUID) -> None:
-    """Let a task change checkpoints of its owner only."""
-    found = ownership.of_checkpoint(ctx.db, uuid)
-    if user.allocation_id is not None and found is not None:
-        require_owner(user, found.user_id, f"change checkpoint {uuid}")
+    """Require that a task changes only checkpoints of its owner."""
+    checkpoint = ownership.of_checkpoint(ctx.db, uuid)
+    if user.allocation_id is not None and checkpoint is not None:
+        require_owner(user, checkpoint.user_id, f"change checkpoint {uuid}")
 
 
 def require_report(ctx: Context, user: User, uuid: UUID) -> None:
@@ -30,10 +30,10 @@ def require_report(ctx: Context, user: User, uuid: UUID) -> None:
     if user.allocation_id is None:
         require_deletion(ctx, user, [uuid])
         return
-    found = ownership.of_checkpoint(ctx.db, uuid)
-    if found is None or found.experiment_id == user.experiment_id:
+    checkpoint = ownership.of_checkpoint(ctx.db, uuid)
+    if checkpoint is None or checkpoint.experiment_id == user.experiment_id:
         return
     if user.task_id and ownership.is_collected_by(ctx.db, uuid, user.task_id):
         return
-    if not (found.unmanaged and found.user_id == user.id):
+    if not (checkpoint.unmanaged and checkpoint.user_id == user.id):
         raise Forbidden(f"the token of task {user.task_id} is not good for checkpoint {uuid}")

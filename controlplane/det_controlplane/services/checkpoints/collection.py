@@ -1,4 +1,4 @@
-"""Delete checkpoints: those beyond the policy of an ended experiment, and those that users delete."""
+"""Delete checkpoints that exceed the policy of an ended experiment, and checkpoints that users delete."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -52,7 +52,7 @@ def to_delete(
     tx: Tx, experiment_id: int, config: dict[str, Any], policy: gc.Policy | None = None
 ) -> list[UUID]:
     searcher = config["searcher"]
-    found = [
+    candidates = [
         gc.Checkpoint(
             uuid=str(c.uuid), trial_id=c.trial_id, steps_completed=c.steps_completed,
             metric=_metric(c.metric), registered=c.kept,
@@ -62,7 +62,7 @@ def to_delete(
     smaller = bool(searcher.get("smaller_is_better", True))
     return [
         UUID(u)
-        for u in gc.to_delete(found, policy or gc.policy_of(config), smaller_is_better=smaller)
+        for u in gc.to_delete(candidates, policy or gc.policy_of(config), smaller_is_better=smaller)
     ]
 
 
@@ -102,8 +102,8 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
 def collect_cut_off(ctx: Context) -> None:
     """Queue the deletion of the files of interrupted uploads."""
     with ctx.db.begin() as tx:
-        found = checkpoints.cut_off(tx, ctx.now(), CUT_OFF_AFTER, _TRIES, _AT_ONCE)
-        owners = [(checkpoints.owner(tx, id), uuids) for id, uuids in found]
+        uploads = checkpoints.cut_off(tx, ctx.now(), CUT_OFF_AFTER, _TRIES, _AT_ONCE)
+        owners = [(checkpoints.owner(tx, id), uuids) for id, uuids in uploads]
     with suppress(DeletionsHeld):  # the next housekeeping finds them again
         for experiment, uuids in owners:
             if experiment is not None:
@@ -246,7 +246,7 @@ def _queue(
 ) -> None:
     """Queue a task without slots that deletes files. The task belongs to the first experiment."""
     experiment, more = experiments_of_task[0], len(experiments_of_task) - 1
-    whose = f"Experiment {experiment.id}" + (f" and {more} more" if more else "")
+    owners = f"Experiment {experiment.id}" + (f" and {more} more" if more else "")
     tx, now, kind = changed.tx, changed.now, TaskKind.CHECKPOINT_GC
     task_id, job_id, pool = (
         str(ctx.new_uuid()),
@@ -254,7 +254,7 @@ def _queue(
         ctx.config.default_aux_resource_pool,
     )
     experiments.insert_job(
-        tx, id=job_id, kind=kind.value, name=f"Checkpoint GC ({whose})", pool=pool,
+        tx, id=job_id, kind=kind.value, name=f"Checkpoint GC ({owners})", pool=pool,
         priority=None, weight=1.0, max_slots=None,
         user_id=experiment.user_id, workspace_id=experiment.workspace_id, now=now,
     )  # fmt: skip
@@ -287,5 +287,5 @@ def _places(
 
 
 def _name(storage: Mapping[str, Any] | None) -> str:
-    kept = {k: v for k, v in sorted((storage or {}).items()) if k not in checkpoints.RETENTION}
-    return as_json(kept)
+    location = {k: v for k, v in sorted((storage or {}).items()) if k not in checkpoints.RETENTION}
+    return as_json(location)

@@ -71,18 +71,18 @@ def _refuse_foreign_server(ctx: Context, storage: Mapping[str, Any], uuid: str) 
 def _entries(ctx: Context, storage: dict[str, Any], uuid: str) -> list[Entry]:
     here = storage.get("type") in _OF_THIS_MACHINE
     try:
-        found = _files(ctx).files(storage, uuid)
+        files = _files(ctx).files(storage, uuid)
     except StorageUnreachable as e:
         if not here:
             raise Invalid(
                 f"checkpoint {uuid} cannot be downloaded through the API: {e}; use --mode direct"
             ) from e
-        found = []
-    if not found:
+        files = []
+    if not files:
         # All directories of users get the same answer, so that it does not reveal whether a directory exists.
-        told = "; where its directory is not mounted on the API's machine, use --mode direct"
-        raise Missing(f"checkpoint {uuid}: its storage has no files of it{told if here else ''}")
-    return [Entry(f.path, f.size) for f in found]
+        hint = "; where its directory is not mounted on the API's machine, use --mode direct"
+        raise Missing(f"checkpoint {uuid}: its storage has no files of it{hint if here else ''}")
+    return [Entry(f.path, f.size) for f in files]
 
 
 def _files(ctx: Context) -> Any:

@@ -30,46 +30,48 @@ def look(ctx: Context) -> None:
         return
     with ctx.db.begin() as tx:
         due = missing_files.due(tx, storage, now - AGE, _AT_ONCE)
-    there, gone, unseen = _looked(ctx, due)
-    if not there:  # as if another storage were in its place
-        gone, unseen = [], gone + unseen
+    present, absent, failures = _check_files(ctx, due)
+    if not present:  # as if another storage were in its place
+        absent, failures = [], absent + failures
     with ctx.db.begin() as tx:
-        missing_files.seen(tx, there, now)
-        missing_files.unseen(tx, unseen, now)
-        marked = missing_files.not_found(tx, gone, now)
+        missing_files.seen(tx, present, now)
+        missing_files.unseen(tx, failures, now)
+        marked = missing_files.not_found(tx, absent, now)
     if marked:
-        _tell(marked)
+        _log_missing(marked)
 
 
-def _looked(ctx: Context, due: list[UUID]) -> tuple[list[UUID], list[UUID], list[UUID]]:
-    """Return which checkpoints are there, which are not, and which could not be looked for; the rest waits."""
-    there: list[UUID] = []
-    gone: list[UUID] = []
-    unseen: list[UUID] = []
+def _check_files(ctx: Context, due: list[UUID]) -> tuple[list[UUID], list[UUID], list[UUID]]:
+    """Return the checkpoints with files, without files, and with a failed check.
+
+    After the time limit, the rest waits for the next run."""
+    present: list[UUID] = []
+    absent: list[UUID] = []
+    failures: list[UUID] = []
     if not due or ctx.checkpoint_files is None:
-        return there, gone, unseen
+        return present, absent, failures
     end = ctx.now() + _LASTS
     try:
         exists = ctx.checkpoint_files.finder(ctx.config.checkpoint_storage or {})
     except StorageUnreachable as e:
         log.info("checkpoints are not looked for: %s", e)
-        return there, gone, unseen
+        return present, absent, failures
     for uuid in due:
         if ctx.now() >= end:
             break
         try:
-            (there if exists(str(uuid)) else gone).append(uuid)
+            (present if exists(str(uuid)) else absent).append(uuid)
         except StorageUnreachable as e:
             log.info("checkpoint %s and others are not looked for: %s", uuid, e)
-            unseen.append(uuid)
+            failures.append(uuid)
             break
         except Exception:
             log.exception("checkpoint %s could not be looked for", uuid)
-            unseen.append(uuid)
-    return there, gone, unseen
+            failures.append(uuid)
+    return present, absent, failures
 
 
-def _tell(marked: list[UUID]) -> None:
+def _log_missing(marked: list[UUID]) -> None:
     uuids = sorted(map(str, marked))
     more = f" and {len(uuids) - _NAMED} more" if len(uuids) > _NAMED else ""
     log.warning(

@@ -82,8 +82,8 @@ def _state(report: CheckpointReport) -> CheckpointState:
     try:
         return CheckpointState(report.state)
     except ValueError as e:
-        known = ", ".join(s.value for s in CheckpointState)
-        raise Invalid(f"checkpoint {report.uuid}: state must be one of {known}") from e
+        states = ", ".join(s.value for s in CheckpointState)
+        raise Invalid(f"checkpoint {report.uuid}: state must be one of {states}") from e
 
 
 def patch(ctx: Context, changes: list[tuple[str, dict[str, str] | None]]) -> None:
@@ -94,12 +94,12 @@ def patch(ctx: Context, changes: list[tuple[str, dict[str, str] | None]]) -> Non
                 _patch_one(tx, uuid, resources)
 
 
-def _patch_one(tx: Tx, uuid: str, left: dict[str, str]) -> None:
+def _patch_one(tx: Tx, uuid: str, files: dict[str, str]) -> None:
     checkpoint_id = parse_uuid(uuid)
-    stored = checkpoints.lock(tx, checkpoint_id)
-    if stored is None:
+    row = checkpoints.lock(tx, checkpoint_id)
+    if row is None:
         raise Missing(f"checkpoint {uuid} not found")
-    remains = after_removal(stored.state, stored.resources, left)
+    remains = after_removal(row.state, row.resources, files)
     size = size_of(remains.resources)
     checkpoints.change(
         tx, checkpoint_id, state=remains.state, size=size, resources=remains.resources
@@ -141,10 +141,10 @@ def of_experiment(ctx: Context, storage: Any, sealed: str | None) -> Any:
 
 
 def _remember(ctx: Context, tx: Tx, storage: dict[str, Any], user_id: int) -> int:
-    kept = {k: v for k, v in storage.items() if k not in checkpoints.RETENTION}
-    parts = sealing.seal(ctx, kept)
-    told_by = sealing.fingerprint(ctx, kept)
-    return checkpoints.remember_storage(tx, parts.shown, parts.secrets, told_by, user_id)
+    location = {k: v for k, v in storage.items() if k not in checkpoints.RETENTION}
+    parts = sealing.seal(ctx, location)
+    fingerprint = sealing.fingerprint(ctx, location)
+    return checkpoints.remember_storage(tx, parts.shown, parts.secrets, fingerprint, user_id)
 
 
 def size_of(resources: dict[str, str]) -> int:

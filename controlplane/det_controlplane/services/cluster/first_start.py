@@ -21,7 +21,7 @@ def awaits_first_password(db: Database) -> bool:
 
 
 def give_first_password(db: Database, password: str) -> bool:
-    """Give the accounts `admin` and `determined` a password, unless they have one; return whether this set it."""
+    """Set the password of the accounts `admin` and `determined` if they have none. Return whether it was set."""
     if not awaits_first_password(db):
         return False
     # Deriving the hash takes long on purpose: not inside a transaction.

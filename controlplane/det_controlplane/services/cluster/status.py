@@ -90,18 +90,18 @@ def clear_message(ctx: Context, caller: User) -> None:
 def configuration(ctx: Context, caller: User) -> dict[str, Any]:
     """Return the cluster's configuration without its secrets."""
     require_admin(caller, "see the cluster's configuration")
-    shown: dict[str, Any] = redacted(document(ctx.config))
-    return {**shown, "log": log_settings(ctx)}
+    settings: dict[str, Any] = redacted(document(ctx.config))
+    return {**settings, "log": log_settings(ctx)}
 
 
 def log_settings(ctx: Context) -> dict[str, Any]:
     with ctx.db.begin() as tx:
         level, color = master_log.settings(tx)
-    given = ctx.config.log
-    configured = given.level.upper().replace("WARN", "WARNING").replace("WARNINGING", "WARNING")
+    settings = ctx.config.log
+    configured = settings.level.upper().replace("WARN", "WARNING").replace("WARNINGING", "WARNING")
     return {
         "level": (level.value if level else configured.replace("FATAL", "CRITICAL")).lower(),
-        "color": given.color if color is None else color,
+        "color": settings.color if color is None else color,
     }
 
 

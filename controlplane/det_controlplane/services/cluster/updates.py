@@ -17,10 +17,10 @@ _NAMES = {
     "modelversions": ("modelversion", "modelversions_deleted", Right.VIEW_MODEL_REGISTRY),
 }
 KINDS: Mapping[str, Sequence[str]] = {kind: updates.filters_of(kind) for kind in _NAMES}
-"""What can be subscribed to, with the names of the ids that choose among it."""
+"""The kinds of objects that clients can subscribe to, with the names of their id filters."""
 
 Seen = Mapping[str, Mapping[int, int]]
-"""The number of the last change of each row that was told, by its id and kind."""
+"""The number of the last reported change of each row, by kind and id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ def look(
     changes: list[Change] = []
     now: dict[str, Mapping[int, int]] = {}
     with ctx.db.autocommit() as tx:
-        for kind, wish in wishes.items():
+        for kind, subscription in wishes.items():
             within = user.grants.workspaces(_NAMES[kind][2])
-            numbers = updates.numbers(tx, kind, within, wish.chosen)
+            numbers = updates.numbers(tx, kind, within, subscription.chosen)
             before = {} if seen is None else seen[kind]
-            known = wish.known if seen is None else id_ranges.of(before)
+            known_ids = subscription.known if seen is None else id_ranges.of(before)
             name, deleted, _ = _NAMES[kind]
-            gone = id_ranges.without(known, numbers)
-            if gone:
-                changes.append(Change(deleted, f'"{id_ranges.shown(gone)}"'))
+            missing_ids = id_ranges.without(known_ids, numbers)
+            if missing_ids:
+                changes.append(Change(deleted, f'"{id_ranges.shown(missing_ids)}"'))
             changed = [id for id, seq in numbers.items() if before.get(id) != seq]
             changes += [Change(name, row) for row in updates.rows(tx, kind, changed, within)]
             now[kind] = numbers

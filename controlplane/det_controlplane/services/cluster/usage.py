@@ -126,8 +126,8 @@ def _add_costs(
 
     def of(after: datetime) -> dict[str, Any]:
         start = after.date().replace(day=1) if period == MONTHLY else after.date()
-        found: dict[str, Any] = entries.setdefault(start, _entry(start, period))["costUsd"]
-        return found
+        amounts: dict[str, Any] = entries.setdefault(start, _entry(start, period))["costUsd"]
+        return amounts
 
     with ctx.db.begin() as tx:
         work, machines = costs.work_by_day(tx, *days), costs.machines_by_day(tx, *days)

@@ -126,9 +126,9 @@ def prepare(ctx: Context, user_id: int, content: bytes) -> Prepared:
         row = NewContext(context_id, len(content), digest, content, None, uploaded=True)
         return Prepared(context_id, row)
     key = f"contexts/{context_id}.tar.gz"
-    stored = NewContext(context_id, len(content), digest, None, key, uploaded=True)
+    upload = NewContext(context_id, len(content), digest, None, key, uploaded=True)
     with ctx.db.begin() as tx:
-        rows.insert(tx, stored, user_id, ctx.now())
+        rows.insert(tx, upload, user_id, ctx.now())
     ctx.objects.put(key, content)
     return Prepared(context_id, None)
 
@@ -218,8 +218,8 @@ class Code:
     sha256: str = ""  # the user's upload URL stays valid for an hour
 
     def to_json(self) -> dict[str, str]:
-        told = {"b64Tgz": base64.b64encode(self.content).decode()}
-        return {**told, "url": self.url, "sha256": self.sha256} if self.url else told
+        fields = {"b64Tgz": base64.b64encode(self.content).decode()}
+        return {**fields, "url": self.url, "sha256": self.sha256} if self.url else fields
 
 
 def of_task(ctx: Context, task_id: str, *, by_url: bool = False) -> Code:

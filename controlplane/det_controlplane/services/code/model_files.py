@@ -27,31 +27,31 @@ class FileContent:
 
 def tree(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
     """Return the files nested by directory, in the order of names."""
-    found = _Tree(experiment_id)
+    root = _Tree(experiment_id)
     for member in _members(_archive(ctx, experiment_id)):
-        found.add(member.name, member.size, member.mtime, member.isdir())
-    return found.files
+        root.add(member.name, member.size, member.mtime, member.isdir())
+    return root.files
 
 
 def file(ctx: Context, experiment_id: int, path: str) -> FileContent:
     content = _archive(ctx, experiment_id)
-    wanted = path.strip("/")
+    name = path.strip("/")
     if content:
         with _opened(content) as tar:
             for member in tar:
-                if member.isfile() and member.name.strip("/") == wanted:
+                if member.isfile() and member.name.strip("/") == name:
                     if member.size > MAX_SHOWN:
                         raise Oversized(
                             f"'{path}' has {member.size >> 20} MiB; files of up to {MAX_SHOWN >> 20} MiB are shown."
                             f" 'det experiment download-model-def {experiment_id}' fetches all of them"
                         )
                     stream = tar.extractfile(member)
-                    return FileContent(wanted, stream.read() if stream else b"")
+                    return FileContent(name, stream.read() if stream else b"")
     raise Missing(f"experiment {experiment_id} has no file '{path}' in its model definition")
 
 
 def _archive(ctx: Context, experiment_id: int) -> bytes:
-    """Return the archive; it may have been uploaded before archives were looked through."""
+    """Return the archive. It may have been uploaded by a version that did not check archives."""
     content = model_definitions.of_experiment(ctx, experiment_id).content
     if content:
         model_definitions.require_bearable(content)
@@ -112,5 +112,5 @@ class _Tree:
 
 
 def _time(seconds: float) -> str:
-    kept = seconds if 0 <= seconds < _YEAR_10000 else 0
-    return datetime.fromtimestamp(kept, timezone.utc).isoformat().replace("+00:00", "Z")
+    timestamp = seconds if 0 <= seconds < _YEAR_10000 else 0
+    return datetime.fromtimestamp(timestamp, timezone.utc).isoformat().replace("+00:00", "Z")

@@ -70,10 +70,10 @@ def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:
 def locked_trial(ctx: Context, trial_id: int) -> Iterator[tuple[LiveExperiment, TrialRow]]:
     """Lock the experiment of a trial, as `live.locked_experiment` does, and read the trial."""
     with ctx.db.begin() as tx:
-        found = trials.by_id(tx, trial_id)
-    if found is None:
+        row = trials.by_id(tx, trial_id)
+    if row is None:
         raise Missing(f"trial {trial_id} not found")
-    with live.locked_experiment(ctx, found.experiment_id) as experiment:
+    with live.locked_experiment(ctx, row.experiment_id) as experiment:
         trial = trials.by_id(experiment.tx, trial_id)
         assert trial is not None
         yield experiment, trial

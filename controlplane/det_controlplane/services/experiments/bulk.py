@@ -42,11 +42,11 @@ def _selected(ctx: Context, project_id: int | None, selection: Selection) -> lis
     """Return the given ids, including ids of missing experiments."""
     if selection.ids:
         return list(dict.fromkeys(selection.ids))
-    given = selection.filters
+    filters = selection.filters
     if project_id is not None:
-        given = {**given, "project_id": project_id}  # the rights were checked for this project
+        filters = {**filters, "project_id": project_id}  # the rights were checked for this project
     with ctx.db.autocommit() as tx:
-        return experiment_pages.ids(tx, given)
+        return experiment_pages.ids(tx, filters)
 
 
 def commanding(command: Command) -> Action:

@@ -40,7 +40,7 @@ def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
         for trial in again:
             _reopen_trial(experiment, trial)
         if changes:
-            _plan_anew(experiment, config, again[0].id)
+            _replace_plan(experiment, config, again[0].id)
         # The search is folded by its new configuration from here on, in every process.
         ctx.memory.take_search(experiment_id)
         experiment.feed(search.Continued([str(t.request_id) for t in again]))
@@ -147,8 +147,8 @@ def _resolved(
     demanded: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Merge the changes into the experiment's configuration and apply the config policies."""
-    stored = sealing.unsealed(experiment.ctx, row.config, row.sealed)
-    merged = sealing.completed(merge(shim(changes)[0], stored), stored)
+    current = sealing.unsealed(experiment.ctx, row.config, row.sealed)
+    merged = sealing.completed(merge(shim(changes)[0], current), current)
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     resolved = configs.resolve(
         merged,
@@ -199,7 +199,7 @@ def _reopen_trial(experiment: LiveExperiment, trial: EndedTrial) -> None:
     )  # fmt: skip
 
 
-def _plan_anew(experiment: LiveExperiment, config: dict[str, Any], trial_id: int) -> None:
+def _replace_plan(experiment: LiveExperiment, config: dict[str, Any], trial_id: int) -> None:
     """Store the hyperparameters and the length that the searcher would have chosen with a changed configuration."""
     fresh = search.new(config["searcher"], parse_space(config), experiment.row.seed)
     actions = fresh.fold(search.Started())

@@ -111,12 +111,12 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     try:
         original = sealing.text_without_secrets(submission.config, submitted)
         submission = replace(submission, config=original)
-        id, made = _insert(ctx, user, submission, sealed, project, pool, context)
+        id, view = _insert(ctx, user, submission, sealed, project, pool, context)
     except Violated as e:
         if e.constraint in _ONCE:
             raise TryAgain(f"another request made this experiment just now: {e}") from e
         raise
-    return Created(id, made.shown, made.config, resolved.warnings, exceeds)
+    return Created(id, view.shown, view.config, resolved.warnings, exceeds)
 
 
 def _check_labels(config: dict[str, Any]) -> None:
@@ -143,8 +143,8 @@ def _earlier(ctx: Context, user: User, submission: Submission) -> Any:
 def _existing(ctx: Context, experiment_id: int) -> Created:
     # The process of the first request may have died before it sent its answer.
     ctx.waker.wake("schedule")
-    found = listing.experiment(ctx, experiment_id)
-    return Created(experiment_id, found.shown, found.config, ())
+    view = listing.experiment(ctx, experiment_id)
+    return Created(experiment_id, view.shown, view.config, ())
 
 
 def _project(ctx: Context, user: User, project_id: int, submitted: dict[str, Any]) -> TargetProject:
@@ -154,11 +154,11 @@ def _project(ctx: Context, user: User, project_id: int, submitted: dict[str, Any
         row = submissions.project_by_name(ctx.db, str(workspace), str(project))
     else:
         row = submissions.project_by_id(ctx.db, max(project_id, UNCATEGORIZED))
-    if row is None or (row.id != UNCATEGORIZED and not _sees(user, row.workspace_id)):
+    if row is None or (row.id != UNCATEGORIZED and not _may_view(user, row.workspace_id)):
         if not by_name:
             raise Missing(f"project {project_id} not found")
         its_workspace = submissions.workspace_named(ctx.db, str(workspace))
-        if its_workspace is None or not _sees(user, its_workspace):
+        if its_workspace is None or not _may_view(user, its_workspace):
             raise Missing(f"workspace {workspace!r} not found: see 'det workspace list'")
         raise Missing(f"project {project!r} of workspace {workspace!r} not found")
     require_in(user, Right.CREATE_EXPERIMENT, row.workspace_id)
@@ -166,7 +166,7 @@ def _project(ctx: Context, user: User, project_id: int, submitted: dict[str, Any
     return row
 
 
-def _sees(user: User, workspace_id: int) -> bool:
+def _may_view(user: User, workspace_id: int) -> bool:
     return user.grants.has(Right.VIEW_PROJECT, workspace_id)
 
 
@@ -179,7 +179,7 @@ def _resolve(
     demanded: list[dict[str, Any]],
 ) -> "tuple[Resolved, str, bool]":
     seed = ctx.new_seed()
-    pool, in_vain = capacity.pool_and_problems(ctx, submitted, template, project)
+    pool, pool_problems = capacity.pool_and_problems(ctx, submitted, template, project)
     name = "" if submitted.get("name") else f"Experiment ({configs.petname(seed)})"
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     sources = configs.sources_of(
@@ -193,9 +193,9 @@ def _resolve(
             managed=not submission.unmanaged,
         )  # fmt: skip
     except InvalidConfig as error:
-        raise InvalidConfig([*in_vain, *error.problems]) from error
-    if in_vain:
-        raise InvalidConfig(in_vain)
+        raise InvalidConfig([*pool_problems, *error.problems]) from error
+    if pool_problems:
+        raise InvalidConfig(pool_problems)
     exceeds = not submission.unmanaged and _exceeds(ctx, pool, resolved)
     return resolved, pool.pool_name, exceeds
 
@@ -269,15 +269,15 @@ def _insert(
         if not submission.unmanaged:
             start_search(experiment, searched)
         live.close(experiment)
-        made = experiment_pages.one(tx, row.id)
-        assert made is not None
-    return row.id, made
+        view = experiment_pages.one(tx, row.id)
+        assert view is not None
+    return row.id, view
 
 
 def put(ctx: Context, user: User, submission: Submission) -> Created:
     """Make an unmanaged experiment by a name of the user's once, find it afterwards."""
-    found = experiments.by_external_id(ctx.db, submission.external_id or "")
-    if found is None:
+    experiment_id = experiments.by_external_id(ctx.db, submission.external_id or "")
+    if experiment_id is None:
         return create(ctx, user, submission)
-    require_things(ctx, user, Right.UPDATE_EXPERIMENT, "experiment", [found])
-    return _existing(ctx, found)
+    require_things(ctx, user, Right.UPDATE_EXPERIMENT, "experiment", [experiment_id])
+    return _existing(ctx, experiment_id)

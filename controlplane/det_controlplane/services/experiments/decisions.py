@@ -22,30 +22,30 @@ _NAMES = {"async_halving": "ASHA", "adaptive_asha": "adaptive ASHA", "local_asha
 def of(ctx: Context, experiment_id: int, *, whole: bool = False) -> dict[str, Any]:
     """Return the search of an experiment: brackets with rungs, and its trials, with hyperparameters on request."""
     with ctx.db.autocommit() as tx:
-        found = searches.searching(tx, experiment_id)
-        if found is None:
+        row = searches.searching(tx, experiment_id)
+        if row is None:
             raise Missing(f"experiment {experiment_id} not found")
-        unit = search.unit_of(found.searcher)
+        unit = search.unit_of(row.searcher)
         trials = searches.trials_of(tx, experiment_id, unit, whole=whole)
-    histories = _histories(ctx, experiment_id, found)
+    histories = _histories(ctx, experiment_id, row)
     return {
-        "method": found.searcher["name"], "metric": found.searcher.get("metric") or "", "unit": unit,
-        "smallerIsBetter": found.searcher.get("smaller_is_better", True),
-        "divisor": found.searcher.get("divisor") if histories else None,
-        "brackets": [_bracket(h, t) for h, t in zip(histories, _wordings(found, histories), strict=True)],
-        "trials": [_SearchView(found, histories).trial(t) for t in trials],
+        "method": row.searcher["name"], "metric": row.searcher.get("metric") or "", "unit": unit,
+        "smallerIsBetter": row.searcher.get("smaller_is_better", True),
+        "divisor": row.searcher.get("divisor") if histories else None,
+        "brackets": [_bracket(h, t) for h, t in zip(histories, _wordings(row, histories), strict=True)],
+        "trials": [_SearchView(row, histories).trial(t) for t in trials],
     }  # fmt: skip
 
 
 def sentence_of(ctx: Context, experiment_id: int, trial_id: int, state: str) -> str:
-    """Tell why a trial trained no further, or waits; empty where no rung decided it."""
+    """Return why a trial stopped or waits, or '' if no rung decided about it."""
     with ctx.db.autocommit() as tx:
-        found = searches.searching(tx, experiment_id)
-        if found is None or found.searcher["name"] not in _HALVING:
+        row = searches.searching(tx, experiment_id)
+        if row is None or row.searcher["name"] not in _HALVING:
             return ""
         request_id = searches.request_of(tx, trial_id)
-    seen = _SearchView(found, _histories(ctx, experiment_id, found))
-    return seen.sentence(request_id, state)
+    view = _SearchView(row, _histories(ctx, experiment_id, row))
+    return view.sentence(request_id, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,10 @@ class _SearchView:
         if bracket is None or not judgements:
             return ""
         last = judgements[-1]
-        telling = (Outcome.STOPPED, Outcome.PASSED_OVER, Outcome.FINISHED)
-        if state in ("ERROR", "CANCELED") or (state == "COMPLETED" and last.outcome not in telling):
+        final_outcomes = (Outcome.STOPPED, Outcome.PASSED_OVER, Outcome.FINISHED)
+        if state in ("ERROR", "CANCELED") or (
+            state == "COMPLETED" and last.outcome not in final_outcomes
+        ):
             return ""
         return _wordings(self.found, self.histories)[bracket].sentence(last)
 
@@ -80,19 +82,19 @@ class _SearchView:
         return None, ()
 
 
-def _bracket(history: History, telling: JudgementWording) -> dict[str, Any]:
+def _bracket(history: History, wording: JudgementWording) -> dict[str, Any]:
     rungs = [
         {
             "length": rung.length, "arrived": rung.arrived, "wentOn": rung.went_on, "stopped": rung.stopped,
-            "cutOff": telling.value(rung.worst_on),
+            "cutOff": wording.value(rung.worst_on),
         }
         for rung in history.rungs
     ]  # fmt: skip
     return {"trials": len(history.trials), "rungs": rungs}
 
 
-def _wordings(found: StoredSearch, histories: Sequence[History]) -> list[JudgementWording]:
-    searcher = found.searcher
+def _wordings(row: StoredSearch, histories: Sequence[History]) -> list[JudgementWording]:
+    searcher = row.searcher
     return [
         JudgementWording(
             method=_NAMES[searcher["name"]],
@@ -105,19 +107,19 @@ def _wordings(found: StoredSearch, histories: Sequence[History]) -> list[Judgeme
     ]
 
 
-def _histories(ctx: Context, experiment_id: int, found: StoredSearch) -> Sequence[History]:
+def _histories(ctx: Context, experiment_id: int, row: StoredSearch) -> Sequence[History]:
     """Fold the events since the last request in this process."""
-    if found.searcher["name"] not in _HALVING:
+    if row.searcher["name"] not in _HALVING:
         return ()
-    kept = ctx.memory.watched.take(experiment_id)
-    if kept is None or kept.seq > found.seq:
-        space: Space = parse_space({"hyperparameters": found.hyperparameters})
-        folded = search.new(found.searcher, space, found.seed)
-        kept = WatchedSearch(0, folded, folded.method.watched())
+    cache = ctx.memory.watched.take(experiment_id)
+    if cache is None or cache.seq > row.seq:
+        space: Space = parse_space({"hyperparameters": row.hyperparameters})
+        folded = search.new(row.searcher, space, row.seed)
+        cache = WatchedSearch(0, folded, folded.method.watched())
     with ctx.db.autocommit() as tx:
-        events = searches.events(tx, experiment_id, kept.seq, found.seq)
+        events = searches.events(tx, experiment_id, cache.seq, row.seq)
     for event in events:
-        kept.search.fold(search.event_from_json(event))
-    kept.seq = found.seq
-    ctx.memory.watched.give_back(experiment_id, kept)
-    return kept.histories
+        cache.search.fold(search.event_from_json(event))
+    cache.seq = row.seq
+    ctx.memory.watched.give_back(experiment_id, cache)
+    return cache.histories

@@ -105,10 +105,10 @@ def _delete_all(ctx: Context, doomed: Sequence[Doomed]) -> None:
     """Delete rows of experiments; raise Unfinished if that takes longer than a turn.
 
     An error of one experiment is raised after the others were deleted."""
-    left, failure = _ROWS_OF_A_TURN, None
+    remaining, failure = _ROWS_OF_A_TURN, None
     for one in doomed:
         try:
-            left -= _delete_parts(ctx, one.experiment.id, left)
+            remaining -= _delete_parts(ctx, one.experiment.id, remaining)
         except (DatabaseDown, TryAgain, Unfinished):
             raise
         except Exception as e:

@@ -29,15 +29,15 @@ def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
 
 def experiment_as_seen_by(ctx: Context, user: User, experiment_id: int) -> ShownExperiment:
     """Return an experiment, with the values of environment variables for its owner."""
-    shown = experiment(ctx, experiment_id)
-    if not shown.sealed or not user.is_person(shown.user_id):
-        return shown
+    view = experiment(ctx, experiment_id)
+    if not view.sealed or not user.is_person(view.user_id):
+        return view
     # It loads pydantic, which a function that only reads experiments does not need.
     from det_controlplane.services import sealing
 
-    config = sealing.as_seen_by_owner(ctx, json.loads(shown.config), shown.sealed)
-    values = {**json.loads(shown.shown), "config": config}
-    return replace(shown, shown=as_json(values), config=as_json(config))
+    config = sealing.as_seen_by_owner(ctx, json.loads(view.config), view.sealed)
+    values = {**json.loads(view.shown), "config": config}
+    return replace(view, shown=as_json(values), config=as_json(config))
 
 
 def revision(ctx: Context, experiment_id: int) -> str:
@@ -97,8 +97,8 @@ def labels(ctx: Context, project_id: int, within: Sequence[int] | None) -> list[
 def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:
     with ctx.db.autocommit() as tx:
         trial_id = rows.trial_by_external_id(tx, experiment, trial)
-        shown = None if trial_id is None else trial_pages.one(tx, trial_id)
-    return found(shown, f"trial '{trial}' of experiment '{experiment}'")
+        view = None if trial_id is None else trial_pages.one(tx, trial_id)
+    return found(view, f"trial '{trial}' of experiment '{experiment}'")
 
 
 def best_searcher_metric(ctx: Context, experiment_id: int) -> float:

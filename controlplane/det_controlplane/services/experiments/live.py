@@ -125,9 +125,9 @@ class LiveExperiment:
             case search.Shutdown():
                 self._shutdown(action)
             case search.Fail():
-                self.set_state(ExperimentState.STOPPING_ERROR, error=self._told_to_users(action))
+                self.set_state(ExperimentState.STOPPING_ERROR, error=self._failure_message(action))
 
-    def _told_to_users(self, fail: search.Fail) -> str:
+    def _failure_message(self, fail: search.Fail) -> str:
         """Return a sentence that names trials by their numbers instead of request ids."""
         trial = self._by_request(fail.request_id) if fail.request_id else None
         if trial is None:
@@ -250,7 +250,7 @@ class LiveExperiment:
             parked=trial.parked
             or (exit.kind is ExitKind.CLEAN and trials.told_to_rest(self.tx, trial.id)),
             retries_cancelled=policies.cancels_retries(self.tx, trial.id, trial.log_policy_matched),
-            out_of_agents=exit.kind is ExitKind.FAILED and self._is_out_of_agents(trial),
+            out_of_agents=exit.kind is ExitKind.FAILED and self._has_no_usable_agents(trial),
             pull_failures=allocations.pull_failures(self.tx, trial.task_id)
             if exit.pull_failed
             else 0,
@@ -268,7 +268,7 @@ class LiveExperiment:
         elif after.state is TrialState.ACTIVE:
             self._allocate(trial, delay)
 
-    def _is_out_of_agents(self, trial: TrialRow) -> bool:
+    def _has_no_usable_agents(self, trial: TrialRow) -> bool:
         """Return whether the trial can never run again: its pool rents no machines, and too few agents are left for
         it."""
         if not trial.blocked_agents or not self.ctx.config.launch_error:
@@ -318,14 +318,14 @@ class LiveExperiment:
         return next(iter(self._live_trials([request_id])), None)
 
     def _live_trials(self, request_ids: Sequence[str]) -> list[TrialRow]:
-        known = [self._known.pop(r) for r in request_ids if r in self._known]
-        unread = set(request_ids) - {str(trial.request_id) for trial in known}
+        in_memory = [self._known.pop(r) for r in request_ids if r in self._known]
+        unread = set(request_ids) - {str(trial.request_id) for trial in in_memory}
         read = trials.by_requests(self.tx, self.row.id, sorted(unread)) if unread else []
-        return [trial for trial in [*known, *read] if not trial.state.terminal]
+        return [trial for trial in [*in_memory, *read] if not trial.state.terminal]
 
     def _by_request(self, request_id: str) -> TrialRow | None:
-        known = self._known.pop(request_id, None)
-        return known or trials.by_request(self.tx, self.row.id, request_id)
+        trial = self._known.pop(request_id, None)
+        return trial or trials.by_request(self.tx, self.row.id, request_id)
 
 
 def searcher_topic(experiment_id: int) -> str:
@@ -335,8 +335,8 @@ def searcher_topic(experiment_id: int) -> str:
 
 def _ends_by_itself(trial: TrialRow, allocation: AllocationRow) -> bool:
     """Return whether the program of a trial in a failed search has reported its end and is still writing its log."""
-    gave_up = trial.early_exit is not None and trial.state is TrialState.STOPPING_ERROR
-    return gave_up and allocation.state is not AllocationState.QUEUED
+    has_reported_end = trial.early_exit is not None and trial.state is TrialState.STOPPING_ERROR
+    return has_reported_end and allocation.state is not AllocationState.QUEUED
 
 
 def _planned(action: search.Create) -> PlannedTrial:

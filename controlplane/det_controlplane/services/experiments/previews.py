@@ -14,7 +14,7 @@ from det_controlplane.services.errors import Invalid, Missing
 
 
 def search_summary(ctx: Context, config: dict[str, Any]) -> dict[str, Any]:
-    """Tell how many trials a configuration's search trains for how long."""
+    """Return the number of trials that the search of a configuration trains, by length."""
     submitted = dict(config)
     submitted.setdefault("entrypoint", "none")  # a preview does not train
     pool = ctx.config.pool_for("", 1)
@@ -39,11 +39,11 @@ def collected(ctx: Context, experiment_id: int, policy: gc.Policy) -> dict[str, 
             raise Missing(f"experiment {experiment_id} not found")
         config = experiments.config(tx, experiment_id)
         rows = checkpoints.doomed(tx, collection.to_delete(tx, experiment_id, config, policy))
-    shown = [
+    entries = [
         {
             "TrialID": r.trial_id, "StepsCompleted": r.steps_completed, "State": r.state, "UUID": r.uuid,
             "Resources": r.resources, "ValidationMetrics": r.metrics or {}, "ReportTime": r.report_time,
         }
         for r in rows
     ]  # fmt: skip
-    return {"checkpoints": shown, "metric_name": config["searcher"].get("metric") or ""}
+    return {"checkpoints": entries, "metric_name": config["searcher"].get("metric") or ""}

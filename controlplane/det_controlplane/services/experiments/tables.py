@@ -68,7 +68,7 @@ def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]
     _check(ctx, project_id)
     where = Location.RUN if of_runs else Location.EXPERIMENT
     fixed = RUN_COLUMNS if of_runs else EXPERIMENT_COLUMNS
-    found = [
+    entries = [
         _column(name, where, column.type or ColumnType.TEXT, _NAMES[name])
         for name, column in fixed.items()
     ]
@@ -77,18 +77,18 @@ def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]
         hparams = offered_names.hyperparameters(tx, project_id)
         metrics = offered_names.metrics(tx, project_id)
         metadata = offered_names.metadata(tx, project_id) if of_runs else []
-    found += [_column(f"hp.{name}", of_hparams, _type(kind)) for name, kind in hparams]
+    entries += [_column(f"hp.{name}", of_hparams, _type(kind)) for name, kind in hparams]
     for metric in metrics:
         where = _OF_GROUPS.get(metric.group, Location.CUSTOM_METRIC)
         statistics = STATISTICS if metric.type == "number" else ("last",)
-        found += [
+        entries += [
             _column(f"{metric.group}.{metric.name}.{statistic}", where, _type(metric.type))
             for statistic in statistics
         ]
-    found += [
+    entries += [
         _column(f"metadata.{name}", Location.RUN_METADATA, _type(kind)) for name, kind in metadata
     ]
-    return found
+    return entries
 
 
 def _column(

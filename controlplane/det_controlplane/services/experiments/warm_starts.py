@@ -33,8 +33,10 @@ def fault_of(tx: Tx, uuid: str) -> str | None:
     state = checkpoints.state(tx, parse_uuid(uuid))
     if state is CheckpointState.COMPLETED:
         return None
-    told = "does not exist" if state is None else f"is {state.value}: it has no files to start from"
-    return f"checkpoint {uuid} {told}"
+    problem = (
+        "does not exist" if state is None else f"is {state.value}: it has no files to start from"
+    )
+    return f"checkpoint {uuid} {problem}"
 
 
 def _check(tx: Tx, uuid: str) -> None:

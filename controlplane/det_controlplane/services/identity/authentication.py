@@ -52,10 +52,10 @@ def users_of(ctx: Context, tokens: Sequence[str]) -> dict[str, User]:
     with_roles = ctx.config.authz is Authz.RBAC
     read = sessions.holders_with_roles if with_roles else sessions.holders
     hashed = {token_hash(token): token for token in tokens}
-    found = read(ctx.db, list(hashed), ctx.now())
+    holders = read(ctx.db, list(hashed), ctx.now())
     return {
         hashed[h]: _user(ctx, holder, None)
-        for h, holder in found.items()
+        for h, holder in holders.items()
         if not holder.waits_for_agent
     }
 
@@ -64,15 +64,15 @@ def tasks_of(ctx: Context, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, 
     """Return tasks by the tokens of an agent and of the task, where both are good and that agent runs it."""
     with_roles = ctx.config.authz is Authz.RBAC
     hashes = {token: token_hash(token) for pair in pairs for token in pair}
-    found = sessions.holders_on_agents(
+    holders = sessions.holders_on_agents(
         ctx.db, [hashes[task] for _, task in pairs], list({hashes[agent] for agent, _ in pairs}),
         ctx.now(), with_roles=with_roles,
     )  # fmt: skip
-    users = {h: _user(ctx, holder, None) for h, holder in found.items()}
+    users = {h: _user(ctx, holder, None) for h, holder in holders.items()}
     return {
         (agent, task): users[hashes[task]]
         for agent, task in pairs
-        if hashes[task] in found and hashes[agent].hex() in (found[hashes[task]].runners or "")
+        if hashes[task] in holders and hashes[agent].hex() in (holders[hashes[task]].runners or "")
     }
 
 
@@ -90,9 +90,9 @@ def _user(ctx: Context, holder: Holder, place: NamedPlace | None) -> User:
 
 def _read_holders(ctx: Context, tickets: Sequence[Ticket[bytes, Holder | None]]) -> None:
     """Read the users of tokens in one batch. Tokens that arrive during a read wait for the next one."""
-    found = sessions.holders(ctx.db, [t.item for t in tickets], ctx.now())
+    holders = sessions.holders(ctx.db, [t.item for t in tickets], ctx.now())
     for ticket in tickets:
-        ticket.answer(found.get(ticket.item))
+        ticket.answer(holders.get(ticket.item))
 
 
 def _grants(holder: Holder, *, with_roles: bool) -> Grants:

@@ -39,8 +39,8 @@ def require(
         devices += (invariant.get("resources") or {}).get("devices") or ()
         capabilities += environment.get("add_capabilities") or ()
         variables += host_paths.bare_names(environment.get("environment_variables"))
-    given = SharedHostAccess(mounts, devices, capabilities, variables)
-    _refuse(list(host_paths.problems(config, given, ctx.config.allowed_host_paths)))
+    grants = SharedHostAccess(mounts, devices, capabilities, variables)
+    _refuse(list(host_paths.problems(config, grants, ctx.config.allowed_host_paths)))
 
 
 def require_storage(
@@ -54,9 +54,9 @@ def require_storage(
     _refuse(list(escaping_paths(storage, f"{name}.")))
     if user.admin:
         return
-    known = [place or {} for place in (ctx.config.checkpoint_storage, *trusted)]
+    places = [place or {} for place in (ctx.config.checkpoint_storage, *trusted)]
     allowed = ctx.config.allowed_host_paths
-    _refuse(list(host_paths.of_storage(storage, known, allowed, f"{name}.")))
+    _refuse(list(host_paths.of_storage(storage, places, allowed, f"{name}.")))
 
 
 def _refuse(problems: list[Problem]) -> None:

@@ -58,39 +58,45 @@ class _Client:
     tokens: TokenVerifier
 
     def endpoint(self, name: str) -> str:
-        described = _told(self.settings, lambda: self.issuers.described(self.settings.issuer))
-        found = str(described.get(name) or "")
-        if not found:
+        described = _ask_provider(
+            self.settings, lambda: self.issuers.described(self.settings.issuer)
+        )
+        address = str(described.get(name) or "")
+        if not address:
             raise Invalid(f"{self.settings.provider} offers no {name.replace('_', ' ')}")
-        return found
+        return address
 
     def posted(self, endpoint: str, form: Mapping[str, str]) -> tuple[int, Mapping[str, Any]]:
         url, settings = self.endpoint(endpoint), self.settings
-        sent = {**form, "client_id": settings.client_id}
+        fields = {**form, "client_id": settings.client_id}
         secret = None
         if settings.client_secret and self._takes_basic():
             secret = (settings.client_id, settings.client_secret)
         elif settings.client_secret:
-            sent["client_secret"] = settings.client_secret
-        return _told(settings, lambda: self.issuers.posted(settings.issuer, url, sent, secret))
+            fields["client_secret"] = settings.client_secret
+        return _ask_provider(
+            settings, lambda: self.issuers.posted(settings.issuer, url, fields, secret)
+        )
 
     def verified(self, token: str) -> Mapping[str, Any]:
         settings = self.settings
         trusted = {settings.issuer: [settings.client_id]}
-        claims = _told(settings, lambda: self.tokens.verified(token, trusted))
+        claims = _ask_provider(settings, lambda: self.tokens.verified(token, trusted))
         if claims.get("azp", settings.client_id) != settings.client_id:
             raise NotSignedIn("the identity token was made for another client")
         return claims
 
     def _takes_basic(self) -> bool:
-        described = _told(self.settings, lambda: self.issuers.described(self.settings.issuer))
-        taken = described.get("token_endpoint_auth_methods_supported")
-        return "client_secret_basic" in (taken or ("client_secret_basic",))
+        described = _ask_provider(
+            self.settings, lambda: self.issuers.described(self.settings.issuer)
+        )
+        methods = described.get("token_endpoint_auth_methods_supported")
+        return "client_secret_basic" in (methods or ("client_secret_basic",))
 
 
 def providers(ctx: Context) -> list[dict[str, Any]]:
-    found = ctx.config.oidc
-    return [] if found is None else [{"name": found.provider, "type": "OIDC"}]
+    provider = ctx.config.oidc
+    return [] if provider is None else [{"name": provider.provider, "type": "OIDC"}]
 
 
 def begin(ctx: Context, redirect_uri: str, challenge: str, state: str, public_url: str = "") -> str:
@@ -101,13 +107,13 @@ def begin(ctx: Context, redirect_uri: str, challenge: str, state: str, public_ur
     _check_redirect(ctx.public_url or public_url, redirect_uri)
     if not _WORD.fullmatch(challenge) or not _WORD.fullmatch(state):
         raise Invalid("codeChallenge and state must have 43 to 128 letters and digits")
-    asked = {
+    query = {
         "response_type": "code", "client_id": client.settings.client_id, "redirect_uri": redirect_uri,
         "scope": " ".join(client.settings.scopes), "state": state, "nonce": _nonce(challenge),
         "code_challenge": challenge, "code_challenge_method": "S256",
     }  # fmt: skip
     address = client.endpoint("authorization_endpoint")
-    return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
+    return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
 
 
 def finish(
@@ -122,10 +128,10 @@ def finish(
         "grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri,
         "code_verifier": verifier,
     }  # fmt: skip
-    status, told = client.posted("token_endpoint", form)
+    status, response = client.posted("token_endpoint", form)
     if status != 200:
-        raise NotSignedIn(f"{client.settings.provider} refuses the sign-in: {_cause(told)}")
-    claims = client.verified(str(told.get("id_token", "")))
+        raise NotSignedIn(f"{client.settings.provider} refuses the sign-in: {_cause(response)}")
+    claims = client.verified(str(response.get("id_token", "")))
     if claims.get("nonce") != _nonce(_digest(verifier.encode())):
         raise NotSignedIn("the identity token was made for another sign-in: begin again")
     return _admitted(ctx, client.settings, claims)
@@ -136,15 +142,15 @@ def begin_device(ctx: Context, address: str = "") -> dict[str, Any]:
     client = _client(ctx)
     count_attempt(ctx, _DEVICES_BEGUN, address, ctx.now())
     form = {"scope": " ".join(client.settings.scopes)}
-    status, told = client.posted("device_authorization_endpoint", form)
-    if status != 200 or not told.get("device_code"):
-        raise Unready(f"{client.settings.provider} gives no code for a device: {_cause(told)}")
+    status, response = client.posted("device_authorization_endpoint", form)
+    if status != 200 or not response.get("device_code"):
+        raise Unready(f"{client.settings.provider} gives no code for a device: {_cause(response)}")
     return {
-        "deviceCode": told["device_code"], "userCode": told.get("user_code", ""),
+        "deviceCode": response["device_code"], "userCode": response.get("user_code", ""),
         # Google spells it otherwise.
-        "verificationUri": told.get("verification_uri") or told.get("verification_url", ""),
-        "verificationUriComplete": told.get("verification_uri_complete", ""),
-        "interval": told.get("interval", 5), "expiresIn": told.get("expires_in", 600),
+        "verificationUri": response.get("verification_uri") or response.get("verification_url", ""),
+        "verificationUriComplete": response.get("verification_uri_complete", ""),
+        "interval": response.get("interval", 5), "expiresIn": response.get("expires_in", 600),
     }  # fmt: skip
 
 
@@ -155,16 +161,16 @@ def finish_device(ctx: Context, device_code: str, address: str = "") -> SignedIn
         raise Invalid("deviceCode is required, as the sign-in began with it")
     refuse_held_up(ctx, _DEVICES_REFUSED, address, ctx.now())
     form = {"grant_type": _DEVICE_GRANT, "device_code": device_code}
-    status, told = client.posted("token_endpoint", form)
-    if status != 200 and told.get("error") in _PENDING:
-        return str(told["error"])
+    status, response = client.posted("token_endpoint", form)
+    if status != 200 and response.get("error") in _PENDING:
+        return str(response["error"])
     if status != 200:
         count_attempt(ctx, _DEVICES_REFUSED, address, ctx.now())
-        raise NotSignedIn(f"{client.settings.provider} refuses the sign-in: {_cause(told)}")
-    made = _admitted(ctx, client.settings, client.verified(str(told.get("id_token", ""))))
+        raise NotSignedIn(f"{client.settings.provider} refuses the sign-in: {_cause(response)}")
+    session = _admitted(ctx, client.settings, client.verified(str(response.get("id_token", ""))))
     for account in (_DEVICES_BEGUN, _DEVICES_REFUSED):
         forget_attempts(ctx, account, address)
-    return made
+    return session
 
 
 def _admitted(ctx: Context, settings: SignInProvider, claims: Mapping[str, Any]) -> SignedIn:
@@ -184,7 +190,7 @@ def _client(ctx: Context) -> _Client:
     return _Client(ctx.config.oidc, ctx.issuers, ctx.tokens)
 
 
-def _told(settings: SignInProvider, ask: Callable[[], T]) -> T:
+def _ask_provider(settings: SignInProvider, ask: Callable[[], T]) -> T:
     """Call the provider. Errors are messages for the user who signs in."""
     try:
         return ask()
@@ -220,6 +226,6 @@ def _digest(content: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
-def _cause(told: Mapping[str, Any]) -> str:
-    said = told.get("error_description") or told.get("error") or "no reason given"
-    return str(said)[:200]
+def _cause(response: Mapping[str, Any]) -> str:
+    message = response.get("error_description") or response.get("error") or "no reason given"
+    return str(message)[:200]

@@ -16,7 +16,7 @@ from det_controlplane.services.identity.sign_in import new_session
 
 log = logging.getLogger("det.identity")
 # Claims that identify pipelines at GitHub and GitLab. Refusals show them.
-_TELLING = ("sub", "repository", "project_path", "ref", "environment", "workflow")
+_SHOWN_CLAIMS = ("sub", "repository", "project_path", "ref", "environment", "workflow")
 
 
 def sign_in(ctx: Context, token: str) -> tuple[str, int, datetime]:
@@ -24,8 +24,12 @@ def sign_in(ctx: Context, token: str) -> tuple[str, int, datetime]:
     claims = _verified(ctx, token)
     trust = next((t for t in _of_issuer(ctx, claims) if t.admits(claims)), None)
     if trust is None:
-        shown = ", ".join(f"{name} {claims[name]!r}" for name in _TELLING if name in claims)
-        raise Forbidden(f"no entry of `pipelines` in the cluster's configuration admits {shown}")
+        description = ", ".join(
+            f"{name} {claims[name]!r}" for name in _SHOWN_CLAIMS if name in claims
+        )
+        raise Forbidden(
+            f"no entry of `pipelines` in the cluster's configuration admits {description}"
+        )
     now = ctx.now()
     expires_at = now + timedelta(seconds=trust.session)
     with ctx.db.begin() as tx:
@@ -33,9 +37,9 @@ def sign_in(ctx: Context, token: str) -> tuple[str, int, datetime]:
         if user is None or not user.active:
             raise Forbidden(f"user {trust.user!r} does not exist or is not active: create it")
         sessions.signed_in(tx, user.user_id, now)
-        made = new_session(ctx, tx, user.user_id, expires_at)
+        session_token = new_session(ctx, tx, user.user_id, expires_at)
     log.info("the pipeline %s signed in as %s", claims.get("sub"), trust.user)
-    return made, user.user_id, expires_at
+    return session_token, user.user_id, expires_at
 
 
 def audience_of(ctx: Context, trust: PipelineTrust) -> str:
@@ -59,8 +63,8 @@ def _verified(ctx: Context, token: str) -> Mapping[str, Any]:
 
 
 def _of_issuer(ctx: Context, claims: Mapping[str, Any]) -> list[PipelineTrust]:
-    issuer, given = str(claims["iss"]).rstrip("/"), claims["aud"]
-    audiences: Collection[str] = [given] if isinstance(given, str) else given
+    issuer, audience = str(claims["iss"]).rstrip("/"), claims["aud"]
+    audiences: Collection[str] = [audience] if isinstance(audience, str) else audience
     return [
         trust
         for trust in ctx.config.pipelines

@@ -12,7 +12,7 @@ _WITHIN = timedelta(hours=1)
 
 
 def record(ctx: Context, username: str, address: str, attempts: int) -> None:
-    """Tell that so many attempts at a name failed, whether there is such a user or not."""
+    """Record the number of failed attempts at a name. The user may not exist."""
     now = ctx.now()
     with ctx.db.begin() as tx:
         audit.add_refusal(

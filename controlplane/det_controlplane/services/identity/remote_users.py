@@ -30,13 +30,13 @@ class IdentityClaims:
     def of(cls, claims: Mapping[str, Any], settings: SignInProvider) -> "IdentityClaims":
         """Read a user from claims. Refuse users of other domains and unverified addresses."""
         name = _username(claims, settings)
-        given = claims.get(settings.groups_attribute_name) or ()
-        said = [given] if isinstance(given, str) else given
+        value = claims.get(settings.groups_attribute_name) or ()
+        group_names = [value] if isinstance(value, str) else value
         return cls(
             identity=f"{settings.issuer}#{claims['sub']}",
             username=name,
             display_name=str(claims.get(settings.display_name_attribute_name) or "")[:_LONGEST],
-            groups=tuple(map(str, said)) if settings.groups_attribute_name else None,
+            groups=tuple(map(str, group_names)) if settings.groups_attribute_name else None,
         )
 
 
@@ -59,27 +59,27 @@ def sign_in(
 
 
 def _account(tx: Tx, person: IdentityClaims, settings: SignInProvider) -> RemoteAccount:
-    known = users.by_identity(tx, person.identity)
-    if known is not None:
-        return known
-    found = users.remote(tx, person.username)
-    if found is None:
-        return _made(tx, person, settings)
-    if not found.remote:
+    by_identity = users.by_identity(tx, person.identity)
+    if by_identity is not None:
+        return by_identity
+    account = users.remote(tx, person.username)
+    if account is None:
+        return _create_account(tx, person, settings)
+    if not account.remote:
         raise Forbidden(
             f"user {person.username} signs in by password: an administrator lets it sign in at"
             f" {settings.provider} by 'det user edit {person.username} --remote true'"
         )
-    if found.identity is not None:
+    if account.identity is not None:
         raise Forbidden(
             f"user {person.username} belongs to another account of {settings.provider}: an administrator"
             " renames the old user, or makes another one"
         )
-    users.change(tx, found.id, identity=person.identity, password_hash=None)
-    return found
+    users.change(tx, account.id, identity=person.identity, password_hash=None)
+    return account
 
 
-def _made(tx: Tx, person: IdentityClaims, settings: SignInProvider) -> RemoteAccount:
+def _create_account(tx: Tx, person: IdentityClaims, settings: SignInProvider) -> RemoteAccount:
     if not settings.auto_provision_users:
         raise Forbidden(
             f"there is no user {person.username}: an administrator makes it by"
@@ -88,11 +88,11 @@ def _made(tx: Tx, person: IdentityClaims, settings: SignInProvider) -> RemoteAcc
     clash = users.named_like(tx, person.username, but=0)
     if clash is not None:
         raise Forbidden(f"user {person.username} cannot be made: {clash!r} has that name")
-    shown = person.display_name
-    if shown and users.named_like(tx, shown, but=0) is not None:
-        shown = ""
+    display_name = person.display_name
+    if display_name and users.named_like(tx, display_name, but=0) is not None:
+        display_name = ""
     user_id = users.create(
-        tx, username=person.username, display_name=shown or None, remote=True, identity=person.identity
+        tx, username=person.username, display_name=display_name or None, remote=True, identity=person.identity
     )  # fmt: skip
     return RemoteAccount(
         user_id, person.username, active=True, remote=True, identity=person.identity

@@ -18,25 +18,25 @@ from det_controlplane.services.principal import User
 def require_trial(ctx: Context, user: User, trial_id: int) -> None:
     """Refuse users other than the trial's owner and administrators. The use case reports a missing trial."""
     if user.allocation_id is None:
-        owned = ctx.memory.owner_of(trial_id) or _read(ctx, [trial_id]).get(trial_id)
-        _require(user, owned, f"trial {trial_id}")
+        record = ctx.memory.owner_of(trial_id) or _read(ctx, [trial_id]).get(trial_id)
+        _require(user, record, f"trial {trial_id}")
 
 
 def require_tasks(ctx: Context, user: User, task_ids: Iterable[str]) -> None:
     """Refuse users other than administrators and the owners of the tasks, and tasks that do not exist."""
     if user.allocation_id is None:
         for task_id in task_ids:
-            owned = ownership.of_task(ctx.db, task_id)
-            if owned is None:
+            record = ownership.of_task(ctx.db, task_id)
+            if record is None:
                 raise Missing(f"task '{task_id}' not found")
-            _require(user, owned, f"task {task_id}")
+            _require(user, record, f"task {task_id}")
 
 
 def require_allocation(ctx: Context, user: User, allocation_id: str) -> None:
     """Refuse users other than the allocation's owner and administrators. The use case reports a missing allocation."""
     if user.allocation_id is None:
-        owned = ownership.of_allocation(ctx.db, allocation_id)
-        _require(user, owned, f"allocation {allocation_id}")
+        record = ownership.of_allocation(ctx.db, allocation_id)
+        _require(user, record, f"allocation {allocation_id}")
 
 
 def read_owners(ctx: Context, trial_ids: Iterable[int]) -> None:
@@ -52,8 +52,8 @@ def _read(ctx: Context, trial_ids: Sequence[int]) -> dict[int, Owned]:
     return owners
 
 
-def _require(user: User, owned: Owned | None, what: str) -> None:
-    if owned is None or owned.unmanaged or user.id == owned.user_id:
+def _require(user: User, record: Owned | None, what: str) -> None:
+    if record is None or record.unmanaged or user.id == record.user_id:
         return
     if not (user.presides or user.admin):
         raise Forbidden(

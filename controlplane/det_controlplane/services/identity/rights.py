@@ -9,8 +9,8 @@ from det_controlplane.services.principal import User
 def require_admin(user: User, what: str, remedy: str = "") -> None:
     """Require an administrator in person: a task's token is its owner's for training, not for administration."""
     if not user.admin or user.allocation_id is not None:
-        told = f"only an administrator may {what}; you are signed in as {user.username}"
-        raise Forbidden(f"{told}: {remedy}" if remedy else told)
+        message = f"only an administrator may {what}; you are signed in as {user.username}"
+        raise Forbidden(f"{message}: {remedy}" if remedy else message)
 
 
 def refuse_tasks(user: User, what: str) -> None:

@@ -26,7 +26,7 @@ _ABSENT = {
 
 
 def own(ctx: Context, caller: User) -> list[Assignment]:
-    """Return the caller's roles, also those by groups; none where the cluster goes without roles."""
+    """Return the caller's own roles and the roles of its groups. The list is empty if the cluster has no roles."""
     if ctx.config.authz is Authz.BASIC:
         return []
     with ctx.db.autocommit() as tx:
@@ -37,18 +37,18 @@ def of_user(ctx: Context, caller: User, user_id: int) -> list[Assignment]:
     with ctx.db.autocommit() as tx:
         found(users.one(tx, user_id), f"user {user_id}")
         assigned = _with_administrator(tx, user_id, roles.through(tx, user_id))
-    return assigned if user_id == caller.id else _seen(caller, assigned)
+    return assigned if user_id == caller.id else _visible(caller, assigned)
 
 
 def of_group(ctx: Context, caller: User, group_id: int) -> list[Assignment]:
     with ctx.db.autocommit() as tx:
         found(groups.one(tx, group_id), f"group {group_id}")
-        return _seen(caller, roles.of_group(tx, group_id))
+        return _visible(caller, roles.of_group(tx, group_id))
 
 
 def every(ctx: Context, caller: User, names: Iterable[str]) -> list[Assignment]:
     with ctx.db.autocommit() as tx:
-        return _seen(caller, roles.every(tx, names))
+        return _visible(caller, roles.every(tx, names))
 
 
 def members(
@@ -59,12 +59,12 @@ def members(
         assigned = roles.in_workspace(tx, workspace_id)
         people = roles.users_shown(tx, [a.user_id for a in assigned if a.user_id], name)
         group_ids = roles.named_groups(tx, [a.group_id for a in assigned if a.group_id], name)
-        shown = [groups.one(tx, id) or {} for id in group_ids]
-    return assigned, shown, people
+        group_views = [groups.one(tx, id) or {} for id in group_ids]
+    return assigned, group_views, people
 
 
 def assign(ctx: Context, caller: User, given: Sequence[Assignment]) -> None:
-    """Give all of these roles, or none."""
+    """Assign all of these roles, or raise and assign none."""
     _check(caller, given)
     _record(ctx, given)
     try:
@@ -82,17 +82,17 @@ def unassign(ctx: Context, caller: User, taken: Sequence[Assignment]) -> None:
     with ctx.db.begin() as tx:
         for assignment in taken:
             if not roles.remove(tx, assignment):
-                raise Missing(f"{_told(assignment)} is not assigned")
+                raise Missing(f"{_description(assignment)} is not assigned")
 
 
 def administrate(tx: Tx, user_id: int, workspace_id: int) -> None:
-    """Give the creator of a workspace the role of its administrator."""
+    """Assign the role of workspace administrator to the creator of a workspace."""
     roles.add(tx, Assignment("WorkspaceAdmin", user_id, None, workspace_id))
 
 
-def _check(caller: User, given: Sequence[Assignment]) -> None:
+def _check(caller: User, assignments: Sequence[Assignment]) -> None:
     refuse_tasks(caller, "assign roles")
-    for assignment in given:
+    for assignment in assignments:
         role = ROLES[assignment.role]
         if (assignment.user_id is None) == (assignment.group_id is None):
             raise Invalid("a role is assigned to a user or to a group: name one of them")
@@ -104,7 +104,7 @@ def _check(caller: User, given: Sequence[Assignment]) -> None:
             raise Invalid(f"{role.name} is a role in the whole cluster: leave the workspace away")
 
 
-def _seen(caller: User, assigned: Iterable[Assignment]) -> list[Assignment]:
+def _visible(caller: User, assigned: Iterable[Assignment]) -> list[Assignment]:
     """Return the assignments that a caller may see: in the cluster, and in workspaces that the caller sees."""
     sees = caller.grants
     return [
@@ -125,13 +125,13 @@ def _with_administrator(tx: Tx, user_id: int, assigned: list[Assignment]) -> lis
 
 def _record(ctx: Context, changed: Sequence[Assignment]) -> None:
     ctx.recorder.add_objects(*(_holder(a) for a in changed))
-    ctx.recorder.add_details(assignments=list(dict.fromkeys(_told(a) for a in changed)))
+    ctx.recorder.add_details(assignments=list(dict.fromkeys(_description(a) for a in changed)))
 
 
 def _holder(a: Assignment) -> str:
     return f"user {a.user_id}" if a.user_id is not None else f"group {a.group_id}"
 
 
-def _told(a: Assignment) -> str:
+def _description(a: Assignment) -> str:
     where = f"workspace {a.workspace_id}" if a.workspace_id else "the cluster"
     return f"role {a.role} of {_holder(a)} in {where}"

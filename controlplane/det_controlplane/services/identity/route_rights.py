@@ -32,7 +32,7 @@ _DEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class AuthorizedCaller:
-    """A caller, and the workspaces to which the answer is held; None stands for all of them."""
+    """A caller, and the workspaces to which the answer is limited; None stands for all of them."""
 
     user: User
     within: tuple[int, ...] | None
@@ -51,8 +51,8 @@ def admit(
                 _require_own(ctx, user, need, kind, names(need))
             if kind not in KINDS or _holds_everywhere(user.grants, need.right, kind):
                 presides.append(PRESIDING in user.grants.everywhere)
-            elif named := _others(ctx, user, rule, need.right, kind, names(need)):
-                presides.append(_require_named(ctx, user, need.right, kind, named))
+            elif objects := _others(ctx, user, rule, need.right, kind, names(need)):
+                presides.append(_require_named(ctx, user, need.right, kind, objects))
         elif need.of is NeedScope.LISTED:
             within = user.grants.workspaces(need.right)
         elif need.of is NeedScope.CLUSTER:
@@ -88,30 +88,30 @@ def require_things(
     """Require a right on each of some things; return whether the caller administrates the workspaces of all."""
     if _holds_everywhere(user.grants, right, kind):
         return PRESIDING in user.grants.everywhere
-    wanted = [text for name in names if (text := _readable(kind, name))]
-    found = _workspaces(ctx, user, kind, wanted)
-    for name in wanted:
-        workspace_id = found.get(name)
-        seen, asked = _asked(ctx, user, right, kind, name, workspace_id)
-        if workspace_id is None or not user.grants.has(seen, workspace_id):
+    texts = [text for name in names if (text := _readable(kind, name))]
+    workspace_ids = _workspaces(ctx, user, kind, texts)
+    for name in texts:
+        workspace_id = workspace_ids.get(name)
+        view_right, required_right = _rights_for(ctx, user, right, kind, name, workspace_id)
+        if workspace_id is None or not user.grants.has(view_right, workspace_id):
             raise Missing(f"{kind.partition('-')[0]} {name} not found")
-        if not user.grants.has(asked, workspace_id):
+        if not user.grants.has(required_right, workspace_id):
             where = f"in workspace {_workspace_name(ctx, user, workspace_id)}"
             there = "" if kind == "workspace" else f", where {kind} {name} is"
-            raise _forbidden(user, asked, f"{where}{there}")
-    return bool(wanted) and all(user.grants.has(PRESIDING, found[name]) for name in wanted)
+            raise _forbidden(user, required_right, f"{where}{there}")
+    return bool(texts) and all(user.grants.has(PRESIDING, workspace_ids[name]) for name in texts)
 
 
 def _workspace_name(ctx: Context, user: User, workspace_id: int) -> str:
     """Return how a refusal names a workspace: by its number where the caller may not see it."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     if user.grants.has(Right.VIEW_WORKSPACE, workspace_id):
         with ctx.db.autocommit() as tx:
-            found = workspaces.named(tx, [workspace_id], [])
-    return repr(found[workspace_id]) if found else str(workspace_id)
+            names = workspaces.named(tx, [workspace_id], [])
+    return repr(names[workspace_id]) if names else str(workspace_id)
 
 
-def _asked(
+def _rights_for(
     ctx: Context, user: User, right: Right, kind: str, name: str, workspace_id: int | None
 ) -> tuple[Right, Right]:
     """Return the right to see an object and the right for the request. Tasks without an experiment have their own
@@ -119,16 +119,16 @@ def _asked(
     of_experiment = KINDS[kind], right
     if kind not in workspace_lookup.WORK or workspace_id is None:
         return of_experiment
-    seen, asked = (OF_TASKS.get(r, r) for r in of_experiment)
+    view_right, required_right = (OF_TASKS.get(r, r) for r in of_experiment)
 
-    def held(rights: tuple[Right, Right]) -> list[bool]:
+    def has_each(rights: tuple[Right, Right]) -> list[bool]:
         return [user.grants.has(r, workspace_id) for r in rights]
 
     # Most roles have both rights or neither. Then the kind of the task does not matter.
-    if held(of_experiment) == held((seen, asked)):
+    if has_each(of_experiment) == has_each((view_right, required_right)):
         return of_experiment
     alone = workspace_lookup.is_of_no_experiment(ctx.db, kind, name)
-    return (seen, asked) if alone else of_experiment
+    return (view_right, required_right) if alone else of_experiment
 
 
 def _workspaces(ctx: Context, user: User, kind: str, names: Sequence[str]) -> Mapping[str, int]:
@@ -163,14 +163,14 @@ def _others(
 
 
 def _require_named(
-    ctx: Context, user: User, right: Right, kind: str, named: Sequence[object]
+    ctx: Context, user: User, right: Right, kind: str, objects: Sequence[object]
 ) -> bool:
     if kind == "project-or-all":
-        if any(str(name) in _ALL for name in named):
+        if any(str(name) in _ALL for name in objects):
             require_in(user, right, None)
             return False
         kind = "project"
-    return require_things(ctx, user, right, kind, named)
+    return require_things(ctx, user, right, kind, objects)
 
 
 def _holds_everywhere(grants: Grants, right: Right, kind: str) -> bool:
@@ -184,7 +184,7 @@ def _holds_everywhere(grants: Grants, right: Right, kind: str) -> bool:
 
 
 def _require_own(ctx: Context, user: User, need: Need, kind: str, names: Sequence[object]) -> None:
-    """Restrict a task with a narrow token to its own objects, whatever rights its owner has."""
+    """Restrict a task with a narrow token to its own objects, even if its owner has more rights."""
     if kind == "checkpoint":
         own = _own_checkpoints(ctx, user, need.right, names)
         mine = all(_readable(kind, name) in own for name in names)
@@ -221,8 +221,10 @@ def _readable(kind: str, name: object) -> str:
 
 def _forbidden(user: User, right: Right, where: str) -> Forbidden:
     if user.grants is OPEN:
-        deed = _DEEDS.get(right, "do this")
-        return Forbidden(f"only an administrator may {deed}; you are signed in as {user.username}")
+        action = _DEEDS.get(right, "do this")
+        return Forbidden(
+            f"only an administrator may {action}; you are signed in as {user.username}"
+        )
     roles = ", ".join(roles_with(right))
     return Forbidden(
         f"user {user.username} lacks {right.value} {where}: it comes with one of the roles {roles}"

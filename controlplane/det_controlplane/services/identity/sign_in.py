@@ -37,9 +37,9 @@ def login(
     attempts = count_attempt(ctx, username, address, now) if password else 0
     with ctx.db.begin() as tx:
         row = sessions.sign_in(tx, username)
-    sent = password if is_hashed else client_hash(password)
-    stored = None if row is None or row.remote else row.password_hash
-    if not password_matches(stored, sent) or row is None:
+    digest = password if is_hashed else client_hash(password)
+    expected = None if row is None or row.remote else row.password_hash
+    if not password_matches(expected, digest) or row is None:
         if attempts == FREE_ATTEMPTS:
             refused_sign_ins.record(ctx, username[:_LONGEST_NAME], address, attempts)
         raise NotSignedIn("invalid credentials")
@@ -71,7 +71,7 @@ def require_password(ctx: Context, user: User, current: str) -> None:
 
 
 def count_attempt(ctx: Context, username: str, address: str, now: datetime) -> int:
-    """Let attempts at one account from one address wait, longer each time; others are not held up."""
+    """Delay attempts at one account from one address, longer each time. Other attempts have no delay."""
     with ctx.db.begin() as tx:
         attempts = sign_in_failures.attempt(tx, username[:_LONGEST_NAME], address, now, _PATIENCE)
     if not attempts:

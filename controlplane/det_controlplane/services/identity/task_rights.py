@@ -39,8 +39,8 @@ def require_trial(ctx: Context, user: User, trial_id: int) -> None:
 def require_experiment(ctx: Context, user: User, experiment_id: int) -> None:
     if user.allocation_id is None or experiment_id == user.experiment_id:
         return
-    found = ownership.of_experiment(ctx.db, experiment_id)
-    _require_owner(user, found, f"experiment {experiment_id}")
+    experiment = ownership.of_experiment(ctx.db, experiment_id)
+    _require_owner(user, experiment, f"experiment {experiment_id}")
 
 
 def require_task(ctx: Context, user: User, task_id: str) -> None:
@@ -56,15 +56,15 @@ def require_own_task(ctx: Context, user: User, task_id: str) -> None:
         _require_owner(user, ownership.of_task(ctx.db, task_id), f"task {task_id}")
 
 
-def _require_unmanaged(user: User, found: ownership.Owned | None, what: str) -> None:
+def _require_unmanaged(user: User, record: ownership.Owned | None, what: str) -> None:
     """Require existing objects to be unmanaged and owned by the caller."""
-    if found is not None and not (found.unmanaged and found.user_id == user.id):
+    if record is not None and not (record.unmanaged and record.user_id == user.id):
         raise Forbidden(f"the token of task {user.task_id} is not good for {what}")
 
 
-def _require_owner(user: User, found: ownership.Owned | None, what: str) -> None:
+def _require_owner(user: User, record: ownership.Owned | None, what: str) -> None:
     """Require the owner of an existing object. The service reports missing objects."""
-    if found is not None and found.user_id != user.id:
+    if record is not None and record.user_id != user.id:
         raise Forbidden(f"a task of user {user.username} may not change {what} of another user")
 
 
@@ -72,8 +72,8 @@ def _require_own(user: User, row: Rule, params: Mapping[str, str]) -> None:
     """Restrict a narrow token to routes for tasks, and to its own task in their paths.
 
     Checkpoints and names in bodies are checked by the caller's rights."""
-    named = [n for n in row.needs if n.place == "path" and n.kind != "checkpoint"]
-    if not row.own or not all(is_own(user, n.kind, params[n.names[0]]) for n in named):
+    needs = [n for n in row.needs if n.place == "path" and n.kind != "checkpoint"]
+    if not row.own or not all(is_own(user, n.kind, params[n.names[0]]) for n in needs):
         raise only_for_itself(user)
 
 

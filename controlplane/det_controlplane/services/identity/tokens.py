@@ -30,8 +30,8 @@ def listed(
     ctx: Context, caller: User, page: Page, sort: Sort, filters: dict[str, Any]
 ) -> Iterator[str]:
     """List tokens: an administrator sees everybody's, others see their own."""
-    given = filters if caller.admin else {**filters, "user_id": caller.id}
-    return sessions.access_tokens(ctx.db, page, sort, given)
+    allowed_filters = filters if caller.admin else {**filters, "user_id": caller.id}
+    return sessions.access_tokens(ctx.db, page, sort, allowed_filters)
 
 
 def create(

@@ -30,7 +30,7 @@ _PROGRAMS: dict[TaskKind, Build] = {
     TaskKind.NOTEBOOK: programs.of_notebook,
     TaskKind.SHELL: programs.of_shell,
 }
-_TOLD_AGAIN = timedelta(hours=1)
+_RECORD_INTERVAL = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ def launch_tensorboard(
     if repeated is not None:
         return get(ctx, user, submission.kind, repeated)
     drawing = tensorboards.find(ctx, user, wanted)
-    submission = _drawn(ctx, user, submission, drawing)
+    submission = _with_experiment_image(ctx, user, submission, drawing)
     return _launched(ctx, user, submission, tensorboards.building(ctx, user, drawing))
 
 
-def _drawn(
+def _with_experiment_image(
     ctx: Context, user: User, submission: Submission, drawing: tensorboards.TensorBoardSources
 ) -> Submission:
     """Complete the request of a TensorBoard with settings of its experiments."""
@@ -78,9 +78,9 @@ def _launched(ctx: Context, user: User, submission: Submission, build: Build) ->
     resolved = launching.resolve(ctx, user, submission)
     task_id = launching.launch(ctx, user, submission, resolved, build)
     task = _find(ctx, submission.kind, task_id)
-    shown = _with_what_opens(ctx, submission.kind, task_id, task)
+    view = _with_access(ctx, submission.kind, task_id, task)
     config = programs.shown(task.config)
-    return TaskAnswer(shown, config, resolved.warnings, resolved.exceeds_slots)
+    return TaskAnswer(view, config, resolved.warnings, resolved.exceeds_slots)
 
 
 def preview(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
@@ -103,7 +103,7 @@ def preview_tensorboard(
     """Return the configuration that a launch would resolve; raises where something to show is missing or not visible."""
     drawing = tensorboards.find(ctx, user, wanted)
     tensorboards.building(ctx, user, drawing)
-    return preview(ctx, user, _drawn(ctx, user, submission, drawing))
+    return preview(ctx, user, _with_experiment_image(ctx, user, submission, drawing))
 
 
 def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
@@ -116,13 +116,13 @@ def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
     config = programs.shown(task.config)
     if user.is_person(task.user_id):
         config = sealing.as_seen_by_owner(ctx, config, task.sealed)
-    is_told = user.allocation_id is None or user.task_id == task_id
-    if not is_told or (user.id != task.user_id and not user.admin):
+    may_open = user.allocation_id is None or user.task_id == task_id
+    if not may_open or (user.id != task.user_id and not user.admin):
         return TaskAnswer(task.shown, config)
-    shown = _with_what_opens(ctx, kind, task_id, task)
-    if user.id != task.user_id and shown is not task.shown:
-        ctx.recorder.record_opening(ctx.db, again_after=_TOLD_AGAIN)
-    return TaskAnswer(shown, config)
+    view = _with_access(ctx, kind, task_id, task)
+    if user.id != task.user_id and view is not task.shown:
+        ctx.recorder.record_opening(ctx.db, again_after=_RECORD_INTERVAL)
+    return TaskAnswer(view, config)
 
 
 def terminal(ctx: Context, user: User, task_id: str) -> tuple[str, str]:
@@ -136,8 +136,8 @@ def terminal(ctx: Context, user: User, task_id: str) -> tuple[str, str]:
         raise WrongState(f"shell '{task_id}' has ended: start another")
     proxied = proxies.of_task(ctx.db, task_id)
     port = None if proxied is None else programs.terminal_port(proxied.proxies)
-    stored = sealing.unsealed(ctx, task.config, task.sealed)
-    token = programs.terminal_token(stored)
+    config = sealing.unsealed(ctx, task.config, task.sealed)
+    token = programs.terminal_token(config)
     if port is None or token is None:
         raise WrongState(
             f"shell '{task_id}' has no terminal for browsers: it has a program of its own, or is from before an upgrade"
@@ -148,17 +148,17 @@ def terminal(ctx: Context, user: User, task_id: str) -> tuple[str, str]:
     return f"/proxy/{task_id}:{port}/", token
 
 
-def _with_what_opens(
+def _with_access(
     ctx: Context, kind: TaskKind, task_id: str, task: InteractiveTask
 ) -> dict[str, Any]:
     """Return a task as it is shown, with the key of a shell or the address that has a token."""
     address = task.shown.get("serviceAddress")
     if address is None and kind is not TaskKind.SHELL:
         return task.shown
-    stored = sealing.unsealed(ctx, task.config, task.sealed)
+    config = sealing.unsealed(ctx, task.config, task.sealed)
     if address is None:
-        return {**task.shown, "privateKey": stored["_shell"]["private_key"]}
-    token = access.told(ctx, task_id, stored, task.access_key)
+        return {**task.shown, "privateKey": config["_shell"]["private_key"]}
+    token = access.told(ctx, task_id, config, task.access_key)
     return {**task.shown, "serviceAddress": f"{address}?token={token}"} if token else task.shown
 
 
@@ -195,8 +195,8 @@ def set_priority(
     try:
         queue_changes.update(ctx, [QueueUpdate(str(task.job_id), priority=priority)])
     except (Invalid, Missing) as e:
-        told = str(e).replace(f"job {task.job_id}", f"{NAMES[kind]} {task_id}")
-        raise type(e)(told) from e
+        message = str(e).replace(f"job {task.job_id}", f"{NAMES[kind]} {task_id}")
+        raise type(e)(message) from e
     with change(ctx) as changed:
         tasks.set_resource(changed.tx, task_id, "priority", priority)
     return _steered(ctx, kind, task_id)

@@ -18,7 +18,7 @@ from det_controlplane.services.tasks import generic
 
 def running(ctx: Context, user_id: int) -> list[dict[str, Any]]:
     """Return the tasks that run or wait to, oldest first: their id, kind and name."""
-    return _told(tasks.live_of(ctx.db, user_id))
+    return _entries(tasks.live_of(ctx.db, user_id))
 
 
 def stop(
@@ -29,25 +29,25 @@ def stop(
     paused, ended = [], []
     for task in tasks.live_of(ctx.db, user_id):
         if task.kind is not TaskKind.GENERIC:
-            ended += _done(task, lambda t: kill(ctx, caller, t.kind, t.id))
+            ended += _change_task(task, lambda t: kill(ctx, caller, t.kind, t.id))
         elif task.no_pause:
-            ended += _done(task, lambda t: generic.kill(ctx, caller, t.id, from_root=False))
+            ended += _change_task(task, lambda t: generic.kill(ctx, caller, t.id, from_root=False))
         else:
-            paused += _done(task, lambda t: generic.pause(ctx, caller, t.id))
-    return _told(paused), _told(ended)
+            paused += _change_task(task, lambda t: generic.pause(ctx, caller, t.id))
+    return _entries(paused), _entries(ended)
 
 
-def _done(task: LiveTask, deed: Callable[[LiveTask], object]) -> list[LiveTask]:
+def _change_task(task: LiveTask, action: Callable[[LiveTask], object]) -> list[LiveTask]:
     """Pause or end a task. Return it, or None if it ended meanwhile."""
     try:
-        deed(task)
+        action(task)
     except (Missing, WrongState):
         return []
     return [task]
 
 
-def _told(found: Iterable[LiveTask]) -> list[dict[str, Any]]:
+def _entries(live_tasks: Iterable[LiveTask]) -> list[dict[str, Any]]:
     return [
         {"taskId": t.id, "kind": NAMES.get(t.kind, t.kind.value.lower()), "name": t.name}
-        for t in found
+        for t in live_tasks
     ]

@@ -43,10 +43,10 @@ class StoredLog(logging.Handler):
         """Filter and emit without the handler's lock.
 
         A thread that waits for a connection would hold it, and keep threads that have one from logging."""
-        kept = bool(self.filter(record))
-        if kept:
+        passes = bool(self.filter(record))
+        if passes:
             self.emit(record)
-        return kept
+        return passes
 
     def emit(self, record: logging.LogRecord) -> None:
         # Storing a line must not log lines.

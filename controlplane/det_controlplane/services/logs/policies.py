@@ -18,7 +18,7 @@ from det_controlplane.services.searching import LogSearch
 
 CANCEL_RETRIES = "cancel_retries"
 Line = Mapping[str, Any]
-"""A row of a log, with the patterns that its sender `matched`, where it looked."""
+"""A log line. `matched` has the matching patterns if its sender checked them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def cancels_retries(tx: Tx, trial_id: int, matched: str | None) -> bool:
     """Return whether the policy that a trial shows as matched makes its failure final."""
     if matched is None:
         return False
-    found = log_policies.of_trial(tx, trial_id)
-    return any(_action(p) == CANCEL_RETRIES for p in found if _name(p) == matched)
+    policies = log_policies.of_trial(tx, trial_id)
+    return any(_action(p) == CANCEL_RETRIES for p in policies if _name(p) == matched)
 
 
 def find(ctx: Context, task_id: str, lines: Sequence[Line], searching: LogSearch) -> list[Match]:
@@ -58,22 +58,26 @@ def find(ctx: Context, task_id: str, lines: Sequence[Line], searching: LogSearch
     if trial is None:
         return []
     labels = [_name(p) for p in trial.policies if _action(p) != CANCEL_RETRIES]
-    found = []
+    matches = []
     for policy in trial.policies:
         action, pattern = _action(policy), policy.get("pattern")
         if not pattern or not (action or trial.matched is None):
             continue
         name, matching = _name(policy), partial(_matches, pattern)
-        hit = searching.first(task_id, pattern, f"log policy {name!r}", lines, matching)
-        if hit is not None:
-            about = (labels, hit["log"], hit["agent_id"])
-            found.append(Match(task_id, trial.trial_id, name, pattern, action, *about))
-    return found
+        first = searching.first(task_id, pattern, f"log policy {name!r}", lines, matching)
+        if first is not None:
+            about = (labels, first["log"], first["agent_id"])
+            matches.append(Match(task_id, trial.trial_id, name, pattern, action, *about))
+    return matches
 
 
 def _matches(pattern: str, line: Line) -> bool:
-    told = line.get("matched")
-    return patterns.matches(pattern, line["log"]) if told is None else pattern in told
+    agent_matches = line.get("matched")
+    return (
+        patterns.matches(pattern, line["log"])
+        if agent_matches is None
+        else pattern in agent_matches
+    )
 
 
 def act(tx: Tx, matches: Sequence[Match], now: datetime) -> None:
@@ -87,8 +91,8 @@ def act(tx: Tx, matches: Sequence[Match], now: datetime) -> None:
 def _act(tx: Tx, match: Match, now: datetime) -> None:
     consequence = _consequence(tx, match)
     if consequence:
-        told = f"(log {match.log.strip()!r}) matched the pattern {match.pattern!r} {consequence}"
-        logs.add_line(tx, match.task_id, told, now)
+        message = f"(log {match.log.strip()!r}) matched the pattern {match.pattern!r} {consequence}"
+        logs.add_line(tx, match.task_id, message, now)
 
 
 def _consequence(tx: Tx, match: Match) -> str | None:

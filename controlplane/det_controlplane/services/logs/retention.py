@@ -18,11 +18,11 @@ def set_of_experiment(ctx: Context, caller: User, experiment_id: int, days: int)
     shorten the time, which deletes logs."""
     _check(days)
     with ctx.db.begin() as tx:
-        kept = log_retention.kept_of_experiment(tx, experiment_id)
-        if kept is None:
+        retention = log_retention.kept_of_experiment(tx, experiment_id)
+        if retention is None:
             raise Missing(f"experiment {experiment_id} not found")
-        _hold_to_owner(
-            ctx, caller, kept, days, f"keep the logs of experiment {experiment_id} shorter"
+        _require_owner_to_shorten(
+            ctx, caller, retention, days, f"keep the logs of experiment {experiment_id} shorter"
         )
         log_retention.keep_of_experiment(tx, experiment_id, days)
 
@@ -30,20 +30,22 @@ def set_of_experiment(ctx: Context, caller: User, experiment_id: int, days: int)
 def set_of_trial(ctx: Context, caller: User, trial_id: int, days: int) -> None:
     _check(days)
     with ctx.db.begin() as tx:
-        kept = log_retention.kept_of_trial(tx, trial_id)
-        if kept is None:
+        retention = log_retention.kept_of_trial(tx, trial_id)
+        if retention is None:
             raise Missing(f"trial {trial_id} not found")
-        _hold_to_owner(ctx, caller, kept, days, f"keep the logs of trial {trial_id} shorter")
+        _require_owner_to_shorten(
+            ctx, caller, retention, days, f"keep the logs of trial {trial_id} shorter"
+        )
         log_retention.keep_of_trial(tx, trial_id, days)
 
 
-def _hold_to_owner(
-    ctx: Context, caller: User, kept: log_retention.LogRetention, days: int, what: str
+def _require_owner_to_shorten(
+    ctx: Context, caller: User, retention: log_retention.LogRetention, days: int, what: str
 ) -> None:
     default = ctx.config.retention_policy.log_retention_days
-    before = [default if d is None else d for d in kept.days]
+    before = [default if d is None else d for d in retention.days]
     if any(_length(days) < _length(earlier) for earlier in before):
-        require_owner(caller, kept.owner_id, what)
+        require_owner(caller, retention.owner_id, what)
 
 
 def _length(days: int) -> int:
@@ -74,9 +76,9 @@ def delete_old(ctx: Context) -> int:
     removed = 0
     while True:
         with ctx.db.begin() as tx:
-            gone = log_retention.delete_old(tx, default, ctx.now(), AT_ONCE)
-        removed += gone
-        if gone < AT_ONCE:
+            count = log_retention.delete_old(tx, default, ctx.now(), AT_ONCE)
+        removed += count
+        if count < AT_ONCE:
             return removed
 
 

@@ -79,11 +79,15 @@ def store(
         by_task[row["task_id"]].append(row)
     # Before the transaction: it may take a while.
     looks = LogSearch(len(by_task))
-    matches = [m for task, found in by_task.items() for m in policies.find(ctx, task, found, looks)]
+    matches = [
+        m
+        for task, task_lines in by_task.items()
+        for m in policies.find(ctx, task, task_lines, looks)
+    ]
     triggered = [
         line
-        for task, found in by_task.items()
-        for line in events.triggered_lines(ctx, task, found, looks)
+        for task, task_lines in by_task.items()
+        for line in events.triggered_lines(ctx, task, task_lines, looks)
     ]
     looks.tell_unsearched()
     with ctx.db.begin() as tx:
@@ -95,8 +99,8 @@ def store(
         for dropped in looks.dropped:
             logs.add_line(tx, dropped.task_id, dropped.sentence, now, "WARNING")
         policies.act(tx, matches, now)
-        told = sum(events.tell_line(tx, line, now) for line in triggered)
-    if told:
+        deliveries = sum(events.tell_line(tx, line, now) for line in triggered)
+    if deliveries:
         ctx.waker.wake(WEBHOOKS_TOPIC)
     for task_id in by_task:
         ctx.waker.wake(f"logs:{task_id}")
@@ -104,13 +108,13 @@ def store(
 
 def ship(ctx: Context, lines: Sequence[dict[str, Any]], batch_id: UUID, agent_id: str) -> None:
     """Store an agent's lines for tasks with containers on this agent. Lines of other tasks are left out."""
-    named = {str(line.get("task_id") or "") for line in lines}
-    own = containers.tasks_of_agent(ctx.db, agent_id, named)
-    foreign = named - own
+    task_ids = {str(line.get("task_id") or "") for line in lines}
+    own = containers.tasks_of_agent(ctx.db, agent_id, task_ids)
+    foreign = task_ids - own
     if foreign:
         log.warning("agent %s sent lines of %d tasks that are not its own", agent_id, len(foreign))
-    kept = [{**line, "agent_id": agent_id} for line in lines if line.get("task_id") in own]
-    store(ctx, kept, batch_id=batch_id, agent_id=agent_id)
+    own_lines = [{**line, "agent_id": agent_id} for line in lines if line.get("task_id") in own]
+    store(ctx, own_lines, batch_id=batch_id, agent_id=agent_id)
 
 
 def _row(line: dict[str, Any], agent_id: str | None) -> dict[str, Any]:
@@ -129,10 +133,10 @@ def _row(line: dict[str, Any], agent_id: str | None) -> dict[str, Any]:
 
 def tasks_of_trial(ctx: Context, trial_id: int) -> list[str]:
     with ctx.db.begin() as tx:
-        found = logs.tasks_of_trial(tx, trial_id)
-    if not found:
+        task_ids = logs.tasks_of_trial(tx, trial_id)
+    if not task_ids:
         raise Missing(f"trial {trial_id} not found")
-    return found
+    return task_ids
 
 
 def ended_at(ctx: Context, task_id: str) -> datetime | None:
@@ -187,7 +191,7 @@ def page(
 
 
 Rows = tuple[Sequence[Any], int, bool]
-"""Lines as they arrived, the last of those that were looked at, and whether there may be more."""
+"""The matching lines in order of arrival, the id of the last checked line, and whether there may be more."""
 
 
 def _read(
@@ -198,7 +202,7 @@ def _read(
         full = len(rows) == BATCH
         return rows, rows[-1].id if full else window.last, full
 
-    return _looked_through(ctx, task_id, filters, after_id, descending, settled, passing)
+    return _search_windows(ctx, task_id, filters, after_id, descending, settled, passing)
 
 
 def _searched(
@@ -210,19 +214,19 @@ def _searched(
     until = time.monotonic() + SEARCH_S
 
     def matching(tx: Tx, window: Window) -> Rows:
-        found: list[int] = []
+        ids: list[int] = []
         texts = log_windows.texts(tx, window, candidates, TEXTS)
         for number, (id, log) in enumerate(texts, 1):
             if pattern.found_in(logs.as_written(log)):
-                found.append(id)
-            if len(found) == BATCH or number == TEXTS or time.monotonic() > until:
-                return log_windows.rows(tx, found, descending), id, True
-        return log_windows.rows(tx, found, descending), window.last, False
+                ids.append(id)
+            if len(ids) == BATCH or number == TEXTS or time.monotonic() > until:
+                return log_windows.rows(tx, ids, descending), id, True
+        return log_windows.rows(tx, ids, descending), window.last, False
 
-    return _looked_through(ctx, task_id, filters, after_id, descending, settled, matching)
+    return _search_windows(ctx, task_id, filters, after_id, descending, settled, matching)
 
 
-def _looked_through(
+def _search_windows(
     ctx: Context,
     task_id: str,
     filters: Filters,
@@ -234,7 +238,7 @@ def _looked_through(
     """Look at a window after the other until one has a line; for so long only, as clients come and go."""
     until = time.monotonic() + SEARCH_S
     with ctx.db.autocommit() as tx:
-        # Take this before all windows, because new lines may be in none of them.
+        # Read this before all windows, because the windows may miss newer lines.
         edge = log_windows.edge(tx, task_id, descending)
         if settled and edge is not None and edge > after_id and not _is_settled(tx):
             return (), after_id, False
@@ -285,6 +289,6 @@ def _message(r: Any, log: str, timestamp: str, level: str) -> str:
     """Return the line as people read it; absent pieces leave no trace but the container's blanks."""
     container = (r.container_id or "")[:8].ljust(8)
     rank = "" if r.rank_id is None else f"[rank={r.rank_id}] "
-    shown = "" if level.endswith("UNSPECIFIED") else f"{level.removeprefix('LOG_LEVEL_')}: "
+    prefix = "" if level.endswith("UNSPECIFIED") else f"{level.removeprefix('LOG_LEVEL_')}: "
     end = "" if log.endswith("\n") else "\n"
-    return f"[{timestamp}] {container} {rank}|| {shown}{log}{end}"
+    return f"[{timestamp}] {container} {rank}|| {prefix}{log}{end}"

@@ -30,7 +30,7 @@ from det_controlplane.services.use_case import change
 
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
-    """Return machines, also of pools that rented once and do not any more."""
+    """Return machines, including machines of pools that stopped renting."""
     pool = filters.get("pool")
     if pool and ctx.config.pool(pool) is None:
         with ctx.db.autocommit() as tx:
@@ -41,18 +41,18 @@ def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
 
 def instance(ctx: Context, caller: User, id: str) -> dict[str, Any]:
     """Return a machine. Administrators also get its console output, because user data may print secrets there."""
-    found = _instance(ctx, id)
+    machine = _instance(ctx, id)
     if Right.UPDATE_AGENTS not in caller.grants.everywhere:
-        found["console"] = None
-    return found
+        machine["console"] = None
+    return machine
 
 
 def _instance(ctx: Context, id: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        found = machine_views.one(tx, _id(id), ctx.now())
-    if found is None:
+        machine = machine_views.one(tx, _id(id), ctx.now())
+    if machine is None:
         raise Missing(f"instance '{id}' not found; `det instance list --all` shows every one")
-    return found
+    return machine
 
 
 def _id(id: str) -> UUID:
@@ -65,15 +65,15 @@ def _id(id: str) -> UUID:
 def terminate(ctx: Context, caller: User, id: str) -> dict[str, Any]:
     """Order the termination of a machine. Its work is placed again elsewhere."""
     require_right(caller, Right.UPDATE_AGENTS, "terminate instances")
-    found = _instance(ctx, id)
+    machine = _instance(ctx, id)
     with change(ctx) as changed:
         reason = f"terminated by {caller.username}"
         agent = machines.terminate(changed.tx, _id(id), reason, changed.now)
-        if agent is None and found["endedAt"] is not None:
+        if agent is None and machine["endedAt"] is not None:
             raise WrongState(f"instance '{id}' has ended already")
         if agent is not None:
             agents.put_in_service(changed.tx, agent, None, enabled=False, draining=False)
-        changed.queue_changed(found["pool"])
+        changed.queue_changed(machine["pool"])
         changed.wake("provision")
     return _instance(ctx, id)
 
@@ -88,31 +88,31 @@ def pool(ctx: Context, name: str) -> dict[str, Any]:
 
 
 def _rented(ctx: Context, name: str) -> Pool:
-    found = ctx.config.pool(name)
-    if found is None or not found.offers:
+    settings = ctx.config.pool(name)
+    if settings is None or not settings.offers:
         raise Missing(_no_such_pool(ctx, name))
-    return found
+    return settings
 
 
 def _no_such_pool(ctx: Context, name: str) -> str:
-    known = ", ".join(p.pool_name for p in ctx.config.resource_pools if p.offers) or "none"
-    return f"pool '{name}' rents no machines; the pools that do: {known}"
+    names = ", ".join(p.pool_name for p in ctx.config.resource_pools if p.offers) or "none"
+    return f"pool '{name}' rents no machines; the pools that do: {names}"
 
 
 def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
     now, name = ctx.now(), pool.pool_name
     with ctx.db.autocommit() as tx:
-        held = machine_views.holds(tx, now).get(name)
+        pool_hold = machine_views.holds(tx, now).get(name)
         spent = budgets.spent_of_pools(tx, now).get(name)
         cooldowns = machine_views.cooldowns_now(tx, now)
         live = provision.machines_of(tx, name)
         demand = provision.demand(tx, name, pool.scheduler.default_priority)
         waiting = machine_views.waiting(tx, name)
-        known, problems = market.known(tx), market.problems(tx)
+        knowledge, problems = market.known(tx), market.problems(tx)
     limits = pool.limits
     return {
         "name": name,
-        "hold": held,
+        "hold": pool_hold,
         "spentBudget": spent_sentence(spent) if spent else "",
         "minInstances": limits.min_instances,
         "maxInstances": limits.max_instances,
@@ -123,7 +123,7 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
         "priceUsdHour": float(sum(m.offer.price_usd_hour for m in live)),
         "queued": len(demand),
         "queuedSlots": sum(one.demand.slots for one in demand),
-        "offers": [_offer(offer, pool, known) for offer in pool.offers],
+        "offers": [_offer(offer, pool, knowledge) for offer in pool.offers],
         "priceListOf": catalog.LIST_OF,
         "priceProblems": _problems(pool, problems),
         "cooldowns": [c for c in cooldowns if _concerns(c, pool)],
@@ -131,12 +131,12 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _offer(listed: Offer, pool: Pool, known: MarketKnowledge) -> dict[str, Any]:
+def _offer(list_offer: Offer, pool: Pool, knowledge: MarketKnowledge) -> dict[str, Any]:
     """Show an offer with its price now, and where that is from."""
-    (offer,) = current((listed,), pool.sections, known)
-    quote = quote_of(listed, pool.sections, known)
+    (offer,) = current((list_offer,), pool.sections, knowledge)
+    quote = quote_of(list_offer, pool.sections, knowledge)
     source = "cloud" if quote else "list"
-    if is_own_price(listed, pool.sections):
+    if is_own_price(list_offer, pool.sections):
         source = "instance_price"
     return {
         "provider": offer.provider, "region": offer.region, "zone": offer.zone, "machineType": offer.machine_type,
@@ -150,12 +150,13 @@ def _offer(listed: Offer, pool: Pool, known: MarketKnowledge) -> dict[str, Any]:
 
 def _hardware(offer: Offer, pool: Pool) -> dict[str, Any]:
     """Return the GPU, memory and processors of an offer's type, or nothing if the catalog does not have the type."""
-    known = (priced.type for priced in pool.sections[offer.section].types if priced.type.vcpus)
-    found = next((type for type in known if type.name == offer.machine_type), None)
+    types = (priced.type for priced in pool.sections[offer.section].types if priced.type.vcpus)
+    machine_type = next((type for type in types if type.name == offer.machine_type), None)
     return {
-        "gpu": found.accelerator if found else None,
-        "gpuMemoryGib": found.accelerator_memory_gib if found else None,
-        "vcpus": found.vcpus if found else None, "memoryGib": found.memory_gib if found else None,
+        "gpu": machine_type.accelerator if machine_type else None,
+        "gpuMemoryGib": machine_type.accelerator_memory_gib if machine_type else None,
+        "vcpus": machine_type.vcpus if machine_type else None,
+        "memoryGib": machine_type.memory_gib if machine_type else None,
     }  # fmt: skip
 
 
@@ -198,10 +199,10 @@ def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
     with change(ctx) as changed:
         pool_holds.release(changed.tx, name)
         pool_holds.resumed(changed.tx, name, changed.now)
-        known = cooldowns.every(changed.tx)
+        all_cooldowns = cooldowns.every(changed.tx)
         own = {
             c
-            for c in known
+            for c in all_cooldowns
             if c.pool in ("", name) and any(c.scope.covers(o) for o in rented.offers)
         }
         cooldowns.forget(changed.tx, own)

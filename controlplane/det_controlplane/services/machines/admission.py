@@ -23,8 +23,8 @@ def identity(
     """Verify the proof at its cloud, unless it names a machine that no row awaits."""
     verifier = ctx.identities.get(kind)
     if verifier is None:
-        known = ", ".join(["bootstrap_token", *sorted(ctx.identities)])
-        raise Invalid(f"proof kind {kind!r} is not supported here; this cluster takes: {known}")
+        kinds = ", ".join(["bootstrap_token", *sorted(ctx.identities)])
+        raise Invalid(f"proof kind {kind!r} is not supported here; this cluster takes: {kinds}")
     proof = Proof(kind, nonce, fields)
     try:
         claimed = verifier.claimed(proof)

@@ -41,8 +41,8 @@ def _has_gpus(requested: Requested, settings: Mapping[str, Any]) -> bool:
     """Return whether each requested type has GPUs. For N1 types, the section says so.
 
     For a type that the catalog does not know, several slots are taken for GPUs; one slot may be a processor."""
-    given = settings.get("instance_type")
-    attached = given.get("gpu_num", 0) if isinstance(given, Mapping) else 0
+    instance_type = settings.get("instance_type")
+    attached = instance_type.get("gpu_num", 0) if isinstance(instance_type, Mapping) else 0
     return all(
         catalog.has_gpus(offer.provider, offer.machine_type)
         or (offer.slots > 1 and not catalog.is_known(offer.provider, offer.machine_type))

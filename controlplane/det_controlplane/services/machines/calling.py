@@ -69,18 +69,18 @@ def _claim(ctx: Context) -> list[Requested]:
     claimed: list[Requested] = []
     with ctx.db.begin() as tx:
         while len(claimed) < AT_ONCE:
-            found = machines.claim_request(tx, ctx.now(), CLAIM)
-            if found is None:
+            request = machines.claim_request(tx, ctx.now(), CLAIM)
+            if request is None:
                 break
-            claimed.append(found)
+            claimed.append(request)
     return claimed
 
 
 def _rent(ctx: Context, clouds: Clouds, requested: Requested) -> None:
     cloud = clouds.get(requested.provider)
     if cloud is None:
-        known = ", ".join(sorted(clouds)) or "none"
-        sentence = f"this process has no provisioner for {requested.provider}; it has: {known}"
+        providers = ", ".join(sorted(clouds)) or "none"
+        sentence = f"this process has no provisioner for {requested.provider}; it has: {providers}"
         return _store(
             ctx,
             requested,
@@ -110,8 +110,8 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
         if outcome.machine is not None:
             machine = outcome.machine
             offer = _rented(ctx, tx, requested, machine)
-            known = cooldowns.every(tx)
-            over = set(known) - set(after_success(known, offer, requested.pool))
+            all_cooldowns = cooldowns.every(tx)
+            over = set(all_cooldowns) - set(after_success(all_cooldowns, offer, requested.pool))
             cooldowns.forget(tx, over)
             machines.launched(tx, requested.id, offer, machine.cloud_id, now)
             log.info("%s is %s %s", requested.id, machine.cloud_id, offer)
@@ -182,8 +182,8 @@ def _request(ctx: Context, requested: Requested) -> LaunchRequest:
     )
 
 
-def _learn_why(ctx: Context, cloud: Compute, requested: Requested) -> None:
-    """Ask again about a machine that went before it joined: the same token is answered by the reason."""
+def _ask_failure_reason(ctx: Context, cloud: Compute, requested: Requested) -> None:
+    """Repeat the launch of a machine that ended before it joined. The cloud answers the same token with the reason."""
     try:
         outcome = cloud.launch(_request(ctx, requested))
     except Unreachable as e:
@@ -201,9 +201,9 @@ def _rented(ctx: Context, tx: Tx, requested: Requested, machine: CloudMachine) -
     """Return the offer that a machine is of, in the zone that it came to."""
     offers = requested.offers
     of_type = [o for o in offers if o.machine_type == machine.machine_type] or list(offers)
-    asked = next((o for o in of_type if o.zone in ("", machine.zone)), of_type[0])
-    offer = replace(asked, zone=machine.zone)
-    return prices.at_launch(ctx, tx, requested.pool, offer, asked)
+    requested_offer = next((o for o in of_type if o.zone in ("", machine.zone)), of_type[0])
+    offer = replace(requested_offer, zone=machine.zone)
+    return prices.at_launch(ctx, tx, requested.pool, offer, requested_offer)
 
 
 def _end_ordered(ctx: Context, clouds: Clouds) -> None:
@@ -253,8 +253,8 @@ def _machine(end: OrderedEnd) -> CloudMachine:
 def _regions(ctx: Context) -> set[tuple[str, str]]:
     """Return where machines of the cluster may be: where rows say so, and wherever pools rent."""
     with ctx.db.autocommit() as tx:
-        found = machines.places(tx)
-    return found | {(o.provider, o.region) for pool in rented_pools(ctx) for o in pool.offers}
+        places = machines.places(tx)
+    return places | {(o.provider, o.region) for pool in rented_pools(ctx) for o in pool.offers}
 
 
 def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
@@ -267,8 +267,8 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
         return True
     listed_at = ctx.now()
     try:
-        owned = cloud.owned(
-            ctx.cluster_id, _with_known(ctx, provider, place_of(ctx, provider, region))
+        listing = cloud.owned(
+            ctx.cluster_id, _with_cloud_ids(ctx, provider, place_of(ctx, provider, region))
         )
     except Unreachable as e:
         log.warning("%s does not list its machines in %s: %s", provider, region, e)
@@ -276,35 +276,35 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
         rows = machines.live_rows(tx, provider, region, listed_at)
-        found = reconcile(rows, [_sighting(m) for m in owned])
-        _adopt(ctx, tx, found.adopted, owned, now)
-        machines.seen(tx, found.seen, found.stopped, now)
-        machines.unseen(tx, found.absent)
-        never_came = machines.never_joined(tx, found.gone)
-        alone = no_shows.ended_alone(changed, rows, found.gone, owned)
-        for gone in machines.end(tx, found.gone, now):
-            changed.queue_changed(gone.pool)
-            if gone.agent_id is not None:
-                agents.give_up(tx, gone.agent_id, now)
-                lost_runs.stop_waiting_for(tx, gone.agent_id)
-        for moved in machines.pools_of(tx, [*found.stopped, *found.adopted]):
+        comparison = reconcile(rows, [_sighting(m) for m in listing])
+        _adopt(ctx, tx, comparison.adopted, listing, now)
+        machines.seen(tx, comparison.seen, comparison.stopped, now)
+        machines.unseen(tx, comparison.absent)
+        failed_joins = machines.never_joined(tx, comparison.gone)
+        alone = no_shows.ended_alone(changed, rows, comparison.gone, listing)
+        for row in machines.end(tx, comparison.gone, now):
+            changed.queue_changed(row.pool)
+            if row.agent_id is not None:
+                agents.give_up(tx, row.agent_id, now)
+                lost_runs.stop_waiting_for(tx, row.agent_id)
+        for moved in machines.pools_of(tx, [*comparison.stopped, *comparison.adopted]):
             changed.queue_changed(moved.pool)
     for id, machine in alone.items():
         _store_console(ctx, cloud, id, machine)
-    for requested in never_came:
+    for requested in failed_joins:
         if _is_configured(ctx, requested):
-            _learn_why(ctx, cloud, requested)
-    orphans = {o.cloud_id for o in found.orphans}
+            _ask_failure_reason(ctx, cloud, requested)
+    orphans = {o.cloud_id for o in comparison.orphans}
     if orphans:
         log.warning(
             "%s in %s: ending machines that nobody asked for: %s", provider, region, sorted(orphans)
         )
-        _terminate(cloud, [m for m in owned if m.cloud_id in orphans])
+        _terminate(cloud, [m for m in listing if m.cloud_id in orphans])
     return not orphans  # a lost order is repeated: the next list shows its effect
 
 
-def _with_known(ctx: Context, provider: str, place: Place) -> Place:
-    """Add the machines that rows have there: they may be in an account or project that no section names any more."""
+def _with_cloud_ids(ctx: Context, provider: str, place: Place) -> Place:
+    """Add the cloud ids of known machines. They may be in an account or project that is not configured now."""
     with ctx.db.autocommit() as tx:
         return replace(place, cloud_ids=machines.cloud_ids(tx, provider, place.region))
 
@@ -313,11 +313,11 @@ def _adopt(
     ctx: Context,
     tx: Tx,
     adopted: Mapping[UUID, Sighting],
-    owned: Sequence[CloudMachine],
+    listing: Sequence[CloudMachine],
     now: datetime,
 ) -> None:
     """Store machines of launches without an answer, with their offers and prices."""
-    by_cloud_id = {machine.cloud_id: machine for machine in owned}
+    by_cloud_id = {machine.cloud_id: machine for machine in listing}
     for requested in machines.requests(tx, adopted):
         machine = by_cloud_id[adopted[requested.id].cloud_id]
         offer = _rented(ctx, tx, requested, machine)

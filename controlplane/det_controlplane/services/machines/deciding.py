@@ -70,7 +70,7 @@ def run_if_due(ctx: Context, changed: Collection[str]) -> None:
     if _is_due(ctx, changed):
         run(ctx)
     if ctx.config.rents:
-        _empty(ctx)
+        _stop_work_on_draining_agents(ctx)
 
 
 def _is_due(ctx: Context, changed: Collection[str]) -> bool:
@@ -78,18 +78,18 @@ def _is_due(ctx: Context, changed: Collection[str]) -> bool:
     if not own.isdisjoint(changed):
         return True
     with ctx.db.autocommit() as tx:
-        left = _left(tx, own)
-        due = provision.next_decision(tx, own | left.keys())
+        leftovers = _retired_pools(tx, own)
+        due = provision.next_decision(tx, own | leftovers.keys())
     is_due = due is not None and due <= ctx.now()
-    return is_due or any(left.values()) or not left.keys().isdisjoint(changed)
+    return is_due or any(leftovers.values()) or not leftovers.keys().isdisjoint(changed)
 
 
-def _empty(ctx: Context) -> None:
-    """Ask work on draining machines to stop, also if the process that decided so has died."""
+def _stop_work_on_draining_agents(ctx: Context) -> None:
+    """Request the stop of work on draining machines. The process that decided the drain may have died before it did."""
     with ctx.db.autocommit() as tx:
         # A pool that stopped renting has no machine to move the work to.
-        found = containers.agents_to_ask(tx, kept=_LEFT_OVER)
-    for agent in found:
+        agent_ids = containers.agents_to_ask(tx, kept=_LEFT_OVER)
+    for agent in agent_ids:
         leaving.stop_all(ctx, agent)
 
 
@@ -103,7 +103,7 @@ def run(ctx: Context) -> ProvisionPlan:
     """Decide for every pool that has offers, after the process that decides now."""
     with change(ctx) as changed:
         provision.lock(changed.tx)
-        snapshot, stored = _load(ctx, changed.tx, changed.now)
+        snapshot, digests = _load(ctx, changed.tx, changed.now)
         plan = decide(snapshot, changed.now.timestamp())
         _terminate(changed, plan.terminate)
         _request(ctx, changed, plan, _hold_after_no_shows(changed, snapshot, plan))
@@ -111,7 +111,7 @@ def run(ctx: Context) -> ProvisionPlan:
             agent = machines.drain(changed.tx, UUID(machine_id), _DRAINS[reason], changed.now)
             if agent is not None:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
-        provision.record(changed.tx, plan.waiting, stored)
+        provision.record(changed.tx, plan.waiting, digests)
         next_at = _next_at(plan, snapshot, changed)
         names = {machine.pool for machine in snapshot.left_over}
         for name in sorted(names | {pool.name for pool in snapshot.pools}):
@@ -140,61 +140,61 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> tuple[ProvisionSnapshot, dict[
 
     The second value has the digests of the stored reasons, by allocation.
     """
-    known = market.known(tx)
+    knowledge = market.known(tx)
     pools = []
-    stored: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for pool in rented_pools(ctx):
         name = pool.pool_name
         if not pool_rows.try_lock(tx, name):
             provision.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
             continue
         waiting = provision.demand(tx, name, pool.scheduler.default_priority)
-        stored |= {one.demand.allocation_id: one.machine_digest for one in waiting}
-        found = PoolSnapshot(
+        digests |= {one.demand.allocation_id: one.machine_digest for one in waiting}
+        pool_snapshot = PoolSnapshot(
             name=name,
             limits=pool.limits,
-            offers=prices.current(pool.offers, pool.sections, known),
+            offers=prices.current(pool.offers, pool.sections, knowledge),
             demand=tuple([one.demand for one in waiting]),
             machines=provision.machines_of(tx, name),
         )
-        pools.append(found)
-    left_over = _left_over(tx, {pool.pool_name for pool in rented_pools(ctx)}, now)
+        pools.append(pool_snapshot)
+    left_over = _leftover_machines(tx, {pool.pool_name for pool in rented_pools(ctx)}, now)
     # Lock pools after machines: the failed end of the last machine sets the hold in the same transaction.
     holds = pool_holds.every(tx, now)
     snapshot = ProvisionSnapshot(
         pools=tuple(replace(pool, holds=holds.get(pool.name, ())) for pool in pools),
         cooldowns=cooldowns.every(tx),
         interruptions=interruptions.since(tx, now - MEMORY_OF_RECLAIMS),
-        prices_due=_due(known.due, pools),
+        prices_due=_due(knowledge.due, pools),
         left_over=left_over,
     )
-    return snapshot, stored
+    return snapshot, digests
 
 
-def _left(tx: Tx, own: Collection[str]) -> dict[str, bool]:
-    """Return the pools that rent no more and have machines, with whether some of these were not looked at yet."""
+def _retired_pools(tx: Tx, own: Collection[str]) -> dict[str, bool]:
+    """Return the pools that stopped renting and still have machines. The value is True if some machines are new."""
     return {
         pool: fresh for pool, fresh in machines.pools_with_machines(tx).items() if pool not in own
     }
 
 
-def _left_over(tx: Tx, own: Collection[str], now: datetime) -> tuple[Machine, ...]:
-    """Return the machines of pools that rent no more, and mark those pools for another look where they are busy."""
-    found: list[Machine] = []
-    for name in sorted(_left(tx, own)):
+def _leftover_machines(tx: Tx, own: Collection[str], now: datetime) -> tuple[Machine, ...]:
+    """Return the machines of pools that stopped renting. A pool that another process has locked is decided on later."""
+    result: list[Machine] = []
+    for name in sorted(_retired_pools(tx, own)):
         if pool_rows.try_lock(tx, name):
-            found += provision.machines_of(tx, name)
+            result += provision.machines_of(tx, name)
         else:
             provision.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
-    return tuple(found)
+    return tuple(result)
 
 
 def _due(
-    known: Mapping[tuple[str, str], float], pools: Iterable[PoolSnapshot]
+    due_times: Mapping[tuple[str, str], float], pools: Iterable[PoolSnapshot]
 ) -> dict[tuple[str, str], float]:
     """Return when the regions in which these pools rent are read again."""
     places = {(offer.provider, offer.region) for pool in pools for offer in pool.offers}
-    return {place: time for place, time in known.items() if place in places}
+    return {place: time for place, time in due_times.items() if place in places}
 
 
 def _hold_after_no_shows(
@@ -207,13 +207,15 @@ def _hold_after_no_shows(
         for pool in snapshot.pools
         if not pool.holds
         and not lost.isdisjoint(machine.id for machine in pool.machines)
-        and no_shows.hold_if_in_vain(change, pool.name)
+        and no_shows.hold_pool_after_failed_launches(change, pool.name)
     }
 
 
-def _request(ctx: Context, change: Change, plan: ProvisionPlan, held: Collection[str]) -> None:
+def _request(
+    ctx: Context, change: Change, plan: ProvisionPlan, pools_on_hold: Collection[str]
+) -> None:
     for launch in plan.launch:
-        if launch.pool in held:
+        if launch.pool in pools_on_hold:
             continue
         id = ctx.new_uuid()
         machines.request(change.tx, id, launch.pool, launch.offers, launch.purpose, change.now)

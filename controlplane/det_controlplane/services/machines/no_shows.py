@@ -34,32 +34,32 @@ def ended_alone(
 
     `listed` distinguishes them from accepted launches that the cloud had no capacity for."""
     ended = {m.cloud_id: m for m in listed if m.state == "gone"}
-    known = {r.id: ended[r.cloud_id] for r in rows if r.id in gone and r.cloud_id in ended}
-    for id, machine in known.items():
+    by_row = {r.id: ended[r.cloud_id] for r in rows if r.id in gone and r.cloud_id in ended}
+    for id, machine in by_row.items():
         if machine.taken_back:
             interruptions.of_machine(changed.tx, id, changed.now)
-    requests = machines.requests(changed.tx, known)
-    return {r.id: known[r.id] for r in requests if record(changed, r, known[r.id])}
+    requests = machines.requests(changed.tx, by_row)
+    return {r.id: by_row[r.id] for r in requests if record(changed, r, by_row[r.id])}
 
 
 def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool:
     """Record why a machine ended that did not join; return False where that is known, or its end was ordered."""
     sentence = TAKEN_BACK if machine.taken_back else ENDED_ALONE
-    said = f": {machine.ended_because}" if machine.ended_because else ""
+    cause = f": {machine.ended_because}" if machine.ended_because else ""
     pool = machines.ended_alone(
-        changed.tx, requested.id, sentence + said, no_show=not machine.taken_back
+        changed.tx, requested.id, sentence + cause, no_show=not machine.taken_back
     )
     if pool is None:
         return False
     if machine.taken_back:
         interruptions.of_machine(changed.tx, requested.id, changed.now)
-        refusals.remember_taken_back(changed.tx, requested, sentence + said, changed.now)
+        refusals.remember_taken_back(changed.tx, requested, sentence + cause, changed.now)
     else:
-        hold_if_in_vain(changed, pool)
+        hold_pool_after_failed_launches(changed, pool)
     return True
 
 
-def hold_if_in_vain(changed: Change, pool: str) -> bool:
+def hold_pool_after_failed_launches(changed: Change, pool: str) -> bool:
     """Hold a pool after a series of machines that did not join. Return whether it is held now."""
     in_a_row = machines.no_shows(changed.tx, pool, NO_SHOWS_TO_HOLD + 1)
     if in_a_row < NO_SHOWS_TO_HOLD:

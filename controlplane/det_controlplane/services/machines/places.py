@@ -12,7 +12,7 @@ def rented_pools(ctx: Context) -> list[Pool]:
 
 
 def providers_left(ctx: Context) -> set[str]:
-    """Return the clouds in which there are machines, though no pool may rent there any more."""
+    """Return the clouds that have machines, including clouds in which pools stopped renting."""
     with ctx.db.autocommit() as tx:
         return {provider for provider, _ in machines.places(tx)}
 

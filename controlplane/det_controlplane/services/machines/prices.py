@@ -27,22 +27,22 @@ Markets = Mapping[str, Market]
 
 def refresh(ctx: Context, markets: Markets) -> None:
     """Ask about every region that is due; one process asks, and the pools are decided on again."""
-    for (provider, region), wanted in sorted(_wanted(ctx).items()):
-        asked = markets.get(provider)
-        if asked is None:
+    for (provider, region), types in sorted(_types_by_region(ctx).items()):
+        source = markets.get(provider)
+        if source is None:
             continue
         with ctx.db.begin() as tx:
             now = ctx.now()
             if not market.claim(tx, provider, region, now, now + RETRY):
                 continue
         try:
-            told = asked.read(place_of(ctx, provider, region), sorted(wanted))
+            answer = source.read(place_of(ctx, provider, region), sorted(types))
         except Unreachable as e:
             log.warning("%s in %s does not tell its prices: %s", provider, region, e)
             with ctx.db.begin() as tx:
                 market.failed(tx, provider, region, str(e))
         else:
-            _store(ctx, provider, region, told)
+            _store(ctx, provider, region, answer)
         _decide_again(ctx, provider, region)
 
 
@@ -55,28 +55,28 @@ def at_launch(ctx: Context, tx: Tx, pool_name: str, offer: Offer, asked: Offer) 
     return offer if quote is None else replace(offer, price_usd_hour=quote.usd_hour)
 
 
-def _wanted(ctx: Context) -> dict[tuple[str, str], set[WantedType]]:
+def _types_by_region(ctx: Context) -> dict[tuple[str, str], set[WantedType]]:
     """Return the types that pools name, by provider and region."""
-    found: dict[tuple[str, str], set[WantedType]] = {}
+    types: dict[tuple[str, str], set[WantedType]] = {}
     for pool in rented_pools(ctx):
         for offer in pool.offers:
-            wanted = wanted_of(offer, pool.sections)
-            found.setdefault((offer.provider, offer.region), set()).add(wanted)
-    return found
+            machine_type = wanted_of(offer, pool.sections)
+            types.setdefault((offer.provider, offer.region), set()).add(machine_type)
+    return types
 
 
-def _store(ctx: Context, provider: str, region: str, told: MarketAnswer) -> None:
+def _store(ctx: Context, provider: str, region: str, answer: MarketAnswer) -> None:
     prices = [
         NewPrice(p.scope.zone, p.scope.machine_type, p.scope.capacity, p.usd_hour, p.since)
-        for p in told.prices
+        for p in answer.prices
         if p.usd_hour > 0
     ]
-    if told.problem:
-        log.warning("%s in %s: %s", provider, region, told.problem)
+    if answer.problem:
+        log.warning("%s in %s: %s", provider, region, answer.problem)
     with ctx.db.begin() as tx:
         now = ctx.now()
         due_at = now + INTERVAL
-        market.store(tx, provider, region, prices, told.types, told.problem, now, due_at)
+        market.store(tx, provider, region, prices, answer.types, answer.problem, now, due_at)
 
 
 def _decide_again(ctx: Context, provider: str, region: str) -> None:

@@ -13,12 +13,19 @@ from det_controlplane.ports.compute import LaunchOutcome, Refusal
 
 def remember(tx: Tx, requested: Requested, outcome: LaunchOutcome, now: datetime) -> None:
     """Store refusals. An invalid request concerns the pool's section; other refusals concern every pool."""
-    known = {(c.scope, c.pool): c for c in cooldowns.every(tx)}
+    current = {(c.scope, c.pool): c for c in cooldowns.every(tx)}
     refused = {}
     for r in outcome.refusals_of(requested.offers):
         key = r.scope, requested.pool if r.kind is RefusalKind.INVALID else ""
-        refused[key] = known[key] = after_refusal(
-            known.get(key), r.kind, r.scope, r.sentence, now.timestamp(), key[1], r.hint, r.passing
+        refused[key] = current[key] = after_refusal(
+            current.get(key),
+            r.kind,
+            r.scope,
+            r.sentence,
+            now.timestamp(),
+            key[1],
+            r.hint,
+            r.passing,
         )
     cooldowns.put(tx, list(refused.values()), now)
 

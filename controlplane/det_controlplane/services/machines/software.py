@@ -15,8 +15,8 @@ def address(ctx: Context, master_url: str) -> str | None:
 
 def constraints_address(ctx: Context, master_url: str) -> str:
     """Return where a machine finds the versions of the libraries; empty where this control plane knows none."""
-    known = ctx.wheel is not None and ctx.wheel.constraints()
-    return f"{master_url.rstrip('/')}{WHEELS}/{CONSTRAINTS}" if known else ""
+    constraints = ctx.wheel is not None and ctx.wheel.constraints()
+    return f"{master_url.rstrip('/')}{WHEELS}/{CONSTRAINTS}" if constraints else ""
 
 
 def name(ctx: Context) -> str:

@@ -13,13 +13,13 @@ def switch(ctx: Context, set_schedules: Callable[..., None], *, idle: bool) -> b
 
     The state is stored after the switch, so a process that dies in between switches again."""
     with ctx.db.autocommit() as tx:
-        wanted = not idle or machines.any_live(tx)
-        if cluster.is_ticking(tx) is wanted:
+        on = not idle or machines.any_live(tx)
+        if cluster.is_ticking(tx) is on:
             return False
-    set_schedules(on=wanted)
+    set_schedules(on=on)
     with ctx.db.begin() as tx:
-        cluster.set_ticking(tx, wanted)
-    return not wanted
+        cluster.set_ticking(tx, on)
+    return not on
 
 
 def is_on(ctx: Context) -> bool:

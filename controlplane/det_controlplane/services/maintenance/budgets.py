@@ -1,4 +1,4 @@
-"""Budgets: set by people, looked at while machines are rented, and kept."""
+"""Budgets: set by users, and checked and enforced while machines are rented."""
 
 import contextlib
 import logging
@@ -88,14 +88,14 @@ def put(ctx: Context, caller: User, scope: str, of: str, limit: str, period: str
     each = _member(BudgetPeriod, period or BudgetPeriod.TOTAL.value, "period")
     with change(ctx) as changed:
         scope_id = _scope_id(ctx, changed.tx, caller, kind, of)
-        made = budgets.put(changed.tx, kind, scope_id, amount, each, changed.now)
-        spent = spent_of(ctx, changed.tx, made)
+        budget = budgets.put(changed.tx, kind, scope_id, amount, each, changed.now)
+        spent = spent_of(ctx, changed.tx, budget)
         changed.wake("schedule")
-    state = state_of(made, spent)
-    if state is not made.state:  # without machines no tick looks at budgets
-        _change_state(ctx, made, state, spent)
+    state = state_of(budget, spent)
+    if state is not budget.state:  # without machines no tick looks at budgets
+        _change_state(ctx, budget, state, spent)
     with ctx.db.autocommit() as tx:
-        return _shown(ctx, tx, budgets.one(tx, made.id) or made)
+        return _shown(ctx, tx, budgets.one(tx, budget.id) or budget)
 
 
 def _amount(limit: str) -> Decimal:
@@ -114,8 +114,8 @@ def _member(kind: type[E], value: str, name: str) -> E:
     try:
         return kind(value)
     except ValueError:
-        known = ", ".join(str(m.value) for m in kind)
-        raise Invalid(f"{name} must be one of {known}, not {value!r}") from None
+        names = ", ".join(str(m.value) for m in kind)
+        raise Invalid(f"{name} must be one of {names}, not {value!r}") from None
 
 
 def _scope_id(ctx: Context, tx: Tx, caller: User, scope: BudgetScope, of: str) -> str:
@@ -130,17 +130,17 @@ def _scope_id(ctx: Context, tx: Tx, caller: User, scope: BudgetScope, of: str) -
     require_admin(caller, f"set the budget of a {scope.value}")
     if scope is BudgetScope.POOL:
         if ctx.config.pool(of) is None:
-            known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
-            raise Missing(f"resource pool '{of}' not found; this cluster has: {known}")
+            names = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+            raise Missing(f"resource pool '{of}' not found; this cluster has: {names}")
         return of
     if scope is BudgetScope.USER:
         user = users.by_name(tx, of)
-        found = None if user is None else user["id"]
+        object_id = None if user is None else user["id"]
     else:
-        found = next(iter(workspaces.named(tx, [], [of])), None)
-    if found is None:
+        object_id = next(iter(workspaces.named(tx, [], [of])), None)
+    if object_id is None:
         raise Missing(f"{scope.value} '{of}' not found")
-    return str(found)
+    return str(object_id)
 
 
 def remove(ctx: Context, caller: User, id: int) -> None:
@@ -155,17 +155,17 @@ def remove(ctx: Context, caller: User, id: int) -> None:
         else:
             require_admin(caller, "delete budgets")
         budgets.remove(changed.tx, id)
-        _have_pool_decided(changed, budget)
+        _mark_pool_changed(changed, budget)
 
 
-def _have_pool_decided(change: Change, budget: Budget) -> None:
+def _mark_pool_changed(change: Change, budget: Budget) -> None:
     """Make the pool check its budget. While the budget is spent, the pool does not rent."""
     if budget.scope is BudgetScope.POOL:
         change.queue_changed(budget.scope_id)
 
 
 def next_due(ctx: Context, tx: Tx) -> datetime | None:
-    """Return when budgets are to be looked at again: while no machine costs anything, only for a new month."""
+    """Return the time of the next budget check, or None. Without running machines, only a new month needs a check."""
     if not ctx.config.rents:
         return None
     since, outlived = budgets.looked_at(tx, ctx.now())
@@ -200,7 +200,7 @@ def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decim
     with change(ctx) as changed:
         if not budgets.set_state(changed.tx, budget, state, changed.now):
             return
-        _have_pool_decided(changed, budget)
+        _mark_pool_changed(changed, budget)
         if state is BudgetState.WARNED and budget.state is BudgetState.WITHIN:
             _warn(changed, budget, spent)
         if is_worse(state, budget.state) and events.tell_budget(

@@ -64,31 +64,31 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
 def _check(tx: Tx, caller: User, row: OwnedRow) -> Contents:
     """Return the contents of a project or workspace. Refuse if some are live, needed elsewhere or owned by another
     user."""
-    found = _contents(tx, row)
+    contents = _contents(tx, row)
     _require_owned(tx, caller, row)
     refuse_needed(tx, **{f"{row.kind}_id": row.id})
-    return found
+    return contents
 
 
 def _refuse_live_tasks(tx: Tx, row: OwnedRow) -> None:
-    found = deletions.live_tasks(tx, row.kind, row.id)
-    if not found:
+    tasks = deletions.live_tasks(tx, row.kind, row.id)
+    if not tasks:
         return
-    ways = [f"`det {NAMES.get(task.kind, 'task')} kill {task.id}`" for task in found[:_NAMED]]
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    commands = [f"`det {NAMES.get(task.kind, 'task')} kill {task.id}`" for task in tasks[:_NAMED]]
+    more = f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else ""
     raise WrongState(
-        f"{row.kind} '{row.name}' has {len(found)} tasks that have not ended; `det task list` shows them."
-        f" Kill them first: {', '.join(ways)}{more}"
+        f"{row.kind} '{row.name}' has {len(tasks)} tasks that have not ended; `det task list` shows them."
+        f" Kill them first: {', '.join(commands)}{more}"
     )
 
 
 def _contents(tx: Tx, row: OwnedRow) -> Contents:
-    found = deletions.contents(tx, row.kind, row.id)
-    if found.live:
+    contents = deletions.contents(tx, row.kind, row.id)
+    if contents.live:
         raise WrongState(
-            f"{row.kind} '{row.name}' has {found.live} experiments that have not ended: kill them first"
+            f"{row.kind} '{row.name}' has {contents.live} experiments that have not ended: kill them first"
         )
-    return found
+    return contents
 
 
 def _require_owned(tx: Tx, caller: User, row: OwnedRow) -> None:
@@ -124,11 +124,11 @@ def project_effect(ctx: Context, payload: dict[str, Any]) -> None:
     with ctx.db.begin() as tx:
         if not deletions.is_under_way(tx, "project", project_id):
             return
-        left = deletions.count_left(tx, project_id)
-        if not left:
+        remaining = deletions.count_left(tx, project_id)
+        if not remaining:
             _end(tx, "project", project_id, deletions.failed_experiments(tx, project_id))
             return
-        reason = f"{left} experiments are being deleted"
+        reason = f"{remaining} experiments are being deleted"
         deletions.wait_for(tx, "project", project_id, reason)
     if len(waiting) == EXPERIMENTS_OF_A_TURN:
         raise Unfinished(f"project {project_id}: more experiments wait for their deletion")

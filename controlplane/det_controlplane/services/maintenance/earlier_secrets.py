@@ -17,13 +17,13 @@ _BATCH = 200
 
 
 def seal(ctx: Context) -> int:
-    """Return how many rows were looked through; another process that does the same takes others."""
+    """Encrypt secrets of rows from earlier versions. Return the number of checked rows."""
     if ctx.cipher is None:
         return 0
-    found = sum(_seal_table(ctx, table) for table in earlier_secrets.TABLES)
-    if found:
-        log.info("kept the secrets of %d configurations apart", found)
-    return found
+    count = sum(_seal_table(ctx, table) for table in earlier_secrets.TABLES)
+    if count:
+        log.info("kept the secrets of %d configurations apart", count)
+    return count
 
 
 def _seal_table(ctx: Context, table: str) -> int:

@@ -25,9 +25,9 @@ def _after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
 def _delete_object(ctx: Context, payload: dict[str, Any]) -> None:
     """Delete a stored archive that no experiment or task needs any more."""
     with ctx.db.begin() as tx:
-        held = backups.deletions_are_held(tx)
+        on_hold = backups.deletions_are_held(tx)
     # A backup that begins now does not need the archive: the rows that named it were deleted before this effect.
-    if held:
+    if on_hold:
         raise DeletionsHeld(f"archive {payload['key']}: a backup is being written")
     ctx.objects.delete(payload["key"])
 

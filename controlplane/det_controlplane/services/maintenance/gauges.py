@@ -30,8 +30,8 @@ class Gauge(NamedTuple):
 def exposition(ctx: Context) -> str:
     """Return every gauge in the text format."""
     with ctx.db.begin() as tx:
-        found = [*_relations(tx), *_slots(tx), *_machines(ctx, tx), *_budgets(ctx, tx)]
-    return "".join(_lines(found))
+        metrics = [*_relations(tx), *_slots(tx), *_machines(ctx, tx), *_budgets(ctx, tx)]
+    return "".join(_lines(metrics))
 
 
 def process_exposition() -> str:
@@ -39,11 +39,11 @@ def process_exposition() -> str:
     used = resource.getrusage(resource.RUSAGE_SELF)
     peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     cpu_s = round(used.ru_utime + used.ru_stime, 3)
-    found = (
+    metrics = (
         Gauge("process_cpu_seconds_total", "Processor time of this process.", [({}, cpu_s)]),
         Gauge("process_resident_memory_max_bytes", "The most memory it has had.", [({}, peak)]),
     )
-    return "".join(_lines(found))
+    return "".join(_lines(metrics))
 
 
 def targets(ctx: Context) -> list[dict[str, Any]]:
@@ -140,14 +140,14 @@ def _by_pool(rows: Iterable[Mapping[str, Any]], of: str) -> list[tuple[Mapping[s
     return [({"pool": row["pool"]}, row[of]) for row in rows]
 
 
-def _lines(found: Iterable[Gauge]) -> Iterator[str]:
-    for gauge in found:
+def _lines(metrics: Iterable[Gauge]) -> Iterator[str]:
+    for gauge in metrics:
         yield f"# HELP {gauge.name} {gauge.help}\n# TYPE {gauge.name} gauge\n"
         for labels, value in gauge.samples:
-            told = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            label_text = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
             yield (
-                f"{gauge.name}{{{told}}} {float(value):.12g}\n"
-                if told
+                f"{gauge.name}{{{label_text}}} {float(value):.12g}\n"
+                if label_text
                 else f"{gauge.name} {value}\n"
             )
 

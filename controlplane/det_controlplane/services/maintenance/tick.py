@@ -28,16 +28,16 @@ TRIALS_AT_ONCE = 200
 def run(ctx: Context) -> float | None:
     """Run one tick. Return the seconds until the next deadline, or None if there is no deadline."""
     silence.watch(ctx)  # first, because it extends deadlines after an interruption
-    _kill_what_is_due(ctx)
+    _kill_overdue_allocations(ctx)
     unmanaged.end_silent_trials(ctx)
     idling.end_idle(ctx)
     budgets.keep_if_due(ctx)
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
     is_unfinished = [
-        _do_some(lambda: closed_days.close_some(ctx), "sum ended days"),
-        _do_some(lambda: retention.delete_some(ctx), "delete tasks that ended long ago"),
-        _do_some(lambda: run_values.keep_some(ctx.db, TRIALS_AT_ONCE), "copy values of trials"),
+        _run_step(lambda: closed_days.close_some(ctx), "sum ended days"),
+        _run_step(lambda: retention.delete_some(ctx), "delete tasks that ended long ago"),
+        _run_step(lambda: run_values.keep_some(ctx.db, TRIALS_AT_ONCE), "copy values of trials"),
     ]
     return 0.0 if any(is_unfinished) else _next_due_s(ctx)
 
@@ -58,7 +58,7 @@ def _mark(tx: Tx, pools: set[str]) -> None:
         pool_marks.mark(tx, pool)
 
 
-def _kill_what_is_due(ctx: Context) -> None:
+def _kill_overdue_allocations(ctx: Context) -> None:
     """Kill preemptions that took too long, and trials that should have ended by themselves."""
     with ctx.db.begin() as tx:
         due = allocations.kills_due(tx, ctx.now())
@@ -66,7 +66,7 @@ def _kill_what_is_due(ctx: Context) -> None:
         stopping.kill(ctx, allocation_id, "it took too long")
 
 
-def _do_some(step: Callable[[], bool], task: str) -> bool:
+def _run_step(step: Callable[[], bool], task: str) -> bool:
     """Do a part of a task that no other part of a tick needs; return whether more of it is left.
 
     A failure is logged, and a later tick tries again."""

@@ -43,9 +43,9 @@ def _of(
 ) -> list[dict[str, Any]]:
     """Return an entry for each id. Work on machines that are not rented costs nothing."""
     with ctx.db.autocommit() as tx:
-        found = {c.id: c for c in find(tx, ids, span(ctx))}
+        by_id = {c.id: c for c in find(tx, ids, span(ctx))}
     nothing = Decimal(0)
-    return [_entry(found.get(id, Cost(id, nothing, nothing))) for id in ids]
+    return [_entry(by_id.get(id, Cost(id, nothing, nothing))) for id in ids]
 
 
 def _entry(cost: Cost) -> dict[str, Any]:
@@ -61,21 +61,21 @@ def by_user(
 ) -> list[dict[str, Any]]:
     """Return the cost of each user's work, or of one user's."""
     with ctx.db.autocommit() as tx:
-        found = costs.by_user(tx, span(ctx, after, before), user_id)
+        rows = costs.by_user(tx, span(ctx, after, before), user_id)
     return [
         {"username": c.name, "costUsd": _usd(c.usd), "slotHours": float(round(c.slot_hours, 6))}
-        for c in found
+        for c in rows
     ]
 
 
 def by_pool(ctx: Context, after: datetime | None, before: datetime | None) -> list[dict[str, Any]]:
     """Return the cost of each pool's machines: at work, and idle."""
     with ctx.db.autocommit() as tx:
-        found = costs.by_pool(tx, span(ctx, after, before))
+        rows = costs.by_pool(tx, span(ctx, after, before))
     return [
         {
             "pool": c.name, "costUsd": _usd(c.usd), "workingUsd": _usd(c.working_usd), "idleUsd": _usd(c.idle_usd),
             "slotHours": float(round(c.slot_hours, 6)),
         }
-        for c in found
+        for c in rows
     ]  # fmt: skip

@@ -28,9 +28,9 @@ def time_of(ctx: Context, name: str, value: str) -> datetime | None:
         ago = parse_duration(value)
         if ago is not None:
             return ctx.now() - ago
-        given = datetime.fromisoformat(value.replace("Z", "+00:00"))
-        given = given if given.tzinfo else given.replace(tzinfo=timezone.utc)
-        return given.astimezone(timezone.utc)
+        time = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+        return time.astimezone(timezone.utc)
     except (ValueError, OverflowError) as e:
         raise Invalid(f"{name} must be a time such as 2026-01-31T08:00:00Z, or 24h ago") from e
 

@@ -40,10 +40,10 @@ def put(ctx: Context, caller: User, scope: int, workload: str, source: str) -> d
     kind, policy = _workload(workload), check(workload, source)
     with ctx.db.begin() as tx:
         _check_rights(caller, scope, _owner(tx, scope))
-        # Policies of a workspace's owner are trusted there like those of an administrator.
+        # Policies of a workspace's owner are trusted there like policies of an administrator.
         host_access.require(ctx, caller, policy.get("invariant_config") or {})
-        stored = config_policies.stored(tx, scope, kind)
-        earlier = None if stored is None else sealing.unsealed(ctx, *stored)
+        row = config_policies.stored(tx, scope, kind)
+        earlier = None if row is None else sealing.unsealed(ctx, *row)
         parts = sealing.seal(ctx, sealing.completed(policy, earlier))
         config_policies.put(tx, scope, kind, parts.shown, parts.secrets)
     return dict(parts.shown)
@@ -59,14 +59,14 @@ def in_force(
     tx: Tx, workspace_id: int, workload: WorkloadType = WorkloadType.EXPERIMENT
 ) -> Policies:
     """Return the cluster's and the workspace's in one; where both set a constraint, the cluster wins."""
-    found = config_policies.in_force(tx, workspace_id, workload)
-    return merged([policy for policy, _ in found], workload)
+    rows = config_policies.in_force(tx, workspace_id, workload)
+    return merged([policy for policy, _ in rows], workload)
 
 
 def demanded(ctx: Context, tx: Tx, workspace_id: int) -> list[dict[str, Any]]:
     """Return the policies of experiments with their secrets, the workspace's first."""
-    found = config_policies.in_force(tx, workspace_id, WorkloadType.EXPERIMENT)
-    return [sealing.unsealed(ctx, *policy) for policy in found]
+    rows = config_policies.in_force(tx, workspace_id, WorkloadType.EXPERIMENT)
+    return [sealing.unsealed(ctx, *policy) for policy in rows]
 
 
 def merged(
@@ -75,9 +75,9 @@ def merged(
     """Merge the workspace's, which comes first, with the cluster's."""
     constraints, invariant = Constraints(), None
     for policy in policies:
-        found = read_policies(policy, _WORKLOADS[workload])
-        constraints = constraints.under(found.constraints)
-        invariant = found.invariant_config or invariant
+        part = read_policies(policy, _WORKLOADS[workload])
+        constraints = constraints.under(part.constraints)
+        invariant = part.invariant_config or invariant
     return Policies(constraints, invariant)
 
 

@@ -32,7 +32,7 @@ def create(ctx: Context, caller: User, name: str, members: Sequence[int]) -> dic
             groups.add_members(tx, group_id, members)
             return _shown(tx, group_id)
     except Violated as e:
-        raise _told(e, name) from e
+        raise _refusal(e, name) from e
 
 
 def edit(
@@ -54,7 +54,7 @@ def edit(
             groups.remove_members(tx, group_id, removed)
             return _shown(tx, group_id)
     except Violated as e:
-        raise _told(e, name or "") from e
+        raise _refusal(e, name or "") from e
 
 
 def delete(ctx: Context, caller: User, group_id: int) -> None:
@@ -86,7 +86,7 @@ def move_users(
             for group_id in removed:
                 groups.remove_members(tx, group_id, user_ids)
     except Violated as e:
-        raise _told(e, "") from e
+        raise _refusal(e, "") from e
 
 
 def _shown(tx: Tx, group_id: int) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _checked(name: str) -> str:
     return name.strip()
 
 
-def _told(e: Violated, name: str) -> Missing | Taken:
+def _refusal(e: Violated, name: str) -> Missing | Taken:
     if e.constraint.startswith("group_members"):
         return Missing("one of the users does not exist: see 'det user list'")
     return Taken(f"group '{name}' already exists: choose another name")

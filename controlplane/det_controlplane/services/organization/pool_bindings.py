@@ -80,14 +80,14 @@ def _check_known(ctx: Context, caller: User, pool: str) -> None:
 
 def require_known(ctx: Context, pool: str) -> None:
     if ctx.config.pool(pool) is None:
-        known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
-        raise Missing(f"resource pool '{pool}' not found; this cluster has: {known}")
+        names = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+        raise Missing(f"resource pool '{pool}' not found; this cluster has: {names}")
 
 
 def _resolved(tx: Tx, ids: Sequence[int], names: Sequence[str]) -> list[int]:
-    found = workspaces.named(tx, ids, names)
-    lost = [str(i) for i in ids if i not in found]
-    lost += [f"'{n}'" for n in names if n not in found.values()]
+    by_id = workspaces.named(tx, ids, names)
+    lost = [str(i) for i in ids if i not in by_id]
+    lost += [f"'{n}'" for n in names if n not in by_id.values()]
     if lost:
         raise Missing(f"workspaces not found: {', '.join(lost)}")
-    return sorted(found)
+    return sorted(by_id)

@@ -1,4 +1,4 @@
-"""Store the settings of a person's web pages, and the projects looked at last."""
+"""Store the settings of a user's web pages, and the projects that the user opened last."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class Setting:
 
 def settings(ctx: Context, user_id: int) -> list[dict[str, Any]]:
     with ctx.db.autocommit() as tx:
-        stored = users.settings(tx, user_id)
+        by_place = users.settings(tx, user_id)
     return [
         {"key": key, "storagePath": place, "value": value}
-        for place, values in sorted(stored.items())
+        for place, values in sorted(by_place.items())
         for key, value in sorted(values.items())
     ]
 

@@ -54,11 +54,11 @@ def listed(
     ctx: Context, workspace_id: int, page: Page, sort: Sort, filters: dict[str, Any]
 ) -> Iterator[str]:
     """Return the projects of one workspace; 0 stands for all."""
-    given = {"workspace_id": workspace_id, **filters} if workspace_id else filters
+    all_filters = {"workspace_id": workspace_id, **filters} if workspace_id else filters
     if workspace_id:
         with ctx.db.autocommit() as tx:
             workspaces.owner(tx, workspace_id)
-    return projects.listed(ctx.db, page, sort, given)
+    return projects.listed(ctx.db, page, sort, all_filters)
 
 
 def create(ctx: Context, caller: User, workspace_id: int, new: ProjectChanges) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def create(ctx: Context, caller: User, workspace_id: int, new: ProjectChanges) -
             ctx.recorder.add_objects(f"project {project_id}")
             return _shown(tx, project_id)
     except Violated as e:
-        raise _taken(e, name, new.key or "") from e
+        raise _conflict(e, name, new.key or "") from e
 
 
 def edit(ctx: Context, caller: User, project_id: int, changes: ProjectChanges) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def edit(ctx: Context, caller: User, project_id: int, changes: ProjectChanges) -
             projects.change(tx, project_id, **{c: v for c, v in values.items() if v is not None})
             return _shown(tx, project_id)
     except Violated as e:
-        raise _taken(e, changes.name or "", changes.key or "") from e
+        raise _conflict(e, changes.name or "", changes.key or "") from e
 
 
 def set_archived(ctx: Context, caller: User, project_id: int, archived: bool) -> None:
@@ -106,13 +106,13 @@ def move(ctx: Context, caller: User, project_id: int, workspace_id: int) -> None
             workspaces.open_workspace(tx, workspace_id)
             projects.move(tx, project_id, workspace_id)
     except Violated as e:
-        raise _taken(e, row.name, "") from e
+        raise _conflict(e, row.name, "") from e
 
 
 def set_notes(ctx: Context, project_id: int, notes: Sequence[Note]) -> list[Note]:
     with ctx.db.begin() as tx:
-        stored = found(projects.set_notes(tx, project_id, list(notes)), f"project {project_id}")
-        return _within_bounds(stored)
+        new_notes = found(projects.set_notes(tx, project_id, list(notes)), f"project {project_id}")
+        return _within_bounds(new_notes)
 
 
 def add_note(ctx: Context, project_id: int, note: Note) -> list[Note]:
@@ -180,7 +180,7 @@ def _new_key(ctx: Context, tx: Tx, name: str) -> str:
     raise Taken(f"no free key was found for project '{name}': give one")
 
 
-def _taken(e: Violated, name: str, key: str) -> Taken:
+def _conflict(e: Violated, name: str, key: str) -> Taken:
     if e.constraint == "project_name":
         return Taken(f"project '{name}' already exists in this workspace: choose another name")
     return Taken(f"project key '{key}' is already in use: choose another, or give none")

@@ -36,16 +36,16 @@ def to_merge(ctx: Context, user: User, name: str) -> dict[str, Any] | None:
     if not name:
         return None
     require_things(ctx, user, Right.VIEW_TEMPLATES, "template", [name])
-    stored = submissions.template(ctx.db, name)
-    if stored is None:
+    row = submissions.template(ctx.db, name)
+    if row is None:
         raise Missing(f"template '{name}' not found")
-    config: dict[str, Any] = sealing.unsealed(ctx, stored.config, stored.sealed)
+    config: dict[str, Any] = sealing.unsealed(ctx, row.config, row.sealed)
     return config
 
 
 @contextmanager
 def naming(name: str, submitted: Mapping[str, Any], config: Any) -> Iterator[None]:
-    """Name the template in problems that it caused."""
+    """Add the name of the template to problems that it caused."""
     try:
         yield
     except InvalidConfig as e:
@@ -74,7 +74,7 @@ def create(
             store(tx, stored_name, workspace_id or 1, caller.id, **config)
             return _shown(ctx, tx, caller, stored_name)
     except Violated as e:
-        raise _told(e, name, workspace_id) from e
+        raise _refusal(e, name, workspace_id) from e
 
 
 def check(name: str, config: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def rename(ctx: Context, caller: User, name: str, to: str) -> dict[str, Any]:
             templates.change(tx, name, name=_checked_name(to))
             return _shown(ctx, tx, caller, to.strip())
     except Violated as e:
-        raise _told(e, to, 0) from e
+        raise _refusal(e, to, 0) from e
 
 
 def delete(ctx: Context, name: str) -> None:
@@ -107,18 +107,18 @@ def delete(ctx: Context, name: str) -> None:
 
 def _shown(ctx: Context, tx: Tx, caller: User, name: str) -> dict[str, Any]:
     """Return a template. Its owner sees environment variables, if it is not a task that asks."""
-    found, stored = templates.one(tx, name), templates.stored(tx, name)
-    if found is None or stored is None:
+    view, row = templates.one(tx, name), templates.stored(tx, name)
+    if view is None or row is None:
         raise _missing(name)
-    if not caller.is_person(stored.user_id):
-        return found
-    return {**found, "config": sealing.as_seen_by_owner(ctx, stored.config, stored.sealed)}
+    if not caller.is_person(row.user_id):
+        return view
+    return {**view, "config": sealing.as_seen_by_owner(ctx, row.config, row.sealed)}
 
 
 def _sealed(ctx: Context, tx: Tx, name: str, config: dict[str, Any]) -> sealing.Sealed:
     """Encrypt the secrets of a configuration. A masked value keeps its stored secret."""
-    stored = templates.stored(tx, name)
-    earlier = None if stored is None else sealing.unsealed(ctx, stored.config, stored.sealed)
+    row = templates.stored(tx, name)
+    earlier = None if row is None else sealing.unsealed(ctx, row.config, row.sealed)
     try:
         return sealing.seal(ctx, sealing.completed(config, earlier))
     except InvalidConfig as e:
@@ -149,7 +149,7 @@ def _checked_config(config: Any) -> dict[str, Any]:
     return checked
 
 
-def _told(e: Violated, name: str, workspace_id: int) -> Missing | Taken:
+def _refusal(e: Violated, name: str, workspace_id: int) -> Missing | Taken:
     if e.constraint == "templates_workspace_id_fkey":
         return Missing(f"workspace {workspace_id} not found")
     return Taken(f"template '{name}' already exists: choose another name, or change that one")

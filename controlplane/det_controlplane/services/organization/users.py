@@ -45,7 +45,7 @@ class Password:
             return stored_hash(hashed)
         if not hashed:
             return None  # sign-in is impossible without a password
-        if hashed in _of_one_letter() or (
+        if hashed in _one_letter_hashes() or (
             not self.is_hashed and len(self.value) < SHORTEST_PASSWORD
         ):
             raise Invalid(
@@ -55,8 +55,8 @@ class Password:
 
 
 @cache
-def _of_one_letter() -> frozenset[str]:
-    """Return the hashes that clients send for passwords of one letter: the length of a hashed one cannot be seen."""
+def _one_letter_hashes() -> frozenset[str]:
+    """Return the hashes of passwords with one character. A hash does not show the length of its password."""
     return frozenset(client_hash(chr(code)) for code in range(32, 127))
 
 
@@ -167,8 +167,8 @@ def _columns(changes: UserChanges, public: bool) -> dict[str, Any]:
         columns["agent_user"] = _checked_agent_user(changes.agent_user)
     if changes.password is not None:
         columns["password_hash"] = changes.password.stored(public=public)
-    given = {column: value for column, value in columns.items() if value is not None}
-    return {**given, "password_hash": None} if changes.remote else given
+    values = {column: value for column, value in columns.items() if value is not None}
+    return {**values, "password_hash": None} if changes.remote else values
 
 
 def _shown(tx: Tx, user_id: int) -> dict[str, Any]:
@@ -182,11 +182,11 @@ def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:
         if changes.password is not None:
             require_session(caller, "change its user's password")
         # Changes that would keep the user from signing in to revoke the token, or that change the user's rights.
-        given = (
+        fields = (
             changes.username, changes.active, changes.remote, changes.end_tokens or None,
             changes.admin, changes.agent_user,
         )  # fmt: skip
-        if any(change is not None for change in given):
+        if any(change is not None for change in fields):
             require_session(caller, "rename its user, sign it out, or change its rights")
     else:
         require_sign_in(caller, "change accounts of others")
@@ -228,8 +228,8 @@ def _refuse_clash(tx: Tx, user_id: int, name: str) -> None:
         raise Taken(f"'{name.strip()}' is already the name of user '{other}': choose another")
 
 
-def _checked_agent_user(given: dict[str, Any]) -> dict[str, Any]:
-    missing = [name for name in _AGENT_USER if given.get(name) is None]
+def _checked_agent_user(agent_user: dict[str, Any]) -> dict[str, Any]:
+    missing = [name for name in _AGENT_USER if agent_user.get(name) is None]
     if missing:
         raise Invalid(f"agentUserGroup lacks {', '.join(missing)}: give all four")
-    return {name: given[name] for name in _AGENT_USER}
+    return {name: agent_user[name] for name in _AGENT_USER}

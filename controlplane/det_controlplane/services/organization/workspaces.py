@@ -72,8 +72,8 @@ def edit(
             row = editable(locked(tx, workspace_id), caller, "edit")
             _check_admin_only(caller, changes)
             _check_storage_access(ctx, caller, changes, row.checkpoint_storage)
-            stored = sealing.unsealed(ctx, row.checkpoint_storage or {}, row.sealed)
-            columns = _columns(ctx, changes, stored)
+            storage = sealing.unsealed(ctx, row.checkpoint_storage or {}, row.sealed)
+            columns = _columns(ctx, changes, storage)
             workspaces.change(tx, workspace_id, **columns)
             return _shown(tx, caller, workspace_id)
     except Violated as e:
@@ -118,16 +118,16 @@ def open_workspace(tx: Tx, workspace_id: int) -> WorkspaceRow:
 
 def editable(row: R, caller: User, verb: str, *, archived_too: bool = False) -> R:
     """Return a workspace or project that this caller may change now."""
-    thing = f"{row.kind} '{row.name}'"
-    require_owner(caller, row.user_id, f"{verb} {thing}")
+    name = f"{row.kind} '{row.name}'"
+    require_owner(caller, row.user_id, f"{verb} {name}")
     if row.immutable:
         # An administrator of a workspace is not one of the cluster, who gets the other status.
         refusal = WrongState if caller.admin else Forbidden
-        raise refusal(f"{thing} is built in: nobody may {verb} it")
+        raise refusal(f"{name} is built in: nobody may {verb} it")
     if row.state is DeletionState.DELETING:
-        raise WrongState(f"{thing} is being deleted")
+        raise WrongState(f"{name} is being deleted")
     if row.archived and not archived_too:
-        raise WrongState(f"{thing} is archived: unarchive it first")
+        raise WrongState(f"{name} is archived: unarchive it first")
     return row
 
 
@@ -148,7 +148,7 @@ def _check_storage_access(
         host_access.require_storage(ctx, caller, storage, "checkpointStorageConfig", [before])
 
 
-def _columns(ctx: Context, changes: WorkspaceChanges, stored: dict[str, Any]) -> dict[str, Any]:
+def _columns(ctx: Context, changes: WorkspaceChanges, storage: dict[str, Any]) -> dict[str, Any]:
     """Return the columns that change; empty pools, users and storages are unset."""
     columns: dict[str, Any] = {}
     if changes.name is not None:
@@ -162,14 +162,14 @@ def _columns(ctx: Context, changes: WorkspaceChanges, stored: dict[str, Any]) ->
     if changes.agent_user is not None:
         columns["agent_user"] = changes.agent_user or None
     if changes.checkpoint_storage is not None:
-        parts = sealing.seal(ctx, _checked_storage(changes.checkpoint_storage, stored))
+        parts = sealing.seal(ctx, _checked_storage(changes.checkpoint_storage, storage))
         columns |= {"checkpoint_storage": parts.shown or None, "sealed": parts.secrets}
     return columns
 
 
-def _checked_storage(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+def _checked_storage(new: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
     """Check a storage. A masked value keeps its stored secret. {} removes the storage."""
-    storage = sealing.completed(given, stored)
+    storage = sealing.completed(new, earlier)
     if storage and not storage.get("type"):
         raise Invalid(
             "checkpointStorageConfig.type is required: directory, shared_fs, s3, gcs, azure"

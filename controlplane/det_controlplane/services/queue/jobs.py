@@ -106,10 +106,10 @@ def _expected_starts(
         job.job_id: schedule.JobProgress(job.progress, (now - job.began_at).total_seconds())
         for job in running
     }
-    found = schedule.expected_starts(snapshot, advances)
+    starts = schedule.expected_starts(snapshot, advances)
     return {
         job_id: {"expectedStart": f"{now + timedelta(seconds=round(s)):%Y-%m-%dT%H:%M:%SZ}"}
-        for job_id, s in found.items()
+        for job_id, s in starts.items()
     }
 
 
@@ -129,9 +129,9 @@ def _state(job: LiveJob | ListedJob | Place) -> str:
 
 
 def stats(ctx: Context, pools: Sequence[str]) -> list[dict[str, Any]]:
-    wanted = pools or [p.pool_name for p in ctx.config.resource_pools]
+    names = pools or [p.pool_name for p in ctx.config.resource_pools]
     answer = []
-    for pool in wanted:
+    for pool in names:
         if ctx.config.pool(pool) is None:
             raise Missing(f"resource pool '{pool}' not found")
         with ctx.db.autocommit() as tx:

@@ -31,7 +31,7 @@ from det_controlplane.services.use_case import change
 def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
     """Make the updates that are allowed, then raise an error with the reasons of the others."""
     with ctx.db.begin() as tx:
-        known = _with_policies(tx, jobs.queued(tx), {u.job_id for u in updates})
+        queue = _with_policies(tx, jobs.queued(tx), {u.job_id for u in updates})
         bound = pool_bindings.by_pool(tx)
     aimed_at = {u.resource_pool for u in updates}
     pools = {
@@ -43,15 +43,15 @@ def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
         )
         for p in ctx.config.resource_pools
     }
-    answer = change_queue(known, pools, updates, int(ctx.now().timestamp() * 1_000_000))
-    for wanted in answer.changes:
-        _apply(ctx, wanted)
+    answer = change_queue(queue, pools, updates, int(ctx.now().timestamp() * 1_000_000))
+    for queue_change in answer.changes:
+        _apply(ctx, queue_change)
     if answer.refused is not None:
         raise (Missing if answer.refused.is_missing else Invalid)(answer.refused.reason)
 
 
-def _with_policies(tx: Tx, known: list[QueuedJob], changing: set[str]) -> list[QueuedJob]:
-    """Give the jobs that change the config policies of their kind and workspace."""
+def _with_policies(tx: Tx, queue: list[QueuedJob], changing: set[str]) -> list[QueuedJob]:
+    """Return the jobs. Jobs that change get the config policies of their kind and workspace."""
     in_force: dict[tuple[int, WorkloadType], Policies] = {}
 
     def completed(job: QueuedJob) -> QueuedJob:
@@ -61,28 +61,28 @@ def _with_policies(tx: Tx, known: list[QueuedJob], changing: set[str]) -> list[Q
             in_force[scope] = config_policies.in_force(tx, *scope)
         return replace(job, policies=in_force[scope])
 
-    return [completed(job) if job.id in changing else job for job in known]
+    return [completed(job) if job.id in changing else job for job in queue]
 
 
-def _apply(ctx: Context, wanted: QueueChange) -> None:
+def _apply(ctx: Context, queue_change: QueueChange) -> None:
     with ctx.db.autocommit() as tx:
-        experiment_id = jobs.experiment_of(tx, UUID(wanted.job_id))
+        experiment_id = jobs.experiment_of(tx, UUID(queue_change.job_id))
     if experiment_id is None:
-        _apply_to_task(ctx, wanted)
+        _apply_to_task(ctx, queue_change)
         return
     with live.locked_experiment(ctx, experiment_id) as experiment:
         old_pool = experiment.row.pool
-        jobs.change(experiment.tx, experiment.row.job_id, **_values(wanted))
+        jobs.change(experiment.tx, experiment.row.job_id, **_values(queue_change))
         values = {
-            "priority": wanted.priority,
-            "weight": wanted.weight,
-            "resource_pool": wanted.pool,
+            "priority": queue_change.priority,
+            "weight": queue_change.weight,
+            "resource_pool": queue_change.pool,
         }
         for name, value in values.items():
             if value is not None:
                 experiments.set_config(experiment.tx, experiment.row.id, "resources", name, value)
-        if wanted.pool is not None and wanted.pool != old_pool:
-            _move(experiment, wanted.pool)
+        if queue_change.pool is not None and queue_change.pool != old_pool:
+            _move(experiment, queue_change.pool)
         experiment.change.queue_changed(old_pool)
 
 
@@ -98,16 +98,16 @@ def _move(experiment: LiveExperiment, pool: str) -> None:
     experiment.change.queue_changed(pool)
 
 
-def _apply_to_task(ctx: Context, wanted: QueueChange) -> None:
+def _apply_to_task(ctx: Context, queue_change: QueueChange) -> None:
     with change(ctx) as changed:
-        jobs.change(changed.tx, UUID(wanted.job_id), **_values(wanted))
+        jobs.change(changed.tx, UUID(queue_change.job_id), **_values(queue_change))
         for pool in ctx.config.resource_pools:
             changed.queue_changed(pool.pool_name)
 
 
-def _values(wanted: QueueChange) -> dict[str, Any]:
+def _values(queue_change: QueueChange) -> dict[str, Any]:
     values = {
-        "priority": wanted.priority, "weight": wanted.weight, "pool": wanted.pool,
-        "position": wanted.position,
+        "priority": queue_change.priority, "weight": queue_change.weight, "pool": queue_change.pool,
+        "position": queue_change.position,
     }  # fmt: skip
     return {name: value for name, value in values.items() if value is not None}

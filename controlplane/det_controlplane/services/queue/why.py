@@ -47,23 +47,23 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     if kind == "job" and not _is_uuid(id):
         raise Missing(f"job '{id}' not found: ids of jobs are UUIDs, `det job list` shows them")
     with ctx.db.begin() as tx:
-        found = waiting.subject(tx, kind, id)
-        if found is None:
+        subject = waiting.subject(tx, kind, id)
+        if subject is None:
             raise Missing(f"{kind} '{id}' not found")
         reasons = [
             _of_pool(ctx, _of_metrics(tx, reason)) for reason in waiting.reasons(tx, kind, id)
         ]
-        spent = _spent_budget(ctx, tx, found.experiment_id)
-        nearly = "" if spent else _nearly_spent_budget(ctx, tx, found.experiment_id)
+        spent = _spent_budget(ctx, tx, subject.experiment_id)
+        nearly = "" if spent else _nearly_spent_budget(ctx, tx, subject.experiment_id)
         refused = 0 if reasons else metric_names.refused_reports(tx, kind, id)
     if reasons:
-        return [_told(reason, spent, nearly) for reason in reasons]
-    ended = _itself(found, spent)
-    sentence = _decided(ctx, kind, id, found) or ended["sentence"]
-    return [{**ended, "sentence": sentence + _of_refused(refused)}]
+        return [_entry(reason, spent, nearly) for reason in reasons]
+    ended = _state_entry(subject, spent)
+    sentence = _decided(ctx, kind, id, subject) or ended["sentence"]
+    return [{**ended, "sentence": sentence + _refusal_note(refused)}]
 
 
-def _of_refused(reports: int) -> str:
+def _refusal_note(reports: int) -> str:
     if not reports:
         return ""
     noun = "report has" if reports == 1 else "reports have"
@@ -74,13 +74,15 @@ def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
     """Complete the reason of a waiting TensorBoard with the experiments that have no metrics and their states."""
     if reason["code"] != "NO_METRICS":
         return reason
-    shown = [
+    experiments = [
         f"experiment {id} ({state})" for id, state in waiting.shown_by(tx, reason["allocationId"])
     ]
-    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
-    whose = f" of {', '.join(shown[:_NAMED])}{more}" if shown else ""
-    told = f"{reason['sentence']} and has no metrics to show yet{whose}: it waits for the first"
-    return reason | {"sentence": told}
+    more = f" and {len(experiments) - _NAMED} more" if len(experiments) > _NAMED else ""
+    suffix = f" of {', '.join(experiments[:_NAMED])}{more}" if experiments else ""
+    sentence = (
+        f"{reason['sentence']} and has no metrics to show yet{suffix}: it waits for the first"
+    )
+    return reason | {"sentence": sentence}
 
 
 def _of_pool(ctx: Context, reason: dict[str, Any]) -> dict[str, Any]:
@@ -88,26 +90,26 @@ def _of_pool(ctx: Context, reason: dict[str, Any]) -> dict[str, Any]:
     pool, job_id = reason.pop("pool"), reason.pop("jobId")
     if reason["state"] != "QUEUED" or ctx.config.pool(pool) is not None:
         return reason
-    told = without_pool(ctx, pool, job_id, is_experiment=reason["trialId"] is not None)
-    return reason | {"code": "NO_POOL", "sentence": told, "machineReason": None, "noShow": None}
+    sentence = without_pool(ctx, pool, job_id, is_experiment=reason["trialId"] is not None)
+    return reason | {"code": "NO_POOL", "sentence": sentence, "machineReason": None, "noShow": None}
 
 
 def without_pool(ctx: Context, pool: str, job_id: str, is_experiment: bool) -> str:
     """Return the reason for a job in a pool that is no longer configured, with the command that moves it."""
-    known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+    names = ", ".join(p.pool_name for p in ctx.config.resource_pools)
     default = ctx.config.default_compute_resource_pool
     moved = f"`det job update {job_id} --resource-pool {default}` moves it"
     way = moved if is_experiment else "start it again in another, and kill this one"
-    return f"its resource pool {pool!r} no longer exists: {way} (there are: {known})"
+    return f"its resource pool {pool!r} no longer exists: {way} (there are: {names})"
 
 
-def _decided(ctx: Context, kind: str, id: str, found: Subject) -> str:
+def _decided(ctx: Context, kind: str, id: str, subject: Subject) -> str:
     """Return the search's decision about a trial that has ended well, or waits at a rung."""
-    if kind != "trial" or found.experiment_id is None:
+    if kind != "trial" or subject.experiment_id is None:
         return ""
-    if found.state != "COMPLETED" and not (found.state == "ACTIVE" and found.parked):
+    if subject.state != "COMPLETED" and not (subject.state == "ACTIVE" and subject.parked):
         return ""
-    return decisions.sentence_of(ctx, found.experiment_id, int(id), found.state)
+    return decisions.sentence_of(ctx, subject.experiment_id, int(id), subject.state)
 
 
 def _spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
@@ -125,7 +127,7 @@ def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str
     return f"{budget.name} is nearly spent; raise it with `det budget set`" if budget else ""
 
 
-def _told(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
+def _entry(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
     """Join the reasons of the scheduler, the provisioner and budgets."""
     machines, lost_agents = reason.pop("machineReason"), reason.pop("lostAgents")
     if reason["state"] == "QUEUED" and machines:
@@ -142,15 +144,15 @@ def _told(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
 def _may_go_on(lost_agents: list[str]) -> str:
     if len(lost_agents) == 1:
         return f"; its run on agent {lost_agents[0]}, which is out of contact, goes on if the agent comes back first"
-    named = ", ".join(lost_agents)
-    return f"; its run on agents {named}, which are out of contact, goes on if all of them come back first"
+    agents = ", ".join(lost_agents)
+    return f"; its run on agents {agents}, which are out of contact, goes on if all of them come back first"
 
 
 def in_queue(waits: dict[str, Any]) -> str:
     """Return why a waiting allocation does, as a queue shows it."""
-    told, machines = waits["sentence"], waits["machines"]
-    told = joined(told, machines, waits["code"] or "") if machines else told
-    return f"trial {waits['trialId']} {told}" if waits["trialId"] else str(told)
+    sentence, machines = waits["sentence"], waits["machines"]
+    sentence = joined(sentence, machines, waits["code"] or "") if machines else sentence
+    return f"trial {waits['trialId']} {sentence}" if waits["trialId"] else str(sentence)
 
 
 def joined(scheduler: str, machines: str, code: str) -> str:
@@ -166,13 +168,15 @@ def _with_no_show(reason: dict[str, Any]) -> dict[str, Any]:
     if no_show is not None:
         step, words = boot.last_step(no_show["console"]), boot.last_words(no_show["console"])
         at = f", its start ended at: {step}" if step else ""
-        said = f", and it said: {words}" if words else ""
-        told = f"a machine before did not join{at}{said} (`det instance describe {no_show['id']}`)"
-        reason["sentence"] += f"; {told}"
+        quote = f", and it said: {words}" if words else ""
+        sentence = (
+            f"a machine before did not join{at}{quote} (`det instance describe {no_show['id']}`)"
+        )
+        reason["sentence"] += f"; {sentence}"
     return reason
 
 
-def _itself(row: Subject, spent: str) -> dict[str, Any]:
+def _state_entry(row: Subject, spent: str) -> dict[str, Any]:
     return {
         "allocationId": None, "trialId": None, "state": row.state, "code": row.state,
         "sentence": _sentence_of(row, spent), "since": None,
@@ -191,8 +195,8 @@ def _sentence_of(row: Subject, spent: str) -> str:
         return "holds no slots until the searcher tells it to train on"
     if row.state == "PAUSED" and row.experiment_id is None:
         return "is paused: `det task unpause` continues it"
-    told = _SENTENCES.get(row.state, "has nothing queued and nothing running")
-    return told.format(experiment_id=row.experiment_id)
+    sentence = _SENTENCES.get(row.state, "has nothing queued and nothing running")
+    return sentence.format(experiment_id=row.experiment_id)
 
 
 def _last_run(row: Subject) -> str:
@@ -210,8 +214,8 @@ def _last_run(row: Subject) -> str:
 
 def _with_meaning(exit_reason: str) -> str:
     """Return the end of a run with the usual meaning of its exit status."""
-    found = _EXIT_CODE.search(exit_reason)
-    meaning = _MEANINGS.get(found[1]) if found else None
+    match = _EXIT_CODE.search(exit_reason)
+    meaning = _MEANINGS.get(match[1]) if match else None
     return f"{exit_reason} ({meaning})" if meaning else exit_reason
 
 

@@ -60,7 +60,7 @@ def create(ctx: Context, caller: User, new: ModelChanges) -> dict[str, Any]:
             }  # fmt: skip
             return models.one(tx, models.create(tx, values, ctx.now()))
     except Violated as e:
-        raise _told(e, name) from e
+        raise _refusal(e, name) from e
 
 
 def edit(ctx: Context, caller: User, name_or_id: str, changes: ModelChanges) -> dict[str, Any]:
@@ -81,11 +81,11 @@ def edit(ctx: Context, caller: User, name_or_id: str, changes: ModelChanges) -> 
             if target is not None:
                 what = f"model '{model.name}'"
                 require_removal(caller, model.user_id, model.workspace_id, target, what)
-            given = {column: value for column, value in values.items() if value is not None}
-            models.change(tx, model.id, given, ctx.now())
+            columns = {column: value for column, value in values.items() if value is not None}
+            models.change(tx, model.id, columns, ctx.now())
             return models.one(tx, model.id)
     except Violated as e:
-        raise _told(e, changes.name or "") from e
+        raise _refusal(e, changes.name or "") from e
 
 
 def delete(ctx: Context, caller: User, name_or_id: str) -> None:
@@ -112,19 +112,19 @@ def locked(tx: Tx, name_or_id: str) -> Model:
 def _workspace(tx: Tx, caller: User, changes: ModelChanges, default: int = 0) -> int | None:
     """Return the workspace for a model; None where none is named."""
     name = changes.workspace_name or ""
-    wanted = changes.workspace_id or (0 if name else default)
-    if not wanted and not name:
+    workspace_id = changes.workspace_id or (0 if name else default)
+    if not workspace_id and not name:
         return None
-    workspace = models.workspace(tx, wanted, name)
-    if workspace is None or not _is_told(caller, workspace.id):
-        raise Missing(f"workspace {wanted or repr(name)} not found")
+    workspace = models.workspace(tx, workspace_id, name)
+    if workspace is None or not _may_see(caller, workspace.id):
+        raise Missing(f"workspace {workspace_id or repr(name)} not found")
     require_in(caller, Right.CREATE_MODEL_REGISTRY, workspace.id)
     what = f"workspace {workspace.id}"
     require_open(what, archived=workspace.archived, deleting=workspace.deleting)
     return workspace.id
 
 
-def _is_told(caller: User, workspace_id: int) -> bool:
+def _may_see(caller: User, workspace_id: int) -> bool:
     """Return whether the caller may know of a workspace: everybody knows that which needs no name."""
     return workspace_id == UNCATEGORIZED or caller.grants.has(Right.VIEW_WORKSPACE, workspace_id)
 
@@ -142,7 +142,7 @@ def _checked_name(name: str) -> str:
     return name.strip()
 
 
-def _told(e: Violated, name: str) -> Missing | Taken:
+def _refusal(e: Violated, name: str) -> Missing | Taken:
     if e.constraint == "models_name_key":
         return Taken(f"model '{name}' already exists: choose another name")
     return Missing("the workspace does not exist")

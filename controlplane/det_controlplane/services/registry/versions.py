@@ -74,8 +74,8 @@ def edit(ctx: Context, name_or_id: str, version: int, changes: VersionChanges) -
         model = locked(tx, name_or_id)
         row = _find(tx, model, version)
         check_labels(f"version {version} of model '{model.name}'", changes.labels)
-        given = {column: value for column, value in asdict(changes).items() if value is not None}
-        models.change_version(tx, row.id, given, ctx.now())
+        columns = {column: value for column, value in asdict(changes).items() if value is not None}
+        models.change_version(tx, row.id, columns, ctx.now())
         models.change(tx, model.id, {}, ctx.now())
         return _one(tx, model, version)
 
@@ -91,17 +91,17 @@ def delete(ctx: Context, caller: User, name_or_id: str, version: int) -> None:
 
 
 def _find(tx: Tx, model: Model, version: int) -> Version:
-    found = models.lock_version(tx, model.id, version)
-    if found is None:
+    row = models.lock_version(tx, model.id, version)
+    if row is None:
         raise _missing(model, version)
-    return found
+    return row
 
 
 def _one(tx: Tx, model: Model, version: int) -> dict[str, Any]:
-    found = models.one_version(tx, model.id, version)
-    if found is None:
+    view = models.one_version(tx, model.id, version)
+    if view is None:
         raise _missing(model, version)
-    return found
+    return view
 
 
 def _missing(model: Model, version: int) -> Missing:

@@ -20,11 +20,11 @@ def pool_of(
 ) -> Pool:
     """Choose the pool by name, else the workspace's default, else the cluster's."""
     resources = _resources(template) | _resources(submitted)
-    asked = resources.get(slots_key, 1)
-    asked = asked if isinstance(asked, int) else 1
-    fallback = project.default_compute_pool if asked else project.default_aux_pool
+    slots = resources.get(slots_key, 1)
+    slots = slots if isinstance(slots, int) else 1
+    fallback = project.default_compute_pool if slots else project.default_aux_pool
     requested = resources.get("resource_pool") or fallback or ""
-    pool = ctx.config.pool_for(str(requested), asked)
+    pool = ctx.config.pool_for(str(requested), slots)
     if isinstance(pool, Problem):
         raise InvalidConfig([pool])
     refuse_reserved(ctx, pool, project)
@@ -54,8 +54,8 @@ def refuse_reserved(ctx: Context, pool: Pool, project: Any) -> None:
 
 
 def _resources(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    found = (config or {}).get("resources")
-    return dict(found) if isinstance(found, Mapping) else {}
+    resources = (config or {}).get("resources")
+    return dict(resources) if isinstance(resources, Mapping) else {}
 
 
 def of_pool(ctx: Context, pool_name: str) -> int | None:

@@ -16,10 +16,10 @@ def stop_all(ctx: Context, agent_id: str, until: datetime | None = None, why: st
     Their deadline is `until` at the latest, also for allocations that were asked before. Allocations that cannot
     save a checkpoint end with their machine: a lost notebook starts again elsewhere, a killed one does not."""
     with ctx.db.autocommit() as tx:
-        found = containers.allocations_to_ask(tx, agent_id, until)
+        allocation_ids = containers.allocations_to_ask(tx, agent_id, until)
     at = "" if until is None else f" at {until.astimezone(timezone.utc):%H:%M:%S} UTC"
     reason = f"the machine of agent {agent_id} goes away{at}" + (f": {why}" if why else "")
-    for allocation_id in found:
+    for allocation_id in allocation_ids:
         with change(ctx) as changed:
             allocation = allocations.lock(changed.tx, allocation_id)
             if allocation is None or allocation.state is AllocationState.TERMINATED:
@@ -29,4 +29,4 @@ def stop_all(ctx: Context, agent_id: str, until: datetime | None = None, why: st
             if until is not None:
                 allocations.kill_by(changed.tx, allocation_id, until, reason)
                 changed.wake("schedule")
-    return bool(found)
+    return bool(allocation_ids)

@@ -27,12 +27,12 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             if not rows_of.try_lock(tx, pool):
                 return None
             marks = pool_marks.count(tx, pool)
-            found = load(ctx, tx, pool)
-            plan = schedule.decide(snapshot_of(ctx, pool, found), now.timestamp())
-            _start(ctx, changed, found, plan.start)
+            pool_rows = load(ctx, tx, pool)
+            plan = schedule.decide(snapshot_of(ctx, pool, pool_rows), now.timestamp())
+            _start(ctx, changed, pool_rows, plan.start)
             _preempt(changed, plan.preempt)
-            wait_reasons.record(tx, pool, found.reasons, plan.waiting, now)
-            jobs.keep_in_queue(tx, pool, found.job_ids, found.unmarked_jobs)
+            wait_reasons.record(tx, pool, pool_rows.reasons, plan.waiting, now)
+            jobs.keep_in_queue(tx, pool, pool_rows.job_ids, pool_rows.unmarked_jobs)
             pool_marks.answer(tx, pool, marks, now, decide_at=now if _rents(ctx, pool) else None)
             return plan
     except LostRace:
@@ -40,23 +40,23 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
 
 
 def _rents(ctx: Context, pool: str) -> bool:
-    found = ctx.config.pool(pool)
-    return found is not None and bool(found.offers)
+    settings = ctx.config.pool(pool)
+    return settings is not None and bool(settings.offers)
 
 
 def load(ctx: Context, tx: Tx, pool: str) -> rows_of.PoolRows:
-    found = ctx.config.pool(pool)
-    aux_limit = 100 if found is None else int(found.max_aux_containers_per_agent)
+    settings = ctx.config.pool(pool)
+    aux_limit = 100 if settings is None else int(settings.max_aux_containers_per_agent)
     return rows_of.load(tx, pool, aux_limit, ctx.config.scheduler_of(pool).default_priority)
 
 
 def settings_of(ctx: Context, pool: str) -> schedule.PoolSettings:
-    found = ctx.config.scheduler_of(pool)
+    settings = ctx.config.scheduler_of(pool)
     return schedule.PoolSettings(
-        scheduler=found.type,
-        preemption=found.preemption,
-        fitting_policy=found.fitting_policy,
-        allow_heterogeneous_fits=found.allow_heterogeneous_fits,
+        scheduler=settings.type,
+        preemption=settings.preemption,
+        fitting_policy=settings.fitting_policy,
+        allow_heterogeneous_fits=settings.allow_heterogeneous_fits,
     )
 
 
@@ -72,12 +72,12 @@ def snapshot_of(ctx: Context, pool: str, found: rows_of.PoolRows) -> schedule.Po
 
 def _most_slots_to_come(ctx: Context, pool: str) -> int | None:
     """Return the slots of the largest machine that a pool may rent."""
-    known = ctx.config.pool(pool)
-    return max((offer.slots for offer in known.offers), default=None) if known else None
+    settings = ctx.config.pool(pool)
+    return max((offer.slots for offer in settings.offers), default=None) if settings else None
 
 
 def _start(
-    ctx: Context, change: Change, found: rows_of.PoolRows, starts: Sequence[schedule.Start]
+    ctx: Context, change: Change, pool_rows: rows_of.PoolRows, starts: Sequence[schedule.Start]
 ) -> None:
     """Start allocations by a few statements, however many start."""
     if not starts:
@@ -91,7 +91,7 @@ def _start(
     containers = [
         NewContainer(
             ctx.new_uuid(), start.allocation_id, placed.agent_id, assigned[start.allocation_id].epoch, rank,
-            [found.free[placed.agent_id].pop(0) for _ in range(placed.slots)],
+            [pool_rows.free[placed.agent_id].pop(0) for _ in range(placed.slots)],
         )
         for start in starts
         for rank, placed in enumerate(start.placements)
@@ -101,10 +101,12 @@ def _start(
         raise LostRace("a slot is no longer free")
     for container in containers:
         change.wake(f"agent:{container.agent_id}")
-    _tell(change, starts, assigned)
+    _announce_starts(change, starts, assigned)
 
 
-def _tell(change: Change, starts: Sequence[schedule.Start], assigned: dict[str, Assigned]) -> None:
+def _announce_starts(
+    change: Change, starts: Sequence[schedule.Start], assigned: dict[str, Assigned]
+) -> None:
     lines = []
     for start in starts:
         where = ", ".join(p.agent_id for p in start.placements)

@@ -67,9 +67,9 @@ def _preempt(change: Change, live: Sequence[AllocationRow], reason: str) -> None
     if not live:
         return
     allocations.preempt(change.tx, [row.id for row in live], reason, change.now)
-    unasked = [row.task_id for row in live if row.preempt_at is None]
+    task_ids = [row.task_id for row in live if row.preempt_at is None]
     line = f"The run is asked to save a checkpoint and stop: {reason}."
-    logs.add_line_to_each(change.tx, unasked, line, change.now)
+    logs.add_line_to_each(change.tx, task_ids, line, change.now)
 
 
 def kill_soon(change: Change, allocation: AllocationRow, reason: str) -> None:

@@ -23,26 +23,26 @@ def choose(ctx: Context, tx: Tx, starts: Sequence[schedule.Start]) -> list[dict[
 
     If the cluster runs more than there are numbers, no number is used twice on an agent."""
     reserved = ctx.config.reserved_ports
-    taken = rows_of.ports_in_use(tx) | reserved
-    free = {name: _free(base, taken) for name, base in PORT_BASES.items()}
-    found = [{name: next(numbers, 0) for name, numbers in free.items()} for _ in starts]
-    if all(number for ports in found for number in ports.values()):
-        return found
+    in_use = rows_of.ports_in_use(tx) | reserved
+    free = {name: _free(base, in_use) for name, base in PORT_BASES.items()}
+    choices = [{name: next(numbers, 0) for name, numbers in free.items()} for _ in starts]
+    if all(number for ports in choices for number in ports.values()):
+        return choices
     agents = {placed.agent_id for start in starts for placed in start.placements}
     of_agents = rows_of.ports_on(tx, agents)
-    for start, ports in zip(starts, found, strict=True):
+    for start, ports in zip(starts, choices, strict=True):
         own = [of_agents[placed.agent_id] for placed in start.placements]
         used = {*reserved, *ports.values()}.union(*own)
         for name, base in PORT_BASES.items():
             ports[name] = ports[name] or next(_free(base, used), base)
         for on_agent in own:
             on_agent.update(ports.values())
-    return found
+    return choices
 
 
-def _free(base: int, taken: set[int]) -> Iterator[int]:
+def _free(base: int, in_use: set[int]) -> Iterator[int]:
     """Yield free numbers from the lowest on, and take them."""
     for port in range(base, HIGHEST + 1):
-        if port not in taken:
-            taken.add(port)
+        if port not in in_use:
+            in_use.add(port)
             yield port

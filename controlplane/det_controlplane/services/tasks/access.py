@@ -23,9 +23,9 @@ def told(
     ctx: Context, task_id: str, config: Mapping[str, Any], access_key: str | None
 ) -> str | None:
     """Return the token of a task from its configuration with secrets; None where it cannot be read."""
-    kept = (config.get("_environment") or {}).get("DET_NOTEBOOK_TOKEN") or config.get("_token")
-    if kept and kept != HIDDEN:
-        return str(kept)
+    token = (config.get("_environment") or {}).get("DET_NOTEBOOK_TOKEN") or config.get("_token")
+    if token and token != HIDDEN:
+        return str(token)
     return _earlier(ctx, task_id, access_key)
 
 

@@ -51,9 +51,9 @@ def rendezvous(ctx: Context, user: User, allocation_id: str, resources_id: str) 
         allocation = allocations.lock(tx, allocation_id)
         assert allocation is not None
         own = _arrive(tx, allocation, resources_id, now)
-        found = containers.of_allocation(tx, allocation)
+        members = containers.of_allocation(tx, allocation)
         missing = [
-            c for c in found if c.rendezvous_at is None or c.state is ContainerState.ASSIGNED
+            c for c in members if c.rendezvous_at is None or c.state is ContainerState.ASSIGNED
         ]
         if not missing:
             if allocations.set_ready(tx, allocation_id):
@@ -61,11 +61,11 @@ def rendezvous(ctx: Context, user: User, allocation_id: str, resources_id: str) 
                 logs.add_named_lines(tx, [line], now)
             changed.allocation_changed(allocation_id)
     if missing:
-        raise Unready(f"{len(missing)} of {len(found)} containers have not arrived yet")
+        raise Unready(f"{len(missing)} of {len(members)} containers have not arrived yet")
     return {
-        "addresses": [c.address or "127.0.0.1" for c in found],
+        "addresses": [c.address or "127.0.0.1" for c in members],
         "rank": own.rank,
-        "slots": [len(c.slot_ids) for c in found],
+        "slots": [len(c.slot_ids) for c in members],
     }
 
 
@@ -85,7 +85,7 @@ def preempted(ctx: Context, user: User, allocation_id: str) -> bool:
 
 
 def acknowledge_preemption(ctx: Context, user: User, allocation_id: str) -> None:
-    """Record that the program saw the signal. Its exit then counts as a requested stop, whatever the exit code.
+    """Record that the program saw the signal. Its exit then counts as a requested stop, with any exit code.
 
     Without a signal, this has no effect and the exit code counts."""
     allocation = find(ctx, user, allocation_id)
@@ -142,14 +142,14 @@ def all_gather(
     find(ctx, user, allocation_id)
     if peers < 1:
         raise Invalid(f"numPeers must be at least 1, not {peers}")
-    sent, share = as_json(data), _GATHERED // peers
-    if len(sent) > share:
+    payload, share = as_json(data), _GATHERED // peers
+    if len(payload) > share:
         raise Oversized(
-            f"{len(sent)} bytes of data: each of {peers} peers may send {share}, as all of them get all of it;"
+            f"{len(payload)} bytes of data: each of {peers} peers may send {share}, as all of them get all of it;"
             " exchange larger things by files, or among the peers themselves"
         )
     with change(ctx) as changed:
-        gathered = all_gathers.add(changed.tx, allocation_id, request_uuid, peers, sent)
+        gathered = all_gathers.add(changed.tx, allocation_id, request_uuid, peers, payload)
         if len(gathered) >= peers:
             allocations.set_ready(changed.tx, allocation_id)
         changed.allocation_changed(allocation_id)

@@ -78,7 +78,7 @@ class Created:
 
 
 def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
-    """Queue a task. A fork without a configuration or files uses those of its original."""
+    """Queue a task. A fork without a configuration or files uses the configuration and files of its original."""
     repeated = launching.repeated(ctx, new.submission)
     if repeated is not None:
         return Created(repeated, (), False)
@@ -108,9 +108,9 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
         require_owner(user, parent.user_id, "make children of the task")
     if new.inherit_context and parent is None:
         raise Invalid("inheritContext needs a parent task: name it by parentId")
-    given = _given(new)
+    changes = _load_config(new)
     earlier = None if original is None else _earlier(ctx, user, original)
-    config = _config(given, earlier)
+    config = _config(changes, earlier)
     project = submissions.project_by_id(ctx.db, new.project_id or UNCATEGORIZED)
     if project is None:
         raise Missing(f"project {new.project_id} not found")
@@ -126,7 +126,7 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
     if source is not None and not submission.files:
         submission = replace(submission, shared_context_id=source.context_id)
     resolved = launching.resolve(ctx, user, submission)
-    submitted = config if given or earlier is None else _submitted(earlier)
+    submitted = config if changes or earlier is None else _submitted(earlier)
     return Prepared(submission, resolved, project.id, submitted)
 
 
@@ -134,9 +134,9 @@ def _program(submitted: Mapping[str, Any], config: TaskConfig, place: ProgramCon
     return replace(programs.of_command(config, place), settings={_SUBMITTED: dict(submitted)})
 
 
-def _submitted(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+def _submitted(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a stored configuration as submitted. A task of an earlier version has the resolved one only."""
-    submitted: Mapping[str, Any] = stored.get(_SUBMITTED) or programs.shown(stored)
+    submitted: Mapping[str, Any] = config.get(_SUBMITTED) or programs.shown(config)
     return submitted
 
 
@@ -147,7 +147,7 @@ def _relative(ctx: Context, user: User, task_id: str | None) -> GenericTask | No
     return _find(ctx, task_id)
 
 
-def _given(new: NewGenericTask) -> dict[str, Any]:
+def _load_config(new: NewGenericTask) -> dict[str, Any]:
     return dict(load_yaml(new.config, what="task configuration")) if new.config.strip() else {}
 
 
@@ -159,23 +159,23 @@ def _earlier(ctx: Context, user: User, original: GenericTask) -> Mapping[str, An
     return earlier
 
 
-def _config(given: dict[str, Any], earlier: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _config(changes: dict[str, Any], earlier: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if earlier is None:
-        return given
-    known = programs.shown(earlier)
-    return dict(sealing.completed(given, known)) if given else known
+        return changes
+    current = programs.shown(earlier)
+    return dict(sealing.completed(changes, current)) if changes else current
 
 
 def _require_open(tx: Tx, parent_id: str, *, no_pause: bool) -> None:
-    """Refuse a child that an end or a pause of its parent would not reach any more."""
+    """Refuse a child if its parent has ended, is stopping, or is paused: the child would not stop with it."""
     parent = generic_tasks.lock(tx, parent_id)
     if (
         parent is None
         or parent.state.terminal
         or parent.state is GenericTaskState.STOPPING_CANCELED
     ):
-        told = "is gone" if parent is None else f"is {parent.state.value}"
-        raise WrongState(f"task {parent_id} {told}: it can have no more children")
+        problem = "is gone" if parent is None else f"is {parent.state.value}"
+        raise WrongState(f"task {parent_id} {problem}: it can have no more children")
     if not no_pause and parent.state in _PAUSED:
         raise WrongState(
             f"task {parent_id} is {parent.state.value}: unpause it first, or create a child that runs without pauses"
@@ -247,16 +247,16 @@ def _tree(ctx: Context, user: User, task_id: str) -> Iterator[str]:
     """Yield a task and its descendants, parents first, then tasks that were created before their parent moved.
 
     Tasks in workspaces without the user's rights are left out: a tree gives no rights."""
-    told: set[str] = set()
+    previous: set[str] = set()
     within = user.grants.workspaces(Right.UPDATE_NSC)
     for _ in range(_PASSES):
         with ctx.db.autocommit() as tx:
             tree = generic_tasks.tree_below(tx, task_id, within)
-        new = [id for id in tree if id not in told]
+        new = [id for id in tree if id not in previous]
         if not new:
             return
         yield from new
-        told.update(new)
+        previous.update(new)
 
 
 def _move(ctx: Context, task_id: str, after: After, reason: str) -> None:
@@ -285,8 +285,10 @@ def _move(ctx: Context, task_id: str, after: After, reason: str) -> None:
 
 
 def _stop(change: Change, allocation: AllocationRow, target: GenericTaskState, reason: str) -> None:
-    asks = target is GenericTaskState.STOPPING_PAUSED
-    exit = stopping.signal(change, allocation, Signal.TERMINATE if asks else Signal.KILL, reason)
+    is_pause = target is GenericTaskState.STOPPING_PAUSED
+    exit = stopping.signal(
+        change, allocation, Signal.TERMINATE if is_pause else Signal.KILL, reason
+    )
     if exit is not None:
         lifecycle.allocation_ended(change, allocation, exit)
 
@@ -310,11 +312,11 @@ def _find(ctx: Context, task_id: str) -> GenericTask:
         return task
     if other is None:
         raise Missing(f"task '{task_id}' not found")
-    raise Invalid(f"task {task_id} is no generic task but {_called(other)}")
+    raise Invalid(f"task {task_id} is no generic task but {_other_task_name(other)}")
 
 
-def _called(other: AnyTask) -> str:
-    """Name a task of another kind, and the commands that steer it."""
+def _other_task_name(other: AnyTask) -> str:
+    """Return the name of a task of another kind, with the commands for it."""
     if other.kind is TaskKind.TRIAL:
         pauses = f"`det experiment pause {other.experiment_id}` pauses its experiment"
         return f"trial {other.trial_id}: `det trial kill {other.trial_id}` kills it, {pauses}"

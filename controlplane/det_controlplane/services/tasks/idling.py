@@ -14,8 +14,8 @@ from det_controlplane.services.use_case import change
 
 def end_idle(ctx: Context) -> None:
     with ctx.db.autocommit() as tx:
-        found = tasks.idle(tx, ctx.now())
-    for task in found:
+        idle_tasks = tasks.idle(tx, ctx.now())
+    for task in idle_tasks:
         with change(ctx) as changed:
             allocation = allocations.lock(changed.tx, task.allocation_id)
             # Somebody may have come back meanwhile.

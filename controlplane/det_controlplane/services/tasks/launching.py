@@ -111,21 +111,21 @@ def _merged(
     template: dict[str, Any] | None,
     workspace: TargetWorkspace,
 ) -> tuple[ResolvedTask, Pool]:
-    pool, in_vain = _pool(ctx, kind, submitted, template, workspace)
+    pool, pool_problems = _pool(ctx, kind, submitted, template, workspace)
     sources = configs.task_sources_of(ctx.config, pool, template=template)
     name = configs.petname(ctx.new_seed())
     try:
         resolved = configs.resolve_task(kind, submitted, sources, name=name)
     except InvalidConfig as error:
-        raise InvalidConfig([*in_vain, *error.problems]) from error
-    if in_vain:
-        raise InvalidConfig(in_vain)
+        raise InvalidConfig([*pool_problems, *error.problems]) from error
+    if pool_problems:
+        raise InvalidConfig(pool_problems)
     return resolved, pool
 
 
 @contextmanager
 def _problems_of(kind: TaskKind) -> Iterator[None]:
-    """Name the kind of the task in the message about a refused configuration."""
+    """Add the kind of the task to the message about an invalid configuration."""
     try:
         yield
     except InvalidConfig as e:
@@ -203,15 +203,15 @@ def _insert(tx: Tx, new: NewTask, now: datetime) -> None:
 
 
 def _workspace(ctx: Context, user: User, workspace_id: int) -> TargetWorkspace:
-    found = submissions.workspace(ctx.db, workspace_id)
-    if found is None:
+    workspace = submissions.workspace(ctx.db, workspace_id)
+    if workspace is None:
         raise Missing(f"workspace {workspace_id} not found")
     require_in(user, Right.CREATE_NSC, workspace_id)
     what = f"workspace {workspace_id}"
-    if found.archived:
+    if workspace.archived:
         raise Missing(f"{what} is archived: unarchive it, or choose another")
-    require_open(what, archived=False, deleting=found.deleting)
-    return found
+    require_open(what, archived=False, deleting=workspace.deleting)
+    return workspace
 
 
 def _pool(
@@ -254,10 +254,10 @@ def _port(ctx: Context, tx: Tx, kind: TaskKind) -> int:
     base = LOWEST_PORTS.get(kind)
     if base is None:
         return 0
-    taken = tasks.ports_in_use(tx) | ctx.config.reserved_ports
+    in_use = tasks.ports_in_use(tx) | ctx.config.reserved_ports
     start = ctx.new_seed()
     every = [base + (start + n) % PORTS_OF_A_KIND for n in range(PORTS_OF_A_KIND)]
-    return next((port for port in every if port not in taken), every[0])
+    return next((port for port in every if port not in in_use), every[0])
 
 
 def _idle_timeout(ctx: Context, kind: TaskKind, config: TaskConfig) -> float | None:
@@ -266,8 +266,8 @@ def _idle_timeout(ctx: Context, kind: TaskKind, config: TaskConfig) -> float | N
         TaskKind.NOTEBOOK: ctx.config.notebook_timeout,
         TaskKind.TENSORBOARD: ctx.config.tensorboard_timeout,
     }
-    given = config.idle_timeout
-    return of_cluster.get(kind) if given is None else given or None
+    timeout = config.idle_timeout
+    return of_cluster.get(kind) if timeout is None else timeout or None
 
 
 def _context_id(submission: Submission, context: Prepared | None) -> UUID | None:

@@ -13,17 +13,17 @@ SHOWN_AFTER_END = timedelta(hours=24)
 
 
 def allocation(ctx: Context, allocation_id: str) -> dict[str, Any]:
-    found = task_views.allocation(ctx.db, allocation_id)
-    if found is None:
+    view = task_views.allocation(ctx.db, allocation_id)
+    if view is None:
         raise Missing(f"allocation '{allocation_id}' not found")
-    return found
+    return view
 
 
 def task(ctx: Context, task_id: str) -> dict[str, Any]:
-    found = task_views.task(ctx.db, task_id)
-    if found is None:
+    view = task_views.task(ctx.db, task_id)
+    if view is None:
         raise Missing(f"task '{task_id}' not found")
-    return found
+    return view
 
 
 def accelerators(ctx: Context, task_id: str) -> list[dict[str, Any]]:

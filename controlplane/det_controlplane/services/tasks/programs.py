@@ -122,8 +122,8 @@ def of_tensorboard(
 def terminal_port(proxies: Sequence[Mapping[str, Any]]) -> int | None:
     """Return the port of a shell's terminals by its ports; one with a program of its user's own has none."""
     ports = [int(p["port"]) for p in proxies]
-    found = ports[0] + PORTS_OF_A_KIND if ports else 0
-    return found if found in ports else None
+    port = ports[0] + PORTS_OF_A_KIND if ports else 0
+    return port if port in ports else None
 
 
 def terminal_token(config: Mapping[str, Any]) -> str | None:

@@ -64,7 +64,7 @@ class _Opening:
     to_keep: str = ""
 
 
-_NOTHING = _Opening()
+_NO_OPENING = _Opening()
 
 
 def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
@@ -77,7 +77,7 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
     opening = _sign_in(ctx, task_id, tokens)
     # Strangers may use such a port, unless its user was deactivated.
     if task and proxied and proxied["unauthenticated"] and task.owner_is_active:
-        opening = opening or _NOTHING
+        opening = opening or _NO_OPENING
     else:
         opening = opening or _by_address(ctx, task_id, task, tokens)
         if task is None:
@@ -89,12 +89,12 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
         if opening.user is not None:
             _require(ctx, opening.user, task)
     _refuse_session_in_address(ctx, tokens, task_id)
-    return _reached(task, proxied, opening, tokens)
+    return _target(task, proxied, opening, tokens)
 
 
 def _sign_in(ctx: Context, task_id: str, tokens: RequestTokens) -> _Opening | None:
-    found = _found(ctx, task_id, (tokens.bearer, tokens.allocation, *tokens.cookies))
-    return None if found is None else _Opening(found[1], found[0], signed_in=True)
+    holder = _find_holder(ctx, task_id, (tokens.bearer, tokens.allocation, *tokens.cookies))
+    return None if holder is None else _Opening(holder[1], holder[0], signed_in=True)
 
 
 def _by_address(
@@ -108,10 +108,10 @@ def _by_address(
         user = _first(ctx, task_id, (token,))
         if user is not None and user.task_id == task_id:
             return _Opening(token, user, to_keep=to_keep)
-    return _NOTHING
+    return _NO_OPENING
 
 
-def _reached(
+def _target(
     task: ProxiedTask, proxied: dict[str, Any], opening: _Opening, tokens: RequestTokens
 ) -> Target:
     """Return a port of a running task. Raises PortUnreachable where it does not run."""
@@ -138,7 +138,7 @@ def _reached(
         is_the_viewers=signed_in is not None and signed_in.id == task.owner_id,
         session_id=None if signed_in is None else signed_in.session_id,
         caller=None if user is None else user.caller,
-        opened_by=_only(tokens, opening.token),
+        opened_by=_only_token(tokens, opening.token),
     )
 
 
@@ -149,21 +149,21 @@ def _refuse_ended(
 
     Strangers could reach some of its ports, such as the port of a shell. They learn that the task has ended."""
     task_id, port = service
-    found = proxies.ended(ctx.db, task_id)
-    if found is None:
+    task = proxies.ended(ctx.db, task_id)
+    if task is None:
         return
-    is_told = user is not None and not user.narrow and (user.admin or user.id == found.owner_id)
+    may_know = user is not None and not user.narrow and (user.admin or user.id == task.owner_id)
     of_task = (tokens.in_address, tokens.kept)
-    if is_told or any(t and access.opens(ctx, task_id, found.access_key, t) for t in of_task):
+    if may_know or any(t and access.opens(ctx, task_id, task.access_key, t) for t in of_task):
         raise Missing(
-            f"task {task_id} has ended: {found.exit_status}. What it served takes a new task"
+            f"task {task_id} has ended: {task.exit_status}. What it served takes a new task"
         )
-    proxied = _proxied(found.proxies, port)
+    proxied = _proxied(task.proxies, port)
     if proxied is not None and proxied["unauthenticated"]:
         raise Missing(f"task {task_id} has ended")
 
 
-def _only(tokens: RequestTokens, token: str) -> RequestTokens:
+def _only_token(tokens: RequestTokens, token: str) -> RequestTokens:
     """Return the token that opened a port. Only this token may open it again, because clients can forge the rest of
     a request."""
     return RequestTokens(
@@ -201,7 +201,7 @@ def tell(ctx: Context, task_ids: Iterable[str], line: str) -> None:
 
 
 def touch(ctx: Context, task_ids: Sequence[str]) -> None:
-    """Store that traffic goes to some tasks now."""
+    """Store the time of the traffic to some tasks."""
     proxies.touch(ctx.db, task_ids, ctx.now())
 
 
@@ -227,11 +227,11 @@ def _proxied(ports: Sequence[dict[str, Any]], port: int | None) -> dict[str, Any
 
 def _first(ctx: Context, task_id: str, tokens: Iterable[str]) -> User | None:
     """Return the holder of the first token that is good."""
-    found = _found(ctx, task_id, tokens)
-    return None if found is None else found[0]
+    holder = _find_holder(ctx, task_id, tokens)
+    return None if holder is None else holder[0]
 
 
-def _found(ctx: Context, task_id: str, tokens: Iterable[str]) -> tuple[User, str] | None:
+def _find_holder(ctx: Context, task_id: str, tokens: Iterable[str]) -> tuple[User, str] | None:
     """Return the first token that is good, with its holder."""
     for token in tokens:
         if token and not token.startswith(authentication.AGENT_PREFIX):
@@ -274,8 +274,8 @@ def _require(ctx: Context, user: User, task: ProxiedTask) -> None:
 
 def _refuse_session_in_address(ctx: Context, tokens: RequestTokens, task_id: str) -> None:
     """Refuse the session of a user in an address: a task reads its addresses."""
-    found = _first(ctx, task_id, (tokens.in_address,))
-    if found is not None and found.task_id != task_id:
+    holder = _first(ctx, task_id, (tokens.in_address,))
+    if holder is not None and holder.task_id != task_id:
         raise Forbidden(
             "the address carries a session token, which the task would see: send it as a header"
         )

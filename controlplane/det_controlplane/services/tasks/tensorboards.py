@@ -56,45 +56,49 @@ def find(ctx: Context, user: User, wanted: TensorBoardRequest) -> TensorBoardSou
             experiment_ids += experiment_pages.ids(tx, dict(wanted.filters))
     _refuse_none(experiment_ids or trial_ids)
     if len(experiment_ids) + len(trial_ids) > MOST_SOURCES:
-        told = f"a TensorBoard shows {MOST_SOURCES} experiments and trials at most"
-        raise InvalidConfig([Problem("", told)], what="tensorboard")
+        message = f"a TensorBoard shows {MOST_SOURCES} experiments and trials at most"
+        raise InvalidConfig([Problem("", message)], what="tensorboard")
     right = Right.VIEW_EXPERIMENT_ARTIFACTS
     require_things(ctx, user, right, "experiment", experiment_ids)
     require_things(ctx, user, right, "trial", trial_ids)
-    found = rows.drawn(ctx.db, experiment_ids, trial_ids)
-    _refuse_missing(experiment_ids, trial_ids, found)
-    staying = _staying(wanted, found)
+    experiments = rows.drawn(ctx.db, experiment_ids, trial_ids)
+    _refuse_missing(experiment_ids, trial_ids, experiments)
+    staying = _staying(wanted, experiments)
     _refuse_none(staying)
-    shown = {experiment.id for experiment in staying}
-    experiment_ids = [id for id in experiment_ids if id in shown]
+    staying_ids = {experiment.id for experiment in staying}
+    experiment_ids = [id for id in experiment_ids if id in staying_ids]
     return TensorBoardSources(staying, {"experiment_ids": experiment_ids, "trial_ids": trial_ids})
 
 
-def _refuse_none(shown: Sequence[object]) -> None:
-    if not shown:
-        told = "name at least one experiment or trial that a TensorBoard is to show"
-        raise InvalidConfig([Problem("", told)], what="tensorboard")
+def _refuse_none(sources: Sequence[object]) -> None:
+    if not sources:
+        message = "name at least one experiment or trial that a TensorBoard is to show"
+        raise InvalidConfig([Problem("", message)], what="tensorboard")
 
 
 def _refuse_missing(
-    experiment_ids: Sequence[int], trial_ids: Sequence[int], found: Sequence[DrawnExperiment]
+    experiment_ids: Sequence[int], trial_ids: Sequence[int], experiments: Sequence[DrawnExperiment]
 ) -> None:
-    known = {experiment.id for experiment in found}
-    trials = {trial for experiment in found for trial in experiment.trial_ids}
-    lost = [f"experiment {id}" for id in experiment_ids if id not in known]
+    ids = {experiment.id for experiment in experiments}
+    trials = {trial for experiment in experiments for trial in experiment.trial_ids}
+    lost = [f"experiment {id}" for id in experiment_ids if id not in ids]
     lost += [f"trial {id}" for id in trial_ids if id not in trials]
     if lost:
         raise Missing(f"{', '.join(lost)} not found")
 
 
-def _staying(wanted: TensorBoardRequest, found: Sequence[DrawnExperiment]) -> list[DrawnExperiment]:
+def _staying(
+    request: TensorBoardRequest, experiments: Sequence[DrawnExperiment]
+) -> list[DrawnExperiment]:
     """Leave out experiments that are being deleted, with their files; raises where one of them is named."""
-    leaving = {e.id for e in found if e.state == ExperimentState.DELETING}
-    named = {e.id for e in found if e.id in wanted.experiment_ids or e.trial_ids} & leaving
-    if named:
-        what = ", ".join(f"experiment {id}" for id in sorted(named))
+    leaving = {e.id for e in experiments if e.state == ExperimentState.DELETING}
+    conflicts = {
+        e.id for e in experiments if e.id in request.experiment_ids or e.trial_ids
+    } & leaving
+    if conflicts:
+        what = ", ".join(f"experiment {id}" for id in sorted(conflicts))
         raise WrongState(f"a TensorBoard shows nothing that is being deleted: leave out {what}")
-    return [e for e in found if e.id not in leaving]
+    return [e for e in experiments if e.id not in leaving]
 
 
 def environment_of(ctx: Context, user: User, drawing: TensorBoardSources) -> dict[str, Any]:
@@ -102,17 +106,17 @@ def environment_of(ctx: Context, user: User, drawing: TensorBoardSources) -> dic
 
     Only the experiment's owner and administrators get them: the programs of the image act in the caller's name."""
     experiment = drawing.experiments[0]
-    shown = experiment.config.get("environment") or {}
-    if not shown.get("image") or not (user.admin or user.id == experiment.user_id):
+    environment = experiment.config.get("environment") or {}
+    if not environment.get("image") or not (user.admin or user.id == experiment.user_id):
         return {}
-    taken = {"image": shown["image"]}
-    if shown.get("registry_auth"):
+    settings = {"image": environment["image"]}
+    if environment.get("registry_auth"):
         config = sealing.unsealed(ctx, experiment.config, experiment.sealed)
         login = config["environment"]["registry_auth"]
         # Without the cluster's key there are only asterisks: the machine's own login may do.
         if not masked_paths(login):
-            taken["registry_auth"] = login
-    return taken
+            settings["registry_auth"] = login
+    return settings
 
 
 def building(ctx: Context, user: User, drawing: TensorBoardSources) -> Build:
@@ -122,25 +126,25 @@ def building(ctx: Context, user: User, drawing: TensorBoardSources) -> Build:
     for experiment in drawing.experiments:
         storage, mounts = _storage(ctx, user, experiment)
         key = as_json([storage, mounts])
-        seen, own = places.setdefault(key, _seen(storage, mounts, len(places)))
+        location, own = places.setdefault(key, _container_view(storage, mounts, len(places)))
         sources += [
-            {"storage": seen, "name": name, "path": f"{ctx.cluster_id}/tensorboard/{path}"}
+            {"storage": location, "name": name, "path": f"{ctx.cluster_id}/tensorboard/{path}"}
             for name, path in _paths(experiment, drawing.reads["experiment_ids"])
         ]
-        places[key] = (seen, own)
+        places[key] = (location, own)
     mounted = [mount for _, own in places.values() for mount in own]
 
     def build(config: TaskConfig, place: ProgramContext) -> Program:
         program = programs.of_tensorboard(config, place, sources, drawing.reads)
-        return program.seeing(_once(mounted))
+        return program.seeing(_unique_mounts(mounted))
 
     return build
 
 
-def _paths(experiment: DrawnExperiment, wanted: Sequence[int]) -> list[tuple[str, str]]:
+def _paths(experiment: DrawnExperiment, experiment_ids: Sequence[int]) -> list[tuple[str, str]]:
     """Return names and places of an experiment, or of single trials."""
     base = f"experiment/{experiment.id}"
-    if experiment.id in wanted:
+    if experiment.id in experiment_ids:
         return [(f"exp-{experiment.id}", base)]
     return [
         (f"exp-{experiment.id}/trial-{trial}", f"{base}/trial/{trial}")
@@ -158,7 +162,7 @@ def _storage(
     if not user.admin:
         # The code that gets them is the user's: its image, entrypoint and files are free to choose.
         _require_secrets(ctx, user, experiment, storage)
-        _require_mounts(ctx, user, experiment, _seen(storage, mounts, 0)[1])
+        _require_mounts(ctx, user, experiment, _container_view(storage, mounts, 0)[1])
     return storage, mounts
 
 
@@ -174,7 +178,7 @@ def _require_secrets(
     )
     if any(_same_secrets(storage, place) for place in common):
         if not _makes_experiments(user, experiment):
-            raise _not_lent(experiment, "has credentials that")
+            raise _storage_forbidden(experiment, "has credentials that")
     elif experiment.user_id != user.id:
         raise Forbidden(
             f"the storage of experiment {experiment.id} has credentials of its owner: only that user,"
@@ -186,18 +190,18 @@ def _require_mounts(
     ctx: Context, user: User, experiment: DrawnExperiment, mounts: Sequence[Mapping[str, Any]]
 ) -> None:
     """Refuse directories of the machine that neither a task nor an experiment of the user would see."""
-    wanted = {"bind_mounts": mounts}
+    config = {"bind_mounts": mounts}
     pool = str((experiment.config.get("resources") or {}).get("resource_pool") or "")
     try:
-        host_access.require(ctx, user, wanted)
+        host_access.require(ctx, user, config)
     except InvalidConfig as e:
         if not _makes_experiments(user, experiment):
-            raise _not_lent(experiment, "lies in a directory of the machine that") from e
+            raise _storage_forbidden(experiment, "lies in a directory of the machine that") from e
         with ctx.db.autocommit() as tx:
             demanded = config_policies.demanded(ctx, tx, experiment.workspace_id)
         storages = [experiment.of_workspace]
         try:
-            host_access.require(ctx, user, wanted, pool=pool, storages=storages, demanded=demanded)
+            host_access.require(ctx, user, config, pool=pool, storages=storages, demanded=demanded)
         except InvalidConfig as refused:
             raise Forbidden(
                 f"the storage of experiment {experiment.id} lies in a directory of the machine that only an"
@@ -209,7 +213,7 @@ def _makes_experiments(user: User, experiment: DrawnExperiment) -> bool:
     return user.grants.has(Right.CREATE_EXPERIMENT, experiment.workspace_id)
 
 
-def _not_lent(experiment: DrawnExperiment, what: str) -> Forbidden:
+def _storage_forbidden(experiment: DrawnExperiment, what: str) -> Forbidden:
     return Forbidden(
         f"the storage of experiment {experiment.id} {what} experiments of workspace {experiment.workspace_id} reach:"
         " only a user who may create experiments there (CREATE_EXPERIMENT), or an administrator, may open a"
@@ -227,7 +231,7 @@ def _same_secrets(storage: Mapping[str, Any], place: Any) -> bool:
     )
 
 
-def _seen(
+def _container_view(
     storage: Mapping[str, Any], mounts: Sequence[Mapping[str, Any]], number: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a storage as the container sees it, with its mounts. The container only reads it."""
@@ -242,17 +246,17 @@ def _seen(
         return {"type": "directory", "container_path": path}, [mount]
     if kind == "directory":
         inside = str(storage["container_path"])
-        return dict(storage), [{**m, "read_only": True} for m in _around(inside, mounts)]
+        return dict(storage), [{**m, "read_only": True} for m in _enclosing_mount(inside, mounts)]
     return {k: v for k, v in storage.items() if not k.startswith("save_")}, []
 
 
-def _around(inside: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _enclosing_mount(inside: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the mount in which a directory of the container lies, if there is one: the innermost."""
     places = [(PurePosixPath(str(mount.get("container_path"))), mount) for mount in mounts]
-    near = [found for found in places if PurePosixPath(inside).is_relative_to(found[0])]
-    return [max(near, key=lambda found: len(found[0].parts))[1]] if near else []
+    near = [entry for entry in places if PurePosixPath(inside).is_relative_to(entry[0])]
+    return [max(near, key=lambda entry: len(entry[0].parts))[1]] if near else []
 
 
-def _once(mounts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _unique_mounts(mounts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the first mount of each place in the container."""
     return list({str(m["container_path"]): m for m in reversed(mounts)}.values())

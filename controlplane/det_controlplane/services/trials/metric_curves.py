@@ -92,8 +92,8 @@ def _bounded(ctx: Context, trial_ids: Sequence[int], window: Window) -> Window:
 
 def type_of(group: str) -> str:
     """Return the name that older clients have for a group."""
-    known = ("training", "validation")
-    return f"METRIC_TYPE_{group.upper() if group in known else 'UNSPECIFIED'}"
+    types = ("training", "validation")
+    return f"METRIC_TYPE_{group.upper() if group in types else 'UNSPECIFIED'}"
 
 
 def history(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:

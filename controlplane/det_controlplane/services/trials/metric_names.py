@@ -23,12 +23,12 @@ def admit(ctx: Context, experiment_id: int, report: MetricsReport) -> AdmittedRe
     """Add the names of a report to its experiment, up to the limits.
 
     This is committed before the report. Names are never removed, so each process can cache them."""
-    known = ctx.memory.metric_names.of(experiment_id)
-    if metric_names.are_known(known, report.group, report.metrics):
+    names = ctx.memory.metric_names.of(experiment_id)
+    if metric_names.are_known(names, report.group, report.metrics):
         return AdmittedReport(report)
-    admission = _refused_again(known, report)
+    admission = _refused_again(names, report)
     if admission is None:
-        admission = _stored(ctx, experiment_id, report)
+        admission = _store_names(ctx, experiment_id, report)
         ctx.memory.metric_names.keep(experiment_id, admission.names)
     if not admission.refused and admission.has_group(report.group):
         return AdmittedReport(report)
@@ -40,27 +40,25 @@ def admit(ctx: Context, experiment_id: int, report: MetricsReport) -> AdmittedRe
     return AdmittedReport(replace(report, metrics=metrics), refusal)
 
 
-def _refused_again(known: MetricNames, report: MetricsReport) -> Admission | None:
+def _refused_again(names: MetricNames, report: MetricsReport) -> Admission | None:
     """Decide without the database if the cached names leave no room for any new name of the report.
 
     Names are never removed, so the database has no room either. The searcher's metrics are always admitted, and only
     the database knows them."""
-    if report.group == VALIDATION or not known:
+    if report.group == VALIDATION or not names:
         return None
-    admission = metric_names.admit(known, report.group, report.metrics)
-    return admission if admission.names == known else None
+    admission = metric_names.admit(names, report.group, report.metrics)
+    return admission if admission.names == names else None
 
 
-def _stored(ctx: Context, experiment_id: int, report: MetricsReport) -> Admission:
+def _store_names(ctx: Context, experiment_id: int, report: MetricsReport) -> Admission:
     while True:  # retry if another process changed the names between the read and the write
         with ctx.db.autocommit() as tx:
-            stored = found(rows.read(tx, experiment_id), f"experiment {experiment_id}")
-            admission = metric_names.admit(
-                stored.names, report.group, report.metrics, stored.searched
-            )
-            if admission.names == stored.names:
+            row = found(rows.read(tx, experiment_id), f"experiment {experiment_id}")
+            admission = metric_names.admit(row.names, report.group, report.metrics, row.searched)
+            if admission.names == row.names:
                 return admission
-            if rows.replace(tx, experiment_id, stored.names, admission.names):
+            if rows.replace(tx, experiment_id, row.names, admission.names):
                 return admission
 
 

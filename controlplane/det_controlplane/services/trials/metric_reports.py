@@ -51,8 +51,8 @@ def take_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[bool]:
     """Store reports that can share transactions. Return False, with nothing changed, for each report that needs
     `take`."""
     usual = [report for report in reports if _is_usual(ctx, report)]
-    stored = dict(zip(map(id, usual), shared_commits.store(ctx, usual), strict=True))
-    return [stored.get(id(report), False) for report in reports]
+    outcomes = dict(zip(map(id, usual), shared_commits.store(ctx, usual), strict=True))
+    return [outcomes.get(id(report), False) for report in reports]
 
 
 def _is_usual(ctx: Context, report: MetricsReport) -> bool:
@@ -222,12 +222,12 @@ def _locked(tx: Tx, report: MetricsReport) -> TrialMetrics | None:
 
 
 def _experiment_of(ctx: Context, trial_id: int) -> int:
-    remembered = ctx.memory.experiment_of(trial_id)
-    if remembered is not None:
-        return remembered
-    found = trials.experiment_of(ctx.db, trial_id)
-    if found is None:
+    cached_id = ctx.memory.experiment_of(trial_id)
+    if cached_id is not None:
+        return cached_id
+    row = trials.experiment_of(ctx.db, trial_id)
+    if row is None:
         raise Missing(f"trial {trial_id} not found")
-    experiment_id, trial_ids = found
+    experiment_id, trial_ids = row
     ctx.memory.remember_trials(trial_ids, experiment_id)
     return experiment_id

@@ -48,10 +48,10 @@ def _selected(ctx: Context, selection: Selection) -> list[int]:
 
 def _run(ctx: Context, run_id: int) -> RunRow:
     with ctx.db.autocommit() as tx:
-        found = table_pages.run(tx, run_id)
-    if found is None:
+        row = table_pages.run(tx, run_id)
+    if row is None:
         raise Missing(f"run {run_id} not found")
-    return found
+    return row
 
 
 def kill(ctx: Context, _: User, run: RunRow) -> None:

@@ -27,8 +27,8 @@ def store(ctx: Context, reports: Sequence[MetricsReport]) -> list[bool]:
         if not _is_small(ticket.item):
             ticket.answer(False)
     read: _Trials = {}
-    while left := [t for t in tickets if not t.answered][: metrics.MOST_TOGETHER]:
-        together_or_each(left, partial(_store_together, ctx, read))
+    while pending := [t for t in tickets if not t.answered][: metrics.MOST_TOGETHER]:
+        together_or_each(pending, partial(_store_together, ctx, read))
     return [bool(t.result) for t in tickets]
 
 
@@ -51,11 +51,11 @@ def _store_together(ctx: Context, read: _Trials, tickets: Sequence[Report]) -> N
         elif report.goes_on(trial.run_id, trial.total_batches):
             new.append(_new(ctx, trial, report))
     with ctx.db.autocommit() as tx:
-        stored, others = metrics.add_all(tx, new, unknown)
-    for trial in stored.values():
+        trials, others = metrics.add_all(tx, new, unknown)
+    for trial in trials.values():
         ctx.memory.reporting.keep(trial)
     for trial_id, ticket in first.items():
-        if trial_id in stored:
+        if trial_id in trials:
             ticket.answer(True)
         elif trial_id in read or trial_id not in others:
             ticket.answer(False)

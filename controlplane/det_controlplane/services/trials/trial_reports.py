@@ -27,12 +27,12 @@ def report_progress(ctx: Context, user: User, trial_id: int, progress: float) ->
     with ctx.db.begin() as tx:
         if is_of_replaced_run(tx, user):
             return
-        told = trial_reports.set_progress(tx, trial_id, progress)
-        if told is None:
+        outcome = trial_reports.set_progress(tx, trial_id, progress)
+        if outcome is None:
             _existing(trial_reports.metadata(tx, trial_id), trial_id)
             return
-    if told.moved and told.searcher == "custom":
-        _tell_progress(ctx, trial_id, progress)
+    if outcome.moved and outcome.searcher == "custom":
+        _feed_progress(ctx, trial_id, progress)
 
 
 def is_of_replaced_run(tx: Tx, user: User) -> bool:
@@ -49,7 +49,7 @@ def report_early_exit(ctx: Context, user: User, trial_id: int, reason: ExitReaso
     actions.report_early_exit(ctx, trial_id, reason)
 
 
-def _tell_progress(ctx: Context, trial_id: int, progress: float) -> None:
+def _feed_progress(ctx: Context, trial_id: int, progress: float) -> None:
     with locked_trial(ctx, trial_id) as (experiment, trial):
         if not trial.state.terminal:
             experiment.feed(search.Progressed(str(trial.request_id), progress))
@@ -108,24 +108,24 @@ class Operation:
 def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operation:
     """Return the length to train to, which harnesses up to 0.37 ask for. In the stopping form that is the whole length."""
     with ctx.db.begin() as tx:
-        asked = _existing(trial_reports.asked(tx, trial_id), trial_id)
-        undecided = _is_undecided(asked) and may_wait
-        if asked.parked and not undecided and not trials.let_rest(tx, trial_id):
+        orders = _existing(trial_reports.asked(tx, trial_id), trial_id)
+        undecided = _is_undecided(orders) and may_wait
+        if orders.parked and not undecided and not trials.let_rest(tx, trial_id):
             # The trial was promoted at this very moment.
-            asked = _existing(trial_reports.asked(tx, trial_id), trial_id)
-    length = asked.train_to
+            orders = _existing(trial_reports.asked(tx, trial_id), trial_id)
+    length = orders.train_to
     if length is None:
-        length = search.length_of(asked.searcher.get("max_length"))
+        length = search.length_of(orders.searcher.get("max_length"))
     if length is None:
         raise Missing(f"trial {trial_id}: its searcher sets no length; the training code decides")
-    done = asked.op_completed or asked.stop_requested or asked.parked or asked.ended
+    done = orders.op_completed or orders.stop_requested or orders.parked or orders.ended
     return Operation(int(length), done, undecided)
 
 
-def _is_undecided(asked: TrialOrders) -> bool:
+def _is_undecided(orders: TrialOrders) -> bool:
     """Return whether to keep the container: a decision is likely, and no other job waits for its slots."""
-    waits = asked.parked and asked.state == "ACTIVE" and not asked.stop_requested
-    return waits and not asked.slots_wanted and asked.searcher.get("name") == "custom"
+    waits = orders.parked and orders.state == "ACTIVE" and not orders.stop_requested
+    return waits and not orders.slots_wanted and orders.searcher.get("name") == "custom"
 
 
 def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) -> None:
@@ -138,7 +138,7 @@ def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) 
         experiment.feed(event)
 
 
-def _existing(found: T | None, trial_id: int) -> T:
-    if found is None:
+def _existing(value: T | None, trial_id: int) -> T:
+    if value is None:
         raise Missing(f"trial {trial_id} not found")
-    return found
+    return value

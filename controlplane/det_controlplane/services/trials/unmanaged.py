@@ -45,8 +45,8 @@ def _parsed(trial_id: int, state: str | None) -> TrialState:
     try:
         return TrialState(state)
     except ValueError as e:
-        known = ", ".join([*TrialState.__members__, *_STAGES])
-        raise Invalid(f"trial {trial_id}: state must be one of {known}, not {state!r}") from e
+        names = ", ".join([*TrialState.__members__, *_STAGES])
+        raise Invalid(f"trial {trial_id}: state must be one of {names}, not {state!r}") from e
 
 
 def _check(trial_id: int, unmanaged: bool | None) -> None:
@@ -90,9 +90,9 @@ def create_trial(
                 f"experiment {experiment_id} is managed: its searcher creates the trials"
             )
         if external_id is not None:
-            found = rows.by_external_id(tx, experiment_id, external_id)
-            if found is not None:
-                return found
+            existing_id = rows.by_external_id(tx, experiment_id, external_id)
+            if existing_id is not None:
+                return existing_id
         new = NewTrial(
             experiment_id=experiment_id, request_id=request_id, state=TrialState.ACTIVE, hparams=hparams,
             seed=ctx.new_seed(), task_id=f"{experiment_id}.{request_id}", warm_start_uuid=None,

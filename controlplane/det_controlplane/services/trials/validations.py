@@ -38,29 +38,29 @@ def take(ctx: Context, experiment_id: int, report: MetricsReport) -> bool:
 def _store_together(ctx: Context, experiment_id: int, tickets: Sequence[Report]) -> None:
     """Store the first report of each trial. Later reports of the same trial come in later calls."""
     first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
-    stored: list[Report] = []
+    reports: list[Report] = []
     with change(ctx) as changed:
         steps = {trial_id: t.item.total_batches or 0 for trial_id, t in first.items()}
-        found = validations.lock(changed.tx, experiment_id, steps)
-        usual, others = _parted(found, [t for t in tickets if first[t.item.trial_id] is t])
-        if found is not None and usual:
-            experiment = LiveExperiment(ctx, changed, found[0])
-            stored = _Decisions(experiment, found[1], usual).store()
-    for ticket in stored:
+        rows = validations.lock(changed.tx, experiment_id, steps)
+        usual, others = _parted(rows, [t for t in tickets if first[t.item.trial_id] is t])
+        if rows is not None and usual:
+            experiment = LiveExperiment(ctx, changed, rows[0])
+            reports = _Decisions(experiment, rows[1], usual).store()
+    for ticket in reports:
         ticket.answer(True)
     for ticket in others:
         ticket.answer(False)
 
 
 def _parted(
-    found: tuple[ExperimentRow, dict[int, ValidatingTrial]] | None, tickets: Sequence[Report]
+    rows: tuple[ExperimentRow, dict[int, ValidatingTrial]] | None, tickets: Sequence[Report]
 ) -> tuple[list[Report], list[Report]]:
     """Divide reports into usual ones and others, which need a merge, roll an earlier run back, or have no searcher."""
     usual: list[Report] = []
     others: list[Report] = []
     for ticket in tickets:
-        trial = None if found is None else found[1].get(ticket.item.trial_id)
-        if found is not None and trial is not None and _is_usual(found[0], trial, ticket.item):
+        trial = None if rows is None else rows[1].get(ticket.item.trial_id)
+        if rows is not None and trial is not None and _is_usual(rows[0], trial, ticket.item):
             usual.append(ticket)
         else:
             others.append(ticket)

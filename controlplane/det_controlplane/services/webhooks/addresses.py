@@ -22,13 +22,13 @@ class SealedAddress:
 
 
 def seal(ctx: Context, url: str) -> SealedAddress:
-    shown = shown_address(url)
-    if shown == url:
+    public_address = shown_address(url)
+    if public_address == url:
         return SealedAddress(url)
     if ctx.cipher is None:
         message = "has a secret, and this cluster has no key to keep it with: set DET_SECRETS_KEY"
         raise InvalidConfig([Problem("url", message)], what="webhook")
-    return SealedAddress(shown, ctx.cipher.seal(url.encode()))
+    return SealedAddress(public_address, ctx.cipher.seal(url.encode()))
 
 
 def unsealed(ctx: Context, url: str, sealed: str | None) -> str:
@@ -47,14 +47,14 @@ def as_seen_by(
     ctx: Context, caller: User, webhook: dict[str, Any], owners: Mapping[int, int]
 ) -> dict[str, Any]:
     """Return a webhook with its address or only the host. `owners` are the owners of workspaces."""
-    shown = {name: value for name, value in webhook.items() if name != "sealed"}
+    view = {name: value for name, value in webhook.items() if name != "sealed"}
     if not _may_set(caller, webhook["workspaceId"], owners):
-        failure = shown["lastFailure"] if shown["workspaceId"] else None
-        return {**shown, "url": shown_address(shown["url"]), "lastFailure": failure}
+        failure = view["lastFailure"] if view["workspaceId"] else None
+        return {**view, "url": shown_address(view["url"]), "lastFailure": failure}
     try:
-        return {**shown, "url": unsealed(ctx, webhook["url"], webhook["sealed"])}
+        return {**view, "url": unsealed(ctx, webhook["url"], webhook["sealed"])}
     except CannotOpen:
-        return shown
+        return view
 
 
 def _may_set(caller: User, workspace_id: int, owners: Mapping[int, int]) -> bool:

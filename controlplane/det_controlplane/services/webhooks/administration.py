@@ -34,10 +34,10 @@ _TESTS = BoundedSemaphore(2)
 
 
 def listed(ctx: Context, caller: User, within: Sequence[int] | None) -> list[dict[str, Any]]:
-    """Return the webhooks of some workspaces. None stands for all, including those of the cluster."""
+    """Return the webhooks of some workspaces. None stands for all webhooks, including the webhooks of the cluster."""
     with ctx.db.autocommit() as tx:
-        found, owners = webhooks.listed(tx, within), workspaces.owners(tx)
-    return [addresses.as_seen_by(ctx, caller, webhook, owners) for webhook in found]
+        rows, owners = webhooks.listed(tx, within), workspaces.owners(tx)
+    return [addresses.as_seen_by(ctx, caller, webhook, owners) for webhook in rows]
 
 
 def get(ctx: Context, caller: User, webhook_id: int) -> dict[str, Any]:
@@ -58,11 +58,11 @@ def create(ctx: Context, caller: User, new: NewWebhook) -> dict[str, Any]:
     _refuse(problems_of(new))
     _refuse(delivery.target_problems(ctx, new.url))
     address = addresses.seal(ctx, new.url)
-    stored = replace(new, url=address.shown)
+    row = replace(new, url=address.shown)
     try:
         with ctx.db.begin() as tx:
             _refuse_taken(tx, new.name, new.workspace_id)
-            webhook_id = webhooks.create(tx, stored, address.sealed, ctx.now())
+            webhook_id = webhooks.create(tx, row, address.sealed, ctx.now())
             ctx.recorder.add_objects(f"webhook {webhook_id}")
             return {**_shown(tx, webhook_id), "url": new.url}
     except Violated as e:
@@ -132,19 +132,19 @@ def test(ctx: Context, caller: User, webhook_id: int) -> None:
 
 
 def _as_seen_by(ctx: Context, tx: Tx, caller: User, webhook_id: int) -> dict[str, Any]:
-    found = _stored(tx, webhook_id)
-    return addresses.as_seen_by(ctx, caller, found, workspaces.owners(tx))
+    row = _row(tx, webhook_id)
+    return addresses.as_seen_by(ctx, caller, row, workspaces.owners(tx))
 
 
 def _shown(tx: Tx, webhook_id: int) -> dict[str, Any]:
-    return {k: v for k, v in _stored(tx, webhook_id).items() if k != "sealed"}
+    return {k: v for k, v in _row(tx, webhook_id).items() if k != "sealed"}
 
 
-def _stored(tx: Tx, webhook_id: int) -> dict[str, Any]:
-    found = webhooks.one(tx, webhook_id)
-    if found is None:
+def _row(tx: Tx, webhook_id: int) -> dict[str, Any]:
+    row = webhooks.one(tx, webhook_id)
+    if row is None:
         raise _missing(webhook_id)
-    return found
+    return row
 
 
 def _workspace_of(tx: Tx, webhook_id: int) -> int | None:
@@ -158,11 +158,11 @@ def _refuse_taken(tx: Tx, name: str, workspace_id: int | None, but_not: int = 0)
     """Refuse a second webhook of a name: experiments choose by it. Any number of webhooks may have no name."""
     if not name.strip():
         return
-    taken = webhooks.of_name(tx, name, workspace_id, but_not)
-    if taken is not None:
+    other = webhooks.of_name(tx, name, workspace_id, but_not)
+    if other is not None:
         where = "the cluster" if workspace_id is None else f"workspace {workspace_id}"
         raise Taken(
-            f"webhook {taken} of {where} is called {name.strip()!r} already: choose another name, or change that one"
+            f"webhook {other} of {where} is called {name.strip()!r} already: choose another name, or change that one"
         )
 
 

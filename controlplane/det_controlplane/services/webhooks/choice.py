@@ -16,10 +16,10 @@ def check(ctx: Context, config: Mapping[str, Any], workspace_id: int) -> None:
         return
     with ctx.db.autocommit() as tx:
         unknown_ids, unknown_names = webhooks.unknown(tx, ids, names, workspace_id)
-    said = f"is no webhook of workspace {workspace_id} or of the cluster: see 'det webhook list'"
+    problem = f"is no webhook of workspace {workspace_id} or of the cluster: see 'det webhook list'"
     problems = [
-        *(Problem("integrations.webhooks.webhook_id", f"{i} {said}") for i in unknown_ids),
-        *(Problem("integrations.webhooks.webhook_name", f"{n!r} {said}") for n in unknown_names),
+        *(Problem("integrations.webhooks.webhook_id", f"{i} {problem}") for i in unknown_ids),
+        *(Problem("integrations.webhooks.webhook_name", f"{n!r} {problem}") for n in unknown_names),
     ]
     if problems:
         raise InvalidConfig(problems)

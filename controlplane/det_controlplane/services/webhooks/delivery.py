@@ -40,7 +40,7 @@ def run(ctx: Context) -> float | None:
 def send_now(ctx: Context, target: Target, payload: dict[str, Any]) -> None:
     """Send a message in this thread. Raises Unsent."""
     settings = ctx.config.webhooks
-    sent = message(
+    request = message(
         target.type,
         payload,
         base_url=settings.base_url or ctx.public_url,
@@ -51,7 +51,7 @@ def send_now(ctx: Context, target: Target, payload: dict[str, Any]) -> None:
         url = addresses.unsealed(ctx, target.url, target.sealed)
     except CannotOpen as e:
         raise Unsent(f"its address cannot be read: {e}") from e
-    ctx.courier.post(url, sent.body, sent.headers)
+    ctx.courier.post(url, request.body, request.headers)
 
 
 def target_problems(ctx: Context, url: str) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Tell webhooks of the end of experiments, lines of logs, alerts of training code, and budgets that are spent."""
+"""Send webhooks for ended experiments, log lines, alerts of training code, and spent budgets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,13 +46,13 @@ def triggered_lines(
     """Return the first line, with its agent, for each trigger; outside of transactions, as it may take a while."""
     with ctx.db.autocommit() as tx:
         waiting = webhooks.log_triggers(tx, task_id)
-    found = []
+    result = []
     for trigger in waiting:
-        named = f"webhook trigger {trigger.trigger_id}"
-        hit = searching.first(task_id, trigger.regex, named, lines, partial(_has, trigger.regex))
-        if hit is not None:
-            found.append(TriggeredLine(trigger, task_id, hit["log"], hit["agent_id"]))
-    return found
+        label = f"webhook trigger {trigger.trigger_id}"
+        line = searching.first(task_id, trigger.regex, label, lines, partial(_has, trigger.regex))
+        if line is not None:
+            result.append(TriggeredLine(trigger, task_id, line["log"], line["agent_id"]))
+    return result
 
 
 def _has(pattern: str, line: Mapping[str, Any]) -> bool:
@@ -78,7 +78,7 @@ def alert(
     with ctx.db.begin() as tx:
         if not experiments.exists(tx, experiment_id):
             raise Missing(f"experiment {experiment_id} not found")
-        told = webhooks.promise(
+        count = webhooks.promise(
             tx,
             TriggerType.CUSTOM,
             experiment_id,
@@ -86,20 +86,20 @@ def alert(
             data={"custom_data": custom},
             more={"trial_id": trial_id} if trial_id else {},
         )
-    if told:
+    if count:
         ctx.waker.wake(WEBHOOKS_TOPIC)
 
 
 def tell_budget(
     tx: Tx, budget: Budget, state: BudgetState, spent_usd: Decimal, now: datetime
 ) -> int:
-    """Send a message about a reached limit to the webhooks of an experiment or a workspace, and to those of the
-    cluster."""
-    said = sentence_of(budget, state)
+    """Send a message about a reached limit to the webhooks of an experiment or a workspace, and to the
+    webhooks of the cluster."""
+    sentence = sentence_of(budget, state)
     of = int(budget.scope_id) if budget.scope in _NUMBERED else None
     data = {
         "custom_data": {
-            "title": said[0].upper() + said[1:],
+            "title": sentence[0].upper() + sentence[1:],
             "description": f"${spent_usd:.2f} of ${budget.limit_usd:.2f} are spent; raise it with `det budget set`.",
             "level": "ERROR" if is_spent(state) else "WARNING",
         },
