@@ -2,7 +2,7 @@
 
 python -m scripts.terraform_reference > docs/reference/terraform.md
 
-The comment at the head of a main.tf describes its stack, module or example.
+The comment at the head of a main.tf describes its stack or example.
 """
 
 import re
@@ -74,10 +74,10 @@ def _stack(name: str) -> str:
 
 
 def _modules(stack: str) -> str:
-    """List the modules of a stack; their `.tf` files describe the variables and outputs."""
+    """Link the modules of a stack. The comment in main.tf describes a module."""
     modules = sorted((INFRA / "modules" / stack).iterdir())
-    rows = (f"| [`{stack}/{m.name}`]({_LINK}/{stack}/{m.name}) | {_purpose(m)} |" for m in modules)
-    return "\n".join(["| module | contents |", "|---|---|", *rows, ""])
+    links = ", ".join(f"[`{m.name}`]({_LINK}/{stack}/{m.name})" for m in modules)
+    return _wrapped(f"Modules: {links}.") + "\n"
 
 
 def _wrapped(text: str) -> str:

@@ -15,7 +15,7 @@ variable "region" {
 }
 
 variable "zones" {
-  description = "Availability zones; empty: all zones of the region, and three of them for functions and database."
+  description = "Availability zones; empty: all zones of the region, three of them for functions and database."
   type        = list(string)
   default     = []
 }
@@ -32,19 +32,19 @@ variable "zip" {
 }
 
 variable "keys_zip" {
-  description = "Path of a separate zip file without the cluster's configuration for the function outside the network; empty: the same file."
+  description = "Zip file without the cluster's configuration for the function outside the network; empty: the same file."
   type        = string
   default     = ""
 }
 
 variable "provision_zip" {
-  description = "Path of a separate zip file with Google Cloud's client for the function that rents machines; empty: the same file."
+  description = "Zip file with Google Cloud's client for the function that rents machines; empty: the same file."
   type        = string
   default     = ""
 }
 
 variable "relay" {
-  description = "Carry traffic to notebooks, shells, TensorBoards and task ports, with a machine behind CloudFront that runs while such tasks exist. Otherwise they are refused."
+  description = "Carry traffic to notebooks, shells, TensorBoards and task ports with a small machine behind CloudFront."
   type        = bool
   default     = false
 
@@ -112,7 +112,7 @@ variable "memory_mb" {
 }
 
 variable "endpoint" {
-  description = "Address of the API: function_url, or api_gateway for an API Gateway HTTP API, which times out after 29 seconds."
+  description = "Address of the API: function_url or api_gateway."
   type        = string
   default     = "function_url"
 
@@ -123,7 +123,7 @@ variable "endpoint" {
 }
 
 variable "machine_external_ip" {
-  description = "Give machines IPv4 addresses in public subnets. Otherwise they use private subnets and a NAT gateway with an hourly cost."
+  description = "Give machines IPv4 addresses in public subnets; otherwise private subnets and a NAT gateway."
   type        = bool
   default     = true
 }
@@ -153,13 +153,13 @@ variable "database_pause_after_s" {
 }
 
 variable "database_snapshot" {
-  description = "Snapshot to restore: name or ARN, PostgreSQL version and disk size; null: an empty database. An existing database stays."
+  description = "Snapshot to restore: name or ARN, PostgreSQL version and disk size. An existing database stays."
   type        = object({ name = string, version = string, disk_gb = number })
   default     = null
 }
 
 variable "secrets_key" {
-  description = "Keys of stored secrets, separated by commas: the first encrypts, all decrypt; empty: a generated key. A snapshot needs its cluster's keys."
+  description = "Keys of stored secrets, separated by commas: the first encrypts, all decrypt; empty: a generated key."
   type        = string
   default     = ""
   sensitive   = true
@@ -196,7 +196,7 @@ variable "bucket_lifecycle" {
 }
 
 variable "api_concurrency" {
-  description = "Maximum concurrent API requests, each with one database connection; -1: no reservation, for accounts with a small limit."
+  description = "Maximum concurrent API requests, each with one database connection; -1: no reservation."
   type        = number
   default     = 50
 }
@@ -208,7 +208,7 @@ variable "log_retention_days" {
 }
 
 variable "initial_user_password" {
-  description = "Password of the built-in users admin and determined at the first start."
+  description = "First password of the users admin and determined."
   type        = string
   sensitive   = true
 }
@@ -220,13 +220,13 @@ variable "permissions_boundary" {
 }
 
 variable "kms_key_arns" {
-  description = "ARNs of your own KMS keys for machine volumes: the account's default EBS key, and the pools' root_volume_kms_key_id. AWS's own key needs no entry."
+  description = "ARNs of your own KMS keys for machine volumes. AWS's own key needs no entry."
   type        = list(string)
   default     = []
 }
 
 variable "alarm_topic_arn" {
-  description = "SNS topic for alarms about failing or throttled functions, schedules without runs, and a full database."
+  description = "SNS topic for alarms about functions, schedules and the database."
   type        = string
   default     = null
 }

@@ -26,7 +26,7 @@ variable "cidr" {
 }
 
 variable "machine_cidr" {
-  description = "IPv4 range of the machines' subnet. Only used if machines have no external addresses (machine_external_ip = false)."
+  description = "IPv4 range of the machines' subnet, if machine_external_ip is false."
   type        = string
   default     = "10.60.16.0/20"
 }
@@ -72,13 +72,13 @@ variable "api_instances" {
 }
 
 variable "relay" {
-  description = "Carry traffic to notebooks, shells, TensorBoards and task ports, with a service that runs while such tasks exist. Otherwise they are refused."
+  description = "Carry traffic to notebooks, shells, TensorBoards and task ports with a service."
   type        = bool
   default     = true
 }
 
 variable "cluster_config" {
-  description = "The cluster configuration in YAML, stored as a secret; empty: only checkpoints in the bucket."
+  description = "The cluster configuration in YAML; empty: only checkpoints in the bucket."
   type        = string
   default     = ""
   sensitive   = true
@@ -102,14 +102,14 @@ variable "database_disk_gb" {
 }
 
 variable "secrets_key" {
-  description = "Keys of stored secrets, separated by commas: the first encrypts, all decrypt; empty: a generated key. A backup needs its cluster's keys."
+  description = "Keys of stored secrets, separated by commas: the first encrypts, all decrypt; empty: a generated key."
   type        = string
   default     = ""
   sensitive   = true
 }
 
 variable "secret_location" {
-  description = "Region of the secrets, for organisations that restrict locations; empty: Google chooses. It cannot be changed later."
+  description = "Region of the secrets; empty: Google chooses. It cannot be changed later."
   type        = string
   default     = ""
 }
@@ -156,7 +156,7 @@ variable "bucket_lifecycle" {
 }
 
 variable "machine_external_ip" {
-  description = "Give machines external addresses. Otherwise they use Cloud NAT with an hourly cost."
+  description = "Give machines external addresses; otherwise Cloud NAT."
   type        = bool
   default     = true
 }
@@ -168,13 +168,13 @@ variable "aws_role_arn" {
 }
 
 variable "alarm_emails" {
-  description = "Recipients of mails about failing services, schedules without runs, and a full or busy database."
+  description = "Recipients of mails about services, schedules and the database."
   type        = list(string)
   default     = []
 }
 
 variable "log_retention_days" {
-  description = "Retention of service logs in days, in a separate log bucket; 0: the project's retention, by default 30 days."
+  description = "Retention of service logs in days, in a separate log bucket; 0: the project's retention."
   type        = number
   default     = 0
 
@@ -191,7 +191,7 @@ variable "labels" {
 }
 
 variable "monthly_budget_usd" {
-  description = "Monthly Google Cloud budget of the project, in the currency of the billing account; 0: none."
+  description = "Monthly Google Cloud budget, in the currency of the billing account; 0: none."
   type        = number
   default     = 0
 }
@@ -214,7 +214,7 @@ variable "budget_emails" {
 }
 
 variable "initial_user_password" {
-  description = "Password of the built-in users admin and determined at the first start."
+  description = "First password of the users admin and determined."
   type        = string
   sensitive   = true
 }
