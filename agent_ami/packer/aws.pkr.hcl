@@ -1,4 +1,4 @@
-# An image of EC2 whose machines become agents at once: docs/guides/machines.md#images
+# An image of EC2 whose machines become agents at once: agent_ami/packer/README.md
 packer {
   required_plugins {
     amazon = {

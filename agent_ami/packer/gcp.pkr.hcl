@@ -1,4 +1,4 @@
-# An image of Compute Engine, of the family that pools name by default: docs/guides/machines.md#images
+# An image of Compute Engine, of the family that pools name by default: agent_ami/packer/README.md
 packer {
   required_plugins {
     googlecompute = {
