@@ -29,7 +29,7 @@ PAGES = {
 
 # Sentences of fields that are listed in one line instead of a table.
 _LINES = {
-    "below": "Objects and lists with their own tables below:",
+    "below": "Own tables:",
     "no effect": "Accepted without effect:",
 }
 

@@ -1,4 +1,4 @@
-"""Choose the checkpoints that an ended experiment keeps (docs/reference/compatibility.md#checkpoints)."""
+"""Choose the checkpoints that an ended experiment keeps (docs/reference/experiment-config.md#checkpoint_storage)."""
 
 import re
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Merge configurations of different precedence (docs/reference/compatibility.md#configurations)."""
+"""Merge configurations of different precedence (docs/reference/experiment-config.md)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Resolve a submitted configuration (docs/reference/compatibility.md#configurations)."""
+"""Resolve a submitted configuration (docs/reference/experiment-config.md)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
