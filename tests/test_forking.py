@@ -27,10 +27,10 @@ def ran(folder: Path, *jobs: tuple[str, list[str]]) -> list[dict[str, Any]]:
         job = {"arguments": [str(script), *arguments], "environment": {"NAME": "value"}}
         lines.append(json.dumps([job]))
     command = [sys.executable, forking.__file__, "decimal"]
-    done = subprocess.run(
+    process = subprocess.run(
         command, input="\n".join(lines), capture_output=True, text=True, check=True
     )
-    return [result for line in done.stdout.splitlines() for result in json.loads(line)]
+    return [result for line in process.stdout.splitlines() for result in json.loads(line)]
 
 
 def test_scripts_share_loaded_modules_but_no_state(tmp_path: Path) -> None:

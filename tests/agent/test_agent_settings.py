@@ -86,9 +86,9 @@ def test_accepts_old_and_short_variable_names() -> None:
     ],
 )
 def test_error_names_the_invalid_option(tmp_path: Path, text: str, complaint: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(BadSettings) as error:
         of_file(tmp_path, text)
-    assert complaint in str(refused.value)
+    assert complaint in str(error.value)
 
 
 def test_command_exits_with_2_for_invalid_options(

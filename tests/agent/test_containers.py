@@ -72,18 +72,18 @@ class PlayedRuntime:
         self.killed.append(key.id)
         self._do("kill")
 
-    def wait(self, started: Started) -> Exit:
+    def wait(self, container: Started) -> Exit:
         self._do("wait")
         self.over.wait(60)
         return Exit(self.exit_code)
 
-    def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
+    def output(self, container: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
         self._do("output")
         for number, text in enumerate(self.lines if stream == "stdout" else ()):
             self.before_line()
             yield OutputLine(text, "2026-11-27T10:00:00Z", str(number))
 
-    def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
+    def addresses(self, container: Started, port: int) -> Sequence[tuple[str, int]]:
         return ()
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:

@@ -87,9 +87,11 @@ def container_of(caller: Caller, kind: str) -> dict[str, str]:
 
 def run(script: str, env: Mapping[str, str]) -> list[str]:
     command = [sys.executable, "-c", script]
-    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.split()
+    result = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
 
 
 def test_only_known_containers_get_the_machine_credentials(google: Caller) -> None:

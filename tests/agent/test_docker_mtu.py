@@ -27,10 +27,10 @@ def ran(folder: Path, mtu: int, options: str = "") -> tuple[str, str]:
     script = script.replace("/sys/class/net", str(folder / "net"))
     script = script.replace("/etc/docker", str(folder / "docker"))
     path = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    done = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", script], env=path, check=True, capture_output=True, text=True
     )
-    return done.stdout.strip(), docker.read_text() if docker.exists() else ""
+    return result.stdout.strip(), docker.read_text() if docker.exists() else ""
 
 
 def test_mtu_is_added_to_existing_docker_options(tmp_path: Path) -> None:

@@ -33,24 +33,26 @@ def test_task_sees_only_its_nvidia_gpus() -> None:
 
 
 def test_task_without_slots_sees_no_gpus() -> None:
-    made = options(CUDA)
-    assert "device_requests" not in made
-    assert made["environment"]["NVIDIA_VISIBLE_DEVICES"] == "void"
+    new_docker_options = options(CUDA)
+    assert "device_requests" not in new_docker_options
+    assert new_docker_options["environment"]["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
 def test_task_sees_its_amd_gpus() -> None:
-    made = options(ROCM, slot_ids=[0, 1])
-    assert "/dev/kfd:/dev/kfd:rwm" in made["devices"]
-    assert made["environment"]["ROCR_VISIBLE_DEVICES"] == "0,1"
+    new_docker_options = options(ROCM, slot_ids=[0, 1])
+    assert "/dev/kfd:/dev/kfd:rwm" in new_docker_options["devices"]
+    assert new_docker_options["environment"]["ROCR_VISIBLE_DEVICES"] == "0,1"
 
 
 def test_distributed_tasks_use_infiniband(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker_options, "FABRIC", tmp_path / "none")
     assert "ulimits" not in options(CUDA, slot_ids=[0, 1], network="host")
     monkeypatch.setattr(docker_options, "FABRIC", tmp_path)
-    made = options(CUDA, slot_ids=[0, 1], network="host")
-    assert f"{tmp_path}:/dev/infiniband:rwm" in made["devices"]
-    assert [(u["Name"], u["Soft"], u["Hard"]) for u in made["ulimits"]] == [("memlock", -1, -1)]
+    new_docker_options = options(CUDA, slot_ids=[0, 1], network="host")
+    assert f"{tmp_path}:/dev/infiniband:rwm" in new_docker_options["devices"]
+    assert [(u["Name"], u["Soft"], u["Hard"]) for u in new_docker_options["ulimits"]] == [
+        ("memlock", -1, -1)
+    ]
     for alone in (options(CUDA, slot_ids=[0]), options(CUDA, network="host")):
         assert "ulimits" not in alone
 
@@ -58,8 +60,8 @@ def test_distributed_tasks_use_infiniband(tmp_path: Path, monkeypatch: pytest.Mo
 def test_pip_installs_into_an_externally_managed_python() -> None:
     assert options(())["environment"]["PIP_BREAK_SYSTEM_PACKAGES"] == "1"
     spec = ContainerSpec.from_json(make_spec("true"))
-    made = create_options(spec, {"PIP_BREAK_SYSTEM_PACKAGES": "0"}, (), PAYLOAD)
-    assert made["environment"]["PIP_BREAK_SYSTEM_PACKAGES"] == "0"
+    new_docker_options = create_options(spec, {"PIP_BREAK_SYSTEM_PACKAGES": "0"}, (), PAYLOAD)
+    assert new_docker_options["environment"]["PIP_BREAK_SYSTEM_PACKAGES"] == "0"
 
 
 def test_net_raw_is_dropped_unless_the_task_adds_it() -> None:
@@ -82,8 +84,8 @@ def test_harness_and_dependencies_are_mounted_read_only() -> None:
 
 def test_harness_precedes_the_users_python_path() -> None:
     spec = ContainerSpec.from_json(make_spec("true"))
-    made = create_options(spec, {"PYTHONPATH": "/mine"}, (), PAYLOAD)
-    assert made["environment"]["PYTHONPATH"] == "/opt/determined/harness:/mine"
+    new_docker_options = create_options(spec, {"PYTHONPATH": "/mine"}, (), PAYLOAD)
+    assert new_docker_options["environment"]["PYTHONPATH"] == "/opt/determined/harness:/mine"
 
 
 def test_only_bridged_containers_publish_ports() -> None:
@@ -93,8 +95,8 @@ def test_only_bridged_containers_publish_ports() -> None:
 
 def test_host_network_containers_run_in_the_blocked_slice() -> None:
     spec = ContainerSpec.from_json(make_spec("true", network="host"))
-    made = create_options(spec, {}, (), PAYLOAD, "determined.slice")
-    assert made["cgroup_parent"] == "determined.slice"
+    new_docker_options = create_options(spec, {}, (), PAYLOAD, "determined.slice")
+    assert new_docker_options["cgroup_parent"] == "determined.slice"
     bridged = ContainerSpec.from_json(make_spec("true"))
     assert "cgroup_parent" not in create_options(bridged, {}, (), PAYLOAD, "determined.slice")
     assert "cgroup_parent" not in options((), network="host")
@@ -132,6 +134,6 @@ def test_slice_needs_a_machine_setup_and_cgroup_v2(
 
 def test_labels_identify_a_container_without_its_token() -> None:
     key = ContainerKey("c", 3, "alloc", "task", "secret", ("out of .*", "é"))
-    made = labels(key, "agent", "cluster", (1734,))
-    assert "secret" not in made.values()
-    assert key_from(made, ["X=1", "DET_SESSION_TOKEN=secret"]) == key
+    container_labels = labels(key, "agent", "cluster", (1734,))
+    assert "secret" not in container_labels.values()
+    assert key_from(container_labels, ["X=1", "DET_SESSION_TOKEN=secret"]) == key

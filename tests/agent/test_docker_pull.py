@@ -87,15 +87,15 @@ def test_image_pinned_by_tag_and_digest_is_pulled_once(
 def test_denied_pull_is_a_pull_failure_that_names_registry_auth(
     docker_client: Any, registry: Registry, auth: dict[str, str] | None
 ) -> None:
-    with pytest.raises(StartFailed, match=r"environment\.registry_auth") as refused:
+    with pytest.raises(StartFailed, match=r"environment\.registry_auth") as error:
         ensure_image(
             docker_client.api,
             spec_of(registry.image, registry_auth=auth),
             lambda text: None,
             lambda: False,
         )
-    assert refused.value.failure == "image_pull"
-    assert "wrong" not in str(refused.value).replace(registry.image, "")
+    assert error.value.failure == "image_pull"
+    assert "wrong" not in str(error.value).replace(registry.image, "")
 
 
 @pytest.mark.docker
@@ -111,14 +111,14 @@ def test_missing_tag_is_reported(docker_client: Any, registry: Registry) -> None
 
 @pytest.mark.docker
 def test_kill_ends_a_pull(docker_client: Any, registry: Registry) -> None:
-    with pytest.raises(StartFailed) as ended:
+    with pytest.raises(StartFailed) as error:
         ensure_image(
             docker_client.api,
             spec_of(registry.image, registry_auth=AUTH),
             lambda text: None,
             lambda: True,
         )
-    assert ended.value.failure == "aborted"
+    assert error.value.failure == "aborted"
 
 
 class Engine:
@@ -148,10 +148,10 @@ class Engine:
 def test_distinguishes_full_disks_from_missing_images(
     words: str, kind: type[StartFailed], remedy: str
 ) -> None:
-    with pytest.raises(StartFailed, match=f"{words} .*{remedy}") as failed:
+    with pytest.raises(StartFailed, match=f"{words} .*{remedy}") as error:
         ensure_image(Engine(words), spec_of("team/x"), lambda text: None, lambda: False)
-    assert type(failed.value) is kind
-    assert failed.value.failure == "image_pull"
+    assert type(error.value) is kind
+    assert error.value.failure == "image_pull"
 
 
 def test_task_without_an_image_names_the_setting() -> None:

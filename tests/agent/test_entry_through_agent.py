@@ -45,8 +45,8 @@ def test_user_output_and_exit_code_arrive_once(
     plane.until(lambda: plane.polls)
     spec = entry_spec("echo hello from user; echo oops >&2; exit 42")
     plane.want(spec)
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert (ended["exit_code"], ended["failure"]) == (42, "container_failed")
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert (report["exit_code"], report["failure"]) == (42, "container_failed")
     plane.until(lambda: len(plane.texts("task")) >= 2)
     lines = [line for line in plane.logs() if line.get("source") == "task"]
     output = sorted((line["log"].strip(), line["stdtype"]) for line in lines)
@@ -76,9 +76,9 @@ def test_det_command_works_in_every_task(
     start_agent(runtime=runtime, **{"agent-id": f"entry-{runtime}"})
     spec = entry_spec(f"{command} workspace list --csv")
     plane.want(spec)
-    ended = plane.until_state(spec["container_id"], "terminated")
+    report = plane.until_state(spec["container_id"], "terminated")
     lines = [line["log"] for line in plane.logs() if line.get("source") == "task"]
-    assert ended["exit_code"] == 0, lines
+    assert report["exit_code"] == 0, lines
     assert any(line.startswith("7,vision,") for line in lines), lines
 
 
@@ -104,8 +104,8 @@ def test_preparing_container_waits_for_the_restarted_agent(
     agent.kill()
     killed.set()
     agent.restart()
-    ended = plane.until_state(spec["container_id"], "terminated")
-    assert (ended["exit_code"], ended["failure"]) == (42, "container_failed")
+    report = plane.until_state(spec["container_id"], "terminated")
+    assert (report["exit_code"], report["failure"]) == (42, "container_failed")
 
 
 def test_output_written_without_an_agent_arrives_once(

@@ -39,10 +39,10 @@ def empty_image(docker_client: Any) -> str:
     try:
         docker_client.images.get(EMPTY)
     except ImageNotFound:
-        packed = io.BytesIO()
-        tarfile.open(fileobj=packed, mode="w").close()
+        buffer = io.BytesIO()
+        tarfile.open(fileobj=buffer, mode="w").close()
         docker_client.api.import_image_from_data(
-            packed.getvalue(), repository="det-test-empty", tag="latest"
+            buffer.getvalue(), repository="det-test-empty", tag="latest"
         )
     return EMPTY
 

@@ -51,9 +51,9 @@ def each_minute() -> Callable[[], float]:
 def trouble(shows: str) -> str:
     gpus = Gpus(SLOTS, Driver(shows), each_minute())
     gpus.check()
-    with pytest.raises(StartFailed) as caught:
+    with pytest.raises(StartFailed) as error:
         gpus.check()
-    return str(caught.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize("errors", ["0", "[N/A]", "[Not Supported]"])
@@ -111,10 +111,10 @@ def test_fatal_driver_error_is_reported_at_once(bus: str) -> None:
     driver.log = "eth0: link up\n" + XID.format(bus=bus, code=79)
     driver.shows = "GPU-a, 0, 00000000:07:00.0\n"
     for _ in range(3):
-        with pytest.raises(StartFailed) as caught:
+        with pytest.raises(StartFailed) as error:
             gpus.check()
-        assert caught.value.failure == "agent_error"
-        assert "GPU 1 (GPU-b) reported Xid 79, it has fallen off the bus" in str(caught.value)
+        assert error.value.failure == "agent_error"
+        assert "GPU 1 (GPU-b) reported Xid 79, it has fallen off the bus" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,11 @@ class Service:
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    made = Service()
-    threading.Thread(target=made.server.serve_forever, args=(0.01,), daemon=True).start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    new_service = Service()
+    threading.Thread(target=new_service.server.serve_forever, args=(0.01,), daemon=True).start()
+    yield new_service
+    new_service.server.shutdown()
+    new_service.server.server_close()
 
 
 def test_no_notice_gives_no_signal(service: Service) -> None:

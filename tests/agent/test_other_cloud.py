@@ -110,8 +110,8 @@ def test_join_token_cannot_assume_the_aws_role(
 def test_aws_machine_gets_the_google_account_that_trusts_its_role(
     account: AccountForAws,
 ) -> None:
-    described = json.dumps(account.config)
-    credentials = credentials_of(settings(identity="aws", google_credentials=described))
+    text = json.dumps(account.config)
+    credentials = credentials_of(settings(identity="aws", google_credentials=text))
     assert set(credentials) == {"aws", "gcp"}
     token = credentials["gcp"].current()
     assert token["access_token"] in account.tokens

@@ -23,9 +23,9 @@ def test_callers_with_unknown_tokens_share_a_disk_budget() -> None:
 def test_full_disk_rejects_a_body_temporarily_and_releases_its_budget(room: int) -> None:
     budget, headers = request_bodies.Budget(2_000_000), Message()
     headers["Content-Length"] = "2000000"
-    with full_disk(room), pytest.raises(request_bodies.BadBody, match="no room") as refused:
+    with full_disk(room), pytest.raises(request_bodies.BadBody, match="no room") as error:
         request_bodies.read_body(io.BytesIO(bytes(2_000_000)), headers, 3_000_000, budget)
-    assert refused.value.status == 503
+    assert error.value.status == 503
     request_bodies.read_body(io.BytesIO(bytes(2_000_000)), headers, 3_000_000, budget).close()
 
 

@@ -59,8 +59,8 @@ class Bench:
         self.begun.append(self.runtime.start(spec, complete | (env or {})))
         return self.begun[-1]
 
-    def output(self, started: Started, cursor: str = "") -> list[str]:
-        return [line.text for line in self.runtime.output(started, "stdout", cursor)]
+    def output(self, container: Started, cursor: str = "") -> list[str]:
+        return [line.text for line in self.runtime.output(container, "stdout", cursor)]
 
     def close(self) -> None:
         for started in self.begun:
@@ -77,60 +77,62 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     if request.param == "docker":
         client, agent_id = request.getfixturevalue("docker_client"), f"agent-{uuid.uuid4().hex}"
         payload = find_payload()
-        made = Bench(
+        new_bench = Bench(
             lambda: DockerRuntime(client, agent_id, lambda: CLUSTER, SLOTS, payload), shared
         )
     else:
         containers = tmp_path / "containers"
         containers.mkdir()
         links = link_payload(find_payload(), tmp_path / "payload")
-        made = Bench(lambda: ProcessRuntime(containers, lambda: CLUSTER, SLOTS, *links), shared)
-    yield made
-    made.close()
+        new_bench = Bench(
+            lambda: ProcessRuntime(containers, lambda: CLUSTER, SLOTS, *links), shared
+        )
+    yield new_bench
+    new_bench.close()
 
 
 @pytest.mark.parametrize("code", [0, 1, 80, 255])
 def test_exit_code_is_the_exit_code_of_the_command(bench: Bench, code: int) -> None:
-    started = bench.start(f"exit {code}")
-    assert bench.runtime.wait(started).exit_code == code
+    container = bench.start(f"exit {code}")
+    assert bench.runtime.wait(container).exit_code == code
 
 
 def test_exit_code_of_a_signal_is_above_128(bench: Bench) -> None:
-    started = bench.start("kill -SEGV $$")
-    assert bench.runtime.wait(started).exit_code == 139
+    container = bench.start("kill -SEGV $$")
+    assert bench.runtime.wait(container).exit_code == 139
 
 
 def test_kill_ends_a_container_that_ignores_other_signals(bench: Bench) -> None:
-    started = bench.start("trap '' TERM INT HUP; sleep 600 & wait; sleep 600")
-    bench.runtime.kill(started.key)
-    assert bench.runtime.wait(started).exit_code == 137
+    container = bench.start("trap '' TERM INT HUP; sleep 600 & wait; sleep 600")
+    bench.runtime.kill(container.key)
+    assert bench.runtime.wait(container).exit_code == 137
 
 
 def test_kill_is_idempotent(bench: Bench) -> None:
-    started = bench.start("exit 5")
-    assert bench.runtime.wait(started).exit_code == 5
-    bench.runtime.kill(started.key)
-    bench.runtime.kill(started.key)
-    assert bench.runtime.wait(started).exit_code == 5
+    container = bench.start("exit 5")
+    assert bench.runtime.wait(container).exit_code == 5
+    bench.runtime.kill(container.key)
+    bench.runtime.kill(container.key)
+    assert bench.runtime.wait(container).exit_code == 5
 
 
 def test_exit_code_survives_an_agent_restart(bench: Bench) -> None:
-    started = bench.start("exit 6")
-    bench.runtime.wait(started)
+    container = bench.start("exit 6")
+    bench.runtime.wait(container)
     (adopted,) = bench.again().adoptable(CLUSTER)
-    assert adopted.key == started.key
+    assert adopted.key == container.key
     assert bench.runtime.wait(adopted).exit_code == 6
 
 
 def test_running_container_is_adopted_with_token_and_ports(bench: Bench) -> None:
     go = bench.path("go")
-    started = bench.start(
+    container = bench.start(
         f"while [ ! -e {go} ]; do sleep 0.05; done; exit 8",
         env={"DET_SESSION_TOKEN": "t"},
         session_token="t",
     )
     (adopted,) = bench.again().adoptable(CLUSTER)
-    assert adopted == started
+    assert adopted == container
     assert adopted.key.session_token == "t"
     assert set(adopted.host_ports) == {1734}
     (bench.shared / "go").touch()
@@ -138,17 +140,17 @@ def test_running_container_is_adopted_with_token_and_ports(bench: Bench) -> None
 
 
 def test_host_network_container_is_adopted_with_its_ports(bench: Bench) -> None:
-    started = bench.start("exit 0", network="host", local_ports=[8123])
-    bench.runtime.wait(started)
+    container = bench.start("exit 0", network="host", local_ports=[8123])
+    bench.runtime.wait(container)
     (adopted,) = bench.again().adoptable(CLUSTER)
     assert adopted.host_ports == {1734: 1734, 8123: 8123}
 
 
 def test_only_published_ports_have_addresses(bench: Bench) -> None:
-    started = bench.start("exit 0", network="host", local_ports=[8123])
-    assert bench.runtime.addresses(started, 8123)
-    assert list(bench.runtime.addresses(started, 22)) == []
-    bench.runtime.wait(started)
+    container = bench.start("exit 0", network="host", local_ports=[8123])
+    assert bench.runtime.addresses(container, 8123)
+    assert list(bench.runtime.addresses(container, 22)) == []
+    bench.runtime.wait(container)
 
 
 def test_containers_of_another_cluster_are_not_adopted(bench: Bench) -> None:
@@ -157,49 +159,49 @@ def test_containers_of_another_cluster_are_not_adopted(bench: Bench) -> None:
 
 
 def test_removed_container_is_not_adopted(bench: Bench) -> None:
-    started = bench.start("exit 0")
-    bench.runtime.wait(started)
-    bench.runtime.remove(started.key)
+    container = bench.start("exit 0")
+    bench.runtime.wait(container)
+    bench.runtime.remove(container.key)
     assert bench.again().adoptable(CLUSTER) == []
     bench.begun.clear()
 
 
 def test_all_lines_of_a_fast_container_are_read(bench: Bench) -> None:
-    started = bench.start("for i in $(seq 1 2000); do echo line $i; done; printf end")
-    assert bench.output(started) == [*(f"line {i}" for i in range(1, 2001)), "end"]
+    container = bench.start("for i in $(seq 1 2000); do echo line $i; done; printf end")
+    assert bench.output(container) == [*(f"line {i}" for i in range(1, 2001)), "end"]
 
 
 def test_output_continues_after_the_cursor_without_repeating(bench: Bench) -> None:
-    started = bench.start("for i in $(seq 1 50); do echo line $i; done")
-    bench.runtime.wait(started)
+    container = bench.start("for i in $(seq 1 50); do echo line $i; done")
+    bench.runtime.wait(container)
     seen = []
-    for line in bench.runtime.output(started, "stdout", ""):
+    for line in bench.runtime.output(container, "stdout", ""):
         seen.append(line)
         if len(seen) == 20:
             break
-    assert bench.output(started, seen[-1].cursor) == [f"line {i}" for i in range(21, 51)]
+    assert bench.output(container, seen[-1].cursor) == [f"line {i}" for i in range(21, 51)]
 
 
 def test_very_long_line_stays_one_line(bench: Bench) -> None:
-    started = bench.start("head -c 100000 /dev/zero | tr '\\0' x; echo; echo short")
-    assert bench.output(started) == ["x" * 100000, "short"]
+    container = bench.start("head -c 100000 /dev/zero | tr '\\0' x; echo; echo short")
+    assert bench.output(container) == ["x" * 100000, "short"]
 
 
 def test_stdout_and_stderr_are_separate(bench: Bench) -> None:
-    started = bench.start("echo out; echo err >&2")
-    assert bench.output(started) == ["out"]
-    assert [line.text for line in bench.runtime.output(started, "stderr", "")] == ["err"]
+    container = bench.start("echo out; echo err >&2")
+    assert bench.output(container) == ["out"]
+    assert [line.text for line in bench.runtime.output(container, "stderr", "")] == ["err"]
 
 
 def test_files_exist_with_their_modes_before_the_command_runs(bench: Bench) -> None:
     content = base64.b64encode(b"secret\n").decode()
     file = {"path": "/run/determined/etc/deep/secret", "mode": 0o600, "content_b64": content}
-    started = bench.start(
+    container = bench.start(
         'f="$DET_RUN_DIR/etc/deep/secret"; cat "$f"; stat -c %a "$f"; pwd',
         files=[file],
         env={"DET_RUN_DIR": ""},
     )
-    secret, mode, work_dir = bench.output(started)
+    secret, mode, work_dir = bench.output(container)
     assert (secret, mode) == ("secret", "600")
     assert work_dir.endswith("/workdir")
 
@@ -207,14 +209,14 @@ def test_files_exist_with_their_modes_before_the_command_runs(bench: Bench) -> N
 def test_file_outside_of_the_run_directory_has_its_path(bench: Bench) -> None:
     path = f"/etc/{uuid.uuid4().hex}.conf"
     file = {"path": path, "mode": 0o644, "content_b64": base64.b64encode(b"conf\n").decode()}
-    started = bench.start(["cat", path], files=[file])
-    assert bench.output(started) == ["conf"]
+    container = bench.start(["cat", path], files=[file])
+    assert bench.output(container) == ["conf"]
     assert not os.path.exists(path)
 
 
 def test_mounted_directory_is_shared_with_the_host(bench: Bench) -> None:
-    started = bench.start(f"echo hello > {bench.path('greeting')}")
-    assert bench.runtime.wait(started).exit_code == 0
+    container = bench.start(f"echo hello > {bench.path('greeting')}")
+    assert bench.runtime.wait(container).exit_code == 0
     assert (bench.shared / "greeting").read_text() == "hello\n"
 
 
@@ -226,8 +228,8 @@ def test_mount_below_the_work_directory_is_visible(bench: Bench) -> None:
 
 
 def test_harness_of_this_installation_is_imported_first(bench: Bench) -> None:
-    started = bench.start(["python3", "-c", "import determined; print(determined.__file__)"])
-    (path,) = bench.output(started)
+    container = bench.start(["python3", "-c", "import determined; print(determined.__file__)"])
+    (path,) = bench.output(container)
     assert path.endswith("determined/__init__.py")
     assert path.startswith("/opt/determined/harness/" if bench.runtime.kind == "docker" else "/")
 
@@ -253,8 +255,8 @@ def test_programs_can_import_dependencies_of_determineds_package(bench: Bench) -
 
 def test_command_has_the_environment_of_the_specification(bench: Bench) -> None:
     code = "import json, os; print(json.dumps(dict(os.environ)))"
-    started = bench.start(["python3", "-c", code], env={"A": "1"}, name="x")
-    env = json.loads(bench.output(started)[0])
+    container = bench.start(["python3", "-c", code], env={"A": "1"}, name="x")
+    env = json.loads(bench.output(container)[0])
     assert env["A"] == "1"
     assert env["DET_WORKDIR"].endswith("/workdir")
 
@@ -265,26 +267,26 @@ def test_command_runs_as_the_specified_user(bench: Bench, tmp_path: Path) -> Non
     for folder in [tmp_path, *tmp_path.parents][:-1]:
         folder.chmod(folder.stat().st_mode | 0o011)
     user = {"uid": 4321, "gid": 4322, "user": "u", "group": "g"}
-    started = bench.start("id -u; id -g; touch mine; stat -c %u mine", user=user)
-    assert bench.output(started) == ["4321", "4322", "4321"]
+    container = bench.start("id -u; id -g; touch mine; stat -c %u mine", user=user)
+    assert bench.output(container) == ["4321", "4322", "4321"]
 
 
 def test_parallel_containers_have_their_own_exit_codes(bench: Bench) -> None:
-    begun = [bench.start(f"sleep 0.1; exit {code}") for code in range(1, 7)]
+    container = [bench.start(f"sleep 0.1; exit {code}") for code in range(1, 7)]
     ends: dict[str, int | None] = {}
 
-    def wait(started: Started) -> None:
-        ends[started.key.id] = bench.runtime.wait(started).exit_code
+    def wait(container: Started) -> None:
+        ends[container.key.id] = bench.runtime.wait(container).exit_code
 
-    waiters = [threading.Thread(target=wait, args=(started,)) for started in begun]
+    waiters = [threading.Thread(target=wait, args=(started,)) for started in container]
     for waiter in waiters:
         waiter.start()
     for waiter in waiters:
         waiter.join(60)
-    assert [ends[started.key.id] for started in begun] == [1, 2, 3, 4, 5, 6]
+    assert [ends[started.key.id] for started in container] == [1, 2, 3, 4, 5, 6]
 
 
 def test_existing_container_is_not_started_again(bench: Bench) -> None:
-    started = bench.start("sleep 600")
+    container = bench.start("sleep 600")
     with pytest.raises(StartFailed):
-        bench.runtime.start(bench.spec("exit 0", container_id=started.key.id), {})
+        bench.runtime.start(bench.spec("exit 0", container_id=container.key.id), {})

@@ -186,10 +186,10 @@ def test_batches_are_sent_from_a_full_disk(
         raise OSError(errno.ENOSPC, "no room")
 
     monkeypatch.setattr("det_agent.spool.write_atomically", no_room)
-    sent = spool.next_batch(max_lines=1)
+    batch = spool.next_batch(max_lines=1)
     after = open_spool()
-    assert sent is not None
-    assert after.next_batch(max_lines=1) == sent, "the position was stored despite the full disk"
+    assert batch is not None
+    assert after.next_batch(max_lines=1) == batch, "the position was stored despite the full disk"
     assert drain(after) == lines(3, 5)
 
 

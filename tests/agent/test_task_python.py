@@ -132,9 +132,9 @@ def test_broken_python_of_tasks_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StartFailed, match="the Python of tasks, /nowhere/python3, does not run"):
         tasks.runtime.check(GatewayAddress(1, "127.0.0.1"))
     task = ContainerSpec.from_json(make_spec("true", env={"DET_PYTHON_EXECUTABLE": "/bin/false"}))
-    with pytest.raises(StartFailed, match="/bin/false, does not run") as caught:
+    with pytest.raises(StartFailed, match="/bin/false, does not run") as error:
         tasks.runtime.start(task, task.env)
-    assert caught.value.failure == "container_failed"
+    assert error.value.failure == "container_failed"
     with pytest.raises(NoPython):
         BasePython.of("/bin/false")
 

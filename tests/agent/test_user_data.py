@@ -74,16 +74,16 @@ read until_the_test_ends
 
 @pytest.mark.parametrize("boot", BOOTS.values(), ids=BOOTS)
 def test_bash_can_parse_the_script(boot: Boot) -> None:
-    read = subprocess.run(["bash", "-n"], input=user_data(boot), text=True, capture_output=True)
-    assert (read.returncode, read.stderr) == (0, "")
+    result = subprocess.run(["bash", "-n"], input=user_data(boot), text=True, capture_output=True)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_values_of_operators_are_quoted(tmp_path: Path) -> None:
     script = user_data(BOOTS["hostile names"])
     written = script.index("printf '%s\\n'")
     command = script[written : script.index(" > /etc/determined/agent.yaml")]
-    ran = subprocess.run(["bash", "-c", command], text=True, capture_output=True, check=True)
-    assert '"resource_pool": "it\'s $HOME `id`' in ran.stdout
+    result = subprocess.run(["bash", "-c", command], text=True, capture_output=True, check=True)
+    assert '"resource_pool": "it\'s $HOME `id`' in result.stdout
 
 
 def test_machine_with_gpus_requires_its_gpus() -> None:
@@ -117,8 +117,8 @@ def test_pool_images_are_pulled_after_the_startup_script() -> None:
 
 
 def test_last_console_words_omit_steps_and_dates() -> None:
-    failed = "determined-boot: installing docker\nE: no such package\ndetermined-boot: failed at line 3\npower off"
-    assert last_words(failed) == "E: no such package"
+    message = "determined-boot: installing docker\nE: no such package\ndetermined-boot: failed at line 3\npower off"
+    assert last_words(message) == "E: no such package"
     waits = (
         "determined-boot: done\n2026-01-01 WARNING the cluster refused, trying again: wrong clock\n"
     )
@@ -159,9 +159,9 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_installation_waits_for_the_apt_lock(script: str, tmp_path: Path) -> None:
-    ran = run_apt(tmp_path, script, refusals=2)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.endswith("went on\n")
+    result = run_apt(tmp_path, script, refusals=2)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith("went on\n")
     call = "apt-get -o DPkg::Lock::Timeout=600 update -q"
     called = (tmp_path / "called").read_text().splitlines()
     assert called == [call, "sleep 5", call, "sleep 10", call]
@@ -169,10 +169,10 @@ def test_installation_waits_for_the_apt_lock(script: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_failed_installation_ends_the_script(script: str, tmp_path: Path) -> None:
-    ran = run_apt(tmp_path, script, refusals=100)
-    assert ran.returncode == 100
-    assert "went on" not in ran.stdout
-    assert ran.stdout.count("update failed: again in") == 5
+    result = run_apt(tmp_path, script, refusals=100)
+    assert result.returncode == 100
+    assert "went on" not in result.stdout
+    assert result.stdout.count("update failed: again in") == 5
 
 
 @contextmanager
@@ -203,9 +203,9 @@ def booted(boot: Boot, folder: Path, installed: str) -> Iterator["subprocess.Pop
 
 @pytest.fixture
 def plane() -> Iterator[FakeControlPlane]:
-    made = FakeControlPlane()
-    yield made
-    made.close()
+    fake_control_plane = FakeControlPlane()
+    yield fake_control_plane
+    fake_control_plane.close()
 
 
 STARTUP = "echo operator >> /var/log/operator && exit 0"

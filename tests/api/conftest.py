@@ -19,15 +19,15 @@ from tests.support.rented import Rented, rented_cluster
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 @pytest.fixture
 def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
     """A cluster that rents machines; files that ask its API have it as their `api`."""
-    with rented_cluster(database, tmp_path) as made:
-        yield made
+    with rented_cluster(database, tmp_path) as rented_machines:
+        yield rented_machines
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def shared_api(
     """An API for tests that change no data. A database for each of them would cost more than their requests."""
     with postgres_server.database() as url:
         database = Database(url)
-        with api_over(database, tmp_path_factory.mktemp("shared")) as made:
-            yield made
+        with api_over(database, tmp_path_factory.mktemp("shared")) as new_api:
+            yield new_api
         database.dispose()
 
 

@@ -74,13 +74,13 @@ def test_access_token_cannot_create_tokens_or_change_the_password(api: Api, user
     program = api.with_token(user.post("/api/v1/tokens", {})["token"])
     own = id_of(user)
     assert id_of(program) == own
-    refused = [
+    responses = [
         program.ask("POST", "/api/v1/tokens", {}),
         program.ask("POST", f"/api/v1/users/{own}/password", b'"a new one, hashed"'),
         program.ask("PATCH", f"/api/v1/users/{own}", {"password": "a new one"}),
     ]
-    assert [response.status for response in refused] == [403, 403, 403]
-    assert "sign in" in refused[0].error
+    assert [response.status for response in responses] == [403, 403, 403]
+    assert "sign in" in responses[0].error
 
 
 def test_access_token_cannot_lock_out_its_user(api: Api, admin: Caller, user: Caller) -> None:
@@ -90,15 +90,15 @@ def test_access_token_cannot_lock_out_its_user(api: Api, admin: Caller, user: Ca
     session = user.get(f"{path}/sessions")["sessions"][0]["id"]
     user.post("/api/v1/tokens", {})
     other = max(token["id"] for token in user.get("/api/v1/tokens")["tokenInfo"])
-    refused = [
+    responses = [
         program.ask("DELETE", f"{path}/sessions"),
         program.ask("DELETE", f"{path}/sessions/{session}"),
         program.ask("PATCH", path, {"endTokens": True}),
         program.ask("PATCH", path, {"username": "somebody"}),
         program.ask("PATCH", f"/api/v1/tokens/{other}", {"setRevoked": True}),
     ]
-    assert [response.status for response in refused] == [403] * 5
-    assert "sign in" in refused[0].error
+    assert [response.status for response in responses] == [403] * 5
+    assert "sign in" in responses[0].error
     assert user.get("/api/v1/me")["user"]["username"] == "determined"
     program.done("PATCH", path, {"displayName": "D."})
     of_admin = api.with_token(admin.post("/api/v1/tokens", {})["token"])

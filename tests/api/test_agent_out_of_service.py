@@ -36,8 +36,8 @@ class Agent:
 
 
 def reasons(user: Caller, experiment_id: int) -> list[tuple[str, str]]:
-    found = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
-    return [(r["code"], r["sentence"]) for r in found]
+    stored_reasons = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    return [(r["code"], r["sentence"]) for r in stored_reasons]
 
 
 def test_an_agent_that_joins_out_of_service_gets_no_work_until_it_returns(
@@ -59,11 +59,11 @@ def test_api_shows_an_agent_out_of_service(api: Api, user: Caller) -> None:
     agent = Agent(api)
     assert user.get("/api/v1/agents/gpu-1")["agent"]["enabled"] is True
     agent.poll(REASON)
-    seen = user.get("/api/v1/agents/gpu-1")["agent"]
-    assert (seen["enabled"], seen["outOfService"]) == (False, REASON)
+    stored_agent = user.get("/api/v1/agents/gpu-1")["agent"]
+    assert (stored_agent["enabled"], stored_agent["outOfService"]) == (False, REASON)
     agent.poll()
-    seen = user.get("/api/v1/agents/gpu-1")["agent"]
-    assert (seen["enabled"], seen["outOfService"]) == (True, "")
+    stored_agent = user.get("/api/v1/agents/gpu-1")["agent"]
+    assert (stored_agent["enabled"], stored_agent["outOfService"]) == (True, "")
 
 
 def test_wait_reason_is_updated_when_an_agent_leaves_service(api: Api, user: Caller) -> None:
@@ -87,14 +87,14 @@ def test_slots_of_a_disabled_agent_are_shown_as_disabled(
 ) -> None:
     Agent(api, slots=2)
     admin.post("/api/v1/agents/gpu-1/disable", {"drain": drain})
-    seen = admin.get("/api/v1/agents/gpu-1")["agent"]
-    shown = [(slot["enabled"], slot["draining"]) for slot in seen["slots"].values()]
+    agent = admin.get("/api/v1/agents/gpu-1")["agent"]
+    shown = [(slot["enabled"], slot["draining"]) for slot in agent["slots"].values()]
     assert shown == [(False, drain), (False, drain)]
-    stats = seen["slotStats"]["typeStats"]["TYPE_CPU"]
+    stats = agent["slotStats"]["typeStats"]["TYPE_CPU"]
     assert {key: stats[key] for key in counts} == counts
     admin.post("/api/v1/agents/gpu-1/enable", {})
-    seen = admin.get("/api/v1/agents/gpu-1")["agent"]
-    assert [slot["enabled"] for slot in seen["slots"].values()] == [True, True]
+    agent = admin.get("/api/v1/agents/gpu-1")["agent"]
+    assert [slot["enabled"] for slot in agent["slots"].values()] == [True, True]
 
 
 def test_slots_of_an_agent_out_of_service_are_not_enabled(api: Api, user: Caller) -> None:
@@ -117,10 +117,10 @@ def test_rejects_single_agent_requests_larger_than_every_agent(
 
     assert submit(slots_per_trial=3, is_single_node=True).status == 200
     assert submit(slots_per_trial=4).status == 200
-    refused = submit(slots_per_trial=4, is_single_node=True)
-    assert refused.status == 400
+    response = submit(slots_per_trial=4, is_single_node=True)
+    assert response.status == 400
     assert (
         "resources.is_single_node: request unfulfillable: asks for 4 slots of one agent"
-        in refused.error
+        in response.error
     )
-    assert "has 3" in refused.error
+    assert "has 3" in response.error

@@ -58,8 +58,8 @@ def test_agent_of_another_minor_version_runs_a_container(
             report |= LATER
         agent.post("/agents/v1/poll", shaped({**POLL_0_1_0, "containers": [report]}))
         api.tick()
-    shown = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
-    assert shown["state"] != "STATE_ACTIVE"
+    experiment = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+    assert experiment["state"] != "STATE_ACTIVE"
 
 
 def test_agent_without_poll_numbers_gets_an_unreported_container_again(
@@ -76,8 +76,8 @@ def test_agent_without_poll_numbers_gets_an_unreported_container_again(
         "containers"
     ]
     assert "spec" not in container
-    (again,) = agent.post("/agents/v1/poll", POLL_0_1_0)["containers"]
-    assert again["spec"] == first["spec"]
+    (second_container,) = agent.post("/agents/v1/poll", POLL_0_1_0)["containers"]
+    assert second_container["spec"] == first["spec"]
 
 
 def test_agent_ignores_fields_of_a_later_control_plane() -> None:
@@ -145,5 +145,5 @@ def test_metrics_from_another_minor_version_are_stored(api: Api, user: Caller) -
         f"/api/v1/trials/{trial}/metrics",
         {"metrics": {**report, "metrics": metrics, **LATER}, "group": "validation", **LATER},
     )
-    shown = user.get(f"/api/v1/trials/{trial}")["trial"]
-    assert shown["bestValidation"]["metrics"]["avgMetrics"] == {"loss": 0.5}
+    stored_trial = user.get(f"/api/v1/trials/{trial}")["trial"]
+    assert stored_trial["bestValidation"]["metrics"]["avgMetrics"] == {"loss": 0.5}

@@ -19,7 +19,7 @@ LONG = "9" * 5_000
 def test_rejects_non_numeric_ids_on_every_route(user: Caller, number: str) -> None:
     experiment = create(user)
     path = f"/api/v1/experiments/{experiment}"
-    asked = [
+    responses = [
         user.ask("GET", f"/api/v1/experiments/{number}"),
         user.ask("GET", f"/api/v1/trials/{number}"),
         user.ask("GET", "/api/v1/experiments", query={"limit": [number]}),
@@ -30,7 +30,9 @@ def test_rejects_non_numeric_ids_on_every_route(user: Caller, number: str) -> No
         user.ask("GET", f"/api/v1/why/experiment/{number}"),
         user.ask("PUT", "/api/v1/budgets", {"scope": "experiment", "of": number, "limitUsd": "1"}),
     ]
-    assert [response.status for response in asked if response.status not in (400, 403, 404)] == []
+    assert [
+        response.status for response in responses if response.status not in (400, 403, 404)
+    ] == []
 
 
 def test_rejects_json_numbers_too_large_for_a_column(user: Caller) -> None:
@@ -70,13 +72,13 @@ def test_rejects_source_of_a_missing_trial(user: Caller) -> None:
 def test_rejects_deeply_nested_values(user: Caller, depth: int) -> None:
     nested = "[" * depth + "]" * depth
     experiment = create(user)
-    told = [
+    responses = [
         user.ask("PATCH", f"/api/v1/experiments/{experiment}", f'{{"labels": {nested}}}'.encode()),
         user.ask("POST", "/api/v1/templates/deep", f'{{"config": {{"data": {nested}}}}}'.encode()),
         user.ask("POST", "/task-logs", nested.encode()),
         user.ask("POST", "/api/v1/experiments", {"config": f"data: {nested}"}),
     ]
-    assert [t.status for t in told] == [400] * len(told)
+    assert [t.status for t in responses] == [400] * len(responses)
 
 
 def submit(caller: Caller, key: str, **more: Any) -> Told:
@@ -86,8 +88,8 @@ def submit(caller: Caller, key: str, **more: Any) -> Told:
 
 
 def test_idempotency_key_applies_to_one_user_and_one_body(admin: Caller, user: Caller) -> None:
-    def id_of(told: Told) -> int:
-        return int(told.json()["experiment"]["id"])
+    def id_of(response: Told) -> int:
+        return int(response.json()["experiment"]["id"])
 
     first = submit(user, "key")
     assert id_of(submit(user, "key")) == id_of(first)
@@ -159,27 +161,27 @@ def test_label_named_null_is_stored_as_text(api: Api, user: Caller, word: str) -
 @pytest.mark.parametrize("depth", [900, 100_000])
 def test_rejects_deeply_nested_json_within_a_string(user: Caller, depth: int) -> None:
     nested = "[" * depth + "]" * depth
-    created = {"requestId": str(uuid.uuid4()), "hyperparams": f'{{"a": {nested}}}'}
-    operations = {"searcherOperations": [{"createTrial": created}]}
+    body = {"requestId": str(uuid.uuid4()), "hyperparams": f'{{"a": {nested}}}'}
+    operations = {"searcherOperations": [{"createTrial": body}]}
     own = user.get("/api/v1/me")["user"]["id"]
-    told = [
+    responses = [
         user.ask("POST", f"/api/v1/experiments/{create(user)}/searcher_operations", operations),
         user.ask("POST", f"/api/v1/users/{own}/password", nested.encode()),
     ]
-    assert [t.status for t in told] == [400, 400]
+    assert [t.status for t in responses] == [400, 400]
 
 
 def test_rejects_names_too_long_for_an_index(admin: Caller) -> None:
     """PostgreSQL's indexes hold 2,704 bytes of a name, packed; chance does not pack."""
     name = "".join(uuid.uuid4().hex for _ in range(400))
     user = {"user": {"username": name, "active": True}}
-    told = [
+    responses = [
         admin.ask("POST", "/api/v1/models", {"name": name}),
         admin.ask("POST", f"/api/v1/templates/{name}", {"config": {}}),
         admin.ask("POST", "/api/v1/users", user),
         admin.ask("POST", "/api/v1/groups", {"name": name}),
     ]
-    assert [t.status for t in told] == [400] * len(told)
+    assert [t.status for t in responses] == [400] * len(responses)
 
 
 HUGE = "1" + "0" * 400
@@ -196,8 +198,8 @@ def unmanaged_trial(user: Caller, hparams: str) -> Told:
 def custom_trial(user: Caller, hparams: str) -> Told:
     searcher = {"name": "custom", "metric": "loss"}
     experiment = create(user, searcher=searcher)
-    created = {"requestId": str(uuid.uuid4()), "hyperparams": hparams}
-    body = {"searcherOperations": [{"createTrial": created}]}
+    fields = {"requestId": str(uuid.uuid4()), "hyperparams": hparams}
+    body = {"searcherOperations": [{"createTrial": fields}]}
     return user.ask("POST", f"/api/v1/experiments/{experiment}/searcher_operations", body)
 
 

@@ -39,8 +39,8 @@ NOTHING_TO_DO = {
 
 
 def entries(admin: Caller, **asked: object) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = admin.get("/api/v1/audit", **asked)["entries"]
-    return found
+    stored_entries: list[dict[str, Any]] = admin.get("/api/v1/audit", **asked)["entries"]
+    return stored_entries
 
 
 def count(api: Api) -> int:
@@ -115,17 +115,17 @@ def test_every_change_by_the_stock_client_leaves_a_row(api: Api, admin: Caller) 
 
 def test_audit_entry_has_user_action_object_and_address(api: Api, admin: Caller) -> None:
     ada = {"user": {"username": "ada", "active": True}, "password": "a planted secret"}
-    made = admin.post("/api/v1/users", ada)["user"]["id"]
+    user_id = admin.post("/api/v1/users", ada)["user"]["id"]
     request = Request(
-        "PATCH", f"/api/v1/users/{made}", body=b'{"displayName": "Ada", "password": "planted 2"}',
+        "PATCH", f"/api/v1/users/{user_id}", body=b'{"displayName": "Ada", "password": "planted 2"}',
         headers={"authorization": f"Bearer {admin.token}"}, client="192.0.2.7",
     )  # fmt: skip
     answer = api.app.handle(request)
     assert isinstance(answer, Response)
     assert answer.status == 200
-    edited, created = entries(admin, orderBy="ORDER_BY_DESC", object=f"user {made}")
+    edited, created = entries(admin, orderBy="ORDER_BY_DESC", object=f"user {user_id}")
     assert {k: edited[k] for k in ("username", "action", "object", "address", "via", "details")} == {
-        "username": "admin", "action": "user.edit", "object": f"user {made}", "address": "192.0.2.7",
+        "username": "admin", "action": "user.edit", "object": f"user {user_id}", "address": "192.0.2.7",
         "via": "user", "details": {"displayName": "Ada", "password": "new"},
     }  # fmt: skip
     assert created["details"] == {
@@ -180,8 +180,8 @@ def test_audit_records_every_assigned_role_and_member(api: Api, admin: Caller) -
     group = admin.post("/api/v1/groups", {"name": "all", "add_users": users})["group"]["groupId"]
     (made,) = entries(admin, object=f"group {group}", action="group.create")
     assert (made["details"]["addUsers"], made["details"]["name"]) == (users, "all")
-    moved = {"user_ids": users[:1], "remove_groups": [group]}
-    admin.done("PATCH", "/api/v1/users/assignments", moved)
+    body = {"user_ids": users[:1], "remove_groups": [group]}
+    admin.done("PATCH", "/api/v1/users/assignments", body)
     (row,) = entries(admin, object=f"user {users[0]} group {group}")
     assert row["details"] == {"userIds": users[:1], "removeGroups": [group]}
 
@@ -193,8 +193,8 @@ def test_rejects_bulk_changes_too_large_for_an_audit_entry(api: Api, admin: Call
 
 
 def test_successful_sign_in_is_recorded_and_a_failed_one_is_not(api: Api, admin: Caller) -> None:
-    wrong = {"username": "determined", "password": "wrong", "isHashed": False}
-    assert api.anonymous().ask("POST", "/api/v1/auth/login", wrong).status == 401
+    body = {"username": "determined", "password": "wrong", "isHashed": False}
+    assert api.anonymous().ask("POST", "/api/v1/auth/login", body).status == 401
     assert entries(admin, username="determined") == []
     api.signed_in("determined")
     (row,) = entries(admin, username="determined")
@@ -203,9 +203,9 @@ def test_successful_sign_in_is_recorded_and_a_failed_one_is_not(api: Api, admin:
 
 
 def fail_to_sign_in(api: Api, username: str) -> None:
-    wrong = {"username": username, "password": "a guess", "isHashed": False}
+    body = {"username": username, "password": "a guess", "isHashed": False}
     for _ in range(FREE_ATTEMPTS):
-        assert api.anonymous().ask("POST", "/api/v1/auth/login", wrong).status == 401
+        assert api.anonymous().ask("POST", "/api/v1/auth/login", body).status == 401
 
 
 def test_change_is_rolled_back_if_its_audit_entry_fails(
@@ -225,8 +225,8 @@ def test_change_is_rolled_back_if_its_audit_entry_fails(
 
 def test_repeated_failed_sign_ins_are_recorded_once(api: Api, admin: Caller) -> None:
     fail_to_sign_in(api, "determined")
-    wrong = {"username": "determined", "password": "a guess", "isHashed": False}
-    assert api.anonymous().ask("POST", "/api/v1/auth/login", wrong).status == 403
+    body = {"username": "determined", "password": "a guess", "isHashed": False}
+    assert api.anonymous().ask("POST", "/api/v1/auth/login", body).status == 403
     (row,) = entries(admin, username="determined")
     assert (row["action"], row["details"]) == ("auth.refused", {"attempts": FREE_ATTEMPTS})
     assert "a guess" not in json.dumps(row)
@@ -298,12 +298,12 @@ def test_audit_log_can_be_filtered(api: Api, admin: Caller, user: Caller) -> Non
 
 def test_audit_costs_one_statement_for_changes_and_none_for_reads(api: Api, user: Caller) -> None:
     experiment_id = create(user)
-    with statements(api.ctx.db) as executed:
+    with statements(api.ctx.db) as queries:
         user.get(f"/api/v1/experiments/{experiment_id}")
-    assert [s for s in executed if "audit_log" in s] == []
-    with statements(api.ctx.db) as executed:
+    assert [s for s in queries if "audit_log" in s] == []
+    with statements(api.ctx.db) as queries:
         user.post(f"/api/v1/experiments/{experiment_id}/kill")
-    assert len([s for s in executed if "audit_log" in s]) == 1
+    assert len([s for s in queries if "audit_log" in s]) == 1
 
 
 @pytest.mark.parametrize(("error", "rows"), [(None, 1), (TryAgain("deadlock"), 0)])

@@ -73,8 +73,8 @@ def test_error_names_the_file_that_is_not_base64(reader: Caller) -> None:
 
 
 def test_error_explains_a_missing_upload(user: Caller) -> None:
-    begun = user.post("/api/v1/contexts", {"size": 10, "sha256": "0" * 64})
-    response = user.ask("POST", E, {"config": config_of(), "contextId": begun["contextId"]})
+    answer = user.post("/api/v1/contexts", {"size": 10, "sha256": "0" * 64})
+    response = user.ask("POST", E, {"config": config_of(), "contextId": answer["contextId"]})
     assert response.status == 400
     assert "PUT it" in response.error
 
@@ -185,14 +185,14 @@ def test_rejects_body_that_is_not_an_object(reader: Caller, body: bytes) -> None
 def test_rejects_invalid_gzip_body(reader: Caller) -> None:
     response = reader.ask("POST", E, b"plain", headers={"content-encoding": "gzip"})
     assert response.status == 400
-    packed = gzip.compress(b'{"config": ""}')
-    response = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
+    compressed = gzip.compress(b'{"config": ""}')
+    response = reader.ask("POST", E, compressed, headers={"content-encoding": "gzip"})
     assert "config" in response.error
 
 
 def test_rejects_small_body_that_unpacks_to_a_large_one(reader: Caller) -> None:
-    packed = gzip.compress(bytes(MAX_BODY + 1), compresslevel=1)
-    response = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
+    compressed = gzip.compress(bytes(MAX_BODY + 1), compresslevel=1)
+    response = reader.ask("POST", E, compressed, headers={"content-encoding": "gzip"})
     assert response.status == 413
     assert "130 MiB" in response.error
 
@@ -201,8 +201,8 @@ def test_rejects_small_body_that_unpacks_to_a_large_one(reader: Caller) -> None:
 def test_rejects_body_above_the_limit_of_its_route(reader: Caller, packed: bool) -> None:
     body = b'{"config": "%s"}' % (b"x" * FORM_BODY)
     headers = {"content-encoding": "gzip"} if packed else {}
-    sent = gzip.compress(body) if packed else body
-    response = reader.ask("POST", "/api/v1/templates/large", sent, headers=headers)
+    compressed = gzip.compress(body) if packed else body
+    response = reader.ask("POST", "/api/v1/templates/large", compressed, headers=headers)
     assert response.status == 413
     assert "more than 1 MiB" in response.error or "larger than 1 MiB" in response.error
 
@@ -250,8 +250,8 @@ def test_very_long_lists_are_accepted_or_rejected(admin: Caller) -> None:
         ("POST", "/api/v1/runs/kill", {"runIds": list(range(10_001)), "projectId": 1}),
     ]
     for method, path, body in many:
-        refused = admin.ask(method, path, body)
-        assert (refused.status, "more than 10000 entries" in refused.error) == (400, True)
+        answer = admin.ask(method, path, body)
+        assert (answer.status, "more than 10000 entries" in answer.error) == (400, True)
 
 
 def test_fields_of_the_wrong_type_are_named(reader: Caller) -> None:

@@ -75,14 +75,14 @@ def bad_values(inputs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 def required(path: str) -> dict[str, list[str]]:
     """Return a query without which a path is refused anyway."""
-    wanted = {
+    body = {
         "metricName": ["loss"], "group": ["validation"], "ids": ["1"], "trialIds": ["1"],
         "timestampAfter": ["2026-01-01T00:00:00Z"], "timestampBefore": ["2026-02-01T00:00:00Z"],
         "startDate": ["2026-01-01"], "endDate": ["2026-01-02"],
         "period": ["RESOURCE_ALLOCATION_AGGREGATION_PERIOD_DAILY"],
     }  # fmt: skip
     listed = ("metrics-stream", "time-series", "resources/allocation", "metrics/")
-    return wanted if any(part in path for part in listed) else {}
+    return body if any(part in path for part in listed) else {}
 
 
 def test_error_names_the_wrong_query_parameter_on_every_route(
@@ -133,12 +133,12 @@ def test_every_route_rejects_body_fields_of_the_wrong_type(
     for method, path, inputs in operations("POST", "PUT", "PATCH", "DELETE"):
         schemas = [response["schema"] for response in inputs if response["in"] == "body"]
         for name, kind in ((n, k) for s in schemas for n, k in s.get("properties", {}).items()):
-            wrong = (
+            body = (
                 {"a": 1}
                 if kind.get("type") in ("string", "integer", "array", "boolean")
                 else "text"
             )
-            response = admin.ask(method, filled(path, {**places, **UNKNOWN}), {name: wrong})
+            response = admin.ask(method, filled(path, {**places, **UNKNOWN}), {name: body})
             if response.status >= 500 and response.status != 501:
                 problems.append(
                     f"{method} {path} {name}: {response.status} {response.body[:120]!r}"
@@ -165,8 +165,8 @@ def test_missing_objects_never_cause_a_server_error(admin: Caller, id: str) -> N
     assert missed > 100
 
 
-def cause_of(told: Told) -> str:
+def cause_of(response: Told) -> str:
     try:
-        return str(json.loads(told.body)["error"]["error"])
+        return str(json.loads(response.body)["error"]["error"])
     except (ValueError, KeyError, TypeError):
         return ""

@@ -13,8 +13,8 @@ from tests.support.asgi import request
 LOGIN = {"username": "determined", "password": PASSWORD}
 
 
-def cookie_of(told: Told) -> tuple[str, list[str]]:
-    name_and_value, *attributes = told.headers["set-cookie"].split("; ")
+def cookie_of(response: Told) -> tuple[str, list[str]]:
+    name_and_value, *attributes = response.headers["set-cookie"].split("; ")
     return name_and_value, attributes
 
 
@@ -24,8 +24,8 @@ def signed_in(api: Api) -> str:
 
 
 def changing(api: Api, cookie: str, **headers: str) -> Told:
-    given = {"cookie": cookie, **{k.replace("_", "-"): v for k, v in headers.items()}}
-    return api.anonymous().ask("POST", "/api/v1/auth/logout", {}, headers=given)
+    body = {"cookie": cookie, **{k.replace("_", "-"): v for k, v in headers.items()}}
+    return api.anonymous().ask("POST", "/api/v1/auth/logout", {}, headers=body)
 
 
 def test_session_cookie_is_http_only_and_same_site(api: Api) -> None:
@@ -43,10 +43,10 @@ def test_cookie_is_secure_behind_an_https_proxy(api: Api) -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_cookie_is_secure_if_the_server_uses_tls(api: Api, scheme: str) -> None:
     app = AsgiApp(api.app, LocalNotifier())
-    told = request(
+    response = request(
         app, "POST", "/api/v1/auth/login", body=json.dumps(LOGIN).encode(), scheme=scheme
     )
-    assert ("; Secure" in told.headers["set-cookie"]) == (scheme == "https")
+    assert ("; Secure" in response.headers["set-cookie"]) == (scheme == "https")
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_token_in_a_header_is_accepted_from_any_site(api: Api, user: Caller) -> 
 
 def test_signing_out_clears_the_cookie(api: Api) -> None:
     cookie = signed_in(api)
-    told = changing(api, cookie)
-    assert cookie_of(told)[0] == "auth="
-    assert "Max-Age=0" in cookie_of(told)[1]
+    response = changing(api, cookie)
+    assert cookie_of(response)[0] == "auth="
+    assert "Max-Age=0" in cookie_of(response)[1]
     assert api.anonymous().ask("GET", "/api/v1/me", headers={"cookie": cookie}).status == 401
 
 

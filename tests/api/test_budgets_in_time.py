@@ -22,10 +22,10 @@ def api(cluster: Rented) -> Api:
 
 def set_spent(cluster: Rented, admin: Caller, period: str) -> None:
     """Give the pool a budget that is spent."""
-    wanted = {"scope": "pool", "of": "default", "limitUsd": "0.10", "period": period}
-    made = admin.done("PUT", "/api/v1/budgets", wanted)["budget"]
+    body = {"scope": "pool", "of": "default", "limitUsd": "0.10", "period": period}
+    new_budget = admin.done("PUT", "/api/v1/budgets", body)["budget"]
     with cluster.api.ctx.db.begin() as tx:
-        budget = rows.one(tx, made["id"])
+        budget = rows.one(tx, new_budget["id"])
         assert budget is not None
         assert rows.set_state(tx, budget, BudgetState.STOPPED, cluster.api.ctx.now())
 
@@ -45,8 +45,8 @@ def test_conflicting_budget_update_is_retried(
         tick.run(ctx)
     monkeypatch.undo()
     tick.run(ctx)
-    (shown,) = cluster.api.signed_in("admin").get("/api/v1/budgets")["budgets"]
-    assert shown["state"] == "WITHIN"
+    (budget,) = cluster.api.signed_in("admin").get("/api/v1/budgets")["budgets"]
+    assert budget["state"] == "WITHIN"
 
 
 def test_work_waiting_for_a_budget_causes_no_further_ticks(

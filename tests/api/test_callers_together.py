@@ -30,18 +30,18 @@ def told_together(callers: list[Caller]) -> list[str]:
 
 
 def test_concurrent_requests_have_their_own_callers(api: Api, user: Caller, admin: Caller) -> None:
-    left = api.signed_in("determined")
-    left.post("/api/v1/auth/logout")
-    callers = [user, admin, left, Caller(user.app, "made up"), admin, user]
+    caller = api.signed_in("determined")
+    caller.post("/api/v1/auth/logout")
+    callers = [user, admin, caller, Caller(user.app, "made up"), admin, user]
     expected = ["determined", "admin", "401", "401", "admin", "determined"]
     assert told_together(callers) == expected
     assert told_together(callers[::-1]) == expected[::-1]
 
 
 def test_concurrent_callers_are_read_by_one_statement(user: Caller, admin: Caller) -> None:
-    with statements(user.app.ctx.db) as executed:
+    with statements(user.app.ctx.db) as queries:
         told_together([user, admin, user])
-    assert len([sql for sql in executed if "token_hash" in sql]) == 1
+    assert len([sql for sql in queries if "token_hash" in sql]) == 1
 
 
 def test_all_concurrent_requests_fail_if_the_database_is_down(

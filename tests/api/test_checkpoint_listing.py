@@ -19,12 +19,12 @@ REPORTED: dict[int, dict[str, Any]] = {
 def trial_id(user: Caller) -> int:
     """A trial with a checkpoint at each step that reported, and one more that has no validation."""
     experiment_id = create_ended(user)
-    found: int = trial_of(user, experiment_id)["id"]
+    stored_trial_id: int = trial_of(user, experiment_id)["id"]
     for steps, metrics in REPORTED.items():
         report_checkpoint(user, experiment_id, steps)
-        assert report_metrics(user, found, "validation", steps, metrics).status == 200
+        assert report_metrics(user, stored_trial_id, "validation", steps, metrics).status == 200
     report_checkpoint(user, experiment_id, 5)
-    return found
+    return stored_trial_id
 
 
 def steps_of(caller: Caller, path: str, **query: str) -> list[int]:
@@ -82,5 +82,5 @@ def test_checkpoint_of_a_managed_experiment_has_its_storage_id(user: Caller) -> 
         ids.append(user.get(f"/api/v1/checkpoints/{checkpoint}")["checkpoint"]["storageId"])
     assert ids[0] is not None
     assert ids[0] == ids[1] != ids[2]
-    announced = user.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": storage})
-    assert announced["storageId"] == ids[2]
+    response = user.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": storage})
+    assert response["storageId"] == ids[2]

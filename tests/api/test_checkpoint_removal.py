@@ -25,13 +25,13 @@ def checkpoint(user: Caller, experiment_id: int) -> str:
 
 
 def shown(caller: Caller, checkpoint: str) -> tuple[str, dict[str, str]]:
-    found = caller.get(f"/api/v1/checkpoints/{checkpoint}")["checkpoint"]
-    return found["state"], found["resources"]
+    stored_checkpoint = caller.get(f"/api/v1/checkpoints/{checkpoint}")["checkpoint"]
+    return stored_checkpoint["state"], stored_checkpoint["resources"]
 
 
 def report_left(caller: Caller, checkpoint: str, **files: str) -> None:
-    left = {"uuid": checkpoint, "resources": {"resources": files}}
-    caller.done("PATCH", "/api/v1/checkpoints", {"checkpoints": [left]})
+    body = {"uuid": checkpoint, "resources": {"resources": files}}
+    caller.done("PATCH", "/api/v1/checkpoints", {"checkpoints": [body]})
 
 
 def collections(api: Api) -> list[Any]:

@@ -28,9 +28,11 @@ def test_cluster_message_is_shown_from_its_start_to_its_end(admin: Caller, user:
     admin.done("PUT", MESSAGE, later)
     assert user.get("/api/v1/master")["clusterMessage"] is None
     assert user.ask("GET", MESSAGE).status == 403
-    planned = admin.get(MESSAGE)["clusterMessage"]
-    assert planned["message"] == "closed"
-    assert all(planned[key].endswith("Z") for key in ("startTime", "endTime", "createdTime"))
+    cluster_message = admin.get(MESSAGE)["clusterMessage"]
+    assert cluster_message["message"] == "closed"
+    assert all(
+        cluster_message[key].endswith("Z") for key in ("startTime", "endTime", "createdTime")
+    )
     admin.done(
         "PUT", MESSAGE, {"message": "open", "startTime": (NOW - timedelta(days=1)).isoformat()}
     )
@@ -44,17 +46,17 @@ def test_message_times_of_whole_seconds_have_no_fraction(admin: Caller) -> None:
     begin = datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
     times = {"startTime": begin.isoformat(), "endTime": "2099-01-01T00:00:00.250Z"}
     admin.done("PUT", MESSAGE, {"message": "open", **times})
-    shown = admin.get("/api/v1/master")["clusterMessage"]
-    assert shown["startTime"] == "2020-01-02T03:04:05Z"
-    assert shown["endTime"] == "2099-01-01T00:00:00.250000Z"
+    cluster_message = admin.get("/api/v1/master")["clusterMessage"]
+    assert cluster_message["startTime"] == "2020-01-02T03:04:05Z"
+    assert cluster_message["endTime"] == "2099-01-01T00:00:00.250000Z"
 
 
 def test_master_info_has_product_and_interface_versions(user: Caller) -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     own = project.partition('\nversion = "')[2].partition('"')[0]
-    told = user.get("/api/v1/master"), user.get("/info")
-    assert [each["version"] for each in told] == ["0.38.1", "0.38.1"]
-    assert (told[0]["productVersion"], told[1]["product_version"]) == (own, own)
+    responses = user.get("/api/v1/master"), user.get("/info")
+    assert [each["version"] for each in responses] == ["0.38.1", "0.38.1"]
+    assert (responses[0]["productVersion"], responses[1]["product_version"]) == (own, own)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +121,8 @@ def test_last_lines_of_the_log_can_be_requested(api: Api, admin: Caller) -> None
     handler = StoredLog(api.ctx.db)
     for n in range(5):
         handler.emit(logging.LogRecord("det", logging.ERROR, "", 0, f"line {n}", (), None))
-    sent = admin.lines("/api/v1/master/logs", {"offset": ["-2"]})
-    assert [x["logEntry"]["message"] for x in sent] == ["line 3", "line 4"]
+    lines = admin.lines("/api/v1/master/logs", {"offset": ["-2"]})
+    assert [x["logEntry"]["message"] for x in lines] == ["line 3", "line 4"]
 
 
 def test_log_lines_of_an_event_loop_do_not_block_it(api: Api, admin: Caller) -> None:

@@ -82,9 +82,9 @@ def test_exit_status_of_a_command_is_a_sentence(
     running = user.get(f"{C}/{id}")["command"]
     assert (running["state"], running["container"]["state"]) == ("STATE_RUNNING", "STATE_RUNNING")
     agent.poll("terminated", **more)
-    ended = user.get(f"{C}/{id}")["command"]
-    assert (ended["state"], ended["container"]) == ("STATE_TERMINATED", None)
-    assert sentence in ended["exitStatus"]
+    command = user.get(f"{C}/{id}")["command"]
+    assert (command["state"], command["container"]) == ("STATE_TERMINATED", None)
+    assert sentence in command["exitStatus"]
     log = "".join(x["message"] for x in user.lines(f"/api/v1/tasks/{id}/logs"))
     assert sentence in log
 
@@ -101,8 +101,8 @@ def test_unstarted_run_is_retried_and_a_lost_one_is_not(
     agent.poll()
     agent.poll()
     agent.poll("terminated", failure="agent_error", message="fell over")
-    ended = user.get(f"{C}/{id}")["command"]
-    assert ended["exitStatus"] == "allocation failed: fell over"
+    command = user.get(f"{C}/{id}")["command"]
+    assert command["exitStatus"] == "allocation failed: fell over"
 
 
 @pytest.mark.parametrize("runs", [False, True])
@@ -119,9 +119,9 @@ def test_killed_command_names_the_user_who_killed_it(
         (order,) = agent.poll()
         assert order["desired"] == "killed"
         agent.poll("terminated", exit_code=137)
-    ended = user.post(f"{C}/{id}/kill")["command"]
-    assert ended["state"] == "STATE_TERMINATED"
-    assert "on request of determined" in ended["exitStatus"]
+    command = user.post(f"{C}/{id}/kill")["command"]
+    assert command["state"] == "STATE_TERMINATED"
+    assert "on request of determined" in command["exitStatus"]
 
 
 def test_command_list_is_filtered_sorted_and_limited_to_a_day(
@@ -201,14 +201,14 @@ def test_error_names_the_kind_of_task(user: Caller, agent: PlayedAgent) -> None:
 
 def test_config_policies_limit_slots_and_priorities(user: Caller, admin: Caller) -> None:
     policy = "constraints: {resources: {max_slots: 2}, priority_limit: 30}"
-    given = {"workloadType": "NTSC", "configPolicies": policy}
-    admin.done("PUT", "/api/v1/config-policies/global/NTSC", given)
+    fields = {"workloadType": "NTSC", "configPolicies": policy}
+    admin.done("PUT", "/api/v1/config-policies/global/NTSC", fields)
     body: dict[str, Any] = {"config": {"entrypoint": ["a"], "resources": {"slots": 3}}}
     assert "3" in user.ask("POST", C, body).error
     id = launch(user)["command"]["id"]
     response = user.ask("POST", f"{C}/{id}/set_priority", {"priority": 0})
-    said = f"command {id}: priority must be between 1 (first) and 99 (last), not 0"
-    assert (response.status, response.error) == (400, said)
+    message = f"command {id}: priority must be between 1 (first) and 99 (last), not 0"
+    assert (response.status, response.error) == (400, message)
     response = user.ask("POST", f"{C}/{id}/set_priority", {"priority": 5})
     assert (response.status, "more urgent" in response.error) == (400, True)
     user.post(f"{C}/{id}/set_priority", {"priority": 33})
@@ -225,11 +225,11 @@ def test_rejects_more_slots_than_any_agent_has(
     api: Api, user: Caller, agent: PlayedAgent, kind: str, launch_error: bool
 ) -> None:
     api.ctx.config = replace(api.ctx.config, launch_error=launch_error)
-    refused = user.ask("POST", f"/api/v1/{kind}", {"config": {"resources": {"slots": 3}}})
-    assert refused.status == 400
-    assert "request unfulfillable: asks for 3 slots" in refused.error
-    accepted = user.post(f"/api/v1/{kind}", {"config": {"resources": {"slots": 2}}})
-    assert accepted["warnings"] == []
+    response = user.ask("POST", f"/api/v1/{kind}", {"config": {"resources": {"slots": 3}}})
+    assert response.status == 400
+    assert "request unfulfillable: asks for 3 slots" in response.error
+    answer = user.post(f"/api/v1/{kind}", {"config": {"resources": {"slots": 2}}})
+    assert answer["warnings"] == []
 
 
 @pytest.mark.parametrize("body", [{"config": {}}, {}, {"config": None}])
@@ -256,9 +256,9 @@ def test_notebooks_and_shells_need_no_configuration(
 def test_launch_in_an_archived_workspace_is_not_found(user: Caller) -> None:
     workspace = user.post("/api/v1/workspaces", {"name": "old"})["workspace"]["id"]
     user.post(f"/api/v1/workspaces/{workspace}/archive")
-    refused = user.ask("POST", C, {"config": {"entrypoint": ["a"]}, "workspaceId": workspace})
-    assert refused.status == 404
-    assert "archived" in refused.error
+    response = user.ask("POST", C, {"config": {"entrypoint": ["a"]}, "workspaceId": workspace})
+    assert response.status == 404
+    assert "archived" in response.error
 
 
 def test_routes_of_other_task_kinds_do_not_find_the_task(user: Caller) -> None:

@@ -46,12 +46,12 @@ def test_files_of_a_stored_archive_bomb_are_not_shown(api: Api, user: Caller) ->
 
 def of_files(api: Api, user: Caller, files: Iterable[tarfile.TarInfo]) -> str:
     """Return the address of the tree of an experiment with these files, which are empty."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
         for file in files:
             tar.addfile(file)
     request = {
-        "config": config_of(), "activate": False, "contextId": uploaded(api, user, made.getvalue()),
+        "config": config_of(), "activate": False, "contextId": uploaded(api, user, buffer.getvalue()),
     }  # fmt: skip
     experiment = user.post("/api/v1/experiments", request)["experiment"]["id"]
     return f"/api/v1/experiments/{experiment}/file_tree"
@@ -78,8 +78,8 @@ def test_rejects_file_tree_that_is_too_deep(api: Api, user: Caller) -> None:
 def test_file_with_an_invalid_time_is_shown(api: Api, user: Caller, mtime: float) -> None:
     file = tarfile.TarInfo("f")
     file.pax_headers = {"mtime": str(mtime)}
-    (shown,) = user.get(of_files(api, user, [file]))["files"]
-    assert shown["modifiedTime"] == "1970-01-01T00:00:00Z"
+    (stored_file,) = user.get(of_files(api, user, [file]))["files"]
+    assert stored_file["modifiedTime"] == "1970-01-01T00:00:00Z"
 
 
 def test_unreadable_archive_causes_no_server_error(api: Api, user: Caller) -> None:

@@ -165,10 +165,10 @@ ANSWERS = [
 def test_responses_contain_every_key_that_clients_use(
     reader: Caller, busy: dict[str, Any], message: str, path: str, where: str
 ) -> None:
-    found = reader.get(path.format(**busy))
+    response = reader.get(path.format(**busy))
     for step in filter(None, where.split(".")):
-        found = found[int(step)] if step.isdigit() else found[step]
-    check(message, found)
+        response = response[int(step)] if step.isdigit() else response[step]
+    check(message, response)
 
 
 def test_streams_send_whole_messages(reader: Caller, busy: dict[str, Any]) -> None:
@@ -191,17 +191,17 @@ def test_accepts_frequent_request_bodies_in_snake_case(user: Caller) -> None:
     path = f"/api/v1/workspaces/{workspace}/projects"
     target = user.post(path, {"name": "p"})["project"]["id"]
     request = {"config": config_of(), "project_id": target, "validate_only": False}
-    made = user.post("/api/v1/experiments", request)["experiment"]
-    assert made["projectId"] == target
-    listed = user.get("/api/v1/experiments", project_id=target, order_by="ORDER_BY_DESC")
-    assert [e["id"] for e in listed["experiments"]] == [made["id"]]
+    experiment = user.post("/api/v1/experiments", request)["experiment"]
+    assert experiment["projectId"] == target
+    response = user.get("/api/v1/experiments", project_id=target, order_by="ORDER_BY_DESC")
+    assert [e["id"] for e in response["experiments"]] == [experiment["id"]]
 
 
 def test_sizes_are_decimal_strings_and_infinities_have_names(user: Caller) -> None:
     experiment_id = create_ended(user)
     uuid_ = report_checkpoint(user, experiment_id, model="5000000000")
-    shown = user.get(f"/api/v1/checkpoints/{uuid_}")["checkpoint"]
-    assert shown["resources"] == {"model": "5000000000"}
+    checkpoint = user.get(f"/api/v1/checkpoints/{uuid_}")["checkpoint"]
+    assert checkpoint["resources"] == {"model": "5000000000"}
     assert (
         user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["checkpointSize"]
         == "5000000000"
@@ -210,8 +210,8 @@ def test_sizes_are_decimal_strings_and_infinities_have_names(user: Caller) -> No
     report_metrics(user, trial_id, "training", 1, {"a": "Nan", "b": "-Infinity", "c": float("nan")})
     query = {"trialIds": [str(trial_id)]}
     (message,) = user.lines("/api/v1/trials/metrics/training_metrics", query)
-    stored = message["metrics"][0]["metrics"]["avg_metrics"]
-    assert stored == {"a": "NaN", "b": "-Infinity", "c": "NaN"}
+    avg_metrics = message["metrics"][0]["metrics"]["avg_metrics"]
+    assert avg_metrics == {"a": "NaN", "b": "-Infinity", "c": "NaN"}
 
 
 def test_pagination_has_start_end_and_total(user: Caller) -> None:

@@ -41,16 +41,16 @@ LEFT_OUT = (
 
 def described(places: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the description, which also knows the names of things that are there."""
-    told = description(routes.every())
-    for operation in (o for operations in told["paths"].values() for o in operations.values()):
+    document = description(routes.every())
+    for operation in (o for operations in document["paths"].values() for o in operations.values()):
         for parameter in operation["parameters"]:
-            known = places.get(parameter["name"], places["ids"])
+            ids = places.get(parameter["name"], places["ids"])
             if parameter["in"] == "path":
                 whole = parameter["type"] == "integer"
                 parameter["enum"] = [
-                    int(k) if whole else k for k in known if k.isdigit() or not whole
+                    int(k) if whole else k for k in ids if k.isdigit() or not whole
                 ]
-    return told
+    return document
 
 
 class Counted:
@@ -92,10 +92,10 @@ def test_responses_match_the_openapi_description(
         schema.write_text(json.dumps(described(world.places)))
         counted = Counted(api.app)
         with patch.object(api.app, "handle", counted.handle), served(api) as url:
-            done = run(api, url, world.callers[account].token, schema)
-    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
+            result = run(api, url, world.callers[account].token, schema)
+    assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-2000:]
     # So that the requests are not all refused at the door.
     assert counted.statuses[200] > 150, counted.statuses
-    routes_asked, selected = TESTED.findall(done.stdout)[-1], SELECTED.findall(done.stdout)[-1]
+    routes_asked, selected = TESTED.findall(result.stdout)[-1], SELECTED.findall(result.stdout)[-1]
     assert routes_asked == selected
     assert counted.statuses[401] < 50, counted.statuses

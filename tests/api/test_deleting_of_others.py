@@ -53,8 +53,8 @@ def test_deleting_own_workspace_requires_rights_for_experiments_of_others(
 ) -> None:
     """Without roles, every user may move other users' experiments there."""
     workspace = user.post("/api/v1/workspaces", {"name": "a trap"})["workspace"]["id"]
-    made = user.post(f"/api/v1/workspaces/{workspace}/projects", {"name": "a trap"})
-    project = made["project"]["id"]
+    answer = user.post(f"/api/v1/workspaces/{workspace}/projects", {"name": "a trap"})
+    project = answer["project"]["id"]
     experiment = create_ended(admin)
     user.post(f"/api/v1/experiments/{experiment}/move", {"destinationProjectId": project})
     place = f"/api/v1/{kind}/{project if kind == 'projects' else workspace}"
@@ -69,8 +69,8 @@ def test_deleting_own_workspace_requires_rights_for_experiments_of_others(
 def test_editor_cannot_delete_experiments_of_others_with_a_project(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     chief = house.person("chief", "WorkspaceAdmin", house.red)
-    made = editor.post(f"/api/v1/workspaces/{house.red}/projects", {"name": "a trap"})
-    trap, other = made["project"]["id"], house.experiment(house.admin, house.red_project)
+    response = editor.post(f"/api/v1/workspaces/{house.red}/projects", {"name": "a trap"})
+    trap, other = response["project"]["id"], house.experiment(house.admin, house.red_project)
     house.admin.post(f"/api/v1/experiments/{other}/kill")
     editor.post(f"/api/v1/experiments/{other}/move", {"destinationProjectId": trap})
     assert editor.ask("DELETE", f"/api/v1/projects/{trap}").status == 403

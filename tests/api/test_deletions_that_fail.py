@@ -50,8 +50,8 @@ def end(api: Api) -> str:
 
 
 def clear(user: Caller, checkpoint: str) -> None:
-    left = {"uuid": checkpoint, "resources": {"resources": {}}}
-    user.done("PATCH", "/api/v1/checkpoints", {"checkpoints": [left]})
+    body = {"uuid": checkpoint, "resources": {"resources": {}}}
+    user.done("PATCH", "/api/v1/checkpoints", {"checkpoints": [body]})
 
 
 def specs(api: Api) -> list[dict[str, Any]]:
@@ -83,10 +83,10 @@ def project(user: Caller, workspace: int) -> int:
 
 @pytest.fixture
 def experiment_id(api: Api, user: Caller, project: int) -> int:
-    made = create_ended(user)
-    user.post(f"/api/v1/experiments/{made}/move", {"destinationProjectId": project})
+    new_experiment_id = create_ended(user)
+    user.post(f"/api/v1/experiments/{new_experiment_id}/move", {"destinationProjectId": project})
     api.tick()
-    return made
+    return new_experiment_id
 
 
 @pytest.fixture
@@ -157,9 +157,9 @@ def test_project_reports_a_failure_after_deleting_other_experiments(
     task_id = end(api)
     for other in others:
         assert user.ask("GET", f"/api/v1/experiments/{other}").status == 404
-    shown = user.get(f"/api/v1/projects/{project}")["project"]
-    assert shown["state"] == "WORKSPACE_STATE_DELETE_FAILED"
-    assert f"'det task logs {task_id}'" in shown["errorMessage"]
+    stored_project = user.get(f"/api/v1/projects/{project}")["project"]
+    assert stored_project["state"] == "WORKSPACE_STATE_DELETE_FAILED"
+    assert f"'det task logs {task_id}'" in stored_project["errorMessage"]
     assert user.ask("GET", f"/api/v1/tasks/{task_id}").status == 200, "its logs say why"
 
 
@@ -183,8 +183,8 @@ def test_one_task_deletes_the_files_of_many_experiments(
     reported = {checkpoint, report_checkpoint(user, other)}
     user.done("DELETE", f"/api/v1/projects/{project}")
     settle(api)
-    shown = user.get(f"/api/v1/projects/{project}")["project"]
-    assert shown["errorMessage"] == "2 experiments are being deleted"
+    stored_project = user.get(f"/api/v1/projects/{project}")["project"]
+    assert stored_project["errorMessage"] == "2 experiments are being deleted"
     (spec,) = specs(api)
     assert set(spec["checkpoints"]) == reported
     assert set(spec["experiment_ids"]) == {experiment_id, other}
@@ -199,7 +199,7 @@ def test_shared_task_reports_only_checkpoints_of_its_owner(
     api: Api, admin: Caller, user: Caller, project: int, checkpoint: str
 ) -> None:
     second = report_checkpoint(user, in_project(user, project))
-    kept = report_checkpoint(user, create_ended(user))
+    checkpoint_uuid = report_checkpoint(user, create_ended(user))
     experiment_of_admin = create_ended(admin)
     of_admin = report_checkpoint(admin, experiment_of_admin)
     user.done("DELETE", f"/api/v1/projects/{project}")
@@ -208,7 +208,7 @@ def test_shared_task_reports_only_checkpoints_of_its_owner(
     reportable = {
         frozenset(
             uuid
-            for uuid in (checkpoint, second, kept, of_admin)
+            for uuid in (checkpoint, second, checkpoint_uuid, of_admin)
             if ownership.is_collected_by(api.ctx.db, UUID(uuid), task_id)
         )
         for task_id in collections(api)
@@ -287,11 +287,11 @@ def test_rejects_continuing_experiments_in_a_project_being_deleted(
     ended = create_ended(user)
     user.post(f"/api/v1/experiments/{ended}/move", {"destinationProjectId": project})
     user.done("DELETE", f"/api/v1/projects/{project}")
-    refused = user.ask("POST", "/api/v1/experiments/continue", {"id": ended})
-    assert (refused.status, "being deleted" in refused.error) == (400, True), refused
+    response = user.ask("POST", "/api/v1/experiments/continue", {"id": ended})
+    assert (response.status, "being deleted" in response.error) == (400, True), response
     settle(api)
-    refused = user.ask("POST", f"/api/v1/experiments/{ended}/move", {"destinationProjectId": 1})
-    assert (refused.status, "being deleted" in refused.error) == (400, True), refused
+    response = user.ask("POST", f"/api/v1/experiments/{ended}/move", {"destinationProjectId": 1})
+    assert (response.status, "being deleted" in response.error) == (400, True), response
 
 
 def test_workspace_deletion_waits_for_a_repeated_project_deletion(
@@ -319,8 +319,8 @@ def test_workspace_deletion_waits_for_a_repeated_project_deletion(
 
     monkeypatch.setattr(deletion, "project_effect", delete_and_begin_again)
     settle(api)
-    shown = user.get(f"/api/v1/workspaces/{workspace}")["workspace"]
-    assert shown["state"] == "WORKSPACE_STATE_DELETING"
+    stored_workspace = user.get(f"/api/v1/workspaces/{workspace}")["workspace"]
+    assert stored_workspace["state"] == "WORKSPACE_STATE_DELETING"
     assert [record.message for record in caplog.records if record.exc_info] == []
     clear(user, checkpoint)
     end(api)

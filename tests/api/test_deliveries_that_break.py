@@ -49,9 +49,9 @@ def test_reports_of_an_agent_count_once(
         assert ("POST", REPORTS) in proxy.requests
     assert refused == []
     for trial, _ in agent.tasks:
-        shown = user.get(f"/api/v1/trials/{trial}")["trial"]
-        assert shown["summaryMetrics"]["avg_metrics"]["loss"]["count"] == STEPS
-        assert shown["totalBatchesProcessed"] == STEPS
+        stored_trial = user.get(f"/api/v1/trials/{trial}")["trial"]
+        assert stored_trial["summaryMetrics"]["avg_metrics"]["loss"]["count"] == STEPS
+        assert stored_trial["totalBatchesProcessed"] == STEPS
 
 
 def _report(reports: TrialReports, keys: dict[int, ContainerKey], steps: range) -> None:

@@ -42,8 +42,8 @@ def test_gzip_and_zip_contain_the_same_files(user: Caller, stored: str) -> None:
     with zipfile.ZipFile(io.BytesIO(zipped.body)) as archive:
         assert archive.testzip() is None
         assert archive.read("model.bin") == LARGE
-    packed = user.ask("GET", path, headers={"accept": "application/gzip"})
-    with tarfile.open(fileobj=io.BytesIO(packed.body), mode="r:gz") as tar:
+    response = user.ask("GET", path, headers={"accept": "application/gzip"})
+    with tarfile.open(fileobj=io.BytesIO(response.body), mode="r:gz") as tar:
         code = tar.extractfile("code/train.py")
         assert code is not None
         assert code.read() == b"print(1)"
@@ -126,8 +126,8 @@ def test_circular_links_cause_no_server_error(
 
 
 def test_deleted_checkpoint_is_not_found(user: Caller, stored: str) -> None:
-    left = {"checkpoints": [{"uuid": stored, "resources": {"resources": {}}}]}
-    user.done("PATCH", "/api/v1/checkpoints", left)
+    body = {"checkpoints": [{"uuid": stored, "resources": {"resources": {}}}]}
+    user.done("PATCH", "/api/v1/checkpoints", body)
     response = user.ask("GET", f"/checkpoints/{stored}")
     assert response.status == 404
     assert "was deleted" in response.error

@@ -46,8 +46,8 @@ def test_draining_pauses_work_and_rents_no_machines(
         "Draining: 1 experiments pause after saving a checkpoint",
         "Waiting for 1 containers to end, 60 s at most",
     ]
-    shown = owner.get(f"/api/v1/experiments/{works}")["experiment"]
-    assert shown["state"] == "STATE_PAUSED"
+    experiment = owner.get(f"/api/v1/experiments/{works}")["experiment"]
+    assert experiment["state"] == "STATE_PAUSED"
     assert len(cluster.cloud.alive()) == 1, "what came meanwhile rents no machine"
     assert wishes == ["running"], "it is asked for a checkpoint, and not killed"
 
@@ -59,8 +59,8 @@ def test_draining_replaces_a_temporary_hold_by_a_permanent_one(cluster: Rented) 
     with served(cluster.api) as url:
         draining.drain(url, PASSWORD, 60, lambda _: None)
     cluster.pass_time(minutes=16)
-    shown = cluster.api.signed_in("admin").get("/api/v1/rented-pools/default")["pool"]["hold"]
-    assert shown["sentence"] == "held by admin: the cluster is being removed"
+    hold = cluster.api.signed_in("admin").get("/api/v1/rented-pools/default")["pool"]["hold"]
+    assert hold["sentence"] == "held by admin: the cluster is being removed"
 
 
 def test_error_names_work_that_still_runs_and_the_remedy(
@@ -70,24 +70,24 @@ def test_error_names_work_that_still_runs_and_the_remedy(
     create(owner, activate=True, resources={"slots_per_trial": 1})
     machine, _ = cluster.employ()
     monkeypatch.setattr(draining, "_rest", lambda: None)
-    with served(cluster.api) as url, pytest.raises(CommandError) as refused:
+    with served(cluster.api) as url, pytest.raises(CommandError) as error:
         draining.drain(url, PASSWORD, 0.05, lambda _: None)
-    assert f"work still runs on {machine.cloud_id}" in refused.value.cause
-    assert "the cluster was not removed" in refused.value.hint
+    assert f"work still runs on {machine.cloud_id}" in error.value.cause
+    assert "the cluster was not removed" in error.value.hint
 
 
 def test_error_explains_how_to_sign_in_after_a_password_change(cluster: Rented) -> None:
-    with served(cluster.api) as url, pytest.raises(CommandError) as refused:
+    with served(cluster.api) as url, pytest.raises(CommandError) as error:
         draining.drain(url, "changed", 1, lambda _: None)
-    assert "the cluster cannot be drained" in refused.value.cause
-    assert "det user login" in refused.value.hint
-    assert "--force" in refused.value.hint
+    assert "the cluster cannot be drained" in error.value.cause
+    assert "det user login" in error.value.hint
+    assert "--force" in error.value.hint
 
 
 def test_rejects_user_without_the_right(cluster: Rented, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DET_USER", "determined")
     monkeypatch.setenv("DET_PASS", PASSWORD)
-    with served(cluster.api) as url, pytest.raises(CommandError) as refused:
+    with served(cluster.api) as url, pytest.raises(CommandError) as error:
         draining.drain(url, "changed", 1, lambda _: None)
-    assert "only an administrator may" in refused.value.cause
-    assert "user login admin" in refused.value.hint
+    assert "only an administrator may" in error.value.cause
+    assert "user login admin" in error.value.hint

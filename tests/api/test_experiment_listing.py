@@ -31,8 +31,8 @@ def test_edited_experiment_is_shown_with_its_changes(user: Caller) -> None:
     }
     user.done("PATCH", f"{E}/{experiment_id}", edits)
     single = user.get(f"{E}/{experiment_id}")
-    (listed,) = user.get(E)["experiments"]
-    for shown in (single["experiment"], listed):
+    (experiment,) = user.get(E)["experiments"]
+    for shown in (single["experiment"], experiment):
         assert {k: shown[k] for k in ("name", "description", "notes")} == {
             k: edits[k] for k in ("name", "description", "notes")
         }
@@ -47,23 +47,23 @@ def test_configuration_shows_changed_name_description_and_labels(user: Caller) -
     user.done("PATCH", f"{E}/{experiment_id}", edits)
     user.done("PUT", f"{E}/{experiment_id}/labels/c")
     user.done("DELETE", f"{E}/{experiment_id}/labels/a")
-    shown = user.get(f"{E}/{experiment_id}")["experiment"]
-    told = {key: shown["config"][key] for key in ("name", "description", "labels")}
+    experiment = user.get(f"{E}/{experiment_id}")["experiment"]
+    told = {key: experiment["config"][key] for key in ("name", "description", "labels")}
     assert told == {"name": "after", "description": "what it is", "labels": ["b", "c"]}
-    assert "before" in shown["originalConfig"]
+    assert "before" in experiment["originalConfig"]
 
 
 def test_list_equals_single_experiments_except_for_trial_ids(user: Caller) -> None:
     ids = [made(user, name=f"number {n}") for n in range(3)]
-    listed = user.get(E)["experiments"]
+    experiments = user.get(E)["experiments"]
     single = [user.get(f"{E}/{i}")["experiment"] for i in ids]
     trials = [[t["id"] for t in user.get(f"{E}/{i}/trials")["trials"]] for i in ids]
     assert [e.pop("trialIds") for e in single] == trials
-    assert [e.pop("trialIds") for e in listed] == [[], [], []]
-    for shown in (*listed, *single):
+    assert [e.pop("trialIds") for e in experiments] == [[], [], []]
+    for shown in (*experiments, *single):
         del shown["duration"]
-    assert listed == single
-    assert [e["numTrials"] for e in listed] == [1, 1, 1]
+    assert experiments == single
+    assert [e["numTrials"] for e in experiments] == [1, 1, 1]
 
 
 def test_list_shows_parts_of_the_configuration_unchanged(user: Caller) -> None:
@@ -80,11 +80,11 @@ def test_list_shows_parts_of_the_configuration_unchanged(user: Caller) -> None:
     with_parts, plain = user.get(E)["experiments"]
     assert with_parts["searcherType"] == "random"
     assert with_parts["searcherMetric"] == "loss"
-    shown = with_parts["config"]
-    assert json.dumps(with_parts["hyperparameters"]) == json.dumps(shown["hyperparameters"])
+    stored_config = with_parts["config"]
+    assert json.dumps(with_parts["hyperparameters"]) == json.dumps(stored_config["hyperparameters"])
     assert list(with_parts["hyperparameters"]) == ["z", "a"]
     assert list(with_parts["hyperparameters"]["a"]) == ["y", "b"]
-    assert with_parts["pachydermIntegration"] == shown["integrations"]["pachyderm"]
+    assert with_parts["pachydermIntegration"] == stored_config["integrations"]["pachyderm"]
     assert plain["pachydermIntegration"] is None
 
 

@@ -34,15 +34,19 @@ def test_canceled_experiment_continues_from_its_checkpoint(user: Caller) -> None
     experiment_id = create_ended(user)
     before = trial_of(user, experiment_id)
     uuid = report_checkpoint(user, experiment_id, steps=3)
-    shown = user.post("/api/v1/experiments/continue", {"id": experiment_id})["experiment"]
-    assert (shown["state"], shown["endTime"], shown["progress"]) == ("STATE_QUEUED", None, 0)
+    experiment = user.post("/api/v1/experiments/continue", {"id": experiment_id})["experiment"]
+    assert (experiment["state"], experiment["endTime"], experiment["progress"]) == (
+        "STATE_QUEUED",
+        None,
+        0,
+    )
     after = trial_of(user, experiment_id)
     assert after["id"] == before["id"]
     assert after["taskIds"] == [before["taskId"], f"{before['taskId']}-1"]
     assert after["restarts"] == 0
     assert after["state"] == "STATE_QUEUED"
-    listed = user.get(f"/api/v1/trials/{after['id']}/checkpoints")["checkpoints"]
-    assert [c["uuid"] for c in listed] == [uuid]
+    checkpoints = user.get(f"/api/v1/trials/{after['id']}/checkpoints")["checkpoints"]
+    assert [c["uuid"] for c in checkpoints] == [uuid]
 
 
 def test_each_continuation_has_its_own_task(user: Caller) -> None:
@@ -150,15 +154,15 @@ def test_preview_lists_checkpoints_that_a_policy_would_delete(user: Caller) -> N
     experiment_id = create_ended(user)
     kept = [report_checkpoint(user, experiment_id, steps=n) for n in (2, 4)]
     query = {"save_experiment_best": ["0"], "save_trial_best": ["0"], "save_trial_latest": ["1"]}
-    shown = user.done("GET", f"/experiments/{experiment_id}/preview_gc", query=query)
-    assert [(c["UUID"], c["StepsCompleted"]) for c in shown["checkpoints"]] == [(kept[0], 2)]
-    assert shown["metric_name"] == "loss"
+    response = user.done("GET", f"/experiments/{experiment_id}/preview_gc", query=query)
+    assert [(c["UUID"], c["StepsCompleted"]) for c in response["checkpoints"]] == [(kept[0], 2)]
+    assert response["metric_name"] == "loss"
 
 
 def test_only_own_ended_experiments_can_be_deleted(admin: Caller, user: Caller) -> None:
     assert "kill it" in user.ask("DELETE", f"/api/v1/experiments/{create(user)}").error
-    theirs = create_ended(admin)
-    assert user.ask("DELETE", f"/api/v1/experiments/{theirs}").status == 403
+    experiment_id = create_ended(admin)
+    assert user.ask("DELETE", f"/api/v1/experiments/{experiment_id}").status == 403
 
 
 def test_deleting_twice_starts_one_deletion(api: Api, user: Caller) -> None:
@@ -174,9 +178,9 @@ def test_tensorboard_files_are_deleted_without_the_checkpoints(user: Caller) -> 
     running = create(user)
     path = "/api/v1/experiments/{}/tensorboard-files"
     assert "still writes" in user.ask("DELETE", path.format(running)).error
-    ended = create_ended(user)
-    uuid = report_checkpoint(user, ended)
-    user.done("DELETE", path.format(ended))
+    experiment_id = create_ended(user)
+    uuid = report_checkpoint(user, experiment_id)
+    user.done("DELETE", path.format(experiment_id))
     (task,) = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
     assert "GC" in task["name"]
     assert user.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]["state"] == "STATE_COMPLETED"
@@ -305,10 +309,10 @@ def test_log_retention_is_set_for_experiments_and_trials(user: Caller) -> None:
     experiment_id = create_ended(user)
     trial_id = trial_of(user, experiment_id)["id"]
     user.done("PUT", f"/api/v1/experiments/{experiment_id}/retain_logs", {"numDays": 30})
-    left = f"/api/v1/trials/{trial_id}/remaining_log_retention_days"
-    assert user.get(left)["remainingDays"] in (29, 30)
+    message = f"/api/v1/trials/{trial_id}/remaining_log_retention_days"
+    assert user.get(message)["remainingDays"] in (29, 30)
     user.done("PUT", f"/api/v1/trials/{trial_id}/retain_logs", {"numDays": -1})
-    assert user.get(left)["remainingDays"] == -1
+    assert user.get(message)["remainingDays"] == -1
     path = f"/api/v1/trials/{trial_id}/retain_logs"
     assert user.ask("PUT", path, {"numDays": -2}).status == 400
 
@@ -330,8 +334,8 @@ def test_metrics_are_streamed_by_trial_and_step(user: Caller) -> None:
             assert report_metrics(user, trial_id, "training", steps, {"loss": steps}).status == 200
         report_metrics(user, trial_id, "validation", 2, {"val": float("inf")})
     query = {"trialIds": [str(t) for t in trials]}
-    sent = user.lines("/api/v1/trials/metrics/training_metrics", query)
-    reports = [r for message in sent for r in message["metrics"]]
+    lines = user.lines("/api/v1/trials/metrics/training_metrics", query)
+    reports = [r for message in lines for r in message["metrics"]]
     assert [(r["trialId"], r["totalBatches"]) for r in reports] == [
         (t, s) for t in trials for s in (1, 2)
     ]
@@ -351,5 +355,5 @@ def test_streams_longer_than_a_batch_are_complete(
     trial_id = trial_of(user, create(user))["id"]
     for steps in range(1, 6):
         report_metrics(user, trial_id, "training", steps, {"loss": steps})
-    sent = user.lines("/api/v1/trials/metrics/trial_metrics", {"trialIds": [str(trial_id)]})
-    assert [r["totalBatches"] for m in sent for r in m["metrics"]] == [1, 2, 3, 4, 5]
+    lines = user.lines("/api/v1/trials/metrics/trial_metrics", {"trialIds": [str(trial_id)]})
+    assert [r["totalBatches"] for m in lines for r in m["metrics"]] == [1, 2, 3, 4, 5]

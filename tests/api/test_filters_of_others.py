@@ -106,8 +106,8 @@ def test_search_does_not_count_invisible_rows(
             if response.status == 200:
                 assert response.json()["pagination"]["total"] == 0, response.json()
     of_blue = {"projectId": house.blue_project, "limit": -2}
-    told = viewer.ask("POST", f"/api/v1/{path}", of_blue)
-    assert told.status == 404 or told.json()["pagination"]["total"] == 0
+    answer = viewer.ask("POST", f"/api/v1/{path}", of_blue)
+    assert answer.status == 404 or answer.json()["pagination"]["total"] == 0
 
 
 def test_metrics_of_a_checkpoint_include_only_visible_trials(house: House) -> None:

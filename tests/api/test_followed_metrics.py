@@ -122,8 +122,8 @@ def test_stream_sends_points_of_best_trials_and_names_displaced_ones(
 ) -> None:
     searcher = {"name": "random", "metric": "loss", "max_trials": 2, "max_length": {"batches": 9}}
     experiment_id = create(user, searcher=searcher)
-    listed = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
-    first, second = sorted(int(trial["id"]) for trial in listed)
+    trials = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    first, second = sorted(int(trial["id"]) for trial in trials)
     report_metrics(user, first, "validation", 2, {"loss": 0.5})
     best = follow(api, user, experiment_id, "trials-sample", maxTrials=1)
     (message,) = best.look()

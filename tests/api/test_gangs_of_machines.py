@@ -18,8 +18,8 @@ WEST = offer("2.50", Capacity.ON_DEMAND, slots=4, region="us-west-2", zone="us-w
 
 @pytest.fixture
 def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
-    with rented_cluster(database, tmp_path, offers=(EAST, WEST)) as made:
-        yield made
+    with rented_cluster(database, tmp_path, offers=(EAST, WEST)) as rented_machines:
+        yield rented_machines
 
 
 @pytest.fixture

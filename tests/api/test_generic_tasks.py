@@ -30,8 +30,8 @@ def create(caller: Caller, config: str = CONFIG, **more: Any) -> str:
 
 
 def state(caller: Caller, task_id: str) -> str:
-    found = caller.get(f"{V}/tasks/{task_id}")["task"]["taskState"]
-    return str(found).removeprefix("GENERIC_TASK_STATE_")
+    task_state = caller.get(f"{V}/tasks/{task_id}")["task"]["taskState"]
+    return str(task_state).removeprefix("GENERIC_TASK_STATE_")
 
 
 def run(api: Api, agent: PlayedAgent) -> list[dict[str, Any]]:
@@ -43,8 +43,8 @@ def run(api: Api, agent: PlayedAgent) -> list[dict[str, Any]]:
 
 def context_of(api: Api, task_id: str) -> Any:
     with api.ctx.db.begin() as tx:
-        found = text("SELECT context_id FROM tasks WHERE id = :id")
-        return tx.execute(found, {"id": task_id}).scalar_one()
+        query = text("SELECT context_id FROM tasks WHERE id = :id")
+        return tx.execute(query, {"id": task_id}).scalar_one()
 
 
 def test_preview_creates_no_task(user: Caller) -> None:
@@ -53,8 +53,8 @@ def test_preview_creates_no_task(user: Caller) -> None:
     resources = response["config"]["resources"]
     assert (resources["slots"], resources["priority"]) == (0, 9)
     assert user.get(f"{V}/generic-tasks")["tasks"] == []
-    refused = user.ask("POST", f"{V}/generic-tasks", {**body, "config": "", "preview": True})
-    assert (refused.status, "entrypoint" in refused.error) == (400, True)
+    answer = user.ask("POST", f"{V}/generic-tasks", {**body, "config": "", "preview": True})
+    assert (answer.status, "entrypoint" in answer.error) == (400, True)
 
 
 def test_task_runs_its_entrypoint_and_completes(api: Api, user: Caller, agent: PlayedAgent) -> None:
@@ -62,12 +62,12 @@ def test_task_runs_its_entrypoint_and_completes(api: Api, user: Caller, agent: P
     (order,) = run(api, agent)
     assert order["spec"]["command"][-2:] == ["python3", "work.py"]
     assert order["spec"]["env"]["DET_TASK_TYPE"] == "GENERIC"
-    shown = user.get(f"{V}/tasks/{id}")["task"]
-    assert (shown["taskType"], shown["taskState"]) == (
+    task = user.get(f"{V}/tasks/{id}")["task"]
+    assert (task["taskType"], task["taskState"]) == (
         "TASK_TYPE_GENERIC",
         "GENERIC_TASK_STATE_ACTIVE",
     )
-    assert "_command" not in shown["config"]
+    assert "_command" not in task["config"]
     assert "work.py" in user.get(f"{V}/tasks/{id}/config")["config"]
     (job,) = user.get(f"{V}/job-queues-v2")["jobs"]
     assert job["full"]["type"] == "TYPE_GENERIC"
@@ -78,9 +78,9 @@ def test_task_runs_its_entrypoint_and_completes(api: Api, user: Caller, agent: P
 
 def test_launch_in_an_archived_workspace_is_not_found(user: Caller) -> None:
     workspace = user.post(f"{V}/workspaces", {"name": "old"})["workspace"]["id"]
-    made = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "old"})
+    answer = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "old"})
     user.post(f"{V}/workspaces/{workspace}/archive")
-    body = {"config": CONFIG, "contextDirectory": [], "projectId": made["project"]["id"]}
+    body = {"config": CONFIG, "contextDirectory": [], "projectId": answer["project"]["id"]}
     response = user.ask("POST", f"{V}/generic-tasks", body)
     assert response.status == 404
     assert "is archived" in response.error
@@ -315,8 +315,8 @@ def test_killed_task_on_a_disabled_agent_does_not_restart(
 
 def test_project_can_be_deleted_after_its_tasks_ended(api: Api, user: Caller) -> None:
     workspace = user.post(f"{V}/workspaces", {"name": "mine"})["workspace"]["id"]
-    made = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "words"})
-    project = made["project"]["id"]
+    answer = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "words"})
+    project = answer["project"]["id"]
     id = create(user, projectId=project)
     response = user.ask("DELETE", f"{V}/projects/{project}")
     assert response.status == 400
@@ -330,8 +330,8 @@ def test_project_can_be_deleted_after_its_tasks_ended(api: Api, user: Caller) ->
 
 def project_of(caller: Caller) -> int:
     workspace = caller.post(f"{V}/workspaces", {"name": "mine"})["workspace"]["id"]
-    made = caller.post(f"{V}/workspaces/{workspace}/projects", {"name": "words"})
-    return int(made["project"]["id"])
+    response = caller.post(f"{V}/workspaces/{workspace}/projects", {"name": "words"})
+    return int(response["project"]["id"])
 
 
 @pytest.mark.parametrize(
@@ -357,8 +357,8 @@ def test_rejects_task_for_a_concurrently_deleted_project(
 
     monkeypatch.setattr(launching, "resolve", and_then_deleted)
     body = {"config": CONFIG, "contextDirectory": [], "projectId": project}
-    refused = user.ask("POST", f"{V}/generic-tasks", body)
-    assert (refused.status, refused.error) == (told[0], told[1].format(project))
+    response = user.ask("POST", f"{V}/generic-tasks", body)
+    assert (response.status, response.error) == (told[0], told[1].format(project))
     assert listed(user) == []
 
 
@@ -418,8 +418,8 @@ def test_tree_list_includes_tasks_that_ended_long_ago(api: Api, user: Caller) ->
 def test_task_has_its_agents_and_costs(api: Api, user: Caller, agent: PlayedAgent) -> None:
     id = create(user)
     run(api, agent)
-    shown = user.get(f"{V}/tasks/{id}")["task"]
-    assert (shown["username"], shown["allocations"][0]["agentIds"]) == ("determined", ["a1"])
+    task = user.get(f"{V}/tasks/{id}")["task"]
+    assert (task["username"], task["allocations"][0]["agentIds"]) == ("determined", ["a1"])
     assert user.get(f"{V}/costs/tasks", ids=[id])["costs"] == [
         {"id": id, "costUsd": 0.0, "slotHours": 0.0}
     ]

@@ -64,10 +64,10 @@ def test_rejects_deletions_by_users_with_the_reason(
 ) -> None:
     checkpoint = report_checkpoint(user, ended, 6)
 
-    named = {"checkpointUuids": [checkpoint], "checkpointGlobs": ["**/*.py"]}
+    body = {"checkpointUuids": [checkpoint], "checkpointGlobs": ["**/*.py"]}
     request = {
-        "checkpoint": ("DELETE", "/api/v1/checkpoints", named),
-        "files": ("POST", "/api/v1/checkpoints/rm", named),
+        "checkpoint": ("DELETE", "/api/v1/checkpoints", body),
+        "files": ("POST", "/api/v1/checkpoints/rm", body),
         "tensorboards": ("DELETE", f"/api/v1/experiments/{ended}/tensorboard-files", None),
     }[what]
     with backups.holding_deletions(database_url):

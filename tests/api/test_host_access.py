@@ -30,8 +30,8 @@ def submitted(caller: Caller, way: dict[str, Any], **request: Any) -> Told:
     )
 
 
-def refused(told: Told) -> bool:
-    return told.status == 400 and "administrators" in told.error
+def refused(response: Told) -> bool:
+    return response.status == 400 and "administrators" in response.error
 
 
 @ways
@@ -113,8 +113,8 @@ def test_workspace_owners_cannot_allow_host_access(admin: Caller, user: Caller) 
 
 
 def test_rejects_reported_storage_with_host_access(user: Caller) -> None:
-    announced = {"runId": 1, "checkpointStorage": ROOT_STORAGE}
-    assert refused(user.ask("POST", "/api/v1/runs/start", announced))
+    body = {"runId": 1, "checkpointStorage": ROOT_STORAGE}
+    assert refused(user.ask("POST", "/api/v1/runs/start", body))
 
 
 @pytest.mark.parametrize(

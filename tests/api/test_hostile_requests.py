@@ -30,26 +30,26 @@ def test_generated_requests_cause_no_server_errors(
     roles = ["--rbac"] if seed % 2 == 0 else []
     with postgres_server.database() as url:
         command = [sys.executable, "-m", "tests.support.hostile", url]
-        done = subprocess.run(
+        result = subprocess.run(
             [*command, "--requests", str(ROUND), "--seed", str(seed), *roles],
             capture_output=True,
             text=True,
             timeout=500,
         )
-    assert done.stdout, done.stderr
-    found = json.loads(done.stdout)
+    assert result.stdout, result.stderr
+    document = json.loads(result.stdout)
     for kind in ("wrong", "slow", "told_secrets", "undeclared"):
-        assert found[kind] == [], f"{kind}: {found[kind]}\n{done.stderr[-5000:]}"
-    assert found["peak_mib"] < MEMORY_MIB
+        assert document[kind] == [], f"{kind}: {document[kind]}\n{result.stderr[-5000:]}"
+    assert document["peak_mib"] < MEMORY_MIB
     # So that the requests are not all refused at the door.
-    assert found["asked"] == ROUND
-    assert found["statuses"]["200"] > ROUND / 10
-    assert found["answered"] > 80
+    assert document["asked"] == ROUND
+    assert document["statuses"]["200"] > ROUND / 10
+    assert document["answered"] > 80
 
 
-def findings_of(told: Told, cpu_s: float = 0.0, role: str = "user") -> Findings:
+def findings_of(response: Told, cpu_s: float = 0.0, role: str = "user") -> Findings:
     found = Findings()
-    judge(found, routes.every()[0], role, told, "a request", cpu_s)
+    judge(found, routes.every()[0], role, response, "a request", cpu_s)
     return found
 
 
@@ -70,9 +70,9 @@ def test_every_route_declares_path_query_and_body() -> None:
     listed = operation("get", "/api/v1/experiments/{experimentId}/trials")
     assert (listed["experimentId"]["in"], listed["experimentId"]["type"]) == ("path", "integer")
     assert {"limit", "offset", "sortBy", "orderBy", "states"} <= set(listed)
-    created = operation("post", "/api/v1/experiments")["body"]["schema"]
-    assert created["required"] == ["config"]
-    files = created["properties"]["modelDefinition"]["items"]
+    schema = operation("post", "/api/v1/experiments")["body"]["schema"]
+    assert schema["required"] == ["config"]
+    files = schema["properties"]["modelDefinition"]["items"]
     assert set(files["properties"]) == {"path", "type", "content", "mtime", "mode"}
     inner = operation("post", "/api/v1/trials/{trialId}/metrics")["body"]["schema"]["properties"]
     assert inner["metrics"]["properties"]["stepsCompleted"]["format"] == "int64"

@@ -149,5 +149,5 @@ def test_command_starts_only_in_workspaces_allowed_for_its_user(api: Api, admin:
     assert editor.ask("POST", f"{C}/{other}/kill").status == 404
     assert viewer.ask("POST", f"{C}/{own}/kill").status == 403
     assert [c["id"] for c in editor.get(C)["commands"]] == [own]
-    counted = editor.get("/api/v1/tasks/count")
-    assert counted["commands"] == 1
+    response = editor.get("/api/v1/tasks/count")
+    assert response["commands"] == 1

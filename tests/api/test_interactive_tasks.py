@@ -29,8 +29,8 @@ def later(api: Api, **span: float) -> None:
 
 def proxies(api: Api, task_id: str) -> Any:
     with api.ctx.db.begin() as tx:
-        found = text("SELECT proxies FROM tasks WHERE id = :id")
-        return tx.execute(found, {"id": task_id}).scalar_one()
+        query = text("SELECT proxies FROM tasks WHERE id = :id")
+        return tx.execute(query, {"id": task_id}).scalar_one()
 
 
 @pytest.mark.parametrize("kind", ["notebook", "shell", "command"])
@@ -76,15 +76,15 @@ def test_only_owner_and_administrators_see_task_credentials(
         address = caller.get(f"{V}/notebooks/{notebook}")["notebook"]["serviceAddress"]
         key = caller.get(f"{V}/shells/{shell}")["shell"]["privateKey"]
         assert ("token=" in address, "PRIVATE KEY" in key) == (told, told)
-    (listed,) = user.get(f"{V}/shells")["shells"]
-    assert listed["privateKey"] == ""
-    assert listed["publicKey"].startswith("ssh-ed25519 ")
-    assert listed["agentUserGroup"] == {"user": "", "uid": 0, "group": "", "gid": 0}
+    (listed_shell,) = user.get(f"{V}/shells")["shells"]
+    assert listed_shell["privateKey"] == ""
+    assert listed_shell["publicKey"].startswith("ssh-ed25519 ")
+    assert listed_shell["agentUserGroup"] == {"user": "", "uid": 0, "group": "", "gid": 0}
     who = {"agentUser": "ada", "agentUid": 7, "agentGroup": "lab", "agentGid": 8}
     owner = user.get(f"{V}/me")["user"]["id"]
     admin.done("PATCH", f"{V}/users/{owner}", {"agentUserGroup": who})
-    (listed,) = user.get(f"{V}/shells")["shells"]
-    assert listed["agentUserGroup"] == {"user": "ada", "uid": 7, "group": "lab", "gid": 8}
+    (listed_shell,) = user.get(f"{V}/shells")["shells"]
+    assert listed_shell["agentUserGroup"] == {"user": "ada", "uid": 7, "group": "lab", "gid": 8}
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_task_opens_only_with_the_right_token(api: Api, user: Caller) -> None:
 
 def access_key(api: Api, task_id: str) -> str:
     with api.ctx.db.begin() as tx:
-        found = text("SELECT access_key FROM tasks WHERE id = :id")
-        return str(tx.execute(found, {"id": task_id}).scalar())
+        query = text("SELECT access_key FROM tasks WHERE id = :id")
+        return str(tx.execute(query, {"id": task_id}).scalar())
 
 
 def made_of(key: str, task_id: str) -> str:
@@ -146,8 +146,8 @@ def test_database_content_does_not_suffice_to_derive_task_tokens(api: Api, user:
 def test_token_with_a_lost_key_is_not_returned(api: Api, user: Caller) -> None:
     id = launch(user, "notebook")["notebook"]["id"]
     api.ctx.cipher = AesCipher(["another key of the tests"])
-    shown = user.get(f"{V}/notebooks/{id}")["notebook"]
-    assert shown["serviceAddress"] == f"/proxy/{id}/"
+    notebook = user.get(f"{V}/notebooks/{id}")["notebook"]
+    assert notebook["serviceAddress"] == f"/proxy/{id}/"
 
 
 def test_task_address_opens_only_its_task(api: Api, user: Caller, agent: PlayedAgent) -> None:
@@ -172,14 +172,14 @@ def test_task_address_opens_only_its_task(api: Api, user: Caller, agent: PlayedA
 
 
 def test_permitted_callers_read_why_a_task_ended(api: Api, user: Caller, admin: Caller) -> None:
-    made = launch(user, "notebook")["notebook"]
-    id, token = made["id"], made["serviceAddress"].partition("?token=")[2]
+    response = launch(user, "notebook")["notebook"]
+    id, token = response["id"], response["serviceAddress"].partition("?token=")[2]
     user.post(f"{V}/notebooks/{id}/kill")
 
     def told_to(tokens: RequestTokens) -> str:
-        with pytest.raises((Missing, NotSignedIn)) as refused:
+        with pytest.raises((Missing, NotSignedIn)) as error:
             proxying.target(api.ctx, id, tokens)
-        return str(refused.value)
+        return str(error.value)
 
     for tokens in (
         RequestTokens(bearer=user.token),
@@ -219,29 +219,31 @@ def test_task_address_of_a_deactivated_user_is_rejected(
 @pytest.mark.parametrize("kind", ["notebook", "shell", "command"])
 def test_preview_creates_no_task(user: Caller, kind: str) -> None:
     entrypoint = {"entrypoint": ["true"]} if kind == "command" else {}
-    told = launch(user, kind, preview=True, config={**entrypoint, "resources": {"slots": 2}})
-    assert told["config"]["resources"]["slots"] == 2
-    assert told[kind]["id"] == ""
+    response = launch(user, kind, preview=True, config={**entrypoint, "resources": {"slots": 2}})
+    assert response["config"]["resources"]["slots"] == 2
+    assert response[kind]["id"] == ""
     assert user.get(f"{V}/{kind}s")[f"{kind}s"] == []
 
 
 def test_tensorboard_preview_rejects_missing_experiments(user: Caller) -> None:
-    made = create(user, environment={"image": "own"})
-    told = launch(user, "tensorboard", preview=True, experimentIds=[made])
-    assert told["config"]["environment"]["image"]["cuda"] == "own"
-    lost = user.ask("POST", f"{V}/tensorboards", {"preview": True, "experimentIds": [made, 9999]})
-    assert (lost.status, "experiment 9999" in lost.error) == (404, True)
+    experiment_id = create(user, environment={"image": "own"})
+    response = launch(user, "tensorboard", preview=True, experimentIds=[experiment_id])
+    assert response["config"]["environment"]["image"]["cuda"] == "own"
+    answer = user.ask(
+        "POST", f"{V}/tensorboards", {"preview": True, "experimentIds": [experiment_id, 9999]}
+    )
+    assert (answer.status, "experiment 9999" in answer.error) == (404, True)
     assert user.get(f"{V}/tensorboards")["tensorboards"] == []
 
 
 def test_configuration_text_overrides_the_configuration(user: Caller) -> None:
     config = {"description": "mine", "resources": {"slots": 1, "priority": 7}}
-    told = launch(user, "notebook", config=config, configText="resources:\n  slots: 2\n")
-    assert told["config"]["description"] == "mine"
-    resources = told["config"]["resources"]
+    response = launch(user, "notebook", config=config, configText="resources:\n  slots: 2\n")
+    assert response["config"]["description"] == "mine"
+    resources = response["config"]["resources"]
     assert (resources["slots"], resources["priority"]) == (2, 7)
-    wrong = user.ask("POST", f"{V}/notebooks", {"configText": "resources: [\n"})
-    assert (wrong.status, "line 2" in wrong.error) == (400, True)
+    answer = user.ask("POST", f"{V}/notebooks", {"configText": "resources: [\n"})
+    assert (answer.status, "line 2" in answer.error) == (400, True)
 
 
 def test_shell_accepts_only_the_key_of_its_owner(
@@ -266,14 +268,14 @@ def test_only_owner_and_administrators_open_terminals_of_a_shell(
     other = somebody_else(api, admin)
     id = launch(user, "shell")["shell"]["id"]
     env = start(api, agent)["env"]
-    told = {"address": f"/proxy/{id}:{env['TERMINAL_PORT']}/", "token": env["DET_TERMINAL_TOKEN"]}
+    body = {"address": f"/proxy/{id}:{env['TERMINAL_PORT']}/", "token": env["DET_TERMINAL_TOKEN"]}
     path = f"{V}/shells/{id}/terminal"
-    assert user.get(path) == admin.get(path) == told
+    assert user.get(path) == admin.get(path) == body
     with api.ctx.db.begin() as tx:
         stored = tx.execute(text("SELECT config::text FROM tasks")).scalar_one()
-    assert told["token"] not in stored
-    refused = other.ask("GET", path)
-    assert (refused.status, told["token"] in refused.error) == (403, False)
+    assert body["token"] not in stored
+    response = other.ask("GET", path)
+    assert (response.status, body["token"] in response.error) == (403, False)
     stranger = RequestTokens(in_address="made up")
     with pytest.raises(NotSignedIn):
         proxying.target(api.ctx, f"{id}:{env['TERMINAL_PORT']}", stranger)
@@ -282,8 +284,8 @@ def test_only_owner_and_administrators_open_terminals_of_a_shell(
     assert proxying.target(api.ctx, f"{id}:{env['TERMINAL_PORT']}", viewer).tcp
     user.post(f"{V}/shells/{id}/kill")
     agent.poll("terminated", exit_code=137)
-    ended = user.ask("GET", path)
-    assert (ended.status, "has ended" in ended.error) == (400, True)
+    answer = user.ask("GET", path)
+    assert (answer.status, "has ended" in answer.error) == (400, True)
 
 
 def test_opening_a_terminal_of_another_user_is_audited(
@@ -324,8 +326,8 @@ def test_reading_task_credentials_of_another_user_is_audited_hourly(
 def test_changing_a_task_does_not_return_its_credentials(user: Caller, admin: Caller) -> None:
     shell = launch(user, "shell")["shell"]["id"]
     for deed, body in (("set_priority", {"priority": 40}), ("kill", {})):
-        told = admin.post(f"{V}/shells/{shell}/{deed}", body)["shell"]
-        assert (told["id"], told["privateKey"]) == (shell, "")
+        reported_shell = admin.post(f"{V}/shells/{shell}/{deed}", body)["shell"]
+        assert (reported_shell["id"], reported_shell["privateKey"]) == (shell, "")
 
 
 def opened(admin: Caller, what: str) -> list[dict[str, Any]]:
@@ -360,8 +362,8 @@ def test_task_code_receives_the_key_of_a_shell_it_launches(
 ) -> None:
     launch(user, "notebook", config={"resources": {"slots": 0}})
     task = api.with_token(start(api, agent)["session_token"])
-    made = launch(task, "shell")["shell"]
-    assert "PRIVATE KEY" in made["privateKey"]
+    response = launch(task, "shell")["shell"]
+    assert "PRIVATE KEY" in response["privateKey"]
 
 
 def test_tasks_never_share_a_port(api: Api, user: Caller) -> None:
@@ -414,8 +416,8 @@ def test_only_an_idle_notebook_ends_after_its_timeout(
     api.tick()
     assert _killed(user, id)
     agent.poll("terminated", exit_code=137)
-    ended = user.get(f"{V}/notebooks/{id}")["notebook"]
-    assert ended["exitStatus"] == "allocation killed: nobody used it for 10m"
+    notebook = user.get(f"{V}/notebooks/{id}")["notebook"]
+    assert notebook["exitStatus"] == "allocation killed: nobody used it for 10m"
 
 
 def test_notebook_used_just_before_its_timeout_stays(

@@ -71,16 +71,19 @@ def test_jobs_of_a_renamed_pool_explain_how_to_move(api: Api, user: Caller) -> N
         api.ctx.config, resource_pools=pools, default_compute_resource_pool="gpu"
     )
     gone = "its resource pool 'default' no longer exists: "
-    told = (
+    message = (
         f"{gone}`det job update {job_id} --resource-pool gpu` moves it (there are: gpu, reserved)"
     )
     (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
-    assert (reason["code"], reason["sentence"]) == ("NO_POOL", told)
+    assert (reason["code"], reason["sentence"]) == ("NO_POOL", message)
     found = [j["full"] for j in user.get(f"{QUEUES}-v2", resourcePool="gpu")["jobs"]]
     by_kind = {j["type"]: (j["resourcePool"], j["why"]) for j in found}
-    assert by_kind["TYPE_EXPERIMENT"] == ("default", told)
-    again = "start it again in another, and kill this one"
-    assert by_kind["TYPE_COMMAND"] == ("default", f"{gone}{again} (there are: gpu, reserved)")
+    assert by_kind["TYPE_EXPERIMENT"] == ("default", message)
+    second_message = "start it again in another, and kill this one"
+    assert by_kind["TYPE_COMMAND"] == (
+        "default",
+        f"{gone}{second_message} (there are: gpu, reserved)",
+    )
     assert user.get(f"{QUEUES}-v2", resourcePool="reserved")["jobs"] == []
     update(user, experiment_id, resourcePool="gpu")
     jobs = user.get(f"{QUEUES}-v2")["jobs"]
@@ -218,9 +221,9 @@ def test_invariant_resources_cannot_be_changed_in_the_queue(admin: Caller, user:
 
 
 def test_rejects_move_to_a_pool_of_other_workspaces(admin: Caller, user: Caller) -> None:
-    theirs = admin.post("/api/v1/workspaces", {"name": "theirs"})["workspace"]["id"]
+    workspace_id = admin.post("/api/v1/workspaces", {"name": "theirs"})["workspace"]["id"]
     bindings = "/api/v1/resource-pools/reserved/workspace-bindings"
-    admin.done("POST", bindings, {"workspaceIds": [theirs]})
+    admin.done("POST", bindings, {"workspaceIds": [workspace_id]})
     experiment_id = activated(user)
     job = job_of(user, experiment_id)
     assert "reserved for other workspaces" in refused(user, job, resourcePool="reserved")

@@ -24,17 +24,17 @@ def join(api: Api, token: str, name: str = "a", **more: Any) -> Told:
 
 
 def token_of(admin: Caller, **more: Any) -> dict[str, Any]:
-    made: dict[str, Any] = admin.post("/api/v1/agent-tokens", more)["agentToken"]
-    return made
+    agent_token: dict[str, Any] = admin.post("/api/v1/agent-tokens", more)["agentToken"]
+    return agent_token
 
 
 def test_agent_token_has_a_maximum_number_of_uses(api: Api, admin: Caller) -> None:
     token = token_of(admin, maxUses=2)["token"]
     assert [join(api, token, name).status for name in ("a", "b", "c")] == [200, 200, 401]
     assert join(api, token, "a").status == 200, "an agent that comes again is not counted"
-    (shown,) = admin.get("/api/v1/agent-tokens")["agentTokens"]
-    assert (shown["uses"], shown["maxUses"]) == (2, 2)
-    assert "token" not in shown
+    (agent_token,) = admin.get("/api/v1/agent-tokens")["agentTokens"]
+    assert (agent_token["uses"], agent_token["maxUses"]) == (2, 2)
+    assert "token" not in agent_token
 
 
 def test_expired_agent_token_is_rejected(api: Api, admin: Caller) -> None:
@@ -59,13 +59,13 @@ def test_bootstrap_token_is_counted_and_can_be_revoked_and_replaced(
 ) -> None:
     own = api.ctx.bootstrap_token
     assert [join(api, own, name).status for name in ("a", "b", "b")] == [200, 200, 200]
-    (shown,) = admin.get("/api/v1/agent-tokens")["agentTokens"]
-    assert (shown["uses"], shown["description"]) == (
+    (agent_token,) = admin.get("/api/v1/agent-tokens")["agentTokens"]
+    assert (agent_token["uses"], agent_token["description"]) == (
         2,
         "the deployment's own (DET_BOOTSTRAP_TOKEN)",
     )
-    assert "expiresAt" not in shown or shown["expiresAt"] is None
-    admin.done("DELETE", f"/api/v1/agent-tokens/{shown['id']}")
+    assert "expiresAt" not in agent_token or agent_token["expiresAt"] is None
+    admin.done("DELETE", f"/api/v1/agent-tokens/{agent_token['id']}")
     assert [join(api, own, name).status for name in ("a", "c")] == [401, 401]
     api.ctx.bootstrap_token = "another token of the deployment"
     assert join(api, api.ctx.bootstrap_token, "c").status == 200
@@ -127,8 +127,8 @@ def test_unstorable_log_line_does_not_affect_others(api: Api, user: Caller) -> N
     spoken = [{"task_id": task, "log": word} for word in ("before", "after\0\ud800")]
     lines = [spoken[0], *({"task_id": task, "log": "odd", **o} for o in odd), spoken[1]]
     agent._caller.post("/agents/v1/logs", {"batch_id": str(uuid.uuid4()), "logs": lines})
-    heard = [line["log"] for line in user.lines(f"/api/v1/tasks/{task}/logs")]
-    assert [text for text in heard if text == "odd" or text.startswith(("before", "after"))] == [
+    texts = [line["log"] for line in user.lines(f"/api/v1/tasks/{task}/logs")]
+    assert [text for text in texts if text == "odd" or text.startswith(("before", "after"))] == [
         "before",
         "after\0\ufffd",
     ]

@@ -126,14 +126,14 @@ def test_request_failed_by_a_full_disk_makes_the_cluster_unhealthy(api: Api, use
 def upload(task: Caller, task_id: str, allocation: str, state: str = "ACTIVE") -> str:
     """Report a checkpoint as a container does: its announcement, or its completion."""
     checkpoint = str(uuid.uuid4())
-    told = {
+    body = {
         "uuid": checkpoint,
         "taskId": task_id,
         "allocationId": allocation,
         "state": f"STATE_{state}",
     }
     whole = {"resources": {"a": "1"}, "metadata": {"steps_completed": 2}}
-    task.post("/api/v1/checkpoints", told if state == "ACTIVE" else told | whole)
+    task.post("/api/v1/checkpoints", body if state == "ACTIVE" else body | whole)
     return checkpoint
 
 
@@ -219,8 +219,8 @@ def test_checkpoint_row_without_files_is_marked(
     api: Api, admin: Caller, uploading: Uploading
 ) -> None:
     cut_off = uploading.upload()
-    left = {"checkpoints": [{"uuid": cut_off, "resources": {"resources": {}}}]}
-    admin.done("PATCH", "/api/v1/checkpoints", left)
+    body = {"checkpoints": [{"uuid": cut_off, "resources": {"resources": {}}}]}
+    admin.done("PATCH", "/api/v1/checkpoints", body)
     assert uploading.state(cut_off) == "STATE_DELETED"
 
 
@@ -230,8 +230,8 @@ def test_only_complete_checkpoints_are_listed(uploading: Uploading) -> None:
     assert uploading.owner.get(of_experiment)["checkpoints"] == []
     response = uploading.owner.ask("GET", of_experiment, query={"states": ["STATE_ACTIVE"]})
     assert [c["uuid"] for c in response.json()["checkpoints"]] == [checkpoint]
-    told = uploading.owner.ask("GET", f"/checkpoints/{checkpoint}")
-    assert (told.status, "incomplete" in told.error) == (400, True)
+    answer = uploading.owner.ask("GET", f"/checkpoints/{checkpoint}")
+    assert (answer.status, "incomplete" in answer.error) == (400, True)
     uploading.task.post(
         "/api/v1/checkpoints",
         {
@@ -239,8 +239,8 @@ def test_only_complete_checkpoints_are_listed(uploading: Uploading) -> None:
             "resources": {"a": "7"}, "metadata": {"steps_completed": 3}, "state": "STATE_COMPLETED",
         },
     )  # fmt: skip
-    (listed,) = uploading.owner.get(of_experiment)["checkpoints"]
-    assert (listed["uuid"], listed["resources"]) == (checkpoint, {"a": "7"})
+    (listed_checkpoint,) = uploading.owner.get(of_experiment)["checkpoints"]
+    assert (listed_checkpoint["uuid"], listed_checkpoint["resources"]) == (checkpoint, {"a": "7"})
     with uploading.api.ctx.db.begin() as tx:
         steps = text("SELECT steps_completed FROM checkpoints")
         assert tx.execute(steps).scalar() == 3

@@ -37,8 +37,8 @@ def test_work_is_killed_before_its_machine_ends(cluster: Rented, user: Caller) -
     assert order["desired"] == "killed"
     agent.poll(leaving=True, exits=dict.fromkeys(agent.running, 137))
     cluster.settle()
-    shown = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
-    assert (shown["state"], shown["restarts"]) == ("STATE_QUEUED", 0)
+    trial = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
+    assert (trial["state"], trial["restarts"]) == ("STATE_QUEUED", 0)
     assert len(cluster.cloud.alive()) == 2, "the other one is for what goes on"
 
 
@@ -63,15 +63,15 @@ def test_failed_gpu_preempts_work_and_drains_its_machine(cluster: Rented, user: 
     machine, agent = cluster.employ()
     (order,) = agent.running.values()
     user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
-    failed = "GPU 0 (GPU-a) reported Xid 79"
-    (order,) = agent.poll(leaving=True, notice="maintenance", out_of_service=failed)
+    message = "GPU 0 (GPU-a) reported Xid 79"
+    (order,) = agent.poll(leaving=True, notice="maintenance", out_of_service=message)
     assert (order["desired"], order["preempt"]) == ("running", True)
     (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
-    assert f"the machine of agent {machine.cloud_id} goes away: {failed}" in reason["sentence"]
+    assert f"the machine of agent {machine.cloud_id} goes away: {message}" in reason["sentence"]
     cluster.settle()
-    shown = {i["cloudId"]: (i["state"], i["reason"]) for i in cluster.instances()}
-    assert shown.pop(machine.cloud_id) == ("DRAINING", "its agent is out of service")
-    assert [state for state, _ in shown.values()] == ["LAUNCHED"], "the other one is there early"
+    instance = {i["cloudId"]: (i["state"], i["reason"]) for i in cluster.instances()}
+    assert instance.pop(machine.cloud_id) == ("DRAINING", "its agent is out of service")
+    assert [state for state, _ in instance.values()] == ["LAUNCHED"], "the other one is there early"
 
 
 def test_notebook_runs_until_its_machine_ends(cluster: Rented, user: Caller) -> None:

@@ -53,8 +53,11 @@ def test_machines_of_a_removed_pool_end_with_their_work(
         cluster.pass_time(seconds=20)
         agent.poll()
         cluster.settle(1)
-    (shown,) = cluster.instances()
-    assert (shown["state"], shown["reason"]) == ("DRAINING", "its pool rents no machines any more")
+    (instance,) = cluster.instances()
+    assert (instance["state"], instance["reason"]) == (
+        "DRAINING",
+        "its pool rents no machines any more",
+    )
     (order,) = agent.poll()
     assert order["desired"] == "running", "what runs comes to its end"
     agent.finish()
@@ -139,8 +142,8 @@ def test_machine_with_a_polling_agent_is_not_declared_gone(
         cluster.pass_time(seconds=20)
         agent.poll()
         cluster.settle(1)
-    (shown,) = cluster.instances()
-    assert (shown["state"], len(agent.running)) == ("REGISTERED", 1)
+    (instance,) = cluster.instances()
+    assert (instance["state"], len(agent.running)) == ("REGISTERED", 1)
     for _ in range(8):
         cluster.pass_time(seconds=20)
         cluster.settle(1)

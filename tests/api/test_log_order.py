@@ -28,9 +28,9 @@ def arrive(caller: Caller, task_id: str, *texts: str) -> None:
 
 def following(api: Api, caller: Caller, task_id: str) -> Stream:
     path, headers = f"/api/v1/tasks/{task_id}/logs", {"authorization": f"Bearer {caller.token}"}
-    followed = api.app.handle(Request("GET", path, query={"follow": ["true"]}, headers=headers))
-    assert isinstance(followed, Stream)
-    return followed
+    response = api.app.handle(Request("GET", path, query={"follow": ["true"]}, headers=headers))
+    assert isinstance(response, Stream)
+    return response
 
 
 def shown(caller: Caller, task_id: str, **query: str) -> list[str]:
@@ -66,10 +66,10 @@ def test_pages_contain_every_log_line(user: Caller, task_id: str) -> None:
 
 def test_follower_receives_late_log_lines(api: Api, user: Caller, task_id: str) -> None:
     arrive(user, task_id, "05", "03")
-    followed = following(api, user, task_id)
-    first = followed.fetch(followed.cursor)
+    stream = following(api, user, task_id)
+    first = stream.fetch(stream.cursor)
     arrive(user, task_id, "04", "06")
-    second = followed.fetch(first.cursor)
+    second = stream.fetch(first.cursor)
     assert [_texts(batch) for batch in (first, second)] == [["03", "05"], ["04", "06"]]
 
 
@@ -86,15 +86,15 @@ def test_follower_receives_lines_of_late_commits(
 ) -> None:
     monkeypatch.setattr(task_logs, "SETTLE_S", 0.0)
     arrive(user, task_id, "00")
-    followed = following(api, user, task_id)
-    told = followed.fetch(followed.cursor)
+    stream = following(api, user, task_id)
+    told = stream.fetch(stream.cursor)
     with api.ctx.db.begin() as tx:
         logs.add_line(tx, task_id, "late", api.ctx.now())
         arrive(user, task_id, "01", "02")
-        held_back = followed.fetch(told.cursor)
+        held_back = stream.fetch(told.cursor)
     arrive(user, task_id, "03")
-    caught_up = followed.fetch(held_back.cursor)
-    after = followed.fetch(caught_up.cursor)
+    caught_up = stream.fetch(held_back.cursor)
+    after = stream.fetch(caught_up.cursor)
     assert [_texts(batch) for batch in (told, held_back, caught_up, after)] == [
         ["00"], [], ["01", "02", "03", "late"], [],
     ]  # fmt: skip
@@ -108,8 +108,8 @@ def test_follower_waits_only_for_earlier_transactions(
     monkeypatch.setattr(log_windows, "writers", lambda _tx, _longest: next(seen))
     monkeypatch.setattr(task_logs, "SETTLE_S", 60.0)
     monkeypatch.setattr(task_logs, "SETTLE_LOOK_S", 0.0)
-    followed = following(api, user, task_id)
-    assert _texts(followed.fetch(followed.cursor)) == ["01"]
+    stream = following(api, user, task_id)
+    assert _texts(stream.fetch(stream.cursor)) == ["01"]
 
 
 def test_hanging_transaction_does_not_block_followers(
@@ -119,16 +119,16 @@ def test_hanging_transaction_does_not_block_followers(
     with api.ctx.db.begin() as tx:
         logs.add_line(tx, task_id, "hangs", api.ctx.now())
         arrive(user, task_id, "01")
-        followed = following(api, user, task_id)
-        assert _texts(followed.fetch(followed.cursor)) == ["01"]
+        stream = following(api, user, task_id)
+        assert _texts(stream.fetch(stream.cursor)) == ["01"]
 
 
 def test_line_stored_during_a_read_is_sent_once(
     api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrive(user, task_id, "01")
-    followed = following(api, user, task_id)
-    first = followed.fetch(followed.cursor)
+    stream = following(api, user, task_id)
+    first = stream.fetch(stream.cursor)
     edge = log_windows.edge
 
     def and_then_more(tx: Tx, task: str, descending: bool) -> int | None:
@@ -138,8 +138,8 @@ def test_line_stored_during_a_read_is_sent_once(
         return found
 
     monkeypatch.setattr(log_windows, "edge", and_then_more)
-    second = followed.fetch(first.cursor)
-    third = followed.fetch(second.cursor)
+    second = stream.fetch(first.cursor)
+    third = stream.fetch(second.cursor)
     assert _texts(second) + _texts(third) == ["02"]
 
 

@@ -85,9 +85,9 @@ def test_stream_sends_long_reports_in_parts(
     monkeypatch.setattr(metric_streams, "PART_BYTES", 3_000)
     for step in range(1, 6):
         report(user, trial_id, "training", step, avgMetrics={"text": "x" * 1_000})
-    sent = user.lines("/api/v1/trials/metrics/training_metrics", {"trialIds": [str(trial_id)]})
-    assert [len(part["metrics"]) for part in sent] == [3, 2]
-    assert [r["totalBatches"] for part in sent for r in part["metrics"]] == [1, 2, 3, 4, 5]
+    lines = user.lines("/api/v1/trials/metrics/training_metrics", {"trialIds": [str(trial_id)]})
+    assert [len(part["metrics"]) for part in lines] == [3, 2]
+    assert [r["totalBatches"] for part in lines for r in part["metrics"]] == [1, 2, 3, 4, 5]
 
 
 def test_reports_of_a_checkpoint_are_sent_in_parts(
@@ -128,8 +128,8 @@ def test_curves_of_many_metrics_have_fewer_points(
 def test_a_long_state_of_a_trial_is_shortened(user: Caller, trial_id: int) -> None:
     path = f"/api/v1/trials/{trial_id}/runner/metadata"
     assert user.ask("POST", path, {"state": LONG}).status == 200
-    shown = user.get(f"/api/v1/trials/{trial_id}")["trial"]["runnerState"]
-    assert shown == "x" * 500 + "…"
+    runner_state = user.get(f"/api/v1/trials/{trial_id}")["trial"]["runnerState"]
+    assert runner_state == "x" * 500 + "…"
 
 
 def test_metadata_and_hyperparameters_have_a_size_limit(user: Caller, trial_id: int) -> None:
@@ -201,8 +201,8 @@ def test_profiler_series_have_a_limit(user: Caller, trial_id: int) -> None:
     labels = {"trialId": trial_id, "name": "x" * 201, "agentId": "a"}
     series = {"values": [1.0], "batches": [1], "timestamps": ["2026-11-20T10:00:00Z"]}
     body = {"batches": [{**series, "labels": labels}]}
-    refused = user.ask("POST", "/api/v1/trials/profiler/metrics", body)
-    assert (refused.status, "200 characters" in refused.error) == (400, True)
+    response = user.ask("POST", "/api/v1/trials/profiler/metrics", body)
+    assert (response.status, "200 characters" in response.error) == (400, True)
 
 
 def test_the_names_of_series_count_as_metric_names(user: Caller, trial_id: int) -> None:

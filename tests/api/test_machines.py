@@ -48,8 +48,8 @@ def test_submitted_work_rents_a_machine_and_runs(cluster: Rented, user: Caller) 
     cluster.settle()
     agent.work()
     assert len(agent.running) == 1
-    (shown,) = cluster.instances()
-    assert (shown["state"], shown["agentId"]) == ("REGISTERED", machine.cloud_id)
+    (instance,) = cluster.instances()
+    assert (instance["state"], instance["agentId"]) == ("REGISTERED", machine.cloud_id)
 
 
 def test_machines_install_the_agent_from_their_cluster(cluster: Rented, user: Caller) -> None:
@@ -92,8 +92,8 @@ def test_idle_machine_is_terminated_after_some_minutes(cluster: Rented, user: Ca
     cluster.settle()
     assert not cluster.cloud.alive()
     assert cluster.instances() == []
-    (ended,) = cluster.instances(all="true")
-    assert (ended["state"], ended["costUsd"] > 0) == ("GONE", True)
+    (instance,) = cluster.instances(all="true")
+    assert (instance["state"], instance["costUsd"] > 0) == ("GONE", True)
 
 
 def test_machine_with_unsent_log_lines_stays_for_a_limited_time(
@@ -122,21 +122,21 @@ def test_list_omits_machines_that_ended_before_a_time(cluster: Rented, user: Cal
     cluster.pass_time(minutes=1)
     cluster.settle()
     (live,) = cluster.instances()
-    (ended,) = (i for i in cluster.instances(all="true") if i["endedAt"])
-    since = cluster.instances(endedAfter=ended["endedAt"])
-    assert {i["id"] for i in since} == {live["id"], ended["id"]}
+    (instance,) = (i for i in cluster.instances(all="true") if i["endedAt"])
+    since = cluster.instances(endedAfter=instance["endedAt"])
+    assert {i["id"] for i in since} == {live["id"], instance["id"]}
     (later,) = cluster.instances(endedAfter="2026-02-01T00:00:00Z")
     assert later["id"] == live["id"]
-    refused = user.ask("GET", "/api/v1/instances", query={"endedAfter": "yesterday"})
-    assert refused.status == 400
+    response = user.ask("GET", "/api/v1/instances", query={"endedAfter": "yesterday"})
+    assert response.status == 400
 
 
 def test_row_exists_before_the_cloud_is_called(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.decide()
     assert not cluster.cloud.rented
-    (shown,) = cluster.instances()
-    assert shown["state"] == "REQUESTED"
+    (instance,) = cluster.instances()
+    assert instance["state"] == "REQUESTED"
 
 
 def test_lost_response_rents_no_second_machine(cluster: Rented, user: Caller) -> None:
@@ -146,8 +146,11 @@ def test_lost_response_rents_no_second_machine(cluster: Rented, user: Caller) ->
     cluster.pass_time(minutes=3)
     cluster.settle()
     assert len(cluster.cloud.rented) == 1
-    (shown,) = cluster.instances()
-    assert (shown["state"], shown["cloudId"]) == ("LAUNCHED", cluster.cloud.rented[0].cloud_id)
+    (instance,) = cluster.instances()
+    assert (instance["state"], instance["cloudId"]) == (
+        "LAUNCHED",
+        cluster.cloud.rented[0].cloud_id,
+    )
 
 
 def test_machine_of_a_lost_response_has_the_price_of_its_zone(
@@ -157,16 +160,20 @@ def test_machine_of_a_lost_response_has_the_price_of_its_zone(
     create(user, activate=True)
     cluster.cloud.lose_next_answer()
     cluster.settle()
-    (shown,) = cluster.instances()
-    assert (shown["state"], shown["zone"], shown["priceUsdHour"]) == ("LAUNCHED", "us-east-1b", 0.5)
+    (instance,) = cluster.instances()
+    assert (instance["state"], instance["zone"], instance["priceUsdHour"]) == (
+        "LAUNCHED",
+        "us-east-1b",
+        0.5,
+    )
 
 
 def test_machine_listed_late_is_not_declared_gone(cluster: Rented, user: Caller) -> None:
     cluster.cloud.faults = CloudFaults(listed_late=1.0)
     create(user, activate=True)
     cluster.settle(6)
-    (shown,) = cluster.instances()
-    assert shown["state"] == "LAUNCHED"
+    (instance,) = cluster.instances()
+    assert instance["state"] == "LAUNCHED"
 
 
 def test_machines_receive_their_identity_in_the_other_cloud(cluster: Rented, user: Caller) -> None:
@@ -209,9 +216,9 @@ def test_refused_launch_is_not_retried_in_a_loop(cluster: Rented, user: Caller) 
     cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY)
     create(user, activate=True)
     cluster.settle(10)
-    asked = len(cluster.instances(all="true"))
+    instance = len(cluster.instances(all="true"))
     cluster.settle(10)
-    assert len(cluster.instances(all="true")) == asked
+    assert len(cluster.instances(all="true")) == instance
 
 
 def test_announced_reclaim_launches_a_replacement_immediately(
@@ -243,8 +250,8 @@ def test_only_reclaimed_machines_count_against_their_offer(
     create(user, activate=True)
     _, agent = cluster.employ()
     if ordered:
-        (shown,) = cluster.instances()
-        admin.post(f"/api/v1/instances/{shown['id']}/terminate")
+        (instance,) = cluster.instances()
+        admin.post(f"/api/v1/instances/{instance['id']}/terminate")
     agent.poll(leaving=True, notice="maintenance")
     agent.poll(leaving=True, notice=notice)
     with cluster.api.ctx.db.begin() as tx:
@@ -259,11 +266,11 @@ def test_restarted_agent_on_a_draining_machine_continues_its_work(
     cluster.cloud.reclaim(first.cloud_id, notice_s=120)
     agent.poll(leaving=True)
     cluster.settle()
-    again = cluster.boot(first)
-    again.running, again.seq = agent.running, agent.seq
-    again.poll(leaving=True)
+    machine = cluster.boot(first)
+    machine.running, machine.seq = agent.running, agent.seq
+    machine.poll(leaving=True)
     assert "DRAINING" in {i["state"] for i in cluster.instances()}
-    assert again.running, "its container stores a checkpoint"
+    assert machine.running, "its container stores a checkpoint"
 
 
 def test_work_of_a_vanished_machine_restarts_elsewhere(cluster: Rented, user: Caller) -> None:
@@ -336,11 +343,11 @@ def test_proof_is_accepted_once_and_for_one_agent(cluster: Rented, user: Caller)
     body = cluster.joining(machine.cloud_id, str(uuid.uuid4()), machine)
     anonymous = cluster.api.anonymous()
     assert anonymous.ask("POST", "/agents/v1/join", body).status == 200
-    replayed = anonymous.ask("POST", "/agents/v1/join", body)
-    assert (replayed.status, "used before" in replayed.error) == (401, True)
+    response = anonymous.ask("POST", "/agents/v1/join", body)
+    assert (response.status, "used before" in response.error) == (401, True)
     dressed_up = {**body, "proof": {**body["proof"], "note": "not signed, so anybody may add it"}}
-    replayed = anonymous.ask("POST", "/agents/v1/join", dressed_up)
-    assert (replayed.status, "used before" in replayed.error) == (401, True)
+    response = anonymous.ask("POST", "/agents/v1/join", dressed_up)
+    assert (response.status, "used before" in response.error) == (401, True)
     other = cluster.joining("second", str(uuid.uuid4()), machine)
     assert anonymous.ask("POST", "/agents/v1/join", other).status == 401
 
@@ -356,13 +363,13 @@ def test_operators_can_hold_pools_and_terminate_machines(
     assert "the bill" in reason(user, experiment_id)
     admin.post("/api/v1/rented-pools/default/resume", {})
     cluster.settle()
-    (shown,) = cluster.instances()
-    assert user.ask("POST", f"/api/v1/instances/{shown['id']}/terminate").status == 403
-    admin.post(f"/api/v1/instances/{shown['id']}/terminate")
+    (instance,) = cluster.instances()
+    assert user.ask("POST", f"/api/v1/instances/{instance['id']}/terminate").status == 403
+    admin.post(f"/api/v1/instances/{instance['id']}/terminate")
     cluster.settle()
     cluster.pass_time(minutes=1)
     cluster.settle()
-    assert not [m for m in cluster.cloud.alive() if m.cloud_id == shown["cloudId"]]
+    assert not [m for m in cluster.cloud.alive() if m.cloud_id == instance["cloudId"]]
 
 
 def test_machines_never_exceed_the_maximum(database: Database, tmp_path: Path) -> None:
@@ -394,8 +401,8 @@ def test_rejects_more_slots_than_the_pool_can_rent(database: Database, tmp_path:
             return user.ask("POST", "/api/v1/experiments", {"config": config, "activate": False})
 
         assert submit(slots_per_trial=2).status == 200
-        refused = submit(slots_per_trial=3)
-        assert "can have 2 with 2 machines of its largest type" in refused.error
+        response = submit(slots_per_trial=3)
+        assert "can have 2 with 2 machines of its largest type" in response.error
         assert (
             "asks for 2 slots of one agent" in submit(slots_per_trial=2, is_single_node=True).error
         )
@@ -405,9 +412,9 @@ def test_running_machine_has_its_current_cost(cluster: Rented, user: Caller) -> 
     create(user, activate=True)
     cluster.settle()
     cluster.pass_time(minutes=15)
-    (shown,) = cluster.instances()
-    assert shown["costUsd"] == 0.10
-    described = user.get(f"/api/v1/instances/{shown['id']}")["instance"]
+    (instance,) = cluster.instances()
+    assert instance["costUsd"] == 0.10
+    described = user.get(f"/api/v1/instances/{instance['id']}")["instance"]
     assert described["costUsd"] == 0.10
 
 
@@ -419,8 +426,10 @@ def test_pool_shows_only_refusals_of_its_own_offers(cluster: Rented, user: Calle
                 None, kind, Scope("aws", zone=zone), f"no {zone}", cluster.time.timestamp()
             )
             cooldowns.put(tx, [cooldown], cluster.time)
-    (told,) = user.get("/api/v1/rented-pools/default")["pool"]["cooldowns"]
-    assert (told["zone"], told["until"]) == ("us-east-1a", None), "invalid offers have no next try"
+    (reported_cooldown,) = user.get("/api/v1/rented-pools/default")["pool"]["cooldowns"]
+    assert (reported_cooldown["zone"], reported_cooldown["until"]) == ("us-east-1a", None), (
+        "invalid offers have no next try"
+    )
 
 
 def test_pool_groups_allocations_by_wait_reason(cluster: Rented, user: Caller) -> None:

@@ -77,9 +77,9 @@ def cluster(
     fake, google = FakeGce(), Google()
     with api_over(database, tmp_path) as api, serving(fake) as address:
         compute = GceCompute(GceApi(address, AnonymousCredentials()), sleep=lambda s: None)
-        made = Cluster(api, fake, compute, google, datetime.now(timezone.utc))
-        fake.now = lambda: made.now.timestamp()
-        compute._now, compute._sleep = fake.now, made.pass_time
+        new_cluster = Cluster(api, fake, compute, google, datetime.now(timezone.utc))
+        fake.now = lambda: new_cluster.now.timestamp()
+        compute._now, compute._sleep = fake.now, new_cluster.pass_time
         places = getattr(request, "param", {"zones": ["us-central1-a", "us-central1-b"]})
         pool = {"pool_name": "default", "provider": {**PROVIDER, **places}}
         pools = load_cluster({"resource_pools": [pool]}).resource_pools
@@ -87,8 +87,8 @@ def cluster(
         verifier = GceIdentityVerifier(["acme"], GoogleCertificates(google.certificates))
         api.ctx.identities = {verifier.kind: verifier}
         api.ctx.public_url = "https://cluster.example"
-        api.ctx.now = lambda: made.now
-        yield made
+        api.ctx.now = lambda: new_cluster.now
+        yield new_cluster
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_submitted_work_rents_uses_and_terminates_a_machine(cluster: Cluster) ->
     agent = cluster.join(machine)
     cluster.settle()
     agent.work()
-    (shown,) = cluster.api.signed_in("admin").get("/api/v1/instances")["instances"]
-    assert (shown["zone"], shown["cloudId"]) == (machine.zone, f"acme/{machine.name}")
+    (instance,) = cluster.api.signed_in("admin").get("/api/v1/instances")["instances"]
+    assert (instance["zone"], instance["cloudId"]) == (machine.zone, f"acme/{machine.name}")
     assert len(agent.running) == 1
     agent.finish()
     for _ in range(9):
@@ -164,6 +164,6 @@ def test_machines_of_a_removed_project_are_not_lost(
         cluster.pass_time(40)
         agent.poll()
         cluster.settle()
-    (shown,) = cluster.api.signed_in("admin").get("/api/v1/instances")["instances"]
-    assert (shown["state"], shown["cloudId"]) == ("REGISTERED", f"acme/{machine.name}")
+    (instance,) = cluster.api.signed_in("admin").get("/api/v1/instances")["instances"]
+    assert (instance["state"], instance["cloudId"]) == ("REGISTERED", f"acme/{machine.name}")
     assert len(agent.running) == 1

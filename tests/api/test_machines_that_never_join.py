@@ -34,14 +34,16 @@ def test_machine_that_never_joins_is_terminated(cluster: Rented, user: Caller) -
     cluster.pass_time(minutes=2)
     cluster.settle()
     assert dead not in cluster.cloud.alive()
-    ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
-    assert "did not join" in ended["reason"]
-    assert "console" not in ended
-    described = cluster.api.signed_in("admin").get(f"/api/v1/instances/{ended['id']}")["instance"]
+    instance = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
+    assert "did not join" in instance["reason"]
+    assert "console" not in instance
+    described = cluster.api.signed_in("admin").get(f"/api/v1/instances/{instance['id']}")[
+        "instance"
+    ]
     assert described["console"].endswith("failed at line 12 with status 7")
     assert (
         "its start ended at: installing docker, and it said: E: no such package"
-        f" (`det instance describe {ended['id']}`)"
+        f" (`det instance describe {instance['id']}`)"
     ) in reason(user, experiment_id)
 
 
@@ -134,8 +136,8 @@ def test_machines_reclaimed_while_booting_do_not_hold_their_pool(
         cluster.settle()
     assert len(cluster.cloud.rented) == 5
     assert "did not join" not in reason(user, id)
-    ended = [i["reason"] for i in cluster.instances(all="true") if i["state"] == "GONE"]
-    assert set(ended) == {
+    instance = [i["reason"] for i in cluster.instances(all="true") if i["state"] == "GONE"]
+    assert set(instance) == {
         "its cloud took it back before its agent joined: spot capacity was taken back"
     }
     rented = [m.offer for m in cluster.cloud.rented]

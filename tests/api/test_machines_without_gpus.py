@@ -51,9 +51,9 @@ def test_machine_with_gpus_waits_for_their_driver(
 
 
 def test_rejects_machine_without_all_of_its_gpus(cluster: Rented, machine: RentedMachine) -> None:
-    refused = join(cluster, machine, slots=3)
-    assert refused.status == 401
-    assert "shows 3 of the 4 slots that g5.4 has" in refused.error
+    response = join(cluster, machine, slots=3)
+    assert response.status == 401
+    assert "shows 3 of the 4 slots that g5.4 has" in response.error
     assert [i["state"] for i in cluster.instances()] == ["LAUNCHED"]
     assert join(cluster, machine, slots=4).status == 200
 

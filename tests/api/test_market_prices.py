@@ -23,8 +23,8 @@ A, B = Scope.of(IN_A), Scope.of(IN_B)
 
 @pytest.fixture
 def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
-    with rented_cluster(database, tmp_path, offers=(IN_A, IN_B)) as made:
-        yield made
+    with rented_cluster(database, tmp_path, offers=(IN_A, IN_B)) as rented_machines:
+        yield rented_machines
 
 
 @pytest.fixture

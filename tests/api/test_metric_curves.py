@@ -15,8 +15,8 @@ def measured(user: Caller, smaller_is_better: bool = True) -> tuple[int, list[in
     """An experiment with two trials, and their ids."""
     searcher = {**TWO, "smaller_is_better": smaller_is_better}
     experiment_id = create(user, searcher=searcher)
-    listed = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
-    first, second = sorted(trial["id"] for trial in listed)
+    trials = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    first, second = sorted(trial["id"] for trial in trials)
     for trial_id, step, loss in ((first, 2, 0.5), (second, 2, 0.7), (second, 4, 0.2)):
         report_metrics(user, trial_id, "training", step, {"rate": 1.0})
         report_metrics(user, trial_id, "validation", step, {"loss": loss, "odd": "NaN"})
@@ -84,8 +84,8 @@ def test_extreme_bounds_cause_no_error(user: Caller) -> None:
     experiment_id, trials = measured(user)
     odd = {"maxTrials": -1, "maxDatapoints": 10**12, "endBatches": 10**12, "startBatches": -5}
     stream = f"{experiment_id}/metrics-stream/trials-sample"
-    found = only(user, stream, metricName="loss", group="validation", **odd)
-    assert len(found["trials"]) == len(trials)
+    message = only(user, stream, metricName="loss", group="validation", **odd)
+    assert len(message["trials"]) == len(trials)
 
 
 def test_curves_of_trials_have_few_points(user: Caller) -> None:
@@ -102,8 +102,8 @@ def test_curves_of_trials_have_few_points(user: Caller) -> None:
     assert curve["data"][-1]["batches"] == 24
     assert curve["data"][-1]["values"] == {"loss": 2.4}
     assert curve["data"][-1]["epoch"] == 24
-    everything = user.get(path, trialIds=[first], endBatches=2)["trials"][0]["metrics"]
-    assert [m["group"] for m in everything] == ["training", "validation"]
+    metrics = user.get(path, trialIds=[first], endBatches=2)["trials"][0]["metrics"]
+    assert [m["group"] for m in metrics] == ["training", "validation"]
 
 
 def test_equal_metric_names_of_two_groups_are_distinct(user: Caller) -> None:
@@ -120,9 +120,9 @@ def test_equal_metric_names_of_two_groups_are_distinct(user: Caller) -> None:
 def test_curves_of_the_best_trials_come_first(user: Caller, smaller: bool) -> None:
     experiment_id, (first, second) = measured(user, smaller)
     stream = f"{experiment_id}/metrics-stream/trials-sample"
-    found = only(user, stream, metricName="loss", group="validation", maxTrials=1)
-    assert (found["promotedTrials"], found["demotedTrials"]) == ([second], [])
-    (trial,) = found["trials"]
+    message = only(user, stream, metricName="loss", group="validation", maxTrials=1)
+    assert (message["promotedTrials"], message["demotedTrials"]) == ([second], [])
+    (trial,) = message["trials"]
     assert [p["values"] for p in trial["data"]] == [{"loss": 0.7}, {"loss": 0.2}]
     both = only(user, stream, metricName="loss", group="validation")["trials"]
     assert [t["trialId"] for t in both] == [second, first]

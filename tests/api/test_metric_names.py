@@ -85,8 +85,8 @@ def test_values_of_refused_names_are_not_stored(user: Caller) -> None:
     trial_id = trial_of(user, experiment)["id"]
     report_metrics(user, trial_id, "one", 1, {f"m{n}": n for n in range(MOST_NAMES)})
     report_metrics(user, trial_id, "one", 2, {"m3": 9, "new": 9})
-    stored = user.lines("/api/v1/trials/metrics/trial_metrics", {"trialIds": [str(trial_id)]})
-    reports = [report for message in stored for report in message["metrics"]]
+    lines = user.lines("/api/v1/trials/metrics/trial_metrics", {"trialIds": [str(trial_id)]})
+    reports = [report for message in lines for report in message["metrics"]]
     assert [len(report["metrics"]["avg_metrics"]) for report in reports] == [MOST_NAMES, 1]
 
 

@@ -58,8 +58,8 @@ def test_two_checks_without_files_mark_a_checkpoint_until_files_return(
     assert lost in told
     assert kept not in told
     assert (missing(user, lost), missing(user, kept)) == (True, False)
-    shown = user.get(f"/api/v1/checkpoints/{lost}")["checkpoint"]
-    assert shown["state"] == "STATE_COMPLETED"
+    checkpoint = user.get(f"/api/v1/checkpoints/{lost}")["checkpoint"]
+    assert checkpoint["state"] == "STATE_COMPLETED"
     (api.checkpoints / "moved").rename(api.checkpoints / lost)
     look()
     assert not missing(user, lost)
@@ -234,8 +234,8 @@ def finder(storage: dict[str, str]) -> Callable[[str], bool]:
 
 def looked_at(api: Api, uuid: str) -> datetime:
     with api.ctx.db.begin() as tx:
-        found = text("SELECT files_looked_at FROM checkpoints WHERE uuid = cast(:uuid AS uuid)")
-        at: datetime = tx.execute(found, {"uuid": uuid}).scalar_one()
+        query = text("SELECT files_looked_at FROM checkpoints WHERE uuid = cast(:uuid AS uuid)")
+        at: datetime = tx.execute(query, {"uuid": uuid}).scalar_one()
         return at
 
 

@@ -29,12 +29,14 @@ def test_model_versions_are_numbered_from_one(user: Caller) -> None:
     user.post("/api/v1/models", {"name": "resnet"})
     for expected in (1, 2):
         uuid = report_checkpoint(user, experiment_id)
-        made = user.post("/api/v1/models/resnet/versions", {"checkpointUuid": uuid})["modelVersion"]
-        assert made["version"] == expected
-        assert made["checkpoint"]["uuid"] == uuid
-    listed = user.get("/api/v1/models/resnet/versions")
-    assert [v["version"] for v in listed["modelVersions"]] == [1, 2]
-    assert listed["model"]["numVersions"] == 2
+        model_version = user.post("/api/v1/models/resnet/versions", {"checkpointUuid": uuid})[
+            "modelVersion"
+        ]
+        assert model_version["version"] == expected
+        assert model_version["checkpoint"]["uuid"] == uuid
+    response = user.get("/api/v1/models/resnet/versions")
+    assert [v["version"] for v in response["modelVersions"]] == [1, 2]
+    assert response["model"]["numVersions"] == 2
 
 
 def test_registered_checkpoint_cannot_be_deleted_before_its_version(user: Caller) -> None:

@@ -48,8 +48,8 @@ def logs(cluster: Rented) -> list[str]:
 
 
 def cost(caller: Caller, experiment_id: int) -> float:
-    (found,) = caller.get("/api/v1/costs/experiments", ids=[experiment_id])["costs"]
-    return float(found["costUsd"])
+    (stored_cost,) = caller.get("/api/v1/costs/experiments", ids=[experiment_id])["costs"]
+    return float(stored_cost["costUsd"])
 
 
 def test_experiment_has_its_share_of_the_machine_cost(cluster: Rented, user: Caller) -> None:
@@ -118,8 +118,8 @@ def budget(
 
 
 def state(caller: Caller) -> str:
-    (found,) = caller.get("/api/v1/budgets")["budgets"]
-    return str(found["state"])
+    (stored_budget,) = caller.get("/api/v1/budgets")["budgets"]
+    return str(stored_budget["state"])
 
 
 def test_budget_warns_then_preempts_work_and_stops_new_work(
@@ -144,8 +144,8 @@ def test_budget_warns_then_preempts_work_and_stops_new_work(
     user.post(path, {})
     agent.finish()
     cluster.settle()
-    shown = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
-    assert shown["state"] == "STATE_PAUSED"
+    experiment = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+    assert experiment["state"] == "STATE_PAUSED"
     response = user.ask("POST", f"/api/v1/experiments/{experiment_id}/activate")
     assert (response.status, "is spent" in response.error) == (400, True)
     budget(admin, "experiment", experiment_id, "5")
@@ -227,19 +227,19 @@ def test_budget_changed_during_its_check_stops_no_work(
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
     pass_hours(cluster, agent, 20)
-    made = budget(admin, "pool", "default", "0.10")
+    new_budget = budget(admin, "pool", "default", "0.10")
 
     def change_it() -> None:
         if change == "deleted":
-            admin.done("DELETE", f"/api/v1/budgets/{made['id']}")
+            admin.done("DELETE", f"/api/v1/budgets/{new_budget['id']}")
         else:
             budget(admin, "pool", "default", "100")
 
     between(monkeypatch, *LOOKS[look], change_it)
     budgets.keep(cluster.api.ctx)
     monkeypatch.undo()
-    shown = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]
-    assert shown == "STATE_RUNNING"
+    stored_state = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]
+    assert stored_state == "STATE_RUNNING"
     (order,) = agent.poll()
     assert order["desired"] == "running"
     budgets.keep(cluster.api.ctx)
@@ -288,11 +288,11 @@ def test_pool_with_a_spent_budget_rents_no_machines(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
     _, agent = at_work(cluster, user)
-    made = budget(admin, "pool", "default", "0.05")
+    new_budget = budget(admin, "pool", "default", "0.05")
     pass_hours(cluster, agent, 9)
     pool = admin.get("/api/v1/rented-pools/default")["pool"]
     assert pool["spentBudget"] == SPENT
-    admin.done("DELETE", f"/api/v1/budgets/{made['id']}")
+    admin.done("DELETE", f"/api/v1/budgets/{new_budget['id']}")
     assert admin.get("/api/v1/rented-pools/default")["pool"]["spentBudget"] == ""
 
 
@@ -307,7 +307,7 @@ def test_resumed_pool_with_a_spent_budget_rents_no_machines(
     experiment_id, agent = at_work(cluster, user)
     if held == "before it is spent":
         admin.post(f"{pool}/hold", {"reason": "repairs"})
-    made = budget(admin, "pool", "default", "0.05")
+    new_budget = budget(admin, "pool", "default", "0.05")
     pass_hours(cluster, agent, 9)
     leave(cluster, user, agent, experiment_id)
     if held == "after":
@@ -319,9 +319,9 @@ def test_resumed_pool_with_a_spent_budget_rents_no_machines(
     admin.post(f"{pool}/resume", {})
     cluster.settle()
     assert not cluster.instances()
-    shown = admin.get(pool)["pool"]
-    assert (shown["hold"], shown["spentBudget"]) == (None, SPENT)
-    admin.done("DELETE", f"/api/v1/budgets/{made['id']}")
+    stored_pool = admin.get(pool)["pool"]
+    assert (stored_pool["hold"], stored_pool["spentBudget"]) == (None, SPENT)
+    admin.done("DELETE", f"/api/v1/budgets/{new_budget['id']}")
     cluster.settle()
     assert len(cluster.instances()) == 1
     assert admin.get(pool)["pool"]["spentBudget"] == ""
@@ -401,10 +401,12 @@ def test_a_budget_counts_the_work_of_deleted_experiments(
     pass_hours(cluster, agent, 60)
     agent.finish()
     cluster.settle()
-    spent = user.get("/api/v1/budgets")["budgets"][0]["spentUsd"]
-    assert spent > 0.3
+    spent_usd = user.get("/api/v1/budgets")["budgets"][0]["spentUsd"]
+    assert spent_usd > 0.3
     cluster.delete(user, experiment_id, agent)
-    assert user.get("/api/v1/budgets")["budgets"][0]["spentUsd"] >= spent  # of a pool, idle or not
+    assert (
+        user.get("/api/v1/budgets")["budgets"][0]["spentUsd"] >= spent_usd
+    )  # of a pool, idle or not
     assert user.get("/api/v1/costs/users")["costs"][0]["costUsd"] == pytest.approx(0.4, abs=0.05)
 
 

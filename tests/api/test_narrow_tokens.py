@@ -57,13 +57,13 @@ def test_narrow_token_is_rejected_for_objects_of_others_on_every_route(box: Box)
 
 def test_narrow_token_is_rejected_for_other_objects_in_a_body(box: Box, admin: Caller) -> None:
     """Other tokens of tasks report for those: code of a task may make them."""
-    made = admin.post(f"{V}/experiments", {"config": config_of(), "unmanaged": True})
-    trial = admin.post(f"{V}/trials", {"experimentId": made["experiment"]["id"]})["trial"]
+    answer = admin.post(f"{V}/experiments", {"config": config_of(), "unmanaged": True})
+    trial = admin.post(f"{V}/trials", {"experimentId": answer["experiment"]["id"]})["trial"]
     source = {"trialId": trial["id"], "checkpointUuid": report_checkpoint(admin, box.experiment)}
     for path, body in (
         ("task/logs", {"logs": [{"taskId": trial["taskId"], "log": "x"}]}),
         ("trial-source-info", {"trialSourceInfo": source}),
-        ("webhooks/custom", {"experimentId": made["experiment"]["id"], "data": {}}),
+        ("webhooks/custom", {"experimentId": answer["experiment"]["id"], "data": {}}),
     ):
         response = box.task.ask("POST", f"{V}/{path}", body)
         assert (response.status, "only good for the task itself" in response.error) == (
@@ -114,9 +114,9 @@ def test_command_can_have_a_narrow_token(api: Api, user: Caller) -> None:
 @pytest.mark.parametrize("given", ["owner", "task", None])
 def test_configurations_show_det_token_only_if_set(user: Caller, given: str | None) -> None:
     environment = {} if given is None else {"det_token": given}
-    shown = user.get(f"/api/v1/experiments/{create(user, environment=environment)}")["config"]
-    assert shown["environment"].get("det_token") == given
-    assert ("det_token" in shown["environment"]) is (given is not None)
+    config = user.get(f"/api/v1/experiments/{create(user, environment=environment)}")["config"]
+    assert config["environment"].get("det_token") == given
+    assert ("det_token" in config["environment"]) is (given is not None)
     body = {"config": {"entrypoint": ["true"], "environment": environment}}
     command = user.post("/api/v1/commands", body)["config"]
     assert ("det_token" in command["environment"]) is (given is not None)

@@ -23,8 +23,8 @@ UNFIT = ["a\0b", "half \ud800 pair"]
 
 @pytest.mark.parametrize("unfit", UNFIT, ids=["nul", "surrogate"])
 def test_rejects_text_that_postgresql_cannot_store(user: Caller, unfit: str) -> None:
-    made = user.post("/api/v1/experiments", {"config": config_of(), "unmanaged": True})
-    experiment_id = made["experiment"]["id"]
+    answer = user.post("/api/v1/experiments", {"config": config_of(), "unmanaged": True})
+    experiment_id = answer["experiment"]["id"]
     new = {"experimentId": experiment_id, "unmanaged": True}
     trial_id = user.post("/api/v1/trials", {**new, "hparams": {"lr": 1}})["trial"]["id"]
     of_trial = f"/api/v1/trials/{trial_id}"
@@ -33,7 +33,7 @@ def test_rejects_text_that_postgresql_cannot_store(user: Caller, unfit: str) -> 
         report = {"trialRunId": 0, "stepsCompleted": 1, "metrics": {"avgMetrics": values}}
         return {"metrics": report, "group": group}
 
-    refused = [
+    responses = [
         user.ask("POST", f"{of_trial}/metrics", metrics(unfit, {"loss": 1})),
         user.ask("POST", f"{of_trial}/metrics", metrics("validation", {unfit: 1})),
         user.ask("POST", f"{of_trial}/metrics", metrics("training", {"note": unfit})),
@@ -43,7 +43,7 @@ def test_rejects_text_that_postgresql_cannot_store(user: Caller, unfit: str) -> 
         user.ask("PATCH", f"/api/v1/experiments/{experiment_id}", {"notes": unfit}),
         user.ask("POST", "/api/v1/auth/login", {"username": unfit, "password": unfit}),
     ]
-    assert [response.status for response in refused if not 400 <= response.status < 500] == []
+    assert [response.status for response in responses if not 400 <= response.status < 500] == []
     assert user.get(of_trial)["trial"]["summaryMetrics"] == {}
 
 
@@ -57,6 +57,6 @@ def test_nul_bytes_in_log_lines_are_stored(user: Caller) -> None:
     task_id = trial_of(user, create(user))["taskId"]
     written = ["a\0b\0", "half \ud800 pair", "plain"]
     user.post("/api/v1/task/logs", {"logs": [{"taskId": task_id, "log": x} for x in written]})
-    read = user.lines(f"/api/v1/tasks/{task_id}/logs")
-    assert [line["log"] for line in read] == ["a\0b\0", "half \ufffd pair", "plain"]
-    assert read[0]["message"].endswith("|| a\0b\0\n")
+    lines = user.lines(f"/api/v1/tasks/{task_id}/logs")
+    assert [line["log"] for line in lines] == ["a\0b\0", "half \ufffd pair", "plain"]
+    assert lines[0]["message"].endswith("|| a\0b\0\n")

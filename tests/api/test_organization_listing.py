@@ -11,8 +11,8 @@ from tests.support.api import Api, Caller, config_of
 def people(shared_api: Api) -> dict[str, Caller]:
     """Three workspaces with three projects in the second, a group, two templates and another user."""
     admin, user = shared_api.signed_in("admin"), shared_api.signed_in("determined")
-    made = admin.post("/api/v1/users", {"user": {"username": "ada", "displayName": "Lovelace"}})
-    admin.post("/api/v1/groups", {"name": "readers", "addUsers": [made["user"]["id"]]})
+    response = admin.post("/api/v1/users", {"user": {"username": "ada", "displayName": "Lovelace"}})
+    admin.post("/api/v1/groups", {"name": "readers", "addUsers": [response["user"]["id"]]})
     admin.post("/api/v1/groups", {"name": "writers"})
     for owner, name in ((user, "Vision"), (admin, "vis_ion"), (user, "sound")):
         owner.post("/api/v1/workspaces", {"name": name})

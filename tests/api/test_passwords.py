@@ -70,9 +70,9 @@ def test_an_attacker_does_not_lock_the_owner_out(api: Api) -> None:
 def test_unknown_names_get_the_same_response_as_known_ones(api: Api) -> None:
     requests = []
     for name in ("admin", "nobody-of-that-name"):
-        with statements(api.ctx.db) as made:
+        with statements(api.ctx.db) as queries:
             told = [sign_in(api, name, "wrong") for _ in range(FREE + 2)]
-        requests.append((told, made))
+        requests.append((told, queries))
     assert requests[0] == requests[1]
 
 
@@ -157,9 +157,9 @@ def test_rejects_weak_passwords_on_a_public_cluster(
 
 def test_account_without_a_password_is_closed_on_a_public_cluster(api: Api, admin: Caller) -> None:
     api.ctx.public = True
-    made = admin.post("/api/v1/users", {"user": {"username": "grace", "active": True}})
+    response = admin.post("/api/v1/users", {"user": {"username": "grace", "active": True}})
     assert sign_in(api, "grace", "") == 401
-    path = f"/api/v1/users/{made['user']['id']}"
+    path = f"/api/v1/users/{response['user']['id']}"
     admin.done("PATCH", path, {"password": "a long password", "isHashed": False})
     assert sign_in(api, "grace", "a long password") == 200
 
@@ -173,8 +173,8 @@ def test_only_administrators_create_tokens_without_expiry(admin: Caller, user: C
 
 def test_deactivating_a_user_ends_all_tokens(api: Api, admin: Caller, user: Caller) -> None:
     own = user.get("/api/v1/me")["user"]["id"]
-    made = user.post("/api/v1/tokens", {"userId": own, "lifespan": "24h"})
-    token = api.with_token(made["token"])
+    response = user.post("/api/v1/tokens", {"userId": own, "lifespan": "24h"})
+    token = api.with_token(response["token"])
     token.get("/api/v1/me")
     admin.done("PATCH", f"/api/v1/users/{own}", {"active": False})
     assert token.ask("GET", "/api/v1/me").status == 401

@@ -66,10 +66,10 @@ class Door:
     def browse(self, url: str) -> dict[str, str]:
         """Sign in at the provider, and return the query by which it sends the browser back."""
         opener = urllib.request.build_opener(_Stay())
-        with pytest.raises(urllib.error.HTTPError) as caught:
+        with pytest.raises(urllib.error.HTTPError) as error:
             opener.open(url)
-        caught.value.close()
-        back = urlsplit(caught.value.headers["Location"])
+        error.value.close()
+        back = urlsplit(error.value.headers["Location"])
         assert f"{back.scheme}://{back.netloc}{back.path}" == BACK
         return {name: values[0] for name, values in parse_qs(back.query).items()}
 
@@ -96,9 +96,9 @@ def encoded(digest: bytes) -> str:
 @pytest.fixture
 def door(api: Api, provider: SignInServer) -> Door:
     api.ctx.tokens, api.ctx.issuers = IssuerTokens(fetch_keys), CachedIssuers(describe, post_form)
-    made = Door(api, provider)
-    made.configure(auto_provision_users=True)
-    return made
+    new_door = Door(api, provider)
+    new_door.configure(auto_provision_users=True)
+    return new_door
 
 
 def test_first_sign_in_creates_the_user(door: Door) -> None:
@@ -198,9 +198,9 @@ def test_code_is_valid_once_and_only_for_its_initiator(door: Door) -> None:
     code = door.browse(door.begun(verifier))["code"]
     other = secrets.token_urlsafe(48)
     stolen = door.ask("finish", code=code, codeVerifier=other, redirectUri=BACK)
-    again = door.ask("finish", code=code, codeVerifier=verifier, redirectUri=BACK)
-    assert [stolen.status, again.status] == [401, 401]
-    assert "no such code" in again.error
+    response = door.ask("finish", code=code, codeVerifier=verifier, redirectUri=BACK)
+    assert [stolen.status, response.status] == [401, 401]
+    assert "no such code" in response.error
 
 
 @pytest.mark.parametrize(
@@ -229,10 +229,10 @@ def test_redirect_to_the_own_page_of_a_function_is_accepted(
 
 
 def test_device_signs_in_after_the_code_was_typed(door: Door) -> None:
-    began = door.ask("device/begin").json()
-    assert began["userCode"] == "ABCD-EFGH"
-    assert began["verificationUri"].endswith("/activate")
-    body = {"deviceCode": began["deviceCode"]}
+    answer = door.ask("device/begin").json()
+    assert answer["userCode"] == "ABCD-EFGH"
+    assert answer["verificationUri"].endswith("/activate")
+    body = {"deviceCode": answer["deviceCode"]}
     assert door.ask("device/finish", **body).json() == {"pending": "authorization_pending"}
     door.provider.type_codes()
     token = door.ask("device/finish", **body).json()["token"]
@@ -332,9 +332,9 @@ def test_invalid_device_codes_are_limited_before_reaching_the_provider(
 
 def test_too_many_provider_requests_return_503_immediately(door: Door) -> None:
     began = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
-    with ExitStack() as taken:
+    with ExitStack() as stack:
         for _ in range(issuers._AT_ONCE):
-            taken.enter_context(issuers._turns)
+            stack.enter_context(issuers._turns)
         response = door.ask("begin", **began)
         assert (response.status, response.headers["Retry-After"]) == (503, "1"), response.error
         assert "being asked by others" in response.error

@@ -11,8 +11,8 @@ KIND = "PROFILER_METRIC_TYPE_"
 
 @pytest.fixture
 def trial_id(user: Caller) -> int:
-    found: int = trial_of(user, create(user))["id"]
-    return found
+    stored_trial_id: int = trial_of(user, create(user))["id"]
+    return stored_trial_id
 
 
 def sample(caller: Caller, trial_id: int, group: str, metrics: dict[str, Any]) -> None:

@@ -114,8 +114,8 @@ CASES = {
 
 @pytest.fixture
 def cluster(database: Database, tmp_path: Path, case: Case) -> Iterator[Rented]:
-    with rented_cluster(database, tmp_path, case.offers, case.limits) as made:
-        yield made
+    with rented_cluster(database, tmp_path, case.offers, case.limits) as rented_machines:
+        yield rented_machines
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -147,12 +147,12 @@ def test_reason_names_the_budget_that_stopped_the_work(cluster: Rented) -> None:
         agent.poll()
     cluster.settle(2)
     (reason,) = admin.get(f"/api/v1/why/experiment/{id}")["reasons"]
-    spent = "the budget of user admin ($0.10) is spent; raise it with `det budget set`"
+    message = "the budget of user admin ($0.10) is spent; raise it with `det budget set`"
     assert reason["sentence"] == (
-        f"was asked to checkpoint and stop: the experiment was paused, as {spent}"
+        f"was asked to checkpoint and stop: the experiment was paused, as {message}"
     )
     admin.post(f"/api/v1/allocations/{reason['allocationId']}/signals/ack_preemption", {})
     agent.finish()
     cluster.settle()
     (reason,) = admin.get(f"/api/v1/why/experiment/{id}")["reasons"]
-    assert reason["sentence"] == f"is paused, as {spent}, then `det experiment activate {id}`"
+    assert reason["sentence"] == f"is paused, as {message}, then `det experiment activate {id}`"

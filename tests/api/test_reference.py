@@ -27,8 +27,8 @@ def test_permissions_page_lists_the_rules() -> None:
 
 def test_generated_files_are_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "scripts/route_pages.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, ""), HINT
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, ""), HINT
 
 
 def test_every_route_has_a_summary() -> None:

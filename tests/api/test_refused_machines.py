@@ -21,8 +21,8 @@ A, B, C = (offer("0.40", zone=f"us-east-1{letter}") for letter in "abc")
 
 @pytest.fixture
 def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
-    with rented_cluster(database, tmp_path, offers=(A, B, C)) as made:
-        yield made
+    with rented_cluster(database, tmp_path, offers=(A, B, C)) as rented_machines:
+        yield rented_machines
 
 
 @pytest.fixture
@@ -117,6 +117,6 @@ def test_ended_machine_shows_why_it_was_drained(cluster: Rented, user: Caller) -
     cluster.settle()
     agent.finish()
     cluster.settle()
-    ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == machine.cloud_id)
-    assert ended["state"] in ("TERMINATING", "GONE")
-    assert ended["reason"] == "it is drained: the cloud takes the machine back"
+    instance = next(i for i in cluster.instances(all="true") if i["cloudId"] == machine.cloud_id)
+    assert instance["state"] in ("TERMINATING", "GONE")
+    assert instance["reason"] == "it is drained: the cloud takes the machine back"

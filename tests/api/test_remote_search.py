@@ -38,10 +38,10 @@ def searched(caller: Caller, **more: Any) -> int:
 
 
 def events(caller: Caller, experiment_id: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = caller.get(f"{E}/{experiment_id}/searcher_events")[
+    searcher_events: list[dict[str, Any]] = caller.get(f"{E}/{experiment_id}/searcher_events")[
         "searcherEvents"
     ]
-    return found
+    return searcher_events
 
 
 def kinds(caller: Caller, experiment_id: int) -> list[str]:
@@ -58,8 +58,8 @@ def operate(caller: Caller, experiment_id: int, *operations: Any, after: Any = N
 
 
 def trials(caller: Caller, experiment_id: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = caller.get(f"{E}/{experiment_id}/trials")["trials"]
-    return found
+    stored_trials: list[dict[str, Any]] = caller.get(f"{E}/{experiment_id}/trials")["trials"]
+    return stored_trials
 
 
 def operation_of(caller: Caller, trial_id: int) -> tuple[str, bool]:
@@ -68,9 +68,9 @@ def operation_of(caller: Caller, trial_id: int) -> tuple[str, bool]:
 
 
 def complete(caller: Caller, trial_id: int, length: int, loss: float) -> None:
-    done = {"op": {"length": str(length)}, "searcherMetric": loss}
+    body = {"op": {"length": str(length)}, "searcherMetric": loss}
     path = f"/api/v1/trials/{trial_id}/searcher/completed_operation"
-    caller.post(path, {"completedOperation": done})
+    caller.post(path, {"completedOperation": body})
 
 
 def allocations(api: Api) -> list[str]:
@@ -132,8 +132,8 @@ def test_trial_actions_become_events(user: Caller) -> None:
         {"id": "4", "trialProgress": {"requestId": ONE, "partialUnits": 4.0}}
     ]
     complete(user, trial["id"], 8, 0.75)
-    told = {"requestId": ONE, "metric": 0.75, "validateAfterLength": "8"}
-    assert events(user, experiment_id)[1:] == [{"id": "5", "validationCompleted": told}]
+    body = {"requestId": ONE, "metric": 0.75, "validateAfterLength": "8"}
+    assert events(user, experiment_id)[1:] == [{"id": "5", "validationCompleted": body}]
     user.post(f"/api/v1/trials/{trial['id']}/kill")
     early = {"requestId": ONE, "exitedReason": "EXITED_REASON_USER_CANCELED"}
     assert events(user, experiment_id)[2:] == [

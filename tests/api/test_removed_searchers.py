@@ -41,8 +41,8 @@ def test_stored_experiment_with_a_removed_searcher_is_shown(
     api: Api, user: Caller, name: str
 ) -> None:
     experiment_id, trial_id = stored(api, user, name)
-    shown = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
-    assert shown["config"]["searcher"]["name"] == name
+    experiment = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+    assert experiment["config"]["searcher"]["name"] == name
     for path in (
         "/api/v1/experiments",
         f"/api/v1/experiments/{experiment_id}/trials",

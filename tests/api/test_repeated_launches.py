@@ -26,8 +26,8 @@ def launch(caller: Caller, kind: str, key: str | None, **more: Any) -> Told:
     return caller.ask("POST", f"{V}/{kind}s", {"config": config, **more}, headers=headers)
 
 
-def id_of(told: Told, kind: str) -> str:
-    response = told.json()
+def id_of(answer: Told, kind: str) -> str:
+    response = answer.json()
     return str(response["taskId"] if kind == "generic" else response[kind]["id"])
 
 

@@ -95,8 +95,8 @@ def test_repeated_checkpoint_report_does_not_reset_metadata(
     user: Caller, experiment_id: int
 ) -> None:
     checkpoint = report_checkpoint(user, experiment_id)
-    edited = {"checkpoint": {"uuid": checkpoint, "metadata": {"steps_completed": 2, "by": "ada"}}}
-    user.post(f"/api/v1/checkpoints/{checkpoint}/metadata", edited)
+    body = {"checkpoint": {"uuid": checkpoint, "metadata": {"steps_completed": 2, "by": "ada"}}}
+    user.post(f"/api/v1/checkpoints/{checkpoint}/metadata", body)
     report_again(user, experiment_id, checkpoint)
     assert checkpoint_of(user, checkpoint)["metadata"]["by"] == "ada"
 
@@ -149,5 +149,5 @@ def test_log_lines_with_an_idempotency_key_are_stored_once(
     body: Any = lines if path == "/task-logs" else {"logs": lines}
     repeat(user, path, body, key=str(uuid.uuid4()))
     repeat(user, path, body, key="another word")
-    found = user.lines(f"/api/v1/tasks/{task_id}/logs")
-    assert [line["log"] for line in found] == ["hello"] * 2
+    messages = user.lines(f"/api/v1/tasks/{task_id}/logs")
+    assert [line["log"] for line in messages] == ["hello"] * 2

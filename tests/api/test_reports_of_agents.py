@@ -25,8 +25,8 @@ def agent(api: Api, user: Caller) -> Delivering:
 
 def test_reports_of_several_trials_are_stored_in_order(agent: Delivering, user: Caller) -> None:
     one, other = agent.tasks
-    given = [report(one, body_of(1)), report(other, body_of(7)), report(one, body_of(2))]
-    assert agent.outcomes(*given) == ["stored"] * 3
+    reports = [report(one, body_of(1)), report(other, body_of(7)), report(one, body_of(2))]
+    assert agent.outcomes(*reports) == ["stored"] * 3
     assert [steps_of(user, trial) for trial, _ in agent.tasks] == [2, 7]
 
 
@@ -48,9 +48,9 @@ def test_invalid_report_does_not_block_others_of_its_batch(agent: Delivering, us
 
 
 def test_repeated_batch_has_no_effect(agent: Delivering, user: Caller) -> None:
-    given = [report(task, body_of(5)) for task in agent.tasks]
-    assert agent.outcomes(*given) == ["stored"] * 2
-    assert agent.outcomes(*given) == ["alone"] * 2
+    reports = [report(task, body_of(5)) for task in agent.tasks]
+    assert agent.outcomes(*reports) == ["stored"] * 2
+    assert agent.outcomes(*reports) == ["alone"] * 2
     for trial, token in agent.tasks:
         response = Caller(user.app, token).ask(
             "POST", f"/api/v1/trials/{trial}/metrics", body_of(5).encode()
@@ -82,16 +82,16 @@ def test_agent_cannot_deliver_reports_for_tasks_of_another(
     api: Api, agent: Delivering, user: Caller
 ) -> None:
     other = Delivering(api, user, "other")
-    given = [report(agent.tasks[0], body_of(1)), report(other.tasks[0], body_of(1))]
-    assert other.outcomes(*given) == ["alone", "stored"]
-    assert agent.outcomes(given[0]) == ["stored"]
+    reports = [report(agent.tasks[0], body_of(1)), report(other.tasks[0], body_of(1))]
+    assert other.outcomes(*reports) == ["alone", "stored"]
+    assert agent.outcomes(reports[0]) == ["stored"]
 
 
 def test_task_can_report_only_for_itself_with_roles(api: Api, agent: Delivering) -> None:
     admin = api.signed_in("admin")
     api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
-    given = [report(task, body_of(1)) for task in agent.tasks]
-    assert agent.outcomes(*given) == ["stored"] * 2, "for itself, a task needs no role"
+    reports = [report(task, body_of(1)) for task in agent.tasks]
+    assert agent.outcomes(*reports) == ["stored"] * 2, "for itself, a task needs no role"
     one, (other, _) = agent.tasks
     foreign = report((other, one[1]), body_of(2))
     assert agent.outcomes(foreign, report(one, body_of(2))) == ["alone", "stored"]
@@ -143,15 +143,15 @@ def test_concurrent_batches_share_statements_and_have_own_outcomes(
     made_up = ("agent-made-up", [report(agent.tasks[0], body_of(99))])
     malformed = (agent.caller.token, [{"trial_id": "x"}])
     poison = ("nobody", [{**report(agent.tasks[0], body_of(99)), "token": "\ud800"}])
-    with statements(api.ctx.db) as executed:
-        told = at_once(api, *batches, made_up, malformed, poison)
-    assert [got.status for got in told] == [200] * 7 + [401, 400, 400]
-    assert [got.json()["outcomes"] for got in told[:7]] == [["stored"] * 2] * 7
+    with statements(api.ctx.db) as queries:
+        response = at_once(api, *batches, made_up, malformed, poison)
+    assert [got.status for got in response] == [200] * 7 + [401, 400, 400]
+    assert [got.json()["outcomes"] for got in response[:7]] == [["stored"] * 2] * 7
     found = [[steps_of(user, trial) for trial, _ in a.tasks] for a in agents]
     assert found == [[3 + n] * 2 for n in range(7)]
     # A round for the first that comes, one for the second, one for the others: of two statements, as their trials are
     # not known yet.
-    assert sum("INSERT INTO metrics" in sql for sql in executed) <= 6
+    assert sum("INSERT INTO metrics" in sql for sql in queries) <= 6
 
 
 def test_batch_gets_503_if_the_database_is_down(
@@ -161,6 +161,6 @@ def test_batch_gets_503_if_the_database_is_down(
         raise DatabaseDown("away")
 
     monkeypatch.setattr("det_controlplane.services.trials.metric_reports.take_together", fail)
-    given = [report(task, body_of(1)) for task in agent.tasks]
-    assert [got.status for got in at_once(api, (agent.caller.token, given))] == [503]
-    assert agent.caller.ask("POST", REPORTS, {"reports": given}).status == 503
+    reports = [report(task, body_of(1)) for task in agent.tasks]
+    assert [response.status for response in at_once(api, (agent.caller.token, reports))] == [503]
+    assert agent.caller.ask("POST", REPORTS, {"reports": reports}).status == 503

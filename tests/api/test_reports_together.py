@@ -66,7 +66,17 @@ def test_concurrent_reports_have_their_own_responses(api: Api, user: Caller) -> 
         (user.token, 999_999, body_of(3)),
         (user.token, third, body_of(5, group="validation")),
     )
-    assert [got.status for got in answers] == [200, 401, 401, 200, 403, 400, 400, 404, 200]
+    assert [response.status for response in answers] == [
+        200,
+        401,
+        401,
+        200,
+        403,
+        400,
+        400,
+        404,
+        200,
+    ]
     assert [steps_of(user, t) for t in (own, other, third)] == [4, 3, 5]
 
 
@@ -83,10 +93,10 @@ def test_waiting_reports_share_statements(api: Api, user: Caller) -> None:
     for trial in several:  # their experiments know the names from now on
         report_metrics(user, trial, "training", 1, LOSS)
     reports = [(user.token, trial, body_of(2)) for trial in several]
-    with statements(api.ctx.db) as executed:
-        assert {got.status for got in at_once(api, *reports)} == {200}
+    with statements(api.ctx.db) as queries:
+        assert {response.status for response in at_once(api, *reports)} == {200}
     # The first request takes a round, the second another, all others a third. Each round reads owners of new trials.
-    assert len(executed) <= 12
+    assert len(queries) <= 12
 
 
 def test_rejects_report_with_a_revoked_token(api: Api, user: Caller) -> None:
@@ -94,8 +104,8 @@ def test_rejects_report_with_a_revoked_token(api: Api, user: Caller) -> None:
     leaving = api.signed_in("determined")
     assert at_once(api, (leaving.token, trial, body_of(1)))[0].status == 200
     leaving.post("/api/v1/auth/logout")
-    told = at_once(api, (user.token, trial, body_of(2)), (leaving.token, trial, body_of(3)))
-    assert [got.status for got in told] == [200, 401]
+    response = at_once(api, (user.token, trial, body_of(2)), (leaving.token, trial, body_of(3)))
+    assert [got.status for got in response] == [200, 401]
     assert steps_of(user, trial) == 2
 
 
@@ -108,5 +118,5 @@ def test_report_failed_by_a_full_disk_makes_the_cluster_unhealthy(
         raise DatabaseFull("the disk of the database is full")
 
     monkeypatch.setattr("det_controlplane.services.trials.metric_reports.take_together", fail)
-    assert [got.status for got in at_once(api, (user.token, trial, body_of(1)))] == [503]
+    assert [response.status for response in at_once(api, (user.token, trial, body_of(1)))] == [503]
     assert api.anonymous().ask("GET", "/health").status == 503

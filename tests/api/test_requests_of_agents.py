@@ -66,9 +66,9 @@ def test_log_lines_are_batched_until_a_reader_follows_them(cluster: Rented) -> N
     assert poll(agent)["logs_within_s"] > 1.0, "a look at a log does not follow it"
     headers = {"authorization": f"Bearer {admin.token}"}
     asked = Request("GET", path, query={"follow": ["true"]}, headers=headers)
-    followed = cluster.api.app.handle(asked)
-    assert isinstance(followed, Stream)
-    followed.fetch(followed.cursor)
+    response = cluster.api.app.handle(asked)
+    assert isinstance(response, Stream)
+    response.fetch(response.cursor)
     assert poll(agent)["logs_within_s"] == 1.0
     cluster.pass_time(minutes=5)
     assert poll(agent)["logs_within_s"] > 1.0

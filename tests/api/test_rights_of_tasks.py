@@ -26,18 +26,18 @@ def states(house: House, *tasks: str) -> list[str]:
 
 
 def editor_of_both(house: House) -> tuple[Caller, int]:
-    made = house.person("ada", "Editor", house.red)
-    id = int(made.get(f"{V}/me")["user"]["id"])
+    caller = house.person("ada", "Editor", house.red)
+    id = int(caller.get(f"{V}/me")["user"]["id"])
     house.assign("Editor", house.blue, user=id)
-    return made, id
+    return caller, id
 
 
 def lose_blue(house: House, user_id: int, role: str = "") -> None:
-    given = {
+    body = {
         "userId": user_id,
         "roleAssignment": {"role": {"roleId": 5}, "scopeWorkspaceId": house.blue},
     }
-    house.admin.post(f"{V}/roles/remove-assignments", {"userRoleAssignments": [given]})
+    house.admin.post(f"{V}/roles/remove-assignments", {"userRoleAssignments": [body]})
     if role:
         house.assign(role, house.blue, user=user_id)
 

@@ -58,8 +58,8 @@ def test_error_names_the_workspace(house: House) -> None:
 
 def test_error_asks_for_a_workspace_name(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
-    named = {"workspace": "red", "project": "work"}
-    editor.post("/api/v1/experiments", {"config": config_of(**named)})
+    fields = {"workspace": "red", "project": "work"}
+    editor.post("/api/v1/experiments", {"config": config_of(**fields)})
     command = {"config": {"entrypoint": ["true"]}}
     editor.post("/api/v1/commands", {**command, "workspaceId": house.red})
     for path, body, right in (
@@ -69,10 +69,10 @@ def test_error_asks_for_a_workspace_name(house: House) -> None:
         ("models", {"name": "mine"}, "CREATE_MODEL_REGISTRY"),
         ("templates/mine", {"config": {}}, "CREATE_TEMPLATES"),
     ):
-        refused = editor.ask("POST", f"/api/v1/{path}", body)
-        assert refused.status == 403, refused.body
-        assert f"user editor lacks {right} in workspace Uncategorized" in refused.error
-        assert "name a workspace of yours by --workspace-name" in refused.error
+        response = editor.ask("POST", f"/api/v1/{path}", body)
+        assert response.status == 403, response.body
+        assert f"user editor lacks {right} in workspace Uncategorized" in response.error
+        assert "name a workspace of yours by --workspace-name" in response.error
 
 
 def test_error_names_the_missing_workspace_instead_of_its_project(house: House) -> None:
@@ -83,8 +83,8 @@ def test_error_names_the_missing_workspace_instead_of_its_project(house: House) 
         ("red", "project 'none' of workspace 'red' not found"),
     ):
         body = {"config": config_of(workspace=workspace, project="none")}
-        refused = editor.ask("POST", "/api/v1/experiments", body)
-        assert (refused.status, told in refused.error) == (404, True), refused.error
+        response = editor.ask("POST", "/api/v1/experiments", body)
+        assert (response.status, told in response.error) == (404, True), response.error
     assert (
         "'blue'"
         in editor.ask("POST", "/api/v1/models", {"name": "m", "workspaceName": "blue"}).error
@@ -99,8 +99,8 @@ def test_editor_changes_one_workspace_and_deletes_only_own_objects(house: House)
         editor.post(f"/api/v1/experiments/{experiment}/kill")
     editor.done("DELETE", f"/api/v1/experiments/{own}")
     assert editor.ask("DELETE", f"/api/v1/experiments/{other}").status == 403
-    moved = {"destinationProjectId": house.blue_project}
-    assert editor.ask("POST", f"/api/v1/experiments/{other}/move", moved).status == 404
+    body = {"destinationProjectId": house.blue_project}
+    assert editor.ask("POST", f"/api/v1/experiments/{other}/move", body).status == 404
     assert editor.ask("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "x"}).status == 403
 
 
@@ -114,22 +114,25 @@ def test_workspace_administrator_manages_objects_of_others(
     chief.done("DELETE", f"/api/v1/experiments/{red}")
     assert chief.ask("POST", f"/api/v1/experiments/{blue}/kill").status == 404
     chief.done("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "crimson"})
-    somebody = id_of(house.person("somebody"))
-    chief.post(f"{R}/add-assignments", assignment("Editor", house.red, user=somebody))
+    caller = id_of(house.person("somebody"))
+    chief.post(f"{R}/add-assignments", assignment("Editor", house.red, user=caller))
     for role, place, status in (
         ("Editor", house.blue, 404), ("Editor", None, 403),
         ("ClusterAdmin", None, 403), ("ClusterAdmin", house.red, 400),
     ):  # fmt: skip
-        asked = assignment(role, place, user=somebody)
-        assert chief.ask("POST", f"{R}/add-assignments", asked).status == status, (role, place)
+        role_assignment = assignment(role, place, user=caller)
+        assert chief.ask("POST", f"{R}/add-assignments", role_assignment).status == status, (
+            role,
+            place,
+        )
 
 
 def test_creator_of_a_workspace_becomes_its_administrator(house: House) -> None:
     maker = house.person("maker", "WorkspaceCreator")
-    made = maker.post("/api/v1/workspaces", {"name": "own"})["workspace"]["id"]
-    maker.done("PATCH", f"/api/v1/workspaces/{made}", {"name": "mine"})
-    maker.post(f"/api/v1/workspaces/{made}/projects", {"name": "first"})
-    assert [w["id"] for w in maker.get("/api/v1/workspaces")["workspaces"]] == [made]
+    workspace_id = maker.post("/api/v1/workspaces", {"name": "own"})["workspace"]["id"]
+    maker.done("PATCH", f"/api/v1/workspaces/{workspace_id}", {"name": "mine"})
+    maker.post(f"/api/v1/workspaces/{workspace_id}/projects", {"name": "first"})
+    assert [w["id"] for w in maker.get("/api/v1/workspaces")["workspaces"]] == [workspace_id]
 
 
 def test_group_members_have_its_roles_until_they_leave(house: House) -> None:
@@ -144,11 +147,11 @@ def test_group_members_have_its_roles_until_they_leave(house: House) -> None:
 
 def test_removed_role_ends_immediately(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
-    taken = assignment("Viewer", house.red, user=id_of(viewer))
+    role_assignment = assignment("Viewer", house.red, user=id_of(viewer))
     assert viewer.ask("GET", f"/api/v1/workspaces/{house.red}").status == 200
-    house.admin.post(f"{R}/remove-assignments", taken)
+    house.admin.post(f"{R}/remove-assignments", role_assignment)
     assert viewer.ask("GET", f"/api/v1/workspaces/{house.red}").status == 404
-    assert house.admin.ask("POST", f"{R}/remove-assignments", taken).status == 404
+    assert house.admin.ask("POST", f"{R}/remove-assignments", role_assignment).status == 404
 
 
 def test_agent_operator_manages_agents_and_sees_costs_only(house: House) -> None:
@@ -186,8 +189,8 @@ def test_filter_does_not_extend_rights_to_other_workspaces(house: House) -> None
     chief = house.person("chief", "WorkspaceAdmin", house.red)
     house.assign("Editor", house.blue, user=id_of(chief))
     for project in (house.red_project, house.blue_project):
-        ended = house.experiment(house.admin, project)
-        house.admin.post(f"/api/v1/experiments/{ended}/kill")
+        experiment_id = house.experiment(house.admin, project)
+        house.admin.post(f"/api/v1/experiments/{experiment_id}/kill")
     response = chief.done(
         "DELETE", "/api/v1/projects/-1/experiments/delete", {"filters": {"name": "counting"}}
     )
@@ -211,10 +214,10 @@ def test_rejects_forks_warm_starts_and_models_from_invisible_objects(
         assert editor.ask("POST", "/api/v1/experiments", {**body, "config": config}).status == 404
     searched = {**body, "config": config_of(searcher={"name": "custom", "metric": "loss"})}
     search = editor.post("/api/v1/experiments", searched)["experiment"]["id"]
-    created = {
+    fields = {
         "requestId": str(uuid.uuid4()), "hyperparams": "{}", "checkpointUuid": checkpoint,
     }  # fmt: skip
-    operations = {"searcherOperations": [{"createTrial": created}]}
+    operations = {"searcherOperations": [{"createTrial": fields}]}
     path = f"/api/v1/experiments/{search}/searcher_operations"
     assert editor.ask("POST", path, operations).status == 404
     assert house.admin.ask("POST", path, operations).status == 200
@@ -280,8 +283,8 @@ def test_only_visible_tasks_are_listed(house: House) -> None:
     for project in (house.red_project, house.blue_project):
         request = {"config": config_of(), "activate": True, "projectId": project}
         house.admin.post("/api/v1/experiments", request)
-    shown = viewer.get("/api/v1/tasks")["allocationIdToSummary"]
-    assert len(shown) == 1
+    allocation_id_to_summary = viewer.get("/api/v1/tasks")["allocationIdToSummary"]
+    assert len(allocation_id_to_summary) == 1
     assert len(house.admin.get("/api/v1/tasks")["allocationIdToSummary"]) == 2
 
 
@@ -303,8 +306,8 @@ def test_permission_summary_has_roles_and_their_scopes(house: House) -> None:
 
 def test_roles_list_their_users(house: House) -> None:
     viewer = id_of(house.person("viewer", "Viewer", house.red))
-    (shown,) = house.admin.post(f"{R}/search/by-ids", {"roleIds": [ROLES["Viewer"].id]})["roles"]
-    assert [a["userId"] for a in shown["userRoleAssignments"]] == [viewer]
+    (role,) = house.admin.post(f"{R}/search/by-ids", {"roleIds": [ROLES["Viewer"].id]})["roles"]
+    assert [a["userId"] for a in role["userRoleAssignments"]] == [viewer]
     of_user = house.admin.get(f"{R}/search/by-user/{viewer}")["roles"]
     assert [r["role"]["name"] for r in of_user] == ["Viewer"]
     members = house.admin.get(f"{R}/workspace/{house.red}")
@@ -328,8 +331,8 @@ def task_of(house: House, owner: Caller) -> tuple[Caller, int]:
 def test_task_still_reports_for_itself_after_its_owner_lost_the_role(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     task, experiment = task_of(house, editor)
-    taken = assignment("Editor", house.red, user=id_of(editor))
-    house.admin.post(f"{R}/remove-assignments", taken)
+    role_assignment = assignment("Editor", house.red, user=id_of(editor))
+    house.admin.post(f"{R}/remove-assignments", role_assignment)
     assert {response.status for response in reports(task, house.admin, experiment)} == {200}
     model = {"name": "m", "workspaceId": house.red}
     assert task.ask("POST", "/api/v1/models", model).status == 404
@@ -338,13 +341,13 @@ def test_task_still_reports_for_itself_after_its_owner_lost_the_role(house: Hous
 def test_task_of_an_administrator_has_no_administrator_rights(house: House) -> None:
     task, _ = task_of(house, house.admin)
     stranger = id_of(house.person("stranger"))
-    given = assignment("Viewer", house.red, user=stranger)
-    asked = (
-        task.ask("POST", f"{R}/add-assignments", given),
+    role_assignment = assignment("Viewer", house.red, user=stranger)
+    responses = (
+        task.ask("POST", f"{R}/add-assignments", role_assignment),
         task.ask("GET", "/api/v1/master/config"),
         task.ask("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "mine"}),
     )
-    assert [response.status for response in asked] == [403] * 3
+    assert [response.status for response in responses] == [403] * 3
 
 
 def test_only_budgets_of_visible_workspaces_are_listed(house: House) -> None:

@@ -89,8 +89,8 @@ def test_users_cannot_move_experiments_of_others_to_their_workspace(
     house: House, chief: Caller, move: Any
 ) -> None:
     def project_of(experiment: int) -> Any:
-        shown = house.admin.get(f"/api/v1/experiments/{experiment}")["experiment"]
-        return shown["projectId"]
+        stored_experiment = house.admin.get(f"/api/v1/experiments/{experiment}")["experiment"]
+        return stored_experiment["projectId"]
 
     blue, red = (ended(house, project) for project in (house.blue_project, house.red_project))
     own = ended(house, house.blue_project, chief)
@@ -102,9 +102,9 @@ def test_users_cannot_move_experiments_of_others_to_their_workspace(
 
 
 def test_experiments_of_others_can_be_moved_within_a_workspace(house: House, chief: Caller) -> None:
-    made = house.admin.post(f"/api/v1/workspaces/{house.blue}/projects", {"name": "other"})
+    response = house.admin.post(f"/api/v1/workspaces/{house.blue}/projects", {"name": "other"})
     blue = ended(house, house.blue_project)
-    assert move_experiment(chief, blue, made["project"]["id"]).status == 200
+    assert move_experiment(chief, blue, response["project"]["id"]).status == 200
 
 
 def test_users_cannot_move_models_of_others_to_their_workspace(house: House, chief: Caller) -> None:
@@ -151,8 +151,8 @@ def test_task_reads_checkpoints_visible_to_its_owner_or_used_by_it(
 
     assert asked(own) + asked(start) + asked(other) == [200] * 6
     for role, workspace in (("Editor", house.blue), ("WorkspaceAdmin", house.red)):
-        taken = assignment(role, workspace, user=id_of(chief))
-        house.admin.post("/api/v1/roles/remove-assignments", taken)
+        role_assignment = assignment(role, workspace, user=id_of(chief))
+        house.admin.post("/api/v1/roles/remove-assignments", role_assignment)
     assert asked(own) + asked(start) == [200] * 4
     assert asked(other) == [404, 404]
     for checkpoint, status in ((own, 200), (start, 404)):

@@ -35,8 +35,8 @@ def rule_of(route: Route) -> permissions.Rule:
 @pytest.mark.parametrize("route", GUARDED, ids=lambda r: f"{r.method} {r.path}")
 def test_every_route_has_a_rule(route: Route) -> None:
     for need in rule_of(route).needs:
-        known = {*permissions.KINDS, "{kind}"}
-        assert need.of is not NeedScope.NAMED or need.kind in known
+        names = {*permissions.KINDS, "{kind}"}
+        assert need.of is not NeedScope.NAMED or need.kind in names
         assert need.place != "path" or f"{{{need.names[0]}}}" in route.path
 
 

@@ -59,17 +59,17 @@ def test_lazy_router_matches_no_other_paths() -> None:
 
 
 def test_only_modules_of_requested_routes_are_imported() -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _LIGHT], capture_output=True, text=True, check=True
     )
-    imported = done.stdout.split()
+    imported = result.stdout.split()
     assert "det_controlplane.api.cluster" in imported
     assert "det_controlplane.api.experiments" not in imported
 
 
 def test_reading_experiments_does_not_import_configuration_models() -> None:
     """They take a cold function a tenth of a second of a processor, which only new experiments need."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _READS], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == []
+    assert result.stdout.split() == []

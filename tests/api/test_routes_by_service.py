@@ -89,12 +89,12 @@ def _hook(place: Place) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _budgets_told(place: Place, told: Told) -> bool:
-    return place.names["budgetId"] in [b["id"] for b in told.json()["budgets"]]
+def _budgets_told(place: Place, response: Told) -> bool:
+    return place.names["budgetId"] in [b["id"] for b in response.json()["budgets"]]
 
 
-def _roles_told(place: Place, told: Told) -> bool:
-    scopes = re.findall(r'"scopeWorkspaceIds?": ?([\d\[\], ]+)', told.body.decode())
+def _roles_told(place: Place, response: Told) -> bool:
+    scopes = re.findall(r'"scopeWorkspaceIds?": ?([\d\[\], ]+)', response.body.decode())
     return str(place.workspace) in re.findall(r"\d+", " ".join(scopes))
 
 
@@ -236,12 +236,12 @@ def test_an_owner_sets_the_budget_of_an_experiment(scene: Scene) -> None:
     editor = scene.callers["Editor"]
     own = scene.house.experiment(editor, int(scene.here.names["projectId"]))
     budget = {"scope": "experiment", "of": str(own), "limitUsd": "5"}
-    made = editor.done("PUT", f"{V}/budgets", budget)["budget"]["id"]
+    budget_id = editor.done("PUT", f"{V}/budgets", budget)["budget"]["id"]
     for role in ("Viewer", "EditorRestricted", "nothing"):
         other = scene.callers[role]
         assert other.ask("PUT", f"{V}/budgets", budget).status in (403, 404)
-        assert other.ask("DELETE", f"{V}/budgets/{made}").status in (403, 404)
-    editor.done("DELETE", f"{V}/budgets/{made}")
+        assert other.ask("DELETE", f"{V}/budgets/{budget_id}").status in (403, 404)
+    editor.done("DELETE", f"{V}/budgets/{budget_id}")
 
 
 def named(route: Route) -> str:

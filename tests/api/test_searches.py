@@ -40,25 +40,25 @@ def test_search_shows_current_rungs_and_reasons(api: Api, user: Caller) -> None:
     assert [r["arrived"] for b in before["brackets"] for r in b["rungs"]] == [0, 0, 0]
     validated(user, first, 1, 0.25)
     validated(user, second, 1, 0.5)
-    found = searched(user, experiment_id)
-    (bracket,) = found["brackets"]
+    search = searched(user, experiment_id)
+    (bracket,) = search["brackets"]
     assert bracket["rungs"][0] == {
         "length": 1, "arrived": 2, "wentOn": 1, "stopped": 1, "cutOff": 0.25,
     }  # fmt: skip
-    told = {t["id"]: (t["bracket"], t["rung"], t["outcome"]) for t in found["trials"]}
+    told = {t["id"]: (t["bracket"], t["rung"], t["outcome"]) for t in search["trials"]}
     assert told == {first: (0, 1, "WENT_ON"), second: (0, 1, "STOPPED"), third: (0, 0, None)}
-    sentences = {t["id"]: t["sentence"] for t in found["trials"]}
+    sentences = {t["id"]: t["sentence"] for t in search["trials"]}
     assert sentences[second] == STOPPED
     assert sentences[third] == ""
     # Another process without a cache gives the same answer.
     api.ctx.memory.watched.take(experiment_id)
-    assert searched(user, experiment_id) == found
+    assert searched(user, experiment_id) == search
 
 
 def test_search_without_rungs_has_only_trials(user: Caller) -> None:
-    found = searched(user, create(user))
-    assert found["brackets"] == []
-    (trial,) = found["trials"]
+    search = searched(user, create(user))
+    assert search["brackets"] == []
+    (trial,) = search["trials"]
     assert (trial["bracket"], trial["sentence"], trial["trained"]) == (None, "", 0)
 
 
@@ -66,14 +66,14 @@ def test_hyperparameters_of_trials_are_returned_on_request(user: Caller) -> None
     experiment_id = create(user)
     assert "hparams" not in searched(user, experiment_id)["trials"][0]
     (trial,) = user.get(f"{E}/{experiment_id}/search", whole="true")["trials"]
-    (listed,) = user.get(f"{E}/{experiment_id}/trials")["trials"]
+    (listed_trial,) = user.get(f"{E}/{experiment_id}/trials")["trials"]
     same = ("id", "state", "hparams", "restarts", "startTime", "endTime", "wallClockTime")
-    assert {name: trial[name] for name in same} == {name: listed[name] for name in same}
+    assert {name: trial[name] for name in same} == {name: listed_trial[name] for name in same}
 
 
 def test_search_of_a_missing_experiment_is_not_found(user: Caller) -> None:
-    refused = user.ask("GET", f"{E}/999/search")
-    assert (refused.status, "999" in refused.error) == (404, True)
+    response = user.ask("GET", f"{E}/999/search")
+    assert (response.status, "999" in response.error) == (404, True)
 
 
 def test_rejects_search_with_too_much_initial_memory(

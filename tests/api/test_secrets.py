@@ -29,9 +29,9 @@ from tests.support.uploads import uploaded
 
 @pytest.fixture
 def agent(api: Api) -> PlayedAgent:
-    made = PlayedAgent(api, "agent-1")
-    made.join()
-    return made
+    played_agent = PlayedAgent(api, "agent-1")
+    played_agent.join()
+    return played_agent
 
 
 @pytest.fixture
@@ -154,8 +154,8 @@ _SHOWN_VARIABLES = ["DATA_DIR=/data/planted", *_HIDDEN_VARIABLES[1:]]
 
 def test_template_owner_sees_variables_without_secret_names(user: Caller, admin: Caller) -> None:
     path = "/api/v1/templates/t"
-    made = user.post(path, {"name": "t", "config": VARIABLES})["template"]["config"]
-    for config in (made, user.get(path)["template"]["config"]):
+    new_config = user.post(path, {"name": "t", "config": VARIABLES})["template"]["config"]
+    for config in (new_config, user.get(path)["template"]["config"]):
         assert config["environment"]["environment_variables"] == _SHOWN_VARIABLES
         assert config["environment"]["registry_auth"]["password"] == "********"
         assert config["checkpoint_storage"]["secret_key"] == "********"
@@ -164,16 +164,16 @@ def test_template_owner_sees_variables_without_secret_names(user: Caller, admin:
     # The other user stores the masked configuration, and does not become the owner.
     admin.done("PUT", path, {"name": "t", "config": other})
     assert admin.get(path)["template"]["config"] == other
-    assert user.get(path)["template"]["config"] == made
+    assert user.get(path)["template"]["config"] == new_config
 
 
 def test_owner_sees_variables_of_each_kind_of_slot(user: Caller) -> None:
     variables = {"cpu": ["A=1"], "cuda": ["B=2", "TOKEN=3"]}
     config = {"environment": {"environment_variables": variables}}
     user.post("/api/v1/templates/t", {"name": "t", "config": config})
-    shown = user.get("/api/v1/templates/t")["template"]["config"]["environment"]
+    environment = user.get("/api/v1/templates/t")["template"]["config"]["environment"]
     expected = {"cpu": ["A=1"], "cuda": ["B=2", "TOKEN=********"]}
-    assert shown["environment_variables"] == expected
+    assert environment["environment_variables"] == expected
 
 
 def test_experiment_owner_sees_variables_and_its_tasks_do_not(
@@ -210,17 +210,17 @@ def test_the_owner_of_a_task_sees_its_variables_and_its_code_does_not(
 
 
 def refork(caller: Caller, parent: int) -> Told:
-    shown = caller.get(f"/api/v1/experiments/{parent}")["experiment"]["config"]
-    request = {"config": json.dumps(shown), "activate": False, "parentId": parent}
+    config = caller.get(f"/api/v1/experiments/{parent}")["experiment"]["config"]
+    request = {"config": json.dumps(config), "activate": False, "parentId": parent}
     return caller.ask("POST", "/api/v1/experiments", request)
 
 
 def test_fork_contains_secrets_only_for_their_owner(api: Api, user: Caller, admin: Caller) -> None:
     parent = create(user, **SECRET_CONFIG)
     assert refork(user, parent).status == 200
-    refused = refork(admin, parent)
-    assert refused.status == 400
-    assert "stands for a secret that is not shown: give its value" in refused.error
+    response = refork(admin, parent)
+    assert response.status == 400
+    assert "stands for a secret that is not shown: give its value" in response.error
 
 
 def test_new_key_encrypts_and_old_key_still_decrypts(api: Api, user: Caller) -> None:

@@ -37,8 +37,8 @@ def test_user_sees_origins_of_own_sessions(api: Api) -> None:
     here = signed_in(api, program="x" * 1000)
     newest, other, *_ = listed(here)
     assert (newest["current"], newest["address"], len(newest["program"])) == (True, "", 300)
-    seen = other["current"], other["address"], other["program"]
-    assert seen == (False, "192.0.2.7", FIREFOX)
+    program = other["current"], other["address"], other["program"]
+    assert program == (False, "192.0.2.7", FIREFOX)
     assert other["createdAt"] < other["expiresAt"]
     assert [s["current"] for s in listed(there)][:2] == [False, True]
 
@@ -49,8 +49,8 @@ def test_user_ends_a_session_from_another(api: Api) -> None:
     here.done("DELETE", f"{path(here)}/{gone}")
     assert there.ask("GET", "/api/v1/me").status == 401
     assert gone not in [s["id"] for s in listed(here)]
-    again = here.ask("DELETE", f"{path(here)}/{gone}")
-    assert (again.status, "det user list-sessions" in again.error) == (404, True)
+    response = here.ask("DELETE", f"{path(here)}/{gone}")
+    assert (response.status, "det user list-sessions" in response.error) == (404, True)
 
 
 def test_ending_other_sessions_does_not_end_access_tokens(api: Api) -> None:

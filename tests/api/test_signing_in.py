@@ -60,9 +60,9 @@ def test_rejects_agent_token_on_user_routes(api: Api, user: Caller) -> None:
 
 def test_unauthenticated_request_costs_one_session_lookup(api: Api, user: Caller) -> None:
     user.get("/api/v1/experiments")
-    with statements(api.ctx.db) as executed:
+    with statements(api.ctx.db) as queries:
         assert api.with_token("nobody's").ask("GET", "/api/v1/experiments").status == 401
-    (only,) = executed
+    (only,) = queries
     assert "FROM sessions" in only
 
 

@@ -23,12 +23,14 @@ ELSEWHERE = replace(
 
 @pytest.fixture
 def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
-    with rented_cluster(database, tmp_path, offers=(offer("1.00"), ELSEWHERE)) as made:
-        (pool,) = made.api.ctx.config.resource_pools
+    with rented_cluster(database, tmp_path, offers=(offer("1.00"), ELSEWHERE)) as rented_machines:
+        (pool,) = rented_machines.api.ctx.config.resource_pools
         sections = (*pool.sections, Section("gcp", {}, ("us-central1",)))
         pool = replace(pool, sections=sections)
-        made.api.ctx.config = replace(made.api.ctx.config, resource_pools=(pool,))
-        yield made
+        rented_machines.api.ctx.config = replace(
+            rented_machines.api.ctx.config, resource_pools=(pool,)
+        )
+        yield rented_machines
 
 
 @pytest.fixture

@@ -41,9 +41,9 @@ def stock() -> Catalog:
 @pytest.fixture(scope="module")
 def world(shared_api: Api, stock: Catalog) -> World:
     admin = shared_api.signed_in("admin")
-    made = World(shared_api, stock, admin, PlayedAgent(shared_api, "a1"))
-    build(made)
-    return made
+    new_world = World(shared_api, stock, admin, PlayedAgent(shared_api, "a1"))
+    build(new_world)
+    return new_world
 
 
 @pytest.fixture(scope="module")

@@ -25,5 +25,5 @@ def test_stopped_agent_is_listed_again_after_joining(api: Api, admin: Caller) ->
     agent.poll(gone=True)
     agent.join(pool="reserved")
     agent.poll()
-    (listed,) = admin.get("/api/v1/agents")["agents"]
-    assert (listed["resourcePools"], listed["enabled"]) == (["reserved"], True)
+    (listed_agent,) = admin.get("/api/v1/agents")["agents"]
+    assert (listed_agent["resourcePools"], listed_agent["enabled"]) == (["reserved"], True)

@@ -293,9 +293,9 @@ def state_of(caller: Caller, run_id: int) -> str:
 
 def test_runs_are_archived_separately_from_their_experiment(user: Caller) -> None:
     live, ended = create(user), create_ended(user)
-    told = act(user, "archive", live, ended, 99)
-    assert "only ended ones" in told[live]
-    assert (told[ended], told[99]) == ("", "run 99 not found")
+    outcomes = act(user, "archive", live, ended, 99)
+    assert "only ended ones" in outcomes[live]
+    assert (outcomes[ended], outcomes[99]) == ("", "run 99 not found")
     assert listed(user, RUNS, filter=filter_of()) == [live]
     (row,) = user.post(RUNS, {"filter": filter_of(field("id", "=", ended), archived=True)})["runs"]
     assert (row["archived"], row["parentArchived"]) == (True, False)
@@ -361,8 +361,8 @@ def test_actions_on_runs_of_a_search_change_their_experiment(user: Caller) -> No
     experiment_id = create(user, searcher=TWO)
     trials = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
     first, second = (trial["id"] for trial in trials)
-    told = act(user, "pause", first)
-    assert f"'det experiment pause {experiment_id}'" in told[first]
+    outcomes = act(user, "pause", first)
+    assert f"'det experiment pause {experiment_id}'" in outcomes[first]
     assert act(user, "kill", first) == {first: ""}
     assert state_of(user, second) == "STATE_PAUSED"
     user.post(f"/api/v1/experiments/{experiment_id}/kill")
@@ -378,8 +378,8 @@ def test_moving_a_run_moves_its_experiment_unless_searches_are_skipped(user: Cal
     alone, search = create(user), create(user, searcher=TWO)
     part = trial_of(user, search)["id"]
     there = {"sourceProjectId": 1, "destinationProjectId": project}
-    told = act(user, "move", alone, part, skipMultitrial=True, **there)
-    assert told == {
+    outcomes = act(user, "move", alone, part, skipMultitrial=True, **there)
+    assert outcomes == {
         alone: "",
         part: f"run {part} is skipped: it is part of a search with other runs",
     }
@@ -391,11 +391,11 @@ def test_moving_a_run_moves_its_experiment_unless_searches_are_skipped(user: Cal
 
 def test_deleting_a_run_deletes_its_experiment(api: Api, user: Caller) -> None:
     live, ended = create(user), create_ended(user)
-    told = act(user, "delete", live, ended)
-    assert told[ended] == ""
-    assert "kill it, or wait" in told[live]
-    shown = user.get(f"/api/v1/experiments/{ended}")["experiment"]
-    assert shown["state"] == "STATE_DELETING"
+    outcomes = act(user, "delete", live, ended)
+    assert outcomes[ended] == ""
+    assert "kill it, or wait" in outcomes[live]
+    experiment = user.get(f"/api/v1/experiments/{ended}")["experiment"]
+    assert experiment["state"] == "STATE_DELETING"
 
 
 def test_brief_search_returns_only_fields_for_actions(api: Api, user: Caller) -> None:

@@ -61,9 +61,9 @@ def test_task_token_expires_a_minute_after_its_task(api: Api, user: Caller) -> N
     (order,) = agent.poll()
     task = api.with_token(order["spec"]["session_token"])
     agent.poll("terminated", exit_code=0)
-    ended = api.ctx.now()
+    start = api.ctx.now()
     for after_s, status in ((50, 200), (61, 401)):
-        later = ended + timedelta(seconds=after_s)
+        later = start + timedelta(seconds=after_s)
         api.ctx.now = lambda now=later: now  # type: ignore[misc]
         assert task.ask("GET", "/api/v1/me").status == status, after_s
 
@@ -81,8 +81,8 @@ def test_task_cannot_report_for_other_trials_of_its_owner(api: Api, user: Caller
 
 def test_task_can_report_for_unmanaged_trials_it_creates(api: Api, user: Caller) -> None:
     task, _ = task_of(api, user)
-    made = task.post("/api/v1/experiments", {"config": config_of(), "unmanaged": True})
-    experiment = made["experiment"]["id"]
+    response = task.post("/api/v1/experiments", {"config": config_of(), "unmanaged": True})
+    experiment = response["experiment"]["id"]
     trial = task.post("/api/v1/trials", {"experimentId": experiment, "hparams": {}})["trial"]["id"]
     assert report_metrics(task, trial, "validation", 1, {"loss": 0.0}).status == 200
 
@@ -102,7 +102,7 @@ def test_task_of_an_administrator_has_no_administrator_rights(
     victim = create_ended(user)
     running = create(user)
     checkpoint = report_checkpoint(user, victim)
-    asked = [
+    responses = [
         task.ask("DELETE", f"/api/v1/experiments/{victim}"),
         task.ask("POST", f"/api/v1/experiments/{running}/kill"),
         task.ask("POST", f"/api/v1/trials/{trial_of(user, running)['id']}/kill"),
@@ -114,7 +114,7 @@ def test_task_of_an_administrator_has_no_administrator_rights(
         task.ask("POST", "/api/v1/users/1/password", b'"x"'),
         task.ask("POST", "/api/v1/tokens", {"userId": 1}),
     ]
-    assert [response.status for response in asked] == [403] * len(asked)
+    assert [response.status for response in responses] == [403] * len(responses)
 
 
 def test_task_of_an_administrator_cannot_change_experiments_of_others(
@@ -150,7 +150,7 @@ def test_narrow_token_is_valid_only_for_its_task(api: Api, user: Caller) -> None
     own = f"/api/v1/checkpoints/{report_checkpoint(user, experiment)}"
     assert [response.status for response in reports(task, user, experiment)] == [200] * 8
     assert [task.ask("GET", own).status, task.ask("GET", f"{own}/metrics").status] == [200, 200]
-    refused = [
+    responses = [
         task.ask("GET", foreign),
         task.ask("GET", f"{foreign}/metrics"),
         task.ask("POST", f"{foreign}/metadata", {"checkpoint": {"metadata": {}}}),
@@ -161,7 +161,7 @@ def test_narrow_token_is_valid_only_for_its_task(api: Api, user: Caller) -> None
         task.ask("POST", "/api/v1/models", {"name": "mine"}),
         task.ask("GET", "/api/v1/users"),
     ]
-    assert [response.status for response in refused] == [403] * len(refused)
+    assert [response.status for response in responses] == [403] * len(responses)
     assert task.get(f"/api/v1/experiments/{experiment}")["experiment"]["id"] == experiment
 
 
@@ -207,9 +207,9 @@ def test_bulk_actions_require_a_project_or_ids(shared_api: Api, route: Route) ->
 
     def status_of(project: str, chosen: dict[str, Any], *conditions: Any) -> int:
         group = {"kind": "group", "conjunction": "and", "children": list(conditions)}
-        named = {"projectId": int(project), "sourceProjectId": int(project)}
+        fields = {"projectId": int(project), "sourceProjectId": int(project)}
         body = (
-            {"filter": json.dumps({"filterGroup": group}), **named}
+            {"filter": json.dumps({"filterGroup": group}), **fields}
             if of_runs
             else {"filters": chosen}
         )

@@ -55,8 +55,11 @@ def test_trial_has_the_proxied_ports_of_its_configuration(user: Caller) -> None:
 def test_continued_trial_has_the_proxied_ports_of_its_new_configuration(
     user: Caller,
 ) -> None:
-    ended = create_ended(user)
+    experiment_id = create_ended(user)
     override = {"environment": {"proxy_ports": [{"proxy_port": 7000}]}}
-    user.post("/api/v1/experiments/continue", {"id": ended, "overrideConfig": json.dumps(override)})
+    user.post(
+        "/api/v1/experiments/continue",
+        {"id": experiment_id, "overrideConfig": json.dumps(override)},
+    )
     tasks = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
     assert [[p["port"] for p in task["proxyPorts"]] for task in tasks] == [[7000]]

@@ -23,8 +23,8 @@ def test_tensorboard_reads_files_of_its_experiments(
     trial = trial_of(user, first)["id"]
     body = {"experimentIds": [second], "trialIds": [trial], "config": {"tensorboard_args": ["--x"]}}
     answer = launch(user, "tensorboard", **body)
-    shown = answer["tensorboard"]
-    assert (shown["experimentIds"], shown["trialIds"]) == ([second], [trial])
+    tensorboard = answer["tensorboard"]
+    assert (tensorboard["experimentIds"], tensorboard["trialIds"]) == ([second], [trial])
     assert answer["config"]["resources"]["slots"] == 0
     spec = start(api, agent)
     assert spec["image"] == "newest"
@@ -50,8 +50,11 @@ def test_tensorboard_mounts_shared_directory_read_only(
     (mount,) = spec["mounts"]
     assert (mount["host_path"], mount["read_only"]) == ("/data/all", True)
     work = json.loads(base64.b64decode(spec["files"][0]["content_b64"]))
-    seen = work["sources"][0]["storage"]
-    assert seen == {"type": "directory", "container_path": f"{mount['container_path']}/mine"}
+    stored_storage = work["sources"][0]["storage"]
+    assert stored_storage == {
+        "type": "directory",
+        "container_path": f"{mount['container_path']}/mine",
+    }
 
 
 LOGIN = {"username": "ada", "password": "word-2"}
@@ -147,11 +150,11 @@ def test_a_tensorboard_waits_for_metrics_and_then_runs(
 def test_why_lists_experiments_without_metrics(api: Api, user: Caller, agent: PlayedAgent) -> None:
     first, second = create(user), create(user)
     trials = [trial_of(user, second)["id"]]
-    made = launch(user, "tensorboard", experimentIds=[first], trialIds=trials)["tensorboard"]
+    response = launch(user, "tensorboard", experimentIds=[first], trialIds=trials)["tensorboard"]
     spec = start(api, agent)
     task = api.with_token(spec["session_token"])
     task.post(f"{V}/allocations/{spec['allocation_id']}/waiting")
-    for kind, id in (("task", made["id"]), ("job", made["jobId"])):
+    for kind, id in (("task", response["id"]), ("job", response["jobId"])):
         (reason,) = user.get(f"{V}/why/{kind}/{id}")["reasons"]
         assert (reason["state"], reason["code"]) == ("WAITING", "NO_METRICS")
         assert reason["sentence"] == (
@@ -167,8 +170,8 @@ def test_rejects_tensorboard_of_an_experiment_being_deleted(user: Caller, asked:
     user.done("DELETE", f"{V}/experiments/{leaving}")
     response = user.ask("POST", f"{V}/tensorboards", {"config": {}, asked: ids})
     assert (response.status, f"leave out experiment {leaving}" in response.error) == (400, True)
-    made = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
-    assert made["experimentIds"] == [staying]
+    answer = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
+    assert answer["experimentIds"] == [staying]
 
 
 @pytest.mark.parametrize(
@@ -190,5 +193,5 @@ def test_rejects_tensorboard_without_experiments(
 
 def test_tensorboard_selects_experiments_by_filters(user: Caller) -> None:
     wanted, _ = create(user, labels=["a"]), create(user)
-    made = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
-    assert made["experimentIds"] == [wanted]
+    response = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
+    assert response["experimentIds"] == [wanted]

@@ -16,8 +16,8 @@ def trial_id(user: Caller) -> int:
     body = {"config": config_of(), "unmanaged": True}
     experiment_id = user.post("/api/v1/experiments", body)["experiment"]["id"]
     new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
-    found: int = user.post("/api/v1/trials", new)["trial"]["id"]
-    return found
+    stored_trial_id: int = user.post("/api/v1/trials", new)["trial"]["id"]
+    return stored_trial_id
 
 
 def start(caller: Caller, trial_id: int) -> None:
@@ -27,8 +27,8 @@ def start(caller: Caller, trial_id: int) -> None:
 def tell(caller: Caller, trial_id: int, state: str) -> str:
     """Report a state, and return the one that the answer shows."""
     body = {"trialId": trial_id, "state": state}
-    told: str = caller.done("PATCH", f"/api/v1/trials/{trial_id}", body)["trial"]["state"]
-    return told
+    reported_state: str = caller.done("PATCH", f"/api/v1/trials/{trial_id}", body)["trial"]["state"]
+    return reported_state
 
 
 def experiment_state(caller: Caller, trial_id: int) -> str:
@@ -59,8 +59,8 @@ def test_trial_without_reports_fails_after_the_silence_limit(
         return {trial["state"].replace("RUNNING", "ACTIVE"), experiment_state(user, trial_id)}
 
     assert shown() == {"STATE_ACTIVE"}
-    created = api.ctx.now()
-    api.ctx = replace(api.ctx, now=lambda: created + unmanaged.SILENCE)
+    now = api.ctx.now()
+    api.ctx = replace(api.ctx, now=lambda: now + unmanaged.SILENCE)
     api.tick()
     assert shown() == {"STATE_ERROR"}
 

@@ -44,8 +44,8 @@ def named(messages: list[dict[str, Any]]) -> list[tuple[str, Any]]:
 def project(user: Caller, name: str) -> int:
     """Create a project in a new workspace."""
     workspace = user.post("/api/v1/workspaces", {"name": f"{name} only"})["workspace"]["id"]
-    made = user.post(f"/api/v1/workspaces/{workspace}/projects", {"name": name})
-    return int(made["project"]["id"])
+    response = user.post(f"/api/v1/workspaces/{workspace}/projects", {"name": name})
+    return int(response["project"]["id"])
 
 
 def test_stream_first_sends_all_objects_between_two_sync_messages(user: Caller) -> None:
@@ -92,8 +92,8 @@ def test_stream_then_sends_only_changes(user: Caller) -> None:
     uuid = report_checkpoint(user, create_ended(user))
     assert named(look()) == [("model", "resnet")]
     user.post("/api/v1/models/resnet/versions", {"checkpointUuid": uuid})
-    told = look()
-    assert [m["modelversion"]["checkpoint_uuid"] for m in told if "modelversion" in m] == [uuid]
+    messages = look()
+    assert [m["modelversion"]["checkpoint_uuid"] for m in messages if "modelversion" in m] == [uuid]
     user.done("DELETE", "/api/v1/models/resnet")
     deleted = dict(named(look()))
     assert set(deleted) == {"models_deleted", "modelversions_deleted"}
@@ -133,10 +133,10 @@ def test_stream_omits_invisible_objects_and_reports_lost_ones_as_deleted(house: 
     version_of(house, "of blue", house.blue, house.blue_project)
     viewer = house.person("viewer", "Viewer", house.red)
     look = subscribed(viewer, ALL)
-    told = look()
-    assert [m["project"]["id"] for m in told if "project" in m] == [house.red_project]
-    assert [m["model"]["name"] for m in told if "model" in m] == ["of red"]
-    assert [m["modelversion"]["name"] for m in told if "modelversion" in m] == ["of red 1"]
+    messages = look()
+    assert [m["project"]["id"] for m in messages if "project" in m] == [house.red_project]
+    assert [m["model"]["name"] for m in messages if "model" in m] == ["of red"]
+    assert [m["modelversion"]["name"] for m in messages if "modelversion" in m] == ["of red 1"]
     house.admin.post(
         "/api/v1/roles/remove-assignments", assignment("Viewer", house.red, user=id_of(viewer))
     )

@@ -52,8 +52,8 @@ def test_code_in_the_request_counts_too(api: Api, user: Caller) -> None:
     first = submitted(user, 600)
     assert first.status == 200
     assert submitted(user, 600).status == 413
-    listed = user.get(E)["experiments"]
-    assert [e["id"] for e in listed] == [first.json()["experiment"]["id"]]
+    experiments = user.get(E)["experiments"]
+    assert [e["id"] for e in experiments] == [first.json()["experiment"]["id"]]
     command = {"config": {"entrypoint": ["true"]}, "files": code(600)}
     assert user.ask("POST", "/api/v1/commands", command).status == 413
 

@@ -57,8 +57,8 @@ def workspaces(admin: Caller) -> dict[str, int]:
     """Return projects of two workspaces."""
     projects = {}
     for name in ("before", "after"):
-        made = admin.post("/api/v1/workspaces", {"name": name})["workspace"]["id"]
-        project = admin.post(f"/api/v1/workspaces/{made}/projects", {"name": f"p-{name}"})
+        workspace_id = admin.post("/api/v1/workspaces", {"name": name})["workspace"]["id"]
+        project = admin.post(f"/api/v1/workspaces/{workspace_id}/projects", {"name": f"p-{name}"})
         projects[name] = int(project["project"]["id"])
     return projects
 
@@ -118,8 +118,8 @@ def test_labels_are_escaped_for_spreadsheets(api: Api, agent: Agent, admin: Call
     assert (raw["labels"], float(raw["cost_usd"])) == ("'=1+1", 0)
     today = raw["start_time"][:10]
     days = {"start_date": [today], "end_date": [today], "period": ["DAILY"]}
-    told = admin.ask("GET", "/resources/allocation/aggregated", query=days).body.decode()
-    keys = {row["aggregation_key"] for row in csv.DictReader(io.StringIO(told))}
+    response = admin.ask("GET", "/resources/allocation/aggregated", query=days).body.decode()
+    keys = {row["aggregation_key"] for row in csv.DictReader(io.StringIO(response))}
     assert "'=1+1" in keys
     assert "=1+1" not in keys
 
@@ -155,14 +155,14 @@ def test_report_contains_tasks_other_than_trials(agent: Agent, user: Caller) -> 
 def test_usage_is_limited_to_the_requested_period(api: Api, user: Caller) -> None:
     """Running work counts until the end of the period. A period without work has no entries."""
     agent = Agent(api)
-    begun = api.ctx.now()
-    api.ctx.now = lambda: begun
+    now = api.ctx.now()
+    api.ctx.now = lambda: now
     create(user, activate=True)
     api.tick()
     (order,) = agent.poll()
     agent.poll({"id": order["id"], "epoch": order["epoch"], "state": "running"})
-    api.ctx.now = lambda: begun + timedelta(hours=9)
-    hour = [begun + timedelta(hours=n) for n in range(10)]
+    api.ctx.now = lambda: now + timedelta(hours=9)
+    hour = [now + timedelta(hours=n) for n in range(10)]
 
     def slot_hours(after: datetime, before: datetime) -> list[float]:
         span = {"timestampAfter": after.isoformat(), "timestampBefore": before.isoformat()}
@@ -196,6 +196,6 @@ def test_monthly_report_includes_the_complete_last_month(api: Api) -> None:
 def test_daily_report_rejects_months(user: Caller, name: str) -> None:
     days = {"startDate": ["2026-11-01"], "endDate": ["2026-11-30"]} | {name: ["2026-11"]}
     for path in ("/api/v1/resources/allocation/aggregated", "/resources/allocation/aggregated"):
-        refused = user.ask("GET", path, query=days)
-        assert refused.status == 400
-        assert f"{name} '2026-11' is a month" in refused.body.decode()
+        response = user.ask("GET", path, query=days)
+        assert response.status == 400
+        assert f"{name} '2026-11' is a month" in response.body.decode()

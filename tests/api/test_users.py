@@ -41,8 +41,8 @@ def test_only_administrators_create_users(user: Caller) -> None:
 def test_error_for_editing_another_user_does_not_show_its_id(admin: Caller, user: Caller) -> None:
     other = make(admin, "grace")
     response = user.ask("PATCH", f"/api/v1/users/{other}", {"displayName": "G"})
-    said = "only an administrator may edit another user; you are signed in as determined"
-    assert (response.status, response.error) == (403, said)
+    message = "only an administrator may edit another user; you are signed in as determined"
+    assert (response.status, response.error) == (403, message)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_deactivated_user_cannot_sign_in_and_tokens_are_rejected(api: Api, admin
 
 
 def test_a_new_password_ends_every_other_session(api: Api, user: Caller) -> None:
-    elsewhere = api.signed_in("determined")
+    caller = api.signed_in("determined")
     user.done("PATCH", "/api/v1/users/2", {"password": STRONG, "isHashed": False})
     assert user.ask("GET", "/api/v1/me").status == 200
-    assert elsewhere.ask("GET", "/api/v1/me").status == 401
+    assert caller.ask("GET", "/api/v1/me").status == 401
     api.signed_in("determined", STRONG)
 
 
@@ -108,12 +108,14 @@ def test_agent_user_requires_all_four_fields(admin: Caller) -> None:
 @pytest.mark.parametrize("uid", ["root", {}, -1, 2**31, True, 1.5])
 def test_rejects_agent_user_ids_out_of_range(admin: Caller, path: str, uid: object) -> None:
     """Agents get no orders any more, and tasks are not listed, where one has no number there."""
-    made = admin.post("/api/v1/workspaces", {"name": "ours"})["workspace"]["id"]
+    workspace_id = admin.post("/api/v1/workspaces", {"name": "ours"})["workspace"]["id"]
     group = {"agentUid": uid, "agentUser": "grace", "agentGid": 8, "agentGroup": "lab"}
-    response = admin.ask("PATCH", f"/api/v1/{path.format(made)}", {"agentUserGroup": group})
+    response = admin.ask("PATCH", f"/api/v1/{path.format(workspace_id)}", {"agentUserGroup": group})
     assert (response.status, "agentUid" in response.error) == (400, True)
     admin.done(
-        "PATCH", f"/api/v1/{path.format(made)}", {"agentUserGroup": {**group, "agentUid": "7"}}
+        "PATCH",
+        f"/api/v1/{path.format(workspace_id)}",
+        {"agentUserGroup": {**group, "agentUid": "7"}},
     )
 
 
@@ -149,11 +151,11 @@ def test_web_settings_have_a_size_limit(user: Caller) -> None:
 def test_last_viewed_projects_come_first(user: Caller) -> None:
     workspace = user.post("/api/v1/workspaces", {"name": "pets"})["workspace"]["id"]
     path = f"/api/v1/workspaces/{workspace}/projects"
-    made = user.post(path, {"name": "cats"})["project"]["id"]
-    for project_id in (1, made):
+    new_project_id = user.post(path, {"name": "cats"})["project"]["id"]
+    for project_id in (1, new_project_id):
         user.post("/api/v1/users/activity", {"entityId": project_id})
-    seen = user.get("/api/v1/user/projects/activity")["projects"]
-    assert [p["id"] for p in seen] == [made, 1]
+    projects = user.get("/api/v1/user/projects/activity")["projects"]
+    assert [p["id"] for p in projects] == [new_project_id, 1]
 
 
 def test_groups_can_be_created_edited_and_deleted(admin: Caller) -> None:
@@ -172,10 +174,10 @@ def test_groups_can_be_created_edited_and_deleted(admin: Caller) -> None:
 
 
 def test_a_token_works_until_it_is_revoked(api: Api, user: Caller) -> None:
-    made = user.post("/api/v1/tokens", {"userId": 2, "description": "nightly"})
-    holder = api.with_token(made["token"])
+    response = user.post("/api/v1/tokens", {"userId": 2, "description": "nightly"})
+    holder = api.with_token(response["token"])
     assert holder.get("/api/v1/me")["user"]["username"] == "determined"
-    path = f"/api/v1/tokens/{made['tokenId']}"
+    path = f"/api/v1/tokens/{response['tokenId']}"
     info = user.done("PATCH", path, {"setRevoked": True})["tokenInfo"]
     assert info["revoked"] is True
     assert holder.ask("GET", "/api/v1/me").status == 401
@@ -192,9 +194,9 @@ def test_a_token_lives_for_thirty_days_at_most(user: Caller, lifespan: str) -> N
 
 def test_users_cannot_create_or_see_tokens_of_others(admin: Caller, user: Caller) -> None:
     assert user.ask("POST", "/api/v1/tokens", {"userId": 1}).status == 403
-    theirs = admin.post("/api/v1/tokens", {"userId": 1})["tokenId"]
+    token_id = admin.post("/api/v1/tokens", {"userId": 1})["tokenId"]
     assert user.get("/api/v1/tokens")["tokenInfo"] == []
-    assert user.ask("PATCH", f"/api/v1/tokens/{theirs}", {"setRevoked": True}).status == 403
+    assert user.ask("PATCH", f"/api/v1/tokens/{token_id}", {"setRevoked": True}).status == 403
 
 
 def test_task_token_has_no_administrator_rights(api: Api, admin: Caller) -> None:
@@ -210,8 +212,8 @@ def test_task_token_has_no_administrator_rights(api: Api, admin: Caller) -> None
 def test_a_new_password_ends_access_tokens_and_restricts_tasks_if_asked(
     api: Api, user: Caller
 ) -> None:
-    made = user.post("/api/v1/tokens", {"userId": 2, "lifespan": "24h"})["token"]
-    pipeline = api.with_token(made)
+    token = user.post("/api/v1/tokens", {"userId": 2, "lifespan": "24h"})["token"]
+    pipeline = api.with_token(token)
     task, _ = task_of(api, user)
     change = {"password": STRONG, "isHashed": False}
     user.done("PATCH", "/api/v1/users/2", change)
@@ -245,8 +247,11 @@ def test_current_password_sent_by_a_program_is_checked(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     change = {"password": STRONG, "isHashed": False}
-    wrong = user.ask("PATCH", "/api/v1/users/2", {**change, "currentPassword": "wrong"})
-    assert (wrong.status, "the current password is missing or wrong" in wrong.error) == (403, True)
+    response = user.ask("PATCH", "/api/v1/users/2", {**change, "currentPassword": "wrong"})
+    assert (response.status, "the current password is missing or wrong" in response.error) == (
+        403,
+        True,
+    )
     user.done("PATCH", "/api/v1/users/2", {**change, "currentPassword": PASSWORD})
     as_browser = {"cookie": f"auth={admin.token}"}
     other = api.anonymous().ask("PATCH", "/api/v1/users/2", change, headers=as_browser)
@@ -277,14 +282,14 @@ def test_tasks_of_a_deactivated_user_can_only_report(api: Api, admin: Caller, us
     assert task.ask("POST", "/api/v1/models", {"name": "before"}).status == 200
     admin.done("PATCH", "/api/v1/users/2", {"active": False})
     assert report_metrics(task, trial, "validation", 2, {"loss": 0.0}, run=1).status == 200
-    refused = [
+    responses = [
         task.ask("POST", "/api/v1/models", {"name": "after"}),
         task.ask("POST", "/api/v1/experiments", {"config": config_of(), "activate": False}),
         task.ask("POST", f"/api/v1/experiments/{experiment}/kill"),
         task.ask("GET", "/api/v1/experiments"),
         task.ask("GET", "/api/v1/users"),
     ]
-    assert [response.status for response in refused] == [403] * len(refused)
+    assert [response.status for response in responses] == [403] * len(responses)
 
 
 def test_deactivation_lists_pauses_and_ends_tasks(admin: Caller, user: Caller) -> None:

@@ -17,16 +17,18 @@ def test_source_trial_selects_its_newest_checkpoint(user: Caller) -> None:
     source = create(user)
     report_checkpoint(user, source, steps=2)
     newest = report_checkpoint(user, source, steps=5)
-    made = create(user, searcher={**SINGLE, "source_trial_id": trial_of(user, source)["id"]})
-    assert trial_of(user, made)["warmStartCheckpointUuid"] == newest
+    experiment_id = create(
+        user, searcher={**SINGLE, "source_trial_id": trial_of(user, source)["id"]}
+    )
+    assert trial_of(user, experiment_id)["warmStartCheckpointUuid"] == newest
 
 
 def test_trial_starts_from_the_source_checkpoint(user: Caller) -> None:
     source = create(user)
     older = report_checkpoint(user, source, steps=2)
     report_checkpoint(user, source, steps=5)
-    made = create(user, searcher={**SINGLE, "source_checkpoint_uuid": older})
-    assert trial_of(user, made)["warmStartCheckpointUuid"] == older
+    experiment_id = create(user, searcher={**SINGLE, "source_checkpoint_uuid": older})
+    assert trial_of(user, experiment_id)["warmStartCheckpointUuid"] == older
 
 
 def test_rejects_source_trial_without_checkpoints(user: Caller) -> None:
@@ -51,10 +53,13 @@ def test_rejects_missing_source_checkpoint(user: Caller) -> None:
 def test_rejects_deletion_while_others_start_from_its_checkpoints(user: Caller) -> None:
     source = create_ended(user)
     checkpoint = report_checkpoint(user, source)
-    made = create(user, searcher={**SINGLE, "source_checkpoint_uuid": checkpoint})
+    experiment_id = create(user, searcher={**SINGLE, "source_checkpoint_uuid": checkpoint})
     response = user.ask("DELETE", f"{E}/{source}")
-    assert (response.status, f"of experiment {made} starts from" in response.error) == (400, True)
-    user.post(f"{E}/{made}/kill")
+    assert (response.status, f"of experiment {experiment_id} starts from" in response.error) == (
+        400,
+        True,
+    )
+    user.post(f"{E}/{experiment_id}/kill")
     assert user.ask("DELETE", f"{E}/{source}").status == 200
 
 
@@ -62,10 +67,12 @@ def test_trial_of_a_custom_search_starts_from_its_checkpoint(
     user: Caller,
 ) -> None:
     checkpoint = report_checkpoint(user, create(user))
-    made = create(user, activate=True, searcher=CUSTOM)
+    experiment_id = create(user, activate=True, searcher=CUSTOM)
     asked = searcher.Create(uuid.UUID(int=1), {"lr": 1}, checkpoint=checkpoint).to_json()
-    user.post(f"/api/v1/experiments/{made}/searcher_operations", {"searcherOperations": [asked]})
-    assert trial_of(user, made)["warmStartCheckpointUuid"] == checkpoint
+    user.post(
+        f"/api/v1/experiments/{experiment_id}/searcher_operations", {"searcherOperations": [asked]}
+    )
+    assert trial_of(user, experiment_id)["warmStartCheckpointUuid"] == checkpoint
 
 
 @pytest.mark.parametrize(
@@ -74,10 +81,10 @@ def test_trial_of_a_custom_search_starts_from_its_checkpoint(
 def test_rejects_custom_search_trial_with_a_missing_checkpoint(
     user: Caller, checkpoint: str, told: str
 ) -> None:
-    made = create(user, activate=True, searcher=CUSTOM)
+    experiment_id = create(user, activate=True, searcher=CUSTOM)
     asked = searcher.Create(uuid.UUID(int=1), {"lr": 1}, checkpoint).to_json()
-    path = f"/api/v1/experiments/{made}/searcher_operations"
-    refused = user.ask("POST", path, {"searcherOperations": [asked]})
-    assert refused.status == 400
-    assert told in refused.error
-    assert user.get(f"/api/v1/experiments/{made}/trials")["trials"] == []
+    path = f"/api/v1/experiments/{experiment_id}/searcher_operations"
+    response = user.ask("POST", path, {"searcherOperations": [asked]})
+    assert response.status == 400
+    assert told in response.error
+    assert user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"] == []

@@ -19,17 +19,21 @@ def test_only_creator_and_owners_see_the_address(
     api: Api, inbox: Inbox, user: Caller, admin: Caller
 ) -> None:
     """Other users may replace the address. Sending back the masked address changes nothing."""
-    made = make_webhook(user, url=SECRET)
-    assert made["url"] == SECRET
-    (listed,) = user.get(W)["webhooks"]
-    assert listed["url"] == "https://hooks.example.com/********"
-    assert user.get(f"{W}/{made['id']}")["webhook"] == listed
+    new_webhook = make_webhook(user, url=SECRET)
+    assert new_webhook["url"] == SECRET
+    (listed_webhook,) = user.get(W)["webhooks"]
+    assert listed_webhook["url"] == "https://hooks.example.com/********"
+    assert user.get(f"{W}/{new_webhook['id']}")["webhook"] == listed_webhook
     assert [webhook["url"] for webhook in admin.get(W)["webhooks"]] == [SECRET]
-    user.done("PATCH", f"{W}/{made['id']}", {"url": listed["url"], "name": "renamed"})
-    user.done("POST", f"{W}/{made['id']}/test")
+    user.done(
+        "PATCH", f"{W}/{new_webhook['id']}", {"url": listed_webhook["url"], "name": "renamed"}
+    )
+    user.done("POST", f"{W}/{new_webhook['id']}/test")
     assert [post.url for post in inbox.posts] == [SECRET]
     masked = {"url": "https://elsewhere.org/********"}
-    assert "give the whole address" in refused(user, "PATCH", f"{W}/{made['id']}", masked, 400)
+    assert "give the whole address" in refused(
+        user, "PATCH", f"{W}/{new_webhook['id']}", masked, 400
+    )
     own = user.post("/api/v1/workspaces", {"name": "own"})["workspace"]["id"]
     make_webhook(user, url=SECRET, workspaceId=own)
     assert [
@@ -38,24 +42,24 @@ def test_only_creator_and_owners_see_the_address(
 
 
 def test_database_contains_no_plain_addresses(api: Api, inbox: Inbox, user: Caller) -> None:
-    made = make_webhook(user, url=SECRET)
+    webhook = make_webhook(user, url=SECRET)
     assert "T1/secret" not in str(api.ctx.db.read(_STORED))
-    user.done("POST", f"{W}/{made['id']}/test")
+    user.done("POST", f"{W}/{webhook['id']}/test")
     assert [post.url for post in inbox.posts] == [SECRET]
 
 
 def test_address_of_an_earlier_version_stays_until_it_is_changed(
     api: Api, inbox: Inbox, user: Caller
 ) -> None:
-    made = make_webhook(user, url="https://hooks.example.com/T0")
+    webhook = make_webhook(user, url="https://hooks.example.com/T0")
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE webhooks SET url = :url, sealed = NULL"), {"url": SECRET})
     assert "secret" not in str(user.get(W))
     earlier_secrets.seal(api.ctx)
     assert api.ctx.db.read(_STORED)[0].url == SECRET
-    user.done("POST", f"{W}/{made['id']}/test")
+    user.done("POST", f"{W}/{webhook['id']}/test")
     assert [post.url for post in inbox.posts] == [SECRET]
-    user.done("PATCH", f"{W}/{made['id']}", {"url": f"{SECRET}2"})
+    user.done("PATCH", f"{W}/{webhook['id']}", {"url": f"{SECRET}2"})
     assert "T1/secret" not in str(api.ctx.db.read(_STORED))
 
 
@@ -64,10 +68,10 @@ def test_address_set_by_an_earlier_version_is_used(
     api: Api, inbox: Inbox, user: Caller, admin: Caller, repaired: str
 ) -> None:
     """After a rollback it found an address that it could not read, and its user gave the whole one."""
-    made = make_webhook(user, url="https://hooks.example.com/T0")
+    new_webhook = make_webhook(user, url="https://hooks.example.com/T0")
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE webhooks SET url = :url"), {"url": repaired})
-    user.done("POST", f"{W}/{made['id']}/test")
+    user.done("POST", f"{W}/{new_webhook['id']}/test")
     assert [post.url for post in inbox.posts] == [repaired]
     assert [webhook["url"] for webhook in admin.get(W)["webhooks"]] == [repaired]
 

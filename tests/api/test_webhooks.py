@@ -38,16 +38,17 @@ def choosing(**choice: Any) -> dict[str, Any]:
 
 
 def test_webhook_is_shown_as_created(webhook: Any, user: Caller, admin: Caller) -> None:
-    made = webhook(triggers=[COMPLETED, of_log("out of (.*)")])
-    triggers = made.pop("triggers")
-    assert made == {
-        "id": made["id"], "name": "chat", "url": "https://example.com/hook", "webhookType": "WEBHOOK_TYPE_DEFAULT",
+    new_webhook = webhook(triggers=[COMPLETED, of_log("out of (.*)")])
+    triggers = new_webhook.pop("triggers")
+    assert new_webhook == {
+        "id": new_webhook["id"], "name": "chat", "url": "https://example.com/hook",
+        "webhookType": "WEBHOOK_TYPE_DEFAULT",
         "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1,
         "lastArrivedAt": None, "lastFailedAt": None, "lastFailure": None, "waitingMessages": 0,
     }  # fmt: skip
     assert [(t["triggerType"], t["condition"], t["webhookId"]) for t in triggers] == [
-        (COMPLETED["triggerType"], {"state": "COMPLETED"}, made["id"]),
-        ("TRIGGER_TYPE_TASK_LOG", {"regex": "out of (.*)"}, made["id"]),
+        (COMPLETED["triggerType"], {"state": "COMPLETED"}, new_webhook["id"]),
+        ("TRIGGER_TYPE_TASK_LOG", {"regex": "out of (.*)"}, new_webhook["id"]),
     ]
     wide = make_webhook(admin, workspaceId=0, name="all")
     assert [w["name"] for w in user.get(W)["webhooks"]] == ["chat", "all"]
@@ -89,8 +90,8 @@ def test_webhook_names_are_unique_in_a_workspace(webhook: Any, user: Caller, adm
     assert said in refused(user, "POST", W, copy, 409)
     assert said in refused(user, "PATCH", f"{W}/{second['id']}", {"name": "pager"}, 409)
     user.done("PATCH", f"{W}/{first['id']}", {"name": "pager"})
-    elsewhere = user.post("/api/v1/workspaces", {"name": "elsewhere"})["workspace"]["id"]
-    make_webhook(user, name="pager", workspaceId=elsewhere)
+    workspace_id = user.post("/api/v1/workspaces", {"name": "elsewhere"})["workspace"]["id"]
+    make_webhook(user, name="pager", workspaceId=workspace_id)
     make_webhook(admin, name="pager", workspaceId=0)
 
 
@@ -114,9 +115,9 @@ def test_only_administrators_see_the_path_of_a_cluster_webhook(
     webhook: Any, user: Caller, admin: Caller
 ) -> None:
     wide = make_webhook(admin, workspaceId=0, url="https://hooks.example.com/T1/secret")
-    (listed,) = user.get(W)["webhooks"]
-    assert listed["url"] == "https://hooks.example.com/********"
-    assert user.get(f"{W}/{wide['id']}")["webhook"] == listed
+    (listed_webhook,) = user.get(W)["webhooks"]
+    assert listed_webhook["url"] == "https://hooks.example.com/********"
+    assert user.get(f"{W}/{wide['id']}")["webhook"] == listed_webhook
     assert admin.get(W)["webhooks"] == [wide]
 
 
@@ -124,16 +125,16 @@ def test_editing_replaces_triggers_and_preserves_ids_of_unchanged_ones(
     webhook: Any, user: Caller, inbox: Inbox, api: Api
 ) -> None:
     """A matching line of a task is reported once; the trigger remembers sent messages."""
-    made = webhook(triggers=[COMPLETED, of_log("oom"), of_log("nan")])
+    new_webhook = webhook(triggers=[COMPLETED, of_log("oom"), of_log("nan")])
     task_id = trial_of(user, create(user))["taskId"]
     write(user, task_id, "oom")
     changed = {"triggers": [of_log("oom"), of_log("inf")]}
-    edited = user.done("PATCH", f"{W}/{made['id']}", changed)["webhook"]
+    edited = user.done("PATCH", f"{W}/{new_webhook['id']}", changed)["webhook"]
     write(user, task_id, "oom", "nan", "inf")
     delivery.run(api.ctx)
-    assert edited["triggers"][0] == made["triggers"][1]
+    assert edited["triggers"][0] == new_webhook["triggers"][1]
     assert edited["triggers"][1]["condition"] == {"regex": "inf"}
-    assert user.get(f"{W}/{made['id']}")["webhook"]["triggers"] == edited["triggers"]
+    assert user.get(f"{W}/{new_webhook['id']}")["webhook"]["triggers"] == edited["triggers"]
     assert sorted(event["condition"]["regex"] for event in inbox.events) == ["inf", "oom"]
 
 
@@ -149,10 +150,10 @@ def test_editing_replaces_triggers_and_preserves_ids_of_unchanged_ones(
 def test_invalid_triggers_change_no_webhook(
     webhook: Any, user: Caller, triggers: Any, said: str
 ) -> None:
-    made = webhook(url="https://example.com")
+    new_webhook = webhook(url="https://example.com")
     changes = {"triggers": triggers, "name": "other"}
-    assert said in refused(user, "PATCH", f"{W}/{made['id']}", changes, 400)
-    assert user.get(W)["webhooks"] == [made]
+    assert said in refused(user, "PATCH", f"{W}/{new_webhook['id']}", changes, 400)
+    assert user.get(W)["webhooks"] == [new_webhook]
 
 
 def test_end_of_an_experiment_is_sent_once(
@@ -222,13 +223,13 @@ def test_new_pattern_applies_to_running_tasks(
 ) -> None:
     task_id = str(trial_of(user, create(user))["taskId"])
     write(user, task_id, "tea is ready")
-    made = webhook(triggers=[of_log("tea")])
+    new_webhook = webhook(triggers=[of_log("tea")])
     delivery.run(api.ctx)
     assert inbox.posts == []
     write(user, task_id, "more tea is ready")
     delivery.run(api.ctx)
     assert len(inbox.posts) == 1
-    user.done("DELETE", f"{W}/{made['id']}")
+    user.done("DELETE", f"{W}/{new_webhook['id']}")
     write(user, str(trial_of(user, create(user))["taskId"]), "tea")
     delivery.run(api.ctx)
     assert len(inbox.posts) == 1
@@ -238,30 +239,30 @@ def test_alerts_are_sent_to_webhooks_of_the_experiment(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
     webhook(name="pager", mode="WEBHOOK_MODE_SPECIFIC", triggers=[ALERTS])
-    named = create(user, **choosing(webhook_name=["pager"]))
-    trial_id = trial_of(user, named)["id"]
+    experiment_id = create(user, **choosing(webhook_name=["pager"]))
+    trial_id = trial_of(user, experiment_id)["id"]
     data = {"title": "Diverged", "description": "loss is nan", "level": "LOG_LEVEL_ERROR"}
     user.post(f"{W}/custom", {"data": data, "experimentId": create(user)})
-    user.post(f"{W}/custom", {"data": data, "experimentId": named, "trialId": trial_id})
+    user.post(f"{W}/custom", {"data": data, "experimentId": experiment_id, "trialId": trial_id})
     delivery.run(api.ctx)
     (event,) = inbox.events
     assert event["event_type"] == "CUSTOM"
     assert event["event_data"]["custom_data"] == {**data, "level": "ERROR"}
     experiment = event["event_data"]["experiment"]
-    assert (experiment["id"], experiment["trial_id"]) == (named, trial_id)
+    assert (experiment["id"], experiment["trial_id"]) == (experiment_id, trial_id)
     loud = {**data, "level": "LOG_LEVEL_LOUD"}
-    wrong = refused(user, "POST", f"{W}/custom", {"data": loud, "experimentId": named}, 400)
-    assert "data.level must be one of" in wrong
-    gone = refused(user, "POST", f"{W}/custom", {"data": data, "experimentId": 999}, 404)
-    assert "experiment 999 not found" in gone
+    error = refused(user, "POST", f"{W}/custom", {"data": loud, "experimentId": experiment_id}, 400)
+    assert "data.level must be one of" in error
+    message = refused(user, "POST", f"{W}/custom", {"data": data, "experimentId": 999}, 404)
+    assert "experiment 999 not found" in message
 
 
 def test_failed_message_is_sent_again_later(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
     api.ctx.now = clock = Time()
-    made = webhook()
-    inbox.refusals[made["url"]] = Unsent("example.com answered with status 503")
+    new_webhook = webhook()
+    inbox.refusals[new_webhook["url"]] = Unsent("example.com answered with status 503")
     end(user)
     waits = []
     for _ in range(delivery.MOST_ATTEMPTS - 1):
@@ -275,7 +276,7 @@ def test_failed_message_is_sent_again_later(
     assert (tried["waitingMessages"], tried["lastArrivedAt"]) == (1, None)
     assert tried["lastFailure"] == "try 7, it is tried again: example.com answered with status 503"
     # A new address applies to waiting messages.
-    user.done("PATCH", f"{W}/{made['id']}", {"url": "https://example.com/new"})
+    user.done("PATCH", f"{W}/{new_webhook['id']}", {"url": "https://example.com/new"})
     assert delivery.run(api.ctx) is None
     assert [post.url for post in inbox.posts] == ["https://example.com/new"]
     (arrived,) = user.get(W)["webhooks"]
@@ -287,14 +288,16 @@ def test_message_is_dropped_after_the_last_attempt(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
     api.ctx.now = clock = Time()
-    made = webhook()
-    inbox.refusals[made["url"]] = Unsent("example.com does not answer")
+    new_webhook = webhook()
+    inbox.refusals[new_webhook["url"]] = Unsent("example.com does not answer")
     end(user)
     for _ in range(delivery.MOST_ATTEMPTS):
         due_s = delivery.run(api.ctx)
         clock.now += timedelta(seconds=due_s or 0)
     assert due_s is None
-    inbox.refusals[made["url"]] = Unsent("example.com answered with status 404", forever=True)
+    inbox.refusals[new_webhook["url"]] = Unsent(
+        "example.com answered with status 404", forever=True
+    )
     end(user)
     assert delivery.run(api.ctx) is None
     inbox.refusals.clear()
@@ -352,9 +355,9 @@ def test_unresponsive_webhook_does_not_delay_others(
     dead = webhook(name="dead", url="https://dead.org")["url"]
     inbox.refusals[dead] = Unsent("dead.org does not answer")
     webhook(url="https://alive.org")
-    deleted = webhook(name="deleted", url="https://deleted.org")
+    new_webhook = webhook(name="deleted", url="https://deleted.org")
     end(user)
-    user.done("DELETE", f"{W}/{deleted['id']}")
+    user.done("DELETE", f"{W}/{new_webhook['id']}")
     assert delivery.run(api.ctx) is not None
     assert [post.url for post in inbox.posts] == ["https://alive.org"]
     # Other promises are the tick's, and these are not.
@@ -365,11 +368,11 @@ def test_unresponsive_webhook_does_not_delay_others(
 def test_messages_are_signed_if_the_cluster_has_a_key(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
-    made = webhook()
-    assert user.post(f"{W}/{made['id']}/test", {}) == {"completed": True}
+    new_webhook = webhook()
+    assert user.post(f"{W}/{new_webhook['id']}/test", {}) == {"completed": True}
     assert "X-Determined-AI-Signature" not in inbox.posts[0].headers
     api.ctx.config = replace(api.ctx.config, webhooks=Webhooks(signing_key="s3cret"))
-    user.post(f"{W}/{made['id']}/test", {})
+    user.post(f"{W}/{new_webhook['id']}/test", {})
     post = inbox.posts[1]
     timestamp = int(post.headers["X-Determined-AI-Signature-Timestamp"])
     assert post.headers["X-Determined-AI-Signature"] == signature("s3cret", timestamp, post.body)
@@ -377,10 +380,10 @@ def test_messages_are_signed_if_the_cluster_has_a_key(
 
 
 def test_failed_test_message_has_the_reason(webhook: Any, inbox: Inbox, user: Caller) -> None:
-    made = webhook()
-    inbox.refusals[made["url"]] = Unsent("example.com answered with status 500")
-    said = refused(user, "POST", f"{W}/{made['id']}/test", {}, 400)
-    assert said.endswith("(chat) took no message: example.com answered with status 500")
+    new_webhook = webhook()
+    inbox.refusals[new_webhook["url"]] = Unsent("example.com answered with status 500")
+    error = refused(user, "POST", f"{W}/{new_webhook['id']}/test", {}, 400)
+    assert error.endswith("(chat) took no message: example.com answered with status 500")
 
 
 def test_slack_gets_blocks(api: Api, webhook: Any, inbox: Inbox, user: Caller) -> None:
@@ -438,6 +441,6 @@ def test_rejects_experiment_with_webhooks_of_another_workspace(
         ({"webhook_name": ["theirs"]}, "integrations.webhooks.webhook_name: 'theirs'"),
     ):
         request = {"config": config_of(**choosing(**choice)), "activate": False}
-        told = refused(user, "POST", "/api/v1/experiments", request, 400)
-        assert said in told
-        assert "det webhook list" in told
+        error = refused(user, "POST", "/api/v1/experiments", request, 400)
+        assert said in error
+        assert "det webhook list" in error

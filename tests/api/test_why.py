@@ -148,8 +148,8 @@ def test_trial_waiting_at_a_rung_has_the_reason(api: Api, user: Caller) -> None:
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE allocations SET state = 'RUNNING', ready = true"))
     path = f"/api/v1/trials/{trial_id}/searcher/completed_operation"
-    done = {"op": {"length": "4"}, "searcherMetric": 0.5}
-    user.post(path, {"completedOperation": done})
+    body = {"op": {"length": "4"}, "searcherMetric": 0.5}
+    user.post(path, {"completedOperation": body})
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE allocations SET state = 'TERMINATED', ended_at = now()"))
     assert told(user, "trial", trial_id) == [
@@ -166,6 +166,6 @@ def test_trial_waiting_at_a_rung_has_the_reason(api: Api, user: Caller) -> None:
     [("experiment", 99, 404), ("job", "x", 404), ("task", "1.x", 404), ("pool", 1, 400)],
 )
 def test_error_names_the_missing_object(user: Caller, kind: str, id: object, status: int) -> None:
-    refused = user.ask("GET", f"/api/v1/why/{kind}/{id}")
-    assert refused.status == status
-    assert str(id) in refused.error or kind in refused.error
+    response = user.ask("GET", f"/api/v1/why/{kind}/{id}")
+    assert response.status == status
+    assert str(id) in response.error or kind in response.error

@@ -122,8 +122,8 @@ def test_database_requests_are_as_frequent_as_the_cost_page_says(
         agent.caller.post("/agents/v1/logs", {"batch_id": str(uuid.uuid4()), "logs": lines})
 
     def report() -> None:
-        told = {"avgMetrics": {"loss": 0.5}}
-        values = {"trialId": trial, "trialRunId": 1, "stepsCompleted": next(steps), "metrics": told}
+        body = {"avgMetrics": {"loss": 0.5}}
+        values = {"trialId": trial, "trialRunId": 1, "stepsCompleted": next(steps), "metrics": body}
         task.post(f"/api/v1/trials/{trial}/metrics", {"metrics": values, "group": "training"})
 
     counts = {}
@@ -134,15 +134,15 @@ def test_database_requests_are_as_frequent_as_the_cost_page_says(
     }
     for name, request in requests.items():
         request()
-        with trips(cluster.api.ctx.db) as made:
+        with trips(cluster.api.ctx.db) as round_trips:
             request()
-        counts[name] = len(made)
+        counts[name] = len(round_trips)
     shares = {"polls": cost.STEADY_POLLS, "ships": cost.LOG_BATCHES, "reports": cost.REPORTS}
     average = sum(counts[name] * share for name, share in shares.items()) / sum(shares.values())
     assert average == pytest.approx(cost.REQUEST_TRIPS, abs=0.1), counts
-    with trips(cluster.api.ctx.db) as made:
+    with trips(cluster.api.ctx.db) as round_trips:
         tick.run(cluster.api.ctx)
-    assert len(made) <= cost.TICK_TRIPS
-    with trips(cluster.api.ctx.db) as made:
+    assert len(round_trips) <= cost.TICK_TRIPS
+    with trips(cluster.api.ctx.db) as round_trips:
         calling.run(cluster.api.ctx, {"aws": cluster.cloud}, {"aws": cluster.market})
-    assert len(made) <= cost.PROVISION_TRIPS
+    assert len(round_trips) <= cost.PROVISION_TRIPS

@@ -13,13 +13,13 @@ BATCHES = [{"loss": 0.4}, {"loss": 0.6}]
 def trial_id(user: Caller) -> int:
     """A trial that has trained and saved twice, and validated once."""
     experiment_id = create(user)
-    found: int = trial_of(user, experiment_id)["id"]
+    stored_trial_id: int = trial_of(user, experiment_id)["id"]
     for steps in (2, 4):
         report_checkpoint(user, experiment_id, steps)
-        report_metrics(user, found, "training", steps, {"loss": 0.5})
-    report_metrics(user, found, "validation", 2, {"loss": 0.25})
-    report_metrics(user, found, "system", 2, {"gpu": 0.5})
-    return found
+        report_metrics(user, stored_trial_id, "training", steps, {"loss": 0.5})
+    report_metrics(user, stored_trial_id, "validation", 2, {"loss": 0.25})
+    report_metrics(user, stored_trial_id, "system", 2, {"gpu": 0.5})
+    return stored_trial_id
 
 
 def report_batches(caller: Caller, trial_id: int, steps: int) -> None:
@@ -44,8 +44,8 @@ def test_each_workload_of_a_step_is_a_separate_entry(user: Caller, trial_id: int
 
 def test_a_page_counts_entries(user: Caller, trial_id: int) -> None:
     assert done(user, trial_id, limit=2, offset=1) == [("validation", 2), ("checkpoint", 2)]
-    shown = user.get(f"/api/v1/trials/{trial_id}/workloads", limit=2)["pagination"]
-    assert shown["total"] == 5
+    pagination = user.get(f"/api/v1/trials/{trial_id}/workloads", limit=2)["pagination"]
+    assert pagination["total"] == 5
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_rejects_unknown_filter_order_or_type(user: Caller, trial_id: int) -> No
 def measured(user: Caller) -> int:
     """A trial with validation and training metrics that disagree about the best of its three steps."""
     experiment_id = create(user)
-    found: int = trial_of(user, experiment_id)["id"]
+    stored_trial_id: int = trial_of(user, experiment_id)["id"]
     for steps, validation, training in ((1, 10.0, 0.3), (2, 9.0, 0.1), (3, 0.5, 0.2)):
-        report_metrics(user, found, "training", steps, {"loss": training})
-        report_metrics(user, found, "validation", steps, {"loss": validation})
+        report_metrics(user, stored_trial_id, "training", steps, {"loss": training})
+        report_metrics(user, stored_trial_id, "validation", steps, {"loss": validation})
     report_checkpoint(user, experiment_id, 4)
-    return found
+    return stored_trial_id
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ def test_batch_metrics_are_returned_on_request(user: Caller, trial_id: int) -> N
 def test_stream_has_null_for_missing_batch_metrics(user: Caller, trial_id: int) -> None:
     report_batches(user, trial_id, 6)
     query = {"trialIds": [str(trial_id)]}
-    sent = user.lines("/api/v1/trials/metrics/training_metrics", query)
-    found = [report["metrics"]["batch_metrics"] for part in sent for report in part["metrics"]]
+    lines = user.lines("/api/v1/trials/metrics/training_metrics", query)
+    found = [report["metrics"]["batch_metrics"] for part in lines for report in part["metrics"]]
     assert found == [None, None, BATCHES]

@@ -13,8 +13,8 @@ from tests.support.played_agent import PlayedAgent
 
 
 def workspace(caller: Caller, name: str = "vision", **more: object) -> int:
-    made = caller.post("/api/v1/workspaces", {"name": name, **more})["workspace"]
-    return int(made["id"])
+    new_workspace = caller.post("/api/v1/workspaces", {"name": name, **more})["workspace"]
+    return int(new_workspace["id"])
 
 
 def project(caller: Caller, workspace_id: int, name: str = "cats", **more: object) -> int:
@@ -23,9 +23,9 @@ def project(caller: Caller, workspace_id: int, name: str = "cats", **more: objec
 
 
 def test_new_workspace_is_pinned_for_its_creator(admin: Caller, user: Caller) -> None:
-    made = workspace(user)
-    assert user.get(f"/api/v1/workspaces/{made}")["workspace"]["pinned"] is True
-    assert admin.get(f"/api/v1/workspaces/{made}")["workspace"]["pinned"] is False
+    workspace_id = workspace(user)
+    assert user.get(f"/api/v1/workspaces/{workspace_id}")["workspace"]["pinned"] is True
+    assert admin.get(f"/api/v1/workspaces/{workspace_id}")["workspace"]["pinned"] is False
 
 
 def test_workspace_names_are_unique_regardless_of_case(user: Caller) -> None:
@@ -41,8 +41,8 @@ def test_rejects_invalid_workspace_names(user: Caller, name: str) -> None:
 
 
 def test_only_owners_and_administrators_can_edit_a_workspace(admin: Caller, user: Caller) -> None:
-    theirs = workspace(admin)
-    assert user.ask("PATCH", f"/api/v1/workspaces/{theirs}", {"name": "mine"}).status == 403
+    workspace_id = workspace(admin)
+    assert user.ask("PATCH", f"/api/v1/workspaces/{workspace_id}", {"name": "mine"}).status == 403
     mine = workspace(user, "mine")
     admin.done("PATCH", f"/api/v1/workspaces/{mine}", {"name": "ours"})
 
@@ -75,37 +75,47 @@ def test_built_in_workspace_rejects_more_projects(user: Caller) -> None:
 
 def test_storage_keys_are_stored_but_not_shown(api: Api, user: Caller) -> None:
     storage = {"type": "s3", "bucket": "b", "access_key": "AKIA", "secret_key": "hush"}
-    made = workspace(user, checkpointStorageConfig=storage)
-    path = f"/api/v1/workspaces/{made}"
-    shown = user.get(path)["workspace"]["checkpointStorageConfig"]
-    assert shown == {**storage, "access_key": "********", "secret_key": "********"}
+    workspace_id = workspace(user, checkpointStorageConfig=storage)
+    path = f"/api/v1/workspaces/{workspace_id}"
+    checkpoint_storage_config = user.get(path)["workspace"]["checkpointStorageConfig"]
+    assert checkpoint_storage_config == {
+        **storage,
+        "access_key": "********",
+        "secret_key": "********",
+    }
     assert b"hush" not in user.ask("GET", "/api/v1/workspaces").body
-    user.done("PATCH", path, {"checkpointStorageConfig": {**shown, "bucket": "c"}})
-    into = project(user, made)
+    user.done(
+        "PATCH", path, {"checkpointStorageConfig": {**checkpoint_storage_config, "bucket": "c"}}
+    )
+    into = project(user, workspace_id)
     made_there = user.post("/api/v1/experiments", {"config": config_of(), "projectId": into})
     assert made_there["config"]["checkpoint_storage"]["bucket"] == "c"
     assert made_there["config"]["checkpoint_storage"]["secret_key"] == "********"
-    stored = experiment_config(api.ctx.db, made_there["experiment"]["id"])
-    assert stored is not None
-    storage = sealing.unsealed(api.ctx, stored.config, stored.sealed)["checkpoint_storage"]
+    experiment_id = experiment_config(api.ctx.db, made_there["experiment"]["id"])
+    assert experiment_id is not None
+    storage = sealing.unsealed(api.ctx, experiment_id.config, experiment_id.sealed)[
+        "checkpoint_storage"
+    ]
     assert storage["secret_key"] == "hush"
 
 
 def test_archived_workspace_archives_its_projects_and_rejects_new_objects(user: Caller) -> None:
-    made = workspace(user)
-    inside = project(user, made)
-    user.post(f"/api/v1/workspaces/{made}/archive")
+    workspace_id = workspace(user)
+    inside = project(user, workspace_id)
+    user.post(f"/api/v1/workspaces/{workspace_id}/archive")
     assert user.get(f"/api/v1/projects/{inside}")["project"]["archived"] is True
-    assert user.ask("POST", f"/api/v1/workspaces/{made}/projects", {"name": "d"}).status == 400
+    assert (
+        user.ask("POST", f"/api/v1/workspaces/{workspace_id}/projects", {"name": "d"}).status == 400
+    )
     request = {"config": config_of(), "projectId": inside}
     assert user.ask("POST", "/api/v1/experiments", request).status == 400
 
 
 def test_project_key_is_derived_from_the_name_or_chosen_once(user: Caller) -> None:
     inside = workspace(user)
-    made = user.get(f"/api/v1/projects/{project(user, inside, 'cat pictures')}")["project"]
-    assert made["key"].startswith("CAT")
-    assert len(made["key"]) == 5
+    new_project = user.get(f"/api/v1/projects/{project(user, inside, 'cat pictures')}")["project"]
+    assert new_project["key"].startswith("CAT")
+    assert len(new_project["key"]) == 5
     project(user, inside, "dogs", key="dogs")
     path = f"/api/v1/workspaces/{inside}/projects"
     response = user.ask("POST", path, {"name": "more", "key": "DOGS"})
@@ -134,25 +144,25 @@ def test_notes_are_added_and_replaced(user: Caller) -> None:
 def test_experiment_can_be_moved_between_projects(user: Caller) -> None:
     target, experiment_id = project(user, workspace(user)), create(user)
     user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": target})
-    moved = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
-    assert moved["projectId"] == target
+    experiment = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+    assert experiment["projectId"] == target
     user.post(f"/api/v1/projects/{target}/archive")
     back = {"destinationProjectId": 1}
     assert user.ask("POST", f"/api/v1/experiments/{experiment_id}/move", back).status == 400
 
 
 def test_empty_workspace_is_deleted_immediately(user: Caller) -> None:
-    made = workspace(user)
-    assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": True}
-    assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
+    workspace_id = workspace(user)
+    assert user.done("DELETE", f"/api/v1/workspaces/{workspace_id}") == {"completed": True}
+    assert user.ask("GET", f"/api/v1/workspaces/{workspace_id}").status == 404
 
 
 def test_rejects_deletion_with_running_experiments_or_registered_models(user: Caller) -> None:
-    made = workspace(user)
-    inside = project(user, made)
+    workspace_id = workspace(user)
+    inside = project(user, workspace_id)
     experiment_id = create(user)
     user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": inside})
-    for path in (f"/api/v1/workspaces/{made}", f"/api/v1/projects/{inside}"):
+    for path in (f"/api/v1/workspaces/{workspace_id}", f"/api/v1/projects/{inside}"):
         response = user.ask("DELETE", path)
         assert response.status == 400
         assert "not ended" in response.error
@@ -184,34 +194,34 @@ def settle(api: Api) -> None:
 def test_deleting_a_workspace_ends_its_tasks(
     api: Api, agent: PlayedAgent, user: Caller, kind: str
 ) -> None:
-    made = workspace(user)
+    workspace_id = workspace(user)
     if kind == "notebook":
-        notebook(user, made)
+        notebook(user, workspace_id)
     else:
-        generic = {"config": "entrypoint: [ls]", "projectId": project(user, made)}
+        generic = {"config": "entrypoint: [ls]", "projectId": project(user, workspace_id)}
         user.post("/api/v1/generic-tasks", generic)
     api.tick()
     agent.poll()
     assert running(api) == 1
-    assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": False}
+    assert user.done("DELETE", f"/api/v1/workspaces/{workspace_id}") == {"completed": False}
     api.tick()
     (order,) = agent.poll()
     assert order["desired"] == "killed"
-    shown = user.get(f"/api/v1/workspaces/{made}")["workspace"]
-    assert shown["errorMessage"].startswith("1 tasks are being ended: ")
+    stored_workspace = user.get(f"/api/v1/workspaces/{workspace_id}")["workspace"]
+    assert stored_workspace["errorMessage"].startswith("1 tasks are being ended: ")
     agent.poll("terminated", exit_code=137)
     settle(api)
     assert running(api) == 0
-    assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
+    assert user.ask("GET", f"/api/v1/workspaces/{workspace_id}").status == 404
 
 
 def test_deleting_a_workspace_ends_its_queued_tasks(api: Api, user: Caller) -> None:
-    made = workspace(user)
-    notebook(user, made)
-    assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": False}
+    workspace_id = workspace(user)
+    notebook(user, workspace_id)
+    assert user.done("DELETE", f"/api/v1/workspaces/{workspace_id}") == {"completed": False}
     api.tick()
     assert running(api) == 0
-    assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
+    assert user.ask("GET", f"/api/v1/workspaces/{workspace_id}").status == 404
 
 
 @pytest.mark.parametrize("kind", ["workspaces", "projects"])
@@ -229,11 +239,11 @@ def test_built_in_workspace_returns_403_for_all_but_administrators(
 
 
 def test_rejected_deletion_of_a_workspace_does_not_end_its_tasks(api: Api, user: Caller) -> None:
-    made = workspace(user)
-    notebook(user, made)
-    request = {"config": config_of(), "projectId": project(user, made), "activate": True}
+    workspace_id = workspace(user)
+    notebook(user, workspace_id)
+    request = {"config": config_of(), "projectId": project(user, workspace_id), "activate": True}
     user.post("/api/v1/experiments", request)
-    assert "kill them first" in user.ask("DELETE", f"/api/v1/workspaces/{made}").error
+    assert "kill them first" in user.ask("DELETE", f"/api/v1/workspaces/{workspace_id}").error
     api.tick()
     assert running(api) == 2
 
@@ -241,22 +251,22 @@ def test_rejected_deletion_of_a_workspace_does_not_end_its_tasks(api: Api, user:
 def test_task_launched_during_a_deletion_ends_with_its_workspace(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = workspace(user)
-    project(user, made)
+    workspace_id = workspace(user)
+    project(user, workspace_id)
     look = submissions.workspace
 
     def before_its_deletion(db: Database, id: int) -> submissions.TargetWorkspace | None:
         """Return a workspace as it was found before its deletion began."""
         found = look(db, id)
-        assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": False}
+        assert user.done("DELETE", f"/api/v1/workspaces/{workspace_id}") == {"completed": False}
         return found
 
     monkeypatch.setattr(submissions, "workspace", before_its_deletion)
-    notebook(user, made)
+    notebook(user, workspace_id)
     assert running(api) == 1
     api.tick()
     assert running(api) == 0
-    assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
+    assert user.ask("GET", f"/api/v1/workspaces/{workspace_id}").status == 404
 
 
 def test_deleting_a_project_deletes_its_experiments(api: Api, user: Caller) -> None:
@@ -265,40 +275,42 @@ def test_deleting_a_project_deletes_its_experiments(api: Api, user: Caller) -> N
     user.post(f"/api/v1/experiments/{experiment_id}/move", {"destinationProjectId": inside})
     assert user.done("DELETE", f"/api/v1/projects/{inside}") == {"completed": False}
     api.tick()
-    shown = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]
-    assert shown == "STATE_DELETING"
+    state = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]
+    assert state == "STATE_DELETING"
     request = {"config": config_of(), "projectId": inside}
     assert user.ask("POST", "/api/v1/experiments", request).status == 400
 
 
 def test_workspaces_and_projects_being_deleted_reject_new_objects(api: Api, user: Caller) -> None:
-    made = workspace(user)
-    inside = project(user, made)
+    workspace_id = workspace(user)
+    inside = project(user, workspace_id)
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE projects SET state = 'DELETING' WHERE id = :id"), {"id": inside})
-        tx.execute(text("UPDATE workspaces SET state = 'DELETING' WHERE id = :id"), {"id": made})
+        tx.execute(
+            text("UPDATE workspaces SET state = 'DELETING' WHERE id = :id"), {"id": workspace_id}
+        )
     task = {"config": "entrypoint: [ls]", "contextDirectory": [], "projectId": inside}
-    refused = [
+    responses = [
         user.ask("POST", "/api/v1/experiments", {"config": config_of(), "projectId": inside}),
         user.ask("POST", "/api/v1/generic-tasks", task),
-        user.ask("POST", "/api/v1/notebooks", {"config": {}, "workspaceId": made}),
-        user.ask("POST", "/api/v1/models", {"name": "late", "workspaceId": made}),
-        user.ask("POST", f"/api/v1/workspaces/{made}/projects", {"name": "late"}),
+        user.ask("POST", "/api/v1/notebooks", {"config": {}, "workspaceId": workspace_id}),
+        user.ask("POST", "/api/v1/models", {"name": "late", "workspaceId": workspace_id}),
+        user.ask("POST", f"/api/v1/workspaces/{workspace_id}/projects", {"name": "late"}),
     ]
-    places = [f"project {inside}"] * 2 + [f"workspace {made}"] * 2 + ["workspace 'vision'"]
-    assert [response.error for response in refused] == [
+    places = [f"project {inside}"] * 2 + [f"workspace {workspace_id}"] * 2 + ["workspace 'vision'"]
+    assert [response.error for response in responses] == [
         f"{place} is being deleted, or could not be deleted: choose another" for place in places
     ]
 
 
 def test_reserved_pool_accepts_only_its_workspaces(admin: Caller, user: Caller) -> None:
-    made = workspace(user)
-    inside = project(user, made)
+    workspace_id = workspace(user)
+    inside = project(user, workspace_id)
     path = "/api/v1/resource-pools/reserved/workspace-bindings"
-    assert user.ask("POST", path, {"workspaceIds": [made]}).status == 403
+    assert user.ask("POST", path, {"workspaceIds": [workspace_id]}).status == 403
     admin.post(path, {"workspaceNames": ["vision"]})
-    assert admin.get(path)["workspaceIds"] == [made]
-    pools = f"/api/v1/workspaces/{made}/available-resource-pools"
+    assert admin.get(path)["workspaceIds"] == [workspace_id]
+    pools = f"/api/v1/workspaces/{workspace_id}/available-resource-pools"
     assert user.get(pools)["resourcePools"] == ["default", "reserved"]
     assert user.get("/api/v1/workspaces/1/available-resource-pools")["resourcePools"] == ["default"]
     config = config_of(resources={"resource_pool": "reserved"})
@@ -306,7 +318,7 @@ def test_reserved_pool_accepts_only_its_workspaces(admin: Caller, user: Caller) 
     assert response.status == 400
     assert "'reserved' is reserved for other workspaces" in response.error
     user.post("/api/v1/experiments", {"config": config, "projectId": inside})
-    admin.done("DELETE", path, {"workspaceIds": [made]})
+    admin.done("DELETE", path, {"workspaceIds": [workspace_id]})
     user.post("/api/v1/experiments", {"config": config})
 
 

@@ -32,15 +32,15 @@ def test_validating_policies_stores_no_policies(admin: Caller) -> None:
     )
     assert (response.status, "constraints" in response.error) == (400, True)
     written = {"configPolicies": "constraints: {priority_limit: 10}", "validateOnly": True}
-    shown = admin.done("PUT", POLICIES, written)["configPolicies"]
-    assert shown == {"constraints": {"priority_limit": 10}}
+    config_policies = admin.done("PUT", POLICIES, written)["configPolicies"]
+    assert config_policies == {"constraints": {"priority_limit": 10}}
     assert admin.get(POLICIES)["configPolicies"] == {}
 
 
 @pytest.mark.parametrize("check", [True, False])
 def test_rejects_unknown_key_in_a_template(user: Caller, check: bool) -> None:
-    sent = {"config": "resurces: {slots: 1}", "validateOnly": check}
-    response = user.ask("POST", TEMPLATE, sent)
+    body = {"config": "resurces: {slots: 1}", "validateOnly": check}
+    response = user.ask("POST", TEMPLATE, body)
     assert (response.status, "invalid template: resurces: is unknown" in response.error) == (
         400,
         True,

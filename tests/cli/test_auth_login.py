@@ -52,9 +52,9 @@ def _visit(url: str) -> None:
 
 
 def test_browser_sign_in(api: Api, det: Det, browser: None) -> None:
-    ran = det("auth", "login")
-    assert (ran.code, "as ada@example.com, until" in ran.err) == (0, True), ran.err
-    assert "Sign in at Example in the browser that opens" in ran.err
+    result = det("auth", "login")
+    assert (result.code, "as ada@example.com, until" in result.err) == (0, True), result.err
+    assert "Sign in at Example in the browser that opens" in result.err
     assert "'ada@example.com'" in det("user", "whoami").out
 
 
@@ -62,8 +62,8 @@ def test_reports_a_refusal_by_the_provider(
     api: Api, det: Det, browser: None, provider: SignInServer
 ) -> None:
     provider.person = None
-    ran = det("auth", "login")
-    assert (ran.code, "refused the sign-in: not you" in ran.err) == (1, True)
+    result = det("auth", "login")
+    assert (result.code, "refused the sign-in: not you" in result.err) == (1, True)
 
 
 def test_headless_sign_in_with_a_device_code(
@@ -78,24 +78,24 @@ def test_headless_sign_in_with_a_device_code(
 
     monkeypatch.setattr(auth, "sleep", sleep)
     provider.slow_down = 1
-    ran = det("auth", "login", "--headless")
-    assert ran.code == 0, ran.err
+    result = det("auth", "login", "--headless")
+    assert result.code == 0, result.err
     expected = f"Open {provider.url}/activate on any device and enter the code ABCD-EFGH"
-    assert expected in ran.err
+    assert expected in result.err
     assert pauses == [0, 5, 5]
     assert "'ada@example.com'" in det("user", "whoami").out
 
 
 def test_lists_providers_and_rejects_unknown_ones(api: Api, det: Det) -> None:
     assert "Example" in det("auth", "list-providers").out
-    ran = det("auth", "login", "-p", "another")
-    assert (ran.code, "there is no provider 'another'" in ran.err) == (2, True)
+    result = det("auth", "login", "-p", "another")
+    assert (result.code, "there is no provider 'another'" in result.err) == (2, True)
 
 
 def test_reports_a_cluster_without_an_identity_provider(api: Api, det: Det) -> None:
     api.ctx.config = replace(api.ctx.config, oidc=None)
-    ran = det("auth", "login")
-    assert (ran.code, "has no identity provider" in ran.err) == (1, True)
+    result = det("auth", "login")
+    assert (result.code, "has no identity provider" in result.err) == (1, True)
 
 
 def test_rejects_a_redirect_with_another_state() -> None:

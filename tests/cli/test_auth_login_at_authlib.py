@@ -79,8 +79,8 @@ def browse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
 def test_browser_sign_in(api: Api, det: Det, browse: Callable[..., None]) -> None:
     browse(**ADA)
-    ran = det("auth", "login")
-    assert (ran.code, "as ada@example.com, until" in ran.err) == (0, True), ran.err
+    result = det("auth", "login")
+    assert (result.code, "as ada@example.com, until" in result.err) == (0, True), result.err
     me = det("user", "whoami").out
     assert "'ada@example.com'" in me
     browse(**ADA)
@@ -93,15 +93,15 @@ def test_browser_sign_in(api: Api, det: Det, browse: Callable[..., None]) -> Non
 
 def test_reports_a_denied_sign_in(api: Api, det: Det, browse: Callable[..., None]) -> None:
     browse(**ADA, deny="yes")
-    ran = det("auth", "login")
-    assert (ran.code, "refused the sign-in" in ran.err) == (1, True), ran.err
+    result = det("auth", "login")
+    assert (result.code, "refused the sign-in" in result.err) == (1, True), result.err
 
 
 @pytest.mark.parametrize("secret", ["another secret"])
 def test_reports_a_wrong_client_secret(api: Api, det: Det, browse: Callable[..., None]) -> None:
     browse(**ADA)
-    ran = det("auth", "login")
-    assert (ran.code, "The client cannot authenticate" in ran.err) == (4, True), ran.err
+    result = det("auth", "login")
+    assert (result.code, "The client cannot authenticate" in result.err) == (4, True), result.err
 
 
 def type_code(
@@ -130,9 +130,11 @@ def test_headless_sign_in_with_a_device_code(
     api: Api, det: Det, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = type_code(monkeypatch, provider, 3, **ADA)
-    ran = det("auth", "login", "--headless")
-    assert (ran.code, f"Open {provider}/activate on any device" in ran.err) == (0, True), ran.err
-    assert "?user_code=" in ran.err
+    result = det("auth", "login", "--headless")
+    assert (result.code, f"Open {provider}/activate on any device" in result.err) == (0, True), (
+        result.err
+    )
+    assert "?user_code=" in result.err
     assert waits == [1, 1, 1]
     assert "'ada@example.com'" in det("user", "whoami").out
 
@@ -141,5 +143,5 @@ def test_reports_a_denied_device_code(
     api: Api, det: Det, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_code(monkeypatch, provider, 1, **ADA, deny="yes")
-    ran = det("auth", "login", "--headless")
-    assert (ran.code, "refuses the sign-in" in ran.err) == (4, True), ran.err
+    result = det("auth", "login", "--headless")
+    assert (result.code, "refuses the sign-in" in result.err) == (4, True), result.err

@@ -35,9 +35,9 @@ def test_rejects_the_free_plan_before_any_change() -> None:
     account.clusters = lambda: ["box"]  # type: ignore[attr-defined]
     deployment = AwsDeployment(ClusterSpec("box", "us-west-2"), lambda _: None)
     deployment.account = cast(Aws, account)
-    with pytest.raises(CommandError, match="has AWS's free plan") as refused:
+    with pytest.raises(CommandError, match="has AWS's free plan") as error:
         deployment.plan()
-    assert "aws freetier upgrade-account-plan --account-plan-type PAID" in str(refused.value.hint)
+    assert "aws freetier upgrade-account-plan --account-plan-type PAID" in str(error.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_errors_of_new_accounts_have_a_remedy(
     det: Det, account: MotoAccount, terraform: FakeTerraform, message: str, remedy: str
 ) -> None:
     terraform.answers(apply={"out": error_event("creating", f"api error {message}"), "code": 1})
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 1
-    assert message in ran.err
-    assert remedy in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 1
+    assert message in result.err
+    assert remedy in result.err

@@ -26,8 +26,8 @@ def test_a_new_state_bucket_has_a_name_that_other_accounts_cannot_take(
     det: Det, account: Account, terraform: FakeTerraform, buckets: Ownership
 ) -> None:
     terraform.answers(apply=STOPPED)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert "stopped here" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert "stopped here" in result.err
     assert names(account) == {OWN_STATE_BUCKET}
     assert buckets.namespaces == {OWN_STATE_BUCKET: "account-regional"}
     assert f"-backend-config=bucket={OWN_STATE_BUCKET}" in terraform.calls("init")[0]["words"]
@@ -85,8 +85,8 @@ def test_rejects_a_checkpoint_bucket_of_another_account(
     det: Det, account: Account, terraform: FakeTerraform, buckets: Ownership
 ) -> None:
     buckets.taken_by_a_stranger(DATA_BUCKET)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 1
-    assert f"the bucket {DATA_BUCKET} cannot be used: it belongs to another account" in ran.err
-    assert "--var bucket=NAME" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 1
+    assert f"the bucket {DATA_BUCKET} cannot be used: it belongs to another account" in result.err
+    assert "--var bucket=NAME" in result.err
     assert terraform.calls("apply") == []

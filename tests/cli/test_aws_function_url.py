@@ -46,8 +46,8 @@ def test_up_allows_only_calls_by_the_url(
     grant_as_terraform(account)
     assert not answers_url(backend(), API, LIVE), "AWS requires both permissions since October 2025"
     for _ in range(2):  # the second run finds the permission
-        ran = det("deploy", "aws", "up", "--yes", *account.where)
-        assert ran.code == 0, ran.err
+        result = det("deploy", "aws", "up", "--yes", *account.where)
+        assert result.code == 0, result.err
     assert answers_url(backend(), API, LIVE)
     assert not may_be_invoked_by_strangers(backend(), API, LIVE)
 
@@ -83,9 +83,9 @@ def test_a_missing_function_is_not_an_error(aws: Aws) -> None:
 def test_rejects_an_old_boto3_with_a_hint(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
     operation = aws.client("lambda").meta.service_model.operation_model("AddPermission")
     monkeypatch.delitem(operation.input_shape.members, "InvokedViaFunctionUrl")
-    with pytest.raises(CommandError, match="this version of boto3 cannot restrict") as refused:
+    with pytest.raises(CommandError, match="this version of boto3 cannot restrict") as error:
         aws_function_url.check_sdk(aws)
-    assert "pip install --upgrade boto3" in str(refused.value.hint)
+    assert "pip install --upgrade boto3" in str(error.value.hint)
 
 
 def test_does_not_repeat_a_migration_after_a_lost_response(account: Account, aws: Aws) -> None:
@@ -98,8 +98,8 @@ def test_does_not_repeat_a_migration_after_a_lost_response(account: Account, aws
         raise ReadTimeoutError(endpoint_url=account.url)
 
     functions.meta.events.register("before-send.lambda.Invoke", lose)
-    with pytest.raises(CommandError, match="did not respond") as lost:
+    with pytest.raises(CommandError, match="did not respond") as error:
         aws_migration.migrate(aws, "det-box-migrate")
     assert sent == ["Invoke"]
-    assert "may still be running" in str(lost.value.hint)
+    assert "may still be running" in str(error.value.hint)
     assert functions.meta.config.read_timeout > 900

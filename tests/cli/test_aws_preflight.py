@@ -73,10 +73,10 @@ def test_rejects_invalid_settings_with_a_hint(
 ) -> None:
     account = Account()
     account.answers[operation] = answer
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as error:
         checked(account)
-    assert cause in str(refused.value)
-    assert remedy in str(refused.value.hint)
+    assert cause in str(error.value)
+    assert remedy in str(error.value.hint)
 
 
 def test_warns_about_a_quota_of_zero() -> None:
@@ -372,15 +372,15 @@ def test_adding_a_relay_later_requires_its_permissions(stored: list[str]) -> Non
 def test_rejects_a_python_version_that_lambda_does_not_support(
     runtime: str,
 ) -> None:
-    with pytest.raises(CommandError, match=f"runs in {re.escape(runtime)}") as refused:
+    with pytest.raises(CommandError, match=f"runs in {re.escape(runtime)}") as error:
         deployment(Account(), runtime=runtime).plan()
-    assert "python3.11, python3.12, python3.13" in str(refused.value.hint)
+    assert "python3.11, python3.12, python3.13" in str(error.value.hint)
 
 
 def test_rejects_an_aws_budget_without_recipients() -> None:
-    with pytest.raises(CommandError, match="a budget without recipients") as refused:
+    with pytest.raises(CommandError, match="a budget without recipients") as error:
         deployment(Account(), monthly_budget_usd=250).plan()
-    assert "--var 'budget_emails=[" in str(refused.value.hint)
+    assert "--var 'budget_emails=[" in str(error.value.hint)
 
 
 def test_rejects_a_region_that_functions_cannot_reach(
@@ -397,9 +397,9 @@ def test_rejects_a_region_that_functions_cannot_reach(
     deployment = AwsDeployment(ClusterSpec("box", "us-west-2", config), lambda _: None)
     deployment.account = cast(Aws, account)
     account.clusters = lambda: ["box"]  # type: ignore[attr-defined]
-    with pytest.raises(CommandError, match=r"no endpoints ec2\.eu-south-2\.api\.aws") as refused:
+    with pytest.raises(CommandError, match=r"no endpoints ec2\.eu-south-2\.api\.aws") as error:
         deployment.plan()
-    assert "--var machine_external_ip=false" in str(refused.value.hint)
+    assert "--var machine_external_ip=false" in str(error.value.hint)
 
 
 def test_with_a_nat_gateway_functions_reach_every_region(names: set[str]) -> None:

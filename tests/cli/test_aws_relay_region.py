@@ -17,9 +17,9 @@ def test_rejects_a_region_without_vpc_origins(region: str) -> None:
     deployment = AwsDeployment(ClusterSpec("box", region, {}, {"relay": True}), lambda _: None)
     deployment.account = cast(Aws, Account(region))
     deployment.account.clusters = lambda: ["box"]  # type: ignore[method-assign]
-    with pytest.raises(CommandError, match=f"does not support VPC origins in {region}") as refused:
+    with pytest.raises(CommandError, match=f"does not support VPC origins in {region}") as error:
         deployment.plan()
-    assert "leave relay out" in str(refused.value.hint)
+    assert "leave relay out" in str(error.value.hint)
 
 
 def test_accepts_other_regions() -> None:

@@ -55,8 +55,8 @@ def test_up_creates_the_roles_that_the_cluster_needs_before_terraform_runs(
     options: tuple[str, ...], expected: set[str],
 ) -> None:  # fmt: skip
     terraform.answers(apply={"out": error_event("creating", "stopped here"), "code": 1})
-    ran = det("deploy", "aws", "up", "--yes", *options, *account.where)
-    assert "stopped here" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *options, *account.where)
+    assert "stopped here" in result.err
     assert roles(account) == expected
     assert 15.0 in pauses, "other services see IAM changes later"
 
@@ -81,8 +81,8 @@ def test_up_continues_when_the_new_role_is_ready(
     early = {"out": error_event("creating RDS Cluster", f"api error {refusal}"), "code": 1}
     late = {"out": error_event("creating", "stopped here"), "code": 1}
     terraform.answers(apply=[early, early, late])
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert "stopped here" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert "stopped here" in result.err
     assert len(terraform.calls("apply")) == 3
 
 
@@ -93,8 +93,8 @@ def test_reports_a_role_that_is_never_ready(
     monkeypatch.setattr(aws_service_roles, "_PATIENCE_S", -1.0)
     early = {"out": error_event("creating", f"api error {RDS_REFUSALS[0]}"), "code": 1}
     terraform.answers(apply=early)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert "Verify that you have permission" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert "Verify that you have permission" in result.err
     assert len(terraform.calls("apply")) == 1
 
 
@@ -112,7 +112,7 @@ class Denying:
 
 
 def test_without_the_permission_the_error_has_the_command_for_an_administrator() -> None:
-    with pytest.raises(Exception, match="the role AWSServiceRoleForEC2Spot is missing") as refused:
+    with pytest.raises(Exception, match="the role AWSServiceRoleForEC2Spot is missing") as error:
         aws_service_roles.create(Denying(), [SPOT], lambda _: None)
-    hint = str(getattr(refused.value, "hint", ""))
+    hint = str(getattr(error.value, "hint", ""))
     assert "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in hint

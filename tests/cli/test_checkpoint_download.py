@@ -23,8 +23,8 @@ def saved(cluster: FakeCluster) -> FakeCluster:
 def test_download_through_the_cluster_writes_files_and_metadata(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:
-    ran = det("checkpoint", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
-    assert ran.code == 0
+    result = det("checkpoint", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
+    assert result.code == 0
     assert (tmp_path / "c" / "model.pt").read_bytes() == b"w" * 2000
     assert (tmp_path / "c" / "code" / "train.py").stat().st_size == 1000
     metadata = json.loads((tmp_path / "c" / "metadata.json").read_text())
@@ -34,17 +34,17 @@ def test_download_through_the_cluster_writes_files_and_metadata(
 
 
 def test_quiet_prints_only_the_path(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
-    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master", "-q")
-    assert (ran.out, ran.err) == (f"{tmp_path}/c\n", "")
+    result = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master", "-q")
+    assert (result.out, result.err) == (f"{tmp_path}/c\n", "")
 
 
 def test_reports_a_directory_that_cannot_be_created(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    ran = det("c", "download", CKPT, "-o", tmp_path / "file" / "c")
-    assert ran.code == 1
-    assert f"cannot make the directory '{tmp_path}/file/c': Not a directory" in ran.err
+    result = det("c", "download", CKPT, "-o", tmp_path / "file" / "c")
+    assert result.code == 1
+    assert f"cannot make the directory '{tmp_path}/file/c': Not a directory" in result.err
 
 
 def with_storage(cluster: FakeCluster, config: dict[str, object]) -> None:
@@ -59,8 +59,8 @@ def test_direct_mode_reads_the_storage(saved: FakeCluster, det: Det, tmp_path: P
     (stored / "model.pt").write_bytes(b"d" * 2000)
     (stored / "code" / "train.py").write_bytes(b"d" * 1000)
     with_storage(saved, {"type": "shared_fs", "host_path": str(tmp_path / "storage")})
-    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "direct")
-    assert ran.code == 0
+    result = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "direct")
+    assert result.code == 0
     assert (tmp_path / "c" / "model.pt").read_bytes() == b"d" * 2000
     assert saved.sent("GET", f"/checkpoints/{CKPT}") == []
 
@@ -75,10 +75,10 @@ def test_direct_mode_reports_why_the_storage_cannot_be_read(
     saved: FakeCluster, det: Det, tmp_path: Path
 ) -> None:
     with_storage(saved, {"type": "shared_fs", "host_path": str(tmp_path / "nowhere")})
-    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "direct")
-    assert ran.code == 1
-    assert "cannot be read from its storage" in ran.err
-    assert "--mode master" in ran.err
+    result = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "direct")
+    assert result.code == 1
+    assert "cannot be read from its storage" in result.err
+    assert "--mode master" in result.err
 
 
 def test_reports_both_reasons_if_both_modes_fail(
@@ -89,17 +89,17 @@ def test_reports_both_reasons_if_both_modes_fail(
 
     saved.on("GET", "/checkpoints/([^/]+)", refuse)
     with_storage(saved, {"type": "shared_fs", "host_path": str(tmp_path / "nowhere")})
-    ran = det("c", "download", CKPT, "-o", tmp_path / "c")
-    assert ran.code == 1
-    assert "nowhere" in ran.err
-    assert "bucket is gone" in ran.err
+    result = det("c", "download", CKPT, "-o", tmp_path / "c")
+    assert result.code == 1
+    assert "nowhere" in result.err
+    assert "bucket is gone" in result.err
 
 
 def test_rejects_a_deleted_checkpoint(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
     saved.checkpoints[CKPT]["state"] = "STATE_DELETED"
-    ran = det("c", "download", CKPT, "-o", tmp_path / "c")
-    assert ran.code == 1
-    assert "DELETED" in ran.err
+    result = det("c", "download", CKPT, "-o", tmp_path / "c")
+    assert result.code == 1
+    assert "DELETED" in result.err
     assert not (tmp_path / "c").exists()
 
 
@@ -114,17 +114,17 @@ def test_an_interrupted_download_leaves_no_partial_file(
 
     content = archive({"model.pt": os.urandom(2000), "code/train.py": b"x" * 1000})
     saved.on("GET", "/checkpoints/([^/]+)", Raw(content, cut_after=1000))
-    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
-    assert ran.code == 1
-    assert "broke off" in ran.err
+    result = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
+    assert result.code == 1
+    assert "broke off" in result.err
     assert [p.name for p in (tmp_path / "c").rglob("*") if p.is_file()] == []
 
 
 def test_reports_a_missing_file(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
     saved.on("GET", "/checkpoints/([^/]+)", Raw(archive({"model.pt": b"w" * 2000})))
-    ran = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
-    assert ran.code == 1
-    assert "code/train.py (missing)" in ran.err
+    result = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "master")
+    assert result.code == 1
+    assert "code/train.py (missing)" in result.err
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil"])
@@ -155,15 +155,15 @@ def test_experiment_download_selects_the_best_checkpoints(
 ) -> None:
     other = "22222222-2222-3333-4444-555555555555"
     saved.checkpoints[other] = checkpoint(other, 10, 1)
-    ran = det("e", "download", 1, "-o", tmp_path / "out", "--top-n", 2, "-q")
-    assert ran.code == 0
-    assert ran.out.splitlines() == [f"{tmp_path}/out/{CKPT}", f"{tmp_path}/out/{other}"]
+    result = det("e", "download", 1, "-o", tmp_path / "out", "--top-n", 2, "-q")
+    assert result.code == 0
+    assert result.out.splitlines() == [f"{tmp_path}/out/{CKPT}", f"{tmp_path}/out/{other}"]
 
 
 def test_trial_download_by_metric_needs_its_direction(saved: FakeCluster, det: Det) -> None:
-    ran = det("t", "download", 10, "--sort-by", "val_loss")
-    assert ran.code == 2
-    assert "--smaller-is-better" in ran.err
+    result = det("t", "download", 10, "--sort-by", "val_loss")
+    assert result.code == 2
+    assert "--smaller-is-better" in result.err
 
 
 def test_downloads_no_checkpoint_for_an_unknown_metric(
@@ -171,8 +171,12 @@ def test_downloads_no_checkpoint_for_an_unknown_metric(
 ) -> None:
     by_metric = ("--sort-by", "acc", "--smaller-is-better", "false", "-o", tmp_path / "c")
     for command in (("t", "download", 10), ("e", "download", 1)):
-        ran = det(*command, *by_metric)
-        assert (ran.code != 0, "no" in ran.err, (tmp_path / "c").exists()) == (True, True, False)
+        result = det(*command, *by_metric)
+        assert (result.code != 0, "no" in result.err, (tmp_path / "c").exists()) == (
+            True,
+            True,
+            False,
+        )
 
 
 def test_trial_download_of_the_latest_checkpoint(

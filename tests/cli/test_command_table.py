@@ -246,7 +246,7 @@ def test_bash_completes_words(det: Det, tmp_path: Path, typed: list[str], offere
 
 
 def test_the_reference_uses_the_argument_names_of_the_help(det: Det) -> None:
-    refused = det("command", "kill")
-    assert "required: command_id" in refused.err
+    result = det("command", "kill")
+    assert "required: command_id" in result.err
     assert "| `command_id` | the ids of commands" in reference.page()
     assert "`task_ids`" not in reference.page()

@@ -82,9 +82,9 @@ def test_rejects_a_link_to_a_parent_directory(root: Path) -> None:
 def test_rejects_a_socket(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(str(root / "sock"))
-        with pytest.raises(BadContext, match=r"sock.*neither a file nor a directory") as refused:
+        with pytest.raises(BadContext, match=r"sock.*neither a file nor a directory") as error:
             collect(str(root))
-    assert ".detignore" in refused.value.hint
+    assert ".detignore" in error.value.hint
 
 
 def test_reports_the_number_of_unreadable_files(
@@ -95,9 +95,9 @@ def test_reports_the_number_of_unreadable_files(
     monkeypatch.setattr(os, "access", lambda path, _: "secret" not in str(path))
     with pytest.raises(
         BadContext, match=r"(?s)7 files.*secret0.*permission denied.*and 2 more"
-    ) as refused:
+    ) as error:
         collect(str(root))
-    assert "secret6" not in refused.value.cause
+    assert "secret6" not in error.value.cause
 
 
 def test_does_not_warn_about_an_ignored_dangling_link(
@@ -121,9 +121,9 @@ def test_lists_the_largest_files_if_the_context_is_too_large(root: Path) -> None
     for i in range(7):
         with open(root / f"data{i}", "wb") as f:
             f.truncate((15 + i) * 2**20)
-    with pytest.raises(BadContext) as refused:
+    with pytest.raises(BadContext) as error:
         collect(str(root))
-    named = [line.split()[-1] for line in refused.value.cause.splitlines()[1:]]
+    named = [line.split()[-1] for line in error.value.cause.splitlines()[1:]]
     assert named == ["data6", "data5", "data4", "data3", "data2"]
 
 
@@ -191,9 +191,9 @@ def test_the_archive_contains_the_files_of_the_directory(
     assert inline == written
     out = io.BytesIO()
     packed.write_tar_gz(out)
-    again = io.BytesIO()
-    packed.write_tar_gz(again)
-    assert out.getvalue() == again.getvalue()
+    buffer = io.BytesIO()
+    packed.write_tar_gz(buffer)
+    assert out.getvalue() == buffer.getvalue()
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
         unpacked = {m.name: tar.extractfile(m) for m in tar if m.isfile()}
         assert {n: f.read() for n, f in unpacked.items() if f} == written

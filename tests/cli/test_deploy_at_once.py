@@ -98,10 +98,10 @@ def test_rejects_a_second_deployment_while_the_first_runs(
     first = deployments.begin()
     try:
         second = deployments.another("two")
-        with pytest.raises(CommandError) as refused:
+        with pytest.raises(CommandError) as error:
             second.apply({}, print)
-        assert "another deployment of this cluster is running: " in refused.value.cause
-        assert f"{STATE_BUCKET}/box/state.tflock" in refused.value.hint
+        assert "another deployment of this cluster is running: " in error.value.cause
+        assert f"{STATE_BUCKET}/box/state.tflock" in error.value.hint
         assert deployments.locks() == ["box/state.tflock"]
     finally:
         deployments.open_gate()

@@ -42,9 +42,11 @@ sys.exit(main(sys.argv[1:]))
 def test_rejects_an_invalid_cluster_id_before_any_request(
     det: Det, account: Account, terraform: FakeTerraform, cluster_id: str
 ) -> None:
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--cluster-id", cluster_id)
-    assert ran.code == 2
-    assert "must be a letter followed by at most 30 letters, digits and single hyphens" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--cluster-id", cluster_id)
+    assert result.code == 2
+    assert (
+        "must be a letter followed by at most 30 letters, digits and single hyphens" in result.err
+    )
     assert terraform.calls("init") == []
 
 
@@ -55,9 +57,9 @@ def test_reports_missing_credentials_with_a_hint(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert (ran.code, "there are no AWS credentials" in ran.err) == (1, True)
-    assert "aws configure" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (result.code, "there are no AWS credentials" in result.err) == (1, True)
+    assert "aws configure" in result.err
     assert terraform.calls("init") == []
 
 
@@ -67,18 +69,18 @@ def test_reports_a_missing_terraform_with_a_hint(
     monkeypatch.delenv("DET_TERRAFORM", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("DET_TERRAFORM_RELEASES", "http://127.0.0.1:9")
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert (ran.code, "Terraform is not installed" in ran.err) == (1, True)
-    assert "developer.hashicorp.com/terraform/install" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (result.code, "Terraform is not installed" in result.err) == (1, True)
+    assert "developer.hashicorp.com/terraform/install" in result.err
 
 
 def test_reports_a_terraform_that_cannot_be_started(
     det: Det, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_TERRAFORM", "/nowhere/terraform")
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 1
-    assert "/nowhere/terraform cannot be started" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 1
+    assert "/nowhere/terraform cannot be started" in result.err
 
 
 @pytest.mark.parametrize("version", ["1.5.7", "1.9.8"])
@@ -87,9 +89,9 @@ def test_rejects_an_old_terraform(
 ) -> None:
     """Terraform 1.9 cannot lock a state in S3 with a file."""
     terraform.answers(version={"out": json.dumps({"terraform_version": version})})
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert (ran.code, f"Terraform {version} is too old" in ran.err) == (1, True)
-    assert "install 1.10 or newer" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (result.code, f"Terraform {version} is too old" in result.err) == (1, True)
+    assert "install 1.10 or newer" in result.err
 
 
 def test_reports_the_cause_of_a_failed_apply(
@@ -97,11 +99,11 @@ def test_reports_the_cause_of_a_failed_apply(
 ) -> None:
     event = error_event("creating RDS Cluster", "api error\nDBClusterQuotaExceeded")
     terraform.answers(apply={"out": event, "code": 1})
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 1
-    (cause,) = [line for line in ran.err.splitlines() if "terraform apply failed" in line]
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 1
+    (cause,) = [line for line in result.err.splitlines() if "terraform apply failed" in line]
     assert "creating RDS Cluster: api error DBClusterQuotaExceeded" in cause
-    assert "run the same command again to continue" in ran.err
+    assert "run the same command again to continue" in result.err
 
 
 def test_reuses_the_options_of_the_previous_run(
@@ -127,11 +129,11 @@ def test_reuses_the_options_of_the_previous_run(
     first = (*account.where, *machines, "--var", "database=rds")
     assert det("deploy", "aws", "up", "--yes", *first).code == 1
     config.unlink()
-    ran = det("deploy", "aws", "up", "--dry-run", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *account.where)
+    assert result.code == 0, result.err
     assert (
         "Reusing options of the previous run: --compute-agent-instance-type, --spot, --config, --var database=rds"
-        in ran.err
+        in result.err
     )
     assert built[0] == built[1]
     assert built[1]["cluster_name"] == "lab"
@@ -145,20 +147,20 @@ def test_reports_the_cause_of_a_failed_init(
 ) -> None:
     output = "╷\n│ Error: Failed to query available provider packages\n│\n│ no such host\n╵"
     terraform.answers(init={"err": output, "code": 1})
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 1
-    assert "Failed to query available provider packages" in ran.err
-    assert "give this machine access to registry.terraform.io" in ran.err
-    assert "run the same command again" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 1
+    assert "Failed to query available provider packages" in result.err
+    assert "give this machine access to registry.terraform.io" in result.err
+    assert "run the same command again" in result.err
 
 
 def test_rejects_the_removal_of_an_unknown_cluster(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
-    ran = det("deploy", "aws", "down", *account.where, "--cluster-id", "bix")
-    assert ran.code == 3
-    assert "there is no cluster bix in us-west-2; clusters here: box" in ran.err
+    result = det("deploy", "aws", "down", *account.where, "--cluster-id", "bix")
+    assert result.code == 3
+    assert "there is no cluster bix in us-west-2; clusters here: box" in result.err
     assert terraform.calls("destroy") == []
 
 
@@ -170,8 +172,8 @@ def test_lists_describes_and_removes_a_cluster_with_an_old_name(
     options = (*account.where, "--cluster-id", "my--box")
     assert det("deploy", "aws", "list", *account.where[2:]).out.split() == ["my--box"]
     assert "my--box" in det("deploy", "aws", "status", *options).out
-    ran = det("deploy", "aws", "down", "--yes", *options)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "down", "--yes", *options)
+    assert result.code == 0, result.err
     assert det("deploy", "aws", "list", *account.where[2:]).out == ""
 
 
@@ -181,10 +183,10 @@ def test_removes_a_cluster_with_machines_only_with_force(
     account.has_cluster()
     machine = account.run_machine()
     terraform.answers(output={"out": "{}"})
-    ran = det("deploy", "aws", "down", "--yes", *account.where)
-    assert ran.code == 1
-    assert f"1 machines of the cluster are running: {machine}" in ran.err
-    assert "--force" in ran.err
+    result = det("deploy", "aws", "down", "--yes", *account.where)
+    assert result.code == 1
+    assert f"1 machines of the cluster are running: {machine}" in result.err
+    assert "--force" in result.err
     assert terraform.calls("apply", "destroy") == []
 
 
@@ -194,8 +196,8 @@ def test_force_terminates_machines_before_the_other_resources(
     account.has_cluster()
     account.run_machine()
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
-    ran = det("deploy", "aws", "down", "--yes", "--force", "--delete-data", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "down", "--yes", "--force", "--delete-data", *account.where)
+    assert result.code == 0, result.err
     (reservation,) = account.client("ec2").describe_instances()["Reservations"]
     assert reservation["Instances"][0]["State"]["Name"] == "terminated"
     assert [call["verb"] for call in terraform.calls("apply", "state", "destroy")] == [
@@ -213,13 +215,13 @@ def test_keeping_data_forgets_the_bucket_and_unprotects_the_database(
 ) -> None:
     account.has_cluster()
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
-    ran = det("deploy", "aws", "down", "--yes", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "down", "--yes", *account.where)
+    assert result.code == 0, result.err
     (apply,) = terraform.calls("apply")
     assert apply["variables"]["keep_data"] is True
     assert apply["variables"]["removal"].isdigit()
-    forgotten = terraform.calls("state")[-1]["words"]
-    assert forgotten == ["rm", "module.storage.aws_s3_bucket.this"]
+    words = terraform.calls("state")[-1]["words"]
+    assert words == ["rm", "module.storage.aws_s3_bucket.this"]
 
 
 def test_continues_an_interrupted_removal_without_an_apply(
@@ -268,12 +270,14 @@ def test_continues_an_interrupted_apply_and_prints_the_first_password_once(
     assert (terraform.folder / "stopped").exists(), "Terraform had no time to store its state"
 
     terraform.answers(output=made_at(cluster))
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert finished.returncode == 0, finished.stderr
-    assert "until you change it: Secret123" in finished.stdout
-    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert "Secret123" not in again.stdout
-    assert "admin still has the first password: `det user change-password" in again.stdout
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "until you change it: Secret123" in result.stdout
+    second_result = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "Secret123" not in second_result.stdout
+    assert "admin still has the first password: `det user change-password" in second_result.stdout
     (import_block, *_) = (call["taken_over"] for call in terraform.calls("apply"))
     assert "to = module.storage.aws_s3_bucket.this\n" in import_block
     assert f'id = "{DATA_BUCKET}"\n' in import_block
@@ -293,8 +297,8 @@ def test_prints_a_password_again_that_could_not_be_printed(
     os.close(read_end)
     subprocess.run(command, stdout=closed_pipe, stderr=subprocess.PIPE, check=False, timeout=120)
     os.close(closed_pipe)
-    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert "until you change it: Secret123" in again.stdout, again.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert "until you change it: Secret123" in result.stdout, result.stderr
 
 
 def test_lists_clusters_as_json(det: Det, account: Account, terraform: FakeTerraform) -> None:
@@ -308,9 +312,9 @@ def test_rejects_an_invalid_configuration_before_any_change(
 ) -> None:
     config = tmp_path / "master.yaml"
     config.write_text("resource_pools: [{pool_name: gpus}, {pool_name: more}]\n")
-    ran = det("deploy", "aws", "up", "--yes", "--config", config, *account.where)
-    assert ran.code == 2
-    assert "resource_manager.default_compute_resource_pool: is required" in ran.err
+    result = det("deploy", "aws", "up", "--yes", "--config", config, *account.where)
+    assert result.code == 2
+    assert "resource_manager.default_compute_resource_pool: is required" in result.err
     assert terraform.calls("apply") == []
     assert account.client("s3").list_buckets()["Buckets"] == []
 
@@ -331,8 +335,8 @@ def test_reports_an_unreadable_configuration_in_one_line(
     if content is not None:
         Path("cluster.yaml").write_bytes(content)
     where = ("--cluster-id", "lab", "--region", "us-west-2", "--config", "cluster.yaml")
-    ran = det("deploy", "aws", "up", "--dry-run", *where)
-    assert (ran.code, message in ran.err.splitlines()[0]) == (2, True), ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *where)
+    assert (result.code, message in result.err.splitlines()[0]) == (2, True), result.err
 
 
 @pytest.mark.parametrize("form", ["provider", "offers"])
@@ -343,22 +347,23 @@ def test_the_deployment_completes_the_settings_of_pools(
     section = {"type": "aws", "instance_type": "g5.xlarge"}
     pool = {"pool_name": "gpus", form: [section] if form == "offers" else section}
     config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
-    ran = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
-    assert ran.code == 0, ran.err
-    assert "gpus costs $1.01 per machine and hour (g5.xlarge, on-demand)" in ran.out
+    result = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
+    assert result.code == 0, result.err
+    assert "gpus costs $1.01 per machine and hour (g5.xlarge, on-demand)" in result.out
 
 
 def test_a_dry_run_prints_the_monthly_cost_and_changes_no_resource(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    ran = det("deploy", "aws", "up", "--dry-run", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *account.where)
+    assert result.code == 0, result.err
     assert (
-        "Idle, the cluster costs about $0.52 per month: 1 secret $0.40, Aurora, paused" in ran.out
+        "Idle, the cluster costs about $0.52 per month: 1 secret $0.40, Aurora, paused"
+        in result.out
     )
-    assert "compute-pool costs $0.53 per machine and hour (g4dn.xlarge, on-demand)" in ran.out
+    assert "compute-pool costs $0.53 per machine and hour (g4dn.xlarge, on-demand)" in result.out
     cheaper = "above 231 hours per month of work, `--var database=rds` is cheaper"
-    assert f"Aurora costs $0.06 per hour while work runs: {cheaper}" in ran.out
+    assert f"Aurora costs $0.06 per hour while work runs: {cheaper}" in result.out
     assert [call["verb"] for call in terraform.calls("plan", "apply")] == ["plan"]
     assert account.client("s3").list_buckets()["Buckets"] == []
 
@@ -386,19 +391,19 @@ def test_a_dry_run_prints_the_monthly_cost_and_changes_no_resource(
 def test_a_dry_run_includes_the_price_of_each_option(
     det: Det, account: Account, terraform: FakeTerraform, variable: str, text: str
 ) -> None:
-    ran = det("deploy", "aws", "up", "--dry-run", "--var", variable, *account.where)
-    assert ran.code == 0, ran.err
-    assert text in ran.out
-    assert "unknown price" not in ran.out
+    result = det("deploy", "aws", "up", "--dry-run", "--var", variable, *account.where)
+    assert result.code == 0, result.err
+    assert text in result.out
+    assert "unknown price" not in result.out
 
 
 def test_reports_a_database_without_a_known_price(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     variables = ("--var", "database=rds", "--var", "database_instance_class=db.m7g.large")
-    ran = det("deploy", "aws", "up", "--dry-run", *variables, *account.where)
+    result = det("deploy", "aws", "up", "--dry-run", *variables, *account.where)
     cost = "at least $2.72 per month, plus db.m7g.large, which always runs and has an unknown price: 1 secret $0.40"
-    assert f"Idle, the cluster costs {cost}" in ran.out
+    assert f"Idle, the cluster costs {cost}" in result.out
 
 
 LOCKED = """Error message: api error PreconditionFailed
@@ -417,13 +422,13 @@ def test_reports_the_owner_of_a_concurrent_deployment(
 ) -> None:
     event = error_event("Error acquiring the state lock", LOCKED)
     terraform.answers(apply={"out": event, "code": 1})
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 1
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 1
     assert (
         "another deployment of this cluster is running: ada@laptop since 2026-11-22 16:05:12"
-        in ran.err
+        in result.err
     )
-    assert "box/state.tflock" in ran.err
+    assert "box/state.tflock" in result.err
 
 
 def test_reports_a_state_of_a_newer_terraform(
@@ -431,6 +436,6 @@ def test_reports_a_state_of_a_newer_terraform(
 ) -> None:
     output = "Error: state snapshot was created by Terraform v1.14.2, which is newer than current v1.11.4"
     terraform.answers(state_pull={"err": output, "code": 1})
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert (ran.code, "last deployed with Terraform 1.14.2" in ran.err) == (1, True)
-    assert "install Terraform 1.14.2 or newer" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (result.code, "last deployed with Terraform 1.14.2" in result.err) == (1, True)
+    assert "install Terraform 1.14.2 or newer" in result.err

@@ -28,10 +28,12 @@ def pool_on_google(tmp_path: Path) -> Path:
 def test_pools_on_google_cloud_need_credentials(
     det: Det, account: Account, terraform: FakeTerraform, pool_on_google: Path
 ) -> None:
-    ran = det("deploy", "aws", "up", "--yes", "--config", pool_on_google, *account.where)
-    assert ran.code == 2
-    assert "a pool rents machines on Google Cloud, but the functions have no credentials" in ran.err
-    assert "--google-credentials FILE" in ran.err
+    result = det("deploy", "aws", "up", "--yes", "--config", pool_on_google, *account.where)
+    assert result.code == 2
+    assert (
+        "a pool rents machines on Google Cloud, but the functions have no credentials" in result.err
+    )
+    assert "--google-credentials FILE" in result.err
     assert terraform.calls("init") == []
 
 
@@ -41,8 +43,11 @@ def test_rejects_a_service_account_key_for_functions(
     key = tmp_path / "key.json"
     key.write_text('{"type": "service_account", "private_key": "-----BEGIN"}')
     options = ("--config", pool_on_google, "--google-credentials", key)
-    ran = det("deploy", "aws", "up", "--yes", *options, *account.where)
-    assert (ran.code, "is not a workload identity federation configuration" in ran.err) == (2, True)
+    result = det("deploy", "aws", "up", "--yes", *options, *account.where)
+    assert (result.code, "is not a workload identity federation configuration" in result.err) == (
+        2,
+        True,
+    )
 
 
 def test_only_the_renting_function_contains_the_google_client(
@@ -65,8 +70,8 @@ def test_only_the_renting_function_contains_the_google_client(
     federation = tmp_path / "federation.json"
     federation.write_text('{"type": "external_account"}')
     options = ("--config", pool_on_google, "--google-credentials", federation)
-    ran = det("deploy", "aws", "up", "--dry-run", *options, *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *options, *account.where)
+    assert result.code == 0, result.err
     assert built["google"] is True
     assert built["files"]["gcp-credentials.json"] == federation.read_bytes()
     (plan,) = terraform.calls("plan")
@@ -77,4 +82,4 @@ def test_only_the_renting_function_contains_the_google_client(
     assert variables["google_project"] == "acme"
     (pool,) = yaml.safe_load(built["files"]["cluster.yaml"])["resource_pools"]
     assert "ubuntu-accelerator" in pool["provider"]["boot_disk_source_image"]
-    assert "warning: machines of pool default on Google Cloud have no credentials" in ran.err
+    assert "warning: machines of pool default on Google Cloud have no credentials" in result.err

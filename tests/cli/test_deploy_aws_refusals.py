@@ -58,8 +58,8 @@ def test_reports_aws_errors_with_a_hint(
         account.has_cluster()
     refuses(operation, code, "not for you")
     yes = ["--yes"] if verb != "status" else []
-    ran = det("deploy", "aws", verb, *yes, *account.where)
-    assert (ran.code, message in ran.err, next_ in ran.err) == (1, True, True), ran.err
+    result = det("deploy", "aws", verb, *yes, *account.where)
+    assert (result.code, message in result.err, next_ in result.err) == (1, True, True), result.err
 
 
 def test_reports_credentials_that_expire_during_an_apply(
@@ -67,9 +67,9 @@ def test_reports_credentials_that_expire_during_an_apply(
 ) -> None:
     event = error_event("creating VPC", "api error ExpiredToken: The provided token has expired")
     terraform.answers(apply={"out": event, "code": 1})
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert "the cloud credentials expired during terraform apply" in ran.err
-    assert "sign in again and run the same command again to continue" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert "the cloud credentials expired during terraform apply" in result.err
+    assert "sign in again and run the same command again to continue" in result.err
 
 
 def test_prints_each_resource_and_its_progress_once_per_minute(
@@ -85,16 +85,16 @@ def test_prints_each_resource_and_its_progress_once_per_minute(
         for kind, message, elapsed_s in events
     ]
     terraform.answers(apply={"out": "\n".join(output), "code": 1})
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    printed = [line for line in ran.err.splitlines() if "reating" in line or "errored" in line]
-    assert printed == [events[0][1], events[2][1], events[4][1], events[5][1]], ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    printed = [line for line in result.err.splitlines() if "reating" in line or "errored" in line]
+    assert printed == [events[0][1], events[2][1], events[4][1], events[5][1]], result.err
 
 
 def test_a_dry_run_reports_problems(det: Det, account: Account, terraform: FakeTerraform) -> None:
     iam = account.client("iam")
     iam.create_role(RoleName="det-box-api", AssumeRolePolicyDocument="{}")
-    ran = det("deploy", "aws", "up", "--dry-run", *account.where)
-    assert (ran.code, "the name box is taken" in ran.err) == (1, True)
+    result = det("deploy", "aws", "up", "--dry-run", *account.where)
+    assert (result.code, "the name box is taken" in result.err) == (1, True)
     assert terraform.calls("plan") == []
 
 
@@ -106,9 +106,9 @@ def test_does_not_replace_resources_of_another_program(
     account.has_cluster()
     account.client("s3").delete_object(Bucket=STATE_BUCKET, Key="box/options.json")
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
-    ran = det("deploy", "aws", verb, "--yes", *account.where)
-    assert ran.code == 1
-    assert "the state of box belongs to another program, which created 2 resources" in ran.err
+    result = det("deploy", "aws", verb, "--yes", *account.where)
+    assert result.code == 1
+    assert "the state of box belongs to another program, which created 2 resources" in result.err
     assert terraform.calls("apply", "destroy") == []
 
 

@@ -79,8 +79,8 @@ def test_removes_the_group_of_cloudfront_before_the_network(
     account.has_cluster()
     ours, others = make_group("box"), make_group("other")
     terraform.answers(output={"out": "{}"}, state_pull=state)
-    ran = det("deploy", "aws", "down", "--yes", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "down", "--yes", *account.where)
+    assert result.code == 0, result.err
     assert groups(account) & {ours, others} == {others}
     calls = terraform.calls("destroy")
     assert ["-target=module.relay" in call["words"] for call in calls] == [True, False][-destroyed:]
@@ -102,10 +102,10 @@ def test_reports_a_group_that_cloudfront_still_uses(
     monkeypatch.setattr(EC2Backend, "delete_security_group", refuse)
     destroy_error = {"out": NETWORK_HELD, "code": 1}
     terraform.answers(output={"out": "{}"}, state_pull=WITHOUT, destroy=destroy_error)
-    ran = det("deploy", "aws", "down", "--yes", *account.where)
-    assert ran.code == 1
-    assert f"CloudFront still uses the security group {group}" in ran.err
-    assert "run the same command again in a few minutes" in ran.err
+    result = det("deploy", "aws", "down", "--yes", *account.where)
+    assert result.code == 1
+    assert f"CloudFront still uses the security group {group}" in result.err
+    assert "run the same command again in a few minutes" in result.err
     assert det("deploy", "aws", "list", *account.where[2:]).out.split() == ["box"]
 
 
@@ -115,9 +115,9 @@ def test_reports_aws_s_own_error_for_a_network_with_other_dependencies(
     account.has_cluster()
     destroy_error = {"out": NETWORK_HELD, "code": 1}
     terraform.answers(output={"out": "{}"}, state_pull=WITHOUT, destroy=destroy_error)
-    ran = det("deploy", "aws", "down", "--yes", *account.where)
-    assert (ran.code, "deleting EC2 VPC (vpc-1)" in ran.err) == (1, True)
-    assert "CloudFront" not in ran.err
+    result = det("deploy", "aws", "down", "--yes", *account.where)
+    assert (result.code, "deleting EC2 VPC (vpc-1)" in result.err) == (1, True)
+    assert "CloudFront" not in result.err
 
 
 def test_removes_the_resources_of_guardduty_before_the_network(
@@ -131,10 +131,10 @@ def test_removes_the_resources_of_guardduty_before_the_network(
         VpcId=network, ServiceName="com.amazonaws.us-west-2.s3"
     )
     terraform.answers(output={"out": "{}"}, state_pull=WITHOUT)
-    ran = det("deploy", "aws", "down", "--yes", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "down", "--yes", *account.where)
+    assert result.code == 0, result.err
     assert groups(account) & {group, others[1]} == {others[1]}
-    described = account.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]
-    remaining = {e["VpcEndpointId"] for e in described if e["State"] != "deleted"}
+    Vpc_endpoints = account.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]
+    remaining = {e["VpcEndpointId"] for e in Vpc_endpoints if e["State"] != "deleted"}
     assert remaining & {endpoint, others[0]} == {others[0]}
     assert s3["VpcEndpoint"]["VpcEndpointId"] in remaining, "Terraform removes its own endpoint"

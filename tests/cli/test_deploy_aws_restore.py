@@ -80,14 +80,14 @@ def test_restores_a_snapshot_with_the_key_of_its_secrets(
 ) -> None:
     leave_snapshot(account)
     keep_key(account)
-    ran = det("deploy", "aws", "up", "--dry-run", *account.where, "--db-snapshot", FINAL)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *account.where, "--db-snapshot", FINAL)
+    assert result.code == 0, result.err
     (plan,) = terraform.calls("plan")
     snapshot = plan["variables"]["database_snapshot"]
     assert snapshot["name"].endswith(f":cluster-snapshot:{FINAL}")
     assert snapshot["version"] == "16.8"
     assert plan["variables"]["secrets_key"] == KEY
-    assert "warning: the key" not in ran.err
+    assert "warning: the key" not in result.err
 
 
 def test_restores_an_rds_instance_with_the_same_disk_size(
@@ -95,8 +95,8 @@ def test_restores_an_rds_instance_with_the_same_disk_size(
 ) -> None:
     leave_instance_snapshot(account)
     options = ("--db-snapshot", FINAL, "--var", "database=rds")
-    ran = det("deploy", "aws", "up", "--dry-run", *account.where, *options)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *account.where, *options)
+    assert result.code == 0, result.err
     (plan,) = terraform.calls("plan")
     assert plan["variables"]["database_snapshot"]["disk_gb"] == 45
 
@@ -121,8 +121,8 @@ def test_a_repeated_restore_keeps_the_database(
     """The snapshot may have been deleted in the meantime."""
     account.has_cluster(db_snapshot=FINAL)
     make_database(account)
-    ran = det("deploy", "aws", "up", "--dry-run", *account.where, "--db-snapshot", FINAL)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *account.where, "--db-snapshot", FINAL)
+    assert result.code == 0, result.err
     (plan,) = terraform.calls("plan")
     assert "database_snapshot" not in plan["variables"]
 
@@ -132,10 +132,11 @@ def test_a_snapshot_never_replaces_a_database(
 ) -> None:
     account.has_cluster()
     make_database(account)
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
-    assert ran.code == 2
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
+    assert result.code == 2
     assert (
-        "the cluster already has a database, det-box, and a snapshot cannot replace it" in ran.err
+        "the cluster already has a database, det-box, and a snapshot cannot replace it"
+        in result.err
     )
     assert terraform.calls("apply", "import") == []
     assert "db_snapshot" not in account.options()
@@ -145,9 +146,11 @@ def test_an_unknown_snapshot_lists_the_existing_ones(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     leave_snapshot(account)
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", "det-bix-final1")
-    assert ran.code == 3
-    assert f"there is no snapshot det-bix-final1 in us-west-2; snapshots here: {FINAL}" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", "det-bix-final1")
+    assert result.code == 3
+    assert (
+        f"there is no snapshot det-bix-final1 in us-west-2; snapshots here: {FINAL}" in result.err
+    )
     assert terraform.calls("init") == []
 
 
@@ -164,8 +167,8 @@ def test_rejects_a_snapshot_that_is_not_from_a_cluster(
     det: Det, account: Account, terraform: FakeTerraform, settings: dict[str, Any], message: str
 ) -> None:
     leave_snapshot(account, **settings)
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
-    assert (ran.code, message in ran.err) == (2, True), ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
+    assert (result.code, message in result.err) == (2, True), result.err
     assert terraform.calls("init") == []
 
 
@@ -173,10 +176,10 @@ def test_rejects_a_snapshot_of_the_other_kind_of_database(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     leave_instance_snapshot(account)
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
-    assert ran.code == 2
-    assert "is from an instance of RDS, but the new database is Aurora" in ran.err
-    assert "give --var database=rds" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
+    assert result.code == 2
+    assert "is from an instance of RDS, but the new database is Aurora" in result.err
+    assert "give --var database=rds" in result.err
 
 
 def test_rejects_an_incomplete_snapshot(
@@ -189,17 +192,17 @@ def test_rejects_an_incomplete_snapshot(
     monkeypatch.setattr(
         aws_snapshots, "_read", lambda item, prefix: read({**item, "Status": "creating"}, prefix)
     )
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
-    assert (ran.code, "is not complete: it is creating" in ran.err) == (1, True), ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
+    assert (result.code, "is not complete: it is creating" in result.err) == (1, True), result.err
 
 
 def test_warns_about_a_missing_key_and_another_clusters_bucket(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     leave_snapshot(account, "by-hand", "det-other")
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", "by-hand")
-    assert "warning: the key of det-other is not stored here" in ran.err
-    assert "det-other are in the bucket of that cluster" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", "by-hand")
+    assert "warning: the key of det-other is not stored here" in result.err
+    assert "det-other are in the bucket of that cluster" in result.err
 
 
 def test_a_cluster_with_another_name_stores_the_restored_key(
@@ -221,11 +224,12 @@ def test_a_removal_stores_the_key_and_prints_the_restore_command(
     )  # a snapshot of another cluster
     state_with_key(account, "a" * 36, "b" * 36)
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
-    ran = det("deploy", "aws", "down", "--yes", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "down", "--yes", *account.where)
+    assert result.code == 0, result.err
     assert kept_key(account) == "a" * 36 + "b" * 36
     assert (
-        f"det deploy aws up --cluster-id box --region us-west-2 --db-snapshot {FINAL}\n" in ran.out
+        f"det deploy aws up --cluster-id box --region us-west-2 --db-snapshot {FINAL}\n"
+        in result.out
     )
     assert det("deploy", "aws", "list", *account.where[2:]).out == ""
 
@@ -236,8 +240,8 @@ def test_the_restore_command_of_an_rds_instance_includes_its_kind(
     account.has_cluster(var=["database=rds"])
     leave_instance_snapshot(account)
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
-    ran = det("deploy", "aws", "down", "--yes", *account.where)
-    assert f"--db-snapshot {FINAL} --var database=rds\n" in ran.out, ran.err
+    result = det("deploy", "aws", "down", "--yes", *account.where)
+    assert f"--db-snapshot {FINAL} --var database=rds\n" in result.out, result.err
 
 
 def test_a_removal_with_all_data_prints_no_restore_command(
@@ -246,14 +250,14 @@ def test_a_removal_with_all_data_prints_no_restore_command(
     account.has_cluster()
     leave_snapshot(account)
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
-    ran = det("deploy", "aws", "down", "--yes", "--delete-data", *account.where)
-    assert (ran.code, "--db-snapshot" in ran.out) == (0, False), ran.err
+    result = det("deploy", "aws", "down", "--yes", "--delete-data", *account.where)
+    assert (result.code, "--db-snapshot" in result.out) == (0, False), result.err
 
 
 def test_ignores_an_incomplete_key(det: Det, account: Account, terraform: FakeTerraform) -> None:
     account.has_cluster()
     state_with_key(account, "a" * 36)
-    ran = det("deploy", "aws", "up", "--dry-run", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *account.where)
+    assert result.code == 0, result.err
     (plan,) = terraform.calls("plan")
     assert "secrets_key" not in plan["variables"]

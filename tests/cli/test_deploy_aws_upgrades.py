@@ -77,8 +77,8 @@ def test_an_upgrade_serves_requests_after_the_migration(
         return b"[]"
 
     monkeypatch.setattr(LambdaFunction, "invoke", migrate)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 0, result.err
     assert (live_versions, upgrade.live()) == ([{"1"}], {"2"})
 
 
@@ -96,8 +96,8 @@ def test_retries_until_lambda_has_prepared_the_function(
 
     monkeypatch.setattr(LambdaFunction, "invoke", invoke)
     monkeypatch.setattr("det_cli.deployment.aws_migration.time.sleep", lambda s: None)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 0, result.err
     assert upgrade.live() == {"2"}
 
 
@@ -112,8 +112,8 @@ def test_a_failed_migration_keeps_the_previous_version(
         return b'{"errorMessage": "no room on disk"}'
 
     monkeypatch.setattr(LambdaFunction, "invoke", fail)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert (ran.code, "the migration of the database failed: no room on disk" in ran.err) == (
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert (result.code, "the migration of the database failed: no room on disk" in result.err) == (
         1,
         True,
     )
@@ -128,10 +128,10 @@ def test_rolls_back_a_version_that_does_not_answer(
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
     monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
     cluster.on("GET", "/health", Raw(b"{}", status=500))
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 1
-    assert f"does not answer at {cluster.url}: the previous version was restored" in ran.err
-    assert "/aws/lambda/det-box-api shows the reason" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 1
+    assert f"does not answer at {cluster.url}: the previous version was restored" in result.err
+    assert "/aws/lambda/det-box-api shows the reason" in result.err
     assert upgrade.live() == {"1"}
 
 
@@ -142,8 +142,8 @@ def test_an_upgrade_keeps_the_newest_versions_and_the_previous_one(
     upgrade = Upgrade(account, terraform, cluster.url, newest=6)
     upgrade.publish(4)
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 0, result.err
     for name in ("api", "tick", "provision"):
         assert upgrade.published(name) == ["1", "4", "5", "6"]
     assert upgrade.live() == {"6"}
@@ -180,7 +180,7 @@ def test_an_upgrade_succeeds_without_the_permission_to_delete_versions(
         )
 
     monkeypatch.setattr(LambdaResponse, "delete_function", deny)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 0, ran.err
-    assert "warning: old versions of det-box-api could not be deleted: " in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 0, result.err
+    assert "warning: old versions of det-box-api could not be deleted: " in result.err
     assert upgrade.live() == {"6"}

@@ -16,9 +16,11 @@ def test_the_idle_cost_includes_machines_from_options(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     options = ("--compute-agent-instance-type", "g5.xlarge", "--min-dynamic-agents", "1")
-    ran = det("deploy", "aws", "up", "--dry-run", *options, *account.where)
-    assert ran.code == 0, ran.err
-    idle = next(line for line in ran.out.splitlines() if line.startswith("Idle, the cluster costs"))
+    result = det("deploy", "aws", "up", "--dry-run", *options, *account.where)
+    assert result.code == 0, result.err
+    idle = next(
+        line for line in result.out.splitlines() if line.startswith("Idle, the cluster costs")
+    )
     # 730 hours of $1.006 and of $0.192, Aurora at $0.06 per hour, and $0.52 for the other parts
     assert "about $918.86 per month: 1 g5.xlarge, always kept by compute-pool $734.38" in idle
     assert "1 m5.xlarge, always kept by aux-pool $140.16" in idle
@@ -51,14 +53,14 @@ def test_the_idle_cost_includes_machines_from_a_configuration(
     }
     config = tmp_path / "master.yaml"
     config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
-    ran = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
-    assert ran.code == 0, ran.err
-    assert text in ran.out
+    result = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
+    assert result.code == 0, result.err
+    assert text in result.out
 
 
 def test_the_idle_cost_on_google_cloud_includes_machines(
     project: Project, terraform: FakeTerraform
 ) -> None:
-    ran = project.up("--dry-run", "--min-dynamic-agents", "1")
-    assert ran.code == 0, ran.err
-    assert "1 n1-standard-8, always kept by compute-pool $5" in ran.out
+    result = project.up("--dry-run", "--min-dynamic-agents", "1")
+    assert result.code == 0, result.err
+    assert "1 n1-standard-8, always kept by compute-pool $5" in result.out

@@ -65,9 +65,9 @@ def test_rejects_a_removal_with_machines_in_another_region(
     options = {"config": yaml.safe_load(config(tmp_path, FAR).read_text())}
     account.has_cluster(**({"places": [["aws", FAR]]} if source == "places" else options))
     machine = account.run_machine(FAR)
-    ran = down(det, account, "--drain-timeout", "0")
-    assert ran.code == 1
-    assert f"1 machines of the cluster are running: {machine} in {FAR} of AWS" in ran.err
+    result = down(det, account, "--drain-timeout", "0")
+    assert result.code == 1
+    assert f"1 machines of the cluster are running: {machine} in {FAR} of AWS" in result.err
     assert removed.calls("destroy") == []
     assert states(account, FAR) == ["running"]
 
@@ -79,15 +79,15 @@ def test_force_removes_machines_and_launch_templates_in_every_region(
     for region in ("us-west-2", FAR):
         account.run_machine(region)
     account.run_machine(FAR, cluster="other")
-    ran = down(det, account, "--force")
-    assert ran.code == 0, ran.err
-    assert "Terminating 2 machines" in ran.err
+    result = down(det, account, "--force")
+    assert result.code == 0, result.err
+    assert "Terminating 2 machines" in result.err
     assert (states(account, "us-west-2"), sorted(states(account, FAR))) == (
         ["terminated"], ["running", "terminated"],
     )  # fmt: skip
     templates = account.client("ec2", FAR).describe_launch_templates()["LaunchTemplates"]
     assert [t["LaunchTemplateName"] for t in templates] == ["determined-other"]
-    assert "all its machines are terminated" in ran.out
+    assert "all its machines are terminated" in result.out
 
 
 @pytest.mark.parametrize("region", ["us-west-2", FAR])
@@ -101,9 +101,9 @@ def test_warns_about_remaining_tagged_resources(
     )
     account.make_bucket(DATA_BUCKET)  # kept data does not cause a warning
     account.client("s3").put_bucket_tagging(Bucket=DATA_BUCKET, Tagging={"TagSet": tags})
-    ran = down(det, account)
-    assert ran.code == 0, ran.err
-    (warning,) = [line for line in ran.err.splitlines() if "AWS still lists" in line]
+    result = down(det, account)
+    assert result.code == 0, result.err
+    (warning,) = [line for line in result.err.splitlines() if "AWS still lists" in line]
     assert f"vpc/{response['Vpc']['VpcId']}, which is normal for a while" in warning
     assert "get-resources --tag-filters Key=determined-cluster,Values=box" in warning
     assert DATA_BUCKET not in warning
@@ -143,13 +143,13 @@ def test_keeps_the_cluster_if_a_cloud_cannot_be_checked(
     det: Det, account: Account, removed: FakeTerraform, signed_out: None
 ) -> None:
     account.has_cluster(places=[["gcp", "acme"]])
-    ran = down(det, account)
-    assert ran.code == 1
+    result = down(det, account)
+    assert result.code == 1
     assert (
         "the machines of the cluster in project acme of Google Cloud cannot be listed: there are no"
-        in ran.err
+        in result.err
     )
-    assert "gcloud auth application-default login" in ran.err
+    assert "gcloud auth application-default login" in result.err
     assert removed.calls("destroy") == []
 
 
@@ -157,10 +157,10 @@ def test_force_reports_a_cloud_that_cannot_be_checked(
     det: Det, account: Account, removed: FakeTerraform, signed_out: None
 ) -> None:
     account.has_cluster(places=[["gcp", "acme"]])
-    ran = down(det, account, "--force")
-    assert ran.code == 0, ran.err
-    assert "all its machines are terminated" not in ran.out
-    assert "compute/instances?project=acme (label det-cluster: box)" in ran.out
+    result = down(det, account, "--force")
+    assert result.code == 0, result.err
+    assert "all its machines are terminated" not in result.out
+    assert "compute/instances?project=acme (label det-cluster: box)" in result.out
 
 
 def test_a_cluster_on_aws_terminates_its_machines_on_google_cloud(
@@ -175,10 +175,10 @@ def test_a_cluster_on_aws_terminates_its_machines_on_google_cloud(
     monkeypatch.setattr(fleet, "account_at", there)
     account.has_cluster(places=[["gcp", "acme"]])
     google.run_machine(cluster="box")
-    refused = down(det, account, "--drain-timeout", "0")
-    assert "us-west1-b/det-1-1 in project acme of Google Cloud" in refused.err
-    ran = down(det, account, "--force")
-    assert (ran.code, google.instances) == (0, {}), ran.err
+    result = down(det, account, "--drain-timeout", "0")
+    assert "us-west1-b/det-1-1 in project acme of Google Cloud" in result.err
+    outcome = down(det, account, "--force")
+    assert (outcome.code, google.instances) == (0, {}), outcome.err
 
 
 @pytest.mark.parametrize("evidence", ["state", "account"])
@@ -198,15 +198,15 @@ def test_keeps_machines_of_a_cluster_with_the_same_name_on_google_cloud(
     else:
         google.leftovers = {"accounts": [{"email": "det-box-api@acme.iam.gserviceaccount.com"}]}
     google.run_machine(cluster="box")
-    refused = down(det, account)
-    assert refused.code == 1
-    assert "another cluster named box is deployed there" in refused.err
+    result = down(det, account)
+    assert result.code == 1
+    assert "another cluster named box is deployed there" in result.err
     assert removed.calls("destroy") == []
-    ran = down(det, account, "--force")
-    assert ran.code == 0, ran.err
+    outcome = down(det, account, "--force")
+    assert outcome.code == 0, outcome.err
     assert list(google.instances) == ["us-west1-b/det-1-1"]
-    assert "all its machines are terminated" not in ran.out
-    assert "compute/instances?project=acme (label det-cluster: box)" in ran.out
+    assert "all its machines are terminated" not in outcome.out
+    assert "compute/instances?project=acme (label det-cluster: box)" in outcome.out
 
 
 def test_keeps_machines_of_a_cluster_with_the_same_name_in_another_region(
@@ -218,8 +218,8 @@ def test_keeps_machines_of_a_cluster_with_the_same_name_in_another_region(
     s3.put_object(Bucket=bucket, Key="box/state", Body=b"{}")
     account.run_machine(FAR)
     assert "another cluster named box is deployed there" in down(det, account).err
-    ran = down(det, account, "--force")
-    assert (ran.code, states(account, FAR)) == (0, ["running"]), ran.err
+    result = down(det, account, "--force")
+    assert (result.code, states(account, FAR)) == (0, ["running"]), result.err
     templates = account.client("ec2", FAR).describe_launch_templates()["LaunchTemplates"]
     assert [t["LaunchTemplateName"] for t in templates] == ["determined-box"]
 
@@ -231,10 +231,10 @@ def test_a_cluster_on_google_cloud_terminates_its_machines_on_aws(
     terraform.answers(output={"out": "{}"}, state_pull=state())
     project.google.has_cluster(places=[["aws", FAR]])
     machine = account.run_machine(FAR, cluster="lab")
-    refused = project.down("--drain-timeout", "0")
-    assert f"{machine} in {FAR} of AWS" in cause(refused)
-    ran = project.down("--force")
-    assert (ran.code, states(account, FAR)) == (0, ["terminated"]), ran.err
+    result = project.down("--drain-timeout", "0")
+    assert f"{machine} in {FAR} of AWS" in cause(result)
+    outcome = project.down("--force")
+    assert (outcome.code, states(account, FAR)) == (0, ["terminated"]), outcome.err
 
 
 def test_reports_a_missing_library_of_the_other_cloud(
@@ -245,9 +245,9 @@ def test_reports_a_missing_library_of_the_other_cloud(
         importlib.util, "find_spec", lambda name, *a: None if name == "boto3" else real(name, *a)
     )  # fmt: skip
     project.google.has_cluster(places=[["aws", FAR]])
-    ran = project.down()
-    assert "in eu-west-1 of AWS cannot be listed: boto3 is missing" in cause(ran)
-    assert "determined-serverless[aws]" in ran.err
+    result = project.down()
+    assert "in eu-west-1 of AWS cannot be listed: boto3 is missing" in cause(result)
+    assert "determined-serverless[aws]" in result.err
 
 
 def test_uses_the_profile_in_every_region(
@@ -294,8 +294,8 @@ def test_drains_work_before_machines_terminate(
     agents: list[dict[str, Any]] = [{"id": name, "containers": {}} for name in ("a", "b")]
     cluster.on("GET", "/api/v1/agents", {"agents": agents})
     cluster.on("POST", "/api/v1/agents/([ab])/disable", {})
-    ran = down(det, account)
-    assert ran.code == 0, ran.err
+    result = down(det, account)
+    assert result.code == 0, result.err
     assert [request.body for request in cluster.sent("POST", "/api/v1/agents/.*")] == [
         {"drain": True}, {"drain": True},
     ]  # fmt: skip
@@ -310,7 +310,7 @@ def test_an_unreachable_cluster_keeps_its_machines_without_force(
     machine = account.run_machine()
     terraform.answers(output={"out": json.dumps({"url": {"value": cluster.url}})})
     cluster.on("GET", "/health", Raw(b"{}", status=500))
-    ran = down(det, account)
-    assert f"1 machines of the cluster are running: {machine}" in ran.err
-    assert "it cannot request checkpoints: --force terminates the machines" in ran.err
+    result = down(det, account)
+    assert f"1 machines of the cluster are running: {machine}" in result.err
+    assert "it cannot request checkpoints: --force terminates the machines" in result.err
     assert states(account, "us-west-2") == ["running"]

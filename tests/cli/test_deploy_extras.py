@@ -30,7 +30,9 @@ def test_reports_a_missing_library_with_the_command_that_installs_it(
     home: Path, library: str, cloud: str, where: tuple[str, ...], verb: list[str]
 ) -> None:
     command = [sys.executable, "-c", WITHOUT, library, "deploy", cloud, *verb, *where]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert ran.returncode == 1
-    assert f"is missing\n\nhint: run `pip install 'determined-serverless[{cloud}]'`" in ran.stderr
-    assert "unexpected" not in ran.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 1
+    assert (
+        f"is missing\n\nhint: run `pip install 'determined-serverless[{cloud}]'`" in result.stderr
+    )
+    assert "unexpected" not in result.stderr

@@ -40,12 +40,12 @@ def signed_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_reports_invalid_options_by_name_without_an_account(
     det: Det, signed_out: None, option: str, message: str
 ) -> None:
-    ran = det(
+    result = det(
         "deploy", "aws", "up", "--cluster-id", "box", "--region", "us-west-2", "--dry-run", option
     )
-    assert (ran.code, message in ran.err) == (2, True), ran.err
-    assert ran.err.count(message) == 1
-    assert "resource_pools[" not in ran.err
+    assert (result.code, message in result.err) == (2, True), result.err
+    assert result.err.count(message) == 1
+    assert "resource_pools[" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_reports_invalid_google_options_by_name_without_credentials(
     det: Det, home: Path, option: str, message: str
 ) -> None:
     at = ("--cluster-id", "lab", "--project-id", "acme")
-    ran = det("deploy", "gcp", "up", *at, "--dry-run", option)
-    assert (ran.code, message in ran.err) == (2, True), ran.err
+    result = det("deploy", "gcp", "up", *at, "--dry-run", option)
+    assert (result.code, message in result.err) == (2, True), result.err
 
 
 def test_reports_the_path_of_an_invalid_configuration_value(
@@ -74,8 +74,8 @@ def test_reports_the_path_of_an_invalid_configuration_value(
         "resource_pools: [{pool_name: p, provider: {type: aws, instance_type: z9.huge}}]\n"
     )
     at = ("--cluster-id", "box", "--region", "us-west-2")
-    ran = det("deploy", "aws", "up", *at, "--dry-run", "--config", config)
-    assert "resource_pools[0].provider.instance_type: 'z9.huge' is unknown" in ran.err
+    result = det("deploy", "aws", "up", *at, "--dry-run", "--config", config)
+    assert "resource_pools[0].provider.instance_type: 'z9.huge' is unknown" in result.err
 
 
 def test_lists_the_allowed_keys_once_for_another_kind_of_file(
@@ -84,10 +84,10 @@ def test_lists_the_allowed_keys_once_for_another_kind_of_file(
     config = tmp_path / "experiment.yaml"
     config.write_text(WRONG_FILE)
     at = ("--cluster-id", "box", "--region", "us-west-2")
-    ran = det("deploy", "aws", "up", *at, "--dry-run", "--config", config)
-    assert (ran.code, ran.err.count("allowed here: ")) == (2, 1), ran.err
-    assert "- entrypoint: is unknown\n" in ran.err
-    assert "- hyperparameters: is unknown; did you mean 'hyperparameter_importance'?" in ran.err
+    result = det("deploy", "aws", "up", *at, "--dry-run", "--config", config)
+    assert (result.code, result.err.count("allowed here: ")) == (2, 1), result.err
+    assert "- entrypoint: is unknown\n" in result.err
+    assert "- hyperparameters: is unknown; did you mean 'hyperparameter_importance'?" in result.err
 
 
 def test_compares_a_minimum_with_the_stored_maximum(
@@ -95,9 +95,9 @@ def test_compares_a_minimum_with_the_stored_maximum(
 ) -> None:
     """Without the stored option, 7 would exceed the default maximum of 5."""
     account.has_cluster(max_dynamic_agents=10)
-    ran = det("deploy", "aws", "up", "--dry-run", "--min-dynamic-agents", "7", *account.where)
-    assert ran.code == 0, ran.err
-    assert "7 g4dn.xlarge, always kept by compute-pool" in ran.out
+    result = det("deploy", "aws", "up", "--dry-run", "--min-dynamic-agents", "7", *account.where)
+    assert result.code == 0, result.err
+    assert "7 g4dn.xlarge, always kept by compute-pool" in result.out
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_a_path_without_an_option_keeps_its_name(path: str) -> None:
 
 
 def test_an_empty_list_reports_the_region_and_account(det: Det, account: Account) -> None:
-    ran = det("deploy", "aws", "list", *account.where[2:])
+    result = det("deploy", "aws", "list", *account.where[2:])
     message = "There are no clusters in us-west-2 of account 123456789012.\n"
-    assert (ran.code, ran.out, ran.err) == (0, "", message)
+    assert (result.code, result.out, result.err) == (0, "", message)
 
 
 def test_stored_pools_replace_the_default_pools(
@@ -121,10 +121,10 @@ def test_stored_pools_replace_the_default_pools(
     provider = {"type": "aws", "region": "us-east-1", "instance_type": "g4dn.xlarge"}
     account.has_cluster(config={"resource_pools": [{"pool_name": "p", "provider": provider}]})
     monkeypatch.delitem(catalog._REGIONS["aws"], "us-west-2")
-    ran = det("deploy", "aws", "up", "--dry-run", *at)
-    assert ran.code == 0, ran.err
-    forgotten = det("deploy", "aws", "up", "--dry-run", "--forget-options", *at)
-    assert (forgotten.code, "--region: 'us-west-2' is unknown" in forgotten.err) == (2, True)
+    result = det("deploy", "aws", "up", "--dry-run", *at)
+    assert result.code == 0, result.err
+    output = det("deploy", "aws", "up", "--dry-run", "--forget-options", *at)
+    assert (output.code, "--region: 'us-west-2' is unknown" in output.err) == (2, True)
 
 
 def test_an_older_gpu_on_aws_needs_another_image(
@@ -135,8 +135,8 @@ def test_an_older_gpu_on_aws_needs_another_image(
     section = "type: aws, region: us-west-2, instance_types: [g5.xlarge, p3.2xlarge]"
     up = ("deploy", "aws", "up", "--dry-run", *account.where, "--config", config)
     config.write_text(f"resource_pools: [{{pool_name: gpus, provider: {{{section}}}}}]")
-    ran = det(*up)
-    assert (ran.code, "p3.2xlarge" in ran.err, "image_id" in ran.err) == (2, True, True)
+    result = det(*up)
+    assert (result.code, "p3.2xlarge" in result.err, "image_id" in result.err) == (2, True, True)
     section += ", image_id: ami-0123456789abcdef0"
     config.write_text(f"resource_pools: [{{pool_name: gpus, provider: {{{section}}}}}]")
     assert "the default image does not support" not in det(*up).err

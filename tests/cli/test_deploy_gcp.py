@@ -27,11 +27,11 @@ def test_up_builds_the_image_and_creates_a_healthy_cluster(
 ) -> None:
     project.google.buckets[DATA] = {}  # the first apply creates it
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up()
-    assert ran.code == 0, ran.err
-    assert f"The cluster answers at {cluster.url}" in ran.out
-    assert f"in a browser: {cluster.url}/det" in ran.out
-    assert "until you change it: Secret123" in ran.out
+    result = project.up()
+    assert result.code == 0, result.err
+    assert f"The cluster answers at {cluster.url}" in result.out
+    assert f"in a browser: {cluster.url}/det" in result.out
+    assert "until you change it: Secret123" in result.out
     first, second = terraform.calls("apply")
     assert {"-target=module.images", "-target=module.storage"} <= set(first["words"])
     assert second["variables"]["image"] == (
@@ -51,10 +51,10 @@ def test_the_services_get_a_valid_configuration(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up(
+    result = project.up(
         "--image", "img", "--zone", "us-west1-b", "--spot", "--max-dynamic-agents", "2"
     )
-    assert ran.code == 0, ran.err
+    assert result.code == 0, result.err
     (apply,) = terraform.calls("apply")
     config = yaml.safe_load(apply["variables"]["cluster_config"])
     compute, aux = config["resource_pools"]
@@ -84,10 +84,10 @@ def test_reuses_the_options_of_the_previous_run(
         "api_instances=2",
     )
     assert project.up("--image", "img", *first).code == 0
-    ran = project.up("--image", "img", "--var", "api_instances=3", "--max-dynamic-agents", "2")
+    result = project.up("--image", "img", "--var", "api_instances=3", "--max-dynamic-agents", "2")
     assert (
         "Reusing options of the previous run: --spot, --gpu-num, --var log_retention_days=1 (--forget-options"
-        in ran.err
+        in result.err
     )
     fresh = project.up("--image", "img", "--forget-options")
     assert "Reusing options" not in fresh.err
@@ -148,11 +148,11 @@ def test_the_image_contains_this_installation(tmp_path: Path) -> None:
 def test_a_dry_run_prints_the_plan_and_prices_and_changes_no_resource(
     project: Project, terraform: FakeTerraform
 ) -> None:
-    ran = project.run("up", "--cluster-id", "lab", "--dry-run")
-    assert ran.code == 0, ran.err
-    assert "Idle, the cluster costs about $9." in ran.out
-    assert "compute-pool costs $0.73 per machine and hour (n1-standard-8, on-demand)" in ran.out
-    assert "No resource was changed." in ran.err
+    result = project.run("up", "--cluster-id", "lab", "--dry-run")
+    assert result.code == 0, result.err
+    assert "Idle, the cluster costs about $9." in result.out
+    assert "compute-pool costs $0.73 per machine and hour (n1-standard-8, on-demand)" in result.out
+    assert "No resource was changed." in result.err
     assert [call["verb"] for call in terraform.calls("plan", "apply", "import")] == ["plan"]
     assert project.google.buckets == {}
 
@@ -168,16 +168,16 @@ def test_a_dry_run_prints_the_plan_and_prices_and_changes_no_resource(
 def test_a_dry_run_includes_the_price_of_the_database(
     project: Project, terraform: FakeTerraform, variable: str, text: str
 ) -> None:
-    ran = project.up("--dry-run", "--var", variable)
-    assert ran.code == 0, ran.err
-    assert text in ran.out
+    result = project.up("--dry-run", "--var", variable)
+    assert result.code == 0, result.err
+    assert text in result.out
 
 
 def test_a_dry_run_reports_disabled_apis(project: Project, terraform: FakeTerraform) -> None:
     project.google.apis.discard("sqladmin")
-    ran = project.run("up", "--cluster-id", "lab", "--dry-run")
-    assert "has disabled APIs that a plan needs: sqladmin" in cause(ran)
-    assert "apis/library/sqladmin.googleapis.com?project=acme" in ran.err
+    result = project.run("up", "--cluster-id", "lab", "--dry-run")
+    assert "has disabled APIs that a plan needs: sqladmin" in cause(result)
+    assert "apis/library/sqladmin.googleapis.com?project=acme" in result.err
     assert "sqladmin" not in project.google.apis
 
 
@@ -186,17 +186,17 @@ def test_up_enables_missing_apis(
 ) -> None:
     project.google.apis -= {"run", "sqladmin"}
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up("--image", "img")
-    assert ran.code == 0, ran.err
-    assert "Enabling the APIs run, sqladmin" in ran.err
+    result = project.up("--image", "img")
+    assert result.code == 0, result.err
+    assert "Enabling the APIs run, sqladmin" in result.err
     assert {"run", "sqladmin"} <= project.google.apis
 
 
 @pytest.mark.parametrize("cluster_id", ["Lab", "1lab", "lab-", "a" * 21, "lab_1"])
 def test_rejects_an_invalid_cluster_id(project: Project, cluster_id: str) -> None:
-    ran = project.run("up", "--yes", "--cluster-id", cluster_id)
-    assert ran.code == 2
-    assert "must be a lowercase letter followed by at most 19" in cause(ran)
+    result = project.run("up", "--yes", "--cluster-id", cluster_id)
+    assert result.code == 2
+    assert "must be a lowercase letter followed by at most 19" in cause(result)
     assert project.google.calls == []
 
 
@@ -204,15 +204,15 @@ def test_reports_missing_credentials_with_a_hint(
     det: Det, project: Project, terraform: FakeTerraform
 ) -> None:
     at = ("--project-id", "acme", "--endpoint-url", project.google.url)
-    ran = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes", *at)
-    assert cause(ran) == "there are no Google Cloud credentials"
-    assert "gcloud auth application-default login" in ran.err
+    result = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes", *at)
+    assert cause(result) == "there are no Google Cloud credentials"
+    assert "gcloud auth application-default login" in result.err
 
 
 def test_reports_a_missing_project(det: Det, project: Project) -> None:
-    ran = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes")
-    assert (ran.code, cause(ran)) == (2, "no project is set")
-    assert "--project-id" in ran.err
+    result = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes")
+    assert (result.code, cause(result)) == (2, "no project is set")
+    assert "--project-id" in result.err
 
 
 def test_reports_a_missing_key_file(project: Project) -> None:
@@ -229,43 +229,43 @@ def test_reports_an_unreachable_sign_in(project: Project) -> None:
 
 def test_distinguishes_expired_from_missing_credentials(project: Project) -> None:
     project.google.token_is_revoked = True
-    ran = project.up()
-    assert "Google does not accept the credentials: invalid_grant" in cause(ran)
-    assert "gcloud auth application-default login" in ran.err
+    result = project.up()
+    assert "Google does not accept the credentials: invalid_grant" in cause(result)
+    assert "gcloud auth application-default login" in result.err
 
 
 def test_reports_a_project_of_another_owner(det: Det, project: Project) -> None:
     at = ("--keypath", project.key, "--endpoint-url", project.google.url)
-    ran = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes", "--project-id", "acne", *at)
-    assert "Project 'acne' not found or permission denied" in cause(ran)
-    assert "check that acne is the project's id" in ran.err
+    result = det("deploy", "gcp", "up", "--cluster-id", "lab", "--yes", "--project-id", "acne", *at)
+    assert "Project 'acne' not found or permission denied" in cause(result)
+    assert "check that acne is the project's id" in result.err
 
 
 def test_reports_a_project_without_billing_with_a_link(project: Project) -> None:
     project.google.apis.discard("compute")
     project.google.billing = False
-    ran = project.up()
-    assert "project acme has no billing account" in cause(ran)
-    assert "console.cloud.google.com/billing/linkedaccount?project=acme" in ran.err
+    result = project.up()
+    assert "project acme has no billing account" in cause(result)
+    assert "console.cloud.google.com/billing/linkedaccount?project=acme" in result.err
 
 
 def test_reports_all_missing_permissions_before_any_change(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.permissions -= {"run.services.create", "compute.networks.create"}
-    ran = project.up()
+    result = project.up()
     assert "lacks 2 permissions in project acme: compute.networks.create, run.services" in cause(
-        ran
+        result
     )
-    assert "roles/owner" in ran.err
+    assert "roles/owner" in result.err
     assert terraform.calls("init") == []
     assert project.google.buckets == {}
 
 
 def test_reports_an_unknown_region(project: Project) -> None:
-    ran = project.up("--region", "us-central1", "--config", _config(project, "us-east1"))
-    assert cause(ran) == "there is no region us-central1"
-    assert "console.cloud.google.com/compute/zones?project=acme" in ran.err
+    result = project.up("--region", "us-central1", "--config", _config(project, "us-east1"))
+    assert cause(result) == "there is no region us-central1"
+    assert "console.cloud.google.com/compute/zones?project=acme" in result.err
 
 
 def _config(project: Project, region: str) -> Path:
@@ -281,28 +281,28 @@ def _config(project: Project, region: str) -> Path:
 
 
 def test_rejects_a_zone_of_another_region(project: Project) -> None:
-    ran = project.up("--zone", "us-east1-b")
-    assert (ran.code, cause(ran)) == (2, "--zone us-east1-b is not in us-west1")
+    result = project.up("--zone", "us-east1-b")
+    assert (result.code, cause(result)) == (2, "--zone us-east1-b is not in us-west1")
 
 
 def test_reports_the_zones_that_have_a_missing_gpu(project: Project) -> None:
-    ran = project.up("--zone", "us-west1-a")
-    assert "us-west1-a has no GPU nvidia-tesla-t4, which compute-pool needs" in cause(ran)
-    assert "us-west1-b has it" in cause(ran)
+    result = project.up("--zone", "us-west1-a")
+    assert "us-west1-a has no GPU nvidia-tesla-t4, which compute-pool needs" in cause(result)
+    assert "us-west1-b has it" in cause(result)
 
 
 def test_rejects_gpus_for_types_that_include_gpus(project: Project) -> None:
-    ran = project.up("--compute-agent-instance-type", "g2-standard-8", "--gpu-num", "2")
-    assert (ran.code, "GPUs cannot be attached to g2-standard-8" in cause(ran)) == (2, True)
+    result = project.up("--compute-agent-instance-type", "g2-standard-8", "--gpu-num", "2")
+    assert (result.code, "GPUs cannot be attached to g2-standard-8" in cause(result)) == (2, True)
 
 
 def test_reports_a_bucket_name_of_another_project(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.foreign_buckets.add(STATES)
-    ran = project.up()
-    assert f"the bucket {STATES} cannot be used: it belongs to another project" in cause(ran)
-    assert "--tf-state-gcs-bucket-name" in ran.err
+    result = project.up()
+    assert f"the bucket {STATES} cannot be used: it belongs to another project" in cause(result)
+    assert "--tf-state-gcs-bucket-name" in result.err
 
 
 def test_reports_the_cause_and_log_of_a_failed_build(
@@ -314,17 +314,19 @@ def test_reports_the_cause_and_log_of_a_failed_build(
         "failureInfo": {"detail": "pip: no such version"},
     }
     terraform.answers(state_pull=state(MADE[0]))
-    ran = project.up()
-    assert "Cloud Build could not build the image: FAILURE, pip: no such version" in cause(ran)
-    assert "https://log" in ran.err
+    result = project.up()
+    assert "Cloud Build could not build the image: FAILURE, pip: no such version" in cause(result)
+    assert "https://log" in result.err
 
 
 def test_reports_the_cause_of_a_failed_apply(project: Project, terraform: FakeTerraform) -> None:
     event = error_event("Error creating Network", "googleapi: Error 403: Quota 'NETWORKS' exceeded")
     terraform.answers(apply={"out": event, "code": 1}, state_pull=state(MADE[0]))
-    ran = project.up("--image", "img")
-    assert "Error creating Network: googleapi: Error 403: Quota 'NETWORKS' exceeded" in cause(ran)
-    assert "run the same command again to continue" in ran.err
+    result = project.up("--image", "img")
+    assert "Error creating Network: googleapi: Error 403: Quota 'NETWORKS' exceeded" in cause(
+        result
+    )
+    assert "run the same command again to continue" in result.err
 
 
 def test_an_interrupted_apply_explains_how_to_continue(
@@ -356,14 +358,14 @@ def test_the_deployment_completes_the_settings_of_pools(
     config = tmp_path / "master.yaml"
     pool = {"pool_name": "gpus", "provider": provider}
     config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
-    ran = project.up("--image", "img", "--config", str(config))
-    assert terraform.calls("apply"), ran.err
+    result = project.up("--image", "img", "--config", str(config))
+    assert terraform.calls("apply"), result.err
     (apply,) = terraform.calls("apply")
     (completed,) = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
     assert (completed["provider"]["project"], completed["provider"]["region"]) == (
         "acme",
         "us-west1",
-    ), ran.err
+    ), result.err
 
 
 LOCKED = """Error message: writing "gs://determined-state-acme/lab/default.tflock" failed: Error 412
@@ -382,18 +384,18 @@ def test_reports_the_owner_of_a_concurrent_deployment(
 ) -> None:
     event = error_event("Error acquiring the state lock", LOCKED)
     terraform.answers(apply={"out": event, "code": 1}, state_pull=state(MADE[0]))
-    ran = project.up("--image", "img")
+    result = project.up("--image", "img")
     message = "another deployment of this cluster is running: ada@laptop since 2026-11-22 16:05:12"
-    assert message in cause(ran)
-    assert "delete the file gs://determined-state-acme/lab/default.tflock and run" in ran.err
+    assert message in cause(result)
+    assert "delete the file gs://determined-state-acme/lab/default.tflock and run" in result.err
 
 
 def test_reports_a_state_of_a_newer_terraform(project: Project, terraform: FakeTerraform) -> None:
     output = "Error: state snapshot was created by Terraform v1.14.2, which is newer than current v1.11.4"
     terraform.answers(state_pull={"err": output, "code": 1})
-    ran = project.up("--image", "img")
-    assert "last deployed with Terraform 1.14.2" in cause(ran)
-    assert "install Terraform 1.14.2 or newer" in ran.err
+    result = project.up("--image", "img")
+    assert "last deployed with Terraform 1.14.2" in cause(result)
+    assert "install Terraform 1.14.2 or newer" in result.err
 
 
 def test_status_has_address_and_machines_but_no_password(
@@ -409,7 +411,7 @@ def test_status_has_address_and_machines_but_no_password(
 
 
 def test_dump_template_writes_the_stacks(det: Det, tmp_path: Path) -> None:
-    ran = det("deploy", "gcp", "dump-template", tmp_path / "stacks")
-    assert ran.code == 0
+    result = det("deploy", "gcp", "dump-template", tmp_path / "stacks")
+    assert result.code == 0
     assert (tmp_path / "stacks/gcp/main.tf").is_file()
-    assert "terraform -chdir=" in ran.out
+    assert "terraform -chdir=" in result.out

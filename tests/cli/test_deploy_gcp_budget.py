@@ -15,9 +15,9 @@ def test_up_with_a_budget_enables_its_apis(
     """Both APIs respond late. Terraform would fail if `up` did not wait for them."""
     project.google.billing_permissions, project.google.late = {"billing.budgets.create"}, 2
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up("--image", "img", *BUDGET)
-    assert ran.code == 0, ran.err
-    assert "Enabling the APIs billingbudgets, monitoring" in ran.err
+    result = project.up("--image", "img", *BUDGET)
+    assert result.code == 0, result.err
+    assert "Enabling the APIs billingbudgets, monitoring" in result.err
     assert project.google._refuses == {"billingbudgets": 0, "monitoring": 0}
 
 
@@ -34,14 +34,14 @@ def test_up_without_a_budget_sends_no_request_to_a_billing_account(
 def test_reports_a_missing_budget_permission_before_any_change(
     project: Project, terraform: FakeTerraform, account: str
 ) -> None:
-    ran = project.up(*BUDGET, "--var", f"billing_account={account}")
-    assert f"lacks billing.budgets.create on the billing account {account}" in cause(ran)
-    assert "roles/billing.costsManager" in ran.err
+    result = project.up(*BUDGET, "--var", f"billing_account={account}")
+    assert f"lacks billing.budgets.create on the billing account {account}" in cause(result)
+    assert "roles/billing.costsManager" in result.err
     assert terraform.calls("init") == []
 
 
 def test_a_dry_run_with_a_budget_reports_disabled_apis(
     project: Project, terraform: FakeTerraform
 ) -> None:
-    ran = project.up("--dry-run", *BUDGET)
-    assert "has disabled APIs that a plan needs: billingbudgets, monitoring" in cause(ran)
+    result = project.up("--dry-run", *BUDGET)
+    assert "has disabled APIs that a plan needs: billingbudgets, monitoring" in cause(result)

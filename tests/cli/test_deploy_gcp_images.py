@@ -37,8 +37,8 @@ def test_a_pool_without_an_image_gets_the_default_image(
     pool = {"pool_name": "gpus", "offers": sections}
     config = tmp_path / "master.yaml"
     config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
-    ran = project.up("--image", "img", "--no-preflight-checks", "--config", config)
-    assert ran.code == 0, ran.err
+    result = project.up("--image", "img", "--no-preflight-checks", "--config", config)
+    assert result.code == 0, result.err
     (apply,) = terraform.calls("apply")
     (gpus,) = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
     assert [o["boot_disk_source_image"] for o in gpus["offers"]] == [GPU_IMAGE, own]
@@ -47,9 +47,9 @@ def test_a_pool_without_an_image_gets_the_default_image(
 @pytest.mark.parametrize("gpu", ["nvidia-tesla-v100", "nvidia-tesla-p100", "nvidia-tesla-p4"])
 def test_rejects_a_gpu_that_the_default_image_does_not_support(project: Project, gpu: str) -> None:
     """NVIDIA's open kernel modules in the image need Turing or newer, so the machine would never join."""
-    ran = project.up("--gpu-type", gpu)
-    assert (ran.code, f"the default image does not support {gpu}" in cause(ran)) == (2, True)
-    assert "--environment-image" in ran.err
+    result = project.up("--gpu-type", gpu)
+    assert (result.code, f"the default image does not support {gpu}" in cause(result)) == (2, True)
+    assert "--environment-image" in result.err
     assert project.google.buckets == {}
 
 
@@ -58,10 +58,10 @@ def test_accepts_an_older_gpu_with_another_image(
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     own = ("--environment-image", "projects/acme/global/images/family/proprietary")
-    ran = project.up(
+    result = project.up(
         "--image", "img", "--no-preflight-checks", "--gpu-type", "nvidia-tesla-v100", *own
     )
-    assert ran.code == 0, ran.err
+    assert result.code == 0, result.err
 
 
 def test_a_build_waits_until_its_new_account_can_read_the_source(
@@ -72,10 +72,12 @@ def test_a_build_waits_until_its_new_account_can_read_the_source(
     denied = Refusal(403, "The caller does not have permission")
     project.google.build_refusals = [*(source_unreadable() for _ in range(20)), denied]
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up()
-    assert ran.code == 0, ran.err
+    result = project.up()
+    assert result.code == 0, result.err
     assert len(project.google.builds) == 1
-    assert "det-lab-build@acme.iam.gserviceaccount.com does not have its permissions yet" in ran.err
+    assert (
+        "det-lab-build@acme.iam.gserviceaccount.com does not have its permissions yet" in result.err
+    )
 
 
 def test_a_build_without_permissions_fails_after_five_minutes(
@@ -84,9 +86,9 @@ def test_a_build_without_permissions_fails_after_five_minutes(
     project.google.buckets[DATA] = {}
     project.google.build_refusals = [source_unreadable() for _ in range(99)]
     terraform.answers(state_pull=state(MADE[0]))
-    ran = project.up()
-    assert "does not have storage.objects.get access" in cause(ran)
-    assert "--image IMAGE" in ran.err
+    result = project.up()
+    assert "does not have storage.objects.get access" in cause(result)
+    assert "--image IMAGE" in result.err
     assert sum(slept) == 300
 
 
@@ -113,8 +115,8 @@ def test_rebuilds_the_image_when_its_base_changes(
     """The base image gets security fixes while the sources stay the same."""
     for digest, builds in ((BASE_1, 1), (BASE_1, 1), (BASE_2, 2), (BASE_2, 2), (BASE_1, 2)):
         hub.add(f"library/{BASE}", digest)
-        ran = project.up("--no-preflight-checks")
-        assert (ran.code, len(project.google.builds)) == (0, builds), ran.err
+        result = project.up("--no-preflight-checks")
+        assert (result.code, len(project.google.builds)) == (0, builds), result.err
     (step,) = project.google.builds[-1]["steps"]
     assert f"BASE={BASE}@{BASE_2}" in step["args"]
     assert images_of_applies(ready) == [built_digest(number) for number in (1, 1, 2, 2, 1)]
@@ -140,9 +142,9 @@ def test_an_unreachable_registry_does_not_stop_an_up_with_an_image(
     hub.add(f"library/{BASE}", BASE_2)
     assert project.up("--no-preflight-checks").code == 0
     hub.close()
-    ran = project.up("--no-preflight-checks")
-    assert (ran.code, len(project.google.builds)) == (0, 1), ran.err
-    (warning,) = [line for line in ran.err.splitlines() if BASE in line]
+    result = project.up("--no-preflight-checks")
+    assert (result.code, len(project.google.builds)) == (0, 1), result.err
+    (warning,) = [line for line in result.err.splitlines() if BASE in line]
     assert warning.startswith(
         f"warning: cannot check whether the base image {BASE} changed: docker.io cannot be reached"
     )
@@ -154,11 +156,11 @@ def test_a_registry_that_limits_requests_does_not_stop_the_first_build(
 ) -> None:
     """Cloud Build pulls the base image from another address than the operator's."""
     hub.rate_limited = True
-    ran = project.up("--no-preflight-checks")
-    assert ran.code == 0, ran.err
+    result = project.up("--no-preflight-checks")
+    assert result.code == 0, result.err
     (build,) = project.google.builds
     assert "--build-arg" not in build["steps"][0]["args"]
-    assert "changed: docker.io answers 429" in ran.err
+    assert "changed: docker.io answers 429" in result.err
     hub.rate_limited = False
     assert project.up("--no-preflight-checks").code == 0
     assert len(project.google.builds) == 2, "the first build may have had an older base"
@@ -181,8 +183,8 @@ def test_a_build_uses_the_uploaded_generation_despite_later_writes(
     google = project.google
     google.buckets[DATA] = {}
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up()
-    assert ran.code == 0, ran.err
+    result = project.up()
+    assert result.code == 0, result.err
     (build,) = google.builds
     source = build["source"]["storageSource"]
     place = f"{source['bucket']}/{source['object']}"
@@ -205,8 +207,8 @@ def test_repeats_a_build_that_may_not_push_yet(
     project.google.buckets[DATA] = {}
     project.google.builds_without_rights = 2
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up()
-    assert ran.code == 0, ran.err
+    result = project.up()
+    assert result.code == 0, result.err
     assert len(project.google.builds) == 3
 
 
@@ -218,8 +220,8 @@ def test_waits_for_newly_enabled_apis(
     project.google.apis -= new
     project.google.late = 2
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up("--image", "img")
-    assert ran.code == 0, ran.err
+    result = project.up("--image", "img")
+    assert result.code == 0, result.err
     assert set(project.google._refuses.values()) == {0}
 
 
@@ -229,7 +231,7 @@ def test_reports_an_api_that_stays_disabled(
     monkeypatch.setattr("det_cli.deployment.google._ENABLED_S", 0.0)
     project.google.apis.discard("cloudresourcemanager")
     project.google.late = 99
-    ran = project.up()
-    assert cause(ran) == "the API cloudresourcemanager is disabled in project acme"
-    assert "apis/library/cloudresourcemanager.googleapis.com?project=acme" in ran.err
-    assert "gcloud" not in ran.err
+    result = project.up()
+    assert cause(result) == "the API cloudresourcemanager is disabled in project acme"
+    assert "apis/library/cloudresourcemanager.googleapis.com?project=acme" in result.err
+    assert "gcloud" not in result.err

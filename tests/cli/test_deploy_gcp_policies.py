@@ -40,12 +40,12 @@ def test_reports_a_policy_that_prevents_the_cluster(
     project: Project, terraform: FakeTerraform, constraint: str, rules: Rules, problem: str
 ) -> None:
     project.google.policies[constraint] = rules
-    ran = project.up()
-    assert cause(ran).startswith(
+    result = project.up()
+    assert cause(result).startswith(
         f"the policy {constraint} of the organisation prevents the cluster: "
     )
-    assert problem in cause(ran)
-    assert "--no-preflight-checks" in ran.err
+    assert problem in cause(result)
+    assert "--no-preflight-checks" in result.err
     assert terraform.calls("init") == []
 
 
@@ -68,8 +68,8 @@ def test_accepts_a_policy_that_allows_the_cluster(
 ) -> None:  # fmt: skip
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     project.google.policies[constraint] = rules
-    ran = project.up("--image", "img", *options)
-    assert ran.code == 0, ran.err
+    result = project.up("--image", "img", *options)
+    assert result.code == 0, result.err
 
 
 def test_warns_about_policies_that_cannot_be_checked(
@@ -79,11 +79,11 @@ def test_warns_about_policies_that_cannot_be_checked(
     project.google.policies["compute.vmExternalIpAccess"] = [
         {"denyAll": True, "condition": {"expression": "resource.matchTag('acme/env', 'prod')"}}
     ]
-    ran = project.up("--image", "img")
-    assert "warning: the policy compute.vmExternalIpAccess depends on tags" in ran.err
+    result = project.up("--image", "img")
+    assert "warning: the policy compute.vmExternalIpAccess depends on tags" in result.err
     project.google.permissions_missing = {"orgpolicy.policy.get"}
-    ran = project.up("--image", "img")
-    assert (ran.code, "warning: policies of the organisation cannot be read" in ran.err) == (
+    result = project.up("--image", "img")
+    assert (result.code, "warning: policies of the organisation cannot be read" in result.err) == (
         0,
         True,
     )

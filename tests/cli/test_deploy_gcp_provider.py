@@ -33,8 +33,8 @@ def test_the_next_deployment_uses_the_provider_of_the_first_one(
         init={"locks": lock(pinned())}, output=outputs(cluster), state_pull=state(MADE[0])
     )
     for _ in range(2):
-        ran = project.up("--image", "img")
-        assert ran.code == 0, ran.err
+        result = project.up("--image", "img")
+        assert result.code == 0, result.err
     assert [call["lock"] for call in terraform.calls("init")] == ["", lock(pinned())]
 
 
@@ -59,8 +59,8 @@ def test_a_lock_of_an_older_pinned_version_does_not_stop_an_upgrade(
     terraform.answers(
         init={"locks": lock(pinned())}, output=outputs(cluster), state_pull=state(MADE[0])
     )
-    ran = project.up("--image", "img")
-    assert ran.code == 0, ran.err
+    result = project.up("--image", "img")
+    assert result.code == 0, result.err
     assert terraform.calls("init")[0]["lock"] == ""
     assert json.loads(google.buckets[STATES][PLACE])["content"] == lock(pinned())
 
@@ -74,9 +74,9 @@ def test_rejects_a_provider_with_another_checksum(
         " dependency lock file"
     )
     terraform.answers(init={"err": error, "code": 1})
-    ran = project.up("--image", "img")
-    assert "the Terraform provider has another checksum" in cause(ran)
-    assert "provider-lock.json" in ran.err
+    result = project.up("--image", "img")
+    assert "the Terraform provider has another checksum" in cause(result)
+    assert "provider-lock.json" in result.err
 
 
 def test_a_removed_cluster_leaves_no_lock(project: Project, terraform: FakeTerraform) -> None:
@@ -84,6 +84,6 @@ def test_a_removed_cluster_leaves_no_lock(project: Project, terraform: FakeTerra
     google.has_cluster()
     google.buckets[STATES][PLACE] = json.dumps({"content": lock(pinned())}).encode()
     terraform.answers(output={"out": "{}"}, state_pull=state())
-    ran = project.down()
-    assert ran.code == 0, ran.err
+    result = project.down()
+    assert result.code == 0, result.err
     assert PLACE not in google.buckets[STATES]

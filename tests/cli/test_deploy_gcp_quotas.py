@@ -13,12 +13,12 @@ def test_rejects_a_quota_of_zero_before_any_change(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.quotas["NVIDIA_T4_GPUS"] = 0.0
-    ran = project.up()
+    result = project.up()
     assert (
         "the quota NVIDIA_T4_GPUS of us-west1 is 0, but a machine of compute-pool needs 1"
-        in cause(ran)
+        in cause(result)
     )
-    assert "console.cloud.google.com/iam-admin/quotas?project=acme" in ran.err
+    assert "console.cloud.google.com/iam-admin/quotas?project=acme" in result.err
     assert terraform.calls("init") == []
 
 
@@ -41,8 +41,8 @@ def test_spot_machines_use_the_standard_quota_without_a_preemptible_quota(
         "PREEMPTIBLE_NVIDIA_T4_GPUS": preemptible,
     }
     number = 4 if preemptible and message else 1
-    ran = project.up("--image", "img", "--spot", "--gpu-num", number)
-    assert (message in cause(ran)) if message else ran.code == 0, ran.err
+    result = project.up("--image", "img", "--spot", "--gpu-num", number)
+    assert (message in cause(result)) if message else result.code == 0, result.err
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_one_machine_of_each_pool_must_fit_into_the_quotas_of_the_region(
     project: Project, terraform: FakeTerraform, quota: str, limit: int, needed: str
 ) -> None:
     project.google.quotas[quota] = float(limit)
-    ran = project.up()
-    assert cause(ran) == (
+    result = project.up()
+    assert cause(result) == (
         f"the quota {quota} of us-west1 is {limit}, but one machine of each pool"
         f" (compute-pool, aux-pool) needs {needed}"
     )
@@ -85,8 +85,8 @@ def test_the_hint_on_a_quota_solves_the_problem(
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     project.google.quotas[quota] = float(limit)
     assert hint in project.up("--image", "img").err
-    ran = project.up("--image", "img", *options)
-    assert ran.code == 0, ran.err
+    result = project.up("--image", "img", *options)
+    assert result.code == 0, result.err
 
 
 @pytest.mark.parametrize(("preemptible", "fits"), [(0, True), (12, True), (4, False)])
@@ -95,10 +95,10 @@ def test_processors_of_spot_machines_use_the_preemptible_quota_if_it_is_set(
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     project.google.quotas["PREEMPTIBLE_CPUS"] = float(preemptible)
-    ran = project.up("--image", "img", "--spot")
-    assert (ran.code == 0) is fits, ran.err
+    result = project.up("--image", "img", "--spot")
+    assert (result.code == 0) is fits, result.err
     if not fits:
-        assert "the quota PREEMPTIBLE_CPUS of us-west1 is 4" in cause(ran)
+        assert "the quota PREEMPTIBLE_CPUS of us-west1 is 4" in cause(result)
 
 
 def test_checks_the_quota_for_all_regions(project: Project) -> None:
@@ -146,8 +146,8 @@ def test_accepts_newer_gpus_within_their_quota(
 ) -> None:
     project.google.families = {("NVIDIA_H100", "us-west1"): limit}
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up("--image", "img", *h100)
-    assert ran.code == 0, ran.err
+    result = project.up("--image", "img", *h100)
+    assert result.code == 0, result.err
 
 
 def test_spot_machines_of_newer_gpus_can_have_their_own_quota(
@@ -167,14 +167,14 @@ def test_warns_about_a_quota_that_cannot_be_read(
 ) -> None:
     project.google.tells_families = False
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up("--image", "img", *h100)
-    assert ran.code == 0, ran.err
-    assert "warning: the quota of NVIDIA_H100 in us-west1 cannot be read" in ran.err
+    result = project.up("--image", "img", *h100)
+    assert result.code == 0, result.err
+    assert "warning: the quota of NVIDIA_H100 in us-west1 cannot be read" in result.err
 
 
 def test_every_gpu_of_the_catalog_has_a_known_quota() -> None:
-    checked = {*google_quotas.GPU_QUOTAS, *google_quotas.GPU_FAMILIES}
-    assert set(catalog_gcp.ATTACHED) <= checked
+    names = {*google_quotas.GPU_QUOTAS, *google_quotas.GPU_FAMILIES}
+    assert set(catalog_gcp.ATTACHED) <= names
     included = {gpu for _, _, gpu, *_ in catalog_gcp._GPU_TYPES}
     assert included == {"NVIDIA L4", "NVIDIA A100", "NVIDIA H100"}, "add the quota of the new GPU"
 
@@ -184,5 +184,5 @@ def test_no_preflight_checks_skips_the_checks(
 ) -> None:
     project.google.quotas["NVIDIA_T4_GPUS"] = 0.0
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up("--image", "img", "--no-preflight-checks")
-    assert ran.code == 0, ran.err
+    result = project.up("--image", "img", "--no-preflight-checks")
+    assert result.code == 0, result.err

@@ -9,8 +9,8 @@ def test_continues_an_interrupted_removal_without_an_apply(
 ) -> None:
     project.google.has_cluster()
     terraform.answers(output={"out": "{}"}, state_pull={"out": '{"resources": []}'})
-    ran = project.down()
-    assert ran.code == 0, ran.err
+    result = project.down()
+    assert result.code == 0, result.err
     assert terraform.calls("apply") == []
     assert terraform.calls("destroy")
     clusters = project.run("list")
@@ -23,9 +23,9 @@ def test_removes_a_cluster_with_machines_only_with_force(
     project.google.has_cluster()
     project.google.run_machine()
     terraform.answers(output={"out": "{}"})
-    ran = project.down()
-    assert "1 machines of the cluster are running: us-west1-b/det-1-1" in cause(ran)
-    assert "--force" in ran.err
+    result = project.down()
+    assert "1 machines of the cluster are running: us-west1-b/det-1-1" in cause(result)
+    assert "--force" in result.err
     assert terraform.calls("apply", "destroy") == []
 
 
@@ -38,8 +38,8 @@ def test_force_removes_services_before_machines_and_other_resources(
     google.run_machine("det-2-1", cluster="other")
     google.peerings = ["servicenetworking-googleapis-com"]
     terraform.answers(state_pull=state(*MADE))
-    ran = project.down("--force")
-    assert ran.code == 0, ran.err
+    result = project.down("--force")
+    assert result.code == 0, result.err
     assert list(google.instances) == ["us-west1-b/det-2-1"], "machines of other clusters are kept"
     services, database, rest = terraform.calls("destroy")
     assert "-target=module.controlplane.google_cloud_run_v2_service.this" in services["words"]
@@ -59,8 +59,8 @@ def test_a_removal_first_applies_the_deletion_policy_of_the_database(
     project.google.has_cluster()
     database = ("module.database", "google_sql_database")
     terraform.answers(output={"out": "{}"}, state_pull=state(*MADE, database))
-    ran = project.down()
-    assert ran.code == 0, ran.err
+    result = project.down()
+    assert result.code == 0, result.err
     (apply,) = terraform.calls("apply")
     assert "-target=module.database.google_sql_database.this" in apply["words"]
 
@@ -76,8 +76,10 @@ def test_reports_remaining_resources_with_the_clusters_label(
         "services": [{"name": "projects/acme/locations/l/services/other", "labels": {}}],
     }
     terraform.answers(state_pull=state())
-    ran = project.down()
-    assert cause(ran) == "these resources of the cluster remain: disk det-1-1, database det-lab-0a"
+    result = project.down()
+    assert (
+        cause(result) == "these resources of the cluster remain: disk det-1-1, database det-lab-0a"
+    )
     assert project.run("list").out.split() == ["lab"], (
         "a cluster with remaining resources must stay listed"
     )
@@ -92,9 +94,9 @@ def test_reports_a_subnet_that_cloud_run_still_uses(
         "already being used by 'projects/acme/addresses/serverless-ipv4-17'",
     )
     terraform.answers(destroy={"out": conflict, "code": 1}, state_pull=state())
-    ran = project.down()
-    assert "every billed resource is removed" in cause(ran)
-    assert "run the same command again after that time" in ran.err
+    result = project.down()
+    assert "every billed resource is removed" in cause(result)
+    assert "run the same command again after that time" in result.err
 
 
 def test_describes_and_removes_a_cluster_with_an_invalid_name(
@@ -103,8 +105,8 @@ def test_describes_and_removes_a_cluster_with_an_invalid_name(
     project.google.has_cluster("lab-")
     terraform.answers(output={"out": "{}"}, state_pull=state())
     assert "lab-" in project.run("status", "--cluster-id", "lab-").out
-    ran = project.run("down", "--yes", "--cluster-id", "lab-")
-    assert ran.code == 0, ran.err
+    result = project.run("down", "--yes", "--cluster-id", "lab-")
+    assert result.code == 0, result.err
     assert project.run("list").out == ""
 
 
@@ -112,6 +114,6 @@ def test_rejects_the_removal_of_an_unknown_cluster(
     project: Project, terraform: FakeTerraform
 ) -> None:
     project.google.has_cluster()
-    ran = project.run("down", "--cluster-id", "lib")
-    assert ran.code == 3
-    assert "there is no cluster lib in us-west1; clusters here: lab" in cause(ran)
+    result = project.run("down", "--cluster-id", "lib")
+    assert result.code == 3
+    assert "there is no cluster lib in us-west1; clusters here: lab" in cause(result)

@@ -51,8 +51,8 @@ def test_restores_a_backup_with_the_key_of_its_secrets(
     google.leave_backup(instanceSettings={"settings": {"dataDiskSizeGb": "25"}})
     keep_key(google)
     terraform.answers(output=outputs(cluster), state_pull=database_state())
-    ran = restore(project)
-    assert ran.code == 0, ran.err
+    result = restore(project)
+    assert result.code == 0, result.err
     assert google.restored == {DATABASE: "projects/acme/backups/b1"}
     assert google.passwords == {f"{DATABASE}/determined": "of-this-cluster"}
     database, rest = terraform.calls("apply")
@@ -61,7 +61,7 @@ def test_restores_a_backup_with_the_key_of_its_secrets(
     for apply in (database, rest):
         assert apply["variables"]["secrets_key"] == KEY
         assert apply["variables"]["database_disk_gb"] == 25
-    assert "warning" not in ran.err
+    assert "warning" not in result.err
 
 
 def test_the_next_up_keeps_the_restored_database(
@@ -75,8 +75,8 @@ def test_the_next_up_keeps_the_restored_database(
     google.restored, google.backups = {}, []
     google.leftovers["items"] = [{"name": DATABASE}]
     for again in (("--spot",), ("--db-backup", "b1"), ("--forget-options", "--db-backup", "b1")):
-        ran = project.up("--image", "img", *again)
-        assert ran.code == 0, ran.err
+        result = project.up("--image", "img", *again)
+        assert result.code == 0, result.err
     assert google.restored == {}
 
 
@@ -102,8 +102,8 @@ def test_continues_an_interrupted_restore_without_the_option(
     assert restore(project).code == 1
     google.leftovers["items"] = [{"name": DATABASE}]  # the database exists but is empty
     terraform.answers(output=outputs(cluster), state_pull=database_state())
-    ran = project.up("--image", "img")
-    assert ran.code == 0, ran.err
+    result = project.up("--image", "img")
+    assert result.code == 0, result.err
     assert google.restored == {DATABASE: "projects/acme/backups/b1"}
 
 
@@ -124,8 +124,8 @@ def test_waits_for_a_running_restore(
 
     google.answer = finish_when_polled  # type: ignore[method-assign]
     terraform.answers(output=outputs(cluster), state_pull=database_state())
-    ran = restore(project)
-    assert ran.code == 0, ran.err
+    result = restore(project)
+    assert result.code == 0, result.err
     assert google.restored == {}
     assert list(google.passwords) == [f"{DATABASE}/determined"]
 
@@ -139,8 +139,8 @@ def test_reports_a_failed_restore_that_can_be_repeated(
         "error": {"errors": [{"code": "INTERNAL", "message": "disk too small"}]}
     }
     terraform.answers(output=outputs(cluster), state_pull=database_state())
-    ran = restore(project)
-    assert cause(ran) == "Cloud SQL: disk too small"
+    result = restore(project)
+    assert cause(result) == "Cloud SQL: disk too small"
     assert len(terraform.calls("apply")) == 1, "services would find an empty database"
     google.restoring_ends, google.restored = {}, {}
     assert restore(project).code == 0
@@ -152,9 +152,9 @@ def test_a_backup_never_replaces_a_database(project: Project, terraform: FakeTer
     google.has_cluster()
     google.leave_backup()
     google.leftovers["items"] = [{"name": DATABASE}]
-    ran = restore(project)
-    assert (ran.code, terraform.calls("init")) == (2, [])
-    assert cause(ran) == "the cluster lab already has a database, and a backup cannot replace it"
+    result = restore(project)
+    assert (result.code, terraform.calls("init")) == (2, [])
+    assert cause(result) == "the cluster lab already has a database, and a backup cannot replace it"
 
 
 def test_an_unknown_backup_lists_the_existing_ones(
@@ -162,9 +162,9 @@ def test_an_unknown_backup_lists_the_existing_ones(
 ) -> None:
     project.google.leave_backup("b7")
     project.google.leave_backup("b8", instance="wordpress")
-    ran = restore(project)
-    assert (ran.code, terraform.calls("init")) == (3, [])
-    assert "backups of clusters: b7 (det-lab-0a1b2c)" in cause(ran)
+    result = restore(project)
+    assert (result.code, terraform.calls("init")) == (3, [])
+    assert "backups of clusters: b7 (det-lab-0a1b2c)" in cause(result)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_rejects_a_backup_that_is_not_from_a_cluster(
     project: Project, terraform: FakeTerraform, backup: dict[str, str], message: str
 ) -> None:
     project.google.leave_backup(**backup)
-    ran = restore(project)
-    assert message in cause(ran)
+    result = restore(project)
+    assert message in cause(result)
     assert terraform.calls("init") == []
 
 
@@ -189,9 +189,9 @@ def test_warns_about_a_missing_key_and_another_clusters_bucket(
 ) -> None:
     project.google.leave_backup(instance="det-other-0a1b2c")
     terraform.answers(output=outputs(cluster), state_pull=database_state())
-    ran = restore(project)
-    assert "warning: the key of det-other is not stored here" in ran.err
-    assert "det-other are in the bucket of that cluster" in ran.err
+    result = restore(project)
+    assert "warning: the key of det-other is not stored here" in result.err
+    assert "det-other are in the bucket of that cluster" in result.err
 
 
 def test_a_cluster_with_another_name_stores_the_restored_key(
@@ -206,8 +206,8 @@ def test_a_cluster_with_another_name_stores_the_restored_key(
 
 def test_a_dry_run_does_not_restore(project: Project, terraform: FakeTerraform) -> None:
     project.google.leave_backup(instanceSettings={"settings": {"dataDiskSizeGb": "25"}})
-    ran = restore(project, "--dry-run")
-    assert ran.code == 0, ran.err
+    result = restore(project, "--dry-run")
+    assert result.code == 0, result.err
     (plan,) = terraform.calls("plan")
     assert plan["variables"]["database_disk_gb"] == 25
     assert project.google.restored == {}
@@ -236,17 +236,17 @@ def removed(project: Project, terraform: FakeTerraform, *more: str) -> Any:
 def test_a_removal_stores_the_key_and_prints_the_restore_command(
     project: Project, terraform: FakeTerraform
 ) -> None:
-    ran = removed(project, terraform)
-    assert ran.code == 0, ran.err
+    result = removed(project, terraform)
+    assert result.code == 0, result.err
     assert kept_key(project.google) == "a" * 36 + "b" * 36
     command = "det deploy gcp up --cluster-id lab --project-id acme --region us-west1"
-    assert f"{command} --keypath {project.key} --db-backup b2\n" in ran.out
+    assert f"{command} --keypath {project.key} --db-backup b2\n" in result.out
     assert project.run("list").out == ""
 
 
 def test_a_removal_with_all_data_stores_no_key_and_prints_no_restore_command(
     project: Project, terraform: FakeTerraform
 ) -> None:
-    ran = removed(project, terraform, "--delete-data")
-    assert (ran.code, "--db-backup" in ran.out) == (0, False), ran.err
+    result = removed(project, terraform, "--delete-data")
+    assert (result.code, "--db-backup" in result.out) == (0, False), result.err
     assert "secrets-keys/det-lab" not in project.google.buckets[STATES]

@@ -115,19 +115,19 @@ def upgrades(
 
 
 def test_rolls_back_an_upgrade_that_does_not_answer(upgrades: Upgrades) -> None:
-    ran = upgrades.up(answers=False)
-    assert cause(ran) == (
+    result = upgrades.up(answers=False)
+    assert cause(result) == (
         f"the new version does not answer at {upgrades.cluster.url}: the previous version was restored"
     )
-    assert "det-lab-api" in ran.err
+    assert "det-lab-api" in result.err
     assert upgrades.serving() == {name: f"{name}-1" for name in NAMES}
 
 
 def test_an_upgrade_after_a_rollback_serves_the_new_version(upgrades: Upgrades) -> None:
     """The rollback pinned traffic to a revision. Cloud Run keeps the pin until a request changes it."""
     assert upgrades.up(answers=False).code == 1
-    ran = upgrades.up(answers=True)
-    assert ran.code == 0, ran.err
+    result = upgrades.up(answers=True)
+    assert result.code == 0, result.err
     assert upgrades.serving() == {name: f"{name}-3" for name in NAMES}
 
 
@@ -139,8 +139,8 @@ def test_a_rollback_keeps_the_secrets_of_the_previous_version(upgrades: Upgrades
 def test_a_successful_upgrade_destroys_old_versions_of_secrets(upgrades: Upgrades) -> None:
     """The previous version is kept, because an operator may roll back to its revision."""
     for _ in range(3):
-        ran = upgrades.up(answers=True)
-        assert ran.code == 0, ran.err
+        result = upgrades.up(answers=True)
+        assert result.code == 0, result.err
     states = {1: "DESTROYED", 2: "DESTROYED", 3: "ENABLED", 4: "ENABLED"}
     assert upgrades.google.versions == {SECRET: states, URL_SECRET: {1: "ENABLED"}}
 
@@ -149,9 +149,9 @@ def test_an_upgrade_continues_if_old_versions_cannot_be_destroyed(
     upgrades: Upgrades, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upgrades.google.permissions_missing = {"secretmanager.versions.list"}
-    ran = upgrades.up(answers=True)
-    assert ran.code == 0, ran.err
-    assert "warning: old versions of secrets could not be destroyed: " in ran.err
+    result = upgrades.up(answers=True)
+    assert result.code == 0, result.err
+    assert "warning: old versions of secrets could not be destroyed: " in result.err
 
 
 def test_a_new_cluster_that_does_not_answer_has_no_rollback(
@@ -163,5 +163,5 @@ def test_a_new_cluster_that_does_not_answer_has_no_rollback(
     terraform.answers(output=outputs(cluster), state_pull=state(*MADE))
     monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
     cluster.on("GET", "/health", Raw(b"{}", status=500))
-    ran = project.up("--image", "img")
-    assert cause(ran) == f"the cluster does not answer at {cluster.url}"
+    result = project.up("--image", "img")
+    assert cause(result) == f"the cluster does not answer at {cluster.url}"

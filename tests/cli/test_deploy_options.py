@@ -49,9 +49,9 @@ REPLACED = list(replaced())
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 @pytest.mark.parametrize("url", ["localhost:5000", "http://", "ftp://there"])
 def test_rejects_an_endpoint_without_scheme_or_host(cloud: str, url: str, det: Det) -> None:
-    ran = det("deploy", cloud, "list", f"--endpoint-url={url}")
-    assert ran.code == 2
-    assert f"must be an address like https://HOST:PORT, not '{url}'" in ran.err
+    result = det("deploy", cloud, "list", f"--endpoint-url={url}")
+    assert result.code == 2
+    assert f"must be an address like https://HOST:PORT, not '{url}'" in result.err
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_a_replaced_option_prints_its_replacement(
 ) -> None:
     value = [] if option.options.get("action") else ["VALUE"]
     if option.refused:
-        ran = det(*words, option.names[0], *value)
-        assert ran.code == 2
-        assert f"{option.names[0]} {option.instead}" in ran.err
+        result = det(*words, option.names[0], *value)
+        assert result.code == 2
+        assert f"{option.names[0]} {option.instead}" in result.err
         return
     parse(find([*words, option.names[0], *value]), {})
     assert capsys.readouterr().err == f"{option.names[0]} {option.instead}\n"
@@ -91,9 +91,9 @@ def test_accepts_a_harmless_value_of_a_refused_option(
 def test_a_replaced_option_of_the_group_prints_its_replacement(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    ran = det("deploy", "--no-wait-for-master", "aws", "list", *account.where[2:])
-    assert ran.code == 0
-    assert "the command waits until the cluster answers" in ran.err
+    result = det("deploy", "--no-wait-for-master", "aws", "list", *account.where[2:])
+    assert result.code == 0
+    assert "the command waits until the cluster answers" in result.err
 
 
 @pytest.fixture
@@ -144,8 +144,8 @@ def test_options_for_aws_become_pools_scheduler_images_and_tags(
 def test_reports_an_unknown_key_pair_before_any_change(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--keypair", "ada")
-    assert (ran.code, "us-west-2 has no key pair ada" in ran.err) == (1, True)
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--keypair", "ada")
+    assert (result.code, "us-west-2 has no key pair ada" in result.err) == (1, True)
     assert terraform.calls("apply") == []
 
 
@@ -167,8 +167,8 @@ def test_reports_an_unknown_key_pair_before_any_change(
 def test_reports_an_invalid_value_by_option(
     det: Det, account: Account, terraform: FakeTerraform, options: tuple[str, ...], message: str
 ) -> None:
-    ran = det("deploy", "aws", "up", "--yes", *account.where, *options)
-    assert (ran.code, message in ran.err) == (2, True), ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where, *options)
+    assert (result.code, message in result.err) == (2, True), result.err
     assert terraform.calls("apply") == []
 
 
@@ -189,8 +189,10 @@ def test_rejects_an_invalid_variable_before_any_change(
     det: Det, account: Account, terraform: FakeTerraform, variable: str, cause: str, remedy: str
 ) -> None:
     """Terraform ignores unknown names, so a misspelled variable would have no effect."""
-    ran = det("deploy", "aws", "up", "--yes", "--var", variable, *account.where)
-    assert (ran.code != 0, cause in ran.err, remedy in ran.err) == (True, True, True), ran.err
+    result = det("deploy", "aws", "up", "--yes", "--var", variable, *account.where)
+    assert (result.code != 0, cause in result.err, remedy in result.err) == (True, True, True), (
+        result.err
+    )
     assert terraform.calls("apply") == []
 
 
@@ -223,9 +225,9 @@ def test_rejects_pool_options_with_a_configuration_that_has_pools(
     config = tmp_path / "master.yaml"
     pool = {"pool_name": "gpus", "provider": {"type": "aws", "instance_type": "g5.xlarge"}}
     config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--config", config, "--spot")
-    assert ran.code == 2
-    assert "has its own pools: --spot cannot change them" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--config", config, "--spot")
+    assert result.code == 2
+    assert "has its own pools: --spot cannot change them" in result.err
 
 
 def test_a_removal_uses_the_stored_options(
@@ -237,8 +239,8 @@ def test_a_removal_uses_the_stored_options(
     assert det("deploy", "aws", "up", "--yes", *account.where, *options).code == 1
     account.client("s3").put_object(Bucket=OWN_STATE_BUCKET, Key="box/state", Body=b"{}")
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
-    ran = det("deploy", "aws", "down", "--yes", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "down", "--yes", *account.where)
+    assert result.code == 0, result.err
     ending, _ = terraform.calls("apply", "destroy")[-2:]
     variables = ending["variables"]
     assert (variables["database"], variables["tags"], variables["keep_data"]) == (
@@ -263,12 +265,12 @@ def test_the_command_and_terraform_use_the_profile(
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     at = ("--cluster-id", "box", "--endpoint-url", account.url)
-    ran = det("deploy", "aws", "up", "--dry-run", *at, "--profile", "lab")
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *at, "--profile", "lab")
+    assert result.code == 0, result.err
     (plan,) = terraform.calls("plan")
     assert (plan["profile"], plan["variables"]["region"]) == ("lab", "us-west-2")
-    ran = det("deploy", "aws", "up", "--dry-run", *at, "--profile", "lob")
-    assert (ran.code, "has no profile lob" in ran.err) == (2, True)
+    result = det("deploy", "aws", "up", "--dry-run", *at, "--profile", "lob")
+    assert (result.code, "has no profile lob" in result.err) == (2, True)
 
 
 def test_aws_region_overrides_aws_default_region(
@@ -278,8 +280,8 @@ def test_aws_region_overrides_aws_default_region(
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_REGION", "us-west-2")
     at = ("--cluster-id", "box", "--endpoint-url", account.url)
-    ran = det("deploy", "aws", "up", "--dry-run", *at)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *at)
+    assert result.code == 0, result.err
     (plan,) = terraform.calls("plan")
     assert plan["variables"]["region"] == "us-west-2"
 
@@ -310,10 +312,10 @@ def test_options_for_google_become_disks_labels_and_processors(
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 def test_the_configuration_template_is_valid(det: Det, cloud: str) -> None:
-    ran = det("deploy", cloud, "dump-master-config-template")
-    assert ran.code == 0, ran.err
+    result = det("deploy", cloud, "dump-master-config-template")
+    assert result.code == 0, result.err
     defaults = {cloud: {"region": {"aws": "eu-west-1", "gcp": "europe-west4"}[cloud]}}
-    pools = load_cluster(with_defaults(yaml.safe_load(ran.out), defaults)).resource_pools
+    pools = load_cluster(with_defaults(yaml.safe_load(result.out), defaults)).resource_pools
     assert [pool.pool_name for pool in pools] == ["compute-pool", "aux-pool"]
 
 
@@ -344,10 +346,12 @@ def test_ignores_a_stored_variable_that_the_stack_no_longer_has(
     """Otherwise each later `up` would fail, and --forget-options would also drop all other options."""
     assert google_up("--var", "log_retention_days=1").code == 0
     keep(project, "reley=true", "log_retention_days=1")
-    ran = google_up()
-    assert ran.code == 0, ran.err
-    assert "Ignored --var reley=true of the previous run: the stack has no such variable" in ran.err
-    assert "Reusing options of the previous run: --var log_retention_days=1 (" in ran.err
+    result = google_up()
+    assert result.code == 0, result.err
+    assert (
+        "Ignored --var reley=true of the previous run: the stack has no such variable" in result.err
+    )
+    assert "Reusing options of the previous run: --var log_retention_days=1 (" in result.err
     assert terraform.calls("apply")[-1]["variables"].items() >= {"log_retention_days": 1}.items()
     assert "reley" not in terraform.calls("apply")[-1]["variables"]
     assert "Ignored --var" not in google_up().err
@@ -358,9 +362,9 @@ def test_an_invalid_stored_value_can_be_replaced_or_forgotten(
 ) -> None:
     assert google_up().code == 0
     keep(project, "log_retention_days=few")
-    ran = google_up()
-    assert (ran.code, "--var log_retention_days must be a number" in ran.err) == (2, True)
-    assert "give --var log_retention_days=VALUE, or --forget-options" in ran.err
+    result = google_up()
+    assert (result.code, "--var log_retention_days must be a number" in result.err) == (2, True)
+    assert "give --var log_retention_days=VALUE, or --forget-options" in result.err
     assert google_up("--var", "log_retention_days=3").code == 0
     mistyped = google_up("--var", "reley=true")
     assert (mistyped.code, "or --forget-options" in mistyped.err) == (2, False), mistyped.err
@@ -370,8 +374,8 @@ def test_a_zero_replaces_a_stored_number(google_up: Det, terraform: FakeTerrafor
     """Zero counts as a given value, so that it can remove GPUs."""
     numbers = ("--min-dynamic-agents", "--gpu-num", "--max-aux-containers-per-agent")
     assert google_up(*(word for name in numbers for word in (name, "2"))).code == 0
-    ran = google_up(*(word for name in numbers for word in (name, "0")))
-    assert (ran.code, "Reusing options" in ran.err) == (0, False), ran.err
+    result = google_up(*(word for name in numbers for word in (name, "0")))
+    assert (result.code, "Reusing options" in result.err) == (0, False), result.err
     compute, aux = applied(terraform)["resource_pools"]
     assert compute["provider"]["min_instances"] == 0
     assert compute["provider"]["instance_type"]["gpu_num"] == 0
@@ -380,8 +384,8 @@ def test_a_zero_replaces_a_stored_number(google_up: Det, terraform: FakeTerrafor
 
 def test_reuses_a_stored_zero(google_up: Det, terraform: FakeTerraform) -> None:
     assert google_up("--max-dynamic-agents", "0", "--gpu-num", "0").code == 0
-    ran = google_up()
-    assert "Reusing options of the previous run: --max-dynamic-agents, --gpu-num (" in ran.err
+    result = google_up()
+    assert "Reusing options of the previous run: --max-dynamic-agents, --gpu-num (" in result.err
     provider = applied(terraform)["resource_pools"][0]["provider"]
     assert (provider["max_instances"], provider["instance_type"]["gpu_num"]) == (0, 0)
 
@@ -411,10 +415,10 @@ def test_rejects_pool_options_with_a_stored_configuration_that_has_pools(
     manager = {"default_compute_resource_pool": "gpus", "default_aux_resource_pool": "gpus"}
     config.write_text(yaml.safe_dump({"resource_pools": [pool], "resource_manager": manager}))
     assert google_up("--config", config).code == 0
-    ran = google_up("--spot", "--max-dynamic-agents", "20")
-    assert ran.code == 2
+    result = google_up("--spot", "--max-dynamic-agents", "20")
+    assert result.code == 2
     message = "the stored configuration has its own pools: --spot, --max-dynamic-agents cannot change them"
-    assert message in ran.err
+    assert message in result.err
     config.write_text("cluster_name: lab\n")
     assert google_up("--spot", "--config", config).code == 0
     assert applied(terraform)["resource_pools"][0]["provider"]["spot"] is True
@@ -461,8 +465,8 @@ def test_an_option_supersedes_a_conflicting_stored_option(
     google_up: Det, terraform: FakeTerraform, first: tuple[str, ...], now: tuple[str, ...]
 ) -> None:
     assert google_up(*first).code == 0
-    ran = google_up(*now)
-    assert (ran.code, "Reusing options" in ran.err) == (0, False), ran.err
+    result = google_up(*now)
+    assert (result.code, "Reusing options" in result.err) == (0, False), result.err
     after = applied(terraform)
     assert google_up("--forget-options", *now).code == 0
     assert after == applied(terraform)
@@ -472,9 +476,9 @@ def test_an_option_of_the_group_accepts_a_value_after_an_equals_sign(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     """Such a command once printed the help of the group and exited with 0."""
-    ran = det("deploy", "--image-repo-prefix=ours", "aws", "status", *account.where)
-    assert (ran.code, "commands:" in ran.out) != (0, True)
-    assert "--image-repo-prefix is not needed" in ran.err
+    result = det("deploy", "--image-repo-prefix=ours", "aws", "status", *account.where)
+    assert (result.code, "commands:" in result.out) != (0, True)
+    assert "--image-repo-prefix is not needed" in result.err
 
 
 @pytest.mark.parametrize(
@@ -489,5 +493,5 @@ def test_an_option_of_the_group_accepts_a_value_after_an_equals_sign(
 def test_rejects_an_invalid_option_before_a_command(
     det: Det, home: Path, words: tuple[str, ...], message: str
 ) -> None:
-    ran = det("deploy", *words)
-    assert (ran.code, message in ran.err) == (2, True), ran.err
+    result = det("deploy", *words)
+    assert (result.code, message in result.err) == (2, True), result.err

@@ -17,9 +17,9 @@ def test_the_configuration_template_uses_the_region_of_the_cluster(
     config = tmp_path / "master.yaml"
     config.write_text(det("deploy", "aws", "dump-master-config-template").out)
     at = ("--cluster-id", "box", "--region", "eu-west-1", "--endpoint-url", account.url)
-    ran = det("deploy", "aws", "up", "--dry-run", "--config", config, *at)
-    assert (ran.code, "warning" in ran.err) == (0, False), ran.err
-    assert "compute-pool costs $0.58 per machine and hour" in ran.out  # the price in eu-west-1
+    result = det("deploy", "aws", "up", "--dry-run", "--config", config, *at)
+    assert (result.code, "warning" in result.err) == (0, False), result.err
+    assert "compute-pool costs $0.58 per machine and hour" in result.out  # the price in eu-west-1
 
 
 def test_warns_about_a_pool_that_rents_only_in_other_regions(
@@ -30,10 +30,10 @@ def test_warns_about_a_pool_that_rents_only_in_other_regions(
     config.write_text(
         yaml.safe_dump({"resource_pools": [{"pool_name": "p", "provider": provider}]})
     )
-    ran = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
+    assert result.code == 0, result.err
     message = "warning: pool p rents in eu-west-1, but the cluster and its bucket are in us-west-2"
-    assert message in ran.err
+    assert message in result.err
 
 
 def test_does_not_warn_about_a_pool_that_also_rents_in_other_regions(
@@ -48,8 +48,8 @@ def test_does_not_warn_about_a_pool_that_also_rents_in_other_regions(
     config.write_text(
         yaml.safe_dump({"resource_pools": [{"pool_name": "p", "provider": provider}]})
     )
-    ran = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
-    assert (ran.code, "warning: pool p" in ran.err) == (0, False), ran.err
+    result = det("deploy", "aws", "up", "--dry-run", "--config", config, *account.where)
+    assert (result.code, "warning: pool p" in result.err) == (0, False), result.err
 
 
 @pytest.mark.parametrize(
@@ -68,38 +68,43 @@ def test_does_not_warn_about_a_pool_that_also_rents_in_other_regions(
 def test_warns_about_a_pool_with_limits_that_exclude_all_machines(
     det: Det, account: Account, terraform: FakeTerraform, options: tuple[str, ...], message: str
 ) -> None:
-    ran = det("deploy", "aws", "up", "--dry-run", *options, *account.where)
-    assert (ran.code, message in ran.err) == (0, True), ran.err
-    assert "Busy, compute-pool can rent no machines within its limits" in ran.out
+    result = det("deploy", "aws", "up", "--dry-run", *options, *account.where)
+    assert (result.code, message in result.err) == (0, True), result.err
+    assert "Busy, compute-pool can rent no machines within its limits" in result.out
 
 
 def test_does_not_warn_about_a_limit_above_the_price(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     spot = ("--spot", "--spot-max-price", "0.3")
-    ran = det("deploy", "aws", "up", "--dry-run", *spot, *account.where)
-    assert (ran.code, "rents no machines" in ran.err) == (0, False), ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *spot, *account.where)
+    assert (result.code, "rents no machines" in result.err) == (0, False), result.err
 
 
 def test_rejects_a_spot_price_without_spot_machines(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
-    ran = det("deploy", "aws", "up", "--dry-run", "--spot-max-price", "1", *account.where)
-    assert (ran.code, "--spot-max-price has no meaning without --spot" in ran.err) == (2, True)
+    result = det("deploy", "aws", "up", "--dry-run", "--spot-max-price", "1", *account.where)
+    assert (result.code, "--spot-max-price has no meaning without --spot" in result.err) == (
+        2,
+        True,
+    )
 
 
 def test_accepts_a_spot_price_with_a_stored_spot_option(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster(spot=True)
-    ran = det("deploy", "aws", "up", "--dry-run", "--spot-max-price", "1", *account.where)
-    assert ran.code == 0, ran.err
+    result = det("deploy", "aws", "up", "--dry-run", "--spot-max-price", "1", *account.where)
+    assert result.code == 0, result.err
 
 
 def test_reports_an_unknown_subnet_before_any_change(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     subnet = ("--agent-subnet-id", "subnet-nope")
-    ran = det("deploy", "aws", "up", "--yes", *subnet, *account.where)
-    assert (ran.code, "us-west-2 has no subnet subnet-nope" in ran.err) == (1, True), ran.err
+    result = det("deploy", "aws", "up", "--yes", *subnet, *account.where)
+    assert (result.code, "us-west-2 has no subnet subnet-nope" in result.err) == (1, True), (
+        result.err
+    )
     assert terraform.calls("apply") == []

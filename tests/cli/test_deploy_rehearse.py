@@ -54,10 +54,10 @@ def rehearse(det: Det, account: Account, *more: object) -> Ran:
 def test_rehearses_a_cluster_and_writes_the_report(
     det: Det, existing: Account, terraform: FakeTerraform, here: Path
 ) -> None:
-    ran = rehearse(det, existing, "--steps", "up", "--yes")
-    assert ran.code == 0, ran.err
-    assert "up: create the cluster if it does not exist" in ran.out
-    assert "The cluster box exists and is kept." in ran.out
+    result = rehearse(det, existing, "--steps", "up", "--yes")
+    assert result.code == 0, result.err
+    assert "up: create the cluster if it does not exist" in result.out
+    assert "The cluster box exists and is kept." in result.out
     report = json.loads((here / "rehearsal-box.json").read_text())
     (step,) = report["steps"]
     assert (step["state"], "with version 9.9" in step["detail"]) == ("passed", True)
@@ -70,18 +70,18 @@ def test_a_failed_step_exits_with_1_and_prints_the_next_step(
     det: Det, existing: Account, here: Path, cluster: FakeCluster
 ) -> None:
     cluster.passwords["admin"] = "changed"  # the command then signs in as `determined`
-    ran = rehearse(det, existing, "--steps", "up,idle", "--yes", "--report", "r.md")
-    assert ran.code == 1, ran.err
-    assert "determined is not an administrator" in ran.err
-    assert "user login admin" in ran.err
+    result = rehearse(det, existing, "--steps", "up,idle", "--yes", "--report", "r.md")
+    assert result.code == 1, result.err
+    assert "determined is not an administrator" in result.err
+    assert "user login admin" in result.err
     steps = json.loads((here / "r.json").read_text())["steps"]
     assert [step["state"] for step in steps] == ["failed", "skipped"]
 
 
 def test_requires_a_confirmation(det: Det, existing: Account, here: Path) -> None:
-    ran = rehearse(det, existing, "--steps", "spot")
-    assert (ran.code, "give --yes" in ran.err) == (2, True)
-    assert "spot: submit a small job" in ran.out
+    result = rehearse(det, existing, "--steps", "spot")
+    assert (result.code, "give --yes" in result.err) == (2, True)
+    assert "spot: submit a small job" in result.out
     assert not list(here.iterdir())
 
 
@@ -108,17 +108,17 @@ def test_rejects_invalid_input_before_any_step(
     cause: str,
     hint: str,
 ) -> None:
-    ran = rehearse(det, existing, "--yes", *options)
-    assert (ran.code, ran.out) == (2, "")
-    assert cause in ran.err
-    assert hint in ran.err
+    result = rehearse(det, existing, "--yes", *options)
+    assert (result.code, result.out) == (2, "")
+    assert cause in result.err
+    assert hint in result.err
     assert terraform.calls("init", "apply") == []
     assert not list(here.iterdir())
 
 
 def test_the_spot_step_needs_spot_machines(det: Det, account: Account, here: Path) -> None:
-    ran = rehearse(det, account, "--yes")
-    assert (ran.code, "give --spot if the cluster is new" in ran.err) == (2, True)
+    result = rehearse(det, account, "--yes")
+    assert (result.code, "give --spot if the cluster is new" in result.err) == (2, True)
 
 
 def test_the_plan_of_a_new_cluster_ends_with_its_removal(
@@ -140,8 +140,8 @@ def test_removes_an_existing_cluster_only_with_down(
 
 
 def test_keep_and_down_exclude_each_other(det: Det, existing: Account, here: Path) -> None:
-    ran = rehearse(det, existing, "--keep", "--down")
-    assert (ran.code, "not allowed with argument" in ran.err) == (2, True)
+    result = rehearse(det, existing, "--keep", "--down")
+    assert (result.code, "not allowed with argument" in result.err) == (2, True)
 
 
 def test_reports_missing_credentials(
@@ -151,8 +151,8 @@ def test_reports_missing_credentials(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    ran = rehearse(det, account, "--yes", "--spot")
-    assert (ran.code, "there are no AWS credentials" in ran.err) == (1, True)
+    result = rehearse(det, account, "--yes", "--spot")
+    assert (result.code, "there are no AWS credentials" in result.err) == (1, True)
 
 
 def test_rehearses_a_cluster_on_google_cloud(
@@ -160,8 +160,8 @@ def test_rehearses_a_cluster_on_google_cloud(
 ) -> None:
     project.google.has_cluster(spot=True)
     terraform.answers(output=outputs(answering), state_pull=state(MADE_IN_GOOGLE[0]))
-    ran = project.run("rehearse", "--cluster-id", "lab", "--steps", "up", "--yes")
-    assert ran.code == 0, ran.err
+    result = project.run("rehearse", "--cluster-id", "lab", "--steps", "up", "--yes")
+    assert result.code == 0, result.err
     report = json.loads((here / "rehearsal-lab.json").read_text())
     assert (report["cloud"], report["place"]) == ("Google Cloud", "us-west1 of project acme")
     assert report["steps"][0]["state"] == "passed"

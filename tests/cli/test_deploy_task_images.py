@@ -59,9 +59,9 @@ def test_a_missing_tag_or_digest_does_not_exist(style: Style) -> None:
 def test_a_private_repository_is_denied_without_a_login(style: Style) -> None:
     with fake_registry(style) as images:
         images.add("team/secret:1", login="ann:s3cret")
-        denied = ask(images, "team/secret:1")
-        assert denied.existence is Existence.DENIED
-        assert denied.reason.endswith("the repository does not exist, or needs a login")
+        response = ask(images, "team/secret:1")
+        assert response.existence is Existence.DENIED
+        assert response.reason.endswith("the repository does not exist, or needs a login")
         assert ask(images, "team/secret:1", Login("ann", "s3cret")).existence is Existence.FOUND
 
 
@@ -126,13 +126,13 @@ def test_up_reports_a_missing_image_with_a_hint(
     det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry
 ) -> None:
     image = f"{images.host}/team/train:gone"
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--gpu-env-image", image)
-    assert ran.code == 1
+    result = det("deploy", "aws", "up", "--yes", *account.where, "--gpu-env-image", image)
+    assert result.code == 1
     assert (
         f"tasks of compute-pool would use the image {image}, which does not exist: {images.host} answers 404"
-        in ran.err
+        in result.err
     )
-    assert "--cpu-env-image and --gpu-env-image" in ran.err
+    assert "--cpu-env-image and --gpu-env-image" in result.err
     assert terraform.calls("init") == []
 
 
@@ -140,20 +140,20 @@ def test_a_dry_run_shows_which_registry_has_the_images(
     det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry
 ) -> None:
     image = f"{images.host}/team/train:1"
-    ran = det("deploy", "aws", "up", "--dry-run", *account.where, "--cpu-env-image", image)
-    assert ran.code == 0, ran.err
-    assert f"Tasks of compute-pool and aux-pool use the image {image}; {images.host}" in ran.err
-    assert f"Tasks of compute-pool use the image {CUDA_IMAGE}; docker.io has it" in ran.err
+    result = det("deploy", "aws", "up", "--dry-run", *account.where, "--cpu-env-image", image)
+    assert result.code == 0, result.err
+    assert f"Tasks of compute-pool and aux-pool use the image {image}; {images.host}" in result.err
+    assert f"Tasks of compute-pool use the image {CUDA_IMAGE}; docker.io has it" in result.err
 
 
 def test_disabled_checks_send_no_requests_to_registries(
     det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry
 ) -> None:
     image_option = ("--cpu-env-image", f"{images.host}/team/train:gone")
-    ran = det(
+    result = det(
         "deploy", "aws", "up", "--dry-run", "--no-preflight-checks", *account.where, *image_option
     )
-    assert ran.code == 0, ran.err
+    assert result.code == 0, result.err
     assert images.requests == []
 
 
@@ -163,16 +163,16 @@ def test_warns_about_an_image_that_cannot_be_checked(
     images.rate_limited = True
     image = f"{images.host}/team/train:1"
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    ran = project.up("--image", "img", "--cpu-env-image", image)
-    assert ran.code == 0, ran.err
-    assert f"warning: the image {image} could not be checked" in ran.err
+    result = project.up("--image", "img", "--cpu-env-image", image)
+    assert result.code == 0, result.err
+    assert f"warning: the image {image} could not be checked" in result.err
 
 
 def test_a_missing_image_stops_a_deployment_on_google_cloud(
     project: Project, terraform: FakeTerraform, images: FakeRegistry
 ) -> None:
-    ran = project.up("--image", "img", "--cpu-env-image", f"{images.host}/team/train:2")
-    assert cause(ran).endswith(f"which does not exist: {images.host} answers 404")
+    result = project.up("--image", "img", "--cpu-env-image", f"{images.host}/team/train:2")
+    assert cause(result).endswith(f"which does not exist: {images.host} answers 404")
     assert terraform.calls("init") == []
 
 
@@ -182,12 +182,12 @@ def test_a_default_image_that_left_docker_hub_stops_a_deployment(
 ) -> None:  # fmt: skip
     """Docker Hub answers 401 for a repository that does not exist. Machines pull without a login."""
     monkeypatch.setenv("DET_DOCKER_HUB", images.url)
-    ran = det("deploy", "aws", "up", "--yes", *account.where)
-    assert ran.code == 1
-    assert f"tasks of compute-pool and aux-pool cannot pull the image {CUDA_IMAGE}" in ran.err
-    assert "docker.io answers 401: the repository does not exist, or needs a login" in ran.err
-    assert "--cpu-env-image and --gpu-env-image" in ran.err
-    assert "registry_auth" in ran.err
+    result = det("deploy", "aws", "up", "--yes", *account.where)
+    assert result.code == 1
+    assert f"tasks of compute-pool and aux-pool cannot pull the image {CUDA_IMAGE}" in result.err
+    assert "docker.io answers 401: the repository does not exist, or needs a login" in result.err
+    assert "--cpu-env-image and --gpu-env-image" in result.err
+    assert "registry_auth" in result.err
     assert terraform.calls("init") == []
 
 
@@ -206,8 +206,8 @@ def test_a_private_image_of_docker_hub_needs_a_configured_login(
     config.write_text(
         f"task_container_defaults: {{{image}, registry_auth: {{auth: YW5uOnMzY3JldA==}}}}"
     )
-    ran = det(*up)
-    assert (ran.code, "could not be checked" in ran.err) == (0, True), ran.err
+    result = det(*up)
+    assert (result.code, "could not be checked" in result.err) == (0, True), result.err
 
 
 def test_uses_the_configured_login_only_for_its_registry(

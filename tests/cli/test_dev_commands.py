@@ -12,9 +12,9 @@ from tests.support.fake_cluster import FakeCluster
 
 def test_curl_prints_the_command_without_the_token(cluster: FakeCluster, det: Det) -> None:
     cluster.on("POST", "/api/v1/things", {"made": True})
-    ran = det("dev", "curl", "-x", "/api/v1/things", "-d", '{"name": "a b"}')
-    assert ran.out == '{"made": true}\n'
-    assert ran.err == (
+    result = det("dev", "curl", "-x", "/api/v1/things", "-d", '{"name": "a b"}')
+    assert result.out == '{"made": true}\n'
+    assert result.err == (
         f'curl -X POST -d \'{{"name": "a b"}}\' {cluster.url}/api/v1/things'
         f' -H "Authorization: Bearer $(det -m {cluster.url} dev auth-token)"\n'
     )
@@ -26,8 +26,8 @@ def test_clears_the_cluster_message_with_and_without_the_option(
 ) -> None:
     cluster.on("DELETE", "/api/v1/master/cluster_message", {})
     for options in ([], ["-c"], ["--clear"]):
-        ran = det("master", "cluster-message", "clear", *options)
-        assert (ran.code, ran.out) == (0, "Cleared the cluster message\n")
+        result = det("master", "cluster-message", "clear", *options)
+        assert (result.code, result.out) == (0, "Cleared the cluster message\n")
     assert len(cluster.sent("DELETE", "/api/v1/master/cluster_message")) == 3
 
 
@@ -50,8 +50,8 @@ def test_every_route_has_a_unique_binding_name(described: FakeCluster, det: Det)
 def test_a_call_fills_path_query_and_body(described: FakeCluster, det: Det) -> None:
     described.on("GET", "/api/v1/tasks/t1/logs", {"read": True})
     described.on("PATCH", "/api/v1/webhooks/7", {"changed": True})
-    ran = det("dev", "b", "c", "get_tasks_taskId_logs", "t1", "levels=x", "levels=y", "limit=2")
-    assert json.loads(ran.out) == {"read": True}
+    result = det("dev", "b", "c", "get_tasks_taskId_logs", "t1", "levels=x", "levels=y", "limit=2")
+    assert json.loads(result.out) == {"read": True}
     (request,) = described.sent("GET", "/api/v1/tasks/.*/logs")
     assert request.query == {"levels": ["x", "y"], "limit": ["2"]}
     words = ["7", "name=chat", 'triggers=[{"a": 1}]']
@@ -72,6 +72,6 @@ def test_a_call_fills_path_query_and_body(described: FakeCluster, det: Det) -> N
 def test_explains_calls_that_cannot_be_sent(
     described: FakeCluster, det: Det, words: list[str], code: int, message: str
 ) -> None:
-    ran = det("dev", "bindings", "call", *words)
-    assert (ran.code, message in ran.err) == (code, True), ran.err
+    result = det("dev", "bindings", "call", *words)
+    assert (result.code, message in result.err) == (code, True), result.err
     assert not described.sent("PATCH", ".*")

@@ -34,8 +34,8 @@ def mine(cluster: FakeCluster) -> FakeCluster:
 
 
 def test_list_shows_own_experiments_that_are_not_archived(mine: FakeCluster, det: Det) -> None:
-    ran = det("experiment", "list")
-    assert (ran.code, ran.out, ran.err) == (0, LIST, "")
+    result = det("experiment", "list")
+    assert (result.code, result.out, result.err) == (0, LIST, "")
 
 
 @pytest.mark.parametrize("words", [["e"], ["e", "ls"], ["experiments", "list"], ["experiment"]])
@@ -70,8 +70,8 @@ def test_list_reads_all_pages(cluster: FakeCluster, det: Det) -> None:
 def test_single_page_starts_at_offset(cluster: FakeCluster, det: Det) -> None:
     for id in range(1, 8):
         cluster.add(id)
-    ran = det("e", "list", "-a", "--limit", 3, "--offset", 2, "--pages", "1", "--json")
-    assert [e["id"] for e in json.loads(ran.out)] == [3, 4, 5]
+    result = det("e", "list", "-a", "--limit", 3, "--offset", 2, "--pages", "1", "--json")
+    assert [e["id"] for e in json.loads(result.out)] == [3, 4, 5]
 
 
 def test_all_output_formats_hold_the_same_experiments(mine: FakeCluster, det: Det) -> None:
@@ -114,15 +114,15 @@ def test_list_best_checkpoints_sorts_by_metric_direction(cluster: FakeCluster, d
 def test_state_changes_are_sent_and_confirmed(
     mine: FakeCluster, det: Det, word: str, verb: str, message: str
 ) -> None:
-    ran = det("experiment", word, 3)
-    assert (ran.code, ran.out) == (0, f"{message} experiment 3\n")
+    result = det("experiment", word, 3)
+    assert (result.code, result.out) == (0, f"{message} experiment 3\n")
     assert len(mine.sent("POST", f"/api/v1/experiments/3/{verb}")) == 1
 
 
 def test_forbidden_state_change_fails_with_server_message(mine: FakeCluster, det: Det) -> None:
-    ran = det("e", "pause", 1)
-    assert (ran.code, ran.out) == (1, "")
-    assert "it cannot pause" in ran.err
+    result = det("e", "pause", 1)
+    assert (result.code, result.out) == (1, "")
+    assert "it cannot pause" in result.err
 
 
 def test_config_prints_yaml(mine: FakeCluster, det: Det) -> None:
@@ -261,9 +261,9 @@ def test_wait_exits_with_0_for_completed_experiment(mine: FakeCluster, det: Det)
 
 def test_wait_exits_with_1_for_failed_experiment(mine: FakeCluster, det: Det) -> None:
     mine.add(4, state="STATE_ERROR")
-    ran = det("e", "wait", 4)
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err.splitlines() == [
+    result = det("e", "wait", 4)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.splitlines() == [
         "Experiment 4 is ERROR.",
         "It has failed: its last run: container failed with non-zero exit code: 3.",
         "`det experiment logs 4` shows the output of its code.",
@@ -277,9 +277,9 @@ def test_wait_polls_until_the_end(mine: FakeCluster, det: Det) -> None:
         return {"experiment": {**mine.experiments[3], "state": next(states)}}
 
     mine.on("GET", "/api/v1/experiments/3", answer)
-    ran = det("e", "wait", 3, "--polling-interval", 0)
-    assert ran.code == 0
-    assert [line.split()[-1] for line in ran.err.splitlines()] == [
+    result = det("e", "wait", 3, "--polling-interval", 0)
+    assert result.code == 0
+    assert [line.split()[-1] for line in result.err.splitlines()] == [
         "QUEUED.",
         "RUNNING.",
         "COMPLETED.",
@@ -287,9 +287,9 @@ def test_wait_polls_until_the_end(mine: FakeCluster, det: Det) -> None:
 
 
 def test_delete_requires_yes_without_a_terminal(mine: FakeCluster, det: Det) -> None:
-    ran = det("e", "delete", 1)
-    assert ran.code == 2
-    assert "--yes" in ran.err
+    result = det("e", "delete", 1)
+    assert result.code == 2
+    assert "--yes" in result.err
     assert mine.sent("DELETE", ".*") == []
     assert det("e", "delete", 1, "--yes").code == 0
     assert len(mine.sent("DELETE", "/api/v1/experiments/1")) == 1
@@ -320,9 +320,9 @@ def test_gc_policy_lists_checkpoints_to_delete_and_requires_yes(
     deletable = [{"TrialID": 10, "StepsCompleted": 5, "State": "COMPLETED", "UUID": "u-1"}]
     mine.on("GET", "/experiments/1/preview_gc", {"checkpoints": deletable, "metric_name": "loss"})
     keep = ["--save-experiment-best", 0, "--save-trial-best", 1, "--save-trial-latest", 1]
-    ran = det("e", "set", "gc-policy", 1, *keep)
-    assert ran.code == 2
-    assert "u-1" in ran.out
+    result = det("e", "set", "gc-policy", 1, *keep)
+    assert result.code == 2
+    assert "u-1" in result.out
     assert det("e", "set", "gc-policy", 1, *keep, "--yes").code == 0
     (request,) = mine.sent("PATCH", "/api/v1/experiments/1")
     assert request.body["checkpointStorage"]["saveTrialBest"] == 1
@@ -337,9 +337,9 @@ def test_labels_with_special_characters_are_sent_unchanged(mine: FakeCluster, de
 
 def test_label_remove_reports_missing_label(mine: FakeCluster, det: Det) -> None:
     mine.on("DELETE", "/api/v1/experiments/1/labels/(.+)", {"labels": []})
-    ran = det("e", "label", "remove", 1, "nothing")
-    assert (ran.code, "Removed" in ran.out) == (0, False)
-    assert "Experiment 1 has no label 'nothing'; its labels: " in ran.out
+    result = det("e", "label", "remove", 1, "nothing")
+    assert (result.code, "Removed" in result.out) == (0, False)
+    assert "Experiment 1 has no label 'nothing'; its labels: " in result.out
     assert mine.sent("DELETE", "/api/v1/experiments/1/labels/.*") == []
     assert det("e", "label", "remove", 1, "nightly").out == (
         "Removed label 'nightly' from experiment 1\n"
@@ -349,9 +349,9 @@ def test_label_remove_reports_missing_label(mine: FakeCluster, det: Det) -> None
 def test_download_model_def_writes_the_archive(
     mine: FakeCluster, det: Det, tmp_path: object
 ) -> None:
-    ran = det("e", "download-model-def", 1, "--output-dir", f"{tmp_path}/code")
-    assert ran.out == f"{tmp_path}/code/experiment_1_model_def.tgz\n"
-    with open(ran.out.strip(), "rb") as f:
+    result = det("e", "download-model-def", 1, "--output-dir", f"{tmp_path}/code")
+    assert result.out == f"{tmp_path}/code/experiment_1_model_def.tgz\n"
+    with open(result.out.strip(), "rb") as f:
         assert f.read(2) == b"\x1f\x8b"
 
 
@@ -362,9 +362,9 @@ def test_move_resolves_workspace_and_project_names(mine: FakeCluster, det: Det) 
     assert det("e", "move", 1, "vision", "digits").code == 0
     (request,) = mine.sent("POST", "/api/v1/experiments/1/move")
     assert request.body == {"destinationProjectId": 9, "experimentId": 1}
-    ran = det("e", "move", 1, "vision", "letters")
-    assert ran.code == 3
-    assert "no project 'letters'" in ran.err
+    result = det("e", "move", 1, "vision", "letters")
+    assert result.code == 3
+    assert "no project 'letters'" in result.err
 
 
 def test_trial_describe_lists_workloads(mine: FakeCluster, det: Det) -> None:
@@ -395,8 +395,8 @@ def test_ending_an_ended_experiment_reports_its_state(
     mine: FakeCluster, det: Det, verb: str
 ) -> None:
     mine.add(4, state="STATE_COMPLETED")
-    ran = det("e", verb, 4)
-    assert (ran.code, ran.out) == (0, "Experiment 4 has already ended: it is COMPLETED\n")
+    result = det("e", verb, 4)
+    assert (result.code, result.out) == (0, "Experiment 4 has already ended: it is COMPLETED\n")
     mine.on("GET", "/api/v1/trials/10", {"trial": {"id": 10, "state": "STATE_ERROR"}})
     assert det("t", "kill", 10).out == "Trial 10 has already ended: it is ERROR\n"
     assert mine.sent("POST", f".*/{verb}") == []

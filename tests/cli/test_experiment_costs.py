@@ -43,15 +43,15 @@ def test_dry_run_estimates_hourly_cost_of_the_search(
     cluster.on(
         "POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 3}, {"count": 5}]}}
     )
-    ran = det("e", "create", config, "--dry-run")
-    assert ran.code == 0
-    assert "8 trials with 2 slots each" in ran.err
-    assert ran.err.index("$1.00  aws r-a g5.12xlarge spot") < ran.err.index(
+    result = det("e", "create", config, "--dry-run")
+    assert result.code == 0
+    assert "8 trials with 2 slots each" in result.err
+    assert result.err.index("$1.00  aws r-a g5.12xlarge spot") < result.err.index(
         "$1.60  gcp s g2-standard-4"
     )
-    assert "costs $8.00 to $12.80" in ran.err
-    assert "spot (cloud price of 2026-11-20 10:00:00+0000)" in ran.err
-    assert "on-demand (list price of June 2025)" in ran.err
+    assert "costs $8.00 to $12.80" in result.err
+    assert "spot (cloud price of 2026-11-20 10:00:00+0000)" in result.err
+    assert "on-demand (list price of June 2025)" in result.err
 
 
 def offered(slots: int, price: float, **more: object) -> dict[str, object]:
@@ -100,8 +100,8 @@ def test_dry_run_without_pool_uses_default_pool(
     cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
     cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": named})
     cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
-    ran = det("e", "create", config, "--dry-run")
-    assert "One trial with 1 slot. Hourly price of one trial in pool gpu" in ran.err
+    result = det("e", "create", config, "--dry-run")
+    assert "One trial with 1 slot. Hourly price of one trial in pool gpu" in result.err
 
 
 def test_max_cost_is_set_before_activation(cluster: FakeCluster, det: Det, config: Path) -> None:
@@ -121,8 +121,8 @@ def test_max_cost_is_set_before_activation(cluster: FakeCluster, det: Det, confi
 def test_invalid_max_cost_is_rejected_before_creation(
     cluster: FakeCluster, det: Det, config: Path, amount: str, more: list[str]
 ) -> None:
-    ran = det("e", "create", config, f"--max-cost={amount}", *more)
-    assert (ran.code, f"not '{amount}'" in ran.err) == (2, True)
+    result = det("e", "create", config, f"--max-cost={amount}", *more)
+    assert (result.code, f"not '{amount}'" in result.err) == (2, True)
     assert cluster.sent("POST", "/api/v1/experiments") == []
 
 
@@ -133,8 +133,8 @@ def test_failed_budget_names_the_paused_experiment(
         raise Refusal(403, "no right to budgets")
 
     cluster.on("PUT", "/api/v1/budgets", refuse)
-    ran = det("e", "create", config, "--max-cost", "5")
+    result = det("e", "create", config, "--max-cost", "5")
     message = "experiment 1 was created but stays paused, because its budget could not be set: no"
-    assert (ran.code, message in ran.err) == (1, True)
-    assert "det budget set 5 --experiment 1" in ran.err
+    assert (result.code, message in result.err) == (1, True)
+    assert "det budget set 5 --experiment 1" in result.err
     assert cluster.sent("POST", "/api/v1/experiments/1/activate") == []

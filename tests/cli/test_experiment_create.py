@@ -49,8 +49,8 @@ def created(cluster: FakeCluster) -> dict[str, Any]:
 def test_create_sends_configuration_and_code_and_prints_id(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
-    ran = det("experiment", "create", config, code)
-    assert (ran.code, ran.out) == (0, "Created experiment 1\n")
+    result = det("experiment", "create", config, code)
+    assert (result.code, result.out) == (0, "Created experiment 1\n")
     body = created(cluster)
     assert body["config"] == CONFIG
     assert body["activate"] is True
@@ -62,18 +62,18 @@ def test_broken_symlink_is_reported_and_skipped(
 ) -> None:
     (code / "dead").symlink_to("gone")
     words = [sys.executable, "-m", "det_cli.main", "e", "create", str(config), str(code)]
-    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.returncode, ran.stdout) == (0, "Created experiment 1\n")
-    assert ran.stderr == f"'{code}/dead' is a link to nothing: it is not sent\n"
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout) == (0, "Created experiment 1\n")
+    assert result.stderr == f"'{code}/dead' is a link to nothing: it is not sent\n"
     assert [f["path"] for f in created(cluster)["modelDefinition"]] == ["train.py"]
 
 
 def test_create_prints_experiment_as_json(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
-    ran = det("experiment", "create", config, code, "--json")
-    assert ran.code == 0
-    assert json.loads(ran.out)["id"] == 1
+    result = det("experiment", "create", config, code, "--json")
+    assert result.code == 0
+    assert json.loads(result.out)["id"] == 1
 
 
 def test_create_paused_does_not_activate(
@@ -106,9 +106,9 @@ def test_config_options_override_the_file(cluster: FakeCluster, det: Det, config
 def test_dry_run_prints_resolved_configuration_without_creating_experiment(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
-    ran = det("e", "create", config, code, "--dry-run")
-    assert ran.code == 0
-    assert yaml.safe_load(ran.out) == {"name": "mnist-1", "resources": {}}
+    result = det("e", "create", config, code, "--dry-run")
+    assert result.code == 0
+    assert yaml.safe_load(result.out) == {"name": "mnist-1", "resources": {}}
     assert created(cluster)["validateOnly"] is True
     assert cluster.experiments == {}
 
@@ -120,33 +120,33 @@ def test_configuration_warnings_are_printed(
     warnings = ["batches_per_step is now called scheduling_unit"]
     answer = {"experiment": {"id": 1}, "config": {}, "warnings": [], "configWarnings": warnings}
     cluster.on("POST", "/api/v1/experiments", answer)
-    ran = det("e", "create", config, code, *more)
-    assert ran.code == 0
-    assert f"warning: {warnings[0]}\n" in ran.err
-    assert warnings[0] not in ran.out
+    result = det("e", "create", config, code, *more)
+    assert result.code == 0
+    assert f"warning: {warnings[0]}\n" in result.err
+    assert warnings[0] not in result.out
 
 
 def test_invalid_configuration_prints_server_errors(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     config.write_text("explode: 1\n")
-    ran = det("e", "create", config)
-    assert (ran.code, ran.out) == (1, "")
-    assert "explode: unknown field" in ran.err
+    result = det("e", "create", config)
+    assert (result.code, result.out) == (1, "")
+    assert "explode: unknown field" in result.err
 
 
 def test_invalid_yaml_error_has_line_number(cluster: FakeCluster, det: Det, config: Path) -> None:
     config.write_text("name: x\nsearcher: {name: single\n")
-    ran = det("e", "create", config)
-    assert ran.code == 1
-    assert f"{config}, line 3" in ran.err
+    result = det("e", "create", config)
+    assert result.code == 1
+    assert f"{config}, line 3" in result.err
     assert cluster.asked == []
 
 
 def test_missing_file_is_named(cluster: FakeCluster, det: Det, tmp_path: Path) -> None:
-    ran = det("e", "create", tmp_path / "none.yaml")
-    assert ran.code == 1
-    assert f"'{tmp_path}/none.yaml' does not exist" in ran.err
+    result = det("e", "create", tmp_path / "none.yaml")
+    assert result.code == 1
+    assert f"'{tmp_path}/none.yaml' does not exist" in result.err
 
 
 def test_oversized_context_is_rejected_before_any_request(
@@ -154,11 +154,11 @@ def test_oversized_context_is_rejected_before_any_request(
 ) -> None:
     with open(code / "data.bin", "wb") as f:
         f.truncate(96 * 2**20)
-    ran = det("e", "create", config, code)
-    assert ran.code == 1
-    assert "data.bin" in ran.err
-    assert "95 MiB" in ran.err
-    assert ".detignore" in ran.err
+    result = det("e", "create", config, code)
+    assert result.code == 1
+    assert "data.bin" in result.err
+    assert "95 MiB" in result.err
+    assert ".detignore" in result.err
     assert cluster.asked == []
 
 
@@ -207,9 +207,9 @@ def test_failed_upload_creates_no_experiment(
     place = {"contextId": "ctx-1", "uploadUrl": f"{cluster.url}/put", "headers": {}}
     cluster.on("POST", "/api/v1/contexts", place)
     cluster.on("PUT", "/put", Raw(b"expired", status=403))
-    ran = det("e", "create", config, code)
-    assert ran.code == 1
-    assert "status 403: expired" in ran.err
+    result = det("e", "create", config, code)
+    assert result.code == 1
+    assert "status 403: expired" in result.err
     assert cluster.experiments == {}
 
 
@@ -249,9 +249,9 @@ def test_follow_prints_log_and_exits_by_final_state(
 ) -> None:
     cluster.logs = [log_line(1, "one"), log_line(2, "two")]
     end_with(cluster, state)
-    ran = det("e", "create", config, "-f")
-    assert ran.code == code_
-    assert [line[-3:] for line in ran.out.splitlines()] == ["t 1", "one", "two"]
+    result = det("e", "create", config, "-f")
+    assert result.code == code_
+    assert [line[-3:] for line in result.out.splitlines()] == ["t 1", "one", "two"]
 
 
 def test_interrupted_follow_leaves_experiment_running(
@@ -261,9 +261,9 @@ def test_interrupted_follow_leaves_experiment_running(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("determined.common.log_stream.fetch", interrupt)
-    ran = det("e", "create", config, "-f")
-    assert ran.code == 130
-    assert "Experiment 1 continues" in ran.err
+    result = det("e", "create", config, "-f")
+    assert result.code == 130
+    assert "Experiment 1 continues" in result.err
     assert cluster.experiments[1]["state"] == "STATE_RUNNING"
 
 
@@ -286,8 +286,8 @@ def test_test_mode_trains_one_batch_and_archives_experiment(
         return {"trials": [trial(10, 1, runnerState="training")], "pagination": {}}
 
     cluster.on("GET", r"/api/v1/experiments/1/trials", done)
-    ran = det("e", "create", config, "--test-mode")
-    assert ran.code == 0
+    result = det("e", "create", config, "--test-mode")
+    assert result.code == 0
     checked, sent = cluster.sent("POST", "/api/v1/experiments")
     assert checked.body["validateOnly"] is True
     tiny = yaml.safe_load(sent.body["config"])
@@ -296,7 +296,7 @@ def test_test_mode_trains_one_batch_and_archives_experiment(
     assert (tiny["scheduling_unit"], tiny["max_restarts"]) == (1, 0)
     assert tiny["name"] == "digits"
     assert cluster.experiments[1]["archived"] is True
-    assert "Training one batch" in ran.err
+    assert "Training one batch" in result.err
 
 
 def test_test_mode_fails_if_trial_reports_no_metrics(
@@ -309,9 +309,9 @@ def test_test_mode_fails_if_trial_reports_no_metrics(
     cluster.on("GET", r"/api/v1/experiments/1/trials", done)
     cluster.on("GET", "/api/v1/trials/10", {"trial": trial(10, 1, summaryMetrics={})})
     cluster.on("GET", "/api/v1/trials/10/checkpoints", {"checkpoints": [], "pagination": {}})
-    ran = det("e", "create", config, "--test-mode")
-    assert (ran.code, cluster.experiments[1]["archived"]) == (1, False)
-    assert "reported no metrics and saved no checkpoint" in ran.err
+    result = det("e", "create", config, "--test-mode")
+    assert (result.code, cluster.experiments[1]["archived"]) == (1, False)
+    assert "reported no metrics and saved no checkpoint" in result.err
 
 
 def test_test_mode_replaces_the_search(cluster: FakeCluster, det: Det, config: Path) -> None:
@@ -329,9 +329,9 @@ def test_test_mode_replaces_the_search(cluster: FakeCluster, det: Det, config: P
 
 
 def test_local_needs_test_mode(cluster: FakeCluster, det: Det, config: Path) -> None:
-    ran = det("e", "create", config, "--local")
-    assert ran.code == 2
-    assert "--test-mode" in ran.err
+    result = det("e", "create", config, "--local")
+    assert result.code == 2
+    assert "--test-mode" in result.err
 
 
 def test_local_test_runs_script_without_cluster(
@@ -364,17 +364,17 @@ def test_local_test_reports_calls_of_the_script(
     lines += [f"    {lines_of[name]}" for name in calls.split()]
     (code / "train.py").write_text("\n".join(lines))
     config.write_text(f"name: x\nentrypoint: {sys.executable} train.py\n")
-    ran = det("e", "create", config, code, "--local", "--test-mode")
-    assert (ran.code, message in ran.err) == (code_, True)
+    result = det("e", "create", config, code, "--local", "--test-mode")
+    assert (result.code, message in result.err) == (code_, True)
 
 
 def test_local_test_fails_if_script_fails(
     cluster: FakeCluster, det: Det, config: Path, code: Path
 ) -> None:
     config.write_text("name: x\nentrypoint: [python3, -c, 'raise SystemExit(3)']\n")
-    ran = det("e", "create", config, code, "--local", "--test-mode")
-    assert ran.code == 1
-    assert "exited with 3" in ran.err
+    result = det("e", "create", config, code, "--local", "--test-mode")
+    assert result.code == 1
+    assert "exited with 3" in result.err
 
 
 def test_continue_sends_configuration_overrides(cluster: FakeCluster, det: Det) -> None:
@@ -394,9 +394,9 @@ def test_create_wait_prints_the_ended_experiment(
     """Standard output holds only one JSON document."""
     ended = {"id": 1, "state": "STATE_COMPLETED", "bestTrialSearcherMetric": 0.25}
     cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": ended, "config": {}})
-    ran = det("e", "create", config, "--wait", "--json")
-    assert (ran.code, json.loads(ran.out)) == (0, ended)
-    assert "Created experiment 1" in ran.err
+    result = det("e", "create", config, "--wait", "--json")
+    assert (result.code, json.loads(result.out)) == (0, ended)
+    assert "Created experiment 1" in result.err
 
 
 def test_create_wait_exits_by_final_state(cluster: FakeCluster, det: Det, config: Path) -> None:

@@ -39,8 +39,8 @@ def test_path_prefix_of_address_is_kept(api: FakeApi) -> None:
 
 
 def test_compressed_responses_are_decoded(api: FakeApi) -> None:
-    packed = gzip.compress(json.dumps({"x": 1}).encode())
-    api.on("GET", "/a", Raw(packed, {"Content-Encoding": "gzip"}))
+    compressed = gzip.compress(json.dumps({"x": 1}).encode())
+    api.on("GET", "/a", Raw(compressed, {"Content-Encoding": "gzip"}))
     assert Session(api.url).get("/a") == {"x": 1}
 
 
@@ -48,9 +48,9 @@ def test_html_response_is_a_gateway_error(
     api: FakeApi,
 ) -> None:
     api.on("GET", "/a", Raw(b"<html>maintenance</html>"))
-    with pytest.raises(APIError, match="did not answer with JSON: '<html>maintenance") as failed:
+    with pytest.raises(APIError, match="did not answer with JSON: '<html>maintenance") as error:
         Session(api.url).get("/a")
-    assert failed.value.status == 502
+    assert error.value.status == 502
 
 
 def test_query_repeats_lists_and_omits_none(api: FakeApi) -> None:
@@ -60,9 +60,9 @@ def test_query_repeats_lists_and_omits_none(api: FakeApi) -> None:
 
 
 def test_api_error_has_status_and_message(api: FakeApi) -> None:
-    with pytest.raises(NotFoundError, match="route 'GET /nothing' not found") as refused:
+    with pytest.raises(NotFoundError, match="route 'GET /nothing' not found") as error:
         Session(api.url).get("/nothing")
-    assert refused.value.status == 404
+    assert error.value.status == 404
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_short_wait_is_not_logged(api: FakeApi, caplog: pytest.LogCaptureFixture
 
 def test_api_error_has_retry_after(api: FakeApi) -> None:
     api.on("GET", "/a", Raw(b"", {"Retry-After": "5"}, status=503))
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(APIError) as error:
         Session(api.url, retries=0).get("/a")
-    assert refused.value.retry_after_s == 5
+    assert error.value.retry_after_s == 5
 
 
 def test_last_gateway_error_is_raised(api: FakeApi) -> None:
@@ -206,9 +206,9 @@ def test_process_exits_while_daemon_thread_reads_response(api: FakeApi) -> None:
 
     api.on("GET", "/a", lambda _: half())
     command = [sys.executable, "-c", ENDS_WHILE_A_BODY_IS_READ, api.url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     over.set()
-    assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
+    assert (result.returncode, result.stdout) == (0, "ends\n"), result.stderr
 
 
 @pytest.fixture

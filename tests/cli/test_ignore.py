@@ -41,8 +41,8 @@ def by_git(root: Path, lines: list[str]) -> set[str]:
     (root / ".gitignore").write_text("\n".join(lines) + "\n")
     stdin = "\0".join(PATHS).encode() + b"\0"
     command = ["git", "-C", str(root), "check-ignore", "--no-index", "-z", "--stdin"]
-    done = subprocess.run(command, input=stdin, capture_output=True, check=False)
-    return {p for p in done.stdout.decode().split("\0") if p}
+    result = subprocess.run(command, input=stdin, capture_output=True, check=False)
+    return {p for p in result.stdout.decode().split("\0") if p}
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,11 @@ def test_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path
         "python3", "train.py", "--lr", "1",
     )  # fmt: skip
     id = ran.out.strip()
-    shown = json.loads(det("cmd", "config", id, "--json").out)
-    assert shown["entrypoint"] == ["python3", "train.py", "--lr", "1"]
-    assert (shown["resources"]["slots"], shown["resources"]["priority"]) == (2, 50)
-    assert {"idle_timeout", "notebook_idle_type", "tensorboard_args"} & shown.keys() == set()
-    assert shown["bind_mounts"][0]["container_path"] == "data"
+    document = json.loads(det("cmd", "config", id, "--json").out)
+    assert document["entrypoint"] == ["python3", "train.py", "--lr", "1"]
+    assert (document["resources"]["slots"], document["resources"]["priority"]) == (2, 50)
+    assert {"idle_timeout", "notebook_idle_type", "tensorboard_args"} & document.keys() == set()
+    assert document["bind_mounts"][0]["container_path"] == "data"
     row = det("cmd", "list", "--csv").out.splitlines()[1]
     assert row.startswith(f"{id},determined,mine,QUEUED,,default,Uncategorized,")
     assert det("cmd", "list", "-q").out == f"{id}\n"
@@ -60,8 +60,8 @@ def test_kill_with_ambiguous_id_kills_no_command(api: Api, det: Det) -> None:
     ids = [det("cmd", "run", "-d", "work").out.strip() for _ in range(17)]
     firsts = [id[0] for id in ids]
     several = next(first for first in firsts if firsts.count(first) > 1)
-    refused = det("cmd", "kill", "--force", ids[0], several)
-    assert (refused.code, f"begin with '{several}'" in refused.err) == (2, True)
+    result = det("cmd", "kill", "--force", ids[0], several)
+    assert (result.code, f"begin with '{several}'" in result.err) == (2, True)
     assert "TERMINATED" not in det("cmd", "list").out
 
 
@@ -94,8 +94,8 @@ def test_unique_prefix_of_command_id_is_accepted(api: Api, det: Det) -> None:
         assert det("cmd", *words, part).code == 0, words
     assert f"det task logs -f {id}\n" in det("cmd", "logs", part).err
     assert det("cmd", "set", "priority", next(i for i in ids if i != id), "60").code == 0
-    described = json.loads(det("cmd", "describe", id, "--json").out)
-    assert described["state"] == "TERMINATED"
+    document = json.loads(det("cmd", "describe", id, "--json").out)
+    assert document["state"] == "TERMINATED"
     shared = next(i[0] for i in ids if sum(o[0] == i[0] for o in ids) > 1)
     unclear = det("cmd", "kill", shared)
     assert (unclear.code, f"ids that begin with '{shared}'" in unclear.err) == (2, True)
@@ -210,8 +210,8 @@ def test_notebook_preview_start_and_open(api: Api, det: Det) -> None:
     assert det("notebook", "list", "-q").out == ""
     id = det("notebook", "start", "-d").out.strip()
     let_run(api, ready=True)
-    ran = det("notebook", "open", id, "--no-browser")
-    assert f"/proxy/{id}/?token=" in ran.out
+    result = det("notebook", "open", id, "--no-browser")
+    assert f"/proxy/{id}/?token=" in result.out
     det("notebook", "kill", id)
 
 
@@ -226,9 +226,9 @@ def test_tensorboard_list_shows_experiments(api: Api, det: Det) -> None:
 
 def test_shell_uses_ssh_with_its_own_key(api: Api, det: Det, home: Path) -> None:
     id = det("shell", "start", "-d").out.strip()
-    shown = det("shell", "show_ssh_command", id, "--", "-v")
-    assert "is not ready yet" in shown.err
-    words = shlex.split(shown.out)
+    result = det("shell", "show_ssh_command", id, "--", "-v")
+    assert "is not ready yet" in result.err
+    words = shlex.split(result.out)
     assert words[-2:] == [f"root@{id}", "-v"]
     assert f"determined.cli.tunnel {api_address()} %h" in next(w for w in words if "Proxy" in w)
     key = Path(words[words.index("-i") + 1])
@@ -242,9 +242,9 @@ def test_shell_uses_ssh_with_its_own_key(api: Api, det: Det, home: Path) -> None
 def test_ended_shell_has_no_ssh_command(api: Api, det: Det) -> None:
     id = det("shell", "start", "-d").out.strip()
     det("shell", "kill", id)
-    shown = det("shell", "show_ssh_command", id)
-    assert (shown.code, shown.out) == (1, "")
-    assert f"shell {id} has ended: " in shown.err
+    result = det("shell", "show_ssh_command", id)
+    assert (result.code, result.out) == (1, "")
+    assert f"shell {id} has ended: " in result.err
 
 
 def test_ssh_user_is_the_user_of_the_container(
@@ -276,8 +276,8 @@ def test_ssh_user_is_the_user_of_the_container(
 def test_open_of_ended_notebook_prints_reason(api: Api, det: Det) -> None:
     id = det("notebook", "start", "-d").out.strip()
     det("notebook", "kill", id)
-    ran = det("notebook", "open", id, "--no-browser")
-    assert (ran.code, "on request of determined" in ran.err) == (1, True)
+    result = det("notebook", "open", id, "--no-browser")
+    assert (result.code, "on request of determined" in result.err) == (1, True)
 
 
 def test_start_fails_with_reason_if_image_lacks_jupyter(
@@ -293,10 +293,10 @@ def test_start_fails_with_reason_if_image_lacks_jupyter(
         agent.poll("terminated", exit_code=80, failure="container_failed", message=sentence)
 
     monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=end))
-    ran = det("notebook", "start", "--no-browser")
-    assert ran.code == 1
-    assert f" has ended: {sentence}\n" in ran.err
-    id = ran.out.split()[-1]
+    result = det("notebook", "start", "--no-browser")
+    assert result.code == 1
+    assert f" has ended: {sentence}\n" in result.err
+    id = result.out.split()[-1]
     assert sentence in det("why", "task", id).out
     (line,) = [line for line in det("task", "logs", id).out.splitlines() if sentence in line]
     assert f"resources failed with non-zero exit code: 80 ({sentence})" in line
@@ -326,8 +326,8 @@ def test_running_notebook_that_is_not_ready_names_its_log(
     id = det("notebook", "start", "-d").out.strip()
     let_run(api, ready=False)
     monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=interrupted))
-    ran = det("notebook", "open", id, "--no-browser")
-    assert f"The notebook is RUNNING; `det notebook logs {id}` shows its progress …" in ran.err
+    result = det("notebook", "open", id, "--no-browser")
+    assert f"The notebook is RUNNING; `det notebook logs {id}` shows its progress …" in result.err
 
 
 def test_waiting_tensorboard_prints_reason(
@@ -336,16 +336,16 @@ def test_waiting_tensorboard_prints_reason(
     id = det("tensorboard", "start", create(api.signed_in("determined")), "-d").out.strip()
     let_run(api, ready=False, waits=True)
     monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=interrupted))
-    ran = det("tensorboard", "open", id, "--no-browser")
-    assert "The tensorboard is WAITING: runs on a1 and has no metrics to show yet" in ran.err
+    result = det("tensorboard", "open", id, "--no-browser")
+    assert "The tensorboard is WAITING: runs on a1 and has no metrics to show yet" in result.err
 
 
 def test_custom_entrypoint_is_reported(api: Api, det: Det) -> None:
-    started = det("notebook", "start", "-d", "--config", "entrypoint=[sleep, '1']")
-    assert "warning: entrypoint runs in place of JupyterLab" in started.err
-    det("notebook", "kill", started.out.strip())
-    ran = det("notebook", "open", started.out.strip(), "--no-browser")
-    assert "its configuration sets the entrypoint: sleep 1" in ran.err
+    result = det("notebook", "start", "-d", "--config", "entrypoint=[sleep, '1']")
+    assert "warning: entrypoint runs in place of JupyterLab" in result.err
+    det("notebook", "kill", result.out.strip())
+    outcome = det("notebook", "open", result.out.strip(), "--no-browser")
+    assert "its configuration sets the entrypoint: sleep 1" in outcome.err
 
 
 def interrupted(_seconds: float) -> None:
@@ -370,5 +370,5 @@ def api_address() -> str:
     ],
 )
 def test_usage_errors(api: Api, det: Det, words: list[str], code: int, message: str) -> None:
-    ran = det("cmd", *words)
-    assert (ran.code, message in ran.err) == (code, True), ran
+    result = det("cmd", *words)
+    assert (result.code, message in result.err) == (code, True), result

@@ -12,9 +12,9 @@ def output(det: Det, *words: object) -> Any:
 
 
 def test_models_have_determined_keys(api: Api, det: Det) -> None:
-    created = output(det, "model", "create", "m")
-    assert output(det, "model", "list") == [created]
-    shown = output(det, "model", "describe", "m")
+    document = output(det, "model", "create", "m")
+    assert output(det, "model", "list") == [document]
+    stored_document = output(det, "model", "describe", "m")
     names = {
         "archived",
         "creation_time",
@@ -24,26 +24,29 @@ def test_models_have_determined_keys(api: Api, det: Det) -> None:
         "metadata",
         "name",
     }
-    assert names <= created.keys() & shown.keys()
-    assert shown["version"] is None
+    assert names <= document.keys() & stored_document.keys()
+    assert stored_document["version"] is None
 
 
 def test_model_versions_have_determined_keys(api: Api, det: Det) -> None:
     owner = api.signed_in("determined")
     uuid = report_checkpoint(owner, create(owner))
     det("model", "create", "m")
-    created = output(det, "model", "register-version", "m", uuid)["modelVersion"]
-    assert (created["version"], created["checkpoint"]["uuid"]) == (1, uuid)
-    listed = output(det, "model", "list-versions", "m")
-    assert (listed["model"]["name"], listed["modelVersions"][0]["version"]) == ("m", 1)
+    document = output(det, "model", "register-version", "m", uuid)["modelVersion"]
+    assert (document["version"], document["checkpoint"]["uuid"]) == (1, uuid)
+    listed_document = output(det, "model", "list-versions", "m")
+    assert (listed_document["model"]["name"], listed_document["modelVersions"][0]["version"]) == (
+        "m",
+        1,
+    )
     assert output(det, "model", "describe", "m")["version"]["version"] == 1
 
 
 def test_tasks_have_determined_states_and_workspace_names(api: Api, det: Det) -> None:
     id = det("cmd", "run", "-d", "work").out.strip()
     (listed,) = output(det, "cmd", "list")
-    described = output(det, "cmd", "describe", id)
-    for shown in (listed, described):
+    document = output(det, "cmd", "describe", id)
+    for shown in (listed, document):
         assert (shown["state"], shown["workspaceName"]) == ("QUEUED", "Uncategorized")
 
 

@@ -29,11 +29,11 @@ def texts(out: str) -> list[str]:
 
 
 def test_logs_are_printed_as_the_server_formats_them(logged: FakeCluster, det: Det) -> None:
-    ran = det("trial", "logs", 10)
-    assert ran.code == 0
-    assert ran.out.splitlines()[0] == "[2026-11-20T10:00:00.123456Z] line 1"
-    assert len(ran.out.splitlines()) == 5
-    assert "det trial logs -f 10" in ran.err
+    result = det("trial", "logs", 10)
+    assert result.code == 0
+    assert result.out.splitlines()[0] == "[2026-11-20T10:00:00.123456Z] line 1"
+    assert len(result.out.splitlines()) == 5
+    assert "det trial logs -f 10" in result.err
 
 
 def test_tail_prints_last_lines_in_order(logged: FakeCluster, det: Det) -> None:
@@ -45,16 +45,16 @@ def test_tail_prints_last_lines_in_order(logged: FakeCluster, det: Det) -> None:
 def test_zero_lines_prints_no_output_and_requests_one_line(
     logged: FakeCluster, det: Det, command: str, end: str
 ) -> None:
-    ran = det(*command.split(), end, 0)
-    assert (ran.code, ran.out) == (0, "")
+    result = det(*command.split(), end, 0)
+    assert (result.code, result.out) == (0, "")
     (request,) = logged.sent("GET", "/api/v1/.*/logs")
     assert request.first("limit") == "1"
 
 
 @pytest.mark.parametrize("number", ["-1", "x"])
 def test_invalid_number_of_lines_is_rejected(logged: FakeCluster, det: Det, number: str) -> None:
-    ran = det("t", "logs", 10, "--tail", number)
-    assert (ran.code, "--tail" in ran.err) == (2, True)
+    result = det("t", "logs", 10, "--tail", number)
+    assert (result.code, "--tail" in result.err) == (2, True)
 
 
 def test_head_prints_first_lines(logged: FakeCluster, det: Det) -> None:
@@ -73,9 +73,9 @@ def test_experiment_logs_are_logs_of_first_trial(logged: FakeCluster, det: Det) 
 
 def test_experiment_without_trials_names_det_why(logged: FakeCluster, det: Det) -> None:
     logged.trials.clear()
-    ran = det("e", "logs", 1)
-    assert ran.code == 3
-    assert "det why experiment 1" in ran.err
+    result = det("e", "logs", 1)
+    assert result.code == 3
+    assert "det why experiment 1" in result.err
 
 
 def test_filters_are_sent_to_the_server(logged: FakeCluster, det: Det) -> None:
@@ -95,11 +95,11 @@ def test_unknown_source_is_reported_with_existing_sources(cluster: FakeCluster, 
     cluster.add(1)
     fields = {"sources": ["task", "agent"], "stdtypes": ["stdout"]}
     cluster.on("GET", "/api/v1/trials/10/logs/fields", lambda _: iter([{"result": fields}]))
-    ran = det("t", "logs", 10, "--source", "tsak", "--source", "task", "--stdtype", "STDERR")
-    assert (ran.code, ran.out) == (0, "")
-    assert "no line of this log has --source tsak; it has: agent, task\n" in ran.err
-    assert "no line of this log has --stdtype STDERR; it has: stdout\n" in ran.err
-    assert "--source task;" not in ran.err
+    result = det("t", "logs", 10, "--source", "tsak", "--source", "task", "--stdtype", "STDERR")
+    assert (result.code, result.out) == (0, "")
+    assert "no line of this log has --source tsak; it has: agent, task\n" in result.err
+    assert "no line of this log has --stdtype STDERR; it has: stdout\n" in result.err
+    assert "--source task;" not in result.err
 
 
 @pytest.mark.parametrize("command", EVERY_LOG)
@@ -115,8 +115,8 @@ def test_search_and_regex_are_sent_to_the_server(
 
 
 def test_regex_requires_search(logged: FakeCluster, det: Det) -> None:
-    ran = det("t", "logs", 10, "--regex")
-    assert (ran.code, "--search" in ran.err) == (2, True)
+    result = det("t", "logs", 10, "--regex")
+    assert (result.code, "--search" in result.err) == (2, True)
     assert not logged.sent("GET", "/api/v1/.*/logs")
 
 
@@ -148,8 +148,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_follow_resumes_after_stream_ends_early(logged: FakeCluster, det: Det, quick: None) -> None:
     one, two, three = logged.logs[:3]
     running_until(logged, [[one, two], [two, three], [two, three]])
-    ran = det("t", "logs", 10, "-f")
-    assert texts(ran.out) == ["line 1", "line 2", "line 3"]
+    result = det("t", "logs", 10, "-f")
+    assert texts(result.out) == ["line 1", "line 2", "line 3"]
     later = logged.sent("GET", "/api/v1/trials/10/logs")[1]
     assert later.first("timestampAfter") == "2026-11-20T09:59:50.123456Z"
     assert later.first("afterId") == "2"
@@ -177,9 +177,9 @@ def test_follow_fails_if_cluster_stays_unreachable(
 ) -> None:
     logged.trials[10]["state"] = "STATE_RUNNING"
     logged.on("GET", r"/api/v1/trials/10/logs", Raw(b"", status=503))
-    ran = det("t", "logs", 10, "-f")
-    assert ran.code == 1
-    assert "HTTP 503" in ran.err
+    result = det("t", "logs", 10, "-f")
+    assert result.code == 1
+    assert "HTTP 503" in result.err
 
 
 def test_follow_reads_remaining_lines_of_ended_trial(
@@ -197,8 +197,8 @@ def _ended_after_first(cluster: FakeCluster) -> Any:
 
 
 def test_tail_with_follow_prints_each_line_once(logged: FakeCluster, det: Det, quick: None) -> None:
-    ran = det("t", "logs", 10, "--tail", 2, "-f")
-    assert texts(ran.out) == ["line 4", "line 5"]
+    result = det("t", "logs", 10, "--tail", 2, "-f")
+    assert texts(result.out) == ["line 4", "line 5"]
 
 
 @pytest.mark.parametrize("how", ["command", "sdk"])
@@ -227,6 +227,6 @@ def test_tail_with_follow_prints_line_committed_late(
 def test_error_in_the_stream_fails_the_command(logged: FakeCluster, det: Det) -> None:
     error = {"httpCode": 404, "message": "trial '10' is gone"}
     logged.on("GET", r"/api/v1/trials/10/logs", lambda _: iter([{"error": error}]))
-    ran = det("t", "logs", 10)
-    assert ran.code == 3
-    assert "trial '10' is gone" in ran.err
+    result = det("t", "logs", 10)
+    assert result.code == 3
+    assert "trial '10' is gone" in result.err

@@ -98,8 +98,8 @@ def test_describe_json_has_console_output(rented: FakeCluster, det: Det) -> None
 
 
 def test_describe_prints_console_as_yaml_block(rented: FakeCluster, det: Det) -> None:
-    printed = "cloud-init: \ndetermined-boot: installing docker\n"
-    rented.on("GET", f"/api/v1/instances/{ID}", {"instance": instance(console=printed)})
+    message = "cloud-init: \ndetermined-boot: installing docker\n"
+    rented.on("GET", f"/api/v1/instances/{ID}", {"instance": instance(console=message)})
     out = det("instance", "describe", ID).out
     assert out.endswith("console: |\n  cloud-init:\n  determined-boot: installing docker\n")
     assert yaml.safe_load(out)["state"] == "LAUNCHED"
@@ -107,9 +107,9 @@ def test_describe_prints_console_as_yaml_block(rented: FakeCluster, det: Det) ->
 
 def test_describe_without_console_names_required_roles(rented: FakeCluster, det: Det) -> None:
     rented.on("GET", f"/api/v1/instances/{ID}", {"instance": instance()})
-    ran = det("instance", "describe", ID)
-    assert "administrators and agent operators can see its console output" in ran.err
-    assert yaml.safe_load(ran.out)["state"] == "LAUNCHED"
+    result = det("instance", "describe", ID)
+    assert "administrators and agent operators can see its console output" in result.err
+    assert yaml.safe_load(result.out)["state"] == "LAUNCHED"
 
 
 def test_terminate_requires_confirmation(rented: FakeCluster, det: Det) -> None:
@@ -132,9 +132,9 @@ def test_hold_and_resume_are_sent_for_one_pool(rented: FakeCluster, det: Det) ->
 
 
 def test_resume_reports_spent_budget(rented: FakeCluster, det: Det) -> None:
-    spent = "the budget of pool gpu ($5.00) is spent; raise it with `det budget set`"
-    rented.on("POST", "/api/v1/rented-pools/gpu/resume", {"pool": pool(spentBudget=spent)})
-    assert spent in det("pool", "resume", "gpu").err
+    message = "the budget of pool gpu ($5.00) is spent; raise it with `det budget set`"
+    rented.on("POST", "/api/v1/rented-pools/gpu/resume", {"pool": pool(spentBudget=message)})
+    assert message in det("pool", "resume", "gpu").err
 
 
 def test_unknown_pool_shows_message_of_the_cluster(rented: FakeCluster, det: Det) -> None:
@@ -142,8 +142,8 @@ def test_unknown_pool_shows_message_of_the_cluster(rented: FakeCluster, det: Det
         raise Refusal(404, "pool 'cpu' rents no machines; the pools that do: gpu")
 
     rented.on("GET", "/api/v1/rented-pools/cpu", refuse)
-    ran = det("pool", "why", "cpu")
-    assert (ran.code, "the pools that do: gpu" in ran.err) == (3, True)
+    result = det("pool", "why", "cpu")
+    assert (result.code, "the pools that do: gpu" in result.err) == (3, True)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_pool_why_json_is_the_pool(rented: FakeCluster, det: Det) -> None:
 
 @pytest.mark.parametrize("words", [("-5", "--user", "admin"), ("--user", "admin", "--", "-5")])
 def test_negative_budget_is_rejected(rented: FakeCluster, det: Det, words: tuple[str, ...]) -> None:
-    ran = det("budget", "set", *words)
-    assert (ran.code, "above 0, not '-5'" in ran.err) == (2, True)
+    result = det("budget", "set", *words)
+    assert (result.code, "above 0, not '-5'" in result.err) == (2, True)
     assert not rented.sent("PUT", "/api/v1/budgets")
 
 
@@ -242,14 +242,14 @@ def test_negative_budget_is_rejected(rented: FakeCluster, det: Det, words: tuple
 def test_budget_of_pool_without_rented_machines_is_reported(
     rented: FakeCluster, det: Det, name: str, costs: bool
 ) -> None:
-    ran = det("budget", "set", "12", "--pool", name)
-    assert ran.code == 0
-    assert (f"Pool {name} rents no machines" in ran.err) is not costs
+    result = det("budget", "set", "12", "--pool", name)
+    assert result.code == 0
+    assert (f"Pool {name} rents no machines" in result.err) is not costs
 
 
 def test_options_after_double_dash_get_their_own_hint(rented: FakeCluster, det: Det) -> None:
-    ran = det("budget", "set", "--", "5", "--user", "admin")
-    assert "words after `--` are not options: move the option before it" in ran.err
+    result = det("budget", "set", "--", "5", "--user", "admin")
+    assert "words after `--` are not options: move the option before it" in result.err
     assert "after" not in det("budget", "set", "5", "--usr", "admin").err
 
 
@@ -261,8 +261,8 @@ def test_usage_report_is_printed_unchanged(rented: FakeCluster, det: Det) -> Non
     (request,) = rented.sent("GET", "/resources/allocation/raw")
     assert request.first("timestampAfter") == "2026-11-01T00:00:00Z"
     assert request.first("timestampBefore") == "2026-12-01T12:00:00Z"
-    ran = det("res", "raw", "yesterday", "2026-12-01")
-    assert (ran.code, "'yesterday' is not a time" in ran.err) == (2, True)
+    result = det("res", "raw", "yesterday", "2026-12-01")
+    assert (result.code, "'yesterday' is not a time" in result.err) == (2, True)
 
 
 def test_rejected_usage_report_is_an_error(rented: FakeCluster, det: Det) -> None:
@@ -270,8 +270,8 @@ def test_rejected_usage_report_is_an_error(rented: FakeCluster, det: Det) -> Non
         raise Refusal(400, "start date 2026-12-01 is after end date 2026-11-01")
 
     rented.on("GET", "/resources/allocation/aggregated", refuse)
-    ran = det("res", "agg", "2026-12-01", "2026-11-01")
-    assert (ran.code, "is after end date" in ran.err, ran.out) == (1, True, "")
+    result = det("res", "agg", "2026-12-01", "2026-11-01")
+    assert (result.code, "is after end date" in result.err, result.out) == (1, True, "")
 
 
 def test_user_list_shows_costs(rented: FakeCluster, det: Det) -> None:
@@ -301,8 +301,8 @@ def test_budget_list_shows_spent_amount(rented: FakeCluster, det: Det) -> None:
 def test_budget_is_set_for_one_scope(
     rented: FakeCluster, det: Det, flags: list[str], scope: dict[str, str]
 ) -> None:
-    ran = det("budget", "set", "12", *flags)
-    assert "of which $9.80 is spent" in ran.err
+    result = det("budget", "set", "12", *flags)
+    assert "of which $9.80 is spent" in result.err
     (request,) = rented.sent("PUT", "/api/v1/budgets")
     assert request.body == {"limitUsd": "12", **scope}
 

@@ -15,24 +15,24 @@ from tests.support.ports import free_port
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
 def test_help_lists_every_group(det: Det, words: list[str]) -> None:
-    ran = det(*words)
-    assert ran.code == 0
-    assert "experiment (e)" in ran.out
-    assert "-m, --master ADDRESS" in ran.out
+    result = det(*words)
+    assert result.code == 0
+    assert "experiment (e)" in result.out
+    assert "-m, --master ADDRESS" in result.out
 
 
 @pytest.mark.parametrize("words", [["experiment", "help"], ["e", "--help"], ["help", "experiment"]])
 def test_group_help_lists_commands(det: Det, words: list[str]) -> None:
-    ran = det(*words)
-    assert ran.code == 0
-    assert "list-checkpoints (lc)" in ran.out
+    result = det(*words)
+    assert result.code == 0
+    assert "list-checkpoints (lc)" in result.out
 
 
 @pytest.mark.parametrize("words", [["e", "create", "--help"], ["help", "e", "create"]])
 def test_command_help_lists_arguments(det: Det, words: list[str]) -> None:
-    ran = det(*words)
-    assert ran.code == 0
-    assert "--dry-run" in ran.out
+    result = det(*words)
+    assert result.code == 0
+    assert "--dry-run" in result.out
 
 
 def test_group_without_list_command_prints_help(det: Det) -> None:
@@ -58,9 +58,9 @@ def test_version_option_prints_version(det: Det, flag: str) -> None:
 def test_unsupported_commands_name_their_replacement(
     det: Det, words: list[object], hint: str
 ) -> None:
-    ran = det(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert hint in ran.err.partition("hint: ")[2]
+    result = det(*words)
+    assert (result.code, result.out) == (2, "")
+    assert hint in result.err.partition("hint: ")[2]
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_unsupported_commands_name_their_replacement(
 def test_empty_name_is_rejected_before_any_request(
     cluster: FakeCluster, det: Det, words: list[object], message: str
 ) -> None:
-    ran = det(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert message in ran.err
+    result = det(*words)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
     assert cluster.asked == []
 
 
@@ -99,9 +99,9 @@ def test_empty_text_is_accepted(cluster: FakeCluster, det: Det) -> None:
     ],
 )
 def test_misspelt_command_gets_suggestion(det: Det, words: list[object], hint: str) -> None:
-    ran = det(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.endswith(f"\n\nhint: {hint}\n")
+    result = det(*words)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.endswith(f"\n\nhint: {hint}\n")
 
 
 @pytest.mark.parametrize(
@@ -116,17 +116,17 @@ def test_misspelt_command_gets_suggestion(det: Det, words: list[object], hint: s
     ],
 )
 def test_usage_errors_exit_with_2(det: Det, words: list[str]) -> None:
-    ran = det(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert "Traceback" not in ran.err
+    result = det(*words)
+    assert (result.code, result.out) == (2, "")
+    assert "Traceback" not in result.err
 
 
 def test_unreachable_cluster_error_names_det_master(home: object, det: Det) -> None:
-    ran = det("-m", f"127.0.0.1:{free_port()}", "e", "list")
-    assert ran.code == 1
-    assert "cannot reach http://127.0.0.1" in ran.err
-    assert "DET_MASTER" in ran.err
-    assert "Traceback" not in ran.err
+    result = det("-m", f"127.0.0.1:{free_port()}", "e", "list")
+    assert result.code == 1
+    assert "cannot reach http://127.0.0.1" in result.err
+    assert "DET_MASTER" in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_each_http_status_has_an_exit_code(
         raise Refusal(status, "because of that")
 
     cluster.on("GET", "/api/v1/agents", refuse)
-    ran = det("agent", "list")
-    assert (ran.code, ran.out) == (code, "")
-    assert "because of that" in ran.err
+    result = det("agent", "list")
+    assert (result.code, result.out) == (code, "")
+    assert "because of that" in result.err
 
 
 def test_gateway_errors_are_retried(
@@ -156,18 +156,18 @@ def test_gateway_errors_are_retried(
 
 def test_html_response_is_reported(cluster: FakeCluster, det: Det) -> None:
     cluster.on("GET", "/api/v1/agents", Raw(b"<html>"))
-    ran = det("agent", "list")
-    assert ran.code == 1
-    assert "did not answer with JSON: '<html>'" in ran.err
-    assert "unexpected failure" not in ran.err
+    result = det("agent", "list")
+    assert result.code == 1
+    assert "did not answer with JSON: '<html>'" in result.err
+    assert "unexpected failure" not in result.err
 
 
 def test_unexpected_json_is_reported_without_traceback(cluster: FakeCluster, det: Det) -> None:
     cluster.on("GET", "/api/v1/agents", {"agents": [5]})
-    ran = det("agent", "list")
-    assert ran.code == 1
-    assert "unexpected failure" in ran.err
-    assert "DET_DEBUG=1" in ran.err
+    result = det("agent", "list")
+    assert result.code == 1
+    assert "unexpected failure" in result.err
+    assert "DET_DEBUG=1" in result.err
 
 
 def test_det_debug_raises_the_exception(
@@ -180,10 +180,10 @@ def test_det_debug_raises_the_exception(
 
 
 def test_version_works_without_a_cluster(home: object, det: Det) -> None:
-    ran = det("-m", f"127.0.0.1:{free_port()}", "version")
-    assert ran.code == 0
-    assert "master: null" in ran.out
-    assert f"product_version: {product_version()}\n" in ran.out
+    result = det("-m", f"127.0.0.1:{free_port()}", "version")
+    assert result.code == 0
+    assert "master: null" in result.out
+    assert f"product_version: {product_version()}\n" in result.out
 
 
 def test_master_option_selects_the_cluster(
@@ -200,9 +200,9 @@ def test_closed_output_pipe_is_not_an_error(cluster: FakeCluster) -> None:
     command = (
         f"{sys.executable} -m det_cli.main e list --all --json | head -1; echo ${{PIPESTATUS[0]}}"
     )
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[", "0"]
-    assert done.stderr == ""
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == ["[", "0"]
+    assert result.stderr == ""
 
 
 HEAVY = (
@@ -221,8 +221,8 @@ HEAVY = (
 
 def imported(code: str) -> set[str]:
     command = [sys.executable, "-c", f"{code}; import sys; print(*sys.modules, file=sys.stderr)"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(done.stderr.split())
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(result.stderr.split())
 
 
 def test_help_imports_no_large_modules() -> None:
@@ -273,8 +273,8 @@ def test_hint_lists_objects_of_the_missing_kind(cluster: FakeCluster, det: Det) 
         raise Refusal(404, "template 'x' not found")
 
     cluster.on("GET", "/api/v1/agents", refuse)
-    ran = det("agent", "list")
-    assert ran.err.endswith("\n\nhint: `det template list` lists the existing ones\n")
+    result = det("agent", "list")
+    assert result.err.endswith("\n\nhint: `det template list` lists the existing ones\n")
 
 
 @pytest.mark.parametrize(
@@ -310,14 +310,14 @@ def test_sign_in_error_has_no_administrator_hint(cluster: FakeCluster, det: Det)
         raise Refusal(403, "an access token may not deactivate users: sign in, by 'det user login'")
 
     cluster.on("GET", "/api/v1/agents", refuse)
-    ran = det("agent", "list")
-    assert (ran.code, "hint" in ran.err) == (4, False)
+    result = det("agent", "list")
+    assert (result.code, "hint" in result.err) == (4, False)
 
 
 def test_names_with_spaces_and_umlauts_are_sent(cluster: FakeCluster, det: Det) -> None:
     # The cluster answers. Only the name is wrong, so the error must not be "cannot reach the cluster".
     for name in ("a b", "größe"):
-        ran = det("template", "describe", name)
-        assert ran.code != 0
-        assert "cannot reach" not in ran.err
+        result = det("template", "describe", name)
+        assert result.code != 0
+        assert "cannot reach" not in result.err
         assert len(cluster.sent("GET", f"/api/v1/templates/{name}")) == 1

@@ -37,9 +37,9 @@ NOWHERE = "11111111-1111-1111-1111-111111111111"
     ],
 )
 def test_unknown_objects_exit_with_3(api: Api, det: Det, words: str, message: str) -> None:
-    ran = det(*words.split())
-    assert (ran.code, ran.out) == (3, "")
-    assert message in ran.err
+    result = det(*words.split())
+    assert (result.code, result.out) == (3, "")
+    assert message in result.err
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_hint_names_the_list_command(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch, words: str, hint: str
 ) -> None:
     monkeypatch.setenv("DET_USER", "admin")
-    ran = det(*words.split())
-    assert (ran.code, ran.err.partition("hint: ")[2].strip()) == (3, hint)
+    result = det(*words.split())
+    assert (result.code, result.err.partition("hint: ")[2].strip()) == (3, hint)
 
 
 @pytest.mark.parametrize("kind", ["job", "experiment", "experiments", "trial", "t", "task"])
 def test_why_requires_an_id_after_the_kind(api: Api, det: Det, kind: str) -> None:
-    ran = det("why", kind)
-    assert (ran.code, "is missing" in ran.err) == (2, True)
-    assert "hint: write `det why [experiment|trial|job|task] ID`" in ran.err
+    result = det("why", kind)
+    assert (result.code, "is missing" in result.err) == (2, True)
+    assert "hint: write `det why [experiment|trial|job|task] ID`" in result.err

@@ -114,17 +114,17 @@ def test_job_without_comment_permission_passes(host: Host, job: Job) -> None:
 
     for path in (GITHUB, GITLAB):
         host.on("POST", path, refuse)
-    ran = job.run("loss 0.5")
-    assert ran.returncode == 0, ran.stderr
-    assert "the summary could not be written as a comment: HTTP Error 403" in ran.stdout
-    assert "pull-requests: write" in ran.stdout
+    result = job.run("loss 0.5")
+    assert result.returncode == 0, result.stderr
+    assert "the summary could not be written as a comment: HTTP Error 403" in result.stdout
+    assert "pull-requests: write" in result.stdout
 
 
 def test_job_passes_if_host_is_unreachable(job: Job) -> None:
     for name in ("GITHUB_API_URL", "CI_API_V4_URL"):
         job.environment[name] = "http://127.0.0.1:9"
-    ran = job.run("loss 0.5")
-    assert (ran.returncode, "could not be written" in ran.stdout) == (0, True)
+    result = job.run("loss 0.5")
+    assert (result.returncode, "could not be written" in result.stdout) == (0, True)
 
 
 def test_comments_of_deleted_accounts_are_skipped(host: Host, job: Job) -> None:
@@ -132,8 +132,8 @@ def test_comments_of_deleted_accounts_are_skipped(host: Host, job: Job) -> None:
         {"id": 1, "body": "of a ghost", "user": None, "author": None},
         {"id": 2, "body": None, "user": {"type": "Bot"}, "author": {"id": 3}},
     ]
-    ran = job.run("loss 0.5")
-    assert (ran.returncode, ran.stderr) == (0, "")
+    result = job.run("loss 0.5")
+    assert (result.returncode, result.stderr) == (0, "")
     assert host.bodies()[2:] == ["<!-- determined: a/config.yaml -->\nloss 0.5"]
 
 
@@ -141,15 +141,15 @@ def test_comments_of_deleted_accounts_are_skipped(host: Host, job: Job) -> None:
 def test_job_passes_if_host_response_is_unexpected(host: Host, job: Job, answer: Any) -> None:
     for path in (GITHUB, GITLAB):
         host.on("GET", path, answer)
-    ran = job.run("loss 0.5")
-    assert (ran.returncode, "could not be written" in ran.stdout) == (0, True), ran.stderr
+    result = job.run("loss 0.5")
+    assert (result.returncode, "could not be written" in result.stdout) == (0, True), result.stderr
 
 
 def test_job_without_token_passes(job: Job) -> None:
     for name in ("GITHUB_TOKEN", "GITLAB_TOKEN"):
         job.environment.pop(name, None)
-    ran = job.run("loss 0.5")
-    assert ran.returncode == 0, ran.stderr
+    result = job.run("loss 0.5")
+    assert result.returncode == 0, result.stderr
 
 
 def test_no_comment_without_request_or_summary(host: Host, job: Job) -> None:

@@ -62,8 +62,8 @@ def test_summary_has_metric_and_cost(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
     ended(cluster, "STATE_COMPLETED")
-    ran = train(environment, tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    result = train(environment, tmp_path)
+    assert result.returncode == 0, result.stderr
     summary = Path(environment["DET_SUMMARY"]).read_text()
     for row in ("| state | completed |", "| loss | 0.25 |", "| trials | 3 |", "| cost | $1.50 |"):
         assert row in summary
@@ -109,8 +109,8 @@ def test_runner_installs_det_from_the_cluster(
 ) -> None:
     """This cluster has no constraints.txt with versions of libraries."""
     ended(cluster, "STATE_COMPLETED")
-    ran = train(bare, tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    result = train(bare, tmp_path)
+    assert result.returncode == 0, result.stderr
     assert "| loss | 0.25 |" in Path(bare["DET_SUMMARY"]).read_text()
     assert cluster.sent("GET", "/agents/v1/wheel/.*"), "the command of this machine was used"
     assert not list(tmp_path.glob("tmp*")), "the installation is removed with the job"
@@ -121,8 +121,8 @@ def test_address_without_scheme_is_completed(
 ) -> None:
     """The download of `det` and the link in the summary both use the complete address."""
     ended(cluster, "STATE_COMPLETED")
-    ran = train({**bare, "DET_MASTER": cluster.url.removeprefix("http://")}, tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    result = train({**bare, "DET_MASTER": cluster.url.removeprefix("http://")}, tmp_path)
+    assert result.returncode == 0, result.stderr
     assert f"]({cluster.url}/det/experiments/1)" in Path(bare["DET_SUMMARY"]).read_text()
     assert cluster.sent("GET", "/agents/v1/wheel/.*")
 
@@ -133,9 +133,9 @@ def test_runner_installs_library_versions_of_the_cluster(
     """The version contradicts the version of the wheel, so pip fails if it reads constraints.txt."""
     ended(cluster, "STATE_COMPLETED")
     cluster.on("GET", "/agents/v1/wheel/constraints.txt", Raw(b"determined-serverless==0.0.1\n"))
-    ran = train(bare, tmp_path)
-    assert ran.returncode != 0
-    assert "Cannot install determined-serverless" in ran.stderr
+    result = train(bare, tmp_path)
+    assert result.returncode != 0
+    assert "Cannot install determined-serverless" in result.stderr
     assert not cluster.sent("POST", "/api/v1/experiments")
 
 
@@ -143,8 +143,8 @@ def test_failed_experiment_fails_the_job(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
     ended(cluster, "STATE_ERROR")
-    ran = train(environment, tmp_path)
-    assert ran.returncode == 1
+    result = train(environment, tmp_path)
+    assert result.returncode == 1
     assert "| state | error |" in Path(environment["DET_SUMMARY"]).read_text()
 
 
@@ -211,9 +211,9 @@ def test_job_terminated_during_submission_cancels_the_experiment(
 def test_missing_variable_and_arguments_are_reported(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    ran = train({k: v for k, v in environment.items() if k != "DET_MASTER"}, tmp_path)
-    assert ran.returncode != 0
-    assert "DET_MASTER" in ran.stderr
+    result = train({k: v for k, v in environment.items() if k != "DET_MASTER"}, tmp_path)
+    assert result.returncode != 0
+    assert "DET_MASTER" in result.stderr
     usage = subprocess.run(["bash", str(SCRIPT)], capture_output=True, text=True, check=False)
     assert usage.returncode == 2
 
@@ -236,9 +236,9 @@ def test_github_job_signs_in_with_its_identity_token(
             "ACTIONS_ID_TOKEN_REQUEST_URL": f"{github.url}/github/token?api-version=2.0",
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "of the job",
         }
-        ran = train({**environment, **variables, "DET_USER_TOKEN": ""}, tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    assert "as ada, until" in ran.stderr
+        result = train({**environment, **variables, "DET_USER_TOKEN": ""}, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "as ada, until" in result.stderr
     assert audiences == ["determined:fake"]
 
 
@@ -249,8 +249,8 @@ def test_gitlab_job_signs_in_with_its_identity_token(
     audiences = trust(cluster)
     with oidc_server() as gitlab:
         token = gitlab.token("of the job's choice")
-    ran = train({**environment, "DET_OIDC_TOKEN": token, "DET_USER_TOKEN": ""}, tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    result = train({**environment, "DET_OIDC_TOKEN": token, "DET_USER_TOKEN": ""}, tmp_path)
+    assert result.returncode == 0, result.stderr
     assert audiences == ["of the job's choice"]
 
 
@@ -260,18 +260,18 @@ def test_password_has_precedence_over_identity_token(
     ended(cluster, "STATE_COMPLETED")
     audiences = trust(cluster)
     credentials = {"DET_USER": "ada", "DET_PASS": "Lovelace1", "DET_USER_TOKEN": ""}
-    ran = train({**environment, **credentials, "DET_OIDC_TOKEN": "of the job"}, tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    result = train({**environment, **credentials, "DET_OIDC_TOKEN": "of the job"}, tmp_path)
+    assert result.returncode == 0, result.stderr
     assert cluster.sent("POST", "/api/v1/auth/login")
     assert audiences == []
 
 
 def test_job_without_identity_token_gets_a_hint(cluster: FakeCluster, det: Det) -> None:
     trust(cluster)
-    ran = det("user", "login", "--pipeline")
-    assert ran.code == 2
-    assert "permissions: {id-token: write}" in ran.err
-    assert "aud: determined:fake" in ran.err
+    result = det("user", "login", "--pipeline")
+    assert result.code == 2
+    assert "permissions: {id-token: write}" in result.err
+    assert "aud: determined:fake" in result.err
 
 
 def test_missing_github_token_is_reported(
@@ -280,8 +280,8 @@ def test_missing_github_token_is_reported(
     trust(cluster)
     monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"{cluster.url}/nothing-here")
     monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "of the job")
-    ran = det("user", "login", "--pipeline")
-    assert (ran.code, "GitHub made no identity token" in ran.err) == (1, True)
+    result = det("user", "login", "--pipeline")
+    assert (result.code, "GitHub made no identity token" in result.err) == (1, True)
 
 
 def trust(cluster: FakeCluster) -> list[str]:

@@ -176,9 +176,9 @@ def test_job_list_of_fair_share_pool_shows_weights(busy: FakeCluster, det: Det, 
 
 
 def test_unknown_pool_error_lists_existing_pools(busy: FakeCluster, det: Det) -> None:
-    ran = det("job", "list", "-p", "gold")
-    assert ran.code == 3
-    assert "default, fair" in ran.err
+    result = det("job", "list", "-p", "gold")
+    assert result.code == 3
+    assert "default, fair" in result.err
 
 
 @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ def test_failed_update_stops_the_batch(busy: FakeCluster, det: Det) -> None:
         return {}
 
     busy.on("POST", "/api/v1/job-queues", change)
-    ran = det("job", "update-batch", "a.priority=1", "b.weight=2", "c.weight=3", "d.ahead-of=a")
-    assert ran.code == 3
-    assert "Updated job a." in ran.err
-    assert "job 'b' not found" in ran.err
-    assert "Not sent because an earlier update failed: c.weight=3 d.ahead-of=a" in ran.err
+    result = det("job", "update-batch", "a.priority=1", "b.weight=2", "c.weight=3", "d.ahead-of=a")
+    assert result.code == 3
+    assert "Updated job a." in result.err
+    assert "job 'b' not found" in result.err
+    assert "Not sent because an earlier update failed: c.weight=3 d.ahead-of=a" in result.err
     assert len(busy.sent("POST", "/api/v1/job-queues")) == 2
 
 
@@ -343,6 +343,6 @@ def test_master_logs_tail_prints_requested_number_of_lines(
     busy: FakeCluster, det: Det, tail: int, shown: list[str] | None, follow: tuple[str, ...]
 ) -> None:
     keep_master_log(busy, 5)
-    ran = det("master", "logs", "--tail", tail, *follow)
+    result = det("master", "logs", "--tail", tail, *follow)
     expected = [f"line {n}" for n in range(1, 6)] if shown is None else shown
-    assert [line.rpartition(": ")[2] for line in ran.out.splitlines()] == expected
+    assert [line.rpartition(": ")[2] for line in result.out.splitlines()] == expected

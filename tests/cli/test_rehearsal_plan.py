@@ -31,11 +31,11 @@ def test_unknown_steps_are_rejected_with_the_step_names(names: str, cause: str) 
 
 
 def test_maximum_step_cost_covers_its_whole_time_limit() -> None:
-    planned = plan.make(plan.parse_steps("interruption,notebook"), RATES, idle_minutes=0)
-    costs = {one.step.name: one.most_usd for one in planned.steps}
+    rehearsal_plan = plan.make(plan.parse_steps("interruption,notebook"), RATES, idle_minutes=0)
+    costs = {one.step.name: one.most_usd for one in rehearsal_plan.steps}
     assert costs["interruption"] == pytest.approx(2.1 * 45 / 60)
     assert costs["notebook"] == pytest.approx(0.6 * 30 / 60)
-    assert planned.most_usd == pytest.approx(sum(costs.values()))
+    assert rehearsal_plan.most_usd == pytest.approx(sum(costs.values()))
 
 
 def test_idle_step_lasts_idle_minutes() -> None:
@@ -47,11 +47,11 @@ def test_idle_step_lasts_idle_minutes() -> None:
 
 
 def test_too_low_max_cost_is_rejected_with_sufficient_amount() -> None:
-    planned = plan.make(plan.parse_steps("spot"), RATES, idle_minutes=0)
+    rehearsal_plan = plan.make(plan.parse_steps("spot"), RATES, idle_minutes=0)
     with pytest.raises(UsageError, match=r"may cost \$0.65, more than --max-cost 0.2") as refusal:
-        plan.check_budget(planned, 0.2)
+        plan.check_budget(rehearsal_plan, 0.2)
     assert "--max-cost 0.65" in refusal.value.hint
-    plan.check_budget(planned, 0.65)
+    plan.check_budget(rehearsal_plan, 0.65)
 
 
 def test_plan_describes_each_step() -> None:

@@ -41,9 +41,9 @@ def test_role_is_assigned_listed_and_removed(house: House, det: Det) -> None:
     assert "ada" in done(det, "workspace", "list-members", "red")
     done(det, "rbac", "unassign-role", "editor", "-w", "red", "-u", "ada")
     assert "Editor" not in done(det, "rbac", "list-users-roles", "ada")
-    again = det("rbac", "unassign-role", "Editor", "-w", "red", "-u", "ada")
-    assert again.code != 0
-    assert "not assigned" in again.err
+    result = det("rbac", "unassign-role", "Editor", "-w", "red", "-u", "ada")
+    assert result.code != 0
+    assert "not assigned" in result.err
 
 
 def test_list_roles_and_describe_role(house: House, det: Det) -> None:
@@ -53,15 +53,15 @@ def test_list_roles_and_describe_role(house: House, det: Det) -> None:
         "ClusterAdmin", "WorkspaceCreator", "AgentOperator",
     }  # fmt: skip
     assert "UPDATE_AGENTS" in done(det, "rbac", "describe-role", "AgentOperator")
-    wrong = det("rbac", "describe-role", "King")
-    assert "the roles are ClusterAdmin" in wrong.err
+    result = det("rbac", "describe-role", "King")
+    assert "the roles are ClusterAdmin" in result.err
 
 
 def test_role_assignment_requires_one_user_or_group(house: House, det: Det) -> None:
     for options in ([], ["-u", "determined", "-g", "team"]):
-        ran = det("rbac", "assign-role", "Viewer", *options)
-        assert ran.code != 0
-        assert "one user or one group" in ran.err
+        result = det("rbac", "assign-role", "Viewer", *options)
+        assert result.code != 0
+        assert "one user or one group" in result.err
 
 
 def test_group_is_created_changed_and_deleted(house: House, det: Det) -> None:
@@ -70,8 +70,8 @@ def test_group_is_created_changed_and_deleted(house: House, det: Det) -> None:
     done(det, "user-group", "create", "navy", "--add-user", "ada", "--add-user", "grace")
     done(det, "user-group", "add-user", "navy", "mary,determined")
     done(det, "user-group", "remove-user", "navy", "grace")
-    shown = json.loads(done(det, "user-group", "describe", "navy", "--json"))
-    assert [u["username"] for u in shown["users"]] == ["determined", "ada", "mary"]
+    document = json.loads(done(det, "user-group", "describe", "navy", "--json"))
+    assert [u["username"] for u in document["users"]] == ["determined", "ada", "mary"]
     done(det, "user-group", "change-name", "navy", "army")
     assert "army" in done(det, "user-group", "ls", "--groups-user-belongs-to", "ada")
     assert "army" not in done(det, "user-group", "list", "--groups-user-belongs-to", "grace")
@@ -87,7 +87,7 @@ def test_group_is_created_changed_and_deleted(house: House, det: Det) -> None:
 
 def test_viewer_lists_users_without_costs(house: House, det: Det) -> None:
     house.person("eda", "Viewer", house.red)
-    listed = det("-u", "eda", "user", "list", "--json")
-    assert listed.code == 0, listed.err
-    assert "eda" in {user["username"] for user in json.loads(listed.out)}
-    assert "not shown: costs of users: " in listed.err
+    result = det("-u", "eda", "user", "list", "--json")
+    assert result.code == 0, result.err
+    assert "eda" in {user["username"] for user in json.loads(result.out)}
+    assert "not shown: costs of users: " in result.err

@@ -442,8 +442,8 @@ def test_sdk_imports_only_the_standard_library() -> None:
     code = (
         "import determined.experimental.client, sys; print(*{m.split('.')[0] for m in sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, 'harness'); {code}"],
+    result = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, 'harness'); {code}"],
                           capture_output=True, text=True, check=True,
                           cwd=Path(__file__).resolve().parents[2])  # fmt: skip
-    outside = set(done.stdout.split()) - set(sys.stdlib_module_names) - {"determined", "__main__"}
+    outside = set(result.stdout.split()) - set(sys.stdlib_module_names) - {"determined", "__main__"}
     assert {m for m in outside if not m.startswith("_")} == set()

@@ -40,10 +40,10 @@ def test_sdk_runs_on_every_supported_python(
     # A task has the same search path: the harness, then the libraries that the agent provides.
     search_path = os.pathsep.join(map(str, link_payload(find_payload(), tmp_path / "payload")))
     env = {**os.environ, "PYTHONPATH": search_path, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert result.returncode == 0, result.stderr
     major, minor = version.split(".")
-    assert done.stdout == f"({major}, {minor}) {code}/out\n"
+    assert result.stdout == f"({major}, {minor}) {code}/out\n"
     (submission,) = cluster.sent("POST", "/api/v1/experiments")
     assert [file["path"] for file in submission.body["modelDefinition"]] == ["train.py"]
 
@@ -58,10 +58,10 @@ def test_command_line_requires_python_3_10_in_tasks(
     search_path = os.pathsep.join(map(str, link_payload(find_payload(), tmp_path / "payload")))
     env = {**os.environ, "PYTHONPATH": search_path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [python, "-W", "error", "-S", "-m", "determined.cli", "e", "list", "--all", "--csv"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if version == "3.9":
-        assert done.returncode == 1
-        assert "needs Python 3.10 or newer" in done.stderr
+        assert result.returncode == 1
+        assert "needs Python 3.10 or newer" in result.stderr
         return
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[1].startswith("1,")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[1].startswith("1,")

@@ -31,8 +31,8 @@ def test_password_is_sent_as_salted_digest() -> None:
 
 
 def test_default_user_signs_in_without_a_session(cluster: FakeCluster, det: Det) -> None:
-    ran = det("user", "whoami")
-    assert (ran.code, ran.out) == (0, "You are logged in as user 'determined'\n")
+    result = det("user", "whoami")
+    assert (result.code, result.out) == (0, "You are logged in as user 'determined'\n")
 
 
 def test_second_command_reuses_the_token(cluster: FakeCluster, det: Det) -> None:
@@ -65,18 +65,18 @@ def test_wrong_password_error_names_the_next_step(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_PASS", "wrong")
-    ran = det("user", "login", "ada")
-    assert ran.code == 4
-    assert "refused user 'ada'" in ran.err
-    assert "the password in DET_PASS; " in ran.err
-    assert "`det user change-password ada`" in ran.err
-    assert ran.out == ""
+    result = det("user", "login", "ada")
+    assert result.code == 4
+    assert "refused user 'ada'" in result.err
+    assert "the password in DET_PASS; " in result.err
+    assert "`det user change-password ada`" in result.err
+    assert result.out == ""
 
 
 def test_missing_session_error_names_det_user_login(cluster: FakeCluster, det: Det) -> None:
-    ran = det("-u", "ada", "experiment", "list")
-    assert ran.code == 4
-    assert "det user login ada" in ran.err
+    result = det("-u", "ada", "experiment", "list")
+    assert result.code == 4
+    assert "det user login ada" in result.err
 
 
 def test_environment_credentials_have_precedence_over_active_user(
@@ -100,8 +100,8 @@ def test_token_of_environment_needs_no_sign_in(
 def test_expired_token_is_renewed_silently(cluster: FakeCluster, det: Det) -> None:
     det("user", "whoami")
     cluster.tokens.clear()
-    ran = det("user", "whoami")
-    assert (ran.code, ran.err) == (0, "")
+    result = det("user", "whoami")
+    assert (result.code, result.err) == (0, "")
 
 
 @pytest.mark.parametrize("variable", ["DET_USER_TOKEN", "DET_SESSION_TOKEN"])
@@ -111,10 +111,10 @@ def test_expired_token_error_names_the_variable(
 ) -> None:
     det("user", "whoami")
     monkeypatch.setenv(variable, "old")
-    ran = det(*words.split())
-    assert ran.code == 4
-    assert f"{variable} holds a token that is unknown to the cluster or has expired" in ran.err
-    assert "hint:" not in ran.err
+    result = det(*words.split())
+    assert result.code == 4
+    assert f"{variable} holds a token that is unknown to the cluster or has expired" in result.err
+    assert "hint:" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_unreadable_certificate_file_is_named(
         path.write_text(content)
     monkeypatch.setenv("DET_MASTER", "https://127.0.0.1:1")
     monkeypatch.setenv("DET_MASTER_CERT_FILE", str(path))
-    ran = det("user", "whoami")
-    assert (ran.code, f"cannot use the certificates in {path}: {why}" in ran.err) == (1, True)
+    result = det("user", "whoami")
+    assert (result.code, f"cannot use the certificates in {path}: {why}" in result.err) == (1, True)
 
 
 def test_expired_token_is_renewed_for_streams(cluster: FakeCluster, det: Det) -> None:
@@ -202,9 +202,9 @@ def test_invalid_session_file_is_named(cluster: FakeCluster, det: Det, home: Pat
     folder = home / ".config" / "determined"
     folder.mkdir(parents=True)
     (folder / "auth.json").write_text("{")
-    ran = det("user", "whoami")
-    assert ran.code == 1
-    assert str(folder / "auth.json") in ran.err
+    result = det("user", "whoami")
+    assert result.code == 1
+    assert str(folder / "auth.json") in result.err
 
 
 def test_user_stays_signed_in_after_changing_own_password(
@@ -233,14 +233,14 @@ def test_changing_own_password_sends_current_password(
 def test_weak_password_is_rejected_before_any_request(
     cluster: FakeCluster, det: Det, weak: str
 ) -> None:
-    ran = det("user", "create", "bob", "--password", weak)
-    assert ran.code == 2
+    result = det("user", "create", "bob", "--password", weak)
+    assert result.code == 2
     assert "bob" not in cluster.users
 
 
 def test_weak_initial_password_option_is_rejected_before_deployment(home: Path, det: Det) -> None:
-    ran = det("deploy", "local", "cluster-up", "--initial-user-password", "abc")
-    assert (ran.code, "a password needs at least 8 characters" in ran.err) == (2, True)
+    result = det("deploy", "local", "cluster-up", "--initial-user-password", "abc")
+    assert (result.code, "a password needs at least 8 characters" in result.err) == (2, True)
     assert list(home.rglob("*")) == []
 
 
@@ -252,17 +252,17 @@ def test_weak_initial_password_in_configuration_is_rejected_before_deployment(
     config.write_text(
         "{security: {initial_user_password: abc}, local_agents: [{name: a, pool: absent}]}"
     )
-    ran = det("deploy", "local", "cluster-up", "--config", str(config))
-    assert ran.code == 1
+    result = det("deploy", "local", "cluster-up", "--config", str(config))
+    assert result.code == 1
     message = "security.initial_user_password of the configuration: a password needs at least 8"
-    assert message in ran.err
+    assert message in result.err
 
 
 def test_creating_existing_user_is_a_conflict(cluster: FakeCluster, det: Det) -> None:
     assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
-    ran = det("user", "create", "bob", "--password", "Bobby1234")
-    assert ran.code == 5
-    assert "'bob' already exists" in ran.err
+    result = det("user", "create", "bob", "--password", "Bobby1234")
+    assert result.code == 5
+    assert "'bob' already exists" in result.err
 
 
 def test_deactivated_user_cannot_sign_in(
@@ -273,9 +273,9 @@ def test_deactivated_user_cannot_sign_in(
 
     cluster.on("POST", "/api/v1/auth/login", refuse)
     monkeypatch.setenv("DET_PASS", "Lovelace1")
-    ran = det("user", "login", "ada")
-    assert ran.code == 4
-    assert "user is not active" in ran.err
+    result = det("user", "login", "ada")
+    assert result.code == 4
+    assert "user is not active" in result.err
 
 
 def answer_with(monkeypatch: pytest.MonkeyPatch, *typed_passwords: str) -> None:
@@ -312,17 +312,21 @@ def test_end_of_input_at_password_prompt_is_an_error(
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("getpass.getpass", end)
-    ran = det(*words.split())
-    assert (ran.code, "no password given" in ran.err, "unexpected" in ran.err) == (1, True, False)
+    result = det(*words.split())
+    assert (result.code, "no password given" in result.err, "unexpected" in result.err) == (
+        1,
+        True,
+        False,
+    )
 
 
 def test_new_password_is_typed_twice(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer_with(monkeypatch, "Bobby1234", "Bobby4321")
-    ran = det("user", "create", "bob")
-    assert ran.code == 1
-    assert "the two passwords differ" in ran.err
+    result = det("user", "create", "bob")
+    assert result.code == 1
+    assert "the two passwords differ" in result.err
     assert "bob" not in cluster.users
 
 
@@ -359,9 +363,9 @@ def test_missing_password_error_names_the_variable(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, words: str, variable: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    ran = det("user", *words.split())
-    assert ran.code == 2
-    assert f"set {variable}, or write the password to standard input" in ran.err
+    result = det("user", *words.split())
+    assert result.code == 2
+    assert f"set {variable}, or write the password to standard input" in result.err
 
 
 def test_other_commands_do_not_read_standard_input(
@@ -403,10 +407,10 @@ def test_deactivation_lists_running_experiments_and_tasks(cluster: FakeCluster, 
     id = cluster.users["bob"]["id"]
     cluster.on("PATCH", f"/api/v1/users/{id}", {"user": {}, "runningExperiments": [3, 4],
                "runningTasks": [{"taskId": "t1", "kind": "shell", "name": "mine"}]})  # fmt: skip
-    ran = det("user", "deactivate", "bob")
-    assert "continue: 3, 4" in ran.err
-    assert "Still running: shell t1 (mine)" in ran.err
-    assert "--pause-work" in ran.err
+    result = det("user", "deactivate", "bob")
+    assert "continue: 3, 4" in result.err
+    assert "Still running: shell t1 (mine)" in result.err
+    assert "--pause-work" in result.err
     cluster.on("PATCH", f"/api/v1/users/{id}", {"user": {}, "pausedExperiments": [3, 4]})
     assert (
         "Paused experiments of that user: 3, 4"

@@ -12,8 +12,8 @@ def test_bundle_contains_complete_logs_of_the_trial(api: Api, det: Det, tmp_path
     trial = trial_of(user, create(user))
     lines = [{"taskId": trial["taskId"], "log": f"line {n} ü\n"} for n in range(1200)]
     user.post("/api/v1/task/logs", {"logs": lines})
-    ran = det("trial", "support-bundle", trial["id"], "-o", tmp_path / "out")
-    with tarfile.open(ran.out.strip()) as tar:
+    result = det("trial", "support-bundle", trial["id"], "-o", tmp_path / "out")
+    with tarfile.open(result.out.strip()) as tar:
         texts = {
             Path(m.name).name: tar.extractfile(m).read().decode()  # type: ignore[union-attr]
             for m in tar.getmembers()

@@ -33,9 +33,9 @@ def api(api: Api) -> Api:
 
 
 def ids(det: Det, *words: str) -> list[int]:
-    ran = det(*words, "--json")
-    assert ran.code == 0, ran.err
-    return [row["id"] for row in json.loads(ran.out)]
+    result = det(*words, "--json")
+    assert result.code == 0, result.err
+    return [row["id"] for row in json.loads(result.out)]
 
 
 @pytest.mark.parametrize("kind", ["e", "run"])
@@ -86,9 +86,9 @@ def test_every_column_has_a_value(
     with database.begin() as tx:
         tx.execute(FILLED)
     words = [word for name in columns for word in ("--column", name)]
-    ran = det(kind, "list", "--filter", "id=2", *words, "--csv")
-    assert ran.code == 0, ran.err
-    (row,) = csv.DictReader(ran.out.splitlines())
+    result = det(kind, "list", "--filter", "id=2", *words, "--csv")
+    assert result.code == 0, result.err
+    (row,) = csv.DictReader(result.out.splitlines())
     assert {name for name in columns if not row[name]} == set()
     assert (row["user"], row["searcherMetricsVal"]) == ("determined", "0.25")
     assert "blue" in row["tags"]
@@ -127,6 +127,6 @@ def test_run_list_shows_experiment_and_hyperparameters(api: Api, det: Det) -> No
     ],
 )
 def test_invalid_options_are_rejected(api: Api, det: Det, words: list[str], message: str) -> None:
-    ran = det("run", "list", *words)
-    assert ran.code != 0
-    assert message in ran.err
+    result = det("run", "list", *words)
+    assert result.code != 0
+    assert message in result.err

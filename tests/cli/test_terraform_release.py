@@ -34,12 +34,12 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Serve one release of Terraform. Yield its folder."""
     folder = tmp_path / "releases" / VERSION
     folder.mkdir(parents=True)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("LICENSE.txt", "terms")
         archive.writestr("terraform", "#!/bin/sh\necho released\n")
-    (folder / NAME).write_bytes(packed.getvalue())
-    digest = hashlib.sha256(packed.getvalue()).hexdigest()
+    (folder / NAME).write_bytes(buffer.getvalue())
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
     (folder / f"terraform_{VERSION}_SHA256SUMS").write_text(f"{digest}  {NAME}\n")
     handler = partial(Quiet, directory=str(tmp_path / "releases"))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -70,9 +70,9 @@ def test_unreachable_release_server_error_has_install_link(
     releases: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_TERRAFORM_RELEASES", "http://127.0.0.1:9")
-    with pytest.raises(CommandError, match="not installed, and http://127") as failed:
+    with pytest.raises(CommandError, match="not installed, and http://127") as error:
         terraform_release.ensure()
-    assert "developer.hashicorp.com/terraform/install" in failed.value.hint
+    assert "developer.hashicorp.com/terraform/install" in error.value.hint
 
 
 def test_platform_without_release_is_rejected(

@@ -38,10 +38,10 @@ def token_ids(det: Det, *options: str) -> list[int]:
 def test_token_is_valid_until_revoked(
     api: Api, as_user: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    created = as_user("-u", "determined", "token", "create", "-e", 2, "-d", "nightly")
-    assert created.code == 0, created.err
-    assert "It is not shown again" in created.err
-    token, (id,) = created.out.strip(), token_ids(as_user, "-u", "determined", "tkn", "ls")
+    response = as_user("-u", "determined", "token", "create", "-e", 2, "-d", "nightly")
+    assert response.code == 0, response.err
+    assert "It is not shown again" in response.err
+    token, (id,) = response.out.strip(), token_ids(as_user, "-u", "determined", "tkn", "ls")
     assert "nightly" in as_user("-u", "determined", "token", "describe", id).out
     monkeypatch.setenv("DET_USER_TOKEN", token)
     assert "'determined'" in as_user("user", "whoami").out
@@ -52,8 +52,8 @@ def test_token_is_valid_until_revoked(
 
 
 def test_revoked_token_is_listed_with_show_inactive(api: Api, as_user: Det) -> None:
-    created = as_user("-u", "admin", "token", "create", "determined", "-e", -1, "--json")
-    id = json.loads(created.out)["tokenId"]
+    response = as_user("-u", "admin", "token", "create", "determined", "-e", -1, "--json")
+    id = json.loads(response.out)["tokenId"]
     assert "never" in as_user("-u", "admin", "token", "list", "determined").out
     as_user("-u", "admin", "token", "revoke", id)
     assert token_ids(as_user, "-u", "admin", "token", "list") == []
@@ -63,8 +63,8 @@ def test_revoked_token_is_listed_with_show_inactive(api: Api, as_user: Det) -> N
 def test_token_edit_and_unknown_tokens(api: Api, as_user: Det) -> None:
     as_user("-u", "determined", "token", "create")
     (id,) = token_ids(as_user, "-u", "determined", "token", "list")
-    edited = as_user("-u", "determined", "token", "edit", id, "-d", "weekly")
-    assert "weekly" in edited.out
+    response = as_user("-u", "determined", "token", "edit", id, "-d", "weekly")
+    assert "weekly" in response.out
     missing = as_user("-u", "determined", "token", "describe", id, id + 1)
     assert (missing.code, f"token {id + 1} not found" in missing.err) == (3, True)
     assert as_user("-u", "determined", "token", "list", "nobody").code == 3
@@ -78,8 +78,8 @@ def test_sessions_are_listed_and_ended(api: Api, as_user: Det) -> None:
     own, *others = json.loads(as_user("-u", "determined", "user", "list-sessions", "--json").out)
     assert (own["current"], own["program"].startswith("Determined client")) == (True, True)
     assert [o["current"] for o in others] == [False, False]
-    ended = as_user("-u", "determined", "user", "end-session", others[0]["id"])
-    assert ended.out == f"Ended session {others[0]['id']}\n"
+    response = as_user("-u", "determined", "user", "end-session", others[0]["id"])
+    assert response.out == f"Ended session {others[0]['id']}\n"
     assert (third.ask("GET", "/api/v1/me").status, second.ask("GET", "/api/v1/me").status) == (
         401,
         200,
@@ -87,8 +87,8 @@ def test_sessions_are_listed_and_ended(api: Api, as_user: Det) -> None:
     assert as_user("-u", "determined", "user", "end-session", "--others").out == "Ended 1 session\n"
     assert second.ask("GET", "/api/v1/me").status == 401
     assert "say which sessions to end" in as_user("-u", "determined", "user", "end-session").err
-    refused = as_user("-u", "determined", "user", "list-sessions", "--of", "admin")
-    assert "only an administrator may see where another user is signed in" in refused.err
+    answer = as_user("-u", "determined", "user", "list-sessions", "--of", "admin")
+    assert "only an administrator may see where another user is signed in" in answer.err
 
 
 def test_token_login_stores_the_token(
@@ -98,8 +98,8 @@ def test_token_login_stores_the_token(
     monkeypatch.delenv("DET_PASS")
     assert as_user("token", "login", token).code == 0
     assert "'admin'" in as_user("user", "whoami").out
-    refused = as_user("token", "login", "nonsense")
-    assert (refused.code, "unknown or has expired" in refused.err) == (4, True)
+    response = as_user("token", "login", "nonsense")
+    assert (response.code, "unknown or has expired" in response.err) == (4, True)
 
 
 @pytest.mark.parametrize("scope", [[], ["-w", "Uncategorized"]])
@@ -109,33 +109,33 @@ def test_policies_are_set_enforced_described_and_deleted(
     file = tmp_path / "policies.yaml"
     file.write_text(POLICIES)
     admin = ("-u", "admin", "config-policies")
-    ran = as_user(*admin, "set", "experiment", file, *scope)
-    assert ran.code == 0, ran.err
+    result = as_user(*admin, "set", "experiment", file, *scope)
+    assert result.code == 0, result.err
     shown = as_user("-u", "admin", "cp", "describe", "experiment", *scope).out
     assert yaml.safe_load(shown) == yaml.safe_load(POLICIES)
     user = api.signed_in("determined")
     experiment = user.get(f"/api/v1/experiments/{create(user, max_restarts=1)}")
     assert experiment["config"]["max_restarts"] == 3
     assert as_user(*admin, "delete", "experiment", *scope).code == 0
-    described = as_user(*admin, "describe", "experiment", "--json", *scope)
-    assert json.loads(described.out) == {}
+    response = as_user(*admin, "describe", "experiment", "--json", *scope)
+    assert json.loads(response.out) == {}
 
 
 def test_invalid_policies_are_rejected(api: Api, as_user: Det, tmp_path: Path) -> None:
     file = tmp_path / "policies.yaml"
     file.write_text(POLICIES)
-    refused = as_user("-u", "admin", "cp", "set", "tasks", file)
-    assert (refused.code, "tasks can only have constraints" in refused.err) == (1, True)
+    response = as_user("-u", "admin", "cp", "set", "tasks", file)
+    assert (response.code, "tasks can only have constraints" in response.err) == (1, True)
     unknown = as_user("-u", "admin", "cp", "set", "experiment", file, "-w", "nowhere")
     assert (unknown.code, "there is no workspace 'nowhere'" in unknown.err) == (3, True)
 
 
 def test_audit_log_is_listed_and_exported(api: Api, as_user: Det) -> None:
     experiment_id = create(api.signed_in("determined"), name="first")
-    shown = as_user("-u", "admin", "audit", "list", "--object", f"experiment {experiment_id}")
-    assert shown.code == 0, shown.err
-    assert "experiment.create" in shown.out
-    assert "determined" in shown.out
+    response = as_user("-u", "admin", "audit", "list", "--object", f"experiment {experiment_id}")
+    assert response.code == 0, response.err
+    assert "experiment.create" in response.out
+    assert "determined" in response.out
     lines = as_user("-u", "admin", "audit", "export", "--action", "auth.login").out.splitlines()
     assert {json.loads(line)["username"] for line in lines} == {"determined", "admin"}
     ids = [json.loads(line)["id"] for line in lines]
@@ -146,5 +146,5 @@ def test_audit_log_is_listed_and_exported(api: Api, as_user: Det) -> None:
 
 
 def test_audit_log_requires_administrator(api: Api, as_user: Det) -> None:
-    refused = as_user("-u", "determined", "audit", "list")
-    assert (refused.code, "only an administrator" in refused.err) == (4, True)
+    response = as_user("-u", "determined", "audit", "list")
+    assert (response.code, "only an administrator" in response.err) == (4, True)

@@ -179,11 +179,11 @@ def busy(cluster: FakeCluster) -> FakeCluster:
 
 
 def test_top_once_prints_the_view(busy: FakeCluster, det: Det) -> None:
-    ran = det("top", "--once")
-    assert ran.code == 0
-    assert ran.out.startswith("lab  2 of 4 slots used, 8 more wanted  1 running  1 waiting")
-    assert "needs 8 slots" in ran.out
-    assert "$3.25 today" in ran.out
+    result = det("top", "--once")
+    assert result.code == 0
+    assert result.out.startswith("lab  2 of 4 slots used, 8 more wanted  1 running  1 waiting")
+    assert "needs 8 slots" in result.out
+    assert "$3.25 today" in result.out
     state = json.loads(det("top", "--once", "--json").out)
     assert (state["priceUsdHour"], state["monthUsd"]) == (0.4, 3.25)
 
@@ -200,10 +200,10 @@ def test_top_reports_missing_permissions(busy: FakeCluster, det: Det) -> None:
         raise Refusal(403, "only administrators see machines")
 
     busy.on("GET", "/api/v1/agents", refused)
-    ran = det("top", "--once")
-    assert ran.code == 0
-    assert "not shown: agents: only administrators see machines" in ran.out
-    assert "needs 8 slots" in ran.out
+    result = det("top", "--once")
+    assert result.code == 0
+    assert "not shown: agents: only administrators see machines" in result.out
+    assert "needs 8 slots" in result.out
 
 
 def test_long_permission_error_is_truncated(busy: FakeCluster, det: Det) -> None:
@@ -224,11 +224,11 @@ def test_top_works_with_a_cluster_of_determined(busy: FakeCluster, det: Det) -> 
 
     for path in ("why/job/.+", "rented-pools", "instances", "costs/pools", "budgets"):
         busy.on("GET", f"/api/v1/{path}", absent)
-    ran = det("top", "--once")
-    assert ran.code == 0
-    assert "3 jobs ahead" in ran.out
-    assert "cost" not in ran.out
-    assert "not shown" not in ran.out
+    result = det("top", "--once")
+    assert result.code == 0
+    assert "3 jobs ahead" in result.out
+    assert "cost" not in result.out
+    assert "not shown" not in result.out
 
 
 def test_jobs_of_others_are_shown_without_names(busy: FakeCluster, det: Det) -> None:

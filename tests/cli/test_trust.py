@@ -82,8 +82,8 @@ def test_first_command_prompts_and_later_commands_do_not(
     assert (first.code, "secure" in first.out) == (0, True)
     assert secure.fingerprint in first.err
     answering(monkeypatch, "")
-    again = det("master", "info")
-    assert (again.code, again.err) == (0, "")
+    result = det("master", "info")
+    assert (result.code, result.err) == (0, "")
     store = home / ".config" / "determined" / "certs.json"
     assert json.loads(store.read_text()) == {secure.url: secure.cert.read_text()}
     assert store.stat().st_mode & 0o777 == 0o600
@@ -93,8 +93,8 @@ def test_untrusted_cluster_receives_no_request(
     secure: Secure, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, "n")
-    refused = det("master", "info")
-    assert (refused.code, "no request was sent" in refused.err) == (1, True)
+    result = det("master", "info")
+    assert (result.code, "no request was sent" in result.err) == (1, True)
     assert secure.heard == []
     assert TrustStore(secure.url).trusted() is None
 
@@ -103,10 +103,10 @@ def test_error_without_terminal_has_fingerprint_and_variable(
     secure: Secure, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    refused = det("master", "info")
-    assert refused.code == 1
-    assert secure.fingerprint in refused.err
-    assert "DET_MASTER_CERT_FILE" in refused.err
+    result = det("master", "info")
+    assert result.code == 1
+    assert secure.fingerprint in result.err
+    assert "DET_MASTER_CERT_FILE" in result.err
     monkeypatch.setenv("DET_MASTER_CERT_FILE", str(secure.cert))
     assert det("master", "info").code == 0
 
@@ -120,10 +120,10 @@ def test_changed_certificate_is_rejected_without_prompt(
     secure.show_another_certificate()
     secure.heard.clear()
     answering(monkeypatch, "y")
-    refused = det("master", "info")
-    assert refused.code == 1
-    assert before in refused.err
-    assert secure.fingerprint in refused.err
+    result = det("master", "info")
+    assert result.code == 1
+    assert before in result.err
+    assert secure.fingerprint in result.err
     assert secure.heard == []
     assert TrustStore(secure.url).trusted() == before
 

@@ -49,12 +49,12 @@ def test_tunnel_connects_standard_streams_to_the_port(api: Api) -> None:
     ports = {"proxy_tcp": True}
     with tcp_server(shout) as port, proxied(api, [{"proxy_port": port, **ports}]) as task:
         service = f"{task.task}:{port}"
-        done = piped(task, service, "--auth")
-        assert (done.returncode, done.stdout) == (0, b"HELLO" * 100_000), done.stderr
-        refused = piped(task, service)
-        assert (refused.returncode, refused.stdout) == (1, b"")
-        assert b"hint: add --auth" in refused.stderr
-        assert b"Traceback" not in refused.stderr
+        result = piped(task, service, "--auth")
+        assert (result.returncode, result.stdout) == (0, b"HELLO" * 100_000), result.stderr
+        second_result = piped(task, service)
+        assert (second_result.returncode, second_result.stdout) == (1, b"")
+        assert b"hint: add --auth" in second_result.stderr
+        assert b"Traceback" not in second_result.stderr
 
 
 def test_local_port_is_forwarded_to_the_task(api: Api) -> None:

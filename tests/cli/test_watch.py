@@ -36,20 +36,20 @@ def ends_after(cluster: FakeCluster, looks: int, state: str) -> None:
 
 
 def test_each_change_prints_a_line_without_terminal(running: FakeCluster, det: Det) -> None:
-    ran = det("e", "watch", 3)
-    lines = [line.split(" ", 1)[1] for line in ran.out.splitlines()]
+    result = det("e", "watch", 3)
+    lines = [line.split(" ", 1)[1] for line in result.out.splitlines()]
     assert lines == [
         "RUNNING 0%; 1 trial (1 running); best val_loss 0.25 (trial 30)",
         "COMPLETED 100%; 1 trial (1 running); best val_loss 0.25 (trial 30)",
     ]
-    assert (ran.code, ran.err) == (0, "")
+    assert (result.code, result.err) == (0, "")
 
 
 def test_watch_of_failed_experiment_exits_with_1(running: FakeCluster, det: Det) -> None:
     ends_after(running, 1, "STATE_ERROR")
-    ran = det("e", "watch", 3)
-    assert ran.code == 1
-    assert "has failed: its last run: container failed" in ran.out
+    result = det("e", "watch", 3)
+    assert result.code == 1
+    assert "has failed: its last run: container failed" in result.out
 
 
 def test_json_prints_one_object_per_line(running: FakeCluster, det: Det) -> None:
@@ -58,10 +58,10 @@ def test_json_prints_one_object_per_line(running: FakeCluster, det: Det) -> None
 
 
 def test_once_prints_one_view(running: FakeCluster, det: Det) -> None:
-    ran = det("e", "watch", 3, "--once")
-    assert ran.code == 0
-    assert ran.out.splitlines()[0].startswith("experiment 3  RUNNING")
-    assert "\x1b" not in ran.out
+    result = det("e", "watch", 3, "--once")
+    assert result.code == 0
+    assert result.out.splitlines()[0].startswith("experiment 3  RUNNING")
+    assert "\x1b" not in result.out
     assert json.loads(det("e", "watch", 3, "--once", "--json").out)["id"] == 3
 
 
@@ -95,9 +95,9 @@ def test_outage_is_reported_and_watch_continues(running: FakeCluster, det: Det) 
         return inner(request)
 
     running.on("GET", "/api/v1/experiments/3", answer)
-    ran = det("e", "watch", 3)
-    assert ran.code == 0
-    assert ran.err.splitlines() == [
+    result = det("e", "watch", 3)
+    assert result.code == 0
+    assert result.err.splitlines() == [
         "No answer, trying again: the cluster answers 503: restarting",
         "The cluster answers again.",
     ]
@@ -117,16 +117,16 @@ def test_expired_sign_in_ends_the_watch(
         return {"experiment": running.experiments[3]}
 
     running.on("GET", "/api/v1/experiments/3", answer)
-    ran = det("e", "watch", 3)
-    assert ran.code == 4
-    assert "the sign-in has expired: DET_USER_TOKEN holds a token that is" in ran.err
-    assert "det user login" in ran.err
+    result = det("e", "watch", 3)
+    assert result.code == 4
+    assert "the sign-in has expired: DET_USER_TOKEN holds a token that is" in result.err
+    assert "det user login" in result.err
 
 
 def test_unknown_experiment_ends_the_watch(cluster: FakeCluster, det: Det) -> None:
-    ran = det("e", "watch", 9)
-    assert (ran.code, ran.out) == (3, "")
-    assert "experiment '9' not found" in ran.err
+    result = det("e", "watch", 9)
+    assert (result.code, result.out) == (3, "")
+    assert "experiment '9' not found" in result.err
 
 
 class Scripted:

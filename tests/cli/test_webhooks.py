@@ -16,10 +16,10 @@ def api(api: Api) -> Api:
 
 
 def test_webhook_is_created_tested_edited_and_deleted(api: Api, det: Det) -> None:
-    created = det(
+    result = det(
         "webhook", "create", "chat", "https://example.com", "--on", "error", "--on-log", "o{3}"
     )
-    assert created.out == "Created webhook 1 'chat'. Try it: det webhook test 1\n"
+    assert result.out == "Created webhook 1 'chat'. Try it: det webhook test 1\n"
     (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
     cells = [cell.strip() for cell in row.split("|")]
     assert cells == [

@@ -30,10 +30,10 @@ def test_create_prints_name_and_id(vision: FakeCluster, det: Det) -> None:
 
 
 def test_edit_prints_the_new_name(vision: FakeCluster, det: Det) -> None:
-    edited = det("workspace", "edit", "vision", "--name", "sight")
-    assert edited.out == "Changed workspace 'sight' with id 7\n"
-    edited = det("project", "edit", "vision", "cats", "--new_name", "dogs", "--json")
-    assert json.loads(edited.out) == {**CATS, "name": "dogs"}
+    result = det("workspace", "edit", "vision", "--name", "sight")
+    assert result.out == "Changed workspace 'sight' with id 7\n"
+    result = det("project", "edit", "vision", "cats", "--new_name", "dogs", "--json")
+    assert json.loads(result.out) == {**CATS, "name": "dogs"}
     (request,) = vision.sent("PATCH", "/api/v1/projects/5")
     assert request.body == {"name": "dogs"}
 
@@ -51,9 +51,9 @@ def test_edit_prints_the_new_name(vision: FakeCluster, det: Det) -> None:
 def test_edit_without_changes_is_rejected(
     vision: FakeCluster, det: Det, command: tuple[str, ...]
 ) -> None:
-    ran = det(*command)
-    assert ran.code == 2
-    assert "nothing to change" in ran.err
+    result = det(*command)
+    assert result.code == 2
+    assert "nothing to change" in result.err
     assert not vision.sent("PATCH", ".*")
 
 
@@ -71,8 +71,8 @@ def test_project_experiments_are_sorted_and_paged(vision: FakeCluster, det: Det)
     for id in (1, 2, 3):
         vision.add(id)
     words = ["--sort-by", "name", "--order-by", "desc", "--offset", "1", "--limit", "2"]
-    ran = det("project", "list-experiments", "vision", "cats", *words, "--csv")
-    assert [line.split(",")[0] for line in ran.out.splitlines()[1:]] == ["2", "3"]
+    result = det("project", "list-experiments", "vision", "cats", *words, "--csv")
+    assert [line.split(",")[0] for line in result.out.splitlines()[1:]] == ["2", "3"]
     query = vision.sent("GET", "/api/v1/experiments")[0].query
     parameters = {"sortBy": ["SORT_BY_NAME"], "orderBy": ["ORDER_BY_DESC"], "limit": ["2"]}
     assert query.items() >= {**parameters, "projectId": ["5"], "archived": ["false"]}.items()

@@ -72,5 +72,7 @@ def test_verifying_machines_does_not_load_the_sdk() -> None:
         "import sys, det_provisioner_aws; det_provisioner_aws.identity_verifiers([]);"
         "print('boto3' in sys.modules, 'botocore' in sys.modules)"
     )
-    ran = subprocess.run([sys.executable, "-c", output], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["False", "False"]
+    result = subprocess.run(
+        [sys.executable, "-c", output], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["False", "False"]

@@ -110,11 +110,11 @@ def test_other_accounts_are_not_trusted(aws: FakeAws) -> None:
 
 
 def test_only_named_roles_are_trusted(aws: FakeAws) -> None:
-    named = Trusted(lambda: [ACCOUNT], [REGION], ["agent"])
-    assert verify(aws, aws_proof(NONCE), trusted=named).account == ACCOUNT
+    agent = Trusted(lambda: [ACCOUNT], [REGION], ["agent"])
+    assert verify(aws, aws_proof(NONCE), trusted=agent).account == ACCOUNT
     aws.machine.role = "administrator"
     with pytest.raises(NotProven, match="administrator"):
-        verify(aws, aws_proof(NONCE), trusted=named)
+        verify(aws, aws_proof(NONCE), trusted=agent)
 
 
 @pytest.mark.parametrize("session_name", ["alice", "i-zz", "i-0123456789abcdef0x"])

@@ -117,9 +117,11 @@ def test_aws_function_calls_google_with_the_permitted_account(
         credentials.refresh(Request())
     assert credentials.token == "of-the-account"
     (_, _, exchanged), (impersonated, bearer, _) = google_tokens.calls
-    signed = json.loads(unquote(exchanged["subject_token"][0]))
-    assert signed["url"].startswith("https://sts.us-west-2.amazonaws.com?Action=GetCallerIdentity")
-    headers = {header["key"].lower(): header["value"] for header in signed["headers"]}
+    document = json.loads(unquote(exchanged["subject_token"][0]))
+    assert document["url"].startswith(
+        "https://sts.us-west-2.amazonaws.com?Action=GetCallerIdentity"
+    )
+    headers = {header["key"].lower(): header["value"] for header in document["headers"]}
     assert "Credential=ASIAROLE/" in headers["authorization"]
     assert (bearer, account in impersonated) == ("Bearer federated", True)
 

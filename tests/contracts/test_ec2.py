@@ -341,8 +341,8 @@ def launch_fleet(ec2: OnEc2, root_gib: int, cluster_id: str = CLUSTER) -> Launch
 
 
 def templates(ec2: OnEc2) -> list[str]:
-    described = ec2.client.describe_launch_templates()["LaunchTemplates"]
-    return [t["LaunchTemplateName"] for t in described]
+    Launch_templates = ec2.client.describe_launch_templates()["LaunchTemplates"]
+    return [t["LaunchTemplateName"] for t in Launch_templates]
 
 
 def test_deleted_template_is_created_again(ec2: OnEc2) -> None:

@@ -124,13 +124,13 @@ def test_connection_runs_more_statements_than_its_cache_holds(database: Database
 
 
 def test_prepared_statement_works_at_the_second_try_after_a_migration(database: Database) -> None:
-    everything = text("SELECT * FROM storages")
-    assert database.read(everything) == []
+    query = text("SELECT * FROM storages")
+    assert database.read(query) == []
     with database.begin() as tx:
         tx.execute(text("ALTER TABLE storages ADD COLUMN label text"))
     with pytest.raises(TryAgain):
-        database.read(everything)
-    assert database.read(everything) == []
+        database.read(query)
+    assert database.read(query) == []
 
 
 def test_connections_closed_by_the_server_are_replaced_before_use(
@@ -255,12 +255,12 @@ def test_infinite_time_is_read_as_infinity(database: Database) -> None:
 
 
 def test_statements_outside_a_transaction_are_committed_one_by_one(database: Database) -> None:
-    began = text("SELECT pg_current_xact_id_if_assigned(), now()")
+    query = text("SELECT pg_current_xact_id_if_assigned(), now()")
     with database.autocommit() as connection:
         connection.execute(INSERT, {"name": "a"})
-        first = connection.execute(began).one()
+        first = connection.execute(query).one()
         assert names(database) == ["a"]
-        second = connection.execute(began).one()
+        second = connection.execute(query).one()
     assert (first[0], second[0]) == (None, None)
     assert first[1] < second[1]
 

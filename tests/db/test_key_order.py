@@ -51,8 +51,8 @@ def config(searcher: dict[str, Any]) -> str:
 
 
 def orders_of_trials(database: Database, experiment_id: int) -> list[list[str]]:
-    found = text("SELECT hparams FROM trials WHERE experiment_id = :id ORDER BY id")
-    return [paths_of(row.hparams) for row in database.read(found, {"id": experiment_id})]
+    query = text("SELECT hparams FROM trials WHERE experiment_id = :id ORDER BY id")
+    return [paths_of(row.hparams) for row in database.read(query, {"id": experiment_id})]
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
@@ -67,9 +67,9 @@ def test_task_receives_hyperparameters_in_the_users_order(database: Database, na
     tick.run(ctx)
     env = agent.poll()[0]["spec"]["env"]
     assert paths_of(json.loads(env["DET_HPARAMS"])) == PATHS
-    seen = json.loads(env["DET_EXPERIMENT_CONFIG"])
-    assert list(seen["hyperparameters"]) == list(HPARAMS)
-    assert paths_of(seen["data"]) == ["train.url", "train.a", "b"]
-    assert seen["resources"]["max_slots"] == 5
-    assert seen["checkpoint_storage"]["save_trial_best"] == 3
+    document = json.loads(env["DET_EXPERIMENT_CONFIG"])
+    assert list(document["hyperparameters"]) == list(HPARAMS)
+    assert paths_of(document["data"]) == ["train.url", "train.a", "b"]
+    assert document["resources"]["max_slots"] == 5
+    assert document["checkpoint_storage"]["save_trial_best"] == 3
     assert set(map(tuple, orders_of_trials(database, created.experiment_id))) == {tuple(PATHS)}

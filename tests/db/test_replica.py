@@ -53,9 +53,9 @@ def replicated() -> Iterator[Replicated]:
 @pytest.fixture
 def api(replicated: Replicated, tmp_path: Path) -> Iterator[Api]:
     replicated.follow()
-    with api_over(replicated.primary, tmp_path) as made:
-        made.ctx.replica = Replica(replicated.copy)
-        yield made
+    with api_over(replicated.primary, tmp_path) as new_api:
+        new_api.ctx.replica = Replica(replicated.copy)
+        yield new_api
     replicated.follow()
 
 

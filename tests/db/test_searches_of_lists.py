@@ -86,8 +86,8 @@ def test_states_that_are_not_stored_match_no_experiment(ctx: Context) -> None:
 
 def test_list_of_tensorboards_uses_an_index(ctx: Context) -> None:
     kind = TaskKind.TENSORBOARD
-    decided = plan(ctx.db, lambda: list(tasks.listed(ctx.db, kind, Page(), Sort(), {})))
-    assert "tasks_by_kind" in decided
+    result = plan(ctx.db, lambda: list(tasks.listed(ctx.db, kind, Page(), Sort(), {})))
+    assert "tasks_by_kind" in result
 
 
 def test_migration_skips_the_index_if_extensions_are_forbidden(

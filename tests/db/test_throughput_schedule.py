@@ -24,11 +24,11 @@ _LOGS = text("SELECT log FROM task_logs ORDER BY id")
 def statements_of_a_pass(database: Database, trials: int) -> list[str]:
     ctx = context(database)
     creation.create(ctx, OWNER, creation.Submission(config=ASHA.format(trials=trials)))
-    with statements(database) as sent:
+    with statements(database) as queries:
         plan = schedule_pool.run(ctx, "default")
     assert plan is not None
     assert len(plan.start) == trials
-    return sent
+    return queries
 
 
 def test_number_of_statements_does_not_depend_on_number_of_starts(database: Database) -> None:

@@ -105,9 +105,9 @@ def test_plain_validation_report_takes_two_statements(database: Database, config
     ctx = context(database)
     experiment = running(ctx, config)
     validate(ctx, experiment.trials[0], 1, 0.5)
-    with statements(database) as sent:
+    with statements(database) as queries:
         validate(ctx, experiment.trials[0], 2, 0.25)
-    assert len(sent) == 2, sent
+    assert len(queries) == 2, queries
 
 
 def test_number_of_statements_does_not_depend_on_number_of_trials(
@@ -116,10 +116,10 @@ def test_number_of_statements_does_not_depend_on_number_of_trials(
     ctx = context(database)
     counts = []
     for trials in (2, 150):
-        with statements(database) as sent:
+        with statements(database) as queries:
             experiment = running(ctx, ASHA.format(trials=trials))
         assert len(experiment.trials) == trials
-        counts.append(len(sent))
+        counts.append(len(queries))
     assert counts[0] == counts[1]
 
 

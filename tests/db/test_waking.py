@@ -80,11 +80,11 @@ def test_error_after_the_wait_says_that_the_database_wakes(
 def test_failed_connection_closes_its_socket(sleeping: SleepingDatabase, refuses: bool) -> None:
     sleeping.refuses = refuses
     before = _open_sockets()
-    with pytest.raises(DatabaseAsleep) as held:
+    with pytest.raises(DatabaseAsleep) as error:
         Database(sleeping.url, pausing=Pausing(wake_s=0.3)).read(ONE)
     of_front = urlsplit(sleeping.url).port
     left = [s for s in _open_sockets() - before if s.getsockname()[1] != of_front]
-    assert left == [], f"not even while its error is held: {held.value}"
+    assert left == [], f"not even while its error is held: {error.value}"
 
 
 def _open_sockets() -> set[socket.socket]:
@@ -96,9 +96,9 @@ def test_missing_database_is_reported_as_down() -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
         url = f"postgresql://x@127.0.0.1:{unheard.getsockname()[1]}/x"
-        with pytest.raises(DatabaseDown, match="does not answer") as refused:
+        with pytest.raises(DatabaseDown, match="does not answer") as error:
             Database(url, pausing=Pausing(wake_s=0.1)).read(ONE)
-    assert not isinstance(refused.value, DatabaseAsleep)
+    assert not isinstance(error.value, DatabaseAsleep)
 
 
 def test_wrong_database_name_is_reported_immediately(sleeping: SleepingDatabase) -> None:
@@ -183,12 +183,12 @@ def test_database_without_free_connections_is_reported_as_temporary(
     small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patient_connection, "PAUSE_S", 0.01)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for _ in range(CONNECTIONS):
             database = Database(small, pool_size=1)
-            held.callback(database.dispose)
+            stack.callback(database.dispose)
             database.read(ONE)
         late = Database(small, pool_size=1, pausing=Pausing(wake_s=0.1))
-        held.callback(late.dispose)
+        stack.callback(late.dispose)
         with pytest.raises(DatabaseAsleep, match="all connections of the database are taken: try"):
             late.read(ONE)

@@ -67,10 +67,10 @@ def results(cluster: Cluster, experiment_id: int, trial_id: int) -> tuple[Any, .
 
 
 def checkpoints(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")[
-        "checkpoints"
-    ]
-    return listed
+    listed_checkpoints: list[dict[str, Any]] = cluster.get(
+        f"/api/v1/experiments/{experiment_id}/checkpoints"
+    )["checkpoints"]
+    return listed_checkpoints
 
 
 def test_copy_of_a_running_cluster_resumes_from_the_checkpoints(

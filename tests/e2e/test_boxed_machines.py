@@ -56,8 +56,8 @@ class Rented:
         path = f"/api/v1/trials/{trial_id}/checkpoints"
 
         def steps() -> list[int]:
-            found = self.cluster.get(path)["checkpoints"]
-            return [c["metadata"].get("steps_completed") for c in found]
+            checkpoints = self.cluster.get(path)["checkpoints"]
+            return [c["metadata"].get("steps_completed") for c in checkpoints]
 
         self.cluster.until(lambda: step in steps(), f"a checkpoint of step {step}", 90)
 
@@ -135,8 +135,8 @@ def test_reclaimed_trial_moves_to_a_new_machine_and_all_machines_end(
     assert trial["restarts"] == 0
     check_no_machines_remain(rented, first, second)
     reclaimed, replacing = sorted(rented.instances(name), key=lambda row: str(row["requestedAt"]))
-    ended = reclaimed["terminatingSince"] or reclaimed["endedAt"]
-    assert replacing["requestedAt"] <= ended, (
+    ended_at = reclaimed["terminatingSince"] or reclaimed["endedAt"]
+    assert replacing["requestedAt"] <= ended_at, (
         "the machine must be rented at the notice, not after the loss"
     )
     check_costs(rented, name, experiment)

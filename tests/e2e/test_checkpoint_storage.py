@@ -147,10 +147,10 @@ def test_deleting_a_checkpoint_deletes_its_files(
     experiment_id = train(cluster, storage, tmp_path, **KEEP_ALL)
     all_of_them = {c["uuid"] for c in checkpoints(cluster, experiment_id).values()}
     assert storage.checkpoints() == all_of_them
-    deleted = checkpoints(cluster, experiment_id)[1]["uuid"]
-    cluster.det("checkpoint", "delete", deleted, "--yes")
-    cluster.until(lambda: deleted not in storage.checkpoints(), f"the files of {deleted} are gone")
-    assert storage.checkpoints() == all_of_them - {deleted}
+    uuid = checkpoints(cluster, experiment_id)[1]["uuid"]
+    cluster.det("checkpoint", "delete", uuid, "--yes")
+    cluster.until(lambda: uuid not in storage.checkpoints(), f"the files of {uuid} are gone")
+    assert storage.checkpoints() == all_of_them - {uuid}
 
 
 def test_deleting_an_experiment_deletes_all_its_files(

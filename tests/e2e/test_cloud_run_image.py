@@ -118,14 +118,14 @@ def cluster(
         stack.callback(client.close)
         objects = client.create_bucket(BUCKET)
         metadata = stack.enter_context(metadata_server())
-        made = Cluster(engine, gce, metadata, objects)
+        new_cluster = Cluster(engine, gce, metadata, objects)
         database_url = over_tcp(empty_database_url)
-        made.ports = {role: free_port() for role in ("tick", "provision", "relay", "api")}
-        for role in made.ports:
-            made.start(role, _environment(made, database_url, endpoint, emulator))
-            stack.callback(made.containers[role].remove, force=True)
-        assert eventually(made.answers, 60), made.log()
-        yield made
+        new_cluster.ports = {role: free_port() for role in ("tick", "provision", "relay", "api")}
+        for role in new_cluster.ports:
+            new_cluster.start(role, _environment(new_cluster, database_url, endpoint, emulator))
+            stack.callback(new_cluster.containers[role].remove, force=True)
+        assert eventually(new_cluster.answers, 60), new_cluster.log()
+        yield new_cluster
 
 
 def over_tcp(database_url: str) -> str:
@@ -180,10 +180,10 @@ def test_experiment_of_the_api_rents_a_machine_through_the_other_services(cluste
     assert {cluster.url("tick"), cluster.url("provision")} <= set(cluster.metadata.audiences)
     assert [blob.name for blob in cluster.objects.list_blobs(prefix="contexts/")] != []
 
-    with pytest.raises(HTTPError, match="401") as refused:
+    with pytest.raises(HTTPError, match="401") as error:
         cluster.call("GET", "/proxy/some-task/")
-    assert "sign in to reach tasks" in refused.value.read().decode(), cluster.log()
-    refused.value.close()
+    assert "sign in to reach tasks" in error.value.read().decode(), cluster.log()
+    error.value.close()
 
     for role, container in cluster.containers.items():
         check_walls(container)
@@ -244,8 +244,8 @@ def test_compose_file_creates_a_working_cluster(composed: tuple[Any, int]) -> No
     token = one.call("POST", "/api/v1/auth/login", body=login)["token"]
     file = {"path": "train.py", "type": 48, "content": "", "mode": 0o644}
     body = {"config": EXPERIMENT, "modelDefinition": [file], "activate": False}
-    created = one.call("POST", "/api/v1/experiments", token, body)["experiment"]
-    assert created["name"] == "in-containers", one.log()
-    code = one.call("GET", f"/api/v1/experiments/{created['id']}/model_def", token)
+    experiment = one.call("POST", "/api/v1/experiments", token, body)["experiment"]
+    assert experiment["name"] == "in-containers", one.log()
+    code = one.call("GET", f"/api/v1/experiments/{experiment['id']}/model_def", token)
     assert code["b64Tgz"], "the code in the volume can be read again"
     check_walls(container)

@@ -9,17 +9,17 @@ from tests.support.ssh import require_ssh
 
 def test_command_prints_its_output_and_exit_status(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "hello.py").write_text("import os\nprint('kind', os.environ['DET_TASK_TYPE'])")
-    ran = cluster.run("cmd", "run", "-c", tmp_path, "python3", "hello.py")
-    assert ran.code == 0, ran.err
-    assert "kind COMMAND" in ran.out
-    assert "exited successfully with a zero exit code" in ran.out
+    result = cluster.run("cmd", "run", "-c", tmp_path, "python3", "hello.py")
+    assert result.code == 0, result.err
+    assert "kind COMMAND" in result.out
+    assert "exited successfully with a zero exit code" in result.out
     failed = cluster.run("cmd", "run", "--config", "resources.slots=0", "echo gone; exit 7")
     assert (failed.code, "gone" in failed.out) == (7, True), failed.out
 
 
 def test_running_command_is_listed_and_killed(cluster: Cluster) -> None:
-    launched = cluster.det("cmd", "run", "-d", "--config", "description=sleeper", "sleep 600")
-    id = launched.out.strip()
+    result = cluster.det("cmd", "run", "-d", "--config", "description=sleeper", "sleep 600")
+    id = result.out.strip()
 
     def state() -> str:
         return str(cluster.det("cmd", "describe", id, "--json").json()["state"])
@@ -39,9 +39,9 @@ def test_shell_is_opened_through_the_cluster_until_it_is_killed(
 ) -> None:
     require_ssh()
     free = ("--config", "resources.slots=0")
-    started = cluster.run("shell", "start", *free, "--", "echo kind $DET_TASK_TYPE; exit 3")
-    assert (started.code, "kind SHELL" in started.out) == (3, True), started.out + started.err
-    match = re.search(r"Launched shell (\S+)", started.out)
+    result = cluster.run("shell", "start", *free, "--", "echo kind $DET_TASK_TYPE; exit 3")
+    assert (result.code, "kind SHELL" in result.out) == (3, True), result.out + result.err
+    match = re.search(r"Launched shell (\S+)", result.out)
     assert match
     opened = cluster.run("shell", "open", match[1], "--", "echo again")
     assert (opened.code, opened.out) == (0, "again\n"), opened.err
@@ -74,9 +74,9 @@ def test_only_an_idle_shell_ends_after_its_timeout(cluster: Cluster) -> None:
 
 def test_notebook_without_jupyter_reports_how_to_install_it(cluster: Cluster) -> None:
     off = ("--config", "environment.environment_variables=[DET_INSTALL_MISSING=0]")
-    ran = cluster.run("notebook", "start", "--config", "resources.slots=0", *off, "--no-browser")
-    assert ran.code == 1
-    match = re.search(r"Launched notebook (\S+)", ran.out)
+    result = cluster.run("notebook", "start", "--config", "resources.slots=0", *off, "--no-browser")
+    assert result.code == 1
+    match = re.search(r"Launched notebook (\S+)", result.out)
     assert match
     log = cluster.det("notebook", "logs", match[1]).out
     assert "pip install jupyterlab" in log
@@ -85,14 +85,14 @@ def test_notebook_without_jupyter_reports_how_to_install_it(cluster: Cluster) ->
 
 def test_task_tree_runs_and_a_task_is_paused_resumed_and_killed(cluster: Cluster) -> None:
     example = ROOT / "examples" / "generic_tasks"
-    ran = cluster.run("task", "create", example / "tree.yaml", "--context", example, "--follow")
-    assert ran.code == 0, ran.out + ran.err
-    assert ran.out.count(": COMPLETED") == 3
-    assert "all 3 parts have ended" in ran.out
-    created = cluster.det(
+    result = cluster.run("task", "create", example / "tree.yaml", "--context", example, "--follow")
+    assert result.code == 0, result.out + result.err
+    assert result.out.count(": COMPLETED") == 3
+    assert "all 3 parts have ended" in result.out
+    output = cluster.det(
         "task", "create", example / "tree.yaml", "--config", "entrypoint=[sleep, '600']"
     )
-    id = created.out.removeprefix("Created task ").strip()
+    id = output.out.removeprefix("Created task ").strip()
 
     def state() -> str:
         task_state = cluster.get(f"/api/v1/tasks/{id}")["task"]["taskState"]

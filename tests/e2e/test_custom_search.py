@@ -41,8 +41,8 @@ def code(tmp_path: Path, gate: Path) -> Path:
 
 
 def experiments(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    listed = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
-    return [e for e in listed if e["name"] == name and e["state"] != "STATE_CANCELED"]
+    listed_experiments = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
+    return [e for e in listed_experiments if e["name"] == name and e["state"] != "STATE_CANCELED"]
 
 
 def searched(cluster: Cluster, earlier: list[int]) -> int | None:

@@ -178,12 +178,12 @@ def wait_for_result_and_idle_cluster(deployed: Deployed, master: Mapping[str, st
 
 
 def check_results(deployed: Deployed, master: Mapping[str, str]) -> None:
-    shown = json.loads(deployed.det("experiment", "describe", "1", "--json", environ=master).out)
-    assert shown[0]["experiment"]["state"] == "STATE_COMPLETED"
-    assert shown[0]["experiment"]["bestTrialSearcherMetric"] == 0.5
+    document = json.loads(deployed.det("experiment", "describe", "1", "--json", environ=master).out)
+    assert document[0]["experiment"]["state"] == "STATE_COMPLETED"
+    assert document[0]["experiment"]["bestTrialSearcherMetric"] == 0.5
     (bucket,) = [b for b in buckets(deployed) if b.startswith(f"det-{CLUSTER}-")]
-    stored = deployed.aws("s3").list_objects_v2(Bucket=bucket)["Contents"]
-    assert [o for o in stored if o["Key"].endswith("/weights")], "the checkpoint is in the bucket"
+    Contents = deployed.aws("s3").list_objects_v2(Bucket=bucket)["Contents"]
+    assert [o for o in Contents if o["Key"].endswith("/weights")], "the checkpoint is in the bucket"
 
 
 def check_functions_and_schedules(deployed: Deployed) -> None:

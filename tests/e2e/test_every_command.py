@@ -46,8 +46,8 @@ def test_lists_are_printed_as_table_json_csv_and_yaml(cluster: Cluster, ended: i
 def test_experiment_is_described_with_its_trials_and_checkpoints(
     cluster: Cluster, ended: int
 ) -> None:
-    described = cluster.det("e", "describe", str(ended)).out
-    assert "COMPLETED" in described
+    output = cluster.det("e", "describe", str(ended)).out
+    assert "COMPLETED" in output
     config = yaml.safe_load(cluster.det("e", "config", str(ended)).out)
     assert config["searcher"]["max_length"] == {"batches": 5}
     assert "COMPLETED" in cluster.det("e", "list-trials", str(ended)).out
@@ -124,8 +124,8 @@ def test_agents_and_slots_are_listed(cluster: Cluster) -> None:
 
 def test_users_are_created_and_sign_in_and_out(cluster: Cluster, tmp_path: Path) -> None:
     admin = {"DET_USER": "admin", "DET_PASS": ""}
-    made = cluster.run("user", "create", "ada", "--password", "Lovelace-1815", environ=admin)
-    assert made.code == 0, made.err
+    result = cluster.run("user", "create", "ada", "--password", "Lovelace-1815", environ=admin)
+    assert result.code == 0, result.err
     assert "ada" in cluster.det("user", "list").out
     home = {"XDG_CONFIG_HOME": str(tmp_path), "DET_USER": None}
     ada = {**home, "DET_PASS": "Lovelace-1815"}
@@ -153,10 +153,10 @@ def test_ignored_files_are_not_sent_and_a_large_context_names_its_largest_file(
     cluster.det("e", "download-model-def", str(experiment_id), "--output-dir", tmp_path)
     assert _names(tmp_path / f"experiment_{experiment_id}_model_def.tgz") == {"train.py"}
     (context / ".detignore").unlink()
-    refused = cluster.run("e", "create", exact / "single.yaml", context)
-    assert refused.code == 1
-    assert "95 MiB" in refused.err
-    assert "huge.bin" in refused.err
+    result = cluster.run("e", "create", exact / "single.yaml", context)
+    assert result.code == 1
+    assert "95 MiB" in result.err
+    assert "huge.bin" in result.err
 
 
 def _names(archive: Path) -> set[str]:

@@ -148,8 +148,8 @@ def by_ours(cluster: Cluster, example: Example, *more: str) -> int:
 def by_stock(stock: StockClient, example: Example, *more: str) -> int:
     """Create the experiment of an example with the stock client; return its id."""
     where = (example.path, example.path.parent)
-    shown = stock.det("e", "create", *where, *example.options(), *more)
-    return int(shown.split("Created experiment")[1].split()[0])
+    result = stock.det("e", "create", *where, *example.options(), *more)
+    return int(result.split("Created experiment")[1].split()[0])
 
 
 @pytest.fixture(scope="module")
@@ -234,8 +234,8 @@ def assert_trained(cluster: Cluster, experiment_id: int, example: Example) -> No
 def test_custom_search_creates_its_trials(cluster: Cluster, submitted: dict[str, int]) -> None:
     runner = submitted["custom_search/in_cluster.yaml"]
     completed(cluster, runner)
-    listed = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
-    names = {e["id"]: e["name"] for e in listed if e["id"] > runner}
+    experiments = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
+    names = {e["id"]: e["name"] for e in experiments if e["id"] > runner}
     searched = [id for id, name in names.items() if name == "numpy-digits-halving"]
     assert searched
     assert {len(completed(cluster, id)) for id in searched} == {3}
@@ -253,8 +253,8 @@ def test_batch_inference_uses_a_trained_checkpoint(
     (trial,) = completed(cluster, inferring)
     accuracy = trial["summaryMetrics"]["inference"]["accuracy"]["last"]
     assert 0 <= accuracy <= 1
-    (shown,) = cluster.get(f"/api/v1/checkpoints/{used}/metrics")["metrics"]
-    assert (shown["trialId"], shown["group"]) == (trial["id"], "inference")
+    (metric,) = cluster.get(f"/api/v1/checkpoints/{used}/metrics")["metrics"]
+    assert (metric["trialId"], metric["group"]) == (trial["id"], "inference")
     (saved, *_) = cluster.get(f"/api/v1/trials/{trial['id']}/checkpoints")["checkpoints"]
     assert saved["state"] == "STATE_COMPLETED"
 
@@ -280,7 +280,7 @@ def run_here(request: pytest.FixtureRequest, cluster: Cluster, stock: StockClien
     """Run a script of the gallery in no task, with our harness or the stock one; return its output."""
 
     def by_ours(script: str, *arguments: str) -> str:
-        ran = subprocess.run(
+        result = subprocess.run(
             [sys.executable, EXAMPLES / script, *arguments],
             env=cluster.env,
             cwd=cluster.folder,
@@ -288,8 +288,8 @@ def run_here(request: pytest.FixtureRequest, cluster: Cluster, stock: StockClien
             text=True,
             timeout=240,
         )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout + ran.stderr
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout + result.stderr
 
     def by_stock(script: str, *arguments: str) -> str:
         ran = stock.script(EXAMPLES / script, *arguments)

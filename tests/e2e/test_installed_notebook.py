@@ -19,9 +19,9 @@ def test_notebook_installs_jupyterlab_and_starts_a_kernel(tmp_path: Path) -> Non
         tmp_path, runtime="process", environ={"DET_TASK_PYTHON": sys.executable}
     ) as cluster:
         free = ("--config", "resources.slots=0", "--no-browser")
-        started = cluster.det("notebook", "start", *free, timeout_s=1200).out
-        address = re.search(r"^(http\S+/)\S*\?token=(\S+)$", started, re.M)
-        assert address, started
+        output = cluster.det("notebook", "start", *free, timeout_s=1200).out
+        address = re.search(r"^(http\S+/)\S*\?token=(\S+)$", output, re.M)
+        assert address, output
         base, token = address[1], address[2]
 
         def ask(path: str, method: str = "GET") -> Any:
@@ -37,7 +37,7 @@ def test_notebook_installs_jupyterlab_and_starts_a_kernel(tmp_path: Path) -> Non
             "a kernel",
         )
         assert ask("api/terminals") == []
-        launched = re.search(r"Launched notebook (\S+)", started)
+        launched = re.search(r"Launched notebook (\S+)", output)
         assert launched
         log = cluster.det("notebook", "logs", launched[1]).out
         assert "JupyterLab is not installed in this machine's Python: installing it with pip" in log

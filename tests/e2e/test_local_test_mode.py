@@ -23,9 +23,9 @@ def det(home: Path, *arguments: str | Path) -> "subprocess.CompletedProcess[str]
 
 @pytest.mark.parametrize("config", ["const.yaml", "distributed.yaml"])
 def test_example_passes_without_a_cluster(tmp_path: Path, config: str) -> None:
-    ran = det(tmp_path, EXAMPLE / config, EXAMPLE)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "The test passed: the model trains, validates and saves" in ran.stderr
+    result = det(tmp_path, EXAMPLE / config, EXAMPLE)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "The test passed: the model trains, validates and saves" in result.stderr
     assert not list(EXAMPLE.glob("**/state_dict*"))
 
 
@@ -35,7 +35,7 @@ def test_invalid_trial_class_fails_without_a_cluster(tmp_path: Path) -> None:
     (code / "model_def.py").write_text(
         (EXAMPLE / "model_def.py").read_text().replace("def evaluate_batch", "def evaluate_nothing")
     )
-    ran = det(tmp_path, EXAMPLE / "const.yaml", code)
-    assert ran.returncode == 1
-    assert "evaluate_batch" in ran.stderr
-    assert "The test failed" in ran.stderr
+    result = det(tmp_path, EXAMPLE / "const.yaml", code)
+    assert result.returncode == 1
+    assert "evaluate_batch" in result.stderr
+    assert "The test failed" in result.stderr

@@ -79,8 +79,8 @@ def test_wide_token_needs_a_configuration_and_a_workspace_policy_can_forbid_it(
     cluster.det("workspace", "create", "boxed")
     cluster.det("project", "create", "boxed", "work")
     demand = ("config-policies", "set", "experiment", policy, "-w", "boxed")
-    done = cluster.run(*demand, environ={"DET_USER": "admin"})
-    assert done.code == 0, done.err
+    result = cluster.run(*demand, environ={"DET_USER": "admin"})
+    assert result.code == 0, result.err
     project = cluster.det("project", "describe", "boxed", "work", "--json").json()["id"]
     own, others = trained(cluster, tmp_path, other, "--project_id", str(project), **WIDE)
     assert set(own.values()) == {200}

@@ -157,18 +157,18 @@ def test_token_and_configuration_are_not_on_a_command_line(ran: Ran) -> None:
 def test_failed_rank_in_the_other_container_restarts_the_trial_once(
     ran_by: Callable[[str], Ran], launcher: str
 ) -> None:
-    ran = ran_by(launcher)
-    text = ran.text()
-    assert ran.restarts == 1
+    result = ran_by(launcher)
+    text = result.text()
+    assert result.restarts == 1
     assert "Process 3 exit with status code 7" in text
     assert "(restart 1 of 1)" in text
-    assert [rank for rank, _ in ran.told()].count(3) == 2
+    assert [rank for rank, _ in result.told()].count(3) == 2
 
 
 @pytest.mark.parametrize("launcher", ["stand-in", "horovod"])
 def test_ranks_of_both_containers_connect(ran_by: Callable[[str], Ran], launcher: str) -> None:
-    ran = ran_by(launcher)
-    met = next(entry["log"] for entry in ran.logs if entry["log"].startswith("met "))
+    result = ran_by(launcher)
+    met = next(entry["log"] for entry in result.logs if entry["log"].startswith("met "))
     agents = dict(json.loads(met.removeprefix("met ")))
     assert sorted(agents) == [0, 1, 2, 3]
     assert agents[0] == agents[1] != agents[2] == agents[3]
@@ -176,9 +176,9 @@ def test_ranks_of_both_containers_connect(ran_by: Callable[[str], Ran], launcher
 
 @HEAVY
 def test_horovod_ranks_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
-    ran = ran_by("horovod")
-    assert ran.validation == {"loss": 1111.0}
-    assert ran.text().count("all_reduce gave 1111") == 4
+    result = ran_by("horovod")
+    assert result.validation == {"loss": 1111.0}
+    assert result.text().count("all_reduce gave 1111") == 4
 
 
 @HEAVY
@@ -193,10 +193,10 @@ def test_horovod_ranks_exchange_values(
 
 @HEAVY
 def test_deepspeed_ranks_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
-    ran = ran_by("deepspeed")
-    assert ran.validation == {"loss": 1111.0}
-    assert ran.text().count("all_reduce gave 1111") == 4
-    assert ran.restarts == 0
+    result = ran_by("deepspeed")
+    assert result.validation == {"loss": 1111.0}
+    assert result.text().count("all_reduce gave 1111") == 4
+    assert result.restarts == 0
 
 
 def test_ssh_daemon_and_processes_end_with_the_chief(cluster: Cluster, ran: Ran) -> None:

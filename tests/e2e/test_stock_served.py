@@ -59,8 +59,8 @@ def page(cluster: Cluster) -> Iterator[Any]:
 
 def started(stock: StockClient, kind: str, *words: object) -> str:
     """Start a task with a server, and wait for it as the client does. Return its id."""
-    shown = stock.det(kind, "start", *words)
-    return str(re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", shown)[0])
+    result = stock.det(kind, "start", *words)
+    return str(re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", result)[0])
 
 
 def opened(stock: StockClient) -> str:

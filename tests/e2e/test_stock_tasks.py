@@ -32,8 +32,8 @@ def id_in(shown: str) -> str:
 @pytest.fixture
 def all_slots(cluster: Cluster, stock: StockClient) -> Iterator[None]:
     """A command that takes all slots, so that other tasks wait."""
-    shown = stock.det("cmd", "run", "--detach", "--config", "resources.slots=4", "sleep 600")
-    id = id_in(shown)
+    result = stock.det("cmd", "run", "--detach", "--config", "resources.slots=4", "sleep 600")
+    id = id_in(result)
     cluster.until(lambda: "RUNNING" in stock.det("cmd", "describe", id), "it has the slots")
     yield
     stock.det("cmd", "kill", id)
@@ -41,14 +41,14 @@ def all_slots(cluster: Cluster, stock: StockClient) -> Iterator[None]:
 
 def test_command_runs_with_its_context_and_is_followed(stock: StockClient, tmp_path: Path) -> None:
     (tmp_path / "hello.py").write_text("print('hello', 'stock')")
-    shown = stock.det("cmd", "run", "--context", tmp_path, "python3", "hello.py")
-    assert "hello stock" in shown
+    result = stock.det("cmd", "run", "--context", tmp_path, "python3", "hello.py")
+    assert "hello stock" in result
     assert "zero exit code" in stock.det("cmd", "list", "--all")
 
 
 def test_command_is_listed_reprioritized_and_killed(cluster: Cluster, stock: StockClient) -> None:
-    shown = stock.det("cmd", "run", "--detach", "--config", "description=sleeper", "sleep 600")
-    id = id_in(shown)
+    result = stock.det("cmd", "run", "--detach", "--config", "description=sleeper", "sleep 600")
+    id = id_in(result)
     cluster.until(lambda: "RUNNING" in stock.det("cmd", "describe", id), "the command runs")
     assert "sleeper" in stock.det("cmd", "list")
     assert "sleep 600" in stock.det("cmd", "config", id)
@@ -62,8 +62,8 @@ def test_command_is_listed_reprioritized_and_killed(cluster: Cluster, stock: Sto
 
 def test_shell_is_started_and_opened(cluster: Cluster, stock: StockClient) -> None:
     require_ssh()
-    shown = stock.det("shell", "start", "--detach", "--config", "resources.slots=0")
-    id = id_in(shown)
+    result = stock.det("shell", "start", "--detach", "--config", "resources.slots=0")
+    id = id_in(result)
 
     def ready() -> bool:
         return bool(cluster.get(f"/api/v1/tasks/{id}")["task"]["allocations"][0]["isReady"])
@@ -80,8 +80,8 @@ def test_generic_task_is_created_listed_paused_and_killed(
 ) -> None:
     config = tmp_path / "task.yaml"
     config.write_text("entrypoint: [sleep, '600']\nresources: {slots: 1}\n")
-    shown = stock.det("task", "create", config)
-    id = id_in(shown)
+    result = stock.det("task", "create", config)
+    id = id_in(result)
     cluster.until(lambda: id in stock.det("task", "list"), "the task is listed")
     assert "sleep" in stock.det("task", "config", id)
     stock.det("task", "pause", id)
@@ -120,10 +120,10 @@ def test_tensorboard_is_listed_and_killed(
     board = ROOT / "examples/interactive/tensorboard.yaml"
     # Its program waits for metrics that never come.
     waits = ("--config", "entrypoint=[sleep, '600']")
-    shown = stock.det(
+    result = stock.det(
         "tensorboard", "start", experiment, "--config-file", board, *waits, "--detach"
     )
-    id = id_in(shown)
+    id = id_in(result)
     cluster.until(lambda: "RUNNING" in stock.det("tensorboard", "list"), "it runs")
     assert "reload_interval" in stock.det("tensorboard", "config", id)
     stock.det("tensorboard", "kill", id)

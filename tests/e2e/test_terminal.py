@@ -42,8 +42,8 @@ def test_watch_follows_an_experiment_to_its_end(
         held.let_on()
         assert watch.end(240) == 0
         assert f"experiment {training}  COMPLETED" in watch.screen.before
-    shown = json.loads(cluster.det("e", "watch", str(training), "--once", "--json").out)
-    (trial,) = shown["trials"]
+    document = json.loads(cluster.det("e", "watch", str(training), "--once", "--json").out)
+    (trial,) = document["trials"]
     assert trial["curve"][-1][1] == trial["latest"]
 
 

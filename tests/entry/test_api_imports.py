@@ -33,9 +33,9 @@ def test_api_requests_import_no_cloud_sdk(
 ) -> None:
     config = {**json.loads(environment["DET_CLUSTER_CONFIG"]), "resource_pools": POOLS}
     deployed = {"DET_OBJECTS": "s3://bucket/contexts", "DET_CLUSTER_CONFIG": json.dumps(config)}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", SERVE], env={**os.environ, **environment, **deployed}, cwd=ROOT,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert SDKS & set(json.loads(done.stdout)) == set()
+    assert result.returncode == 0, result.stderr
+    assert SDKS & set(json.loads(result.stdout)) == set()

@@ -61,15 +61,15 @@ def echo(_: Context, r: Request) -> Response:
 
 
 def test_handler_receives_all_parts_of_a_request() -> None:
-    got = request(
+    response = request(
         host(("/things/{id}", echo), method="POST"),
         "POST",
         "/things/a%2Fb%20c/?x=1&x=2&empty=&s=%C3%A4",
         body=b"hello",
         headers={"Cookie": "auth=t"},
     )
-    assert got.status == 200
-    assert got.json() == {
+    assert response.status == 200
+    assert response.json() == {
         "method": "POST",
         "params": {"id": "a/b c"},
         "query": {"x": ["1", "2"], "empty": [""], "s": ["ä"]},
@@ -77,8 +77,8 @@ def test_handler_receives_all_parts_of_a_request() -> None:
         "body": "hello",
         "client": "10.0.0.1",
     }
-    assert got.headers["content-length"] == str(len(got.raw))
-    assert got.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["content-length"] == str(len(response.raw))
+    assert response.headers["x-content-type-options"] == "nosniff"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_client_address_comes_from_a_configured_proxy(
     address_of: AddressOf | None, address: str
 ) -> None:
     hops = {"X-Forwarded-For": "192.0.2.1, 198.51.100.7"}
-    got = request(host(("/x", echo), address_of=address_of), "GET", "/x", headers=hops)
-    assert got.json()["client"] == address
+    response = request(host(("/x", echo), address_of=address_of), "GET", "/x", headers=hops)
+    assert response.json()["client"] == address
 
 
 def test_client_address_without_a_proxy_header_is_the_peer() -> None:
@@ -99,8 +99,8 @@ def test_client_address_without_a_proxy_header_is_the_peer() -> None:
 
 def test_head_returns_the_headers_of_get_without_a_body() -> None:
     app = host(("/x", lambda c, r: Response(b'{"a":1}')))
-    got = request(app, "HEAD", "/x")
-    assert (got.status, got.headers["content-length"], got.raw) == (200, "7", b"")
+    response = request(app, "HEAD", "/x")
+    assert (response.status, response.headers["content-length"], response.raw) == (200, "7", b"")
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_large_files_on_cloud_run_have_no_content_length(
     def file(c: Context, r: Request) -> Stream:
         return Stream(lambda _: Batch([], None, True), None, headers=headers, is_file=True)
 
-    got = request(chunked_when_large(host(("/x", file))), method, "/x")
-    assert (got.headers["etag"], "content-length" in got.headers) == ("v1", tells)
+    response = request(chunked_when_large(host(("/x", file))), method, "/x")
+    assert (response.headers["etag"], "content-length" in response.headers) == ("v1", tells)
 
 
 def test_large_response_is_compressed_for_remote_clients() -> None:
@@ -135,9 +135,9 @@ def test_large_response_is_compressed_for_remote_clients() -> None:
 @pytest.mark.parametrize("size", [1001, 3000, 5000])
 def test_rejects_a_body_above_the_limit(size: int) -> None:
     app = host(("/x", echo), method="POST", max_body=1000)
-    got = request(app, "POST", "/x", body=b"x" * size)
-    assert got.status == 413
-    assert "larger than" in got.json()["error"]["error"]
+    response = request(app, "POST", "/x", body=b"x" * size)
+    assert response.status == 413
+    assert "larger than" in response.json()["error"]["error"]
 
 
 def test_accepts_a_body_of_exactly_the_limit() -> None:
@@ -169,7 +169,7 @@ def most_at_once(body: bytes, headers: dict[str, str], expected: int) -> int:
 
     async def all_of_them() -> None:
         requests = [requested(app, "POST", "/x", body=body, headers=headers) for _ in range(12)]
-        assert [got.status for got in await asyncio.gather(*requests)] == [200] * 12
+        assert [response.status for response in await asyncio.gather(*requests)] == [200] * 12
 
     asyncio.run(all_of_them())
     return most
@@ -218,8 +218,8 @@ def test_slow_requests_of_one_user_do_not_take_all_threads(
         try:
             while working < asgi._OF_ONE_CALLER:
                 await asyncio.sleep(0.01)
-            got = await asyncio.wait_for(ask("/quick", "other"), 60)
-            assert got.status == 200
+            response = await asyncio.wait_for(ask("/quick", "other"), 60)
+            assert response.status == 200
             return working
         finally:
             go_on.set()
@@ -352,8 +352,8 @@ def test_unfinished_stream_continues_without_a_pause(
         at = (cursor or 0) + 1
         return Batch([b"found\n"] if at == 20 else [], at, done=at == 20, unfinished=True)
 
-    got = request(host(("/x", lambda c, r: Stream(fetch, topic="t"))), "GET", "/x")
-    assert got.raw == b"found\n"
+    response = request(host(("/x", lambda c, r: Stream(fetch, topic="t"))), "GET", "/x")
+    assert response.raw == b"found\n"
 
 
 def test_disconnect_ends_a_search() -> None:
@@ -386,8 +386,8 @@ def test_failing_stream_ends_with_an_error_line() -> None:
             return Batch([b"1\n"], 1, done=False)
         raise Missing("trial 9 not found")
 
-    got = request(host(("/x", lambda c, r: Stream(fetch))), "GET", "/x")
-    first, second = got.raw.splitlines()
+    response = request(host(("/x", lambda c, r: Stream(fetch))), "GET", "/x")
+    first, second = response.raw.splitlines()
     assert first == b"1"
     error = json.loads(second)["error"]
     assert (error["grpcCode"], error["httpCode"]) == (5, 404)
@@ -401,10 +401,10 @@ def test_unexpected_error_shows_a_reference_but_no_details(
         raise KeyError("secret")
 
     with caplog.at_level(logging.ERROR):
-        got = request(host(("/x", broken)), "GET", "/x")
-    assert got.status == 500
-    assert b"secret" not in got.raw
-    assert "000000000000" in got.json()["error"]["error"]
+        response = request(host(("/x", broken)), "GET", "/x")
+    assert response.status == 500
+    assert b"secret" not in response.raw
+    assert "000000000000" in response.json()["error"]["error"]
     assert "secret" in caplog.text
 
 

@@ -58,11 +58,11 @@ def test_resolver_is_unchanged_without_the_setting(
 
 def test_functions_use_the_ipv6_resolver_from_their_start() -> None:
     program = "import socket, det_controlplane.entry.aws.chalice_app; print(socket.getaddrinfo.__module__)"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], env={"DET_AWS_IPV6_ONLY": "true", "AWS_DEFAULT_REGION": "us-west-2"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.strip() == "det_controlplane.entry.aws_addresses"
+    assert result.stdout.strip() == "det_controlplane.entry.aws_addresses"
 
 
 def test_relay_uses_the_ipv6_resolver_from_its_start() -> None:
@@ -70,8 +70,8 @@ def test_relay_uses_the_ipv6_resolver_from_its_start() -> None:
         "import os, socket; from det_controlplane.entry.container import main; main.main();"
         " print(socket.getaddrinfo.__module__)"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], env={"DET_AWS_IPV6_ONLY": "true", "DET_ROLE": "none"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.stdout.strip() == "det_controlplane.entry.aws_addresses", done.stderr
+    assert result.stdout.strip() == "det_controlplane.entry.aws_addresses", result.stderr

@@ -122,19 +122,21 @@ def test_relay_exits_if_its_program_is_replaced_during_start(
     variables = settings(environment, task, free_port())
     renewed = {**variables, "DET_CLUSTER_ID": "new"}
     process_environment = environment_with_function(tmp_path, deployment_zip, variables, renewed)
-    done = subprocess.run(
+    result = subprocess.run(
         [PYTHON, tmp_path / "determined-relay"], env=process_environment, capture_output=True, text=True, timeout=300
     )  # fmt: skip
-    assert done.returncode == RENEWED, done.stderr
-    assert "this relay ends for a newer version" in done.stderr
+    assert result.returncode == RENEWED, result.stderr
+    assert "this relay ends for a newer version" in result.stderr
 
 
 def test_user_data_is_valid_and_restarts_or_stops_the_machine() -> None:
     text = USER_DATA.read_text()
     assert set(re.findall(r"\$\{(\w+)\}", text)) == {"region", "function", "dual_stack"}
     filled = re.sub(r"\$\{\w+\}", "lab", text)
-    done = subprocess.run(["bash", "-n"], input=filled, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = subprocess.run(
+        ["bash", "-n"], input=filled, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
     # Installing packages needs more than half a gigabyte of memory.
     assert text.index("swapon /swap") < text.index("dnf install")
     # Its end stops the machine. After an interruption it is started again.

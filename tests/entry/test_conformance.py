@@ -67,7 +67,7 @@ REQUESTS = (
 
 
 def by_asgi(app: App, http: Http) -> Answered:
-    got = request(
+    response = request(
         AsgiApp(app, LocalNotifier()),
         http.method,
         http.target,
@@ -75,7 +75,7 @@ def by_asgi(app: App, http: Http) -> Answered:
         headers=dict(http.headers),
         client="203.0.113.9",
     )
-    return got.status, got.headers, got.raw
+    return response.status, response.headers, response.raw
 
 
 def by_event(shape: Callable[[Http], dict[str, Any]]) -> Door:
@@ -110,8 +110,8 @@ def test_start_logs_settings_without_effect(
 @pytest.mark.parametrize("door", EVENTS)
 def test_all_hosts_return_the_same_responses(app: App, door: str) -> None:
     for http in REQUESTS:
-        expected, got = by_asgi(app, http), EVENTS[door](app, http)
-        assert comparable(got) == comparable(expected), http
+        expected, response = by_asgi(app, http), EVENTS[door](app, http)
+        assert comparable(response) == comparable(expected), http
 
 
 @pytest.mark.parametrize("path", ["/agents/v1/wheel", "/agents/v1/wheel/"])

@@ -74,11 +74,11 @@ def playing(
             stdout=output,
             stderr=output,
         )
-    made = Role(f"http://127.0.0.1:{port}", process, log)
+    new_role = Role(f"http://127.0.0.1:{port}", process, log)
     try:
         ready = "/" if role in ("tick", "provision") else "/info"
-        assert eventually(lambda: made.answers(ready)), log.read_text()
-        yield made
+        assert eventually(lambda: new_role.answers(ready)), log.read_text()
+        yield new_role
     finally:
         process.kill()
         process.wait()
@@ -179,10 +179,10 @@ def test_service_is_ready_only_when_it_reaches_the_database(
         assert started.answers(READY_PATH)
     unreachable = f"postgresql://determined@127.0.0.1:{free_port()}/determined"
     with playing(role, tmp_path, {**environment, "DET_DB_URL": unreachable}) as waiting:
-        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+        with pytest.raises(urllib.error.HTTPError, match="503") as error:
             waiting.call("GET", READY_PATH)
-        assert "the database does not answer" in refused.value.read().decode()
-        refused.value.close()
+        assert "the database does not answer" in error.value.read().decode()
+        error.value.close()
 
 
 def test_services_end_at_sigterm_without_an_error(services: Services) -> None:
@@ -211,14 +211,14 @@ def test_api_forwards_task_traffic_to_the_relay(
     both = {**environment, **addresses}
     with playing("relay", tmp_path, both, port) as relay, playing("api", tmp_path, both) as api:
         for way in (api, relay):
-            with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            with pytest.raises(urllib.error.HTTPError, match="401") as error:
                 way.call("GET", "/proxy/some-task/")
-            assert "sign in to reach tasks" in refused.value.read().decode()
-            refused.value.close()
-        with pytest.raises(urllib.error.HTTPError, match="404") as elsewhere:
+            assert "sign in to reach tasks" in error.value.read().decode()
+            error.value.close()
+        with pytest.raises(urllib.error.HTTPError, match="404") as failure:
             relay.call("GET", "/api/v1/me")
-        assert "https://cluster.example" in elsewhere.value.read().decode()
-        elsewhere.value.close()
+        assert "https://cluster.example" in failure.value.read().decode()
+        failure.value.close()
         assert relay.stop() == 0, relay.log.read_text()
 
 
@@ -241,12 +241,12 @@ def test_large_responses_on_cloud_run_are_chunked(
 
 
 def test_rejects_an_unknown_role(environment: dict[str, str]) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "det_controlplane.entry.container.main"],
         env={**os.environ, **environment, "DET_ROLE": "master"},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert done.returncode == 1
-    assert "DET_ROLE is 'master': give api, relay, tick, provision" in done.stderr
+    assert result.returncode == 1
+    assert "DET_ROLE is 'master': give api, relay, tick, provision" in result.stderr

@@ -39,22 +39,22 @@ def python(task: Path, code: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_provisioning_function_can_load_the_google_client(folder: Path) -> None:
-    done = python(folder / "provision", "import google.cloud.compute_v1, det_provisioner_gcp.api")
-    assert done.returncode == 0, done.stderr
+    result = python(folder / "provision", "import google.cloud.compute_v1, det_provisioner_gcp.api")
+    assert result.returncode == 0, result.stderr
 
 
 def test_api_can_verify_google_identities_without_the_client(folder: Path) -> None:
-    done = python(
+    result = python(
         folder / "deployment", "from google.auth import exceptions, jwt, crypt; crypt.RSAVerifier"
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert python(folder / "deployment", "import google.cloud.compute_v1").returncode == 1
     assert python(folder / "deployment", "import grpc").returncode == 1
 
 
 def test_relay_zip_has_no_google_client(folder: Path) -> None:
-    done = python(folder / "relay", "import uvicorn, websockets; from google.auth import crypt")
-    assert done.returncode == 0, done.stderr
+    result = python(folder / "relay", "import uvicorn, websockets; from google.auth import crypt")
+    assert result.returncode == 0, result.stderr
     assert python(folder / "relay", "import google.cloud.compute_v1").returncode == 1
     assert python(folder / "provision", "import uvicorn").returncode == 1
 

@@ -82,8 +82,8 @@ def test_request_starts_the_tick_function_and_an_agent_receives_the_trial(
         experiment_id = create_experiment(api, token)
         service.settle()
         assert "det-tick" in service.started
-        shown = call(api, "GET", f"/api/v1/experiments/{experiment_id}", token)["experiment"]
-        assert shown["name"] == "on-lambda"
+        experiment = call(api, "GET", f"/api/v1/experiments/{experiment_id}", token)["experiment"]
+        assert experiment["name"] == "on-lambda"
         (container,) = poll(api, agent)["containers"]
         assert container["spec"]["env"]["DET_EXPERIMENT_ID"] == str(experiment_id)
 

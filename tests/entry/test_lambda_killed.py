@@ -210,8 +210,8 @@ class User:
         before = {row.id for row in self.database.read(EXPERIMENTS)}
         with suppress(FunctionFailed):
             return create_experiment(self.functions, self.token)
-        shown = call(self.functions, "GET", NEWEST, self.token)["experiments"]
-        made = [experiment["id"] for experiment in shown if experiment["id"] not in before]
+        experiments = call(self.functions, "GET", NEWEST, self.token)["experiments"]
+        made = [experiment["id"] for experiment in experiments if experiment["id"] not in before]
         return made[0] if made else create_experiment(self.functions, self.token)
 
     def kill(self, experiment: int) -> None:

@@ -146,10 +146,10 @@ def test_killed_database_is_restarted_with_its_data(cluster: Cluster) -> None:
 def test_crashed_database_is_restarted_with_its_data(cluster: Cluster) -> None:
     assert cluster.up(agents=0) == 0
     server, before = cluster.pid("postgres"), cluster.get("/info")[1]["cluster_id"]
-    listed = subprocess.run(
+    result = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(server)], capture_output=True, text=True, check=True
     )
-    os.kill(int(listed.stdout.split()[0]), signal.SIGKILL)
+    os.kill(int(result.stdout.split()[0]), signal.SIGKILL)
     assert eventually(lambda: cluster.pid("postgres") not in (0, server)), (
         "a crashed server may not end"
     )

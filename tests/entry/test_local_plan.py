@@ -212,9 +212,9 @@ def test_rejects_an_agent_of_an_unknown_pool(
 def test_rejects_an_unusable_database_without_printing_its_password(
     files: LocalFiles, url: str, message: str
 ) -> None:
-    with pytest.raises(BadPlan, match=message) as refused:
+    with pytest.raises(BadPlan, match=message) as error:
         planned(files, db=url, initial_user_password="given")
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(error.value)
     assert not files.has_cluster()
 
 

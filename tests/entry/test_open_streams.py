@@ -43,9 +43,9 @@ FEW = {"security": {"max_streams_per_user": 2, "max_connections_per_address": 3}
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        made.ctx.config = few(made.ctx.config)
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        new_api.ctx.config = few(new_api.ctx.config)
+        yield new_api
 
 
 def few(config: ClusterConfig) -> ClusterConfig:
@@ -146,10 +146,10 @@ def test_excess_long_poll_of_a_user_returns_at_once(app: App) -> None:
             ]
             while notifier.waiting("news") < 2:
                 await asyncio.sleep(0)
-            got = await asyncio.wait_for(
+            response = await asyncio.wait_for(
                 requested(host, "GET", "/poll", headers=signed("a task of ann")), 60
             )
-            assert got.json() == {"final": True}
+            assert response.json() == {"final": True}
             async with in_flight(host, "/poll", headers=signed("bob")) as other:
                 while notifier.waiting("news") < 3:
                     await asyncio.sleep(0)
@@ -166,9 +166,9 @@ def test_update_websockets_are_limited_by_user(api: Api) -> None:
         url = f"ws{address[4:]}/stream"
         for _ in range(2):
             stack.enter_context(connect(url, additional_headers=signed(user.token)))
-        with pytest.raises(InvalidStatus) as refused:
+        with pytest.raises(InvalidStatus) as error:
             connect(url, additional_headers=signed(user.token))
-        answer = refused.value.response
+        answer = error.value.response
         assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
         assert "max_streams_per_user" in json.loads(answer.body or b"")["error"]["error"]
         stack.enter_context(connect(url, additional_headers=signed(admin.token)))
@@ -184,9 +184,9 @@ def test_task_connections_are_limited_by_user(api: Api) -> None:
         url = f"ws://{task.netloc}{task.path(port, '/ws')}"
         for _ in range(2):
             stack.enter_context(at_kernel(url, task.owner))
-        with pytest.raises(InvalidStatus) as refused:
+        with pytest.raises(InvalidStatus) as error:
             at_kernel(url, task.owner)
-        assert refused.value.response.status_code == 429
+        assert error.value.response.status_code == 429
         assert task.ask("GET", task.path(port))[0].status == 429
         admin = api.signed_in("admin")
         stack.enter_context(at_kernel(url, admin))

@@ -90,8 +90,8 @@ def test_empty_environment_installs_the_agent_from_the_cluster(
     bare = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", bare], check=True)
     address = f"{front}/agents/v1/wheel/{wheel.name()}"
-    done = run(bare / "bin/pip", "install", "-q", "--no-deps", address)
-    assert done.returncode == 0, done.stderr
+    result = run(bare / "bin/pip", "install", "-q", "--no-deps", address)
+    assert result.returncode == 0, result.stderr
     agent = run(bare / "bin/det-agent", "--version", libraries=True)
     version = importlib.metadata.version(own_wheel.DISTRIBUTION)
     assert (agent.returncode, agent.stdout) == (0, f"det-agent {version}\n"), agent.stderr

@@ -66,13 +66,13 @@ class Echo(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _chunks(self) -> bytes:
-        received = b""
+        data = b""
         if self.headers.get("Transfer-Encoding") == "chunked":
             while size := int(self.rfile.readline(), 16):
-                received += self.rfile.read(size)
+                data += self.rfile.read(size)
                 self.rfile.readline()
             self.rfile.readline()
-        return received
+        return data
 
     def _large(self) -> None:
         self.send_response(200)
@@ -113,8 +113,8 @@ class Echo(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ __all__ = ["web"]  # the fixture
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 def test_api_forwards_requests_and_responses_unchanged(api: Api, web: int) -> None:
@@ -105,10 +105,10 @@ def test_unreachable_relay_is_reported(api: Api) -> None:
     ctx = replace(api.ctx, relay_url=f"http://127.0.0.1:{free_port()}", carries_traffic=False)
     front = AsgiApp(App(ctx, api.app.router), LocalNotifier(), relays=False)
     with behind_socket(front) as address:
-        with pytest.raises(HTTPError, match="502") as refused:
+        with pytest.raises(HTTPError, match="502") as error:
             urlopen(f"{address}/proxy/task/", timeout=60)
-        assert "cannot be reached" in refused.value.read().decode()
-        refused.value.close()
+        assert "cannot be reached" in error.value.read().decode()
+        error.value.close()
 
 
 def test_relay_serves_no_other_api_routes(api: Api) -> None:
@@ -118,6 +118,6 @@ def test_relay_serves_no_other_api_routes(api: Api) -> None:
     others = {(r.method, r.path) for r in routes.every() if r.path not in ("/info", "/health")}
     assert len(others) > 200
     for method, path in (("GET", "/"), *others):
-        refused = relay.ask(method, path)
-        assert refused.status == 404, f"{method} {path}"
-        assert "https://cluster.example" in refused.error
+        response = relay.ask(method, path)
+        assert response.status == 404, f"{method} {path}"
+        assert "https://cluster.example" in response.error

@@ -58,9 +58,9 @@ def test_failed_or_stalled_agent_does_not_keep_other_connections_open(send: Send
     async def run() -> None:
         checked = Permits(refused)
         streams = [await stream_to(send), await stream_to(takes), await stream_to(takes)]
-        with ExitStack() as held:
+        with ExitStack() as stack:
             for stream, name in zip(streams, ("bad", "bad", "good"), strict=True):
-                held.enter_context(checked.held(permit(name), stream))
+                stack.enter_context(checked.held(permit(name), stream))
             await asyncio.wait_for(asyncio.gather(*map(broken, streams)), 60)
         later = await stream_to(takes)
         with checked.held(permit("later"), later):

@@ -28,8 +28,8 @@ Served = Callable[[Api, list[dict[str, Any]]], AbstractContextManager[Proxied]]
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 class Deaf:

@@ -26,8 +26,8 @@ V = "/api/v1"
 @pytest.fixture
 def api(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     monkeypatch.setattr(permits, "CHECKED_EVERY_S", 0.05)
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 @contextmanager
@@ -51,8 +51,8 @@ def ends(client: ClientConnection) -> bool:
 
 def access_token(api: Api) -> tuple[str, int]:
     body = {"userId": api.signed_in("determined").get(f"{V}/me")["user"]["id"], "lifespan": "24h"}
-    made = api.signed_in("determined").post(f"{V}/tokens", body)
-    return str(made["token"]), int(made["tokenId"])
+    caller = api.signed_in("determined").post(f"{V}/tokens", body)
+    return str(caller["token"]), int(caller["tokenId"])
 
 
 def sign_out(api: Api, token: str) -> None:

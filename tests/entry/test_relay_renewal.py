@@ -21,8 +21,8 @@ from tests.support.relayed import proxied, tcp_server
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 class Played:

@@ -56,8 +56,8 @@ def pump(source: socket.socket, target: socket.socket) -> None:
 def api(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     for name in ("ARRIVAL_S", "NOTICE_S"):
         monkeypatch.setattr(agents, name, 0.2)
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 @contextmanager

@@ -31,8 +31,8 @@ HALVES = [Subprotocol("tcp.determined")]
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 def echo(connection: socket.socket) -> None:
@@ -92,11 +92,11 @@ def test_many_parallel_streams_have_separate_bytes(api: Api) -> None:
                 await gate.wait()
                 await websocket.send(b"%d;" % number * 1000)
                 await websocket.send(b"")
-                came = b""
+                data = b""
                 while part := await websocket.recv():
                     assert isinstance(part, bytes)
-                    came += part
-                return came
+                    data += part
+                return data
 
         return await asyncio.gather(*map(one, range(STREAMS)))
 

@@ -22,8 +22,8 @@ from tests.support.relayed import proxied, tcp_server
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 @contextmanager
@@ -66,17 +66,17 @@ def talk_to_kernel(url: str, headers: Mapping[str, str]) -> None:
 
 def echo_bytes(connection: socket.socket) -> None:
     """Send all bytes back when the client has sent its last one, and then " and out"."""
-    came = b""
+    data = b""
     while part := connection.recv(1 << 16):
-        came += part
-    connection.sendall(came + b" and out")
+        data += part
+    connection.sendall(data + b" and out")
 
 
 def received(client: Any) -> bytes:
-    came = b""
+    data = b""
     while part := client.recv(60):
-        came += part
-    return came
+        data += part
+    return data
 
 
 def test_relay_forwards_websocket_messages_unchanged(api: Api) -> None:
@@ -106,9 +106,9 @@ def test_bytes_of_a_tcp_port_are_binary_messages(api: Api) -> None:
             client.send(b"over")
             client.send(b"")
             assert received(client) == b"over and out"
-        with pytest.raises(InvalidStatus) as refused, connect(url):
+        with pytest.raises(InvalidStatus) as error, connect(url):
             pass
-        assert refused.value.response.status_code == 401
+        assert error.value.response.status_code == 401
         answer, body = t.ask("GET", t.path(port))
         assert (answer.status, b"carries raw TCP" in body) == (400, True)
 

@@ -22,11 +22,11 @@ def environment() -> dict[str, str]:
 
 def loaded(environment: dict[str, str]) -> set[str]:
     """Return the modules of the API that a function has when it is initialised."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    modules, applications = json.loads(done.stdout)
+    assert result.returncode == 0, result.stderr
+    modules, applications = json.loads(result.stdout)
     assert applications == 0, "an application would carry connections into the snapshot"
     return {name.removeprefix("det_controlplane.api.") for name in modules}
 

@@ -38,8 +38,8 @@ PART = b"x" * 16_384
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 class Sender:
@@ -126,8 +126,8 @@ def test_upload_with_a_forged_url_is_rejected_before_it_is_read(api: Api) -> Non
     assert api.anonymous().ask("PUT", path, query=made_up).status == 403
     user, content = api.signed_in("determined"), PART * 10
     digest = hashlib.sha256(content).hexdigest()
-    begun = user.post("/api/v1/contexts", {"size": len(content), "sha256": digest})
-    path, _, query = begun["uploadUrl"].removeprefix("http://localhost").partition("?")
+    response = user.post("/api/v1/contexts", {"size": len(content), "sha256": digest})
+    path, _, query = response["uploadUrl"].removeprefix("http://localhost").partition("?")
     sender = Sender(10)
     upload = {
         "type": "http", "method": "PUT", "path": path, "raw_path": path.encode(), "headers": [],
@@ -272,10 +272,10 @@ def test_large_bodies_are_counted_by_user_agent_or_address(api: Api) -> None:
     app = App(api.ctx, Router((*routes.every(), *object_routes(api.ctx.objects))))  # type: ignore[arg-type]
     user, agent = api.signed_in("determined"), PlayedAgent(api, "agent-1")
     agent.join()
-    begun = user.post(
+    response = user.post(
         "/api/v1/contexts", {"size": 9, "sha256": hashlib.sha256(b"9" * 9).hexdigest()}
     )
-    url = urlsplit(begun["uploadUrl"])
+    url = urlsplit(response["uploadUrl"])
 
     def counted(method: str, path: str, token: str = "", query: str = "") -> str:
         headers = {"authorization": f"Bearer {token}"} if token else {}

@@ -103,8 +103,10 @@ def test_signal_after_readiness_does_not_kill_the_supervisor() -> None:
         "import os, signal; from det_controlplane.entry.local.supervisor import Supervisor\n"
         "Supervisor().run(lambda: None, lambda: os.kill(os.getpid(), signal.SIGTERM)); print('stops')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "stops\n"), done.stderr
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert (result.returncode, result.stdout) == (0, "stops\n"), result.stderr
 
 
 def test_removed_program_ends_and_is_not_restarted(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ PROJECTS = {"sync_id": "1", "subscribe": {"projects": {}}}
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def last_words(socket: ClientConnection) -> tuple[list[Any], int]:
 def test_changes_arrive_as_messages(address: str, user: Caller) -> None:
     with connected(address, user) as socket:
         assert len(subscribe(socket, PROJECTS)) == 3
-        made = user.post("/api/v1/workspaces", {"name": "zoo"})["workspace"]["id"]
-        user.post(f"/api/v1/workspaces/{made}/projects", {"name": "cats"})
+        workspace_id = user.post("/api/v1/workspaces", {"name": "zoo"})["workspace"]["id"]
+        user.post(f"/api/v1/workspaces/{workspace_id}/projects", {"name": "cats"})
         assert received(socket)["project"]["name"] == "cats"
 
 

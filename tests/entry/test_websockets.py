@@ -18,8 +18,8 @@ from tests.support.socket_server import behind_socket
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 def test_rejects_a_websocket_at_an_unserved_path(
@@ -34,6 +34,6 @@ def test_rejects_a_websocket_at_an_unserved_path(
 
 
 def refusal(url: str) -> Response:
-    with pytest.raises(InvalidStatus) as refused, connect(url):
+    with pytest.raises(InvalidStatus) as error, connect(url):
         pass
-    return refused.value.response
+    return error.value.response

@@ -28,10 +28,10 @@ def boot(cluster: Cluster) -> None:
     master = f"http://127.0.0.1:{cluster.port}"
     with urllib.request.urlopen(f"{master}/agents/v1/wheel") as newest:
         package = newest.url
-    created = cluster.run("agent", "token", "create", environ={"DET_USER": "admin"})
-    assert created.code == 0, created.err
+    result = cluster.run("agent", "token", "create", environ={"DET_USER": "admin"})
+    assert result.code == 0, result.err
     token = cluster.folder / "token"
-    token.write_text(created.out.strip())
+    token.write_text(result.out.strip())
     options = {
         "agent_id": "rented", "token_file": str(token), "container_runtime": "process", "slots": "artificial:1",
     }  # fmt: skip

@@ -29,8 +29,8 @@ BEHAVIOURS = (
 def test_agent_runs_containers_on_engine(engine: str) -> None:
     command = (str(ENGINES / engine), ".venv/bin/python", "-m", "pytest", *BEHAVIOURS)
     options = ("--carry", ".venv", "--python", sys.executable, "--env", "DET_TEST_NO_SKIPS=1")
-    done = fresh_machine(*command, options=options)
-    if done.returncode == NO_PACKAGES:
+    result = fresh_machine(*command, options=options)
+    if result.returncode == NO_PACKAGES:
         skips.skip(f"{skips.PACKAGES} ({engine})", "make fresh, where apt-get reaches Debian")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(BEHAVIOURS)} passed" in done.stdout, done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"{len(BEHAVIOURS)} passed" in result.stdout, result.stdout

@@ -21,9 +21,9 @@ def test_containers_reach_the_gateway_on_a_newly_started_engine() -> None:
     """In its bridge's first life Docker 20.10 reports a subnet and no gateway."""
     script = f"test ! -e /sys/class/net/docker0 && .venv/bin/python -m pytest {REACHES_GATEWAY}"
     options = ("--carry", ".venv", "--python", sys.executable)
-    done = fresh_machine("sh", "-c", script, options=options)
-    assert done.returncode == 0, done.stdout
-    assert "2 passed" in done.stdout, done.stdout
+    result = fresh_machine("sh", "-c", script, options=options)
+    assert result.returncode == 0, result.stdout
+    assert "2 passed" in result.stdout, result.stdout
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,6 @@ def test_quickstart_works_twice_in_a_row(version: str, options: Sequence[str]) -
     if python is None:
         skips.skip(f"{skips.INTERPRETER}: Python {version}", f"uv python install {version}")
     script = "make quickstart && make quickstart"
-    done = fresh_machine("sh", "-c", script, options=("--python", python, *options))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("the cluster and its files are deleted") == 2
+    result = fresh_machine("sh", "-c", script, options=("--python", python, *options))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("the cluster and its files are deleted") == 2

@@ -26,8 +26,8 @@ def test_machine_has_no_files_variables_or_bridge_of_its_host(
         test -z "$(find /home /var/lib/docker /run/docker* -mindepth 1 2>/dev/null)"
         test "$(ls /sys/class/net | sort | xargs)" = "lo tap0"
     """
-    done = fresh_machine("sh", "-exc", script, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    result = fresh_machine("sh", "-exc", script, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
 
 
 def test_changes_of_system_files_stay_in_the_machine(tmp_path: Path) -> None:
@@ -39,10 +39,10 @@ def test_changes_of_system_files_stay_in_the_machine(tmp_path: Path) -> None:
 def test_machine_can_have_no_docker_and_an_unprivileged_user(tmp_path: Path) -> None:
     script = "command -v docker dockerd containerd; id -un; touch ~/mine /usr/bin/theirs"
     options = ("--without-docker", "--not-root")
-    done = fresh_machine("sh", "-c", script, options=options, folder=tmp_path)
-    assert done.stdout == "fresh\n"
-    assert "/usr/bin/theirs" in done.stderr
-    assert "mine" not in done.stderr
+    result = fresh_machine("sh", "-c", script, options=options, folder=tmp_path)
+    assert result.stdout == "fresh\n"
+    assert "/usr/bin/theirs" in result.stderr
+    assert "mine" not in result.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -22,9 +22,9 @@ def test_make_test_passes_twice_in_a_row_without_skips() -> None:
     script = (
         f'export DET_TEST_NO_SKIPS=1; for run in 1 2; do make test TESTS="{PART}" || exit; done'
     )
-    done = fresh_machine("sh", "-c", script)
-    assert done.returncode == 0, done.stdout + done.stderr
-    first, second = re.findall(r"^(\d+) passed in", done.stdout, re.MULTILINE)
+    result = fresh_machine("sh", "-c", script)
+    assert result.returncode == 0, result.stdout + result.stderr
+    first, second = re.findall(r"^(\d+) passed in", result.stdout, re.MULTILINE)
     assert int(first) == int(second) > 50
 
 
@@ -32,9 +32,9 @@ def test_unprivileged_user_without_docker_gets_a_table_of_skipped_tests() -> Non
     options = ("--not-root", "--without-docker", "--carry", ".venv", "--python", sys.executable)
     # In continuous integration, skipped tests fail. This is the run of a user.
     command = ("env", "-u", "CI", "-u", "DET_TEST_NO_SKIPS", "make", "test", f"TESTS={PART}")
-    done = fresh_machine(*command, options=options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    table = done.stdout.partition("tests that did not run")[2]
+    result = fresh_machine(*command, options=options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    table = result.stdout.partition("tests that did not run")[2]
     assert re.search(r"\d+ +no Docker engine answers this user.* +start Docker", table)
     assert re.search(r"\d+ +only root .* +make test as root", table)
     assert "not told" not in table

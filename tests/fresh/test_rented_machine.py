@@ -14,11 +14,11 @@ UNREACHABLE = ("Unable to fetch", "Temporary failure resolving", "Unable to loca
 def test_empty_machine_becomes_an_agent_and_trains() -> None:
     command = (".venv/bin/python", "-m", "tests.fresh.rented_machine", "/tmp/rented")
     options = ("--carry", ".venv", "--python", sys.executable, "--without-docker")
-    done = fresh_machine(*command, options=options)
-    output = done.stdout + done.stderr
+    result = fresh_machine(*command, options=options)
+    output = result.stdout + result.stderr
     if any(words in output for words in UNREACHABLE):
         skips.skip(f"{skips.PACKAGES} (docker.io)", "make fresh, where apt-get reaches Debian")
-    assert done.returncode == 0, output
+    assert result.returncode == 0, output
     for step in ("installing docker", "installing the agent", "starting the agent", "done"):
         assert f"determined-boot: {step}\n" in output, output
     assert "trained on rented" in output

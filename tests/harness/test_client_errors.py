@@ -18,8 +18,8 @@ SCRIPT = Path(__file__).with_name("client_errors_script.py")
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 def outcomes(python: Path | str, *args: str) -> dict[str, list[str]]:

@@ -37,8 +37,8 @@ def test_functions_and_classes_return_the_same_results(expected: dict[str, str])
 
 @pytest.fixture
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        yield made
+    with api_over(database, tmp_path) as new_api:
+        yield new_api
 
 
 def test_error_of_a_missing_binding_names_its_replacement() -> None:

@@ -81,11 +81,11 @@ def image(tmp_path: Path) -> Image:
 def test_missing_program_is_installed_without_changing_the_image(image: Image) -> None:
     image.offer_jupyterlab("helper", "array_math>=1.0")
     before = image.files()
-    ran = image.start()
-    assert ran.returncode == 0, ran.stderr
-    assert image.serve(ran.stdout.strip()) == "serves with helper 1.0\n"
+    result = image.start()
+    assert result.returncode == 0, result.stderr
+    assert image.serve(result.stdout.strip()) == "serves with helper 1.0\n"
     assert image.files() == before
-    announced, completion = ran.stderr.splitlines()
+    announced, completion = result.stderr.splitlines()
     assert announced == ("JupyterLab is not installed in image team/a:1: installing it with pip")
     assert re.fullmatch(
         r"installed JupyterLab in \d+ s; an image that has it starts without this", completion
@@ -97,10 +97,10 @@ def test_does_not_install_program_that_conflicts_with_the_image(
 ) -> None:
     image.offer_jupyterlab("array_math>=2.0")
     before = image.files()
-    ran = image.start()
-    assert ran.returncode == 80
+    result = image.start()
+    assert result.returncode == 80
     sentence = (image.run_dir / "exit-reason").read_text()
-    assert sentence == ran.stderr.splitlines()[-1]
+    assert sentence == result.stderr.splitlines()[-1]
     assert "conflicting dependencies" in sentence
     assert re.search("installed here: array[-_]math==1.0", sentence)
     assert sentence.endswith(SENTENCE.format("").rpartition(": ")[2])
@@ -109,39 +109,39 @@ def test_does_not_install_program_that_conflicts_with_the_image(
 
 def test_reason_names_unreachable_package_index(image: Image) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}/simple"
-    ran = image.start(PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_INDEX_URL=nowhere)
-    assert ran.returncode == 80
+    result = image.start(PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_INDEX_URL=nowhere)
+    assert result.returncode == 80
     why = ", and installing it failed (the package index cannot be reached)"
     assert (image.run_dir / "exit-reason").read_text() == SENTENCE.format(why)
 
 
 def test_reason_names_missing_package(image: Image) -> None:
-    ran = image.start()
-    assert ran.returncode == 80
-    assert "Could not find a version that satisfies the requirement jupyterlab" in ran.stderr
+    result = image.start()
+    assert result.returncode == 80
+    assert "Could not find a version that satisfies the requirement jupyterlab" in result.stderr
 
 
 def test_pip_target_settings_have_no_effect(image: Image, tmp_path: Path) -> None:
     image.offer_jupyterlab("helper")
     elsewhere = {"PIP_TARGET": str(tmp_path / "other"), "PIP_USER": "1"}
-    ran = image.start(**elsewhere)
-    assert ran.returncode == 0, ran.stderr
-    assert image.serve(ran.stdout.strip()).startswith("serves with helper")
+    result = image.start(**elsewhere)
+    assert result.returncode == 0, result.stderr
+    assert image.serve(result.stdout.strip()).startswith("serves with helper")
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("value", ["0", "false"])
 def test_setting_disables_the_installation(image: Image, value: str) -> None:
     image.offer_jupyterlab("helper")
-    ran = image.start(DET_INSTALL_MISSING=value)
-    assert (ran.returncode, ran.stderr) == (80, SENTENCE.format("") + "\n")
+    result = image.start(DET_INSTALL_MISSING=value)
+    assert (result.returncode, result.stderr) == (80, SENTENCE.format("") + "\n")
     assert not (image.run_dir / "programs").exists()
 
 
 def test_installed_program_is_used_directly(image: Image) -> None:
     write_installed(image.site, "jupyterlab", "4.0", {"jupyterlab/__main__.py": SERVER})
-    ran = image.start()
-    assert (ran.stdout.strip(), ran.stderr) == (sys.executable, "")
+    result = image.start()
+    assert (result.stdout.strip(), result.stderr) == (sys.executable, "")
     assert not (image.run_dir / "programs").exists()
 
 
@@ -228,12 +228,12 @@ def test_failed_installation_of_ssh_server_is_reported(
 ) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(_serve.NotInstalled) as refused:
+    with pytest.raises(_serve.NotInstalled) as error:
         shell._programs()
     assert f"sshd is not installed in image team/a:1, and installing it failed ({reason}" in (
-        refused.value.cause
+        error.value.cause
     )
-    assert "apt-get install openssh-server" in refused.value.hint
+    assert "apt-get install openssh-server" in error.value.hint
     assert not (debian / "sshd").exists()
 
 
@@ -250,7 +250,7 @@ def test_ssh_server_is_not_installed_if_disabled_or_on_a_machine(
     debian: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(_serve.NotInstalled) as refused:
+    with pytest.raises(_serve.NotInstalled) as error:
         shell._programs()
-    assert "installing it failed" not in refused.value.cause
+    assert "installing it failed" not in error.value.cause
     assert not (debian / "sshd").exists()

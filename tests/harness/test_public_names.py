@@ -26,11 +26,11 @@ def missing_names(folder: pathlib.Path) -> set[str]:
 def run(environment: str, folder: pathlib.Path, *arguments: str) -> str:
     command = [ml.require(environment), str(SCRIPT), *arguments]
     own = {"PYTHONPATH": f"{ml.ROOT}/harness"} if environment == "ml" else {}
-    done = subprocess.run(
+    result = subprocess.run(
         command, capture_output=True, text=True, cwd=folder, env={**os.environ, **own}, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()[-1]
 
 
 def short_name(name: str) -> str:

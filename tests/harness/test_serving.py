@@ -158,7 +158,7 @@ def test_exit_reason_names_image_without_the_program(
 
 def test_old_python_is_rejected_before_the_harness_is_loaded(tmp_path: Path) -> None:
     pretend = "import sys; sys.version_info = (3, 8, 10); import determined.exec"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", pretend],
         env={
             **os.environ,
@@ -174,7 +174,7 @@ def test_old_python_is_rejected_before_the_harness_is_loaded(tmp_path: Path) -> 
         "tasks need Python 3.9 or newer, and python3 of image team/a:1 is Python 3.8: choose another image"
         " (environment.image)"
     )
-    assert (done.returncode, done.stderr) == (80, f"{sentence}\n")
+    assert (result.returncode, result.stderr) == (80, f"{sentence}\n")
     assert (tmp_path / "exit-reason").read_text() == sentence
 
 

@@ -43,21 +43,21 @@ class Window:
         return kind, self._exactly(length)
 
     def _exactly(self, count: int) -> bytes:
-        got = b""
-        while len(got) < count and (part := self.sock.recv(count - len(got))):
-            got += part
-        return got
+        data = b""
+        while len(data) < count and (part := self.sock.recv(count - len(data))):
+            data += part
+        return data
 
     def until(self, text: str) -> str:
         """Return the output up to and including a text."""
-        got = b""
-        while text.encode() not in got:
+        data = b""
+        while text.encode() not in data:
             kind, body = self.receive()
-            assert kind == b"o", (kind, body, got)
-            got += body
-            assert len(got) < 16 << 20, "the output does not end"
+            assert kind == b"o", (kind, body, data)
+            data += body
+            assert len(data) < 16 << 20, "the output does not end"
             self.send(b"a", str(len(body)).encode())
-        return got.decode()
+        return data.decode()
 
     def rest(self) -> list[tuple[bytes, bytes]]:
         """Return all remaining frames except output."""
@@ -177,17 +177,17 @@ def test_second_window_takes_over_and_the_first_is_notified(port: int, window: W
 
 def test_output_waits_for_the_browser_and_ctrl_c_works(window: Window) -> None:
     window.line("yes fast")
-    got = 0
-    while got < WINDOW:
+    response = 0
+    while response < WINDOW:
         kind, body = window.receive()
         assert kind == b"o"
-        got += len(body)
+        response += len(body)
     # The browser acknowledged no output, so only output that was already sent may arrive.
-    while got < 2 * WINDOW and select.select([window.sock], [], [], 0.5)[0]:
-        got += len(window.receive()[1])
-    assert got < 2 * WINDOW
+    while response < 2 * WINDOW and select.select([window.sock], [], [], 0.5)[0]:
+        response += len(window.receive()[1])
+    assert response < 2 * WINDOW
     window.send(b"i", b"\x03")
-    window.send(b"a", str(got).encode())
+    window.send(b"a", str(response).encode())
     window.line("echo $((40+2))-after")
     window.until("42-after")
 

@@ -11,6 +11,6 @@ from tests.world.hosts import Hosts
 @pytest.fixture(scope="module")
 def hosts(postgres_server: DatabaseServer) -> Iterator[Hosts]:
     with postgres_server.database() as url:
-        made = Hosts(url)
-        yield made
-        made.close()
+        new_hosts = Hosts(url)
+        yield new_hosts
+        new_hosts.close()

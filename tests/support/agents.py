@@ -72,12 +72,12 @@ class AgentProcess:
 
 
 def _kill_session(pids: Path) -> None:
-    written = json.loads(pids.read_text())
+    document = json.loads(pids.read_text())
     for name in ("pid", "shim"):
         # A command that could not be run has no pid, and a signal to 0 would be for this test run itself.
-        if written[name]:
+        if document[name]:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(written[name], signal.SIGKILL)
+                os.kill(document[name], signal.SIGKILL)
 
 
 def make_spec(command: list[str] | str, **changes: Any) -> dict[str, Any]:

@@ -75,17 +75,17 @@ class Caller:
         raw = (
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         )
-        given = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        fields = {"authorization": f"Bearer {self.token}"} if self.token else {}
         request = Request(
-            method, path, query=query or {}, headers={**given, **(headers or {})}, body=raw
+            method, path, query=query or {}, headers={**fields, **(headers or {})}, body=raw
         )
         return told(self.app, self.app.handle(request))
 
     def done(self, method: str, path: str, body: Any = None, query: Query | None = None) -> Any:
         """Send a request that must succeed."""
-        told = self.ask(method, path, body, query)
-        assert told.status == 200, f"{method} {path}: {told.status} {told.body!r}"
-        return told.json()
+        response = self.ask(method, path, body, query)
+        assert response.status == 200, f"{method} {path}: {response.status} {response.body!r}"
+        return response.json()
 
     def get(self, path: str, **query: object) -> Any:
         asked = {
@@ -98,9 +98,9 @@ class Caller:
 
     def lines(self, path: str, query: Query | None = None) -> list[Any]:
         """Return the objects of a stream."""
-        told = self.ask("GET", path, query=query)
-        assert told.status == 200, told.body
-        return [json.loads(line)["result"] for line in told.body.splitlines()]
+        response = self.ask("GET", path, query=query)
+        assert response.status == 200, response.body
+        return [json.loads(line)["result"] for line in response.body.splitlines()]
 
 
 @dataclass
@@ -196,8 +196,8 @@ def create_ended(caller: Caller, **more: Any) -> int:
 
 
 def trial_of(caller: Caller, experiment_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = caller.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
-    return found
+    trial: dict[str, Any] = caller.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
+    return trial
 
 
 def report_checkpoint(caller: Caller, experiment_id: int, steps: int = 2, **resources: str) -> str:

@@ -36,8 +36,8 @@ class Account:
 
     def has_cluster(self, name: str = "box", **options: Any) -> None:
         self.make_bucket(STATE_BUCKET)
-        kept = json.dumps({"var": [], **options}).encode()
-        for part, content in (("state", b"{}"), ("options.json", kept)):
+        text = json.dumps({"var": [], **options}).encode()
+        for part, content in (("state", b"{}"), ("options.json", text)):
             self.client("s3").put_object(Bucket=STATE_BUCKET, Key=f"{name}/{part}", Body=content)
 
     def options(self) -> Any:

@@ -35,9 +35,9 @@ def holding(server: DatabaseServer, database_url: str) -> Iterator[dict[str, str
 
     def restored(self: Any, snapshot: str, *more: Any, **named: Any) -> Any:
         name = snapshot.rpartition(":")[2]  # moto does not know it by its ARN
-        found = restore(self, name, *more, **named)
+        result = restore(self, name, *more, **named)
         server.copy(copies[name], own)
-        return found
+        return result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RDSBackend, "create_db_cluster_snapshot", made)

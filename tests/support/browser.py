@@ -66,13 +66,13 @@ _HIDE = """hidden => {
 @functools.cache
 def executable() -> str:
     """Return the path of the browser; from then on Playwright can be imported."""
-    made = subprocess.run(
+    result = subprocess.run(
         [str(ROOT / "scripts" / "webui" / "browser")], stdout=subprocess.PIPE, text=True
     )
-    if made.returncode == _NO_BROWSER:
+    if result.returncode == _NO_BROWSER:
         skips.skip("there is no Chromium", "apt-get install chromium-headless-shell")
-    made.check_returncode()
-    packages, path = made.stdout.split("\n")[:2]
+    result.check_returncode()
+    packages, path = result.stdout.split("\n")[:2]
     if packages not in sys.path:
         sys.path.append(packages)
     return path
@@ -81,13 +81,13 @@ def executable() -> str:
 @functools.cache
 def axe() -> str:
     """Return the script that checks accessibility."""
-    made = subprocess.run(
+    result = subprocess.run(
         [str(ROOT / "scripts" / "webui" / "check"), "install"],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    script = Path(made.stdout.strip()) / "node_modules" / "axe-core" / "axe.min.js"
+    script = Path(result.stdout.strip()) / "node_modules" / "axe-core" / "axe.min.js"
     return script.read_text("utf-8")
 
 

@@ -50,7 +50,7 @@ def front_end(behind: Callable[[], int]) -> Iterator[Front]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            status = made.answer()
+            status = front.answer()
             if status != CLOSED:
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
@@ -60,9 +60,9 @@ def front_end(behind: Callable[[], int]) -> Iterator[Front]:
             return None
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made = Front(f"http://127.0.0.1:{server.server_port}", behind)
+    front = Front(f"http://127.0.0.1:{server.server_port}", behind)
     with serving(server):
-        yield made
+        yield front
 
 
 @dataclass

@@ -58,7 +58,7 @@ class Cluster:
     ) -> Answer:
         """Run a command; variables of `environ` replace ours, and None takes one away."""
         env = {**self.env, **(environ or {})}
-        done = subprocess.run(
+        result = subprocess.run(
             [*DET, *map(str, args)],
             env={name: value for name, value in env.items() if value is not None},
             cwd=self.folder,
@@ -67,7 +67,7 @@ class Cluster:
             timeout=timeout_s,
             stdin=subprocess.DEVNULL,
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return Answer(result.returncode, result.stdout, result.stderr)
 
     def det(self, *args: str | Path, timeout_s: float = 240) -> Answer:
         """Run a command that must succeed."""
@@ -88,14 +88,16 @@ class Cluster:
         return made
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
-        found: dict[str, Any] = self.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
-        return found
+        stored_experiment: dict[str, Any] = self.get(f"/api/v1/experiments/{experiment_id}")[
+            "experiment"
+        ]
+        return stored_experiment
 
     def trials(self, experiment_id: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.get(f"/api/v1/experiments/{experiment_id}/trials")[
-            "trials"
-        ]
-        return found
+        stored_trials: list[dict[str, Any]] = self.get(
+            f"/api/v1/experiments/{experiment_id}/trials"
+        )["trials"]
+        return stored_trials
 
     def get(self, path: str) -> Any:
         """Ask the API itself: tests look often, and a command costs a process."""

@@ -25,8 +25,8 @@ def services(variables: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _run(service: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-    known = {*_SAME, *_LEFT_OUT, "tmpfs", "volumes"}
-    assert set(service) <= known, f"say here what {set(service) - known} means to Docker's SDK"
+    names = {*_SAME, *_LEFT_OUT, "tmpfs", "volumes"}
+    assert set(service) <= names, f"say here what {set(service) - names} means to Docker's SDK"
     run = {key: _filled(service[key], variables) for key in _SAME if key in service}
     mounts = [volume.split(":") for volume in service.get("volumes", ())]
     return {

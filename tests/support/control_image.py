@@ -43,11 +43,11 @@ def _base(client: Any) -> str:
     installed = [name for name in (*_VENV, _of_version()) if _has(name)]
     if len(installed) < len(_VENV) + 1 and not _install():
         skips.skip("Debian's python3-venv is not here", "apt-get install python3-venv")
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path in package_files((*_VENV, _of_version())):
             add(tar, path, path)
-    recipe = hashlib.sha256(packed.getvalue()).hexdigest()[:12]
+    recipe = hashlib.sha256(buffer.getvalue()).hexdigest()[:12]
     try:
         parent = client.images.get(IMAGE).id
         if client.images.get(BASE).labels.get("made-of") == f"{parent}{recipe}":
@@ -55,7 +55,7 @@ def _base(client: Any) -> str:
     except ImageNotFound:
         pass
     dockerfile = f"FROM {IMAGE}\nADD venv.tar /\nLABEL made-of={parent}{recipe}\n"
-    _build(client, BASE, {"Dockerfile": dockerfile.encode(), "venv.tar": packed.getvalue()}, {})
+    _build(client, BASE, {"Dockerfile": dockerfile.encode(), "venv.tar": buffer.getvalue()}, {})
     return BASE
 
 
@@ -66,15 +66,15 @@ def _of_version() -> str:
 
 def _python() -> str:
     told = "import sys; print('%d.%d' % sys.version_info[:2])"
-    done = subprocess.run(
+    result = subprocess.run(
         ["/usr/bin/python3", "-c", told], check=True, capture_output=True, text=True
     )
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def _has(package: str) -> bool:
-    done = subprocess.run(["dpkg-query", "-L", package], check=False, capture_output=True)
-    return done.returncode == 0
+    result = subprocess.run(["dpkg-query", "-L", package], check=False, capture_output=True)
+    return result.returncode == 0
 
 
 def _install() -> bool:
@@ -98,10 +98,10 @@ def _wheels() -> dict[str, bytes]:
             sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder), "--only-binary=:all:",
             "--python-version", _python(), "--constraint", str(ROOT / "requirements.lock"), *wanted,
         ]  # fmt: skip
-        done = subprocess.run(
+        result = subprocess.run(
             command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert result.returncode == 0, result.stderr
         (folder / "complete").touch()
     return {f"dist/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.whl"))}
 

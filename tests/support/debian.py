@@ -17,6 +17,6 @@ def install(*packages: str) -> None:
     asked = [*apt, "install", "-y", "--no-install-recommends", *packages]
     with only_one("debian"):
         for command in (asked, [*apt, "update"], asked):
-            done = subprocess.run(command, check=False, capture_output=True, env=environment)
-            if command is asked and done.returncode == 0:
+            result = subprocess.run(command, check=False, capture_output=True, env=environment)
+            if command is asked and result.returncode == 0:
                 return

@@ -34,8 +34,10 @@ class Delivering:
         self._agent.poll("terminated", exit_code=0)
 
     def outcomes(self, *reports: dict[str, Any]) -> list[str]:
-        told: list[str] = self.caller.post(REPORTS, {"reports": list(reports)})["outcomes"]
-        return told
+        reported_outcomes: list[str] = self.caller.post(REPORTS, {"reports": list(reports)})[
+            "outcomes"
+        ]
+        return reported_outcomes
 
 
 def body_of(steps: int, group: str = "training", run: int = 1) -> str:

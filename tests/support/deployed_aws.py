@@ -42,12 +42,12 @@ class Deployed:
         environ: Mapping[str, str] | None = None,
         timeout_s: float = 1100,
     ) -> Answer:
-        done = subprocess.run(
+        result = subprocess.run(
             [*DET, *args], env={**self.environment, **(environ or {})}, cwd=self.folder, capture_output=True,
             text=True, timeout=timeout_s, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
-        assert done.returncode == code, f"det {' '.join(args)}: {done.stdout}{done.stderr}"
-        return Answer(done.returncode, done.stdout, done.stderr)
+        assert result.returncode == code, f"det {' '.join(args)}: {result.stdout}{result.stderr}"
+        return Answer(result.returncode, result.stdout, result.stderr)
 
     def deploy(self, verb: str, *more: str, code: int = 0, timeout_s: float = 1100) -> Answer:
         at = ("--region", REGION, "--endpoint-url", self.box.aws_url)

@@ -84,13 +84,13 @@ class FakeApi:
         told = self.sent("POST", "/api/v1/checkpoints")
         return [a for a in told if a.body["state"] == "STATE_COMPLETED"]
 
-    def answer(self, asked: Asked) -> Any:
+    def answer(self, request: Asked) -> Any:
         for method, pattern, reply in self.routes:
-            match = pattern.match(asked.path) if method == asked.method else None
+            match = pattern.match(request.path) if method == request.method else None
             if match:
-                asked.found = match.groups()
-                return reply(asked) if callable(reply) else reply
-        raise Refusal(404, f"route '{asked.method} {asked.path}' not found")
+                request.found = match.groups()
+                return reply(request) if callable(reply) else reply
+        raise Refusal(404, f"route '{request.method} {request.path}' not found")
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         api = self

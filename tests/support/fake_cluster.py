@@ -16,9 +16,9 @@ CKPT = "11111111-2222-3333-4444-555555555555"
 TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
 
 
-def page(key: str, items: list[Any], asked: Asked) -> dict[str, Any]:
+def page(key: str, items: list[Any], request: Asked) -> dict[str, Any]:
     """Slice as the servers do: limit 0 means 100, negative means all."""
-    offset, limit = int(asked.first("offset", "0")), int(asked.first("limit", "0")) or 100
+    offset, limit = int(request.first("offset", "0")), int(request.first("limit", "0")) or 100
     end = len(items) if limit < 0 else min(offset + limit, len(items))
     meta = {"offset": offset, "limit": limit, "startIndex": offset, "endIndex": end}
     return {key: items[offset:end], "pagination": {**meta, "total": len(items)}}
@@ -160,18 +160,18 @@ class FakeCluster(FakeApi):
         self.checkpoints.setdefault(CKPT, checkpoint(CKPT, id * 10, id))
         return self.experiments[id]
 
-    def who(self, asked: Asked) -> str:
-        token = asked.headers.get("authorization", "").removeprefix("Bearer ")
+    def who(self, request: Asked) -> str:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token not in self.tokens:
             raise Refusal(401, "unauthenticated")
         return self.tokens[token]
 
-    def trial(self, asked: Asked) -> dict[str, Any]:
-        self.who(asked)
-        return self._find(self.trials, int(asked.found[0]), "trial")
+    def trial(self, request: Asked) -> dict[str, Any]:
+        self.who(request)
+        return self._find(self.trials, int(request.found[0]), "trial")
 
-    def _why(self, asked: Asked) -> Any:
-        found = self._find(self.experiments, int(asked.found[0]), "experiment")
+    def _why(self, request: Asked) -> Any:
+        found = self._find(self.experiments, int(request.found[0]), "experiment")
         sentence = f"is {found['state']}"
         if found["state"] == "STATE_ERROR":
             sentence = "has failed: its last run: container failed with non-zero exit code: 3"
@@ -182,69 +182,69 @@ class FakeCluster(FakeApi):
             raise Refusal(404, f"{kind} '{id}' not found")
         return store[id]
 
-    def _login(self, asked: Asked) -> Any:
-        body = asked.body
+    def _login(self, request: Asked) -> Any:
+        body = request.body
         if self.passwords.get(body["username"]) != body["password"] or not body.get("isHashed"):
             raise Refusal(401, "invalid credentials")
         token = f"token-{body['username']}-{len(self.tokens)}"
         self.tokens[token] = body["username"]
         return {"token": token, "user": self.users[body["username"]]}
 
-    def _logout(self, asked: Asked) -> Any:
-        self.who(asked)
-        del self.tokens[asked.headers["authorization"].removeprefix("Bearer ")]
+    def _logout(self, request: Asked) -> Any:
+        self.who(request)
+        del self.tokens[request.headers["authorization"].removeprefix("Bearer ")]
         return {}
 
-    def _by_name(self, asked: Asked) -> Any:
-        return {"user": self._find(self.users, asked.found[0], "user")}
+    def _by_name(self, request: Asked) -> Any:
+        return {"user": self._find(self.users, request.found[0], "user")}
 
-    def _create_user(self, asked: Asked) -> Any:
-        new = asked.body["user"]
+    def _create_user(self, request: Asked) -> Any:
+        new = request.body["user"]
         if new["username"] in self.users:
             raise Refusal(409, f"user '{new['username']}' already exists")
         self.users[new["username"]] = user(len(self.users) + 1, **new)
-        self.passwords[new["username"]] = asked.body.get("password", "")
+        self.passwords[new["username"]] = request.body.get("password", "")
         return {"user": self.users[new["username"]]}
 
-    def _patch_user(self, asked: Asked) -> Any:
-        found = next(u for u in self.users.values() if u["id"] == int(asked.found[0]))
-        body = dict(asked.body)
+    def _patch_user(self, request: Asked) -> Any:
+        found = next(u for u in self.users.values() if u["id"] == int(request.found[0]))
+        body = dict(request.body)
         if "password" in body:
             self.passwords[found["username"]] = body.pop("password")
         found.update(body)
         return {"user": found}
 
-    def _list(self, asked: Asked) -> Any:
-        self.who(asked)
-        names, archived = asked.query.get("users"), asked.first("archived")
+    def _list(self, request: Asked) -> Any:
+        self.who(request)
+        names, archived = request.query.get("users"), request.first("archived")
         rows = [e for e in self.experiments.values() if not names or e["username"] in names]
         if archived:
             rows = [e for e in rows if str(e["archived"]).lower() == archived]
-        return page("experiments", rows, asked)
+        return page("experiments", rows, request)
 
-    def _create(self, asked: Asked) -> Any:
-        owner, id = self.who(asked), len(self.experiments) + 1
-        if "explode" in asked.body["config"]:
+    def _create(self, request: Asked) -> Any:
+        owner, id = self.who(request), len(self.experiments) + 1
+        if "explode" in request.body["config"]:
             raise Refusal(400, "invalid experiment configuration: explode: unknown field")
         new = experiment(id, username=owner, state="STATE_PAUSED")
-        if asked.body.get("activate"):
+        if request.body.get("activate"):
             new["state"] = "STATE_RUNNING"
-        if not asked.body.get("validateOnly"):
+        if not request.body.get("validateOnly"):
             self.add(**new)
         return {"experiment": new, "config": {"name": new["name"], "resources": {}}, "warnings": []}
 
-    def _get(self, asked: Asked) -> Any:
-        self.who(asked)
-        found = self._find(self.experiments, int(asked.found[0]), "experiment")
+    def _get(self, request: Asked) -> Any:
+        self.who(request)
+        found = self._find(self.experiments, int(request.found[0]), "experiment")
         return {"experiment": found, "config": found["config"], "jobSummary": None}
 
-    def _patch(self, asked: Asked) -> Any:
-        found = self._get(asked)["experiment"]
-        found.update({k: v for k, v in asked.body.items() if k in found})
-        return {"experiment": found}
+    def _patch(self, request: Asked) -> Any:
+        stored_experiment = self._get(request)["experiment"]
+        stored_experiment.update({k: v for k, v in request.body.items() if k in stored_experiment})
+        return {"experiment": stored_experiment}
 
-    def _move(self, asked: Asked) -> Any:
-        found, verb = self._get(asked)["experiment"], asked.found[1]
+    def _move(self, request: Asked) -> Any:
+        found, verb = self._get(request)["experiment"], request.found[1]
         if verb in ("activate", "pause") and found["state"] in TERMINAL:
             raise Refusal(400, f"experiment {found['id']} is {found['state']}; it cannot {verb}")
         states = {
@@ -259,33 +259,33 @@ class FakeCluster(FakeApi):
             found["archived"] = verb == "archive"
         return {}
 
-    def _trials(self, asked: Asked) -> Any:
-        id = int(asked.found[0])
+    def _trials(self, request: Asked) -> Any:
+        id = int(request.found[0])
         self._find(self.experiments, id, "experiment")
         rows = [t for t in self.trials.values() if t["experimentId"] == id]
-        return page("trials", rows, asked)
+        return page("trials", rows, request)
 
-    def _checkpoints(self, asked: Asked) -> Any:
-        return page("checkpoints", list(self.checkpoints.values()), asked)
+    def _checkpoints(self, request: Asked) -> Any:
+        return page("checkpoints", list(self.checkpoints.values()), request)
 
-    def _checkpoint(self, asked: Asked) -> Any:
-        self.who(asked)
-        return {"checkpoint": self._find(self.checkpoints, asked.found[0], "checkpoint")}
+    def _checkpoint(self, request: Asked) -> Any:
+        self.who(request)
+        return {"checkpoint": self._find(self.checkpoints, request.found[0], "checkpoint")}
 
-    def _download(self, asked: Asked) -> Any:
-        self.who(asked)
-        self._find(self.checkpoints, asked.found[0], "checkpoint")
+    def _download(self, request: Asked) -> Any:
+        self.who(request)
+        self._find(self.checkpoints, request.found[0], "checkpoint")
         data = archive({"model.pt": b"w" * 2000, "code/train.py": b"x" * 1000})
         return Raw(data, {"Content-Type": "application/gzip"})
 
-    def _model_def(self, asked: Asked) -> Any:
-        self._get(asked)
+    def _model_def(self, request: Asked) -> Any:
+        self._get(request)
         return {"b64Tgz": base64.b64encode(archive({"train.py": b"print(1)\n"})).decode()}
 
-    def _logs(self, asked: Asked) -> Iterator[Any]:
-        self.who(asked)
-        rows = [r for r in self.logs if int(r["id"]) > int(asked.first("afterId", "0"))]
-        if asked.first("orderBy") == "ORDER_BY_DESC":
+    def _logs(self, request: Asked) -> Iterator[Any]:
+        self.who(request)
+        rows = [r for r in self.logs if int(r["id"]) > int(request.first("afterId", "0"))]
+        if request.first("orderBy") == "ORDER_BY_DESC":
             rows.reverse()
-        limit = int(asked.first("limit", "0"))
+        limit = int(request.first("limit", "0"))
         return iter([{"result": r} for r in (rows[:limit] if limit else rows)])

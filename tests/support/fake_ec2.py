@@ -165,8 +165,8 @@ class Wire:
         capacity = Capacity.SPOT if spot else Capacity.ON_DEMAND
         failure = self.failures.get((parameters.get("InstanceType", ""), capacity.value))
         if len(base64.b64decode(parameters.get("UserData", ""))) > 16_384:
-            said = "User data is limited to 16384 bytes"
-            failure = Failure("InvalidParameterValue", said)
+            message = "User data is limited to 16384 bytes"
+            failure = Failure("InvalidParameterValue", message)
         return _failed(failure) if failure else on(parameters)
 
     def _fleet(

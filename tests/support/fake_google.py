@@ -90,14 +90,14 @@ class FakeGoogle:
         service = path.split("/")[1]
         if self._refuses.get(service):
             self._refuses[service] -= 1
-            told = f"{service} has not been used in project 1 before or it is disabled"
-            raise Refusal(403, told, "SERVICE_DISABLED")
+            message = f"{service} has not been used in project 1 before or it is disabled"
+            raise Refusal(403, message, "SERVICE_DISABLED")
         for wanted, pattern, route in _ROUTES:
             found = re.fullmatch(pattern, path)
             if found and wanted == method:
-                told = route(self, {**query, **found.groupdict()}, body)
-                self.exchanges.append((method, path, query, body, told))
-                return told
+                message = route(self, {**query, **found.groupdict()}, body)
+                self.exchanges.append((method, path, query, body, message))
+                return message
         raise AssertionError(f"the fake has no route {method} {path}")
 
     def begin(self, kind: str, **ends: Any) -> Json:

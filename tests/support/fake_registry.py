@@ -66,9 +66,9 @@ class FakeRegistry:
 
 @contextmanager
 def fake_registry(style: Style = "hub") -> Iterator[FakeRegistry]:
-    made = FakeRegistry(style)
-    yield made
-    made.close()
+    new_fake_registry = FakeRegistry(style)
+    yield new_fake_registry
+    new_fake_registry.close()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -130,17 +130,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_signed(self, body: str) -> bool:
         """Sign the received request with the machine's secret, and compare."""
-        given = self.headers["Authorization"]
-        signed = given.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+        Authorization = self.headers["Authorization"]
+        signed = Authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
         headers = {name: self.headers[name] for name in signed if self.headers[name] is not None}
         request = AWSRequest("POST", f"https://{self.headers['Host']}/", data=body, headers=headers)
         request.context["timestamp"] = self.headers["X-Amz-Date"]
         machine = self.fake.machine
-        region = given.split("/")[2]
+        region = Authorization.split("/")[2]
         auth = SigV4Auth(machine.credentials, "sts", region)
         canonical = auth.canonical_request(request)
         signature = auth.signature(auth.string_to_sign(request, canonical), request)
-        return given.endswith(f"Signature={signature}")
+        return Authorization.endswith(f"Signature={signature}")
 
     def _answer(self, status: int, text: str) -> None:
         content = text.encode()

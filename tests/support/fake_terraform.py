@@ -66,8 +66,8 @@ class FakeTerraform:
         """Return the calls of some verbs, with their variables."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
-        found = [json.loads(line) for line in lines]
-        return [call for call in found if call["verb"] in verbs]
+        document = [json.loads(line) for line in lines]
+        return [call for call in document if call["verb"] in verbs]
 
     def until_called(self) -> None:
         """Wait until a call that waits for an interruption does so."""

@@ -21,11 +21,11 @@ def serve(modules: list[str]) -> None:
         importlib.import_module(name)
     for line in sys.stdin:
         with ExitStack() as files:
-            started = [
+            document = [
                 _started(job, files.enter_context(tempfile.TemporaryFile()))
                 for job in json.loads(line)
             ]
-            print(json.dumps([_ended(child, output) for child, output in started]), flush=True)
+            print(json.dumps([_ended(child, output) for child, output in document]), flush=True)
 
 
 def _started(job: dict[str, Any], output: IO[bytes]) -> tuple[int, IO[bytes]]:

@@ -37,8 +37,8 @@ class Project:
 
 
 def outputs(cluster: FakeCluster) -> dict[str, str]:
-    told = {"url": cluster.url, "initial_user_password": "Secret123"}
-    return {"out": json.dumps({name: {"value": value} for name, value in told.items()})}
+    body = {"url": cluster.url, "initial_user_password": "Secret123"}
+    return {"out": json.dumps({name: {"value": value} for name, value in body.items()})}
 
 
 def state(*made: tuple[str, str]) -> dict[str, str]:

@@ -27,12 +27,12 @@ def google_cloud() -> Iterator[FakeGoogle]:
                 status = 200 if found is not None else 404
             except Refusal as e:
                 status, found = e.status, e.body
-            told = json.dumps(found or {}).encode()
+            text = json.dumps(found or {}).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(text)))
             self.end_headers()
-            self.wfile.write(told)
+            self.wfile.write(text)
 
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _answer
 

@@ -84,11 +84,13 @@ class Generator:
         operation = self._described[route.path.replace("...", "")][route.method.lower()]
         query: dict[str, list[str]] = {}
         body: Any = None
-        for told in operation["parameters"]:
-            if told["in"] == "query" and self._rng.random() < 0.35:
-                query[told["name"]] = [self._text(told["name"]) for _ in range(self._times())]
-            elif told["in"] == "body":
-                body = self._body(told["schema"])
+        for parameter in operation["parameters"]:
+            if parameter["in"] == "query" and self._rng.random() < 0.35:
+                query[parameter["name"]] = [
+                    self._text(parameter["name"]) for _ in range(self._times())
+                ]
+            elif parameter["in"] == "body":
+                body = self._body(parameter["schema"])
         headers = {"idempotency-key": self._text("key")} if self._rng.random() < 0.05 else {}
         if body is not None and not isinstance(body, bytes) and self._rng.random() < 0.03:
             headers["content-encoding"] = "gzip"
@@ -102,9 +104,9 @@ class Generator:
         return self._text(part.strip("{}.")) if part.startswith("{") else part
 
     def _text(self, name: str) -> str:
-        known = self._places.get(name) or self._places["ids"]
+        ids = self._places.get(name) or self._places["ids"]
         if self._rng.random() < 0.75:
-            return self._rng.choice(known)
+            return self._rng.choice(ids)
         text = self._rng.choice(_TEXTS)
         return text.encode("utf-8", "replace").decode()
 
@@ -314,35 +316,35 @@ def _one(
         patch.object(inputs, "value_of", reads.value_of),
     ):
         try:
-            told = world.callers[role].ask(route.method, path, body, query, headers)
+            response = world.callers[role].ask(route.method, path, body, query, headers)
         except (AssertionError, Exception) as e:
             findings.wrong.append(f"{shown}: {type(e).__name__}: {e}"[:900])
             return
-    judge(findings, route, role, told, shown, time.process_time() - began)
+    judge(findings, route, role, response, shown, time.process_time() - began)
     if len([part for part in path.split("/") if part]) == route.path.count(
         "/"
     ):  # else it may be another route
         _hold_against_description(findings, route, reads)
-    if told.status == 401 and role in world.accounts:
+    if response.status == 401 and role in world.accounts:
         _sign_in_again(world, role)
-    if told.status == 401 and role in ("task", "narrow") and findings.asked % 20 == 0:
+    if response.status == 401 and role in ("task", "narrow") and findings.asked % 20 == 0:
         world.start_tasks()
 
 
 def judge(
-    findings: Findings, route: Route, role: str, told: Told, shown: str, cpu_s: float
+    findings: Findings, route: Route, role: str, response: Told, shown: str, cpu_s: float
 ) -> None:
     """Record the problems of an answer."""
     findings.asked += 1
-    findings.statuses[told.status] += 1
-    if told.status == 200:
+    findings.statuses[response.status] += 1
+    if response.status == 200:
         findings.answered.add(f"{route.method} {route.path}")
-    if told.status >= 500 and told.status != _NOT_OFFERED:
-        findings.wrong.append(f"{shown}: {told.status} {told.body[:300]!r}")
+    if response.status >= 500 and response.status != _NOT_OFFERED:
+        findings.wrong.append(f"{shown}: {response.status} {response.body[:300]!r}")
     if cpu_s > SLOW_CPU_S:
         findings.slow.append(f"{shown}: {cpu_s:.1f} s")
     # Only agents receive the secrets of their containers.
-    if MARK.encode() in told.body and not (role == "agent" and route.path.startswith(_AGENTS)):
+    if MARK.encode() in response.body and not (role == "agent" and route.path.startswith(_AGENTS)):
         findings.told_secrets.append(shown)
 
 
@@ -351,9 +353,9 @@ def _hold_against_description(findings: Findings, route: Route, reads: _Reads) -
     missing = reads.query - set({} if route.query is None else query_schemas(route.query))
     missing |= {name for name in reads.body if f'"{name}"' not in fields}
     for name in sorted(missing):
-        told = f"{route.method} {route.path}: {name}"
-        if told not in findings.undeclared:
-            findings.undeclared.append(told)
+        message = f"{route.method} {route.path}: {name}"
+        if message not in findings.undeclared:
+            findings.undeclared.append(message)
 
 
 _ACCOUNTS = "SELECT id, username, active, admin, remote, password_hash FROM users"

@@ -24,8 +24,8 @@ class Post:
 
     @property
     def event(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.body)
-        return found
+        document: dict[str, Any] = json.loads(self.body)
+        return document
 
 
 @dataclass
@@ -54,14 +54,14 @@ def make_webhook(caller: Caller, **more: Any) -> dict[str, Any]:
         "name": "chat", "url": "https://example.com/hook", "webhookType": "WEBHOOK_TYPE_DEFAULT",
         "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1, "triggers": [COMPLETED],
     }  # fmt: skip
-    made: dict[str, Any] = caller.post(W, {**new, **more})["webhook"]
-    return made
+    webhook: dict[str, Any] = caller.post(W, {**new, **more})["webhook"]
+    return webhook
 
 
 def end(caller: Caller, state: str = "STATE_COMPLETED", **config: Any) -> int:
     """Run an experiment elsewhere to its end."""
-    asked = {"config": config_of(**config), "unmanaged": True}
-    experiment_id: int = caller.post("/api/v1/experiments", asked)["experiment"]["id"]
+    body = {"config": config_of(**config), "unmanaged": True}
+    experiment_id: int = caller.post("/api/v1/experiments", body)["experiment"]["id"]
     new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
     trial_id = caller.post("/api/v1/trials", new)["trial"]["id"]
     caller.post(f"/api/v1/trials/{trial_id}/start", {"trialId": trial_id, "resume": False})
@@ -70,6 +70,6 @@ def end(caller: Caller, state: str = "STATE_COMPLETED", **config: Any) -> int:
 
 
 def refused(caller: Caller, method: str, path: str, body: Any, status: int) -> str:
-    told = caller.ask(method, path, body)
-    assert told.status == status, told.body
-    return told.error
+    response = caller.ask(method, path, body)
+    assert response.status == status, response.body
+    return response.error

@@ -79,9 +79,9 @@ class KeptPages:
             found.page.context.close()
         context = self._browser.new_context()
         context.set_default_timeout(self._patience_ms)
-        made = KeptPage(base, context.new_page())
-        made.page.goto(base + _QUIET)
-        return made
+        kept_page = KeptPage(base, context.new_page())
+        kept_page.page.goto(base + _QUIET)
+        return kept_page
 
     def give_back(self, kept: KeptPage) -> None:
         from playwright.sync_api import Error

@@ -21,8 +21,8 @@ def call(
     api: Invoked, method: str, path: str, token: str = "", body: Any = None, once: str = ""
 ) -> Any:
     """Send a request that must succeed; `once` makes it one that may be repeated."""
-    given = {"Authorization": f"Bearer {token}" if token else "", "Idempotency-Key": once}
-    headers = tuple((name, value) for name, value in given.items() if value)
+    fields = {"Authorization": f"Bearer {token}" if token else "", "Idempotency-Key": once}
+    headers = tuple((name, value) for name, value in fields.items() if value)
     content = b"" if body is None else json.dumps(body).encode()
     status, _, raw = answered(api.invoke(rest_event(Http(method, path, content, headers))))
     assert status == 200, raw

@@ -120,6 +120,6 @@ def deployed_functions(
         "DET_SCHEDULES": ",".join(WORKERS), "DET_PUBLIC_URL": "https://cluster.example",
     }  # fmt: skip
     with aws_box(folder, environment["DET_DB_URL"], ("api", *WORKERS)) as box:
-        made = Functions(box, {**environment, **more}, code)
-        made.deploy()
-        yield made
+        functions = Functions(box, {**environment, **more}, code)
+        functions.deploy()
+        yield functions

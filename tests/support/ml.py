@@ -22,13 +22,13 @@ _NO_COMPILER = 3
 @functools.cache
 def require(name: str) -> str:
     """Return the interpreter that has a framework, after `scripts/ml-venv NAME` has made it."""
-    made = subprocess.run(
+    result = subprocess.run(
         [str(ROOT / "scripts" / "ml-venv"), name], stdout=subprocess.PIPE, text=True, check=False
     )
-    if made.returncode == _NO_COMPILER:
+    if result.returncode == _NO_COMPILER:
         skips.skip("there is no g++ with Python's headers", "apt-get install g++ python3-dev")
-    made.check_returncode()
-    return made.stdout.strip()
+    result.check_returncode()
+    return result.stdout.strip()
 
 
 def task_defaults(name: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def run(
     name: str, arguments: Sequence[str], home: pathlib.Path, timeout_s: float = 900, **env: str
 ) -> str:
     """Run a script with a framework; return its output, or fail with it."""
-    done = subprocess.run(
+    result = subprocess.run(
         [require(name), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -86,10 +86,10 @@ def run(
         timeout=timeout_s,
         check=False,
     )
-    assert done.returncode == 0, (
-        f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}"
+    assert result.returncode == 0, (
+        f"{' '.join(arguments)} ended with {result.returncode}:\n{result.stdout}"
     )
-    return done.stdout
+    return result.stdout
 
 
 class Forks:
@@ -115,10 +115,10 @@ class Forks:
         assert self._server.stdout is not None
         self._server.stdin.write(json.dumps(jobs) + "\n")
         self._server.stdin.flush()
-        ran = json.loads(self._server.stdout.readline())
-        said = "\n".join(f"ended with {each['code']}:\n{each['output']}" for each in ran)
-        assert not any(each["code"] for each in ran), f"{' '.join(arguments)} {said}"
-        return [str(each["output"]) for each in ran]
+        result = json.loads(self._server.stdout.readline())
+        said = "\n".join(f"ended with {each['code']}:\n{each['output']}" for each in result)
+        assert not any(each["code"] for each in result), f"{' '.join(arguments)} {said}"
+        return [str(each["output"]) for each in result]
 
 
 @contextmanager

@@ -24,8 +24,10 @@ def _gone() -> Exception:
 
 
 def _conflict(sid: str) -> Exception:
-    said = f"The statement id ({sid}) provided already exists. Please provide a new statement id, or remove the"
-    error: Exception = LambdaClientError("ResourceConflictException", f"{said} existing statement.")
+    message = f"The statement id ({sid}) provided already exists. Please provide a new statement id, or remove the"
+    error: Exception = LambdaClientError(
+        "ResourceConflictException", f"{message} existing statement."
+    )
     error.code = 409  # type: ignore[attr-defined]
     return error
 

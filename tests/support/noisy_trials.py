@@ -59,8 +59,8 @@ def losses(cluster: Cluster, trial_id: int) -> dict[int, float]:
     return found
 
 
-def weights(told: Told, rank: int, batch: int) -> str:
-    return told[rank][batch].split()[0]
+def weights(response: Told, rank: int, batch: int) -> str:
+    return response[rank][batch].split()[0]
 
 
 def until_batch(cluster: Cluster, trial_id: int, batch: int) -> None:

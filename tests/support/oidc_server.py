@@ -42,8 +42,8 @@ class OidcServer:
         said = {**GITHUB, "iss": self.url, "aud": audience, "iat": now, "exp": now + 300, **claims}
         ((key_id, key),) = self.keys.items()
         said = {name: value for name, value in said.items() if value is not None}
-        named = {"kid": key_id} if self.names_its_key else None
-        return jwt.encode(said, key, algorithm="RS256", headers=named)
+        body = {"kid": key_id} if self.names_its_key else None
+        return jwt.encode(said, key, algorithm="RS256", headers=body)
 
     def key_set(self) -> dict[str, Any]:
         return {"keys": [_as_jwk(key_id, key) for key_id, key in self.keys.items()]}
@@ -93,8 +93,8 @@ def signed_by_public_key(server: OidcServer, audience: str) -> str:
 
 
 def _as_jwk(key_id: str, key: rsa.RSAPrivateKey) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
-    return {**told, "kid": key_id, "use": "sig", "alg": "RS256"}
+    document: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+    return {**document, "kid": key_id, "use": "sig", "alg": "RS256"}
 
 
 @contextmanager

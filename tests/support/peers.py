@@ -10,5 +10,5 @@ from tests.support.ml import ROOT
 def peer_python() -> str:
     """Return the interpreter, after `scripts/peer-venv` has made its environment."""
     script = ROOT / "scripts" / "peer-venv"
-    made = subprocess.run([str(script)], stdout=subprocess.PIPE, text=True, check=True)
-    return made.stdout.strip()
+    result = subprocess.run([str(script)], stdout=subprocess.PIPE, text=True, check=True)
+    return result.stdout.strip()

@@ -37,8 +37,10 @@ def everything_planted(api: Api, admin: Caller, user: Caller, agent: PlayedAgent
         "container": "c",
         "connection_string": "AccountKey=planted-azure",
     }
-    made = user.post("/api/v1/workspaces", {"name": "secrets", "checkpointStorageConfig": azure})
-    workspace = made["workspace"]["id"]
+    response = user.post(
+        "/api/v1/workspaces", {"name": "secrets", "checkpointStorageConfig": azure}
+    )
+    workspace = response["workspace"]["id"]
     user.post("/api/v1/templates/t", {"name": "t", "config": SECRET_CONFIG})
     policy = json.dumps({"invariant_config": {"environment": SECRET_CONFIG["environment"]}})
     body = {"workloadType": "EXPERIMENT", "configPolicies": policy}

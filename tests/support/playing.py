@@ -36,15 +36,15 @@ class PlayedSession(Session):
             self._play(path.rpartition("/")[0])
         self._may_fail(self.plan.lost_requests)
         params = {k: [str(v)] for k, v in (kw.get("params") or {}).items()}
-        told = self.caller.ask(method, path, kw.get("body"), params, kw.get("headers"))
-        if told.status >= 300:
-            raise error_from(told.status, told.body)
+        response = self.caller.ask(method, path, kw.get("body"), params, kw.get("headers"))
+        if response.status >= 300:
+            raise error_from(response.status, response.body)
         if path.endswith("/searcher_operations"):
             self.posted.append(kw["body"])
         self._may_fail(self.plan.lost_answers)
         if self.plan.rng.randrange(100) < self.plan.deaths:
             raise Died
-        return told.json()
+        return response.json()
 
     def _may_fail(self, percent: int) -> None:
         if self.plan.rng.randrange(100) < percent:
@@ -54,11 +54,15 @@ class PlayedSession(Session):
         """Play: of the trials that are asked to train, one trains."""
         for trial in self.caller.get(f"{experiment}/trials")["trials"]:
             path = f"/api/v1/trials/{trial['id']}/searcher"
-            told = self.caller.ask("GET", f"{path}/operation")
-            if trial["endTime"] is not None or told.status != 200 or told.json()["completed"]:
+            response = self.caller.ask("GET", f"{path}/operation")
+            if (
+                trial["endTime"] is not None
+                or response.status != 200
+                or response.json()["completed"]
+            ):
                 continue
-            length = int(told.json()["op"]["validateAfter"]["length"])
+            length = int(response.json()["op"]["validateAfter"]["length"])
             loss = self.loss(trial["hparams"], length)
-            done = {"op": {"length": str(length)}, "searcherMetric": loss}
-            self.caller.post(f"{path}/completed_operation", {"completedOperation": done})
+            body = {"op": {"length": str(length)}, "searcherMetric": loss}
+            self.caller.post(f"{path}/completed_operation", {"completedOperation": body})
             return

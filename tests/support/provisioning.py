@@ -25,7 +25,7 @@ GENEROUS = Limits(max_instances=1_000)
 
 def offer(slots: int, price: float | str | Decimal, **more: Any) -> Offer:
     """Make an offer: `offer(4, 5.67)` is an on-demand machine of four slots, of a type named after them."""
-    made = Offer(
+    new_offer = Offer(
         "aws",
         "us-east-1",
         "us-east-1a",
@@ -34,7 +34,7 @@ def offer(slots: int, price: float | str | Decimal, **more: Any) -> Offer:
         slots,
         Decimal(str(price)),
     )
-    return replace(made, **more)
+    return replace(new_offer, **more)
 
 
 def spot(slots: int, price: float | str | Decimal, **more: Any) -> Offer:
@@ -52,13 +52,15 @@ def wants(*slots: int, **more: Any) -> tuple[Demand, ...]:
 
 def machine(id: str, offer: Offer, **more: Any) -> Machine:
     """Return an idle machine with a joined agent."""
-    made = Machine(
+    new_machine = Machine(
         id, "pool", offer, MachineState.REGISTERED, NOW - 900, NOW - 890, NOW - 800,
         takes_work=True, idle_since=NOW - 60,
     )  # fmt: skip
-    made = replace(made, **more)
-    works = made.used_slots or made.aux_used
-    return replace(made, idle_since=None) if works and "idle_since" not in more else made
+    new_machine = replace(new_machine, **more)
+    works = new_machine.used_slots or new_machine.aux_used
+    return (
+        replace(new_machine, idle_since=None) if works and "idle_since" not in more else new_machine
+    )
 
 
 def starting(id: str, offer: Offer, **more: Any) -> Machine:

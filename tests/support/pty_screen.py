@@ -95,8 +95,8 @@ class Session:
         while not true(self.screen):
             left = deadline - time.monotonic()
             if left <= 0 or not self._read(left):
-                printed = f"printed:\n{self.screen.before}\nscreen:\n{self.screen.text}"
-                pytest.fail(f"never happened: {what}; {printed}")
+                message = f"printed:\n{self.screen.before}\nscreen:\n{self.screen.text}"
+                pytest.fail(f"never happened: {what}; {message}")
 
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())

@@ -28,8 +28,8 @@ def interpreter(version: str) -> "str | None":
     env = {**os.environ, "PYENV_VERSION": os.environ.get("PYENV_VERSION", "")}
     for candidate in (command, ["pyenv", "exec", *command]):
         try:
-            done = subprocess.run(candidate, capture_output=True, text=True, check=True, env=env)
-            return done.stdout.strip()
+            result = subprocess.run(candidate, capture_output=True, text=True, check=True, env=env)
+            return result.stdout.strip()
         except (OSError, subprocess.CalledProcessError):
             continue
     by_managers = (

@@ -34,7 +34,7 @@ class Registry:
 
     def _make_image(self) -> bytes:
         layer = _tar_of("hello", b"from the registry\n")
-        packed = gzip.compress(layer, mtime=0)
+        compressed = gzip.compress(layer, mtime=0)
         config = json.dumps(
             {
                 "architecture": "amd64",
@@ -43,12 +43,12 @@ class Registry:
                 "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
             }
         ).encode()
-        self.blobs = {_digest(blob): blob for blob in (packed, config)}
+        self.blobs = {_digest(blob): blob for blob in (compressed, config)}
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": _reference(config, "application/vnd.docker.container.image.v1+json"),
-            "layers": [_reference(packed, "application/vnd.docker.image.rootfs.diff.tar.gzip")],
+            "layers": [_reference(compressed, "application/vnd.docker.image.rootfs.diff.tar.gzip")],
         }
         return json.dumps(manifest).encode()
 

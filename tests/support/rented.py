@@ -101,8 +101,8 @@ class MachineAgent:
             self.running.pop(id, None)
         for order in answer["containers"]:
             self.running.setdefault(order["id"], order)
-        found: list[Any] = answer["containers"]
-        return found
+        containers: list[Any] = answer["containers"]
+        return containers
 
     def work(self) -> None:
         """Take orders and report that they run."""
@@ -199,10 +199,10 @@ class Rented:
         }  # fmt: skip
 
     def instances(self, **query: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.api.signed_in("admin").get("/api/v1/instances", **query)[
-            "instances"
-        ]
-        return found
+        stored_instances: list[dict[str, Any]] = self.api.signed_in("admin").get(
+            "/api/v1/instances", **query
+        )["instances"]
+        return stored_instances
 
 
 @contextmanager
@@ -232,5 +232,5 @@ def rented_cluster(
 
 def reason(user: Caller, experiment_id: int) -> str:
     """Return why an experiment waits, where that is one reason."""
-    (found,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
-    return str(found["sentence"])
+    (stored_reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    return str(stored_reason["sentence"])

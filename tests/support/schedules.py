@@ -40,8 +40,8 @@ def job(
 
 
 def request(id: str, slots: int, job_id: str | None = None, **more: Any) -> Request:
-    made = Request(id, job(job_id or id), slots, 0.0)
-    return replace(made, **more)
+    new_request = Request(id, job(job_id or id), slots, 0.0)
+    return replace(new_request, **more)
 
 
 def running(id: str, job_id: str | None = None, /, **on: int) -> Running:

@@ -43,7 +43,7 @@ class SecondTriesPlugin:
             return
         command = [sys.executable, "-m", "pytest", "-n", "0", *self.failed]
         try:
-            again = subprocess.run(
+            result = subprocess.run(
                 command,
                 cwd=session.config.rootpath,
                 env={**os.environ, VARIABLE: "1"},
@@ -52,7 +52,7 @@ class SecondTriesPlugin:
             )
         except subprocess.TimeoutExpired:
             return
-        if again.returncode == pytest.ExitCode.OK:
+        if result.returncode == pytest.ExitCode.OK:
             self.passed = True
             session.exitstatus = pytest.ExitCode.OK
 

@@ -83,8 +83,8 @@ class SignInServer(OidcServer):
             back |= {"error": "access_denied", "error_description": "not you"}
         else:
             back["code"] = secrets.token_urlsafe(16)
-            began = Began(asked["redirect_uri"], asked["nonce"], asked["code_challenge"])
-            self.began[back["code"]] = began
+            code_challenge = Began(asked["redirect_uri"], asked["nonce"], asked["code_challenge"])
+            self.began[back["code"]] = code_challenge
         return 302, {"location": f"{asked['redirect_uri']}?{urlencode(back)}"}
 
     def _exchange(self, form: dict[str, str]) -> tuple[int, Any]:
@@ -103,13 +103,13 @@ class SignInServer(OidcServer):
         return 200, {"device_code": code, **uri, "expires_in": 60, "interval": 0}
 
     def _typed(self, form: dict[str, str]) -> tuple[int, Any]:
-        typed = self.devices.get(form["device_code"])
-        if typed is None:
+        device_code = self.devices.get(form["device_code"])
+        if device_code is None:
             return 400, {"error": "expired_token"}
         if self.slow_down:
             self.slow_down -= 1
             return 400, {"error": "slow_down"}
-        if not typed:
+        if not device_code:
             return 400, {"error": "authorization_pending"}
         del self.devices[form["device_code"]]
         return 200, {"id_token": self._identity()}

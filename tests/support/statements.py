@@ -27,11 +27,11 @@ def trips(database: Database) -> Iterator[list[str]]:
     """Collect every way to the database: statements, and ends of transactions; a first statement begins one."""
 
     def note(connection: Any) -> None:
-        made.append("commit")
+        queries.append("commit")
 
     event.listen(database.engine, "commit", note)
     try:
-        with statements(database) as made:
-            yield made
+        with statements(database) as queries:
+            yield queries
     finally:
         event.remove(database.engine, "commit", note)

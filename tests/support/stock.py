@@ -41,11 +41,11 @@ for line in sys.stdin:
 
 def stock_python() -> Path:
     """Make the environment at the first use; a failing installation fails the test."""
-    made = subprocess.run(
+    result = subprocess.run(
         [ROOT / "scripts/stock-client"], capture_output=True, text=True, timeout=600
     )
-    assert made.returncode == 0, f"the stock client cannot be installed: {made.stderr}"
-    return Path(made.stdout.strip())
+    assert result.returncode == 0, f"the stock client cannot be installed: {result.stderr}"
+    return Path(result.stdout.strip())
 
 
 @dataclass
@@ -87,10 +87,10 @@ class StockClient:
 
     def script(self, path: Path, *args: object) -> Answer:
         command = [str(self.python), "-W", "ignore", str(path), *map(str, args)]
-        done = subprocess.run(
+        result = subprocess.run(
             command, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=300
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return Answer(result.returncode, result.stdout, result.stderr)
 
 
 @contextmanager

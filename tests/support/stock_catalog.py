@@ -106,16 +106,16 @@ def _is_scalar(kind: str, value: Any) -> bool:
 
 @functools.cache
 def catalog() -> Catalog:
-    told = json.loads(_run())
+    document = json.loads(_run())
     calls = {
         name: Call(**{**call, "path": urllib.parse.unquote(call["path"])})
-        for name, call in told["calls"].items()
+        for name, call in document["calls"].items()
     }
     messages = {
         name: {field: Field(**about) for field, about in fields.items()}
-        for name, fields in told["messages"].items()
+        for name, fields in document["messages"].items()
     }
-    enums = {name: frozenset(values) for name, values in told["enums"].items()}
+    enums = {name: frozenset(values) for name, values in document["enums"].items()}
     return Catalog(calls, messages, enums)
 
 
@@ -130,8 +130,8 @@ def unreadable(values: Iterable[tuple[str, Any]]) -> Iterator[str]:
 
 def _run(*arguments: str, typed: str = "") -> str:
     command = [str(stock_python()), "-W", "ignore", str(SCRIPT), *arguments]
-    done = subprocess.run(
+    result = subprocess.run(
         command, input=typed, capture_output=True, text=True, timeout=300, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stderr
+    return result.stdout

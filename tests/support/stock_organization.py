@@ -43,10 +43,10 @@ def roles(world: World, user_id: int, group_id: int) -> None:
         "patch_AssignMultipleGroups",
         {"userIds": [user_id], "addGroups": [group_id], "removeGroups": []},
     )
-    given = {"role": {"roleId": viewer["roleId"]}, "scopeWorkspaceId": 1, "scopeCluster": False}
+    body = {"role": {"roleId": viewer["roleId"]}, "scopeWorkspaceId": 1, "scopeCluster": False}
     both = {
-        "userRoleAssignments": [{"userId": user_id, "roleAssignment": given}],
-        "groupRoleAssignments": [{"groupId": group_id, "roleAssignment": given}],
+        "userRoleAssignments": [{"userId": user_id, "roleAssignment": body}],
+        "groupRoleAssignments": [{"groupId": group_id, "roleAssignment": body}],
     }
     ask("post_AssignRoles", both)
     ask("get_GetRolesAssignedToUser", userId=user_id)
@@ -166,8 +166,8 @@ def webhooks(world: World) -> None:
         "mode": "WEBHOOK_MODE_SPECIFIC", "triggers": [{"triggerType": "TRIGGER_TYPE_CUSTOM"}],
     }  # fmt: skip
     ask("post_PostWebhook", pager)
-    made = ask("post_PostWebhook", new)["webhook"]["id"]
+    webhook_id = ask("post_PostWebhook", new)["webhook"]["id"]
     ask("get_GetWebhooks")
-    ask("patch_PatchWebhook", {"url": "https://example.net"}, id=made)
-    ask("post_TestWebhook", {}, id=made)
-    ask("delete_DeleteWebhook", id=made)
+    ask("patch_PatchWebhook", {"url": "https://example.net"}, id=webhook_id)
+    ask("post_TestWebhook", {}, id=webhook_id)
+    ask("delete_DeleteWebhook", id=webhook_id)

@@ -18,8 +18,8 @@ def commands(world: World) -> None:
     ask = world.ask
     config = {"entrypoint": ["sleep", "1"], "resources": {"slots": 0}}
     body = {"config": config, "files": [FILE], "workspaceId": 1}
-    made = ask("post_LaunchCommand", body)["command"]
-    one = {"commandId": made["id"]}
+    command = ask("post_LaunchCommand", body)["command"]
+    one = {"commandId": command["id"]}
     ask("get_GetCommands")
     run(world)
     ask("get_GetCommand", **one)
@@ -61,9 +61,9 @@ def tensorboards(world: World) -> None:
     ask = world.ask
     experiment = ask("get_GetExperiments")["experiments"][0]
     trial = ask("get_GetExperimentTrials", experimentId=experiment["id"])["trials"][0]
-    wanted = {"experimentIds": [experiment["id"]], "trialIds": [trial["id"]]}
-    made = ask("post_LaunchTensorboard", {"config": {}, "workspaceId": 1, **wanted})
-    one = {"tensorboardId": made["tensorboard"]["id"]}
+    body = {"experimentIds": [experiment["id"]], "trialIds": [trial["id"]]}
+    response = ask("post_LaunchTensorboard", {"config": {}, "workspaceId": 1, **body})
+    one = {"tensorboardId": response["tensorboard"]["id"]}
     ask("get_GetTensorboards")
     run(world)
     ask("get_GetTensorboard", **one)

@@ -93,26 +93,26 @@ def creation(world: World) -> int:
     text = config_of(description="counts", labels=["first"], resources={"slots_per_trial": 2})
     new = {"config": text, "modelDefinition": FILES, "activate": True, "projectId": 1}
     ask("post_CreateExperiment", {**new, "validateOnly": True})
-    created = ask("post_CreateExperiment", new)["experiment"]
-    here = {"experimentId": created["id"]}
+    experiment = ask("post_CreateExperiment", new)["experiment"]
+    here = {"experimentId": experiment["id"]}
     ask("get_GetModelDef", **here)
     ask("get_GetModelDefTree", **here)
     ask("post_GetModelDefFile", {"path": "src/train.py"}, **here)
     ask("put_PutExperimentLabel", **here, label="second")
     ask("delete_DeleteExperimentLabel", **here, label="second")
     ask("get_GetExperimentLabels")
-    ask("put_PutExperimentRetainLogs", {"experimentId": created["id"], "numDays": 30}, **here)
+    ask("put_PutExperimentRetainLogs", {"experimentId": experiment["id"], "numDays": 30}, **here)
     resources = {"maxSlots": 4, "priority": 7, "weight": 2.0}
     storage = {"saveExperimentBest": 1, "saveTrialBest": 1, "saveTrialLatest": 1}
-    edited = {
+    body = {
         "name": "counted",
         "notes": "good",
         "resources": resources,
         "checkpointStorage": storage,
     }
-    ask("patch_PatchExperiment", {"id": created["id"], **edited}, experiment_id=created["id"])
-    jobs(world, created["jobId"])
-    return int(created["id"])
+    ask("patch_PatchExperiment", {"id": experiment["id"], **body}, experiment_id=experiment["id"])
+    jobs(world, experiment["jobId"])
+    return int(experiment["id"])
 
 
 def jobs(world: World, job_id: str) -> None:
@@ -286,8 +286,8 @@ def registry(world: World, experiment_id: int) -> None:
     about = {"description": "counts", "labels": ["a"], "metadata": {"k": 1}, "notes": "n"}
     ask("post_PostModel", {"name": "counter", "workspaceId": 1, **about})
     version = {"checkpointUuid": world.checkpoints[0], "modelName": "counter"}
-    told = {"name": "v1", "comment": "best", "labels": ["b"], "metadata": {}, "notes": "n"}
-    ask("post_PostModelVersion", {**version, **told}, **name)
+    body = {"name": "v1", "comment": "best", "labels": ["b"], "metadata": {}, "notes": "n"}
+    ask("post_PostModelVersion", {**version, **body}, **name)
     ask("post_PostModelVersion", version, **name)
     first = {**name, "modelVersionNum": 1}
     ask("patch_PatchModelVersion", {"comment": "better"}, **first)
@@ -328,8 +328,8 @@ def ending(world: World, experiment_id: int) -> None:
     world.api.tick()
     world.agent.poll()
     world.agent.poll("terminated", exit_code=1, failure="container_failed")
-    ended = ask("get_GetExperiment", experimentId=experiment_id)["experiment"]
-    assert ended["state"] == "STATE_ERROR", ended["state"]
+    experiment = ask("get_GetExperiment", experimentId=experiment_id)["experiment"]
+    assert experiment["state"] == "STATE_ERROR", experiment["state"]
     ask("post_ContinueExperiment", {"id": experiment_id, "overrideConfig": "{}"})
     ask("post_CancelExperiment", **here)
     first, second, third = world.checkpoints
@@ -354,8 +354,8 @@ def ending(world: World, experiment_id: int) -> None:
 def unmanaged(world: World) -> None:
     ask = world.ask
     new = {"config": config_of(), "unmanaged": True}
-    elsewhere = ask("put_PutExperiment", new, externalExperimentId="mine")["experiment"]["id"]
-    trial = {"experimentId": elsewhere, "hparams": {"lr": 1}, "unmanaged": True}
+    experiment_id = ask("put_PutExperiment", new, externalExperimentId="mine")["experiment"]["id"]
+    trial = {"experimentId": experiment_id, "hparams": {"lr": 1}, "unmanaged": True}
     ask("post_CreateTrial", trial)
     ask("put_PutTrial", {"createTrialRequest": trial, "externalTrialId": "first"})
     here = {"externalExperimentId": "mine", "externalTrialId": "first"}
@@ -367,7 +367,7 @@ def unmanaged(world: World) -> None:
     ask("post_ReportCheckpoint", {**saved, "taskId": task_id, "metadata": steps, "training": {}})
     ask("post_StartTrial", {"trialId": trial_id, "resume": True}, trialId=trial_id)
     ask("patch_PatchTrial", {"trialId": trial_id, "state": "STATE_COMPLETED"}, trialId=trial_id)
-    ask("get_GetExperiment", experimentId=elsewhere)
+    ask("get_GetExperiment", experimentId=experiment_id)
 
 
 def many(world: World) -> None:
@@ -385,17 +385,21 @@ def many(world: World) -> None:
     target = {"name": "kept", "workspaceId": 1}
     project = ask("post_PostWorkspace", {"name": "archive"})["workspace"]["id"]
     target = {"name": "kept", "workspaceId": project}
-    kept = ask("post_PostProject", target, workspaceId=project)["project"]["id"]
+    project_id = ask("post_PostProject", target, workspaceId=project)["project"]["id"]
     these = {"projectId": 1, "experimentIds": ids}
     for action in ("Activate", "Pause", "Cancel", "Kill", "Archive", "Unarchive"):
         ask(f"post_{action}Experiments", these, projectId=1)
     ask("put_PutExperimentsRetainLogs", {**these, "numDays": 3}, projectId=1)
-    ask("post_MoveExperiments", {**these, "destinationProjectId": kept}, projectId=1)
+    ask("post_MoveExperiments", {**these, "destinationProjectId": project_id}, projectId=1)
     move = {"experimentId": ids[0], "destinationProjectId": 1}
     ask("post_MoveExperiment", move, experimentId=ids[0])
     ask("post_KillExperiment", id=ids[0])
     ask("delete_DeleteExperiment", experimentId=ids[0])
-    ask("delete_DeleteExperiments", {"projectId": kept, "experimentIds": ids[1:]}, projectId=kept)
+    ask(
+        "delete_DeleteExperiments",
+        {"projectId": project_id, "experimentIds": ids[1:]},
+        projectId=project_id,
+    )
 
 
 def usage(world: World) -> None:

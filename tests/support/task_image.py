@@ -64,17 +64,17 @@ def _make_base(client: Any) -> None:
             "bookworm",
             str(root),
         ]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode:
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        if result.returncode:
             skips.skip(
-                f"debootstrap failed: {done.stdout[-300:]}",
+                f"debootstrap failed: {result.stdout[-300:]}",
                 "a machine that reaches Debian's mirror",
             )
         # The package index may have a certificate that only this machine trusts.
         shutil.copy(_CERTIFICATES, root / _CERTIFICATES.relative_to("/"))
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as tar:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
             tar.add(root, arcname=".")
     changes = [f"ENV PIP_CERT={_CERTIFICATES} SSL_CERT_FILE={_CERTIFICATES}"]
     repository, tag = BASE.split(":")
-    client.api.import_image_from_data(packed.getvalue(), repository, tag, changes=changes)
+    client.api.import_image_from_data(buffer.getvalue(), repository, tag, changes=changes)

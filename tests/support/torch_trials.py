@@ -106,9 +106,9 @@ def make_context(core: FakeCore, **settings: Any) -> PyTorchTrialContext:
     from determined.pytorch import _rng
 
     chosen = {"trial_seed": 7, "hparams": {}, "exp_conf": {}, "enable_tensorboard_logging": False}
-    made = TrialSettings(**{**chosen, **settings})
-    _rng.seed_everything(made.trial_seed)
-    return PyTorchTrialContext(core, made, torch.device("cpu"), Backend())
+    trial_settings = TrialSettings(**{**chosen, **settings})
+    _rng.seed_everything(trial_settings.trial_seed)
+    return PyTorchTrialContext(core, trial_settings, torch.device("cpu"), Backend())
 
 
 def fit(

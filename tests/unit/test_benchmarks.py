@@ -14,7 +14,7 @@ def test_error_for_unknown_benchmark_lists_existing_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The program once ran no benchmark and exited with 0."""
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as error:
         chosen(["scheduling"])
-    assert ended.value.code == 2
+    assert error.value.code == 2
     assert "no benchmark is named scheduling; there are api, cli" in capsys.readouterr().err

@@ -35,10 +35,10 @@ def test_long_and_non_ascii_names_times_and_modes_are_preserved() -> None:
 
 def test_system_tar_reads_the_archive_without_warnings(tmp_path: Path) -> None:
     (tmp_path / "context.tgz").write_bytes(archive(FILES[:4]))
-    told = subprocess.run(
+    result = subprocess.run(
         ["tar", "-xvzf", "context.tgz"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert told.stderr == ""
+    assert result.stderr == ""
     assert (tmp_path / "src" / "train.py").read_bytes() == b"print()\n"
 
 

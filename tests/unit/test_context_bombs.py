@@ -24,13 +24,13 @@ def packed(*parts: bytes) -> bytes:
 
 def zeros(mib: int) -> bytes:
     """Return a small archive of a large file of zeros, made without holding the file."""
-    made = io.BytesIO()
-    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=1) as file:
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=1) as file:
         file.write(member("zeros", mib * MIB).tobuf())
         for _ in range(mib):
             file.write(bytes(MIB))
         file.write(bytes(1024))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def test_rejects_archive_of_gigabytes_without_using_much_memory() -> None:
@@ -84,9 +84,9 @@ def test_rejects_content_that_is_not_an_archive(content: bytes) -> None:
 
 
 def test_accepts_ordinary_archives() -> None:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name in ("model.py", "ä" * 150 + ".py"):
             tar.addfile(member(name, 3), io.BytesIO(b"x=1"))
         tar.addfile(member("folder", 0, tarfile.DIRTYPE))
-    assert check(made.getvalue()).entries == 3
+    assert check(buffer.getvalue()).entries == 3

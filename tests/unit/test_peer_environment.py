@@ -21,8 +21,8 @@ def test_environment_is_recreated_after_its_versions_changed(tmp_path: Path) -> 
     venv = tmp_path / ".venvs/peer"
     env = {"PATH": "/usr/bin:/bin"}
     for _ in range(2):
-        told = subprocess.run([script], env=env, check=True, capture_output=True, text=True)
-        assert told.stdout == f"{venv}/bin/python\n"
+        result = subprocess.run([script], env=env, check=True, capture_output=True, text=True)
+        assert result.stdout == f"{venv}/bin/python\n"
     (first,) = made.read_text().splitlines()
     assert "flask==3.1.3" in first
     (venv / "old").touch()

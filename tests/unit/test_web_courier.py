@@ -19,9 +19,9 @@ def receiver() -> Iterator[Receiver]:
 
 
 def refusal(courier: WebCourier, url: str) -> Unsent:
-    with pytest.raises(Unsent) as caught:
+    with pytest.raises(Unsent) as error:
         courier.post(url, b"{}", {})
-    return caught.value
+    return error.value
 
 
 def test_a_message_is_posted(receiver: Receiver) -> None:
@@ -57,9 +57,9 @@ def test_rejects_private_addresses(host: str) -> None:
 
 
 def checked(url: str) -> Unsent:
-    with pytest.raises(Unsent) as caught:
+    with pytest.raises(Unsent) as error:
         WebCourier().check(url)
-    return caught.value
+    return error.value
 
 
 def test_rejects_name_with_any_private_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,14 +85,14 @@ def user(house: House) -> Caller:
 @pytest.fixture(scope="module")
 def searched(user: Caller) -> int:
     """An experiment with markup in its names, of four trials that have reported: the first is the best."""
-    made = create(
+    experiment_id = create(
         user, name=MARKUP, labels=[MARKUP], description=MARKUP,
         hyperparameters={"rate": {"type": "double", "minval": 0, "maxval": 1}},
         searcher={"name": "random", "metric": "loss", "max_trials": 4, "max_length": {"batches": 4}},
     )  # fmt: skip
-    for nth, trial in enumerate(user.get(f"/api/v1/experiments/{made}/trials")["trials"]):
+    for nth, trial in enumerate(user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]):
         for batches in (2, 4):
             loss = {"loss": (nth + 1) / batches}
             report_metrics(user, trial["id"], "validation", batches, loss)
-    user.post(f"/api/v1/experiments/{made}/kill")
-    return made
+    user.post(f"/api/v1/experiments/{experiment_id}/kill")
+    return experiment_id

@@ -36,28 +36,28 @@ def page(host: AsgiApp, path: str = "/det/", **headers: str) -> Got:
     return request(host, "GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
 
-def files_of(got: Got) -> list[str]:
-    return re.findall(r'(?:href|src)="(/det/-/[^"]+)"', got.body.decode())
+def files_of(response: Got) -> list[str]:
+    return re.findall(r'(?:href|src)="(/det/-/[^"]+)"', response.body.decode())
 
 
-def scripts_of(got: Got) -> set[str]:
-    return {p.split("/", 4)[4] for p in files_of(got) if p.endswith(".js")}
+def scripts_of(response: Got) -> set[str]:
+    return {p.split("/", 4)[4] for p in files_of(response) if p.endswith(".js")}
 
 
 @pytest.mark.parametrize("path", ["/det", "/det/", "/det/experiments/1", "/det/trials/3/logs"])
 def test_every_page_address_returns_the_page(host: AsgiApp, path: str) -> None:
-    got = page(host, path)
-    assert got.status == 200
-    assert got.headers["content-type"] == "text/html; charset=utf-8"
-    assert b'<div id="app">' in got.body
+    response = page(host, path)
+    assert response.status == 200
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert b'<div id="app">' in response.body
 
 
 def test_files_are_cached_forever_and_addresses_depend_on_content(
     host: AsgiApp, tmp_path: Path
 ) -> None:
     for path in files_of(page(host)):
-        got = page(host, path)
-        assert (got.status, got.headers["cache-control"]) == (
+        response = page(host, path)
+        assert (response.status, response.headers["cache-control"]) == (
             200,
             "public, max-age=31536000, immutable",
         )
@@ -70,8 +70,8 @@ def test_files_are_cached_forever_and_addresses_depend_on_content(
 
 
 def test_file_of_another_version_is_not_found(host: AsgiApp) -> None:
-    got = page(host, "/det/-/0123456789abcdef/app.js")
-    assert got.status == 404
+    response = page(host, "/det/-/0123456789abcdef/app.js")
+    assert response.status == 404
 
 
 def test_cached_page_is_not_sent_again(host: AsgiApp) -> None:
@@ -81,8 +81,8 @@ def test_cached_page_is_not_sent_again(host: AsgiApp) -> None:
 
 
 def test_pages_allow_only_scripts_of_the_cluster(host: AsgiApp) -> None:
-    got = page(host)
-    policy = got.headers["content-security-policy"]
+    response = page(host)
+    policy = response.headers["content-security-policy"]
     assert "script-src 'self';" in policy
     assert "unsafe" not in policy
     for held in (
@@ -92,7 +92,7 @@ def test_pages_allow_only_scripts_of_the_cluster(host: AsgiApp) -> None:
         "require-trusted-types-for 'script'",
     ):
         assert held in policy.split("; ")
-    text = got.body.decode()
+    text = response.body.decode()
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=", text)
 
 
@@ -149,9 +149,9 @@ def test_page_lists_only_scripts_of_its_address(host: AsgiApp, path: str, shown:
 
 
 def test_list_of_experiments_loads_few_files(host: AsgiApp) -> None:
-    got = page(host, "/det/experiments")
-    assert len(scripts_of(got)) < 32
-    (sheet,) = [f for f in files_of(got) if f.endswith(".css")]
+    response = page(host, "/det/experiments")
+    assert len(scripts_of(response)) < 32
+    (sheet,) = [f for f in files_of(response) if f.endswith(".css")]
     sent = page(host, sheet).body.decode()
     assert "@import" not in sent
     for file in (FOLDER / "css").glob("*.css"):

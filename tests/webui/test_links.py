@@ -37,8 +37,10 @@ def tab(house_tab: Tab) -> Tab:
 
 
 def experiment(user: Caller, experiment_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
-    return found
+    stored_experiment: dict[str, Any] = user.get(f"/api/v1/experiments/{experiment_id}")[
+        "experiment"
+    ]
+    return stored_experiment
 
 
 def test_addresses_of_determined_open_the_same_pages(tab: Tab, user: Caller, searched: int) -> None:
@@ -140,7 +142,7 @@ def test_charts_take_one_tab_stop(tab: Tab, searched: int) -> None:
 
 def test_trial_can_be_trained_again(tab: Tab, user: Caller, searched: int) -> None:
     best = experiment(user, searched)["bestTrialId"]
-    kept = report_checkpoint(user, searched)
+    checkpoint = report_checkpoint(user, searched)
     hparams = user.get(f"/api/v1/trials/{best}")["trial"]["hparams"]
     tab.open(f"/trials/{best}")
     tab.page.get_by_role("button", name="Train it again").click()
@@ -156,6 +158,6 @@ def test_trial_can_be_trained_again(tab: Tab, user: Caller, searched: int) -> No
     made = int(tab.page.url.rsplit("/", 1)[1])
     searcher = experiment(user, made)["config"]["searcher"]
     assert searcher["name"] == "single"
-    assert searcher["source_checkpoint_uuid"] == kept
+    assert searcher["source_checkpoint_uuid"] == checkpoint
     (trial,) = user.get(f"/api/v1/experiments/{made}/trials")["trials"]
     assert trial["hparams"] == hparams

@@ -60,8 +60,8 @@ def test_user_sees_own_sessions_and_ends_others(tab: Tab, house: House) -> None:
 def test_webhook_page_shows_the_result_of_each_message(tab: Tab, house: House) -> None:
     house.api.ctx.courier = inbox = Inbox()
     user = house.api.signed_in("determined")
-    made = make_webhook(user, name="chat")
-    inbox.refusals[made["url"]] = Unsent("<b>answered</b> with status 503")
+    webhook = make_webhook(user, name="chat")
+    inbox.refusals[webhook["url"]] = Unsent("<b>answered</b> with status 503")
     experiment = end(user)
     delivery.run(house.api.ctx)
     tab.open("/webhooks")
@@ -113,8 +113,8 @@ def test_leaving_a_page_with_unsaved_text_asks_for_confirmation(tab: Tab, house:
     tab.page.get_by_role("link", name="Models").click()
     tab.page.get_by_role("heading", name="Models", exact=True).wait_for()
     assert requests == ["confirm"] * 3
-    shown = house.admin.get("/api/v1/templates/kept")["template"]["config"]
-    assert json.dumps(shown) == '{"max_restarts": 1}'
+    config = house.admin.get("/api/v1/templates/kept")["template"]["config"]
+    assert json.dumps(config) == '{"max_restarts": 1}'
 
 
 def test_leaving_a_typed_configuration_asks_for_confirmation(tab: Tab, house: House) -> None:

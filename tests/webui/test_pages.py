@@ -188,8 +188,8 @@ def test_listed_checkpoint_can_be_registered_and_downloaded(
     tab.page.get_by_label("Name of the new model").fill("from a list")
     tab.page.get_by_role("button", name="Register", exact=True).click()
     tab.page.get_by_role("heading", name="from a list").wait_for()
-    (made,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
-    assert made["numVersions"] == 1
+    (model,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
+    assert model["numVersions"] == 1
     tab.page.get_by_role("button", name="Actions on version 1").click()
     with tab.page.expect_download() as downloading:
         tab.page.get_by_role("menuitem", name="Download").click()
@@ -209,8 +209,8 @@ def test_listed_checkpoint_can_be_registered_and_downloaded(
     tab.page.get_by_role("menuitem", name="Delete").click()
     tab.page.get_by_role("button", name="Delete", exact=True).click()
     tab.page.get_by_text("No versions yet").wait_for()
-    (made,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
-    assert (made["labels"], made["notes"], made["numVersions"]) == (
+    (model,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
+    assert (model["labels"], model["notes"], model["numVersions"]) == (
         ["best", "digits"],
         "keep this one",
         0,
@@ -234,9 +234,9 @@ def test_one_and_several_checkpoints_can_be_deleted(
 ) -> None:
     # The last one of each trial is kept by its policy; other tests have the newest of all.
     path = f"/api/v1/experiments/{trained}/checkpoints?states=STATE_COMPLETED&orderBy=ORDER_BY_DESC"
-    listed = cluster.get(f"{path}&sortByAttr=SORT_BY_END_TIME")["checkpoints"]
-    last = {c["training"]["trialId"]: c["uuid"] for c in reversed(listed)}
-    one, *many = [uuid for uuid in last.values() if uuid != listed[0]["uuid"]]
+    checkpoints = cluster.get(f"{path}&sortByAttr=SORT_BY_END_TIME")["checkpoints"]
+    last = {c["training"]["trialId"]: c["uuid"] for c in reversed(checkpoints)}
+    one, *many = [uuid for uuid in last.values() if uuid != checkpoints[0]["uuid"]]
     tab.open(f"/experiments/{trained}/checkpoints")
     tab.page.get_by_role("button", name=one[:8]).click()
     tab.page.get_by_role("button", name="Delete", exact=True).click()
@@ -260,8 +260,8 @@ def test_one_and_several_checkpoints_can_be_deleted(
 
 def test_task_can_be_watched_and_killed(tab: Tab, cluster: Cluster) -> None:
     line = f"echo '{MARKUP}'; sleep 600"
-    told = cluster.det("command", "run", "--config", "resources.slots=0", "--detach", line)
-    task_id = told.out.split()[-1]
+    result = cluster.det("command", "run", "--config", "resources.slots=0", "--detach", line)
+    task_id = result.out.split()[-1]
     tab.open("/tasks")
     tab.page.locator(f'a[href="/det/tasks/command/{task_id}"]').click()
     tab.page.locator(".log-text", has_text=MARKUP).first.wait_for()

@@ -49,9 +49,9 @@ def page(browser: Any) -> Iterator[Any]:
 
 def started(cluster: Cluster, kind: str, *words: str) -> str:
     """Return the address of a task's server from the command line."""
-    told = cluster.det(kind, "start", "--no-browser", *words, timeout_s=400).out
-    found = re.search(r"^http\S+$", told, re.M)
-    assert found, told
+    output = cluster.det(kind, "start", "--no-browser", *words, timeout_s=400).out
+    found = re.search(r"^http\S+$", output, re.M)
+    assert found, output
     return found[0]
 
 
@@ -79,8 +79,8 @@ def test_address_opened_by_determined_waits_for_the_task(
     cluster: Cluster, browser: Any, trained: int
 ) -> None:
     """Its client waits until the task runs, and leaves the rest to the page of this address."""
-    told = cluster.det("tensorboard", "start", "--detach", str(trained), timeout_s=400).out
-    task_id = re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", told)[-1]
+    output = cluster.det("tensorboard", "start", "--detach", str(trained), timeout_s=400).out
+    task_id = re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", output)[-1]
     with browsers.opened(browser, f"http://127.0.0.1:{cluster.port}") as tab:
         tab.page.set_default_timeout(2 * browsers.PATIENCE_MS)
         tab.open(

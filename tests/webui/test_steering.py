@@ -31,8 +31,10 @@ def waiting(user: Caller) -> int:
 
 
 def experiment(user: Caller, experiment_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
-    return found
+    stored_experiment: dict[str, Any] = user.get(f"/api/v1/experiments/{experiment_id}")[
+        "experiment"
+    ]
+    return stored_experiment
 
 
 def test_signing_in_opens_the_requested_page(browser: Any, house_base: str, searched: int) -> None:
@@ -248,8 +250,8 @@ def test_workspaces_and_projects_can_be_renamed_moved_archived_and_deleted(
     tab.page.get_by_role("combobox", name="Workspace").select_option(label="Other")
     tab.page.get_by_role("button", name="Move", exact=True).click()
     tab.page.get_by_role("dialog").wait_for(state="detached")
-    (moved,) = user.get(f"{SPACES}/{other}/projects")["projects"]
-    assert (moved["name"], moved["description"]) == ("Trials", "what was tried")
+    (project,) = user.get(f"{SPACES}/{other}/projects")["projects"]
+    assert (project["name"], project["description"]) == ("Trials", "what was tried")
     act("New", "Archive")
     heading = tab.page.get_by_role("heading", name="New", exact=True)
     heading.wait_for(state="detached")

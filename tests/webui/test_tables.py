@@ -30,9 +30,9 @@ def place(house: House, user: Caller, request: pytest.FixtureRequest) -> dict[st
 
 def reported(user: Caller, name: str, loss: float, **more: Any) -> int:
     """Return an experiment with a trial that has reported a loss."""
-    made = create(user, name=name, **more)
-    report_metrics(user, trial_of(user, made)["id"], "validation", 1, {"loss": loss})
-    return made
+    experiment_id = create(user, name=name, **more)
+    report_metrics(user, trial_of(user, experiment_id)["id"], "validation", 1, {"loss": loss})
+    return experiment_id
 
 
 def address_of(user: Caller, experiment_id: int) -> str:
@@ -41,8 +41,10 @@ def address_of(user: Caller, experiment_id: int) -> str:
 
 
 def experiment(user: Caller, experiment_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
-    return found
+    stored_experiment: dict[str, Any] = user.get(f"/api/v1/experiments/{experiment_id}")[
+        "experiment"
+    ]
+    return stored_experiment
 
 
 def names(tab: Tab) -> list[str]:
@@ -142,15 +144,15 @@ def test_valid_conditions_of_a_grouped_filter_in_an_address_apply(
 
 
 def test_trials_can_be_filtered_and_show_chosen_metrics(tab: Tab, user: Caller) -> None:
-    made = create(
+    experiment_id = create(
         user, searcher=TWO, hyperparameters={"lr": {"type": "categorical", "vals": [1, 2, 3]}}
     )
-    trials = user.get(f"/api/v1/experiments/{made}/trials")["trials"]
+    trials = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
     assert len(trials) > 1
     for nth, trial in enumerate(trials):
         report_metrics(user, trial["id"], "validation", nth + 1, {"loss": 0.5, "accuracy": nth / 8})
     first, last = trials[0], trials[-1]
-    tab.open(f"/experiments/{made}/trials")
+    tab.open(f"/experiments/{experiment_id}/trials")
     press(tab, "Columns")
     tab.page.get_by_role("menuitemcheckbox", name="accuracy, last (validation)").click()
     tab.page.keyboard.press("Escape")

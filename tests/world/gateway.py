@@ -51,15 +51,15 @@ class FakeGateway:
         self._delivers = False
         self._in_outage = False
 
-    def forward(self, call: Call, answered: Answered) -> None:
+    def forward(self, call: Call, response: Answered) -> None:
         if call.method == "POST" and _REPORTS.fullmatch(call.path):
-            report = _Report(call, answered)
+            report = _Report(call, response)
             self._reports.append(report)
             if self._in_outage:
                 self._keep(report)
             self._deliver()
         else:
-            self.when_delivered(lambda: self._pass_on(call, answered))
+            self.when_delivered(lambda: self._pass_on(call, response))
 
     def when_delivered(self, act: Callable[[], None]) -> None:
         """Act as soon as every report so far has been answered."""
@@ -98,15 +98,15 @@ class FakeGateway:
             report.answered(reply)
         self._deliver()
 
-    def _pass_on(self, call: Call, answered: Answered) -> None:
+    def _pass_on(self, call: Call, response: Answered) -> None:
         """Forward a request until the control plane answers it."""
 
         def heard(reply: Reply) -> None:
             if reply.unavailable:
                 again = self._pause_s()
-                self._container.later(again, lambda: self.forward(call, answered))
+                self._container.later(again, lambda: self.forward(call, response))
             else:
-                answered(reply)
+                response(reply)
 
         self._send(call, heard)
 

@@ -14,13 +14,13 @@ class Network:
         self._world = world
         self._rng = rng
 
-    def send(self, call: Call, answered: Answered, judge: Judge | None = None) -> None:
+    def send(self, call: Call, response: Answered, judge: Judge | None = None) -> None:
         """Send a request.
 
         `answered` hears exactly once: the answer, or SILENCE. `judge` sees every answer that was given, at the moment
         it is given, whether or not it arrives."""
         rates, world = self._world.rates, self._world
-        waiting = _Once(answered)
+        waiting = _Once(response)
         if self._rng.random() < rates.request_lost:
             world.timeline.after(_PATIENCE_S, lambda: waiting(SILENCE))
             return
@@ -29,14 +29,14 @@ class Network:
             later = _Delivery(self, call, _ignore, judge)
             world.serve(later, self._latency() + self._rng.uniform(0, 20))
 
-    def arrive(self, reply: Reply, answered: Answered) -> None:
+    def arrive(self, reply: Reply, response: Answered) -> None:
         if self._rng.random() < self._world.rates.answer_lost:
-            self._world.timeline.after(_PATIENCE_S, lambda: answered(SILENCE))
+            self._world.timeline.after(_PATIENCE_S, lambda: response(SILENCE))
         else:
-            self._world.timeline.after(self._latency(), lambda: answered(reply))
+            self._world.timeline.after(self._latency(), lambda: response(reply))
 
-    def fail(self, answered: Answered) -> None:
-        self._world.timeline.after(self._rng.uniform(0.1, _PATIENCE_S), lambda: answered(SILENCE))
+    def fail(self, response: Answered) -> None:
+        self._world.timeline.after(self._rng.uniform(0.1, _PATIENCE_S), lambda: response(SILENCE))
 
     def _latency(self) -> float:
         slow = self._rng.random() < self._world.rates.repeated
@@ -46,10 +46,10 @@ class Network:
 class _Delivery:
     """An arrival of a request at the control plane."""
 
-    def __init__(self, network: Network, call: Call, answered: Answered, judge: Judge | None):
+    def __init__(self, network: Network, call: Call, response: Answered, judge: Judge | None):
         self._network = network
         self._call = call
-        self._answered = answered
+        self._answered = response
         self._judge = judge
         self.label = f"{call.method} {call.path}"
 
@@ -68,8 +68,8 @@ class _Delivery:
 
 
 class _Once:
-    def __init__(self, answered: Answered) -> None:
-        self._answered: Answered | None = answered
+    def __init__(self, response: Answered) -> None:
+        self._answered: Answered | None = response
 
     def __call__(self, reply: Reply) -> None:
         answered, self._answered = self._answered, None

@@ -82,11 +82,11 @@ class Process:
             headers["authorization"] = f"Bearer {call.token}"
         body = b"" if call.body is None else json.dumps(call.body).encode()
         path, _, query = call.path.partition("?")
-        found = self.app.handle(
+        response = self.app.handle(
             Request(call.method, path, query=_query(query), headers=headers, body=body)
         )
-        assert isinstance(found, Response), f"{call.path} answers with {type(found).__name__}"
-        return Reply(found.status, json.loads(found.body or b"{}"))
+        assert isinstance(response, Response), f"{call.path} answers with {type(response).__name__}"
+        return Reply(response.status, json.loads(response.body or b"{}"))
 
     def tick(self) -> float | None:
         return tick.run(self.ctx)

@@ -43,7 +43,7 @@ class Service(Protocol):
 
 
 class Sender(Protocol):
-    def send(self, call: Call, answered: Answered, judge: Judge | None = None) -> None:
+    def send(self, call: Call, response: Answered, judge: Judge | None = None) -> None:
         """Carry a request to the control plane; `answered` hears the answer or SILENCE, exactly once."""
         ...
 

@@ -30,9 +30,9 @@ def main() -> None:
     with det.core.init() as core:
         if info.latest_checkpoint is not None:
             with core.checkpoint.restore_path(info.latest_checkpoint) as path:
-                saved = json.loads((path / "state.json").read_text())
-            value, step = saved["value"], saved["step"]
-            rng.setstate((saved["rng"][0], tuple(saved["rng"][1]), saved["rng"][2]))
+                document = json.loads((path / "state.json").read_text())
+            value, step = document["value"], document["step"]
+            rng.setstate((document["rng"][0], tuple(document["rng"][1]), document["rng"][2]))
             print(f"resumed at step {step}")
         for operation in core.searcher.operations():
             while step < operation.length:

@@ -23,8 +23,8 @@ def main() -> None:
         value, step = 0, 0
         if info.latest_checkpoint is not None:
             with core.checkpoint.restore_path(info.latest_checkpoint) as path:
-                saved = json.loads((path / "state.json").read_text())
-            value, step = saved["value"], saved["step"]
+                document = json.loads((path / "state.json").read_text())
+            value, step = document["value"], document["step"]
             print(f"rank {rank} of {size} resumed at step {step}")
         while step < STEPS:
             step += 1

@@ -44,11 +44,11 @@ def admin(stock: StockClient) -> StockClient:
 @pytest.fixture(scope="module")
 def trained(stock: StockClient) -> str:
     """The id of an experiment that has completed."""
-    shown = stock.det("e", "create", CONFIG, FILES, "--follow")
-    assert "step 1" in shown
-    assert "step 4" in shown
-    match = re.search(r"Created experiment (\d+)", shown)
-    assert match, shown
+    result = stock.det("e", "create", CONFIG, FILES, "--follow")
+    assert "step 1" in result
+    assert "step 4" in result
+    match = re.search(r"Created experiment (\d+)", result)
+    assert match, result
     stock.det("e", "wait", match[1], "--polling-interval", 1)
     return match[1]
 
@@ -56,9 +56,9 @@ def trained(stock: StockClient) -> str:
 @pytest.fixture
 def training(stock: StockClient) -> Iterator[str]:
     """The id of an experiment that trains for longer than the test takes."""
-    shown = stock.det("e", "create", CONFIG, FILES, *LONG)
-    match = re.search(r"Created experiment (\d+)", shown)
-    assert match, shown
+    result = stock.det("e", "create", CONFIG, FILES, *LONG)
+    match = re.search(r"Created experiment (\d+)", result)
+    assert match, result
     yield match[1]
     stock.det("e", "kill", match[1])
 
@@ -98,9 +98,9 @@ def test_experiment_is_listed_and_described_with_its_trial_and_metrics(
     stock: StockClient, trained: str
 ) -> None:
     assert re.search(rf"{trained} \| determined.*\| COMPLETED", stock.det("e", "list"))
-    described = stock.det("e", "describe", trained, "--metrics")
-    assert "COMPLETED" in described
-    assert "0.0333333" in described
+    result = stock.det("e", "describe", trained, "--metrics")
+    assert "COMPLETED" in result
+    assert "0.0333333" in result
     assert "val_loss" in stock.det("t", "describe", only_trial(stock, trained))
     assert "entrypoint: python3 train.py" in stock.det("e", "config", trained)
 
@@ -165,10 +165,10 @@ def test_settings_of_a_running_experiment_can_be_changed(stock: StockClient, tra
     stock.det("e", "set", "name", training, "another name")
     stock.det("e", "set", "description", training, "what it is for")
     stock.det("e", "label", "add", training, "first")
-    described = stock.det("e", "describe", training)
-    assert "another name" in described
-    assert "what it is for" in described
-    assert "first" in described
+    result = stock.det("e", "describe", training)
+    assert "another name" in result
+    assert "what it is for" in result
+    assert "first" in result
     config = stock.det("e", "config", training)
     assert "priority: 7" in config
     assert "max_slots: 2" in config
@@ -190,8 +190,8 @@ def test_completed_experiment_continues_with_more_steps(
 def test_experiment_is_archived_and_deleted_with_its_files(
     cluster: Cluster, stock: StockClient
 ) -> None:
-    shown = stock.det("e", "create", CONFIG, FILES, "--follow")
-    experiment_id = shown.split("Created experiment")[1].split()[0]
+    result = stock.det("e", "create", CONFIG, FILES, "--follow")
+    experiment_id = result.split("Created experiment")[1].split()[0]
     stock.det("e", "wait", experiment_id, "--polling-interval", 1)
     uuid = checkpoint_of(stock, experiment_id)
     stock.det("e", "archive", experiment_id)
@@ -213,9 +213,9 @@ def test_retention_policies_are_set(stock: StockClient, trained: str) -> None:
 
 
 def test_test_mode_validates_the_configuration(stock: StockClient) -> None:
-    shown = stock.det("e", "create", CONFIG, FILES, "--test-mode")
-    assert "validation succeeded" in shown
-    assert "Model definition test succeeded" in shown
+    result = stock.det("e", "create", CONFIG, FILES, "--test-mode")
+    assert "validation succeeded" in result
+    assert "Model definition test succeeded" in result
 
 
 def test_search_is_previewed(stock: StockClient) -> None:
@@ -228,8 +228,8 @@ def test_configuration_overrides_its_template(stock: StockClient) -> None:
     stock.det("template", "create", "ours", fragment)
     assert "ours" in stock.det("template", "list")
     assert "of the template" in stock.det("template", "describe", "ours")
-    shown = stock.det("e", "create", CONFIG, FILES, "--template", "ours", "--paused")
-    experiment_id = shown.split("Created experiment")[1].split()[0]
+    result = stock.det("e", "create", CONFIG, FILES, "--template", "ours", "--paused")
+    experiment_id = result.split("Created experiment")[1].split()[0]
     config = stock.det("e", "config", experiment_id)
     assert "description: of the template" in config
     assert "name: stock" in config
@@ -242,11 +242,11 @@ def test_workspaces_and_projects_contain_experiments(stock: StockClient) -> None
     stock.det("workspace", "create", "vision")
     stock.det("project", "create", "vision", "cats", "--key", "cats", "--description", "meow")
     assert "CATS" in stock.det("project", "list", "vision")
-    shown = stock.det("e", "create", CONFIG, FILES, "--paused")
-    experiment_id = shown.split("Created experiment")[1].split()[0]
+    result = stock.det("e", "create", CONFIG, FILES, "--paused")
+    experiment_id = result.split("Created experiment")[1].split()[0]
     assert "cats" in stock.det("e", "move", experiment_id, "vision", "cats")
-    listed = stock.det("project", "list-experiments", "vision", "cats")
-    assert f" {experiment_id} | determined" in listed
+    output = stock.det("project", "list-experiments", "vision", "cats")
+    assert f" {experiment_id} | determined" in output
     stock.det("project", "edit", "vision", "cats", "--new_name", "dogs")
     stock.det("workspace", "edit", "vision", "--name", "sight")
     assert "default" in stock.det("workspace", "list-pools", "sight")
@@ -288,9 +288,9 @@ def test_administrator_manages_users(admin: StockClient) -> None:
 
 
 def test_token_is_listed_until_it_is_revoked(stock: StockClient) -> None:
-    made = stock.det("token", "create", "--description", "for the nightly job")
-    match = re.search(r"TokenID: (\d+)", made)
-    assert match, made
+    result = stock.det("token", "create", "--description", "for the nightly job")
+    match = re.search(r"TokenID: (\d+)", result)
+    assert match, result
     assert "for the nightly job" in stock.det("token", "list")
     stock.det("token", "revoke", match[1])
     assert "for the nightly job" not in stock.det("token", "list")
@@ -317,8 +317,8 @@ def test_agents_and_slots_are_disabled_and_enabled(admin: StockClient, cluster: 
 
 
 def test_bindings_can_be_called(stock: StockClient, trained: str) -> None:
-    called = stock.det("dev", "bindings", "call", "get_GetExperiment", trained)
-    assert f'"id": {trained}' in called
+    result = stock.det("dev", "bindings", "call", "get_GetExperiment", trained)
+    assert f'"id": {trained}' in result
 
 
 @pytest.mark.parametrize(
@@ -344,17 +344,17 @@ def test_invalid_commands_report_the_cause(
 
 def test_sdk_trains_reads_and_registers(cluster: Cluster, stock: StockClient) -> None:
     master = cluster.env["DET_MASTER"]
-    done = stock.script(FILES / "sdk_flow.py", master, FILES, stock.folder / "sdk")
-    assert done.code == 0, done.out + done.err
-    assert "the SDK did it all" in done.out
+    result = stock.script(FILES / "sdk_flow.py", master, FILES, stock.folder / "sdk")
+    assert result.code == 0, result.out + result.err
+    assert "the SDK did it all" in result.out
 
 
 def test_every_sdk_method_gets_a_response(cluster: Cluster, stock: StockClient) -> None:
     out = stock.folder / "methods"
     out.mkdir()
-    done = stock.script(FILES / "sdk_methods.py", cluster.env["DET_MASTER"], FILES, out)
-    assert done.code == 0, done.out + done.err
-    assert json.loads(done.out.splitlines()[-1]) == [
+    result = stock.script(FILES / "sdk_methods.py", cluster.env["DET_MASTER"], FILES, out)
+    assert result.code == 0, result.out + result.err
+    assert json.loads(result.out.splitlines()[-1]) == [
         "Checkpoint.get_pachyderm_commit", "Determined.add_oauth_client", "Determined.list_oauth_clients",
         "Determined.remove_oauth_client", "Experiment.get_pachyderm_config",
     ]  # fmt: skip
@@ -365,8 +365,8 @@ def test_canceled_experiment_and_killed_trial_end(
 ) -> None:
     assert "Canceled" in stock.det("e", "cancel", training)
     cluster.until_state(int(training), "CANCELED")
-    shown = stock.det("e", "create", CONFIG, FILES, *LONG)
-    other = shown.split("Created experiment")[1].split()[0]
+    result = stock.det("e", "create", CONFIG, FILES, *LONG)
+    other = result.split("Created experiment")[1].split()[0]
     cluster.until(lambda: cluster.trials(int(other)), "it has a trial")
     stock.det("t", "kill", only_trial(stock, other))
     cluster.until_state(int(other), "CANCELED")
@@ -374,8 +374,8 @@ def test_canceled_experiment_and_killed_trial_end(
 
 def test_trial_is_downloaded_and_checkpoint_files_are_removed(stock: StockClient) -> None:
     keep = ("--config", "checkpoint_storage.save_trial_latest=2")
-    shown = stock.det("e", "create", CONFIG, FILES, *keep, "--follow")
-    experiment_id = shown.split("Created experiment")[1].split()[0]
+    result = stock.det("e", "create", CONFIG, FILES, *keep, "--follow")
+    experiment_id = result.split("Created experiment")[1].split()[0]
     stock.det("e", "wait", experiment_id, "--polling-interval", 1)
     trial, out = only_trial(stock, experiment_id), stock.folder / "of trial"
     stock.det("t", "download", trial, "--latest", "-o", out)
@@ -393,8 +393,8 @@ def test_job_priority_is_changed(stock: StockClient, training: str) -> None:
 
 
 def test_task_log_is_the_log_of_its_trial(stock: StockClient, trained: str) -> None:
-    called = stock.det("dev", "bindings", "call", "get_GetTrial", only_trial(stock, trained))
-    first = json.loads(called)["trial"]["taskIds"][0]
+    result = stock.det("dev", "bindings", "call", "get_GetTrial", only_trial(stock, trained))
+    first = json.loads(result)["trial"]["taskIds"][0]
     assert "step 4" in stock.det("task", "logs", first)
 
 

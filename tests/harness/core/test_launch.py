@@ -237,9 +237,9 @@ def test_every_launcher_prints_its_usage(launcher: str) -> None:
     result = launch(launcher, dict(os.environ), "--help")
     assert result.stdout.startswith(f"usage: python3 -m determined.launch.{launcher} [")
     assert result.returncode == 0
-    wrong = launch(launcher, dict(os.environ), "-x")
-    assert wrong.stderr.splitlines()[-1] == result.stdout.splitlines()[0]
-    assert wrong.returncode == 2
+    response = launch(launcher, dict(os.environ), "-x")
+    assert response.stderr.splitlines()[-1] == result.stdout.splitlines()[0]
+    assert response.returncode == 2
 
 
 def test_ssh_launcher_without_keys_is_reported(master: FakeMaster, trial_env: TrialEnv) -> None:

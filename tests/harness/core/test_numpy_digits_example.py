@@ -58,9 +58,9 @@ def test_resumed_example_computes_the_same_results(
     master.requests.clear()
     master.preempt.set()
     assert run_trial().returncode == 0
-    saved = master.saved()[-1].body["uuid"]
+    uuid = master.saved()[-1].body["uuid"]
     assert max(validations(master), default=0) < 480
     master.preempt.clear()
-    resumed = run_trial(DET_LATEST_CHECKPOINT=saved)
+    resumed = run_trial(DET_LATEST_CHECKPOINT=uuid)
     assert re.search(r"going on at batch \d+", resumed.stdout)
     assert validations(master) == uninterrupted

@@ -68,8 +68,8 @@ def test_object_keys_start_with_prefix_and_id(
 ) -> None:
     (tmp_path / "a").write_text("1")
     s3.upload(tmp_path, "uuid-1", ["a"])
-    listed = open_client(config).list_objects_v2(Bucket=config["bucket"])["Contents"]
-    assert [item["Key"] for item in listed] == ["team/runs/uuid-1/a"]
+    Contents = open_client(config).list_objects_v2(Bucket=config["bucket"])["Contents"]
+    assert [item["Key"] for item in Contents] == ["team/runs/uuid-1/a"]
 
 
 @pytest.mark.usefixtures("small_parts")

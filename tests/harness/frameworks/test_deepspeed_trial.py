@@ -51,8 +51,8 @@ def test_deepspeed_trial_resumes_with_bit_identical_losses(
 ) -> None:
     uninterrupted = train(tmp_path, 4, processes=processes)
     first = train(tmp_path, 2, processes=processes)
-    resumed = train(tmp_path, 4, checkpoint_of(tmp_path, 2), processes=processes)
+    result = train(tmp_path, 4, checkpoint_of(tmp_path, 2), processes=processes)
     micro_batches = 2
     assert len(losses(uninterrupted)) == 4 * micro_batches
-    assert losses(first) + losses(resumed) == losses(uninterrupted)
+    assert losses(first) + losses(result) == losses(uninterrupted)
     assert [steps for kind, steps, *_ in uninterrupted if kind == "validation"] == [2, 4]

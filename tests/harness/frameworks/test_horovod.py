@@ -98,16 +98,16 @@ def test_trial_resumes_with_bit_identical_losses(
 def test_script_can_make_the_distributed_context(
     trained: dict[str, Any], home: pathlib.Path
 ) -> None:
-    ours = train(home, "horovod", {"own": {"own_context": True, "length": 2}})["own"]
-    assert ours["weights"] == trained["two batches"]["weights"]
+    own = train(home, "horovod", {"own": {"own_context": True, "length": 2}})["own"]
+    assert own["weights"] == trained["two batches"]["weights"]
 
 
 def test_configured_gradient_compression_uses_half_precision(
     trained: dict[str, Any],
 ) -> None:
-    received = flat(trained["compressed"]["gradients"][0])
-    assert received == [through_half(value) for value in received]
-    assert any(received)
+    gradient = flat(trained["compressed"]["gradients"][0])
+    assert gradient == [through_half(value) for value in gradient]
+    assert any(gradient)
 
 
 def through_half(value: float) -> float:

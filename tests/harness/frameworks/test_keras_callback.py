@@ -53,9 +53,9 @@ def test_every_epoch_is_saved(trained: Any) -> None:
 def test_preempted_fit_resumes_exactly(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
-    stopped = train(forks, tmp_path, 3, preempt="preempt")
-    assert stopped["epochs"] == [0]
-    ((_, (uuid, _)),) = stopped["saved"].items()
+    result = train(forks, tmp_path, 3, preempt="preempt")
+    assert result["epochs"] == [0]
+    ((_, (uuid, _)),) = result["saved"].items()
     resumed = train(forks, tmp_path, 3, uuid)
     assert resumed["epochs"] == [1, 2]
     assert resumed["validations"] == trained["validations"][1:]
@@ -65,9 +65,9 @@ def test_preempted_fit_resumes_exactly(
 def test_override_finds_its_files_until_the_first_batch(
     forks: ml.Forks, tmp_path: pathlib.Path
 ) -> None:
-    stopped = train(forks, tmp_path, 3, preempt="preempt", OWN_FORMAT="1")
-    ((_, (uuid, files)),) = stopped["saved"].items()
+    result = train(forks, tmp_path, 3, preempt="preempt", OWN_FORMAT="1")
+    ((_, (uuid, files)),) = result["saved"].items()
     assert "model_checkpoint-mine.weights.h5" in files
     resumed = train(forks, tmp_path, 3, uuid, OWN_FORMAT="1")
     assert resumed["epochs"] == [1, 2]
-    assert resumed["weights"] != stopped["weights"]
+    assert resumed["weights"] != result["weights"]

@@ -53,23 +53,23 @@ def test_saves_of_the_trainer_are_checkpoints_with_user_data(trained: Any) -> No
 def test_preempted_trainer_saves_and_resumes(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
-    stopped = train(forks, tmp_path, 0)
-    ((steps, (uuid, _)),) = stopped["saved"].items()
+    result = train(forks, tmp_path, 0)
+    ((steps, (uuid, _)),) = result["saved"].items()
     assert int(steps) < 6
     resumed = train(forks, tmp_path, -1, uuid)
     assert (trained["resume_path"], resumed["resume_path"]) == (
         None,
         f"{tmp_path}/out/checkpoint-{steps}",
     )
-    assert losses(stopped) + losses(resumed) == losses(trained)
+    assert losses(result) + losses(resumed) == losses(trained)
 
 
 def test_trainer_stopped_by_searcher_saves_after_the_evaluation(
     forks: ml.Forks, tmp_path: pathlib.Path
 ) -> None:
-    stopped = train(forks, tmp_path, GIVEN_UP="1", SEARCHER='{"name": "adaptive_asha"}')
-    assert [steps for steps, _ in stopped["validations"]] == [3]
-    assert list(stopped["saved"]) == ["3"]
+    result = train(forks, tmp_path, GIVEN_UP="1", SEARCHER='{"name": "adaptive_asha"}')
+    assert [steps for steps, _ in result["validations"]] == [3]
+    assert list(result["saved"]) == ["3"]
 
 
 def test_speed_figures_and_summary_are_not_reported(trained: Any) -> None:
@@ -106,8 +106,8 @@ def test_preempted_trainer_saves_once_and_does_not_evaluate(
     forks: ml.Forks, tmp_path: pathlib.Path
 ) -> None:
     arguments = {"eval_strategy": "epoch", "save_strategy": "epoch"}
-    stopped = train(forks, tmp_path, 0, ARGUMENTS=json.dumps(arguments))
-    assert stopped["validations"] == []
+    result = train(forks, tmp_path, 0, ARGUMENTS=json.dumps(arguments))
+    assert result["validations"] == []
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1
 
 
@@ -115,8 +115,8 @@ def test_resumes_checkpoint_of_an_earlier_version(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
     """Earlier versions stored the Trainer's files in the root of the checkpoint."""
-    stopped = train(forks, tmp_path, 0)
-    ((steps, (uuid, _)),) = stopped["saved"].items()
+    result = train(forks, tmp_path, 0)
+    ((steps, (uuid, _)),) = result["saved"].items()
     checkpoint = tmp_path / "checkpoints" / uuid
     folder = checkpoint / f"checkpoint-{steps}"
     for file in folder.iterdir():
@@ -124,17 +124,17 @@ def test_resumes_checkpoint_of_an_earlier_version(
     folder.rmdir()
     (tmp_path / "out").rename(tmp_path / "out of another machine")
     resumed = train(forks, tmp_path, -1, uuid)
-    assert losses(stopped) + losses(resumed) == losses(trained)
+    assert losses(result) + losses(resumed) == losses(trained)
 
 
 def test_resumes_on_a_machine_without_files(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
-    stopped = train(forks, tmp_path, 0)
-    ((_, (uuid, _)),) = stopped["saved"].items()
+    result = train(forks, tmp_path, 0)
+    ((_, (uuid, _)),) = result["saved"].items()
     (tmp_path / "out").rename(tmp_path / "out of another machine")
     resumed = train(forks, tmp_path, -1, uuid)
-    assert losses(stopped) + losses(resumed) == losses(trained)
+    assert losses(result) + losses(resumed) == losses(trained)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ def losses(result: Any) -> list[float]:
 
 
 def test_each_rank_trains_half_of_every_epoch(trained: Any) -> None:
-    ours, theirs = (sorted(r for batch in seen[:3] for r in batch) for seen in trained["seen"])
+    ours, theirs = (
+        sorted(r for batch in stored_seen[:3] for r in batch) for stored_seen in trained["seen"]
+    )
     assert sorted(ours + theirs) == list(range(22))
 
 
@@ -79,8 +81,8 @@ def test_distributed_trial_resumes_with_bit_identical_losses(
     forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
     """The sum of two values does not depend on their order. tests/e2e/test_distributed.py has four ranks."""
-    stopped = train(forks, tmp_path, stop_in_batch=4)
+    result = train(forks, tmp_path, stop_in_batch=4)
     (checkpoint,) = (tmp_path / "determined" / "checkpoints").iterdir()
     resumed = train(forks, tmp_path, checkpoint=checkpoint.name)
-    assert losses(stopped) + losses(resumed) == losses(trained)
+    assert losses(result) + losses(resumed) == losses(trained)
     assert resumed["weights"] == trained["weights"]

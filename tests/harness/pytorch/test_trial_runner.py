@@ -116,9 +116,9 @@ class Announcing(PlainTrial):
         return super().train_batch(batch, epoch_idx, batch_idx)
 
 
-def preempt_when_training(asked: Asked) -> dict[str, bool]:
+def preempt_when_training(request: Asked) -> dict[str, bool]:
     """Answer the first preemption request at once, and the next one when the trial trains."""
-    waits = asked.first("timeoutSeconds") != "0"
+    waits = request.first("timeoutSeconds") != "0"
     return {"preempt": waits and Announcing.begun.wait(60)}
 
 

@@ -32,7 +32,7 @@ class Told:
 
 
 class Service(Protocol):
-    def answer(self, asked: Asked) -> Told: ...
+    def answer(self, request: Asked) -> Told: ...
 
 
 @dataclass
@@ -44,20 +44,20 @@ class Ec2Metadata:
     needs_token: bool = True
     _tokens: dict[str, float] = field(default_factory=dict)
 
-    def answer(self, asked: Asked) -> Told:
-        if asked.path == "/latest/api/token":
-            return self._token(asked)
-        token = asked.headers.get("x-aws-ec2-metadata-token", "")
+    def answer(self, request: Asked) -> Told:
+        if request.path == "/latest/api/token":
+            return self._token(request)
+        token = request.headers.get("x-aws-ec2-metadata-token", "")
         if self.needs_token and self._tokens.get(token, 0.0) < time.monotonic():
             return Told(401)
-        text = self.tree().get(asked.path.removeprefix("/latest/"))
+        text = self.tree().get(request.path.removeprefix("/latest/"))
         return Told(404) if text is None else Told(200, text)
 
-    def _token(self, asked: Asked) -> Told:
-        life = asked.headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")
-        if asked.method != "PUT" or not life.isdigit() or not 1 <= int(life) <= 21600:
-            return Told(400 if asked.method == "PUT" else 405)
-        if "x-forwarded-for" in asked.headers:
+    def _token(self, request: Asked) -> Told:
+        life = request.headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")
+        if request.method != "PUT" or not life.isdigit() or not 1 <= int(life) <= 21600:
+            return Told(400 if request.method == "PUT" else 405)
+        if "x-forwarded-for" in request.headers:
             return Told(403)
         token = secrets.token_urlsafe(40)
         self._tokens[token] = time.monotonic() + int(life)
@@ -72,14 +72,17 @@ class GceMetadata:
     identity: Callable[[str], str]  # a token for an audience
     own: Mapping[str, str] = field(default_factory=lambda: {"Metadata-Flavor": "Google"})
 
-    def answer(self, asked: Asked) -> Told:
-        if asked.headers.get("metadata-flavor") != "Google" or "x-forwarded-for" in asked.headers:
+    def answer(self, request: Asked) -> Told:
+        if (
+            request.headers.get("metadata-flavor") != "Google"
+            or "x-forwarded-for" in request.headers
+        ):
             return Told(403, "Missing Metadata-Flavor:Google header.", self.own)
-        path = asked.path.removeprefix("/computeMetadata/v1/")
+        path = request.path.removeprefix("/computeMetadata/v1/")
         if path == "instance/service-accounts/default/identity":
-            if asked.query.get("format") != "full" or not asked.query.get("audience"):
+            if request.query.get("format") != "full" or not request.query.get("audience"):
                 return Told(400, "", self.own)
-            return Told(200, self.identity(asked.query["audience"]), self.own)
+            return Told(200, self.identity(request.query["audience"]), self.own)
         text = self.tree().get(path)
         return Told(404, "", self.own) if text is None else Told(200, text, self.own)
 

@@ -46,8 +46,10 @@ class RoleForGoogle:
             return None
         problem = self._problem(form)
         if problem:
-            said = f"<Error><Code>AccessDenied</Code><Message>{escape(problem)}</Message></Error>"
-            return _xml(403, f"<ErrorResponse>{said}</ErrorResponse>")
+            message = (
+                f"<Error><Code>AccessDenied</Code><Message>{escape(problem)}</Message></Error>"
+            )
+            return _xml(403, f"<ErrorResponse>{message}</ErrorResponse>")
         role = self.sts.assume(ACCOUNT, self.name, form["RoleSessionName"])
         until = datetime.now(timezone.utc) + timedelta(seconds=int(form["DurationSeconds"]))
         keys = (
@@ -117,8 +119,8 @@ class AccountForAws:
         token = secrets.token_hex(20)
         self._federated.add(token)
         kind = _EXCHANGE["requested_token_type"]
-        told = {"access_token": token, "issued_token_type": kind, "token_type": "Bearer"}
-        return _json(200, {**told, "expires_in": 3600})
+        body = {"access_token": token, "issued_token_type": kind, "token_type": "Bearer"}
+        return _json(200, {**body, "expires_in": 3600})
 
     def _problem(self, signed: dict[str, Any]) -> str:
         """Send the signed request to AWS, as Google does, and look which role that knows."""

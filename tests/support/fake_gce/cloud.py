@@ -237,8 +237,8 @@ class FakeGce:
         """Add a machine that the tested code did not start."""
         link = f"{API}/projects/{project}/zones/{zone}/machineTypes/e2-standard-4"
         now = self.now()
-        given = {"name": name, "machineType": link, **body}
-        instance = Instance(str(next(self._ids)), project, zone, given, now, now)
+        fields = {"name": name, "machineType": link, **body}
+        instance = Instance(str(next(self._ids)), project, zone, fields, now, now)
         self.instances.append(instance)
         return instance
 

@@ -41,9 +41,9 @@ MIN_COUNT_NOT_REACHED = OperationError(
 
 def stockout(zone: str, machine_type: str, zones_with_room: Sequence[str] = ()) -> OperationError:
     """Return the error of a zone without room, with the zones that Google proposes instead."""
-    told = {"zone": zone, "vmType": machine_type, "attachment": ""}
+    body = {"zone": zone, "vmType": machine_type, "attachment": ""}
     if zones_with_room:
-        told["zonesAvailable"] = ",".join(zones_with_room)
+        body["zonesAvailable"] = ",".join(zones_with_room)
     path = f"projects/acme/zones/{zone}"
     one = {
         "code": "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS" if zones_with_room else "ZONE_RESOURCE_POOL_EXHAUSTED",
@@ -54,7 +54,7 @@ def stockout(zone: str, machine_type: str, zones_with_room: Sequence[str] = ()) 
                 "errorInfo": {
                     "domain": "compute.googleapis.com",
                     "reason": "resource_availability",
-                    "metadatas": told,
+                    "metadatas": body,
                 }
             }
         ],

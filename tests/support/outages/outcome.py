@@ -144,7 +144,7 @@ def _trial(work: Work, found: dict[str, Any], trained: set[str]) -> TrialOutcome
     name = f"{pace}-{seed}"
     steps = [int(m[2]) for line in work.steps_of(name) if (m := _STEP.fullmatch(line))]
     lines = cluster.task_logs(id)
-    saved = cluster.get(f"/api/v1/trials/{id}/checkpoints")["checkpoints"]
+    checkpoints = cluster.get(f"/api/v1/trials/{id}/checkpoints")["checkpoints"]
     best = (found.get("bestValidation") or {}).get("metrics", {}).get("avgMetrics", {}).get("loss")
     return TrialOutcome(
         name=name,
@@ -156,7 +156,7 @@ def _trial(work: Work, found: dict[str, Any], trained: set[str]) -> TrialOutcome
         trained_in_outage=name in trained,
         training=_points(cluster, id, "training"),
         validation=_points(cluster, id, "validation"),
-        checkpoints=sorted(int(c["metadata"]["steps_completed"]) for c in saved),
+        checkpoints=sorted(int(c["metadata"]["steps_completed"]) for c in checkpoints),
         best=best,
         printed=[int(m[1]) for e in lines if (m := _PRINTED.fullmatch(e["log"].rstrip()))],
         errors=[e["log"].rstrip() for e in lines if e["level"] in _ERRORS],
@@ -181,13 +181,13 @@ def _points(cluster: Cluster, trial_id: int, group: str) -> Points:
 
 
 def _command(work: Work, name: str, id: str) -> TaskOutcome:
-    shown = work.cluster.get(f"/api/v1/commands/{id}")["command"]
-    return _task_outcome(work, name, id, _plain(shown["state"]), str(shown["exitStatus"]))
+    command = work.cluster.get(f"/api/v1/commands/{id}")["command"]
+    return _task_outcome(work, name, id, _plain(command["state"]), str(command["exitStatus"]))
 
 
 def _task(work: Work) -> TaskOutcome:
-    shown = work.cluster.get(f"/api/v1/tasks/{work.task}")["task"]
-    state = str(shown["taskState"]).removeprefix("GENERIC_TASK_STATE_")
+    task = work.cluster.get(f"/api/v1/tasks/{work.task}")["task"]
+    state = str(task["taskState"]).removeprefix("GENERIC_TASK_STATE_")
     return _task_outcome(work, "task", work.task, state, "")
 
 

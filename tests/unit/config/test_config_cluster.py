@@ -39,9 +39,9 @@ security: {initial_user_password: "secret"}
 
 
 def problems(text: Any) -> dict[str, str]:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         load_cluster(text)
-    return {problem.path: problem.message for problem in caught.value.problems}
+    return {problem.path: problem.message for problem in error.value.problems}
 
 
 def pool(config: ClusterConfig, name: str) -> Pool:
@@ -216,7 +216,7 @@ def test_experiment_uses_task_defaults_and_priority_of_its_pool() -> None:
 
 
 def test_rejects_invalid_task_defaults_at_startup() -> None:
-    with pytest.raises(InvalidConfig) as refused:
+    with pytest.raises(InvalidConfig) as error:
         load_checked(
             {
                 "task_container_defaults": {
@@ -225,7 +225,7 @@ def test_rejects_invalid_task_defaults_at_startup() -> None:
                 "checkpoint_storage": {"type": "s3", "bucket": "b", "prefix": "a/../b"},
             }
         )
-    assert {problem.path for problem in refused.value.problems} == {
+    assert {problem.path for problem in error.value.problems} == {
         "task_container_defaults.bind_mounts[0].host_path",
         "checkpoint_storage.prefix",
     }

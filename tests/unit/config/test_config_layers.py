@@ -115,8 +115,8 @@ def test_devices_written_as_text_merge_like_objects() -> None:
     submitted = MINIMAL | {"resources": {"devices": ["/dev/a:/dev/x", "/dev/b:/dev/y:r"]}}
     template = {"resources": {"devices": ["/dev/c:/dev/x", "/dev/c:/dev/z"]}}
     sources = Sources(template=template, cluster_storage=STORAGE)
-    shown = resolve(submitted, sources, name="n", seed=1).config.to_json()["resources"]["devices"]
-    assert [(d["host_path"], d["container_path"], d["mode"]) for d in shown] == [
+    devices = resolve(submitted, sources, name="n", seed=1).config.to_json()["resources"]["devices"]
+    assert [(d["host_path"], d["container_path"], d["mode"]) for d in devices] == [
         ("/dev/a", "/dev/x", "mrw"),
         ("/dev/b", "/dev/y", "r"),
         ("/dev/c", "/dev/z", "mrw"),

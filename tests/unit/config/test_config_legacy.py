@@ -40,9 +40,9 @@ def test_the_steps_of_an_early_asha_trial_become_its_length() -> None:
 
 def test_wrong_number_of_steps_is_reported_at_its_current_path() -> None:
     raw = BASE | {"searcher": {"name": "single", "metric": "loss", "max_steps": "many"}}
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1)
-    (problem,) = caught.value.problems
+    (problem,) = error.value.problems
     assert problem.path == "searcher.max_length.batches"
     assert "'many'" in problem.message
 
@@ -166,9 +166,9 @@ def test_a_removed_searcher_names_its_replacement(name: str, replacement: str) -
     raw = BASE | {
         "searcher": {"name": name, "metric": "loss", "target_trial_steps": 3, "step_budget": 9}
     }
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1)
-    (problem,) = caught.value.problems
+    (problem,) = error.value.problems
     assert problem.path == "searcher.name"
     assert problem.message.startswith(f"{name} was removed; use {replacement}")
 
@@ -243,7 +243,7 @@ def test_removed_searcher_of_every_version_has_one_problem_with_a_hint(
     name: str, lengths: dict[str, Any]
 ) -> None:
     raw = BASE | {"searcher": {"name": name, "metric": "loss", "divisor": 4, **lengths}}
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         resolve(raw, Sources(cluster_storage=STORAGE), name="n", seed=1)
-    assert [p.path for p in caught.value.problems] == ["searcher.name"]
-    assert "was removed; use a" in caught.value.problems[0].message
+    assert [p.path for p in error.value.problems] == ["searcher.name"]
+    assert "was removed; use a" in error.value.problems[0].message

@@ -37,9 +37,9 @@ def test_reads_policies_of_an_administrator() -> None:
     ],
 )
 def test_rejects_wrong_policies(raw: Any, workload: str, path: str) -> None:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         read_policies(raw, workload)
-    assert path in {problem.path for problem in caught.value.problems}
+    assert path in {problem.path for problem in error.value.problems}
 
 
 def test_the_clusters_constraints_win_over_the_workspaces() -> None:

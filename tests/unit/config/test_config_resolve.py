@@ -22,9 +22,9 @@ def resolved(sources: Sources = SOURCES, **changes: Any) -> Resolved:
 
 
 def problems(sources: Sources = SOURCES, **changes: Any) -> dict[str, str]:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         resolved(sources, **changes)
-    return {problem.path: problem.message for problem in caught.value.problems}
+    return {problem.path: problem.message for problem in error.value.problems}
 
 
 def test_a_minimal_configuration_shows_every_default() -> None:

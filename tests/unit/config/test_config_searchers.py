@@ -18,9 +18,9 @@ def config(
 
 
 def problems(searcher: dict[str, Any], **hyperparameters: Any) -> dict[str, str]:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         config(searcher, hyperparameters or None)
-    return {problem.path: problem.message for problem in caught.value.problems}
+    return {problem.path: problem.message for problem in error.value.problems}
 
 
 COMMON = {

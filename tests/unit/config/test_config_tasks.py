@@ -20,10 +20,10 @@ NOTHING = Sources()
 
 
 def problems(kind: TaskKind, raw: Any) -> dict[str, str]:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         resolve_task(kind, raw, NOTHING, name="calm-red-fox")
-    assert f"invalid {kind.value.lower()} configuration" in str(caught.value)
-    return {problem.path: problem.message for problem in caught.value.problems}
+    assert f"invalid {kind.value.lower()} configuration" in str(error.value)
+    return {problem.path: problem.message for problem in error.value.problems}
 
 
 @pytest.mark.parametrize(

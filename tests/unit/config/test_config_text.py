@@ -8,9 +8,9 @@ from det_controlplane.core.config import InvalidConfig, load_yaml
 
 
 def message(text: str) -> str:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         load_yaml(text)
-    return str(caught.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(

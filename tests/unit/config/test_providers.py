@@ -38,10 +38,10 @@ def only(section: dict[str, Any]) -> Offer:
 
 
 def problems(section: dict[str, Any] | None = None, **pool: Any) -> dict[str, str]:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         provider(section, **pool)
     prefix = "resource_pools[0]."
-    return {p.path.removeprefix(prefix): p.message for p in caught.value.problems}
+    return {p.path.removeprefix(prefix): p.message for p in error.value.problems}
 
 
 def test_provider_equals_a_list_of_one_section() -> None:

@@ -140,11 +140,11 @@ def test_scheduler_starts_work_on_exactly_the_rented_machines(here: RentingPool)
     begun = {start.allocation_id for start in now}
     waiting = tuple(one for one in here.demand if one.allocation_id not in begun)
     snapshot = pool(here.offers, waiting, occupied(here.machines, now, here.naming), here.limits)
-    decided = plan(snapshot)
-    after = applied(snapshot, decided)
+    result = plan(snapshot)
+    after = applied(snapshot, result)
     later = starts(waiting, after.machines, here.limits, here.naming)
 
-    reasons = decided.waiting
+    reasons = result.waiting
     expected = {
         one.allocation_id
         for one in waiting
@@ -242,11 +242,11 @@ def after_provisioning(
         for r in in_order
         if r.allocation_id not in reserved
     ]  # fmt: skip
-    decided = plan(pool(offers, demand, machines, limits))
+    result = plan(pool(offers, demand, machines, limits))
     first = len(queue.agents)
     new = tuple(
         Agent(f"m{n}", launch.offers[0].slots, place=launch.offers[0].place)
-        for n, launch in enumerate(decided.launch, start=first)
+        for n, launch in enumerate(result.launch, start=first)
     )
-    coming = {id for id, reason in decided.waiting.items() if reason.code in COMING}
-    return replace(queue, agents=(*queue.agents, *new)), coming, decided.waiting.keys() - coming
+    coming = {id for id, reason in result.waiting.items() if reason.code in COMING}
+    return replace(queue, agents=(*queue.agents, *new)), coming, result.waiting.keys() - coming

@@ -36,8 +36,8 @@ ONE, FOUR, EIGHT = offer(1, "1.00"), offer(4, "3.50"), offer(8, "6.50")
 
 def refused(cheap: object, sentence: str = "no capacity", **more: object) -> Cooldown:
     scope = cheap if isinstance(cheap, Scope) else Scope.of(cheap)  # type: ignore[arg-type]
-    made = Cooldown(scope, RefusalKind.NO_CAPACITY, NOW + 200, sentence)
-    return replace(made, **more)  # type: ignore[arg-type]
+    cooldown = Cooldown(scope, RefusalKind.NO_CAPACITY, NOW + 200, sentence)
+    return replace(cooldown, **more)  # type: ignore[arg-type]
 
 
 def test_rents_no_machine_for_an_empty_queue() -> None:
@@ -58,8 +58,8 @@ def test_a_gang_gets_equal_machines_of_the_cheapest_size() -> None:
 
 def test_a_gang_over_sizes_is_rented_where_the_scheduler_mixes_them() -> None:
     mixing = replace(GENEROUS, allow_heterogeneous_fits=True)
-    decided = plan(pool([FOUR], wants(6), [machine("m1", offer(2, 1))], mixing))
-    assert rented(decided) == ["gpu.4x"]
+    result = plan(pool([FOUR], wants(6), [machine("m1", offer(2, 1))], mixing))
+    assert rented(result) == ["gpu.4x"]
 
 
 def test_machines_of_a_gang_have_one_type_and_zone() -> None:
@@ -75,9 +75,9 @@ def test_machines_of_a_gang_have_one_type_and_zone() -> None:
 
 def test_gang_is_completed_with_the_type_of_its_free_machines() -> None:
     mine, cheaper = offer(8, "6.50", machine_type="a"), offer(8, "6.00", machine_type="b")
-    decided = plan(pool([cheaper, mine], wants(16), [machine("m1", mine)]))
-    assert rented(decided) == ["a"]
-    assert "b on-demand: of another type or region than" in decided.waiting["d1"].sentence
+    result = plan(pool([cheaper, mine], wants(16), [machine("m1", mine)]))
+    assert rented(result) == ["a"]
+    assert "b on-demand: of another type or region than" in result.waiting["d1"].sentence
 
 
 HERE = offer(4, "6.50")
@@ -85,30 +85,30 @@ THERE = offer(4, "6.00", provider="gcp", region="us-central1", zone="us-central1
 
 
 def test_a_gang_is_completed_in_the_place_of_its_free_machines() -> None:
-    decided = plan(pool([THERE, HERE], wants(8), [machine("m1", HERE)]))
-    assert [launch.offers for launch in decided.launch] == [(HERE,)]
+    result = plan(pool([THERE, HERE], wants(8), [machine("m1", HERE)]))
+    assert [launch.offers for launch in result.launch] == [(HERE,)]
 
 
 def test_free_machines_in_two_regions_do_not_form_a_gang() -> None:
     free = [machine("m1", HERE), machine("m2", THERE)]
-    decided = plan(pool([HERE, THERE], wants(8), free))
-    assert [launch.offers for launch in decided.launch] == [(THERE,)]
+    result = plan(pool([HERE, THERE], wants(8), free))
+    assert [launch.offers for launch in result.launch] == [(THERE,)]
 
 
 def test_gang_moves_to_a_region_that_can_rent_all_its_machines() -> None:
     """Half of the gang has joined, and its region has no more capacity."""
-    decided = plan(pool([HERE, THERE], wants(8), [machine("m1", HERE)]), [refused(HERE)])
-    assert [launch.offers for launch in decided.launch] == [(THERE,), (THERE,)]
+    result = plan(pool([HERE, THERE], wants(8), [machine("m1", HERE)]), [refused(HERE)])
+    assert [launch.offers for launch in result.launch] == [(THERE,), (THERE,)]
 
 
 def test_machines_of_an_incomplete_gang_are_terminated_after_the_wait() -> None:
     cooling = [refused(HERE), refused(THERE)]
     limits = Limits(max_idle_s=600, max_starting_s=300)
     half = [machine(f"m{n}", HERE, idle_since=NOW - 500) for n in (1, 2)]
-    decided = plan(pool([HERE, THERE], wants(16), half, limits), cooling)
-    assert (decided.launch, ended(decided)) == ((), {})
-    assert decided.waiting["d1"].code is ProvisionCode.COOLING_DOWN
-    assert decided.waiting["d1"].next_try == NOW + 200
+    result = plan(pool([HERE, THERE], wants(16), half, limits), cooling)
+    assert (result.launch, ended(result)) == ((), {})
+    assert result.waiting["d1"].code is ProvisionCode.COOLING_DOWN
+    assert result.waiting["d1"].next_try == NOW + 200
     late = [machine(f"m{n}", HERE, idle_since=NOW - 700) for n in (1, 2)]
     given_back = plan(pool([HERE, THERE], wants(16), late, limits), cooling)
     assert given_back.launch == ()
@@ -119,15 +119,15 @@ def test_mixed_gang_is_completed_within_one_region() -> None:
     mixing = replace(GENEROUS, allow_heterogeneous_fits=True)
     small = offer(2, 1, provider="gcp", region="us-central1", zone="us-central1-a")
     free = [machine("m1", small), machine("m2", offer(2, 1))]
-    decided = plan(pool([HERE], wants(6), free, mixing))
-    assert [launch.offers for launch in decided.launch] == [(HERE,)]
+    result = plan(pool([HERE], wants(6), free, mixing))
+    assert [launch.offers for launch in result.launch] == [(HERE,)]
 
 
 def test_job_gets_machines_only_up_to_its_max_slots() -> None:
     capped = wants(1, 1, 1, job_id="j", job_max_slots=4, job_held_slots=2)
-    decided = plan(pool([ONE], capped))
-    assert len(decided.launch) == 2
-    assert set(decided.waiting) == {"d1", "d2"}
+    result = plan(pool([ONE], capped))
+    assert len(result.launch) == 2
+    assert set(result.waiting) == {"d1", "d2"}
 
 
 def test_containers_without_slots_share_machines_up_to_their_limit() -> None:
@@ -141,9 +141,9 @@ def test_containers_without_slots_share_machines_rented_for_other_work() -> None
 
 def test_free_slots_of_busy_and_starting_machines_are_used_first() -> None:
     machines = [machine("m1", FOUR, used_slots=3), starting("m2", ONE)]
-    decided = plan(pool([ONE, FOUR], wants(1, 1, 1), machines))
-    assert rented(decided) == ["gpu.1x"]
-    codes = sorted(reason.code for reason in decided.waiting.values())
+    result = plan(pool([ONE, FOUR], wants(1, 1, 1), machines))
+    assert rented(result) == ["gpu.1x"]
+    codes = sorted(reason.code for reason in result.waiting.values())
     assert codes == [ProvisionCode.LAUNCHING, ProvisionCode.MACHINE_STARTING]
 
 
@@ -154,9 +154,9 @@ def test_machine_blocked_for_the_request_does_not_count() -> None:
 
 def test_disconnected_machine_does_not_count_as_free() -> None:
     silent = machine("m1", ONE, takes_work=False, disconnected_since=NOW - 60, idle_since=None)
-    decided = plan(pool([ONE], wants(1), [silent]))
-    assert rented(decided) == ["gpu.1x"]
-    assert not decided.terminate
+    result = plan(pool([ONE], wants(1), [silent]))
+    assert rented(result) == ["gpu.1x"]
+    assert not result.terminate
 
 
 def test_order_of_the_offers_decides_between_equal_prices() -> None:
@@ -178,8 +178,8 @@ def test_recently_reclaimed_spot_offers_count_as_more_expensive() -> None:
 def test_reclaim_in_a_zone_does_not_count_for_other_zones() -> None:
     anywhere, elsewhere = spot(1, "0.90", zone=""), spot(1, "0.95", zone="us-east-1b")
     reclaims = [(Scope("aws", "us-east-1", "us-east-1a", "gpu.1x"), NOW - 60)] * 2
-    decided = plan(pool([anywhere, elsewhere], wants(1)), interruptions=reclaims)
-    assert decided.launch[0].offers[0] == elsewhere
+    result = plan(pool([anywhere, elsewhere], wants(1)), interruptions=reclaims)
+    assert result.launch[0].offers[0] == elsewhere
 
 
 def test_alternatives_of_a_call_have_one_capacity_and_similar_prices() -> None:
@@ -191,23 +191,23 @@ def test_alternatives_of_a_call_have_one_capacity_and_similar_prices() -> None:
 
 
 def test_the_queue_is_served_in_order_while_machines_are_allowed() -> None:
-    decided = plan(pool([FOUR], wants(4, 4, 4), limits=Limits(max_instances=2)))
-    assert [launch.purpose for launch in decided.launch] == ["d1", "d2"]
-    reason = decided.waiting["d3"]
+    result = plan(pool([FOUR], wants(4, 4, 4), limits=Limits(max_instances=2)))
+    assert [launch.purpose for launch in result.launch] == ["d1", "d2"]
+    reason = result.waiting["d3"]
     assert reason.code is ProvisionCode.MAX_INSTANCES
     assert "has 2 of at most 2 machines (max_instances)" in reason.sentence
 
 
 def test_larger_machine_is_rented_if_the_cheapest_would_exceed_the_maximum() -> None:
-    decided = plan(pool([ONE, offer(4, "9.00")], wants(1, 1, 1), limits=Limits(max_instances=1)))
-    assert rented(decided) == ["gpu.4x"]
+    result = plan(pool([ONE, offer(4, "9.00")], wants(1, 1, 1), limits=Limits(max_instances=1)))
+    assert rented(result) == ["gpu.4x"]
 
 
 def test_gang_beyond_the_maximum_rents_no_machine() -> None:
-    decided = plan(pool([FOUR], wants(12), limits=Limits(max_instances=2)))
-    assert not decided.launch
-    assert decided.waiting["d1"].code is ProvisionCode.MAX_INSTANCES
-    assert "needs 12 slots: 3 machines, and the pool may have 2" in decided.waiting["d1"].sentence
+    result = plan(pool([FOUR], wants(12), limits=Limits(max_instances=2)))
+    assert not result.launch
+    assert result.waiting["d1"].code is ProvisionCode.MAX_INSTANCES
+    assert "needs 12 slots: 3 machines, and the pool may have 2" in result.waiting["d1"].sentence
 
 
 def test_waiting_request_stops_lower_priorities_from_renting() -> None:
@@ -222,9 +222,9 @@ def test_waiting_request_stops_lower_priorities_from_renting() -> None:
 
 def test_the_cost_of_all_machines_stays_below_max_hourly_cost() -> None:
     limits = Limits(max_instances=9, max_hourly_cost=Decimal("8.00"))
-    decided = plan(pool([FOUR], wants(4, 4), [machine("m1", FOUR, used_slots=4)], limits))
-    assert [launch.purpose for launch in decided.launch] == ["d1"]
-    reason = decided.waiting["d2"]
+    result = plan(pool([FOUR], wants(4, 4), [machine("m1", FOUR, used_slots=4)], limits))
+    assert [launch.purpose for launch in result.launch] == ["d1"]
+    reason = result.waiting["d2"]
     assert reason.code is ProvisionCode.MAX_HOURLY_COST
     assert "cost $7.00 of at most $8.00 an hour" in reason.sentence
 
@@ -246,29 +246,29 @@ def test_an_offer_above_its_price_cap_is_not_rented() -> None:
 
 def test_reason_explains_a_skipped_cheaper_offer() -> None:
     cheap, dear = spot(1, "0.40"), offer(1, "1.00")
-    decided = plan(pool([cheap, dear], wants(1)), [refused(cheap)])
-    assert decided.launch[0].offers == (dear,)
+    result = plan(pool([cheap, dear], wants(1)), [refused(cheap)])
+    assert result.launch[0].offers == (dear,)
     assert (
         "cheaper: aws us-east-1a gpu.1x spot: no capacity; tried again at"
-        in decided.waiting["d1"].sentence
+        in result.waiting["d1"].sentence
     )
 
 
 def test_when_all_offers_are_refused_the_reason_names_them_and_the_next_try() -> None:
     offers = [spot(1, "0.40"), offer(1, "1.00")]
     later = refused(offers[1], "the quota is used up", until=NOW + 500)
-    decided = plan(pool(offers, wants(1)), [refused(offers[0]), later])
-    reason = decided.waiting["d1"]
-    assert not decided.launch
+    result = plan(pool(offers, wants(1)), [refused(offers[0]), later])
+    reason = result.waiting["d1"]
+    assert not result.launch
     assert (reason.code, reason.next_try) == (ProvisionCode.COOLING_DOWN, NOW + 200)
     assert "gpu.1x spot: no capacity" in reason.sentence
     assert "gpu.1x on-demand: the quota is used up" in reason.sentence
-    assert decided.next_at == NOW + 200
+    assert result.next_at == NOW + 200
 
 
 def test_a_refusal_of_a_region_covers_all_its_offers() -> None:
-    decided = plan(pool([ONE, FOUR], wants(1)), [refused(Scope("aws", "us-east-1"))])
-    assert "and 1 more: no capacity" in decided.waiting["d1"].sentence
+    result = plan(pool([ONE, FOUR], wants(1)), [refused(Scope("aws", "us-east-1"))])
+    assert "and 1 more: no capacity" in result.waiting["d1"].sentence
 
 
 def test_invalid_offer_is_skipped_until_it_is_corrected() -> None:
@@ -289,10 +289,10 @@ def test_expired_refusal_has_no_effect() -> None:
 
 def test_held_pool_rents_no_machine_and_gives_the_reason() -> None:
     held = pool([ONE], wants(1), limits=Limits(min_instances=1), holds=(Hold("held by admin"),))
-    decided = plan(held)
-    assert not decided.launch
-    assert decided.waiting["d1"].code is ProvisionCode.POOL_HELD
-    assert "held by admin" in decided.waiting["d1"].sentence
+    result = plan(held)
+    assert not result.launch
+    assert result.waiting["d1"].code is ProvisionCode.POOL_HELD
+    assert "held by admin" in result.waiting["d1"].sentence
 
 
 def test_a_hold_ends_at_its_time() -> None:
@@ -362,8 +362,8 @@ def test_pool_with_a_spent_budget_terminates_idle_machines() -> None:
 
 
 def test_next_decision_is_due_at_the_idle_timeout_of_a_machine() -> None:
-    decided = plan(pool([ONE], machines=[machine("m1", ONE, idle_since=NOW - 1000)]))
-    assert decided.next_at == NOW + 200
+    result = plan(pool([ONE], machines=[machine("m1", ONE, idle_since=NOW - 1000)]))
+    assert result.next_at == NOW + 200
 
 
 def test_idle_machine_needed_by_a_waiting_request_stays() -> None:
@@ -393,17 +393,17 @@ def test_broken_machine_is_terminated_after_ten_idle_minutes() -> None:
     fresh = machine("m1", FOUR, idle_since=NOW - 500, **broken)
     late = machine("m2", FOUR, idle_since=NOW - 601, **broken)
     busy = machine("m3", FOUR, used_slots=1, **broken)
-    decided = plan(pool([FOUR], machines=[fresh, late, busy], limits=limits))
-    assert ended(decided) == {"m2": "OUT_OF_SERVICE"}
-    assert decided.next_at == NOW + 100
+    result = plan(pool([FOUR], machines=[fresh, late, busy], limits=limits))
+    assert ended(result) == {"m2": "OUT_OF_SERVICE"}
+    assert result.next_at == NOW + 100
 
 
 def test_machine_that_never_joins_is_terminated_and_replaced() -> None:
     overdue = starting("m1", ONE, purpose="d1")
     overdue = replace(overdue, launched_at=NOW - 1200)
-    decided = plan(pool([ONE], wants(1), [overdue]))
-    assert ended(decided) == {"m1": "NEVER_REGISTERED"}
-    assert len(decided.launch) == 1
+    result = plan(pool([ONE], wants(1), [overdue]))
+    assert ended(result) == {"m1": "NEVER_REGISTERED"}
+    assert len(result.launch) == 1
 
 
 def test_booting_machine_without_purpose_is_terminated_after_the_idle_timeout() -> None:
@@ -423,12 +423,12 @@ def test_machine_request_is_canceled_if_its_purpose_is_gone() -> None:
 def test_reclaimed_machine_is_drained_and_replaced_immediately() -> None:
     leaving = machine("m1", FOUR, used_slots=4, leaving_since=NOW - 1)
     here = pool([FOUR], machines=[leaving], limits=Limits(max_instances=1))
-    decided = plan(here)
-    assert drained(decided) == {"m1": "RECLAIMED"}
-    assert rented(decided) == ["gpu.4x"]
+    result = plan(here)
+    assert drained(result) == {"m1": "RECLAIMED"}
+    assert rented(result) == ["gpu.4x"]
     broken = pool([FOUR], machines=[replace(leaving, is_broken=True)])
     assert drained(plan(broken)) == {"m1": "BROKEN"}
-    again = plan(applied(here, decided))
+    again = plan(applied(here, result))
     assert not again.launch
     assert not again.terminate
 
@@ -445,10 +445,10 @@ def test_starting_then_idle_then_busy_machines_leave_above_the_maximum() -> None
         machine("idle", ONE),
         starting("starting", ONE),
     ]
-    decided = plan(pool([ONE], machines=machines, limits=Limits(max_instances=1)))
-    assert ended(decided) == {"starting": "OVER_MAXIMUM", "idle": "OVER_MAXIMUM"}
-    assert drained(decided) == {"new": "OVER_MAXIMUM"}
-    settled = applied(pool([ONE], machines=machines, limits=Limits(max_instances=1)), decided)
+    result = plan(pool([ONE], machines=machines, limits=Limits(max_instances=1)))
+    assert ended(result) == {"starting": "OVER_MAXIMUM", "idle": "OVER_MAXIMUM"}
+    assert drained(result) == {"new": "OVER_MAXIMUM"}
+    settled = applied(pool([ONE], machines=machines, limits=Limits(max_instances=1)), result)
     assert not drained(plan(settled))
 
 
@@ -466,8 +466,8 @@ def test_machines_leave_above_a_lowered_max_hourly_cost() -> None:
 def test_rents_only_machines_that_the_scheduler_would_use() -> None:
     # The single slot takes one of the three small machines, and would leave the larger one idle.
     offers = [offer(1, "0.10"), offer(2, "0.10")]
-    decided = plan(pool(offers, wants(1, 3), limits=Limits(max_instances=4)))
-    assert rented(decided) == ["gpu.1x"] * 4
+    result = plan(pool(offers, wants(1, 3), limits=Limits(max_instances=4)))
+    assert rented(result) == ["gpu.1x"] * 4
 
 
 def test_container_without_slots_has_a_reason_for_waiting() -> None:

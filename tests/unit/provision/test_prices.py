@@ -101,8 +101,8 @@ def test_operators_slots_override_slots_reported_by_the_cloud() -> None:
 def test_reason_of_price_cap_has_the_time_of_the_next_price() -> None:
     dear = replace(IN_A, max_price_usd_hour=Decimal("0.30"))
     due = {("aws", "us-east-1"): NOW + 600}
-    decided = decide(ProvisionSnapshot((pool([dear], wants(1)),), prices_due=due), NOW)
-    reason = decided.waiting["d1"]
+    result = decide(ProvisionSnapshot((pool([dear], wants(1)),), prices_due=due), NOW)
+    reason = result.waiting["d1"]
     assert (reason.code, reason.next_try) == (ProvisionCode.PRICE_CAP, NOW + 600)
     assert "its price is read again at" in reason.sentence
-    assert decided.next_at == NOW + 600
+    assert result.next_at == NOW + 600

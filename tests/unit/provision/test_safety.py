@@ -101,18 +101,18 @@ def remaining(pool: PoolSnapshot) -> list[Machine]:
 
 @given(pools())
 def test_machines_never_exceed_max_instances(pool: PoolSnapshot) -> None:
-    decided = plan(pool)
-    after = remaining(applied(pool, decided))
-    assert not decided.launch or len(after) <= pool.limits.max_instances
+    result = plan(pool)
+    after = remaining(applied(pool, result))
+    assert not result.launch or len(after) <= pool.limits.max_instances
 
 
 @given(pools())
 def test_cost_never_exceeds_max_hourly_cost(pool: PoolSnapshot) -> None:
-    decided = plan(pool)
+    result = plan(pool)
     most = pool.limits.max_hourly_cost
-    dearest = sum(max(o.price_usd_hour for o in launch.offers) for launch in decided.launch)
+    dearest = sum(max(o.price_usd_hour for o in launch.offers) for launch in result.launch)
     now = sum(m.offer.price_usd_hour for m in pool.machines)
-    assert not decided.launch or most is None or now + dearest <= most
+    assert not result.launch or most is None or now + dearest <= most
 
 
 @given(pools())
@@ -133,12 +133,12 @@ def test_busy_machine_is_never_terminated(pool: PoolSnapshot) -> None:
 
 @given(pools())
 def test_every_request_without_free_slots_has_a_reason(pool: PoolSnapshot) -> None:
-    decided = plan(pool)
-    purposes = {launch.purpose for launch in decided.launch if launch.purpose}
-    assert purposes <= set(decided.waiting)
+    result = plan(pool)
+    purposes = {launch.purpose for launch in result.launch if launch.purpose}
+    assert purposes <= set(result.waiting)
     free = sum(m.offer.slots - m.used_slots for m in pool.machines)
     for one in pool.demand:
-        assert one.slots <= free or one.allocation_id in decided.waiting
+        assert one.slots <= free or one.allocation_id in result.waiting
 
 
 @given(OFFERS, SLOTS, st.data())
@@ -146,11 +146,11 @@ def test_request_never_gets_more_machines_than_it_needs(
     offers: list[Offer], slots: list[int], data: st.DataObject
 ) -> None:
     """A single slot never gets two machines, nor a gang more than its slots."""
-    decided = plan(pool(offers, wants(*slots), data.draw(machines(offers))))
-    asked = [one for one in wants(*slots) if one.allocation_id in decided.waiting]
+    result = plan(pool(offers, wants(*slots), data.draw(machines(offers))))
+    asked = [one for one in wants(*slots) if one.allocation_id in result.waiting]
     sizes = sorted({o.slots for o in offers})
     most = sum(1 if one.slots <= sizes[-1] else one.slots // sizes[0] for one in asked)
-    assert len([x for x in decided.launch if x.purpose]) <= most
+    assert len([x for x in result.launch if x.purpose]) <= most
 
 
 @given(pools())
@@ -172,10 +172,10 @@ def test_scheduler_starts_requests_after_launched_machines_register(
     waiting = tuple(one for one in wants(*slots) if one.allocation_id not in now)
     busy = tuple(replace(m, used_slots=m.offer.slots) if m.takes_work and now else m for m in here)
     snapshot = pool(offers, waiting, busy, limits)
-    decided = plan(snapshot)
+    result = plan(snapshot)
     coming = (ProvisionCode.LAUNCHING, ProvisionCode.MACHINE_STARTING)
-    promised = {id for id, reason in decided.waiting.items() if reason.code in coming}
-    later = applied(snapshot, decided)
+    promised = {id for id, reason in result.waiting.items() if reason.code in coming}
+    later = applied(snapshot, result)
     starts = starting_in(waiting, [agent(m, naming) for m in later.machines], mixes)
     late = promised - {start.allocation_id for start in starts}
     if late:
@@ -258,13 +258,13 @@ def test_skipped_cheaper_offer_always_has_a_reason(
     cooldowns = [
         Cooldown(Scope.of(o), RefusalKind.NO_CAPACITY, NOW + 200, "no capacity") for o in cooling
     ]
-    decided = plan(pool(offers, wants(*slots)), cooldowns)
-    for launch in decided.launch:
+    result = plan(pool(offers, wants(*slots)), cooldowns)
+    for launch in result.launch:
         chosen = launch.offers[0]
         for other in offers:
             if other.slots == chosen.slots and other.price_usd_hour < chosen.price_usd_hour:
                 assert other in cooling
-                assert "no capacity" in decided.waiting[launch.purpose].sentence
+                assert "no capacity" in result.waiting[launch.purpose].sentence
 
 
 @given(
@@ -279,8 +279,8 @@ def test_the_price_is_within_five_percent_of_the_best(
     largest = max(size for size, _ in types)
     # Spread over machines only where none holds it: that is a matter of speed, not of price.
     demand = tuple(one for one in wants(*slots, single_agent=True) if one.slots <= largest)
-    decided = plan(pool(offers, demand))
-    paid = sum(launch.offers[0].price_usd_hour for launch in decided.launch)
+    result = plan(pool(offers, demand))
+    paid = sum(launch.offers[0].price_usd_hour for launch in result.launch)
     assert paid <= best_price(offers, demand) * Decimal("1.05")
 
 
@@ -306,6 +306,6 @@ def best_price(offers: list[Offer], demand: tuple[Demand, ...]) -> Decimal:
 
 def test_reclaimed_machine_is_replaced_immediately() -> None:
     busy = machine("m1", offer(4, 5), used_slots=4, leaving_since=NOW - 1)
-    decided = plan(pool([offer(4, 5)], machines=[busy]))
-    assert [launch.offers[0].slots for launch in decided.launch] == [4]
-    assert decided.drain[0] == ("m1", DrainReason.RECLAIMED)
+    result = plan(pool([offer(4, 5)], machines=[busy]))
+    assert [launch.offers[0].slots for launch in result.launch] == [4]
+    assert result.drain[0] == ("m1", DrainReason.RECLAIMED)

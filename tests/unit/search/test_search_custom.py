@@ -193,10 +193,10 @@ def test_pausing_the_experiment_becomes_an_event(search: Search) -> None:
 
 def test_the_queue_survives_a_snapshot(search: Search) -> None:
     post(search, CREATE, TRAIN, after=1)
-    resumed = restore(SEARCHER, SPACE, 0, json.loads(json.dumps(search.snapshot())))
-    assert resumed.remote_events() == search.remote_events()
-    assert post(resumed, CREATE, after=2) == ()
-    resumed.fold(OperationCompleted(ONE, 100, 0.5))
-    assert resumed.remote_events()[-1]["id"] == 3
-    post(resumed, {"setSearcherProgress": {"progress": 1}}, after=2)
-    assert resumed.progress({}) == 0
+    result = restore(SEARCHER, SPACE, 0, json.loads(json.dumps(search.snapshot())))
+    assert result.remote_events() == search.remote_events()
+    assert post(result, CREATE, after=2) == ()
+    result.fold(OperationCompleted(ONE, 100, 0.5))
+    assert result.remote_events()[-1]["id"] == 3
+    post(result, {"setSearcherProgress": {"progress": 1}}, after=2)
+    assert result.progress({}) == 0

@@ -46,8 +46,8 @@ def test_preview_omits_impossible_promotions() -> None:
     del searcher["time_metric"]
     searcher["max_length"] = {"batches": 200}
     told_of = {entry["unit"]["value"]: entry["count"] for entry in told(**searcher)}
-    ran = simulate(searcher, SPACE, seed=3).trials.values()
-    assert told_of == Counter(int(trial.length) for trial in ran)
+    result = simulate(searcher, SPACE, seed=3).trials.values()
+    assert told_of == Counter(int(trial.length) for trial in result)
     assert max(told_of) < 200, "its brackets have too few trials for one to come so far"
 
 

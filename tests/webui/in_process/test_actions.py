@@ -38,8 +38,8 @@ def test_group_can_be_renamed_lose_a_member_and_be_deleted(tab: Tab, house: Hous
     assert house.admin.get(path)["group"]["users"] == []
     press(tab, "Undo")
     tab.page.get_by_role("link", name="ada").wait_for()
-    found = house.admin.get(path)["group"]
-    assert (found["name"], [u["id"] for u in found["users"]]) == ("vision", [ada])
+    stored_group = house.admin.get(path)["group"]
+    assert (stored_group["name"], [u["id"] for u in stored_group["users"]]) == ("vision", [ada])
     press(tab, "More actions", "Delete", "Delete")
     tab.page.get_by_role("heading", name="Groups", exact=True).wait_for()
     assert house.admin.ask("GET", path).status == 404
@@ -107,8 +107,8 @@ def test_list_of_workspaces_takes_two_requests(tab: Tab, house: House) -> None:
 
 def test_a_workspace_is_pinned_and_unpinned(tab: Tab, house: House) -> None:
     def pinned() -> bool:
-        found = house.admin.get(f"/api/v1/workspaces/{house.red}")["workspace"]["pinned"]
-        return bool(found)
+        stored_pinned = house.admin.get(f"/api/v1/workspaces/{house.red}")["workspace"]["pinned"]
+        return bool(stored_pinned)
 
     tab.open("/workspaces")
     # As for their creators.
@@ -137,8 +137,8 @@ def test_an_agent_is_drained_disabled_and_enabled(tab: Tab, house: House) -> Non
     PlayedAgent(house.api, "a1").join()
 
     def agent() -> tuple[bool, bool]:
-        found = house.admin.get("/api/v1/agents/a1")["agent"]
-        return found["enabled"], found["draining"]
+        stored_agent = house.admin.get("/api/v1/agents/a1")["agent"]
+        return stored_agent["enabled"], stored_agent["draining"]
 
     tab.open("/cluster")
     press(tab, "Actions on a1", "Drain: let its work end")
@@ -171,9 +171,9 @@ def test_user_changes_own_name_password_and_colours(browser: Any, base: str, hou
 
 
 def test_user_describes_own_token(tab: Tab, house: House) -> None:
-    made = house.admin.post("/api/v1/tokens", {"description": "old words"})["tokenId"]
+    token_id = house.admin.post("/api/v1/tokens", {"description": "old words"})["tokenId"]
     tab.open("/settings")
-    press(tab, f"Actions on token {made}", "Describe")
+    press(tab, f"Actions on token {token_id}", "Describe")
     fill(tab, Description="nightly builds")
     press(tab, "Save")
     gone(tab)
@@ -182,21 +182,21 @@ def test_user_describes_own_token(tab: Tab, house: House) -> None:
 
 
 def test_notes_of_an_experiment_are_saved(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
-    tab.open(f"/experiments/{made}/notes")
+    experiment_id = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{experiment_id}/notes")
     fill(tab, Notes="what was <b>tried</b>")
     press(tab, "Save")
     told(tab, "Notes saved")
     assert (
-        house.admin.get(f"/api/v1/experiments/{made}")["experiment"]["notes"]
+        house.admin.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["notes"]
         == "what was <b>tried</b>"
     )
 
 
 def test_a_trial_is_killed(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
-    house.admin.post(f"/api/v1/experiments/{made}/activate")
-    trial = trial_of(house.admin, made)["id"]
+    experiment_id = house.experiment(house.admin, house.red_project)
+    house.admin.post(f"/api/v1/experiments/{experiment_id}/activate")
+    trial = trial_of(house.admin, experiment_id)["id"]
     tab.open(f"/trials/{trial}")
     press(tab, "Kill", "Kill")
     tab.page.locator(".head .state", has_text=re.compile("Canceled|Stopping")).wait_for()
@@ -204,26 +204,26 @@ def test_a_trial_is_killed(tab: Tab, house: House) -> None:
 
 
 def test_an_experiment_is_renamed_and_labelled(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
-    tab.open(f"/experiments/{made}")
+    experiment_id = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{experiment_id}")
     press(tab, "More actions", "Edit name and labels")
     fill(tab, Name="digits", Description="the first", Labels="a, <b>b")
     press(tab, "Save")
     gone(tab)
-    experiment = house.admin.get(f"/api/v1/experiments/{made}")["experiment"]
+    experiment = house.admin.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
     assert (experiment["name"], experiment["description"]) == ("digits", "the first")
     assert sorted(experiment["labels"]) == ["<b>b", "a"]
 
 
 def test_keyboard_shortcut_undoes_the_last_action(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
-    house.admin.post(f"/api/v1/experiments/{made}/kill")
-    tab.open(f"/experiments/{made}")
+    experiment_id = house.experiment(house.admin, house.red_project)
+    house.admin.post(f"/api/v1/experiments/{experiment_id}/kill")
+    tab.open(f"/experiments/{experiment_id}")
     press(tab, "More actions", "Archive")
     told(tab, "Archived experiment")
     tab.page.keyboard.press("Control+z")
     told(tab, "Unarchived experiment")
-    experiment = house.admin.get(f"/api/v1/experiments/{made}")["experiment"]
+    experiment = house.admin.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
     assert experiment["archived"] is False
 
 
@@ -282,9 +282,9 @@ def test_new_experiment_form_selects_the_shown_project(tab: Tab, house: House) -
 
 
 def test_experiment_can_be_killed_continued_and_deleted(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
-    path = f"/api/v1/experiments/{made}"
-    tab.open(f"/experiments/{made}")
+    experiment_id = house.experiment(house.admin, house.red_project)
+    path = f"/api/v1/experiments/{experiment_id}"
+    tab.open(f"/experiments/{experiment_id}")
     press(tab, "More actions", "Kill", "Kill")
     tab.page.locator(".head .state", has_text="Canceled").wait_for()
     press(tab, "More actions", "Continue training")
@@ -303,22 +303,22 @@ def test_experiment_can_be_killed_continued_and_deleted(tab: Tab, house: House) 
 
 
 def test_tensorboard_of_an_experiment_can_be_opened(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
-    tab.open(f"/experiments/{made}")
+    experiment_id = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{experiment_id}")
     press(tab, "More actions", "Open TensorBoard")
     tab.page.wait_for_url(re.compile("/det/tasks/tensorboard/"))
     (tensorboard,) = house.admin.get("/api/v1/tensorboards")["tensorboards"]
-    assert tensorboard["experimentIds"] == [made]
+    assert tensorboard["experimentIds"] == [experiment_id]
 
 
 def test_users_can_move_only_own_experiments_to_another_workspace(
     browser: Any, base: str, house: House
 ) -> None:
     mover = house.person("mover", "Editor")
-    theirs = house.experiment(house.admin, house.red_project)
+    experiment_id = house.experiment(house.admin, house.red_project)
     own = house.experiment(mover, house.red_project)
     with opened(browser, base, user=("mover", PASSWORD)) as tab:
-        for made, offered in ((theirs, False), (own, True)):
+        for made, offered in ((experiment_id, False), (own, True)):
             tab.open(f"/experiments/{made}")
             press(tab, "More actions", "Move to another project")
             why = tab.page.get_by_text("Only its owner and administrators of its workspace")

@@ -149,14 +149,14 @@ def test_a_budget_is_set_raised_and_deleted(tab: Tab, house: House) -> None:
 
 
 def test_the_audit_log_is_searched_and_saved(tab: Tab, house: House) -> None:
-    made = house.admin.post("/api/v1/groups", {"name": "audited"})["group"]["groupId"]
+    group_id = house.admin.post("/api/v1/groups", {"name": "audited"})["group"]["groupId"]
     tab.open("/admin/audit")
-    fill(tab, Object=f"group {made}")
+    fill(tab, Object=f"group {group_id}")
     rows = tab.page.get_by_role("table").get_by_role("row")
     tab.page.get_by_role("heading", name="Audit log").wait_for()
     tab.page.get_by_text("1 entry").wait_for()
     assert "audited" in rows.last.inner_text()
-    tab.open(f"/admin/audit?since=1h&object=group+{made}")
+    tab.open(f"/admin/audit?since=1h&object=group+{group_id}")
     tab.page.get_by_text("1 entry").wait_for()
     requests: list[str] = []
     tab.page.on("request", lambda r: requests.append(r.url))
@@ -165,7 +165,7 @@ def test_the_audit_log_is_searched_and_saved(tab: Tab, house: House) -> None:
     (part,) = (url for url in requests if "limit=1000" in url)
     assert re.search(r"since=\d{4}-", part), "a moment, the same for every part"
     (line,) = Path(saved.value.path()).read_text("utf-8").splitlines()
-    assert json.loads(line)["object"] == f"group {made}"
+    assert json.loads(line)["object"] == f"group {group_id}"
 
 
 def test_all_users_see_the_cluster_message_until_it_is_cleared(

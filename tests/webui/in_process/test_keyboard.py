@@ -18,16 +18,16 @@ MANY = 101  # more than a table has at once
 def keys(browser: Any, base: str, house: House) -> Iterator[Keyboard]:
     """The keyboard of an administrator, who has signed in with it."""
     with opened(browser, base, signed_in=False) as tab:
-        made = Keyboard(tab)
+        keyboard = Keyboard(tab)
         tab.open("/")
-        made.until("the user name has the focus", "document.activeElement.matches('input')")
-        made.fill({"User name": "admin", "Password": PASSWORD})
-        made.press("Enter")
-        made.until("the heading has the focus", "document.activeElement.matches('h1')")
-        yield made
-        made.choose("Your account", "Sign out")
-        made.until("the user name has the focus", "document.activeElement.matches('input')")
-        assert made.unseen == set()
+        keyboard.until("the user name has the focus", "document.activeElement.matches('input')")
+        keyboard.fill({"User name": "admin", "Password": PASSWORD})
+        keyboard.press("Enter")
+        keyboard.until("the heading has the focus", "document.activeElement.matches('h1')")
+        yield keyboard
+        keyboard.choose("Your account", "Sign out")
+        keyboard.until("the user name has the focus", "document.activeElement.matches('input')")
+        assert keyboard.unseen == set()
         # Browsers report each refused request: before the sign-in, and for half-typed input.
         assert [c for c in tab.complaints if not re.search("status of 40[01]", c)] == []
 
@@ -50,15 +50,15 @@ def state(keys: Keyboard, *names: str) -> None:
 
 
 def test_an_experiment_is_forked_watched_paused_and_killed(keys: Keyboard, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
+    experiment_id = house.experiment(house.admin, house.red_project)
     go(keys, "Experiments")
     keys.enter("counting")
     keys.heading("counting")
     keys.enter("Fork")
-    keys.dialog(f"New experiment from experiment {made}")
+    keys.dialog(f"New experiment from experiment {experiment_id}")
     keys.page.get_by_text("This configuration is valid.").wait_for()
     keys.enter("Create")
-    keys.page.wait_for_url(re.compile(rf"/experiments/(?!{made}$)\d+$"))
+    keys.page.wait_for_url(re.compile(rf"/experiments/(?!{experiment_id}$)\d+$"))
     forked = int(keys.page.url.rsplit("/", 1)[1])
     keys.heading("counting")
     state(keys, "Queued", "Active")
@@ -77,7 +77,7 @@ def test_an_experiment_is_forked_watched_paused_and_killed(keys: Keyboard, house
     keys.gone()
     state(keys, "Canceled")
     experiment = house.admin.get(f"/api/v1/experiments/{forked}")["experiment"]
-    assert (experiment["forkedFrom"], experiment["state"]) == (made, "STATE_CANCELED")
+    assert (experiment["forkedFrom"], experiment["state"]) == (experiment_id, "STATE_CANCELED")
 
 
 def test_keyboard_filters_sorts_and_compares_a_long_list(keys: Keyboard, house: House) -> None:
@@ -151,10 +151,12 @@ def test_a_job_is_moved_in_the_queue_and_back(keys: Keyboard, house: House) -> N
 
 
 def test_a_checkpoint_is_registered(keys: Keyboard, house: House) -> None:
-    made = create(house.admin, name="with a checkpoint", activate=True)
-    report_metrics(house.admin, trial_of(house.admin, made)["id"], "validation", 2, {"loss": 0.5})
-    checkpoint = report_checkpoint(house.admin, made)
-    house.admin.post(f"/api/v1/experiments/{made}/kill")
+    experiment_id = create(house.admin, name="with a checkpoint", activate=True)
+    report_metrics(
+        house.admin, trial_of(house.admin, experiment_id)["id"], "validation", 2, {"loss": 0.5}
+    )
+    checkpoint = report_checkpoint(house.admin, experiment_id)
+    house.admin.post(f"/api/v1/experiments/{experiment_id}/kill")
     go(keys, "Experiments")
     keys.enter("with a checkpoint", "Checkpoints")
     keys.page.get_by_role("table").wait_for()
@@ -169,7 +171,7 @@ def test_a_checkpoint_is_registered(keys: Keyboard, house: House) -> None:
 
 
 def test_keyboard_creates_objects_in_dialogs(keys: Keyboard, house: House) -> None:
-    made = house.experiment(house.admin, house.blue_project)
+    experiment_id = house.experiment(house.admin, house.blue_project)
     go(keys, "Workspaces")
     keys.enter("New workspace")
     keys.dialog("New workspace")
@@ -220,7 +222,7 @@ def test_keyboard_creates_objects_in_dialogs(keys: Keyboard, house: House) -> No
     go(keys, "Budgets")
     keys.enter("New budget")
     keys.dialog("New budget")
-    keys.fill({"Experiment": str(made), "US dollars": "5"})
+    keys.fill({"Experiment": str(experiment_id), "US dollars": "5"})
     keys.press("Enter")
     keys.gone()
 

@@ -82,10 +82,10 @@ class Log:
 
 @pytest.fixture(scope="module")
 def trial(house: House) -> int:
-    made = house.experiment(house.admin, house.blue_project)
-    house.admin.post(f"/api/v1/experiments/{made}/activate")
-    (trial,) = house.admin.get(f"/api/v1/experiments/{made}/trials")["trials"]
-    house.admin.post(f"/api/v1/experiments/{made}/kill")
+    experiment_id = house.experiment(house.admin, house.blue_project)
+    house.admin.post(f"/api/v1/experiments/{experiment_id}/activate")
+    (trial,) = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    house.admin.post(f"/api/v1/experiments/{experiment_id}/kill")
     with house.api.ctx.db.begin() as tx:
         tx.execute(text("DELETE FROM task_logs WHERE task_id = :task"), {"task": trial["taskId"]})
         tx.execute(FILL, {"task": trial["taskId"], "last": LINES - 1})
@@ -228,9 +228,9 @@ def test_matching_lines_can_be_saved_as_text(log: Log) -> None:
 
 
 def test_lines_with_equal_times_are_all_found_and_filtered(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.blue_project)
-    house.admin.post(f"/api/v1/experiments/{made}/activate")
-    (trial,) = house.admin.get(f"/api/v1/experiments/{made}/trials")["trials"]
+    experiment_id = house.experiment(house.admin, house.blue_project)
+    house.admin.post(f"/api/v1/experiments/{experiment_id}/activate")
+    (trial,) = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
     told = {"taskId": trial["taskId"], "timestamp": "2026-01-01T00:00:00Z"}
     lines = [{**told, "log": f"line {n}\n", "rankId": n % 2} for n in range(1100)]
     lines[7] |= {"level": "LOG_LEVEL_ERROR"}
@@ -255,4 +255,4 @@ def test_lines_with_equal_times_are_all_found_and_filtered(tab: Tab, house: Hous
     # Lines of odd ranks that contain "line 109".
     wanted = [109, *range(1091, 1100, 2)]
     assert shown.all_text_contents() == [f"line {n}" for n in wanted]
-    house.admin.post(f"/api/v1/experiments/{made}/kill")
+    house.admin.post(f"/api/v1/experiments/{experiment_id}/kill")

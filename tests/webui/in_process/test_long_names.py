@@ -46,14 +46,14 @@ def searched(house: House, project: int, hyperparameters: dict[str, Any]) -> int
         searcher={"name": "random", "metric": metric, "max_trials": 3, "max_length": {"batches": 4}},
     )  # fmt: skip
     request = {"config": config, "activate": False, "projectId": project}
-    made = int(house.admin.post("/api/v1/experiments", request)["experiment"]["id"])
-    for trial in house.admin.get(f"/api/v1/experiments/{made}/trials")["trials"]:
+    experiment_id = int(house.admin.post("/api/v1/experiments", request)["experiment"]["id"])
+    for trial in house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]:
         for batches in (2, 4):
             response = report_metrics(
                 house.admin, trial["id"], "validation", batches, {metric: 0.5}
             )
             assert response.status == 200
-    return made
+    return experiment_id
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])

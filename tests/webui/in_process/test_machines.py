@@ -23,10 +23,10 @@ def rented(
 ) -> Iterator[Rented]:
     with postgres_server.database() as url:
         database = Database(url)
-        with rented_cluster(database, tmp_path_factory.mktemp("rented")) as made:
+        with rented_cluster(database, tmp_path_factory.mktemp("rented")) as cluster:
             # Browsers count from their own clock.
-            made.time = datetime.now(timezone.utc)
-            yield made
+            cluster.time = datetime.now(timezone.utc)
+            yield cluster
         database.dispose()
 
 

@@ -174,15 +174,15 @@ def test_page_of_an_unknown_workspace_offers_to_choose_another(tab: Tab, part: s
 
 
 def test_administrator_describes_and_revokes_token_of_another_user(tab: Tab, house: House) -> None:
-    made = house.person("ci").post("/api/v1/tokens", {"description": "old words"})
+    caller = house.person("ci").post("/api/v1/tokens", {"description": "old words"})
     tab.open("/admin/tokens")
-    press(tab, f"Actions on token {made['tokenId']}", "Describe")
+    press(tab, f"Actions on token {caller['tokenId']}", "Describe")
     fill(tab, Description="nightly builds")
     press(tab, "Save")
     tab.page.get_by_role("cell", name="nightly builds").wait_for()
-    press(tab, f"Actions on token {made['tokenId']}", "Revoke", "Revoke")
+    press(tab, f"Actions on token {caller['tokenId']}", "Revoke", "Revoke")
     tab.page.get_by_role("cell", name="nightly builds").wait_for(state="detached")
-    assert house.api.with_token(made["token"]).ask("GET", "/api/v1/me").status == 401
+    assert house.api.with_token(caller["token"]).ask("GET", "/api/v1/me").status == 401
 
 
 @pytest.mark.parametrize(
@@ -225,11 +225,11 @@ EDITS = ["Edit name and labels", "Open TensorBoard", "Move to another project", 
 def test_users_see_actions_allowed_by_their_roles(
     browser: Any, base: str, house: House, role: str, buttons: list[str], more: list[str]
 ) -> None:
-    made = house.experiment(house.admin, house.blue_project)
+    experiment_id = house.experiment(house.admin, house.blue_project)
     name = f"offered-{role}"
     house.person(name, role, house.blue)
     with opened(browser, base, user=(name, PASSWORD)) as tab:
-        tab.open(f"/experiments/{made}")
+        tab.open(f"/experiments/{experiment_id}")
         tab.page.get_by_role("heading", level=1).wait_for()
         tab.page.get_by_role("tab", name="Notes").or_(
             tab.page.get_by_role("link", name="Notes")

@@ -21,38 +21,38 @@ def test_relative_times_are_updated_without_changes(tab: Tab, house: House) -> N
 
 
 def test_paused_experiment_names_the_resume_button(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
-    tab.open(f"/experiments/{made}")
+    experiment_id = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{experiment_id}")
     told = tab.page.locator(".notice")
     told.get_by_text("The experiment is paused: “Resume” continues it.").wait_for()
-    trial = trial_of(house.admin, made)
+    trial = trial_of(house.admin, experiment_id)
     tab.open(f"/trials/{trial['id']}")
     told.get_by_text("“Resume” of its experiment continues it").wait_for()
 
 
 def test_waiting_trial_is_shown_beside_running_trials(tab: Tab, house: House) -> None:
-    made = create(house.admin, activate=True)
+    experiment_id = create(house.admin, activate=True)
     runs = {"state": "RUNNING", "sentence": "runs on one"}
     waits = {"state": "QUEUED", "sentence": "needs 1 slot; none is free"}
     reasons = [{"trialId": 1, **runs}, {"trialId": 2, **runs}, {"trialId": 3, **waits}]
     tab.page.route("**/api/v1/why/experiment/*", lambda r: r.fulfill(json={"reasons": reasons}))
-    tab.open(f"/experiments/{made}")
+    tab.open(f"/experiments/{experiment_id}")
     tab.page.get_by_text("2 trials run, 1 waits. Trial 3 needs 1 slot; none is free.").wait_for()
 
 
 def test_pausing_replaces_the_undo_message_of_resuming(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
-    tab.open(f"/experiments/{made}")
+    experiment_id = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{experiment_id}")
     tab.page.get_by_role("button", name="Resume").click()
-    tab.page.get_by_text(f"Resumed experiment {made}").wait_for()
+    tab.page.get_by_text(f"Resumed experiment {experiment_id}").wait_for()
     tab.page.get_by_role("button", name="Pause").click()
-    tab.page.get_by_text(f"Paused experiment {made}").wait_for()
+    tab.page.get_by_text(f"Paused experiment {experiment_id}").wait_for()
     assert tab.page.locator(".toast").count() == 1
 
 
 def test_search_picture_marks_a_queued_trial_as_not_begun(tab: Tab, house: House) -> None:
-    made = create(house.admin, activate=True)
-    tab.open(f"/experiments/{made}/search")
+    experiment_id = create(house.admin, activate=True)
+    tab.open(f"/experiments/{experiment_id}/search")
     tab.page.locator(".trial-value").get_by_text("not begun", exact=True).wait_for()
 
 
@@ -99,8 +99,8 @@ def test_long_sentence_does_not_cut_the_name(tab: Tab, house: House) -> None:
 
 
 def test_end_of_the_log_is_visible(tab: Tab, house: House) -> None:
-    made = house.experiment(house.admin, house.red_project)
-    tab.open(f"/experiments/{made}/logs")
+    experiment_id = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{experiment_id}/logs")
     log = tab.page.get_by_role("log")
     log.wait_for()
     tab.page.locator(".notice").wait_for()
@@ -115,8 +115,8 @@ def test_code_page_first_shows_the_entrypoint(tab: Tab, house: House) -> None:
         for path in ("a.py", "train.py")
     ]
     request = {"config": config_of(), "activate": False, "modelDefinition": code}
-    made = house.admin.post("/api/v1/experiments", request)["experiment"]["id"]
-    tab.open(f"/experiments/{made}/code")
+    experiment_id = house.admin.post("/api/v1/experiments", request)["experiment"]["id"]
+    tab.open(f"/experiments/{experiment_id}/code")
     tab.page.locator(".tree [aria-current=page]", has_text="train.py").wait_for()
 
 
