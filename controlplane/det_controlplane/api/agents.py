@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.http import EMPTY, Answer, Request, json_response
+from det_controlplane.api.http import EMPTY, Answer, Request, as_json, json_object, json_response
 from det_controlplane.api.listing import PageQuery, part_of
 from det_controlplane.api.router import delete, get, post
 from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
@@ -37,13 +37,11 @@ class NewJoinToken:
 
 
 def list_agents(ctx: Context, request: Request, query: AgentQuery) -> Answer:
-    agents = administration.agents(ctx)
-    if query.exclude_slots:
-        agents = [{**agent, "slots": {}} for agent in agents]
-    if query.exclude_containers:
-        agents = [{**agent, "containers": {}} for agent in agents]
+    agents = administration.agents(
+        ctx, slots=not query.exclude_slots, containers=not query.exclude_containers
+    )
     part, pagination = part_of(agents, query.page(default_limit=-1))
-    return json_response({"agents": part, "pagination": pagination})
+    return json_object(agents=f"[{','.join(part)}]", pagination=as_json(pagination))
 
 
 def get_agent(ctx: Context, request: Request) -> Answer:

@@ -17,34 +17,16 @@ from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import change
 
 
-def agents(ctx: Context) -> list[dict[str, Any]]:
-    return [_with_stats(a) for a in agent_views.agents(ctx.db)]
+def agents(ctx: Context, *, slots: bool, containers: bool) -> list[str]:
+    """Return the JSON of each agent, with its slots and containers if they are wanted."""
+    return agent_views.agents(ctx.db, slots=slots, containers=containers)
 
 
 def agent(ctx: Context, agent_id: str) -> dict[str, Any]:
     view = agent_views.agent(ctx.db, agent_id)
     if view is None:
         raise Missing(f"agent '{agent_id}' not found")
-    return _with_stats(view)
-
-
-def _with_stats(agent: dict[str, Any]) -> dict[str, Any]:
-    stats = agent["slotStats"]
-    for slot in agent["slots"].values():
-        for key, name in (
-            ("typeStats", slot["device"]["type"]),
-            ("brandStats", slot["device"]["brand"]),
-        ):
-            entry = stats[key].setdefault(
-                name, {"states": {}, "disabled": 0, "draining": 0, "total": 0}
-            )
-            entry["total"] += 1
-            entry["disabled"] += not (slot["enabled"] or slot["draining"])
-            entry["draining"] += bool(slot["draining"])
-            if slot["container"]:
-                state = slot["container"]["state"]
-                entry["states"][state] = entry["states"].get(state, 0) + 1
-    return agent
+    return view
 
 
 def set_agent(
