@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.paging import Page
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.experiments import experiment_pages
 from det_controlplane.services.context import Context
@@ -17,6 +18,7 @@ from sqlalchemy import text
 
 from tests.support.searching import CLUSTER, OWNER, SINGLE, Agent, context
 
+ALL = Page(limit=-1)
 _ROWS = text("SELECT id, xmin::text FROM allocations WHERE state = 'QUEUED' ORDER BY id")
 _DELAY = text(
     "UPDATE allocations SET not_before = now() + interval '1 hour' WHERE trial_id IN ("
@@ -39,9 +41,7 @@ def place(ctx: Context, experiment_id: int) -> dict[str, Any] | None:
 
 
 def places_of_queue(ctx: Context) -> list[int]:
-    queue = jobs.queue_of(ctx, "default", descending=False)
-    ahead = {entry.id: entry.ahead for entry in queue.entries}
-    return [ahead[job["jobId"]] for job in jobs.shown(ctx, queue, queue.entries)]
+    return [job["summary"]["jobsAhead"] for job in jobs.queue_of(ctx, "default", ALL).jobs]
 
 
 @pytest.mark.parametrize("scheduler", ["priority", "round_robin", "fair_share"])
@@ -70,6 +70,54 @@ def test_jobs_that_left_the_queue_are_no_longer_counted(database: Database) -> N
     tick.run(ctx)
     assert place(ctx, third) == {"state": "STATE_QUEUED", "jobsAhead": 0}
     assert place(ctx, second) == {"state": "STATE_QUEUED", "jobsAhead": -1}
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+@pytest.mark.parametrize(
+    ("scheduler", "places"),
+    [
+        ("priority", {"delayed": -1, "urgent": 0, "runs": 1, "first": 2, "second": 3}),
+        ("round_robin", {"delayed": -1, "runs": 0, "first": 1, "second": 2, "urgent": 3}),
+    ],
+)
+def test_queue_begins_with_delayed_jobs_and_has_the_order_of_its_scheduler(
+    scheduler: str, places: dict[str, int], is_marked: bool, database: Database
+) -> None:
+    ctx = context(database)
+    manager = {"type": "agent", "scheduler": {"type": scheduler}}
+    ctx.config = load_cluster({**CLUSTER, "resource_manager": manager})
+    Agent.joined(ctx)
+    ids = {"runs": submit(ctx)}
+    tick.run(ctx)
+    ids |= {name: submit(ctx) for name in ("first", "delayed", "second")}
+    ids["urgent"] = submit(ctx, ", priority: 7")
+    with ctx.db.begin() as tx:
+        tx.execute(_DELAY, {"id": ids["delayed"]})
+        if not is_marked:  # the mark is only a faster way to the rows
+            tx.execute(text("UPDATE jobs SET in_queue = false"))
+    names = {str(id): name for name, id in ids.items()}
+    queue = jobs.queue_of(ctx, "default", ALL).jobs
+    ahead = {names[job["entityId"]]: job["summary"]["jobsAhead"] for job in queue}
+    assert ahead == places
+    assert list(ahead) == list(places)
+    assert jobs.queue_of(ctx, "default", ALL, descending=True).jobs == queue[::-1]
+    running = jobs.queue_of(ctx, "default", ALL, states=["SCHEDULED"]).jobs
+    assert [names[job["entityId"]] for job in running] == ["runs"]
+    assert jobs.queue_of(ctx, "default", ALL, within=[]).jobs == []
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [(Page(1, 2), [1, 2]), (Page(-1, 1), [3]), (Page(9, 1), []), (Page(0, -2), [])],
+)
+def test_page_of_the_queue_has_its_jobs_and_the_total(
+    page: Page, expected: list[int], database: Database
+) -> None:
+    ctx = context(database)
+    ids = [submit(ctx) for _ in range(4)]
+    part = jobs.queue_of(ctx, "default", page)
+    assert [job["entityId"] for job in part.jobs] == [str(ids[n]) for n in expected]
+    assert part.pagination["total"] == 4
 
 
 def test_pass_does_not_rewrite_allocations_if_only_numbers_change(database: Database) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from det_controlplane.api.answers import JobEntries, Jobs
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
-from det_controlplane.api.listing import ListQuery, known_states, part_of
+from det_controlplane.api.listing import ListQuery, known_states
 from det_controlplane.api.router import get, post
 from det_controlplane.core.people.permissions import TaskRule, in_body, in_listing, require
 from det_controlplane.core.people.roles import Right
@@ -47,21 +47,22 @@ class QueueUpdates:
 
 
 def list_jobs(ctx: Context, request: Request, query: QueueQuery) -> Answer:
-    queue = jobs.queue_of(ctx, query.resource_pool, descending=query.sort().descending)
-    entries, states = queue.entries, known_states(query.states, _STATES)
-    if states:
-        entries = [entry for entry in entries if entry.state.removeprefix("STATE_") in states]
-    if not request.path.endswith("-v2"):
-        entries = [entry for entry in entries if _is_seen(request, entry.workspace_id)]
-    part, pagination = part_of(entries, query.page())
-    views = jobs.shown(ctx, queue, part)
-    if not request.path.endswith("-v2"):
-        return json_response({"jobs": views, "pagination": pagination})
-    rows = [
-        {"full": j} if _is_seen(request, j["workspaceId"]) else {"limited": _limited(j)}
-        for j in views
-    ]
-    return json_response({"jobs": rows, "pagination": pagination})
+    is_v2 = request.path.endswith("-v2")
+    part = jobs.queue_of(
+        ctx,
+        query.resource_pool,
+        query.page(),
+        descending=query.sort().descending,
+        states=known_states(query.states, _STATES),
+        within=None if is_v2 else request.within,
+    )
+    rows = part.jobs
+    if is_v2:
+        rows = [
+            {"full": j} if _is_seen(request, j["workspaceId"]) else {"limited": _limited(j)}
+            for j in part.jobs
+        ]
+    return json_response({"jobs": rows, "pagination": part.pagination})
 
 
 def _is_seen(request: Request, workspace_id: int) -> bool:

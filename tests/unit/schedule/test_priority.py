@@ -12,7 +12,6 @@ from det_controlplane.core.schedule import (
     Running,
     WaitCode,
     decide,
-    jobs_ahead,
 )
 
 from tests.support.schedules import (
@@ -289,10 +288,3 @@ def test_requests_of_one_job_start_in_order_of_creation() -> None:
         request("first", 1, "exp", requested_at=1.0),
     ]
     assert started(pool(agents(1), pending=pending)) == {"first"}
-
-
-def test_jobs_ahead_counts_live_jobs_in_scheduler_order() -> None:
-    jobs = [job("c", 50), job("a", 10), job("b", 42, position=2)]
-    pending = [request("c", 1), request("b", 1)]
-    snapshot = pool(agents(4), pending=pending, running=[running("a", a1=4)], jobs=jobs)
-    assert jobs_ahead(snapshot) == {"a": 0, "b": 1, "c": 2}

@@ -1,7 +1,7 @@
 """Scheduling a resource pool: `decide(PoolSnapshot, now) -> SchedulePlan`, pure and deterministic."""
 
 from .decide import decide
-from .expected import JobProgress, expected_starts
+from .expected import JobProgress, can_expect_starts, expected_starts
 from .model import (
     Job,
     PoolSettings,
@@ -16,7 +16,6 @@ from .model import (
     WaitCode,
     WaitReason,
 )
-from .queue_order import jobs_ahead
 
 __all__ = [
     "Job",
@@ -32,7 +31,7 @@ __all__ = [
     "Start",
     "WaitCode",
     "WaitReason",
+    "can_expect_starts",
     "decide",
     "expected_starts",
-    "jobs_ahead",
 ]

@@ -1,10 +1,9 @@
 """Tell when jobs that wait may start, from how far the work before them has come."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .model import PoolSnapshot
-from .queue_order import in_queue_order
+from .model import PoolSettings
 
 # Less progress says too little of the rest.
 _LEAST_PROGRESS = 0.02
@@ -24,54 +23,31 @@ class JobProgress:
         return self.elapsed_s * (1 - min(self.progress, 1)) / self.progress
 
 
+def can_expect_starts(settings: PoolSettings, max_slots_per_launch: int | None) -> bool:
+    """Return whether a pool gives estimates. Pools that rent machines, preempt or have no order do not."""
+    has_order = settings.scheduler != "fair_share"
+    return has_order and not settings.preemption and max_slots_per_launch is None
+
+
 def expected_starts(
-    snapshot: PoolSnapshot, advances: Mapping[str, JobProgress]
+    free: int,
+    running: Iterable[tuple[JobProgress, int]],
+    waiting: Iterable[tuple[str, int]],
 ) -> dict[str, float]:
     """Return the expected seconds until each waiting job starts, by id. Jobs without an estimate are absent.
 
-    Slots count as one heap, jobs take them in queue order, and started jobs keep theirs. Pools that rent machines,
-    preempt or have no order get no estimate."""
-    settings = snapshot.settings
-    if (
-        settings.preemption
-        or settings.scheduler == "fair_share"
-        or snapshot.max_slots_per_launch is not None
-    ):
-        return {}
-    free = sum(a.slots - a.used for a in snapshot.agents if a.is_open)
-    needs: dict[str, int] = {}
-    for request in in_queue_order(snapshot.pending, settings):
-        needs.setdefault(request.job.id, request.slots)
-    running = {r.job.id for r in snapshot.running}
-    waiting = [(job_id, slots) for job_id, slots in needs.items() if job_id not in running]
-    return _starts(free, _freed(snapshot, advances), waiting)
-
-
-def _freed(snapshot: PoolSnapshot, advances: Mapping[str, JobProgress]) -> list[tuple[float, int]]:
-    """Return when running jobs end, with the slots that they hold, the first to end first."""
-    slots_by_job: dict[str, int] = {}
-    for running in snapshot.running:
-        slots_by_job[running.job.id] = slots_by_job.get(running.job.id, 0) + running.slots
-    ends = [
-        (advances[job_id].left_s(), slots)
-        for job_id, slots in slots_by_job.items()
-        if job_id in advances
-    ]
-    return sorted((left_s, slots) for left_s, slots in ends if left_s is not None)
-
-
-def _starts(
-    free: int, ends: list[tuple[float, int]], waiting: Iterable[tuple[str, int]]
-) -> dict[str, float]:
+    `free` slots and the slots of `running` jobs count as one heap. Each `waiting` job comes with the slots that it and
+    all waiting jobs ahead of it need, the fewest first."""
+    ends = [(progress.left_s(), slots) for progress, slots in running]
+    coming = iter(sorted((left_s, slots) for left_s, slots in ends if left_s is not None))
     starts: dict[str, float] = {}
-    now, coming = 0.0, iter(ends)
-    for job_id, slots in waiting:
-        while free < slots:
+    now = 0.0
+    for job_id, needed in waiting:
+        while free < needed:
             end = next(coming, None)
             if end is None:
                 return starts
             now, free = end[0], free + end[1]
-        free -= slots
         # A job that could start at once waits for something other than slots.
         if now > 0:
             starts[job_id] = now

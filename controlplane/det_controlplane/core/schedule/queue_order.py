@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import attrgetter, lt
 from typing import TypeVar
 
-from .model import PoolSettings, PoolSnapshot, Request, Running
+from .model import PoolSettings, Request, Running
 
 Queued = TypeVar("Queued", Request, Running)
 
@@ -20,17 +20,3 @@ def in_queue_order(queued: Sequence[Queued], settings: PoolSettings) -> list[Que
             return list(queued)
         return sorted(queued, key=_by_priority)
     return sorted(queued, key=_by_position)
-
-
-def jobs_ahead(snapshot: PoolSnapshot) -> dict[str, int]:
-    """Return how many jobs are before each in the queue; -1 where the scheduler keeps no order."""
-    queued: list[Request | Running] = [*snapshot.pending, *snapshot.running]
-    jobs = {item.job.id: item.job for item in queued}.values()
-    match snapshot.settings.scheduler:
-        case "fair_share":
-            return {job.id: -1 for job in jobs}
-        case "round_robin":
-            in_order = sorted(jobs, key=attrgetter("position", "id"))
-        case "priority":
-            in_order = sorted(jobs)
-    return {job.id: place for place, job in enumerate(in_order)}

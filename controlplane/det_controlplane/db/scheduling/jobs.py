@@ -1,14 +1,14 @@
 """Rows of jobs, the entries of the queue."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select, text, update
 
+from det_controlplane.core.paging import Page
 from det_controlplane.core.schedule import SchedulerType
 from det_controlplane.core.schedule.queue_changes import QueuedJob
 from det_controlplane.db.engine.database import Tx
@@ -32,16 +32,40 @@ _LISTED = f"""
 _LISTED_BY_ID = text(
     _LISTED.replace("{where}", "a.pool = :pool AND j.id = ANY(cast(:ids AS uuid[]))")
 )
-_LIVE = """
-    SELECT a.job_id AS id, bool_or(a.state <> 'QUEUED') AS scheduled,
-        bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled
-    FROM allocations a WHERE a.state <> 'TERMINATED' AND a.pool = :pool AND a.job_id IS NOT NULL GROUP BY a.job_id
-"""
-# One text with a line for each job, as the allocations that a scheduling pass reads. The workspace comes from a subquery:
-# PostgreSQL would read all jobs to join thousands of them.
-_LIVE_OF_POOL = text(f"""
-    SELECT string_agg(concat_ws(chr(9), id, (SELECT j.workspace_id FROM jobs j WHERE j.id = x.id), scheduled, backfilled),
-        chr(10)) FROM ({_LIVE}) x
+_HAS_CONTAINERS = """EXISTS (SELECT FROM containers c
+    WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED')"""
+# The whole queue is sorted for a page, but only rows of the page leave PostgreSQL. A job has a place if an allocation of it
+# has containers, or is queued without a delay; other jobs come first. Most jobs are read from the index jobs_in_queue. OFFSET
+# 0 makes PostgreSQL look up each other job: it would read all jobs to join thousands of them.
+_PAGE = text(f"""
+    WITH live AS (
+        SELECT a.job_id AS id, bool_or(a.state <> 'QUEUED') AS scheduled,
+            bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled,
+            min(a.slots) FILTER (WHERE a.state = 'QUEUED' AND a.not_before IS NULL) AS needed,
+            bool_or(a.state <> 'QUEUED' AND {_HAS_CONTAINERS}) AS holds
+        FROM allocations a WHERE a.state <> 'TERMINATED' AND a.pool = :pool GROUP BY a.job_id),
+    jobs_of_pool AS (
+        SELECT x.*, coalesce(q.position, o.position) AS position, coalesce(q.workspace_id, o.workspace_id) AS workspace_id,
+            cast(:scheduler AS text) <> 'fair_share' AND (x.holds OR x.needed IS NOT NULL) AS placed,
+            CASE WHEN cast(:scheduler AS text) = 'priority' THEN coalesce(q.priority, o.priority, :default_priority) END AS priority
+        FROM live x LEFT JOIN jobs q ON q.id = x.id AND q.pool = :pool AND q.in_queue
+        LEFT JOIN LATERAL (SELECT j.workspace_id, j.position, j.priority FROM jobs j
+            WHERE j.id = x.id AND q.id IS NULL OFFSET 0) o ON true),
+    queue AS (
+        SELECT id, workspace_id, row_number() OVER in_order AS number,
+            CASE WHEN placed THEN count(*) FILTER (WHERE placed) OVER in_order - 1 ELSE -1 END AS ahead,
+            CASE WHEN NOT holds THEN sum(needed) FILTER (WHERE NOT holds) OVER in_order END AS needed,
+            CASE WHEN backfilled THEN 'SCHEDULED_BACKFILLED' WHEN scheduled THEN 'SCHEDULED' ELSE 'QUEUED' END AS state
+        FROM jobs_of_pool WINDOW in_order AS (ORDER BY placed, CASE WHEN placed THEN priority END,
+            CASE WHEN placed THEN position END, id ROWS UNBOUNDED PRECEDING)),
+    seen AS MATERIALIZED (
+        SELECT * FROM queue WHERE (cast(:states AS text[]) IS NULL OR state = ANY(cast(:states AS text[])))
+            AND (cast(:within AS integer[]) IS NULL OR workspace_id = ANY(cast(:within AS integer[]))))
+    SELECT t.total, p.id::text AS id, p.ahead, p.needed
+    FROM (SELECT count(*) AS total FROM seen) t LEFT JOIN LATERAL (
+        SELECT * FROM seen ORDER BY CASE WHEN cast(:descending AS boolean) THEN -number ELSE number END
+        OFFSET CASE WHEN :offset < 0 THEN greatest(t.total + :beside + :offset, 0) ELSE :offset END
+        LIMIT cast(:most AS bigint)) p ON true
 """)
 # The jobs before one are counted in the index jobs_in_queue alone.
 _PLACE = """
@@ -62,15 +86,17 @@ _PLACES = {
     "round_robin": text(_PLACE.replace("{before}", "(o.position, o.id) < (x.position, x.id)")),
     "fair_share": text(_PLACE.replace("{before}", "false")),
 }
-_COUNTS = text(f"""
+_COUNTS = text("""
     SELECT count(*) FILTER (WHERE NOT scheduled) AS queued, count(*) FILTER (WHERE scheduled) AS scheduled
-    FROM ({_LIVE}) x
+    FROM (SELECT bool_or(state <> 'QUEUED') AS scheduled FROM allocations
+        WHERE state <> 'TERMINATED' AND pool = :pool GROUP BY job_id) x
 """)
-# Only jobs that run have one.
-_ADVANCES = text("""
-    SELECT e.job_id::text AS id, e.progress, (SELECT min(x.assigned_at) FROM allocations x WHERE x.job_id = e.job_id) AS began_at
-    FROM experiments e WHERE e.progress IS NOT NULL AND e.job_id IN (
-        SELECT a.job_id FROM allocations a WHERE a.pool = :pool AND a.state NOT IN ('TERMINATED', 'QUEUED'))
+_ADVANCES = text(f"""
+    SELECT e.job_id::text AS id, x.held, e.progress,
+        (SELECT min(x.assigned_at) FROM allocations x WHERE x.job_id = e.job_id) AS began_at
+    FROM (SELECT a.job_id, sum(a.slots) AS held FROM allocations a
+        WHERE a.pool = :pool AND a.state NOT IN ('TERMINATED', 'QUEUED') AND {_HAS_CONTAINERS} GROUP BY a.job_id) x
+    JOIN experiments e ON e.job_id = x.job_id WHERE e.progress IS NOT NULL
 """)
 _LISTED_ELSEWHERE = text(_LISTED.replace("{where}", "a.pool <> ALL(cast(:pools AS text[]))"))
 _WAITED = text("""
@@ -101,13 +127,26 @@ _QUEUED = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class LiveJob:
-    """A job with live allocations in a pool."""
+class QueueSettings:
+    """A pool, its order, and the jobs that the caller wants to see; None stands for all states or workspaces."""
+
+    pool: str
+    scheduler: SchedulerType
+    default_priority: int
+    descending: bool = False
+    states: Sequence[str] | None = None
+    within: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntry:
+    """The place of a job in a queue."""
 
     id: str
-    workspace_id: int
-    scheduled: bool
-    backfilled: bool
+    ahead: int  # jobs; -1 for a job without a place
+    needed: (
+        int | None
+    )  # slots that it and all waiting jobs ahead need; None for a job that does not wait for slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,22 +169,19 @@ class ListedJob:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """The progress of an experiment that runs, and when its first allocation got slots."""
+    """The slots and progress of an experiment that runs, and when its first allocation got slots."""
 
     job_id: str
+    held: int
     progress: float
     began_at: datetime
 
 
-def live(tx: Tx, pool: str) -> list[LiveJob]:
-    lines = tx.execute(_LIVE_OF_POOL, {"pool": pool}).scalar()
-    return [_live_job(line) for line in lines.split("\n")] if lines else []
-
-
-@lru_cache(maxsize=20_000)
-def _live_job(line: str) -> LiveJob:
-    id, workspace_id, scheduled, backfilled = line.split("\t")
-    return LiveJob(id, int(workspace_id), scheduled == "t", backfilled == "t")
+def page(tx: Tx, queue: QueueSettings, page: Page, beside: int) -> tuple[int, list[QueueEntry]]:
+    """Return the number of jobs with live allocations in a pool, and a page of them. `beside` other jobs follow them."""
+    params = {**asdict(queue), "offset": page.offset, "most": page.most, "beside": beside}
+    rows = tx.execute(_PAGE, params).all()
+    return rows[0].total, [QueueEntry(r.id, r.ahead, r.needed) for r in rows if r.id is not None]
 
 
 def place(

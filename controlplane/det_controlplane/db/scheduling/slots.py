@@ -32,6 +32,12 @@ _COUNT = (
         schema.agents.c.pool == bindparam("pool"), schema.agents.c.state != literal_column("'LOST'")
     )
 )
+# Slots of agents that accept new work, as a scheduling pass counts them.
+_FREE = text("""
+    SELECT count(*) FROM agents a JOIN slots s ON s.agent_id = a.id
+    WHERE a.pool = :pool AND a.state = 'JOINED' AND a.enabled AND NOT a.leaving AND NOT a.draining
+        AND a.out_of_service = '' AND s.enabled AND NOT s.draining AND s.container_id IS NULL
+""")
 _LARGEST = (
     select(func.count().label("slots"))
     .select_from(schema.slots.join(schema.agents))
@@ -77,6 +83,11 @@ def agents_of(tx: Tx, allocation_ids: Sequence[str]) -> list[str]:
 def count(db: Database, pool: str) -> int:
     """Return how many slots the pool's agents have."""
     return int(db.read(_COUNT, {"pool": pool})[0][0])
+
+
+def count_free(tx: Tx, pool: str) -> int:
+    """Return how many slots of a pool new work can have."""
+    return int(tx.execute(_FREE, {"pool": pool}).scalar_one())
 
 
 def of_largest_agent(db: Database, pool: str) -> int:

@@ -1,14 +1,17 @@
 """Show the job queue: which job is next, and where an experiment stands in it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from det_controlplane.core import schedule
+from det_controlplane.core.paging import Page
+from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.experiments.experiment_pages import ShownExperiment
 from det_controlplane.db.scheduling import jobs as job_rows
-from det_controlplane.db.scheduling.jobs import Advance, ListedJob, LiveJob, Place
+from det_controlplane.db.scheduling import slots
+from det_controlplane.db.scheduling.jobs import ListedJob, Place, QueueEntry, QueueSettings
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.queue import why
@@ -18,64 +21,68 @@ _WAITS_SHOWN = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class QueueEntry:
-    """A job's place in the queue of a pool."""
+class QueuePart:
+    """A page of a queue in the API's JSON."""
 
-    id: str
-    workspace_id: int
-    state: str
-    ahead: int  # jobs; -1 if the scheduler keeps no order
-    job: dict[str, Any] | None = None  # in the API's JSON, if that is known
+    jobs: list[dict[str, Any]]
+    pagination: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
-    pool: str
-    entries: list[QueueEntry]
-    snapshot: schedule.PoolSnapshot
+def queue_of(
+    ctx: Context,
+    pool_name: str,
+    page: Page,
+    *,
+    descending: bool = False,
+    states: Sequence[str] = (),
+    within: Collection[int] | None = None,
+) -> QueuePart:
+    """Return a page of a queue in its order: of jobs in some states (none: all) and some workspaces (None: all).
 
-
-def queue_of(ctx: Context, pool_name: str, *, descending: bool) -> Queue:
-    """Return a queue in its order; the default pool's ends with the jobs of pools that are no longer configured."""
+    The default pool's queue ends with the jobs of pools that are no longer configured."""
     name = pool_name or ctx.config.default_compute_resource_pool
     if ctx.config.pool(name) is None:
         raise Missing(f"resource pool '{name}' not found")
-    with ctx.db.begin() as tx:
-        live = job_rows.live(tx, name)
-        snapshot = schedule_pool.snapshot_of(ctx, name, schedule_pool.load(ctx, tx, name))
-    ahead = schedule.jobs_ahead(snapshot)
-    entries = [QueueEntry(j.id, j.workspace_id, _state(j), ahead.get(j.id, -1)) for j in live]
-    entries.sort(key=lambda entry: (entry.ahead, entry.id), reverse=descending)
-    if name == ctx.config.default_compute_resource_pool:
-        entries += [
-            QueueEntry(job["jobId"], job["workspaceId"], job["summary"]["state"], -1, job)
-            for job in _stranded(ctx)
-        ]
-    return Queue(name, entries, snapshot)
+    scheduler = ctx.config.scheduler_of(name)
+    queue = QueueSettings(
+        name, scheduler.type, scheduler.default_priority, descending, list(states) or None,
+        None if within is None else list(within),
+    )  # fmt: skip
+    stranded = _stranded(ctx, queue) if name == ctx.config.default_compute_resource_pool else []
+    with ctx.db.autocommit() as tx:
+        total, entries = job_rows.page(tx, queue, page, len(stranded))
+        jobs = _shown(ctx, tx, queue, entries)
+    pagination = page.pagination(total + len(stranded))
+    first, last = (max(pagination[end] - total, 0) for end in ("startIndex", "endIndex"))
+    return QueuePart(jobs + stranded[first:last], pagination)
 
 
-def shown(ctx: Context, queue: Queue, entries: Sequence[QueueEntry]) -> list[dict[str, Any]]:
-    """Return some entries of a queue in the API's JSON. Jobs that have ended since are left out."""
-    preemptible = queue.snapshot.settings.preemption
-    jobs = {entry.id: entry.job for entry in entries if entry.job is not None}
-    ahead = {entry.id: entry.ahead for entry in entries if entry.job is None}
-    if ahead:
-        default_priority = ctx.config.scheduler_of(queue.pool).default_priority
-        with ctx.db.begin() as tx:
-            rows = job_rows.listed(tx, queue.pool, ahead.keys(), default_priority)
-            advances = job_rows.advances(tx, queue.pool)
-        starts = _expected_starts(queue.snapshot, advances, ctx.now())
-        for row in rows:
-            job = _listed_job(row, preemptible, ahead[row.id])
-            jobs[row.id] = {**job, **starts.get(row.id, {})}
-    return [jobs[entry.id] for entry in entries if entry.id in jobs]
+def _shown(
+    ctx: Context, tx: Tx, queue: QueueSettings, entries: Sequence[QueueEntry]
+) -> list[dict[str, Any]]:
+    """Return jobs in the API's JSON. Jobs that have ended since are left out."""
+    ids = [entry.id for entry in entries]
+    rows = {row.id: row for row in job_rows.listed(tx, queue.pool, ids, queue.default_priority)}
+    starts = _expected_starts(ctx, tx, queue.pool, entries)
+    preemptible = ctx.config.scheduler_of(queue.pool).preemption
+    return [
+        {**_listed_job(rows[entry.id], preemptible, entry.ahead), **starts.get(entry.id, {})}
+        for entry in entries
+        if entry.id in rows
+    ]
 
 
-def _stranded(ctx: Context) -> list[dict[str, Any]]:
+def _stranded(ctx: Context, queue: QueueSettings) -> list[dict[str, Any]]:
     pools, scheduler = [p.pool_name for p in ctx.config.resource_pools], ctx.config.scheduler
     with ctx.db.autocommit() as tx:
         rows = job_rows.listed_elsewhere(tx, pools, scheduler.default_priority)
-    return [_stranded_job(ctx, row, scheduler.preemption) for row in rows]
+    jobs = [_stranded_job(ctx, row, scheduler.preemption) for row in rows]
+    return [
+        job
+        for job in jobs
+        if (queue.states is None or job["summary"]["state"].removeprefix("STATE_") in queue.states)
+        and (queue.within is None or job["workspaceId"] in queue.within)
+    ]
 
 
 def _stranded_job(ctx: Context, row: ListedJob, preemptible: bool) -> dict[str, Any]:
@@ -99,14 +106,19 @@ def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
 
 
 def _expected_starts(
-    snapshot: schedule.PoolSnapshot, running: Sequence[Advance], now: datetime
+    ctx: Context, tx: Tx, pool: str, entries: Sequence[QueueEntry]
 ) -> dict[str, dict[str, str]]:
     """Return the expected starts that are known, by job, as the API shows them."""
-    advances = {
-        job.job_id: schedule.JobProgress(job.progress, (now - job.began_at).total_seconds())
-        for job in running
-    }
-    starts = schedule.expected_starts(snapshot, advances)
+    waiting = sorted((entry.needed, entry.id) for entry in entries if entry.needed is not None)
+    if not waiting or not schedule_pool.can_expect_starts(ctx, pool):
+        return {}
+    now = ctx.now()
+    running = [
+        (schedule.JobProgress(job.progress, (now - job.began_at).total_seconds()), job.held)
+        for job in job_rows.advances(tx, pool)
+    ]
+    free = slots.count_free(tx, pool)
+    starts = schedule.expected_starts(free, running, ((id, needed) for needed, id in waiting))
     return {
         job_id: {"expectedStart": f"{now + timedelta(seconds=round(s)):%Y-%m-%dT%H:%M:%SZ}"}
         for job_id, s in starts.items()
@@ -122,7 +134,7 @@ def _listed_job(row: ListedJob, preemptible: bool, ahead: int) -> dict[str, Any]
     }
 
 
-def _state(job: LiveJob | ListedJob | Place) -> str:
+def _state(job: ListedJob | Place) -> str:
     if not job.scheduled:
         return "STATE_QUEUED"
     return "STATE_SCHEDULED_BACKFILLED" if job.backfilled else "STATE_SCHEDULED"

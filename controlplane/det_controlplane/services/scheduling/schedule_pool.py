@@ -60,6 +60,10 @@ def settings_of(ctx: Context, pool: str) -> schedule.PoolSettings:
     )
 
 
+def can_expect_starts(ctx: Context, pool: str) -> bool:
+    return schedule.can_expect_starts(settings_of(ctx, pool), _most_slots_to_come(ctx, pool))
+
+
 def snapshot_of(ctx: Context, pool: str, found: rows_of.PoolRows) -> schedule.PoolSnapshot:
     return schedule.PoolSnapshot(
         settings=settings_of(ctx, pool),
