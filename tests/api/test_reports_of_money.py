@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from random import Random
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.db.money import costs
+from det_controlplane.services.cluster import usage
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.api import Api, Caller, create
@@ -134,13 +136,18 @@ def test_parts_of_any_period_equal_its_total(cluster: Rented, user: Caller, seed
             bill = sum(
                 (_between(m, after, before) for m in cluster.instances(all="true")), Decimal(0)
             )
-            work = sum((c.usd for c in costs.by_allocation(tx, span).values()), Decimal(0))
-            idle = sum((m.usd for m in costs.idle_of_machines(tx, span)), Decimal(0))
+            entries = json.loads(usage.raw(cluster.api.ctx, after, before))
+            idle = _sum(e for e in entries if e["kind"] == "instance")
+            work = _sum(e for e in entries if e["kind"] != "instance")
             pools = sum((p.usd for p in costs.by_pool(tx, span)), Decimal(0))
             users = sum((c.usd for c in costs.by_user(tx, span)), Decimal(0))
             assert abs(work + idle - bill) < Decimal("0.005")
             assert abs(pools - bill) < Decimal("0.005")
             assert abs(users - work) < Decimal("0.005")
+
+
+def _sum(entries: Iterable[dict[str, Any]]) -> Decimal:
+    return sum((Decimal(str(entry["costUsd"])) for entry in entries), Decimal(0))
 
 
 def _between(machine: dict[str, Any], after: Any, before: Any) -> Decimal:

@@ -1,5 +1,6 @@
 """Reports that read sums of closed days give the same figures as reports that read all rows."""
 
+import json
 import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -116,12 +117,12 @@ def reports(ctx: Context) -> dict[str, Any]:
     later = Span(FIRST + timedelta(hours=31), NOW - timedelta(hours=40), NOW)
     found: dict[str, Any] = {}
     with ctx.db.begin() as tx:
-        found["day"] = [tuple(r) for r in usage.by_day(tx, FIRST, LAST, NOW)]
-        found["month"] = [tuple(r) for r in usage.by_day(tx, FIRST, LAST, NOW, "month")]
+        found["day"] = usage.by_day(tx, FIRST, LAST, NOW)
+        found["month"] = usage.by_day(tx, FIRST, LAST, NOW, "month")
         work = costs.work_by_day(tx, FIRST, LAST, NOW)
         machines = costs.machines_by_day(tx, FIRST, LAST, NOW)
-        found["work"] = sorted((w.after, w.username, tuple(w.labels), _usd(w.usd)) for w in work)
-        found["machines"] = [(m.after, m.pool, _usd(m.usd)) for m in machines]
+        found["work"] = {w.start: (_sums(w.by_username), _sums(w.by_label)) for w in work}
+        found["machines"] = {m.start: (round(m.usd, 9), _sums(m.by_pool)) for m in machines}
         for name, span in (("all", Span(FIRST, NOW, NOW)), ("part", later)):
             users, pools = costs.by_user(tx, span), costs.by_pool(tx, span)
             found[f"users {name}"] = [(c.name, _usd(c.usd), _usd(c.slot_hours)) for c in users]
@@ -129,6 +130,10 @@ def reports(ctx: Context) -> dict[str, Any]:
             for scope, id in SCOPES.items():
                 found[f"{scope.value} {name}"] = _usd(costs.spent(tx, scope, id, span))
     return found
+
+
+def _sums(text: str) -> dict[str, float]:
+    return {name: round(usd, 9) for name, usd in json.loads(text).items()}
 
 
 def _usd(amount: Decimal) -> Decimal:

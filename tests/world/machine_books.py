@@ -114,11 +114,12 @@ class Books:
             raise Violation(f"pools cost {total}, their machines {intervals}")
         if not _same(working, of_work):
             raise Violation(f"pools worked for {working}, experiments cost {of_work}")
-        every_entry = sum(
-            (work.usd for work in costs.by_allocation(tx, span).values()), Decimal(0)
-        ) + sum((m.usd for m in costs.idle_of_machines(tx, span)), Decimal(0))
+        every_entry = sum((c.usd for c in costs.by_user(tx, span)), Decimal(0))
+        every_entry += sum((m.usd for m in costs.idle_of_machines(tx, span)), Decimal(0))
         first = self._timeline.start
-        by_day = sum((p.usd for p in costs.machines_by_day(tx, first, now, now)), Decimal(0))
+        by_day = sum(
+            (Decimal(p.usd) for p in costs.machines_by_day(tx, first, now, now)), Decimal(0)
+        )
         if not (_same(every_entry, intervals) and _same(by_day, intervals)):
             raise Violation(f"reports tell {every_entry} and {by_day}, machines cost {intervals}")
         if any(p.idle_usd < -_CENT for p in pools):

@@ -9,6 +9,7 @@ from det_controlplane.api.http import (
     Request,
     Response,
     Stream,
+    json_object,
     json_response,
     line,
 )
@@ -113,11 +114,11 @@ def _differences(differences: list[counts.Difference]) -> Response:
 
 
 def raw_usage(ctx: Context, request: Request, query: TimesQuery) -> Answer:
-    return json_response({"resourceEntries": usage.raw(ctx, *query.times())})
+    return json_object(resourceEntries=usage.raw(ctx, *query.times()))
 
 
 def aggregated_usage(ctx: Context, request: Request, query: DaysQuery) -> Answer:
-    return json_response({"resourceEntries": usage.aggregated(ctx, *query.days())})
+    return json_object(resourceEntries=usage.aggregated(ctx, *query.days()))
 
 
 def raw_csv(ctx: Context, request: Request, query: TimesQuery) -> Answer:

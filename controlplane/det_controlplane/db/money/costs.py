@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import text
 
 from det_controlplane.core.money.budget import BudgetScope
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.money.open_ranges import RANGES, days, seconds_on_day
-from det_controlplane.db.money.usage import DAYS
+from det_controlplane.db.money.open_ranges import DAYS, RANGES, days, seconds_on_day
 
 # Slot-seconds and dollars of containers `c` on rented machines, within the period and the life of the machine.
 _SHARE = """i.pool, i.id AS instance_id, x.start_time, x.end_time, x.seconds * {slots} AS slot_seconds,
@@ -27,8 +26,11 @@ _SPAN = """CROSS JOIN LATERAL (SELECT *, greatest(0, extract(epoch FROM end_time
         AND i.launched_at < :before AND (i.ended_at > :after OR i.ended_at IS NULL)
         AND c.assigned_at < :before AND (c.ended_at > :after OR c.ended_at IS NULL)"""
 _HELD = {"slots": "cardinality(c.slot_ids)"}
+# Whether an allocation `a` ran in the period.
+OVERLAPS = """a.started_at < cast(:before AS timestamptz)
+    AND coalesce(a.ended_at, :now) > cast(:after AS timestamptz)"""
 # Deleted work keeps its share, because budgets and users still count it.
-_SHARES = f"""
+SHARES = f"""
     SELECT a.id AS allocation_id, a.trial_id, k.id AS task_id, k.experiment_id, j.user_id, coalesce(p.workspace_id, j.workspace_id) AS workspace_id,
            coalesce(e.labels, ARRAY[]::text[]) AS labels, k.kind, a.slots, {_SHARE.format(**_HELD)}
     FROM instances i JOIN containers c ON c.agent_id = i.agent_id JOIN allocations a ON a.id = c.allocation_id
@@ -54,15 +56,15 @@ def _within(sql: str) -> str:
 
 
 _BY_EXPERIMENT = text(f"""
-    SELECT experiment_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}) s
+    SELECT experiment_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({SHARES}) s
     WHERE experiment_id = ANY(cast(:ids AS integer[])) GROUP BY experiment_id
 """)
 _BY_TRIAL = text(f"""
-    SELECT trial_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}) s
+    SELECT trial_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({SHARES}) s
     WHERE trial_id = ANY(cast(:ids AS integer[])) GROUP BY trial_id
 """)
 _BY_TASK = text(f"""
-    SELECT task_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}) s
+    SELECT task_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({SHARES}) s
     WHERE task_id = ANY(cast(:ids AS text[])) GROUP BY task_id
 """)
 _RUNS = text(f"""
@@ -72,13 +74,13 @@ _RUNS = text(f"""
                 'capacity', i.capacity, 'priceUsdHour', i.price_usd_hour::float8) ORDER BY c.rank), '[]'::json)
             FROM containers c LEFT JOIN instances i ON i.agent_id = c.agent_id WHERE c.allocation_id = a.id AND c.epoch = a.epoch))
     FROM allocations a LEFT JOIN (SELECT allocation_id, round(sum(usd), 6) AS usd, round(sum(slot_seconds) / 3600, 6) AS slot_hours
-        FROM ({_SHARES}) x WHERE x.task_id = :task_id GROUP BY allocation_id) s ON s.allocation_id = a.id
+        FROM ({SHARES}) x WHERE x.task_id = :task_id GROUP BY allocation_id) s ON s.allocation_id = a.id
     WHERE a.task_id = :task_id ORDER BY a.run_id
 """)
 _BY_USER = text(f"""
     WITH {RANGES}, parts AS (
         SELECT user_id, usd, slot_seconds FROM closed JOIN work_costs_of_days USING (day)
-        UNION ALL SELECT s.user_id, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_within(_SHARES)}) s)
+        UNION ALL SELECT s.user_id, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_within(SHARES)}) s)
     SELECT u.username AS name, sum(s.usd) AS usd, sum(s.slot_seconds) / 3600 AS slot_hours
     FROM parts s JOIN users u ON u.id = s.user_id
     WHERE cast(:user_id AS integer) IS NULL OR u.id = :user_id GROUP BY u.username ORDER BY 2 DESC
@@ -89,17 +91,20 @@ _BY_POOL = text(f"""
         UNION ALL SELECT m.pool, m.usd FROM ranges r CROSS JOIN LATERAL ({_within(_MACHINES)}) m),
     work AS (
         SELECT pool, usd, slot_seconds FROM closed JOIN work_costs_of_days USING (day)
-        UNION ALL SELECT s.pool, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_within(_SHARES)}) s)
+        UNION ALL SELECT s.pool, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_within(SHARES)}) s)
     SELECT m.pool AS name, sum(m.usd) AS usd, coalesce(max(w.usd), 0) AS working_usd,
            coalesce(max(w.slot_seconds), 0) / 3600 AS slot_hours
     FROM machines m LEFT JOIN (SELECT pool, sum(usd) AS usd, sum(slot_seconds) AS slot_seconds
                                FROM work GROUP BY pool) w ON w.pool = m.pool
     GROUP BY m.pool ORDER BY m.pool
 """)
-_BY_ALLOCATION = text(f"""
+# Allocations that held slots in the period and did not run in it.
+_NOT_RUNNING = text(f"""
     SELECT s.allocation_id, s.kind::text AS kind, s.experiment_id, u.username, u.id AS user_id, s.labels, s.slots,
            min(s.start_time) AS start_time, max(s.end_time) AS end_time, sum(s.usd) AS usd
-    FROM ({_SHARES}) s JOIN users u ON u.id = s.user_id
+    FROM ({SHARES}) s JOIN users u ON u.id = s.user_id
+    WHERE NOT EXISTS (SELECT FROM allocations a WHERE a.id = s.allocation_id AND {OVERLAPS})
+        AND NOT EXISTS (SELECT FROM deleted_allocations a WHERE a.id = s.allocation_id AND {OVERLAPS})
     GROUP BY s.allocation_id, s.kind, s.experiment_id, u.id, s.labels, s.slots ORDER BY start_time, s.allocation_id
 """)
 # Each machine with its cost that is not covered by work.
@@ -108,7 +113,7 @@ _IDLE = text(f"""
            least(coalesce(i.ended_at, :now), :before) AS end_time,
            m.usd - coalesce(w.usd, 0) AS usd
     FROM ({_MACHINES}) m JOIN instances i ON i.id = m.id
-    LEFT JOIN (SELECT instance_id, sum(usd) AS usd FROM ({_SHARES}) s GROUP BY instance_id) w ON w.instance_id = m.id
+    LEFT JOIN (SELECT instance_id, sum(usd) AS usd FROM ({SHARES}) s GROUP BY instance_id) w ON w.instance_id = m.id
     ORDER BY i.launched_at, i.id
 """)
 # Each share or machine is read once and expanded to the days that it touches.
@@ -116,7 +121,7 @@ _WORK_BY_ROWS = f"""
     SELECT d.day, s.user_id, s.workspace_id, s.pool, s.labels,
         s.slot_seconds * {seconds_on_day("s.start_time", "s.end_time")} / extract(epoch FROM s.end_time - s.start_time) AS slot_seconds,
         s.usd * {seconds_on_day("s.start_time", "s.end_time")} / extract(epoch FROM s.end_time - s.start_time) AS usd
-    FROM {{ranges}} r CROSS JOIN LATERAL ({_within(_SHARES)}) s CROSS JOIN LATERAL {days("s.start_time", "s.end_time")}
+    FROM {{ranges}} r CROSS JOIN LATERAL ({_within(SHARES)}) s CROSS JOIN LATERAL {days("s.start_time", "s.end_time")}
 """
 _MACHINES_BY_ROWS = f"""
     SELECT d.day, i.pool, {seconds_on_day("i.start_time", "i.end_time")} * i.price_usd_hour / 3600 AS usd
@@ -127,17 +132,22 @@ _MACHINES_BY_ROWS = f"""
     CROSS JOIN LATERAL {days("i.start_time", "i.end_time")}
     WHERE i.end_time > i.start_time
 """
+_BY = "SELECT start, json_object_agg(key, usd ORDER BY key)::text AS sums FROM (SELECT start, {key} AS key, sum(usd)::double precision AS usd FROM parts {join} GROUP BY 1, 2) x GROUP BY start"
 _WORK_BY_DAY = text(f"""
-    WITH {RANGES} SELECT p.day, u.username, p.labels, sum(p.usd) AS usd FROM (
+    WITH {RANGES}, parts AS MATERIALIZED (SELECT date_trunc(:unit, p.day, 'UTC') AS start, p.user_id, p.labels, p.usd FROM (
         SELECT day, user_id, labels, usd FROM closed JOIN work_costs_of_days USING (day)
-        UNION ALL SELECT day, user_id, labels, usd FROM ({_WORK_BY_ROWS.format(ranges="ranges")}) w) p
-    JOIN users u ON u.id = p.user_id GROUP BY p.day, u.username, p.labels ORDER BY p.day
+        UNION ALL SELECT day, user_id, labels, usd FROM ({_WORK_BY_ROWS.format(ranges="ranges")}) w) p)
+    SELECT start, u.sums AS by_username, coalesce(l.sums, '{{}}') AS by_label
+    FROM ({_BY.format(key="username", join="JOIN users ON users.id = user_id")}) u
+    LEFT JOIN ({_BY.format(key="label", join="CROSS JOIN unnest(labels) label")}) l USING (start)
 """)
 _MACHINES_BY_DAY = text(f"""
-    WITH {RANGES} SELECT p.day, p.pool, sum(p.usd) AS usd FROM (
+    WITH {RANGES}, parts AS MATERIALIZED (SELECT date_trunc(:unit, p.day, 'UTC') AS start, p.pool, p.usd FROM (
         SELECT day, pool, usd FROM closed JOIN machine_costs_of_days USING (day)
-        UNION ALL {_MACHINES_BY_ROWS.format(ranges="ranges")}) p
-    GROUP BY p.day, p.pool ORDER BY p.day
+        UNION ALL {_MACHINES_BY_ROWS.format(ranges="ranges")}) p)
+    SELECT start, t.usd, p.sums AS by_pool
+    FROM (SELECT start, sum(usd)::double precision AS usd FROM parts GROUP BY start) t
+    JOIN ({_BY.format(key="pool", join="")}) p USING (start)
 """)
 SUM_DAYS = (
     text(f"""
@@ -159,13 +169,13 @@ def _spent_of(column: str) -> str:
     return f"""
         WITH {RANGES} SELECT sum(usd) FROM (
             SELECT w.usd FROM closed JOIN work_costs_of_days w USING (day) WHERE w.{column} = cast(:scope_id AS integer)
-            UNION ALL SELECT s.usd FROM ranges r CROSS JOIN LATERAL ({_within(_SHARES)}) s
+            UNION ALL SELECT s.usd FROM ranges r CROSS JOIN LATERAL ({_within(SHARES)}) s
             WHERE s.{column} = cast(:scope_id AS integer)) x
     """
 
 
 _SPENT = {
-    BudgetScope.EXPERIMENT: f"SELECT sum(usd) FROM ({_SHARES}) s WHERE experiment_id = cast(:scope_id AS integer)",
+    BudgetScope.EXPERIMENT: f"SELECT sum(usd) FROM ({SHARES}) s WHERE experiment_id = cast(:scope_id AS integer)",
     BudgetScope.USER: _spent_of("user_id"),
     BudgetScope.WORKSPACE: _spent_of("workspace_id"),
     BudgetScope.POOL: f"""
@@ -235,18 +245,21 @@ class AllocationCost:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkOfDay:
-    after: datetime
-    username: str
-    labels: Sequence[str]
-    usd: Decimal
+class WorkCosts:
+    """The costs of work in a day or month, as JSON text."""
+
+    start: datetime
+    by_username: str
+    by_label: str
 
 
 @dataclass(frozen=True, slots=True)
-class PoolOfDay:
-    after: datetime
-    pool: str
-    usd: Decimal
+class MachineCosts:
+    """The costs of machines in a day or month: in total, and by pool as JSON text."""
+
+    start: datetime
+    usd: float
+    by_pool: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,23 +297,27 @@ def by_user(tx: Tx, span: Span, user_id: int | None = None) -> list[NamedCost]:
     return [NamedCost(*r) for r in rows]
 
 
-def by_allocation(tx: Tx, span: Span) -> dict[str, AllocationCost]:
-    costs = (AllocationCost(*r) for r in tx.execute(_BY_ALLOCATION, span.params()).all())
-    return {cost.allocation_id: cost for cost in costs}
+def not_running(tx: Tx, span: Span) -> list[AllocationCost]:
+    """Return the costs of allocations that held slots in a period and did not run in it."""
+    return [AllocationCost(*r) for r in tx.execute(_NOT_RUNNING, span.params()).all()]
 
 
 def idle_of_machines(tx: Tx, span: Span) -> list[IdleMachine]:
     return [IdleMachine(*r) for r in tx.execute(_IDLE, span.params()).all()]
 
 
-def work_by_day(tx: Tx, first: datetime, last: datetime, now: datetime) -> list[WorkOfDay]:
+def work_by_day(
+    tx: Tx, first: datetime, last: datetime, now: datetime, unit: Literal["day", "month"] = "day"
+) -> list[WorkCosts]:
     period = Span(first, last + timedelta(days=1), now).params()
-    return [WorkOfDay(*r) for r in tx.execute(_WORK_BY_DAY, period).all()]
+    return [WorkCosts(*r) for r in tx.execute(_WORK_BY_DAY, {**period, "unit": unit}).all()]
 
 
-def machines_by_day(tx: Tx, first: datetime, last: datetime, now: datetime) -> list[PoolOfDay]:
+def machines_by_day(
+    tx: Tx, first: datetime, last: datetime, now: datetime, unit: Literal["day", "month"] = "day"
+) -> list[MachineCosts]:
     period = Span(first, last + timedelta(days=1), now).params()
-    return [PoolOfDay(*r) for r in tx.execute(_MACHINES_BY_DAY, period).all()]
+    return [MachineCosts(*r) for r in tx.execute(_MACHINES_BY_DAY, {**period, "unit": unit}).all()]
 
 
 def by_pool(tx: Tx, span: Span) -> list[PoolCost]:

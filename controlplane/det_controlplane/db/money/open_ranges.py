@@ -20,6 +20,9 @@ RANGES = """
         HAVING coalesce(max(day) + interval '24 hours', cast(:after AS timestamptz)) < cast(:before AS timestamptz))
 """
 
+# The days from :first to :last that are in :days.
+DAYS = """(SELECT cast(:first AS timestamptz) AS after, cast(:last AS timestamptz) + interval '24 hours' AS before)"""
+
 
 def days(start: str, end: str) -> str:
     """Return SQL of the days that an interval within a range `r` touches. Ranges begin at midnight."""

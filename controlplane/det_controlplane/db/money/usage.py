@@ -1,16 +1,18 @@
 """Read the use of slots by allocations within a span of time."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from sqlalchemy import Row, text
 
 from det_controlplane.db.engine.database import Tx
-from det_controlplane.db.engine.views import time
-from det_controlplane.db.money.open_ranges import RANGES, days, seconds_on_day
+from det_controlplane.db.engine.views import fields, quoted, time
+from det_controlplane.db.money.costs import OVERLAPS, SHARES, Span
+from det_controlplane.db.money.open_ranges import DAYS, RANGES, days, seconds_on_day
 
-# The started allocations, including those of deleted experiments and workspaces.
+# The started allocations.
 _RUNS = """
     SELECT a.id, k.kind::text AS kind, j.user_id, coalesce(a.workspace_name, w.name) AS workspace_name, k.experiment_id,
            coalesce(e.labels, ARRAY[]::text[]) AS labels, a.slots, a.pool, a.started_at, a.ended_at,
@@ -19,24 +21,51 @@ _RUNS = """
     JOIN workspaces w ON w.id = j.workspace_id LEFT JOIN experiments e ON e.id = k.experiment_id
     WHERE a.started_at IS NOT NULL"""
 _COLUMNS = "id, {kind}, user_id, workspace_name, experiment_id, labels, slots, pool, started_at, ended_at, pull_s"
-_EVERY = f"""({_RUNS} UNION ALL SELECT {_COLUMNS.format(kind="task_kind::text AS kind")} FROM deleted_allocations) a
+# The same for reports. Most allocations are of trials: they need no look at tasks, which are as many.
+_REPORTED = """
+    SELECT a.id, coalesce(k.kind, 'TRIAL') AS kind, j.user_id, coalesce(a.workspace_name, w.name) AS workspace_name,
+           coalesce(e.id, k.experiment_id) AS experiment_id, coalesce(e.labels, k.labels, ARRAY[]::text[]) AS labels,
+           a.slots, a.pool, a.started_at, a.ended_at,
+           coalesce(extract(epoch FROM a.pull_ended_at - a.pull_started_at), 0)::double precision AS pull_s
+    FROM allocations a JOIN jobs j ON j.id = a.job_id JOIN workspaces w ON w.id = j.workspace_id
+    LEFT JOIN experiments e ON e.job_id = a.job_id AND a.trial_id IS NOT NULL
+    LEFT JOIN LATERAL (SELECT k.kind::text, k.experiment_id, x.labels
+        FROM tasks k LEFT JOIN experiments x ON x.id = k.experiment_id
+        WHERE k.id = a.task_id AND a.trial_id IS NULL OFFSET 0) k ON true
+    WHERE a.started_at IS NOT NULL"""
+_EVERY = f"""({_REPORTED} UNION ALL SELECT {_COLUMNS.format(kind="task_kind::text AS kind")} FROM deleted_allocations) a
     JOIN users u ON u.id = a.user_id"""
 # The part of an allocation's run between two times.
-_SECONDS = """extract(epoch FROM least(coalesce(a.ended_at, :now), cast(:before AS timestamptz))
+_SECONDS = """date_part('epoch', least(coalesce(a.ended_at, :now), cast(:before AS timestamptz))
     - greatest(a.started_at, cast(:after AS timestamptz)))"""
-_OVERLAPS = """a.started_at < cast(:before AS timestamptz)
-    AND coalesce(a.ended_at, :now) > cast(:after AS timestamptz)"""
 _ALLOCATIONS = text(f"""
     SELECT a.id AS allocation_id, a.kind AS task_type, u.username, a.workspace_name, a.experiment_id, a.slots,
            {time("a.started_at")} AS start_time, {time("a.ended_at")} AS end_time, a.pull_s AS imagepulling_time,
-           (a.slots * {_SECONDS} / 3600)::double precision AS slot_hours, a.pool AS resource_pool
-    FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
+           a.slots * {_SECONDS} / 3600 AS slot_hours, a.pool AS resource_pool
+    FROM {_EVERY} WHERE {OVERLAPS} ORDER BY a.started_at, a.id
 """)
+_RAW_FIELDS = fields(
+    {
+        "startTime": quoted(time("r.started_at")),
+        "endTime": quoted(time("coalesce(r.ended_at, :now)")),
+        "experimentId": "coalesce(r.experiment_id, 0)",
+        "username": "to_json(r.username)",
+        "userId": "r.user_id",
+        "labels": "to_json(r.labels)",
+        "slots": "r.slots",
+        "seconds": "r.seconds",
+        "slotHours": "round(r.slots * r.seconds / 3600 * 1e6) / 1e6",
+        "costUsd": "coalesce(round(r.usd, 6), 0)::double precision",
+    }
+)
+# Python would take longer to make objects of a hundred thousand rows than PostgreSQL takes to find them.
 _RAW = text(f"""
-    SELECT a.id AS allocation_id, CASE a.kind WHEN 'TRIAL' THEN 'training' ELSE lower(a.kind) END AS kind, u.username, u.id AS user_id,
-           a.labels, a.experiment_id, a.slots, {time("a.started_at")} AS start_time,
-           {time("coalesce(a.ended_at, :now)")} AS end_time, {_SECONDS}::double precision AS seconds
-    FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
+    SELECT string_agg(concat('{{"kind":"', CASE r.kind WHEN 'TRIAL' THEN 'training' ELSE lower(r.kind) END, '"',
+        {_RAW_FIELDS}, '}}'), ',')
+    FROM (SELECT a.*, u.username, {_SECONDS} AS seconds, c.usd
+        FROM {_EVERY} LEFT JOIN (SELECT allocation_id, sum(usd) AS usd FROM ({SHARES}) s GROUP BY 1) c
+            ON c.allocation_id = a.id
+        WHERE {OVERLAPS} ORDER BY a.started_at, a.id) r
 """)
 _END = "coalesce(a.ended_at, cast(:now AS timestamptz))"
 _IN_RANGE = """a.slots > 0 AND a.started_at < r.before
@@ -54,21 +83,19 @@ _BY_ROWS = f"""
         UNION ALL SELECT user_id, pool, labels, slots, started_at, ended_at FROM deleted_allocations a WHERE {_IN_RANGE}
     ) a CROSS JOIN LATERAL {days("a.started_at", _END)}
 """
-_BY = "SELECT start, json_object_agg(key, seconds ORDER BY key) AS sums FROM (SELECT start, {key} AS key, sum(seconds)::double precision AS seconds FROM parts {join} GROUP BY 1, 2) x GROUP BY start"
+_BY = "SELECT start, json_object_agg(key, seconds ORDER BY key)::text AS sums FROM (SELECT start, {key} AS key, sum(seconds)::double precision AS seconds FROM parts {join} GROUP BY 1, 2) x GROUP BY start"
 _BY_DAY = text(f"""
     WITH {RANGES}, parts AS MATERIALIZED (
         SELECT date_trunc(:unit, p.day, 'UTC') AS start, p.user_id, p.pool, p.labels, p.seconds FROM (
             SELECT u.day, u.user_id, u.pool, u.labels, u.seconds FROM closed JOIN usage_of_days u USING (day)
             UNION ALL {_BY_ROWS.format(ranges="ranges")}) p)
-    SELECT t.start, t.seconds, u.sums AS by_username, p.sums AS by_pool, coalesce(l.sums, '{{}}'::json) AS by_label
+    SELECT t.start, t.seconds, u.sums AS by_username, p.sums AS by_pool, coalesce(l.sums, '{{}}') AS by_label
     FROM (SELECT start, sum(seconds)::double precision AS seconds FROM parts GROUP BY start) t
     JOIN ({_BY.format(key="username", join="JOIN users ON users.id = user_id")}) u USING (start)
     JOIN ({_BY.format(key="pool", join="")}) p USING (start)
     LEFT JOIN ({_BY.format(key="label", join="CROSS JOIN unnest(labels) label")}) l USING (start)
     ORDER BY t.start
 """)
-# The days from :first to :last that are in :days.
-DAYS = """(SELECT cast(:first AS timestamptz) AS after, cast(:last AS timestamptz) + interval '24 hours' AS before)"""
 SUM_DAYS = text(f"""
     INSERT INTO usage_of_days (day, user_id, pool, labels, seconds)
     SELECT day, user_id, pool, labels, sum(seconds) FROM ({_BY_ROWS.format(ranges=DAYS)}) p
@@ -98,6 +125,17 @@ _KEEP_OF_ALLOCATIONS = text(_KEEP_SHARES.format(which="a.id = ANY(cast(:ids AS t
 _KEEP_OF_TASKS = [text(sql.format(which=_OF_TASKS)) for sql in (_KEEP, _KEEP_SHARES)]
 
 
+@dataclass(frozen=True, slots=True)
+class SlotSeconds:
+    """The use of slots in a day or month: in total, and by user, pool and label as JSON text."""
+
+    start: datetime
+    seconds: float
+    by_username: str
+    by_pool: str
+    by_label: str
+
+
 def keep_of_experiment(tx: Tx, experiment_id: int) -> None:
     """Store usage and costs of the allocations of an experiment before they are deleted."""
     for statement in _KEEP_OF_EXPERIMENT:
@@ -121,19 +159,18 @@ def keep_of_allocations(tx: Tx, ids: Sequence[str]) -> None:
     tx.execute(_KEEP_OF_ALLOCATIONS, {"ids": list(ids)})
 
 
-def allocations(tx: Tx, after: datetime, before: datetime, now: datetime) -> Sequence[Row[Any]]:
+def allocations(tx: Tx, span: Span) -> Sequence[Row[Any]]:
     """Return the rows of the report by allocation, with its column names."""
-    return tx.execute(_ALLOCATIONS, {"after": after, "before": before, "now": now}).all()
+    return tx.execute(_ALLOCATIONS, span.params()).all()
 
 
-def raw(tx: Tx, after: datetime, before: datetime, now: datetime) -> Sequence[Row[Any]]:
-    """Return the rows of the report of Determined's clients, with its column names."""
-    return tx.execute(_RAW, {"after": after, "before": before, "now": now}).all()
+def raw(tx: Tx, span: Span) -> str:
+    """Return the JSON of the entries of allocations, separated by commas, with their share of the cost of machines."""
+    return tx.execute(_RAW, span.params()).scalar() or ""
 
 
 def by_day(
     tx: Tx, first: datetime, last: datetime, now: datetime, unit: Literal["day", "month"] = "day"
-) -> Sequence[Row[Any]]:
-    """Return slot-seconds of days or months: in total, and by user, pool and label."""
-    period = {"after": first, "before": last + timedelta(days=1), "now": now, "unit": unit}
-    return tx.execute(_BY_DAY, period).all()
+) -> list[SlotSeconds]:
+    period = Span(first, last + timedelta(days=1), now).params()
+    return [SlotSeconds(*r) for r in tx.execute(_BY_DAY, {**period, "unit": unit}).all()]
