@@ -1,12 +1,14 @@
 """Lists search names, states and tasks by indexes; a database without trigrams searches names without an index."""
 
 import json
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db.engine import pages
 from det_controlplane.db.engine.connections import plain_engine
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.migrate import HEAD, migrate, revision_of
@@ -72,6 +74,27 @@ def test_special_characters_in_a_searched_name_match_literally(
     for name in ("loss 100% of it", "loss 1000 of it", "as_one", "as one", "back\\slash"):
         create(ctx, name)
     assert names(ctx, name=searched) == expected
+
+
+@pytest.mark.parametrize(
+    "page", [Page(), Page(0, 2), Page(1, 2), Page(7, 2), Page(-1, 2), Page(0, -2)]
+)
+def test_search_evaluated_once_has_the_pages_of_other_lists(ctx: Context, page: Page) -> None:
+    for name in ("one b", "two", "one a", "One b", "one c"):
+        create(ctx, name)
+    plain = replace(experiment_pages._LISTED, searches=frozenset())
+    for sort in (Sort(by, descending) for by in plain.orders for descending in (False, True)):
+        expected, shown = (
+            json.loads("".join(pages.find(ctx.db, collection, page, sort, {"name": "one"})))
+            for collection in (plain, experiment_pages._LISTED)
+        )
+        assert shown["pagination"] == expected["pagination"]
+        assert shown["pagination"]["total"] == 4
+        assert _ids(shown) == _ids(expected), sort
+
+
+def _ids(answer: dict[str, Any]) -> list[int]:
+    return [experiment["id"] for experiment in answer["experiments"]]
 
 
 def test_search_for_names_uses_an_index(ctx: Context) -> None:

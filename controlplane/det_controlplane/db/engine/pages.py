@@ -56,6 +56,8 @@ class Collection:
     orders: Mapping[str, ColumnElement[Any] | TextClause]
     filters: Mapping[str, ColumnElement[bool]] = field(default_factory=dict)
     key: ColumnElement[Any] | None = None
+    # Filters that an index finds in no order. Pages with one evaluate all conditions once, for the total and the rows.
+    searches: frozenset[str] = frozenset()
     # A total above this is not counted further: it is one more than this, or than the end of the page.
     counted: int | None = None
     # Tables that only some orders read, with the condition to join them. Each row has exactly one of theirs.
@@ -182,10 +184,41 @@ def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
 
 
 def _listed(collection: Collection, filters: tuple[str, ...], by: str, descending: bool) -> Listed:
-    columns = dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))])
-    order = [_descending(c) if descending else asc(c) for c in columns]
+    order = _ordered(_columns(collection, by), descending)
     rows = collection.joined(collection.filtered(filters), collection.orders[by])
     return Listed(rows, collection.own_key, order, collection.counted)
+
+
+def _searched(
+    collection: Collection, filters: tuple[str, ...], by: str, descending: bool, page: Page
+) -> Select[Any]:
+    """Return the statement for a page and its total that reads the rows of a search once."""
+    columns = _columns(collection, by)
+    rows = collection.joined(collection.filtered(filters), collection.orders[by])
+    labels = [column.label(f"order_{n}") for n, column in enumerate(columns)]
+    keys = rows.with_only_columns(
+        collection.own_key.label("key"), *labels, maintain_column_froms=True
+    )
+    found = keys.cte("found")
+    order = _ordered([found.c[label.name] for label in labels], descending)
+    some = select(found.c.key).order_by(*order).limit(literal_column(str(page.most)))
+    if page.offset:
+        some = some.offset(_OFFSET)
+    shown = collection.joined(collection.rows, collection.orders[by])
+    shown = shown.where(collection.own_key == some.subquery("some").c.key).order_by(
+        *_ordered(columns, descending)
+    )
+    total = select(func.count()).select_from(found).scalar_subquery()
+    return select(total.label("total"), _fitting(shown, literal_column("0")))
+
+
+def _columns(collection: Collection, by: str) -> list[Any]:
+    """Return the columns of an order; the default one breaks ties."""
+    return list(dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))]))
+
+
+def _ordered(columns: Iterable[Any], descending: bool) -> list[ColumnElement[Any]]:
+    return [_descending(c) if descending else asc(c) for c in columns]
 
 
 def _descending(order: Any) -> ColumnElement[Any]:
@@ -206,6 +239,8 @@ def _first_page(
     *,
     counted: bool,
 ) -> Select[Any]:
+    if counted and page.offset >= 0 and not collection.searches.isdisjoint(filters):
+        return _searched(collection, filters, by, descending, page)
     return _listed(collection, filters, by, descending).page(page, counted=counted)
 
 

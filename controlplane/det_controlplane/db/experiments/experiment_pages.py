@@ -65,6 +65,7 @@ _LISTED = Collection(
         "id_in": one_of(_e.id, "id_in"),
         "id_not_in": _e.id != all_(bindparam("id_not_in", type_=ARRAY(Integer))),
     },
+    searches=frozenset({"name", "description", "labels"}),
     # Inner joins: PostgreSQL reads the rows in the order of an index of these tables.
     joins=[
         (trial_counts, _TRIALS.experiment_id == _e.id),
