@@ -1,9 +1,12 @@
-"""det agent"""
+"""det agent and det slot"""
 
 from det_cli.declare import OUTPUT, Arg, Command, Group
 
 WHICH = Arg("agent_id", nargs="?", help="the agent's id")
 ALL = Arg("--all", action="store_true", help="every agent")
+
+AGENT = Arg("agent_id", help="the agent's id")
+SLOT = Arg("slot_id", help="the slot's number on that agent")
 
 MEMBERS = {
     "agent": Group(
@@ -46,5 +49,14 @@ MEMBERS = {
         ),
         aliases=["a"],
         default="list",
-    )
+    ),
+    "slot": Group(
+        "slot",
+        "list, enable and disable slots",
+        Command("disable", "stop scheduling work on a slot", "slots:disable", AGENT, SLOT),
+        Command("enable", "resume scheduling work on a slot", "slots:enable", AGENT, SLOT),
+        Command("list", "list slots", "slots:list_", OUTPUT, aliases=["ls"]),
+        aliases=["s"],
+        default="list",
+    ),
 }

@@ -1,8 +1,9 @@
 """det experiment"""
 
-from det_cli.commands.log_options import log_options
 from det_cli.declare import (
+    BEST_CHECKPOINT,
     CSV,
+    DOWNLOAD_QUIET,
     JSON,
     OUTPUT,
     TABLE,
@@ -14,6 +15,7 @@ from det_cli.declare import (
     Group,
     OneOf,
     TextArg,
+    log_options,
     paging,
     searching,
 )
@@ -39,16 +41,6 @@ INCLUDE = Arg(
     default=[],
     metavar="PATH",
     help="also upload this file or directory (may be repeated)",
-)
-QUIET = Arg("-q", "--quiet", action="store_true", help="print only the destination path")
-SORT = (
-    Arg("--sort-by", metavar="METRIC", help="select checkpoints by this validation metric"),
-    Arg(
-        "--smaller-is-better",
-        type=str,
-        choices=["true", "false"],
-        help="whether smaller values of the metric are better",
-    ),
 )
 
 
@@ -167,8 +159,8 @@ EXPERIMENT = Group(
         ID,
         Arg("-o", "--output-dir", default="checkpoints", help="destination directory"),
         Arg("--top-n", type=int, default=1, help="the number of checkpoints"),
-        *SORT,
-        QUIET,
+        *BEST_CHECKPOINT,
+        DOWNLOAD_QUIET,
     ),
     Command(
         "download-model-def",

@@ -1,7 +1,6 @@
-"""Commands and options that `det command`, `notebook`, `shell` and `tensorboard` share."""
+"""det command, det notebook, det shell and det tensorboard"""
 
-from det_cli.commands.log_options import log_options
-from det_cli.declare import JSON, OUTPUT, Arg, Command, Group
+from det_cli.declare import JSON, OUTPUT, Arg, Command, Group, TextArg, log_options
 
 _SORT_KEYS = [
     "id",
@@ -97,3 +96,138 @@ def members(kind: str, name: str) -> "tuple[Command | Group, ...]":
             ),
         ),
     )  # fmt: skip
+
+
+RUN = Command(
+    "run",
+    "run a command on the cluster and print its output",
+    "interactive_start:run",
+    TextArg(
+        "entrypoint",
+        nargs="...",
+        help="the command; a single argument is run by a shell; without it, only the startup hook runs",
+    ),
+    CONFIG_FILE,
+    VOLUME,
+    *CONTEXT,
+    WORKSPACE,
+    CONFIG,
+    TEMPLATE,
+    DETACH,
+)
+
+SHELL_ID = id_of("shell", "shell")
+SSH_OPTIONS = TextArg("ssh_opts", nargs="*", help="additional arguments for ssh, after `--`")
+SHOW = Arg(
+    "--show-ssh-command", action="store_true", help="print the ssh command before running it"
+)
+
+
+def _show_ssh(name: str) -> Command:
+    return Command(
+        name,
+        "print the ssh command that opens a shell",
+        "interactive_open:show_ssh",
+        SHELL_ID,
+        SSH_OPTIONS,
+    )
+
+
+MEMBERS = {
+    "command": Group(
+        "command",
+        "run commands on the cluster",
+        *members("command", "command"),
+        RUN,
+        aliases=["cmd"],
+        default="list",
+    ),
+    "notebook": Group(
+        "notebook",
+        "start and manage JupyterLab notebooks",
+        *members("notebook", "notebook"),
+        Command(
+            "open",
+            "open a notebook in the browser",
+            "interactive_open:open_",
+            id_of("notebook", "notebook"),
+            NO_BROWSER,
+            values={"kind": "notebook"},
+        ),
+        Command(
+            "start",
+            "start JupyterLab and open it in the browser",
+            "interactive_start:notebook",
+            CONFIG_FILE,
+            WORKSPACE,
+            VOLUME,
+            *CONTEXT,
+            CONFIG,
+            TEMPLATE,
+            NO_BROWSER,
+            DETACH,
+            Arg(
+                "--preview",
+                action="store_true",
+                help="print the configuration and do not start a notebook",
+            ),
+        ),
+        default="list",
+    ),
+    "shell": Group(
+        "shell",
+        "start and manage SSH shells",
+        *members("shell", "shell"),
+        Command("open", "open a shell", "interactive_open:open_shell", SHELL_ID, SSH_OPTIONS, SHOW),
+        _show_ssh("show-ssh-command"),
+        _show_ssh("show_ssh_command"),
+        Command(
+            "start",
+            "start a shell and open it",
+            "interactive_start:shell",
+            SSH_OPTIONS,
+            CONFIG_FILE,
+            WORKSPACE,
+            VOLUME,
+            *CONTEXT,
+            CONFIG,
+            TEMPLATE,
+            DETACH,
+            SHOW,
+        ),
+        default="list",
+    ),
+    "tensorboard": Group(
+        "tensorboard",
+        "start and manage TensorBoards",
+        *members("tensorboard", "TensorBoard"),
+        Command(
+            "open",
+            "open a TensorBoard in the browser",
+            "interactive_open:open_",
+            id_of("tensorboard", "TensorBoard"),
+            NO_BROWSER,
+            values={"kind": "tensorboard"},
+        ),
+        Command(
+            "start",
+            "start a TensorBoard for experiments or trials and open it",
+            "interactive_start:tensorboard",
+            Arg(
+                "experiment_ids",
+                nargs="*",
+                type=int,
+                help="experiment ids; all their trials are shown",
+            ),
+            Arg("-t", "--trial-ids", nargs="+", type=int, default=[], help="trial ids"),
+            WORKSPACE,
+            CONFIG_FILE,
+            *CONTEXT,
+            CONFIG,
+            TEMPLATE,
+            NO_BROWSER,
+            DETACH,
+        ),
+        default="list",
+    ),
+}

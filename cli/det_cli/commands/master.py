@@ -1,8 +1,25 @@
-"""det master"""
+"""det master, det audit and det dev"""
 
-from det_cli.declare import JSON, YAML, Arg, Command, Group, OneOf, count
+from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf, TextArg, count
 
 AS = OneOf(JSON, YAML)
+
+AUDIT_TIMES = (
+    Arg(
+        "--since",
+        metavar="TIME",
+        help="only later entries: 2026-01-31T08:00:00Z, or 24h for a day ago",
+    ),
+    Arg("--until", metavar="TIME", help="only earlier entries, in the same form"),
+)
+AUDIT_FILTERS = (
+    Arg("--user", dest="by", metavar="NAME", help="only actions of this user"),
+    Arg("--object", metavar="OBJECT", help="only actions on this object, such as 'experiment 12'"),
+    Arg(
+        "--action", metavar="ACTION", help="only this action, such as experiment or experiment.kill"
+    ),
+    *AUDIT_TIMES,
+)
 
 MEMBERS = {
     "master": Group(
@@ -72,5 +89,67 @@ MEMBERS = {
                 help="print the last N lines (with -f, 0: only new lines)",
             ),
         ),
-    )
+    ),
+    "audit": Group(
+        "audit",
+        "show the audit log (administrators)",
+        Command(
+            "export",
+            "print all entries as JSON lines, oldest first",
+            "audit:export",
+            *AUDIT_FILTERS,
+        ),
+        Command(
+            "list",
+            "list the newest entries",
+            "audit:list_",
+            *AUDIT_FILTERS,
+            Arg("--limit", type=int, default=100, help="the number of entries (100)"),
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        default="list",
+    ),
+    "dev": Group(
+        "dev",
+        "call the API by hand",
+        Command("auth-token", "print the token of this session", "dev:auth_token"),
+        Command(
+            "curl",
+            "send one request as the signed-in user",
+            "dev:curl",
+            Arg("path", help="such as /api/v1/me"),
+            Arg("-x", action="store_true", dest="show", help="tell the curl command for it first"),
+            Arg("-X", "--request", metavar="METHOD", help="default: GET, or POST with --data"),
+            Arg("-d", "--data", help="the body, in JSON"),
+            aliases=["c"],
+        ),
+        Group(
+            "bindings",
+            "call the API by the names of its calls",
+            Command(
+                "call",
+                "send the call of this name as the signed-in user",
+                "bindings:call",
+                Arg("name", help="as in `det dev bindings list`"),
+                Arg("-y", "--yes", "--auto-confirm", action="store_true", help="do not ask"),
+                TextArg(
+                    "words",
+                    nargs="...",
+                    metavar="args",
+                    help="what stands in its address, in order; then KEY=VALUE, a value of the body in JSON or as text",
+                ),
+                aliases=["c"],
+            ),
+            Command(
+                "list",
+                "list the calls and what they take",
+                "bindings:list_",
+                Arg("--show-unusable", action="store_true", help="the same: all can be called"),
+                OUTPUT,
+                aliases=["ls"],
+            ),
+            aliases=["b"],
+        ),
+    ),
 }

@@ -1,8 +1,7 @@
-"""det task"""
+"""det task and det job"""
 
 from det_cli.commands.interactive import CONFIG, CONTEXT
-from det_cli.commands.log_options import log_options
-from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf
+from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf, log_options, paging
 
 ID = Arg("task_id", help="the task's id, or a prefix of it")
 FOLLOW = Arg(
@@ -15,6 +14,8 @@ PROJECT = Arg(
     dest="project_id",
     help="create the task in this project",
 )
+
+JOB = Arg("job_id", help="the job's id")
 
 MEMBERS = {
     "task": Group(
@@ -90,5 +91,48 @@ MEMBERS = {
         Command("pause", "pause a task and its descendants", "generic_tasks:pause", ID),
         Command("unpause", "resume a paused task", "generic_tasks:unpause", ID),
         default="list",
-    )
+    ),
+    "job": Group(
+        "job",
+        "show and reorder the job queue",
+        Command(
+            "list",
+            "list the jobs of a pool in queue order",
+            "jobs:list_",
+            Arg(
+                "-p", "-rp", "--resource-pool", help="the pool (default: the default compute pool)"
+            ),
+            *paging(100),
+            Arg("--reverse", action="store_true", help="list the last job first"),
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        Command(
+            "update",
+            "change a job's priority, weight, pool or position in the queue",
+            "jobs:update",
+            JOB,
+            OneOf(
+                Arg("-p", "--priority", type=int, help="1 (highest) to 99 (priority scheduler)"),
+                Arg("-w", "--weight", type=float, help="weight (fair-share scheduler)"),
+                Arg("-rp", "--resource-pool", help="move it to this pool"),
+                Arg("--ahead-of", metavar="JOB_ID", help="move it directly before this job"),
+                Arg("--behind-of", metavar="JOB_ID", help="move it directly after this job"),
+            ),
+            aliases=["u"],
+        ),
+        Command(
+            "update-batch",
+            "change several jobs in the given order",
+            "jobs:update_batch",
+            Arg(
+                "operation",
+                nargs="+",
+                metavar="JOB_ID.OPERATION=VALUE",
+                help="OPERATION is priority, weight, resource-pool, ahead-of or behind-of",
+            ),
+        ),
+        aliases=["j"],
+        default="list",
+    ),
 }

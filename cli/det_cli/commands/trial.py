@@ -1,10 +1,22 @@
-"""det trial"""
+"""det trial, det run and det checkpoint"""
 
-from det_cli.commands.experiment import QUIET, SORT
-from det_cli.commands.log_options import log_options
-from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf, paging
+from det_cli.declare import (
+    BEST_CHECKPOINT,
+    DOWNLOAD_QUIET,
+    OUTPUT,
+    YES,
+    Arg,
+    Command,
+    Group,
+    OneOf,
+    log_options,
+    paging,
+    searching,
+)
 
 ID = Arg("trial_id", type=int, help="the trial's number")
+
+UUIDS = Arg("checkpoints_uuids", help="checkpoint UUIDs, separated by commas")
 
 MEMBERS = {
     "trial": Group(
@@ -32,8 +44,8 @@ MEMBERS = {
                 Arg("--uuid", help="the checkpoint with this UUID"),
             ),
             Arg("-o", "--output-dir", help="destination directory"),
-            *SORT,
-            QUIET,
+            *BEST_CHECKPOINT,
+            DOWNLOAD_QUIET,
         ),
         Command("kill", "stop a trial immediately", "trials:kill", ID),
         Command("logs", "print a trial's logs", "logs:of_trial", ID, *log_options()),
@@ -57,5 +69,70 @@ MEMBERS = {
             Arg("-o", "--output-dir", default=".", help="destination directory"),
         ),
         aliases=["t"],
-    )
+    ),
+    "run": Group(
+        "run",
+        "search the runs of all experiments",
+        Command(
+            "list",
+            "list runs: the trials of all experiments in one table",
+            "runs:list_",
+            Arg(
+                "-a",
+                "--all",
+                action="store_true",
+                help="include runs of all users and archived runs",
+            ),
+            *searching("validation.loss.min"),
+            *paging(200),
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        default="list",
+    ),
+    "checkpoint": Group(
+        "checkpoint",
+        "describe, download and delete checkpoints",
+        Command("delete", "delete checkpoints", "checkpoints:delete", UUIDS, YES),
+        Command("describe", "describe a checkpoint", "checkpoints:describe", Arg("uuid"), OUTPUT),
+        Command(
+            "download",
+            "download a checkpoint",
+            "checkpoint_download:one",
+            Arg("uuid", help="the checkpoint's UUID"),
+            Arg("-o", "--output-dir", help="destination directory (default: checkpoints/UUID)"),
+            DOWNLOAD_QUIET,
+            Arg(
+                "--mode",
+                choices=["direct", "master", "auto"],
+                default="auto",
+                help="download from the storage, through the cluster, or try both",
+            ),
+        ),
+        Command(
+            "list",
+            "list checkpoints of an experiment or a trial",
+            "checkpoints:list_",
+            Arg("--experiment-id", type=int, help="list checkpoints of this experiment"),
+            Arg("--trial-id", type=int, help="list checkpoints of this trial"),
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        Command(
+            "rm",
+            "remove files from checkpoints",
+            "checkpoints:remove",
+            UUIDS,
+            Arg(
+                "--glob",
+                action="append",
+                default=[],
+                metavar="PATTERN",
+                help="the files to delete (may be repeated); without it, no file is deleted and the"
+                " recorded file list is updated from the storage",
+            ),
+            YES,
+        ),
+        aliases=["c"],
+    ),
 }

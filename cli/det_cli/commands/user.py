@@ -1,11 +1,21 @@
-"""det user"""
+"""det user, det user-group and det rbac"""
 
-from det_cli.declare import OUTPUT, Arg, Command, Group
+from det_cli.declare import OUTPUT, YES, Arg, Command, Group, paging
 
 _TRUE_FALSE = ["true", "false"]
 WHO = Arg("target_user", help="the user's name")
 OF = Arg(
     "--of", metavar="USER", help="the sessions of this user (administrators; default: your own)"
+)
+
+GROUP = Arg("group_name")
+_USERS = Arg("usernames", nargs="+", help="user names, separated by commas or spaces")
+
+ROLE = Arg("role_name", help="the name of a role, as shown by `det rbac list-roles`")
+_HOLDER = (
+    Arg("-w", "--workspace-name", help="for this workspace only (default: for the whole cluster)"),
+    Arg("-u", "--username-to-assign", metavar="USERNAME", help="the user"),
+    Arg("-g", "--group-name-to-assign", metavar="GROUP", help="the group"),
 )
 
 MEMBERS = {
@@ -121,5 +131,83 @@ MEMBERS = {
         Command("whoami", "print the current user", "users:whoami"),
         aliases=["u"],
         default="list",
-    )
+    ),
+    "user-group": Group(
+        "user-group",
+        "manage user groups",
+        Command("add-user", "add users to a group", "user_groups:add_users", GROUP, _USERS),
+        Command(
+            "change-name",
+            "rename a group",
+            "user_groups:rename",
+            Arg("old_group_name"),
+            Arg("new_group_name"),
+        ),
+        Command(
+            "create",
+            "create a group",
+            "user_groups:create",
+            GROUP,
+            Arg(
+                "--add-user",
+                action="append",
+                metavar="USERNAME",
+                help="add this user (may be repeated)",
+            ),
+        ),
+        Command("delete", "delete a group, but not its users", "user_groups:delete", GROUP, YES),
+        Command(
+            "describe", "describe a group and its users", "user_groups:describe", GROUP, OUTPUT
+        ),
+        Command(
+            "list",
+            "list groups",
+            "user_groups:list_",
+            Arg("--groups-user-belongs-to", metavar="USERNAME", help="only groups of this user"),
+            *paging(200),
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        Command(
+            "remove-user", "remove users from a group", "user_groups:remove_users", GROUP, _USERS
+        ),
+        default="list",
+    ),
+    "rbac": Group(
+        "rbac",
+        "assign and list roles",
+        Command("assign-role", "assign a role to a user or group", "roles:assign", ROLE, *_HOLDER),
+        Command("describe-role", "show the permissions of a role", "roles:describe", ROLE, OUTPUT),
+        Command(
+            "list-groups-roles",
+            "list the roles of a group",
+            "roles:of_group",
+            Arg("group_name"),
+            OUTPUT,
+        ),
+        Command(
+            "list-roles",
+            "list all roles",
+            "roles:list_",
+            Arg(
+                "--exclude-global-roles",
+                action="store_true",
+                help="only roles that can be assigned in a single workspace",
+            ),
+            *paging(200),
+            OUTPUT,
+        ),
+        Command(
+            "list-users-roles",
+            "list the roles of a user, including roles from groups",
+            "roles:of_user",
+            Arg("username"),
+            OUTPUT,
+        ),
+        Command("my-permissions", "show your own permissions", "roles:mine", OUTPUT),
+        Command(
+            "unassign-role", "remove a role from a user or group", "roles:unassign", ROLE, *_HOLDER
+        ),
+        default="my-permissions",
+    ),
 }

@@ -1,4 +1,4 @@
-"""det workspace"""
+"""det workspace and det project"""
 
 from det_cli.declare import (
     JSON,
@@ -57,6 +57,20 @@ def _change(verb: str, done: str, help: str) -> Command:
     return Command(verb, help, "workspaces:change", NAME, values={"verb": verb, "done": done})
 
 
+PROJECT = Arg("project_name")
+_PROJECT_FIELDS = (
+    Arg("--description"),
+    Arg("--key", help="the prefix of run names in the project"),
+    JSON,
+)
+_WITH_ARCHIVED = Arg("-a", "--all", action="store_true", help="include archived experiments")
+
+
+def _change_project(verb: str, done: str, help: str) -> Command:
+    values = {"verb": verb, "done": done}
+    return Command(verb, help, "projects:change", NAME, PROJECT, values=values)
+
+
 MEMBERS = {
     "workspace": Group(
         "workspace",
@@ -106,5 +120,53 @@ MEMBERS = {
         _change("unarchive", "Unarchived", "unarchive a workspace"),
         aliases=["w"],
         default="list",
-    )
+    ),
+    "project": Group(
+        "project",
+        "group experiments in projects",
+        _change_project("archive", "Archived", "archive a project, which hides it from lists"),
+        Command(
+            "create", "create a project", "projects:create", NAME, Arg("name"), *_PROJECT_FIELDS
+        ),
+        Command("delete", "delete a project", "projects:delete", NAME, PROJECT, YES),
+        Command(
+            "describe",
+            "describe a project",
+            "projects:describe",
+            NAME,
+            PROJECT,
+            _WITH_ARCHIVED,
+            OUTPUT,
+        ),
+        Command(
+            "edit",
+            "change a project",
+            "projects:edit",
+            NAME,
+            PROJECT,
+            Arg("--new_name", "--new-name", dest="new_name"),
+            *_PROJECT_FIELDS,
+        ),
+        Command(
+            "list",
+            "list the projects of a workspace",
+            "projects:list_",
+            NAME,
+            *SORT_PAGE,
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        Command(
+            "list-experiments",
+            "list the experiments of a project",
+            "projects:list_experiments",
+            NAME,
+            PROJECT,
+            _WITH_ARCHIVED,
+            *SORT_PAGE,
+            OUTPUT,
+        ),
+        _change_project("unarchive", "Unarchived", "unarchive a project"),
+        aliases=["p"],
+    ),
 }

@@ -1,0 +1,88 @@
+"""det instance, det pool and det resource-pool"""
+
+from det_cli.declare import OUTPUT, Arg, Command, Group
+
+INSTANCE = Arg("instance_id", help="the instance's id")
+
+POOL = Arg("pool_name")
+
+SPACES = Arg("workspace_names", nargs="+")
+
+
+def _binding(name: str, help: str, method: str, done: str) -> Command:
+    values = {"method": method, "done": done}
+    return Command(name, help, "resource_pools:change_bindings", POOL, SPACES, values=values)
+
+
+MEMBERS = {
+    "instance": Group(
+        "instance",
+        "list and terminate rented machines",
+        Command(
+            "describe", "show everything about a machine", "machines:describe", INSTANCE, OUTPUT
+        ),
+        Command(
+            "list",
+            "list rented machines",
+            "machines:list_",
+            Arg("--all", action="store_true", help="include terminated machines"),
+            Arg("--pool", default="", help="only machines of this resource pool"),
+            OUTPUT,
+            aliases=["ls"],
+        ),
+        Command(
+            "terminate",
+            "terminate a machine; its jobs are rescheduled on other machines",
+            "machines:terminate",
+            INSTANCE,
+            Arg("--yes", "-y", action="store_true", help="do not ask for confirmation"),
+        ),
+        aliases=["i"],
+        default="list",
+    ),
+    "pool": Group(
+        "pool",
+        "manage pools that rent machines",
+        Command(
+            "describe",
+            "show a pool's offers and the cloud's refusals",
+            "machines:describe_pool",
+            POOL,
+            OUTPUT,
+        ),
+        Command(
+            "hold",
+            "stop launching machines in a pool",
+            "machines:hold",
+            POOL,
+            Arg("--reason", default="", help="the reason that users with queued jobs see"),
+        ),
+        Command(
+            "list", "list pools that rent machines", "machines:list_pools", OUTPUT, aliases=["ls"]
+        ),
+        Command("resume", "resume launching machines in a pool", "machines:resume", POOL),
+        Command("why", "explain why a pool launches no machines", "machines:why", POOL, OUTPUT),
+        default="list",
+    ),
+    "resource-pool": Group(
+        "resource-pool",
+        "list resource pools",
+        Command("list", "list resource pools", "resource_pools:list_", OUTPUT, aliases=["ls"]),
+        Group(
+            "bindings",
+            "manage the workspaces that a pool is bound to",
+            _binding("add", "bind a pool to additional workspaces", "POST", "Added"),
+            _binding("remove", "unbind workspaces from a pool", "DELETE", "Removed"),
+            _binding("replace", "bind a pool to these workspaces only", "PUT", "Replaced"),
+            Command(
+                "list-workspaces",
+                "list the workspaces that a pool is bound to",
+                "resource_pools:list_workspaces",
+                POOL,
+                OUTPUT,
+            ),
+        ),
+        aliases=["rp"],
+        default="list",
+    ),
+}
