@@ -1,6 +1,8 @@
-"""Questions to the user at the terminal."""
+"""Questions to the user at the terminal, and the rule for new passwords."""
 
 import sys
+
+from determined.common.passwords import weakness
 
 from det_cli.errors import CommandError, UsageError
 
@@ -41,3 +43,10 @@ def confirm(question: str, *, yes: bool) -> None:
     print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError("stopped: nothing was changed")
+
+
+def check_new_password(password: str, hint: str = "") -> None:
+    """Raise UsageError if the password is weak."""
+    problem = weakness(password)
+    if problem:
+        raise UsageError(problem, hint)

@@ -1,9 +1,12 @@
-"""Output: data on stdout as table, JSON, YAML or CSV, and messages on stderr."""
+"""Output: data on stdout as table, JSON, YAML or CSV, and messages and progress bars on stderr."""
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from determined.common.times import parsed
 
 if TYPE_CHECKING:
     import argparse
@@ -209,3 +212,49 @@ def state_text(state: "str | None") -> str:
 
 def percent(value: "float | None") -> str:
     return "" if value is None else f"{value * 100:.1f}%"
+
+
+def local_time(text: "str | None") -> str:
+    if not text:
+        return ""
+    try:
+        return parsed(text).astimezone().strftime("%Y-%m-%d %H:%M:%S%z")
+    except ValueError:
+        return text
+
+
+_BAR_WIDTH = 30
+
+
+class Progress:
+    def __init__(self, label: str, total: int | None, *, quiet: bool = False) -> None:
+        self._label = label
+        self._total = total
+        self._done = 0
+        self._drawn_at = 0.0
+        self._silent = quiet or not sys.stderr.isatty()
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if not self._silent and time.monotonic() - self._drawn_at > 0.1:
+            self._draw()
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._silent:
+            self._draw()
+            sys.stderr.write("\n")
+
+    def _draw(self) -> None:
+        self._drawn_at = time.monotonic()
+        amount = size_text(self._done)
+        if self._total:
+            share = min(self._done / self._total, 1.0)
+            bar = "█" * int(share * _BAR_WIDTH)
+            text = f"{bar:░<{_BAR_WIDTH}} {share:4.0%} {amount} of {size_text(self._total)}"
+        else:
+            text = amount
+        sys.stderr.write(f"\r\x1b[K{self._label} {text}")
+        sys.stderr.flush()

@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from det_cli.deployment import draining
+from det_cli.deployment import running_cluster
 from det_cli.errors import CommandError
 from det_controlplane.db.machines import pool_holds
 
@@ -39,9 +39,9 @@ def test_draining_pauses_work_and_rents_no_machines(
         create(owner, activate=True, resources={"slots_per_trial": 1})
         cluster.settle()
 
-    monkeypatch.setattr(draining, "_rest", meanwhile)
+    monkeypatch.setattr(running_cluster, "_rest", meanwhile)
     with served(cluster.api) as url:
-        draining.drain(url, PASSWORD, 60, said.append)
+        running_cluster.drain(url, PASSWORD, 60, said.append)
     assert said == [
         "Draining: 1 experiments pause after saving a checkpoint",
         "Waiting for 1 containers to end, 60 s at most",
@@ -57,7 +57,7 @@ def test_draining_replaces_a_temporary_hold_by_a_permanent_one(cluster: Rented) 
         soon = cluster.time + timedelta(minutes=15)
         pool_holds.hold(tx, "default", "the last 3 machines did not join", cluster.time, until=soon)
     with served(cluster.api) as url:
-        draining.drain(url, PASSWORD, 60, lambda _: None)
+        running_cluster.drain(url, PASSWORD, 60, lambda _: None)
     cluster.pass_time(minutes=16)
     hold = cluster.api.signed_in("admin").get("/api/v1/rented-pools/default")["pool"]["hold"]
     assert hold["sentence"] == "held by admin: the cluster is being removed"
@@ -69,16 +69,16 @@ def test_error_names_work_that_still_runs_and_the_remedy(
     owner = cluster.api.signed_in("determined")
     create(owner, activate=True, resources={"slots_per_trial": 1})
     machine, _ = cluster.employ()
-    monkeypatch.setattr(draining, "_rest", lambda: None)
+    monkeypatch.setattr(running_cluster, "_rest", lambda: None)
     with served(cluster.api) as url, pytest.raises(CommandError) as error:
-        draining.drain(url, PASSWORD, 0.05, lambda _: None)
+        running_cluster.drain(url, PASSWORD, 0.05, lambda _: None)
     assert f"work still runs on {machine.cloud_id}" in error.value.cause
     assert "the cluster was not removed" in error.value.hint
 
 
 def test_error_explains_how_to_sign_in_after_a_password_change(cluster: Rented) -> None:
     with served(cluster.api) as url, pytest.raises(CommandError) as error:
-        draining.drain(url, "changed", 1, lambda _: None)
+        running_cluster.drain(url, "changed", 1, lambda _: None)
     assert "the cluster cannot be drained" in error.value.cause
     assert "det user login" in error.value.hint
     assert "--force" in error.value.hint
@@ -88,6 +88,6 @@ def test_rejects_user_without_the_right(cluster: Rented, monkeypatch: pytest.Mon
     monkeypatch.setenv("DET_USER", "determined")
     monkeypatch.setenv("DET_PASS", PASSWORD)
     with served(cluster.api) as url, pytest.raises(CommandError) as error:
-        draining.drain(url, "changed", 1, lambda _: None)
+        running_cluster.drain(url, "changed", 1, lambda _: None)
     assert "only an administrator may" in error.value.cause
     assert "user login admin" in error.value.hint

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 from botocore.exceptions import EndpointConnectionError, UnknownServiceError
-from det_cli.deployment import aws_account_plan
+from det_cli.deployment import aws_checks
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.cluster import ClusterSpec
@@ -26,7 +26,7 @@ def account_with(answer: Any) -> Account:
 
 def warnings(account: Account) -> list[str]:
     messages: list[str] = []
-    aws_account_plan.check(account, messages.append)
+    aws_checks.check_account_plan(account, messages.append)
     return messages
 
 
@@ -70,7 +70,7 @@ def test_warns_about_a_boto3_version_without_the_call(monkeypatch: pytest.Monkey
 
 def test_the_plan_is_not_checked_in_partitions_without_plans() -> None:
     account = Account("cn-north-1")
-    aws_account_plan.check(account, lambda _: None)
+    aws_checks.check_account_plan(account, lambda _: None)
     assert account.elsewhere == {}
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
-from det_cli.deployment import aws_function_url, aws_migration
+from det_cli.deployment import aws_functions
 from det_cli.deployment.aws_account import Aws
 from det_cli.errors import CommandError
 from moto.awslambda.models import LambdaFunction, lambda_backends
@@ -59,7 +59,7 @@ def test_the_url_answers_while_terraform_removes_the_old_permission(
     grant_as_terraform(account)
     grant_as_terraform(account, StatementId="url-invoke", Action="lambda:InvokeFunction")
     assert may_be_invoked_by_strangers(backend(), API, LIVE)
-    assert aws_function_url.allow(aws, API, LIVE)
+    assert aws_functions.allow_url_calls(aws, API, LIVE)
     account.client("lambda").remove_permission(
         FunctionName=API, Qualifier=LIVE, StatementId="url-invoke"
     )
@@ -69,22 +69,22 @@ def test_the_url_answers_while_terraform_removes_the_old_permission(
 
 def test_a_cluster_behind_api_gateway_does_not_allow_the_url(account: Account, aws: Aws) -> None:
     account.make_functions()
-    aws_function_url.allow(aws, API, LIVE)
-    aws_function_url.forbid(aws, API, LIVE)
+    aws_functions.allow_url_calls(aws, API, LIVE)
+    aws_functions.forbid_url_calls(aws, API, LIVE)
     grant_as_terraform(account)
     assert not answers_url(backend(), API, LIVE)
-    aws_function_url.forbid(aws, API, LIVE)  # a second call is not an error
+    aws_functions.forbid_url_calls(aws, API, LIVE)  # a second call is not an error
 
 
 def test_a_missing_function_is_not_an_error(aws: Aws) -> None:
-    assert not aws_function_url.allow(aws, API, LIVE)
+    assert not aws_functions.allow_url_calls(aws, API, LIVE)
 
 
 def test_rejects_an_old_boto3_with_a_hint(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
     operation = aws.client("lambda").meta.service_model.operation_model("AddPermission")
     monkeypatch.delitem(operation.input_shape.members, "InvokedViaFunctionUrl")
     with pytest.raises(CommandError, match="this version of boto3 cannot restrict") as error:
-        aws_function_url.check_sdk(aws)
+        aws_functions.check_sdk(aws)
     assert "pip install --upgrade boto3" in str(error.value.hint)
 
 
@@ -99,7 +99,7 @@ def test_does_not_repeat_a_migration_after_a_lost_response(account: Account, aws
 
     functions.meta.events.register("before-send.lambda.Invoke", lose)
     with pytest.raises(CommandError, match="did not respond") as error:
-        aws_migration.migrate(aws, "det-box-migrate")
+        aws_functions.migrate(aws, "det-box-migrate")
     assert sent == ["Invoke"]
     assert "may still be running" in str(error.value.hint)
     assert functions.meta.config.read_timeout > 900

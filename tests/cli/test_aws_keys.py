@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from det_cli.deployment import aws_keys
+from det_cli.deployment import aws_checks
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/1234abcd"
 
@@ -37,7 +37,7 @@ def warnings(
     config = {
         "resource_pools": [{"pool_name": "gpus", "provider": {**provider, **(section or {})}}]
     }
-    return list(aws_keys.warnings(Account(keys), config, granted))
+    return list(aws_checks.key_warnings(Account(keys), config, granted))
 
 
 def test_warns_about_a_default_key_that_the_cluster_may_not_use() -> None:

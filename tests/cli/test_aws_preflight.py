@@ -5,7 +5,7 @@ import socket
 from typing import Any, cast
 
 import pytest
-from det_cli.deployment import aws_endpoints, aws_preflight
+from det_cli.deployment import aws_checks, aws_preflight
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.cluster import ClusterSpec
@@ -18,7 +18,7 @@ from tests.support.preflight_account import Account, failure, offerings
 def names(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return the set of host names that do not resolve. Tests add names to it."""
     unknown: set[str] = set()
-    monkeypatch.setattr(aws_endpoints, "resolves", lambda host: host not in unknown)
+    monkeypatch.setattr(aws_checks, "resolves", lambda host: host not in unknown)
     return unknown
 
 
@@ -404,12 +404,12 @@ def test_rejects_a_region_that_functions_cannot_reach(
 
 def test_with_a_nat_gateway_functions_reach_every_region(names: set[str]) -> None:
     names.add("ec2.eu-south-2.api.aws")
-    aws_endpoints.check("eu-south-2", [], {"machine_external_ip": False})
+    aws_checks.check_endpoints("eu-south-2", [], {"machine_external_ip": False})
 
 
 def test_accepts_regions_if_this_machine_resolves_no_aws_names(names: set[str]) -> None:
     names |= {f"ec2.eu-south-2.{domain}" for domain in ("api.aws", "amazonaws.com")}
-    aws_endpoints.check("eu-south-2", [], {})
+    aws_checks.check_endpoints("eu-south-2", [], {})
 
 
 @pytest.mark.parametrize(
@@ -427,4 +427,4 @@ def test_only_an_unknown_host_name_counts_as_missing(
 
     monkeypatch.undo()
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    assert aws_endpoints.resolves("ec2.us-west-2.api.aws") is known
+    assert aws_checks.resolves("ec2.us-west-2.api.aws") is known

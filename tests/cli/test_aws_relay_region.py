@@ -3,7 +3,7 @@
 from typing import cast
 
 import pytest
-from det_cli.deployment import aws_relay
+from det_cli.deployment import aws_checks
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.cluster import ClusterSpec
@@ -23,4 +23,4 @@ def test_rejects_a_region_without_vpc_origins(region: str) -> None:
 
 
 def test_accepts_other_regions() -> None:
-    aws_relay.check_region("us-east-1")
+    aws_checks.check_relay_region("us-east-1")

@@ -95,7 +95,7 @@ def test_retries_until_lambda_has_prepared_the_function(
         return b"[]"
 
     monkeypatch.setattr(LambdaFunction, "invoke", invoke)
-    monkeypatch.setattr("det_cli.deployment.aws_migration.time.sleep", lambda s: None)
+    monkeypatch.setattr("det_cli.deployment.aws_functions.time.sleep", lambda s: None)
     result = det("deploy", "aws", "up", "--yes", *account.where)
     assert result.code == 0, result.err
     assert upgrade.live() == {"2"}
@@ -126,7 +126,7 @@ def test_rolls_back_a_version_that_does_not_answer(
 ) -> None:  # fmt: skip
     upgrade = Upgrade(account, terraform, cluster.url)
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
-    monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
+    monkeypatch.setattr("det_cli.deployment.running_cluster._HEALTHY_S", -1.0)
     cluster.on("GET", "/health", Raw(b"{}", status=500))
     result = det("deploy", "aws", "up", "--yes", *account.where)
     assert result.code == 1
@@ -159,7 +159,7 @@ def test_a_failed_upgrade_deletes_no_version(
     upgrade = Upgrade(account, terraform, cluster.url, newest=6)
     upgrade.publish(4)
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
-    monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
+    monkeypatch.setattr("det_cli.deployment.running_cluster._HEALTHY_S", -1.0)
     cluster.on("GET", "/health", Raw(b"{}", status=500))
     assert det("deploy", "aws", "up", "--yes", *account.where).code == 1
     assert upgrade.published("api") == ["1", "2", "3", "4", "5", "6"]

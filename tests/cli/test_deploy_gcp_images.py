@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from det_cli.deployment.machine_images import GPU_IMAGE
+from det_cli.deployment.pool_checks import GPU_IMAGE
 
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_google import TAG, built_digest

@@ -109,7 +109,7 @@ def upgrades(
         return answer(method, path, query, body)
 
     monkeypatch.setattr(google, "answer", answer_after_applies)
-    monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
+    monkeypatch.setattr("det_cli.deployment.running_cluster._HEALTHY_S", -1.0)
     monkeypatch.setattr("det_cli.deployment.google.time.sleep", lambda _: None)
     return result
 
@@ -161,7 +161,7 @@ def test_a_new_cluster_that_does_not_answer_has_no_rollback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(*MADE))
-    monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
+    monkeypatch.setattr("det_cli.deployment.running_cluster._HEALTHY_S", -1.0)
     cluster.on("GET", "/health", Raw(b"{}", status=500))
     result = project.up("--image", "img")
     assert cause(result) == f"the cluster does not answer at {cluster.url}"

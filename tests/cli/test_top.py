@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from det_cli.live import cluster_screen as screen
 from det_cli.live.cluster import Cluster, Money, Pool, job_of, machines_of, pool_of
-from det_cli.live.cluster_reader import ClusterReader
+from det_cli.live.readers import ClusterReader
 from det_cli.live.text import plain, size_of
 from determined.common.http import Session
 from hypothesis import given

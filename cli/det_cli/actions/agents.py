@@ -1,4 +1,4 @@
-"""`det agent`: list, enable and disable agents."""
+"""`det agent`: list, enable and disable agents, and manage the tokens that they use to join."""
 
 import argparse
 from typing import Any
@@ -7,8 +7,7 @@ from determined.common.http import Session
 
 from det_cli.connection import V1, connect
 from det_cli.errors import UsageError
-from det_cli.render import Column, say, show
-from det_cli.times import local
+from det_cli.render import Column, local_time, say, show
 
 _COLUMNS: tuple[Column, ...] = (
     ("Agent ID", lambda a: a["id"]),
@@ -28,7 +27,7 @@ def _row(agent: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": agent["id"],
         "version": agent.get("version"),
-        "registered_time": local(agent.get("registeredTime")),
+        "registered_time": local_time(agent.get("registeredTime")),
         "num_slots": len(agent.get("slots") or {}),
         "num_containers": len(agent.get("containers") or {}),
         "resource_pools": ", ".join(agent.get("resourcePools") or []),
@@ -72,3 +71,41 @@ def _agent_ids(session: Session, args: argparse.Namespace) -> list[str]:
     if args.agent_id:
         return [args.agent_id]
     return [a["id"] for a in session.get(V1 + "/agents")["agents"]]
+
+
+_TOKEN_COLUMNS: tuple[Column, ...] = (
+    ("ID", lambda t: t["id"]),
+    ("Description", lambda t: t["description"]),
+    ("Made by", lambda t: t["username"]),
+    ("Agents", lambda t: _uses(t)),
+    ("Ends", lambda t: local_time(t.get("expiresAt"))),
+    ("Revoked", lambda t: local_time(t.get("revokedAt"))),
+)
+
+
+def _uses(token: dict[str, Any]) -> str:
+    max_uses = token.get("maxUses")
+    return f"{token['uses']} of {max_uses}" if max_uses else str(token["uses"])
+
+
+def create_token(args: argparse.Namespace) -> None:
+    body = {
+        "description": args.description,
+        "lifespan": args.expiration,
+        "maxUses": args.agents,
+    }
+    token = connect(args).post(V1 + "/agent-tokens", body)["agentToken"]
+    say(
+        f"Created token {token['id']}. It is not shown again and expires {local_time(token['expiresAt'])}."
+        " Write it to the token_file of det-agent."
+    )
+    print(token["token"])
+
+
+def list_tokens(args: argparse.Namespace) -> None:
+    show(args, _TOKEN_COLUMNS, connect(args).get(V1 + "/agent-tokens")["agentTokens"])
+
+
+def revoke_token(args: argparse.Namespace) -> None:
+    connect(args).request("DELETE", f"{V1}/agent-tokens/{args.token_id}")
+    say(f"Revoked agent token {args.token_id}: agents can no longer join with it.")

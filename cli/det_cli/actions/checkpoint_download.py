@@ -11,8 +11,7 @@ from det_cli.actions.checkpoints import COLUMNS
 from det_cli.actions.experiments import best_checkpoints
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import MissingError, UsageError
-from det_cli.progress import Progress
-from det_cli.render import print_rows
+from det_cli.render import Progress, print_rows
 
 Checkpoint = dict[str, Any]
 

@@ -6,15 +6,14 @@ from det_cli import prompts
 from det_cli.actions.experiments import CHECKPOINTS, checkpoint_state
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import UsageError
-from det_cli.render import Column, show
-from det_cli.times import local
+from det_cli.render import Column, local_time, show
 
 COLUMNS: tuple[Column, ...] = (
     ("Experiment ID", lambda c: c["training"].get("experimentId")),
     ("Trial ID", lambda c: c["training"].get("trialId")),
     ("Steps Completed", lambda c: (c.get("metadata") or {}).get("steps_completed")),
     ("State", checkpoint_state),
-    ("Report Time", lambda c: local(c.get("reportTime"))),
+    ("Report Time", lambda c: local_time(c.get("reportTime"))),
     ("Checkpoint UUID", lambda c: c["uuid"]),
     ("Validation Metrics", lambda c: c["training"].get("validationMetrics")),
     ("Metadata", lambda c: c.get("metadata")),

@@ -6,8 +6,7 @@ from typing import Any
 
 from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
 from det_cli.deployment.aws import AwsDeployment
-from det_cli.deployment.aws_account import Aws
-from det_cli.deployment.aws_refusals import translate_errors
+from det_cli.deployment.aws_account import Aws, translate_errors
 from det_cli.deployment.cluster import ClusterSpec
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from det_cli import new_password, prompts
+from det_cli import prompts
 from det_cli.actions import deploy_options
 from det_cli.deployment import fleet, stack_variables
 from det_cli.deployment.cluster import Deployment
@@ -21,7 +21,7 @@ def check_here(args: argparse.Namespace, deployment: Deployment) -> None:
     """Check the options without a request to the cloud account. Raises UsageError."""
     deployment.check_name()
     if args.initial_user_password:
-        new_password.check(
+        prompts.check_new_password(
             args.initial_user_password, "without --initial-user-password, a password is generated"
         )
     stack_variables.check(stacks() / deployment.stack, deploy_options.variables(args))

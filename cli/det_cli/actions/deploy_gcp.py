@@ -11,7 +11,7 @@ from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
 from det_cli.deployment.cluster import ClusterSpec
 from det_cli.deployment.gcp import GcpDeployment, ProjectAccess
 from det_cli.deployment.google import default_project
-from det_cli.deployment.machine_images import CPU_IMAGE, GPU_IMAGE
+from det_cli.deployment.pool_checks import CPU_IMAGE, GPU_IMAGE
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
 

@@ -4,14 +4,14 @@ import argparse
 
 from determined.common.passwords import weakness
 
-from det_cli import new_password
+from det_cli import prompts
 from det_cli.errors import CommandError
 
 
 def run(args: argparse.Namespace) -> int:
     password = getattr(args, "initial_user_password", None)
     if password:
-        new_password.check(
+        prompts.check_new_password(
             password,
             "without --initial-user-password a password is generated; '' creates users without one",
         )

@@ -19,8 +19,7 @@ from det_cli.actions.experiments import wait_for
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
 from det_cli.errors import INTERRUPTED, OK, CommandError, UsageError
-from det_cli.progress import Progress
-from det_cli.render import print_json, print_yaml, say
+from det_cli.render import Progress, print_json, print_yaml, say
 
 _POLL_S = 0.5
 

@@ -13,10 +13,11 @@ from det_cli.actions import costs
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import UsageError
 from det_cli.live import summary
-from det_cli.live.experiment_reader import ExperimentReader
+from det_cli.live.readers import ExperimentReader
 from det_cli.live.show import print_lines
 from det_cli.render import (
     Column,
+    local_time,
     percent,
     print_json,
     print_rows,
@@ -25,15 +26,14 @@ from det_cli.render import (
     terminal_width,
     write_csv,
 )
-from det_cli.times import local
 
 _UNBOUNDED = 10_000
 _EXPERIMENT: tuple[Column, ...] = (
     ("Experiment ID", lambda e: e["id"]),
     ("State", lambda e: state_text(e["state"])),
     ("Progress", lambda e: percent(e.get("progress"))),
-    ("Started", lambda e: local(e.get("startTime"))),
-    ("Ended", lambda e: local(e.get("endTime"))),
+    ("Started", lambda e: local_time(e.get("startTime"))),
+    ("Ended", lambda e: local_time(e.get("endTime"))),
     ("Name", lambda e: e["name"]),
     ("Description", lambda e: e.get("description")),
     ("Archived", lambda e: e["archived"]),
@@ -44,8 +44,8 @@ _TRIAL: tuple[Column, ...] = (
     ("Trial ID", lambda t: t["id"]),
     ("Experiment ID", lambda t: t["experimentId"]),
     ("State", lambda t: state_text(t["state"])),
-    ("Started", lambda t: local(t.get("startTime"))),
-    ("Ended", lambda t: local(t.get("endTime"))),
+    ("Started", lambda t: local_time(t.get("startTime"))),
+    ("Ended", lambda t: local_time(t.get("endTime"))),
     ("H-Params", lambda t: t["hparams"]),
 )
 
@@ -110,11 +110,11 @@ _WORKLOAD: tuple[Column, ...] = (
     ("Trial ID", lambda r: r["trial"]),
     ("# of Batches", lambda r: r["batches"]),
     ("State", lambda r: _field(r, "training", "state")),
-    ("Report Time", lambda r: local(_report_time(r))),
+    ("Report Time", lambda r: local_time(_report_time(r))),
     ("Checkpoint State", lambda r: _field(r, "checkpoint", "state")),
-    ("Checkpoint Report Time", lambda r: local(_field(r, "checkpoint", "endTime"))),
+    ("Checkpoint Report Time", lambda r: local_time(_field(r, "checkpoint", "endTime"))),
     ("Validation State", lambda r: _field(r, "validation", "state")),
-    ("Validation Report Time", lambda r: local(_field(r, "validation", "endTime"))),
+    ("Validation Report Time", lambda r: local_time(_field(r, "validation", "endTime"))),
 )
 
 

@@ -15,8 +15,7 @@ from det_cli import prompts
 from det_cli.actions import costs, tables
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import FAILED, OK
-from det_cli.render import percent, print_object, say, show, size_text, state_text
-from det_cli.times import local
+from det_cli.render import local_time, percent, print_object, say, show, size_text, state_text
 
 LIST = (
     ("ID", lambda e: e["id"]),
@@ -25,8 +24,8 @@ LIST = (
     ("Parent ID", lambda e: e.get("forkedFrom")),
     ("State", lambda e: state_text(e["state"])),
     ("Progress", lambda e: percent(e.get("progress"))),
-    ("Started", lambda e: local(e.get("startTime"))),
-    ("Ended", lambda e: local(e.get("endTime"))),
+    ("Started", lambda e: local_time(e.get("startTime"))),
+    ("Ended", lambda e: local_time(e.get("endTime"))),
     ("Resource Pool", lambda e: e.get("resourcePool")),
 )
 _PROJECT = (
@@ -38,8 +37,8 @@ _TRIALS = (
     ("Trial ID", lambda t: t["id"]),
     ("State", lambda t: state_text(t["state"])),
     ("H-Params", lambda t: t["hparams"]),
-    ("Started", lambda t: local(t.get("startTime"))),
-    ("Ended", lambda t: local(t.get("endTime"))),
+    ("Started", lambda t: local_time(t.get("startTime"))),
+    ("Ended", lambda t: local_time(t.get("endTime"))),
     ("# of Batches", lambda t: t["totalBatchesProcessed"]),
 )
 

@@ -9,8 +9,7 @@ from determined.common.http import APIError, Session
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import FAILED, OK, UsageError
-from det_cli.render import Column, print_object, say, show, state_text
-from det_cli.times import local
+from det_cli.render import Column, local_time, print_object, say, show, state_text
 
 # Determined and `--sort-by` use the same names. Scripts read them from the header of `--csv`.
 _COLUMNS: tuple[Column, ...] = (
@@ -23,7 +22,7 @@ _LAST: tuple[Column, ...] = (
     ("exitStatus", lambda t: t["exitStatus"]),
     ("resourcePool", lambda t: t["resourcePool"]),
     ("workspaceName", lambda t: t.get("workspaceName")),
-    ("startTime", lambda t: local(t["startTime"])),
+    ("startTime", lambda t: local_time(t["startTime"])),
 )
 _OWN: dict[str, tuple[Column, ...]] = {
     "tensorboard": (

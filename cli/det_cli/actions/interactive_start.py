@@ -17,8 +17,7 @@ from det_cli.actions.interactive import path_of
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
 from det_cli.errors import FAILED, INTERRUPTED, OK, UsageError
-from det_cli.progress import Progress
-from det_cli.render import print_yaml, say
+from det_cli.render import Progress, print_yaml, say
 
 # Final states of generic tasks. For other kinds, the last allocation records how they ended.
 _STOPPED = ("GENERIC_TASK_STATE_CANCELED", "GENERIC_TASK_STATE_ERROR")

@@ -7,8 +7,7 @@ from determined.common.http import Session
 
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import MissingError, UsageError, require_change
-from det_cli.render import Column, say, show
-from det_cli.times import local
+from det_cli.render import Column, local_time, say, show
 
 _FIELDS = {
     "priority": "priority",
@@ -52,7 +51,7 @@ def _columns(scheduler: str) -> tuple[Column, ...]:
         ("Type", lambda j: j["type"]),
         ("Job Name", lambda j: f"{j.get('name', '')} ({j['entityId']})" if "entityId" in j else ""),
         weight if is_fair_share else priority,
-        ("Submitted", lambda j: local(j.get("submissionTime"))),
+        ("Submitted", lambda j: local_time(j.get("submissionTime"))),
         ("Slots (acquired/needed)", lambda j: f"{j['allocatedSlots']}/{j['requestedSlots']}"),
         ("State", lambda j: (j.get("summary") or {}).get("state")),
         ("User", lambda j: j.get("username")),

@@ -1,4 +1,4 @@
-"""`det instance` and `det pool`: rented machines and the pools that rent them."""
+"""`det instance`, `det pool` and `det resource-pool`: rented machines, and the pools of a cluster."""
 
 import argparse
 from collections.abc import Iterator
@@ -6,8 +6,7 @@ from typing import Any
 
 from det_cli.connection import V1, connect, pages
 from det_cli.prompts import confirm
-from det_cli.render import Column, print_object, say, show
-from det_cli.times import local
+from det_cli.render import Column, local_time, print_object, say, show
 
 _COLUMNS: tuple[Column, ...] = (
     ("ID", lambda i: i["id"]),
@@ -19,7 +18,7 @@ _COLUMNS: tuple[Column, ...] = (
     ("Cost $", lambda i: f"{i['costUsd']:.2f}"),
     ("Cloud ID", lambda i: i["cloudId"]),
     ("Agent ID", lambda i: i["agentId"]),
-    ("Requested", lambda i: local(i["requestedAt"])),
+    ("Requested", lambda i: local_time(i["requestedAt"])),
     ("Reason", lambda i: i["reason"]),
 )
 _POOL_COLUMNS: tuple[Column, ...] = (
@@ -124,7 +123,7 @@ def _limits(pool: dict[str, Any]) -> Iterator[str]:
     name, cost, max_cost = pool["name"], pool["priceUsdHour"], pool["maxHourlyCost"]
     if pool["hold"]:
         until = pool["hold"].get("until")
-        retry = f" (next try {local(until)})" if until else ""
+        retry = f" (next try {local_time(until)})" if until else ""
         yield f"Pool {name} launches no machines: {pool['hold']['sentence']}{retry}"
         yield f"`det pool resume {name}` resumes launches{' now' if until else ''}."
     if pool.get("spentBudget"):
@@ -141,7 +140,7 @@ def _refusals(pool: dict[str, Any]) -> Iterator[str]:
         if cooldown["until"] is None:
             next_step = f"correct it, then `det pool resume {pool['name']}`"
         else:
-            next_step = f"next try {local(cooldown['until'])}"
+            next_step = f"next try {local_time(cooldown['until'])}"
         yield f"{_scope(cooldown)}: {cooldown['sentence']} ({next_step})"
 
 
@@ -159,3 +158,35 @@ def _scope(cooldown: dict[str, Any]) -> str:
 def _pool(args: argparse.Namespace) -> dict[str, Any]:
     pool: dict[str, Any] = connect(args).get(f"{V1}/rented-pools/{args.pool_name}")["pool"]
     return pool
+
+
+_RESOURCE_POOL_COLUMNS: tuple[Column, ...] = (
+    ("Name", lambda p: p["name"]),
+    ("Type", lambda p: (p.get("type") or "").removeprefix("RESOURCE_POOL_TYPE_").lower()),
+    ("Scheduler", lambda p: (p.get("schedulerType") or "").removeprefix("SCHEDULER_TYPE_").lower()),
+    ("Agents", lambda p: p["numAgents"]),
+    ("Slots (used/available)", lambda p: f"{p['slotsUsed']}/{p['slotsAvailable']}"),
+    ("Slot Type", lambda p: (p.get("slotType") or "").removeprefix("TYPE_").lower()),
+    ("Max Agents", lambda p: p.get("maxAgents")),
+    ("Default Compute", lambda p: p.get("defaultComputePool")),
+    ("Default Aux", lambda p: p.get("defaultAuxPool")),
+)
+
+
+def list_resource_pools(args: argparse.Namespace) -> None:
+    show(args, _RESOURCE_POOL_COLUMNS, pages(connect(args), "/resource-pools", "resourcePools"))
+
+
+def change_bindings(args: argparse.Namespace) -> None:
+    path = f"{V1}/resource-pools/{args.pool_name}/workspace-bindings"
+    body = {"resourcePoolName": args.pool_name, "workspaceNames": args.workspace_names}
+    connect(args).request(args.method, path, body=body)
+    print(f"{args.done} bindings of resource pool '{args.pool_name}'")
+
+
+def list_pool_workspaces(args: argparse.Namespace) -> None:
+    session = connect(args)
+    path = f"/resource-pools/{args.pool_name}/workspace-bindings"
+    ids = set(pages(session, path, "workspaceIds"))
+    spaces = [w for w in pages(session, "/workspaces", "workspaces") if w["id"] in ids]
+    show(args, (("ID", lambda w: w["id"]), ("Workspace", lambda w: w["name"])), spaces)

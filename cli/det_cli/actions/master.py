@@ -1,6 +1,7 @@
-"""`det master` and `det version`: the identity, configuration, log and message of the cluster."""
+"""`det master`, `det version` and `det audit`: the configuration, the logs and the audit log of the cluster."""
 
 import argparse
+import json
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from itertools import islice
@@ -9,9 +10,9 @@ from typing import Any
 from determined.common.http import MasterUnreachableError, Session
 
 from det_cli import __version__, product_version
-from det_cli.connection import V1, address, anonymous, connect
+from det_cli.connection import V1, address, anonymous, connect, pages
 from det_cli.errors import MissingError, UsageError
-from det_cli.render import print_object, say
+from det_cli.render import Column, cell, local_time, print_object, say, show
 
 _LOG_KEYS = ("level", "color")
 _MARGIN = 200  # lines to re-read before the newest line, when only new lines are printed
@@ -121,3 +122,43 @@ def set_message(args: argparse.Namespace) -> None:
         body["duration"] = args.duration
     connect(args).put(V1 + "/master/cluster_message", body)
     print("Set the cluster message")
+
+
+_AUDIT_COLUMNS: tuple[Column, ...] = (
+    ("Time", lambda e: local_time(e["at"])),
+    ("User", lambda e: e["username"]),
+    ("Action", lambda e: e["action"]),
+    ("Object", lambda e: e["object"]),
+    ("Details", lambda e: _details(e["details"])),
+    ("By", lambda e: f"task {e['taskId']}" if e["taskId"] else e["via"]),
+    ("From", lambda e: e["address"]),
+)
+
+
+def list_audit(args: argparse.Namespace) -> None:
+    params = {**_audit_filters(args), "limit": args.limit, "orderBy": "ORDER_BY_DESC"}
+    show(args, _AUDIT_COLUMNS, connect(args).get(V1 + "/audit", params)["entries"])
+
+
+def export_audit(args: argparse.Namespace) -> None:
+    for entry in pages(connect(args), "/audit", "entries", _audit_filters(args), limit=1000):
+        print(json.dumps(entry, sort_keys=True))
+
+
+def _audit_filters(args: argparse.Namespace) -> dict[str, Any]:
+    filters = {
+        "username": args.by, "object": args.object, "action": args.action, "since": args.since,
+        "until": args.until,
+    }  # fmt: skip
+    return {name: value for name, value in filters.items() if value}
+
+
+def _details(details: dict[str, Any]) -> str:
+    items = [f"{name}={_text(value)}" for name, value in details.items() if name != "fields"]
+    return ", ".join([*items, *details.get("fields", ())])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_text(inner)}" for name, inner in value.items())
+    return " ".join(map(_text, value)) if isinstance(value, list) else cell(value)

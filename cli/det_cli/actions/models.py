@@ -7,15 +7,14 @@ from urllib.parse import quote
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import MissingError
-from det_cli.render import Column, show
-from det_cli.times import local
+from det_cli.render import Column, local_time, show
 
 _MODEL: tuple[Column, ...] = (
     ("ID", lambda m: m["id"]),
     ("Name", lambda m: m["name"]),
     ("Workspace ID", lambda m: m.get("workspaceId")),
-    ("Creation Time", lambda m: local(m["creationTime"])),
-    ("Last Updated Time", lambda m: local(m["lastUpdatedTime"])),
+    ("Creation Time", lambda m: local_time(m["creationTime"])),
+    ("Last Updated Time", lambda m: local_time(m["lastUpdatedTime"])),
     ("Metadata", lambda m: m.get("metadata")),
 )
 _VERSION: tuple[Column, ...] = (

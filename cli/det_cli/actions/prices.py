@@ -7,7 +7,7 @@ from typing import Any
 from determined.common.http import NotFoundError, Session
 
 from det_cli.connection import V1
-from det_cli.times import local
+from det_cli.render import local_time
 
 SHOWN_OFFERS = 3
 
@@ -89,5 +89,5 @@ def _source(offer: dict[str, Any], pool: dict[str, Any]) -> str:
     """Return the source of a price: the cloud's price API with a time, or a list that may be outdated."""
     source = offer.get("priceFrom")
     if source == "cloud":
-        return f" (cloud price of {local(offer['priceReadAt'])})"
+        return f" (cloud price of {local_time(offer['priceReadAt'])})"
     return f" (list price of {pool['priceListOf']})" if source == "list" else ""

@@ -6,8 +6,7 @@ from typing import Any
 
 from det_cli.actions import tables
 from det_cli.connection import connect, pages
-from det_cli.render import Column, show, state_text
-from det_cli.times import local
+from det_cli.render import Column, local_time, show, state_text
 
 _LIST: tuple[Column, ...] = (
     ("ID", lambda r: r["id"]),
@@ -16,8 +15,8 @@ _LIST: tuple[Column, ...] = (
     ("State", lambda r: state_text(r.get("shownState") or r["state"])),
     ("Searcher Metric", lambda r: r.get("searcherMetricValue")),
     ("H-Params", lambda r: _hyperparameters(r.get("hyperparameters") or {})),
-    ("Started", lambda r: local(r.get("startTime"))),
-    ("Ended", lambda r: local(r.get("endTime"))),
+    ("Started", lambda r: local_time(r.get("startTime"))),
+    ("Ended", lambda r: local_time(r.get("endTime"))),
 )
 
 

@@ -9,15 +9,14 @@ from determined.common.http import Session
 from det_cli.actions import costs
 from det_cli.actions.interactive import whole_task_id
 from det_cli.connection import V1, connect, pages
-from det_cli.render import Column, print_object, show, state_text
-from det_cli.times import local
+from det_cli.render import Column, local_time, print_object, show, state_text
 
 _BEFORE: tuple[Column, ...] = (
     ("Task ID", lambda t: t["taskId"]),
     ("Allocation ID", lambda t: t["allocationId"]),
     ("Name", lambda t: t["name"]),
     ("Slots Needed", lambda t: t["slotsNeeded"]),
-    ("Registered Time", lambda t: local(t.get("registeredTime"))),
+    ("Registered Time", lambda t: local_time(t.get("registeredTime"))),
     ("Agent", lambda t: _agents(t)),
 )
 _PRIORITY: tuple[Column, ...] = (
@@ -98,9 +97,9 @@ def _details(task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     agents = sorted({a for run in allocations for a in run.get("agentIds") or []})
     yield "Machine", f"{', '.join(agents) or 'none yet'}, pool {task['resourcePool']}"
     yield "Slots", max((run.get("slots") or 0 for run in allocations), default=0)
-    yield "Started", local(task.get("startTime"))
+    yield "Started", local_time(task.get("startTime"))
     if task.get("endTime"):
-        yield "Ended", local(task["endTime"])
+        yield "Ended", local_time(task["endTime"])
         yield "Exit", task.get("exitStatus") or "unknown"
     yield "Runs", len(allocations)
     if task.get("costUsd"):

@@ -10,8 +10,7 @@ from determined.common.token_store import TokenStore
 
 from det_cli.connection import V1, address, anonymous, connect, pages
 from det_cli.errors import MissingError, UsageError
-from det_cli.render import Column, print_object, say, show
-from det_cli.times import local
+from det_cli.render import Column, local_time, print_object, say, show
 
 _HOURS_A_DAY = 24
 
@@ -28,7 +27,7 @@ def create(args: argparse.Namespace) -> None:
         print_object(args, token)
         return
     (info,) = _tokens(session, [token["tokenId"]])
-    expiry = f"expires {local(info['expiry'])}" if info.get("expiry") else "never expires"
+    expiry = f"expires {local_time(info['expiry'])}" if info.get("expiry") else "never expires"
     say(
         f"Created token {info['id']}. It is not shown again and {expiry}. Programs read it from DET_USER_TOKEN."
     )
@@ -104,7 +103,7 @@ def _columns(session: Session) -> tuple[Column, ...]:
         ("ID", lambda t: t["id"]),
         ("User", lambda t: names.get(t["userId"], t["userId"])),
         ("Description", lambda t: t.get("description", "")),
-        ("Made", lambda t: local(t.get("createdAt"))),
-        ("Ends", lambda t: local(t.get("expiry")) or "never"),
+        ("Made", lambda t: local_time(t.get("createdAt"))),
+        ("Ends", lambda t: local_time(t.get("expiry")) or "never"),
         ("Revoked", lambda t: t.get("revoked", False)),
     )

@@ -14,20 +14,28 @@ from determined.common.log_stream import TERMINAL
 from det_cli.actions import costs
 from det_cli.actions.experiment_describe import metrics_of
 from det_cli.connection import V1, connect, pages
-from det_cli.render import Column, cell, print_json, print_rows, print_yaml, show, state_text
-from det_cli.times import local
+from det_cli.render import (
+    Column,
+    cell,
+    local_time,
+    print_json,
+    print_rows,
+    print_yaml,
+    show,
+    state_text,
+)
 
 _TRIAL: tuple[Column, ...] = (
     ("Experiment ID", lambda t: t["experimentId"]),
     ("State", lambda t: state_text(t["state"])),
     ("H-Params", lambda t: t["hparams"]),
     ("Summary Metrics", lambda t: t.get("summaryMetrics")),
-    ("Started", lambda t: local(t.get("startTime"))),
-    ("Ended", lambda t: local(t.get("endTime"))),
+    ("Started", lambda t: local_time(t.get("startTime"))),
+    ("Ended", lambda t: local_time(t.get("endTime"))),
 )
 _ROWS: tuple[Column, ...] = (
     ("# of Batches", lambda w: _either(w).get("totalBatches")),
-    ("Report Time", lambda w: local(_either(w).get("endTime"))),
+    ("Report Time", lambda w: local_time(_either(w).get("endTime"))),
     ("Checkpoint", lambda w: state_text((w.get("checkpoint") or {}).get("state"))),
     ("Checkpoint UUID", lambda w: (w.get("checkpoint") or {}).get("uuid")),
     ("Checkpoint Metadata", lambda w: (w.get("checkpoint") or {}).get("metadata")),
@@ -38,7 +46,7 @@ _WORKLOADS: tuple[Column, ...] = (
     ("Workload", lambda w: w["kind"]),
     ("# of Batches", lambda w: w.get("totalBatches")),
     ("State", lambda w: state_text(w.get("state")) or "COMPLETED"),
-    ("Report Time", lambda w: local(w.get("endTime"))),
+    ("Report Time", lambda w: local_time(w.get("endTime"))),
     ("Result", lambda w: _result(w)),
 )
 

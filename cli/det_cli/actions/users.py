@@ -11,13 +11,12 @@ from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session, refu
 from determined.common.sign_in import login as exchange
 from determined.common.token_store import TokenStore
 
-from det_cli import new_password, prompts
+from det_cli import prompts
 from det_cli.actions import costs
 from det_cli.connection import V1, address, anonymous, connect, pages
 from det_cli.errors import CommandError, UsageError, require_change
 from det_cli.pipeline_identity import token_for
-from det_cli.render import say, show
-from det_cli.times import local
+from det_cli.render import local_time, say, show
 
 _COLUMNS = (
     ("User Id", lambda u: u.get("id")),
@@ -135,7 +134,7 @@ def create(args: argparse.Namespace) -> None:
     if password is None and not args.remote:
         password = _new_password(args.username)
     if password:
-        new_password.check(password)
+        prompts.check_new_password(password)
     user = {"username": args.username, "admin": args.admin, "active": True, "remote": args.remote}
     body = {"user": user, "password": salted(password or ""), "isHashed": True}
     session.post(V1 + "/users", body)
@@ -149,7 +148,7 @@ def change_password(args: argparse.Namespace) -> None:
     id = id_of(session, target)
     current = _current_password(me) if target == me else {}
     password = _new_password(target)
-    new_password.check(password)
+    prompts.check_new_password(password)
     change = {"password": salted(password), "isHashed": True, "endTokens": args.end_tokens}
     change |= current
     session.patch(f"{V1}/users/{id}", change)
@@ -205,8 +204,8 @@ def list_sessions(args: argparse.Namespace) -> None:
     session = connect(args)
     columns = (
         ("ID", lambda s: s["id"]),
-        ("Signed in", lambda s: local(s["createdAt"])),
-        ("Ends", lambda s: local(s["expiresAt"]) or "never"),
+        ("Signed in", lambda s: local_time(s["createdAt"])),
+        ("Ends", lambda s: local_time(s["expiresAt"]) or "never"),
         ("From", lambda s: s["address"]),
         ("By", lambda s: s["program"]),
         ("", lambda s: "this one" if s["current"] else ""),

@@ -9,10 +9,9 @@ from det_cli.connection import V1, address, connect
 from det_cli.errors import FAILED, OK
 from det_cli.live import cluster_screen, experiment_screen
 from det_cli.live.cluster import Cluster
-from det_cli.live.cluster_reader import ClusterReader
 from det_cli.live.experiment import Experiment
-from det_cli.live.experiment_reader import ExperimentReader
 from det_cli.live.observer import Observer
+from det_cli.live.readers import ClusterReader, ExperimentReader
 from det_cli.live.show import View, show
 
 _TIMEOUT_S = 15.0

@@ -6,8 +6,7 @@ from typing import Any
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import UsageError
-from det_cli.render import show
-from det_cli.times import local
+from det_cli.render import local_time, show
 
 _STATE, _LOG, _CUSTOM = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
 _BUDGET = "budget"
@@ -93,12 +92,12 @@ def edit(args: argparse.Namespace) -> None:
 
 def deliveries(args: argparse.Namespace) -> None:
     columns = [
-        ("Time", lambda d: local(d["at"])),
+        ("Time", lambda d: local_time(d["at"])),
         ("Event", lambda d: d["eventType"].lower().replace("_", " ")),
         ("Experiment", lambda d: d["experimentId"] or ""),
         ("Try", lambda d: d["attempt"]),
         ("Result", _result),
-        ("Next try", lambda d: local(d["nextAt"])),
+        ("Next try", lambda d: local_time(d["nextAt"])),
         ("Event ID", lambda d: d["eventId"]),
     ]
     response = connect(args).get(f"{V1}/webhooks/{args.webhook_id}/deliveries")

@@ -7,8 +7,7 @@ from determined.common.http import NotFoundError
 from det_cli.actions.interactive import whole_task_id
 from det_cli.connection import V1, connect
 from det_cli.errors import UsageError
-from det_cli.render import print_json, print_rows, print_yaml
-from det_cli.times import local
+from det_cli.render import local_time, print_json, print_rows, print_yaml
 
 _KINDS = {
     "experiment": "experiment",
@@ -81,7 +80,7 @@ def _print_reasons(reasons: "list[dict[str, str]]") -> None:
         trials = sorted({int(r["trialId"]) for r in same if r.get("trialId")})
         subject = _names(trials)
         since = min((r["since"] for r in same if r.get("since")), default="")
-        when = f" since {local(since)}" if since else ""
+        when = f" since {local_time(since)}" if since else ""
         print(f"{subject}{state.removeprefix('STATE_')}{when}\n  {sentence}")
 
 

@@ -29,7 +29,7 @@ MEMBERS = {
             Command(
                 "create",
                 "create a token and print it; it is not shown again",
-                "agent_tokens:create",
+                "agents:create_token",
                 Arg("--description", default="", help="the purpose of the token"),
                 Arg(
                     "--expiration",
@@ -39,11 +39,11 @@ MEMBERS = {
                 ),
                 Arg("--agents", metavar="N", type=int, help="the number of agents that may use it"),
             ),
-            Command("list", "list the tokens", "agent_tokens:list_", OUTPUT, aliases=["ls"]),
+            Command("list", "list the tokens", "agents:list_tokens", OUTPUT, aliases=["ls"]),
             Command(
                 "revoke",
                 "revoke a token, so that agents can no longer use it",
-                "agent_tokens:revoke",
+                "agents:revoke_token",
                 Arg("token_id", type=int),
             ),
         ),

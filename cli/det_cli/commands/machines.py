@@ -11,7 +11,7 @@ SPACES = Arg("workspace_names", nargs="+")
 
 def _binding(name: str, help: str, method: str, done: str) -> Command:
     values = {"method": method, "done": done}
-    return Command(name, help, "resource_pools:change_bindings", POOL, SPACES, values=values)
+    return Command(name, help, "machines:change_bindings", POOL, SPACES, values=values)
 
 
 MEMBERS = {
@@ -67,7 +67,9 @@ MEMBERS = {
     "resource-pool": Group(
         "resource-pool",
         "list resource pools",
-        Command("list", "list resource pools", "resource_pools:list_", OUTPUT, aliases=["ls"]),
+        Command(
+            "list", "list resource pools", "machines:list_resource_pools", OUTPUT, aliases=["ls"]
+        ),
         Group(
             "bindings",
             "manage the workspaces that a pool is bound to",
@@ -77,7 +79,7 @@ MEMBERS = {
             Command(
                 "list-workspaces",
                 "list the workspaces that a pool is bound to",
-                "resource_pools:list_workspaces",
+                "machines:list_pool_workspaces",
                 POOL,
                 OUTPUT,
             ),

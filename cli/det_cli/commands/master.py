@@ -96,13 +96,13 @@ MEMBERS = {
         Command(
             "export",
             "print all entries as JSON lines, oldest first",
-            "audit:export",
+            "master:export_audit",
             *AUDIT_FILTERS,
         ),
         Command(
             "list",
             "list the newest entries",
-            "audit:list_",
+            "master:list_audit",
             *AUDIT_FILTERS,
             Arg("--limit", type=int, default=100, help="the number of entries (100)"),
             OUTPUT,

@@ -14,13 +14,9 @@ from typing import Any
 import yaml
 
 from det_cli.deployment import (
-    aws_account_plan,
-    aws_endpoints,
-    aws_function_url,
-    aws_keys,
-    aws_migration,
+    aws_checks,
+    aws_functions,
     aws_preflight,
-    aws_relay,
     aws_service_roles,
     aws_snapshots,
     extras,
@@ -30,7 +26,7 @@ from det_cli.deployment import (
 from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.fleet import Location, MachineAccount
-from det_cli.deployment.machine_images import GPU_IMAGE
+from det_cli.deployment.pool_checks import GPU_IMAGE
 from det_cli.deployment.prices import AwsStack, ControlPlaneCost
 from det_cli.deployment.stack import Stack
 from det_cli.errors import CommandError, UsageError
@@ -93,12 +89,12 @@ class AwsDeployment(Deployment):
         aws_preflight.check_budget(self._spec.variables)
         aws_preflight.check_python(self._runtime())
         if self._has_url():
-            aws_function_url.check_sdk(self.account)
+            aws_functions.check_sdk(self.account)
         self._snapshot = self._to_restore()
         if not self._preflight:
             return
         if self._has_relay():
-            aws_relay.check_region(self._spec.region)
+            aws_checks.check_relay_region(self._spec.region)
         if self._keypair:
             aws_preflight.check_keypair(self.account, self._keypair)
         has_limits = not self._spec.endpoint_url  # an AWS emulator has no quotas
@@ -109,11 +105,11 @@ class AwsDeployment(Deployment):
         if cluster_id not in self.account.clusters():
             aws_preflight.check_name(self.account, cluster_id)
         if has_limits:
-            aws_account_plan.check(self.account, self._say)
+            aws_checks.check_account_plan(self.account, self._say)
             variables = {**self._spec.variables, **self._restored()}
-            aws_endpoints.check(self._spec.region, [r.region for r in rentals], variables)
+            aws_checks.check_endpoints(self._spec.region, [r.region for r in rentals], variables)
             aws_preflight.check_limits(self.account, cluster_id, rentals, variables, self._say)
-            for warning in aws_keys.warnings(
+            for warning in aws_checks.key_warnings(
                 self.account, config, variables.get("kms_key_arns") or ()
             ):
                 self._say(f"warning: {warning}")
@@ -148,7 +144,7 @@ class AwsDeployment(Deployment):
         roles = aws_preflight.roles_of(rentals, self._spec.variables)
         aws_service_roles.create(self.account, roles, self._say)
         if self._has_url():  # before Terraform removes the permission that earlier versions created
-            aws_function_url.allow(self.account, f"det-{self._spec.cluster_id}-api", _LIVE)
+            aws_functions.allow_url_calls(self.account, f"det-{self._spec.cluster_id}-api", _LIVE)
         if self._snapshot:
             self._say(f"Restoring the database from the snapshot {self._snapshot.name}")
             self._reuse_key(variables, self._snapshot.database)
@@ -330,18 +326,18 @@ class AwsDeployment(Deployment):
     def _finish(self, outputs: dict[str, Any]) -> None:
         self._open_url(outputs["functions"])
         self._say("Migrating the database")
-        aws_migration.migrate(self.account, outputs["functions"]["migrate"])
+        aws_functions.migrate(self.account, outputs["functions"]["migrate"])
         self._before = self._switch(outputs["functions"], outputs.get("versions") or {})
 
     def _has_url(self) -> bool:
-        return aws_function_url.is_wanted(self._spec.variables.get("endpoint"))
+        return aws_functions.has_function_url(self._spec.variables.get("endpoint"))
 
     def _open_url(self, functions: Mapping[str, str]) -> None:
         """Allow requests to the function's URL, or only through API Gateway."""
         name = functions.get("api", f"det-{self._spec.cluster_id}-api")
         if not self._has_url():
-            aws_function_url.forbid(self.account, name, _LIVE)
-        elif not aws_function_url.allow(self.account, name, _LIVE):
+            aws_functions.forbid_url_calls(self.account, name, _LIVE)
+        elif not aws_functions.allow_url_calls(self.account, name, _LIVE):
             raise CommandError(
                 f"the function {name} has no alias {_LIVE}",
                 "run the same command again: Terraform creates it",

@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from det_cli.deployment import (
-    bucket_names,
-    draining,
     extras,
     fleet,
-    health,
-    pool_warnings,
+    pool_checks,
     restoring,
+    running_cluster,
+    stack_variables,
 )
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
-from det_cli.deployment.machine_images import check_gpus
+from det_cli.deployment.pool_checks import check_gpus
 from det_cli.deployment.prices import ControlPlaneCost
 from det_cli.deployment.stack import Stack
 from det_cli.deployment.terraform import Backend, Terraform
@@ -119,7 +118,7 @@ class Deployment(ABC):
             outputs = stack.terraform.outputs()
         self._finish(outputs)
         try:
-            health.wait_until_healthy(str(outputs["url"]), self._logs_hint(), self._say)
+            running_cluster.wait_until_healthy(str(outputs["url"]), self._logs_hint(), self._say)
         except CommandError as e:
             if self._roll_back(outputs):
                 raise CommandError(
@@ -129,7 +128,9 @@ class Deployment(ABC):
             raise
         self._drop_old_versions(outputs)
         password = str(outputs.pop("initial_user_password"))
-        if not self._spec.password and health.accepts_password(str(outputs["url"]), password):
+        if not self._spec.password and running_cluster.accepts_password(
+            str(outputs["url"]), password
+        ):
             if self.account.options(self._spec.cluster_id).get(_PASSWORD_SHOWN):
                 outputs["holds_first_password"] = True
             else:
@@ -202,7 +203,9 @@ class Deployment(ABC):
         result["machines"] = len(fleet_.names())
         if fleet_.unchecked:
             result["not_looked_at"] = [str(location) for location in fleet_.unchecked]
-        result["answers"] = bool(outputs.get("url")) and health.is_healthy(str(outputs["url"]))
+        result["answers"] = bool(outputs.get("url")) and running_cluster.is_healthy(
+            str(outputs["url"])
+        )
         return result
 
     @abstractmethod
@@ -271,7 +274,7 @@ class Deployment(ABC):
         """Raise UsageError for an invalid configuration, without a request to the account."""
         name = self._spec.variables.get("bucket")
         if name:
-            bucket_names.check(self.storage_type, str(name))
+            stack_variables.check_bucket_name(self.storage_type, str(name))
         check_gpus(self._checked("any-bucket"))
 
     def config(self) -> dict[str, Any]:
@@ -314,7 +317,7 @@ class Deployment(ABC):
         config = load_cluster(self.config())
         for warning in (
             *warnings(config),
-            *pool_warnings.warnings(config, self.stack, self._spec.region),
+            *pool_checks.warnings(config, self.stack, self._spec.region),
         ):
             self._say(f"warning: {warning}")
 
@@ -447,10 +450,12 @@ class Deployment(ABC):
     ) -> None:
         """Wait until the work has left the machines. Raises CommandError if work remains."""
         url = str(outputs.get("url") or "")
-        if not (url and health.is_healthy(url)):
+        if not (url and running_cluster.is_healthy(url)):
             hint = "the cluster does not answer, so it cannot request checkpoints: --force terminates the machines"
             _check_no_machines(machines, hint)
-        draining.drain(url, str(outputs.get("initial_user_password", "")), limit_s, self._say)
+        running_cluster.drain(
+            url, str(outputs.get("initial_user_password", "")), limit_s, self._say
+        )
 
     @abstractmethod
     def _own_location(self) -> Location:

@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,15 @@ from det_cli.deployment import (
     google_checks,
     google_machines,
     google_policies,
-    google_secrets,
     image,
     prices,
     task_images,
 )
 from det_cli.deployment.cluster import ClusterSpec, Deployment
-from det_cli.deployment.google import Google
-from det_cli.deployment.machine_images import GPU_IMAGE
+from det_cli.deployment.google import LABEL, Google
+from det_cli.deployment.pool_checks import GPU_IMAGE
 from det_cli.deployment.prices import ControlPlaneCost, GcpStack
-from det_cli.deployment.provider_lock import ProviderLock
-from det_cli.deployment.stack import Stack
+from det_cli.deployment.stack import ProviderLock, Stack
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import Say
 
@@ -275,7 +274,7 @@ class GcpDeployment(Deployment):
     def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
         """Destroy old versions of secrets. The registry and Cloud Run delete old images and revisions themselves."""
         try:
-            google_secrets.prune(self.account, self._spec.cluster_id)
+            prune_secrets(self.account, self._spec.cluster_id)
         except CommandError as e:
             self._say(f"warning: old versions of secrets could not be destroyed: {e.cause}")
 
@@ -314,3 +313,50 @@ class GcpDeployment(Deployment):
         place = f"{self._spec.region}/det-{self._spec.cluster_id}-api"
         page = f"https://console.cloud.google.com/run/detail/{place}/logs"
         return f"{page}?project={self.account.project} shows the reason"
+
+
+def prune_secrets(google: Google, cluster_id: str) -> None:
+    """Destroy unused versions of secrets, except the newest unused version. Raises CommandError.
+
+    The previous revision reads that version after a rollback.
+    """
+    used = _versions_read_by(google.services(cluster_id).values())
+    path = f"/v1/projects/{google.project}/secrets"
+    label_filter = f"labels.{LABEL}={cluster_id}"
+    for secret in google.pages("secretmanager", path, "secrets", filter=label_filter):
+        name = _last_part(secret["name"])
+        if used[name]:
+            _destroy_older(google, f"{path}/{name}/versions", min(used[name]))
+
+
+def _destroy_older(google: Google, path: str, oldest_used: int) -> None:
+    versions = google.pages("secretmanager", path, "versions")
+    existing = [int(_last_part(v["name"])) for v in versions if v["state"] != "DESTROYED"]
+    older = sorted(number for number in existing if number < oldest_used)
+    for number in older[:-1]:
+        google.call("POST", "secretmanager", f"{path}/{number}:destroy", {})
+
+
+def _versions_read_by(services: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
+    """Return the versions that the newest revisions of the services read, by secret."""
+    versions: defaultdict[str, set[int]] = defaultdict(set)
+    for service in services:
+        for secret, version in _references(service.get("template", {})):
+            if version.isdigit():
+                versions[_last_part(secret)].add(int(version))
+    return versions
+
+
+def _references(template: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for container in template.get("containers", ()):
+        for variable in container.get("env", ()):
+            reference = variable.get("valueSource", {}).get("secretKeyRef")
+            if reference:
+                yield reference["secret"], str(reference.get("version", ""))
+    for volume in template.get("volumes", ()):
+        for item in volume.get("secret", {}).get("items", ()):
+            yield volume["secret"]["secret"], str(item.get("version", ""))
+
+
+def _last_part(name: str) -> str:
+    return name.rpartition("/")[2]

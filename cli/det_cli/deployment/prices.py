@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from det_cli.deployment.pool_warnings import as_rented
+from det_cli.deployment.pool_checks import as_rented
 
 if TYPE_CHECKING:
     from det_controlplane.core.config.pools import Pool

@@ -71,3 +71,26 @@ def declared_in(stack: Path) -> dict[str, Variable]:
         )
         for name, body in _BLOCK.findall(text)
     }
+
+
+# The pattern and its description for each type of storage.
+_BUCKET_NAMES = {
+    "s3": (
+        r"(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]",
+        "lowercase letters, digits, hyphens and dots",
+    ),
+    "gcs": (
+        r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]",
+        "lowercase letters, digits, hyphens, dots and underscores",
+    ),
+}
+
+
+def check_bucket_name(storage_type: str, name: str) -> None:
+    """Raise UsageError for an invalid bucket name."""
+    form, words = _BUCKET_NAMES[storage_type]
+    if not re.fullmatch(form, name):
+        raise UsageError(
+            f"--var bucket={name} is not a valid bucket name",
+            f"use 3 to 63 {words}, with a letter or digit at both ends",
+        )

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
-from det_cli.deployment.aws_account import Aws
-from det_cli.deployment.aws_refusals import translate_errors
+from det_cli.deployment.aws_account import Aws, translate_errors
 from det_cli.deployment.rehearsal.cluster_client import Machine
 from det_cli.deployment.rehearsal.records import StepFailed
 from det_cli.deployment.rehearsal.stage import DatabaseState

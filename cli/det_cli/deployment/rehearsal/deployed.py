@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from det_cli.deployment.cluster import Deployment
-from det_cli.deployment.draining import signed_in
 from det_cli.deployment.rehearsal.cluster_client import ClusterClient
+from det_cli.deployment.running_cluster import signed_in
 from det_cli.errors import CommandError
 
 _DRAIN_S = 600.0

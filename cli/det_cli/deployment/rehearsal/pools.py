@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from det_cli.deployment.pool_warnings import as_rented
+from det_cli.deployment.pool_checks import as_rented
 from det_cli.deployment.prices import ControlPlaneCost
 from det_cli.deployment.rehearsal.plan import Rates
 from det_cli.errors import UsageError

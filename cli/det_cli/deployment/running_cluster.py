@@ -1,4 +1,4 @@
-"""Drain a cluster before its removal: save checkpoints and wait until no containers run."""
+"""Requests to a deployed cluster: check its health and first password, and drain it before its removal."""
 
 import time
 from typing import Any
@@ -12,7 +12,42 @@ from determined.common.token_store import TokenStore
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
-_LOOK_S = 5.0
+_HEALTHY_S = 120.0
+_HEALTH_POLL_S = 2.0
+
+
+def is_healthy(url: str) -> bool:
+    """Return True if the control plane answers its health check."""
+    try:
+        Session(url, retries=0).get("/health")
+    except (APIError, MasterUnreachableError):
+        return False
+    return True
+
+
+def wait_until_healthy(url: str, hint: str, say: Say) -> None:
+    """Wait until the control plane is healthy. A paused database needs some time to resume.
+
+    Raises CommandError with the hint after two minutes.
+    """
+    say(f"Waiting for {url}")
+    deadline = time.monotonic() + _HEALTHY_S
+    while not is_healthy(url):
+        if time.monotonic() > deadline:
+            raise CommandError(f"the cluster does not answer at {url}", hint)
+        time.sleep(_HEALTH_POLL_S)
+
+
+def accepts_password(url: str, password: str) -> bool:
+    """Return True if admin can sign in with the password."""
+    try:
+        login(Session(url, retries=0), "admin", password)
+    except (APIError, MasterUnreachableError):
+        return False
+    return True
+
+
+_CONTAINERS_POLL_S = 5.0
 
 
 def drain(url: str, first_password: str, limit_s: float, say: Say) -> None:
@@ -78,7 +113,7 @@ def _wait(session: Session, limit_s: float, say: Say) -> list[str]:
 
 
 def _rest() -> None:
-    time.sleep(_LOOK_S)
+    time.sleep(_CONTAINERS_POLL_S)
 
 
 def _running(session: Session) -> list[str]:
