@@ -218,7 +218,7 @@ def test_modules_do_not_import_in_circles() -> None:
 def test_only_db_contains_sql() -> None:
     outside = [m for m in modules() if m.package == "det_controlplane" and m.room not in SQL_ROOMS]
     importing = [str(i) for m in outside for i in imports(m) if i.target.startswith(SQL_PACKAGES)]
-    written = [
+    problems = [
         f"{m.path.relative_to(ROOT)}:{node.lineno}"
         for m in outside
         for node in ast.walk(m.tree)
@@ -226,7 +226,7 @@ def test_only_db_contains_sql() -> None:
         and isinstance(node.value, str)
         and _STATEMENT.search(node.value)
     ]
-    assert importing + written == []
+    assert importing + problems == []
 
 
 def test_sql_statements_are_recognised() -> None:
@@ -254,7 +254,7 @@ def test_every_package_is_checked() -> None:
 
 
 def test_packages_import_only_what_the_map_allows() -> None:
-    wrong = [
+    problems = [
         str(i)
         for m in modules()
         for i in imports(m)
@@ -262,7 +262,7 @@ def test_packages_import_only_what_the_map_allows() -> None:
         and i.target.partition(".")[0] != m.package
         and not _within(i.target, PACKAGES[m.package])
     ]
-    assert wrong == []
+    assert problems == []
 
 
 def _map_in_docs(first_columns: str) -> dict[str, frozenset[str]]:
@@ -285,17 +285,17 @@ def test_docs_show_the_import_map() -> None:
 
 
 def test_command_loads_the_control_plane_only_when_needed() -> None:
-    wrong = [
+    problems = [
         str(i)
         for m in modules()
         for i in imports(m)
         if i.at_top and i.target.partition(".")[0] == LAZY.get(m.package)
     ]
-    assert wrong == []
+    assert problems == []
 
 
 def test_rooms_of_the_control_plane_import_in_one_direction() -> None:
-    wrong = []
+    problems = []
     for m in (m for m in modules() if m.package == "det_controlplane" and m.room):
         assert m.room in ROOMS, f"{m.name}: a room that the map does not have"
         for i in imports(m):
@@ -303,17 +303,18 @@ def test_rooms_of_the_control_plane_import_in_one_direction() -> None:
             if parts[0] != "det_controlplane" or len(parts) < 2 or parts[1] == m.room:
                 continue
             excepted = any(
-                m.name == who and _within(i.target, frozenset({what})) for who, what in ALLOWED
+                m.name == module_name and _within(i.target, frozenset({package}))
+                for module_name, package in ALLOWED
             )
             if parts[1] not in ROOMS[m.room] and not excepted:
-                wrong.append(str(i))
-    assert wrong == []
+                problems.append(str(i))
+    assert problems == []
 
 
 def test_service_packages_import_only_earlier_ones() -> None:
     """Check the order of packages. Modules beside them, such as `use_case`, import no package."""
     prefix = "det_controlplane.services."
-    wrong = []
+    problems = []
     for m in (m for m in modules() if m.name.startswith(prefix)):
         own = m.name.removeprefix(prefix).partition(".")[0]
         assert own in SERVICES or m.path.parent.name == "services", f"{m.name}: not in SERVICES"
@@ -321,19 +322,19 @@ def test_service_packages_import_only_earlier_ones() -> None:
         for i in (i for i in imports(m) if i.target.startswith(prefix)):
             package = i.target.removeprefix(prefix).partition(".")[0]
             if package in SERVICES and package != own and package not in earlier:
-                wrong.append(str(i))
-    assert wrong == []
+                problems.append(str(i))
+    assert problems == []
 
 
 def test_core_imports_no_io_modules() -> None:
-    wrong = []
+    problems = []
     for m in (m for m in modules() if m.name.startswith("det_controlplane.core")):
         for i in imports(m):
             top = i.target.partition(".")[0]
-            known = top in sys.stdlib_module_names or top in PURE or top == "det_controlplane"
-            if not known or top in IMPURE_STANDARD:
-                wrong.append(str(i))
-    assert wrong == []
+            is_known = top in sys.stdlib_module_names or top in PURE or top == "det_controlplane"
+            if not is_known or top in IMPURE_STANDARD:
+                problems.append(str(i))
+    assert problems == []
 
 
 def test_core_contains_no_urls() -> None:
@@ -350,7 +351,7 @@ def test_scheduler_and_provisioner_share_only_placement() -> None:
         "provision": frozenset({f"{core}placement", f"{core}schedule.wording"}),
     }
     packages = {name: frozenset({core + name}) for name in allowed}
-    wrong = [
+    problems = [
         str(i)
         for m in modules()
         for name, own in packages.items()
@@ -359,7 +360,7 @@ def test_scheduler_and_provisioner_share_only_placement() -> None:
         if any(_within(i.target, package) for package in packages.values())
         and not _within(i.target, own | allowed[name])
     ]
-    assert wrong == []
+    assert problems == []
     for name in ("schedule", "provision"):
         own = [m for m in modules() if _within(m.name, packages[name])]
         assert any(_within(i.target, packages["placement"]) for m in own for i in imports(m))
@@ -367,7 +368,7 @@ def test_scheduler_and_provisioner_share_only_placement() -> None:
 
 def test_core_uses_only_seeded_random_generators() -> None:
     """`random.Random(seed)` replays; the module's shared generator does not."""
-    wrong = [
+    problems = [
         f"{m.path.relative_to(ROOT)}:{node.lineno} random.{node.attr}"
         for m in modules()
         if m.name.startswith("det_controlplane.core")
@@ -377,18 +378,18 @@ def test_core_uses_only_seeded_random_generators() -> None:
         and node.value.id == "random"
         and node.attr != "Random"
     ]
-    assert wrong == []
+    assert problems == []
 
 
 def test_harness_imports_only_the_standard_library() -> None:
-    wrong = []
+    problems = []
     for m in (m for m in modules() if m.package == "determined"):
         for i in imports(m):
             top = i.target.partition(".")[0]
             if i.at_top and top not in sys.stdlib_module_names and top != "determined":
-                wrong.append(str(i))
+                problems.append(str(i))
     framework = ("pytorch", "keras", "transformers", "lightning", "tensorboard")
-    assert [w for w in wrong if not any(f"determined/{f}" in w for f in framework)] == []
+    assert [w for w in problems if not any(f"determined/{f}" in w for f in framework)] == []
 
 
 def is_written_by_hand(path: Path) -> bool:
@@ -414,23 +415,23 @@ def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def test_functions_are_short() -> None:
-    wrong = []
+    problems = []
     for m in (m for m in modules() if is_written_by_hand(m.path)):
         for node in functions(m):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION_LINES:
-                where = f"{m.path.relative_to(ROOT)}:{node.lineno}"
-                wrong.append(f"{where} {node.name} has {length} lines")
-    assert wrong == []
+                place = f"{m.path.relative_to(ROOT)}:{node.lineno}"
+                problems.append(f"{place} {node.name} has {length} lines")
+    assert problems == []
 
 
 def test_forbidden_imports_are_detected() -> None:
     source = "def f():\n    from det_controlplane.db import engine\n"
     path = ROOT / "controlplane/det_controlplane/core/search.py"
-    broken = Module("det_controlplane.core.search", path, ast.parse(source))
-    (imported,) = imports(broken)
-    assert (imported.target, imported.at_top) == ("det_controlplane.db.engine", False)
-    assert not _within(imported.target, frozenset({"det_controlplane.core"}))
+    module_with_error = Module("det_controlplane.core.search", path, ast.parse(source))
+    (import_found,) = imports(module_with_error)
+    assert (import_found.target, import_found.at_top) == ("det_controlplane.db.engine", False)
+    assert not _within(import_found.target, frozenset({"det_controlplane.core"}))
 
 
 def test_migrations_are_one_chain() -> None:

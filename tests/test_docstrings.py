@@ -36,13 +36,13 @@ def test_docstrings_of_functions_begin_with_a_verb() -> None:
     docstrings = [
         (m, node, ast.get_docstring(node)) for m in (*modules(), *tools) for node in functions(m)
     ]
-    wrong = [
+    problems = [
         f"{m.path.relative_to(ROOT)}:{node.lineno} {node.name}: {text.splitlines()[0]}"
         for m, node, text in docstrings
         if text and not _begins_with_a_verb(text)
     ]
     assert len(tools) > 40
-    assert wrong == []
+    assert problems == []
 
 
 def test_docstrings_without_a_verb_are_recognised() -> None:
@@ -62,13 +62,13 @@ def test_docstrings_of_classes_and_modules_name_their_subject() -> None:
         for node in ast.walk(m.tree)
         if isinstance(node, ast.ClassDef | ast.Module) and is_written_by_hand(m.path)
     ]
-    wrong = [
+    problems = [
         f"{m.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]}"
         for m, node, text in docstrings
         if text and not _names_a_subject(text)
     ]
     assert len(docstrings) > 1000
-    assert wrong == []
+    assert problems == []
 
 
 def test_docstrings_without_a_subject_are_recognised() -> None:

@@ -25,9 +25,9 @@ def test_a(tmp_path):
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Path:
-    made = tmp_path / "memory"
-    made.mkdir()
-    return made
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    return folder
 
 
 def run(tmp_path: Path, memory: Path, *, roomy: bool = True, failing: bool = False) -> Path:

@@ -137,17 +137,17 @@ def test_engine_continues_on_request(engine: Engine, monkeypatch: pytest.MonkeyP
 
 
 def test_engine_started_outside_of_a_run_continues(engine: Engine) -> None:
-    started = subprocess.Popen(
+    started_engine = subprocess.Popen(
         ["dockerd", f"--pidfile={own_engine.pid_file()}", f"--host={own_engine.url()}"]
     )
     try:
         assert eventually(own_engine.pid_file().exists)
-        assert engine.start() == started.pid
+        assert engine.start() == started_engine.pid
         assert own_engine.end() == ""
-        assert alive(started.pid)
+        assert alive(started_engine.pid)
     finally:
-        started.kill()
-        started.wait()
+        started_engine.kill()
+        started_engine.wait()
 
 
 def test_last_run_that_uses_an_engine_ends_it(engine: Engine) -> None:

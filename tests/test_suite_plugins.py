@@ -107,8 +107,8 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     # Workers of xdist need a process that is their own controller.
-    started = pytester.runpytest_subprocess if "-n" in options else pytester.runpytest_inprocess
-    return started("-p", "tests.support.skips", *options)
+    runner = pytester.runpytest_subprocess if "-n" in options else pytester.runpytest_inprocess
+    return runner("-p", "tests.support.skips", *options)
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
@@ -116,9 +116,9 @@ def test_run_ends_with_a_table_of_skipped_tests(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
     pytester.makepyfile(test_skipping=SKIPPING, test_heavy=HEAVY)
-    ran = run(pytester, *workers)
-    assert ran.ret == 0
-    rows = [re.split(r"  +", line.strip()) for line in ran.outlines]
+    result = run(pytester, *workers)
+    assert result.ret == 0
+    rows = [re.split(r"  +", line.strip()) for line in result.outlines]
     assert ["3", "there is no tool", "apt-get install tool"] in rows
     assert ["1", "no GPU in this machine", "a machine with a GPU"] in rows
     assert ["1", "just so", "not told"] in rows
@@ -224,9 +224,9 @@ def test_ci_passes_and_names_tests_that_pass_alone(
     pytester.makepyfile(UNSTEADY)
     assert run_with_second_tries(pytester, workers).ret == 1
     monkeypatch.setenv("CI", "true")
-    ran = run_with_second_tries(pytester, workers)
-    assert ran.ret == 0
-    ran.stdout.fnmatch_lines(
+    result = run_with_second_tries(pytester, workers)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
         ["*in company*", "*UNSTEADY*", "*fails_in_company*0*", "*fails_in_company*1*"]
     )
 
@@ -302,7 +302,7 @@ def test_container_with_a_mount_of_the_run_is_found(tmp_path: Path) -> None:
                 "this machine allows no mount namespaces", "a machine or container that does"
             )
         try:
-            assert [left.pid for left in leftovers("another", run)] == [container.pid]
+            assert [leftover.pid for leftover in leftovers("another", run)] == [container.pid]
             assert leftovers("another", other) == [], "the mount of another run is ignored"
         finally:
             container.kill()
@@ -333,8 +333,8 @@ def test_folders_in_memory_of_killed_processes_are_removed(
     (tmp_path / f"det-test-{os.getppid()}-b").mkdir()
     with memory.temporary_folder(1) as folder:
         assert folder.parent == tmp_path
-        left = {path.name for path in tmp_path.iterdir()}
-        assert left == {f"det-test-{os.getppid()}-b", folder.name}
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {f"det-test-{os.getppid()}-b", folder.name}
     assert not folder.exists()
 
 

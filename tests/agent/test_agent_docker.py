@@ -57,9 +57,9 @@ def test_container_ends_while_its_agent_is_dead_and_reports_its_exit_code(
     agent: AgentProcess, plane: FakeControlPlane, docker_client: Any, tmp_path: Path
 ) -> None:
     shared = {"host_path": str(tmp_path), "container_path": "/shared", "read_only": False}
-    done = "/shared/done"
+    marker = "/shared/done"
     spec = make_spec(
-        f"echo before; until test -e {done}; do sleep 0.05; done; echo after; exit 9",
+        f"echo before; until test -e {marker}; do sleep 0.05; done; echo after; exit 9",
         mounts=[shared],
     )
     running = plane.run(spec)

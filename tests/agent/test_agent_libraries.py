@@ -37,15 +37,15 @@ def normal(name: str) -> str:
 def installed() -> set[str]:
     """Return the distributions that pip installs with the libraries."""
     distributions: set[str] = set()
-    left = list(AGENT_LIBRARIES)
-    while left:
-        name = normal(left.pop())
+    libraries = list(AGENT_LIBRARIES)
+    while libraries:
+        name = normal(libraries.pop())
         if name in distributions:
             continue
         distributions.add(name)
         for required in map(Requirement, importlib.metadata.requires(name) or ()):
             if required.marker is None or required.marker.evaluate({"extra": ""}):
-                left.append(required.name)
+                libraries.append(required.name)
     return distributions
 
 

@@ -141,15 +141,15 @@ def test_restarted_agent_adopts_its_containers(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     agent = start_agent()
-    done = tmp_path / "done"
-    spec = make_spec(WAITS_FOR_A_FILE.format(path=done, code=4))
+    marker = tmp_path / "done"
+    spec = make_spec(WAITS_FOR_A_FILE.format(path=marker, code=4))
     running = plane.run(spec)
     agent.kill()
     polls = plane.polls
     agent.restart()
     plane.until(lambda: len(plane.joins) == 2 and plane.polls > polls)
     assert plane.reported[spec["container_id"]]["runtime_id"] == running["runtime_id"]
-    done.touch()
+    marker.touch()
     assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 4
     assert plane.joins[0]["agent_key"] == plane.joins[1]["agent_key"]
     assert plane.joins[0]["incarnation"] != plane.joins[1]["incarnation"]
@@ -176,13 +176,15 @@ def test_restarted_agent_reports_exit_code_and_output_of_an_ended_container(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     agent = start_agent()
-    done = tmp_path / "done"
-    spec = make_spec(f"echo before; while [ ! -e {done} ]; do sleep 0.05; done; echo after; exit 9")
+    marker = tmp_path / "done"
+    spec = make_spec(
+        f"echo before; while [ ! -e {marker} ]; do sleep 0.05; done; echo after; exit 9"
+    )
     running = plane.run(spec)
     plane.until(lambda: "before" in plane.texts("task"))
     plane.until(lambda: agent.has_noted_output_of(spec, "stdout"))
     agent.kill()
-    done.touch()
+    marker.touch()
     plane.until(lambda: not _runs(int(running["runtime_id"])))
     agent.restart()
     assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 9
@@ -194,11 +196,11 @@ def test_outage_of_the_control_plane_does_not_stop_containers(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
     start_agent()
-    done = tmp_path / "done"
-    spec = make_spec(f"while [ ! -e {done} ]; do sleep 0.05; done; echo survived; exit 0")
+    marker = tmp_path / "done"
+    spec = make_spec(f"while [ ! -e {marker} ]; do sleep 0.05; done; echo survived; exit 0")
     running = plane.run(spec)
     plane.change(lambda: setattr(plane, "outage", True))
-    done.touch()
+    marker.touch()
     plane.until(lambda: not _runs(int(running["runtime_id"])))
     plane.change(lambda: setattr(plane, "outage", False))
     assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 0

@@ -46,8 +46,8 @@ def test_messages_survive_a_json_round_trip() -> None:
 def test_unknown_fields_are_ignored_and_missing_ones_get_defaults() -> None:
     assert JoinAnswer.from_json({"agent_token": "t", "lease_s": 30}) == JoinAnswer("t")
     body = SPEC.as_json() | {"resources_id": "c-1", "registry_auth": None, "work_dir": None}
-    read = ContainerSpec.from_json(body)
-    assert (read.registry_auth, read.work_dir) == ({}, "/run/determined/workdir")
+    spec = ContainerSpec.from_json(body)
+    assert (spec.registry_auth, spec.work_dir) == ({}, "/run/determined/workdir")
 
 
 def test_rejects_a_message_without_a_required_field() -> None:

@@ -52,15 +52,15 @@ def test_connections_of_one_container_are_limited(port: int) -> None:
         first, _ = (stack.enter_context(connected(port)) for _ in range(2))
         assert b" 204 " in response_on(first)
         excess = stack.enter_context(connected(port))
-        refused = excess.recv(65_536)
-        assert refused.startswith(b"HTTP/1.1 503 ")
-        assert b"Retry-After: 5" in refused
+        received_bytes = excess.recv(65_536)
+        assert received_bytes.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 5" in received_bytes
         assert b" 204 " in response_on(stack.enter_context(connected(port, "127.0.0.2")))
         first.close()
         answer = b""
         while b" 204 " not in answer:  # until the server has noticed
-            with connected(port) as again:
-                answer = response_on(again)
+            with connected(port) as second_connection:
+                answer = response_on(second_connection)
 
 
 def test_rejected_caller_can_read_the_error_after_sending_its_body(port: int) -> None:

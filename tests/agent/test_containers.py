@@ -144,9 +144,9 @@ def bench(tmp_path: Path, spool: Spool) -> Bench:
 def test_container_without_its_agent_is_an_agent_error(bench: Bench) -> None:
     bench.runtime.exit_code = AGENT_AWAY
     bench.runtime.over.set()
-    ended = bench.run()
-    assert (ended.failure, ended.exit_code) == ("agent_error", AGENT_AWAY)
-    assert ended.message == "the agent did not answer while the container prepared"
+    report = bench.run()
+    assert (report.failure, report.exit_code) == ("agent_error", AGENT_AWAY)
+    assert report.message == "the agent did not answer while the container prepared"
 
 
 @pytest.mark.parametrize("error", [NO_ROOM, BUG, StartFailed("agent_error", "no engine")])

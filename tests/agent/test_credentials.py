@@ -98,9 +98,9 @@ def test_only_known_containers_get_the_machine_credentials(google: Caller) -> No
     status, token, _ = google.ask("GET", PATH, headers=TOKEN)
     assert (status, token["access_token"], token["kind"]) == (200, "ya29.short-lived", "gcp")
     for headers in ({}, {"Authorization": "Bearer secret-of-nobody"}):
-        status, refused, _ = google.ask("GET", PATH, headers=headers)
+        status, message, _ = google.ask("GET", PATH, headers=headers)
         assert status == 401
-        assert "ya29" not in str(refused)
+        assert "ya29" not in str(message)
     google.sessions.close(KEY.id)
     assert google.ask("GET", PATH, headers=TOKEN)[0] == 401, "the container has ended"
 
@@ -117,8 +117,8 @@ found, project = google.auth.default()
 found.refresh(google.auth.transport.requests.Request())
 print(found.token, project, found.service_account_email)
 """
-    proxied = {**container_of(google, "gcp"), "http_proxy": "http://127.0.0.1:1"}
-    assert run(script, add_credentials(proxied)) == [
+    environment = {**container_of(google, "gcp"), "http_proxy": "http://127.0.0.1:1"}
+    assert run(script, add_credentials(environment)) == [
         "ya29.short-lived",
         "research",
         GOOGLE["email"],

@@ -21,8 +21,8 @@ class Engine:
     def __init__(self, *frames: str) -> None:
         self._frames = frames
 
-    def logs(self, _: str, **asked: Any) -> Iterator[bytes]:
-        self.asked = asked
+    def logs(self, _: str, **options: Any) -> Iterator[bytes]:
+        self.asked = options
         for frame in self._frames:
             yield frame.encode()
 
@@ -36,10 +36,10 @@ def lines(engine: Engine, cursor: str = "", follow: bool = False) -> list[tuple[
 def test_reading_continues_after_the_cursor_of_each_line(clock: tuple[str, str]) -> None:
     first, second = clock
     engine = Engine(f"{first} a\n", f"{first} a\n", f"{second} b\n", f"{second} c\n")
-    read = lines(engine)
-    assert [text for text, _ in read] == ["a", "a", "b", "c"]
-    for count, (_, cursor) in enumerate(read, 1):
-        assert lines(engine, cursor) == read[count:]
+    output_lines = lines(engine)
+    assert [text for text, _ in output_lines] == ["a", "a", "b", "c"]
+    for count, (_, cursor) in enumerate(output_lines, 1):
+        assert lines(engine, cursor) == output_lines[count:]
 
 
 def test_engine_returns_lines_from_the_second_of_the_cursor() -> None:

@@ -21,7 +21,7 @@ class Engine:
         self.made: list[dict[str, str]] = []
 
     def list(self, *, filters: dict[str, list[str]], **_: Any) -> list[SimpleNamespace]:
-        wanted = [text.partition("=")[::2] for text in filters["label"]]
+        expected_labels = [text.partition("=")[::2] for text in filters["label"]]
         return [
             SimpleNamespace(
                 id=container[f"{LABEL}id"],
@@ -29,13 +29,13 @@ class Engine:
                 attrs={"Config": {"Env": []}, "HostConfig": {"NetworkMode": "host"}},
             )
             for container in self.made
-            if all(container.get(name) == value for name, value in wanted)
+            if all(container.get(name) == value for name, value in expected_labels)
         ]
 
 
 def adopted(engine: Engine, owner: str) -> list[str]:
     runtime = DockerRuntime(engine, "agent", lambda: "cluster", (), PAYLOAD, owner)
-    return [started.key.id for started in runtime.adoptable("cluster")]
+    return [container.key.id for container in runtime.adoptable("cluster")]
 
 
 def test_agent_adopts_only_its_own_and_unowned_containers() -> None:

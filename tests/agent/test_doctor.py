@@ -103,9 +103,9 @@ def test_missing_engine_fails_only_if_docker_is_required(
     tmp_path: Path, cluster: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
-    wanted = findings(tmp_path, cluster.url, container_runtime="docker")
-    assert wanted["Docker engine"].verdict is Verdict.FAILED
-    assert "systemctl" in wanted["Docker engine"].remedy
+    results = findings(tmp_path, cluster.url, container_runtime="docker")
+    assert results["Docker engine"].verdict is Verdict.FAILED
+    assert "systemctl" in results["Docker engine"].remedy
     either = findings(tmp_path, cluster.url)
     assert either["Docker engine"].verdict is Verdict.WARNING
     assert either["image pull"].verdict is Verdict.SKIPPED

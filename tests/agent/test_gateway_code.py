@@ -15,10 +15,10 @@ ARCHIVE = bytes(range(256)) * 1000 + b"x"
 
 
 def return_address_of_code(
-    plane: FakeControlPlane, statuses: list[int], uploaded: bytes = ARCHIVE
+    plane: FakeControlPlane, statuses: list[int], upload: bytes = ARCHIVE
 ) -> list[str]:
     """Let the control plane return the address of an archive. Returns the list of requested paths."""
-    sha256 = hashlib.sha256(uploaded).hexdigest()
+    sha256 = hashlib.sha256(upload).hexdigest()
     paths: list[str] = []
 
     def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
@@ -47,7 +47,7 @@ def test_code_with_another_checksum_does_not_reach_a_container(
     caller: Caller, plane: FakeControlPlane
 ) -> None:
     """A fork would run other code than was looked at before it."""
-    return_address_of_code(plane, [200], uploaded=b"what was looked at")
+    return_address_of_code(plane, [200], upload=b"what was looked at")
     with pytest.raises(http.client.IncompleteRead):
         caller.ask("GET", CODE, headers=TOKEN)
 

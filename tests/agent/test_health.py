@@ -84,11 +84,11 @@ def test_failed_watch_check_takes_the_agent_out_of_service() -> None:
     def look() -> None:
         raise StartFailed("agent_error", "GPU 0 is gone")
 
-    watched = Health(lambda: None, changed.set, first_recheck_s=600, look=look, look_s=0.01)
-    watched.start()
+    watched_health = Health(lambda: None, changed.set, first_recheck_s=600, look=look, look_s=0.01)
+    watched_health.start()
     assert changed.wait(30)
-    assert watched.out_of_service == "GPU 0 is gone"
-    watched.stop()
+    assert watched_health.out_of_service == "GPU 0 is gone"
+    watched_health.stop()
 
 
 def test_rechecks_become_less_frequent_while_starts_fail() -> None:

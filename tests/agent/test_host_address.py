@@ -131,10 +131,10 @@ def test_containers_reach_the_agent_without_a_reported_gateway(
     inspect = docker_client.api.inspect_network
 
     def without_gateway(name: str) -> dict[str, Any]:
-        described: dict[str, Any] = inspect(name)
-        for config in described["IPAM"]["Config"]:
+        description: dict[str, Any] = inspect(name)
+        for config in description["IPAM"]["Config"]:
             config.pop("Gateway", None)
-        return described
+        return description
 
     monkeypatch.setattr(docker_client.api, "inspect_network", without_gateway)
     address = HostAddresses(docker_client).of("bridge", gateway)

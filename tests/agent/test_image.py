@@ -52,21 +52,21 @@ ASK = "timeout 0.3 bash -c ': < /dev/tcp/169.254.169.254/{port}'"
 
 def packets(machine: Machine, target: str, chain: str = "DOCKER-USER") -> list[int]:
     """Return how many packets each rule of a chain with this target has seen."""
-    listed = machine.shell(f"iptables -L {chain} -v -n -x").stdout.splitlines()
-    return [int(line.split()[0]) for line in listed if line.split()[2:3] == [target]]
+    rules = machine.shell(f"iptables -L {chain} -v -n -x").stdout.splitlines()
+    return [int(line.split()[0]) for line in rules if line.split()[2:3] == [target]]
 
 
 def check_host_network_is_blocked(machine: Machine) -> None:
     """Ask the metadata service as a program of the machine, then as one in the slice of such containers."""
     tree = machine.shell("findmnt --noheadings --first-only -t cgroup2 -o TARGET").stdout.strip()
     assert machine.shell("cat /run/determined-slice").stdout == "determined.slice\n"
-    entered = f"echo $$ > {tree}/determined.slice/cgroup.procs && "
+    enter_slice = f"echo $$ > {tree}/determined.slice/cgroup.procs && "
     try:
         machine.shell(ASK.format(port=80))
         assert packets(machine, "REJECT", "OUTPUT") == [0]
-        machine.shell(entered + ASK.format(port=53))
+        machine.shell(enter_slice + ASK.format(port=53))
         assert packets(machine, "REJECT", "OUTPUT") == [0], "DNS is allowed"
-        machine.shell(entered + ASK.format(port=80))
+        machine.shell(enter_slice + ASK.format(port=80))
         assert packets(machine, "REJECT", "OUTPUT")[0] > 0
         assert machine.shell("/usr/local/sbin/determined-block-metadata").returncode == 0
         assert packets(machine, "REJECT", "OUTPUT") == [0], "the rule was created again, once"
@@ -92,24 +92,26 @@ def test_machine_of_the_image_boots_without_installing(tmp_path: Path) -> None:
         )
         try:
             until(lambda: "determined-image: done" in machine.console, "the end of the script")
-            called = machine.shell("cat /var/log/called").stdout.splitlines()
-            assert "docker pull -q one" in called
-            assert "docker pull -q two" in called
-            assert [c for c in called if c.startswith("apt-get") and "chrony" in c]
-            assert not [c for c in called if c.startswith("apt-get") and "docker.io" in c]
-            assert "snap refresh --hold" in called
+            calls = machine.shell("cat /var/log/called").stdout.splitlines()
+            assert "docker pull -q one" in calls
+            assert "docker pull -q two" in calls
+            assert [c for c in calls if c.startswith("apt-get") and "chrony" in c]
+            assert not [c for c in calls if c.startswith("apt-get") and "docker.io" in c]
+            assert "snap refresh --hold" in calls
             for path in CHANGED:
                 assert machine.shell(f"test -s {path}").returncode == 0, path
                 assert path == CHANGED[0] or not Path(path).exists(), "this machine is unchanged"
             assert machine.shell(f"cat {CHANGED[-1]}").stdout == UNIT.read_text()
             assert machine.shell("/usr/local/sbin/determined-block-metadata").returncode == 0
             assert machine.shell(CONTAINER).returncode == 0
-            passed, dropped = packets(machine, "RETURN"), packets(machine, "DROP")
-            assert [count > 0 for count in passed] == [True, True], "DNS by UDP, and by TCP"
-            assert dropped == [0]
+            returned_packets, dropped_packets = packets(machine, "RETURN"), packets(machine, "DROP")
+            assert [count > 0 for count in returned_packets] == [True, True], (
+                "DNS by UDP, and by TCP"
+            )
+            assert dropped_packets == [0]
             machine.shell(f"{INSIDE} timeout 0.3 bash -c ': < /dev/tcp/169.254.169.254/80'")
             assert packets(machine, "DROP")[0] > 0
-            assert packets(machine, "RETURN") == passed
+            assert packets(machine, "RETURN") == returned_packets
             check_host_network_is_blocked(machine)
 
             boot = user_data(Boot("ours", "http://127.0.0.1:9", "default", "aws"))
@@ -128,9 +130,9 @@ def test_templates_are_valid_and_run_the_script(template: Path) -> None:
     text = template.read_text()
     assert text.count("{") == text.count("}")
     assert '"${path.root}/provision.sh"' in text
-    declared = {line.split('"')[1] for line in text.splitlines() if line.startswith("variable ")}
+    variables = {line.split('"')[1] for line in text.splitlines() if line.startswith("variable ")}
     used = {word.split("}")[0].split(",")[0].split(")")[0] for word in text.split("var.")[1:]}
-    assert {name.split()[0].strip('"/').split("/")[0] for name in used} <= declared
+    assert {name.split()[0].strip('"/').split("/")[0] for name in used} <= variables
     if shutil.which(
         "terraform"
     ):  # it reads the same language; these tests have no parser for Packer's files
@@ -172,8 +174,8 @@ def test_aws_template_accepts_a_subnet(tmp_path: Path) -> None:
     """Subnets outside the default VPC give no public addresses, over which Packer connects."""
     usual = source_arguments("aws.pkr.hcl", tmp_path)
     assert not {"subnet_id", "associate_public_ip_address"} & usual.keys()
-    named = source_arguments("aws.pkr.hcl", tmp_path, subnet_id="subnet-1")
-    assert (named["subnet_id"], named["associate_public_ip_address"]) == ("subnet-1", True)
+    arguments = source_arguments("aws.pkr.hcl", tmp_path, subnet_id="subnet-1")
+    assert (arguments["subnet_id"], arguments["associate_public_ip_address"]) == ("subnet-1", True)
     private = source_arguments("aws.pkr.hcl", tmp_path, subnet_id="subnet-1", public_ip="false")
     assert private["associate_public_ip_address"] is False
 
@@ -183,9 +185,9 @@ def test_google_template_accepts_a_subnet(tmp_path: Path) -> None:
     usual = source_arguments("gcp.pkr.hcl", tmp_path, project="acme")
     assert not {"network", "subnetwork"} & usual.keys()
     assert (usual["omit_external_ip"], usual["use_internal_ip"], usual["use_iap"]) == (False,) * 3
-    named = source_arguments("gcp.pkr.hcl", tmp_path, project="acme", subnetwork="det-team")
-    assert (named["subnetwork"], "network" in named) == ("det-team", False)
-    assert named["tags"] == ["determined-image"], "for a firewall rule that opens SSH"
+    arguments = source_arguments("gcp.pkr.hcl", tmp_path, project="acme", subnetwork="det-team")
+    assert (arguments["subnetwork"], "network" in arguments) == ("det-team", False)
+    assert arguments["tags"] == ["determined-image"], "for a firewall rule that opens SSH"
 
 
 def test_machine_without_public_address_is_reached_through_iap(tmp_path: Path) -> None:

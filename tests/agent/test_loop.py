@@ -44,10 +44,10 @@ class ControlPlane:
 
     def poll(self, request: PollRequest) -> PollAnswer:
         self.sent.append(request)
-        reported = {report.id for report in request.containers}
+        report_ids = {report.id for report in request.containers}
         return PollAnswer(
             containers=tuple(
-                Directive(name, 1, "a", "running", spec=None if name in reported else spec(name))
+                Directive(name, 1, "a", "running", spec=None if name in report_ids else spec(name))
                 for name in NAMES
             ),
             next_poll_s=1.0,

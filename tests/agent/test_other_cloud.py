@@ -180,5 +180,5 @@ def test_terraform_examples_match_the_agents_tokens(account: AccountForAws) -> N
     for_google = (INFRA / "aws-bucket-for-gcp/main.tf").read_text()
     assert f'"{other_cloud.AUDIENCE}"' in for_google
     for_aws = (INFRA / "gcp-bucket-for-aws/main.tf").read_text()
-    printed: list[Any] = [key for key in account.config if f"{key} " not in for_aws]
-    assert printed == []
+    missing_keys: list[Any] = [key for key in account.config if f"{key} " not in for_aws]
+    assert missing_keys == []

@@ -10,11 +10,11 @@ from det_agent.runtime import ContainerKey, Started
 STARTED = Started(ContainerKey("c", 1, "a", "t"), "1")
 
 
-def read(root: Path, written: bytes, cursor: str = "") -> list[tuple[str, str]]:
+def read(root: Path, content: bytes, cursor: str = "") -> list[tuple[str, str]]:
     """Return text and cursor of each line that an ended container left."""
     folder = root / STARTED.key.place
     folder.mkdir(exist_ok=True)
-    (folder / "stdout").write_bytes(written)
+    (folder / "stdout").write_bytes(content)
     runtime = ProcessRuntime(root, lambda: "cluster-1", (), root, root)
     return [(line.text, line.cursor) for line in runtime.output(STARTED, "stdout", cursor)]
 
@@ -29,10 +29,10 @@ def test_lines_are_complete_at_every_read_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr(process_runtime, "READ_BYTES", size)
-    written = b"\na\r\nb\n\nc\n"
-    lines = read(tmp_path, written)
+    content = b"\na\r\nb\n\nc\n"
+    lines = read(tmp_path, content)
     assert [text for text, _ in lines] == ["", "a", "b", "", "c"]
-    assert lines[-1] == ("c", str(len(written)))
+    assert lines[-1] == ("c", str(len(content)))
 
 
 def test_unterminated_line_is_split_at_the_read_size(

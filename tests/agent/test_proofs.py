@@ -55,15 +55,16 @@ def test_identity_requires_a_cluster_id_and_a_known_cloud() -> None:
 
 @pytest.mark.parametrize("provider", ["aws", "gcp"])
 def test_agent_reads_the_configuration_of_rented_machines(tmp_path: Path, provider: str) -> None:
-    elsewhere = {"type": "external_account", "audience": "it's"}
+    credentials = {"type": "external_account", "audience": "it's"}
     boot = Boot(
         "ours", "https://cluster.example", "gpus", provider,
-        aws_role_arn="arn:aws:iam::1:role/x", google_credentials=elsewhere,
+        aws_role_arn="arn:aws:iam::1:role/x", google_credentials=credentials,
     )  # fmt: skip
     script = user_data(boot)
-    (quoted,) = re.findall(r"^printf '%s\\n' ('.*?') > /etc/determined/agent.yaml$", script, re.M | re.S)  # fmt: skip
+    pattern = r"^printf '%s\\n' ('.*?') > /etc/determined/agent.yaml$"
+    (agent_config,) = re.findall(pattern, script, re.M | re.S)
     file = tmp_path / "agent.yaml"
-    file.write_text(shlex.split(quoted)[0])
+    file.write_text(shlex.split(agent_config)[0])
     options = load({"config_file": str(file)}, {})
     assert (options.identity, options.cluster_id, options.resource_pool) == (
         provider,
@@ -71,7 +72,7 @@ def test_agent_reads_the_configuration_of_rented_machines(tmp_path: Path, provid
         "gpus",
     )
     assert options.aws_role_arn == "arn:aws:iam::1:role/x"
-    assert options.google_credentials == elsewhere
+    assert options.google_credentials == credentials
     off = ("systemctl", "poweroff")
     assert (options.shutdown_after_silence, options.on_connection_lost) == (
         boot.silence_limit_s,

@@ -47,10 +47,12 @@ forgets = st.lists(IDS)
 def test_known_container_is_never_started(
     desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
 ) -> None:
-    forgotten = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Forget)}
+    forgotten_ids = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Forget)}
     for action in reconcile(desired, forget, actual):
         if isinstance(action, Start):
-            assert action.spec.container_id not in actual or action.spec.container_id in forgotten
+            assert (
+                action.spec.container_id not in actual or action.spec.container_id in forgotten_ids
+            )
 
 
 @given(directives, forgets, actuals)
@@ -66,18 +68,20 @@ def test_ended_epoch_never_starts_again(
 def test_kills_exactly_the_unlisted_stale_and_unwanted_containers(
     desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
 ) -> None:
-    wanted = {d.id: d for d in desired if d.desired == "running"}
-    killed = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Kill)}
+    running = {d.id: d for d in desired if d.desired == "running"}
+    killed_ids = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Kill)}
     alive = {r.id: r for r in actual.values() if r.state != "terminated"}
-    assert killed == {i for i, r in alive.items() if i not in wanted or wanted[i].epoch != r.epoch}
+    assert killed_ids == {
+        i for i, r in alive.items() if i not in running or running[i].epoch != r.epoch
+    }
 
 
 @given(directives, forgets, actuals)
 def test_only_ended_containers_are_forgotten(
     desired: list[Directive], forget: list[str], actual: dict[str, ContainerReport]
 ) -> None:
-    forgotten = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Forget)}
-    assert forgotten == {i for i in forget if i in actual and actual[i].state == "terminated"}
+    forgotten_ids = {a.id for a in reconcile(desired, forget, actual) if isinstance(a, Forget)}
+    assert forgotten_ids == {i for i in forget if i in actual and actual[i].state == "terminated"}
 
 
 @given(directives, forgets, actuals)

@@ -27,12 +27,12 @@ def pin(certificate: tuple[Path, Path]) -> str:
 
 
 async def dial(
-    certificate: tuple[Path, Path], trust: Mapping[str, Any], relay: str, heard: list[str]
+    certificate: tuple[Path, Path], trust: Mapping[str, Any], relay: str, lines: list[str]
 ) -> None:
     """Dial a server with this certificate once; it notes the tokens that it hears. Raises OSError."""
 
     def note(_: ServerConnection, request: Request) -> None:
-        heard.append(request.headers["Authorization"])
+        lines.append(request.headers["Authorization"])
 
     async def take(websocket: ServerConnection) -> None:
         await websocket.wait_closed()
@@ -49,26 +49,26 @@ async def dial(
 def test_relay_with_the_pinned_certificate_gets_the_token(
     certificate: tuple[Path, Path],
 ) -> None:
-    heard: list[str] = []
-    asyncio.run(dial(certificate, {"fingerprint": pin(certificate)}, "/relay", heard))
-    assert heard == ["Bearer t0ken"]
+    lines: list[str] = []
+    asyncio.run(dial(certificate, {"fingerprint": pin(certificate)}, "/relay", lines))
+    assert lines == ["Bearer t0ken"]
 
 
 def test_relay_with_the_certificate_of_the_file_gets_the_token(
     certificate: tuple[Path, Path],
 ) -> None:
-    heard: list[str] = []
-    asyncio.run(dial(certificate, {"cert_file": str(certificate[0])}, "/relay", heard))
-    assert heard == ["Bearer t0ken"]
+    lines: list[str] = []
+    asyncio.run(dial(certificate, {"cert_file": str(certificate[0])}, "/relay", lines))
+    assert lines == ["Bearer t0ken"]
 
 
 def test_relay_with_another_certificate_gets_no_token(
     certificate: tuple[Path, Path],
 ) -> None:
-    heard: list[str] = []
+    lines: list[str] = []
     with pytest.raises(certificates.UntrustedCertificate):
-        asyncio.run(dial(certificate, {"fingerprint": OTHERS}, "/relay", heard))
-    assert heard == []
+        asyncio.run(dial(certificate, {"fingerprint": OTHERS}, "/relay", lines))
+    assert lines == []
 
 
 @pytest.mark.parametrize("relay", ["/relay", "https://localhost:{port}/relay"])
@@ -77,7 +77,7 @@ def test_relay_with_an_untrusted_certificate_gets_no_token(
 ) -> None:
     """Show that the pin is of the control plane's certificate, not of a relay's beside it."""
     trust = {} if relay == "/relay" else {"fingerprint": pin(certificate)}
-    heard: list[str] = []
+    lines: list[str] = []
     with pytest.raises(ssl.SSLCertVerificationError):
-        asyncio.run(dial(certificate, trust, relay, heard))
-    assert heard == []
+        asyncio.run(dial(certificate, trust, relay, lines))
+    assert lines == []

@@ -63,11 +63,11 @@ class Bench:
         return [line.text for line in self.runtime.output(container, "stdout", cursor)]
 
     def close(self) -> None:
-        for started in self.begun:
-            self.runtime.kill(started.key)
+        for container in self.begun:
+            self.runtime.kill(container.key)
             for runtime in (*self.earlier, self.runtime):
-                runtime.wait(started)
-            self.runtime.remove(started.key)
+                runtime.wait(container)
+            self.runtime.remove(container.key)
 
 
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
@@ -174,12 +174,12 @@ def test_all_lines_of_a_fast_container_are_read(bench: Bench) -> None:
 def test_output_continues_after_the_cursor_without_repeating(bench: Bench) -> None:
     container = bench.start("for i in $(seq 1 50); do echo line $i; done")
     bench.runtime.wait(container)
-    seen = []
+    lines = []
     for line in bench.runtime.output(container, "stdout", ""):
-        seen.append(line)
-        if len(seen) == 20:
+        lines.append(line)
+        if len(lines) == 20:
             break
-    assert bench.output(container, seen[-1].cursor) == [f"line {i}" for i in range(21, 51)]
+    assert bench.output(container, lines[-1].cursor) == [f"line {i}" for i in range(21, 51)]
 
 
 def test_very_long_line_stays_one_line(bench: Bench) -> None:
@@ -272,18 +272,18 @@ def test_command_runs_as_the_specified_user(bench: Bench, tmp_path: Path) -> Non
 
 
 def test_parallel_containers_have_their_own_exit_codes(bench: Bench) -> None:
-    container = [bench.start(f"sleep 0.1; exit {code}") for code in range(1, 7)]
+    containers = [bench.start(f"sleep 0.1; exit {code}") for code in range(1, 7)]
     ends: dict[str, int | None] = {}
 
     def wait(container: Started) -> None:
         ends[container.key.id] = bench.runtime.wait(container).exit_code
 
-    waiters = [threading.Thread(target=wait, args=(started,)) for started in container]
+    waiters = [threading.Thread(target=wait, args=(each,)) for each in containers]
     for waiter in waiters:
         waiter.start()
     for waiter in waiters:
         waiter.join(60)
-    assert [ends[started.key.id] for started in container] == [1, 2, 3, 4, 5, 6]
+    assert [ends[each.key.id] for each in containers] == [1, 2, 3, 4, 5, 6]
 
 
 def test_existing_container_is_not_started_again(bench: Bench) -> None:

@@ -26,9 +26,9 @@ def test_exit_code_needs_no_further_disk_space(tmp_path: Path) -> None:
         assert running.stdout.readline() == b"started\n"
         reserved = [path.stat() for path in tmp_path.glob(".exit.json*")]
         go.touch()
-    ended = tmp_path / "exit.json"
-    assert json.loads(ended.read_text()) == {"exit_code": 3}
-    assert [(ended.stat().st_ino, ended.stat().st_size)] == [
+    exit_file = tmp_path / "exit.json"
+    assert json.loads(exit_file.read_text()) == {"exit_code": 3}
+    assert [(exit_file.stat().st_ino, exit_file.stat().st_size)] == [
         (t.st_ino, t.st_size) for t in reserved
     ]
 

@@ -71,14 +71,14 @@ def test_unacknowledged_batch_keeps_its_id_after_a_crash(
 ) -> None:
     before = open_spool()
     before.append(lines(1, 2))
-    sent = before.next_batch()
+    batch = before.next_batch()
     before.append(lines(3, 4))
     after = open_spool()
-    again = after.next_batch()
-    assert again is not None
-    assert sent is not None
-    assert (again.id, again.lines) == (sent.id, sent.lines)
-    after.acknowledge(again)
+    second_batch = after.next_batch()
+    assert second_batch is not None
+    assert batch is not None
+    assert (second_batch.id, second_batch.lines) == (batch.id, batch.lines)
+    after.acknowledge(second_batch)
     assert drain(after) == lines(3, 4)
 
 
@@ -228,8 +228,8 @@ def test_deleted_or_emptied_segment_does_not_block_other_lines(
     spool.append(lines(1, 1))
     spool.append(lines(2, 2))
     remove(tmp_path / f"{deleted:08d}.ndjson")
-    left = drain(spool) + drain(spool)
-    assert left == lines(3 - deleted, 3 - deleted)
+    remaining_lines = drain(spool) + drain(spool)
+    assert remaining_lines == lines(3 - deleted, 3 - deleted)
     spool.append(lines(3, 3))
     assert drain(spool) == lines(3, 3)
     assert spool.wait_until_sent(spool.written(), timeout_s=0)
@@ -263,22 +263,22 @@ def test_every_line_is_stored_once_in_order_after_any_events(
     tmp_path_factory: pytest.TempPathFactory, events: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("spool")
-    spool, written, stored = Spool(folder, segment_bytes=60), 0, dict[str, Batch]()
+    spool, line_count, batches = Spool(folder, segment_bytes=60), 0, dict[str, Batch]()
     for event in [*events, "send", "acknowledge"]:
         if event == "append":
-            spool.append(lines(written + 1, written + 2))
-            written += 2
+            spool.append(lines(line_count + 1, line_count + 2))
+            line_count += 2
         elif event == "crash":
             spool.close()
             spool = Spool(folder, segment_bytes=60)
         elif batch := spool.next_batch(max_lines=3):
-            assert stored.setdefault(batch.id, batch).lines == batch.lines
+            assert batches.setdefault(batch.id, batch).lines == batch.lines
             if event == "acknowledge":
                 spool.acknowledge(batch)
     while batch := spool.next_batch(max_lines=3):
-        stored.setdefault(batch.id, batch)
+        batches.setdefault(batch.id, batch)
         spool.acknowledge(batch)
-    assert [line for batch in stored.values() for line in batch.lines] == lines(1, written)
+    assert [line for batch in batches.values() for line in batch.lines] == lines(1, line_count)
     spool.close()
 
 

@@ -38,11 +38,11 @@ class Tasks:
 
     def run(self, command: str, **changes: Any) -> list[str]:
         spec = ContainerSpec.from_json(make_spec(command, **changes))
-        started = self.runtime.start(spec, spec.env)
-        ended = self.runtime.wait(started)
-        output = [line.text for s in STREAMS for line in self.runtime.output(started, s, "")]
-        self.runtime.remove(started.key)
-        assert ended.exit_code == 0, output
+        process = self.runtime.start(spec, spec.env)
+        ended_exit = self.runtime.wait(process)
+        output = [line.text for s in STREAMS for line in self.runtime.output(process, s, "")]
+        self.runtime.remove(process.key)
+        assert ended_exit.exit_code == 0, output
         return output
 
 

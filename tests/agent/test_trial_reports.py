@@ -148,8 +148,8 @@ def test_report_with_a_lost_response_is_repeated_with_the_same_key(
     agent.drain()
     agent.post(CHECKPOINTS, b"2")
     assert sent(plane) == [(CHECKPOINTS, b"1"), (CHECKPOINTS, b"1"), (CHECKPOINTS, b"2")]
-    first, again, other = keys(plane)
-    assert first == again != other
+    first, second_key, other = keys(plane)
+    assert first == second_key != other
 
 
 def test_undelivered_reports_are_delivered_after_a_restart(
@@ -187,8 +187,10 @@ def test_queues_of_several_containers_are_delivered_in_order_after_a_restart(
     agent: Agent, plane: FakeControlPlane
 ) -> None:
     plane.outage = True
-    left = {key: [b"%d of %s" % (n, key.id.encode()) for n in range(4)] for key in (KEY, OTHER)}
-    for key, bodies in left.items():
+    remaining_bodies = {
+        key: [b"%d of %s" % (n, key.id.encode()) for n in range(4)] for key in (KEY, OTHER)
+    }
+    for key, bodies in remaining_bodies.items():
         for body in bodies:
             agent.post(METRICS, body, key)
     agent.end()
@@ -197,7 +199,7 @@ def test_queues_of_several_containers_are_delivered_in_order_after_a_restart(
     agent.drain(KEY)
     agent.drain(OTHER)
     once = {headers["Idempotency-Key"]: body for _, _, headers, body in plane.forwarded}
-    for key, bodies in left.items():
+    for key, bodies in remaining_bodies.items():
         assert [body for body in once.values() if body.endswith(key.id.encode())] == bodies
     assert len(plane.forwarded) > len(once), "answers were lost"
 
@@ -262,11 +264,11 @@ def test_unwritable_disk_counts_as_a_full_queue(agent: Agent, plane: FakeControl
     assert sent(plane) == [(METRICS, b"2")]
 
 
-def damage(path: Path, how: str) -> None:
+def damage(path: Path, damage_kind: str) -> None:
     path.unlink()
-    if how == "empty":
+    if damage_kind == "empty":
         path.write_bytes(bytes(100))
-    elif how == "replaced":
+    elif damage_kind == "replaced":
         path.mkdir()
 
 
@@ -419,6 +421,6 @@ def test_rejection_of_a_queued_report_reaches_the_task_log(
     plane.answer_to = lambda method, path, body: (400, {"message": "steps must be a number"})
     plane.outage = False
     plane.until_state(spec["container_id"], "terminated")
-    refused = [line for line in plane.logs() if "steps must be a number" in line["log"]]
-    assert [line["level"] for line in refused] == ["LOG_LEVEL_ERROR"] * 2
-    assert {line["task_id"] for line in refused} == {spec["task_id"]}
+    log_lines = [line for line in plane.logs() if "steps must be a number" in line["log"]]
+    assert [line["level"] for line in log_lines] == ["LOG_LEVEL_ERROR"] * 2
+    assert {line["task_id"] for line in log_lines} == {spec["task_id"]}

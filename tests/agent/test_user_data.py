@@ -80,8 +80,8 @@ def test_bash_can_parse_the_script(boot: Boot) -> None:
 
 def test_values_of_operators_are_quoted(tmp_path: Path) -> None:
     script = user_data(BOOTS["hostile names"])
-    written = script.index("printf '%s\\n'")
-    command = script[written : script.index(" > /etc/determined/agent.yaml")]
+    position = script.index("printf '%s\\n'")
+    command = script[position : script.index(" > /etc/determined/agent.yaml")]
     result = subprocess.run(["bash", "-c", command], text=True, capture_output=True, check=True)
     assert '"resource_pool": "it\'s $HOME `id`' in result.stdout
 
@@ -90,9 +90,11 @@ def test_machine_with_gpus_requires_its_gpus() -> None:
     script = user_data(BOOTS["machine with GPUs"])
     assert '"slots": "cuda"' in script
     assert "nvidia-smi -L" in script
-    chosen = user_data(replace(BOOTS["machine with GPUs"], agent_config={"slots": "artificial:1"}))
-    assert '"slots": "artificial:1"' in chosen
-    assert "nvidia-smi -L" not in chosen
+    chosen_script = user_data(
+        replace(BOOTS["machine with GPUs"], agent_config={"slots": "artificial:1"})
+    )
+    assert '"slots": "artificial:1"' in chosen_script
+    assert "nvidia-smi -L" not in chosen_script
 
 
 def test_google_cloud_machine_gets_a_longer_stop_grace() -> None:
@@ -163,8 +165,8 @@ def test_installation_waits_for_the_apt_lock(script: str, tmp_path: Path) -> Non
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("went on\n")
     call = "apt-get -o DPkg::Lock::Timeout=600 update -q"
-    called = (tmp_path / "called").read_text().splitlines()
-    assert called == [call, "sleep 5", call, "sleep 10", call]
+    calls = (tmp_path / "called").read_text().splitlines()
+    assert calls == [call, "sleep 5", call, "sleep 10", call]
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
@@ -256,12 +258,12 @@ def test_machine_with_an_agent_boots_and_joins(plane: FakeControlPlane, tmp_path
     assert steps[-1] == "determined-boot: done"
     assert not [step for step in steps if "installing" in step], "the image contains all programs"
     assert metadata_rules(output) == METADATA_RULES
-    pulled = [line.partition("/docker ")[2] for line in output if "docker pull" in line]
-    assert pulled == ["pull -q tea:1", "pull -q none:2", "pull -q milk:3"]
+    images = [line.partition("/docker ")[2] for line in output if "docker pull" in line]
+    assert images == ["pull -q tea:1", "pull -q none:2", "pull -q milk:3"]
     assert "none:2 could not be pulled" in output
-    prepared = [line.rpartition("/")[2] for line in output if line.startswith("/")]
-    assert "systemctl enable determined-scratch determined-block-metadata" in prepared
-    assert "systemctl start determined-scratch" in prepared
+    files = [line.rpartition("/")[2] for line in output if line.startswith("/")]
+    assert "systemctl enable determined-scratch determined-block-metadata" in files
+    assert "systemctl start determined-scratch" in files
     assert (plane.joins[0]["agent_id"], plane.joins[0]["pool"]) == ("rented", "gpus")
     assert not Path("/etc/determined").exists(), "the script must not write to this machine"
 
@@ -279,8 +281,8 @@ def test_older_agent_image_still_blocks_the_metadata_service(
 @AS_ROOT
 def test_missing_venv_module_is_installed_first(plane: FakeControlPlane, tmp_path: Path) -> None:
     output = boot_and_join(plane, tmp_path, "{folder}/scratch/installed")
-    called = [line.rpartition("/")[2] for line in output if line.startswith("/")]
+    files = [line.rpartition("/")[2] for line in output if line.startswith("/")]
     apt = "apt-get -o DPkg::Lock::Timeout=600"
-    update = called.index(f"{apt} update -q")
-    install = called.index(f"{apt} install -qy --no-install-recommends python3 python3-venv")
-    assert update < install < called.index("pip install -q determined-serverless")
+    update = files.index(f"{apt} update -q")
+    install = files.index(f"{apt} install -qy --no-install-recommends python3 python3-venv")
+    assert update < install < files.index("pip install -q determined-serverless")

@@ -14,10 +14,10 @@ from tests.support.house import id_of
 
 
 def days_of(caller: Caller, token_id: int) -> float | None:
-    (shown,) = [t for t in caller.get("/api/v1/tokens")["tokenInfo"] if t["id"] == token_id]
-    if not shown["expiry"]:
+    (token,) = [t for t in caller.get("/api/v1/tokens")["tokenInfo"] if t["id"] == token_id]
+    if not token["expiry"]:
         return None
-    lasts = datetime.fromisoformat(shown["expiry"]) - datetime.fromisoformat(shown["createdAt"])
+    lasts = datetime.fromisoformat(token["expiry"]) - datetime.fromisoformat(token["createdAt"])
     return lasts / timedelta(days=1)
 
 
@@ -41,8 +41,11 @@ def test_cluster_limits_the_lifetime_of_tokens(api: Api, user: Caller) -> None:
     assert (response.status, "limit of 90 days: ask for less" in response.error) == (400, True)
     endless = user.ask("POST", "/api/v1/tokens", {"lifespan": "-1"})
     assert (endless.status, "up to '2160h'" in endless.error) == (403, True)
-    for refused in (response, endless):
-        assert "an administrator may let tokens last longer by security.token.max" in refused.error
+    for rejected_response in (response, endless):
+        assert (
+            "an administrator may let tokens last longer by security.token.max"
+            in rejected_response.error
+        )
 
 
 def test_cluster_can_allow_tokens_without_expiry(api: Api, user: Caller) -> None:
@@ -133,15 +136,15 @@ def test_access_token_of_an_administrator_cannot_manage_users(
     program = api.with_token(admin.post("/api/v1/tokens", {})["token"])
     token = user.post("/api/v1/tokens", {})["tokenId"]
     session = user.get(f"/api/v1/users/{id_of(user)}/sessions")["sessions"][0]["id"]
-    asked: list[tuple[str, str, object]] = [
+    requests: list[tuple[str, str, object]] = [
         (route.method, route.path.replace("{groupId}", "1").replace("{tokenId}", "1"), {})
         for route in routes.every()
         if route.rule is not None and route.rule.session
     ]
     assert {("POST", "/api/v1/users", "{}"), ("POST", "/api/v1/agent-tokens", "{}")} <= {
-        (method, path, str(body)) for method, path, body in asked
+        (method, path, str(body)) for method, path, body in requests
     }
-    for method, path, body in asked + managing_people(id_of(user), session, token):
+    for method, path, body in requests + managing_people(id_of(user), session, token):
         response = program.ask(method, path, body)
         remedy = "an administrator may allow it by security.token.administers"
         assert (response.status, remedy in response.error) == (403, True), path

@@ -88,8 +88,8 @@ def test_slots_of_a_disabled_agent_are_shown_as_disabled(
     Agent(api, slots=2)
     admin.post("/api/v1/agents/gpu-1/disable", {"drain": drain})
     agent = admin.get("/api/v1/agents/gpu-1")["agent"]
-    shown = [(slot["enabled"], slot["draining"]) for slot in agent["slots"].values()]
-    assert shown == [(False, drain), (False, drain)]
+    slot_states = [(slot["enabled"], slot["draining"]) for slot in agent["slots"].values()]
+    assert slot_states == [(False, drain), (False, drain)]
     stats = agent["slotStats"]["typeStats"]["TYPE_CPU"]
     assert {key: stats[key] for key in counts} == counts
     admin.post("/api/v1/agents/gpu-1/enable", {})

@@ -41,8 +41,8 @@ def test_agent_of_another_minor_version_runs_a_container(
     def shaped(message: dict[str, Any]) -> dict[str, Any]:
         return later(message) if is_later else message
 
-    joined = api.anonymous().post("/agents/v1/join", shaped(JOIN_0_1_0))
-    agent = api.with_token(joined["agent_token"])
+    answer = api.anonymous().post("/agents/v1/join", shaped(JOIN_0_1_0))
+    agent = api.with_token(answer["agent_token"])
     experiment_id = create(user, activate=True, resources={"slots_per_trial": 1})
     agent.post("/agents/v1/poll", shaped(POLL_0_1_0))
     api.tick()
@@ -66,8 +66,8 @@ def test_agent_without_poll_numbers_gets_an_unreported_container_again(
     api: Api, user: Caller
 ) -> None:
     """The newest of its polls is unknown, so unreported containers are not ended."""
-    joined = api.anonymous().post("/agents/v1/join", JOIN_0_1_0)
-    agent = api.with_token(joined["agent_token"])
+    answer = api.anonymous().post("/agents/v1/join", JOIN_0_1_0)
+    agent = api.with_token(answer["agent_token"])
     create(user, activate=True, resources={"slots_per_trial": 1})
     api.tick()
     (first,) = agent.post("/agents/v1/poll", POLL_0_1_0)["containers"]
@@ -114,14 +114,14 @@ def test_program_version_of_an_agent_is_shown_if_reported(
 @pytest.mark.parametrize("is_later", [False, True])
 def test_current_agent_reads_responses_of_another_minor_version(is_later: bool) -> None:
     more = LATER if is_later else {}
-    joined = JoinAnswer.from_json({**JOINED_0_1_0, **more})
-    assert (joined.agent_token, joined.may_wait_s) == ("t", 0.0)
+    join_answer = JoinAnswer.from_json({**JOINED_0_1_0, **more})
+    assert (join_answer.agent_token, join_answer.may_wait_s) == ("t", 0.0)
     (first,) = TOLD_0_1_0["containers"]
-    told = PollAnswer.from_json(
+    poll_answer = PollAnswer.from_json(
         {**TOLD_0_1_0, "containers": [{**first, "spec": {**SPEC_0_1_0, **more}, **more}], **more}
     )
-    (directive,) = told.containers
-    assert (told.draining, told.relay, directive.preempt) == (False, "", False)
+    (directive,) = poll_answer.containers
+    assert (poll_answer.draining, poll_answer.relay, directive.preempt) == (False, "", False)
     assert directive.spec is not None
     assert (directive.spec.command, directive.spec.files[0].path) == (("true",), "run.sh")
     assert directive.spec.user.uid == 0, "what the answer leaves out has a default"

@@ -31,9 +31,9 @@ class Running:
     """The allocation of an agent's newest container."""
 
     def __init__(self, api: Api, agent: PlayedAgent) -> None:
-        known = set(agent.containers)
+        known_ids = set(agent.containers)
         api.tick()
-        (order,) = (order for order in agent.poll() if order["id"] not in known)
+        (order,) = (order for order in agent.poll() if order["id"] not in known_ids)
         agent.poll()  # reports it as running
         self.id = str(order["spec"]["allocation_id"])
         self.task = api.with_token(order["spec"]["session_token"])
@@ -66,25 +66,25 @@ def test_only_task_owner_and_administrators_change_an_allocation(
 ) -> None:
     agent = joined(api)
     create(admin, activate=True)
-    theirs = Running(api, agent)
-    assert theirs.status(user, method, route, body) == 403
-    for caller in (theirs.task, admin):
-        assert theirs.status(caller, method, route, body) == 200
+    run = Running(api, agent)
+    assert run.status(user, method, route, body) == 403
+    for caller in (run.task, admin):
+        assert run.status(caller, method, route, body) == 200
     create(user, activate=True)
     own = Running(api, agent)
     for caller in (own.task, user, admin):
         assert own.status(caller, method, route, body) == 200
-    assert own.status(theirs.task, method, route, body) == 403
+    assert own.status(run.task, method, route, body) == 403
 
 
 def test_error_names_the_allocation_and_the_permitted_callers(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     create(admin, activate=True)
-    theirs = Running(api, joined(api))
-    refusal = user.ask("POST", f"{PLACE}{theirs.id}/ready", {})
+    run = Running(api, joined(api))
+    refusal = user.ask("POST", f"{PLACE}{run.id}/ready", {})
     assert refusal.error == (
-        f"allocation {theirs.id} of another user takes reports from its own tasks, its owner and administrators only;"
+        f"allocation {run.id} of another user takes reports from its own tasks, its owner and administrators only;"
         " you are signed in as determined"
     )
     assert user.ask("POST", f"{PLACE}no-such-allocation/ready", {}).status == 404
@@ -92,20 +92,20 @@ def test_error_names_the_allocation_and_the_permitted_callers(
 
 def test_only_its_own_task_marks_a_notebook_as_ready(api: Api, admin: Caller, user: Caller) -> None:
     admin.post("/api/v1/notebooks", {})
-    theirs = Running(api, joined(api))
-    assert theirs.status(user, "POST", "ready", {}) == 403
-    assert not user.get(PLACE + theirs.id)["allocation"]["isReady"]
-    assert theirs.status(theirs.task, "POST", "ready", {}) == 200
-    assert user.get(PLACE + theirs.id)["allocation"]["isReady"]
+    run = Running(api, joined(api))
+    assert run.status(user, "POST", "ready", {}) == 403
+    assert not user.get(PLACE + run.id)["allocation"]["isReady"]
+    assert run.status(run.task, "POST", "ready", {}) == 200
+    assert user.get(PLACE + run.id)["allocation"]["isReady"]
 
 
 def test_other_users_read_the_state_and_the_preemption_of_an_allocation(
     api: Api, admin: Caller, user: Caller
 ) -> None:
     create(admin, activate=True)
-    theirs = Running(api, joined(api))
-    assert user.get(PLACE + theirs.id)["allocation"]["allocationId"] == theirs.id
-    assert user.get(f"{PLACE}{theirs.id}/signals/preemption") == {"preempt": False}
+    run = Running(api, joined(api))
+    assert user.get(PLACE + run.id)["allocation"]["allocationId"] == run.id
+    assert user.get(f"{PLACE}{run.id}/signals/preemption") == {"preempt": False}
 
 
 def test_with_roles_administrators_of_the_workspace_change_allocations(house: House) -> None:
@@ -115,8 +115,8 @@ def test_with_roles_administrators_of_the_workspace_change_allocations(house: Ho
     }
     stranger = house.person("stranger", "WorkspaceAdmin", house.blue)
     create(house.admin, activate=True, workspace="red", project="work")
-    theirs = Running(house.api, joined(house.api))
-    statuses = {role: theirs.status(who, "POST", "ready", {}) for role, who in people.items()}
+    run = Running(house.api, joined(house.api))
+    statuses = {role: run.status(caller, "POST", "ready", {}) for role, caller in people.items()}
     assert statuses == {"Viewer": 403, "Editor": 403, "WorkspaceAdmin": 200}
-    assert theirs.status(stranger, "POST", "ready", {}) == 404
-    assert people["Viewer"].get(PLACE + theirs.id)["allocation"]["allocationId"] == theirs.id
+    assert run.status(stranger, "POST", "ready", {}) == 404
+    assert people["Viewer"].get(PLACE + run.id)["allocation"]["allocationId"] == run.id

@@ -94,7 +94,7 @@ def test_idempotency_key_applies_to_one_user_and_one_body(admin: Caller, user: C
     first = submit(user, "key")
     assert id_of(submit(user, "key")) == id_of(first)
     others = submit(user, "key", name="other"), submit(admin, "key")
-    assert len({id_of(told) for told in (first, *others)}) == 3
+    assert len({id_of(reported_response) for reported_response in (first, *others)}) == 3
 
 
 def mounting(caller: Caller, path: str) -> Told:

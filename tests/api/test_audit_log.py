@@ -38,8 +38,8 @@ NOTHING_TO_DO = {
 }  # fmt: skip
 
 
-def entries(admin: Caller, **asked: object) -> list[dict[str, Any]]:
-    stored_entries: list[dict[str, Any]] = admin.get("/api/v1/audit", **asked)["entries"]
+def entries(admin: Caller, **query: object) -> list[dict[str, Any]]:
+    stored_entries: list[dict[str, Any]] = admin.get("/api/v1/audit", **query)["entries"]
     return stored_entries
 
 
@@ -76,8 +76,8 @@ def test_audit_actions_have_the_expected_names(method: str, path: str, action: s
 
 def test_audit_object_is_derived_from_the_path() -> None:
     path = "/api/v1/models/{modelName}/versions/{modelVersionNum}"
-    named = audit_object(path, {"modelName": "digits", "modelVersionNum": "3"})
-    assert named == "model digits version 3"
+    object_name = audit_object(path, {"modelName": "digits", "modelVersionNum": "3"})
+    assert object_name == "model digits version 3"
     assert audit_object("/api/v1/users", {}) == ""
 
 
@@ -107,10 +107,10 @@ def test_every_change_by_the_stock_client_leaves_a_row(api: Api, admin: Caller) 
     build(world)
     changing = {r for r in world.answered if not r.startswith("GET ")}
     actions = {f"{r.method} {r.path}": r.audit for r in CHANGING}
-    recorded = {name for name in changing if isinstance(actions[name], str)}
-    assert len(recorded) > 60
-    assert recorded - world.told_of == NOTHING_TO_DO
-    assert world.told_of <= recorded
+    recorded_actions = {name for name in changing if isinstance(actions[name], str)}
+    assert len(recorded_actions) > 60
+    assert recorded_actions - world.told_of == NOTHING_TO_DO
+    assert world.told_of <= recorded_actions
 
 
 def test_audit_entry_has_user_action_object_and_address(api: Api, admin: Caller) -> None:
@@ -123,12 +123,12 @@ def test_audit_entry_has_user_action_object_and_address(api: Api, admin: Caller)
     answer = api.app.handle(request)
     assert isinstance(answer, Response)
     assert answer.status == 200
-    edited, created = entries(admin, orderBy="ORDER_BY_DESC", object=f"user {user_id}")
-    assert {k: edited[k] for k in ("username", "action", "object", "address", "via", "details")} == {
+    edit, creation = entries(admin, orderBy="ORDER_BY_DESC", object=f"user {user_id}")
+    assert {k: edit[k] for k in ("username", "action", "object", "address", "via", "details")} == {
         "username": "admin", "action": "user.edit", "object": f"user {user_id}", "address": "192.0.2.7",
         "via": "user", "details": {"displayName": "Ada", "password": "new"},
     }  # fmt: skip
-    assert created["details"] == {
+    assert creation["details"] == {
         "user": {"username": "ada", "active": True}, "password": "new",
     }  # fmt: skip
     assert "planted" not in json.dumps(entries(admin, limit=-1))
@@ -149,16 +149,16 @@ def test_audit_entries_distinguish_sessions_tokens_and_tasks(
     task, _ = task_of(api, user)
     (row,) = entries(admin, object=f"experiment {create(task)}")
     assert (row["username"], row["via"]) == ("determined", "allocation")
-    (made,) = entries(admin, object=f"token {token['tokenId']}")
-    assert made["details"]["description"] == "ci"
+    (creation,) = entries(admin, object=f"token {token['tokenId']}")
+    assert creation["details"]["description"] == "ci"
 
 
 def test_junk_fields_do_not_hide_a_change(api: Api, user: Caller, admin: Caller) -> None:
     me = user.get("/api/v1/me")["user"]["id"]
     junk = {"a": "x" * 2 * STRANGERS_BODY, **{f"a{i}": 0 for i in range(100)}}
     admin.done("PATCH", f"/api/v1/users/{me}", {"password": "a new one", "admin": True, **junk})
-    (edited,) = entries(admin, object=f"user {me}", action="user.edit")
-    assert (edited["details"]["password"], edited["details"]["admin"]) == ("new", True)
+    (edit,) = entries(admin, object=f"user {me}", action="user.edit")
+    assert (edit["details"]["password"], edit["details"]["admin"]) == ("new", True)
     many = {"user_ids": [{}] * 2000 + [me], "activate": True, **junk}
     admin.done("PATCH", "/api/v1/users", many)
     _, activated = entries(admin, object=f"user {me}", action="user.edit")
@@ -171,15 +171,15 @@ def test_audit_records_every_assigned_role_and_member(api: Api, admin: Caller) -
         for i in range(60)
     ]
     role = {"role": {"role_id": 4}, "scope_cluster": True}
-    given = [{"user_id": id, "role_assignment": role} for id in users]
+    assignments = [{"user_id": id, "role_assignment": role} for id in users]
     for path in ("add-assignments", "remove-assignments"):
-        admin.post(f"/api/v1/roles/{path}", {"user_role_assignments": given})
+        admin.post(f"/api/v1/roles/{path}", {"user_role_assignments": assignments})
         (row,) = entries(admin, object=f"user {users[0]}", action=f"role.{path}")
         assert len(row["details"]["assignments"]) == 60
         assert f"of user {users[-1]} in the cluster" in row["details"]["assignments"][-1]
     group = admin.post("/api/v1/groups", {"name": "all", "add_users": users})["group"]["groupId"]
-    (made,) = entries(admin, object=f"group {group}", action="group.create")
-    assert (made["details"]["addUsers"], made["details"]["name"]) == (users, "all")
+    (creation,) = entries(admin, object=f"group {group}", action="group.create")
+    assert (creation["details"]["addUsers"], creation["details"]["name"]) == (users, "all")
     body = {"user_ids": users[:1], "remove_groups": [group]}
     admin.done("PATCH", "/api/v1/users/assignments", body)
     (row,) = entries(admin, object=f"user {users[0]} group {group}")

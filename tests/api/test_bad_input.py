@@ -24,8 +24,8 @@ NOBODY = str(uuid.UUID(int=1))
 
 
 def file_of(path: str, content: bytes = b"x", **more: Any) -> dict[str, Any]:
-    encoded = base64.b64encode(content).decode()
-    return {"path": path, "type": 48, "content": encoded, "mtime": "1", "mode": 420, **more}
+    text = base64.b64encode(content).decode()
+    return {"path": path, "type": 48, "content": text, "mtime": "1", "mode": 420, **more}
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_rejects_files_outside_of_the_archive(reader: Caller, path: str) -> None
 
 
 def test_error_names_the_file_that_is_not_base64(reader: Caller) -> None:
-    broken = file_of("train.py") | {"content": "***"}
-    response = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [broken]})
+    file = file_of("train.py") | {"content": "***"}
+    response = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [file]})
     assert response.status == 400
     assert "train.py" in response.error
 
@@ -123,8 +123,8 @@ def test_rejects_announced_upload_above_the_limit(reader: Caller) -> None:
 def test_unknown_ids_are_not_found(reader: Caller, method: str, path: str) -> None:
     response = reader.ask(method, path)
     assert response.status == 404, response.body
-    shown = next(x for x in (NOBODY, "not-a-uuid", "999") if x in path)
-    assert shown in response.error
+    shown_id = next(x for x in (NOBODY, "not-a-uuid", "999") if x in path)
+    assert shown_id in response.error
     assert response.json()["error"]["code"] == 5
 
 

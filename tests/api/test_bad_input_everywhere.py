@@ -44,10 +44,10 @@ def places(shared_api: Api, admin: Caller) -> dict[str, str]:
 def operations(*methods: str) -> Iterator[Operation]:
     """Yield method, path and inputs of each route that needs a user."""
     users = {(r.method, r.path) for r in routes.every() if r.access in (Access.USER, Access.ADMIN)}
-    for path, described in description(routes.every())["paths"].items():
-        for method, told in described.items():
+    for path, described_methods in description(routes.every())["paths"].items():
+        for method, operation in described_methods.items():
             if method.upper() in methods and (method.upper(), path) in users:
-                yield method.upper(), path, told.get("parameters", [])
+                yield method.upper(), path, operation.get("parameters", [])
 
 
 # Their order is asked by `orderBy` alone.
@@ -59,11 +59,11 @@ def filled(path: str, names: dict[str, str]) -> str:
 
 
 def bad_values(inputs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    for told in inputs:
-        name = told["name"]
-        if told["in"] != "query" or name in LIBERAL:
+    for parameter in inputs:
+        name = parameter["name"]
+        if parameter["in"] != "query" or name in LIBERAL:
             continue
-        kind = told.get("items", told).get("type")
+        kind = parameter.get("items", parameter).get("type")
         if kind == "integer":
             yield name, "many"
             yield name, "²"
@@ -88,7 +88,7 @@ def required(path: str) -> dict[str, list[str]]:
 def test_error_names_the_wrong_query_parameter_on_every_route(
     admin: Caller, places: dict[str, str]
 ) -> None:
-    problems, refused = [], 0
+    problems, rejected_count = [], 0
     for method, path, inputs in operations("GET"):
         base, url = required(path), filled(path, places)
         if admin.ask(method, url, query=base).status != 200:
@@ -97,13 +97,13 @@ def test_error_names_the_wrong_query_parameter_on_every_route(
             if name == "sortBy" and path.endswith(BY_ARRIVAL):
                 continue
             response = admin.ask(method, url, query={**base, name: [value]})
-            refused += 1
+            rejected_count += 1
             if response.status != 400 or spelled(name) not in spelled(response.error):
                 problems.append(
                     f"{method} {path}?{name}={value}: {response.status} {response.body[:120]!r}"
                 )
     assert problems == []
-    assert refused > 100
+    assert rejected_count > 100
 
 
 def spelled(name: str) -> str:
@@ -114,22 +114,22 @@ def spelled(name: str) -> str:
 def test_every_route_rejects_unreadable_bodies(
     admin: Caller, places: dict[str, str], body: bytes
 ) -> None:
-    problems, refused = [], 0
+    problems, rejected_count = [], 0
     for method, path, inputs in operations("POST", "PUT", "PATCH", "DELETE"):
         if not any(response["in"] == "body" for response in inputs):
             continue
         response = admin.ask(method, filled(path, places), body)
-        refused += response.status == 400
+        rejected_count += response.status == 400
         if response.status not in (400, 404, 501) or not cause_of(response):
             problems.append(f"{method} {path}: {response.status} {response.body[:120]!r}")
     assert problems == []
-    assert refused > 60
+    assert rejected_count > 60
 
 
 def test_every_route_rejects_body_fields_of_the_wrong_type(
     admin: Caller, places: dict[str, str]
 ) -> None:
-    problems, named = [], 0
+    problems, named_count = [], 0
     for method, path, inputs in operations("POST", "PUT", "PATCH", "DELETE"):
         schemas = [response["schema"] for response in inputs if response["in"] == "body"]
         for name, kind in ((n, k) for s in schemas for n, k in s.get("properties", {}).items()):
@@ -143,26 +143,26 @@ def test_every_route_rejects_body_fields_of_the_wrong_type(
                 problems.append(
                     f"{method} {path} {name}: {response.status} {response.body[:120]!r}"
                 )
-            named += response.status == 400 and spelled(name) in spelled(cause_of(response))
+            named_count += response.status == 400 and spelled(name) in spelled(cause_of(response))
     assert problems == []
-    assert named > 100
+    assert named_count > 100
 
 
 @pytest.mark.parametrize("id", ["999", "abc", "-1", "99999999999999999999", "²", "%00"])
 def test_missing_objects_never_cause_a_server_error(admin: Caller, id: str) -> None:
-    problems, missed = [], 0
+    problems, missed_count = [], 0
     for method, path, _ in operations("GET", "POST", "PUT", "PATCH", "DELETE"):
         if "{" not in path:
             continue
         url = re.sub(r"\{\w+\}", id, path)
         response = admin.ask(method, url, {} if method != "GET" else None, query=required(path))
-        missed += response.status in (400, 404)
+        missed_count += response.status in (400, 404)
         if response.status >= 500 and response.status != 501:
             problems.append(f"{method} {url}: {response.status} {response.body[:120]!r}")
         elif response.status >= 400 and not cause_of(response):
             problems.append(f"{method} {url}: {response.status} without a cause")
     assert problems == []
-    assert missed > 100
+    assert missed_count > 100
 
 
 def cause_of(response: Told) -> str:

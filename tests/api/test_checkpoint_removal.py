@@ -84,8 +84,8 @@ def test_deleted_checkpoint_still_lists_files_but_counts_no_bytes(
 
 def elsewhere(caller: Caller, experiment_id: int, steps: int) -> str:
     """Report a checkpoint in a storage that the training code chose."""
-    chosen = {"type": "directory", "container_path": "/elsewhere"}
-    storage_id = caller.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": chosen})
+    storage = {"type": "directory", "container_path": "/elsewhere"}
+    storage_id = caller.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": storage})
     report = {
         "uuid": str(uuid.uuid4()), "taskId": trial_of(caller, experiment_id)["taskId"],
         "resources": FILES, "metadata": {"steps_completed": steps}, **storage_id,
@@ -172,7 +172,11 @@ def test_removal_task_has_only_environment_variables_of_the_storage(api: Api, us
         task = select(tasks.c.config, tasks.c.sealed).where(tasks.c.kind == "CHECKPOINT_GC")
         ((config, sealed),) = tx.execute(task)
     own = sealing.unsealed(api.ctx, config, sealed)["environment"]
-    kept = ["AWS_REGION=eu-west-1", "https_proxy=http://proxy:3128", "AZURE_CLIENT_ID"]
-    assert own["environment_variables"] == {"cpu": kept, "cuda": kept, "rocm": kept}
+    kept_variables = ["AWS_REGION=eu-west-1", "https_proxy=http://proxy:3128", "AZURE_CLIENT_ID"]
+    assert own["environment_variables"] == {
+        "cpu": kept_variables,
+        "cuda": kept_variables,
+        "rocm": kept_variables,
+    }
     assert own["image"]["cpu"] == "mine"
     assert own.keys() == {"image", "environment_variables", "force_pull_image"}

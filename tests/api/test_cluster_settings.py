@@ -161,16 +161,16 @@ def test_usage_report_rejects_invalid_periods(user: Caller) -> None:
 
 
 def test_openapi_description_has_every_route(api: Api) -> None:
-    described = api.anonymous().get("/api/v1/api.swagger.json")
-    operations = {(m.upper(), p) for p, ms in described["paths"].items() for m in ms}
+    document = api.anonymous().get("/api/v1/api.swagger.json")
+    operations = {(m.upper(), p) for p, ms in document["paths"].items() for m in ms}
     assert operations == {(r.method, r.path.replace("...", "")) for r in routes.every()}
-    login = described["paths"]["/api/v1/auth/login"]["post"]
+    login = document["paths"]["/api/v1/auth/login"]["post"]
     assert login["security"] == []
 
 
 def test_operation_ids_are_unique() -> None:
-    described = openapi.description(routes.every())
-    operations = [o for methods in described["paths"].values() for o in methods.values()]
+    document = openapi.description(routes.every())
+    operations = [o for methods in document["paths"].values() for o in methods.values()]
     names = [operation["operationId"] for operation in operations]
     assert len(set(names)) == len(names)
     assert "get_experiments_experimentId" in names

@@ -30,8 +30,8 @@ def test_command_is_returned_with_all_fields_and_its_configuration(user: Caller)
     assert config["entrypoint"] == ["echo", "hi"]
     assert config["resources"]["slots"] == 1
     assert not [name for name in config if name.startswith("_")]
-    again = user.get(f"{C}/{command['id']}")
-    assert (again["command"], again["config"]) == (command, config)
+    second_answer = user.get(f"{C}/{command['id']}")
+    assert (second_answer["command"], second_answer["config"]) == (command, config)
 
 
 def test_command_container_has_the_arguments_context_and_variables(
@@ -53,8 +53,8 @@ def test_command_container_has_the_arguments_context_and_variables(
     assert (spec["env"]["A"], spec["env"]["DET_TASK_TYPE"]) == ("1", "COMMAND")
     assert spec["mounts"][0]["container_path"] == "/somewhere/data"
     task = api.with_token(spec["session_token"])
-    packed = task.get(f"/api/v1/tasks/{spec['task_id']}/context_directory")["b64Tgz"]
-    assert base64.b64decode(packed)[:2] == b"\x1f\x8b"
+    archive = task.get(f"/api/v1/tasks/{spec['task_id']}/context_directory")["b64Tgz"]
+    assert base64.b64decode(archive)[:2] == b"\x1f\x8b"
 
 
 def test_single_argument_is_run_by_the_shell(api: Api, user: Caller, agent: PlayedAgent) -> None:
@@ -192,8 +192,8 @@ def test_error_names_the_kind_of_task(user: Caller, agent: PlayedAgent) -> None:
     assert response.error.startswith(
         "invalid command configuration: resources.slots: request unfulfillable: asks for 99"
     )
-    nowhere = {"entrypoint": ["true"], "resources": {"resource_pool": "nowhere"}}
-    response = user.ask("POST", C, {"config": nowhere})
+    missing_config = {"entrypoint": ["true"], "resources": {"resource_pool": "nowhere"}}
+    response = user.ask("POST", C, {"config": missing_config})
     assert response.error.startswith(
         "invalid command configuration: resources.resource_pool: 'nowhere'"
     )

@@ -74,16 +74,16 @@ def check(message: str, value: Any) -> None:
     for key_and_type in REQUIRED[message].split():
         key, kind = key_and_type.split(":")
         assert key in value, f"{message} lacks {key}"
-        found = value[key]
-        if kind.endswith("?") and found is None:
+        item = value[key]
+        if kind.endswith("?") and item is None:
             continue
         kind = kind.removesuffix("?")
-        assert isinstance(found, TYPES[kind]), f"{message}.{key} is {found!r}, not {kind}"
-        assert kind == "bool" or not isinstance(found, bool), f"{message}.{key} is {found!r}"
+        assert isinstance(item, TYPES[kind]), f"{message}.{key} is {item!r}, not {kind}"
+        assert kind == "bool" or not isinstance(item, bool), f"{message}.{key} is {item!r}"
         if kind == "time":
-            assert TIME.fullmatch(found), f"{message}.{key} is {found!r}"
+            assert TIME.fullmatch(item), f"{message}.{key} is {item!r}"
         if kind == "int64":
-            assert found.isdigit(), f"{message}.{key} is {found!r}"
+            assert item.isdigit(), f"{message}.{key} is {item!r}"
 
 
 @pytest.fixture(scope="module")

@@ -85,17 +85,17 @@ def run(api: Api, url: str, token: str, schema: Path) -> subprocess.CompletedPro
 def test_responses_match_the_openapi_description(
     database: Database, tmp_path: Path, account: str
 ) -> None:
-    schema, made = tmp_path / "schema.json", tmp_path / "api"
-    made.mkdir()
-    with api_over(database, made) as api:
+    schema, folder = tmp_path / "schema.json", tmp_path / "api"
+    folder.mkdir()
+    with api_over(database, folder) as api:
         world = World(api)
         schema.write_text(json.dumps(described(world.places)))
-        counted = Counted(api.app)
-        with patch.object(api.app, "handle", counted.handle), served(api) as url:
+        counter = Counted(api.app)
+        with patch.object(api.app, "handle", counter.handle), served(api) as url:
             result = run(api, url, world.callers[account].token, schema)
     assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-2000:]
     # So that the requests are not all refused at the door.
-    assert counted.statuses[200] > 150, counted.statuses
+    assert counter.statuses[200] > 150, counter.statuses
     routes_asked, selected = TESTED.findall(result.stdout)[-1], SELECTED.findall(result.stdout)[-1]
     assert routes_asked == selected
-    assert counted.statuses[401] < 50, counted.statuses
+    assert counter.statuses[401] < 50, counter.statuses

@@ -20,10 +20,10 @@ def state_of(caller: Caller, checkpoint: str) -> str:
 
 
 def test_only_the_owner_reports_deleted_checkpoint_files(admin: Caller, user: Caller) -> None:
-    theirs, own = (report_checkpoint(c, create_ended(c)) for c in (admin, user))
-    response = user.ask("PATCH", "/api/v1/checkpoints", told_to_be_gone(theirs))
+    other_checkpoint, own = (report_checkpoint(c, create_ended(c)) for c in (admin, user))
+    response = user.ask("PATCH", "/api/v1/checkpoints", told_to_be_gone(other_checkpoint))
     assert (response.status, "of another user" in response.error) == (403, True)
-    assert state_of(admin, theirs) == "STATE_COMPLETED"
+    assert state_of(admin, other_checkpoint) == "STATE_COMPLETED"
     user.done("PATCH", "/api/v1/checkpoints", told_to_be_gone(own))
     assert state_of(user, own) == "STATE_DELETED"
 
@@ -87,6 +87,6 @@ def test_only_tasks_and_owners_report_checkpoints(admin: Caller, user: Caller) -
         }  # fmt: skip
         return caller.ask("POST", "/api/v1/checkpoints", body).status
 
-    theirs, own = create(admin), create(user)
-    assert [reported(user, theirs), reported(admin, theirs)] == [403, 200]
+    other_experiment, own = create(admin), create(user)
+    assert [reported(user, other_experiment), reported(admin, other_experiment)] == [403, 200]
     assert [reported(user, own), reported(admin, own)] == [200, 200]

@@ -122,14 +122,14 @@ def test_failed_deletion_of_a_project_has_a_reason_and_can_be_repeated(
     path = f"/api/v1/{kind}s/{project if kind == 'project' else workspace}"
     assert user.done("DELETE", path) == {"completed": False}
     task_id = end(api)
-    shown = user.get(path)[kind]
-    assert shown["state"] == "WORKSPACE_STATE_DELETE_FAILED"
-    for said in (f"experiment {experiment_id}", f"'det task logs {task_id}'", "again"):
-        assert said in shown["errorMessage"]
+    task = user.get(path)[kind]
+    assert task["state"] == "WORKSPACE_STATE_DELETE_FAILED"
+    for part in (f"experiment {experiment_id}", f"'det task logs {task_id}'", "again"):
+        assert part in task["errorMessage"]
     assert (promised(api), collections(api)) == (0, []), "nothing goes on by itself"
     assert user.done("DELETE", path) == {"completed": False}
-    shown = user.get(path)[kind]
-    assert (shown["state"], shown["errorMessage"]) == ("WORKSPACE_STATE_DELETING", "")
+    task = user.get(path)[kind]
+    assert (task["state"], task["errorMessage"]) == ("WORKSPACE_STATE_DELETING", "")
     settle(api)
     clear(user, checkpoint)
     end(api)
@@ -180,15 +180,15 @@ def test_one_task_deletes_the_files_of_many_experiments(
     api: Api, user: Caller, project: int, experiment_id: int, checkpoint: str
 ) -> None:
     other = in_project(user, project)
-    reported = {checkpoint, report_checkpoint(user, other)}
+    checkpoints = {checkpoint, report_checkpoint(user, other)}
     user.done("DELETE", f"/api/v1/projects/{project}")
     settle(api)
     stored_project = user.get(f"/api/v1/projects/{project}")["project"]
     assert stored_project["errorMessage"] == "2 experiments are being deleted"
     (spec,) = specs(api)
-    assert set(spec["checkpoints"]) == reported
+    assert set(spec["checkpoints"]) == checkpoints
     assert set(spec["experiment_ids"]) == {experiment_id, other}
-    for uuid in reported:
+    for uuid in checkpoints:
         clear(user, uuid)
     end(api)
     assert user.ask("GET", f"/api/v1/projects/{project}").status == 404
@@ -284,13 +284,13 @@ def test_experiment_moved_during_the_deletion_of_its_project_stays(
 def test_rejects_continuing_experiments_in_a_project_being_deleted(
     api: Api, user: Caller, project: int
 ) -> None:
-    ended = create_ended(user)
-    user.post(f"/api/v1/experiments/{ended}/move", {"destinationProjectId": project})
+    ended_id = create_ended(user)
+    user.post(f"/api/v1/experiments/{ended_id}/move", {"destinationProjectId": project})
     user.done("DELETE", f"/api/v1/projects/{project}")
-    response = user.ask("POST", "/api/v1/experiments/continue", {"id": ended})
+    response = user.ask("POST", "/api/v1/experiments/continue", {"id": ended_id})
     assert (response.status, "being deleted" in response.error) == (400, True), response
     settle(api)
-    response = user.ask("POST", f"/api/v1/experiments/{ended}/move", {"destinationProjectId": 1})
+    response = user.ask("POST", f"/api/v1/experiments/{ended_id}/move", {"destinationProjectId": 1})
     assert (response.status, "being deleted" in response.error) == (400, True), response
 
 

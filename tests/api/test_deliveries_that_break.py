@@ -25,7 +25,7 @@ def test_reports_of_an_agent_count_once(
 ) -> None:
     monkeypatch.setattr("det_agent.trial_reports.FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr("det_agent.trial_reports.LONGEST_PAUSE_S", 0.01)
-    agent, random, refused = Delivering(api, user), Random(seed), list[str]()
+    agent, random, errors = Delivering(api, user), Random(seed), list[str]()
     keys = {
         trial: ContainerKey(f"c-{trial}", 1, f"a-{trial}", f"t-{trial}", token)
         for trial, token in agent.tasks
@@ -33,7 +33,7 @@ def test_reports_of_an_agent_count_once(
 
     def started(url: str) -> TrialReports:
         delivery = ReportDelivery(Connections(url), lambda: agent.caller.token)
-        reports = TrialReports(tmp_path, delivery, lambda key, text: refused.append(text))
+        reports = TrialReports(tmp_path, delivery, lambda key, text: errors.append(text))
         reports.start()
         return reports
 
@@ -47,7 +47,7 @@ def test_reports_of_an_agent_count_once(
         for key in keys.values():
             second.finish(key)
         assert ("POST", REPORTS) in proxy.requests
-    assert refused == []
+    assert errors == []
     for trial, _ in agent.tasks:
         stored_trial = user.get(f"/api/v1/trials/{trial}")["trial"]
         assert stored_trial["summaryMetrics"]["avg_metrics"]["loss"]["count"] == STEPS

@@ -97,11 +97,11 @@ def test_rejects_file_replaced_by_a_link_during_the_read(
     real = Path.resolve
 
     def resolve(path: Path, strict: bool = False) -> Path:
-        found = real(path, strict)
+        resolved_path = real(path, strict)
         if path.name in ("model.bin", "train.py") and not place.is_symlink():
             place.rename(tmp_path / "moved")
             place.symlink_to(tmp_path / ("train.py" if exchanged == "model.bin" else ""))
-        return found
+        return resolved_path
 
     storage = {"type": "directory", "container_path": str(api.checkpoints)}
     path = "model.bin" if exchanged == "model.bin" else "code/train.py"
@@ -148,7 +148,7 @@ def test_errors_do_not_reveal_directories_of_the_api(user: Caller, tmp_path: Pat
     (places["other"] / "files").write_text("of others")
     places["closed"].chmod(0)
     places["file"].write_text("a file")
-    told = set()
+    contents = set()
     for place in places.values():
         for storage in (
             {"type": "directory", "container_path": str(place)},
@@ -156,8 +156,8 @@ def test_errors_do_not_reveal_directories_of_the_api(user: Caller, tmp_path: Pat
         ):
             uuid = report_checkpoint(user, create_ended(user, checkpoint_storage=storage))
             answer = user.ask("GET", f"/checkpoints/{uuid}")
-            told.add((answer.status, answer.error.replace(uuid, "ID")))
-    ((status, error),) = told
+            contents.add((answer.status, answer.error.replace(uuid, "ID")))
+    ((status, error),) = contents
     assert (status, "--mode direct" in error) == (404, True)
 
 

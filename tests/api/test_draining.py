@@ -28,7 +28,7 @@ def test_draining_pauses_work_and_rents_no_machines(
     _, agent = cluster.employ()
     (order,) = agent.poll()
     owner.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
-    said: list[str] = []
+    messages: list[str] = []
     wishes: list[str] = []
 
     def meanwhile() -> None:
@@ -41,8 +41,8 @@ def test_draining_pauses_work_and_rents_no_machines(
 
     monkeypatch.setattr(running_cluster, "_rest", meanwhile)
     with served(cluster.api) as url:
-        running_cluster.drain(url, PASSWORD, 60, said.append)
-    assert said == [
+        running_cluster.drain(url, PASSWORD, 60, messages.append)
+    assert messages == [
         "Draining: 1 experiments pause after saving a checkpoint",
         "Waiting for 1 containers to end, 60 s at most",
     ]

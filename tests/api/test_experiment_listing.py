@@ -32,12 +32,12 @@ def test_edited_experiment_is_shown_with_its_changes(user: Caller) -> None:
     user.done("PATCH", f"{E}/{experiment_id}", edits)
     single = user.get(f"{E}/{experiment_id}")
     (experiment,) = user.get(E)["experiments"]
-    for shown in (single["experiment"], experiment):
-        assert {k: shown[k] for k in ("name", "description", "notes")} == {
+    for shown_experiment in (single["experiment"], experiment):
+        assert {k: shown_experiment[k] for k in ("name", "description", "notes")} == {
             k: edits[k] for k in ("name", "description", "notes")
         }
-        assert sorted(shown["labels"]) == sorted(edits["labels"])
-        assert shown["config"]["checkpoint_storage"]["save_trial_best"] == 7
+        assert sorted(shown_experiment["labels"]) == sorted(edits["labels"])
+        assert shown_experiment["config"]["checkpoint_storage"]["save_trial_best"] == 7
     assert single["config"] == single["experiment"]["config"]
 
 
@@ -48,8 +48,8 @@ def test_configuration_shows_changed_name_description_and_labels(user: Caller) -
     user.done("PUT", f"{E}/{experiment_id}/labels/c")
     user.done("DELETE", f"{E}/{experiment_id}/labels/a")
     experiment = user.get(f"{E}/{experiment_id}")["experiment"]
-    told = {key: experiment["config"][key] for key in ("name", "description", "labels")}
-    assert told == {"name": "after", "description": "what it is", "labels": ["b", "c"]}
+    fields = {key: experiment["config"][key] for key in ("name", "description", "labels")}
+    assert fields == {"name": "after", "description": "what it is", "labels": ["b", "c"]}
     assert "before" in experiment["originalConfig"]
 
 
@@ -60,8 +60,8 @@ def test_list_equals_single_experiments_except_for_trial_ids(user: Caller) -> No
     trials = [[t["id"] for t in user.get(f"{E}/{i}/trials")["trials"]] for i in ids]
     assert [e.pop("trialIds") for e in single] == trials
     assert [e.pop("trialIds") for e in experiments] == [[], [], []]
-    for shown in (*experiments, *single):
-        del shown["duration"]
+    for experiment in (*experiments, *single):
+        del experiment["duration"]
     assert experiments == single
     assert [e["numTrials"] for e in experiments] == [1, 1, 1]
 
@@ -74,8 +74,8 @@ def test_list_shows_parts_of_the_configuration_unchanged(user: Caller) -> None:
     }
     searcher = {"name": "random", "metric": "loss", "max_length": 5, "max_trials": 1}
     config = config_of(searcher=searcher, integrations={"pachyderm": pachyderm})
-    written = config.replace("  lr: 0.1", "  z: 1\n  a: {y: 2, b: 'a \"quoted\" name'}")
-    user.post(E, {"config": written, "activate": False})
+    text = config.replace("  lr: 0.1", "  z: 1\n  a: {y: 2, b: 'a \"quoted\" name'}")
+    user.post(E, {"config": text, "activate": False})
     made(user)
     with_parts, plain = user.get(E)["experiments"]
     assert with_parts["searcherType"] == "random"
@@ -95,8 +95,10 @@ def test_pages_respect_limit_offset_and_order(user: Caller) -> None:
         response = user.ask("GET", E, query={k: [v] for k, v in query.items()}).json()
         return [e["id"] for e in response["experiments"]], response["pagination"]
 
-    shown, pagination = page(limit="2", offset="1", sortBy="SORT_BY_NAME", orderBy="ORDER_BY_DESC")
-    assert shown == [ids[3], ids[2]]
+    experiments, pagination = page(
+        limit="2", offset="1", sortBy="SORT_BY_NAME", orderBy="ORDER_BY_DESC"
+    )
+    assert experiments == [ids[3], ids[2]]
     assert (pagination["startIndex"], pagination["endIndex"], pagination["total"]) == (1, 3, 5)
     assert page(limit="-1", offset="-2")[0] == ids[3:]
     assert page(limit="-2") == (
@@ -109,19 +111,19 @@ def test_pages_respect_limit_offset_and_order(user: Caller) -> None:
 def test_revision_changes_only_with_the_experiment(user: Caller) -> None:
     experiment_id = create(user)
     trial_id = trial_of(user, experiment_id)["id"]
-    seen = [revision(user, experiment_id)]
-    assert revision(user, experiment_id) == seen[0]
+    revisions = [revision(user, experiment_id)]
+    assert revision(user, experiment_id) == revisions[0]
     report_metrics(user, trial_id, "training", 1, {"loss": 1.0})
-    seen.append(revision(user, experiment_id))
+    revisions.append(revision(user, experiment_id))
     report_metrics(user, trial_id, "validation", 1, {"loss": 0.5})
-    seen.append(revision(user, experiment_id))
+    revisions.append(revision(user, experiment_id))
     report_checkpoint(user, experiment_id)
-    seen.append(revision(user, experiment_id))
+    revisions.append(revision(user, experiment_id))
     user.post(f"{E}/{experiment_id}/activate")
-    seen.append(revision(user, experiment_id))
+    revisions.append(revision(user, experiment_id))
     create(user)
-    assert revision(user, experiment_id) == seen[-1]
-    assert len(set(seen)) == len(seen)
+    assert revision(user, experiment_id) == revisions[-1]
+    assert len(set(revisions)) == len(revisions)
 
 
 def revision(user: Caller, experiment_id: int) -> str:

@@ -120,8 +120,8 @@ def test_only_ended_experiments_of_simple_searches_are_continued(user: Caller) -
     assert "PAUSED" in user.ask("POST", "/api/v1/experiments/continue", running).error
     asha = {"name": "async_halving", "metric": "loss", "time_metric": "batches", "max_time": 16,
             "num_rungs": 2, "max_trials": 4}  # fmt: skip
-    searched = {"id": create_ended(user, searcher=asha)}
-    assert "async_halving" in user.ask("POST", "/api/v1/experiments/continue", searched).error
+    body = {"id": create_ended(user, searcher=asha)}
+    assert "async_halving" in user.ask("POST", "/api/v1/experiments/continue", body).error
     assert user.ask("POST", "/api/v1/experiments/continue", {"id": 999}).status == 404
 
 
@@ -152,10 +152,12 @@ def test_files_of_a_model_definition_are_listed(user: Caller) -> None:
 
 def test_preview_lists_checkpoints_that_a_policy_would_delete(user: Caller) -> None:
     experiment_id = create_ended(user)
-    kept = [report_checkpoint(user, experiment_id, steps=n) for n in (2, 4)]
+    checkpoints = [report_checkpoint(user, experiment_id, steps=n) for n in (2, 4)]
     query = {"save_experiment_best": ["0"], "save_trial_best": ["0"], "save_trial_latest": ["1"]}
     response = user.done("GET", f"/experiments/{experiment_id}/preview_gc", query=query)
-    assert [(c["UUID"], c["StepsCompleted"]) for c in response["checkpoints"]] == [(kept[0], 2)]
+    assert [(c["UUID"], c["StepsCompleted"]) for c in response["checkpoints"]] == [
+        (checkpoints[0], 2)
+    ]
     assert response["metric_name"] == "loss"
 
 

@@ -27,7 +27,9 @@ LISTINGS = [
 
 def filters(path: str) -> list[dict[str, Any]]:
     (operations,) = (o for p, o in description(routes.every())["paths"].items() if p == path)
-    return [told for told in operations["get"]["parameters"] if told["in"] == "query"]
+    return [
+        parameter for parameter in operations["get"]["parameters"] if parameter["in"] == "query"
+    ]
 
 
 def names_of(parameter: str, there: Things, owner: int) -> tuple[str, str] | None:
@@ -63,20 +65,20 @@ def test_filters_do_not_reveal_invisible_objects(house: House) -> None:
     there = things(house, "blue", house.blue, house.blue_project)
     things(house, "red", house.red, house.red_project)
     viewer = house.person("viewer", "Viewer", house.red)
-    tried, told = 0, []
+    attempts, problems = 0, []
     for route in LISTINGS:
         if route.method != "GET" or "{" in route.path:
             continue
         for parameter in filters(route.path):
-            named = names_of(parameter["name"], there, id_of(house.admin))
-            if named is None:
+            name_pair = names_of(parameter["name"], there, id_of(house.admin))
+            if name_pair is None:
                 continue
-            unseen, absent = (asked(viewer, route.path, parameter["name"], n) for n in named)
-            tried += 1
+            unseen, absent = (asked(viewer, route.path, parameter["name"], n) for n in name_pair)
+            attempts += 1
             if unseen != absent:
-                told.append(f"{route.path}?{parameter['name']}: {unseen} {absent}")
-    assert told == []
-    assert tried > 15
+                problems.append(f"{route.path}?{parameter['name']}: {unseen} {absent}")
+    assert problems == []
+    assert attempts > 15
 
 
 @pytest.mark.parametrize("path", ["runs", "experiments-search"])
@@ -90,9 +92,9 @@ def test_search_does_not_count_invisible_rows(
     """This includes rows with guessed column values."""
     there = things(house, "blue", house.blue, house.blue_project)
     viewer = house.person("viewer", "Viewer", house.red)
-    known = {"id": "experimentId", "projectId": "projectId"}
-    given = int(there.names[known[column]]) if column in known else value
-    field = {"kind": "field", "columnName": column, "operator": "=", "value": given}
+    columns = {"id": "experimentId", "projectId": "projectId"}
+    number = int(there.names[columns[column]]) if column in columns else value
+    field = {"kind": "field", "columnName": column, "operator": "=", "value": number}
     group = {"kind": "group", "conjunction": "and", "children": [field]}
     for project in (0, -1):
         for limit in (-2, 10):
@@ -128,6 +130,6 @@ def test_metrics_of_a_checkpoint_include_only_visible_trials(house: House) -> No
         f"/api/v1/checkpoints/{checkpoint}/metrics",
         "/api/v1/models/m/versions/1/metrics",
     ):
-        seen = [r["metrics"]["avg_metrics"]["f1"] for r in viewer.get(path)["metrics"]]
-        everything = [r["metrics"]["avg_metrics"]["f1"] for r in admin.get(path)["metrics"]]
-        assert (seen, everything) == ([red], [red, blue])
+        scores = [r["metrics"]["avg_metrics"]["f1"] for r in viewer.get(path)["metrics"]]
+        all_scores = [r["metrics"]["avg_metrics"]["f1"] for r in admin.get(path)["metrics"]]
+        assert (scores, all_scores) == ([red], [red, blue])

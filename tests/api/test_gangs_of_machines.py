@@ -34,12 +34,12 @@ def rent_only(cluster: Rented, *offers: Offer) -> None:
     cluster.api.ctx.config = replace(config, resource_pools=(pool,))
 
 
-def freed(cluster: Rented, user: Caller, where: Offer) -> MachineAgent:
+def freed(cluster: Rented, user: Caller, zone_offer: Offer) -> MachineAgent:
     """Return the idle agent of a machine in a region."""
-    rent_only(cluster, where)
+    rent_only(cluster, zone_offer)
     id = create(user, activate=True, resources={"slots_per_trial": 4})
     machine, agent = cluster.employ()
-    assert machine.offer == where
+    assert machine.offer == zone_offer
     user.post(f"/api/v1/experiments/{id}/kill")
     agent.finish()
     agent.poll()

@@ -87,12 +87,12 @@ def test_launch_in_an_archived_workspace_is_not_found(user: Caller) -> None:
 
 
 def test_configuration_is_shown_as_submitted(user: Caller, admin: Caller) -> None:
-    submitted = """
+    config_text = """
 entrypoint: [python3, work.py]
 environment:
   environment_variables: [API_KEY=planted, DATA_DIR=/data]
 """
-    id = create(user, submitted)
+    id = create(user, config_text)
     fork = create(user, "", forkedFrom=id)
 
     def shown(data_dir: str) -> dict[str, Any]:
@@ -154,23 +154,23 @@ def test_task_with_a_preemption_timeout_is_preempted_before_a_kill(
 def test_tick_is_due_at_the_preemption_deadline(api: Api, user: Caller, agent: PlayedAgent) -> None:
     id = create(user, CONFIG + "preemption_timeout: 2\n")
     run(api, agent)
-    woken: list[str] = []
-    api.ctx.waker = SimpleNamespace(wake=woken.append)
+    channels: list[str] = []
+    api.ctx.waker = SimpleNamespace(wake=channels.append)
     user.post(f"{V}/tasks/{id}/pause")
-    assert "schedule" in woken, "the tick sleeps until what was due before"
+    assert "schedule" in channels, "the tick sleeps until what was due before"
     next_due_s = tick.run(api.ctx)
     assert next_due_s is not None
     assert next_due_s <= 2
 
 
 def test_queued_task_can_be_paused_and_killed(user: Caller) -> None:
-    paused, killed = create(user), create(user)
-    user.post(f"{V}/tasks/{paused}/pause")
-    user.post(f"{V}/tasks/{killed}/kill", {"taskId": killed})
-    assert (state(user, paused), state(user, killed)) == ("PAUSED", "CANCELED")
-    user.post(f"{V}/tasks/{paused}/kill")
-    assert state(user, paused) == "CANCELED"
-    user.post(f"{V}/tasks/{paused}/kill")
+    paused_task, killed_task = create(user), create(user)
+    user.post(f"{V}/tasks/{paused_task}/pause")
+    user.post(f"{V}/tasks/{killed_task}/kill", {"taskId": killed_task})
+    assert (state(user, paused_task), state(user, killed_task)) == ("PAUSED", "CANCELED")
+    user.post(f"{V}/tasks/{paused_task}/kill")
+    assert state(user, paused_task) == "CANCELED"
+    user.post(f"{V}/tasks/{paused_task}/kill")
 
 
 def test_task_tree_can_be_paused_continued_and_killed_from_any_node(user: Caller) -> None:
@@ -204,10 +204,10 @@ def test_child_created_during_an_action_follows_its_tree(
     look, late = generic_tasks.tree_below, list[str]()
 
     def overtaken(tx: Tx, id: str, within: Sequence[int] | None = None) -> list[str]:
-        found = look(tx, id, within)
+        rows = look(tx, id, within)
         if len(late) < 2:
             late.append(create(user, parentId=[root, *late][-1]))
-        return found
+        return rows
 
     monkeypatch.setattr(generic_tasks, "tree_below", overtaken)
     user.post(f"{V}/tasks/{root}/{action}")
@@ -350,10 +350,10 @@ def test_rejects_task_for_a_concurrently_deleted_project(
     project, resolve = project_of(user), launching.resolve
 
     def and_then_deleted(*args: Any) -> Any:
-        resolved = resolve(*args)
+        result = resolve(*args)
         with api.ctx.db.begin() as tx:
             tx.execute(text(change), {"id": project})
-        return resolved
+        return result
 
     monkeypatch.setattr(launching, "resolve", and_then_deleted)
     body = {"config": CONFIG, "contextDirectory": [], "projectId": project}

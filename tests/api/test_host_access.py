@@ -97,8 +97,8 @@ def test_users_can_copy_only_non_secret_variables_of_the_agent(api: Api, user: C
 
 
 def test_workspace_owners_cannot_allow_host_access(admin: Caller, user: Caller) -> None:
-    made = {"name": "mine", "checkpointStorageConfig": ROOT_STORAGE}
-    assert refused(user.ask("POST", "/api/v1/workspaces", made))
+    new_body = {"name": "mine", "checkpointStorageConfig": ROOT_STORAGE}
+    assert refused(user.ask("POST", "/api/v1/workspaces", new_body))
     workspace = user.post("/api/v1/workspaces", {"name": "mine"})["workspace"]["id"]
     path = f"/api/v1/workspaces/{workspace}"
     assert refused(user.ask("PATCH", path, {"checkpointStorageConfig": ROOT_STORAGE}))

@@ -48,9 +48,9 @@ def test_generated_requests_cause_no_server_errors(
 
 
 def findings_of(response: Told, cpu_s: float = 0.0, role: str = "user") -> Findings:
-    found = Findings()
-    judge(found, routes.every()[0], role, response, "a request", cpu_s)
-    return found
+    findings = Findings()
+    judge(findings, routes.every()[0], role, response, "a request", cpu_s)
+    return findings
 
 
 def test_run_fails_for_errors_delays_and_secrets() -> None:
@@ -62,14 +62,14 @@ def test_run_fails_for_errors_delays_and_secrets() -> None:
 
 
 def operation(method: str, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = description(routes.every())["paths"][path][method]
-    return {told["name"]: told for told in found["parameters"]}
+    operation_document: dict[str, Any] = description(routes.every())["paths"][path][method]
+    return {parameter["name"]: parameter for parameter in operation_document["parameters"]}
 
 
 def test_every_route_declares_path_query_and_body() -> None:
-    listed = operation("get", "/api/v1/experiments/{experimentId}/trials")
-    assert (listed["experimentId"]["in"], listed["experimentId"]["type"]) == ("path", "integer")
-    assert {"limit", "offset", "sortBy", "orderBy", "states"} <= set(listed)
+    endpoint = operation("get", "/api/v1/experiments/{experimentId}/trials")
+    assert (endpoint["experimentId"]["in"], endpoint["experimentId"]["type"]) == ("path", "integer")
+    assert {"limit", "offset", "sortBy", "orderBy", "states"} <= set(endpoint)
     schema = operation("post", "/api/v1/experiments")["body"]["schema"]
     assert schema["required"] == ["config"]
     files = schema["properties"]["modelDefinition"]["items"]
@@ -79,7 +79,7 @@ def test_every_route_declares_path_query_and_body() -> None:
 
 
 def test_all_filters_of_a_listing_are_declared() -> None:
-    told = operation("get", "/api/v1/experiments")
-    assert {f"experimentIdFilter.{k}" for k in ("lt", "lte", "gt", "gte", "incl")} <= set(told)
-    assert told["archived"]["type"] == "boolean"
-    assert told["userIds"]["type"] == "array"
+    endpoint = operation("get", "/api/v1/experiments")
+    assert {f"experimentIdFilter.{k}" for k in ("lt", "lte", "gt", "gte", "incl")} <= set(endpoint)
+    assert endpoint["archived"]["type"] == "boolean"
+    assert endpoint["userIds"]["type"] == "array"

@@ -124,8 +124,8 @@ def test_rejects_internal_keys_in_a_configuration(user: Caller, key: str) -> Non
 def test_only_the_agent_receives_secrets_of_a_command(api: Api, user: Caller) -> None:
     environment = SECRET_CONFIG["environment"]
     answer = user.post(C, {"config": {**CONFIG, "environment": environment}})
-    again = user.get(f"{C}/{answer['command']['id']}")
-    assert MARK not in json.dumps([answer, again, user.get(C)])
+    second_response = user.get(f"{C}/{answer['command']['id']}")
+    assert MARK not in json.dumps([answer, second_response, user.get(C)])
     with api.ctx.db.begin() as tx:
         rows = tx.execute(text("SELECT row_to_json(tasks)::text FROM tasks")).scalars()
         assert not [row for row in rows if MARK in row]

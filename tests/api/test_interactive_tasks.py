@@ -72,17 +72,17 @@ def test_only_owner_and_administrators_see_task_credentials(
     other = somebody_else(api, admin)
     notebook = launch(user, "notebook")["notebook"]["id"]
     shell = launch(user, "shell")["shell"]["id"]
-    for caller, told in ((user, True), (admin, True), (other, False)):
+    for caller, is_visible in ((user, True), (admin, True), (other, False)):
         address = caller.get(f"{V}/notebooks/{notebook}")["notebook"]["serviceAddress"]
         key = caller.get(f"{V}/shells/{shell}")["shell"]["privateKey"]
-        assert ("token=" in address, "PRIVATE KEY" in key) == (told, told)
+        assert ("token=" in address, "PRIVATE KEY" in key) == (is_visible, is_visible)
     (listed_shell,) = user.get(f"{V}/shells")["shells"]
     assert listed_shell["privateKey"] == ""
     assert listed_shell["publicKey"].startswith("ssh-ed25519 ")
     assert listed_shell["agentUserGroup"] == {"user": "", "uid": 0, "group": "", "gid": 0}
-    who = {"agentUser": "ada", "agentUid": 7, "agentGroup": "lab", "agentGid": 8}
+    agent_user = {"agentUser": "ada", "agentUid": 7, "agentGroup": "lab", "agentGid": 8}
     owner = user.get(f"{V}/me")["user"]["id"]
-    admin.done("PATCH", f"{V}/users/{owner}", {"agentUserGroup": who})
+    admin.done("PATCH", f"{V}/users/{owner}", {"agentUserGroup": agent_user})
     (listed_shell,) = user.get(f"{V}/shells")["shells"]
     assert listed_shell["agentUserGroup"] == {"user": "ada", "uid": 7, "group": "lab", "gid": 8}
 
@@ -94,8 +94,8 @@ def test_running_shell_has_its_login_user(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent, told: dict[str, str], shown: str
 ) -> None:
     owner = user.get(f"{V}/me")["user"]["id"]
-    who = {"agentUser": "ada", "agentUid": 7, "agentGroup": "lab", "agentGid": 8}
-    admin.done("PATCH", f"{V}/users/{owner}", {"agentUserGroup": who})
+    agent_user = {"agentUser": "ada", "agentUid": 7, "agentGroup": "lab", "agentGid": 8}
+    admin.done("PATCH", f"{V}/users/{owner}", {"agentUserGroup": agent_user})
     id = launch(user, "shell")["shell"]["id"]
     spec = start(api, agent)
     allocation = spec["env"]["DET_ALLOCATION_ID"]
@@ -188,8 +188,8 @@ def test_permitted_callers_read_why_a_task_ended(api: Api, user: Caller, admin: 
     ):
         assert "has ended: allocation ended before it started: on request of" in told_to(tokens)
     other = somebody_else(api, admin)
-    told = told_to(RequestTokens(bearer=other.token))
-    assert told == f"no running task has the proxied port '{id}'"
+    message = told_to(RequestTokens(bearer=other.token))
+    assert message == f"no running task has the proxied port '{id}'"
     assert told_to(RequestTokens(in_address=f"{token}x")).startswith("sign in to reach tasks")
 
 
@@ -258,8 +258,8 @@ def test_shell_accepts_only_the_key_of_its_owner(
     (file,) = spec["files"]
     assert base64.b64decode(file["content_b64"]).decode().strip() == shell["publicKey"]
     with api.ctx.db.begin() as tx:
-        stored = tx.execute(text("SELECT config::text FROM tasks")).scalar_one()
-    assert "PRIVATE KEY" not in stored
+        config_text = tx.execute(text("SELECT config::text FROM tasks")).scalar_one()
+    assert "PRIVATE KEY" not in config_text
 
 
 def test_only_owner_and_administrators_open_terminals_of_a_shell(
@@ -272,8 +272,8 @@ def test_only_owner_and_administrators_open_terminals_of_a_shell(
     path = f"{V}/shells/{id}/terminal"
     assert user.get(path) == admin.get(path) == body
     with api.ctx.db.begin() as tx:
-        stored = tx.execute(text("SELECT config::text FROM tasks")).scalar_one()
-    assert body["token"] not in stored
+        config_text = tx.execute(text("SELECT config::text FROM tasks")).scalar_one()
+    assert body["token"] not in config_text
     response = other.ask("GET", path)
     assert (response.status, body["token"] in response.error) == (403, False)
     stranger = RequestTokens(in_address="made up")
@@ -312,10 +312,12 @@ def test_reading_task_credentials_of_another_user_is_audited_hourly(
     user.get(path)
     other.get(path)
     assert opened(admin, kind) == []
-    told = [admin.get(path)[kind] for _ in range(2)]
+    reported_tasks = [admin.get(path)[kind] for _ in range(2)]
     (row,) = opened(admin, kind)
     assert (row["username"], row["object"]) == ("admin", f"{kind} {id}")
-    assert told[0].get("privateKey", told[0].get("serviceAddress")) not in str(row)
+    assert reported_tasks[0].get("privateKey", reported_tasks[0].get("serviceAddress")) not in str(
+        row
+    )
     api.signed_in("admin").get(path)
     assert len(opened(admin, kind)) == 2, "each sign-in has its own"
     later(api, hours=2)
@@ -330,9 +332,9 @@ def test_changing_a_task_does_not_return_its_credentials(user: Caller, admin: Ca
         assert (reported_shell["id"], reported_shell["privateKey"]) == (shell, "")
 
 
-def opened(admin: Caller, what: str) -> list[dict[str, Any]]:
+def opened(admin: Caller, kind: str) -> list[dict[str, Any]]:
     rows = admin.get(f"{V}/audit")["entries"]
-    return [row for row in rows if row["action"] == f"{what}.open"]
+    return [row for row in rows if row["action"] == f"{kind}.open"]
 
 
 def test_shell_with_its_own_entrypoint_has_no_terminal(user: Caller) -> None:
@@ -428,10 +430,10 @@ def test_notebook_used_just_before_its_timeout_stays(
     api.with_token(spec["session_token"]).post(f"{V}/allocations/{spec['allocation_id']}/ready")
     later(api, minutes=11)
     agent.poll()
-    found = tasks.idle
+    idle_tasks = tasks.idle
 
     def found_just_before_use(tx: Tx, now: datetime) -> list[tasks.IdleTask]:
-        idle = found(tx, now)
+        idle = idle_tasks(tx, now)
         tx.execute(text("UPDATE tasks SET proxied_at = :now"), {"now": now})
         return idle
 
@@ -464,8 +466,8 @@ def test_task_reports_only_its_own_idleness(api: Api, user: Caller, agent: Playe
     launch(user, "notebook")
     task = api.with_token(spec["session_token"])
     assert task.ask("PUT", f"{V}/notebooks/{other}/report_idle", {"idle": True}).status == 200
-    (mine,) = [n["id"] for n in user.get(f"{V}/notebooks")["notebooks"] if n["id"] != other]
-    assert task.ask("PUT", f"{V}/notebooks/{mine}/report_idle", {"idle": False}).status == 403
+    (own_id,) = [n["id"] for n in user.get(f"{V}/notebooks")["notebooks"] if n["id"] != other]
+    assert task.ask("PUT", f"{V}/notebooks/{own_id}/report_idle", {"idle": False}).status == 403
 
 
 def test_notebook_restarts_after_the_loss_of_its_machine(

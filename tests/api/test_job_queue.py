@@ -46,8 +46,8 @@ def test_queue_has_wait_reasons_and_counts_jobs(api: Api, user: Caller) -> None:
     experiment_id = create(
         user, activate=True, searcher={"name": "random", "metric": "loss", "max_trials": 2}
     )
-    launched = {"config": {"entrypoint": ["true"], "resources": {"slots": 1}}}
-    user.post("/api/v1/commands", launched)
+    request = {"config": {"entrypoint": ["true"], "resources": {"slots": 1}}}
+    user.post("/api/v1/commands", request)
     api.tick()
     jobs = [j["full"] for j in user.get(f"{QUEUES}-v2", resourcePool="default")["jobs"]]
     trial, command = sorted(jobs, key=lambda j: j["type"] != "TYPE_EXPERIMENT")
@@ -76,8 +76,8 @@ def test_jobs_of_a_renamed_pool_explain_how_to_move(api: Api, user: Caller) -> N
     )
     (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
     assert (reason["code"], reason["sentence"]) == ("NO_POOL", message)
-    found = [j["full"] for j in user.get(f"{QUEUES}-v2", resourcePool="gpu")["jobs"]]
-    by_kind = {j["type"]: (j["resourcePool"], j["why"]) for j in found}
+    queued_jobs = [j["full"] for j in user.get(f"{QUEUES}-v2", resourcePool="gpu")["jobs"]]
+    by_kind = {j["type"]: (j["resourcePool"], j["why"]) for j in queued_jobs}
     assert by_kind["TYPE_EXPERIMENT"] == ("default", message)
     second_message = "start it again in another, and kill this one"
     assert by_kind["TYPE_COMMAND"] == (
@@ -100,8 +100,10 @@ def test_queued_experiment_has_an_expected_start(api: Api, user: Caller) -> None
     began_s_ago = 600
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE experiments SET progress = 0.75 WHERE id = :id"), {"id": first})
-        began = {"at": api.ctx.now() - timedelta(seconds=began_s_ago)}
-        tx.execute(text("UPDATE allocations SET assigned_at = :at WHERE state <> 'QUEUED'"), began)
+        start_time = {"at": api.ctx.now() - timedelta(seconds=began_s_ago)}
+        tx.execute(
+            text("UPDATE allocations SET assigned_at = :at WHERE state <> 'QUEUED'"), start_time
+        )
     jobs = user.get(f"{QUEUES}-v2", resourcePool="default")["jobs"]
     expected = {int(j["full"]["entityId"]): j["full"].get("expectedStart") for j in jobs}
     left_s = (
@@ -190,12 +192,12 @@ def test_experiments_cannot_exceed_the_priority_limit(admin: Caller, user: Calle
     urgent, job = activated(user), job_of(user, activated(user))
     update(user, urgent, priority=5)
     admin.done("PUT", "/api/v1/config-policies/workspaces/1/experiment", {"configPolicies": LIMIT})
-    for wanted in (
+    for change in (
         {"priority": 29},
         {"aheadOf": job_of(user, urgent)},
         {"behindOf": job_of(user, urgent)},
     ):
-        assert "more urgent than the limit" in refused(user, job, **wanted)
+        assert "more urgent than the limit" in refused(user, job, **change)
     user.post(QUEUES, {"updates": [{"jobId": job, "priority": 30}]})
 
 

@@ -47,11 +47,11 @@ def test_expired_agent_token_is_rejected(api: Api, admin: Caller) -> None:
 
 
 def test_revoked_agent_token_is_rejected(api: Api, admin: Caller) -> None:
-    made = token_of(admin)
-    assert join(api, made["token"], "a").status == 200
-    admin.done("DELETE", f"/api/v1/agent-tokens/{made['id']}")
-    assert join(api, made["token"], "a").status == 401
-    assert join(api, made["token"], "b").status == 401
+    created_token = token_of(admin)
+    assert join(api, created_token["token"], "a").status == 200
+    admin.done("DELETE", f"/api/v1/agent-tokens/{created_token['id']}")
+    assert join(api, created_token["token"], "a").status == 401
+    assert join(api, created_token["token"], "b").status == 401
 
 
 def test_bootstrap_token_is_counted_and_can_be_revoked_and_replaced(
@@ -104,12 +104,12 @@ def test_agent_sends_logs_only_of_its_own_tasks(api: Api, user: Caller) -> None:
     lines = [{"task_id": task, "log": "spoken", "agent_id": "agent-9"} for task in tasks]
     body = {"batch_id": str(uuid.uuid4()), "logs": lines}
     agent._caller.post("/agents/v1/logs", body)
-    heard = [
+    stored_lines = [
         [line for line in user.lines(f"/api/v1/tasks/{task}/logs") if line["log"] == "spoken"]
         for task in tasks
     ]
-    assert [len(lines) for lines in heard] == [1, 0]
-    assert heard[0][0]["agentId"] == "agent-1"
+    assert [len(lines) for lines in stored_lines] == [1, 0]
+    assert stored_lines[0][0]["agentId"] == "agent-1"
 
 
 def test_unstorable_log_line_does_not_affect_others(api: Api, user: Caller) -> None:
@@ -124,8 +124,8 @@ def test_unstorable_log_line_does_not_affect_others(api: Api, user: Caller) -> N
         {"timestamp": "noon"}, {"timestamp": "0001-01-01T00:00:00+23:59"}, {"rank_id": "x"}, {"rank_id": 2**40},
         {"log": 5}, {"source": {}},
     ]  # fmt: skip
-    spoken = [{"task_id": task, "log": word} for word in ("before", "after\0\ud800")]
-    lines = [spoken[0], *({"task_id": task, "log": "odd", **o} for o in odd), spoken[1]]
+    sent_lines = [{"task_id": task, "log": word} for word in ("before", "after\0\ud800")]
+    lines = [sent_lines[0], *({"task_id": task, "log": "odd", **o} for o in odd), sent_lines[1]]
     agent._caller.post("/agents/v1/logs", {"batch_id": str(uuid.uuid4()), "logs": lines})
     texts = [line["log"] for line in user.lines(f"/api/v1/tasks/{task}/logs")]
     assert [text for text in texts if text == "odd" or text.startswith(("before", "after"))] == [

@@ -46,14 +46,14 @@ def clean_up(api: Api, days: float) -> None:
 def test_interrupted_uploads_are_deleted(api: Api, user: Caller) -> None:
 
     create(user)
-    kept = contexts(api)
+    context_ids = contexts(api)
     cut_off, whole = announced(user), announced(user)
     api.ctx.objects.put(f"contexts/{whole}.tar.gz", CONTENT)
     clean_up(api, 0.5)
     assert {cut_off, whole} <= contexts(api), "they may still be on their way"
     clean_up(api, 2)
     assert contexts(api) & {cut_off, whole} == set()
-    assert kept <= contexts(api)
+    assert context_ids <= contexts(api)
     assert api.ctx.objects.get(f"contexts/{whole}.tar.gz") is None
 
 
@@ -161,10 +161,10 @@ class Uploading:
     def collections(self) -> list[list[str]]:
         """Return the checkpoints of every task that deletes files."""
         with self.api.ctx.db.begin() as tx:
-            found = tx.execute(
+            rows = tx.execute(
                 text("SELECT config FROM tasks WHERE kind = 'CHECKPOINT_GC' ORDER BY started_at")
             )
-            return [row.config["_files"][0]["content"]["checkpoints"] for row in found]
+            return [row.config["_files"][0]["content"]["checkpoints"] for row in rows]
 
 
 @pytest.fixture

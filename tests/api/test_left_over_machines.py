@@ -63,8 +63,8 @@ def test_machines_of_a_removed_pool_end_with_their_work(
     agent.finish()
     let_end(cluster)
     assert not cluster.cloud.alive()
-    (ended,) = cluster.instances(all="true")
-    assert ended["reason"] == "it is drained: its pool rents no machines any more"
+    (ended_machine,) = cluster.instances(all="true")
+    assert ended_machine["reason"] == "it is drained: its pool rents no machines any more"
 
 
 def test_booting_machines_of_a_removed_pool_end_immediately(cluster: Rented, user: Caller) -> None:

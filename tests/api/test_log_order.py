@@ -34,8 +34,8 @@ def following(api: Api, caller: Caller, task_id: str) -> Stream:
 
 
 def shown(caller: Caller, task_id: str, **query: str) -> list[str]:
-    asked = {name: [value] for name, value in query.items()}
-    return [line["log"] for line in caller.lines(f"/api/v1/tasks/{task_id}/logs", asked)]
+    filters = {name: [value] for name, value in query.items()}
+    return [line["log"] for line in caller.lines(f"/api/v1/tasks/{task_id}/logs", filters)]
 
 
 def test_log_lines_are_sorted_by_time(user: Caller, task_id: str) -> None:
@@ -45,8 +45,8 @@ def test_log_lines_are_sorted_by_time(user: Caller, task_id: str) -> None:
 
 
 def test_log_lines_with_equal_times_have_the_order_of_arrival(user: Caller, task_id: str) -> None:
-    written = "2026-01-01T00:00:00Z"
-    logs = [{"taskId": task_id, "log": str(n), "timestamp": written} for n in (2, 1, 3)]
+    timestamp = "2026-01-01T00:00:00Z"
+    logs = [{"taskId": task_id, "log": str(n), "timestamp": timestamp} for n in (2, 1, 3)]
     user.post("/api/v1/task/logs", {"logs": logs})
     assert shown(user, task_id) == ["2", "1", "3"]
 
@@ -77,8 +77,8 @@ def test_resumed_stream_contains_late_log_lines(user: Caller, task_id: str) -> N
     arrive(user, task_id, "30")
     (line,) = user.lines(f"/api/v1/tasks/{task_id}/logs")
     arrive(user, task_id, "01", "40")
-    again = {"afterId": line["id"], "timestampAfter": "2026-01-01T00:00:20Z"}
-    assert shown(user, task_id, **again) == ["01", "40"]
+    query = {"afterId": line["id"], "timestampAfter": "2026-01-01T00:00:20Z"}
+    assert shown(user, task_id, **query) == ["01", "40"]
 
 
 def test_follower_receives_lines_of_late_commits(
@@ -87,15 +87,15 @@ def test_follower_receives_lines_of_late_commits(
     monkeypatch.setattr(task_logs, "SETTLE_S", 0.0)
     arrive(user, task_id, "00")
     stream = following(api, user, task_id)
-    told = stream.fetch(stream.cursor)
+    reported_batch = stream.fetch(stream.cursor)
     with api.ctx.db.begin() as tx:
         logs.add_line(tx, task_id, "late", api.ctx.now())
         arrive(user, task_id, "01", "02")
-        held_back = stream.fetch(told.cursor)
+        held_back = stream.fetch(reported_batch.cursor)
     arrive(user, task_id, "03")
     caught_up = stream.fetch(held_back.cursor)
     after = stream.fetch(caught_up.cursor)
-    assert [_texts(batch) for batch in (told, held_back, caught_up, after)] == [
+    assert [_texts(batch) for batch in (reported_batch, held_back, caught_up, after)] == [
         ["00"], [], ["01", "02", "03", "late"], [],
     ]  # fmt: skip
 
@@ -104,8 +104,8 @@ def test_follower_waits_only_for_earlier_transactions(
     api: Api, user: Caller, task_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrive(user, task_id, "01")
-    seen = iter([{"1/1", "2/2"}, {"2/2", "3/3"}, {"3/3", "4/4"}])
-    monkeypatch.setattr(log_windows, "writers", lambda _tx, _longest: next(seen))
+    id_sets = iter([{"1/1", "2/2"}, {"2/2", "3/3"}, {"3/3", "4/4"}])
+    monkeypatch.setattr(log_windows, "writers", lambda _tx, _longest: next(id_sets))
     monkeypatch.setattr(task_logs, "SETTLE_S", 60.0)
     monkeypatch.setattr(task_logs, "SETTLE_LOOK_S", 0.0)
     stream = following(api, user, task_id)
@@ -132,10 +132,10 @@ def test_line_stored_during_a_read_is_sent_once(
     edge = log_windows.edge
 
     def and_then_more(tx: Tx, task: str, descending: bool) -> int | None:
-        found = edge(tx, task, descending)
+        lines = edge(tx, task, descending)
         monkeypatch.setattr(log_windows, "edge", edge)
         arrive(user, task_id, "02")
-        return found
+        return lines
 
     monkeypatch.setattr(log_windows, "edge", and_then_more)
     second = stream.fetch(first.cursor)

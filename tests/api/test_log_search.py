@@ -40,10 +40,10 @@ def test_plain_text_is_matched_literally(user: Caller, task_id: str) -> None:
 def test_search_finds_lines_far_apart(user: Caller, task_id: str) -> None:
     texts = [f"line {n}" for n in range(3500)]
     write(user, task_id, *texts)
-    wanted = [t for t in texts if t.endswith("77")]
-    assert found(user, task_id, "77$") == wanted
-    assert found(user, task_id, "77$", orderBy="ORDER_BY_DESC") == wanted[::-1]
-    assert found(user, task_id, "77$", limit="3") == wanted[:3]
+    expected_texts = [t for t in texts if t.endswith("77")]
+    assert found(user, task_id, "77$") == expected_texts
+    assert found(user, task_id, "77$", orderBy="ORDER_BY_DESC") == expected_texts[::-1]
+    assert found(user, task_id, "77$", limit="3") == expected_texts[:3]
 
 
 def test_hostile_expression_gets_a_response(user: Caller, task_id: str) -> None:
@@ -68,8 +68,8 @@ def test_log_is_searched_in_parts(
     monkeypatch.setattr(task_logs, "TEXTS", 3)
     texts = [f"line {n}" for n in range(100)]
     write(user, task_id, *texts)
-    wanted = [t for t in texts if "line 3" in t]
-    expected = wanted if order.endswith("ASC") else wanted[::-1]
+    expected_texts = [t for t in texts if "line 3" in t]
+    expected = expected_texts if order.endswith("ASC") else expected_texts[::-1]
     assert found(user, task_id, "line 3", enableRegex=regex, orderBy=order) == expected
 
 
@@ -81,5 +81,5 @@ def test_long_search_continues_at_its_position(
     monkeypatch.setattr(task_logs, "TEXTS", 3)
     monkeypatch.setattr(task_logs, "SEARCH_S", 0.0)
     write(user, task_id, *(f"line {n}" for n in range(40)))
-    wanted = [f"line {n}" for n in (3, *range(30, 40))]
-    assert found(user, task_id, "line 3", enableRegex=regex) == wanted
+    expected_texts = [f"line {n}" for n in (3, *range(30, 40))]
+    assert found(user, task_id, "line 3", enableRegex=regex) == expected_texts

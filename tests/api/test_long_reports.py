@@ -52,17 +52,17 @@ def test_listings_omit_long_values_of_reports(
     uuid = report_checkpoint(user, experiment_id)
     trials = user.ask("GET", f"/api/v1/experiments/{experiment_id}/trials")
     assert len(trials.body) < MIB // 10
-    shown = {"loss": 0.5, "short": "a text", "long": None, "list": None}
+    shown_metrics = {"loss": 0.5, "short": "a text", "long": None, "list": None}
     (trial,) = trials.json()["trials"]
-    assert trial["latestValidation"]["metrics"] == {"avgMetrics": shown, "batchMetrics": []}
+    assert trial["latestValidation"]["metrics"] == {"avgMetrics": shown_metrics, "batchMetrics": []}
     assert trial["bestValidation"] == trial["latestValidation"]
     training = user.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]["training"]
-    assert training["trainingMetrics"]["avgMetrics"] == shown
-    assert training["validationMetrics"]["avgMetrics"] == shown
+    assert training["trainingMetrics"]["avgMetrics"] == shown_metrics
+    assert training["validationMetrics"]["avgMetrics"] == shown_metrics
     path = f"/api/v1/trials/{trial_id}/workloads"
     workloads = user.get(path, includeBatchMetrics=True)["workloads"]
-    stored = next(w["validation"]["metrics"] for w in workloads if "validation" in w)
-    assert stored == {"avgMetrics": metrics, "batchMetrics": batches}, "nothing is lost"
+    stored_metrics = next(w["validation"]["metrics"] for w in workloads if "validation" in w)
+    assert stored_metrics == {"avgMetrics": metrics, "batchMetrics": batches}, "nothing is lost"
 
 
 def test_listings_show_the_batches_of_a_short_report(user: Caller, trial_id: int) -> None:
@@ -110,16 +110,16 @@ def test_curves_of_many_metrics_have_fewer_points(
 ) -> None:
     for step in range(1, 21):
         report(user, trial_id, "training", step, avgMetrics={"loss": 1.0, "text": "x" * 200})
-    everything, loss = {"trialIds": trial_id}, {"trialIds": trial_id, "metricNames": "loss"}
+    all_metrics, loss = {"trialIds": trial_id}, {"trialIds": trial_id, "metricNames": "loss"}
 
     def steps(query: dict[str, Any]) -> int:
         (curve,) = user.get(CURVES, group="training", **query)["trials"][0]["metrics"]
         assert curve["data"][0]["values"] in ({"loss": 1.0, "text": None}, {"loss": 1.0})
         return len(curve["data"])
 
-    assert steps(everything) == 20
+    assert steps(all_metrics) == 20
     monkeypatch.setattr(metric_curves, "MOST_BYTES", 500)
-    assert (steps(everything), steps(loss)) == (5, 11)
+    assert (steps(all_metrics), steps(loss)) == (5, 11)
     monkeypatch.setattr(metric_curves, "MOST_BYTES", 80)
     answer = user.ask("GET", CURVES, query={"trialIds": [str(trial_id)]})
     assert (answer.status, "ask for fewer trials" in answer.error) == (400, True)

@@ -52,11 +52,13 @@ class Cluster:
     def machines(self) -> list[Instance]:
         return [i for i in self.fake.listed("acme") if not i.is_stopping]
 
-    def join(self, machine: Instance, **told: Any) -> MachineAgent:
+    def join(self, machine: Instance, **reported_claims: Any) -> MachineAgent:
         """Let the machine's agent prove itself by a token of Google's."""
         key, incarnation = "key", str(uuid.uuid4())
         nonce = join_nonce(self.api.ctx.cluster_id, machine.name, key, incarnation)
-        claims = machine_claims(**{"instance_name": machine.name, "zone": machine.zone, **told})
+        claims = machine_claims(
+            **{"instance_name": machine.name, "zone": machine.zone, **reported_claims}
+        )
         token = self.google.token(aud=f"{gce_audience(nonce)}/1", google=claims)
         body = {
             "agent_id": machine.name, "agent_key": key, "incarnation": incarnation, "pool": "",

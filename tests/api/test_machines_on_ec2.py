@@ -75,8 +75,8 @@ def test_machine_launches_joins_works_and_is_terminated(
                 calling.run(cluster.api.ctx, clouds)
 
         def state(instance_id: str) -> str:
-            described = ec2.describe_instances(InstanceIds=[instance_id])
-            return str(described["Reservations"][0]["Instances"][0]["State"]["Name"])
+            description = ec2.describe_instances(InstanceIds=[instance_id])
+            return str(description["Reservations"][0]["Instances"][0]["State"]["Name"])
 
         create(cluster.api.signed_in("determined"), activate=True)
         settle()

@@ -59,8 +59,8 @@ def test_only_operators_read_the_console_of_a_machine(
     cluster.settle()
     (machine,) = (i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
     with cluster.api.ctx.db.begin() as tx:
-        hashed = token_hash("of a task of the administrator")
-        sessions.create_for_task(tx, 1, "t.1", hashed, cluster.time, None, narrow=False)
+        hashed_token = token_hash("of a task of the administrator")
+        sessions.create_for_task(tx, 1, "t.1", hashed_token, cluster.time, None, narrow=False)
     task = cluster.api.with_token("of a task of the administrator")
 
     def printed(caller: Caller) -> Any:
@@ -100,9 +100,9 @@ def test_pool_is_held_if_its_machines_shut_down_while_booting(
         cluster.pass_time(minutes=1)
         cluster.settle()
     assert len(cluster.cloud.rented) == 3, "no money is spent in a loop"
-    said = reason(user, id)
-    assert "the last 3 machines did not join" in said
-    assert "its start ended at: installing docker" in said
+    message = reason(user, id)
+    assert "the last 3 machines did not join" in message
+    assert "its start ended at: installing docker" in message
     first = cluster.instances(all="true")[0]
     assert first["reason"] == "it ended before its agent joined: it switched itself off"
 
@@ -112,12 +112,12 @@ def test_hold_during_a_decision_is_respected(
 ) -> None:
     """One transaction records the end of a third failed machine and the hold of its pool."""
     create(user, activate=True)
-    looked = provision.machines_of
+    original = provision.machines_of
 
     def held_meanwhile(tx: Tx, pool: str) -> object:
         with cluster.api.ctx.db.begin() as other:
             pool_holds.hold(other, pool, "its machines do not join", cluster.api.ctx.now())
-        return looked(tx, pool)
+        return original(tx, pool)
 
     monkeypatch.setattr(provision, "machines_of", held_meanwhile)
     cluster.settle(1)
@@ -140,8 +140,8 @@ def test_machines_reclaimed_while_booting_do_not_hold_their_pool(
     assert set(instance) == {
         "its cloud took it back before its agent joined: spot capacity was taken back"
     }
-    rented = [m.offer for m in cluster.cloud.rented]
-    assert rented[0] != rented[1], "what was taken back a moment ago is not asked for again"
+    offers = [m.offer for m in cluster.cloud.rented]
+    assert offers[0] != offers[1], "what was taken back a moment ago is not asked for again"
 
 
 def fail_to_boot(cluster: Rented, count: int = 1) -> None:
@@ -158,13 +158,13 @@ def fail_to_boot(cluster: Rented, count: int = 1) -> None:
 def expect_held(cluster: Rented, minutes: int) -> None:
     """Let the time of a hold pass: shortly before its end no machine is rented, and afterwards one is."""
     cluster.settle(1)
-    rented = len(cluster.cloud.rented)
+    machine_count = len(cluster.cloud.rented)
     cluster.pass_time(minutes=minutes - 2)
     cluster.settle(2)
-    assert len(cluster.cloud.rented) == rented, f"held for less than {minutes} minutes"
+    assert len(cluster.cloud.rented) == machine_count, f"held for less than {minutes} minutes"
     cluster.pass_time(minutes=3)
     cluster.settle(2)
-    assert len(cluster.cloud.rented) > rented, f"held for more than {minutes} minutes"
+    assert len(cluster.cloud.rented) > machine_count, f"held for more than {minutes} minutes"
 
 
 def test_each_failed_attempt_doubles_the_hold(cluster: Rented, user: Caller) -> None:

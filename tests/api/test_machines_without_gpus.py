@@ -72,8 +72,8 @@ def test_repeated_machines_without_gpus_hold_their_pool(
 
 def test_operator_can_configure_fewer_gpus(cluster: Rented, machine: RentedMachine) -> None:
     (pool,) = cluster.api.ctx.config.resource_pools
-    chosen = {"agent_config_file_contents": {"visible_gpus": "0,1"}}
-    sections = (replace(pool.sections[0], settings=chosen),)
+    settings = {"agent_config_file_contents": {"visible_gpus": "0,1"}}
+    sections = (replace(pool.sections[0], settings=settings),)
     pools = (replace(pool, sections=sections),)
     cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=pools)
     assert join(cluster, machine, slots=2).status == 200

@@ -106,10 +106,10 @@ def test_work_starts_when_the_price_falls_below_its_cap(cluster: Rented, user: C
     assert "its price is read again at 00:30:00 UTC" in reason["sentence"]
     cluster.market.prices = {A: Decimal("0.42")}
     cluster.pass_time(seconds=prices.INTERVAL.total_seconds() + 1)
-    woken: list[str] = []
-    cluster.api.ctx.waker = SimpleNamespace(wake=woken.append)
+    channels: list[str] = []
+    cluster.api.ctx.waker = SimpleNamespace(wake=channels.append)
     cluster.api.tick()
-    assert "provision" in woken, "the clouds are called only when that is asked for"
+    assert "provision" in channels, "the clouds are called only when that is asked for"
     cluster.settle()
     assert len(cluster.cloud.alive()) == 1
 

@@ -24,10 +24,10 @@ def measured(user: Caller, smaller_is_better: bool = True) -> tuple[int, list[in
 
 
 def only(user: Caller, path: str, **query: object) -> dict[str, Any]:
-    asked = {k: [str(v)] for k, v in query.items()}
-    (message,) = user.lines(f"/api/v1/experiments/{path}", asked)
-    found: dict[str, Any] = message
-    return found
+    filters = {k: [str(v)] for k, v in query.items()}
+    (message,) = user.lines(f"/api/v1/experiments/{path}", filters)
+    curve: dict[str, Any] = message
+    return curve
 
 
 def test_metric_names_are_grouped_with_separate_searcher_metrics(user: Caller) -> None:

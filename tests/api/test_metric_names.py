@@ -132,11 +132,11 @@ def test_a_full_experiment_refuses_names_without_reading_them_again(
     trial_id = trial_of(user, create(user))["id"]
     report_metrics(user, trial_id, "one", 1, {f"m{n}": 1.0 for n in range(MOST_NAMES)})
     reads: list[int] = []
-    read = metric_names.read
+    original = metric_names.read
 
     def counted(tx: Any, experiment_id: int) -> Any:
         reads.append(experiment_id)
-        return read(tx, experiment_id)
+        return original(tx, experiment_id)
 
     monkeypatch.setattr(metric_names, "read", counted)
     for step in range(2, 5):

@@ -46,23 +46,23 @@ def missing(user: Caller, uuid: str) -> bool:
 def test_two_checks_without_files_mark_a_checkpoint_until_files_return(
     api: Api, user: Caller, look: Looked, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept, lost = stored(api, user), stored(api, user)
-    (api.checkpoints / lost).rename(api.checkpoints / "moved")
+    kept_checkpoint, lost_checkpoint = stored(api, user), stored(api, user)
+    (api.checkpoints / lost_checkpoint).rename(api.checkpoints / "moved")
     with caplog.at_level(logging.WARNING, logger="det.checkpoints"):
         look()
-        assert not missing(user, lost), "its deletion may be under way"
+        assert not missing(user, lost_checkpoint), "its deletion may be under way"
         assert caplog.messages == []
         look()
         look()
-    (told,) = caplog.messages
-    assert lost in told
-    assert kept not in told
-    assert (missing(user, lost), missing(user, kept)) == (True, False)
-    checkpoint = user.get(f"/api/v1/checkpoints/{lost}")["checkpoint"]
+    (message,) = caplog.messages
+    assert lost_checkpoint in message
+    assert kept_checkpoint not in message
+    assert (missing(user, lost_checkpoint), missing(user, kept_checkpoint)) == (True, False)
+    checkpoint = user.get(f"/api/v1/checkpoints/{lost_checkpoint}")["checkpoint"]
     assert checkpoint["state"] == "STATE_COMPLETED"
-    (api.checkpoints / "moved").rename(api.checkpoints / lost)
+    (api.checkpoints / "moved").rename(api.checkpoints / lost_checkpoint)
     look()
-    assert not missing(user, lost)
+    assert not missing(user, lost_checkpoint)
 
 
 @pytest.mark.parametrize("mounted", ["not there", "empty", "a file"])
@@ -83,17 +83,17 @@ def test_unmounted_storage_marks_no_checkpoint(
 def test_failed_check_does_not_reset_counts(
     api: Api, user: Caller, look: Looked, tmp_path: Path
 ) -> None:
-    lost, kept = stored(api, user), stored(api, user)
-    shutil.rmtree(api.checkpoints / lost)
+    lost_checkpoint, kept_checkpoint = stored(api, user), stored(api, user)
+    shutil.rmtree(api.checkpoints / lost_checkpoint)
     look()
     api.checkpoints.rename(tmp_path / "away")
     look()
     look()
-    assert looked_at(api, lost) == looked_at(api, kept) == api.ctx.now()
+    assert looked_at(api, lost_checkpoint) == looked_at(api, kept_checkpoint) == api.ctx.now()
     (tmp_path / "away").rename(api.checkpoints)
-    assert not missing(user, lost)
+    assert not missing(user, lost_checkpoint)
     look()
-    assert (missing(user, lost), missing(user, kept)) == (True, False)
+    assert (missing(user, lost_checkpoint), missing(user, kept_checkpoint)) == (True, False)
 
 
 def test_no_checkpoint_is_marked_if_none_is_found(api: Api, user: Caller, look: Looked) -> None:
@@ -174,10 +174,10 @@ def test_failed_checkpoint_does_not_stop_the_check_of_others(
 
 
 def take_asked(
-    api: Api, monkeypatch: pytest.MonkeyPatch, asked: list[str], answer: Callable[[str], bool]
+    api: Api, monkeypatch: pytest.MonkeyPatch, checkpoints: list[str], answer: Callable[[str], bool]
 ) -> None:
     def exists(uuid: str) -> bool:
-        asked.append(uuid)
+        checkpoints.append(uuid)
         return answer(uuid)
 
     monkeypatch.setattr(type(api.ctx.checkpoint_files), "finder", lambda *_: exists)
@@ -253,8 +253,8 @@ def test_unresponsive_bucket_is_unreachable(monkeypatch: pytest.MonkeyPatch, kin
 
 def test_housekeeping_checks_for_missing_files(api: Api, user: Caller) -> None:
     stored(api, user)
-    lost = stored(api, user)
-    shutil.rmtree(api.checkpoints / lost)
+    lost_checkpoint = stored(api, user)
+    shutil.rmtree(api.checkpoints / lost_checkpoint)
     start = api.ctx.now()
     for days in (2, 4):
         later = start + timedelta(days=days)
@@ -262,4 +262,4 @@ def test_housekeeping_checks_for_missing_files(api: Api, user: Caller) -> None:
         create_ended(user)
         for _ in range(2):
             api.tick()
-    assert missing(user, lost)
+    assert missing(user, lost_checkpoint)

@@ -6,9 +6,11 @@ from tests.support.api import Api, Caller, create_ended, report_checkpoint
 
 
 def test_model_is_returned_by_name_and_by_id(user: Caller) -> None:
-    made = user.post("/api/v1/models", {"name": "resnet", "labels": ["a"], "metadata": {"x": 1}})
+    created_model = user.post(
+        "/api/v1/models", {"name": "resnet", "labels": ["a"], "metadata": {"x": 1}}
+    )
     by_name = user.get("/api/v1/models/resnet")["model"]
-    assert by_name == user.get(f"/api/v1/models/{made['model']['id']}")["model"]
+    assert by_name == user.get(f"/api/v1/models/{created_model['model']['id']}")["model"]
     assert by_name["metadata"] == {"x": 1}
 
 

@@ -185,8 +185,8 @@ def test_rejects_continuing_an_experiment_with_a_spent_budget(
     agent.finish()
     cluster.settle()
     body = {"id": experiment_id}
-    for asked in (body, {**body, "overrideConfig": "max_restarts: 1", "validateOnly": True}):
-        response = user.ask("POST", "/api/v1/experiments/continue", asked)
+    for request in (body, {**body, "overrideConfig": "max_restarts: 1", "validateOnly": True}):
+        response = user.ask("POST", "/api/v1/experiments/continue", request)
         assert (response.status, "is spent" in response.error) == (400, True)
     budget(admin, scope, of, "5")
     user.post("/api/v1/experiments/continue", body)
@@ -203,14 +203,14 @@ def between(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, act: Callable[[], None]
 ) -> None:
     """Act once, when a function of a module has answered, before the answer is used."""
-    asked = getattr(module, name)
+    original = getattr(module, name)
     waiting = [act]
 
     def ask(*args: Any) -> Any:
-        found = asked(*args)
+        result = original(*args)
         while waiting:
             waiting.pop()()
-        return found
+        return result
 
     monkeypatch.setattr(module, name, ask)
 
@@ -314,8 +314,8 @@ def test_resumed_pool_with_a_spent_budget_rents_no_machines(
         admin.post(f"{pool}/hold", {"reason": "repairs"})
     config = cluster.api.ctx.config
     (default,) = config.resource_pools
-    kept = replace(default, limits=replace(default.limits, min_instances=1))
-    cluster.api.ctx.config = replace(config, resource_pools=(kept,))
+    kept_pool = replace(default, limits=replace(default.limits, min_instances=1))
+    cluster.api.ctx.config = replace(config, resource_pools=(kept_pool,))
     admin.post(f"{pool}/resume", {})
     cluster.settle()
     assert not cluster.instances()
@@ -433,15 +433,19 @@ def test_webhooks_report_nearly_spent_and_spent_budgets(
     pass_hours(cluster, agent, 3)
     delivery.run(cluster.api.ctx)
 
-    told = sorted((post.url, post.event["event_data"]["budget"]["state"]) for post in inbox.posts)
+    deliveries = sorted(
+        (post.url, post.event["event_data"]["budget"]["state"]) for post in inbox.posts
+    )
     hosts = ("chosen", "cluster", "workspace")
-    assert told == [
-        (f"https://{host}.example", told) for host in hosts for told in ("DRAINING", "WARNED")
+    assert deliveries == [
+        (f"https://{host}.example", budget_state)
+        for host in hosts
+        for budget_state in ("DRAINING", "WARNED")
     ]
-    warned = next(e for e in inbox.events if e["event_data"]["budget"]["state"] == "WARNED")
-    assert (warned["event_type"], warned["condition"]) == ("CUSTOM", {"subject": "budget"})
-    assert warned["event_data"]["experiment"]["id"] == experiment_id
-    alert = warned["event_data"]["custom_data"]
+    warning = next(e for e in inbox.events if e["event_data"]["budget"]["state"] == "WARNED")
+    assert (warning["event_type"], warning["condition"]) == ("CUSTOM", {"subject": "budget"})
+    assert warning["event_data"]["experiment"]["id"] == experiment_id
+    alert = warning["event_data"]["custom_data"]
     assert alert["title"] == f"The budget of experiment {experiment_id} ($0.10) is nearly spent"
     assert alert["level"] == "WARNING"
 
@@ -465,8 +469,8 @@ def test_budget_names_are_escaped_for_slack() -> None:
         "budget": {},
         "custom_data": {"title": "Of <!channel>", "description": "", "level": "WARNING"},
     }
-    said = slack({"event": {"event_data": data}}, "https://det.example")
-    assert said["text"].endswith("Of &lt;!channel&gt;")
+    message = slack({"event": {"event_data": data}}, "https://det.example")
+    assert message["text"].endswith("Of &lt;!channel&gt;")
 
 
 def test_alerts_of_training_code_are_not_budget_events(

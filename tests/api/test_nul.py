@@ -55,8 +55,8 @@ def test_rejects_numbers_too_large_for_a_column(user: Caller) -> None:
 
 def test_nul_bytes_in_log_lines_are_stored(user: Caller) -> None:
     task_id = trial_of(user, create(user))["taskId"]
-    written = ["a\0b\0", "half \ud800 pair", "plain"]
-    user.post("/api/v1/task/logs", {"logs": [{"taskId": task_id, "log": x} for x in written]})
+    texts = ["a\0b\0", "half \ud800 pair", "plain"]
+    user.post("/api/v1/task/logs", {"logs": [{"taskId": task_id, "log": x} for x in texts]})
     lines = user.lines(f"/api/v1/tasks/{task_id}/logs")
     assert [line["log"] for line in lines] == ["a\0b\0", "half \ufffd pair", "plain"]
     assert lines[0]["message"].endswith("|| a\0b\0\n")

@@ -111,8 +111,8 @@ def test_lists_users(people: dict[str, Caller], asked: dict[str, Any], expected:
 
 
 def test_lists_groups_by_name_and_member(people: dict[str, Caller]) -> None:
-    def shown(**asked: object) -> list[tuple[str, int]]:
-        groups = people["user"].post("/api/v1/groups/search", asked)["groups"]
+    def shown(**query: object) -> list[tuple[str, int]]:
+        groups = people["user"].post("/api/v1/groups/search", query)["groups"]
         return [(g["group"]["name"], g["numMembers"]) for g in groups]
 
     assert shown() == [("readers", 1), ("writers", 0)]

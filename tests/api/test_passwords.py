@@ -71,8 +71,8 @@ def test_unknown_names_get_the_same_response_as_known_ones(api: Api) -> None:
     requests = []
     for name in ("admin", "nobody-of-that-name"):
         with statements(api.ctx.db) as queries:
-            told = [sign_in(api, name, "wrong") for _ in range(FREE + 2)]
-        requests.append((told, queries))
+            responses = [sign_in(api, name, "wrong") for _ in range(FREE + 2)]
+        requests.append((responses, queries))
     assert requests[0] == requests[1]
 
 
@@ -117,11 +117,11 @@ def test_own_sign_in_does_not_reset_the_count_of_an_address(
     """A success counts as no guess, and takes none back."""
     patience = replace(signing_in._PATIENCE_WITH_ADDRESS, free=4)
     monkeypatch.setattr(signing_in, "_PATIENCE_WITH_ADDRESS", patience)
-    told = []
+    responses = []
     for n in range(5):
-        told.append(sign_in(api, f"name-{n}", "wrong"))
+        responses.append(sign_in(api, f"name-{n}", "wrong"))
         sign_in(api, "admin", PASSWORD)
-    assert told == [401] * 4 + [403]
+    assert responses == [401] * 4 + [403]
 
 
 def test_attacker_does_not_delay_known_users_of_the_same_address(
@@ -189,8 +189,8 @@ def test_making_a_user_remote_deletes_password_and_sessions(
     me = user.get("/api/v1/me")["user"]["id"]
     admin.done("PATCH", f"/api/v1/users/{me}", {"remote": True})
     assert user.ask("GET", "/api/v1/me").status == 401
-    stored = api.ctx.db.read(text(f"SELECT password_hash FROM users WHERE id = {me}"))
-    assert stored[0][0] is None
+    password_hash = api.ctx.db.read(text(f"SELECT password_hash FROM users WHERE id = {me}"))
+    assert password_hash[0][0] is None
     admin.done("PATCH", f"/api/v1/users/{me}", {"remote": False})
     assert sign_in(api, "determined", PASSWORD) == 401
     admin.done("PATCH", f"/api/v1/users/{me}", {"password": "another one"})

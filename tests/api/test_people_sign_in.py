@@ -224,8 +224,8 @@ def test_redirect_to_the_own_page_of_a_function_is_accepted(
     }  # fmt: skip
     event = function_url_event(Http("POST", f"{OIDC}/begin", json.dumps(body).encode()))
     assert door.api.ctx.public_url == ""
-    told = answered(respond(door.api.app, event))
-    assert told[0] == status, told
+    response = answered(respond(door.api.app, event))
+    assert response[0] == status, response
 
 
 def test_device_signs_in_after_the_code_was_typed(door: Door) -> None:
@@ -250,8 +250,9 @@ def test_groups_are_read_from_the_provider(door: Door, admin: Caller) -> None:
     door.configure(auto_provision_users=True, groups_attribute_name="groups")
     for name in ("vision", "speech", "robots"):
         admin.post("/api/v1/groups", {"name": name})
-    for told, belongs in ((["vision", "robots", "unknown"], ["vision", "robots"]), ("speech", ["speech"])):  # fmt: skip
-        door.provider.said = {"groups": told}
+    claims = ((["vision", "robots", "unknown"], ["vision", "robots"]), ("speech", ["speech"]))
+    for reported_groups, belongs in claims:
+        door.provider.said = {"groups": reported_groups}
         me = door.entered().get("/api/v1/me")["user"]["id"]
         groups = admin.post("/api/v1/groups/search", {"userId": me, "limit": 10})["groups"]
         assert [g["group"]["name"] for g in groups] == belongs
@@ -318,38 +319,38 @@ def test_device_codes_are_limited_without_blocking_others(door: Door) -> None:
 def test_invalid_device_codes_are_limited_before_reaching_the_provider(
     door: Door,
 ) -> None:
-    posted: list[str] = []
+    addresses: list[str] = []
 
     def post(issuer: str, url: str, *form: Any) -> Any:
-        posted.append(url)
+        addresses.append(url)
         return post_form(issuer, url, *form)
 
     door.api.ctx.issuers = CachedIssuers(describe, post)
     tries = [door.ask("device/finish", deviceCode="x").status for _ in range(FREE + 3)]
     assert tries == [401] * FREE + [403] * 3
-    assert len(posted) == FREE
+    assert len(addresses) == FREE
 
 
 def test_too_many_provider_requests_return_503_immediately(door: Door) -> None:
-    began = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
+    body = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
     with ExitStack() as stack:
         for _ in range(issuers._AT_ONCE):
             stack.enter_context(issuers._turns)
-        response = door.ask("begin", **began)
+        response = door.ask("begin", **body)
         assert (response.status, response.headers["Retry-After"]) == (503, "1"), response.error
         assert "being asked by others" in response.error
-    assert door.ask("begin", **began).status == 200
+    assert door.ask("begin", **body).status == 200
 
 
 def test_unavailable_provider_is_retried_after_seconds(door: Door) -> None:
     clock = [0.0]
     door.api.ctx.issuers = CachedIssuers(describe, post_form, lambda: clock[0])
-    began = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
+    body = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
     door.provider.down = True
-    assert [door.ask("begin", **began).status for _ in range(3)] == [504] * 3
+    assert [door.ask("begin", **body).status for _ in range(3)] == [504] * 3
     assert len(door.provider.asked) == 1
     door.provider.down, clock[0] = False, 6
-    assert door.ask("begin", **began).status == 200
+    assert door.ask("begin", **body).status == 200
 
 
 def test_slow_issuer_does_not_delay_others() -> None:
@@ -357,13 +358,15 @@ def test_slow_issuer_does_not_delay_others() -> None:
 
     def slow(issuer: str) -> dict[str, Any]:
         if issuer == "slow":
-            another = threading.Thread(target=lambda: inside.append(kept.described("quick")))
+            another = threading.Thread(
+                target=lambda: inside.append(kept_issuers.described("quick"))
+            )
             another.start()
             another.join(timeout=5)
         return {"issuer": issuer}
 
-    kept = CachedIssuers(slow, post_form)
-    kept.described("slow")
+    kept_issuers = CachedIssuers(slow, post_form)
+    kept_issuers.described("slow")
     assert inside == [{"issuer": "quick"}]
 
 

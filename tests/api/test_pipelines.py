@@ -120,7 +120,7 @@ def test_rejects_token_with_another_audience_or_time(
 def test_rejects_forged_signatures(trusting: Api, issuer: OidcServer) -> None:
     good = issuer.token(audience(trusting))
     now = int(time.time())
-    said = {**GITHUB, "iss": issuer.url, "aud": audience(trusting), "iat": now, "exp": now + 60}
+    claims = {**GITHUB, "iss": issuer.url, "aud": audience(trusting), "iat": now, "exp": now + 60}
     with oidc_server("stranger") as stranger:
         stranger.url, own = issuer.url, stranger.url
         by_stranger = stranger.token(audience(trusting))
@@ -128,7 +128,7 @@ def test_rejects_forged_signatures(trusting: Api, issuer: OidcServer) -> None:
     head, _, signature = good.split(".")
     other_claims = issuer.token(audience(trusting), sub="repo:me/yours").split(".")[1]
     forged = [
-        by_stranger, unsigned(said), signed_by_public_key(issuer, audience(trusting)),
+        by_stranger, unsigned(claims), signed_by_public_key(issuer, audience(trusting)),
         f"{head}.{other_claims}.{signature}", "a.b.c", "", "x" * 20_000,
     ]  # fmt: skip
     assert [exchange(trusting, token).status for token in forged] == [401] * len(forged)

@@ -38,8 +38,8 @@ def names(caller: Caller, trial_id: int) -> list[tuple[str, str, str, str]]:
 
 
 def series(caller: Caller, trial_id: int, **labels: str) -> list[dict[str, Any]]:
-    asked = {f"labels.{name}": [value] for name, value in labels.items()}
-    lines = caller.lines(f"/api/v1/trials/{trial_id}/profiler/metrics", asked)
+    filters = {f"labels.{name}": [value] for name, value in labels.items()}
+    lines = caller.lines(f"/api/v1/trials/{trial_id}/profiler/metrics", filters)
     return [message["batch"] for message in lines]
 
 
@@ -74,9 +74,9 @@ def test_posted_points_are_returned_with_steps_and_times(user: Caller, trial_id:
         ("SYSTEM", "gpu_util", "a1", "GPU-1"),
         ("TIMING", "train_batch", "a1", ""),
     ]
-    (found,) = series(user, trial_id, name="train_batch", metricType=f"{KIND}TIMING")
-    assert (found["values"], found["batches"]) == ([0.5, 0.25], [1, 2])
-    assert [t[:19] for t in found["timestamps"]] == ["2026-11-20T10:00:00", "2026-11-20T10:00:01"]
+    (point,) = series(user, trial_id, name="train_batch", metricType=f"{KIND}TIMING")
+    assert (point["values"], point["batches"]) == ([0.5, 0.25], [1, 2])
+    assert [t[:19] for t in point["timestamps"]] == ["2026-11-20T10:00:00", "2026-11-20T10:00:01"]
     assert series(user, trial_id, name="train_batch", metricType=f"{KIND}SYSTEM") == []
 
 

@@ -58,8 +58,8 @@ def test_invalid_section_of_one_pool_does_not_block_others(cluster: Rented, user
     create(user, resources={"resource_pool": "other"}, activate=True)
     cluster.settle(6)
     assert {i["pool"] for i in cluster.instances()} == {"other"}
-    shown = {p["name"]: p["cooldowns"] for p in user.get("/api/v1/rented-pools")["pools"]}
-    assert (len(shown["default"]), len(shown["other"])) == (1, 0)
+    cooldowns = {p["name"]: p["cooldowns"] for p in user.get("/api/v1/rented-pools")["pools"]}
+    assert (len(cooldowns["default"]), len(cooldowns["other"])) == (1, 0)
 
 
 def test_cooldown_of_an_unknown_error_expires(cluster: Rented, user: Caller) -> None:

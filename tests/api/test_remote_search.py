@@ -241,8 +241,8 @@ def test_closing_and_shutting_down_ends_the_experiment(api: Api, user: Caller) -
     assert kinds(user, experiment_id)[-1] == "trialClosed"
     operate(user, experiment_id, {"shutDown": {"cancel": False, "failure": False}}, after=4)
     assert user.get(f"{E}/{experiment_id}")["experiment"]["state"] == "STATE_COMPLETED"
-    ended = {"id": "5", "experimentInactive": {"experimentState": "STATE_COMPLETED"}}
-    assert events(user, experiment_id) == [ended]
+    event = {"id": "5", "experimentInactive": {"experimentState": "STATE_COMPLETED"}}
+    assert events(user, experiment_id) == [event]
     operate(user, experiment_id, {"shutDown": {}}, after=4)
 
 

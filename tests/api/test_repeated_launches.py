@@ -45,11 +45,11 @@ def test_repeated_launch_with_the_same_key_returns_the_task(
     api: Api, user: Caller, kind: str
 ) -> None:
     more = needs(user, kind)
-    first, again = (launch(user, kind, "k", **more) for _ in range(2))
-    assert id_of(first, kind) == id_of(again, kind)
+    first, second_response = (launch(user, kind, "k", **more) for _ in range(2))
+    assert id_of(first, kind) == id_of(second_response, kind)
     assert made(api, kind) == (1, 1, 1)
     if kind != "generic":
-        assert again.json()["config"] == first.json()["config"]
+        assert second_response.json()["config"] == first.json()["config"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -131,12 +131,12 @@ def test_an_operation_is_completed_once(user: Caller) -> None:
     operate(user, experiment_id, create_trial(ONE), train(ONE, 8), after=1)
     trial_id = trial_of(user, experiment_id)["id"]
     complete(user, trial_id, 8, 0.75)
-    told = kinds(user, experiment_id)
+    event_kinds = kinds(user, experiment_id)
     complete(user, trial_id, 8, 0.75)
-    assert kinds(user, experiment_id) == told
+    assert kinds(user, experiment_id) == event_kinds
     operate(user, experiment_id, train(ONE, 16))
     complete(user, trial_id, 8, 0.75)
-    assert kinds(user, experiment_id) == told
+    assert kinds(user, experiment_id) == event_kinds
     assert operation_of(user, trial_id) == ("16", False)
 
 

@@ -144,11 +144,11 @@ def test_concurrent_batches_share_statements_and_have_own_outcomes(
     malformed = (agent.caller.token, [{"trial_id": "x"}])
     poison = ("nobody", [{**report(agent.tasks[0], body_of(99)), "token": "\ud800"}])
     with statements(api.ctx.db) as queries:
-        response = at_once(api, *batches, made_up, malformed, poison)
-    assert [got.status for got in response] == [200] * 7 + [401, 400, 400]
-    assert [got.json()["outcomes"] for got in response[:7]] == [["stored"] * 2] * 7
-    found = [[steps_of(user, trial) for trial, _ in a.tasks] for a in agents]
-    assert found == [[3 + n] * 2 for n in range(7)]
+        responses = at_once(api, *batches, made_up, malformed, poison)
+    assert [answer.status for answer in responses] == [200] * 7 + [401, 400, 400]
+    assert [answer.json()["outcomes"] for answer in responses[:7]] == [["stored"] * 2] * 7
+    step_lists = [[steps_of(user, trial) for trial, _ in a.tasks] for a in agents]
+    assert step_lists == [[3 + n] * 2 for n in range(7)]
     # A round for the first that comes, one for the second, one for the others: of two statements, as their trials are
     # not known yet.
     assert sum("INSERT INTO metrics" in sql for sql in queries) <= 6

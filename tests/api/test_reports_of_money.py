@@ -61,13 +61,13 @@ def machines(cluster: Rented) -> float:
 
 def test_raw_entries_equal_the_cost_of_the_machines(cluster: Rented, user: Caller) -> None:
     play(cluster, user, Random(1), 2)
-    found = rows(user, "raw", EVER)
-    assert tuple(found[0])[: len(STOCK_RAW)] == STOCK_RAW
-    assert {row["kind"] for row in found} == {"training", "instance"}
-    assert sum(float(row["cost_usd"]) for row in found) == pytest.approx(
+    matching_entries = rows(user, "raw", EVER)
+    assert tuple(matching_entries[0])[: len(STOCK_RAW)] == STOCK_RAW
+    assert {row["kind"] for row in matching_entries} == {"training", "instance"}
+    assert sum(float(row["cost_usd"]) for row in matching_entries) == pytest.approx(
         machines(cluster), abs=1e-4
     )
-    work = [row for row in found if row["kind"] == "training"]
+    work = [row for row in matching_entries if row["kind"] == "training"]
     assert all(float(row["cost_usd"]) > 0 and float(row["slot_hours"]) > 0 for row in work)
     entries = user.done("GET", "/api/v1/resources/allocation/raw", query=EVER)["resourceEntries"]
     assert sum(e["costUsd"] for e in entries) == pytest.approx(machines(cluster), abs=1e-4)
@@ -78,8 +78,10 @@ def test_report_contains_deleted_work_with_cost_and_user(cluster: Rented, user: 
     before = rows(user, "raw", EVER)
     cluster.delete(user, 1)
     after = rows(user, "raw", EVER)
-    kept = ("experiment_id", "kind", "username", "cost_usd")
-    assert {tuple(r[k] for k in kept) for r in before} <= {tuple(r[k] for k in kept) for r in after}
+    columns = ("experiment_id", "kind", "username", "cost_usd")
+    assert {tuple(r[k] for k in columns) for r in before} <= {
+        tuple(r[k] for k in columns) for r in after
+    }
     assert sum(float(r["cost_usd"]) for r in after) == pytest.approx(machines(cluster), abs=1e-4)
     night = [
         row["cost_usd"]
@@ -196,6 +198,9 @@ def test_service_discovery_lists_exporters_of_each_agent(cluster: Rented, user: 
     create(user, activate=True)
     cluster.settle()
     agent = cluster.boot(cluster.cloud.alive()[-1])
-    (found,) = user.get("/prom/det-http-sd-config")
-    assert [target.rpartition(":")[2] for target in found["targets"]] == ["8080", "9400"]
-    assert found["labels"] == {"det_agent_id": agent.agent_id, "det_resource_pool": "default"}
+    (matching_target,) = user.get("/prom/det-http-sd-config")
+    assert [target.rpartition(":")[2] for target in matching_target["targets"]] == ["8080", "9400"]
+    assert matching_target["labels"] == {
+        "det_agent_id": agent.agent_id,
+        "det_resource_pool": "default",
+    }

@@ -38,14 +38,14 @@ def line_of(task_id: str) -> dict[str, Any]:
 def test_only_owner_and_administrators_report_for_a_trial(
     admin: Caller, user: Caller, method: str, route: str, body: dict[str, Any]
 ) -> None:
-    theirs, own = (int(trial_of(caller, create(caller))["id"]) for caller in (admin, user))
-    answer = user.ask(method, f"/api/v1/trials/{theirs}/{route}", body or None)
+    other_trial, own = (int(trial_of(caller, create(caller))["id"]) for caller in (admin, user))
+    answer = user.ask(method, f"/api/v1/trials/{other_trial}/{route}", body or None)
     assert answer.status == 403
     assert answer.error == (
-        f"trial {theirs} of another user takes reports from its own tasks, its owner and administrators only;"
+        f"trial {other_trial} of another user takes reports from its own tasks, its owner and administrators only;"
         " you are signed in as determined"
     )
-    for caller, trial in ((user, own), (admin, own), (admin, theirs)):
+    for caller, trial in ((user, own), (admin, own), (admin, other_trial)):
         assert caller.ask(method, f"/api/v1/trials/{trial}/{route}", body or None).status == 200
 
 
@@ -59,30 +59,30 @@ def test_forged_run_does_not_change_a_trial_of_another_user(admin: Caller, user:
 
 
 def test_only_the_owner_reports_profiler_series(admin: Caller, user: Caller) -> None:
-    theirs, own = (int(trial_of(caller, create(caller))["id"]) for caller in (admin, user))
+    other_trial, own = (int(trial_of(caller, create(caller))["id"]) for caller in (admin, user))
     path = "/api/v1/trials/profiler/metrics"
-    assert user.ask("POST", path, series_of(theirs)).status == 403
-    mixed = {"batches": series_of(own)["batches"] + series_of(theirs)["batches"]}
+    assert user.ask("POST", path, series_of(other_trial)).status == 403
+    mixed = {"batches": series_of(own)["batches"] + series_of(other_trial)["batches"]}
     assert user.ask("POST", path, mixed).status == 403
     assert user.ask("POST", path, series_of(own)).status == 200
     assert admin.ask("POST", path, series_of(own)).status == 200
 
 
 def test_only_the_owner_reports_the_source_of_a_trial(admin: Caller, user: Caller) -> None:
-    theirs = int(trial_of(admin, create(admin))["id"])
-    source = {"trialId": theirs, "checkpointUuid": "00000000-0000-4000-8000-000000000000"}
+    trial_id = int(trial_of(admin, create(admin))["id"])
+    source = {"trialId": trial_id, "checkpointUuid": "00000000-0000-4000-8000-000000000000"}
     body = {"trialSourceInfo": {**source, "trialSourceInfoType": "INFERENCE"}}
     assert user.ask("POST", "/api/v1/trial-source-info", body).status == 403
     assert admin.ask("POST", "/api/v1/trial-source-info", body).status == 404, "no such checkpoint"
 
 
 def test_only_the_owner_sends_log_lines(admin: Caller, user: Caller) -> None:
-    theirs, own = (str(trial_of(caller, create(caller))["taskId"]) for caller in (admin, user))
-    answer = user.ask("POST", "/api/v1/task/logs", {"logs": [line_of(own), line_of(theirs)]})
-    assert (answer.status, f"task {theirs}" in answer.error) == (403, True)
-    assert user.ask("POST", "/task-logs", [line_of(theirs)]).status == 403
+    other_task, own = (str(trial_of(caller, create(caller))["taskId"]) for caller in (admin, user))
+    answer = user.ask("POST", "/api/v1/task/logs", {"logs": [line_of(own), line_of(other_task)]})
+    assert (answer.status, f"task {other_task}" in answer.error) == (403, True)
+    assert user.ask("POST", "/task-logs", [line_of(other_task)]).status == 403
     assert b"a line" not in admin.ask("GET", f"/api/v1/tasks/{own}/logs").body
-    for caller, task in ((user, own), (admin, own), (admin, theirs)):
+    for caller, task in ((user, own), (admin, own), (admin, other_task)):
         caller.post("/api/v1/task/logs", {"logs": [line_of(task)]})
 
 
@@ -104,10 +104,16 @@ def test_editor_cannot_report_for_others(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     chief = house.person("chief", "WorkspaceAdmin", house.red)
     trial = trial_of(house.admin, house.experiment(house.admin, house.red_project))
-    reports: Any = lambda who: report_metrics(who, trial["id"], "training", 1, {"loss": 1}).status  # noqa: E731
-    assert [reports(editor), reports(chief)] == [403, 200]
+    results = [
+        report_metrics(caller, trial["id"], "training", 1, {"loss": 1})
+        for caller in (editor, chief)
+    ]
+    assert [result.status for result in results] == [403, 200]
     lines = {"logs": [line_of(trial["taskId"])]}
-    statuses = [who.ask("POST", "/api/v1/task/logs", lines).status for who in (editor, chief)]
+    statuses = [
+        other_caller.ask("POST", "/api/v1/task/logs", lines).status
+        for other_caller in (editor, chief)
+    ]
     assert statuses == [403, 200]
 
 

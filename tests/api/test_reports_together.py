@@ -104,8 +104,8 @@ def test_rejects_report_with_a_revoked_token(api: Api, user: Caller) -> None:
     leaving = api.signed_in("determined")
     assert at_once(api, (leaving.token, trial, body_of(1)))[0].status == 200
     leaving.post("/api/v1/auth/logout")
-    response = at_once(api, (user.token, trial, body_of(2)), (leaving.token, trial, body_of(3)))
-    assert [got.status for got in response] == [200, 401]
+    responses = at_once(api, (user.token, trial, body_of(2)), (leaving.token, trial, body_of(3)))
+    assert [answer.status for answer in responses] == [200, 401]
     assert steps_of(user, trial) == 2
 
 

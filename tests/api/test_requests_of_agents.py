@@ -41,10 +41,10 @@ def test_agent_polls_sooner_during_starts_and_preemption(cluster: Rented) -> Non
     cluster.settle()
     agent.seq += 1
     body = {"incarnation": agent.incarnation, "seq": agent.seq, "containers": [], "signals": []}
-    started = agent.caller.post("/agents/v1/poll", body)
-    assert started["containers"]
-    assert started["next_poll_s"] == 2.0
-    agent.running = {order["id"]: order for order in started["containers"]}
+    answer = agent.caller.post("/agents/v1/poll", body)
+    assert answer["containers"]
+    assert answer["next_poll_s"] == 2.0
+    agent.running = {order["id"]: order for order in answer["containers"]}
     pause_s(agent)
     assert pause_s(agent) == 10.0
     admin.post(f"/api/v1/experiments/{id}/pause")
@@ -65,8 +65,8 @@ def test_log_lines_are_batched_until_a_reader_follows_them(cluster: Rented) -> N
     assert admin.ask("GET", path).status == 200
     assert poll(agent)["logs_within_s"] > 1.0, "a look at a log does not follow it"
     headers = {"authorization": f"Bearer {admin.token}"}
-    asked = Request("GET", path, query={"follow": ["true"]}, headers=headers)
-    response = cluster.api.app.handle(asked)
+    request = Request("GET", path, query={"follow": ["true"]}, headers=headers)
+    response = cluster.api.app.handle(request)
     assert isinstance(response, Stream)
     response.fetch(response.cursor)
     assert poll(agent)["logs_within_s"] == 1.0

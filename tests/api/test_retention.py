@@ -21,14 +21,14 @@ def lines_of(user: Caller, task_id: str) -> int:
 
 
 def test_only_old_logs_of_ended_tasks_are_deleted(api: Api, user: Caller) -> None:
-    ended, live = write_log(user, create_ended(user)), write_log(user, create(user))
-    kept = lines_of(user, live)
+    ended_task, live = write_log(user, create_ended(user)), write_log(user, create(user))
+    line_count = lines_of(user, live)
     later = api.ctx.now() + timedelta(days=11)
     api.ctx.now = lambda: later
     admin, user = api.signed_in("admin"), api.signed_in("determined")
     assert user.ask("POST", "/api/v1/cleanup_logs").status == 403
     assert int(admin.post("/api/v1/cleanup_logs")["removedCount"]) > 0
-    assert (lines_of(user, ended), lines_of(user, live)) == (0, kept)
+    assert (lines_of(user, ended_task), lines_of(user, live)) == (0, line_count)
 
 
 def test_expired_lines_above_the_batch_size_are_all_deleted(
@@ -48,13 +48,13 @@ def test_end_of_an_experiment_deletes_logs_once_a_day(api: Api, user: Caller) ->
     task = write_log(user, create_ended(user))
     api.tick()
     assert lines_of(user, task) > 0
-    for days, left in ((1, True), (11, False)):
+    for days, is_left in ((1, True), (11, False)):
         later = api.ctx.now() + timedelta(days=days)
         api.ctx.now = lambda later=later: later  # type: ignore[misc]
         user = api.signed_in("determined")
         create_ended(user)
         api.tick()
-        assert (lines_of(user, task) > 0) is left
+        assert (lines_of(user, task) > 0) is is_left
 
 
 @pytest.mark.parametrize("of", ["experiment", "trial", "many"])

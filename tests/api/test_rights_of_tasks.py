@@ -21,8 +21,8 @@ def create(caller: Caller, project: int, **more: Any) -> str:
 
 
 def states(house: House, *tasks: str) -> list[str]:
-    found = [house.admin.get(f"{V}/tasks/{id}")["task"]["taskState"] for id in tasks]
-    return [str(state).removeprefix("GENERIC_TASK_STATE_") for state in found]
+    task_states = [house.admin.get(f"{V}/tasks/{id}")["task"]["taskState"] for id in tasks]
+    return [str(state).removeprefix("GENERIC_TASK_STATE_") for state in task_states]
 
 
 def editor_of_both(house: House) -> tuple[Caller, int]:
@@ -93,9 +93,9 @@ def test_costs_and_histories_require_the_right_of_the_task_kind(house: House) ->
     }
     caller = authentication.user_of(house.api.ctx, house.admin.token)
     metadata = Right.VIEW_EXPERIMENT_METADATA
-    for right, seen, hidden in ((Right.VIEW_NSC, task, trial), (metadata, trial, task)):
+    for right, visible, hidden in ((Right.VIEW_NSC, task, trial), (metadata, trial, task)):
         user = replace(caller, grants=Grants(frozenset(), {house.red: only[right]}))
-        route_rights.require_things(house.api.ctx, user, metadata, "task", [seen])
+        route_rights.require_things(house.api.ctx, user, metadata, "task", [visible])
         with pytest.raises(Missing):
             route_rights.require_things(house.api.ctx, user, metadata, "task", [hidden])
         everywhere = replace(caller, grants=Grants(only[right], {}))

@@ -50,10 +50,10 @@ def test_viewer_reads_one_workspace_and_cannot_change_it(house: House) -> None:
 def test_error_names_the_workspace(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
     red = house.experiment(house.admin, house.red_project)
-    told = viewer.ask("POST", f"/api/v1/experiments/{red}/kill").error
-    assert f"lacks UPDATE_EXPERIMENT in workspace 'red', where experiment {red} is" in told
-    told = viewer.ask("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "x"}).error
-    assert "in workspace 'red': it comes with" in told
+    message = viewer.ask("POST", f"/api/v1/experiments/{red}/kill").error
+    assert f"lacks UPDATE_EXPERIMENT in workspace 'red', where experiment {red} is" in message
+    message = viewer.ask("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "x"}).error
+    assert "in workspace 'red': it comes with" in message
 
 
 def test_error_asks_for_a_workspace_name(house: House) -> None:
@@ -77,14 +77,14 @@ def test_error_asks_for_a_workspace_name(house: House) -> None:
 
 def test_error_names_the_missing_workspace_instead_of_its_project(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
-    for workspace, told in (
+    for workspace, message in (
         ("nope", "workspace 'nope' not found"),
         ("blue", "workspace 'blue' not found"),  # which the editor may not see
         ("red", "project 'none' of workspace 'red' not found"),
     ):
         body = {"config": config_of(workspace=workspace, project="none")}
         response = editor.ask("POST", "/api/v1/experiments", body)
-        assert (response.status, told in response.error) == (404, True), response.error
+        assert (response.status, message in response.error) == (404, True), response.error
     assert (
         "'blue'"
         in editor.ask("POST", "/api/v1/models", {"name": "m", "workspaceName": "blue"}).error
@@ -175,13 +175,13 @@ def test_bulk_actions_change_only_permitted_experiments(house: House) -> None:
     results = editor.post(every, {"filters": {"name": "counting"}})["results"]
     assert [r["id"] for r in results] == [red]
     assert editor.ask("POST", every, {"experimentIds": [red, blue]}).status == 403
-    named = (
+    condition = (
         '{"kind":"field","columnName":"experimentName","operator":"contains","value":"counting"}'
     )
-    chosen = {
-        "filter": f'{{"filterGroup":{{"kind":"group","conjunction":"and","children":[{named}]}}}}'
+    selection = {
+        "filter": f'{{"filterGroup":{{"kind":"group","conjunction":"and","children":[{condition}]}}}}'
     }
-    runs = editor.post("/api/v1/runs/kill", {"projectId": -1, **chosen})["results"]
+    runs = editor.post("/api/v1/runs/kill", {"projectId": -1, **selection})["results"]
     assert [r["id"] for r in runs] == [trial_of(editor, red)["id"]]
 
 
@@ -212,8 +212,8 @@ def test_rejects_forks_warm_starts_and_models_from_invisible_objects(
         searcher = {"name": "single", "metric": "loss", "max_length": {"batches": 4}, **source}
         config = config_of(searcher=searcher)
         assert editor.ask("POST", "/api/v1/experiments", {**body, "config": config}).status == 404
-    searched = {**body, "config": config_of(searcher={"name": "custom", "metric": "loss"})}
-    search = editor.post("/api/v1/experiments", searched)["experiment"]["id"]
+    searching_body = {**body, "config": config_of(searcher={"name": "custom", "metric": "loss"})}
+    search = editor.post("/api/v1/experiments", searching_body)["experiment"]["id"]
     fields = {
         "requestId": str(uuid.uuid4()), "hyperparams": "{}", "checkpointUuid": checkpoint,
     }  # fmt: skip

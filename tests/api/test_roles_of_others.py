@@ -60,8 +60,8 @@ def test_administrator_of_both_workspaces_can_filter_by_project(house: House) ->
     chief = house.person("chief", "WorkspaceAdmin", house.blue)
     blue = ended(house, house.blue_project)
     body = {"filters": {"projectId": house.blue_project}}
-    done = chief.done("DELETE", "/api/v1/projects/0/experiments/delete", body)
-    assert done["results"] == [{"id": blue, "error": ""}]
+    changed_all = chief.done("DELETE", "/api/v1/projects/0/experiments/delete", body)
+    assert changed_all["results"] == [{"id": blue, "error": ""}]
 
 
 def move_experiment(caller: Caller, experiment: int, project: int) -> Told:

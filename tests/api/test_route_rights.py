@@ -124,8 +124,8 @@ def running(house: House) -> tuple[Caller, Caller, Caller]:
     project = house.admin.post(f"/api/v1/workspaces/{other}/projects", {"name": "work"})["project"]
     body = {"config": config_of(), "activate": True, "projectId": project["id"]}
     editor = house.person("a-green-editor", "Editor", other)
-    made = [owner.post("/api/v1/experiments", body) for owner in (house.admin, editor)]
-    tasks = [trial_of(house.admin, m["experiment"]["id"])["taskId"] for m in made]
+    responses = [owner.post("/api/v1/experiments", body) for owner in (house.admin, editor)]
+    tasks = [trial_of(house.admin, m["experiment"]["id"])["taskId"] for m in responses]
     agent = PlayedAgent(house.api, "agent-of-rights")
     agent.join()
     house.api.tick()
@@ -175,8 +175,8 @@ def _put(body: dict[str, Any], names: tuple[str, ...], value: str) -> None:
         many = way in ("updates", "checkpoints", "logs", "batches")
         body[way] = [inner] if many else inner
         body = inner
-    given: Any = int(value) if value.isdigit() else value
-    body[last] = [given] if last.endswith("s") else given
+    parsed: Any = int(value) if value.isdigit() else value
+    body[last] = [parsed] if last.endswith("s") else parsed
 
 
 def needed(scene: Scene, route: Route, role: str, place: Things) -> bool:
@@ -202,7 +202,7 @@ def is_dynamic(route: Route) -> bool:
 
 @pytest.mark.parametrize("role", GIVEN)
 def test_roles_are_rejected_on_routes_they_do_not_permit(scene: Scene, role: str) -> None:
-    refused = 0
+    rejected_count = 0
     for route in GUARDED:
         for place in (scene.here, scene.there):
             if needed(scene, route, role, place):
@@ -212,8 +212,8 @@ def test_roles_are_rejected_on_routes_they_do_not_permit(scene: Scene, role: str
             assert response.status in (403, 404), (
                 f"{route.method} {path}: {response.status} {response.body!r}"
             )
-            refused += 1
-    assert refused > 200
+            rejected_count += 1
+    assert rejected_count > 200
 
 
 @pytest.mark.parametrize("role", GIVEN)
@@ -230,11 +230,13 @@ def test_roles_read_the_routes_they_permit(scene: Scene, role: str) -> None:
 def test_invisible_objects_get_the_same_response_as_missing_ones(scene: Scene) -> None:
     stranger = scene.callers["nothing"]
     for route in GUARDED:
-        named = [n for n in rule_of(route).needs if n.of is NeedScope.NAMED and n.place == "path"]
-        if not named or is_dynamic(route) or named[0].kind in ("project-key", "{kind}"):
+        named_needs = [
+            n for n in rule_of(route).needs if n.of is NeedScope.NAMED and n.place == "path"
+        ]
+        if not named_needs or is_dynamic(route) or named_needs[0].kind in ("project-key", "{kind}"):
             continue
         path, body, query = asked(route, scene.here)
-        name = scene.here.names[_parameter(named[0].kind.removesuffix("-or-all"))]
+        name = scene.here.names[_parameter(named_needs[0].kind.removesuffix("-or-all"))]
         there = stranger.ask(route.method, path, body, query)
         absent = stranger.ask(route.method, _instead(path, name), body, query)
         assert (there.status, absent.status) == (404, 404), path
@@ -279,18 +281,18 @@ def test_rules_for_own_objects_of_a_task_have_an_id_in_their_path() -> None:
 
 def test_task_of_another_user_cannot_change_objects(own_scene: Scene) -> None:
     """Call each route with the token of a task that has an owner without a role in the workspace."""
-    refused = 0
+    rejected_count = 0
     for route in GUARDED:
-        named = [need for need in rule_of(route).needs if need.of is NeedScope.NAMED]
-        if route.method == "GET" or is_dynamic(route) or not named:
+        named_needs = [need for need in rule_of(route).needs if need.of is NeedScope.NAMED]
+        if route.method == "GET" or is_dynamic(route) or not named_needs:
             continue
         path, body, query = asked(route, own_scene.here)
         response = own_scene.foreign_task.ask(route.method, path, body, query)
         assert response.status in (403, 404), (
             f"{route.method} {path}: {response.status} {response.body!r}"
         )
-        refused += 1
-    assert refused > 80
+        rejected_count += 1
+    assert rejected_count > 80
 
 
 @pytest.mark.parametrize("role", ["Editor", "WorkspaceAdmin"])
@@ -298,8 +300,8 @@ def test_roles_change_the_objects_they_permit(own_scene: Scene, role: str) -> No
     """Requests for owners only are an exception. Administrators of the workspace may send them, too."""
     allowed = 0
     for route in GUARDED:
-        named = any(need.of is NeedScope.NAMED for need in rule_of(route).needs)
-        if route.method == "GET" or is_dynamic(route) or not named:
+        has_named_need = any(need.of is NeedScope.NAMED for need in rule_of(route).needs)
+        if route.method == "GET" or is_dynamic(route) or not has_named_need:
             continue
         if not needed(own_scene, route, role, own_scene.here):
             continue

@@ -38,11 +38,11 @@ def test_lazy_router_matches_every_route() -> None:
     whole = Router(routes.every())
     for route in routes.every():
         path = filled(route.path)
-        found = growing().match(route.method, path)
-        assert isinstance(found, Match), (
+        lazy_route = growing().match(route.method, path)
+        assert isinstance(lazy_route, Match), (
             f"{route.method} {route.path}: run scripts/route_pages.py --write"
         )
-        assert found == whole.match(route.method, path)
+        assert lazy_route == whole.match(route.method, path)
 
 
 def test_lazy_router_lists_allowed_methods() -> None:
@@ -62,9 +62,9 @@ def test_only_modules_of_requested_routes_are_imported() -> None:
     result = subprocess.run(
         [sys.executable, "-c", _LIGHT], capture_output=True, text=True, check=True
     )
-    imported = result.stdout.split()
-    assert "det_controlplane.api.cluster" in imported
-    assert "det_controlplane.api.experiments" not in imported
+    modules = result.stdout.split()
+    assert "det_controlplane.api.cluster" in modules
+    assert "det_controlplane.api.experiments" not in modules
 
 
 def test_reading_experiments_does_not_import_configuration_models() -> None:

@@ -61,13 +61,13 @@ def place_in(scene: Scene, things: Things) -> Place:
     house.assign("Viewer", workspace, group=group)
     project = int(things.names["projectId"])
     budget = {"scope": "experiment", "of": str(house.experiment(admin, project)), "limitUsd": "5"}
-    made = {
+    objects = {
         "new": mark, "person": id_of(person), "editor": id_of(editor), "group": group,
         "session": admin.get(f"{V}/users/{id_of(person)}/sessions")["sessions"][0]["id"],
         "hook": make_webhook(admin, name=mark, workspaceId=workspace)["id"],
         "budgetId": admin.done("PUT", f"{V}/budgets", budget)["budget"]["id"],
     }  # fmt: skip
-    return Place(things, {**things.names, **made})
+    return Place(things, {**things.names, **objects})
 
 
 def _config(place: Place) -> dict[str, Any]:
@@ -183,12 +183,12 @@ def in_order() -> list[tuple[str, Row]]:
 
 
 def test_every_route_with_a_check_in_its_use_case_has_a_row() -> None:
-    decided = {
+    guarded_routes = {
         f"{r.method} {r.path.removeprefix(V + '/')}"
         for r in GUARDED
         if any(need.of is NeedScope.SERVICE for need in rule_of(r).needs)
     }
-    assert decided == set(ROWS)
+    assert guarded_routes == set(ROWS)
 
 
 @pytest.mark.parametrize("role", [*GIVEN, "ClusterAdmin"])
@@ -196,7 +196,7 @@ def test_roles_permit_requests_only_in_their_workspace(scene: Scene, role: str) 
     scene.house.api.ctx.courier = Inbox()
     caller = {**scene.callers, "ClusterAdmin": scene.house.admin}[role]
     places = [(place_in(scene, scene.there), _EVERYWHERE), (place_in(scene, scene.here), _ANYWHERE)]
-    wrong = []
+    problems = []
     for name, row in in_order():
         for place, able in places:
             response = caller.ask(name.split()[0], row.path.format(**place.names), row.body(place))
@@ -207,10 +207,10 @@ def test_roles_permit_requests_only_in_their_workspace(scene: Scene, role: str) 
             if gets != (role in row.may & able) or (
                 not gets and response.status not in (200, 403, 404)
             ):
-                wrong.append(
+                problems.append(
                     f"{name} in {place.workspace}: {response.status} {response.body[:200]!r}"
                 )
-    assert wrong == []
+    assert problems == []
 
 
 def test_rejects_tasks_and_agents(scene: Scene) -> None:
@@ -255,8 +255,8 @@ def test_routes_without_a_user_are_listed() -> None:
 
 
 def test_rejects_users_and_tasks_on_agent_routes(scene: Scene) -> None:
-    everybody = [*scene.callers.values(), scene.house.admin, scene.task, scene.foreign_task]
-    for caller in (*everybody, scene.house.api.anonymous()):
+    callers = [*scene.callers.values(), scene.house.admin, scene.task, scene.foreign_task]
+    for caller in (*callers, scene.house.api.anonymous()):
         for name in OF_AGENTS:
             method, path = name.split()
             assert caller.ask(method, path, {"agentId": "agent-of-rights"}).status == 401, name

@@ -45,8 +45,8 @@ def test_search_shows_current_rungs_and_reasons(api: Api, user: Caller) -> None:
     assert bracket["rungs"][0] == {
         "length": 1, "arrived": 2, "wentOn": 1, "stopped": 1, "cutOff": 0.25,
     }  # fmt: skip
-    told = {t["id"]: (t["bracket"], t["rung"], t["outcome"]) for t in search["trials"]}
-    assert told == {first: (0, 1, "WENT_ON"), second: (0, 1, "STOPPED"), third: (0, 0, None)}
+    trials = {t["id"]: (t["bracket"], t["rung"], t["outcome"]) for t in search["trials"]}
+    assert trials == {first: (0, 1, "WENT_ON"), second: (0, 1, "STOPPED"), third: (0, 0, None)}
     sentences = {t["id"]: t["sentence"] for t in search["trials"]}
     assert sentences[second] == STOPPED
     assert sentences[third] == ""

@@ -58,15 +58,15 @@ def test_responses_of_all_routes_contain_no_secrets(
     api: Api, admin: Caller, user: Caller, planted: dict[str, str]
 ) -> None:
     token_of = {"nobody": api.anonymous(), "user": user, "admin": admin}
-    answered = 0
+    response_count = 0
     for path in sorted(set(paths(planted))):
         for name, caller in token_of.items():
             response = caller.ask("GET", path)
             assert MARK.encode() not in response.body, f"{name}: GET {path}"
             is_address = ADDRESS_MARK.encode() in response.body
             assert not is_address or (name, path.split("/")[3]) == ("admin", "webhooks"), path
-            answered += response.status == 200
-    assert answered > 100
+            response_count += response.status == 200
+    assert response_count > 100
 
 
 @pytest.mark.parametrize("kind", ["command", "notebook", "shell"])
@@ -93,8 +93,8 @@ def test_database_contains_no_plain_secrets(api: Api, planted: dict[str, str]) -
             content = "\n".join(rows)
             assert MARK not in content, table
             assert ADDRESS_MARK not in content, table
-            encoded = base64.b64encode(MARK.encode() * 3).decode()[:8]
-            assert encoded not in content, table
+            encoded_mark = base64.b64encode(MARK.encode() * 3).decode()[:8]
+            assert encoded_mark not in content, table
 
 
 def test_container_receives_the_secrets(api: Api, user: Caller, agent: PlayedAgent) -> None:
@@ -126,8 +126,8 @@ def test_deletion_is_repeated_after_its_agent_was_disabled(
     agent.poll("terminated", exit_code=137, failure="container_failed")
     admin.post("/api/v1/agents/agent-1/enable", {})
     api.tick()
-    again = first["allocation_id"].replace(".1", ".2")
-    assert again in [order["allocation_id"] for order in agent.poll()]
+    second_allocation = first["allocation_id"].replace(".1", ".2")
+    assert second_allocation in [order["allocation_id"] for order in agent.poll()]
 
 
 def test_settings_of_libraries_are_not_masked(user: Caller) -> None:
@@ -256,9 +256,9 @@ def test_plain_secrets_of_earlier_rows_are_encrypted(api: Api, user: Caller) -> 
     assert earlier_secrets.seal(api.ctx) == 1
     assert earlier_secrets.seal(api.ctx) == 0
     assert MARK.encode() not in user.ask("GET", f"/api/v1/experiments/{id}").body
-    stored = experiment_config(api.ctx.db, id)
-    assert stored is not None
-    assert sealing.unsealed(api.ctx, stored.config, stored.sealed)["data"] == {
+    config_text = experiment_config(api.ctx.db, id)
+    assert config_text is not None
+    assert sealing.unsealed(api.ctx, config_text.config, config_text.sealed)["data"] == {
         "password": "planted"
     }
 
@@ -272,8 +272,8 @@ def opened_by_address(user: Caller) -> list[tuple[str, dict[str, object]]]:
 
 def token_in_address_of(user: Caller, kind: str, body: dict[str, object]) -> str:
     """Launch a task. Return the token that opens it without a sign-in."""
-    made = user.post(f"/api/v1/{kind}s", body)[kind]
-    token = str(made["serviceAddress"].partition("?token=")[2])
+    task = user.post(f"/api/v1/{kind}s", body)[kind]
+    token = str(task["serviceAddress"].partition("?token=")[2])
     assert len(token) > 30
     return token
 
@@ -284,23 +284,23 @@ def test_database_contains_only_hashes_of_tokens_and_passwords(api: Api, user: C
     agent = PlayedAgent(api, "agent-1")
     agent.join()
     opening = [token_in_address_of(user, kind, body) for kind, body in opened_by_address(user)]
-    known = [user.token, access, task.token, agent.caller.token, PASSWORD, *opening]
+    secrets = [user.token, access, task.token, agent.caller.token, PASSWORD, *opening]
     with api.ctx.db.begin() as tx:
         tables = tx.execute(
             text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
         ).scalars()
         for table in list(tables):
             rows = "\n".join(tx.execute(text(f'SELECT CAST(t AS text) FROM "{table}" t')).scalars())
-            assert [secret for secret in known if secret in rows] == [], table
+            assert [secret for secret in secrets if secret in rows] == [], table
 
 
 def test_object_store_contains_code_but_no_credentials(api: Api, user: Caller) -> None:
     context = uploaded(api, user, archive({"a.py": b"print('code')"}))
     user.post("/api/v1/experiments", {"config": config_of(**SECRET_CONFIG), "contextId": context})
     api.tick()
-    kept = [p for p in api.checkpoints.parent.rglob("*") if p.is_file()]
-    assert [p.suffixes for p in kept] == [[".tar", ".gz"]]
-    for path in kept:
+    files = [p for p in api.checkpoints.parent.rglob("*") if p.is_file()]
+    assert [p.suffixes for p in files] == [[".tar", ".gz"]]
+    for path in files:
         content = path.read_bytes()
         content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         for secret in (user.token, PASSWORD, MARK):

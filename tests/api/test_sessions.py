@@ -45,11 +45,11 @@ def test_user_sees_origins_of_own_sessions(api: Api) -> None:
 
 def test_user_ends_a_session_from_another(api: Api) -> None:
     here, there = signed_in(api), signed_in(api)
-    gone = next(s["id"] for s in listed(there) if s["current"])
-    here.done("DELETE", f"{path(here)}/{gone}")
+    session_id = next(s["id"] for s in listed(there) if s["current"])
+    here.done("DELETE", f"{path(here)}/{session_id}")
     assert there.ask("GET", "/api/v1/me").status == 401
-    assert gone not in [s["id"] for s in listed(here)]
-    response = here.ask("DELETE", f"{path(here)}/{gone}")
+    assert session_id not in [s["id"] for s in listed(here)]
+    response = here.ask("DELETE", f"{path(here)}/{session_id}")
     assert (response.status, "det user list-sessions" in response.error) == (404, True)
 
 

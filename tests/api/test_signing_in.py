@@ -34,9 +34,9 @@ def test_rejects_unauthenticated_requests_before_any_other_check(
     shared_api: Api, token: str, value: str
 ) -> None:
     stranger = shared_api.with_token(token)
-    broken = {"limit": ["x"], "states": ["x"], "offset": ["-1"]}
+    query = {"limit": ["x"], "states": ["x"], "offset": ["-1"]}
     for route in FOR_PEOPLE:
-        response = stranger.ask("GET", filled(route, value), query=broken)
+        response = stranger.ask("GET", filled(route, value), query=query)
         assert response.status == 401, f"{route.path}: {response.status} {response.body!r}"
 
 
@@ -48,12 +48,12 @@ def test_rejects_ended_token(api: Api, user: Caller) -> None:
 
 
 def test_rejects_agent_token_on_user_routes(api: Api, user: Caller) -> None:
-    joined = {
+    body = {
         "agent_id": "a", "agent_key": "k", "incarnation": "00000000-0000-0000-0000-000000000001", "pool": "default",
         "version": "0.38.1", "hostname": "h", "addresses": ["127.0.0.1"], "runtime": "process", "slots": [],
         "proof": {"kind": "bootstrap_token", "token": api.ctx.bootstrap_token},
     }  # fmt: skip
-    agent = api.with_token(api.anonymous().post("/agents/v1/join", joined)["agent_token"])
+    agent = api.with_token(api.anonymous().post("/agents/v1/join", body)["agent_token"])
     response = agent.ask("GET", "/api/v1/experiments")
     assert (response.status, response.error) == (401, "this path is for users; sign in first")
 

@@ -50,8 +50,10 @@ def world(shared_api: Api, stock: Catalog) -> World:
 def answers(world: World) -> list[tuple[str, str, Any]]:
     """Return the call, the type and the value of each answer."""
     calls = world.catalog.calls
-    told = [(name, answer) for name, every in world.told.items() for answer in every]
-    return [(name, calls[name].answer, answer) for name, answer in told if calls[name].answer]
+    named_answers = [(name, answer) for name, every in world.told.items() for answer in every]
+    return [
+        (name, calls[name].answer, answer) for name, answer in named_answers if calls[name].answer
+    ]
 
 
 def test_calls_without_a_route_are_listed(stock: Catalog) -> None:
@@ -87,15 +89,15 @@ def test_responses_have_required_fields_of_the_right_type(
 def test_every_other_field_appears_in_some_response(
     stock: Catalog, answers: list[tuple[str, str, Any]]
 ) -> None:
-    told = {field for _, kind, answer in answers for field in stock.fields(kind, answer)}
-    messages = {field.partition(".")[0] for field in told}
-    reached: set[str] = set()
+    present_fields = {field for _, kind, answer in answers for field in stock.fields(kind, answer)}
+    messages = {field.partition(".")[0] for field in present_fields}
+    reached_fields: set[str] = set()
     for _, kind, _ in answers:
-        reach(stock, kind, reached)
-    empty = {message for message in reached if stock.messages[message]}
+        reach(stock, kind, reached_fields)
+    empty = {message for message in reached_fields if stock.messages[message]}
     assert sorted(empty - messages) == sorted(NEVER_TOLD.split())
-    known = {f"{m}.{name}" for m in messages for name in stock.messages[m]}
-    assert sorted(known - told) == sorted(FIELDS_NEVER_TOLD.split())
+    known_fields = {f"{m}.{name}" for m in messages for name in stock.messages[m]}
+    assert sorted(known_fields - present_fields) == sorted(FIELDS_NEVER_TOLD.split())
 
 
 def test_stock_client_parses_every_response(answers: list[tuple[str, str, Any]]) -> None:
@@ -106,8 +108,8 @@ def test_checks_detect_missing_fields_wrong_types_and_unknown_names(stock: Catal
     """The tests above pass; this one shows that they can fail."""
     user = {"id": 1, "username": "ada", "admin": False, "active": True}
     assert list(stock.problems("v1GetMeResponse", {"user": user})) == []
-    for wrong in ({"admin": None}, {"admin": 1}, {"id": True}, {"id": "1"}, {"username": 3}):
-        assert list(stock.problems("v1User", {**user, **wrong})) != []
+    for change in ({"admin": None}, {"admin": 1}, {"id": True}, {"id": "1"}, {"username": 3}):
+        assert list(stock.problems("v1User", {**user, **change})) != []
     assert list(stock.problems("v1User", {**user, "modifiedAt": "yesterday"})) != []
     assert list(stock.problems("[v1User]", [{}])) != []
     assert list(stock.problems("{v1User}", {"a": {}})) != []
@@ -116,11 +118,11 @@ def test_checks_detect_missing_fields_wrong_types_and_unknown_names(stock: Catal
 
 
 def routed(stock: Catalog) -> set[str]:
-    ours = {(route.method, without_names(route.path)) for route in routes.every()}
+    own_routes = {(route.method, without_names(route.path)) for route in routes.every()}
     return {
         name
         for name, call in stock.calls.items()
-        if (call.method, without_names(call.path)) in ours
+        if (call.method, without_names(call.path)) in own_routes
     }
 
 
@@ -128,13 +130,13 @@ def without_names(path: str) -> str:
     return re.sub(r"\{\w+\}", "{}", path)
 
 
-def reach(stock: Catalog, kind: str, reached: set[str]) -> None:
+def reach(stock: Catalog, kind: str, reached_fields: set[str]) -> None:
     """Add the messages that a value of this type may hold."""
     inner = kind.strip("[]{}")
-    if inner in stock.messages and inner not in reached:
-        reached.add(inner)
+    if inner in stock.messages and inner not in reached_fields:
+        reached_fields.add(inner)
         for field in stock.messages[inner].values():
-            reach(stock, field.type, reached)
+            reach(stock, field.type, reached_fields)
 
 
 def messages_of(answers: list[tuple[str, str, Any]]) -> Iterator[tuple[str, Any]]:

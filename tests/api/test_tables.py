@@ -35,9 +35,9 @@ def filter_of(*children: dict[str, Any], archived: bool = False) -> str:
     return json.dumps({"filterGroup": group("and", *children), "showArchived": archived})
 
 
-def listed(caller: Caller, path: str, **asked: Any) -> list[int]:
+def listed(caller: Caller, path: str, **query: Any) -> list[int]:
     """Ids of the rows that were found, in their order."""
-    answer = caller.post(path, asked)
+    answer = caller.post(path, query)
     rows = answer["runs" if path == RUNS else "experiments"]
     return [row.get("experiment", row)["id"] if path == EXPERIMENTS else row["id"] for row in rows]
 
@@ -292,26 +292,28 @@ def state_of(caller: Caller, run_id: int) -> str:
 
 
 def test_runs_are_archived_separately_from_their_experiment(user: Caller) -> None:
-    live, ended = create(user), create_ended(user)
-    outcomes = act(user, "archive", live, ended, 99)
+    live, ended_experiment = create(user), create_ended(user)
+    outcomes = act(user, "archive", live, ended_experiment, 99)
     assert "only ended ones" in outcomes[live]
-    assert (outcomes[ended], outcomes[99]) == ("", "run 99 not found")
+    assert (outcomes[ended_experiment], outcomes[99]) == ("", "run 99 not found")
     assert listed(user, RUNS, filter=filter_of()) == [live]
-    (row,) = user.post(RUNS, {"filter": filter_of(field("id", "=", ended), archived=True)})["runs"]
+    (row,) = user.post(
+        RUNS, {"filter": filter_of(field("id", "=", ended_experiment), archived=True)}
+    )["runs"]
     assert (row["archived"], row["parentArchived"]) == (True, False)
-    assert listed(user, EXPERIMENTS, filter=filter_of()) == [live, ended]
-    assert act(user, "unarchive", ended) == {ended: ""}
-    assert listed(user, RUNS, filter=filter_of()) == [live, ended]
+    assert listed(user, EXPERIMENTS, filter=filter_of()) == [live, ended_experiment]
+    assert act(user, "unarchive", ended_experiment) == {ended_experiment: ""}
+    assert listed(user, RUNS, filter=filter_of()) == [live, ended_experiment]
 
 
 def test_runs_of_a_filter_can_be_paused_resumed_and_killed(user: Caller) -> None:
     alone = create(user, activate=True)
-    chosen = filter_of(field("state", "=", "ACTIVE"))
-    assert act(user, "pause", filter=chosen) == {alone: ""}
+    chosen_filter = filter_of(field("state", "=", "ACTIVE"))
+    assert act(user, "pause", filter=chosen_filter) == {alone: ""}
     assert state_of(user, alone) == "STATE_PAUSED"
     assert act(user, "resume", alone) == {alone: ""}
     assert state_of(user, alone) == "STATE_QUEUED"
-    assert act(user, "kill", filter=chosen) == {alone: ""}
+    assert act(user, "kill", filter=chosen_filter) == {alone: ""}
     assert state_of(user, alone) == "STATE_CANCELED"
     response = user.ask("POST", f"{RUNS}/kill", {"projectId": 1})
     assert "runIds, or choose them by a filter" in response.error
@@ -341,11 +343,11 @@ def test_hyperparameter_column_has_a_location_or_a_prefix(
     first = create(user, hyperparameters={"lr": 0.1})
     create(user, hyperparameters={"lr": 0.5})
     condition = {**field(column, "<", 0.2, "NUMBER"), "location": location}
-    chosen = listed(user, path, filter=filter_of(condition))
+    ids = listed(user, path, filter=filter_of(condition))
     if path == RUNS:
-        assert chosen == [trial_of(user, first)["id"]]
+        assert ids == [trial_of(user, first)["id"]]
     else:
-        assert chosen == [first]
+        assert ids == [first]
 
 
 def test_filters_by_the_shown_state(user: Caller) -> None:
@@ -390,11 +392,11 @@ def test_moving_a_run_moves_its_experiment_unless_searches_are_skipped(user: Cal
 
 
 def test_deleting_a_run_deletes_its_experiment(api: Api, user: Caller) -> None:
-    live, ended = create(user), create_ended(user)
-    outcomes = act(user, "delete", live, ended)
-    assert outcomes[ended] == ""
+    live, ended_experiment = create(user), create_ended(user)
+    outcomes = act(user, "delete", live, ended_experiment)
+    assert outcomes[ended_experiment] == ""
     assert "kill it, or wait" in outcomes[live]
-    experiment = user.get(f"/api/v1/experiments/{ended}")["experiment"]
+    experiment = user.get(f"/api/v1/experiments/{ended_experiment}")["experiment"]
     assert experiment["state"] == "STATE_DELETING"
 
 

@@ -59,16 +59,18 @@ def run_to_its_end(api: Api, agent: PlayedAgent) -> None:
 
 
 def later(api: Api, days: float) -> None:
-    then = api.ctx.now() + timedelta(days=days)
-    api.ctx.now = lambda: then
+    time = api.ctx.now() + timedelta(days=days)
+    api.ctx.now = lambda: time
     for _ in range(3):
         api.tick()
 
 
 def count(api: Api, table: str, **of: str) -> int:
-    where = " AND ".join(f"{name} = :{name}" for name in of) or "true"
+    condition = " AND ".join(f"{name} = :{name}" for name in of) or "true"
     with api.ctx.db.begin() as tx:
-        return int(tx.execute(text(f"SELECT count(*) FROM {table} WHERE {where}"), of).scalar_one())
+        return int(
+            tx.execute(text(f"SELECT count(*) FROM {table} WHERE {condition}"), of).scalar_one()
+        )
 
 
 def objects(api: Api) -> set[str]:
@@ -175,8 +177,8 @@ def test_expired_tasks_are_deleted_in_parts(
     for _ in range(3):
         generic(user)
         run_to_its_end(api, agent)
-    then = api.ctx.now() + timedelta(days=2)
-    api.ctx.now = lambda: then
+    time = api.ctx.now() + timedelta(days=2)
+    api.ctx.now = lambda: time
     looks = 0
     while retention.delete_some(api.ctx):
         looks += 1

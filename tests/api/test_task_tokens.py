@@ -128,19 +128,19 @@ def test_task_of_an_administrator_cannot_change_experiments_of_others(
         "{experimentId}": experiment, "{trialId}": trial, "{runId}": trial,
         "{checkpointUuid}": report_checkpoint(user, experiment),
     }  # fmt: skip
-    wrong, asked = {}, 0
+    problems, request_count = {}, 0
     for route in CHANGING:
         path = route.path
         for name, value in ids.items():
             path = path.replace(name, str(value))
         if path == route.path or "{" in path:
             continue
-        asked += 1
+        request_count += 1
         response = task.ask(route.method, path, {})
         if response.status != 403:
-            wrong[f"{route.method} {route.path}"] = (response.status, response.body[:100])
-    assert wrong == {}
-    assert asked > 25
+            problems[f"{route.method} {route.path}"] = (response.status, response.body[:100])
+    assert problems == {}
+    assert request_count > 25
 
 
 def test_narrow_token_is_valid_only_for_its_task(api: Api, user: Caller) -> None:
@@ -205,31 +205,31 @@ def test_bulk_actions_require_a_project_or_ids(shared_api: Api, route: Route) ->
     user, more = shared_api.signed_in("determined"), {"destinationProjectId": 1, "numDays": 3}
     of_runs = "runs" in route.path
 
-    def status_of(project: str, chosen: dict[str, Any], *conditions: Any) -> int:
+    def status_of(project: str, selection: dict[str, Any], *conditions: Any) -> int:
         group = {"kind": "group", "conjunction": "and", "children": list(conditions)}
         fields = {"projectId": int(project), "sourceProjectId": int(project)}
         body = (
             {"filter": json.dumps({"filterGroup": group}), **fields}
             if of_runs
-            else {"filters": chosen}
+            else {"filters": selection}
         )
         path = route.path.replace("{projectId}", project)
         return user.ask(route.method, path, {**more, **body}).status
 
-    refused = [
+    statuses = [
         status_of("0", {}), status_of("-1", {}), status_of("0", {"name": "none"}, DOOMED),
         status_of("00", {"name": "none"}, DOOMED),
         status_of("-1", {"archived": True}, {"kind": "group", "conjunction": "or", "children": []}),
     ]  # fmt: skip
-    assert refused == [400] * 5
+    assert statuses == [400] * 5
     assert status_of("-1", {"name": "none"}, DOOMED) == 200
     assert status_of("1", {"name": "none"}, DOOMED) == 200
 
 
 def test_ids_select_experiments_of_any_project(user: Caller) -> None:
     running = create(user)
-    done = user.post("/api/v1/projects/0/experiments/kill", {"experimentIds": [running]})
-    assert done["results"] == [{"id": running, "error": ""}]
+    outcome = user.post("/api/v1/projects/0/experiments/kill", {"experimentIds": [running]})
+    assert outcome["results"] == [{"id": running, "error": ""}]
     other = create(user)
     run = trial_of(user, other)["id"]
     assert user.post("/api/v1/runs/kill", {"runIds": [run]})["results"] == [
@@ -240,12 +240,12 @@ def test_ids_select_experiments_of_any_project(user: Caller) -> None:
 def test_users_can_control_all_experiments_but_delete_only_their_own(
     admin: Caller, user: Caller
 ) -> None:
-    other, ended = create(admin), create_ended(admin)
+    other, ended_experiment = create(admin), create_ended(admin)
     path = f"/api/v1/experiments/{other}"
     user.done("PATCH", path, {"description": "of all"})
     for deed in ("activate", "pause", "kill"):
         user.post(f"{path}/{deed}")
-    user.post("/api/v1/experiments/continue", {"id": ended, "overrideConfig": "{}"})
+    user.post("/api/v1/experiments/continue", {"id": ended_experiment, "overrideConfig": "{}"})
     response = user.ask("DELETE", path)
     assert (response.status, "of another user" in response.error) == (403, True)
     admin.done("DELETE", path)

@@ -81,8 +81,8 @@ def test_registry_login_is_used_only_for_the_image_of_its_experiment(
 ) -> None:
     own = {"environment": {"image": "elsewhere.example/own"}}
     ids = [create(user, environment=PRIVATE)]
-    told = pulled_by(api, agent, user, experimentIds=ids, config=own)
-    assert told == ("elsewhere.example/own", None)
+    outcome = pulled_by(api, agent, user, experimentIds=ids, config=own)
+    assert outcome == ("elsewhere.example/own", None)
 
 
 def test_other_users_do_not_get_image_or_login_of_an_experiment(
@@ -123,8 +123,8 @@ def test_only_the_container_receives_storage_credentials(
     work = json.loads(base64.b64decode(spec["files"][0]["content_b64"]))
     assert work["sources"][0]["storage"]["secret_key"] == "word-1"
     with api.ctx.db.begin() as tx:
-        stored = tx.execute(text("SELECT config::text FROM tasks WHERE kind = 'TENSORBOARD'"))
-        assert "word-1" not in stored.scalar_one()
+        configs = tx.execute(text("SELECT config::text FROM tasks WHERE kind = 'TENSORBOARD'"))
+        assert "word-1" not in configs.scalar_one()
     id = spec["task_id"]
     for path in (f"tasks/{id}", f"tensorboards/{id}", "tensorboards"):
         assert "word-1" not in json.dumps(user.get(f"{V}/{path}"))
@@ -192,6 +192,6 @@ def test_rejects_tensorboard_without_experiments(
 
 
 def test_tensorboard_selects_experiments_by_filters(user: Caller) -> None:
-    wanted, _ = create(user, labels=["a"]), create(user)
+    wanted_experiment, _ = create(user, labels=["a"]), create(user)
     response = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
-    assert response["experimentIds"] == [wanted]
+    assert response["experimentIds"] == [wanted_experiment]

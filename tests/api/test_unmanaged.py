@@ -100,14 +100,14 @@ def test_concurrent_requests_for_an_external_id_return_one_trial(
     new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
     put = {"createTrialRequest": new, "externalTrialId": "first"}
     look = rows.by_external_id
-    made: list[int] = []
+    created_ids: list[int] = []
 
     def overtaken(tx: Tx, experiment_id: int, external_id: str) -> int | None:
         """Return the present trial before another request creates it in its own transaction."""
-        found = look(tx, experiment_id, external_id)
+        row = look(tx, experiment_id, external_id)
         monkeypatch.setattr(rows, "by_external_id", look)
-        made.append(user.done("PUT", "/api/v1/trials", put)["trial"]["id"])
-        return found
+        created_ids.append(user.done("PUT", "/api/v1/trials", put)["trial"]["id"])
+        return row
 
     monkeypatch.setattr(rows, "by_external_id", overtaken)
-    assert [user.done("PUT", "/api/v1/trials", put)["trial"]["id"]] == made
+    assert [user.done("PUT", "/api/v1/trials", put)["trial"]["id"]] == created_ids

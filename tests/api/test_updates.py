@@ -16,9 +16,9 @@ Look = Callable[[], list[dict[str, Any]]]
 ALL: dict[str, dict[str, Any]] = {"projects": {}, "models": {}, "modelversions": {}}
 
 
-def subscribed(caller: Caller, subscribe: dict[str, Any], **known: str) -> Look:
+def subscribed(caller: Caller, subscribe: dict[str, Any], **known_ids: str) -> Look:
     """Return a function that returns the messages of the next poll."""
-    body = {"sync_id": "1", "known": known, "subscribe": subscribe}
+    body = {"sync_id": "1", "known": known_ids, "subscribe": subscribe}
     headers = {"authorization": f"Bearer {caller.token}"}
     request = Request("GET", "/stream", headers=headers, body=json.dumps(body).encode())
     stream = caller.app.handle(request)
@@ -37,8 +37,8 @@ def subscribed(caller: Caller, subscribe: dict[str, Any], **known: str) -> Look:
 
 def named(messages: list[dict[str, Any]]) -> list[tuple[str, Any]]:
     """Return the kind and name of each message, without begin and end."""
-    told = [next(iter(m.items())) for m in messages if "sync_id" not in m]
-    return [(kind, value["name"] if isinstance(value, dict) else value) for kind, value in told]
+    changes = [next(iter(m.items())) for m in messages if "sync_id" not in m]
+    return [(kind, value["name"] if isinstance(value, dict) else value) for kind, value in changes]
 
 
 def project(user: Caller, name: str) -> int:
@@ -50,11 +50,11 @@ def project(user: Caller, name: str) -> int:
 
 def test_stream_first_sends_all_objects_between_two_sync_messages(user: Caller) -> None:
     project(user, "cats")
-    first, *told, last = subscribed(user, {"projects": {}})()
+    first, *changes, last = subscribed(user, {"projects": {}})()
     assert first == {"sync_id": "1", "complete": False}
     assert last == {"sync_id": "1", "complete": True}
-    assert named(told) == [("project", "Uncategorized"), ("project", "cats")]
-    cats = told[1]["project"]
+    assert named(changes) == [("project", "Uncategorized"), ("project", "cats")]
+    cats = changes[1]["project"]
     assert cats["name"] == "cats"
 
 
@@ -86,8 +86,8 @@ def test_stream_then_sends_only_changes(user: Caller) -> None:
     cats = project(user, "cats")
     assert named(look()) == [("project", "cats")]
     user.done("PATCH", f"/api/v1/projects/{cats}", {"description": "meow"})
-    (changed,) = look()
-    assert changed["project"]["description"] == "meow"
+    (change,) = look()
+    assert change["project"]["description"] == "meow"
     user.post("/api/v1/models", {"name": "resnet"})
     uuid = report_checkpoint(user, create_ended(user))
     assert named(look()) == [("model", "resnet")]
@@ -95,24 +95,26 @@ def test_stream_then_sends_only_changes(user: Caller) -> None:
     messages = look()
     assert [m["modelversion"]["checkpoint_uuid"] for m in messages if "modelversion" in m] == [uuid]
     user.done("DELETE", "/api/v1/models/resnet")
-    deleted = dict(named(look()))
-    assert set(deleted) == {"models_deleted", "modelversions_deleted"}
+    deletions = dict(named(look()))
+    assert set(deletions) == {"models_deleted", "modelversions_deleted"}
     assert look() == []
 
 
 def test_reconnecting_client_receives_deletions(user: Caller) -> None:
     cats, dogs = project(user, "cats"), project(user, "dogs")
     user.done("DELETE", f"/api/v1/projects/{cats}")
-    told = subscribed(user, {"projects": {"project_ids": [dogs]}}, projects=f"1-{dogs}")()
-    assert named(told) == [("projects_deleted", f"1-{cats}"), ("project", "dogs")]
+    messages = subscribed(user, {"projects": {"project_ids": [dogs]}}, projects=f"1-{dogs}")()
+    assert named(messages) == [("projects_deleted", f"1-{cats}"), ("project", "dogs")]
 
 
 def test_subscription_selects_projects_or_workspaces(user: Caller) -> None:
     cats = project(user, "cats")
-    told = subscribed(user, {"projects": {"project_ids": [cats]}, "models": {"model_ids": [99]}})()
-    assert named(told) == [("project", "cats")]
-    told = subscribed(user, {"projects": {"workspace_ids": [1]}})()
-    assert named(told) == [("project", "Uncategorized")]
+    messages = subscribed(
+        user, {"projects": {"project_ids": [cats]}, "models": {"model_ids": [99]}}
+    )()
+    assert named(messages) == [("project", "cats")]
+    messages = subscribed(user, {"projects": {"workspace_ids": [1]}})()
+    assert named(messages) == [("project", "Uncategorized")]
     assert named(subscribed(user, {"projects": {"workspace_ids": [99]}})()) == []
 
 
@@ -140,17 +142,19 @@ def test_stream_omits_invisible_objects_and_reports_lost_ones_as_deleted(house: 
     house.admin.post(
         "/api/v1/roles/remove-assignments", assignment("Viewer", house.red, user=id_of(viewer))
     )
-    gone = {kind for kind, _ in named(look())}
-    assert gone == {"projects_deleted", "models_deleted", "modelversions_deleted"}
+    kinds = {kind for kind, _ in named(look())}
+    assert kinds == {"projects_deleted", "models_deleted", "modelversions_deleted"}
 
 
 def test_invisible_ids_are_reported_as_deleted_like_missing_ids(house: House) -> None:
     viewer = house.person("viewer", "Viewer", house.red)
-    asked = f"{house.blue_project},777"
-    (told,) = [
-        m for m in subscribed(viewer, {"projects": {}}, projects=asked)() if "projects_deleted" in m
+    project_ids = f"{house.blue_project},777"
+    (message,) = [
+        m
+        for m in subscribed(viewer, {"projects": {}}, projects=project_ids)()
+        if "projects_deleted" in m
     ]
-    assert told["projects_deleted"] == asked
+    assert message["projects_deleted"] == project_ids
 
 
 def test_project_moved_during_the_read_is_not_sent(
@@ -161,10 +165,10 @@ def test_project_moved_during_the_read_is_not_sent(
     find, hidden = rows.numbers, house.workspace("hidden")
 
     def moved(tx: Any, kind: str, *arguments: Any) -> dict[int, int]:
-        found = find(tx, kind, *arguments)
+        matching_rows = find(tx, kind, *arguments)
         body = {"destinationWorkspaceId": hidden}
         house.admin.post(f"/api/v1/projects/{house.red_project}/move", body)
-        return found
+        return matching_rows
 
     monkeypatch.setattr(rows, "numbers", moved)
     assert named(subscribed(viewer, {"projects": {}})()) == []

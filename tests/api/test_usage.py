@@ -131,8 +131,8 @@ def test_report_contains_deleted_workspaces(
     (project,) = (w for w in admin.get("/api/v1/workspaces")["workspaces"] if w["name"] == "before")
     admin.done("DELETE", f"/api/v1/workspaces/{project['id']}")
     agent.work()
-    left = [w["name"] for w in admin.get("/api/v1/workspaces")["workspaces"]]
-    assert "before" not in left
+    names = [w["name"] for w in admin.get("/api/v1/workspaces")["workspaces"]]
+    assert "before" not in names
     (row,) = (r for r in report_of(admin) if r["task_type"] == "TRIAL")
     assert row["workspace_name"] == "before"
 

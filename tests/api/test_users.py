@@ -56,9 +56,9 @@ def test_rejects_forbidden_user_names(admin: Caller, username: str, status: int)
 
 def test_user_names_are_unique_regardless_of_case(admin: Caller) -> None:
     make(admin, "grace", displayName="Amazing")
-    for taken in ("grace", "GRACE", "amazing"):
-        response = admin.ask("POST", "/api/v1/users", {"user": {"username": taken}})
-        assert response.status == 409, taken
+    for name in ("grace", "GRACE", "amazing"):
+        response = admin.ask("POST", "/api/v1/users", {"user": {"username": name}})
+        assert response.status == 409, name
 
 
 def test_deactivated_user_cannot_sign_in_and_tokens_are_rejected(api: Api, admin: Caller) -> None:
@@ -80,8 +80,8 @@ def test_a_new_password_ends_every_other_session(api: Api, user: Caller) -> None
 
 
 def test_users_can_edit_themselves_but_not_their_rights(user: Caller) -> None:
-    edited = user.done("PATCH", "/api/v1/users/2", {"displayName": "Me"})["user"]
-    assert edited["displayName"] == "Me"
+    user_after = user.done("PATCH", "/api/v1/users/2", {"displayName": "Me"})["user"]
+    assert user_after["displayName"] == "Me"
     assert user.ask("PATCH", "/api/v1/users/2", {"admin": True}).status == 403
     assert user.ask("PATCH", "/api/v1/users/1", {"displayName": "You"}).status == 403
 
@@ -162,10 +162,10 @@ def test_groups_can_be_created_edited_and_deleted(admin: Caller) -> None:
     group = admin.post("/api/v1/groups", {"name": "vision", "addUsers": [2]})["group"]
     assert [u["username"] for u in group["users"]] == ["determined"]
     path = f"/api/v1/groups/{group['groupId']}"
-    edited = admin.done("PUT", path, {"addUsers": [1], "removeUsers": [2], "name": "sight"})[
+    group_after = admin.done("PUT", path, {"addUsers": [1], "removeUsers": [2], "name": "sight"})[
         "group"
     ]
-    assert (edited["name"], [u["id"] for u in edited["users"]]) == ("sight", [1])
+    assert (group_after["name"], [u["id"] for u in group_after["users"]]) == ("sight", [1])
     groups = admin.post("/api/v1/groups/search", {"limit": 10, "userId": 1})["groups"]
     assert groups == [{"group": {"groupId": group["groupId"], "name": "sight"}, "numMembers": 1}]
     assert admin.ask("PUT", path, {"addUsers": [99]}).status == 404
@@ -238,8 +238,8 @@ def test_browser_needs_the_current_password_for_a_new_one(api: Api, user: Caller
     assert asked({"displayName": "D."}) == 200
     api.signed_in("determined")
     assert asked({**change, "currentPassword": PASSWORD}) == 200
-    hashed = {"password": client_hash(PASSWORD), "currentPassword": client_hash(STRONG)}
-    assert asked({**hashed, "isHashed": True}) == 200
+    passwords = {"password": client_hash(PASSWORD), "currentPassword": client_hash(STRONG)}
+    assert asked({**passwords, "isHashed": True}) == 200
     api.signed_in("determined")
 
 

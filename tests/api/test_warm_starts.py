@@ -68,9 +68,10 @@ def test_trial_of_a_custom_search_starts_from_its_checkpoint(
 ) -> None:
     checkpoint = report_checkpoint(user, create(user))
     experiment_id = create(user, activate=True, searcher=CUSTOM)
-    asked = searcher.Create(uuid.UUID(int=1), {"lr": 1}, checkpoint=checkpoint).to_json()
+    operation = searcher.Create(uuid.UUID(int=1), {"lr": 1}, checkpoint=checkpoint).to_json()
     user.post(
-        f"/api/v1/experiments/{experiment_id}/searcher_operations", {"searcherOperations": [asked]}
+        f"/api/v1/experiments/{experiment_id}/searcher_operations",
+        {"searcherOperations": [operation]},
     )
     assert trial_of(user, experiment_id)["warmStartCheckpointUuid"] == checkpoint
 
@@ -82,9 +83,9 @@ def test_rejects_custom_search_trial_with_a_missing_checkpoint(
     user: Caller, checkpoint: str, told: str
 ) -> None:
     experiment_id = create(user, activate=True, searcher=CUSTOM)
-    asked = searcher.Create(uuid.UUID(int=1), {"lr": 1}, checkpoint).to_json()
+    operation = searcher.Create(uuid.UUID(int=1), {"lr": 1}, checkpoint).to_json()
     path = f"/api/v1/experiments/{experiment_id}/searcher_operations"
-    response = user.ask("POST", path, {"searcherOperations": [asked]})
+    response = user.ask("POST", path, {"searcherOperations": [operation]})
     assert response.status == 400
     assert told in response.error
     assert user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"] == []

@@ -83,9 +83,12 @@ def test_only_administrators_see_why_a_cluster_webhook_failed(
     inbox.refusals[wide["url"]] = Unsent("T1/secret answered with status 500")
     end(user)
     delivery.run(api.ctx)
-    (told,), (kept,) = user.get(W)["webhooks"], admin.get(W)["webhooks"]
-    assert (told["lastFailure"], told["lastFailedAt"]) == (None, kept["lastFailedAt"])
-    assert "T1/secret" in kept["lastFailure"]
+    (webhook_of_user,), (webhook_of_admin,) = user.get(W)["webhooks"], admin.get(W)["webhooks"]
+    assert (webhook_of_user["lastFailure"], webhook_of_user["lastFailedAt"]) == (
+        None,
+        webhook_of_admin["lastFailedAt"],
+    )
+    assert "T1/secret" in webhook_of_admin["lastFailure"]
 
 
 def test_addresses_are_checked_only_for_permitted_users(

@@ -85,10 +85,10 @@ def test_rejects_invalid_webhooks(webhook: Any, user: Caller, wrong: Any, said: 
 
 def test_webhook_names_are_unique_in_a_workspace(webhook: Any, user: Caller, admin: Caller) -> None:
     first, second = webhook(name="pager"), webhook(name="other")
-    said = f"webhook {first['id']} of workspace 1 is called 'pager' already"
+    message = f"webhook {first['id']} of workspace 1 is called 'pager' already"
     copy = {**first, "name": " pager "}
-    assert said in refused(user, "POST", W, copy, 409)
-    assert said in refused(user, "PATCH", f"{W}/{second['id']}", {"name": "pager"}, 409)
+    assert message in refused(user, "POST", W, copy, 409)
+    assert message in refused(user, "PATCH", f"{W}/{second['id']}", {"name": "pager"}, 409)
     user.done("PATCH", f"{W}/{first['id']}", {"name": "pager"})
     workspace_id = user.post("/api/v1/workspaces", {"name": "elsewhere"})["workspace"]["id"]
     make_webhook(user, name="pager", workspaceId=workspace_id)
@@ -128,13 +128,13 @@ def test_editing_replaces_triggers_and_preserves_ids_of_unchanged_ones(
     new_webhook = webhook(triggers=[COMPLETED, of_log("oom"), of_log("nan")])
     task_id = trial_of(user, create(user))["taskId"]
     write(user, task_id, "oom")
-    changed = {"triggers": [of_log("oom"), of_log("inf")]}
-    edited = user.done("PATCH", f"{W}/{new_webhook['id']}", changed)["webhook"]
+    changes = {"triggers": [of_log("oom"), of_log("inf")]}
+    edited_webhook = user.done("PATCH", f"{W}/{new_webhook['id']}", changes)["webhook"]
     write(user, task_id, "oom", "nan", "inf")
     delivery.run(api.ctx)
-    assert edited["triggers"][0] == new_webhook["triggers"][1]
-    assert edited["triggers"][1]["condition"] == {"regex": "inf"}
-    assert user.get(f"{W}/{new_webhook['id']}")["webhook"]["triggers"] == edited["triggers"]
+    assert edited_webhook["triggers"][0] == new_webhook["triggers"][1]
+    assert edited_webhook["triggers"][1]["condition"] == {"regex": "inf"}
+    assert user.get(f"{W}/{new_webhook['id']}")["webhook"]["triggers"] == edited_webhook["triggers"]
     assert sorted(event["condition"]["regex"] for event in inbox.events) == ["inf", "oom"]
 
 
@@ -272,9 +272,12 @@ def test_failed_message_is_sent_again_later(
         clock.now += timedelta(seconds=due_s)
     assert waits == sorted(waits)
     assert 1000 < sum(waits) < 3600
-    (tried,) = user.get(W)["webhooks"]
-    assert (tried["waitingMessages"], tried["lastArrivedAt"]) == (1, None)
-    assert tried["lastFailure"] == "try 7, it is tried again: example.com answered with status 503"
+    (tried_webhook,) = user.get(W)["webhooks"]
+    assert (tried_webhook["waitingMessages"], tried_webhook["lastArrivedAt"]) == (1, None)
+    assert (
+        tried_webhook["lastFailure"]
+        == "try 7, it is tried again: example.com answered with status 503"
+    )
     # A new address applies to waiting messages.
     user.done("PATCH", f"{W}/{new_webhook['id']}", {"url": "https://example.com/new"})
     assert delivery.run(api.ctx) is None
@@ -309,23 +312,27 @@ def test_last_deliveries_of_each_webhook_are_stored(
     api: Api, webhook: Any, inbox: Inbox, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.ctx.now = clock = Time()
-    made, other = webhook(), webhook(name="other", url="https://other.org")
-    inbox.refusals[made["url"]] = Unsent("example.com answered with status 503")
+    new_webhook, other = webhook(), webhook(name="other", url="https://other.org")
+    inbox.refusals[new_webhook["url"]] = Unsent("example.com answered with status 503")
     experiment = end(user)
     due_s = delivery.run(api.ctx)
-    path = f"{W}/{made['id']}/deliveries"
-    (failed,) = user.get(path)["deliveries"]
-    told = {name: failed[name] for name in ("eventType", "experimentId", "attempt", "arrived")}
-    assert told == {
+    path = f"{W}/{new_webhook['id']}/deliveries"
+    (failed_delivery,) = user.get(path)["deliveries"]
+    fields = {
+        name: failed_delivery[name] for name in ("eventType", "experimentId", "attempt", "arrived")
+    }
+    assert fields == {
         "eventType": "EXPERIMENT_STATE_CHANGE", "experimentId": experiment, "attempt": 1, "arrived": False,
     }  # fmt: skip
-    assert failed["failure"] == "example.com answered with status 503"
-    assert failed["nextAt"] > failed["at"]
-    inbox.refusals[made["url"]] = Unsent("example.com answered with status 404", forever=True)
+    assert failed_delivery["failure"] == "example.com answered with status 503"
+    assert failed_delivery["nextAt"] > failed_delivery["at"]
+    inbox.refusals[new_webhook["url"]] = Unsent(
+        "example.com answered with status 404", forever=True
+    )
     clock.now += timedelta(seconds=due_s or 0)
     delivery.run(api.ctx)
     given_up, _ = user.get(path)["deliveries"]
-    assert (given_up["eventId"], given_up["attempt"]) == (failed["eventId"], 2)
+    assert (given_up["eventId"], given_up["attempt"]) == (failed_delivery["eventId"], 2)
     assert (given_up["arrived"], given_up["nextAt"]) == (False, None)
     inbox.refusals.clear()
     monkeypatch.setattr(webhooks, "MOST_DELIVERIES", 2)
@@ -336,7 +343,7 @@ def test_last_deliveries_of_each_webhook_are_stored(
     assert before["id"] == given_up["id"], "the oldest goes"
     assert len(user.get(f"{W}/{other['id']}/deliveries")["deliveries"]) == 2
     assert user.ask("GET", f"{W}/999/deliveries").status == 404
-    user.done("DELETE", f"{W}/{made['id']}")
+    user.done("DELETE", f"{W}/{new_webhook['id']}")
     assert user.ask("GET", path).status == 404
 
 
@@ -436,11 +443,11 @@ def test_rejects_experiment_with_webhooks_of_another_workspace(
 ) -> None:
     other = admin.post("/api/v1/workspaces", {"name": "other"})["workspace"]["id"]
     foreign = make_webhook(admin, workspaceId=other, name="theirs")["id"]
-    for choice, said in (
+    for choice, message in (
         ({"webhook_id": [foreign]}, f"integrations.webhooks.webhook_id: {foreign}"),
         ({"webhook_name": ["theirs"]}, "integrations.webhooks.webhook_name: 'theirs'"),
     ):
         request = {"config": config_of(**choosing(**choice)), "activate": False}
         error = refused(user, "POST", "/api/v1/experiments", request, 400)
-        assert said in error
+        assert message in error
         assert "det webhook list" in error

@@ -37,9 +37,9 @@ def done(caller: Caller, trial_id: int, **query: Any) -> list[tuple[str, int]]:
 
 def test_each_workload_of_a_step_is_a_separate_entry(user: Caller, trial_id: int) -> None:
     first = [("training", 2), ("validation", 2), ("checkpoint", 2)]
-    then = [("training", 4), ("checkpoint", 4)]
-    assert done(user, trial_id) == [*first, *then]
-    assert done(user, trial_id, orderBy="ORDER_BY_DESC") == [*first, *then][::-1]
+    later_workloads = [("training", 4), ("checkpoint", 4)]
+    assert done(user, trial_id) == [*first, *later_workloads]
+    assert done(user, trial_id, orderBy="ORDER_BY_DESC") == [*first, *later_workloads][::-1]
 
 
 def test_a_page_counts_entries(user: Caller, trial_id: int) -> None:
@@ -133,5 +133,7 @@ def test_stream_has_null_for_missing_batch_metrics(user: Caller, trial_id: int) 
     report_batches(user, trial_id, 6)
     query = {"trialIds": [str(trial_id)]}
     lines = user.lines("/api/v1/trials/metrics/training_metrics", query)
-    found = [report["metrics"]["batch_metrics"] for part in lines for report in part["metrics"]]
-    assert found == [None, None, BATCHES]
+    batch_metrics = [
+        report["metrics"]["batch_metrics"] for part in lines for report in part["metrics"]
+    ]
+    assert batch_metrics == [None, None, BATCHES]

@@ -43,8 +43,8 @@ def test_rejects_invalid_workspace_names(user: Caller, name: str) -> None:
 def test_only_owners_and_administrators_can_edit_a_workspace(admin: Caller, user: Caller) -> None:
     workspace_id = workspace(admin)
     assert user.ask("PATCH", f"/api/v1/workspaces/{workspace_id}", {"name": "mine"}).status == 403
-    mine = workspace(user, "mine")
-    admin.done("PATCH", f"/api/v1/workspaces/{mine}", {"name": "ours"})
+    own_workspace = workspace(user, "mine")
+    admin.done("PATCH", f"/api/v1/workspaces/{own_workspace}", {"name": "ours"})
 
 
 def test_built_in_workspace_and_project_cannot_be_changed(admin: Caller, user: Caller) -> None:
@@ -257,9 +257,9 @@ def test_task_launched_during_a_deletion_ends_with_its_workspace(
 
     def before_its_deletion(db: Database, id: int) -> submissions.TargetWorkspace | None:
         """Return a workspace as it was found before its deletion began."""
-        found = look(db, id)
+        row = look(db, id)
         assert user.done("DELETE", f"/api/v1/workspaces/{workspace_id}") == {"completed": False}
-        return found
+        return row
 
     monkeypatch.setattr(submissions, "workspace", before_its_deletion)
     notebook(user, workspace_id)
@@ -346,10 +346,10 @@ def test_default_pools_cannot_be_reserved(admin: Caller, user: Caller) -> None:
 
 
 def test_bulk_action_returns_a_result_for_each_experiment(user: Caller) -> None:
-    paused, ended = create(user), create_ended(user)
-    body = {"experimentIds": [paused, ended, 999]}
+    paused_experiment, ended_experiment = create(user), create_ended(user)
+    body = {"experimentIds": [paused_experiment, ended_experiment, 999]}
     results = user.post("/api/v1/projects/1/experiments/archive", body)["results"]
-    assert [r["id"] for r in results] == [paused, ended, 999]
+    assert [r["id"] for r in results] == [paused_experiment, ended_experiment, 999]
     assert "only ended" in results[0]["error"]
     assert results[1]["error"] == ""
     assert "not found" in results[2]["error"]
@@ -357,14 +357,14 @@ def test_bulk_action_returns_a_result_for_each_experiment(user: Caller) -> None:
 
 def test_project_minus_one_selects_all_projects(user: Caller) -> None:
     inside = project(user, workspace(user))
-    created = [create(user, name="cats"), create(user, name="more cats"), create(user, name="dogs")]
+    ids = [create(user, name="cats"), create(user, name="more cats"), create(user, name="dogs")]
     move = {"destinationProjectId": inside}
-    user.post(f"/api/v1/experiments/{created[1]}/move", move)
+    user.post(f"/api/v1/experiments/{ids[1]}/move", move)
     path, body = "/api/v1/projects/-1/experiments", {"filters": {"name": "cat"}}
     results = user.post(f"{path}/kill", body)["results"]
-    assert results == [{"id": i, "error": ""} for i in created[:2]]
-    chosen = {"experimentIds": created[:2]}
-    assert [r["error"] for r in user.post(f"{path}/archive", chosen)["results"]] == ["", ""]
+    assert results == [{"id": i, "error": ""} for i in ids[:2]]
+    selection = {"experimentIds": ids[:2]}
+    assert [r["error"] for r in user.post(f"{path}/archive", selection)["results"]] == ["", ""]
     assert user.ask("POST", "/api/v1/projects/-2/experiments/kill", body).status == 400
     assert user.ask("POST", f"{path}/kill", {"filters": {"archived": False}}).status == 400
 

@@ -31,8 +31,8 @@ def test_validating_policies_stores_no_policies(admin: Caller) -> None:
         "PUT", POLICIES, {"configPolicies": "constraints: 1", "validateOnly": True}
     )
     assert (response.status, "constraints" in response.error) == (400, True)
-    written = {"configPolicies": "constraints: {priority_limit: 10}", "validateOnly": True}
-    config_policies = admin.done("PUT", POLICIES, written)["configPolicies"]
+    body = {"configPolicies": "constraints: {priority_limit: 10}", "validateOnly": True}
+    config_policies = admin.done("PUT", POLICIES, body)["configPolicies"]
     assert config_policies == {"constraints": {"priority_limit": 10}}
     assert admin.get(POLICIES)["configPolicies"] == {}
 

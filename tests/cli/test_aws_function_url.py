@@ -91,15 +91,15 @@ def test_rejects_an_old_boto3_with_a_hint(aws: Aws, monkeypatch: pytest.MonkeyPa
 def test_does_not_repeat_a_migration_after_a_lost_response(account: Account, aws: Aws) -> None:
     account.make_functions("migrate")
     functions = aws.client_for_one_try("lambda", 910)
-    sent: list[str] = []
+    bodies: list[str] = []
 
     def lose(**_: Any) -> None:
-        sent.append("Invoke")
+        bodies.append("Invoke")
         raise ReadTimeoutError(endpoint_url=account.url)
 
     functions.meta.events.register("before-send.lambda.Invoke", lose)
     with pytest.raises(CommandError, match="did not respond") as error:
         aws_functions.migrate(aws, "det-box-migrate")
-    assert sent == ["Invoke"]
+    assert bodies == ["Invoke"]
     assert "may still be running" in str(error.value.hint)
     assert functions.meta.config.read_timeout > 900

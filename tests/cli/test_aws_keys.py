@@ -31,13 +31,13 @@ class Account:
 
 
 def warnings(
-    keys: dict[str, str], section: dict[str, Any] | None = None, granted: tuple[str, ...] = ()
+    keys: dict[str, str], section: dict[str, Any] | None = None, permissions: tuple[str, ...] = ()
 ) -> list[str]:
     provider = {"type": "aws", "regions": ["us-west-2", "eu-west-1"], "instance_type": "g5.xlarge"}
     config = {
         "resource_pools": [{"pool_name": "gpus", "provider": {**provider, **(section or {})}}]
     }
-    return list(aws_checks.key_warnings(Account(keys), config, granted))
+    return list(aws_checks.key_warnings(Account(keys), config, permissions))
 
 
 def test_warns_about_a_default_key_that_the_cluster_may_not_use() -> None:

@@ -274,10 +274,10 @@ def test_each_option_requires_only_its_own_permission(
     variables: dict[str, Any], right: str
 ) -> None:
     account = Account()
-    denied = {"EvalActionName": right, "EvalDecision": "implicitDeny"}
+    decision = {"EvalActionName": right, "EvalDecision": "implicitDeny"}
 
     def simulate(**parameters: Any) -> Any:
-        return {"EvaluationResults": [denied] if right in parameters["ActionNames"] else []}
+        return {"EvaluationResults": [decision] if right in parameters["ActionNames"] else []}
 
     account.simulate_principal_policy = simulate  # type: ignore[attr-defined]
     with pytest.raises(CommandError, match=f"user/ada may not {right}"):
@@ -302,7 +302,7 @@ def test_a_missing_service_linked_role_requires_the_permission_to_create_it(
 ) -> None:
     account = Account()
     roles: list[str] = []
-    denied = {"EvalActionName": "iam:CreateServiceLinkedRole", "EvalDecision": "implicitDeny"}
+    decision = {"EvalActionName": "iam:CreateServiceLinkedRole", "EvalDecision": "implicitDeny"}
 
     def get_role(RoleName: str) -> Any:
         if RoleName in roles:
@@ -311,7 +311,7 @@ def test_a_missing_service_linked_role_requires_the_permission_to_create_it(
 
     def simulate(**parameters: Any) -> Any:
         services = [v for e in parameters.get("ContextEntries", ()) for v in e["ContextKeyValues"]]
-        return {"EvaluationResults": [denied] if services == [service] else []}
+        return {"EvaluationResults": [decision] if services == [service] else []}
 
     account.get_role = get_role  # type: ignore[attr-defined]
     account.simulate_principal_policy = simulate  # type: ignore[attr-defined]
@@ -362,8 +362,8 @@ def deployment(account: Account, **variables: Any) -> AwsDeployment:
 def test_adding_a_relay_later_requires_its_permissions(stored: list[str]) -> None:
     """Terraform failed during the apply, because only new clusters were checked."""
     account = AccountWithCluster(stored)
-    denied = {"EvalActionName": "cloudfront:CreateDistribution", "EvalDecision": "implicitDeny"}
-    account.answers["simulate_principal_policy"] = {"EvaluationResults": [denied]}
+    decision = {"EvalActionName": "cloudfront:CreateDistribution", "EvalDecision": "implicitDeny"}
+    account.answers["simulate_principal_policy"] = {"EvaluationResults": [decision]}
     with pytest.raises(CommandError, match="user/ada may not cloudfront:CreateDistribution"):
         deployment(account, relay=True, runtime="python3.11").plan()
 

@@ -23,10 +23,10 @@ RDS_REFUSALS = [
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    slept: list[float] = []
-    monkeypatch.setattr("det_cli.deployment.aws_service_roles.time.sleep", slept.append)
+    delays: list[float] = []
+    monkeypatch.setattr("det_cli.deployment.aws_service_roles.time.sleep", delays.append)
     monkeypatch.setattr(aws_service_roles, "SETTLE_S", 15.0)
-    return slept
+    return delays
 
 
 @pytest.fixture

@@ -54,10 +54,10 @@ def with_storage(cluster: FakeCluster, config: dict[str, object]) -> None:
 
 
 def test_direct_mode_reads_the_storage(saved: FakeCluster, det: Det, tmp_path: Path) -> None:
-    stored = tmp_path / "storage" / CKPT
-    (stored / "code").mkdir(parents=True)
-    (stored / "model.pt").write_bytes(b"d" * 2000)
-    (stored / "code" / "train.py").write_bytes(b"d" * 1000)
+    folder = tmp_path / "storage" / CKPT
+    (folder / "code").mkdir(parents=True)
+    (folder / "model.pt").write_bytes(b"d" * 2000)
+    (folder / "code" / "train.py").write_bytes(b"d" * 1000)
     with_storage(saved, {"type": "shared_fs", "host_path": str(tmp_path / "storage")})
     result = det("c", "download", CKPT, "-o", tmp_path / "c", "--mode", "direct")
     assert result.code == 0

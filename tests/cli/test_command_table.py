@@ -43,8 +43,8 @@ def test_every_command_has_its_action_and_help(path: list[str], command: Command
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(p) for p, _ in COMMANDS])
 def test_no_argument_has_the_name_of_a_global_option(path: list[str], command: Command) -> None:
-    stored = {action.dest for action in parser_for(path, command)._actions}
-    assert stored.isdisjoint({"user", "master", "command_path", "group_options"})
+    options_of_parser = {action.dest for action in parser_for(path, command)._actions}
+    assert options_of_parser.isdisjoint({"user", "master", "command_path", "group_options"})
 
 
 def test_the_catalogue_matches_the_declarations() -> None:

@@ -123,8 +123,8 @@ def test_lists_the_largest_files_if_the_context_is_too_large(root: Path) -> None
             f.truncate((15 + i) * 2**20)
     with pytest.raises(BadContext) as error:
         collect(str(root))
-    named = [line.split()[-1] for line in error.value.cause.splitlines()[1:]]
-    assert named == ["data6", "data5", "data4", "data3", "data2"]
+    files = [line.split()[-1] for line in error.value.cause.splitlines()[1:]]
+    assert files == ["data6", "data5", "data4", "data3", "data2"]
 
 
 def test_accepts_exactly_the_size_limit(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_the_archive_contains_the_files_of_the_directory(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]
 ) -> None:
     root = tmp_path_factory.mktemp("packed")
-    written = {}
+    written_contents = {}
     for path, content in files.items():
         target = root / path
         try:
@@ -185,15 +185,17 @@ def test_the_archive_contains_the_files_of_the_directory(
             target.write_bytes(content)
         except (NotADirectoryError, FileExistsError, IsADirectoryError):
             continue
-        written[path] = content
-    packed = collect(str(root))
-    inline = {f["path"]: base64.b64decode(f["content"]) for f in packed.inline() if f["type"] == 48}
-    assert inline == written
+        written_contents[path] = content
+    archive = collect(str(root))
+    inline = {
+        f["path"]: base64.b64decode(f["content"]) for f in archive.inline() if f["type"] == 48
+    }
+    assert inline == written_contents
     out = io.BytesIO()
-    packed.write_tar_gz(out)
+    archive.write_tar_gz(out)
     buffer = io.BytesIO()
-    packed.write_tar_gz(buffer)
+    archive.write_tar_gz(buffer)
     assert out.getvalue() == buffer.getvalue()
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
-        unpacked = {m.name: tar.extractfile(m) for m in tar if m.isfile()}
-        assert {n: f.read() for n, f in unpacked.items() if f} == written
+        members = {m.name: tar.extractfile(m) for m in tar if m.isfile()}
+        assert {n: f.read() for n, f in members.items() if f} == written_contents

@@ -65,9 +65,9 @@ class Deployments:
 
     def another(self, name: str) -> Terraform:
         (self.folder / name).mkdir()
-        mine = Terraform("aws", self.folder / name)
-        mine.init(Aws("us-west-2", self._account.url).backend("box"))
-        return mine
+        stack = Terraform("aws", self.folder / name)
+        stack.init(Aws("us-west-2", self._account.url).backend("box"))
+        return stack
 
     def open_gate(self) -> None:
         (self.folder / "gate").touch()

@@ -114,10 +114,10 @@ def test_reuses_the_options_of_the_previous_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The previous run may have been interrupted before any change."""
-    built: list[dict[str, Any]] = []
+    stacks: list[dict[str, Any]] = []
 
     def build(out: Path, files: dict[str, bytes]) -> Path:
-        built.append(yaml.safe_load(files["cluster.yaml"]))
+        stacks.append(yaml.safe_load(files["cluster.yaml"]))
         (out / "deployment.zip").write_bytes(b"zip")
         return out / "deployment.zip"
 
@@ -135,9 +135,9 @@ def test_reuses_the_options_of_the_previous_run(
         "Reusing options of the previous run: --compute-agent-instance-type, --spot, --config, --var database=rds"
         in result.err
     )
-    assert built[0] == built[1]
-    assert built[1]["cluster_name"] == "lab"
-    assert built[1]["resource_pools"][0]["provider"]["instance_type"] == "g5.xlarge"
+    assert stacks[0] == stacks[1]
+    assert stacks[1]["cluster_name"] == "lab"
+    assert stacks[1]["resource_pools"][0]["provider"]["instance_type"] == "g5.xlarge"
     (plan,) = terraform.calls("plan")
     assert plan["variables"]["database"] == "rds"
 
@@ -334,8 +334,8 @@ def test_reports_an_unreadable_configuration_in_one_line(
     monkeypatch.chdir(tmp_path)
     if content is not None:
         Path("cluster.yaml").write_bytes(content)
-    where = ("--cluster-id", "lab", "--region", "us-west-2", "--config", "cluster.yaml")
-    result = det("deploy", "aws", "up", "--dry-run", *where)
+    options = ("--cluster-id", "lab", "--region", "us-west-2", "--config", "cluster.yaml")
+    result = det("deploy", "aws", "up", "--dry-run", *options)
     assert (result.code, message in result.err.splitlines()[0]) == (2, True), result.err
 
 

@@ -58,10 +58,10 @@ def test_only_the_renting_function_contains_the_google_client(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    built: dict[str, Any] = {}
+    stack: dict[str, Any] = {}
 
     def build(out: Path, files: dict[str, bytes], *, google: bool = False) -> Path:
-        built.update(files=files, google=google)
+        stack.update(files=files, google=google)
         for name in ("deployment.zip", "provision.zip"):
             (out / name).write_bytes(b"zip")
         return out / "deployment.zip"
@@ -72,14 +72,14 @@ def test_only_the_renting_function_contains_the_google_client(
     options = ("--config", pool_on_google, "--google-credentials", federation)
     result = det("deploy", "aws", "up", "--dry-run", *options, *account.where)
     assert result.code == 0, result.err
-    assert built["google"] is True
-    assert built["files"]["gcp-credentials.json"] == federation.read_bytes()
+    assert stack["google"] is True
+    assert stack["files"]["gcp-credentials.json"] == federation.read_bytes()
     (plan,) = terraform.calls("plan")
     variables = plan["variables"]
     names = [Path(variables[name]).name for name in ("zip", "provision_zip", "keys_zip")]
     assert names == ["deployment.zip", "provision.zip", "keys.zip"]
     assert variables["google_credentials"] == "/var/task/gcp-credentials.json"
     assert variables["google_project"] == "acme"
-    (pool,) = yaml.safe_load(built["files"]["cluster.yaml"])["resource_pools"]
+    (pool,) = yaml.safe_load(stack["files"]["cluster.yaml"])["resource_pools"]
     assert "ubuntu-accelerator" in pool["provider"]["boot_disk_source_image"]
     assert "warning: machines of pool default on Google Cloud have no credentials" in result.err

@@ -86,8 +86,8 @@ def test_prints_each_resource_and_its_progress_once_per_minute(
     ]
     terraform.answers(apply={"out": "\n".join(output), "code": 1})
     result = det("deploy", "aws", "up", "--yes", *account.where)
-    printed = [line for line in result.err.splitlines() if "reating" in line or "errored" in line]
-    assert printed == [events[0][1], events[2][1], events[4][1], events[5][1]], result.err
+    lines = [line for line in result.err.splitlines() if "reating" in line or "errored" in line]
+    assert lines == [events[0][1], events[2][1], events[4][1], events[5][1]], result.err
 
 
 def test_a_dry_run_reports_problems(det: Det, account: Account, terraform: FakeTerraform) -> None:

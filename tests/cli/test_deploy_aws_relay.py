@@ -77,11 +77,11 @@ def test_removes_the_group_of_cloudfront_before_the_network(
 ) -> None:
     """The relay may have been disabled before. Groups of other clusters are kept."""
     account.has_cluster()
-    ours, others = make_group("box"), make_group("other")
+    own_group, others = make_group("box"), make_group("other")
     terraform.answers(output={"out": "{}"}, state_pull=state)
     result = det("deploy", "aws", "down", "--yes", *account.where)
     assert result.code == 0, result.err
-    assert groups(account) & {ours, others} == {others}
+    assert groups(account) & {own_group, others} == {others}
     calls = terraform.calls("destroy")
     assert ["-target=module.relay" in call["words"] for call in calls] == [True, False][-destroyed:]
 

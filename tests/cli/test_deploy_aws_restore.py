@@ -188,9 +188,11 @@ def test_rejects_an_incomplete_snapshot(
     from det_cli.deployment import aws_snapshots
 
     leave_snapshot(account)
-    read = aws_snapshots._read
+    original = aws_snapshots._read
     monkeypatch.setattr(
-        aws_snapshots, "_read", lambda item, prefix: read({**item, "Status": "creating"}, prefix)
+        aws_snapshots,
+        "_read",
+        lambda item, prefix: original({**item, "Status": "creating"}, prefix),
     )
     result = det("deploy", "aws", "up", "--yes", *account.where, "--db-snapshot", FINAL)
     assert (result.code, "is not complete: it is creating" in result.err) == (1, True), result.err

@@ -111,9 +111,9 @@ def test_does_not_build_an_existing_image_again(
 
 
 def test_the_image_contains_this_installation(tmp_path: Path) -> None:
-    packed = image.context()
-    assert packed == image.context(), "the same sources must produce the same image"
-    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed))) as archive:
+    packed_archive = image.context()
+    assert packed_archive == image.context(), "the same sources must produce the same image"
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed_archive))) as archive:
         names = archive.getnames()
         wheel = next(name for name in names if name.endswith(".whl"))
         content = archive.extractfile(wheel)

@@ -69,8 +69,8 @@ def test_a_build_waits_until_its_new_account_can_read_the_source(
 ) -> None:
     """Cloud Build reads the source in `builds.create` and answers 400 until the grant takes effect."""
     project.google.buckets[DATA] = {}
-    denied = Refusal(403, "The caller does not have permission")
-    project.google.build_refusals = [*(source_unreadable() for _ in range(20)), denied]
+    refusal = Refusal(403, "The caller does not have permission")
+    project.google.build_refusals = [*(source_unreadable() for _ in range(20)), refusal]
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
     result = project.up()
     assert result.code == 0, result.err

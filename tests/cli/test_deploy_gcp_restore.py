@@ -74,8 +74,8 @@ def test_the_next_up_keeps_the_restored_database(
     restore(project)
     google.restored, google.backups = {}, []
     google.leftovers["items"] = [{"name": DATABASE}]
-    for again in (("--spot",), ("--db-backup", "b1"), ("--forget-options", "--db-backup", "b1")):
-        result = project.up("--image", "img", *again)
+    for options in (("--spot",), ("--db-backup", "b1"), ("--forget-options", "--db-backup", "b1")):
+        result = project.up("--image", "img", *options)
         assert result.code == 0, result.err
     assert google.restored == {}
 

@@ -115,13 +115,13 @@ def test_options_for_aws_become_pools_scheduler_images_and_tags(
 ) -> None:
     account.client("ec2").create_key_pair(KeyName="ada")
     subnet = account.client("ec2").describe_subnets()["Subnets"][0]["SubnetId"]
-    ran = det(
+    result = det(
         "deploy", "aws", "up", "--dry-run", *account.where, "--keypair", "ada", "--add-tag", "team=vision",
         "--gpu-agent-instance-type", "g5.xlarge", "--spot", "--spot-max-price", "0.5", "--agent-subnet-id", subnet,
         "--preemption-enabled", "true", "--gpu-env-image", "localhost:1/ours:1", "--notebook-timeout", "600",
         "--db-instance-type", "db.t4g.small",
     )  # fmt: skip
-    assert ran.code == 0, ran.err
+    assert result.code == 0, result.err
     (config,) = built
     load_cluster(config)
     compute, aux = config["resource_pools"]
@@ -207,9 +207,9 @@ def test_only_variables_with_a_null_default_accept_null(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 def test_every_variable_of_a_stack_has_a_known_type(cloud: str) -> None:
-    declared = stack_variables.declared_in(stacks() / cloud)
-    assert len(declared) > 20
-    assert {variable.type for variable in declared.values()} - {"object"} == {
+    declared_variables = stack_variables.declared_in(stacks() / cloud)
+    assert len(declared_variables) > 20
+    assert {variable.type for variable in declared_variables.values()} - {"object"} == {
         "bool",
         "number",
         "string",
@@ -290,11 +290,11 @@ def test_options_for_google_become_disks_labels_and_processors(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE_BY_GOOGLE[0]))
-    ran = project.up(
+    result = project.up(
         "--image", "img", "--disk-size", "300", "--disk-type", "pd-ssd", "--preemptible", "true",
         "--min-cpu-platform-agent", "Intel Skylake", "--add-label", "team=vision",
     )  # fmt: skip
-    assert ran.code == 0, ran.err
+    assert result.code == 0, result.err
     (apply,) = terraform.calls("apply")
     assert apply["variables"]["labels"] == {"team": "vision"}
     compute, aux = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]

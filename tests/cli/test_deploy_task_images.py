@@ -82,9 +82,9 @@ def test_a_rate_limit_or_an_unreachable_registry_gives_an_unknown_result(
 
 
 def test_does_not_send_the_login_to_the_host_of_a_redirect(images: FakeRegistry) -> None:
-    with fake_registry("basic") as elsewhere:
-        elsewhere.add("team/train:1", login="ann:s3cret")
-        images.redirects_to = elsewhere.url
+    with fake_registry("basic") as other_registry:
+        other_registry.add("team/train:1", login="ann:s3cret")
+        images.redirects_to = other_registry.url
         assert ask(images, "team/train:1", Login("ann", "s3cret")).existence is Existence.DENIED
 
 

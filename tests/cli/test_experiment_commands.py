@@ -207,8 +207,8 @@ def test_describe_reports_missing_searcher_metric(mine: FakeCluster, det: Det) -
 
 def test_describe_reports_searcher_metric_that_is_not_a_number(mine: FakeCluster, det: Det) -> None:
     mine.experiments[1]["config"]["searcher"] = {"name": "single", "metric": "val_loss"}
-    reported = {"totalBatches": 200, "metrics": {"avgMetrics": {"val_loss": "NaN"}}}
-    mine.trials[10] |= {"bestValidation": None, "latestValidation": reported}
+    report = {"totalBatches": 200, "metrics": {"avgMetrics": {"val_loss": "NaN"}}}
+    mine.trials[10] |= {"bestValidation": None, "latestValidation": report}
     mine.trials[10]["searcherMetricValue"] = None
     out = " ".join(det("e", "describe", 1).out.split())
     assert "best unknown: validations reported NaN for val_loss (searcher.metric)" in out

@@ -37,8 +37,8 @@ POOL = {
 def test_dry_run_estimates_hourly_cost_of_the_search(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
-    resolved = {"resources": {"slots_per_trial": 2, "resource_pool": "gpu"}, "searcher": {}}
-    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
+    resolved_config = {"resources": {"slots_per_trial": 2, "resource_pool": "gpu"}, "searcher": {}}
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved_config, "experiment": {"id": 0}})
     cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
     cluster.on(
         "POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 3}, {"count": 5}]}}
@@ -81,8 +81,8 @@ def test_dry_run_estimate_uses_only_suitable_offers(
     offers = [
         offered(1, 1.0), offered(2, 8.0), offered(4, 16.0, maxPriceUsdHour=16.0), offered(4, 40.0, maxPriceUsdHour=20),
     ]  # fmt: skip
-    resolved = {"resources": {"resource_pool": "gpu", **resources}, "searcher": {}}
-    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
+    resolved_config = {"resources": {"resource_pool": "gpu", **resources}, "searcher": {}}
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved_config, "experiment": {"id": 0}})
     cluster.on("GET", "/api/v1/rented-pools", {"pools": [{**POOL, "offers": offers, **pool}]})
     cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
     assert message in det("e", "create", config, "--dry-run").err
@@ -91,14 +91,14 @@ def test_dry_run_estimate_uses_only_suitable_offers(
 def test_dry_run_without_pool_uses_default_pool(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
-    resolved = {"resources": {"slots_per_trial": 1, "resource_pool": ""}, "searcher": {}}
-    named = [
+    resolved_config = {"resources": {"slots_per_trial": 1, "resource_pool": ""}, "searcher": {}}
+    pools = [
         {"name": "aux", "defaultComputePool": False},
         {"name": "gpu", "defaultComputePool": True},
     ]
-    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved_config, "experiment": {"id": 0}})
     cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
-    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": named})
+    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": pools})
     cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
     result = det("e", "create", config, "--dry-run")
     assert "One trial with 1 slot. Hourly price of one trial in pool gpu" in result.err
@@ -108,8 +108,8 @@ def test_max_cost_is_set_before_activation(cluster: FakeCluster, det: Det, confi
     budget = {"id": 1, "limitUsd": 12.5, "spentUsd": 0}
     cluster.on("PUT", "/api/v1/budgets", {"budget": budget})
     assert det("e", "create", config, "--max-cost", "12.50").code == 0
-    (created,) = cluster.sent("POST", "/api/v1/experiments")
-    assert created.body["activate"] is False
+    (created_request,) = cluster.sent("POST", "/api/v1/experiments")
+    assert created_request.body["activate"] is False
     (request,) = cluster.sent("PUT", "/api/v1/budgets")
     assert (request.body["limitUsd"], request.body["of"]) == ("12.50", "1")
     paths = [a.path for a in cluster.asked]

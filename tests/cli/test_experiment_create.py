@@ -177,12 +177,12 @@ def test_large_context_is_uploaded_to_object_store(
     body = created(cluster)
     assert body["contextId"] == "ctx-1"
     assert "modelDefinition" not in body
-    (announced,) = cluster.sent("POST", "/api/v1/contexts")
+    (request,) = cluster.sent("POST", "/api/v1/contexts")
     (put,) = cluster.sent("PUT", "/put")
     assert put.headers["x-a"] == "b"
     assert put.query == {"sig": ["1"]}
-    assert announced.body["size"] == len(put.raw)
-    assert announced.body["sha256"] == hashlib.sha256(put.raw).hexdigest()
+    assert request.body["size"] == len(put.raw)
+    assert request.body["sha256"] == hashlib.sha256(put.raw).hexdigest()
     with tarfile.open(fileobj=io.BytesIO(put.raw)) as tar:
         assert tar.getnames() == ["train.py", "weights.bin"]
 
@@ -288,9 +288,9 @@ def test_test_mode_trains_one_batch_and_archives_experiment(
     cluster.on("GET", r"/api/v1/experiments/1/trials", done)
     result = det("e", "create", config, "--test-mode")
     assert result.code == 0
-    checked, sent = cluster.sent("POST", "/api/v1/experiments")
-    assert checked.body["validateOnly"] is True
-    tiny = yaml.safe_load(sent.body["config"])
+    check_request, create_request = cluster.sent("POST", "/api/v1/experiments")
+    assert check_request.body["validateOnly"] is True
+    tiny = yaml.safe_load(create_request.body["config"])
     assert tiny["searcher"]["name"] == "single"
     assert tiny["searcher"]["max_length"] == {"batches": 1}
     assert (tiny["scheduling_unit"], tiny["max_restarts"]) == (1, 0)
@@ -320,8 +320,8 @@ def test_test_mode_replaces_the_search(cluster: FakeCluster, det: Det, config: P
         "name: x\nmin_validation_period: {epochs: 1}\n"
         "searcher: {name: adaptive_asha, metric: error, max_trials: 16, mode: standard}\n"
     )
-    done = {"experiment": {"id": 1, "state": "STATE_COMPLETED"}}
-    cluster.on("GET", "/api/v1/experiments/1", done)
+    response = {"experiment": {"id": 1, "state": "STATE_COMPLETED"}}
+    cluster.on("GET", "/api/v1/experiments/1", response)
     det("e", "create", config, "--test-mode")
     tiny = yaml.safe_load(cluster.sent("POST", "/api/v1/experiments")[1].body["config"])
     assert set(tiny["searcher"]) == {"name", "metric", "smaller_is_better", "max_length"}
@@ -392,19 +392,21 @@ def test_create_wait_prints_the_ended_experiment(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
     """Standard output holds only one JSON document."""
-    ended = {"id": 1, "state": "STATE_COMPLETED", "bestTrialSearcherMetric": 0.25}
-    cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": ended, "config": {}})
+    experiment = {"id": 1, "state": "STATE_COMPLETED", "bestTrialSearcherMetric": 0.25}
+    cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": experiment, "config": {}})
     result = det("e", "create", config, "--wait", "--json")
-    assert (result.code, json.loads(result.out)) == (0, ended)
+    assert (result.code, json.loads(result.out)) == (0, experiment)
     assert "Created experiment 1" in result.err
 
 
 def test_create_wait_exits_by_final_state(cluster: FakeCluster, det: Det, config: Path) -> None:
-    ended = {"id": 1, "state": "STATE_ERROR", "config": {}}
-    cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": ended, "config": {}})
+    experiment = {"id": 1, "state": "STATE_ERROR", "config": {}}
+    cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": experiment, "config": {}})
     cluster.on("GET", r"/api/v1/why/experiment/\d+", {"reasons": []})
     assert det("e", "create", config, "--wait").code == 1
     cluster.on(
-        "GET", r"/api/v1/experiments/\d+", {"experiment": {**ended, "state": "STATE_COMPLETED"}}
+        "GET",
+        r"/api/v1/experiments/\d+",
+        {"experiment": {**experiment, "state": "STATE_COMPLETED"}},
     )
     assert det("e", "create", config, "--wait").code == 0

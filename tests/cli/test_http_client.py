@@ -98,15 +98,15 @@ def test_retries_do_not_change_the_random_state(api: FakeApi) -> None:
 
 
 def test_retry_after_header_sets_the_delay(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    paused: list[float] = []
-    monkeypatch.setattr("determined.common.http.time.sleep", paused.append)
+    pauses: list[float] = []
+    monkeypatch.setattr("determined.common.http.time.sleep", pauses.append)
     headers = [(503, "7"), (429, "9"), (503, "86400"), (429, "Wed, 21 Oct 2015 07:28:00 GMT")]
     refusals = [Raw(b"", {"Retry-After": after}, status=status) for status, after in headers]
     answers = iter([*refusals, Raw(b"", status=429), Raw(b"{}")])
     api.on("POST", "/a", lambda _: next(answers))
     assert Session(api.url).post("/a") == {}
-    assert paused[:3] == [7.0, 9.0, 60.0]
-    assert all(pause < 10 for pause in paused[3:])
+    assert pauses[:3] == [7.0, 9.0, 60.0]
+    assert all(pause < 10 for pause in pauses[3:])
 
 
 def test_long_wait_is_logged_once_with_server_message(

@@ -33,11 +33,11 @@ def let_run(api: Api, *, ready: bool, waits: bool = False, **body: str) -> None:
 def test_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("description: mine\nresources: {slots: 2}\n")
-    ran = det(
+    result = det(
         "cmd", "run", "--config-file", config, "--config", "resources.priority=50", "-v", "/data:data", "-d",
         "python3", "train.py", "--lr", "1",
     )  # fmt: skip
-    id = ran.out.strip()
+    id = result.out.strip()
     document = json.loads(det("cmd", "config", id, "--json").out)
     assert document["entrypoint"] == ["python3", "train.py", "--lr", "1"]
     assert (document["resources"]["slots"], document["resources"]["priority"]) == (2, 50)
@@ -112,10 +112,10 @@ def test_context_and_include_files_are_sent(api: Api, det: Det, tmp_path: Path) 
     agent.join()
     api.tick()
     (order,) = agent.poll()
-    packed = api.with_token(order["spec"]["session_token"]).get(
+    archive = api.with_token(order["spec"]["session_token"]).get(
         f"/api/v1/tasks/{id}/context_directory"
     )
-    assert packed["b64Tgz"] != ""
+    assert archive["b64Tgz"] != ""
 
 
 def test_following_ended_command_prints_exit_code(api: Api, det: Det) -> None:
@@ -175,15 +175,15 @@ def test_task_list_shows_paused_tasks_and_describe_shows_tree(
     }
     ends = {row[0]: row[-3:] for row in rows[1:]}
     assert ends == {top: ["generic", "RUNNING", ""], child: ["generic", "PAUSED", top]}
-    shown = det("task", "describe", top).out
+    output = det("task", "describe", top).out
     for line in (
         "State:     RUNNING",
         "Why:       runs on a1",
         "Slots:     0",
         f"  * {top}  RUNNING",
     ):
-        assert line in shown
-    assert f"      {child}  PAUSED" in shown
+        assert line in output
+    assert f"      {child}  PAUSED" in output
     assert json.loads(det("task", "describe", child, "--json").out)["parentId"] == top
 
 
@@ -200,8 +200,8 @@ def test_unique_prefix_of_task_id_is_accepted(api: Api, det: Det, tmp_path: Path
         assert "on request of determined" in det("why", *words, notebook[:9]).out
     child = det("task", "create", config, "--parent", top[:9]).out.split()[-1]
     assert "work" in det("task", "config", child[:9]).out
-    for verb, done in (("pause", "Paused"), ("unpause", "Unpaused"), ("kill", "Sent kill to")):
-        assert det("task", verb, child[:9]).out == f"{done} task {child}\n"
+    for verb, sentence in (("pause", "Paused"), ("unpause", "Unpaused"), ("kill", "Sent kill to")):
+        assert det("task", verb, child[:9]).out == f"{sentence} task {child}\n"
     assert det("task", "fork", top[:9]).code == 0
 
 
@@ -251,16 +251,16 @@ def test_ssh_user_is_the_user_of_the_container(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user is known only while the task runs, so the command must wait for the task first."""
-    ran: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def ssh(command: list[str], **_: object) -> "subprocess.CompletedProcess[bytes]":
-        ran.append(command)
+        commands.append(command)
         return subprocess.CompletedProcess(command, 0)
 
     wait = interactive_open.wait
 
     def serving(session: Session, kind: str, task_id: str) -> None:
-        if not ran:
+        if not commands:
             let_run(api, ready=True, user="ubuntu")
         wait(session, kind, task_id)
 
@@ -268,9 +268,9 @@ def test_ssh_user_is_the_user_of_the_container(
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "run", ssh)
         det("shell", "start")
-        id = ran[0][-1].removeprefix("ubuntu@")
+        id = commands[0][-1].removeprefix("ubuntu@")
         det("shell", "open", id)
-    assert [command[-1] for command in ran] == [f"ubuntu@{id}"] * 2
+    assert [command[-1] for command in commands] == [f"ubuntu@{id}"] * 2
 
 
 def test_open_of_ended_notebook_prints_reason(api: Api, det: Det) -> None:

@@ -44,10 +44,13 @@ def test_model_versions_have_determined_keys(api: Api, det: Det) -> None:
 
 def test_tasks_have_determined_states_and_workspace_names(api: Api, det: Det) -> None:
     id = det("cmd", "run", "-d", "work").out.strip()
-    (listed,) = output(det, "cmd", "list")
+    (command,) = output(det, "cmd", "list")
     document = output(det, "cmd", "describe", id)
-    for shown in (listed, document):
-        assert (shown["state"], shown["workspaceName"]) == ("QUEUED", "Uncategorized")
+    for shown_command in (command, document):
+        assert (shown_command["state"], shown_command["workspaceName"]) == (
+            "QUEUED",
+            "Uncategorized",
+        )
 
 
 def test_workloads_have_a_key_per_kind(api: Api, det: Det) -> None:

@@ -17,9 +17,19 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
 @given(ANY_TEXT)
 def test_segments_have_no_control_characters(content: str) -> None:
-    shown = Segment(content).text
-    assert all(c == " " or c.isprintable() or c == "\u3000" or c.isspace() for c in shown)
-    assert not set(shown) & {"\x1b", "\n", "\r", "\t", "\x07", "\x08", "\x9b", "\u202e", "\u2028"}
+    shown_text = Segment(content).text
+    assert all(c == " " or c.isprintable() or c == "\u3000" or c.isspace() for c in shown_text)
+    assert not set(shown_text) & {
+        "\x1b",
+        "\n",
+        "\r",
+        "\t",
+        "\x07",
+        "\x08",
+        "\x9b",
+        "\u202e",
+        "\u2028",
+    }
 
 
 @pytest.mark.parametrize(
@@ -64,17 +74,17 @@ def test_table_drops_least_important_columns_first() -> None:
         Column("name", lambda r: "a long name of a trial", least=10, drop=2),
         Column("state", lambda r: "RUNNING", least=7),
     )
-    shown = [plain(one) for one in text.table(columns, [None], 14)]
-    assert shown == ["id  state", "1   RUNNING"]
+    lines = [plain(one) for one in text.table(columns, [None], 14)]
+    assert lines == ["id  state", "1   RUNNING"]
 
 
 @given(st.lists(st.tuples(st.floats(-10, 1e6), NUMBERS), max_size=30), NUMBERS, NUMBERS, ROOM)
 def test_curves_fit_the_width(
     points: list[tuple[float, float]], low: float, high: float, room: int
 ) -> None:
-    drawn = charts.curve(points, 100.0, (low, high), room)
-    assert len(drawn) <= room
-    assert set(drawn) <= set("▁▂▃▄▅▆▇█×")
+    drawn_line = charts.curve(points, 100.0, (low, high), room)
+    assert len(drawn_line) <= room
+    assert set(drawn_line) <= set("▁▂▃▄▅▆▇█×")
 
 
 def test_curve_ends_at_last_point() -> None:

@@ -160,9 +160,9 @@ def test_follow_resumes_after_connection_breaks_inside_a_line(
 ) -> None:
     one, two = logged.logs[:2]
     content = json.dumps({"result": one}).encode() + b"\n" + b'{"result": {"id"'
-    broken = Raw(content + b" " * 100, cut_after=len(content))
+    response = Raw(content + b" " * 100, cut_after=len(content))
     whole = [one, two]
-    running_until(logged, [broken, whole, whole])
+    running_until(logged, [response, whole, whole])
     assert texts(det("t", "logs", 10, "-f").out) == ["line 1", "line 2"]
 
 
@@ -206,11 +206,13 @@ def test_tail_with_follow_prints_line_committed_late(
     logged: FakeCluster, det: Det, quick: None, how: str
 ) -> None:
     """Line 3 has a lower id than the newest line, but is committed after the tail is read."""
-    stored = [line for line in logged.logs if line["id"] != "3"]
+    stored_lines = [line for line in logged.logs if line["id"] != "3"]
 
     def read(request: Asked) -> Any:
         if request.first("orderBy") == "ORDER_BY_DESC":
-            return iter([{"result": x} for x in stored[::-1][: int(request.first("limit") or 0)]])
+            return iter(
+                [{"result": x} for x in stored_lines[::-1][: int(request.first("limit") or 0)]]
+            )
         logged.trials[10]["state"] = "STATE_COMPLETED"
         after = int(request.first("afterId") or 0)
         return iter([{"result": x} for x in logged.logs if int(x["id"]) > after])

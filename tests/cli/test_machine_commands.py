@@ -126,9 +126,9 @@ def test_pool_list_shows_queue_and_cheapest_offer(rented: FakeCluster, det: Det)
 def test_hold_and_resume_are_sent_for_one_pool(rented: FakeCluster, det: Det) -> None:
     assert det("pool", "hold", "gpu", "--reason", "the bill").code == 0
     assert det("pool", "resume", "gpu").code == 0
-    hold, resumed = rented.sent("POST", "/api/v1/rented-pools/.*")
+    hold, resume_request = rented.sent("POST", "/api/v1/rented-pools/.*")
     assert (hold.path[-5:], hold.body) == ("/hold", {"reason": "the bill"})
-    assert resumed.path.endswith("/resume")
+    assert resume_request.path.endswith("/resume")
 
 
 def test_resume_reports_spent_budget(rented: FakeCluster, det: Det) -> None:

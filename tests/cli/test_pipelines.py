@@ -40,12 +40,12 @@ def environment(cluster: FakeCluster, tmp_path: Path) -> dict[str, str]:
 
 
 def ended(cluster: FakeCluster, state: str, **more: Any) -> None:
-    shown = {
+    experiment = {
         "id": 1, "state": state, "numTrials": 3, "bestTrialId": 12, "bestTrialSearcherMetric": 0.25,
         "startTime": "2026-01-01T00:00:00Z", "duration": 60, "config": {}, "username": "ada", "name": "digits", **more,
     }  # fmt: skip
     config = {"searcher": {"metric": "loss"}}
-    cluster.on("GET", "/api/v1/experiments/1", {"experiment": shown, "config": config})
+    cluster.on("GET", "/api/v1/experiments/1", {"experiment": experiment, "config": config})
     cluster.on("GET", "/api/v1/why/experiment/1", {"reasons": []})
     costs = {"costs": [{"id": 1, "costUsd": 1.5, "slotHours": 3.0}]}
     cluster.on("GET", "/api/v1/costs/experiments", costs)
@@ -184,12 +184,12 @@ def test_job_terminated_during_submission_cancels_the_experiment(
 ) -> None:
     """The signal reaches every process of the job while the request is in progress."""
     arrived, may_answer = threading.Event(), threading.Event()
-    created = {"experiment": {"id": 1, "state": "STATE_ACTIVE"}, "configWarnings": []}
+    response = {"experiment": {"id": 1, "state": "STATE_ACTIVE"}, "configWarnings": []}
 
     def create(_: Asked) -> Any:
         arrived.set()
         assert may_answer.wait(60)
-        return created
+        return response
 
     cluster.on("POST", "/api/v1/experiments", create)
     ended(cluster, "STATE_ACTIVE", endTime=None)

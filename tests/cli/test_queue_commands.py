@@ -68,10 +68,10 @@ def pool(name: str, scheduler: str, *, default: bool) -> dict[str, Any]:
 
 
 def job() -> dict[str, Any]:
-    who = {"jobId": "job-1", "type": "TYPE_EXPERIMENT", "name": "mnist", "entityId": "1"}
+    identity = {"jobId": "job-1", "type": "TYPE_EXPERIMENT", "name": "mnist", "entityId": "1"}
     need = {"allocatedSlots": 0, "requestedSlots": 2, "priority": 42, "weight": 1.5}
     summary = {"state": "STATE_QUEUED", "jobsAhead": 0}
-    return {**who, **need, "submissionTime": START, "username": "ada", "summary": summary}
+    return {**identity, **need, "submissionTime": START, "username": "ada", "summary": summary}
 
 
 @pytest.fixture
@@ -118,12 +118,12 @@ def test_slot_of_unknown_task_is_occupied(busy: FakeCluster, det: Det) -> None:
 
 
 def test_task_list_shows_priority_under_the_priority_scheduler(busy: FakeCluster, det: Det) -> None:
-    shown = det("task", "list", "--csv").out
+    output = det("task", "list", "--csv").out
     # The first columns are the columns of Determined's client.
-    assert shown.startswith(
+    assert output.startswith(
         "Task ID,Allocation ID,Name,Slots Needed,Registered Time,Agent,Priority,"
     )
-    (row,) = csv.DictReader(io.StringIO(shown))
+    (row,) = csv.DictReader(io.StringIO(output))
     assert (row["Task ID"], row["Agent"], row["Priority"]) == ("1.t", "gpu-1", "42")
 
 

@@ -67,11 +67,11 @@ def section(kind: str, **more: object) -> dict[str, object]:
 
 
 def config(**by_pool: dict[str, object]) -> dict[str, object]:
-    listed = [{"pool_name": name, "provider": provider} for name, provider in by_pool.items()]
+    sections = [{"pool_name": name, "provider": provider} for name, provider in by_pool.items()]
     storage = {"type": "s3", "bucket": "b"}
     first = next(iter(by_pool))
     manager = {"type": "agent", "default_compute_resource_pool": first, "default_aux_resource_pool": first}  # fmt: skip
-    return {"resource_pools": listed, "resource_manager": manager, "checkpoint_storage": storage}
+    return {"resource_pools": sections, "resource_manager": manager, "checkpoint_storage": storage}
 
 
 def test_cheapest_spot_pool_is_chosen() -> None:

@@ -115,9 +115,9 @@ def test_machines_of_others_and_earlier_machines_are_kept(played: Played) -> Non
     played.cluster.earlier = {earlier.id}
     rehearsal = played.rehearsal("spot")
     played.cluster.busy_agents = {"agent-1"}
-    rented = played.cluster.add_machine("1")
+    machine = played.cluster.add_machine("1")
     report = rehearsal.run()
-    assert [m.id for m in played.cluster.machines()] == [earlier.id, rented.id]
+    assert [m.id for m in played.cluster.machines()] == [earlier.id, machine.id]
     assert report.leftovers == ()
     assert any("other work runs on it" in line for line in played.said)
 

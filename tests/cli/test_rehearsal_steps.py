@@ -118,8 +118,8 @@ def test_wrong_metric_is_reported(
 
     def wrong(trial_id: int) -> object:
         current = progress(trial_id)
-        changed = [replace(m, value=0) if m.step == 2 else m for m in current.metrics]
-        return replace(current, metrics=changed)
+        metrics = [replace(m, value=0) if m.step == 2 else m for m in current.metrics]
+        return replace(current, metrics=metrics)
 
     monkeypatch.setattr(played.cluster, "progress", wrong)
     outcome = played.outcome(step)

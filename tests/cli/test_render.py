@@ -82,10 +82,10 @@ def test_csv_does_not_round_numbers(capsys: pytest.CaptureFixture[str]) -> None:
 def test_terminal_escapes_in_names_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     """Names come from other users. Escape sequences could clear the screen or write to the clipboard."""
     name = "a\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07\u202eb"
-    shown = render.table(["Name"], [[name]])
+    lines = render.table(["Name"], [[name]])
     render.say(f"experiment {name}\nis there")
     message = capsys.readouterr().err
-    for text in (shown, message):
+    for text in (lines, message):
         assert "a\\x1b[2J\\x1b]52;c;cm0gLXJmIC8=\\x07\\u202eb" in text
         assert "\x1b" not in text
     assert message.endswith("\nis there\n")

@@ -35,9 +35,9 @@ def test_role_is_assigned_listed_and_removed(house: House, det: Det) -> None:
     roles = done(det, "rbac", "list-users-roles", "ada")
     assert "Editor" in roles
     assert "workspace 'red'" in roles
-    mine = done(det, "-u", "ada", "rbac", "my-permissions")
-    assert "CREATE_EXPERIMENT" in mine
-    assert "UPDATE_AGENTS" not in mine
+    permissions = done(det, "-u", "ada", "rbac", "my-permissions")
+    assert "CREATE_EXPERIMENT" in permissions
+    assert "UPDATE_AGENTS" not in permissions
     assert "ada" in done(det, "workspace", "list-members", "red")
     done(det, "rbac", "unassign-role", "editor", "-w", "red", "-u", "ada")
     assert "Editor" not in done(det, "rbac", "list-users-roles", "ada")

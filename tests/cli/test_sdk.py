@@ -70,10 +70,10 @@ def test_two_connections_are_independent(sdk: FakeCluster) -> None:
 def test_create_experiment_accepts_mapping(sdk: FakeCluster, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text("print(1)\n")
-    created = client.create_experiment(
+    experiment = client.create_experiment(
         {"name": "x"}, tmp_path / "code", project_id=4, template="base"
     )
-    assert (created.id, created.state) == (2, client.ExperimentState.RUNNING)
+    assert (experiment.id, experiment.state) == (2, client.ExperimentState.RUNNING)
     (request,) = sdk.sent("POST", "/api/v1/experiments")
     assert json.loads(request.body["config"]) == {"name": "x"}
     assert [f["path"] for f in request.body["modelDefinition"]] == ["train.py"]
@@ -146,8 +146,8 @@ def test_setters_change_object_and_cluster(sdk: FakeCluster) -> None:
     result.set_notes("note")
     result.set_labels({"b", "a"})
     assert (result.name, result.description, result.notes) == ("new", "text", "note")
-    stored = sdk.experiments[1]
-    assert (stored["name"], stored["labels"]) == ("new", ["a", "b"])
+    experiment = sdk.experiments[1]
+    assert (experiment["name"], experiment["labels"]) == ("new", ["a", "b"])
 
 
 def test_wait_returns_the_final_state(sdk: FakeCluster) -> None:
@@ -367,13 +367,13 @@ def test_models_and_versions(sdk: FakeCluster) -> None:
         lambda a: page("modelVersions", [version(2), version(1)], a),
     )
     sdk.on("PATCH", "/api/v1/models/m x", lambda a: {"model": model("m x", **a.body)})
-    created = client.create_model("m x", labels=["l"])
-    newest = created.get_version()
+    created_model = client.create_model("m x", labels=["l"])
+    newest = created_model.get_version()
     assert newest is not None
     assert (newest.model_version, newest.checkpoint and newest.checkpoint.uuid) == (2, CKPT)
-    created.add_metadata({"k": 1})
-    created.set_labels(["z"])
-    assert (created.labels, created.model_id) == (["z"], 3)
+    created_model.add_metadata({"k": 1})
+    created_model.set_labels(["z"])
+    assert (created_model.labels, created_model.model_id) == (["z"], 3)
 
 
 def test_model_without_versions(sdk: FakeCluster) -> None:

@@ -224,7 +224,7 @@ def test_changing_own_password_sends_current_password(
     answer_with(monkeypatch, "Secret123", "Secret123")
     assert det("user", "change-password").code == 0
     assert det("user", "change-password", "ada").code == 0
-    own, other = (sent.body for sent in cluster.sent("PATCH", "/api/v1/users/.*"))
+    own, other = (request.body for request in cluster.sent("PATCH", "/api/v1/users/.*"))
     assert own["currentPassword"] == passwords.salted("Secret123")
     assert "currentPassword" not in other
 

@@ -21,6 +21,6 @@ def test_bundle_contains_complete_logs_of_the_trial(api: Api, det: Det, tmp_path
     assert set(texts) == {
         "trial.json", "experiment.json", "workloads.json", "master.json", "trial_logs.txt", "master_logs.txt",
     }  # fmt: skip
-    written = [line for line in texts["trial_logs.txt"].splitlines() if "line " in line]
-    assert len(written) == 1200
-    assert written[-1].endswith("line 1199 ü")
+    written_lines = [line for line in texts["trial_logs.txt"].splitlines() if "line " in line]
+    assert len(written_lines) == 1200
+    assert written_lines[-1].endswith("line 1199 ü")

@@ -111,8 +111,8 @@ def test_policies_are_set_enforced_described_and_deleted(
     admin = ("-u", "admin", "config-policies")
     result = as_user(*admin, "set", "experiment", file, *scope)
     assert result.code == 0, result.err
-    shown = as_user("-u", "admin", "cp", "describe", "experiment", *scope).out
-    assert yaml.safe_load(shown) == yaml.safe_load(POLICIES)
+    output = as_user("-u", "admin", "cp", "describe", "experiment", *scope).out
+    assert yaml.safe_load(output) == yaml.safe_load(POLICIES)
     user = api.signed_in("determined")
     experiment = user.get(f"/api/v1/experiments/{create(user, max_restarts=1)}")
     assert experiment["config"]["max_restarts"] == 3

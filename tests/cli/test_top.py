@@ -41,11 +41,11 @@ def allocation(name: str, *agents: str) -> dict[str, Any]:
     return {"name": name, "resources": [{"agentDevices": {a: {"devices": []}}} for a in agents]}
 
 
-def job(id: str, state: str, allocated: int, requested: int, **more: Any) -> dict[str, Any]:
+def job(id: str, state: str, allocated: int, slots: int, **more: Any) -> dict[str, Any]:
     summary = {"state": f"STATE_{state}", "jobsAhead": 3}
     return {
         "jobId": f"job-{id}", "type": "TYPE_EXPERIMENT", "entityId": id, "name": f"mnist-{id}", "username": "ada",
-        "priority": 42, "weight": 1, "allocatedSlots": allocated, "requestedSlots": requested, "summary": summary,
+        "priority": 42, "weight": 1, "allocatedSlots": allocated, "requestedSlots": slots, "summary": summary,
         "submissionTime": START, "progress": 0.5, **more,
     }  # fmt: skip
 

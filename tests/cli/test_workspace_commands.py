@@ -58,13 +58,13 @@ def test_edit_without_changes_is_rejected(
 
 
 def test_describe_reports_failed_deletion(vision: FakeCluster, det: Det) -> None:
-    why = "experiment 3: its checkpoints could not be deleted: see 'det task logs abc'"
-    space, project = {**VISION, "errorMessage": why}, {**CATS, "errorMessage": why}
+    reason = "experiment 3: its checkpoints could not be deleted: see 'det task logs abc'"
+    space, project = {**VISION, "errorMessage": reason}, {**CATS, "errorMessage": reason}
     vision.on("GET", "/api/v1/workspaces", lambda a: page("workspaces", [space], a))
     vision.on("GET", "/api/v1/workspaces/7/projects", lambda a: page("projects", [project], a))
     vision.on("GET", "/api/v1/experiments", lambda a: page("experiments", [], a))
-    assert why in det("workspace", "describe", "vision").err
-    assert why in det("project", "describe", "vision", "cats").err
+    assert reason in det("workspace", "describe", "vision").err
+    assert reason in det("project", "describe", "vision", "cats").err
 
 
 def test_project_experiments_are_sorted_and_paged(vision: FakeCluster, det: Det) -> None:

@@ -32,11 +32,11 @@ def in_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("region", REGIONS)
 def test_clients_resolve_documented_endpoints(region: str) -> None:
     documented = {c.service: c.host.replace("REGION", region) for c in documented_calls()}
-    resolved = {
+    endpoints = {
         service: boto3.client(service, region_name=region).meta.endpoint_url.partition("://")[2]
         for service in documented
     }
-    assert resolved == documented
+    assert endpoints == documented
     assert documented["sts"] == sts_host(region)
     for service in ("ec2", "ssm"):
         of_provisioner = Clients().reading(service, region).meta.endpoint_url

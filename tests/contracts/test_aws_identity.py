@@ -51,8 +51,8 @@ def test_proof_is_valid_only_for_its_nonce(aws: FakeAws) -> None:
 
 def test_proof_is_sent_to_the_host_that_it_was_signed_for(aws: FakeAws) -> None:
     verify(aws, aws_proof(NONCE))
-    (seen,) = aws.seen
-    assert seen["Host"] == "sts.us-west-2.api.aws"
+    (request,) = aws.seen
+    assert request["Host"] == "sts.us-west-2.api.aws"
     assert sts_url(REGION) == "https://sts.us-west-2.api.aws/"
     assert sts_host("cn-north-1") == "sts.cn-north-1.api.amazonwebservices.com.cn"
 

@@ -26,8 +26,8 @@ TAGGED = {"aws:RequestTag/determined-cluster": "box"}
 def test_call_with_matching_conditions_is_allowed() -> None:
     assert POLICY.allows(Call("r", "ec2:RunInstances", INSTANCE, TAGGED))
     assert POLICY.allows(Call("r", "s3:GetObject", "arn:aws:s3:::data/a/b"))
-    elsewhere = {"lambda:SourceFunctionArn": "arn:aws:lambda:us-west-2:1:function:other"}
-    assert POLICY.allows(Call("r", "s3:GetObject", "arn:aws:s3:::data/a", elsewhere))
+    condition = {"lambda:SourceFunctionArn": "arn:aws:lambda:us-west-2:1:function:other"}
+    assert POLICY.allows(Call("r", "s3:GetObject", "arn:aws:s3:::data/a", condition))
     assert POLICY.actions() == {"ec2:RunInstances", "s3:GetObject"}
 
 

@@ -170,14 +170,14 @@ def test_spot_requests_have_the_cluster_tag(ec2: OnEc2) -> None:
     assert launch_fleet(ec2, 220).machine is not None
     (run,) = ec2.wire.sent("RunInstances")
     (template,) = ec2.wire.sent("CreateLaunchTemplate")
-    for sent, prefix in ((run, ""), (template, "LaunchTemplateData.")):
+    for request, prefix in ((run, ""), (template, "LaunchTemplateData.")):
         kind = f"{prefix}TagSpecification"
         (number,) = [
             name.split(".")[-2]
-            for name, value in sent.items()
+            for name, value in request.items()
             if name.startswith(kind) and value == "spot-instances-request"
         ]
-        tags = {v for n, v in sent.items() if n.startswith(kind) and f".{number}.Tag" in n}
+        tags = {v for n, v in request.items() if n.startswith(kind) and f".{number}.Tag" in n}
         assert {"determined-cluster", CLUSTER} <= tags
 
 
@@ -237,14 +237,14 @@ def test_exact_placements_are_tried_one_after_the_other(ec2: OnEc2) -> None:
     outcome = ec2.compute.launch(launch_request(ec2, [first, second], settings=settings))
     assert outcome.machine is not None
     assert outcome.machine.machine_type == second.machine_type
-    tried = ec2.wire.sent("RunInstances")
-    assert [t["InstanceType"] for t in tried] == [first.machine_type, second.machine_type]
-    assert len({t["ClientToken"] for t in tried}) == 2, (
+    requests = ec2.wire.sent("RunInstances")
+    assert [t["InstanceType"] for t in requests] == [first.machine_type, second.machine_type]
+    assert len({t["ClientToken"] for t in requests}) == 2, (
         "EC2 takes a token for one set of parameters"
     )
-    assert tried[0]["NetworkInterface.1.InterfaceType"] == "efa"
+    assert requests[0]["NetworkInterface.1.InterfaceType"] == "efa"
     reservation = "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
-    assert tried[0][reservation] == "cr-1"
+    assert requests[0][reservation] == "cr-1"
 
 
 def test_machines_use_the_placement_group_of_their_section(ec2: OnEc2) -> None:
@@ -314,16 +314,18 @@ def test_fleet_has_each_type_once_for_each_zone(ec2: OnEc2, subnets_of_a_zone: l
 def test_every_subnet_of_a_single_zone_is_tried(ec2: OnEc2, subnets_of_a_zone: list[str]) -> None:
     ec2.wire.failing_actions["RunInstances"] = Failure("InsufficientFreeAddressesInSubnet")
     refusal_of(ec2, network_interface={"subnet_ids": subnets_of_a_zone})
-    tried = [request["NetworkInterface.1.SubnetId"] for request in ec2.wire.sent("RunInstances")]
-    assert tried == subnets_of_a_zone
+    subnets = [request["NetworkInterface.1.SubnetId"] for request in ec2.wire.sent("RunInstances")]
+    assert subnets == subnets_of_a_zone
 
 
 def test_pool_uses_one_template_until_its_settings_change(ec2: OnEc2) -> None:
     offers = ec2.offers(Capacity.SPOT)
     for size in (150, 150, 160):
         settings = {**ec2.place.settings, "root_volume_size": size}
-        again = Ec2Compute(ec2.client.meta.endpoint_url)  # as in another process
-        assert again.launch(launch_request(ec2, offers, settings=settings)).machine is not None
+        second_client = Ec2Compute(ec2.client.meta.endpoint_url)  # as in another process
+        assert (
+            second_client.launch(launch_request(ec2, offers, settings=settings)).machine is not None
+        )
     used = [
         request["LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateName"]
         for request in ec2.wire.sent("CreateFleet")
@@ -376,8 +378,8 @@ def test_offer_without_a_zone_is_refused_in_all_zones(ec2: OnEc2) -> None:
 
 def test_fleet_without_machine_and_errors_is_retried(ec2: OnEc2) -> None:
     """Retry if it is unknown whether EC2 launched a machine."""
-    named = b"<fleetId>fleet-1</fleetId>"
-    ec2.wire.answers["CreateFleet"] = b"<CreateFleetResponse>%s</CreateFleetResponse>" % named
+    body = b"<fleetId>fleet-1</fleetId>"
+    ec2.wire.answers["CreateFleet"] = b"<CreateFleetResponse>%s</CreateFleetResponse>" % body
     with pytest.raises(Unreachable, match="fleet-1"):
         ec2.compute.launch(launch_request(ec2, ec2.offers(Capacity.SPOT)))
 
@@ -431,9 +433,9 @@ def test_ended_machine_has_a_reason(ec2: OnEc2, code: str, hint: str) -> None:
     instance = ec2_backends[ACCOUNT][REGION].get_instance(machine.cloud_id)
     instance.terminate()
     instance.state_reason.code, instance.state_reason.message = code, f"{code}: what EC2 says"
-    (ended,) = ec2.compute.owned(CLUSTER, ec2.place)
-    reason, _, more = ended.ended_because.partition(" (")
-    assert (ended.state, reason) == ("gone", f"{code}: what EC2 says")
+    (ended_machine,) = ec2.compute.owned(CLUSTER, ec2.place)
+    reason, _, more = ended_machine.ended_because.partition(" (")
+    assert (ended_machine.state, reason) == ("gone", f"{code}: what EC2 says")
     assert (hint in more) if hint else (not more)
 
 
@@ -480,8 +482,8 @@ def test_expired_or_unavailable_credentials_are_a_denial(
 
 def test_denied_listing_names_missing_permission(ec2: OnEc2) -> None:
     """An empty list would look as if every machine were gone."""
-    denied = Failure("UnauthorizedOperation", DENIAL.replace("RunInstances", "DescribeInstances"), 403)  # fmt: skip
-    ec2.wire.failing_actions["DescribeInstances"] = denied
+    failure = Failure("UnauthorizedOperation", DENIAL.replace("RunInstances", "DescribeInstances"), 403)  # fmt: skip
+    ec2.wire.failing_actions["DescribeInstances"] = failure
     with pytest.raises(Unreachable, match="Grant ec2:DescribeInstances"):
         ec2.compute.owned(CLUSTER, ec2.place)
     assert refusal_of(ec2).kind is RefusalKind.DENIED

@@ -66,8 +66,8 @@ def test_reads_hourly_prices_from_the_price_list(
 ) -> None:
     wire = Wire()
     wire.install(monkeypatch)
-    listed = [product("5.6720000000"), product("0.0000000000"), product("9", "Quantity")]
-    wire.answers["GetProducts"] = json.dumps({"PriceList": listed}).encode()
+    products = [product("5.6720000000"), product("0.0000000000"), product("9", "Quantity")]
+    wire.answers["GetProducts"] = json.dumps({"PriceList": products}).encode()
     assert market.on_demand_prices(REGION, ["g5.12xlarge"]) == {"g5.12xlarge": Decimal("5.672")}
     request = json.loads(wire.sent("GetProducts")[0]["body"])
     filters = {f["Field"]: f["Value"] for f in request["Filters"]}

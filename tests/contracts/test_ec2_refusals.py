@@ -146,8 +146,8 @@ def test_offer_without_an_error_is_also_explained() -> None:
 
 def test_refusal_of_a_region_is_reported_once() -> None:
     offers = [OFFER, replace(OFFER, machine_type="g5.2xlarge"), replace(OFFER, zone=B)]
-    denied = AwsError("UnauthorizedOperation", "no", 403)
-    (only_refusal,) = explain(offers, [Failure(o, o.zone, denied) for o in offers]).refusals
+    error = AwsError("UnauthorizedOperation", "no", 403)
+    (only_refusal,) = explain(offers, [Failure(o, o.zone, error) for o in offers]).refusals
     assert only_refusal.sentence.startswith(
         "EC2 gave no machine in us-west-2: no (UnauthorizedOperation)"
     )

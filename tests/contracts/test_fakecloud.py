@@ -143,8 +143,8 @@ def test_only_spot_machines_are_reclaimed_randomly() -> None:
     remaining = Counter(m.offer.capacity for m in cloud.fake.alive())
     assert remaining[Capacity.ON_DEMAND] == 50
     assert 0 < remaining[Capacity.SPOT] < 20
-    announced = [m for m in cloud.fake.rented if m.offer.capacity is Capacity.SPOT]
-    assert all(m.ends_at - m.notice_at <= 120 for m in announced)
+    spot_machines = [m for m in cloud.fake.rented if m.offer.capacity is Capacity.SPOT]
+    assert all(m.ends_at - m.notice_at <= 120 for m in spot_machines)
 
 
 def test_stockout_lasts_for_some_time() -> None:

@@ -198,9 +198,9 @@ def test_machines_of_every_project_are_listed(cloud: Gce) -> None:
         cloud.fake.add(project, ZONE, f"m{number}", labels={"det-cluster": "c"})
     compute = GceCompute(cloud.compute._api, projects=["acme", "vision"])
     place = Place(REGION, {"project": "acme"}, ("former/m2",))
-    listed = {m.cloud_id for m in compute.owned("c", place)}
-    assert listed == {"acme/m0", "vision/m1", "former/m2"}
-    assert {m.cloud_id for m in compute.owned("c", replace(place, settings={}))} == listed
+    machine_ids = {m.cloud_id for m in compute.owned("c", place)}
+    assert machine_ids == {"acme/m0", "vision/m1", "former/m2"}
+    assert {m.cloud_id for m in compute.owned("c", replace(place, settings={}))} == machine_ids
 
 
 def test_machine_with_an_edited_label_is_listed(cloud: Gce) -> None:
@@ -222,9 +222,9 @@ def test_names_and_request_ids_depend_on_the_token() -> None:
     assert naming.machine_name(request) == "det-00000000000000000000000000000007-3"
     assert naming.request_id(request, "a") == naming.request_id(request, "a")
     ids = {
-        naming.request_id(r, *what)
+        naming.request_id(r, *parts)
         for r in (request, replace(request, attempt=4))
-        for what in (["a"], ["b"])
+        for parts in (["a"], ["b"])
     }
     assert len(ids) == 4
 

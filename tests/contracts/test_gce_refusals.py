@@ -45,17 +45,17 @@ def test_repeated_request_returns_reason_of_a_later_failure(cloud: Gce) -> None:
     cloud.fake.operation_s = 60.0
     cloud.give(stockout(ZONE, "e2-standard-4", ["us-central1-b"]), zone=ZONE)
     request = launch_request(cloud, [offer()])
-    accepted = cloud.compute.launch(request).machine
-    assert accepted is not None
-    assert accepted.state == "pending"
+    machine = cloud.compute.launch(request).machine
+    assert machine is not None
+    assert machine.state == "pending"
     assert [m.state for m in cloud.compute.owned(request.cluster_id, cloud.place)] == ["pending"]
     cloud.sleep(120)
     assert list(cloud.compute.owned(request.cluster_id, cloud.place)) == []
     cloud.allow()
     cloud.fake.forget_request_ids()
-    again = cloud.compute.launch(request)
-    assert again.machine is None
-    assert [(r.kind, r.hint) for r in again.refusals] == [
+    second_outcome = cloud.compute.launch(request)
+    assert second_outcome.machine is None
+    assert [(r.kind, r.hint) for r in second_outcome.refusals] == [
         (RefusalKind.NO_CAPACITY, ("us-central1-b",))
     ]
 
@@ -66,9 +66,9 @@ def test_repeated_request_after_a_later_failure_starts_no_machine(cloud: Gce) ->
     request = launch_request(cloud, cloud.offers(Capacity.SPOT))
     assert cloud.compute.launch(request).machine is not None
     cloud.sleep(120)
-    again = cloud.compute.launch(request)
-    assert again.machine is None
-    assert [r.scope.machine_type for r in again.refusals] == ["g2-standard-8"]
+    second_outcome = cloud.compute.launch(request)
+    assert second_outcome.machine is None
+    assert [r.scope.machine_type for r in second_outcome.refusals] == ["g2-standard-8"]
     assert cloud.fake.listed(PROJECT) == []
 
 
@@ -88,10 +88,10 @@ def test_preempted_machine_is_not_started_again_by_its_token(cloud: Gce) -> None
     assert machine is not None
     cloud.reclaim(machine)
     cloud.fake.forget_request_ids()
-    again = cloud.compute.launch(request).machine
-    assert again is not None
-    assert (again.state, again.cloud_id) == ("gone", machine.cloud_id)
-    assert again.ended_because == "spot capacity was taken back"
+    second_machine = cloud.compute.launch(request).machine
+    assert second_machine is not None
+    assert (second_machine.state, second_machine.cloud_id) == ("gone", machine.cloud_id)
+    assert second_machine.ended_because == "spot capacity was taken back"
     assert cloud.fake.instances == []
 
 
@@ -107,11 +107,11 @@ def test_existing_machine_with_the_name_is_returned(cloud: Gce) -> None:
 def test_concurrent_launches_and_deletions_share_a_provider(cloud: Gce) -> None:
     requests = [launch_request(cloud) for _ in range(24)]
     with ThreadPoolExecutor(8) as pool:
-        launched = [o.machine for o in pool.map(cloud.compute.launch, requests)]
-    ids = [m.cloud_id for m in launched if m]
+        machines = [o.machine for o in pool.map(cloud.compute.launch, requests)]
+    ids = [m.cloud_id for m in machines if m]
     assert len(set(ids)) == 24
-    assert [m.machine_id for m in launched if m] == [r.machine_id for r in requests]
-    assert list(cloud.compute.terminate([m for m in launched if m])) == []
+    assert [m.machine_id for m in machines if m] == [r.machine_id for r in requests]
+    assert list(cloud.compute.terminate([m for m in machines if m])) == []
 
 
 def test_launch_waits_a_few_seconds_at_most(cloud: Gce) -> None:
@@ -131,10 +131,10 @@ def test_failure_of_a_regional_launch_has_the_zone(cloud: Gce) -> None:
     cloud.sleep(120)
     cloud.allow()
     zonal_request = replace(request, offers=(offer("g2-standard-8", zone=ZONE),))
-    again = cloud.compute.launch(zonal_request)
-    assert again.machine is None
-    assert {r.kind for r in again.refusals} == {RefusalKind.NO_CAPACITY}
-    assert ZONE in {r.scope.zone for r in again.refusals}
+    second_outcome = cloud.compute.launch(zonal_request)
+    assert second_outcome.machine is None
+    assert {r.kind for r in second_outcome.refusals} == {RefusalKind.NO_CAPACITY}
+    assert ZONE in {r.scope.zone for r in second_outcome.refusals}
 
 
 def test_launch_over_many_offers_has_a_time_limit(cloud: Gce) -> None:

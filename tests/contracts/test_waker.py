@@ -63,12 +63,12 @@ def test_wake_without_a_waiter_has_no_effect() -> None:
 def test_function_waker_starts_each_existing_function_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    started: list[str] = []
+    channels: list[str] = []
 
     class Client:
         def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
             assert InvocationType == "Event"
-            started.append(FunctionName)
+            channels.append(FunctionName)
             if FunctionName == "broken":
                 raise OSError("no route to AWS")
 
@@ -78,6 +78,6 @@ def test_function_waker_starts_each_existing_function_once(
     for topic in ("schedule", "agent:1", "schedule", "provision"):
         waker.wake(topic)
     functions.flush()
-    assert started == ["broken", "tick"], "one that cannot be started keeps no other from it"
+    assert channels == ["broken", "tick"], "one that cannot be started keeps no other from it"
     functions.flush()
-    assert started == ["broken", "tick", "broken"], "what could not be started is not forgotten"
+    assert channels == ["broken", "tick", "broken"], "what could not be started is not forgotten"

@@ -16,6 +16,6 @@ def clock() -> list[datetime]:
 
 @pytest.fixture
 def ctx(database: Database, clock: list[datetime]) -> Context:
-    made = context(database)
-    made.now = lambda: clock[0]
-    return made
+    new_context = context(database)
+    new_context.now = lambda: clock[0]
+    return new_context

@@ -104,8 +104,8 @@ def history(database: Database) -> History:
     experiments = []
     for labels in ("[]", "[a]", "[a, b]"):
         config = f"{SINGLE}labels: {labels}\n"
-        created = creation.create(ctx, OWNER, creation.Submission(config=config))
-        experiments.append(created.experiment_id or 0)
+        experiment = creation.create(ctx, OWNER, creation.Submission(config=config))
+        experiments.append(experiment.experiment_id or 0)
     history = History(ctx, random.Random(3), experiments)
     for number in range(RUNS + 1):
         history.run(number)
@@ -115,21 +115,25 @@ def history(database: Database) -> History:
 def reports(ctx: Context) -> dict[str, Any]:
     """Return all reports that may read closed days. Sums of money are divided, so their last digits differ."""
     later = Span(FIRST + timedelta(hours=31), NOW - timedelta(hours=40), NOW)
-    found: dict[str, Any] = {}
+    report_rows: dict[str, Any] = {}
     with ctx.db.begin() as tx:
-        found["day"] = usage.by_day(tx, FIRST, LAST, NOW)
-        found["month"] = usage.by_day(tx, FIRST, LAST, NOW, "month")
+        report_rows["day"] = usage.by_day(tx, FIRST, LAST, NOW)
+        report_rows["month"] = usage.by_day(tx, FIRST, LAST, NOW, "month")
         work = costs.work_by_day(tx, FIRST, LAST, NOW)
         machines = costs.machines_by_day(tx, FIRST, LAST, NOW)
-        found["work"] = {w.start: (_sums(w.by_username), _sums(w.by_label)) for w in work}
-        found["machines"] = {m.start: (round(m.usd, 9), _sums(m.by_pool)) for m in machines}
+        report_rows["work"] = {w.start: (_sums(w.by_username), _sums(w.by_label)) for w in work}
+        report_rows["machines"] = {m.start: (round(m.usd, 9), _sums(m.by_pool)) for m in machines}
         for name, span in (("all", Span(FIRST, NOW, NOW)), ("part", later)):
             users, pools = costs.by_user(tx, span), costs.by_pool(tx, span)
-            found[f"users {name}"] = [(c.name, _usd(c.usd), _usd(c.slot_hours)) for c in users]
-            found[f"pools {name}"] = [(c.name, _usd(c.usd), _usd(c.working_usd)) for c in pools]
+            report_rows[f"users {name}"] = [
+                (c.name, _usd(c.usd), _usd(c.slot_hours)) for c in users
+            ]
+            report_rows[f"pools {name}"] = [
+                (c.name, _usd(c.usd), _usd(c.working_usd)) for c in pools
+            ]
             for scope, id in SCOPES.items():
-                found[f"{scope.value} {name}"] = _usd(costs.spent(tx, scope, id, span))
-    return found
+                report_rows[f"{scope.value} {name}"] = _usd(costs.spent(tx, scope, id, span))
+    return report_rows
 
 
 def _sums(text: str) -> dict[str, float]:
@@ -153,11 +157,11 @@ def from_rows(ctx: Context) -> dict[str, Any]:
     with ctx.db.begin() as tx:
         summed = tx.execute(text("SELECT day, summed_at FROM closed_days")).all()
         tx.execute(_FORGET)
-    found = reports(ctx)
+    report = reports(ctx)
     with ctx.db.begin() as tx:
         for row in summed:
             tx.execute(_RESTORE, {"at": row.summed_at, "day": row.day})
-    return found
+    return report
 
 
 def test_reports_of_closed_days_equal_reports_of_rows(history: History) -> None:

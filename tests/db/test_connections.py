@@ -86,9 +86,9 @@ def test_a_large_answer_arrives_whole(database: Database) -> None:
 
 
 def test_failed_transaction_does_not_affect_the_next_transaction(database: Database) -> None:
-    def insert(*wanted: str) -> None:
+    def insert(*expected: str) -> None:
         with database.begin() as tx:
-            for name in wanted:
+            for name in expected:
                 tx.execute(INSERT, {"name": name})
             raise ValueError
 
@@ -245,9 +245,9 @@ def test_times_are_understood_in_any_zone_of_the_server(database: Database) -> N
     value = datetime(2026, 11, 20, 1, 2, 3, 450000, tzinfo=timezone.utc)
     with database.begin() as tx:
         tx.execute(text("SET LOCAL timezone = 'Asia/Kolkata'"))
-        found = tx.execute(TIME, {"value": value}).scalar_one()
-    assert found == value
-    assert found.utcoffset() == timedelta(hours=5, minutes=30)
+        matching_time = tx.execute(TIME, {"value": value}).scalar_one()
+    assert matching_time == value
+    assert matching_time.utcoffset() == timedelta(hours=5, minutes=30)
 
 
 def test_infinite_time_is_read_as_infinity(database: Database) -> None:
@@ -287,10 +287,10 @@ def test_encoding_errors_leave_at_most_one_prepared_statement(database: Database
         for _ in range(3):
             with pytest.raises(UnicodeEncodeError):
                 tx.execute(text("SELECT cast(:x AS text)"), {"x": "\ud800"})
-        held = tx.execute(
+        count = tx.execute(
             text("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%AS text)'")
         )
-        assert held.scalar_one() <= 1
+        assert count.scalar_one() <= 1
 
 
 def test_encoding_error_in_the_first_statement_leaves_no_open_transaction(
@@ -315,10 +315,10 @@ def test_a_transaction_begins_with_its_first_statement(
 ) -> None:
     def answered(connection: Any, context: Any) -> None:
         requests.append(context.statement)
-        read(connection, context)
+        original(connection, context)
 
     requests: list[str] = []
-    read = driver.PreparedConnection.handle_messages
+    original = driver.PreparedConnection.handle_messages
     with database.begin() as tx:
         tx.execute(INSERT, {"name": "a"})
     monkeypatch.setattr(driver.PreparedConnection, "handle_messages", answered)
@@ -418,18 +418,18 @@ def test_local_connections_do_not_use_tls(host: str) -> None:
 
 
 def test_process_does_not_exceed_its_connection_limit(database_url: str) -> None:
-    bounded, seen = Database(database_url, pool_size=2), set[int]()
+    bounded, pids = Database(database_url, pool_size=2), set[int]()
     together = threading.Barrier(2, timeout=60)
 
     def ask(_: int) -> None:
         with bounded.begin() as tx:
-            seen.add(tx.execute(BACKEND).one().pid)
+            pids.add(tx.execute(BACKEND).one().pid)
             together.wait()
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(ask, range(6)))
     bounded.dispose()
-    assert len(seen) == 2, "more connections than two were opened"
+    assert len(pids) == 2, "more connections than two were opened"
 
 
 def test_thread_does_not_wait_for_a_connection_that_it_holds(database_url: str) -> None:
@@ -474,6 +474,6 @@ def test_waiting_log_line_does_not_block_log_lines_of_other_threads(
             assert waits.wait(60)
             log.handle(line("of a thread that has one"))
         waiting.result()
-    kept = {r.message for r in bounded.read(LINES)}
-    assert kept == {"of a thread that waits", "of a thread that has one"}
+    lines_read = {r.message for r in bounded.read(LINES)}
+    assert lines_read == {"of a thread that waits", "of a thread that has one"}
     bounded.dispose()

@@ -43,11 +43,15 @@ def kept(ctx: Context, experiment: Running) -> tuple[int, ...] | None:
 
 
 def save(ctx: Context, experiment: Running, state: CheckpointState, size: int) -> str:
-    saved = str(uuid.uuid4())
+    checkpoint_uuid = str(uuid.uuid4())
     with ctx.db.begin() as tx:
-        values = {"uuid": saved, "trial": experiment.trials[0], "experiment": experiment.id}
+        values = {
+            "uuid": checkpoint_uuid,
+            "trial": experiment.trials[0],
+            "experiment": experiment.id,
+        }
         tx.execute(_CHECKPOINT, {**values, "state": state.value, "size": size})
-    return saved
+    return checkpoint_uuid
 
 
 def change(ctx: Context, checkpoint: str, state: CheckpointState, size: int) -> None:

@@ -39,18 +39,18 @@ CONTRACTING = {
 
 def statements(upgrade: Callable[[], None]) -> str:
     """Return the SQL of a revision."""
-    told = io.StringIO()
-    options = {"as_sql": True, "output_buffer": told}
+    buffer = io.StringIO()
+    options = {"as_sql": True, "output_buffer": buffer}
     context = MigrationContext.configure(dialect_name="postgresql", opts=options)
     with Operations.context(context):
         upgrade()
-    return re.sub(r"\s+", " ", told.getvalue())
+    return re.sub(r"\s+", " ", buffer.getvalue())
 
 
 def contracting(upgrade: Callable[[], None]) -> list[str]:
-    told = statements(upgrade)
+    sql = statements(upgrade)
     return [
-        what for what, pattern in CONTRACTING.items() if re.search(pattern, told, re.IGNORECASE)
+        change for change, pattern in CONTRACTING.items() if re.search(pattern, sql, re.IGNORECASE)
     ]
 
 
@@ -77,8 +77,8 @@ def problems(module: ModuleType) -> Iterator[str]:
 
 
 def test_a_revision_only_adds_to_the_schema() -> None:
-    found = {path.stem: list(problems(revision(path))) for path in LATER}
-    assert found == {path.stem: [] for path in LATER}
+    problems_by_name = {path.stem: list(problems(revision(path))) for path in LATER}
+    assert problems_by_name == {path.stem: [] for path in LATER}
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_allows_changes_that_keep_the_previous_version_working(upgrade: Callable
     assert contracting(upgrade) == []
 
 
-def dropping(**told: str) -> ModuleType:
+def dropping(**statement: str) -> ModuleType:
     module = ModuleType("revision")
-    module.__dict__.update(upgrade=lambda: op.drop_column("users", "age"), **told)
+    module.__dict__.update(upgrade=lambda: op.drop_column("users", "age"), **statement)
     return module
 
 

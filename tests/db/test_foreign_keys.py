@@ -56,9 +56,9 @@ def keys() -> list[ForeignKey]:
 def test_id_columns_are_foreign_keys_or_listed_with_a_reason() -> None:
     naming = {c for c in columns() if c.name.endswith(("_id", "_uuid"))}
     without = {str(c) for c in naming if not c.foreign_keys}
-    listed = set.union(OWN, *NO_KEYS.values())
-    assert without - listed == set(), "add a foreign key, or the reason why there is none"
-    assert listed - without == set(), "these are foreign keys now, or gone"
+    constraints = set.union(OWN, *NO_KEYS.values())
+    assert without - constraints == set(), "add a foreign key, or the reason why there is none"
+    assert constraints - without == set(), "these are foreign keys now, or gone"
 
 
 def finds_all(index: Index, column: Column[object]) -> bool:

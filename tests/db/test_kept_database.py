@@ -59,9 +59,9 @@ def test_database_with_new_statistics_is_not_reused(
 ) -> None:
     with postgres_server.database() as url, postgres_server.opened(url) as database:
         engine = database.engine
-    with engine.connect() as left:
-        left.execute(text("ANALYZE pools"))
-        left.commit()
+    with engine.connect() as connection:
+        connection.execute(text("ANALYZE pools"))
+        connection.commit()
     with postgres_server.database() as another:
         assert another != url
 
@@ -77,8 +77,8 @@ def test_database_with_an_open_transaction_is_not_reused(
     postgres_server: DatabaseServer,
 ) -> None:
     with postgres_server.database() as url, postgres_server.opened(url) as database:
-        left = database.engine.connect()
-        left.execute(text("INSERT INTO pools (name) VALUES ('left')"))
+        connection = database.engine.connect()
+        connection.execute(text("INSERT INTO pools (name) VALUES ('left')"))
     with postgres_server.database() as another:
         assert another != url
-    left.invalidate()
+    connection.invalidate()

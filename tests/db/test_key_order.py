@@ -59,11 +59,11 @@ def orders_of_trials(database: Database, experiment_id: int) -> list[list[str]]:
 def test_task_receives_hyperparameters_in_the_users_order(database: Database, name: str) -> None:
     ctx = context(database)
     agent = Agent.joined(ctx)
-    submitted = config({"name": name, **SEARCHERS[name]})
-    created = creation.create(ctx, OWNER, creation.Submission(config=submitted))
-    assert created.experiment_id is not None
+    config_text = config({"name": name, **SEARCHERS[name]})
+    experiment = creation.create(ctx, OWNER, creation.Submission(config=config_text))
+    assert experiment.experiment_id is not None
     changes = editing.Changes({}, None, {"max_slots": 5}, {"save_trial_best": 3})
-    editing.patch(ctx, OWNER, created.experiment_id, changes)
+    editing.patch(ctx, OWNER, experiment.experiment_id, changes)
     tick.run(ctx)
     env = agent.poll()[0]["spec"]["env"]
     assert paths_of(json.loads(env["DET_HPARAMS"])) == PATHS
@@ -72,4 +72,4 @@ def test_task_receives_hyperparameters_in_the_users_order(database: Database, na
     assert paths_of(document["data"]) == ["train.url", "train.a", "b"]
     assert document["resources"]["max_slots"] == 5
     assert document["checkpoint_storage"]["save_trial_best"] == 3
-    assert set(map(tuple, orders_of_trials(database, created.experiment_id))) == {tuple(PATHS)}
+    assert set(map(tuple, orders_of_trials(database, experiment.experiment_id))) == {tuple(PATHS)}

@@ -25,9 +25,9 @@ class Gang:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self.agents = [Agent.joined(ctx, name) for name in ("first", "second")]
-        created = creation.create(ctx, OWNER, creation.Submission(config=GANG))
-        assert created.experiment_id is not None
-        self.experiment_id = created.experiment_id
+        experiment = creation.create(ctx, OWNER, creation.Submission(config=GANG))
+        assert experiment.experiment_id is not None
+        self.experiment_id = experiment.experiment_id
         tick.run(ctx)
         self._orders = [order for agent in self.agents for order in agent.poll()]
         for number in range(2):

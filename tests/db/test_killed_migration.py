@@ -21,12 +21,12 @@ IsIt = Callable[[int, str], bool]  # of a statement's number and kind
 
 def migrate_and_die(url: str, is_it: IsIt, *, arrives: bool = False) -> list[str]:
     """Migrate in a process that dies at a statement, which may arrive. Return the kinds of its statements."""
-    told: list[str] = []
+    messages: list[str] = []
     migrating: list[subprocess.Popen[bytes]] = []
 
     def lets(kind: str) -> bool:
-        told.append(kind)
-        if not is_it(len(told), kind):
+        messages.append(kind)
+        if not is_it(len(messages), kind):
             return True
         migrating[0].kill()
         return arrives
@@ -34,7 +34,7 @@ def migrate_and_die(url: str, is_it: IsIt, *, arrives: bool = False) -> list[str
     with watched_database(url, lets) as front:
         migrating.append(subprocess.Popen([sys.executable, "-c", PROGRAM, front]))
         migrating[0].wait(120)
-    return told
+    return messages
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def look(empty_database_url: str) -> Any:
 def test_interrupted_migration_is_rolled_back_and_repeated(
     empty_database_url: str, look: Any, is_it: IsIt
 ) -> None:
-    told = migrate_and_die(empty_database_url, is_it)
-    assert len(told) >= 10, "it died while it was at work"
+    messages = migrate_and_die(empty_database_url, is_it)
+    assert len(messages) >= 10, "it died while it was at work"
     with look() as connection:
         assert connection.scalar(TABLES) == 0
     assert migrate(empty_database_url)[-1] == HEAD

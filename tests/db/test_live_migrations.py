@@ -35,11 +35,11 @@ def upgrade():
 
 def locking(upgrade: Callable[[], None]) -> list[str]:
     sql = statements(upgrade)
-    created = set(_CREATED.findall(sql))
+    tables = set(_CREATED.findall(sql))
     return [
         problem
         for problem, pattern in _LOCKING.items()
-        if any(table not in created for table in pattern.findall(sql))
+        if any(table not in tables for table in pattern.findall(sql))
     ]
 
 
@@ -141,16 +141,16 @@ def test_index_on_a_used_table_is_built_concurrently(
 ) -> None:
     add(versions, monkeypatch, INDEX, outside=True)
     engine = engine_of(live, request)
-    seen = []
+    rows_read = []
     original = op.create_index
 
     def watched(*args: object, **options: object) -> None:
-        seen.append(options.get("postgresql_concurrently"))
+        rows_read.append(options.get("postgresql_concurrently"))
         original(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(op, "create_index", watched)
     assert migrate(live) == (migrating.HEAD,)
-    assert seen == [True]
+    assert rows_read == [True]
     with engine.connect() as connection:
         assert connection.scalar(_IS_VALID) is True
 

@@ -81,13 +81,13 @@ log_policies: [{{pattern: out of memory, action: cancel_retries}}]
 def test_provisioning_reasons_are_stored_while_another_allocation_is_locked(
     database: Database,
 ) -> None:
-    ctx, (free, held) = _two_that_want_one_slot(database)
+    ctx, (free, held_job) = _two_that_want_one_slot(database)
     reason = ProvisionReason(ProvisionCode.NO_OFFER_FITS, "there are none")
     with change(ctx) as kill:
-        allocations.lock(kill.tx, held)
+        allocations.lock(kill.tx, held_job)
         with context(database).db.begin() as tx:
             tx.execute(_SOON)
-            provision.record(tx, {free: reason, held: reason}, {})
+            provision.record(tx, {free: reason, held_job: reason}, {})
     assert [row.id for row in database.read(_TOLD)] == [free]
 
 
@@ -95,8 +95,8 @@ def _record(ctx: Context, reason: ProvisionReason) -> list[Any]:
     """Store a reason for all queued allocations as a decision does; return the versions of their rows."""
     with ctx.db.begin() as tx:
         waiting = provision.demand(tx, "default", 42)
-        stored = {one.demand.allocation_id: one.machine_digest for one in waiting}
-        provision.record(tx, dict.fromkeys(stored, reason), stored)
+        digests = {one.demand.allocation_id: one.machine_digest for one in waiting}
+        provision.record(tx, dict.fromkeys(digests, reason), digests)
     return [tuple(row) for row in ctx.db.read(_VERSIONS)]
 
 
@@ -115,15 +115,15 @@ def test_unchanged_provisioning_reasons_are_not_written(
 
 
 def test_delayed_runs_are_released_while_one_is_locked(database: Database) -> None:
-    ctx, (_, held) = _two_that_want_one_slot(database)
+    ctx, (_, held_job) = _two_that_want_one_slot(database)
     with ctx.db.begin() as tx:
         tx.execute(_DELAY, {"at": ctx.now() - timedelta(seconds=1)})
     with change(ctx) as kill:
-        allocations.lock(kill.tx, held)
+        allocations.lock(kill.tx, held_job)
         with context(database).db.begin() as tx:
             tx.execute(_SOON)
             assert allocations.release_delayed(tx, ctx.now()) == {"default"}
-    assert [row.id for row in database.read(_DELAYED)] == [held]
+    assert [row.id for row in database.read(_DELAYED)] == [held_job]
     with ctx.db.begin() as tx:
         assert allocations.release_delayed(tx, ctx.now()) == {"default"}
     assert list(database.read(_DELAYED)) == []
@@ -131,12 +131,12 @@ def test_delayed_runs_are_released_while_one_is_locked(database: Database) -> No
 
 def test_traffic_is_recorded_while_another_task_is_locked(database: Database) -> None:
     ctx, _ = _two_that_want_one_slot(database)
-    free, held = database.read(_OF_TRIALS)
+    free, held_job = database.read(_OF_TRIALS)
     with change(ctx) as kill:
-        trials.end_task(kill.tx, held.task_id, kill.now)
+        trials.end_task(kill.tx, held_job.task_id, kill.now)
         with ThreadPoolExecutor(1) as threads:
             touching = threads.submit(
-                proxies.touch, context(database).db, [free.task_id, held.task_id], ctx.now()
+                proxies.touch, context(database).db, [free.task_id, held_job.task_id], ctx.now()
             )
             touching.result(60)
     assert [row.id for row in database.read(_TOUCHED)] == [free.task_id]
@@ -160,9 +160,11 @@ def _kill_during(ctx: Context, experiment_id: int, act: Callable[[], object]) ->
 @pytest.mark.parametrize("ends", [True, False])
 def test_an_unmanaged_trial_locks_its_experiment_first(database: Database, ends: bool) -> None:
     ctx = context(database)
-    made = creation.create(ctx, OWNER, Submission(config=SINGLE, unmanaged=True)).experiment_id
-    assert made is not None
-    trial = unmanaged.create_trial(ctx, made, {}, None)
+    experiment_id = creation.create(
+        ctx, OWNER, Submission(config=SINGLE, unmanaged=True)
+    ).experiment_id
+    assert experiment_id is not None
+    trial = unmanaged.create_trial(ctx, experiment_id, {}, None)
 
     def act() -> None:
         other = context(database)
@@ -171,18 +173,20 @@ def test_an_unmanaged_trial_locks_its_experiment_first(database: Database, ends:
         else:
             unmanaged.start_trial(other, trial, resume=False)
 
-    with _kill_during(ctx, made, act):
+    with _kill_during(ctx, experiment_id, act):
         pass
     assert database.read(_OF_TRIALS)[0].id == trial
 
 
 def test_log_policies_lock_experiments_before_trials(database: Database) -> None:
     ctx = context(database)
-    made = creation.create(ctx, OWNER, Submission(config=POLICIES)).experiment_id
-    assert made is not None
+    experiment_id = creation.create(ctx, OWNER, Submission(config=POLICIES)).experiment_id
+    assert experiment_id is not None
     first, second = database.read(_OF_TRIALS)
     lines = [{"task_id": task, "log": "out of memory"} for task in (first.task_id, second.task_id)]
-    with _kill_during(ctx, made, lambda: task_logs.store(context(database), lines)) as kill:
+    with _kill_during(
+        ctx, experiment_id, lambda: task_logs.store(context(database), lines)
+    ) as kill:
         trials.update(kill.tx, second.id, runner_state="killed")
     matched = "SELECT count(*) AS found FROM trials WHERE log_policy_matched IS NOT NULL"
     assert database.read(text(matched))[0].found == 2

@@ -49,27 +49,27 @@ def store(ctx: Context, task_id: str, lines: Lines) -> None:
 def read(
     ctx: Context, task_id: str, filters: log_windows.Filters, *, descending: bool
 ) -> list[int]:
-    found, last, full = [], 0, True
+    lines, last, full = [], 0, True
     while full:
         page = task_logs.page(ctx, task_id, filters, after_id=last, descending=descending)
-        found += [line.id for line in page.lines]
+        lines += [line.id for line in page.lines]
         last, full = page.last_id, page.full
-    return found
+    return lines
 
 
 @contextmanager
 def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[log_windows.Window]]:
     """Return the windows that are read."""
-    seen: list[log_windows.Window] = []
+    windows_read: list[log_windows.Window] = []
     page: Callable[..., Any] = log_windows.page
 
     def looked_at(tx: Any, window: log_windows.Window, *more: Any) -> Any:
-        seen.append(window)
+        windows_read.append(window)
         return page(tx, window, *more)
 
     with monkeypatch.context() as patched:
         patched.setattr(log_windows, "page", looked_at)
-        yield seen
+        yield windows_read
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -82,23 +82,21 @@ def test_reads_only_log_spans_of_the_requested_time(
     store(ctx, task_id, lines)
     middle = BEGAN + timedelta(hours=20, minutes=25)
     within = middle + timedelta(minutes=30)
-    with windows(monkeypatch) as seen:
+    with windows(monkeypatch) as windows_read:
         filters = log_windows.Filters(after=middle, before=within)
         expected = [20 * SPAN + n for n in (3, 4, 5)]
         assert read(ctx, task_id, filters, descending=descending) == sorted(
             expected, reverse=descending
         )
-    assert [min(w.first, w.last) >> log_spans.BITS for w in seen] == [20]
+    assert [min(w.first, w.last) >> log_spans.BITS for w in windows_read] == [20]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_finds_all_log_lines_of_a_time_in_any_order(ctx: Context, task_id: str, seed: int) -> None:
     """Clocks differ, and agents that were cut off send lines of hours ago."""
-    drawn = random.Random(seed)
-    times = [
-        BEGAN + timedelta(seconds=drawn.choice((n, drawn.randrange(9000)))) for n in range(300)
-    ]
-    ids = drawn.sample(range(1, 12 * SPAN), 300)
+    rng = random.Random(seed)
+    times = [BEGAN + timedelta(seconds=rng.choice((n, rng.randrange(9000)))) for n in range(300)]
+    ids = rng.sample(range(1, 12 * SPAN), 300)
     lines = dict(zip(sorted(ids), times, strict=True))
     batches = list(lines.items())
     for begin in range(0, 300, 20):
@@ -111,11 +109,11 @@ def test_finds_all_log_lines_of_a_time_in_any_order(ctx: Context, task_id: str, 
             if (low is None or at > low) and (high is None or at < high)
         }  # fmt: skip
         for descending in (False, True):
-            found = read(
+            matching_lines = read(
                 ctx, task_id, log_windows.Filters(after=low, before=high), descending=descending
             )
-            assert len(found) == len(expected)
-            assert set(found) == expected
+            assert len(matching_lines) == len(expected)
+            assert set(matching_lines) == expected
 
 
 def spans(ctx: Context, task_id: str) -> list[tuple[int, datetime, datetime]]:

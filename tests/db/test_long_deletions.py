@@ -77,20 +77,20 @@ def test_each_transaction_deletes_few_rows(doomed: Context, clock: list[datetime
     with doomed.db.begin() as tx:
         for statement in (_ADD_VALUES, _ADD_CHECKPOINTS, _ADD_EVENTS):
             tx.execute(statement, {"now": clock[0]})
-    deleted: list[int] = []
+    batches: list[int] = []
 
     def count_deleted(delete: Callable[[Tx, int], object]) -> object:
         with doomed.db.begin() as tx:
             before = tx.execute(_DELETED_ROWS).scalar_one()
             result = delete(tx, 1)
-            deleted.append(tx.execute(_DELETED_ROWS).scalar_one() - before)
+            batches.append(tx.execute(_DELETED_ROWS).scalar_one() - before)
             return result
 
     while count_deleted(deletion_parts.delete_part):
         pass
     count_deleted(deletion_parts.delete_experiment)
-    assert sum(deleted) > 200
-    assert max(deleted) <= 20, "each of these tables has 25 rows or more"
+    assert sum(batches) > 200
+    assert max(batches) <= 20, "each of these tables has 25 rows or more"
 
 
 def test_a_deletion_continues_after_a_crash_between_two_parts(

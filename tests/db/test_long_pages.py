@@ -89,8 +89,8 @@ def test_rows_deleted_between_parts_are_left_out(
     before = next(parts)
     with made.begin() as tx:
         tx.execute(text("DELETE FROM users WHERE username IN ('user-1', 'user-4')"))
-    shown = joined([before, *parts])
-    assert [u["username"] for u in shown["users"]][-2:] == ["user-2", "user-3"]
+    rows = joined([before, *parts])
+    assert [u["username"] for u in rows["users"]][-2:] == ["user-2", "user-3"]
 
 
 def test_parts_have_equal_numbers_of_rows(made: Database) -> None:

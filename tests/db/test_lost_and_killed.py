@@ -42,8 +42,8 @@ def started(ctx: Context, task_id: str) -> str:
 
 
 def command(ctx: Context) -> str:
-    told = interactive.launch(ctx, OWNER, Submission(TaskKind.COMMAND, COMMAND))
-    return started(ctx, str(told.shown["id"]))
+    task = interactive.launch(ctx, OWNER, Submission(TaskKind.COMMAND, COMMAND))
+    return started(ctx, str(task.shown["id"]))
 
 
 def generic_task(ctx: Context) -> str:

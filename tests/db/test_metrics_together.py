@@ -43,8 +43,8 @@ def report(trial: int, steps: int = 1, run: int = 1, **values: Any) -> MetricsRe
 
 def sent_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]:
     """Send reports together, and send the remaining ones alone. Return the answers."""
-    stored = metric_reports.take_together(ctx, reports)
-    return ["stored" if s else sent(ctx, one) for s, one in zip(stored, reports, strict=True)]
+    outcomes = metric_reports.take_together(ctx, reports)
+    return ["stored" if s else sent(ctx, one) for s, one in zip(outcomes, reports, strict=True)]
 
 
 def sent_one_by_one(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]:
@@ -60,7 +60,7 @@ def sent(ctx: Context, one: MetricsReport) -> str:
 
 
 def left(database: Database) -> list[Any]:
-    return [[tuple(row) for row in database.read(what)] for what in (_REPORTS, _TRIALS)]
+    return [[tuple(row) for row in database.read(query)] for query in (_REPORTS, _TRIALS)]
 
 
 def a_mix(database: Database, trials: Sequence[int]) -> list[MetricsReport]:
@@ -95,10 +95,10 @@ def after(
         trials = running(ctx, ASHA.format(trials=8)).trials
         metric_reports.take(ctx, report(trials[3], steps=4))
         metric_reports.take(ctx, report(trials[3], steps=8))
-        told = send(ctx, a_mix(database, trials))
-        found = left(database)
+        outcomes = send(ctx, a_mix(database, trials))
+        matching_rows = left(database)
         database.dispose()
-    return told, found
+    return outcomes, matching_rows
 
 
 def test_batched_reports_have_the_same_results_as_single_reports(
@@ -140,37 +140,40 @@ def test_malformed_report_does_not_fail_other_reports(
 ) -> None:
     ctx = context(database)
     trials = running(ctx, ASHA.format(trials=3)).trials
-    told = sent_together(ctx, [report(trials[0]), malformed(trials[1]), report(trials[2])])
-    assert told == ["stored", refusal, "stored"]
+    outcomes = sent_together(ctx, [report(trials[0]), malformed(trials[1]), report(trials[2])])
+    assert outcomes == ["stored", refusal, "stored"]
     assert [row.trial_id for row in database.read(_REPORTS)] == [trials[0], trials[2]]
     assert sent(ctx, malformed(trials[1])) == refusal
 
 
 def test_locked_trial_does_not_delay_reports_of_other_trials(database: Database) -> None:
     ctx = context(database)
-    held, free = running(ctx, ASHA.format(trials=2)).trials
+    held_trial, free = running(ctx, ASHA.format(trials=2)).trials
     with database.begin() as tx:
-        tx.execute(_HOLD, {"id": held})
-        assert metric_reports.take_together(ctx, [report(held), report(free)]) == [False, True]
+        tx.execute(_HOLD, {"id": held_trial})
+        assert metric_reports.take_together(ctx, [report(held_trial), report(free)]) == [
+            False,
+            True,
+        ]
         assert [row.trial_id for row in database.read(_REPORTS)] == [free]
-    assert metric_reports.take_together(ctx, [report(held)]) == [True]
+    assert metric_reports.take_together(ctx, [report(held_trial)]) == [True]
 
 
 def test_concurrent_change_of_a_trial_is_not_overwritten(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
-    changed, left_alone = running(ctx, ASHA.format(trials=2)).trials
+    changed_trial, left_alone = running(ctx, ASHA.format(trials=2)).trials
     add_all = rows.add_all
 
-    def late(tx: Tx, new: Any, asked: Any = ()) -> Any:
+    def late(tx: Tx, new: Any, options: Any = ()) -> Any:
         if new:
             monkeypatch.setattr(rows, "add_all", add_all)
-            metric_reports.take(context(database), report(changed, loss=0.25))
-        return add_all(tx, new, asked)
+            metric_reports.take(context(database), report(changed_trial, loss=0.25))
+        return add_all(tx, new, options)
 
     monkeypatch.setattr(rows, "add_all", late)
-    reports = [report(changed, steps=2, loss=0.75), report(left_alone)]
+    reports = [report(changed_trial, steps=2, loss=0.75), report(left_alone)]
     assert metric_reports.take_together(ctx, reports) == [False, True]
     assert sent(ctx, reports[0]) == "stored"
     summary = database.read(_TRIALS)[0].summary_metrics["avg_metrics"]["loss"]
@@ -183,7 +186,7 @@ def test_lost_connection_stores_no_report_of_its_batch(
     ctx = context(database)
     reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
 
-    def cut(tx: Tx, new: Any, asked: Any) -> Any:
+    def cut(tx: Tx, new: Any, options: Any) -> Any:
         tx.execute(_CUT)
         raise AssertionError("the connection did not end")
 
@@ -204,11 +207,11 @@ def test_killed_thread_neither_loses_nor_repeats_reports(
     reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
     add_all = rows.add_all
 
-    def die(tx: Tx, new: Any, asked: Any) -> Any:
-        found = add_all(tx, new, asked) if committed or asked else None
+    def die(tx: Tx, new: Any, options: Any) -> Any:
+        result = add_all(tx, new, options) if committed or options else None
         if new:
             raise Killed
-        return found
+        return result
 
     with monkeypatch.context() as patched:
         patched.setattr(rows, "add_all", die)
@@ -225,14 +228,14 @@ def test_trials_reported_by_one_process_are_read_once(database: Database) -> Non
     requests = []
     for steps in (1, 2, 3):
         with statements(database) as of_step:
-            told = sent_together(ctx, [report(t, steps=steps, loss=steps / 2) for t in trials])
-        assert told == ["stored"] * 4
+            outcomes = sent_together(ctx, [report(t, steps=steps, loss=steps / 2) for t in trials])
+        assert outcomes == ["stored"] * 4
         requests.append(len(of_step))
     # The first reports ask for their experiment and its names, and add theirs.
     assert requests == [5, 1, 1]
-    kept = {"count": 3, "sum": 3.0, "mean": 1.0, "min": 0.5, "max": 1.5, "last": 1.5}
+    summary = {"count": 3, "sum": 3.0, "mean": 1.0, "min": 0.5, "max": 1.5, "last": 1.5}
     for row in database.read(_TRIALS):
-        assert row.summary_metrics["avg_metrics"]["loss"] == {"type": "number", **kept}
+        assert row.summary_metrics["avg_metrics"]["loss"] == {"type": "number", **summary}
 
 
 def test_reports_of_other_processes_are_not_overwritten(database: Database) -> None:
@@ -244,15 +247,15 @@ def test_reports_of_other_processes_are_not_overwritten(database: Database) -> N
         tx.execute(_NEXT_RUN, {"id": next_run})
     assert sent(other, report(next_run, steps=1, run=2)) == "stored"
     assert sent(other, MetricsReport(validated, 1, "validation", 2, {"loss": 2.0})) == "stored"
-    told = sent_together(
+    outcomes = sent_together(
         ctx, [report(trial, steps=3), report(next_run, steps=2, run=2), report(validated, steps=3)]
     )
-    assert told == ["stored"] * 3
-    found = [(row.total_batches, row.summary_metrics) for row in database.read(_TRIALS)]
-    assert [(steps, all["avg_metrics"]["loss"]["count"]) for steps, all in found] == [
+    assert outcomes == ["stored"] * 3
+    summaries = [(row.total_batches, row.summary_metrics) for row in database.read(_TRIALS)]
+    assert [(steps, all["avg_metrics"]["loss"]["count"]) for steps, all in summaries] == [
         (3, 3), (2, 2), (3, 2),
     ]  # fmt: skip
-    assert found[2][1]["validation_metrics"]["loss"]["last"] == 2.0
+    assert summaries[2][1]["validation_metrics"]["loss"]["last"] == 2.0
 
 
 def test_more_reports_than_the_limit_of_a_statement_are_stored(database: Database) -> None:
@@ -261,9 +264,9 @@ def test_more_reports_than_the_limit_of_a_statement_are_stored(database: Databas
     count = rows.MOST_TOGETHER + 3
     many = [report(trial, steps=n, loss=1.0) for n in range(1, count)]
     assert metric_reports.take_together(ctx, [*many, report(other, loss=1.0)]) == [True] * count
-    found = database.read(_TRIALS)
-    assert [t.total_batches for t in found] == [count - 1, 1]
-    assert found[0].summary_metrics["avg_metrics"]["loss"]["sum"] == count - 1
+    matching_rows = database.read(_TRIALS)
+    assert [t.total_batches for t in matching_rows] == [count - 1, 1]
+    assert matching_rows[0].summary_metrics["avg_metrics"]["loss"]["sum"] == count - 1
 
 
 def names_of(database: Database) -> Any:

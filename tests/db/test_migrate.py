@@ -71,13 +71,15 @@ def upgrade() -> None:
 
 def catalog(engine: Engine) -> dict[str, dict[str, str]]:
     with engine.connect() as connection:
-        found = {
-            kind: {str(name): str(what) for name, what in connection.execute(text(sql))}
+        objects = {
+            kind: {str(name): str(definition) for name, definition in connection.execute(text(sql))}
             for kind, sql in CATALOG.items()
         }
     return {
-        kind: {name: what for name, what in rows.items() if "alembic_version" not in name}
-        for kind, rows in found.items()
+        kind: {
+            name: definition for name, definition in rows.items() if "alembic_version" not in name
+        }
+        for kind, rows in objects.items()
     }
 
 
@@ -95,9 +97,9 @@ def test_migrations_produce_the_described_constraints_enums_and_indexes(
 ) -> None:
     schema.metadata.create_all(empty)
     migrated = plain_engine(database_url)
-    described = catalog(empty)
-    assert catalog(migrated) == described
-    assert len(described["constraints"]) > 100
+    empty_catalog = catalog(empty)
+    assert catalog(migrated) == empty_catalog
+    assert len(empty_catalog["constraints"]) > 100
     migrated.dispose()
 
 

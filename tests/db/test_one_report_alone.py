@@ -25,15 +25,19 @@ _REPORTS = ((0, 4, 3.0), (1, 4, 2.0), (2, 4, 9.0), (0, 16, 1.0), (1, 16, 2.5))
 
 
 def _outcome(ctx: Context, batch_metrics: list[Any] | None) -> list[Any]:
-    made = running(ctx, ASHA.format(trials=3))
+    experiment = running(ctx, ASHA.format(trials=3))
     for trial, batches, loss in _REPORTS:
         values = {"loss": loss, "batches": batches}
-        report = MetricsReport(made.trials[trial], 1, "validation", batches, values, batch_metrics)
+        report = MetricsReport(
+            experiment.trials[trial], 1, "validation", batches, values, batch_metrics
+        )
         metric_reports.take(ctx, report)
     with ctx.db.autocommit() as tx:
-        body = {"id": made.id, "first": made.trials[0]}
+        body = {"id": experiment.id, "first": experiment.trials[0]}
         return [
-            tuple(row) for what in (_EXPERIMENT, _TRIALS, _EVENTS) for row in tx.execute(what, body)
+            tuple(row)
+            for query in (_EXPERIMENT, _TRIALS, _EVENTS)
+            for row in tx.execute(query, body)
         ]
 
 

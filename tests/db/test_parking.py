@@ -38,8 +38,8 @@ def test_trial_promoted_while_its_parked_run_exits_is_queued_again(
 ) -> None:
     ctx = context(database)
     agent = Agent.joined(ctx, slots=2)
-    created = creation.create(ctx, OWNER, creation.Submission(config=PROMOTION))
-    assert created.experiment_id is not None
+    experiment = creation.create(ctx, OWNER, creation.Submission(config=PROMOTION))
+    assert experiment.experiment_id is not None
     schedule_pool.run(ctx, "default")
     orders = agent.poll()
     agent.poll(*(Report(o["id"], o["epoch"], ContainerState.RUNNING) for o in orders))

@@ -128,10 +128,12 @@ def test_experiments_run_through_the_pooler(
     experiment = running(ctx, ASHA.format(trials=4))
     for trial in experiment.trials:
         validate(ctx, trial, 1, 0.5)
-    created = creation.create(ctx, OWNER, creation.Submission(config=ASHA.format(trials=2)))
+    created_experiment = creation.create(
+        ctx, OWNER, creation.Submission(config=ASHA.format(trials=2))
+    )
     tick.run(ctx)
     assert len(agent.poll()) == 2
-    actions.command(ctx, created.experiment_id or 0, Command.KILL)
+    actions.command(ctx, created_experiment.experiment_id or 0, Command.KILL)
     tick.run(ctx)
 
 

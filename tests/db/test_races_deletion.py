@@ -40,22 +40,22 @@ class Objects:
 
 @pytest.fixture
 def ctx(database: Database) -> Context:
-    made = context(database)
-    made.objects = Objects()  # type: ignore[assignment]
-    return made
+    new_context = context(database)
+    new_context.objects = Objects()  # type: ignore[assignment]
+    return new_context
 
 
 def ended(ctx: Context, used: UUID) -> int:
     """An experiment that was killed, with logs and a token of its trial."""
-    created = creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
-    assert created.experiment_id is not None
+    experiment = creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    assert experiment.experiment_id is not None
     with ctx.db.begin() as tx:
-        tx.execute(_USE, {"id": created.experiment_id, "context": used})
+        tx.execute(_USE, {"id": experiment.experiment_id, "context": used})
         logs.add_line(
-            tx, tx.execute(_TASK, {"id": created.experiment_id}).scalar_one(), "hello", ctx.now()
+            tx, tx.execute(_TASK, {"id": experiment.experiment_id}).scalar_one(), "hello", ctx.now()
         )
-    actions.command(ctx, created.experiment_id, Command.KILL)
-    return created.experiment_id
+    actions.command(ctx, experiment.experiment_id, Command.KILL)
+    return experiment.experiment_id
 
 
 def uploaded(ctx: Context) -> UUID:

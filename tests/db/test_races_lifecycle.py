@@ -38,9 +38,9 @@ def crash(*_: Any, **__: Any) -> Any:
 
 
 def submitted(ctx: Context, config: str = SINGLE) -> int:
-    created = creation.create(ctx, OWNER, creation.Submission(config=config))
-    assert created.experiment_id is not None
-    return created.experiment_id
+    experiment = creation.create(ctx, OWNER, creation.Submission(config=config))
+    assert experiment.experiment_id is not None
+    return experiment.experiment_id
 
 
 def started(ctx: Context, agent: Agent) -> Report:
@@ -97,9 +97,9 @@ def test_job_submitted_during_a_pass_leaves_the_pool_dirty(
     load: Callable[..., Any] = schedule.load
 
     def arriving(*args: Any) -> Any:
-        found = load(*args)
+        result = load(*args)
         submitted(ctx)
-        return found
+        return result
 
     with monkeypatch.context() as patched:
         patched.setattr(schedule, "load", arriving)

@@ -62,8 +62,8 @@ def test_concurrent_reports_of_processes_are_each_counted_once(
     first, second = context(database), context(database)
     experiment = running(first, ASHA.format(trials=TRIALS))
     together(*(reporting(ctx, experiment, i, 4) for i, ctx in enumerate((first, second) * 2)))
-    found, best = database.read(_COUNTS)[0], database.read(_BEST)[0]
-    assert (found.reports, found.seq, found.events, found.summed) == (
+    counts, best = database.read(_COUNTS)[0], database.read(_BEST)[0]
+    assert (counts.reports, counts.seq, counts.events, counts.summed) == (
         TRIALS, TRIALS + 1, TRIALS + 1, TRIALS,
     )  # fmt: skip
     assert (best.best_trial_id, best.best_metric) == (
@@ -77,11 +77,11 @@ def test_replay_of_concurrent_reports_makes_the_same_decisions(database: Databas
     together(*(reporting(ctx, experiment, i, 4) for i, ctx in enumerate((first, second) * 2)))
     config = database.read(_CONFIG)[0]
     events = [r[0] for r in database.read(_EVENTS)]
-    stopped = [r[0] for r in database.read(_STOPPED)]
-    replayed = search.new(config.config["searcher"], parse_space(config.config), config.seed)
-    actions = [a for event in events for a in replayed.fold(search.event_from_json(event))]
-    assert stopped
-    assert stopped == sorted(a.request_id for a in actions if isinstance(a, search.Stop))
+    stopped_trials = [r[0] for r in database.read(_STOPPED)]
+    search_again = search.new(config.config["searcher"], parse_space(config.config), config.seed)
+    actions = [a for event in events for a in search_again.fold(search.event_from_json(event))]
+    assert stopped_trials
+    assert stopped_trials == sorted(a.request_id for a in actions if isinstance(a, search.Stop))
 
 
 def test_report_sent_concurrently_by_several_processes_counts_once(database: Database) -> None:
@@ -89,5 +89,5 @@ def test_report_sent_concurrently_by_several_processes_counts_once(database: Dat
     experiment = running(contexts[0], ASHA.format(trials=2))
     trial = experiment.trials[0]
     together(*(partial(validate, ctx, trial, 1, 0.5) for ctx in contexts))
-    found = database.read(_COUNTS)[0]
-    assert (found.reports, found.seq, found.summed) == (1, 2, 1)
+    counts = database.read(_COUNTS)[0]
+    assert (counts.reports, counts.seq, counts.summed) == (1, 2, 1)

@@ -46,8 +46,8 @@ _FROM_REPLICA = [route for route in routes.every() if route.from_replica]
 
 @pytest.fixture(scope="module")
 def replicated() -> Iterator[Replicated]:
-    with streaming_replica() as made:
-        yield made
+    with streaming_replica() as new_replica:
+        yield new_replica
 
 
 @pytest.fixture
@@ -102,11 +102,11 @@ def test_users_see_their_own_changes_in_other_processes(
     folder.mkdir()
     with api_over(replicated.primary, folder) as second:
         second.ctx.replica = Replica(replicated.copy)
-        elsewhere = Caller(second.app, admin.token)
-        assert names(elsewhere)
+        other_caller = Caller(second.app, admin.token)
+        assert names(other_caller)
         replicated.pause()
         admin.done("POST", _W, {"name": "of another process"})
-        assert "of another process" in names(elsewhere)
+        assert "of another process" in names(other_caller)
 
 
 def test_lagging_replica_is_not_read(
@@ -156,11 +156,11 @@ def test_lists_and_reports_are_marked() -> None:
 def test_reads_use_the_primary_if_the_replica_fails(
     api: Api, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nowhere = Database("postgresql://det@127.0.0.1:9/det")
-    api.ctx.replica = Replica(nowhere)
+    unreachable = Database("postgresql://det@127.0.0.1:9/det")
+    api.ctx.replica = Replica(unreachable)
     admin.done("POST", _W, {"name": "without a replica"})
     assert "without a replica" in names(admin)
-    monkeypatch.setattr(nowhere, "read", lambda *a: pytest.fail("was asked again at once"))
+    monkeypatch.setattr(unreachable, "read", lambda *a: pytest.fail("was asked again at once"))
     assert "without a replica" in names(admin)
 
 

@@ -62,13 +62,13 @@ def left_by(url: str, send: Any, batches: Sequence[Sequence[tuple[int, int, floa
     for batch in batches:
         clock[0] += timedelta(seconds=5)
         send(ctx, experiment, [report(experiment.trials[t], b, loss) for t, b, loss in batch])
-    found = everything(database)
+    state = everything(database)
     # Rows of reports may be numbered differently.
-    found["trials"] = [row[:-2] for row in found["trials"]]
-    found["metrics"].sort(key=repr)
-    found["validations"] = [tuple(row) for row in database.read(_VALIDATIONS)]
+    state["trials"] = [row[:-2] for row in state["trials"]]
+    state["metrics"].sort(key=repr)
+    state["validations"] = [tuple(row) for row in database.read(_VALIDATIONS)]
     database.dispose()
-    return found
+    return state
 
 
 AT_THE_RUNG = [(t, 4, loss) for t, loss in enumerate((0.5, 0.9, 0.1, float("nan"), 0.05, 0.7))]
@@ -111,11 +111,11 @@ def test_report_stored_by_another_process_does_not_block_others(
     locked = rows.lock
 
     def unaware(tx: Tx, experiment_id: int, steps: dict[int, int]) -> Any:
-        found = locked(tx, experiment_id, steps)
-        assert found is not None
-        for trial in found[1].values():
+        matching_rows = locked(tx, experiment_id, steps)
+        assert matching_rows is not None
+        for trial in matching_rows[1].values():
             trial.reported = False
-        return found
+        return matching_rows
 
     monkeypatch.setattr(rows, "lock", unaware)
     sent_together(ctx, experiment, [report(t, 4, 0.5) for t in experiment.trials])
@@ -132,15 +132,15 @@ def test_every_report_of_a_failed_transaction_fails(
         raise DatabaseDown("the database does not answer")
 
     monkeypatch.setattr(rows, "store", fail)
-    failed: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def send(ctx: Context, one: MetricsReport) -> None:
         with pytest.raises(DatabaseDown) as refusal:
             take(ctx, one)
-        failed.append(refusal.value)
+        errors.append(refusal.value)
 
     take = metric_reports.take
     monkeypatch.setattr(metric_reports, "take", send)
     sent_together(ctx, experiment, [report(t, 1, 0.5) for t in experiment.trials])
-    assert len(failed) == 2
+    assert len(errors) == 2
     assert not database.read(_EVENTS)

@@ -95,8 +95,10 @@ def report(ctx: Context, steps: int, run: int, group: str = "training") -> None:
 def checkpoint(ctx: Context, steps: int, run: int) -> None:
     (trial,) = ctx.db.read(_TRIAL)
     uuid, metadata = str(ctx.new_uuid()), {"steps_completed": steps}
-    sent = CheckpointReport(uuid, trial.task_id, f"{trial.task_id}.{run}", {"w": "1"}, metadata)
-    records.report(ctx, OWNER, sent)
+    sent_report = CheckpointReport(
+        uuid, trial.task_id, f"{trial.task_id}.{run}", {"w": "1"}, metadata
+    )
+    records.report(ctx, OWNER, sent_report)
 
 
 def test_a_running_run_continues_when_its_agent_joins_again(ctx: Context, played: Played) -> None:
@@ -213,10 +215,10 @@ def test_a_run_without_free_slots_does_not_continue(ctx: Context, played: Played
 
 def test_a_killed_container_does_not_end_a_run(ctx: Context, played: Played) -> None:
     played.be_lost()
-    killed = Report(
+    killed_report = Report(
         played.running.id, played.running.epoch, ContainerState.TERMINATED, failure="aborted"
     )
-    played.come_back(killed)
+    played.come_back(killed_report)
     (trial,) = ctx.db.read(_TRIAL)
     assert (trial.state, trial.run_id) == ("ACTIVE", 2)
 
@@ -298,8 +300,8 @@ def test_all_containers_of_a_run_start_from_the_same_checkpoint(
     tick.run(ctx)
     (first,) = other.poll()
     checkpoint(ctx, 20, run=1)
-    (again,) = other.poll()
-    for order in (first, again):
+    (second_order,) = other.poll()
+    for order in (first, second_order):
         assert order["spec"]["env"]["DET_STEPS_COMPLETED"] == "10"
 
 
@@ -383,6 +385,6 @@ def test_polling_with_the_token_of_a_lost_agent_asks_it_to_join(
     ctx: Context, played: Played
 ) -> None:
     played.be_lost()
-    sent = polling.Poll(played.agent.token, played.agent.incarnation, [played.running], 9)
+    poll = polling.Poll(played.agent.token, played.agent.incarnation, [played.running], 9)
     with pytest.raises(NotSignedIn):
-        polling.poll(ctx, sent)
+        polling.poll(ctx, poll)

@@ -303,9 +303,9 @@ def test_tick_does_not_end_containers_of_a_rejoined_gang(
     find = agents.abandoned_containers
 
     def joins_meanwhile(tx: Any, now: datetime) -> Any:
-        found = find(tx, now)
+        rows = find(tx, now)
         (row,) = tx.execute(text("SELECT id FROM containers WHERE agent_id = 'b'"))
-        return {**found, "b": [row.id]}
+        return {**rows, "b": [row.id]}
 
     gang.a.come_back(gang.a.running)
     monkeypatch.setattr(agents, "abandoned_containers", joins_meanwhile)

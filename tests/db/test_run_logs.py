@@ -135,19 +135,17 @@ def test_matches_found_by_an_agent_are_applied_without_another_search(
     ctx: Context, agent: Agent
 ) -> None:
     task_id = ctx.db.read(_TASK)[0].id
-    searched = {"task_id": task_id, "log": "broken PCIe link", "agent_id": agent.id}
-    task_logs.store(ctx, [{**searched, "matched": ()}])
+    query = {"task_id": task_id, "log": "broken PCIe link", "agent_id": agent.id}
+    task_logs.store(ctx, [{**query, "matched": ()}])
     assert not any("matched" in line for line in told(ctx))
-    task_logs.store(
-        ctx, [{**searched, "matched": ()}, {**searched, "matched": ("broken .* link",)}]
-    )
+    task_logs.store(ctx, [{**query, "matched": ()}, {**query, "matched": ("broken .* link",)}])
     assert told(ctx)[-1].endswith(f"therefore will not schedule on {agent.id}")
 
 
 def test_slow_pattern_does_not_block_other_lines(ctx: Context) -> None:
     config = SINGLE + 'log_policies: [{pattern: "^(a+)+$", action: cancel_retries}]'
-    created = creation.create(ctx, OWNER, creation.Submission(config=config))
-    assert created.experiment_id is not None
+    experiment = creation.create(ctx, OWNER, creation.Submission(config=config))
+    assert experiment.experiment_id is not None
     task_id = ctx.db.read(_TASK)[-1].id
     task_logs.store(ctx, [{"task_id": task_id, "log": "a" * 60_000 + "b"}])
     assert not any("matched" in line for line in told(ctx))
@@ -170,8 +168,8 @@ def test_trial_fails_if_its_policies_exclude_too_many_agents(
 
 
 def matched(ctx: Context) -> str | None:
-    found: str | None = ctx.db.read(text("SELECT log_policy_matched FROM trials"))[0][0]
-    return found
+    policy: str | None = ctx.db.read(text("SELECT log_policy_matched FROM trials"))[0][0]
+    return policy
 
 
 @pytest.mark.parametrize(
@@ -228,9 +226,9 @@ def test_log_lines_of_many_tasks_are_stored_in_order(ctx: Context) -> None:
         tx.execute(text("SET LOCAL enable_nestloop = off"))
         tx.execute(text("SET LOCAL enable_hashjoin = off"))
         logs.add_named_lines(tx, lines, ctx.now())
-    stored = ctx.db.read(text("SELECT task_id, log FROM task_logs ORDER BY id"))[-len(lines) :]
+    rows = ctx.db.read(text("SELECT task_id, log FROM task_logs ORDER BY id"))[-len(lines) :]
     assert [
-        (r.task_id, r.log.endswith(line.after)) for r, line in zip(stored, lines, strict=True)
+        (r.task_id, r.log.endswith(line.after)) for r, line in zip(rows, lines, strict=True)
     ] == [(line.task_id, True) for line in lines]
 
 
@@ -246,12 +244,14 @@ def test_slow_pattern_is_dropped_with_a_warning(
     task_id = ctx.db.read(_TASK)[0].id
     lines = [{"task_id": task_id, "log": "all is well", "agent_id": agent.id}] * 5
     task_logs.store(ctx, lines)
-    told_of = [line for line in told(ctx, "LOG_LEVEL_WARNING") if "'hopeless' takes too" in line]
-    assert len(told_of) == 1
+    warnings = [line for line in told(ctx, "LOG_LEVEL_WARNING") if "'hopeless' takes too" in line]
+    assert len(warnings) == 1
     write(ctx, "out of luck", agent.id)
     task_logs.store(ctx, lines)
-    again = [line for line in told(ctx, "LOG_LEVEL_WARNING") if "'hopeless' takes too" in line]
-    assert again == told_of
+    warnings_again = [
+        line for line in told(ctx, "LOG_LEVEL_WARNING") if "'hopeless' takes too" in line
+    ]
+    assert warnings_again == warnings
     assert not any("will not retry" in line for line in told(ctx))
 
 

@@ -101,16 +101,16 @@ def filter_of(column: str, operator: str, value: Any, kind: str) -> Filter:
 
 
 def answers(
-    ctx: Context, chosen: Filter = EVERYTHING, sort: str = "", limit: int = 100, offset: int = 0
+    ctx: Context, filters: Filter = EVERYTHING, sort: str = "", limit: int = 100, offset: int = 0
 ) -> list[Any]:
     """Return ids and totals of runs and experiments."""
     result = []
-    for listed, name in (
+    for lister, name in (
         (table_pages.runs, "runs"),
         (table_pages.brief_experiments, "experiments"),
     ):
-        parts = listed(
-            ctx.db, EVERYWHERE, chosen, parse_sort(sort), Page(limit=limit, offset=offset)
+        parts = lister(
+            ctx.db, EVERYWHERE, filters, parse_sort(sort), Page(limit=limit, offset=offset)
         )
         answer = json.loads("".join(parts))
         rows = [
@@ -128,8 +128,8 @@ def test_filters_and_sorts_return_the_same_rows_from_stored_values(
         filters = [filter_of(*f) for f in FILTERS]
         pages = ((2, 0), (3, 1), (3, 4), (0, 0))
         return [
-            *(answers(ctx, chosen) for chosen in filters),
-            *(answers(ctx, chosen, "hp.lr=asc", limit=1) for chosen in filters),
+            *(answers(ctx, chosen_filters) for chosen_filters in filters),
+            *(answers(ctx, chosen_filters, "hp.lr=asc", limit=1) for chosen_filters in filters),
             *(answers(ctx, EVERYTHING, sort, *page) for sort in SORTS for page in pages),
         ]
 
@@ -151,10 +151,10 @@ def test_values_of_ended_trials_are_stored_in_parts(ctx: Context, trials: list[i
     assert run_values.keep_some(ctx.db, 4)
     assert have_values(ctx) == [True] * 4 + [None] * 2
     assert not run_values.keep_some(ctx.db, 4)
-    kept = {row.name: (row.number, row.text) for row in ctx.db.read(_KEPT, {"id": trials[0]})}
-    assert kept["hp.optimizer.name"] == (None, "adam")
-    assert kept["validation.loss.mean"] == (0.5, None)
-    assert len(kept) == 8
+    values = {row.name: (row.number, row.text) for row in ctx.db.read(_KEPT, {"id": trials[0]})}
+    assert values["hp.optimizer.name"] == (None, "adam")
+    assert values["validation.loss.mean"] == (0.5, None)
+    assert len(values) == 8
 
 
 def test_changing_an_ended_trial_deletes_its_stored_values(ctx: Context, trials: list[int]) -> None:

@@ -38,7 +38,7 @@ def names(ctx: Context, **filters: Any) -> list[str]:
     return [experiment["name"] for experiment in answer["experiments"]]
 
 
-def plan(database: Database, read: Any) -> str:
+def plan(database: Database, reader: Any) -> str:
     """Return the plan of the statement that `read` executes first, without scans of whole tables."""
     statements: list[tuple[str, Any]] = []
 
@@ -47,7 +47,7 @@ def plan(database: Database, read: Any) -> str:
 
     event.listen(database.engine, "before_cursor_execute", note)
     try:
-        read()
+        reader()
     finally:
         event.remove(database.engine, "before_cursor_execute", note)
     statement, parameters = statements[0]

@@ -25,10 +25,10 @@ def overtaken_by(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object])
     extend = polling._extend_lease
 
     def read(*args: Any) -> Any:
-        found = extend(*args)
+        result = extend(*args)
         monkeypatch.setattr(polling, "_extend_lease", extend)
         happens()
-        return found
+        return result
 
     monkeypatch.setattr(polling, "_extend_lease", read)
 
@@ -41,9 +41,9 @@ def test_poll_does_not_order_a_container_that_agent_must_forget(
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
     tick.run(ctx)
     (order,) = agent.poll()
-    ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
-    overtaken_by(monkeypatch, lambda: agent.poll(ended))
-    answer = polling.poll(ctx, polling.Poll(agent.token, agent.incarnation, [ended], 2)).message
+    report = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
+    overtaken_by(monkeypatch, lambda: agent.poll(report))
+    answer = polling.poll(ctx, polling.Poll(agent.token, agent.incarnation, [report], 2)).message
     assert answer.forget == (order["id"],)
     assert answer.containers == ()
 
@@ -65,7 +65,9 @@ def test_delayed_poll_does_not_restart_an_ended_container(
         monkeypatch, lambda: overtaken.extend(polling.poll(ctx, earlier).message.containers)
     )
     assert polling.poll(ctx, newest).message.containers == ()
-    assert [(listed.id, listed.spec) for listed in overtaken] == [(order["id"], None)]
+    assert [(listed_order.id, listed_order.spec) for listed_order in overtaken] == [
+        (order["id"], None)
+    ]
 
 
 def test_delayed_poll_lists_containers_reported_by_a_newer_poll(database: Database) -> None:
@@ -77,10 +79,14 @@ def test_delayed_poll_lists_containers_reported_by_a_newer_poll(database: Databa
     (order,) = agent.poll()
     pulling = Report(order["id"], order["epoch"], ContainerState.PULLING)
     polling.poll(ctx, polling.Poll(agent.token, agent.incarnation, [pulling], 3))
-    (listed,) = polling.poll(
+    (listed_order,) = polling.poll(
         ctx, polling.Poll(agent.token, agent.incarnation, [], 2)
     ).message.containers
-    assert (listed.id, listed.desired, listed.spec) == (order["id"], "running", None)
+    assert (listed_order.id, listed_order.desired, listed_order.spec) == (
+        order["id"],
+        "running",
+        None,
+    )
 
 
 def test_token_created_while_its_allocation_ends_expires(
@@ -93,8 +99,8 @@ def test_token_created_while_its_allocation_ends_expires(
     (order,) = agent.poll()
     with database.begin() as tx:
         tx.execute(_FORGET_TOKENS)
-    ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
-    overtaken_by(monkeypatch, lambda: agent.poll(ended))
+    report = Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0)
+    overtaken_by(monkeypatch, lambda: agent.poll(report))
     agent.poll()
     with database.begin() as tx:
         (expiries,) = tx.execute(_EXPIRIES).all()

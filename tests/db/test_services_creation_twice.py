@@ -16,15 +16,15 @@ def test_second_concurrent_submission_is_retried_and_returns_the_experiment(
 ) -> None:
     ctx = context(database)
     submission = Submission(config=SINGLE, idempotency_key="once")
-    made: list[int | None] = []
+    experiment_ids: list[int | None] = []
     insert = creation._insert
 
     def overtaken(*args: Any) -> Any:
         monkeypatch.setattr(creation, "_insert", insert)
-        made.append(creation.create(ctx, OWNER, submission).experiment_id)
+        experiment_ids.append(creation.create(ctx, OWNER, submission).experiment_id)
         return insert(*args)
 
     monkeypatch.setattr(creation, "_insert", overtaken)
     with pytest.raises(TryAgain):
         creation.create(ctx, OWNER, submission)
-    assert [creation.create(ctx, OWNER, submission).experiment_id] == made
+    assert [creation.create(ctx, OWNER, submission).experiment_id] == experiment_ids

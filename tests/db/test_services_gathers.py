@@ -20,18 +20,18 @@ _ALLOCATION = text("SELECT id FROM allocations")
 
 @pytest.fixture
 def ctx(database: Database) -> Context:
-    made = context(database)
-    creation.create(made, OWNER, creation.Submission(config=SINGLE))
-    agent = Agent.joined(made)
-    tick.run(made)
+    new_context = context(database)
+    creation.create(new_context, OWNER, creation.Submission(config=SINGLE))
+    agent = Agent.joined(new_context)
+    tick.run(new_context)
     agent.poll()
-    return made
+    return new_context
 
 
 def send(ctx: Context, request: str, data: Any, peers: int = 2) -> Any:
     (row,) = ctx.db.read(_ALLOCATION)
-    gathered = allocations.all_gather(ctx, OWNER, row.id, request, peers, data)
-    return [json.loads(text) for text in gathered]
+    gathering = allocations.all_gather(ctx, OWNER, row.id, request, peers, data)
+    return [json.loads(text) for text in gathering]
 
 
 def test_peers_wait_for_each_other_and_receive_all_data(ctx: Context) -> None:
@@ -64,8 +64,8 @@ def test_concurrent_peers_form_complete_rounds(ctx: Context) -> None:
     for thread in threads:
         thread.join()
     rounds = {tuple(send(ctx, str(n), None, peers=3)) for n in range(6)}
-    assert sorted(len(found) for found in rounds) == [3, 3]
-    assert sorted(request for found in rounds for request in found) == list("012345")
+    assert sorted(len(requests) for requests in rounds) == [3, 3]
+    assert sorted(request for requests in rounds for request in requests) == list("012345")
 
 
 def test_rejects_number_of_peers_below_one(ctx: Context) -> None:

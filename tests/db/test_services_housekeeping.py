@@ -25,9 +25,9 @@ def test_expired_container_tokens_are_deleted_after_a_day(database: Database) ->
     ctx.now = lambda: clock[0]
     with database.begin() as tx:
         tx.execute(_EXPIRE, {"at": start})
-    left = []
+    leftovers = []
     for days in (0.9, 1.95):
         clock[0] = start + timedelta(days=days)
         assert housekeeping.run_if_due(ctx)
-        left.append(database.read(_TOKENS)[0][0])
-    assert left == [1, 0]
+        leftovers.append(database.read(_TOKENS)[0][0])
+    assert leftovers == [1, 0]

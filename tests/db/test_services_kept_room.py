@@ -30,7 +30,9 @@ def test_small_trial_does_not_overtake_a_large_one_after_five_minutes(database: 
         tx.execute(_AGE)
     submit(ctx, 1)
     with database.begin() as tx:
-        (ran, _), (large, why), (small, why_small) = tx.execute(_TOLD).all()
-    assert (ran, large, small) == ("ASSIGNED", "QUEUED", "QUEUED")
-    assert why.endswith("waited for more than 5 min, so what is freed on agent is kept for it")
+        (started_reason, _), (large, gang_reason), (small, why_small) = tx.execute(_TOLD).all()
+    assert (started_reason, large, small) == ("ASSIGNED", "QUEUED", "QUEUED")
+    assert gang_reason.endswith(
+        "waited for more than 5 min, so what is freed on agent is kept for it"
+    )
     assert "those free on agent are kept for a job ahead that needs 2 slots" in why_small

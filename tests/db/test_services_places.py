@@ -28,16 +28,16 @@ _DELAY = text(
 
 def submit(ctx: Context, more: str = "", slots: int = 1) -> int:
     resources = f"resources: {{slots_per_trial: {slots}{more}}}"
-    created = creation.create(ctx, OWNER, creation.Submission(config=SINGLE + resources))
-    assert created.experiment_id is not None
-    return created.experiment_id
+    experiment = creation.create(ctx, OWNER, creation.Submission(config=SINGLE + resources))
+    assert experiment.experiment_id is not None
+    return experiment.experiment_id
 
 
 def place(ctx: Context, experiment_id: int) -> dict[str, Any] | None:
     with ctx.db.autocommit() as tx:
-        shown = experiment_pages.one(tx, experiment_id)
-    assert shown is not None
-    return jobs.summary(ctx, shown)
+        experiment = experiment_pages.one(tx, experiment_id)
+    assert experiment is not None
+    return jobs.summary(ctx, experiment)
 
 
 def places_of_queue(ctx: Context) -> list[int]:

@@ -33,8 +33,10 @@ def fails_to_start(ctx: Context, agent: Agent) -> None:
     tick.run(ctx)
     (order,) = agent.poll()
     failure = Failure.AGENT_ERROR.value
-    ended = Report(order["id"], order["epoch"], ContainerState.TERMINATED, None, failure, "no disk")
-    agent.poll(ended)
+    report = Report(
+        order["id"], order["epoch"], ContainerState.TERMINATED, None, failure, "no disk"
+    )
+    agent.poll(report)
     agent.poll()
 
 
@@ -78,7 +80,9 @@ def test_ready_run_resets_the_count_of_infrastructure_failures(
     (order,) = agent.poll()
     with ctx.db.begin() as tx:
         tx.execute(_READY)
-    gone = Report(order["id"], order["epoch"], ContainerState.TERMINATED, None, "agent_error", "x")
-    agent.poll(gone)
+    report = Report(
+        order["id"], order["epoch"], ContainerState.TERMINATED, None, "agent_error", "x"
+    )
+    agent.poll(report)
     assert starts(ctx, agent)
     assert ctx.db.read(_RUN)[0][0] == 3

@@ -64,9 +64,9 @@ def after_reports(url: str, config: str, reports: Callable[[list[int]], Iterator
             metric_reports.take(ctx, report)
         except (Invalid, WrongState):
             continue
-    found = everything(database)
+    state = everything(database)
     database.dispose()
-    return found
+    return state
 
 
 def mixed_reports(trials: list[int]) -> Iterator[MetricsReport]:
@@ -144,10 +144,10 @@ def test_fast_path_stores_nothing_if_the_search_changed_concurrently(
     locked = rows.lock
 
     def behind(tx: Tx, experiment_id: int, steps: dict[int, int]) -> Any:
-        found = locked(tx, experiment_id, steps)
-        assert found is not None
-        found[0].seq -= 1
-        return found
+        matching_rows = locked(tx, experiment_id, steps)
+        assert matching_rows is not None
+        matching_rows[0].seq -= 1
+        return matching_rows
 
     monkeypatch.setattr(rows, "lock", behind)
     report = MetricsReport(experiment.trials[0], 1, "validation", 1, {"loss": 1, "batches": 1})
@@ -158,11 +158,11 @@ def test_fast_path_stores_nothing_if_the_search_changed_concurrently(
 def test_planner_statistics_are_updated_after_creating_many_trials(database: Database) -> None:
     """Until the server's own analysis a minute later, plans for a small table would read every trial."""
     ctx = context(database)
-    known = text("SELECT reltuples FROM pg_class WHERE relname = 'trials'")
+    statement = text("SELECT reltuples FROM pg_class WHERE relname = 'trials'")
     running(ctx, ASHA.format(trials=2))
-    assert database.read(known)[0][0] < 200
+    assert database.read(statement)[0][0] < 200
     running(ctx, ASHA.format(trials=300))
-    assert database.read(known)[0][0] == 302
+    assert database.read(statement)[0][0] == 302
 
 
 def test_search_for_an_earlier_report_uses_the_index_of_the_trial(database: Database) -> None:

@@ -22,8 +22,8 @@ def _marked(ctx: Context) -> list[str]:
 def test_commit_marks_the_pool_and_wakes_the_scheduler(ctx: Context) -> None:
     waker = _Waker()
     ctx.waker = waker
-    with change(ctx) as changed:
-        changed.queue_changed("gpu")
+    with change(ctx) as change_scope:
+        change_scope.queue_changed("gpu")
         assert waker.woken == []
     assert _marked(ctx) == ["gpu"]
     assert waker.woken == ["schedule"]
@@ -31,8 +31,8 @@ def test_commit_marks_the_pool_and_wakes_the_scheduler(ctx: Context) -> None:
 
 def test_early_return_still_marks_the_pool(ctx: Context) -> None:
     def early() -> None:
-        with change(ctx) as changed:
-            changed.queue_changed("gpu")
+        with change(ctx) as change_scope:
+            change_scope.queue_changed("gpu")
             return
 
     early()
@@ -44,9 +44,9 @@ def test_failed_change_marks_no_pool_and_wakes_no_process(ctx: Context) -> None:
     ctx.waker = waker
 
     def failing() -> None:
-        with change(ctx) as changed:
-            changed.queue_changed("gpu")
-            changed.when_committed(lambda: waker.wake("committed"))
+        with change(ctx) as change_scope:
+            change_scope.queue_changed("gpu")
+            change_scope.when_committed(lambda: waker.wake("committed"))
             raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):

@@ -83,13 +83,13 @@ def test_failed_connection_closes_its_socket(sleeping: SleepingDatabase, refuses
     with pytest.raises(DatabaseAsleep) as error:
         Database(sleeping.url, pausing=Pausing(wake_s=0.3)).read(ONE)
     of_front = urlsplit(sleeping.url).port
-    left = [s for s in _open_sockets() - before if s.getsockname()[1] != of_front]
-    assert left == [], f"not even while its error is held: {error.value}"
+    sockets = [s for s in _open_sockets() - before if s.getsockname()[1] != of_front]
+    assert sockets == [], f"not even while its error is held: {error.value}"
 
 
 def _open_sockets() -> set[socket.socket]:
-    found = (held for held in gc.get_objects() if isinstance(held, socket.socket))
-    return {held for held in found if held.fileno() >= 0 and held.family is socket.AF_INET}
+    sockets = (item for item in gc.get_objects() if isinstance(item, socket.socket))
+    return {item for item in sockets if item.fileno() >= 0 and item.family is socket.AF_INET}
 
 
 def test_missing_database_is_reported_as_down() -> None:
@@ -163,9 +163,9 @@ def test_two_hundred_sandboxes_share_a_small_database(
         return Database(small, pool_size=1, pausing=Pausing(idle_s=600, wake_s=240))
 
     def answer(database: Database) -> int:
-        told = int(database.read(text("SELECT count(pg_sleep(0.2))"))[0][0])
+        number = int(database.read(text("SELECT count(pg_sleep(0.2))"))[0][0])
         database.rest()
-        return told
+        return number
 
     with ExitStack() as alive, ThreadPoolExecutor(SANDBOXES) as threads:
         sandboxes = [sandbox() for _ in range(SANDBOXES)]
@@ -174,9 +174,9 @@ def test_two_hundred_sandboxes_share_a_small_database(
         assert list(threads.map(answer, sandboxes)) == [1] * SANDBOXES
         late = sandbox()
         alive.callback(late.dispose)
-        kept = late.read(SESSIONS)[0][0]
+        session_count = late.read(SESSIONS)[0][0]
         # How many depends on how many answer at once, which a busy machine decides.
-        assert 0 < kept < CONNECTIONS - 10, "not all reconnect, and some room is left"
+        assert 0 < session_count < CONNECTIONS - 10, "not all reconnect, and some room is left"
 
 
 def test_database_without_free_connections_is_reported_as_temporary(

@@ -61,13 +61,13 @@ def missing(citation: str) -> bool:
 
 def test_every_page_that_code_cites_exists() -> None:
     code = [p for p in sources() if p.suffix != ".md" and p != Path(__file__)]
-    lost = [
+    missing_pages = [
         f"{path.relative_to(ROOT)}: {citation}"
         for path in code
         for citation in PAGE.findall(read(path))
         if missing(citation)
     ]
-    assert lost == []
+    assert missing_pages == []
 
 
 @pytest.mark.parametrize(

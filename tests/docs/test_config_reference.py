@@ -21,8 +21,8 @@ def reference() -> ModuleType:
 
 @pytest.mark.parametrize("name", ["experiment", "cluster"])
 def test_page_is_up_to_date(reference: ModuleType, name: str) -> None:
-    written = reference.PAGES[name].read_text("utf-8")
-    assert written == reference.pages()[name], "run: python scripts/config_reference.py --write"
+    page = reference.PAGES[name].read_text("utf-8")
+    assert page == reference.pages()[name], "run: python scripts/config_reference.py --write"
 
 
 def test_rejects_a_field_without_a_description(

@@ -29,13 +29,13 @@ def anchors_of(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_relative_link_resolves(page: Path) -> None:
-    broken = []
+    problems = []
     for link in links_of(page):
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         if not target.exists() or (anchor and anchor not in anchors_of(target)):
-            broken.append(link)
-    assert broken == []
+            problems.append(link)
+    assert problems == []
 
 
 def test_index_links_every_page() -> None:

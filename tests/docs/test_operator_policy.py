@@ -25,11 +25,11 @@ def made() -> list[tuple[str, str]]:
 
 
 def test_every_role_and_profile_of_the_stack_has_the_clusters_name() -> None:
-    declared = [
+    resources = [
         m for path in MODULES.glob("*/*.tf")
         for m in re.findall(r'^resource "aws_iam_(?:role|instance_profile)"', path.read_text("utf-8"), re.MULTILINE)
     ]  # fmt: skip
-    assert len(made()) == len(declared) > 4
+    assert len(made()) == len(resources) > 4
     assert 'name = "det-${var.cluster_id}"' in (ROOT / "infra/terraform/aws/main.tf").read_text(
         "utf-8"
     )

@@ -25,10 +25,10 @@ SHOWN = shown()
     ("page", "config"), SHOWN, ids=[f"{page}-{n}" for n, (page, _) in enumerate(SHOWN)]
 )
 def test_pools_of_a_page_have_offers(page: str, config: dict[str, Any]) -> None:
-    loaded = load_cluster(
+    config_of_pools = load_cluster(
         {**config, "checkpoint_storage": {"type": "directory", "container_path": "/c"}}
     )
-    assert all(pool.offers for pool in loaded.resource_pools)
+    assert all(pool.offers for pool in config_of_pools.resource_pools)
 
 
 def test_both_pages_show_pools() -> None:

@@ -13,7 +13,9 @@ PLACES = (ROOT, ROOT / "controlplane/det_controlplane")
 # Files that a recipe creates.
 NEW = {"core/search/mine.py"}
 FILES = sorted({code for code in CODE if re.fullmatch(r"[\w.-]+(?:/[\w.-]+)+/?", code)} - NEW)
-MODULES = sorted({found for code in CODE for found in re.findall(r"-m (det_[\w.]+)", code)})
+MODULES = sorted(
+    {matching_module for code in CODE for matching_module in re.findall(r"-m (det_[\w.]+)", code)}
+)
 # A name, and the file that the same step has before it.
 NAMED = re.findall(r"^\d\. `([\w/]+\.py)`(.*(?:\n   .*)*)", RECIPES, re.MULTILINE)
 NAMES = sorted(

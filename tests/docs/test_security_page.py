@@ -42,9 +42,11 @@ def _cites(tests: str) -> bool:
 
 
 def test_named_tests_exist() -> None:
-    named = _NAMED.findall((DOCS / "concepts/security.md").read_text("utf-8"))
-    assert len(named) > 5
-    assert [f"{path}::{test}" for path, test in named if f"def {test}(" not in _source(path)] == []
+    functions = _NAMED.findall((DOCS / "concepts/security.md").read_text("utf-8"))
+    assert len(functions) > 5
+    assert [
+        f"{path}::{test}" for path, test in functions if f"def {test}(" not in _source(path)
+    ] == []
 
 
 def _source(path: str) -> str:

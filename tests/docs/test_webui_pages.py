@@ -7,9 +7,9 @@ MOST_BYTES = 1_500_000
 
 
 def test_page_shows_every_picture_of_the_script() -> None:
-    drawn = {f"{name}.webp" for name in webui_pictures.shots(1, 1)}
-    assert set(webui_pictures.named()) == drawn
-    assert {picture.name for picture in PICTURES.iterdir()} == drawn
+    pictures = {f"{name}.webp" for name in webui_pictures.shots(1, 1)}
+    assert set(webui_pictures.named()) == pictures
+    assert {picture.name for picture in PICTURES.iterdir()} == pictures
 
 
 def test_pictures_are_small() -> None:

@@ -50,13 +50,13 @@ Start = Callable[[str], Cluster]
 @contextmanager
 def default_clusters(folders: pytest.TempPathFactory) -> Iterator[Start]:
     """Return a cluster of each runtime with the default layout. It starts at its first use."""
-    started: dict[str, Cluster] = {}
+    started_clusters: dict[str, Cluster] = {}
     with ExitStack() as ends:
 
         def start(runtime: str) -> Cluster:
-            if runtime not in started:
-                started[runtime] = ends.enter_context(_cluster(runtime, Layout(), folders))
-            return started[runtime]
+            if runtime not in started_clusters:
+                started_clusters[runtime] = ends.enter_context(_cluster(runtime, Layout(), folders))
+            return started_clusters[runtime]
 
         yield start
 
@@ -79,8 +79,8 @@ def cluster(
         clusters: Start = request.getfixturevalue("clusters")
         yield clusters(request.param)
         return
-    with _cluster(request.param, layout, tmp_path_factory) as started:
-        yield started
+    with _cluster(request.param, layout, tmp_path_factory) as running_cluster:
+        yield running_cluster
 
 
 @contextmanager
@@ -94,8 +94,8 @@ def _cluster(runtime: str, layout: Layout, folders: pytest.TempPathFactory) -> I
         agents=layout.agents,
         slots=layout.slots,
         config=config,
-    ) as started:
-        yield started
+    ) as running_cluster:
+        yield running_cluster
 
 
 @pytest.fixture(scope="session")

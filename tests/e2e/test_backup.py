@@ -44,16 +44,16 @@ def started(cluster: Cluster) -> Iterator[Cluster]:
         cluster.run("deploy", "local", "cluster-down", "--data-dir", data)
 
 
-def another_gate(held: Held, tmp_path: Path) -> Held:
+def another_gate(holder: Held, tmp_path: Path) -> Held:
     """Return the same training, which waits for its own gate."""
     gate = tmp_path / "second" / "open"
     gate.parent.mkdir()
     config = yaml.safe_load(
-        held.config.read_text().replace(str(held.gate.parent), str(gate.parent))
+        holder.config.read_text().replace(str(holder.gate.parent), str(gate.parent))
     )
     path = tmp_path / "second.yaml"
     path.write_text(yaml.safe_dump(config))
-    return replace(held, config=path, gate=gate)
+    return replace(holder, config=path, gate=gate)
 
 
 def results(cluster: Cluster, experiment_id: int, trial_id: int) -> tuple[Any, ...]:
@@ -76,20 +76,20 @@ def checkpoints(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
 def test_copy_of_a_running_cluster_resumes_from_the_checkpoints(
     original: Cluster, held: Held, tmp_path: Path
 ) -> None:
-    paused, paused_trial = start(original, held)
+    paused_experiment, paused_trial = start(original, held)
     until_step(original, paused_trial, "saved step 20")
-    original.det("experiment", "pause", str(paused))
+    original.det("experiment", "pause", str(paused_experiment))
     until_step(original, paused_trial, "preempted at step")
     original.until(lambda: not original.get("/api/v1/tasks")["allocationIdToSummary"], "it rests")
     second = another_gate(held, tmp_path)
     running, running_trial = start(original, second)
     until_step(original, running_trial, "saved step 20")
-    before = results(original, paused, paused_trial)
+    before = results(original, paused_experiment, paused_trial)
 
     path = tmp_path / "one.backup"
     data = original.folder / "data"
-    written = original.det("deploy", "local", "backup", path, "--data-dir", data)
-    assert "warning" not in written.err
+    output = original.det("deploy", "local", "backup", path, "--data-dir", data)
+    assert "warning" not in output.err
     assert path.stat().st_mode & 0o777 == 0o600
     # End the original cluster's experiment, and delete all its files. The copy must not need them.
     let_on(original, second, running, running_trial, restarts=0)
@@ -104,17 +104,19 @@ def test_copy_of_a_running_cluster_resumes_from_the_checkpoints(
     with EmbeddedPostgres(LocalFiles(new_data).database, throwaway=True) as server:
         assert rows_of(server.url()) == read_manifest(path).rows
     with started(copy):
-        assert results(copy, paused, paused_trial) == before
-        assert copy.experiment(paused)["state"] == "STATE_PAUSED"
+        assert results(copy, paused_experiment, paused_trial) == before
+        assert copy.experiment(paused_experiment)["state"] == "STATE_PAUSED"
         until_step(copy, running_trial, "resumed at step 20")
         let_on(copy, second, running, running_trial, restarts=0)
-        copy.det("experiment", "activate", str(paused))
-        logs = let_on(copy, held, paused, paused_trial, restarts=0)
-        stopped = re.search(r"preempted at step (\d+)", logs)
-        assert stopped is not None
-        assert f"resumed at step {stopped.group(1)}" in logs
+        copy.det("experiment", "activate", str(paused_experiment))
+        logs = let_on(copy, held, paused_experiment, paused_trial, restarts=0)
+        preemption = re.search(r"preempted at step (\d+)", logs)
+        assert preemption is not None
+        assert f"resumed at step {preemption.group(1)}" in logs
         completed = {
-            c["uuid"] for c in checkpoints(copy, paused) if c["state"] == "STATE_COMPLETED"
+            c["uuid"]
+            for c in checkpoints(copy, paused_experiment)
+            if c["state"] == "STATE_COMPLETED"
         }
         assert completed
         assert completed <= {p.name for p in (new_data / "checkpoints").iterdir()}

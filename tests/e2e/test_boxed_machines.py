@@ -85,7 +85,7 @@ def gate(tmp_path: Path) -> Path:
     return gate
 
 
-def submit(rented: Rented, exact: Path, gate: Path, pool: str, trials: int = 1) -> int:
+def submit(machines: Rented, exact: Path, gate: Path, pool: str, trials: int = 1) -> int:
     """Create an experiment with trials that wait at the gate. Return its id."""
     config = yaml.safe_load((exact / "single.yaml").read_text())
     config["environment"] = {"environment_variables": [f"EXACT_GATE={gate}"]}
@@ -97,19 +97,19 @@ def submit(rented: Rented, exact: Path, gate: Path, pool: str, trials: int = 1) 
         config["searcher"] |= {"name": "grid"}
     path = gate.parent / "config.yaml"
     path.write_text(yaml.safe_dump(config))
-    return rented.cluster.create(path, exact)
+    return machines.cluster.create(path, exact)
 
 
-def interrupt(rented: Rented, trial_id: int) -> tuple[Instance, Instance]:
+def interrupt(machines: Rented, trial_id: int) -> tuple[Instance, Instance]:
     """Announce the end of a trial's machine, take it back when another one is there; returns both."""
-    first = rented.machine_of(trial_id)
-    before = {i.cloud_id for i in rented.box.on()}
+    first = machines.machine_of(trial_id)
+    before = {i.cloud_id for i in machines.box.on()}
     first.announce()
     (second,) = until(
-        lambda: [i for i in rented.box.on() if i.cloud_id not in before], "a replacement"
+        lambda: [i for i in machines.box.on() if i.cloud_id not in before], "a replacement"
     )
-    rented.until_logged(trial_id, f"preempted at step {HELD_AT}")
-    rented.until_saved(trial_id, HELD_AT)
+    machines.until_logged(trial_id, f"preempted at step {HELD_AT}")
+    machines.until_saved(trial_id, HELD_AT)
     first.take()
     return first, second
 
@@ -154,36 +154,39 @@ def test_stock_image_installs_the_agent_from_its_cluster_and_trains(
     check_no_machines_remain(rented)
 
 
-def check_no_machines_remain(rented: Rented, *machines: Instance) -> None:
-    until(lambda: not rented.box.on(), "an empty cloud")
+def check_no_machines_remain(rented_machines: Rented, *machines: Instance) -> None:
+    until(lambda: not rented_machines.box.on(), "an empty cloud")
     for machine in machines:
-        process = rented.box.machine(machine.cloud_id).process
+        process = rented_machines.box.machine(machine.cloud_id).process
         process.wait(60)
-    listed = rented.cluster.until(
-        lambda: not rented.cluster.get("/api/v1/instances")["instances"], "the last row's end"
+    rows = rented_machines.cluster.until(
+        lambda: not rented_machines.cluster.get("/api/v1/instances")["instances"],
+        "the last row's end",
     )
-    assert listed
+    assert rows
 
 
-def check_costs(rented: Rented, name: str, experiment: int) -> None:
+def check_costs(machines: Rented, name: str, experiment: int) -> None:
     """Compare the costs of the pool with the intervals of its machines and with the costs of its work."""
-    rows = rented.instances(name)
+    rows = machines.instances(name)
     assert len(rows) == 2
     intervals = sum(
         row["priceUsdHour"] * seconds(row["launchedAt"], row["endedAt"]) / 3600 for row in rows
     )
-    costs = rented.cluster.get("/api/v1/costs/pools")["costs"]
+    costs = machines.cluster.get("/api/v1/costs/pools")["costs"]
     (of_pool,) = [cost for cost in costs if cost["pool"] == name]
     assert of_pool["costUsd"] == pytest.approx(intervals, abs=0.01)
     assert of_pool["costUsd"] == pytest.approx(of_pool["workingUsd"] + of_pool["idleUsd"], abs=0.01)
-    (of_work,) = rented.cluster.get(f"/api/v1/costs/experiments?ids={experiment}")["costs"]
+    (of_work,) = machines.cluster.get(f"/api/v1/costs/experiments?ids={experiment}")["costs"]
     assert of_pool["workingUsd"] == pytest.approx(of_work["costUsd"], abs=0.01)
     assert of_work["costUsd"] > 1
 
 
 def seconds(start: str, end: str) -> float:
-    begun, ended = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (start, end))
-    return (ended - begun).total_seconds()
+    begin_time, end_time = (
+        datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (start, end)
+    )
+    return (end_time - begin_time).total_seconds()
 
 
 def test_reclaim_of_one_of_four_machines_loses_no_step(
@@ -203,8 +206,8 @@ def test_reclaim_of_one_of_four_machines_loses_no_step(
     for id in ids:
         rented.until_logged(id, "finished at step 60: exact")
     logs = {id: rented.log(id) for id in ids}
-    resumed = {id: re.findall(r"resumed at step (\d+)", log) for id, log in logs.items()}
-    assert resumed == {id: [str(HELD_AT)] if id == ids[2] else [] for id in ids}
+    resumptions = {id: re.findall(r"resumed at step (\d+)", log) for id, log in logs.items()}
+    assert resumptions == {id: [str(HELD_AT)] if id == ids[2] else [] for id in ids}
 
 
 def test_distributed_trial_resumes_when_one_of_its_machines_is_reclaimed(

@@ -132,8 +132,8 @@ def test_machine_with_another_machines_identity_is_rejected(
 
 
 def test_wrong_clock_is_the_reported_reason(failing: Failing) -> None:
-    resumed = failing.cluster.run("pool", "resume", "strange-aws", environ={"DET_USER": "admin"})
-    assert resumed.code == 0, resumed.err
+    result = failing.cluster.run("pool", "resume", "strange-aws", environ={"DET_USER": "admin"})
+    assert result.code == 0, result.err
     failing.box.before_boot = lambda instance: None
     failing.box.sts.ahead_s = 3600
     experiment = failing.submit("strange-aws")

@@ -44,8 +44,8 @@ class BoxedDeployment:
     def make(self) -> None:
         data = ("--data-dir", self.cluster.folder / "data")
         self.cluster.down()
-        started = self.cluster.run("deploy", "local", "cluster-up", *data, environ=self.box.environment)  # fmt: skip
-        assert started.code == 0, started.err
+        result = self.cluster.run("deploy", "local", "cluster-up", *data, environ=self.box.environment)  # fmt: skip
+        assert result.code == 0, result.err
 
     def outputs(self) -> Mapping[str, Any]:
         return {}

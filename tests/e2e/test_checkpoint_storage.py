@@ -41,8 +41,8 @@ class Storage:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with local_cluster(tmp_path_factory.mktemp("storage"), runtime="process") as started:
-        yield started
+    with local_cluster(tmp_path_factory.mktemp("storage"), runtime="process") as running_cluster:
+        yield running_cluster
 
 
 @pytest.fixture(scope="module")
@@ -168,10 +168,10 @@ def test_deleting_an_experiment_deletes_all_its_files(
 def test_trial_reports_unwritable_storage_before_training(cluster: Cluster, tmp_path: Path) -> None:
     config = yaml.safe_load((CODE / "config.yaml").read_text())
     (tmp_path / "file").touch()
-    nowhere = str(tmp_path / "file" / "below")
-    config["checkpoint_storage"] = {"type": "shared_fs", "host_path": nowhere}
+    unusable_path = str(tmp_path / "file" / "below")
+    config["checkpoint_storage"] = {"type": "shared_fs", "host_path": unusable_path}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     answer = cluster.run("experiment", "create", tmp_path / "config.yaml", CODE, "--follow")
     assert answer.code == 1
     assert "checkpoints cannot be saved" in answer.out
-    assert nowhere in answer.out
+    assert unusable_path in answer.out

@@ -139,7 +139,9 @@ def over_tcp(database_url: str) -> str:
     return f"postgresql://postgres:Password1@127.0.0.1:{match[2]}/{match[1]}"
 
 
-def _environment(made: Cluster, database: str, endpoint: str, emulator: str) -> dict[str, str]:
+def _environment(
+    new_cluster: Cluster, database: str, endpoint: str, emulator: str
+) -> dict[str, str]:
     """Return the stack's variables for its services, with addresses of the fakes."""
     defaults = {"project": "acme", "service_account": {"email": "vm@acme", "scopes": ["s"]}}
     storage_section = {"type": "gcs", "bucket": BUCKET}
@@ -152,15 +154,15 @@ def _environment(made: Cluster, database: str, endpoint: str, emulator: str) -> 
         "DET_GCP_DEFAULTS": json.dumps(defaults),
         "DET_INITIAL_USER_PASSWORD": "Password1",
         "DET_SECRETS_KEY": "0123456789abcdef0123456789abcdef",
-        "DET_PUBLIC_URL": made.url("api"),
-        "DET_TICK_URL": made.url("tick"),
-        "DET_PROVISION_URL": made.url("provision"),
-        "DET_RELAY_URL": made.url("relay"),
+        "DET_PUBLIC_URL": new_cluster.url("api"),
+        "DET_TICK_URL": new_cluster.url("tick"),
+        "DET_PROVISION_URL": new_cluster.url("provision"),
+        "DET_RELAY_URL": new_cluster.url("relay"),
         "DET_GCE_ENDPOINT": endpoint,
         "STORAGE_EMULATOR_HOST": emulator,
         "GOOGLE_CLOUD_PROJECT": "acme",
         "HOST": "127.0.0.1",
-        **made.metadata.environment,
+        **new_cluster.metadata.environment,
     }
 
 
@@ -204,10 +206,10 @@ def check_walls(container: Any) -> None:
 def test_started_service_answers_soon(cluster: Cluster) -> None:
     """Scale to zero and back, and measure the wait of the first user after an hour."""
     cluster.containers["api"].stop(timeout=20)
-    begun = time.monotonic()
+    start_time = time.monotonic()
     cluster.containers["api"].start()
     assert eventually(cluster.answers, 60), cluster.log()
-    print(f"container to first answer: {time.monotonic() - begun:.2f} s")
+    print(f"container to first answer: {time.monotonic() - start_time:.2f} s")
 
 
 @pytest.fixture
@@ -227,7 +229,9 @@ def composed(engine: Any, empty_database_url: str) -> Iterator[tuple[Any, int]]:
             stack.callback(volume.remove, force=True)
             volumes[name] = volume.name
         for service in services.values():
-            service["volumes"] = {volumes.get(n, n): how for n, how in service["volumes"].items()}
+            service["volumes"] = {
+                volumes.get(n, n): mount for n, mount in service["volumes"].items()
+            }
         engine.containers.run(**services["folders"], remove=True)
         service = services["controlplane"]
         service["environment"] |= {"HOST": "127.0.0.1", "PORT": str(port)}

@@ -13,8 +13,8 @@ def test_command_prints_its_output_and_exit_status(cluster: Cluster, tmp_path: P
     assert result.code == 0, result.err
     assert "kind COMMAND" in result.out
     assert "exited successfully with a zero exit code" in result.out
-    failed = cluster.run("cmd", "run", "--config", "resources.slots=0", "echo gone; exit 7")
-    assert (failed.code, "gone" in failed.out) == (7, True), failed.out
+    failed_result = cluster.run("cmd", "run", "--config", "resources.slots=0", "echo gone; exit 7")
+    assert (failed_result.code, "gone" in failed_result.out) == (7, True), failed_result.out
 
 
 def test_running_command_is_listed_and_killed(cluster: Cluster) -> None:
@@ -49,9 +49,9 @@ def test_shell_is_opened_through_the_cluster_until_it_is_killed(
     cluster.until(
         lambda: cluster.get(f"/api/v1/shells/{match[1]}")["shell"]["exitStatus"], "its end"
     )
-    ended = cluster.run("shell", "open", match[1], "--", "echo never")
-    assert ended.code == 1
-    assert "on request of" in ended.err
+    ended_result = cluster.run("shell", "open", match[1], "--", "echo never")
+    assert ended_result.code == 1
+    assert "on request of" in ended_result.err
 
 
 def test_only_an_idle_shell_ends_after_its_timeout(cluster: Cluster) -> None:

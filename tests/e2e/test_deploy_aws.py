@@ -74,10 +74,10 @@ def test_cluster_is_created_used_restored_and_removed_completely(
     assert password, output
     assert f"export DET_MASTER={deployed.box.front_url}" in output
     check_functions_and_schedules(deployed)
-    again = deployed.deploy("up", "--cluster-id", CLUSTER, "--dry-run").err
-    changed = set(re.findall(r"(\S+): Plan to", again))
-    assert "Plan: 0 to add, " in again
-    assert changed <= CHANGED_BY_MOTO, "a repeated `up` must not change unchanged resources"
+    second_output = deployed.deploy("up", "--cluster-id", CLUSTER, "--dry-run").err
+    changes = set(re.findall(r"(\S+): Plan to", second_output))
+    assert "Plan: 0 to add, " in second_output
+    assert changes <= CHANGED_BY_MOTO, "a repeated `up` must not change unchanged resources"
 
     master = {"DET_MASTER": deployed.box.front_url, "DET_USER": "admin", "DET_PASS": password[1]}
     create_experiment(deployed, master)
@@ -87,10 +87,10 @@ def test_cluster_is_created_used_restored_and_removed_completely(
     status = json.loads(deployed.deploy("status", "--cluster-id", CLUSTER, "--json").out)
     assert (status["answers"], status["machines"]) == (True, 1)
     assert deployed.deploy("list").out.split() == [CLUSTER]
-    refused = deployed.deploy(
+    result = deployed.deploy(
         "down", "--cluster-id", CLUSTER, "--yes", "--drain-timeout", "0", code=1
     )
-    assert "1 machines of the cluster are running" in refused.err
+    assert "1 machines of the cluster are running" in result.err
     (deployed.folder / "gate").touch()
     train_by_the_stock_client(deployed, password[1])
     wait_for_result_and_idle_cluster(deployed, master)
@@ -102,8 +102,8 @@ def test_cluster_is_created_used_restored_and_removed_completely(
     check_rights_of_operator(deployed)
 
 
-def buckets(deployed: Deployed) -> list[str]:
-    return [bucket["Name"] for bucket in deployed.aws("s3").list_buckets()["Buckets"]]
+def buckets(deployment: Deployed) -> list[str]:
+    return [bucket["Name"] for bucket in deployment.aws("s3").list_buckets()["Buckets"]]
 
 
 def cluster_config(master_url: str) -> str:
@@ -115,43 +115,43 @@ def cluster_config(master_url: str) -> str:
     return yaml.safe_dump({"resource_pools": [{"pool_name": "gpus", "provider": provider}]})
 
 
-def until_trial_runs(deployed: Deployed, master: Mapping[str, str]) -> None:
+def until_trial_runs(deployment: Deployed, master: Mapping[str, str]) -> None:
     """Wait until the machine has installed the agent from the function URL, joined by proof, and begun to train."""
 
     def begun() -> bool:
-        deployed.turn()
-        log = deployed.det("trial", "logs", "1", environ=master).out
+        deployment.turn()
+        log = deployment.det("trial", "logs", "1", environ=master).out
         assert "was terminated" not in log, log
         return "begun on ip-" in log
 
     try:
         clouds.until(begun, "the start of the training", 300)
     except AssertionError as e:
-        raise AssertionError(f"{e}{deployed.clouds.why()}{deployed.box.failed}") from None
-    (machine,) = deployed.clouds.on()
-    console = deployed.clouds.machine(machine.cloud_id).printed()
+        raise AssertionError(f"{e}{deployment.clouds.why()}{deployment.box.failed}") from None
+    (machine,) = deployment.clouds.on()
+    console = deployment.clouds.machine(machine.cloud_id).printed()
     assert "determined-boot: installing the agent" in console
 
 
-def train_by_the_stock_client(deployed: Deployed, password: str) -> None:
+def train_by_the_stock_client(deployment: Deployed, password: str) -> None:
     """Let Determined's own client create an experiment, follow it to its end, and read its log."""
     with (
         ThreadPoolExecutor(1) as user,
-        stock_client(deployed.box.front_url, deployed.folder) as stock,
+        stock_client(deployment.box.front_url, deployment.folder) as stock,
     ):
 
-        def does(*args: object, typed: str = "") -> str:
+        def does(*args: object, stdin: str = "") -> str:
             """Run one command, while time passes for the cluster."""
-            begun = user.submit(stock.det, *args, typed=typed)
+            process = user.submit(stock.det, *args, stdin=stdin)
 
             def done() -> bool:
-                deployed.turn()
-                return begun.done()
+                deployment.turn()
+                return process.done()
 
             clouds.until(done, f"det {args}", 300)
-            return begun.result()
+            return process.result()
 
-        does("user", "login", "admin", typed=f"{password}\n")
+        does("user", "login", "admin", stdin=f"{password}\n")
         output = does("experiment", "create", "config.yaml", "context", "--follow-first-trial")
         assert "Created experiment 2" in output, output
         # The client takes the end of a function's answer for the end of the log. On a busy machine the rented machine
@@ -161,92 +161,94 @@ def train_by_the_stock_client(deployed: Deployed, password: str) -> None:
         log = does("trial", "logs", "2")
         assert "assigned to an agent: ip-" in log, log
         assert "begun on ip-" in log, log
-        shown = does("experiment", "describe", "2")
-        assert "COMPLETED" in shown, shown
+        shown_output = does("experiment", "describe", "2")
+        assert "COMPLETED" in shown_output, shown_output
         assert re.search(r"begun on ip-.*", does("experiment", "logs", "2"))
 
 
-def wait_for_result_and_idle_cluster(deployed: Deployed, master: Mapping[str, str]) -> None:
+def wait_for_result_and_idle_cluster(deployment: Deployed, master: Mapping[str, str]) -> None:
     """Wait until the experiment has its result and its idle machine is terminated."""
 
     def over() -> bool:
-        deployed.turn()
-        return not deployed.clouds.on()
+        deployment.turn()
+        return not deployment.clouds.on()
 
-    clouds.until(over, f"the end of the machine {deployed.clouds.why()}", 300)
-    check_results(deployed, master)
+    clouds.until(over, f"the end of the machine {deployment.clouds.why()}", 300)
+    check_results(deployment, master)
 
 
-def check_results(deployed: Deployed, master: Mapping[str, str]) -> None:
-    document = json.loads(deployed.det("experiment", "describe", "1", "--json", environ=master).out)
+def check_results(deployment: Deployed, master: Mapping[str, str]) -> None:
+    document = json.loads(
+        deployment.det("experiment", "describe", "1", "--json", environ=master).out
+    )
     assert document[0]["experiment"]["state"] == "STATE_COMPLETED"
     assert document[0]["experiment"]["bestTrialSearcherMetric"] == 0.5
-    (bucket,) = [b for b in buckets(deployed) if b.startswith(f"det-{CLUSTER}-")]
-    Contents = deployed.aws("s3").list_objects_v2(Bucket=bucket)["Contents"]
+    (bucket,) = [b for b in buckets(deployment) if b.startswith(f"det-{CLUSTER}-")]
+    Contents = deployment.aws("s3").list_objects_v2(Bucket=bucket)["Contents"]
     assert [o for o in Contents if o["Key"].endswith("/weights")], "the checkpoint is in the bucket"
 
 
-def check_functions_and_schedules(deployed: Deployed) -> None:
+def check_functions_and_schedules(deployment: Deployed) -> None:
     """Check the environment of the functions, and the schedules that call them."""
-    description = deployed.box.described[f"det-{CLUSTER}-migrate"]
+    description = deployment.box.described[f"det-{CLUSTER}-migrate"]
     database = urlsplit(description["DET_DB_URL"])
     assert (database.username, database.port, database.path) == ("determined", 5432, "/determined")
     assert len(database.password or "") == 40
-    schedules = deployed.aws("scheduler").list_schedules()["Schedules"]
+    schedules = deployment.aws("scheduler").list_schedules()["Schedules"]
     names = {schedule["Name"] for schedule in schedules}
     minutely = {f"det-{CLUSTER}-tick", f"det-{CLUSTER}-provision"}
     assert names == minutely | {f"det-{CLUSTER}-sign-of-life-{f}" for f in FUNCTIONS if f != "keys"}
     for schedule in schedules:
-        called = schedule["Name"].replace("sign-of-life-", "")
-        version = "" if called.endswith("-migrate") else ":live"
-        assert schedule["Target"]["Arn"].endswith(f":function:{called}{version}")
-    assert deployed.box.loops == dict.fromkeys((*minutely, f"det-{CLUSTER}-keys"), "Allow")
+        name = schedule["Name"].replace("sign-of-life-", "")
+        version = "" if name.endswith("-migrate") else ":live"
+        assert schedule["Target"]["Arn"].endswith(f":function:{name}{version}")
+    assert deployment.box.loops == dict.fromkeys((*minutely, f"det-{CLUSTER}-keys"), "Allow")
 
 
-def create_experiment(deployed: Deployed, master: Mapping[str, str]) -> None:
-    context = deployed.folder / "context"
+def create_experiment(deployment: Deployed, master: Mapping[str, str]) -> None:
+    context = deployment.folder / "context"
     context.mkdir()
-    (context / "train.py").write_text(CODE.replace("GATE", str(deployed.folder / "gate")))
-    (bucket,) = [b for b in buckets(deployed) if b.startswith(f"det-{CLUSTER}-")]
-    endpoint = deployed.clouds.aws_url_of_machines
-    (deployed.folder / "config.yaml").write_text(
+    (context / "train.py").write_text(CODE.replace("GATE", str(deployment.folder / "gate")))
+    (bucket,) = [b for b in buckets(deployment) if b.startswith(f"det-{CLUSTER}-")]
+    endpoint = deployment.clouds.aws_url_of_machines
+    (deployment.folder / "config.yaml").write_text(
         CONFIG.replace("BUCKET", bucket).replace("ENDPOINT", endpoint)
     )
-    output = deployed.det("experiment", "create", "config.yaml", "context", environ=master).out
+    output = deployment.det("experiment", "create", "config.yaml", "context", environ=master).out
     assert "Created experiment 1" in output
 
 
-def check_machine(deployed: Deployed) -> None:
+def check_machine(deployment: Deployed) -> None:
     """Wait for the machine of the experiment: the schedule's part is played where functions do not start each other."""
     limit = time.monotonic() + 60
-    while not deployed.machines():
-        assert time.monotonic() < limit, f"no machine was rented: {deployed.box.failed}"
-        deployed.turn()
-    deployed.box.settle()
-    assert deployed.box.failed == []
-    (machine,) = deployed.machines()
+    while not deployment.machines():
+        assert time.monotonic() < limit, f"no machine was rented: {deployment.box.failed}"
+        deployment.turn()
+    deployment.box.settle()
+    assert deployment.box.failed == []
+    (machine,) = deployment.machines()
     assert machine["InstanceType"] == "g4dn.xlarge"
-    (template,) = deployed.aws("ec2").describe_launch_templates()["LaunchTemplates"]
-    (version,) = deployed.aws("ec2").describe_launch_template_versions(
+    (template,) = deployment.aws("ec2").describe_launch_templates()["LaunchTemplates"]
+    (version,) = deployment.aws("ec2").describe_launch_template_versions(
         LaunchTemplateId=template["LaunchTemplateId"]
     )["LaunchTemplateVersions"]
     profile = version["LaunchTemplateData"]["IamInstanceProfile"]["Arn"]
     assert profile.endswith(f"instance-profile/det-{CLUSTER}-machine")
 
 
-def check_rights(deployed: Deployed) -> None:
+def check_rights(deployment: Deployed) -> None:
     """Hold every call of the functions against the policy of the role that made it."""
-    recorder = deployed.box.recorder
-    policies = {role: deployed.policy(role.removeprefix(f"det-{CLUSTER}-")) for role in ROLES}
-    denied = [call for call in recorder.calls if not policies[call.caller].allows(call)]
-    assert denied == []
-    made = {(call.caller, call.action) for call in recorder.calls}
-    assert (f"det-{CLUSTER}-provision", "ec2:RunInstances") in made or (
-        f"det-{CLUSTER}-provision", "ec2:CreateFleet") in made  # fmt: skip
-    assert (f"det-{CLUSTER}-provision", "iam:PassRole") in made
-    assert (f"det-{CLUSTER}-api", "lambda:InvokeFunction") in made
+    recorder = deployment.box.recorder
+    policies = {role: deployment.policy(role.removeprefix(f"det-{CLUSTER}-")) for role in ROLES}
+    denied_calls = [call for call in recorder.calls if not policies[call.caller].allows(call)]
+    assert denied_calls == []
+    actions_called = {(call.caller, call.action) for call in recorder.calls}
+    assert (f"det-{CLUSTER}-provision", "ec2:RunInstances") in actions_called or (
+        f"det-{CLUSTER}-provision", "ec2:CreateFleet") in actions_called  # fmt: skip
+    assert (f"det-{CLUSTER}-provision", "iam:PassRole") in actions_called
+    assert (f"det-{CLUSTER}-api", "lambda:InvokeFunction") in actions_called
     for function in ("api", "tick", "migrate"):
-        of_machines = {a for a in deployed.policy(function).actions() if a.startswith("ec2:")}
+        of_machines = {a for a in deployment.policy(function).actions() if a.startswith("ec2:")}
         assert of_machines <= {
             "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
             "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
@@ -254,56 +256,61 @@ def check_rights(deployed: Deployed) -> None:
         }, f"{function} may do more than join the network"  # fmt: skip
 
 
-def check_rights_of_operator(deployed: Deployed) -> None:
+def check_rights_of_operator(deployment: Deployed) -> None:
     """Compare the operator's IAM calls with the policy of the guide."""
-    called = deployed.box.recorder.calls_of_operator
+    calls = deployment.box.recorder.calls_of_operator
     policy = policy_of_operators()
-    denied = {(c.action, c.resource) for c in called if not policy.allows(c)}
-    assert {action for action, _ in denied} <= OF_POWER_USERS, denied
-    made = {c.action for c in called}
-    assert {"iam:CreateRole", "iam:PassRole", "iam:DeleteRole", "iam:CreateInstanceProfile"} <= made
+    denied_actions = {(c.action, c.resource) for c in calls if not policy.allows(c)}
+    assert {action for action, _ in denied_actions} <= OF_POWER_USERS, denied_actions
+    actions = {c.action for c in calls}
+    assert {
+        "iam:CreateRole",
+        "iam:PassRole",
+        "iam:DeleteRole",
+        "iam:CreateInstanceProfile",
+    } <= actions
 
 
-def restore_cluster(deployed: Deployed, master: Mapping[str, str]) -> None:
+def restore_cluster(deployment: Deployed, master: Mapping[str, str]) -> None:
     """Remove the cluster, and restore it with its users, experiments, checkpoints and secrets."""
     ada = {**master, "DET_USER": "ada", "DET_PASS": "Password-of-ada-1"}
-    deployed.det("user", "create", "ada", "--password", ada["DET_PASS"], environ=master)
-    before = deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
-    output = deployed.deploy("down", "--cluster-id", CLUSTER, "--yes").out
+    deployment.det("user", "create", "ada", "--password", ada["DET_PASS"], environ=master)
+    before = deployment.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
+    output = deployment.deploy("down", "--cluster-id", CLUSTER, "--yes").out
     snapshot = re.search(r"det deploy aws up .*--db-snapshot (\S+)", output)
     assert snapshot, output
-    assert deployed.aws("lambda").list_functions()["Functions"] == []
-    deployed.box.forget_functions()
+    assert deployment.aws("lambda").list_functions()["Functions"] == []
+    deployment.box.forget_functions()
 
-    output = deployed.deploy("up", *OPTIONS, "--db-snapshot", snapshot[1]).out
+    output = deployment.deploy("up", *OPTIONS, "--db-snapshot", snapshot[1]).out
     assert "until you change it" not in output, "the passwords of users are unchanged"
-    assert deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"] == before
-    assert "ada" in deployed.det("user", "whoami", environ=ada).out
-    check_results(deployed, master)
-    check_secrets(deployed)
+    assert deployment.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"] == before
+    assert "ada" in deployment.det("user", "whoami", environ=ada).out
+    check_results(deployment, master)
+    check_secrets(deployment)
 
 
-def check_secrets(deployed: Deployed) -> None:
+def check_secrets(deployment: Deployed) -> None:
     """Decrypt secrets of the restored database with the key of the new function."""
-    key = deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
-    database = Database(deployed.box.database_url)
+    key = deployment.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
+    database = Database(deployment.box.database_url)
     ((sealed,),) = database.read(text("select sealed from experiments where id = 1"))
     database.dispose()
     assert '"testing"' in AesCipher([key]).open(sealed).decode()
 
 
-def check_removal(deployed: Deployed) -> None:
-    assert [m for m in deployed.machines() if m["State"]["Name"] != "terminated"] == []
-    tagged = deployed.aws("resourcegroupstaggingapi").get_resources(
+def check_removal(deployment: Deployed) -> None:
+    assert [m for m in deployment.machines() if m["State"]["Name"] != "terminated"] == []
+    tagged = deployment.aws("resourcegroupstaggingapi").get_resources(
         TagFilters=[{"Key": "determined-cluster", "Values": [CLUSTER]}]
     )["ResourceTagMappingList"]
     # AWS deletes automatic snapshots with their database, and moto keeps them. The snapshot of the first removal stays
     # in both.
-    gone = re.compile(r":instance/|:cluster-snapshot:")
-    assert [r["ResourceARN"] for r in tagged if not gone.search(r["ResourceARN"])] == []
-    assert deployed.aws("ec2").describe_launch_templates()["LaunchTemplates"] == []
-    assert deployed.aws("lambda").list_functions()["Functions"] == []
-    roles = [role["RoleName"] for role in deployed.aws("iam").list_roles()["Roles"]]
+    removed_kinds = re.compile(r":instance/|:cluster-snapshot:")
+    assert [r["ResourceARN"] for r in tagged if not removed_kinds.search(r["ResourceARN"])] == []
+    assert deployment.aws("ec2").describe_launch_templates()["LaunchTemplates"] == []
+    assert deployment.aws("lambda").list_functions()["Functions"] == []
+    roles = [role["RoleName"] for role in deployment.aws("iam").list_roles()["Roles"]]
     assert [name for name in roles if name.startswith(f"det-{CLUSTER}")] == []
-    assert [name for name in buckets(deployed) if not name.startswith("determined-state-")] == []
-    assert deployed.deploy("list").out == ""
+    assert [name for name in buckets(deployment) if not name.startswith("determined-state-")] == []
+    assert deployment.deploy("list").out == ""

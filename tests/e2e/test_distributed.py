@@ -47,11 +47,11 @@ def test_four_ranks_in_two_containers_train_one_model(cluster: Cluster, four_slo
     assert sorted(by_rank) == [0, 1, 2, 3]
     assert list(by_rank[0]) == list(range(2, 41, 2))
     assert by_rank[0] == by_rank[1] == by_rank[2] == by_rank[3]
-    logged = [e for e in cluster.task_logs(four_slots) if "at batch 40" in e["log"]]
-    assert len({e["containerId"] for e in logged}) == 2
-    assert len({e["agentId"] for e in logged}) == 2
-    shown = cluster.logs(four_slots)
-    assert all(f"[rank={rank}] || at batch 40" in shown for rank in range(4))
+    entries = [e for e in cluster.task_logs(four_slots) if "at batch 40" in e["log"]]
+    assert len({e["containerId"] for e in entries}) == 2
+    assert len({e["agentId"] for e in entries}) == 2
+    output = cluster.logs(four_slots)
+    assert all(f"[rank={rank}] || at batch 40" in output for rank in range(4))
 
 
 @in_docker_on_demand
@@ -78,13 +78,13 @@ def test_killed_rank_restarts_the_trial_once_from_its_checkpoint(
 ) -> None:
     experiment_id, trial_id = start(cluster, *FOUR_SLOTS, *SLOW_FIRST_RUN)
     until_saved(cluster, trial_id)
-    mine = (f"DET_TRIAL_ID={trial_id}", f"DET_CLUSTER_ID={cluster.cluster_id()}")
-    first = pids_with(*mine)
-    os.kill(pids_with(*mine, "RANK=3")[0], signal.SIGKILL)
+    marks = (f"DET_TRIAL_ID={trial_id}", f"DET_CLUSTER_ID={cluster.cluster_id()}")
+    first = pids_with(*marks)
+    os.kill(pids_with(*marks, "RANK=3")[0], signal.SIGKILL)
     finish(cluster, experiment_id, restarts=1)
     starts = [int(match[1]) for _, match in lines(cluster, trial_id, r"starts at batch (\d+)")]
     assert sorted(starts) == [0, 0, 0, 0, 10, 10, 10, 10]
-    assert not set(first) & set(pids_with(*mine))
+    assert not set(first) & set(pids_with(*marks))
     assert losses(cluster, trial_id) == losses(cluster, four_slots)
     logs = cluster.logs(trial_id)
     assert "rank 3 failed with status 137; stopping ranks 2" in logs
@@ -107,11 +107,11 @@ def test_paused_trial_of_one_slot_resumes_with_the_same_losses(
     cluster: Cluster,
 ) -> None:
     whole, whole_trial = start(cluster)
-    paused, paused_trial = start(cluster, *SLOW_FIRST_RUN)
+    paused_experiment, paused_trial = start(cluster, *SLOW_FIRST_RUN)
     until_batch(cluster, paused_trial, 4)
-    pause_and_resume(cluster, paused)
+    pause_and_resume(cluster, paused_experiment)
     finish(cluster, whole)
-    finish(cluster, paused)
+    finish(cluster, paused_experiment)
     assert len(lines(cluster, paused_trial, "starts at batch")) == 2
     assert told(cluster, paused_trial)[0][40].split()[0] == weights(
         told(cluster, whole_trial), 0, 40

@@ -39,8 +39,8 @@ def test_lists_are_printed_as_table_json_csv_and_yaml(cluster: Cluster, ended: i
     assert row["state"] == "STATE_COMPLETED"
     rows = csv.DictReader(io.StringIO(cluster.det("e", "list", "--csv").out))
     assert str(ended) in [r["ID"] for r in rows]
-    listed = yaml.safe_load(cluster.det("e", "list", "-o", "yaml").out)
-    assert ended in [e["id"] for e in listed]
+    experiments = yaml.safe_load(cluster.det("e", "list", "-o", "yaml").out)
+    assert ended in [e["id"] for e in experiments]
 
 
 def test_experiment_is_described_with_its_trials_and_checkpoints(
@@ -132,9 +132,9 @@ def test_users_are_created_and_sign_in_and_out(cluster: Cluster, tmp_path: Path)
     assert cluster.run("user", "login", "ada", environ=ada).code == 0
     assert "ada" in cluster.run("user", "whoami", environ=home).out
     assert cluster.run("user", "logout", environ=home).code == 0
-    refused = cluster.run("user", "login", "ada", environ={**home, "DET_PASS": "wrong"})
-    assert refused.code == 4
-    assert "Traceback" not in refused.err
+    rejected_result = cluster.run("user", "login", "ada", environ={**home, "DET_PASS": "wrong"})
+    assert rejected_result.code == 4
+    assert "Traceback" not in rejected_result.err
 
 
 def test_ignored_files_are_not_sent_and_a_large_context_names_its_largest_file(

@@ -59,8 +59,8 @@ FRAMEWORKS = [
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("frameworks")
     slots = sum(framework.slots for framework in FRAMEWORKS)
-    with local_cluster(folder, runtime="process", slots=slots) as started:
-        yield started
+    with local_cluster(folder, runtime="process", slots=slots) as running_cluster:
+        yield running_cluster
 
 
 def configuration(framework: Framework) -> str:
@@ -85,12 +85,12 @@ def configuration(framework: Framework) -> str:
 
 def steps(cluster: Cluster, trial_id: int) -> list[int]:
     """Return the steps of the first rank, in order."""
-    reported = []
+    reported_steps = []
     for entry in cluster.task_logs(trial_id):
         match = re.search(r"did step (\d+)", entry["log"])
         if match and not entry.get("rankId"):
-            reported.append(int(match[1]))
-    return reported
+            reported_steps.append(int(match[1]))
+    return reported_steps
 
 
 def trained(cluster: Cluster, framework: Framework, folder: Path) -> Trained:
@@ -114,8 +114,8 @@ def training(
 ) -> Iterator[dict[str, "Future[Trained]"]]:
     """Trains with all frameworks of this run at once: most of the time of each is waiting."""
     folder = tmp_path_factory.mktemp("configurations")
-    chosen = {item.name for item in request.session.items if item.path == request.path}
-    frameworks = [f for f in FRAMEWORKS if any(name.endswith(f"[{f.name}]") for name in chosen)]
+    names = {item.name for item in request.session.items if item.path == request.path}
+    frameworks = [f for f in FRAMEWORKS if any(name.endswith(f"[{f.name}]") for name in names)]
     with ThreadPoolExecutor(len(frameworks)) as pool:
         yield {f.name: pool.submit(trained, cluster, f, folder) for f in frameworks}
 

@@ -122,21 +122,21 @@ INFERENCE = Example(
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster with templates that add the environments of frameworks to PATH."""
     folder = tmp_path_factory.mktemp("gallery")
-    with local_cluster(folder, runtime="process") as started:
+    with local_cluster(folder, runtime="process") as running_cluster:
         for name in sorted({example.environment for example in GALLERY} - {""}):
             template = folder / f"{name}.yaml"
             variables = ml.task_defaults(name)["environment_variables"]
             template.write_text(
                 yaml.safe_dump({"environment": {"environment_variables": variables}})
             )
-            started.det("template", "create", name, template)
-        yield started
+            running_cluster.det("template", "create", name, template)
+        yield running_cluster
 
 
 @pytest.fixture(scope="module")
 def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockClient]:
     with stock_client(cluster.env["DET_MASTER"], tmp_path_factory.mktemp("client")) as client:
-        client.det("user", "login", "determined", typed="\n")
+        client.det("user", "login", "determined", stdin="\n")
         yield client
 
 
@@ -147,8 +147,8 @@ def by_ours(cluster: Cluster, example: Example, *more: str) -> int:
 
 def by_stock(stock: StockClient, example: Example, *more: str) -> int:
     """Create the experiment of an example with the stock client; return its id."""
-    where = (example.path, example.path.parent)
-    result = stock.det("e", "create", *where, *example.options(), *more)
+    folders = (example.path, example.path.parent)
+    result = stock.det("e", "create", *folders, *example.options(), *more)
     return int(result.split("Created experiment")[1].split()[0])
 
 
@@ -236,27 +236,27 @@ def test_custom_search_creates_its_trials(cluster: Cluster, submitted: dict[str,
     completed(cluster, runner)
     experiments = cluster.get("/api/v1/experiments?limit=-1")["experiments"]
     names = {e["id"]: e["name"] for e in experiments if e["id"] > runner}
-    searched = [id for id, name in names.items() if name == "numpy-digits-halving"]
-    assert searched
-    assert {len(completed(cluster, id)) for id in searched} == {3}
+    search_ids = [id for id, name in names.items() if name == "numpy-digits-halving"]
+    assert search_ids
+    assert {len(completed(cluster, id)) for id in search_ids} == {3}
 
 
 def test_batch_inference_uses_a_trained_checkpoint(
     cluster: Cluster, stock: StockClient, ours: dict[str, int]
 ) -> None:
-    (trained,) = completed(cluster, ours["pytorch_mnist_like/const.yaml"])
-    used = trained["bestCheckpoint"]["uuid"]
+    (trained_trial,) = completed(cluster, ours["pytorch_mnist_like/const.yaml"])
+    used = trained_trial["bestCheckpoint"]["uuid"]
     option = ("--config", f"hyperparameters.checkpoint={used}")
     inferring = by_ours(cluster, INFERENCE, *option)
-    again = by_stock(stock, INFERENCE, *option, "--paused")
-    assert sent(cluster, again) == sent(cluster, inferring)
+    output = by_stock(stock, INFERENCE, *option, "--paused")
+    assert sent(cluster, output) == sent(cluster, inferring)
     (trial,) = completed(cluster, inferring)
     accuracy = trial["summaryMetrics"]["inference"]["accuracy"]["last"]
     assert 0 <= accuracy <= 1
     (metric,) = cluster.get(f"/api/v1/checkpoints/{used}/metrics")["metrics"]
     assert (metric["trialId"], metric["group"]) == (trial["id"], "inference")
-    (saved, *_) = cluster.get(f"/api/v1/trials/{trial['id']}/checkpoints")["checkpoints"]
-    assert saved["state"] == "STATE_COMPLETED"
+    (checkpoint, *_) = cluster.get(f"/api/v1/trials/{trial['id']}/checkpoints")["checkpoints"]
+    assert checkpoint["state"] == "STATE_COMPLETED"
 
 
 def test_tensorboard_shows_metrics_of_an_example(cluster: Cluster, ours: dict[str, int]) -> None:
@@ -292,9 +292,9 @@ def run_here(request: pytest.FixtureRequest, cluster: Cluster, stock: StockClien
         return result.stdout + result.stderr
 
     def by_stock(script: str, *arguments: str) -> str:
-        ran = stock.script(EXAMPLES / script, *arguments)
-        assert ran.code == 0, ran.out + ran.err
-        return ran.out + ran.err
+        result = stock.script(EXAMPLES / script, *arguments)
+        assert result.code == 0, result.out + result.err
+        return result.out + result.err
 
     return by_ours if request.param == "ours" else by_stock
 
@@ -326,8 +326,8 @@ def test_core_api_steps_run_without_a_cluster(run_here: Run, step: str) -> None:
 
 
 def test_every_gallery_configuration_is_trained() -> None:
-    trained = {example.path for example in [*GALLERY, INFERENCE]}
+    examples = {example.path for example in [*GALLERY, INFERENCE]}
     # The runner of this search submits its configuration.
-    trained.add(EXAMPLES / "custom_search/searched.yaml")
+    examples.add(EXAMPLES / "custom_search/searched.yaml")
     tasks = {*EXAMPLES.glob("generic_tasks/*.yaml"), *EXAMPLES.glob("interactive/*.yaml")}
-    assert set(EXAMPLES.glob("*/*.yaml")) - tasks == trained
+    assert set(EXAMPLES.glob("*/*.yaml")) - tasks == examples

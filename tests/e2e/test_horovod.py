@@ -30,8 +30,8 @@ TWO_SLOTS = ("--config", "resources.slots_per_trial=2")
 TRIAL = "--trial model_def:NoisyTrial"
 
 
-def launched(launcher: str, what: str = TRIAL) -> tuple[str, str]:
-    return "--config", f"entrypoint=python3 -m determined.launch.{launcher} {what}"
+def launched(launcher: str, code: str = TRIAL) -> tuple[str, str]:
+    return "--config", f"entrypoint=python3 -m determined.launch.{launcher} {code}"
 
 
 @pytest.fixture(scope="module")
@@ -91,16 +91,18 @@ def test_killed_rank_restarts_the_trial_from_its_checkpoint(
     options = (*FOUR_SLOTS, *SLOW_FIRST_RUN, *launched("horovod"))
     experiment_id, trial_id = start(cluster, *options)
     until_saved(cluster, trial_id)
-    mine = (f"DET_TRIAL_ID={trial_id}", f"DET_CLUSTER_ID={cluster.cluster_id()}")
-    first = pids_with(*mine)
-    os.kill(pids_with(*mine, "HOROVOD_RANK=3")[-1], signal.SIGKILL)
+    marks = (f"DET_TRIAL_ID={trial_id}", f"DET_CLUSTER_ID={cluster.cluster_id()}")
+    first = pids_with(*marks)
+    os.kill(pids_with(*marks, "HOROVOD_RANK=3")[-1], signal.SIGKILL)
     finish(cluster, experiment_id, restarts=1)
     starts = sorted(
         int(match[1]) for _, match in lines(cluster, trial_id, r"starts at batch (\d+)")
     )
     assert starts == [0, 0, 0, 0, 10, 10, 10, 10]
-    assert not set(first) & set(pids_with(*mine))
-    by_rank = {rank: seen[40] for rank, seen in told(cluster, trial_id).items()}
+    assert not set(first) & set(pids_with(*marks))
+    by_rank = {
+        rank: observed_losses[40] for rank, observed_losses in told(cluster, trial_id).items()
+    }
     assert sorted(by_rank) == [0, 1, 2, 3]
     assert len(set(by_rank.values())) == 1
     assert "goes on from its newest checkpoint, if it has one (restart 1 of 2)" in cluster.logs(

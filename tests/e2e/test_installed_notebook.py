@@ -37,9 +37,9 @@ def test_notebook_installs_jupyterlab_and_starts_a_kernel(tmp_path: Path) -> Non
             "a kernel",
         )
         assert ask("api/terminals") == []
-        launched = re.search(r"Launched notebook (\S+)", output)
-        assert launched
-        log = cluster.det("notebook", "logs", launched[1]).out
+        launch = re.search(r"Launched notebook (\S+)", output)
+        assert launch
+        log = cluster.det("notebook", "logs", launch[1]).out
         assert "JupyterLab is not installed in this machine's Python: installing it with pip" in log
         assert re.search(r"installed JupyterLab in \d+ s", log)
-        cluster.det("notebook", "kill", launched[1])
+        cluster.det("notebook", "kill", launch[1])

@@ -31,41 +31,41 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
         yield deployment
 
 
-def cluster_config(deployed: Deployed) -> str:
+def cluster_config(deployment: Deployed) -> str:
     """Return a configuration with spot machines that reach cluster and bucket from their own network."""
     provider = {
         "type": "aws", "region": REGION, "instance_type": "g4dn.xlarge", "spot": True,
-        "master_url": deployed.clouds.master_url, "agent_config_file_contents": AGENT,
+        "master_url": deployment.clouds.master_url, "agent_config_file_contents": AGENT,
     }  # fmt: skip
     storage = {
-        "type": "s3", "bucket": BUCKET, "endpoint_url": deployed.clouds.aws_url_of_machines,
+        "type": "s3", "bucket": BUCKET, "endpoint_url": deployment.clouds.aws_url_of_machines,
         "access_key": "testing", "secret_key": "testing",
     }  # fmt: skip
     pools = [{"pool_name": "gpus", "provider": provider}]
     return yaml.safe_dump({"resource_pools": pools, "checkpoint_storage": storage})
 
 
-def is_ticking(deployed: Deployed) -> bool:
+def is_ticking(deployment: Deployed) -> bool:
     """Return whether EventBridge Scheduler would call the functions now."""
-    schedules = deployed.aws("scheduler").list_schedules()["Schedules"]
+    schedules = deployment.aws("scheduler").list_schedules()["Schedules"]
     return any(s["Name"] == f"det-{CLUSTER}-tick" and s["State"] == "ENABLED" for s in schedules)
 
 
-def rehearse(deployed: Deployed, *more: str) -> Answer:
+def rehearse(deployment: Deployed, *more: str) -> Answer:
     """Run the command, and play the schedules meanwhile."""
     options = ("--cluster-id", CLUSTER, "--yes", "--report", "report.md", "--steps", STEPS, *more)
     with ThreadPoolExecutor(1) as terminal:
-        begun = terminal.submit(deployed.deploy, "rehearse", *options, timeout_s=LIMIT_S)
+        process = terminal.submit(deployment.deploy, "rehearse", *options, timeout_s=LIMIT_S)
 
         def has_ended() -> bool:
             # Functions fail before the database is migrated, and do not exist after the removal.
             with suppress(ClientError, BotoCoreError):
-                if is_ticking(deployed):
-                    deployed.turn()
-            return begun.done()
+                if is_ticking(deployment):
+                    deployment.turn()
+            return process.done()
 
         clouds.until(has_ended, "the end of the rehearsal", LIMIT_S)
-        return begun.result()
+        return process.result()
 
 
 def test_rehearsal_tests_a_new_cluster_and_removes_it(deployed: Deployed) -> None:

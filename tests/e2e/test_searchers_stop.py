@@ -16,8 +16,8 @@ MAX_TIME = 8
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with local_cluster(tmp_path, runtime="process", slots=1) as started:
-        yield started
+    with local_cluster(tmp_path, runtime="process", slots=1) as running_cluster:
+        yield running_cluster
 
 
 def configuration() -> str:
@@ -52,5 +52,5 @@ def test_last_checkpoint_has_the_metrics_of_the_searchers_decision(
     (trial,) = cluster.trials(experiment_id)
     assert trial["totalBatchesProcessed"] == MAX_TIME
     checkpoints = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")["checkpoints"]
-    (saved,) = [c for c in checkpoints if c["metadata"]["steps_completed"] == MAX_TIME]
-    assert "val_loss" in saved["training"]["validationMetrics"]["avgMetrics"]
+    (checkpoint,) = [c for c in checkpoints if c["metadata"]["steps_completed"] == MAX_TIME]
+    assert "val_loss" in checkpoint["training"]["validationMetrics"]["avgMetrics"]

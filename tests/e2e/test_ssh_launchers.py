@@ -186,9 +186,9 @@ def test_horovod_ranks_exchange_values(
     ran_by: Callable[[str], Ran],
 ) -> None:
     lines = (entry["log"].strip() for entry in ran_by("horovod").logs)
-    gathered = sorted(line for line in lines if line.startswith("gathered"))
+    gathered_lines = sorted(line for line in lines if line.startswith("gathered"))
     others = [f"gathered None, told from 0, here {here}" for here in ([0, 0], [1, 1], [1, 1])]
-    assert gathered == sorted(["gathered [0, 1, 0, 1], told from 0, here [0, 0]", *others])
+    assert gathered_lines == sorted(["gathered [0, 1, 0, 1], told from 0, here [0, 0]", *others])
 
 
 @HEAVY

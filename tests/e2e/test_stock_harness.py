@@ -89,8 +89,8 @@ def trained(cluster: Cluster, training: Training, folder: Path) -> int:
     has_begun = re.compile(training.began)
 
     def begins() -> bool:
-        ended = cluster.experiment(experiment_id)["state"] in ("STATE_ERROR", "STATE_COMPLETED")
-        assert not ended, cluster.logs(trial_id)
+        has_ended = cluster.experiment(experiment_id)["state"] in ("STATE_ERROR", "STATE_COMPLETED")
+        assert not has_ended, cluster.logs(trial_id)
         return any(has_begun.search(line["log"]) for line in cluster.task_logs(trial_id))
 
     cluster.until(begins, f"{training.name} trains", timeout_s=400)

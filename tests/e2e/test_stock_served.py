@@ -36,7 +36,7 @@ def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     browser.chmod(0o755)
     environ = {"BROWSER": f"{browser} %s"}
     with stock_client(cluster.env["DET_MASTER"], folder, environ) as client:
-        client.det("user", "login", "determined", typed="\n")
+        client.det("user", "login", "determined", stdin="\n")
         yield client
 
 

@@ -18,14 +18,14 @@ pytestmark = [pytest.mark.slow, in_docker_on_demand]
 def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockClient]:
     folder = tmp_path_factory.mktemp("client")
     with stock_client(cluster.env["DET_MASTER"], folder) as client:
-        client.det("user", "login", "determined", typed="\n")
+        client.det("user", "login", "determined", stdin="\n")
         yield client
 
 
-def id_in(shown: str) -> str:
+def id_in(output: str) -> str:
     """Return the only task id in the output of the client."""
-    ids = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", shown)
-    assert ids, shown
+    ids = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", output)
+    assert ids, output
     return str(ids[0])
 
 

@@ -53,7 +53,7 @@ def stock(cluster: Waking, tmp_path: Path) -> Iterator[StockClient]:
 
 
 def signed_in(stock: StockClient) -> None:
-    stock.det("user", "login", "determined", typed="Password1\n")
+    stock.det("user", "login", "determined", stdin="Password1\n")
 
 
 def test_read_requests_are_retried(cluster: Waking, stock: StockClient) -> None:
@@ -67,7 +67,7 @@ def test_sign_in_and_create_report_the_error_without_a_retry(
     cluster: Waking, stock: StockClient, tmp_path: Path
 ) -> None:
     cluster.refuse("POST", "/api/v1/auth/login", [503], {"token": "t", "user": USER})
-    output = stock.refused("user", "login", "determined", typed="Password1\n")
+    output = stock.refused("user", "login", "determined", stdin="Password1\n")
     assert "the database is waking up" in output
     signed_in(stock)
 

@@ -76,18 +76,18 @@ def serving(folder: Path, web: int, echo: int) -> tuple[Path, Path]:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("traffic")
     web, echo = free_port(), free_port()
-    written = serving(folder, web, echo)
+    files = serving(folder, web, echo)
     with local_cluster(folder, runtime="process") as cluster:
-        experiment = cluster.create(*written)
+        experiment = cluster.create(*files)
         trial = cluster.until(lambda: cluster.trials(experiment), "a trial")[0]
         cluster.until(lambda: "it serves" in cluster.logs(trial["id"]), "its server")
         yield Served(cluster, str(trial["taskId"]), web, echo)
         cluster.det("experiment", "kill", str(experiment))
 
 
-def page(served: Served) -> bytes:
-    token = served.cluster._token()
-    address = f"{served.master}/proxy/{served.task}/page"
+def page(server: Served) -> bytes:
+    token = server.cluster._token()
+    address = f"{server.master}/proxy/{server.task}/page"
     with urlopen(
         Request(address, headers={"Authorization": f"Bearer {token}"}), timeout=60
     ) as response:
@@ -104,7 +104,7 @@ def tunnelled(command: list[str], env: dict[str, str]) -> Iterator[None]:
             process.terminate()
 
 
-def echoed(served: Served, port: int) -> bytes:
+def echoed(server: Served, port: int) -> bytes:
     """Return the answer through a tunnel that is starting."""
 
     def come_back() -> bytes:
@@ -115,7 +115,7 @@ def echoed(served: Served, port: int) -> bytes:
         except OSError:
             return b""
 
-    reply: bytes = served.cluster.until(come_back, "a connection through the tunnel")
+    reply: bytes = server.cluster.until(come_back, "a connection through the tunnel")
     return reply
 
 
@@ -147,7 +147,7 @@ def test_tunnel_of_determineds_client_forwards_a_port_of_a_trial(
     here = free_port()
     service = f"{served.task}:{served.echo}"
     with stock_client(served.master, tmp_path) as stock:
-        stock.det("user", "login", "determined", typed="\n")
+        stock.det("user", "login", "determined", stdin="\n")
         command = [str(stock.python), "-W", "ignore", "-m", "determined.cli.tunnel", "--auth"]
         command += ["-u", "determined", "--listener", str(here), served.master, service]
         with tunnelled(command, stock.env):
@@ -165,7 +165,7 @@ def test_published_port_is_forwarded_while_create_follows(
         command, env = DET, cluster.env
         if client != "ours":
             stock = stack.enter_context(stock_client(served.master, tmp_path))
-            stock.det("user", "login", "determined", typed="\n")
+            stock.det("user", "login", "determined", stdin="\n")
             command, env = [str(stock.python), "-W", "ignore", "-m", "determined.cli"], stock.env
         following = stack.enter_context(subprocess.Popen([*command, *create], env=env))
         stack.callback(following.kill)

@@ -29,17 +29,17 @@ def until_step(cluster: Cluster, trial_id: int, line: str) -> None:
     )
 
 
-def start(cluster: Cluster, held: Held) -> tuple[int, int]:
+def start(cluster: Cluster, holder: Held) -> tuple[int, int]:
     """Create an experiment, and return it with its trial."""
-    experiment_id = cluster.create(held.config, held.code)
+    experiment_id = cluster.create(holder.config, holder.code)
     return experiment_id, trial_of(cluster, experiment_id)
 
 
 def let_on(
-    cluster: Cluster, held: Held, experiment_id: int, trial_id: int, *, restarts: int
+    cluster: Cluster, holder: Held, experiment_id: int, trial_id: int, *, restarts: int
 ) -> str:
     """Let the trial train to its end, check that it ends as an undisturbed one; return its log."""
-    held.let_on()
+    holder.let_on()
     assert cluster.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
     until_step(cluster, trial_id, "finished at step 60: exact")
     assert cluster.trials(experiment_id)[0]["restarts"] == restarts
@@ -73,9 +73,9 @@ def test_paused_trial_resumes_in_a_new_container_with_its_exact_state(
     assert cluster.trials(experiment_id)[0]["state"] == "STATE_PAUSED"
     cluster.det("experiment", "activate", str(experiment_id))
     logs = let_on(cluster, held, experiment_id, trial_id, restarts=0)
-    stopped = re.search(r"preempted at step (\d+)", logs)
-    assert stopped is not None
-    assert f"resumed at step {stopped.group(1)}" in logs
+    preemption = re.search(r"preempted at step (\d+)", logs)
+    assert preemption is not None
+    assert f"resumed at step {preemption.group(1)}" in logs
 
 
 def test_killed_container_restarts_from_its_checkpoint_and_counts(
@@ -114,9 +114,9 @@ def test_trial_resumes_after_a_cluster_restart_at_its_preemption_step(
     cluster.down()
     cluster.up_again()
     logs = let_on(cluster, held, experiment_id, trial_id, restarts=0)
-    stopped = re.search(r"preempted at step (\d+)", logs)
-    assert stopped is not None
-    assert f"resumed at step {stopped.group(1)}" in logs
+    preemption = re.search(r"preempted at step (\d+)", logs)
+    assert preemption is not None
+    assert f"resumed at step {preemption.group(1)}" in logs
 
 
 @in_docker_on_demand

@@ -61,9 +61,11 @@ def test_webhooks_send_log_alert_and_state_events_of_an_experiment(
     assert {t.path for t in receiver.taken} == {"/", "/pager"}
 
 
-def event_of(taken: Taken) -> dict[str, Any]:
+def event_of(taken_event: Taken) -> dict[str, Any]:
     """Return the event of a message after checking its signature."""
-    timestamp = int(taken.headers["X-Determined-AI-Signature-Timestamp"])
-    assert taken.headers["X-Determined-AI-Signature"] == signature(KEY, timestamp, taken.body)
-    event: dict[str, Any] = json.loads(taken.body)
+    timestamp = int(taken_event.headers["X-Determined-AI-Signature-Timestamp"])
+    assert taken_event.headers["X-Determined-AI-Signature"] == signature(
+        KEY, timestamp, taken_event.body
+    )
+    event: dict[str, Any] = json.loads(taken_event.body)
     return event

@@ -15,13 +15,13 @@ def deployment_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    built = folder / "deployment-zip"
+    zip_path = folder / "deployment-zip"
     with FileLock(folder / "deployment-zip.lock"):
-        if not built.exists():
+        if not zip_path.exists():
             files = {"cluster.yaml": b"cluster_name: of the tests\n"}
-            made = packaging.build(tmp_path_factory.mktemp("zip"), files, relay=True)
-            made.parent.rename(built)
-    return built / "deployment.zip"
+            package = packaging.build(tmp_path_factory.mktemp("zip"), files, relay=True)
+            package.parent.rename(zip_path)
+    return zip_path / "deployment.zip"
 
 
 @pytest.fixture(scope="session")

@@ -32,9 +32,9 @@ def test_api_requests_import_no_cloud_sdk(
     environment: Mapping[str, str],
 ) -> None:
     config = {**json.loads(environment["DET_CLUSTER_CONFIG"]), "resource_pools": POOLS}
-    deployed = {"DET_OBJECTS": "s3://bucket/contexts", "DET_CLUSTER_CONFIG": json.dumps(config)}
+    variables = {"DET_OBJECTS": "s3://bucket/contexts", "DET_CLUSTER_CONFIG": json.dumps(config)}
     result = subprocess.run(
-        [sys.executable, "-c", SERVE], env={**os.environ, **environment, **deployed}, cwd=ROOT,
+        [sys.executable, "-c", SERVE], env={**os.environ, **environment, **variables}, cwd=ROOT,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

@@ -13,7 +13,7 @@ V6 = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 443, 0, 0))
 DUAL = ("lambda.us-west-2.api.aws", "s3.dualstack.us-west-2.amazonaws.com")
 
 
-def resolve(host: Any, port: Any, family: int = 0, *more: Any, **named: Any) -> list[Any]:
+def resolve(host: Any, port: Any, family: int = 0, *more: Any, **options: Any) -> list[Any]:
     """Answer like a resolver that has IPv4 and IPv6 addresses for some names."""
     candidates = [V6, V4] if host in DUAL else [V4]
     addresses = [one for one in candidates if family in (socket.AF_UNSPEC, one[0])]

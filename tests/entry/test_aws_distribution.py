@@ -86,8 +86,8 @@ def test_shell_bytes_pass_through_distribution_relay_and_agent(
         check_function_routes(cluster)
         task, container = running(api, owner, agent, [{"proxy_port": port, "proxy_tcp": True}])
 
-        def addresses(container_id: str, wanted: int) -> list[tuple[str, int]]:
-            return [("127.0.0.1", wanted)] if (container_id, wanted) == (container, port) else []
+        def addresses(container_id: str, size: int) -> list[tuple[str, int]]:
+            return [("127.0.0.1", size)] if (container_id, size) == (container, port) else []
 
         connection = RelayConnection(cluster.address, {}, lambda: agent.caller.token, addresses)
         try:
@@ -121,10 +121,10 @@ def running(
 
 def echoes(url: str, owner: Caller) -> bool:
     """Send bytes through a tunnel, and return whether they come back."""
-    signed = {"Authorization": f"Bearer {owner.token}"}
+    headers = {"Authorization": f"Bearer {owner.token}"}
     halves = [Subprotocol("tcp.determined")]
     try:
-        with connect(url, subprotocols=halves, additional_headers=signed) as client:
+        with connect(url, subprotocols=halves, additional_headers=headers) as client:
             client.send(PIECE * 8)
             client.send(b"")
             return bool(received(client) == PIECE * 8 + b" and out")

@@ -132,9 +132,9 @@ def test_relay_exits_if_its_program_is_replaced_during_start(
 def test_user_data_is_valid_and_restarts_or_stops_the_machine() -> None:
     text = USER_DATA.read_text()
     assert set(re.findall(r"\$\{(\w+)\}", text)) == {"region", "function", "dual_stack"}
-    filled = re.sub(r"\$\{\w+\}", "lab", text)
+    template = re.sub(r"\$\{\w+\}", "lab", text)
     result = subprocess.run(
-        ["bash", "-n"], input=filled, capture_output=True, text=True, check=False
+        ["bash", "-n"], input=template, capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stderr) == (0, "")
     # Installing packages needs more than half a gigabyte of memory.
@@ -187,41 +187,41 @@ def test_function_zip_contains_no_server(deployment_zip: Path) -> None:
 
 
 def test_relay_is_started_while_a_task_needs_it(database: Database, tmp_path: Path) -> None:
-    started: list[int] = []
+    pids: list[int] = []
     with api_over(database, tmp_path) as api:
-        turn = provisioning(api.ctx, lambda: started.append(1))
+        turn = provisioning(api.ctx, lambda: pids.append(1))
         user = api.signed_in("determined")
         user.post("/api/v1/commands", {"config": {"entrypoint": ["true"]}})
         turn(Clock(lambda: 0.0))
-        assert started == []
+        assert pids == []
         shell = user.post("/api/v1/shells", {})["shell"]["id"]
         turn(Clock(lambda: 0.0))
-        assert started == [1]
+        assert pids == [1]
         user.post(f"/api/v1/shells/{shell}/kill")
         turn(Clock(lambda: 0.0))
-        assert started == [1]
+        assert pids == [1]
 
 
 def test_relay_is_started_for_a_task_created_during_a_turn(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[int] = []
+    pids: list[int] = []
     with api_over(database, tmp_path) as api:
         user = api.signed_in("determined")
         passes = iter([5.0, 5.0, None])
 
         def one_pass(*_: object) -> float | None:
-            started.append(0)
+            pids.append(0)
             return next(passes)
 
         def wait(_: float) -> None:
-            if started == [0]:
+            if pids == [0]:
                 user.post("/api/v1/shells", {})
 
         monkeypatch.setattr(scheduled_work, "clouds_of", lambda *_: {"aws": object()})
         monkeypatch.setattr(calling, "run", one_pass)
-        provisioning(api.ctx, lambda: started.append(1))(Clock(lambda: 100.0, wait))
-    assert started == [0, 1, 0, 1, 0]
+        provisioning(api.ctx, lambda: pids.append(1))(Clock(lambda: 100.0, wait))
+    assert pids == [0, 1, 0, 1, 0]
 
 
 def test_idle_check_continues_after_a_database_error(
@@ -245,8 +245,8 @@ def test_idle_check_continues_after_a_database_error(
 def test_start_ignores_a_terminated_machine() -> None:
     with moto_server() as url:
         ec2 = boto3.client("ec2", endpoint_url=url)
-        made = ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)
-        id = made["Instances"][0]["InstanceId"]
+        instances = ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)
+        id = instances["Instances"][0]["InstanceId"]
         ec2.stop_instances(InstanceIds=[id])
         for _ in range(2):
             ec2_relay.start(ec2, id)

@@ -63,10 +63,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
     files.secrets()
     with EmbeddedPostgres(files.database, throwaway=True) as server:
         migrate(server.url())
-        made = [_checkpoint(server.url(), folder / n, s) for n, s in [("1", inner), ("2", outer)]]
+        checkpoints = [
+            _checkpoint(server.url(), folder / n, s) for n, s in [("1", inner), ("2", outer)]
+        ]
         _delete_one(server.url(), folder / "3", inner)
-    one = Original(files, outside, *made)
-    for uuid in made:
+    one = Original(files, outside, *checkpoints)
+    for uuid in checkpoints:
         one.path(uuid).parent.mkdir(parents=True)
         one.path(uuid).write_text(uuid)
     return one
@@ -133,8 +135,8 @@ def test_restored_cluster_has_its_own_files_and_names(
     assert f"cluster-up --data-dir {target.folder}" in capsys.readouterr().err
 
     assert (target.checkpoints / original.inner / "state").read_text() == original.inner
-    moved = target.folder / "storages" / "1"
-    assert (moved / "team" / original.outer / "state").read_text() == original.outer
+    path = target.folder / "storages" / "1"
+    assert (path / "team" / original.outer / "state").read_text() == original.outer
     configs = rows(
         target,
         "SELECT config FROM storages UNION ALL SELECT cast(config->'checkpoint_storage' AS jsonb) FROM experiments",
@@ -143,7 +145,7 @@ def test_restored_cluster_has_its_own_files_and_names(
     assert places == {
         ("s3", None, None),
         ("shared_fs", str(target.checkpoints), None),
-        ("shared_fs", str(moved), str(moved / "team")),
+        ("shared_fs", str(path), str(path / "team")),
     }
 
     states = rows(target, "SELECT id, cast(state AS text) FROM agents ORDER BY id")
@@ -167,8 +169,8 @@ def test_backup_without_checkpoints_keeps_paths_outside_of_the_data_directory(
     manifest = original.back_up(tmp_path / "b", without_checkpoints=True)
     assert not [m for m in manifest.members if m.name.startswith("checkpoints/")]
     assert restore(tmp_path / "b", target) == 0
-    printed = capsys.readouterr().err
-    assert f"copy {original.files.checkpoints} of the original to {target.checkpoints}" in printed
+    errors = capsys.readouterr().err
+    assert f"copy {original.files.checkpoints} of the original to {target.checkpoints}" in errors
     paths = rows(
         target, "SELECT config->>'host_path' FROM storages WHERE config->>'type' = 'shared_fs'"
     )
@@ -189,8 +191,8 @@ def test_backup_and_restore_report_missing_files(
 ) -> None:
     manifest = original.back_up(tmp_path / "b", force=True)
     assert manifest.missing == (str(lost_file),)
-    printed = capsys.readouterr().err
-    assert f"1 files that the database names were not there:\n  {lost_file}" in printed
+    errors = capsys.readouterr().err
+    assert f"1 files that the database names were not there:\n  {lost_file}" in errors
 
 
 def test_backup_reports_insufficient_disk_space(
@@ -276,7 +278,7 @@ def test_cluster_does_not_start_in_the_directory_of_a_running_restore(
 def test_cluster_does_not_start_in_the_directory_of_a_killed_restore(
     target: LocalFiles, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
-    left = LocalFiles(target.beside())
-    left.make()
-    assert main(action, Namespace(data_dir=str(left.folder))) == 5
-    assert f"{left.folder} is left over from a restore that was cut off" in capsys.readouterr().err
+    files = LocalFiles(target.beside())
+    files.make()
+    assert main(action, Namespace(data_dir=str(files.folder))) == 5
+    assert f"{files.folder} is left over from a restore that was cut off" in capsys.readouterr().err

@@ -51,5 +51,7 @@ def test_bundled_database_is_used_unless_another_is_named() -> None:
     )
     assert bundled["database"]["environment"]["POSTGRES_PASSWORD"] == "secret"
     assert bundled["database"]["volumes"]["socket"] == bundled["controlplane"]["volumes"]["socket"]
-    named = services({**SET, "DET_DB_URL": "postgresql://db.example.com/x"})
-    assert named["controlplane"]["environment"]["DET_DB_URL"] == "postgresql://db.example.com/x"
+    composition = services({**SET, "DET_DB_URL": "postgresql://db.example.com/x"})
+    assert (
+        composition["controlplane"]["environment"]["DET_DB_URL"] == "postgresql://db.example.com/x"
+    )

@@ -93,9 +93,9 @@ EVENTS = {
 @pytest.fixture
 def app(database_url: str, tmp_path: Path) -> Iterator[App]:
     settings = Settings(database_url, objects=str(tmp_path), objects_secret="s")
-    built = build_app(build_context(settings, NoWaker()))
-    yield built
-    built.ctx.db.dispose()
+    asgi_app = build_app(build_context(settings, NoWaker()))
+    yield asgi_app
+    asgi_app.ctx.db.dispose()
 
 
 def test_start_logs_settings_without_effect(

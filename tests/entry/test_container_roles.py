@@ -175,8 +175,8 @@ def test_service_is_ready_only_when_it_reaches_the_database(
     role: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """Cloud Run sends no request to an instance before it is ready: its network may take a minute to start."""
-    with playing(role, tmp_path, environment) as started:
-        assert started.answers(READY_PATH)
+    with playing(role, tmp_path, environment) as process:
+        assert process.answers(READY_PATH)
     unreachable = f"postgresql://determined@127.0.0.1:{free_port()}/determined"
     with playing(role, tmp_path, {**environment, "DET_DB_URL": unreachable}) as waiting:
         with pytest.raises(urllib.error.HTTPError, match="503") as error:

@@ -85,15 +85,15 @@ def test_stopped_worker_ends_its_turn() -> None:
 
 @contextmanager
 def serving(worker: Worker) -> Iterator[str]:
-    made = server(worker, listen("127.0.0.1", 0))
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    new_server = server(worker, listen("127.0.0.1", 0))
+    thread = threading.Thread(target=new_server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{made.socket.getsockname()[1]}/"
+        yield f"http://127.0.0.1:{new_server.socket.getsockname()[1]}/"
     finally:
-        made.shutdown()
+        new_server.shutdown()
         thread.join()
-        made.server_close()
+        new_server.server_close()
 
 
 def post(url: str) -> tuple[int, Any]:

@@ -39,9 +39,11 @@ def test_data_survives_a_restart_in_a_private_directory(tmp_path: Path) -> None:
 def test_tcp_connections_require_the_password(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path, throwaway=True) as server:
         assert run(server.tcp_url(), "select 1") == [[1]]
-        wrong = server.tcp_url().replace("postgres:", "postgres:x", 1).replace("ql:x//", "ql://")
+        wrong_url = (
+            server.tcp_url().replace("postgres:", "postgres:x", 1).replace("ql:x//", "ql://")
+        )
         with pytest.raises(pg8000.native.DatabaseError, match="password authentication failed"):
-            run(wrong, "select 1")
+            run(wrong_url, "select 1")
 
 
 def test_server_stops_after_a_crash_and_can_be_started_again(

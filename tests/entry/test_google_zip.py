@@ -62,8 +62,8 @@ def test_relay_zip_has_no_google_client(folder: Path) -> None:
 @pytest.mark.parametrize("name", ZIPS)
 def test_zip_is_within_lambdas_limits(folder: Path, name: str) -> None:
     assert (folder / f"{name}.zip").stat().st_size < MOST_ZIPPED
-    unpacked = sum(path.stat().st_size for path in (folder / name).rglob("*") if path.is_file())
-    assert unpacked < MOST_UNPACKED
+    size = sum(path.stat().st_size for path in (folder / name).rglob("*") if path.is_file())
+    assert size < MOST_UNPACKED
 
 
 def test_google_libraries_of_the_api_are_small(folder: Path) -> None:

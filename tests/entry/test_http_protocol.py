@@ -31,9 +31,9 @@ def on_port(app: Any, use: Callable[[int], Awaitable[bytes]], most_of_address: i
     async def scenario() -> bytes:
         config = uvicorn.Config(app, lifespan="off", **uvicorn_settings(most_of_address))
         config.load()
-        made = uvicorn.Server(config).server_state
+        state = uvicorn.Server(config).server_state
         listening = await asyncio.get_running_loop().create_server(
-            lambda: config.http_protocol_class(config=config, server_state=made, app_state={}),  # type: ignore[call-arg]
+            lambda: config.http_protocol_class(config=config, server_state=state, app_state={}),  # type: ignore[call-arg]
             "127.0.0.1",
             0,
         )
@@ -101,20 +101,20 @@ def test_large_headers_after_a_request_close_the_connection(
 def test_chunked_body_does_not_count_as_headers() -> None:
     """The framing of its pieces does not count, however it is cut."""
     piece = b"1000\r\n" + b"x" * 0x1000 + b"\r\n"
-    received = bytearray()
+    content = bytearray()
 
     async def count(scope: Message, receive: Any, send: Any) -> None:
         more = True
         while more:
             message = await receive()
-            received.extend(message["body"])
+            content.extend(message["body"])
             more = message["more_body"]
         await answer(scope, receive, send)
 
     head = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     pieces = 4 * LARGEST_HEADERS // 0x1000
     assert b" 204 " in answered(count, head + piece * pieces + b"0\r\n\r\n")
-    assert len(received) == pieces * 0x1000
+    assert len(content) == pieces * 0x1000
 
 
 def test_large_trailers_close_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +168,9 @@ def test_connections_are_limited_by_address(monkeypatch: pytest.MonkeyPatch) -> 
         nonlocal asking
         own = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         assert all([b" 204 " in await spoken(client) for client in own])
-        refused = await asyncio.open_connection("127.0.0.1", port)
+        reply = await asyncio.open_connection("127.0.0.1", port)
         excess = await asyncio.open_connection("127.0.0.1", port)
-        rejection = await spoken(refused) + await refused[0].read()
+        rejection = await spoken(reply) + await reply[0].read()
         with suppress(ConnectionError):
             excess[1].write(_REQUEST)
             assert await excess[0].read() == b""
@@ -183,12 +183,12 @@ def test_connections_are_limited_by_address(monkeypatch: pytest.MonkeyPatch) -> 
         own.pop()[1].close()
         fits = b""
         while b" 204 " not in fits:  # until the server has noticed
-            again = await asyncio.open_connection("127.0.0.1", port)
+            second_connection = await asyncio.open_connection("127.0.0.1", port)
             with suppress(ConnectionError, asyncio.IncompleteReadError):
-                fits = await spoken(again)
-            again[1].close()
+                fits = await spoken(second_connection)
+            second_connection[1].close()
             await asyncio.sleep(0.01)
-        for client in (*own, refused, excess, other):
+        for client in (*own, reply, excess, other):
             client[1].close()
         return rejection
 
@@ -217,17 +217,17 @@ def test_websocket_counts_as_a_connection_until_it_ends(monkeypatch: pytest.Monk
         carrying = await asyncio.open_connection("127.0.0.1", port)
         assert b" 101 " in await spoken(carrying, handshake)
         excess = await asyncio.open_connection("127.0.0.1", port)
-        refused = await spoken(excess)
+        reply = await spoken(excess)
         excess[1].close()
         carrying[1].close()
         fits = b""
         while b" 204 " not in fits:  # until the server has noticed
-            again = await asyncio.open_connection("127.0.0.1", port)
+            second_connection = await asyncio.open_connection("127.0.0.1", port)
             with suppress(ConnectionError, asyncio.IncompleteReadError):
-                fits = await spoken(again)
-            again[1].close()
+                fits = await spoken(second_connection)
+            second_connection[1].close()
             await asyncio.sleep(0.01)
-        return refused
+        return reply
 
     assert b" 429 " in on_port(accepting, use, most_of_address=1)
 

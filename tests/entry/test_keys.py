@@ -53,9 +53,9 @@ def test_unreadable_key_stops_the_start(key: str) -> None:
 
 
 def test_secret_of_the_deployment_is_the_default_key() -> None:
-    made = cipher_of("", objects_secret="of the deployment")
-    again = cipher_of("of the deployment")
-    assert made is not None
-    assert again is not None
-    assert again.open(made.seal(b"secret")) == b"secret"
+    cipher = cipher_of("", objects_secret="of the deployment")
+    same_cipher = cipher_of("of the deployment")
+    assert cipher is not None
+    assert same_cipher is not None
+    assert same_cipher.open(cipher.seal(b"secret")) == b"secret"
     assert cipher_of("") is None

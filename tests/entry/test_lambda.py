@@ -55,9 +55,9 @@ def test_browser_gets_the_pages_and_their_files(api: LambdaRuntime) -> None:
     status, headers, raw = answered(api.invoke(http_api_event(Http("GET", "/det/experiments"))))
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "script-src 'self'" in headers["content-security-policy"]
-    named = re.findall(r'"(/det/-/[^"]+\.(?:js|css))"', raw.decode())
-    assert any(name.endswith("/app.js") for name in named)
-    for name in named:
+    files = re.findall(r'"(/det/-/[^"]+\.(?:js|css))"', raw.decode())
+    assert any(name.endswith("/app.js") for name in files)
+    for name in files:
         status, headers, raw = answered(api.invoke(http_api_event(Http("GET", name, headers=gzip))))
         assert (status, headers["content-encoding"]) == (200, "gzip")
         assert "immutable" in headers["cache-control"]
@@ -68,13 +68,13 @@ def test_browser_gets_the_pages_and_their_files(api: LambdaRuntime) -> None:
 def test_request_starts_the_tick_function_and_an_agent_receives_the_trial(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:
-    named = {
+    variables = {
         **environment,
         "DET_TICK_FUNCTION": "det-tick",
         "DET_PROVISION_FUNCTION": "det-provision",
     }
     functions = {"det-api": "app.app", "det-tick": "app.tick"}
-    with lambda_service(task_root, named, functions) as service:
+    with lambda_service(task_root, variables, functions) as service:
         api = service.runtime("det-api")
         token = sign_in(api)
         agent = join_agent(api)
@@ -99,9 +99,9 @@ def test_next_request_starts_the_tick_for_pending_work(
     with LambdaRuntime(task_root, "app.app", environment) as dead:
         token = sign_in(dead)
         experiment_id = create_experiment(dead, token)
-    named = {**environment, "DET_TICK_FUNCTION": "det-tick"}
+    variables = {**environment, "DET_TICK_FUNCTION": "det-tick"}
     functions = {"det-api": "app.app", "det-tick": "app.tick"}
-    with lambda_service(task_root, named, functions) as service:
+    with lambda_service(task_root, variables, functions) as service:
         api = service.runtime("det-api")
         assert call(api, "GET", "/info")["version"]
         assert service.started == [], "the first request of clients must not wake the database"
@@ -115,15 +115,15 @@ def test_repeated_experiment_request_starts_the_tick(
 ) -> None:
     with LambdaRuntime(task_root, "app.app", environment) as dead:
         token = sign_in(dead)
-        made = create_experiment(dead, token, once="once")
-    named = {**environment, "DET_TICK_FUNCTION": "det-tick"}
+        experiment_id = create_experiment(dead, token, once="once")
+    variables = {**environment, "DET_TICK_FUNCTION": "det-tick"}
     functions = {"det-api": "app.app", "det-tick": "app.tick"}
-    with lambda_service(task_root, named, functions) as service:
+    with lambda_service(task_root, variables, functions) as service:
         api = service.runtime("det-api")
         call(api, "GET", "/api/v1/me", token)  # it looks, and not again for a while
         service.settle()
         service.started.clear()
-        assert create_experiment(api, token, once="once") == made
+        assert create_experiment(api, token, once="once") == experiment_id
         assert service.started == ["det-tick"]
 
 
@@ -141,8 +141,8 @@ def test_scheduled_event_runs_the_tick(
 def test_sign_of_life_event_needs_no_database(
     task_root: Path, environment: Mapping[str, str], handler: str
 ) -> None:
-    nowhere = {**environment, "DET_DB_URL": "postgresql://u:p@127.0.0.1:1/none"}
-    with LambdaRuntime(task_root, handler, nowhere) as function:
+    variables = {**environment, "DET_DB_URL": "postgresql://u:p@127.0.0.1:1/none"}
+    with LambdaRuntime(task_root, handler, variables) as function:
         assert function.invoke({"source": "sign-of-life"}) is None
 
 
@@ -160,11 +160,11 @@ def test_pipeline_signs_in_with_keys_fetched_by_another_function(
     with oidc_server() as issuer:
         entry = {"issuer": issuer.url, "user": "admin", "claims": {"repository": "me/mine"}}
         config = {**json.loads(environment["DET_CLUSTER_CONFIG"]), "pipelines": [entry]}
-        named = {
+        variables = {
             **environment, "DET_KEYS_FUNCTION": "det-keys", "DET_CLUSTER_ID": "box",
             "DET_CLUSTER_CONFIG": json.dumps(config),
         }  # fmt: skip
-        with lambda_service(task_root, named, functions) as service:
+        with lambda_service(task_root, variables, functions) as service:
             api = service.runtime("det-api")
             body = {"token": issuer.token("determined:box")}
             session = call(api, "POST", "/api/v1/auth/pipeline", body=body)
@@ -204,8 +204,8 @@ def test_webhook_addresses_are_checked_by_another_function(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:
     functions = {"det-api": "app.app", "det-keys": "app.keys"}
-    named = {**environment, "DET_KEYS_FUNCTION": "det-keys"}
-    with lambda_service(task_root, named, functions) as service:
+    variables = {**environment, "DET_KEYS_FUNCTION": "det-keys"}
+    with lambda_service(task_root, variables, functions) as service:
         api = service.runtime("det-api")
         new = {
             "name": "chat", "url": "http://169.254.169.254/", "webhookType": "WEBHOOK_TYPE_DEFAULT",

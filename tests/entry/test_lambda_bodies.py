@@ -58,12 +58,12 @@ def bucket() -> Iterator[str]:
 
 @pytest.fixture
 def cluster(task_root: Path, environment: dict[str, str], bucket: str) -> Iterator[Cluster]:
-    stored = {
+    variables = {
         **environment, "DET_OBJECTS": "s3://data/contexts", "AWS_ENDPOINT_URL_S3": bucket,
         "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x",
     }  # fmt: skip
     with (
-        LambdaRuntime(task_root, "app.app", stored) as api,
+        LambdaRuntime(task_root, "app.app", variables) as api,
         function_url(lambda http: answered(api.invoke(function_url_event(http)))) as url,
     ):
         session = Session(url, {"Authorization": f"Bearer {sign_in(api)}"}, retries=0)
@@ -135,8 +135,8 @@ def test_full_batch_of_logs_fits_into_an_event(cluster: Cluster, tmp_path: Path)
         "Authorization": f"Bearer {join_agent(cluster.api)}", "Content-Type": "application/json",
         "Content-Encoding": "gzip",
     }  # fmt: skip
-    packed: Any = gzip.compress(json.dumps(body).encode())
-    cluster.session.post("/agents/v1/logs", packed, headers=headers)
+    compressed: Any = gzip.compress(json.dumps(body).encode())
+    cluster.session.post("/agents/v1/logs", compressed, headers=headers)
 
 
 def test_report_above_the_limit_is_rejected_with_a_hint(cluster: Cluster) -> None:
@@ -148,5 +148,5 @@ def test_report_above_the_limit_is_rejected_with_a_hint(cluster: Cluster) -> Non
         return answer.value
 
     assert report(100_000).status == 400, "the API must receive it and report the missing trial"
-    refused = report(200_000)
-    assert (refused.status, "send less, or in parts" in str(refused)) == (413, True)
+    error = report(200_000)
+    assert (error.status, "send less, or in parts" in str(error)) == (413, True)

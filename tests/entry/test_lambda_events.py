@@ -31,10 +31,10 @@ doors = pytest.mark.parametrize("door", DOORS)
 
 @doors
 def test_handler_receives_all_parts_of_an_event(door: Door) -> None:
-    seen: list[Request] = []
+    requests: list[Request] = []
 
     def handler(_: Context, r: Request) -> Answer:
-        seen.append(r)
+        requests.append(r)
         return json_response({"id": r.param("id")})
 
     http = Http(
@@ -47,7 +47,7 @@ def test_handler_receives_all_parts_of_an_event(door: Door) -> None:
     assert is_http(event)
     app = small_app(("/things/{id}", handler), method="POST", may_wait_s=0)
     status, _, body = answered(respond(app, event))
-    (request,) = seen
+    (request,) = requests
     assert (status, json.loads(body)) == (200, {"id": "a%41 ä?"})
     assert request.query == {"x": ["1", "2"], "empty": [""], "s": ["ä"]}
     assert request.headers["cookie"] == "auth=t; other=1"
@@ -65,10 +65,10 @@ def test_encoded_slash_in_a_name_is_preserved(door: Door) -> None:
 def test_client_address_is_accepted_only_from_the_authenticated_distribution(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: list[Request] = []
+    requests: list[Request] = []
 
     def handler(_: Context, r: Request) -> Answer:
-        seen.append(r)
+        requests.append(r)
         return json_response({})
 
     app = small_app(("/who", handler), may_wait_s=0)
@@ -79,17 +79,17 @@ def test_client_address_is_accepted_only_from_the_authenticated_distribution(
     respond(
         app, function_url_event(Http("GET", "/who", headers=(headers[0], ("x-det-front", "s"))))
     )
-    assert [r.client for r in seen] == ["203.0.113.9", "198.51.100.7", "203.0.113.9"]
-    assert not any("x-det-front" in r.headers for r in seen)
+    assert [r.client for r in requests] == ["203.0.113.9", "198.51.100.7", "203.0.113.9"]
+    assert not any("x-det-front" in r.headers for r in requests)
 
 
 def test_public_url_is_the_authenticated_distribution_or_the_function(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: list[str] = []
+    addresses: list[str] = []
 
     def handler(context: Context, request: Request) -> Answer:
-        seen.append(request.public_url)
+        addresses.append(request.public_url)
         return json_response({})
 
     app = small_app(("/who", handler), may_wait_s=0)
@@ -102,7 +102,7 @@ def test_public_url_is_the_authenticated_distribution_or_the_function(
         app, function_url_event(Http("GET", "/who", headers=(headers[0], ("x-det-front", "s"))))
     )
     own = f"https://{event['requestContext']['domainName']}"
-    assert seen == [own, "https://d123.cloudfront.net", own]
+    assert addresses == [own, "https://d123.cloudfront.net", own]
 
 
 @doors
@@ -145,18 +145,18 @@ def test_stream_is_read_to_its_end(door: Door) -> None:
         lines = [b"%d\n" % at] if at in (0, 2, 4) else []
         return Batch(lines, at + 1, done=at == 4, unfinished=at == 3)
 
-    slept: list[float] = []
+    delays: list[float] = []
     app = small_app(("/x", lambda c, r: Stream(fetch)))
-    _, _, body = answered(respond(app, door(Http("GET", "/x")), sleep=slept.append))
-    assert (body, slept) == (b"0\n2\n4\n", [1.0])
+    _, _, body = answered(respond(app, door(Http("GET", "/x")), sleep=delays.append))
+    assert (body, delays) == (b"0\n2\n4\n", [1.0])
 
 
 def test_endless_stream_ends_with_the_invocation() -> None:
-    slept: list[float] = []
+    delays: list[float] = []
     app = small_app(("/x", lambda c, r: Stream(lambda cursor: Batch([], cursor, done=False))))
     event = http_api_event(Http("GET", "/x"))
-    assert respond(app, event, remaining_s=10, sleep=slept.append)["statusCode"] == 200
-    assert sum(slept) == pytest.approx(8)
+    assert respond(app, event, remaining_s=10, sleep=delays.append)["statusCode"] == 200
+    assert sum(delays) == pytest.approx(8)
 
 
 def test_other_events_are_not_http() -> None:

@@ -87,8 +87,8 @@ def functions(
 ) -> Iterator[Functions]:
     code = deployment_zip.read_bytes()
     folder = tmp_path / "functions"
-    with deployed_functions(code, environment, folder, max_idle_agent_period="1s") as made:
-        yield made
+    with deployed_functions(code, environment, folder, max_idle_agent_period="1s") as deployment:
+        yield deployment
 
 
 def everything(functions: Functions) -> list[str]:
@@ -123,11 +123,11 @@ def test_function_killed_at_any_cloud_call_rents_one_machine(
     while not killers or "TerminateInstances" not in killers[-1].effects[:number]:
         for carried_out in (False, True):
             killers.append(Killer(functions, "provision", number, carried_out))
-            rented = rent_and_release_a_machine(functions, User(functions, token, database))
+            machine = rent_and_release_a_machine(functions, User(functions, token, database))
             assert killers[-1].killed, "it made fewer calls than before"
             action = killers[-1].effects[number]
             deaths.append(f"{'after' if carried_out else 'before'} {action}")
-            assert len(rented) == 1, f"{deaths[-1]}: {rented}"
+            assert len(machine) == 1, f"{deaths[-1]}: {machine}"
             if action.startswith("Describe"):
                 break  # only data that was read is lost
         number += 1
@@ -171,10 +171,10 @@ def test_tick_killed_at_any_commit_or_call_is_repeated(
     token, deaths = sign_in(watched), set[str]()
     for number in range(count):
         killers.append(Killer(watched, "tick", number, kinds=frozenset(kinds)))
-        rented = rent_and_release_a_machine(watched, User(watched, token, database))
+        machine = rent_and_release_a_machine(watched, User(watched, token, database))
         assert killers[-1].killed, killers[-1].effects
         deaths.add(killers[-1].effects[number])
-        assert len(rented) == 1, f"{number}: {killers[-1].effects}: {rented}"
+        assert len(machine) == 1, f"{number}: {killers[-1].effects}: {machine}"
     database.dispose()
     assert [m for m in met if not any(m in action for action in deaths)] == [], deaths
 
@@ -187,8 +187,8 @@ def test_api_killed_at_any_statement_or_call_loses_no_stored_work(
     token, number, deaths = sign_in(watched), 0, list[str]()
     while True:
         killers.append(Killer(watched, "api", number, kinds=frozenset({"statement", "commit"})))
-        rented = rent_and_release_a_machine(watched, User(watched, token, database))
-        assert len(rented) == 1, f"{number}: {killers[-1].effects}: {rented}"
+        machine = rent_and_release_a_machine(watched, User(watched, token, database))
+        assert len(machine) == 1, f"{number}: {killers[-1].effects}: {machine}"
         if not killers[-1].killed:
             break
         deaths.append(killers[-1].effects[number])
@@ -211,8 +211,8 @@ class User:
         with suppress(FunctionFailed):
             return create_experiment(self.functions, self.token)
         experiments = call(self.functions, "GET", NEWEST, self.token)["experiments"]
-        made = [experiment["id"] for experiment in experiments if experiment["id"] not in before]
-        return made[0] if made else create_experiment(self.functions, self.token)
+        ids = [experiment["id"] for experiment in experiments if experiment["id"] not in before]
+        return ids[0] if ids else create_experiment(self.functions, self.token)
 
     def kill(self, experiment: int) -> None:
         path = f"/api/v1/experiments/{experiment}/kill"

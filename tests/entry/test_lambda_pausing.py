@@ -37,8 +37,8 @@ def functions(
     deployment_zip: Path, environment: dict[str, str], tmp_path: Path
 ) -> Iterator[Functions]:
     code = deployment_zip.read_bytes()
-    with deployed_functions(code, environment, tmp_path / "functions", db_idle_s=1) as made:
-        yield made
+    with deployed_functions(code, environment, tmp_path / "functions", db_idle_s=1) as deployment:
+        yield deployment
 
 
 @pytest.fixture
@@ -62,10 +62,12 @@ def test_idle_hour_has_no_query_and_the_first_experiment_gets_a_machine(
     functions.pass_minutes(1)
     assert functions.machines() == ["g4dn.xlarge"]
     assert functions.box.failed == []
-    called = {(call.action.partition(":")[0], call.caller) for call in functions.box.recorder.calls}
-    assert ("ec2", "provision") in called
-    called -= {("iam", name) for name in WORKERS}  # PassRole: a right within another call
-    assert called <= {(c.service, by) for c in documented_calls() for by in c.callers}
+    actions = {
+        (call.action.partition(":")[0], call.caller) for call in functions.box.recorder.calls
+    }
+    assert ("ec2", "provision") in actions
+    actions -= {("iam", name) for name in WORKERS}  # PassRole: a right within another call
+    assert actions <= {(c.service, by) for c in documented_calls() for by in c.callers}
 
 
 def check_idle_hour_without_queries(functions: Functions, look: Callable[[Any], Row[Any]]) -> None:
@@ -89,8 +91,8 @@ def paused(
     variables = {**environment, "DET_DB_URL": sleeping.url, "DET_DB_WAKE_S": "20"}
     with deployed_functions(
         code, variables, tmp_path / "functions", db_idle_s=4, max_idle_agent_period="1s"
-    ) as made:
-        yield made
+    ) as deployment:
+        yield deployment
 
 
 @pytest.mark.heavy("plays a month")

@@ -249,8 +249,8 @@ def test_up_lists_only_current_agents(
 
 def _pool(name: str) -> str:
     defaults = ("default_compute_resource_pool", "default_aux_resource_pool")
-    chosen = ", ".join(f"{default}: {name}" for default in defaults)
-    return f"resource_pools: [{{pool_name: {name}}}]\nresource_manager: {{{chosen}}}\n"
+    chosen_text = ", ".join(f"{default}: {name}" for default in defaults)
+    return f"resource_pools: [{{pool_name: {name}}}]\nresource_manager: {{{chosen_text}}}\n"
 
 
 def test_agents_can_be_added_and_removed_while_the_cluster_runs(cluster: Cluster) -> None:
@@ -366,9 +366,9 @@ def test_unusable_database_is_reported_immediately(
     database.dispose()
     patience_s = 300.0
     monkeypatch.setattr(client, "_UP_S", patience_s)
-    began = time.monotonic()
+    start_time = time.monotonic()
     assert cluster.up(agents=0, db=database_url) == 1
-    assert time.monotonic() - began < patience_s, "the command waited until its time limit"
+    assert time.monotonic() - start_time < patience_s, "the command waited until its time limit"
     assert f"cannot be used: {reason}" in capsys.readouterr().err
     assert cluster.files.supervisor_pid() is None
 
@@ -380,8 +380,8 @@ def test_public_cluster_uses_https_and_its_agents_trust_it(
     output = capsys.readouterr().err
     assert f"DET_MASTER=https://127.0.0.1:{cluster.port}" in output
     assert "determined-agent-0: 2 slots" in output
-    shown = ssl.get_server_certificate(("127.0.0.1", cluster.port))
-    assert shown.split() == cluster.files.tls_cert.read_text().split()
+    shown_certificate = ssl.get_server_certificate(("127.0.0.1", cluster.port))
+    assert shown_certificate.split() == cluster.files.tls_cert.read_text().split()
     assert certificate.fingerprint(cluster.files.tls_cert) in output
     with pytest.raises((OSError, http.client.HTTPException)):
         cluster.get("/health")
@@ -392,9 +392,9 @@ def test_remote_agent_joins_with_the_certificate_fingerprint(
 ) -> None:
     assert cluster.up(host="0.0.0.0", initial_user_password="Long-enough-1", agents=0) == 0
     monkeypatch.setenv("DET_BOOTSTRAP_TOKEN", cluster.files.token.read_text().strip())
-    elsewhere = str(tmp_path / "elsewhere")
+    other_folder = str(tmp_path / "elsewhere")
     agent = Namespace(
-        data_dir=elsewhere,
+        data_dir=other_folder,
         master_host="127.0.0.2",  # no name in the certificate, which is known by its fingerprint
         master_port=cluster.port,
         master_cert_sha256=certificate.fingerprint(cluster.files.tls_cert),
@@ -404,7 +404,7 @@ def test_remote_agent_joins_with_the_certificate_fingerprint(
     )
     try:
         assert main("agent-up", agent) == 0
-        (joined,) = client.wait_until_joined(cluster.files, {"far"})
-        assert joined["slots"] == 1
+        (joined_agent,) = client.wait_until_joined(cluster.files, {"far"})
+        assert joined_agent["slots"] == 1
     finally:
-        main("cluster-down", Namespace(data_dir=elsewhere))
+        main("cluster-down", Namespace(data_dir=other_folder))

@@ -30,33 +30,33 @@ def planned(files: LocalFiles, config: str = "", **flags: Any) -> Plan:
     return plan(files, Namespace(**flags))
 
 
-def keep(files: LocalFiles, made: Plan) -> None:
-    files.write_desired(made.desired)
-    files.cluster_config.write_text(made.config)
+def keep(files: LocalFiles, new_plan: Plan) -> None:
+    files.write_desired(new_plan.desired)
+    files.cluster_config.write_text(new_plan.config)
 
 
 def test_default_plan_has_one_agent_and_a_random_password(files: LocalFiles) -> None:
-    made = planned(files)
-    assert made.desired.agents == (LocalAgent("determined-agent-0"),)
-    assert (made.desired.port, made.desired.host) == (8080, "127.0.0.1")
-    assert made.password_is_random
-    assert len(made.initial_password or "") >= 16
-    assert made.initial_password != planned(files).initial_password
+    new_plan = planned(files)
+    assert new_plan.desired.agents == (LocalAgent("determined-agent-0"),)
+    assert (new_plan.desired.port, new_plan.desired.host) == (8080, "127.0.0.1")
+    assert new_plan.password_is_random
+    assert len(new_plan.initial_password or "") >= 16
+    assert new_plan.initial_password != planned(files).initial_password
 
 
 def test_cluster_keeps_its_stored_name(files: LocalFiles) -> None:
     keep(files, planned(files, cluster_name="lab"))
-    made = planned(files)
-    assert made.desired.cluster_name == "lab"
-    assert json.loads(made.config)["cluster_name"] == "lab"
+    new_plan = planned(files)
+    assert new_plan.desired.cluster_name == "lab"
+    assert json.loads(new_plan.config)["cluster_name"] == "lab"
     assert planned(files, cluster_name="other").desired.cluster_name == "other"
 
 
 def test_empty_password_restricts_the_cluster_to_this_machine(files: LocalFiles) -> None:
     configured = planned(files, "security: {initial_user_password: ''}")
-    for made in (planned(files, initial_user_password=""), configured):
-        assert (made.initial_password, made.desired.host) == ("", "127.0.0.1")
-        assert not made.password_is_random
+    for new_plan in (planned(files, initial_user_password=""), configured):
+        assert (new_plan.initial_password, new_plan.desired.host) == ("", "127.0.0.1")
+        assert not new_plan.password_is_random
 
 
 def test_weak_configured_password_is_rejected_only_for_a_new_database(
@@ -76,16 +76,16 @@ def test_password_that_was_not_printed_is_used_again(files: LocalFiles) -> None:
     files.keep_untold_password(first)
     (files.database / "postgres").mkdir(parents=True)
     (files.database / "postgres" / "PG_VERSION").touch()  # the accounts may have it by now
-    again = planned(files, initial_user_password="another one")
-    assert (again.initial_password, again.password_is_random) == (first, True)
+    second_plan = planned(files, initial_user_password="another one")
+    assert (second_plan.initial_password, second_plan.password_is_random) == (first, True)
 
 
 def test_password_option_applies_if_no_database_was_created(
     files: LocalFiles,
 ) -> None:
     files.keep_untold_password("never used")
-    again = planned(files, initial_user_password="given")
-    assert (again.initial_password, again.password_is_random) == ("given", False)
+    second_plan = planned(files, initial_user_password="given")
+    assert (second_plan.initial_password, second_plan.password_is_random) == ("given", False)
 
 
 def test_checkpoints_are_stored_in_the_data_directory_by_default(files: LocalFiles) -> None:
@@ -103,12 +103,12 @@ local_agents:
   - {name: a, pool: gpu, slots: 8}
   - {name: b, pool: cpu, slots: none, runtime: process}
 """
-    made = planned(files, config)
-    assert made.desired.agents == (
+    new_plan = planned(files, config)
+    assert new_plan.desired.agents == (
         LocalAgent("a", "gpu", "artificial:8"),
         LocalAgent("b", "cpu", "none", "process"),
     )
-    assert "local_agents" not in made.config
+    assert "local_agents" not in new_plan.config
 
 
 def test_second_start_reuses_the_options_of_the_first(files: LocalFiles) -> None:
@@ -124,8 +124,8 @@ def test_second_start_reuses_the_options_of_the_first(files: LocalFiles) -> None
 
 def test_options_override_stored_values(files: LocalFiles) -> None:
     keep(files, planned(files, "port: 9000", agents=3))
-    made = planned(files, agents=1, master_port=9001)
-    assert (made.desired.port, len(made.desired.agents)) == (9001, 1)
+    new_plan = planned(files, agents=1, master_port=9001)
+    assert (new_plan.desired.port, len(new_plan.desired.agents)) == (9001, 1)
 
 
 def test_options_for_slots_and_runtime_change_stored_agents(files: LocalFiles) -> None:
@@ -221,9 +221,9 @@ def test_rejects_an_unusable_database_without_printing_its_password(
 def test_external_database_is_prepared_and_remembered(
     files: LocalFiles, empty_database_url: str
 ) -> None:
-    made = planned(files, db=empty_database_url)
-    assert made.password_is_random
-    keep(files, made)
+    new_plan = planned(files, db=empty_database_url)
+    assert new_plan.password_is_random
+    keep(files, new_plan)
     assert planned(files).desired.database_url == empty_database_url
 
 
@@ -238,13 +238,13 @@ def test_public_cluster_requires_a_password(files: LocalFiles, host: str) -> Non
 def test_public_cluster_uses_tls_by_default(files: LocalFiles) -> None:
     alone = planned(files, initial_user_password="long enough").desired
     assert (alone.tls_cert, alone.url) == ("", "http://127.0.0.1:8080")
-    made = planned(files, host="0.0.0.0", initial_user_password="long enough")
-    assert (made.desired.tls_cert, made.desired.tls_key) == (
+    new_plan = planned(files, host="0.0.0.0", initial_user_password="long enough")
+    assert (new_plan.desired.tls_cert, new_plan.desired.tls_key) == (
         str(files.tls_cert),
         str(files.tls_key),
     )
-    assert made.desired.url == "https://127.0.0.1:8080"
-    keep(files, made)
+    assert new_plan.desired.url == "https://127.0.0.1:8080"
+    keep(files, new_plan)
     assert planned(files).desired.tls_cert == str(files.tls_cert), (
         "the stored certificate is used again"
     )
@@ -267,8 +267,8 @@ def test_rejects_an_unusable_certificate(files: LocalFiles, tmp_path: Path) -> N
         planned(files, tls_cert=str(cert), tls_key=str(tmp_path / "gone"))
     with pytest.raises(BadPlan, match="no certificate with its key"):
         planned(files, tls_cert=str(cert), tls_key=str(other))
-    made = planned(files, tls_cert=str(cert), tls_key=str(key)).desired
-    assert (made.tls_cert, made.host) == (str(cert), "127.0.0.1")
+    desired_files = planned(files, tls_cert=str(cert), tls_key=str(key)).desired
+    assert (desired_files.tls_cert, desired_files.host) == (str(cert), "127.0.0.1")
 
 
 def test_created_certificate_has_host_names_and_a_private_key_file(

@@ -99,15 +99,15 @@ def test_log_streams_are_limited_by_user(app: App) -> None:
             for name in ("ann", "a task of ann", "bob"):
                 following = in_flight(host, "/follow", headers=signed(name))
                 calls.append(await begun(await stack.enter_async_context(following)))
-            refused = await requested(host, "GET", "/follow", headers=signed("ann"))
-            assert (refused.status, refused.headers["retry-after"]) == (429, "5")
-            assert "security.max_streams_per_user" in refused.json()["error"]["error"]
+            response = await requested(host, "GET", "/follow", headers=signed("ann"))
+            assert (response.status, response.headers["retry-after"]) == (429, "5")
+            assert "security.max_streams_per_user" in response.json()["error"]["error"]
             calls[1].hang_up()
-            again = Call(b"")
-            while again.got.status != 200:  # until the server has noticed
-                async with in_flight(host, "/follow", headers=signed("ann")) as again:
-                    await asyncio.wait_for(again.parts.get(), 60)
-                    again.hang_up()
+            second_call = Call(b"")
+            while second_call.got.status != 200:  # until the server has noticed
+                async with in_flight(host, "/follow", headers=signed("ann")) as second_call:
+                    await asyncio.wait_for(second_call.parts.get(), 60)
+                    second_call.hang_up()
             for call in calls:
                 call.hang_up()
 
@@ -123,9 +123,9 @@ def test_streams_without_a_sign_in_are_limited_by_address(app: App) -> None:
                 await begun(await stack.enter_async_context(in_flight(host, "/follow")))
                 for _ in range(3)
             ]
-            refused = await requested(host, "GET", "/follow")
-            assert refused.status == 429
-            assert "max_connections_per_address" in refused.json()["error"]["error"]
+            response = await requested(host, "GET", "/follow")
+            assert response.status == 429
+            assert "max_connections_per_address" in response.json()["error"]["error"]
             async with in_flight(host, "/follow", client="10.0.0.2") as other:
                 (await begun(other)).hang_up()
             for call in calls:

@@ -62,9 +62,9 @@ def test_wheel_states_library_versions(wheel: InstalledWheel, tmp_path: Path) ->
     for required in map(Requirement, importlib.metadata.requires(own_wheel.DISTRIBUTION) or ()):
         if required.marker is None:
             assert re.search(rf"^{required.name}==", versions, re.MULTILINE), required.name
-    packed = tmp_path / wheel.name()
-    packed.write_bytes(wheel.content())
-    assert PackedWheel(packed).constraints() == wheel.constraints()
+    path = tmp_path / wheel.name()
+    path.write_bytes(wheel.content())
+    assert PackedWheel(path).constraints() == wheel.constraints()
 
 
 def test_lambda_can_return_the_wheel(wheel: InstalledWheel) -> None:
@@ -74,9 +74,9 @@ def test_lambda_can_return_the_wheel(wheel: InstalledWheel) -> None:
 
 def test_wheel_of_the_deployment_is_used_unchanged(tmp_path: Path) -> None:
     (tmp_path / "determined_serverless-9.9-py3-none-any.whl").write_bytes(b"brought")
-    packed = own_wheel.find(beside=tmp_path)
-    assert isinstance(packed, PackedWheel)
-    assert (packed.name(), packed.content()) == (
+    wheel_path = own_wheel.find(beside=tmp_path)
+    assert isinstance(wheel_path, PackedWheel)
+    assert (wheel_path.name(), wheel_path.content()) == (
         "determined_serverless-9.9-py3-none-any.whl",
         b"brought",
     )

@@ -101,9 +101,9 @@ class Echo(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def _cached(self, how: str) -> None:
+    def _cached(self, cache_control: str) -> None:
         self.send_response(200)
-        self.send_header("Cache-Control", how)
+        self.send_header("Cache-Control", cache_control)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -221,8 +221,8 @@ def test_task_is_reachable_only_for_its_viewers_and_while_it_runs(api: Api, web:
         api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
 
         def status_for(caller: Caller) -> int:
-            signed = {"Authorization": f"Bearer {caller.token}"}
-            return task.ask("GET", task.path(web), signed)[0].status
+            headers = {"Authorization": f"Bearer {caller.token}"}
+            return task.ask("GET", task.path(web), headers)[0].status
 
         assert [status_for(caller) for caller in (viewer, house.admin, other)] == [202, 202, 404]
         house.admin.post("/api/v1/trials/1/kill")
@@ -264,23 +264,23 @@ def test_other_sites_can_link_to_tasks_but_not_call_or_embed_them(api: Api, web:
         evil = {"Origin": "https://evil.example"}
         embedded = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}
         linked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}
-        refused = [
+        responses = [
             ("POST", evil), ("POST", {"Origin": "null"}), ("GET", embedded), ("POST", linked),
             ("GET", {**embedded, "Sec-Fetch-Site": "same-site"}),
             ("POST", {**evil, "Authorization": "Basic eDp5"}),  # of an address with a password
         ]  # fmt: skip
-        for method, headers in refused:
+        for method, headers in responses:
             for path in (task.path(web), task.path(web, f"/?token={task.token}")):
                 answer, body = task.ask(method, path, headers)
                 assert (answer.status, b"pages of other sites" in body) == (403, True), headers
         with pytest.raises(InvalidStatus, match="403"):
             connect(f"ws://{task.netloc}{task.path(web)}", additional_headers=evil).close()
         same = {"Origin": f"http://{task.netloc}", "Sec-Fetch-Site": "same-origin"}
-        passed = [
+        passed_responses = [
             ("GET", linked), ("POST", same), ("GET", {**same, "Sec-Fetch-Dest": "iframe"}),
             ("POST", {**evil, "Authorization": f"Bearer {task.owner.token}"}),
         ]  # fmt: skip
-        for method, headers in passed:
+        for method, headers in passed_responses:
             assert echoed(task.ask(method, task.path(web), headers))["method"] == method
 
 
@@ -294,9 +294,12 @@ def test_frame_ancestors_allows_only_the_same_site(api: Api, web: int) -> None:
 
 def test_cached_pages_are_revalidated(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task:
-        for sent, passed in (("max-age=9,immutable", "no-cache"), ("No-Store", "no-store")):
-            answer, _ = task.ask("GET", task.path(web, f"/cached/{sent}"))
-            assert answer.headers.get_all("Cache-Control") == [passed]
+        for sent_value, expected_value in (
+            ("max-age=9,immutable", "no-cache"),
+            ("No-Store", "no-store"),
+        ):
+            answer, _ = task.ask("GET", task.path(web, f"/cached/{sent_value}"))
+            assert answer.headers.get_all("Cache-Control") == [expected_value]
             assert answer.getheader("Vary") == "Cookie"
         assert (
             task.ask("GET", task.path(web, "/cookies"))[0].getheader("Cache-Control") == "no-cache"
@@ -329,18 +332,18 @@ def test_task_token_in_the_address_becomes_a_cookie_for_the_task(api: Api, web: 
         create(task.owner, activate=True)
         api.tick()
         (others,) = (o["spec"]["session_token"] for o in task.agent.poll() if "spec" in o)
-        mine = task.token
-        path = task.path(web, f"/lab?token={mine}")
+        own_token = task.token
+        path = task.path(web, f"/lab?token={own_token}")
         answer = task.ask("GET", path, {})
-        assert echoed(answer)["path"].endswith(f"/lab?token={mine}")
+        assert echoed(answer)["path"].endswith(f"/lab?token={own_token}")
         cookie = answer[0].headers["Set-Cookie"]
         assert cookie.endswith(f"Path=/proxy/{task.task}:{web}/; HttpOnly; SameSite=Lax")
         back = {"Cookie": cookie.partition(";")[0]}
         request = echoed(task.ask("GET", task.path(web), back))
         assert "cookie" not in dict(request["headers"])
-        by_header = {"Authorization": f"token {mine}"}
+        by_header = {"Authorization": f"token {own_token}"}
         request = echoed(task.ask("GET", task.path(web), by_header))
-        assert dict(request["headers"])["authorization"] == f"token {mine}"
+        assert dict(request["headers"])["authorization"] == f"token {own_token}"
         assert task.ask("GET", task.path(web, f"/?token={others}"), {})[0].status == 401
 
 

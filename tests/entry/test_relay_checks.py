@@ -56,14 +56,14 @@ def test_failed_or_stalled_agent_does_not_keep_other_connections_open(send: Send
         return False
 
     async def run() -> None:
-        checked = Permits(refused)
+        checked_permits = Permits(refused)
         streams = [await stream_to(send), await stream_to(takes), await stream_to(takes)]
         with ExitStack() as stack:
             for stream, name in zip(streams, ("bad", "bad", "good"), strict=True):
-                stack.enter_context(checked.held(permit(name), stream))
+                stack.enter_context(checked_permits.held(permit(name), stream))
             await asyncio.wait_for(asyncio.gather(*map(broken, streams)), 60)
         later = await stream_to(takes)
-        with checked.held(permit("later"), later):
+        with checked_permits.held(permit("later"), later):
             await asyncio.wait_for(broken(later), 60)
 
     asyncio.run(run())
@@ -76,9 +76,12 @@ def test_slow_check_does_not_delay_other_checks() -> None:
         return False
 
     async def run() -> None:
-        checked = Permits(checked_slowly)
+        checked_permits = Permits(checked_slowly)
         slow, quick = await stream_to(takes), await stream_to(takes)
-        with checked.held(permit("slow"), slow), checked.held(permit("quick"), quick):
+        with (
+            checked_permits.held(permit("slow"), slow),
+            checked_permits.held(permit("quick"), quick),
+        ):
             await asyncio.wait_for(broken(quick), 60)
             assert slow.why_reset is None
 

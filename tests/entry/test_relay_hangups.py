@@ -65,8 +65,8 @@ def opened_request(task: Proxied, method: str, path: str, *headers: str) -> sock
     """Send the head of a request; yield the connection."""
     host, _, port = task.netloc.partition(":")
     client = socket.create_connection((host, int(port)), timeout=60)
-    signed = [f"{name}: {value}" for name, value in task.signed().items()]
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {task.netloc}", *signed, *headers, "", ""]
+    header_lines = [f"{name}: {value}" for name, value in task.signed().items()]
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {task.netloc}", *header_lines, *headers, "", ""]
     client.sendall("\r\n".join(lines).encode())
     return client
 
@@ -112,14 +112,14 @@ def test_waiting_client_is_not_disconnected(
         ready = select.poll()
         ready.register(client, select.POLLIN | select.POLLOUT)
         # Pokes show that it was looked at again and again.
-        received, until = b"", time.monotonic() + 60
-        while received.count(b"100 Continue") < 3 and time.monotonic() < until:
+        content, until = b"", time.monotonic() + 60
+        while content.count(b"100 Continue") < 3 and time.monotonic() < until:
             for _, events in ready.poll(1000):
                 if events & select.POLLIN:
-                    received += client.recv(1 << 10)
+                    content += client.recv(1 << 10)
                 if events & select.POLLOUT:
                     client.send(bytes(1 << 16))
-        assert received.count(b"100 Continue") >= 3
+        assert content.count(b"100 Continue") >= 3
         assert not deaf.left.is_set()
 
 
@@ -142,19 +142,19 @@ def test_agent_that_disconnects_early_causes_no_error(
 ) -> None:
     agent = PlayedAgent(api, "a1")
     agent.join()
-    signed = (b"authorization", f"Bearer {agent.caller.token}".encode())
+    header = (b"authorization", f"Bearer {agent.caller.token}".encode())
     scope = {
-        "type": "websocket", "path": RELAY_PATH, "query_string": b"", "headers": [signed], "subprotocols": [],
+        "type": "websocket", "path": RELAY_PATH, "query_string": b"", "headers": [header], "subprotocols": [],
     }  # fmt: skip
-    tried: list[str] = []
+    attempts: list[str] = []
 
     async def receive() -> Any:
         return {"type": "websocket.connect"}
 
     async def send(message: Any) -> None:
-        tried.append(message["type"])
+        attempts.append(message["type"])
         raise OSError("the client is gone")
 
     asyncio.run(AsgiApp(api.app, LocalNotifier())(scope, receive, send))
-    assert tried == ["websocket.accept"]
+    assert attempts == ["websocket.accept"]
     assert "failed" not in caplog.text

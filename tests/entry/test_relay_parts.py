@@ -28,15 +28,15 @@ class Passed:
 
 
 def test_empty_parts_of_a_message_are_not_buffered() -> None:
-    passed = Passed()
+    checks = Passed()
 
     async def parts() -> None:
-        await passed.bridge._part(Part(Opcode.TEXT, b"a", fin=False))
+        await checks.bridge._part(Part(Opcode.TEXT, b"a", fin=False))
         for _ in range(1000):
-            await passed.bridge._part(Part(Opcode.CONT, b"", fin=False))
-        assert len(passed.bridge._parts) == 1
-        await passed.bridge._part(Part(Opcode.CONT, b"b", fin=True))
-        await passed.bridge._part(Part(Opcode.TEXT, b"", fin=True))
+            await checks.bridge._part(Part(Opcode.CONT, b"", fin=False))
+        assert len(checks.bridge._parts) == 1
+        await checks.bridge._part(Part(Opcode.CONT, b"b", fin=True))
+        await checks.bridge._part(Part(Opcode.TEXT, b"", fin=True))
 
     asyncio.run(parts())
-    assert [m["text"] for m in passed.messages] == ["ab", ""]
+    assert [m["text"] for m in checks.messages] == ["ab", ""]

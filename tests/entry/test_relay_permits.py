@@ -32,8 +32,8 @@ def api(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @contextmanager
 def tunnel(task: Proxied, port: int, token: str) -> Iterator[ClientConnection]:
-    signed = {"Authorization": f"Bearer {token}"} if token else {}
-    with connect(url(task, port), additional_headers=signed, open_timeout=60) as client:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with connect(url(task, port), additional_headers=headers, open_timeout=60) as client:
         assert answers(client)
         yield client
 

@@ -45,9 +45,9 @@ def test_idle_relay_ends_when_a_newer_version_is_deployed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = Played(monkeypatch, "old", "old", "", "new")
-    for ended in (0, 0, 0, 1):
+    for ended_connections in (0, 0, 0, 1):
         played.renewal.step()
-        assert played.ended == ended
+        assert played.ended == ended_connections
     assert played.told == []
 
 
@@ -78,9 +78,9 @@ def test_open_connections_delay_the_end_only_for_a_limited_time(
     monkeypatch.setattr(relay_renewal, "NOTICE_S", 0.0)
     played = Played(monkeypatch, "old", "new")
     played.open = ["a-task"]
-    for ended in (0, 0, 1):
+    for ended_connections in (0, 0, 1):
         played.renewal.step()
-        assert played.ended == ended
+        assert played.ended == ended_connections
 
 
 def test_open_connections_are_listed_by_task_and_notified_in_its_log(
@@ -122,9 +122,9 @@ def function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             super().__setitem__(name, value)
             description_file.write_text(json.dumps({"Configuration": dict(self)}))
 
-    stored = Kept(configuration)
-    stored["RevisionId"] = "1"
-    return stored
+    stored_configuration = Kept(configuration)
+    stored_configuration["RevisionId"] = "1"
+    return stored_configuration
 
 
 def test_version_depends_on_program_python_and_settings_after_an_update(

@@ -106,12 +106,12 @@ def test_many_parallel_streams_have_separate_bytes(api: Api) -> None:
 
 def test_slow_reader_does_not_delay_other_connections(api: Api) -> None:
     with tcp_server(pour) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
-        signed = task.signed()
-        with connect_now(url(task, port), max_queue=1, additional_headers=signed) as slow:
+        headers = task.signed()
+        with connect_now(url(task, port), max_queue=1, additional_headers=headers) as slow:
             slow.send(b"pour")
             assert slow.recv(60)
             for _ in range(20):
-                with connect_now(url(task, port), additional_headers=signed) as quick:
+                with connect_now(url(task, port), additional_headers=headers) as quick:
                     quick.send(b"quick")
                     assert quick.recv(60) == b"quick"
             came = 0
@@ -138,10 +138,12 @@ def test_bytes_after_the_end_close_only_their_own_connection(api: Api) -> None:
     with deaf_server() as deaf, tcp_server(echo) as port:
         ports = [{"proxy_port": p, "proxy_tcp": True} for p in (deaf, port)]
         with proxied(api, ports) as task:
-            signed = task.signed()
+            headers = task.signed()
             with (
-                connect_now(url(task, port), additional_headers=signed) as other,
-                connect_now(url(task, deaf), subprotocols=HALVES, additional_headers=signed) as odd,
+                connect_now(url(task, port), additional_headers=headers) as other,
+                connect_now(
+                    url(task, deaf), subprotocols=HALVES, additional_headers=headers
+                ) as odd,
             ):
                 odd.send(b"")
                 odd.send(b"and more")
@@ -161,8 +163,8 @@ def test_agents_reconnect_to_a_restarted_relay(api: Api) -> None:
         with behind_socket(app, place) as address:
             task.connection.want(f"{address}/agents/v1/relay")
             assert answered(task, address, port) == b"x"
-        again = AsgiApp(api.app, LocalNotifier())
-        with behind_socket(again, place) as address:
+        second_app = AsgiApp(api.app, LocalNotifier())
+        with behind_socket(second_app, place) as address:
             assert answered(task, address, port) == b"x"
         task.connection.want("")
 

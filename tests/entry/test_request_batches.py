@@ -48,12 +48,12 @@ class Host:
 
     async def send(self, *bodies: bytes) -> "list[asyncio.Task[WireAnswer | None]]":
         """Send requests one after the other; return their answers to be."""
-        sent = []
+        answers = []
         for body in bodies:
             answer = self._sharing.answer(ROUTE, Request("POST", "/x", body=body))
-            sent.append(asyncio.create_task(answer))
+            answers.append(asyncio.create_task(answer))
             await self.settled()
-        return sent
+        return answers
 
     async def end(self, number: int) -> None:
         self._ends[number].set_result(None)
@@ -77,8 +77,8 @@ def tried(test: Callable[[Host], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def bodies_of(sent: "Sequence[asyncio.Task[WireAnswer | None]]") -> list[bytes | None]:
-    return [None if answer is None else answer.body for answer in await asyncio.gather(*sent)]
+async def bodies_of(tasks: "Sequence[asyncio.Task[WireAnswer | None]]") -> list[bytes | None]:
+    return [None if answer is None else answer.body for answer in await asyncio.gather(*tasks)]
 
 
 @pytest.fixture(autouse=True)
@@ -88,27 +88,27 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_requests_during_two_batches_share_the_next_one() -> None:
     async def test(host: Host) -> None:
-        sent = await host.send(b"1", b"2", b"3", b"", b"5")
+        answers = await host.send(b"1", b"2", b"3", b"", b"5")
         assert host.batches == [[b"1"], [b"2"]]
         await host.end(1)
         assert host.batches[2:] == [[b"3", b"", b"5"]]
         await host.end_all()
-        assert await bodies_of(sent) == [b"1", b"2", b"3", None, b"5"]
+        assert await bodies_of(answers) == [b"1", b"2", b"3", None, b"5"]
 
     tried(test)
 
 
 def test_second_batch_starts_with_as_many_requests_as_the_first() -> None:
     async def test(host: Host) -> None:
-        sent = await host.send(b"1", b"2", b"3", b"4")
+        answers = await host.send(b"1", b"2", b"3", b"4")
         await host.end(0)
         await host.end(1)
-        sent += await host.send(b"5")
+        answers += await host.send(b"5")
         assert host.batches[2:] == [[b"3", b"4"]]
-        sent += await host.send(b"6")
+        answers += await host.send(b"6")
         assert host.batches[3:] == [[b"5", b"6"]]
         await host.end_all()
-        assert await bodies_of(sent) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+        assert await bodies_of(answers) == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
     tried(test)
 
@@ -117,14 +117,14 @@ def test_batch_size_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_batches, "_MOST", 2)
 
     async def test(host: Host) -> None:
-        sent = await host.send(b"1", b"2", b"3", b"4", b"5")
+        answers = await host.send(b"1", b"2", b"3", b"4", b"5")
         await host.end(0)
         assert host.batches[2:] == [[b"3", b"4"]]
         await host.end(1)
         await host.end(2)
         assert host.batches[3:] == [[b"5"]]
         await host.end_all()
-        assert await bodies_of(sent) == [b"1", b"2", b"3", b"4", b"5"]
+        assert await bodies_of(answers) == [b"1", b"2", b"3", b"4", b"5"]
 
     tried(test)
 
@@ -149,13 +149,13 @@ def test_hanging_batches_do_not_delay_later_requests(
 
 def test_requests_of_a_failed_batch_are_repeated_alone(caplog: pytest.LogCaptureFixture) -> None:
     async def test(host: Host) -> None:
-        sent = await host.send(b"1", b"2", b"3", b"mistake", b"5", b"6", b"7")
+        answers = await host.send(b"1", b"2", b"3", b"mistake", b"5", b"6", b"7")
         await host.end_all()
         await host.end_all()
-        assert await bodies_of(sent) == [b"1", b"2", *[None] * 5]
-        sent = await host.send(b"8")
+        assert await bodies_of(answers) == [b"1", b"2", *[None] * 5]
+        answers = await host.send(b"8")
         await host.end_all()
-        assert await bodies_of(sent) == [b"8"]
+        assert await bodies_of(answers) == [b"8"]
 
     tried(test)
     assert "5 requests that were answered together failed" in caplog.text
@@ -170,9 +170,9 @@ def test_failure_is_logged_in_the_worker_thread(caplog: pytest.LogCaptureFixture
             return True
 
         caplog.handler.addFilter(watched)
-        sent = await host.send(b"mistake")
+        answers = await host.send(b"mistake")
         await host.end_all()
-        assert await bodies_of(sent) == [None]
+        assert await bodies_of(answers) == [None]
         caplog.handler.removeFilter(watched)
 
     in_thread: list[bool] = []

@@ -193,14 +193,14 @@ def test_large_bodies_share_a_memory_budget() -> None:
 
     first = body(large)
     assert asyncio.run(first.read(large))
-    refused = body(large)
+    response = body(large)
     with pytest.raises(bodies.BodyMemoryFull):
-        asyncio.run(refused.read(large))
+        asyncio.run(response.read(large))
     unsized = body(0)
     with pytest.raises(bodies.BodyMemoryFull):
         asyncio.run(unsized.read(large))
-    for done in (first, refused, unsized):
-        done.close()
+    for finished_response in (first, response, unsized):
+        finished_response.close()
     assert asyncio.run(body(large).read(large))
 
 
@@ -294,9 +294,9 @@ def test_server_listens_on_loopback_by_default(
     monkeypatch.setenv("PORT", "0")
     monkeypatch.delenv("HOST", raising=False)
     monkeypatch.delenv(LISTEN_FD, raising=False)
-    for named, host in (("", "127.0.0.1"), ("0.0.0.0", "0.0.0.0")):
-        if named:
-            monkeypatch.setenv("HOST", named)
+    for listen_host, host in (("", "127.0.0.1"), ("0.0.0.0", "0.0.0.0")):
+        if listen_host:
+            monkeypatch.setenv("HOST", listen_host)
         with listening_socket() as listening:
             assert listening.getsockname()[0] == host
 

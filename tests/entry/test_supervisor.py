@@ -53,49 +53,49 @@ class Watched:
 def supervised(folder: Path, **commands: list[str]) -> Iterator[Watched]:
     arguments = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(commands)]
     process = subprocess.Popen(arguments)
-    watched = Watched(folder, process)
+    process_group = Watched(folder, process)
     try:
         living = [name for name, command in commands.items() if command != DIE]
         assert eventually((folder / "hears").exists)
-        assert eventually(lambda: all(watched.pid(name) for name in living))
-        yield watched
+        assert eventually(lambda: all(process_group.pid(name) for name in living))
+        yield process_group
     finally:
         process.terminate()
         process.wait(60)
 
 
 def test_killed_program_is_restarted(tmp_path: Path) -> None:
-    with supervised(tmp_path, worker=SLEEP) as watched:
-        first = watched.pid("worker")
+    with supervised(tmp_path, worker=SLEEP) as process_group:
+        first = process_group.pid("worker")
         os.kill(first, signal.SIGKILL)
-        assert eventually(lambda: watched.pid("worker") not in (0, first))
-        assert alive(watched.pid("worker"))
+        assert eventually(lambda: process_group.pid("worker") not in (0, first))
+        assert alive(process_group.pid("worker"))
 
 
 def test_programs_are_restarted_although_their_pids_cannot_be_stored(tmp_path: Path) -> None:
-    with supervised(tmp_path, worker=SLEEP, other=SLEEP) as watched:
-        worker, other = watched.pid("worker"), watched.pid("other")
+    with supervised(tmp_path, worker=SLEEP, other=SLEEP) as process_group:
+        worker, other = process_group.pid("worker"), process_group.pid("other")
         (tmp_path / "new").mkdir()  # like a full disk: files of that name cannot be written
         os.kill(worker, signal.SIGKILL)
         assert eventually(lambda: not alive(worker))
         (tmp_path / "new").rmdir()
         os.kill(other, signal.SIGKILL)
         before = {0, worker, other}
-        assert eventually(lambda: before.isdisjoint(map(watched.pid, ("worker", "other"))))
-        assert alive(watched.pid("worker"))
+        assert eventually(lambda: before.isdisjoint(map(process_group.pid, ("worker", "other"))))
+        assert alive(process_group.pid("worker"))
 
 
 def test_failing_program_is_restarted_with_pauses(tmp_path: Path) -> None:
-    with supervised(tmp_path, worker=SLEEP, broken=DIE) as watched:
-        before = watched.cpu_ticks()
-        assert not eventually(lambda: watched.cpu_ticks() - before > 50, seconds=1.5)
+    with supervised(tmp_path, worker=SLEEP, broken=DIE) as process_group:
+        before = process_group.cpu_ticks()
+        assert not eventually(lambda: process_group.cpu_ticks() - before > 50, seconds=1.5)
 
 
 def test_sigterm_ends_all_programs(tmp_path: Path) -> None:
-    with supervised(tmp_path, one=SLEEP, two=SLEEP) as watched:
-        pids = [watched.pid("one"), watched.pid("two")]
+    with supervised(tmp_path, one=SLEEP, two=SLEEP) as process_group:
+        pids = [process_group.pid("one"), process_group.pid("two")]
     assert not any(alive(pid) for pid in pids)
-    assert watched.process.returncode == 0
+    assert process_group.process.returncode == 0
 
 
 def test_signal_after_readiness_does_not_kill_the_supervisor() -> None:
@@ -110,16 +110,16 @@ def test_signal_after_readiness_does_not_kill_the_supervisor() -> None:
 
 
 def test_removed_program_ends_and_is_not_restarted(tmp_path: Path) -> None:
-    with supervised(tmp_path, worker=SLEEP, other=SLEEP) as watched:
-        worker, other = watched.pid("worker"), watched.pid("other")
-        watched.process.send_signal(signal.SIGHUP)
-        assert eventually(lambda: "worker" not in watched.pids())
+    with supervised(tmp_path, worker=SLEEP, other=SLEEP) as process_group:
+        worker, other = process_group.pid("worker"), process_group.pid("other")
+        process_group.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: "worker" not in process_group.pids())
         assert not alive(worker)
         assert alive(other)
 
 
 def test_tied_program_ends_with_a_killed_supervisor(tmp_path: Path) -> None:
-    with supervised(tmp_path, tied=["sh", "-c", "read line; exit 0"]) as watched:
-        tied = watched.pid("tied")
-        watched.process.kill()
+    with supervised(tmp_path, tied=["sh", "-c", "read line; exit 0"]) as process_group:
+        tied = process_group.pid("tied")
+        process_group.process.kill()
         assert eventually(lambda: not alive(tied))

@@ -31,8 +31,8 @@ def user(api: Api) -> Caller:
 
 @pytest.fixture
 def address(api: Api) -> Iterator[str]:
-    with behind_socket(AsgiApp(api.app, LocalNotifier())) as served:
-        yield f"ws{served[4:]}"
+    with behind_socket(AsgiApp(api.app, LocalNotifier())) as server:
+        yield f"ws{server[4:]}"
 
 
 def connected(address: str, user: Caller, origin: Any = None) -> ClientConnection:
@@ -74,8 +74,8 @@ def test_changes_arrive_as_messages(address: str, user: Caller) -> None:
 def test_new_subscription_replaces_the_previous_one(address: str, user: Caller) -> None:
     with connected(address, user) as socket:
         subscribe(socket, PROJECTS)
-        begun, ended = subscribe(socket, {"sync_id": "2", "subscribe": {"models": {}}})
-        assert (begun["sync_id"], ended["sync_id"]) == ("2", "2")
+        first_change, last_change = subscribe(socket, {"sync_id": "2", "subscribe": {"models": {}}})
+        assert (first_change["sync_id"], last_change["sync_id"]) == ("2", "2")
         user.post("/api/v1/models", {"name": "resnet"})
         assert received(socket)["model"]["name"] == "resnet"
 

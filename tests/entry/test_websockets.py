@@ -27,9 +27,9 @@ def test_rejects_a_websocket_at_an_unserved_path(
 ) -> None:
     caplog.set_level(logging.INFO)
     with behind_socket(AsgiApp(api.app, LocalNotifier())) as address:
-        refused = refusal(f"ws{address[4:]}/api/v1/x?token=s3")
-    assert refused.status_code == 404
-    assert b"no websocket is served at this path" in (refused.body or b"")
+        response = refusal(f"ws{address[4:]}/api/v1/x?token=s3")
+    assert response.status_code == 404
+    assert b"no websocket is served at this path" in (response.body or b"")
     assert "s3" not in caplog.text
 
 

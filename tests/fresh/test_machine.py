@@ -19,10 +19,10 @@ def test_machine_has_no_files_variables_or_bridge_of_its_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_MASTER", "http://127.0.0.1:9")
-    mine = tmp_path / "mine"
-    mine.touch()
+    folder = tmp_path / "mine"
+    folder.touch()
     script = f"""
-        test ! -e {mine} && test -z "$DET_MASTER" && test ! -e ~/.cache && test -e Makefile
+        test ! -e {folder} && test -z "$DET_MASTER" && test ! -e ~/.cache && test -e Makefile
         test -z "$(find /home /var/lib/docker /run/docker* -mindepth 1 2>/dev/null)"
         test "$(ls /sys/class/net | sort | xargs)" = "lo tap0"
     """

@@ -24,8 +24,8 @@ def classes_of(call: Callable[[], Any]) -> list[str]:
     try:
         call()
     except BaseException as e:
-        found = [n for n in NAMES if isinstance(e, getattr(errors, n))]
-        return found + [n for n in CHECKPOINT_NAMES if isinstance(e, getattr(det_errors, n))]
+        names = [n for n in NAMES if isinstance(e, getattr(errors, n))]
+        return names + [n for n in CHECKPOINT_NAMES if isinstance(e, getattr(det_errors, n))]
     return ["no error"]
 
 

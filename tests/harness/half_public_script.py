@@ -64,16 +64,16 @@ def of_gpus() -> object:
 
 
 def of_workloads() -> object:
-    made = [
+    workloads = [
         workload.train_workload(2, num_batches=5),
         workload.validation_workload(),
         workload.checkpoint_workload(3),
     ]
     workload.ignore_workload_response({"loss": 1})
-    read = {"kind": "RUN_STEP", "experiment_id": 1, "trial_id": 2, "step_id": 3, "num_batches": 4}
-    made.append(workload.Workload.from_json({**read, "total_batches_processed": 5}))
-    is_equal = made[0] == workload.train_workload(2, num_batches=5)
-    return made, [vars(w) for w in made], is_equal
+    fields = {"kind": "RUN_STEP", "experiment_id": 1, "trial_id": 2, "step_id": 3, "num_batches": 4}
+    workloads.append(workload.Workload.from_json({**fields, "total_batches_processed": 5}))
+    is_equal = workloads[0] == workload.train_workload(2, num_batches=5)
+    return workloads, [vars(w) for w in workloads], is_equal
 
 
 def kept_tokens() -> object:
@@ -98,11 +98,11 @@ def kept_certificates() -> object:
 
 
 def of_certificates() -> object:
-    made = certs.Cert("PEM", name="n")
-    with open(str(made.bundle)) as file:
+    cert = certs.Cert("PEM", name="n")
+    with open(str(cert.bundle)) as file:
         text = file.read()
     plain, unchecked = certs.Cert(), certs.Cert(noverify=True)
-    return text[-3:], made.name, plain.bundle, plain.name, unchecked.bundle
+    return text[-3:], cert.name, plain.bundle, plain.name, unchecked.bundle
 
 
 def of_environment() -> object:
@@ -147,10 +147,10 @@ def draw() -> float:
 
 
 def warned() -> list[tuple[str, str]]:
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as warnings_caught:
         warnings.simplefilter("always")
         g()
-    return [(w.category.__name__, str(w.message)) for w in caught]
+    return [(w.category.__name__, str(w.message)) for w in warnings_caught]
 
 
 def dumped() -> tuple[Any, str]:

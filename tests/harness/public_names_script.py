@@ -26,11 +26,13 @@ SKIPPED = (
 
 
 def modules(package: ModuleType) -> Iterator[str]:
-    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        if found.name.rpartition(".")[2].startswith("_") or found.name.startswith(SKIPPED):
+    for matching_module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if matching_module.name.rpartition(".")[2].startswith(
+            "_"
+        ) or matching_module.name.startswith(SKIPPED):
             continue
-        yield found.name
-        module = imported(found.name) if found.ispkg else None
+        yield matching_module.name
+        module = imported(matching_module.name) if matching_module.ispkg else None
         if module is not None:
             yield from modules(module)
 

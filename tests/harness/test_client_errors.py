@@ -36,13 +36,13 @@ def test_errors_have_the_classes_that_programs_catch(
     monkeypatch.setenv("DET_DEBUG_CONFIG_PATH", str(tmp_path / "config"))
     user = api.signed_in("determined")
     experiment_id = create_ended(user)
-    deleted, absent = (report_checkpoint(user, experiment_id, steps) for steps in (2, 4))
-    gone = {"checkpoints": [{"uuid": deleted, "resources": {"resources": {}}}]}
-    user.done("PATCH", "/api/v1/checkpoints", gone)
+    deleted_checkpoint, absent = (report_checkpoint(user, experiment_id, steps) for steps in (2, 4))
+    body = {"checkpoints": [{"uuid": deleted_checkpoint, "resources": {"resources": {}}}]}
+    user.done("PATCH", "/api/v1/checkpoints", body)
     with served(api) as url:
-        arguments = (url, PASSWORD, deleted, absent)
+        arguments = (url, PASSWORD, deleted_checkpoint, absent)
         expected = outcomes(stock_python(), *arguments)
-        ours = outcomes(sys.executable, *arguments)
+        own_outcomes = outcomes(sys.executable, *arguments)
     assert len(expected["wrong password"]) > 1
-    missing = {call: set(names) - set(ours[call]) for call, names in expected.items()}
+    missing = {call: set(names) - set(own_outcomes[call]) for call, names in expected.items()}
     assert {call: names for call, names in missing.items() if names} == {}

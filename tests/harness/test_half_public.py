@@ -30,9 +30,9 @@ def expected() -> dict[str, str]:
 
 
 def test_functions_and_classes_return_the_same_results(expected: dict[str, str]) -> None:
-    ours = outcomes(sys.executable)
-    assert len(ours) > 30
-    assert ours == expected
+    own_outcomes = outcomes(sys.executable)
+    assert len(own_outcomes) > 30
+    assert own_outcomes == expected
 
 
 @pytest.fixture
@@ -64,9 +64,9 @@ def test_a_session_signs_in_and_returns_responses(
         )
         with pytest.raises(errors.NotFoundException, match="workspace 999"):
             session.delete("api/v1/workspaces/999")
-        saved = authentication.login_with_cache(url, "determined", PASSWORD)
-        assert authentication.TokenStore(url).get_token("determined") == saved.token
+        login = authentication.login_with_cache(url, "determined", PASSWORD)
+        assert authentication.TokenStore(url).get_token("determined") == login.token
         assert authentication.logout(url, "determined", None) == "determined"
         assert authentication.logout(url, "determined", None) is None
         with pytest.raises(errors.UnauthenticatedException):
-            saved.get("api/v1/me")
+            login.get("api/v1/me")

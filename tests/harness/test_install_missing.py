@@ -85,8 +85,8 @@ def test_missing_program_is_installed_without_changing_the_image(image: Image) -
     assert result.returncode == 0, result.stderr
     assert image.serve(result.stdout.strip()) == "serves with helper 1.0\n"
     assert image.files() == before
-    announced, completion = result.stderr.splitlines()
-    assert announced == ("JupyterLab is not installed in image team/a:1: installing it with pip")
+    announcement, completion = result.stderr.splitlines()
+    assert announcement == ("JupyterLab is not installed in image team/a:1: installing it with pip")
     assert re.fullmatch(
         r"installed JupyterLab in \d+ s; an image that has it starts without this", completion
     )
@@ -108,11 +108,11 @@ def test_does_not_install_program_that_conflicts_with_the_image(
 
 
 def test_reason_names_unreachable_package_index(image: Image) -> None:
-    nowhere = f"http://127.0.0.1:{free_port()}/simple"
-    result = image.start(PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_INDEX_URL=nowhere)
+    index_url = f"http://127.0.0.1:{free_port()}/simple"
+    result = image.start(PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_INDEX_URL=index_url)
     assert result.returncode == 80
-    why = ", and installing it failed (the package index cannot be reached)"
-    assert (image.run_dir / "exit-reason").read_text() == SENTENCE.format(why)
+    reason = ", and installing it failed (the package index cannot be reached)"
+    assert (image.run_dir / "exit-reason").read_text() == SENTENCE.format(reason)
 
 
 def test_reason_names_missing_package(image: Image) -> None:
@@ -123,8 +123,8 @@ def test_reason_names_missing_package(image: Image) -> None:
 
 def test_pip_target_settings_have_no_effect(image: Image, tmp_path: Path) -> None:
     image.offer_jupyterlab("helper")
-    elsewhere = {"PIP_TARGET": str(tmp_path / "other"), "PIP_USER": "1"}
-    result = image.start(**elsewhere)
+    environment = {"PIP_TARGET": str(tmp_path / "other"), "PIP_USER": "1"}
+    result = image.start(**environment)
     assert result.returncode == 0, result.stderr
     assert image.serve(result.stdout.strip()).startswith("serves with helper")
     assert not (tmp_path / "other").exists()

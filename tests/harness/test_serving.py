@@ -136,9 +136,9 @@ def test_jupyter_terminals_keep_the_path_of_the_task() -> None:
 @pytest.mark.parametrize("name", ["notebook", "tensorboard"])
 def test_missing_program_error_names_the_package(master: Master, name: str) -> None:
     product = {"notebook": "jupyterlab", "tensorboard": "tensorboard"}[name]
-    with module(name, PYTHONNOUSERSITE="1", DET_INSTALL_MISSING="0") as ran:
-        _, err = ran.communicate(timeout=60)
-    assert ran.returncode == 80  # `det why` explains this exit code
+    with module(name, PYTHONNOUSERSITE="1", DET_INSTALL_MISSING="0") as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 80  # `det why` explains this exit code
     assert f"pip install {product}" in err
     assert "Traceback" not in err
 
@@ -149,8 +149,8 @@ def test_exit_reason_names_image_without_the_program(
 ) -> None:
     image = {"DET_RUNTIME": "docker", "DET_IMAGE": "team/a:1"}
     env = {**image, "DET_RUN_DIR": str(tmp_path), "DET_INSTALL_MISSING": "0"}
-    with module(name, PYTHONNOUSERSITE="1", **env) as ran:
-        _, err = ran.communicate(timeout=60)
+    with module(name, PYTHONNOUSERSITE="1", **env) as process:
+        _, err = process.communicate(timeout=60)
     (sentence,) = err.splitlines()
     assert " is not installed in image team/a:1: choose an image that has it" in sentence
     assert (tmp_path / "exit-reason").read_text() == sentence
@@ -215,10 +215,10 @@ def test_shell_session_has_context_directory_and_variables(master: Master, tmp_p
             assert status.returncode == 5
             other = tmp_path / "other"
             subprocess.run([*make[:-1], str(other)], check=True)
-            refused = subprocess.run(
+            result = subprocess.run(
                 [*ssh, "-i", str(other), "id"], capture_output=True, text=True, timeout=60
             )
-            assert "Permission denied" in refused.stderr
+            assert "Permission denied" in result.stderr
         finally:
             server.terminate()
             server.communicate(timeout=60)
@@ -229,12 +229,12 @@ def test_tensorboard_waits_for_the_first_event_file(
 ) -> None:
     place = {"type": "directory", "container_path": str(tmp_path / "storage")}
     (tmp_path / "shown").mkdir()
-    described = {
+    described_source = {
         "name": "exp-1/trial-2",
         "path": "c/tensorboard/experiment/1/trial/2",
         "storage": place,
     }
-    source = tensorboard.Source(described, str(tmp_path / "shown"))
+    source = tensorboard.Source(described_source, str(tmp_path / "shown"))
     monkeypatch.setattr(tensorboard, "_LOOK_S", 0.01)
     with pytest.raises(Failure, match="no metrics appeared"):
         tensorboard.wait_for_metrics([source], timeout_s=0.05)

@@ -132,9 +132,9 @@ def test_shell_starts_in_context_directory_and_reports_its_status(
 
 @pytest.mark.parametrize("token", ["wrong", "", "\udc80"])
 def test_rejects_connection_without_the_token(port: int, token: str) -> None:
-    refused = Window(port, token=token)
-    assert all(kind == b"r" for kind, _ in refused.rest())
-    refused.sock.close()
+    rejected_window = Window(port, token=token)
+    assert all(kind == b"r" for kind, _ in rejected_window.rest())
+    rejected_window.sock.close()
 
 
 @pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n", b"h\xff\xff\xff\xff", b"h\0\0\0\x01["])
@@ -217,14 +217,14 @@ def test_abandoned_shell_is_hung_up(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         session.pump()
         session.end()
 
-    ended = threading.Thread(target=run)
-    ended.start()
-    ours, theirs = socket.socketpair()
-    ours.close()
-    with theirs, pytest.raises(EOFError):
-        session.attend(Connection(theirs))
-    ended.join(PATIENCE_S)
-    assert not ended.is_alive()
+    thread = threading.Thread(target=run)
+    thread.start()
+    own_end, other_end = socket.socketpair()
+    own_end.close()
+    with other_end, pytest.raises(EOFError):
+        session.attend(Connection(other_end))
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
 
 
 def test_shell_ends_while_its_background_job_continues(window: Window) -> None:
@@ -248,11 +248,11 @@ def test_window_that_connects_after_the_end_gets_the_status(
     session = Session(kept_s=0.0)
     session.pump()
     session.end()
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
+    own_end, other_end = socket.socketpair()
+    with own_end, other_end:
         with pytest.raises(EOFError):
-            session.attend(Connection(theirs))
-        assert ours.recv(100).endswith(_HEAD.pack(b"x", 1) + b"0")
+            session.attend(Connection(other_end))
+        assert own_end.recv(100).endswith(_HEAD.pack(b"x", 1) + b"0")
 
 
 @pytest.mark.parametrize("size", [[0], "ab", 7, [1e999, 1]])
@@ -260,12 +260,12 @@ def test_invalid_window_size_starts_no_shell(
     port: int, monkeypatch: pytest.MonkeyPatch, size: object
 ) -> None:
     monkeypatch.setattr(_terminal, "_MOST_SESSIONS", 1)
-    wrong = Window(port, name="wrong", size=size)
-    assert wrong.receive() == (b"", b"")
+    window_of_other_name = Window(port, name="wrong", size=size)
+    assert window_of_other_name.receive() == (b"", b"")
     window = Window(port)
     window.line("echo $((40+2))")
     window.until("42")
-    for each in (wrong, window):
+    for each in (window_of_other_name, window):
         each.sock.close()
 
 
@@ -279,11 +279,11 @@ def test_long_greeting_is_not_read(port: int) -> None:
 def test_slow_greeting_has_a_single_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter((0.0, 0.0, HELLO_S))
     monkeypatch.setattr("determined.exec._terminal_connection.time.monotonic", lambda: next(clock))
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.sendall(b"h")
+    own_end, other_end = socket.socketpair()
+    with own_end, other_end:
+        own_end.sendall(b"h")
         with pytest.raises(TimeoutError):
-            Connection(theirs).greeting()
+            Connection(other_end).greeting()
 
 
 def test_connections_without_greeting_are_limited(

@@ -10,12 +10,12 @@ Step = tuple[Kind, int]
 
 
 def carry_out(progress: Progress, workload: Workload, improved: bool) -> Progress:
-    done = progress.batches
+    batch_count = progress.batches
     if workload.kind is Kind.RUN_STEP:
-        return dataclasses.replace(progress, batches=done + workload.num_batches)
+        return dataclasses.replace(progress, batches=batch_count + workload.num_batches)
     if workload.kind is Kind.VALIDATE:
-        return dataclasses.replace(progress, validated_at=done, improved=improved)
-    return dataclasses.replace(progress, checkpointed_at=done)
+        return dataclasses.replace(progress, validated_at=batch_count, improved=improved)
+    return dataclasses.replace(progress, checkpointed_at=batch_count)
 
 
 def course(plan: Plan, improvements: tuple[bool, ...] = ()) -> list[Step]:
@@ -57,16 +57,16 @@ def test_order_is_train_validate_save() -> None:
 
 def test_policy_best_saves_only_improvements() -> None:
     plan = Plan(max_batches=9, validation=Every(3))
-    saved = [n for kind, n in course(plan, (True, False, False)) if kind is Kind.CHECKPOINT]
-    assert saved == [3, 9]
+    saves = [n for kind, n in course(plan, (True, False, False)) if kind is Kind.CHECKPOINT]
+    assert saves == [3, 9]
 
 
 @given(plans)
 def test_every_batch_is_trained_once_and_the_end_is_validated_and_saved(plan: Plan) -> None:
     steps = course(plan)
-    trained = [n for kind, n in steps if kind is Kind.RUN_STEP]
-    assert trained == sorted(set(trained))
-    assert trained[-1] == plan.max_batches
+    trainings = [n for kind, n in steps if kind is Kind.RUN_STEP]
+    assert trainings == sorted(set(trainings))
+    assert trainings[-1] == plan.max_batches
     assert (Kind.VALIDATE, plan.max_batches) in steps
     assert (Kind.CHECKPOINT, plan.max_batches) in steps
 

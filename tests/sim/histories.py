@@ -17,8 +17,8 @@ def told(url: str, seeds: Sequence[int]) -> list[str]:
         world = World(seed, hosts)
         world.run()
         rows = json.dumps(hosts.contents(), sort_keys=True)
-        left = hashlib.sha256(rows.encode()).hexdigest()
-        lines += [f"world {seed}", *world.history, f"left {left}"]
+        digest = hashlib.sha256(rows.encode()).hexdigest()
+        lines += [f"world {seed}", *world.history, f"left {digest}"]
     hosts.close()
     return lines
 

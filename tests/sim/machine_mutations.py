@@ -93,10 +93,10 @@ def _know_no_places(patch: pytest.MonkeyPatch) -> None:
 
 
 def _take_reclaims_for_failed_starts(patch: pytest.MonkeyPatch) -> None:
-    told = machines.ended_alone
+    original = machines.ended_alone
 
     def suspected(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
-        return told(tx, id, reason, no_show=True)
+        return original(tx, id, reason, no_show=True)
 
     patch.setattr(machines, "ended_alone", suspected)
 

@@ -51,8 +51,8 @@ def nothing(module: Any, name: str, result: Any = None) -> Breaks:
 
 
 def _count_a_lost_agent_as_a_failure(patch: pytest.MonkeyPatch) -> None:
-    ours = (None, Failure.CONTAINER_FAILED, Failure.AGENT_LOST)
-    patch.setattr(allocation_states, "_is_infrastructure", lambda e: e.failure not in ours)
+    counted = (None, Failure.CONTAINER_FAILED, Failure.AGENT_LOST)
+    patch.setattr(allocation_states, "_is_infrastructure", lambda e: e.failure not in counted)
     patch.setattr(
         allocation_states, "_is_failure", lambda e: e.failure is not None or bool(e.exit_code)
     )
@@ -72,9 +72,9 @@ def _trust_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
 def _place_half_a_gang(patch: pytest.MonkeyPatch) -> None:
     start = schedule_pool._start
 
-    def halved(ctx: Any, change: Any, found: Any, starts: Any) -> None:
+    def halved(ctx: Any, change: Any, placements: Any, starts: Any) -> None:
         cut = [Start(s.allocation_id, s.placements[:1], s.backfilled) for s in starts]
-        start(ctx, change, found, cut)
+        start(ctx, change, placements, cut)
 
     patch.setattr(schedule_pool, "_start", halved)
 
@@ -99,9 +99,9 @@ def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """Metrics are taken, and a failure to write them goes unnoticed."""
     take = metric_reports.take
 
-    def careless(ctx: Any, sent: Any) -> None:
+    def careless(ctx: Any, arguments: Any) -> None:
         try:
-            take(ctx, sent)
+            take(ctx, arguments)
         except Exception:
             return
 

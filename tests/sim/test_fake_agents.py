@@ -16,7 +16,7 @@ class Refusing:
         self.timeline, self.refusals = timeline, refusals
         self.paths: list[str] = []
 
-    def send(self, call: Call, answered: Callable[[Reply], None], judge: Any = None) -> None:
+    def send(self, call: Call, answer: Callable[[Reply], None], judge: Any = None) -> None:
         self.paths.append(call.path)
         self.refusals -= 1
         if self.refusals >= 0:
@@ -25,7 +25,7 @@ class Refusing:
             reply = Reply(200, {"agent_token": "agent-1"})
         else:
             reply = Reply(200, {"forget": [], "containers": [], "version": "1", "next_poll_s": 20})
-        self.timeline.after(0.1, lambda: answered(reply))
+        self.timeline.after(0.1, lambda: answer(reply))
 
 
 class Ground:

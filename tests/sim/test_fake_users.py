@@ -23,10 +23,10 @@ def test_users_resume_paused_work_after_the_budget_is_deleted() -> None:
     user._mine.append(5)
     script = user._see_work_go_on()
     answers = [Reply(200, {"budgets": [{"id": 1}]}), Reply(0), Reply(200, {"budgets": []})]
-    asked = [next(script)]
+    requests = [next(script)]
     while answers:
-        asked.append(script.send(answers.pop(0) if isinstance(asked[-1], Call) else Reply(0)))
-    calls = [call.path for call in asked if isinstance(call, Call)]
+        requests.append(script.send(answers.pop(0) if isinstance(requests[-1], Call) else Reply(0)))
+    calls = [call.path for call in requests if isinstance(call, Call)]
     assert calls == [*["/api/v1/budgets"] * 3, "/api/v1/experiments/5"]
     assert not user.is_done, "the world goes on until it is"
 

@@ -32,9 +32,9 @@ def test_equal_seeds_give_equal_histories_in_every_process(postgres_server: Data
     """Hashes of sets and dictionaries differ by process, and the database may have had other worlds before."""
     with postgres_server.database() as here, postgres_server.database() as there:
         told(here, [_FIRST + 7])
-        ours = told(here, _PLAYED_TWICE)
+        own_digests = told(here, _PLAYED_TWICE)
         module = [sys.executable, "-m", histories.__name__, there]
-        elsewhere = subprocess.run(
+        result = subprocess.run(
             [*module, *map(str, _PLAYED_TWICE)],
             cwd=Path(histories.__file__).parents[2],
             env={**os.environ, "PYTHONHASHSEED": "4711"},
@@ -42,5 +42,5 @@ def test_equal_seeds_give_equal_histories_in_every_process(postgres_server: Data
             text=True,
             check=True,
         )
-    assert elsewhere.stdout.splitlines() == ours
-    assert len(ours) > 100 * len(_PLAYED_TWICE)
+    assert result.stdout.splitlines() == own_digests
+    assert len(own_digests) > 100 * len(_PLAYED_TWICE)

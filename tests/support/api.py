@@ -88,10 +88,10 @@ class Caller:
         return response.json()
 
     def get(self, path: str, **query: object) -> Any:
-        asked = {
+        query_lists = {
             k: [str(x) for x in v] if isinstance(v, list) else [str(v)] for k, v in query.items()
         }
-        return self.done("GET", path, query=asked)
+        return self.done("GET", path, query=query_lists)
 
     def post(self, path: str, body: Any = None) -> Any:
         return self.done("POST", path, body)

@@ -102,5 +102,5 @@ async def requested(
     return call.got
 
 
-def request(app: Asgi, method: str, target: str, **how: Any) -> Got:
-    return asyncio.run(requested(app, method, target, **how))
+def request(app: Asgi, method: str, target: str, **options: Any) -> Got:
+    return asyncio.run(requested(app, method, target, **options))

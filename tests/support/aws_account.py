@@ -44,8 +44,8 @@ class Account:
         """Return the kept data of the cluster."""
         there = [bucket["Name"] for bucket in self.client("s3").list_buckets()["Buckets"]]
         bucket = STATE_BUCKET if STATE_BUCKET in there else OWN_STATE_BUCKET
-        stored = self.client("s3").get_object(Bucket=bucket, Key="box/options.json")
-        return json.loads(stored["Body"].read())
+        stored_options = self.client("s3").get_object(Bucket=bucket, Key="box/options.json")
+        return json.loads(stored_options["Body"].read())
 
     def run_machine(self, region: str = "us-west-2", cluster: str = "box") -> str:
         """Rent as the cluster does: by a launch template of its own."""

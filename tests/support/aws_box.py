@@ -105,12 +105,12 @@ class Box:
         """Run a function, and do not wait for it; again, as often as the account retries."""
 
         def run() -> None:
-            for left in reversed(range(self.retries + 1)):
+            for retries_left in reversed(range(self.retries + 1)):
                 try:
                     self.invoke(function, event)
                     return
                 except FunctionFailed as e:
-                    if not left:
+                    if not retries_left:
                         self.failed.append(f"{function.function_name}: {e}")
 
         self._threads.append(threading.Thread(target=run, daemon=True))
@@ -172,8 +172,8 @@ class Box:
             for name, value in function.environment_vars.items()
             if name not in _NOT_HERE
         }
-        described, here = urlsplit(own["DET_DB_URL"]), self._database_of(function)
-        assert described.hostname, "the described database has no host"
+        described_url, here = urlsplit(own["DET_DB_URL"]), self._database_of(function)
+        assert described_url.hostname, "the described database has no host"
         own["DET_DB_URL"] = here
         return {
             **own, **self.proxies, "AWS_ENDPOINT_URL": self.aws_url, "AWS_REGION": REGION,
@@ -206,10 +206,10 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
         inner = box.recorder.around(lambda e, s: carry(self, e, s))
         return inner(environ, start_response)
 
-    made = FunctionUrlConfig.__init__
+    original = FunctionUrlConfig.__init__
 
     def at_the_front(self: Any, function: Any, config: dict[str, Any]) -> None:
-        made(self, function, config)
+        original(self, function, config)
         self.url = f"{box.front_url}/"
 
     patch.setattr(DomainDispatcherApplication, "__call__", recorded)
@@ -243,8 +243,8 @@ def _keep_logging(patch: pytest.MonkeyPatch) -> None:
         LambdaFunction.get_configuration,
     )
 
-    def made(self: Any, account_id: str, spec: dict[str, Any], *more: Any, **named: Any) -> None:
-        make(self, account_id, spec, *more, **named)
+    def made(self: Any, account_id: str, spec: dict[str, Any], *more: Any, **options: Any) -> None:
+        make(self, account_id, spec, *more, **options)
         self.logging = spec.get("LoggingConfig", {})
 
     def updated(self: Any, changes: dict[str, Any]) -> dict[str, Any]:
@@ -252,9 +252,9 @@ def _keep_logging(patch: pytest.MonkeyPatch) -> None:
         answer: dict[str, Any] = update(self, changes)
         return answer
 
-    def told(self: Any, *given: Any, **named: Any) -> dict[str, Any]:
+    def told(self: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
         group = {"LogFormat": "Text", "LogGroup": f"/aws/lambda/{self.function_name}"}
-        return {**tell(self, *given, **named), "LoggingConfig": {**group, **self.logging}}
+        return {**tell(self, *arguments, **options), "LoggingConfig": {**group, **self.logging}}
 
     patch.setattr(LambdaFunction, "__init__", made)
     patch.setattr(LambdaFunction, "update_configuration", updated)

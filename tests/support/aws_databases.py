@@ -22,20 +22,20 @@ def holding(server: DatabaseServer, database_url: str) -> Iterator[dict[str, str
         RDSBackend.restore_db_cluster_from_snapshot,
     )
 
-    def made(self: Any, cluster: str, snapshot: str, *more: Any, **named: Any) -> Any:
-        found = make(self, cluster, snapshot, *more, **named)
+    def made(self: Any, cluster: str, snapshot: str, *more: Any, **options: Any) -> Any:
+        result = make(self, cluster, snapshot, *more, **options)
         copies[snapshot] = f"{own}_snapshot_{len(copies)}"
         server.copy(own, copies[snapshot])
-        return found
+        return result
 
-    def deleted(self: Any, *given: Any, **named: Any) -> Any:
-        gone = delete(self, *given, **named)
+    def deleted(self: Any, *arguments: Any, **options: Any) -> Any:
+        result = delete(self, *arguments, **options)
         server.copy("template1", own)
-        return gone
+        return result
 
-    def restored(self: Any, snapshot: str, *more: Any, **named: Any) -> Any:
+    def restored(self: Any, snapshot: str, *more: Any, **options: Any) -> Any:
         name = snapshot.rpartition(":")[2]  # moto does not know it by its ARN
-        result = restore(self, name, *more, **named)
+        result = restore(self, name, *more, **options)
         server.copy(copies[name], own)
         return result
 

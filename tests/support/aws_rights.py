@@ -56,14 +56,14 @@ class Recorder:
         return [call for call in self.calls if call.caller == caller]
 
     def _note(self, environ: Mapping[str, Any], body: bytes) -> None:
-        signed = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
-        if signed is None:
+        match = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+        if match is None:
             presigned = _PRESIGNED.search(environ.get("QUERY_STRING", ""))
             if presigned is None:
                 return
             caller, _, region, service, _ = unquote(presigned[1]).split("/")
         else:
-            caller, region, service = signed.groups()
+            caller, region, service = match.groups()
         if caller in self.roles:
             # Lambda says of each call which function's code makes it; here roles have the names of their functions.
             source = {
@@ -80,17 +80,17 @@ class Recorder:
 def _of_operator(caller: str, service: str, body: bytes) -> Iterator[Call]:
     """Tell the rights in IAM that a call needs: on the thing that it names, and on each role that it passes on."""
     if service == "iam":
-        given = dict(parse_qsl(body.decode()))
+        form = dict(parse_qsl(body.decode()))
         names = [
-            f"{kind}/{given[field]}"
+            f"{kind}/{form[field]}"
             for kind, field in (("role", "RoleName"), ("instance-profile", "InstanceProfileName"))
-            if field in given
+            if field in form
         ]
         for name in names or [""]:
-            yield Call(caller, f"iam:{given['Action']}", f"arn:aws:iam::{_ACCOUNT}:{name}")
+            yield Call(caller, f"iam:{form['Action']}", f"arn:aws:iam::{_ACCOUNT}:{name}")
     elif service in _PASSED_TO:
-        passed = _ROLES.findall(unquote(body.decode("utf-8", "replace")))
-        yield from (Call(caller, "iam:PassRole", role) for role in passed)
+        roles = _ROLES.findall(unquote(body.decode("utf-8", "replace")))
+        yield from (Call(caller, "iam:PassRole", role) for role in roles)
 
 
 def _needed(
@@ -133,10 +133,10 @@ def _of_ec2(caller: str, region: str, parameters: Mapping[str, str]) -> Iterator
         service = {"iam:PassedToService": "ec2.amazonaws.com"}
         yield Call(caller, "iam:PassRole", role, service)
     here = f"arn:aws:ec2:{region}:{_ACCOUNT}"
-    for kind, given in tags.items():
-        told = {f"aws:RequestTag/{key}": value for key, value in given.items()}
-        yield Call(caller, f"ec2:{action}", f"{here}:{kind}/*", told)
-        making = {**told, "ec2:CreateAction": action}
+    for kind, given_tags in tags.items():
+        conditions = {f"aws:RequestTag/{key}": value for key, value in given_tags.items()}
+        yield Call(caller, f"ec2:{action}", f"{here}:{kind}/*", conditions)
+        making = {**conditions, "ec2:CreateAction": action}
         yield Call(caller, "ec2:CreateTags", f"{here}:{kind}/*", making)
     if action in ("RunInstances", "CreateFleet"):
         for kind in _USED:
@@ -147,14 +147,14 @@ def _of_ec2(caller: str, region: str, parameters: Mapping[str, str]) -> Iterator
     elif not tags:
         machine = parameters.get("InstanceId.1") or parameters.get("InstanceId")
         resource = f"{here}:instance/{machine}" if machine else "*"
-        told = _tags_of(region, machine) if machine else {}
-        yield Call(caller, f"ec2:{action}", resource, told)
+        conditions = _tags_of(region, machine) if machine else {}
+        yield Call(caller, f"ec2:{action}", resource, conditions)
 
 
 def _tags_of(region: str, machine: str) -> dict[str, str]:
     """Return the tags of a machine, in the words of conditions."""
-    found = ec2_backends[_ACCOUNT][region].get_instance_by_id(machine)
-    tags = found.get_tags() if found else []
+    instance = ec2_backends[_ACCOUNT][region].get_instance_by_id(machine)
+    tags = instance.get_tags() if instance else []
     return {f"{by}:ResourceTag/{tag['key']}": tag["value"] for tag in tags for by in ("aws", "ec2")}
 
 
@@ -162,13 +162,13 @@ def _request_tags(parameters: Mapping[str, str]) -> dict[str, dict[str, str]]:
     kinds: dict[str, str] = {}
     pairs: dict[tuple[str, str], dict[str, str]] = {}
     for name, value in parameters.items():
-        found = _TAGGED.fullmatch(name)
-        if found is None:
+        match = _TAGGED.fullmatch(name)
+        if match is None:
             continue
-        if found[2] == "ResourceType":
-            kinds[found[1]] = value
+        if match[2] == "ResourceType":
+            kinds[match[1]] = value
         else:
-            pairs.setdefault((found[1], found[3]), {})[found[4]] = value
+            pairs.setdefault((match[1], match[3]), {})[match[4]] = value
     return {
         kind: {p["Key"]: p["Value"] for (of, _), p in pairs.items() if of == number}
         for number, kind in kinds.items()
@@ -213,7 +213,7 @@ def _concerns(statement: Mapping[str, Any], call: Call) -> bool:
 def _holds(test: str, variables: Mapping[str, Any], circumstances: Mapping[str, str]) -> bool:
     assert test in _MATCHES, f"conditions with {test} are not understood here"
     return all(
-        any(_MATCHES[test](circumstances.get(name, ""), wanted) for wanted in _listed(value))
+        any(_MATCHES[test](circumstances.get(name, ""), pattern) for pattern in _listed(value))
         for name, value in variables.items()
     )
 

@@ -11,12 +11,12 @@ from det_controlplane.services.batching import Batcher
 def all_at_once(
     batcher: Batcher[Any, Any],
     about: int,
-    held: AbstractContextManager[object],
+    lock: AbstractContextManager[object],
     actions: Sequence[Callable[[], object]],
 ) -> None:
     """Begin actions while the batcher's turn is held, each when the one before it waits or ended; then let go."""
     threads = [threading.Thread(target=action) for action in actions]
-    with held:
+    with lock:
         for thread in threads:
             waiting = batcher.waiting(about)
             thread.start()

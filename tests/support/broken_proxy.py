@@ -25,11 +25,11 @@ class BrokenProxy:
 
     def once_each(self, fault: Fault, methods: tuple[str, ...]) -> None:
         """Break every different request of these methods the first time it is sent."""
-        seen: set[tuple[str, str]] = set()
+        requests: set[tuple[str, str]] = set()
 
         def decide(method: str, target: str) -> Fault | None:
-            first = (method, target) not in seen
-            seen.add((method, target))
+            first = (method, target) not in requests
+            requests.add((method, target))
             return fault if first and method in methods else None
 
         self.faults = decide

@@ -97,15 +97,15 @@ def callers(context: int = 1) -> list[inspect.FrameInfo]:
     Playwright asks for them at each call. inspect.stack looks through every loaded module for each frame that has no
     file, of which pytest has some: that took half of the time of these tests' own process.
     """
-    found: list[inspect.FrameInfo] = []
+    frames: list[inspect.FrameInfo] = []
     frame = inspect.currentframe()
-    while frame is not None and len(found) < _CALLERS:
+    while frame is not None and len(frames) < _CALLERS:
         code = frame.f_code
-        found.append(
+        frames.append(
             inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None)
         )
         frame = frame.f_back
-    return found
+    return frames
 
 
 @contextmanager
@@ -181,8 +181,8 @@ class Tab:
         """Return axe's findings about the page in its present state."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(axe())
-        found: list[str] = self.page.evaluate(_FAULTS.replace("RULES", rules))
-        return found
+        matching_faults: list[str] = self.page.evaluate(_FAULTS.replace("RULES", rules))
+        return matching_faults
 
 
 def _told(message: Any, base: str) -> str:
@@ -192,8 +192,8 @@ def _told(message: Any, base: str) -> str:
 
 def _is_complaint(message: Any) -> bool:
     """Ignore effects of network interfaces of other tests' containers: pages retry requests."""
-    told = message.type in ("error", "warning")
-    return told and "ERR_NETWORK_CHANGED" not in message.text
+    is_error = message.type in ("error", "warning")
+    return is_error and "ERR_NETWORK_CHANGED" not in message.text
 
 
 @contextmanager

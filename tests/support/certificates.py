@@ -16,7 +16,7 @@ def write_certificate(folder: Path, *names: str, ip: str = "127.0.0.1") -> tuple
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a cluster")])
     now = datetime.datetime.now(datetime.timezone.utc)
     of = [*(x509.DNSName(n) for n in names), x509.IPAddress(ipaddress.ip_address(ip))]
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -29,7 +29,7 @@ def write_certificate(folder: Path, *names: str, ip: str = "127.0.0.1") -> tuple
         .sign(key, hashes.SHA256())
     )
     cert_file, key_file = folder / "cert.pem", folder / "key.pem"
-    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     plain = serialization.NoEncryption()
     pem, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     key_file.write_bytes(key.private_bytes(pem, kind, plain))

@@ -83,9 +83,9 @@ class Cluster:
 
     def train(self, config: Path, context: Path, *more: str) -> int:
         """Create an experiment, and wait until it has completed."""
-        made = self.create(config, context, *more)
-        assert self.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
-        return made
+        experiment_id = self.create(config, context, *more)
+        assert self.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
+        return experiment_id
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
         stored_experiment: dict[str, Any] = self.get(f"/api/v1/experiments/{experiment_id}")[
@@ -139,14 +139,14 @@ class Cluster:
     def logs(self, trial_id: int) -> str:
         return self.det("trial", "logs", str(trial_id)).out
 
-    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 180) -> Any:
-        begun = time.monotonic()
+    def until(self, condition: Callable[[], Any], description: str, timeout_s: float = 180) -> Any:
+        start_time = time.monotonic()
         while True:
-            found = condition()
-            if found:
-                return found
-            waited_s = time.monotonic() - begun
-            assert waited_s < timeout_s, f"never happened: {what}{self.why()}"
+            value = condition()
+            if value:
+                return value
+            waited_s = time.monotonic() - start_time
+            assert waited_s < timeout_s, f"never happened: {description}{self.why()}"
             # Each poll costs the API and PostgreSQL some milliseconds, so long waits poll less often.
             time.sleep(min(0.1 + waited_s / 10, 0.7))
 
@@ -155,8 +155,10 @@ class Cluster:
             state = str(self.experiment(experiment_id)["state"]).removeprefix("STATE_")
             return state if state in states else None
 
-        found: str = self.until(reached, f"experiment {experiment_id} in {states}", timeout_s)
-        return found
+        matching_state: str = self.until(
+            reached, f"experiment {experiment_id} in {states}", timeout_s
+        )
+        return matching_state
 
     def containers_of(self, trial_id: int) -> list[int]:
         """Return processes on this machine that belong to the trial's containers, oldest first."""
@@ -173,11 +175,11 @@ class Cluster:
 
     def kill(self, *words: str) -> int:
         """Send SIGKILL to the process of this cluster with all words in its command line. Return its pid."""
-        found = [pid for pid, line, about in _processes() if str(self.folder) in about
+        pids = [pid for pid, line, about in _processes() if str(self.folder) in about
                  and all(w in line for w in words)]  # fmt: skip
-        assert found, f"no process of this cluster has {words}"
-        os.kill(found[0], signal.SIGKILL)
-        return found[0]
+        assert pids, f"no process of this cluster has {words}"
+        os.kill(pids[0], signal.SIGKILL)
+        return pids[0]
 
     def down(self) -> None:
         self.det("deploy", "local", "cluster-down", "--data-dir", self.folder / "data")

@@ -20,8 +20,8 @@ class Unset(Exception):
 
 def services(variables: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return the arguments of Docker's SDK for each service, without ports."""
-    read = yaml.safe_load(FILE.read_text())
-    return {name: _run(service, variables) for name, service in read["services"].items()}
+    document = yaml.safe_load(FILE.read_text())
+    return {name: _run(service, variables) for name, service in document["services"].items()}
 
 
 def _run(service: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:

@@ -65,9 +65,9 @@ def _of_version() -> str:
 
 
 def _python() -> str:
-    told = "import sys; print('%d.%d' % sys.version_info[:2])"
+    script = "import sys; print('%d.%d' % sys.version_info[:2])"
     result = subprocess.run(
-        ["/usr/bin/python3", "-c", told], check=True, capture_output=True, text=True
+        ["/usr/bin/python3", "-c", script], check=True, capture_output=True, text=True
     )
     return result.stdout.strip()
 
@@ -86,17 +86,19 @@ def _wheels() -> dict[str, bytes]:
     """Return the wheels that the distribution needs in the image, in the locked versions."""
     of_image = {"python_version": _python(), "extra": "gcp"}
     required = map(Requirement, importlib.metadata.requires(own_wheel.DISTRIBUTION) or ())
-    wanted = [
+    requirements = [
         f"{r.name}{r.specifier}" for r in required if not r.marker or r.marker.evaluate(of_image)
     ]
     lock = (ROOT / "requirements.lock").read_bytes()
-    recipe = hashlib.sha256(lock + "".join(wanted).encode() + _python().encode()).hexdigest()[:12]
+    recipe = hashlib.sha256(lock + "".join(requirements).encode() + _python().encode()).hexdigest()[
+        :12
+    ]
     folder = cache_folder() / f"wheels-{recipe}"
     if not (folder / "complete").exists():
         folder.mkdir(exist_ok=True)
         command = [
             sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder), "--only-binary=:all:",
-            "--python-version", _python(), "--constraint", str(ROOT / "requirements.lock"), *wanted,
+            "--python-version", _python(), "--constraint", str(ROOT / "requirements.lock"), *requirements,
         ]  # fmt: skip
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False
@@ -108,8 +110,8 @@ def _wheels() -> dict[str, bytes]:
 
 def _unpacked(context: bytes) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(context), mode="r:gz") as archive:
-        read = ((m.name, archive.extractfile(m)) for m in archive.getmembers())
-        return {name: file.read() for name, file in read if file is not None}
+        members = ((m.name, archive.extractfile(m)) for m in archive.getmembers())
+        return {name: file.read() for name, file in members if file is not None}
 
 
 def _build(client: Any, tag: str, files: Mapping[str, bytes], options: Mapping[str, str]) -> None:
@@ -125,5 +127,5 @@ def _build(client: Any, tag: str, files: Mapping[str, bytes], options: Mapping[s
             fileobj=context, custom_context=True, tag=tag, buildargs=dict(options), rm=True
         )
     except BuildError as e:
-        told = "".join(str(line.get("stream", "")) for line in e.build_log)
-        raise AssertionError(f"the image cannot be built: {e}\n{told[-3000:]}") from e
+        output = "".join(str(line.get("stream", "")) for line in e.build_log)
+        raise AssertionError(f"the image cannot be built: {e}\n{output[-3000:]}") from e

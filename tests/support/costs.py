@@ -25,10 +25,10 @@ def _spent() -> float:
 def _machine() -> tuple[float, float]:
     """Return the busy and idle time of the machine's processors since its start, on Linux."""
     try:
-        spent = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        spent_ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     except OSError:
         return 0.0, 0.0
-    each = [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in spent]
+    each = [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in spent_ticks]
     idle = each[3] + each[4]
     return sum(each) - idle, idle
 
@@ -46,9 +46,9 @@ class Meter:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Any:
-        made = yield
+        outcome = yield
         now = _spent()
-        report: pytest.TestReport = made.get_result()
+        report: pytest.TestReport = outcome.get_result()
         name = _OF_ALL if self._is_last and report.when == "teardown" else _NAME
         report.user_properties = [*report.user_properties, (name, now - self._before)]
         self._before = now
@@ -75,13 +75,13 @@ class Costs:
             f"all processors of the machine: busy for {busy:.0f} s, idle for {idle:.0f} s"
         )
         by_folder: dict[str, float] = {}
-        for name, spent in self.by_file.items():
+        for name, seconds in self.by_file.items():
             folder = name if name == SERVERS else f"{name.rpartition('/')[0] or '.'}/"
-            by_folder[folder] = by_folder.get(folder, 0.0) + spent
+            by_folder[folder] = by_folder.get(folder, 0.0) + seconds
         for costs in (by_folder, self.by_file):
             dearest = sorted(costs.items(), key=lambda entry: -entry[1])
-            for name, spent in dearest[:_SHOWN]:
-                terminalreporter.write_line(f"{spent:7.1f} s  {name}")
+            for name, seconds in dearest[:_SHOWN]:
+                terminalreporter.write_line(f"{seconds:7.1f} s  {name}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

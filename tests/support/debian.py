@@ -14,9 +14,9 @@ def install(*packages: str) -> None:
     # Servers that packages bring are not started.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
-    asked = [*apt, "install", "-y", "--no-install-recommends", *packages]
+    requested_command = [*apt, "install", "-y", "--no-install-recommends", *packages]
     with only_one("debian"):
-        for command in (asked, [*apt, "update"], asked):
+        for command in (requested_command, [*apt, "update"], requested_command):
             result = subprocess.run(command, check=False, capture_output=True, env=environment)
-            if command is asked and result.returncode == 0:
+            if command is requested_command and result.returncode == 0:
                 return

@@ -63,8 +63,8 @@ class Deployed:
 
     def policy(self, function: str) -> Policy:
         role = f"det-{CLUSTER}-{function}"
-        found = self.aws("iam").get_role_policy(RoleName=role, PolicyName="function")
-        return Policy(found["PolicyDocument"])
+        matching_policy = self.aws("iam").get_role_policy(RoleName=role, PolicyName="function")
+        return Policy(matching_policy["PolicyDocument"])
 
     def turn(self) -> None:
         """Play the schedules, which moto does not."""
@@ -92,8 +92,10 @@ def deployed_aws(folder: Path, postgres_server: Any) -> Iterator[Deployed]:
         box.proxies = machines.environment
         box.sandboxes = 4  # a log that is followed holds one, and agents call meanwhile
         machines.images[machines.image_id()] = BARE
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
         home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "NO_COLOR": "1"}
-        kept["AWS_ACCESS_KEY_ID"] = OPERATOR
-        kept["DET_DOCKER_HUB"] = "http://127.0.0.1:9"  # no registry of the internet is asked
-        yield Deployed(box, machines, {**kept, **home, "TF_CLI_CONFIG_FILE": configuration}, folder)
+        environment["AWS_ACCESS_KEY_ID"] = OPERATOR
+        environment["DET_DOCKER_HUB"] = "http://127.0.0.1:9"  # no registry of the internet is asked
+        yield Deployed(
+            box, machines, {**environment, **home, "TF_CLI_CONFIG_FILE": configuration}, folder
+        )

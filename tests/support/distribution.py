@@ -29,9 +29,9 @@ def distribution(api: str, relay: str, secret: str, port: int) -> Iterator[str]:
     """Serve the one address of a cluster before its API and its relay; yield it."""
     server = _Server(("127.0.0.1", port), _Carrier)
     text = MODULE.read_text()
-    found = _RELAYED.search(text)
-    assert found
-    server.paths_of_relay = re.findall(r'"(.+?)"', found[1])
+    match = _RELAYED.search(text)
+    assert match
+    server.paths_of_relay = re.findall(r'"(.+?)"', match[1])
     server.sets = dict(_SETS.findall(text))
     server.origins = {"api": urlsplit(api).netloc, "relay": urlsplit(relay).netloc}
     server.secret = secret

@@ -49,8 +49,8 @@ def docker_image(client: Any) -> str:
     ssh.install_ssh()
     with only_one("docker-image"):
         try:
-            found = client.images.get(IMAGE)
-            if found.labels.get("recipe") == _recipe():
+            image = client.images.get(IMAGE)
+            if image.labels.get("recipe") == _recipe():
                 return IMAGE
         except ImageNotFound:
             pass
@@ -98,8 +98,8 @@ def _add_skeleton(tar: tarfile.TarFile) -> None:
 
 def package_files(packages: Iterable[str]) -> list[str]:
     """Return the files of packages of this machine, as they are in an image with a merged /usr."""
-    listed = _query("-L", *packages).splitlines()
-    files = {re.sub(r"^/(bin|sbin|lib|lib64)/", r"/usr/\1/", path) for path in listed}
+    listed_files = _query("-L", *packages).splitlines()
+    files = {re.sub(r"^/(bin|sbin|lib|lib64)/", r"/usr/\1/", path) for path in listed_files}
     # The links of a merged /usr are in the skeleton, and an archive must not name a path twice.
     files -= {f"/{name}" for name in _MERGED}
     return sorted(p for p in files if not _SKIPPED_FILES.match(p) and _is_file(p))
@@ -118,24 +118,24 @@ def _closure() -> list[str]:
         package, status, names = line.split("|", 2)
         if status.startswith("ii"):
             depends[package] = set(re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9.+-]+)", names))
-    found: set[str] = set()
-    left = [p for p in _WANTED if p in depends]
-    while left:
-        package = left.pop()
-        if package not in found and not _UNWANTED.search(package):
-            found.add(package)
-            left += [name for name in depends[package] if name in depends]
-    return sorted(found)
+    package_names: set[str] = set()
+    remaining = [p for p in _WANTED if p in depends]
+    while remaining:
+        package = remaining.pop()
+        if package not in package_names and not _UNWANTED.search(package):
+            package_names.add(package)
+            remaining += [name for name in depends[package] if name in depends]
+    return sorted(package_names)
 
 
 def _add_numpy(tar: tarfile.TarFile) -> None:
     spec = importlib.util.find_spec("numpy")
-    theirs = subprocess.run(
+    versions = subprocess.run(
         ["/usr/bin/python3", "-c", "import sys; print(sys.version_info[:2])"],
         capture_output=True,
         text=True,
     )
-    if spec is None or spec.origin is None or theirs.stdout.strip() != str(sys.version_info[:2]):
+    if spec is None or spec.origin is None or versions.stdout.strip() != str(sys.version_info[:2]):
         return
     site = Path(spec.origin).parents[1]
     for name in ("numpy", "numpy.libs"):

@@ -24,13 +24,13 @@ class EnvironmentsPlugin:
         """Start when the run has its mark, which tests/support/leftovers.py looks for."""
         log = ROOT / ".venvs" / "environments.log"
         log.parent.mkdir(exist_ok=True)
-        with log.open("w") as said:
+        with log.open("w") as log_file:
             self._making = subprocess.Popen(
                 ["sh", "-c", _MAKE_ALL],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=log_file,
+                stderr=log_file,
                 start_new_session=True,
             )
 

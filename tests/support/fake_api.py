@@ -81,8 +81,8 @@ class FakeApi:
 
     def saved(self) -> list[Asked]:
         """Return the reports of complete checkpoints; the announcements of their uploads are others."""
-        told = self.sent("POST", "/api/v1/checkpoints")
-        return [a for a in told if a.body["state"] == "STATE_COMPLETED"]
+        requests = self.sent("POST", "/api/v1/checkpoints")
+        return [a for a in requests if a.body["state"] == "STATE_COMPLETED"]
 
     def answer(self, request: Asked) -> Any:
         for method, pattern, reply in self.routes:
@@ -107,10 +107,10 @@ class FakeApi:
                 raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 headers = {k.lower(): v for k, v in self.headers.items()}
                 query = parse_qs(parts.query)
-                asked = Asked(self.command, unquote(parts.path), query, headers, raw)
-                api.asked.append(asked)
+                request = Asked(self.command, unquote(parts.path), query, headers, raw)
+                api.asked.append(request)
                 try:
-                    self._send(api.answer(asked))
+                    self._send(api.answer(request))
                 except Refusal as e:
                     self._send(Raw(_error_body(e), status=e.status))
 

@@ -61,27 +61,30 @@ class FakeAzure:
             self.blocks[name, query["blockid"][0]] = body
             return 201, {}, b""
         if query.get("comp") == ["blocklist"]:
-            wanted = re.findall(r"<Latest>(.*?)</Latest>", body.decode())
-            if any((name, block) not in self.blocks for block in wanted):
+            block_ids = re.findall(r"<Latest>(.*?)</Latest>", body.decode())
+            if any((name, block) not in self.blocks for block in block_ids):
                 return _error(400, "InvalidBlockList")
-            body = b"".join(self.blocks[name, block] for block in wanted)
+            body = b"".join(self.blocks[name, block] for block in block_ids)
         self.blobs[name] = body
         return 201, {"ETag": '"1"', "Last-Modified": "Fri, 20 Nov 2026 00:00:00 GMT"}, b""
 
     def _get(self, name: str, headers: Any) -> Answer:
         body = self.blobs[name]
-        asked = headers.get("x-ms-range") or headers.get("range")
-        found = {"ETag": f'"{hashlib.md5(body).hexdigest()}"', "x-ms-blob-type": "BlockBlob"}
-        if not asked:
-            return 200, found, body
-        low, high = (int(n) for n in asked.removeprefix("bytes=").split("-"))
+        range_header = headers.get("x-ms-range") or headers.get("range")
+        response_headers = {
+            "ETag": f'"{hashlib.md5(body).hexdigest()}"',
+            "x-ms-blob-type": "BlockBlob",
+        }
+        if not range_header:
+            return 200, response_headers, body
+        low, high = (int(n) for n in range_header.removeprefix("bytes=").split("-"))
         if not body:
             return _error(416, "InvalidRange")
-        self.ranges.append(asked)
+        self.ranges.append(range_header)
         high = min(high, len(body) - 1)
         return (
             206,
-            {**found, "Content-Range": f"bytes {low}-{high}/{len(body)}"},
+            {**response_headers, "Content-Range": f"bytes {low}-{high}/{len(body)}"},
             body[low : high + 1],
         )
 

@@ -76,12 +76,23 @@ def workloads() -> list[dict[str, Any]]:
         avg = {"metrics": {"avgMetrics": values, "batchMetrics": []}}
         return {"totalBatches": total, "numInputs": 0, "endTime": END, **avg}
 
-    saved = {"uuid": CKPT, "state": "STATE_COMPLETED", "totalBatches": 200, "endTime": END}
+    saved_checkpoint = {
+        "uuid": CKPT,
+        "state": "STATE_COMPLETED",
+        "totalBatches": 200,
+        "endTime": END,
+    }
     return [
         {"training": metrics(100, loss=0.75)},
         {"training": metrics(200, loss=0.5)},
         {"validation": metrics(200, val_loss=0.25)},
-        {"checkpoint": {**saved, "resources": {"model.pt": "2000"}, "metadata": {"f": "torch"}}},
+        {
+            "checkpoint": {
+                **saved_checkpoint,
+                "resources": {"model.pt": "2000"},
+                "metadata": {"f": "torch"},
+            }
+        },
     ]
 
 
@@ -171,11 +182,13 @@ class FakeCluster(FakeApi):
         return self._find(self.trials, int(request.found[0]), "trial")
 
     def _why(self, request: Asked) -> Any:
-        found = self._find(self.experiments, int(request.found[0]), "experiment")
-        sentence = f"is {found['state']}"
-        if found["state"] == "STATE_ERROR":
+        matching_experiment = self._find(self.experiments, int(request.found[0]), "experiment")
+        sentence = f"is {matching_experiment['state']}"
+        if matching_experiment["state"] == "STATE_ERROR":
             sentence = "has failed: its last run: container failed with non-zero exit code: 3"
-        return {"reasons": [{"state": found["state"], "code": "", "sentence": sentence}]}
+        return {
+            "reasons": [{"state": matching_experiment["state"], "code": "", "sentence": sentence}]
+        }
 
     def _find(self, store: dict[Any, dict[str, Any]], id: Any, kind: str) -> dict[str, Any]:
         if id not in store:
@@ -207,12 +220,12 @@ class FakeCluster(FakeApi):
         return {"user": self.users[new["username"]]}
 
     def _patch_user(self, request: Asked) -> Any:
-        found = next(u for u in self.users.values() if u["id"] == int(request.found[0]))
+        matching_user = next(u for u in self.users.values() if u["id"] == int(request.found[0]))
         body = dict(request.body)
         if "password" in body:
-            self.passwords[found["username"]] = body.pop("password")
-        found.update(body)
-        return {"user": found}
+            self.passwords[matching_user["username"]] = body.pop("password")
+        matching_user.update(body)
+        return {"user": matching_user}
 
     def _list(self, request: Asked) -> Any:
         self.who(request)
@@ -235,8 +248,12 @@ class FakeCluster(FakeApi):
 
     def _get(self, request: Asked) -> Any:
         self.who(request)
-        found = self._find(self.experiments, int(request.found[0]), "experiment")
-        return {"experiment": found, "config": found["config"], "jobSummary": None}
+        matching_experiment = self._find(self.experiments, int(request.found[0]), "experiment")
+        return {
+            "experiment": matching_experiment,
+            "config": matching_experiment["config"],
+            "jobSummary": None,
+        }
 
     def _patch(self, request: Asked) -> Any:
         stored_experiment = self._get(request)["experiment"]
@@ -244,9 +261,12 @@ class FakeCluster(FakeApi):
         return {"experiment": stored_experiment}
 
     def _move(self, request: Asked) -> Any:
-        found, verb = self._get(request)["experiment"], request.found[1]
-        if verb in ("activate", "pause") and found["state"] in TERMINAL:
-            raise Refusal(400, f"experiment {found['id']} is {found['state']}; it cannot {verb}")
+        matching_experiment, verb = self._get(request)["experiment"], request.found[1]
+        if verb in ("activate", "pause") and matching_experiment["state"] in TERMINAL:
+            raise Refusal(
+                400,
+                f"experiment {matching_experiment['id']} is {matching_experiment['state']}; it cannot {verb}",
+            )
         states = {
             "activate": "RUNNING",
             "pause": "PAUSED",
@@ -254,9 +274,9 @@ class FakeCluster(FakeApi):
             "kill": "CANCELED",
         }
         if verb in states:
-            found["state"] = f"STATE_{states[verb]}"
+            matching_experiment["state"] = f"STATE_{states[verb]}"
         else:
-            found["archived"] = verb == "archive"
+            matching_experiment["archived"] = verb == "archive"
         return {}
 
     def _trials(self, request: Asked) -> Any:

@@ -87,11 +87,11 @@ class FakeControlPlane:
             mutate()
             self.changed.notify_all()
 
-    def until(self, found: Callable[[], T | None], timeout_s: float = 60.0) -> T:
+    def until(self, condition: Callable[[], T | None], timeout_s: float = 60.0) -> T:
         """Wait until `found` returns something true, looked at whenever an agent said something."""
         deadline = time.monotonic() + timeout_s
         with self.changed:
-            while not (result := found()):
+            while not (result := condition()):
                 left_s = deadline - time.monotonic()
                 assert left_s > 0, (
                     f"not within {timeout_s} s; reported: {self.reported}, logs: {self.logs()}"
@@ -181,8 +181,8 @@ class FakeControlPlane:
         self.reported[report["id"]] = report
 
     def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        listed = {r["id"] for r in body["containers"]}
-        ended = {r["id"]: r for r in body["containers"] if r["state"] == "terminated"}
+        container_ids = {r["id"] for r in body["containers"]}
+        ended_containers = {r["id"]: r for r in body["containers"] if r["state"] == "terminated"}
         containers = [
             {
                 "id": container_id,
@@ -190,12 +190,12 @@ class FakeControlPlane:
                 "epoch": entry["spec"]["epoch"],
                 "desired": entry["desired"],
                 "preempt": entry.get("preempt", False),
-                "spec": None if container_id in listed else entry["spec"],
+                "spec": None if container_id in container_ids else entry["spec"],
             }
             for container_id, entry in self.desired.items()
             if not self._is_over(container_id, entry)
         ]
-        forget = list(ended) if self.acknowledging else []
+        forget = list(ended_containers) if self.acknowledging else []
         version = json.dumps(
             [[c["id"], c["epoch"], c["desired"], c["preempt"]] for c in containers]
         )

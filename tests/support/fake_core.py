@@ -87,11 +87,11 @@ class FakeCore:
 
     def saved(self) -> dict[int, pathlib.Path]:
         """Return checkpoint directories by the steps they were saved at."""
-        found = {}
+        checkpoints = {}
         for path in self.storage.iterdir() if self.storage.exists() else []:
             steps = self.checkpoint.get_metadata(path.name)["steps_completed"]
-            found[int(steps)] = path
-        return found
+            checkpoints[int(steps)] = path
+        return checkpoints
 
     def losses(self) -> list[float]:
         """Return the loss of every batch that was reported, in order."""

@@ -109,8 +109,8 @@ class Wire:
         if action in self.answers:
             return _answer(200, self.answers[action])
 
-        def on(changed: Parameters) -> AWSResponse:
-            request.body = urlencode(changed).encode()
+        def on(changes: Parameters) -> AWSResponse:
+            request.body = urlencode(changes).encode()
             request.headers["Content-Length"] = str(len(request.body))
             return send(session, request)
 
@@ -174,63 +174,66 @@ class Wire:
     ) -> AWSResponse:
         capacity = parameters["TargetCapacitySpecification.DefaultTargetCapacityType"]
         overrides = _overrides(parameters)
-        failed = [
+        failures = [
             (o, self.failures[o["InstanceType"], capacity])
             for o in overrides
             if (o["InstanceType"], capacity) in self.failures
         ]
-        whole = next((f for _, f in failed if f.whole_call), None)
+        whole = next((f for _, f in failures if f.whole_call), None)
         if whole is not None:
             return _failed(whole)
-        errors = "".join(_error_item(o, f) for o, f in failed)
-        left = [o for o in overrides if o not in [refused for refused, _ in failed]]
-        if not left:
-            nothing = f"<fleetId>fleet-1</fleetId><errorSet>{errors}</errorSet>"
-            return _answer(200, f"<CreateFleetResponse>{nothing}</CreateFleetResponse>".encode())
-        answer = on(_with_overrides(parameters, left))
+        errors = "".join(_error_item(o, f) for o, f in failures)
+        remaining = [o for o in overrides if o not in [refused for refused, _ in failures]]
+        if not remaining:
+            empty_answer = f"<fleetId>fleet-1</fleetId><errorSet>{errors}</errorSet>"
+            return _answer(
+                200, f"<CreateFleetResponse>{empty_answer}</CreateFleetResponse>".encode()
+            )
+        answer = on(_with_overrides(parameters, remaining))
         end = b"</CreateFleetResponse>"
-        told = f"<errorSet>{errors}</errorSet>".encode() if errors else b""
-        return _answer(answer.status_code, answer.content.replace(end, told + end))
+        errors_xml = f"<errorSet>{errors}</errorSet>".encode() if errors else b""
+        return _answer(answer.status_code, answer.content.replace(end, errors_xml + end))
 
     def _terminate(
         self, parameters: Parameters, on: Callable[[Parameters], AWSResponse]
     ) -> AWSResponse:
         """Terminate machines once: moto fails on network interfaces of terminated ones."""
         ids = [value for name, value in parameters.items() if name.startswith("InstanceId.")]
-        left = [i for i in ids if i not in self._ended]
-        if not left:
+        remaining = [i for i in ids if i not in self._ended]
+        if not remaining:
             return _answer(200, b"<TerminateInstancesResponse></TerminateInstancesResponse>")
         rest = {n: v for n, v in parameters.items() if not n.startswith("InstanceId.")}
-        answer = on({**rest, **{f"InstanceId.{n}": i for n, i in enumerate(left, 1)}})
+        answer = on({**rest, **{f"InstanceId.{n}": i for n, i in enumerate(remaining, 1)}})
         if answer.status_code == 200:
-            self._ended.update(left)
+            self._ended.update(remaining)
         return answer
 
     def _console(self, instance_id: str) -> AWSResponse:
         output = base64.b64encode(self.consoles.get(instance_id, "").encode()).decode()
-        told = f"<output>{output}</output>" if output else ""
-        content = f"<GetConsoleOutputResponse><instanceId>{instance_id}</instanceId>{told}</GetConsoleOutputResponse>"
-        return _answer(200, content.encode())
+        output_xml = f"<output>{output}</output>" if output else ""
+        content = f"<instanceId>{instance_id}</instanceId>{output_xml}"
+        tag = "GetConsoleOutputResponse"
+        return _answer(200, f"<{tag}>{content}</{tag}>".encode())
 
 
 _OVERRIDE = re.compile(r"LaunchTemplateConfigs\.1\.Overrides\.(\d+)\.(\w+)")
 
 
 def _overrides(parameters: Parameters) -> list[dict[str, str]]:
-    found: dict[int, dict[str, str]] = {}
+    overrides: dict[int, dict[str, str]] = {}
     for name, value in parameters.items():
         matched = _OVERRIDE.fullmatch(name)
         if matched:
-            found.setdefault(int(matched[1]), {})[matched[2]] = value
-    return [found[n] for n in sorted(found)]
+            overrides.setdefault(int(matched[1]), {})[matched[2]] = value
+    return [overrides[n] for n in sorted(overrides)]
 
 
 def _with_overrides(parameters: Parameters, overrides: list[dict[str, str]]) -> Parameters:
-    kept = {n: v for n, v in parameters.items() if not _OVERRIDE.fullmatch(n)}
+    plain_parameters = {n: v for n, v in parameters.items() if not _OVERRIDE.fullmatch(n)}
     for number, override in enumerate(overrides, 1):
         for name, value in override.items():
-            kept[f"LaunchTemplateConfigs.1.Overrides.{number}.{name}"] = value
-    return kept
+            plain_parameters[f"LaunchTemplateConfigs.1.Overrides.{number}.{name}"] = value
+    return plain_parameters
 
 
 def _error_item(override: dict[str, str], failure: Failure) -> str:

@@ -23,9 +23,9 @@ class FakeGCS:
         self.before_answer: Callable[[str, str], None] = lambda method, target: None
         self.storage = threading.Lock()  # the emulator's storage is not made for threads
 
-    def seen(self, method: str, target: str, wanted: str | None) -> None:
+    def seen(self, method: str, target: str, expected_method: str | None) -> None:
         self.requests.append((method, target))
-        self.ranges += [wanted] if wanted else []
+        self.ranges += [expected_method] if expected_method else []
 
 
 class _Handler(RequestHandler):  # type: ignore[misc]

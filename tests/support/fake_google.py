@@ -92,10 +92,10 @@ class FakeGoogle:
             self._refuses[service] -= 1
             message = f"{service} has not been used in project 1 before or it is disabled"
             raise Refusal(403, message, "SERVICE_DISABLED")
-        for wanted, pattern, route in _ROUTES:
-            found = re.fullmatch(pattern, path)
-            if found and wanted == method:
-                message = route(self, {**query, **found.groupdict()}, body)
+        for route_method, pattern, route in _ROUTES:
+            match = re.fullmatch(pattern, path)
+            if match and route_method == method:
+                message = route(self, {**query, **match.groupdict()}, body)
                 self.exchanges.append((method, path, query, body, message))
                 return message
         raise AssertionError(f"the fake has no route {method} {path}")
@@ -124,13 +124,15 @@ class FakeGoogle:
             f"{name}/options.json": json.dumps({"var": [], **options}).encode(),
         }
 
-    def leave_backup(self, name: str = "b1", instance: str = "det-lab-0a1b2c", **told: Any) -> None:
+    def leave_backup(
+        self, name: str = "b1", instance: str = "det-lab-0a1b2c", **fields: Any
+    ) -> None:
         """Leave the last backup of an instance that is gone."""
         self.backups.append({
             "name": f"projects/acme/backups/{name}", "instance": instance, "type": "FINAL",
             "state": "SUCCESSFUL", "databaseVersion": "POSTGRES_16",
             "backupInterval": {"startTime": f"2026-11-24T12:00:0{len(self.backups)}Z"},
-            "instanceSettings": {"settings": {"dataDiskSizeGb": "10"}}, **told,
+            "instanceSettings": {"settings": {"dataDiskSizeGb": "10"}}, **fields,
         })  # fmt: skip
 
     def run_machine(self, name: str = "det-1-1", cluster: str = "lab") -> None:
@@ -190,7 +192,7 @@ def _family_quota(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     if not fake.tells_families:
         raise Refusal(403, "Permission 'cloudquotas.quotas.get' denied")
     regions = ["us-west1", "us-east1"]
-    told = [
+    limits = [
         {
             "dimensions": {"gpu_family": family, **({"region": region} if region else {})},
             "details": {"value": str(limit)} if limit else {},  # proto3 leaves zeroes out
@@ -198,7 +200,7 @@ def _family_quota(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
         }
         for (family, region), limit in fake.families.items()
     ]
-    return {"quotaId": "GPUS-PER-GPU-FAMILY-per-project-region", "dimensionsInfos": told}
+    return {"quotaId": "GPUS-PER-GPU-FAMILY-per-project-region", "dimensionsInfos": limits}
 
 
 def _aggregated(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
@@ -225,9 +227,11 @@ def _end_machine(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 def _simulate_maintenance(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     """Preempt a spot machine, as the event does there."""
-    found = fake.instances.pop(f"{query['zone']}/{query['name']}", None)
-    assert found is None or found["scheduling"]["provisioningModel"] == "SPOT", "it would restart"
-    return found and {"operationType": "simulateMaintenanceEvent", "status": "RUNNING"}
+    instance = fake.instances.pop(f"{query['zone']}/{query['name']}", None)
+    assert instance is None or instance["scheduling"]["provisioningModel"] == "SPOT", (
+        "it would restart"
+    )
+    return instance and {"operationType": "simulateMaintenanceEvent", "status": "RUNNING"}
 
 
 def _network(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
@@ -290,9 +294,9 @@ def _begin_build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     source = body["source"]["storageSource"]
     place = f"{source['bucket']}/{source['object']}"
     newest = fake.generations.get(place)
-    wanted = source.get("generation", newest)
-    if newest is None or int(wanted) != newest:
-        message = f"could not resolve source: googleapi: Error 404: No such object: {place}#{wanted}, notFound"
+    generation = source.get("generation", newest)
+    if newest is None or int(generation) != newest:
+        message = f"could not resolve source: googleapi: Error 404: No such object: {place}#{generation}, notFound"
         raise Refusal(400, message)
     fake.builds.append(body)
     return {"metadata": {"build": {"id": "b1", "status": "QUEUED", "logUrl": "https://log"}}}
@@ -304,18 +308,18 @@ def built_digest(number: int) -> str:
 
 
 def _build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
-    built = {"id": "b1", "logUrl": "https://log", **fake.build_ends}
+    build = {"id": "b1", "logUrl": "https://log", **fake.build_ends}
     if fake.builds_without_rights:
         fake.builds_without_rights -= 1
         failure = {"type": "PUSH_NOT_AUTHORIZED", "detail": "denied: uploadArtifacts"}
-        return {**built, "status": "FAILURE", "failureInfo": failure}
-    if built["status"] == "SUCCESS":
+        return {**build, "status": "FAILURE", "failureInfo": failure}
+    if build["status"] == "SUCCESS":
         digest = built_digest(len(fake.builds))
         names = fake.builds[-1]["images"]
         # A push moves a tag that exists; the version that had it stays in the repository without the tag.
         fake.tags |= {name.rpartition(":")[2]: digest for name in names}
-        built["results"] = {"images": [{"name": name, "digest": digest} for name in names]}
-    return built
+        build["results"] = {"images": [{"name": name, "digest": digest} for name in names]}
+    return build
 
 
 def _shift_traffic(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:

@@ -96,17 +96,17 @@ class FakeMaster:
 
     def saved(self) -> list[Request]:
         """Return the reports of complete checkpoints; the announcements of their uploads are others."""
-        told = self.received("POST", "/api/v1/checkpoints")
-        return [r for r in told if r.body["state"] == "STATE_COMPLETED"]
+        requests = self.received("POST", "/api/v1/checkpoints")
+        return [r for r in requests if r.body["state"] == "STATE_COMPLETED"]
 
     def wait_for(
         self, method: str, pattern: str, count: int = 1, timeout_s: float = 60
     ) -> list[Request]:
         with self._arrived:
             self._arrived.wait_for(lambda: len(self._matching(method, pattern)) >= count, timeout_s)
-            found = self._matching(method, pattern)
-        assert len(found) >= count, f"{len(found)} of {count} {method} {pattern} arrived"
-        return found
+            requests = self._matching(method, pattern)
+        assert len(requests) >= count, f"{len(requests)} of {count} {method} {pattern} arrived"
+        return requests
 
     def log_lines(self) -> list[str]:
         batches = self.received("POST", "/api/v1/task/logs")

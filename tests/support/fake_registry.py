@@ -57,7 +57,7 @@ class FakeRegistry:
         return self._digests.get((repository, reference))
 
     def has(self, repository: str) -> bool:
-        return any(known == repository for known, _ in self._digests)
+        return any(stored_repository == repository for stored_repository, _ in self._digests)
 
     def may_read(self, repository: str, basic: str) -> bool:
         """Return whether a login can read a repository. A missing repository looks like a private one."""

@@ -75,15 +75,15 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def do_PUT(self) -> None:
-        asked = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
-        right = self.path == "/latest/api/token" and asked
+        ttl_s = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
+        right = self.path == "/latest/api/token" and ttl_s
         self._answer(200 if right else 400, "metadata-token")
 
     def do_GET(self) -> None:
         if self.headers.get("X-aws-ec2-metadata-token") != "metadata-token":
             return self._answer(401, "")
         machine = self.fake.machine
-        found = {
+        documents = {
             "/latest/dynamic/instance-identity/document": machine.document
             or json.dumps(
                 {
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
         if machine.has_role:
             roles = "/latest/meta-data/iam/security-credentials/"
-            found[roles] = machine.role
+            documents[roles] = machine.role
             keys = {"Code": "AssumeRoleUnauthorizedAccess"}
             if machine.has_keys:
                 keys = {
@@ -103,8 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
                     "SecretAccessKey": machine.secret_key,
                     "Token": machine.session,
                 }
-            found[roles + machine.role] = json.dumps(keys)
-        return self._answer(200 if self.path in found else 404, found.get(self.path, ""))
+            documents[roles + machine.role] = json.dumps(keys)
+        return self._answer(200 if self.path in documents else 404, documents.get(self.path, ""))
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -131,8 +131,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _is_signed(self, body: str) -> bool:
         """Sign the received request with the machine's secret, and compare."""
         Authorization = self.headers["Authorization"]
-        signed = Authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
-        headers = {name: self.headers[name] for name in signed if self.headers[name] is not None}
+        header_names = Authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+        headers = {
+            name: self.headers[name] for name in header_names if self.headers[name] is not None
+        }
         request = AWSRequest("POST", f"https://{self.headers['Host']}/", data=body, headers=headers)
         request.context["timestamp"] = self.headers["X-Amz-Date"]
         machine = self.fake.machine

@@ -38,8 +38,8 @@ def _started(job: dict[str, Any], output: IO[bytes]) -> tuple[int, IO[bytes]]:
 def _ended(child: int, output: IO[bytes]) -> dict[str, Any]:
     _, status = os.waitpid(child, 0)
     output.seek(0)
-    said = output.read().decode(errors="replace")
-    return {"code": os.waitstatus_to_exitcode(status), "output": said}
+    printed_output = output.read().decode(errors="replace")
+    return {"code": os.waitstatus_to_exitcode(status), "output": printed_output}
 
 
 def _run(job: dict[str, Any], output: int) -> NoReturn:

@@ -49,9 +49,9 @@ class Gce:
         """Answer launches of a type in a zone with an error, in addition to earlier ones."""
         before = self.fake.trouble
 
-        def trouble(where: str, body: Body) -> GceError | OperationError | None:
+        def trouble(place: str, body: Body) -> GceError | OperationError | None:
             is_type = body["machineType"].endswith(f"/{machine_type}") or not machine_type
-            return answer if is_type and zone in ("", where) else before(where, body)
+            return answer if is_type and zone in ("", place) else before(place, body)
 
         self.fake.trouble = trouble
 

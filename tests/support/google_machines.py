@@ -41,11 +41,11 @@ class Google:
             "exp": now + 3600,
             **claims,
         }
-        signed: bytes = jwt.encode(crypt.RSASigner(self.keys[key_id], key_id), payload)
-        return signed.decode()
+        signed_token: bytes = jwt.encode(crypt.RSASigner(self.keys[key_id], key_id), payload)
+        return signed_token.decode()
 
 
-def machine_claims(**told: Any) -> dict[str, Any]:
+def machine_claims(**claims: Any) -> dict[str, Any]:
     """Return the claims of a token of the full format about a machine."""
     return {
         "compute_engine": {
@@ -54,7 +54,7 @@ def machine_claims(**told: Any) -> dict[str, Any]:
             "project_id": "acme",
             "project_number": 42,
             "zone": "us-central1-a",
-            **told,
+            **claims,
         }
     }
 

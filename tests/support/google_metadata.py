@@ -55,15 +55,15 @@ def _told(path: str) -> object:
 def metadata_server() -> Iterator[FakeMetadata]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            audience = parse_qs(asked.query).get("audience", [""])[0]
-            told = _told(asked.path)
-            if asked.path == IDENTITY:
+            url = urlsplit(self.path)
+            audience = parse_qs(url.query).get("audience", [""])[0]
+            value = _told(url.path)
+            if url.path == IDENTITY:
                 fake.audiences.append(audience)
-                told = fake.token_for(audience)
-            is_text = isinstance(told, str)
-            body = (told if isinstance(told, str) else json.dumps(told)).encode()
-            self.send_response(404 if told is None else 200)
+                value = fake.token_for(audience)
+            is_text = isinstance(value, str)
+            body = (value if isinstance(value, str) else json.dumps(value)).encode()
+            self.send_response(404 if value is None else 200)
             self.send_header("Content-Type", "text/plain" if is_text else "application/json")
             self.send_header("Metadata-Flavor", "Google")
             self.send_header("Content-Length", str(len(body)))

@@ -49,11 +49,11 @@ def state(*made: tuple[str, str]) -> dict[str, str]:
     return {"out": json.dumps({"resources": resources})}
 
 
-def cause(ran: Ran) -> str:
+def cause(result: Ran) -> str:
     """Return the sentence about a failure."""
-    assert ran.code != 0, ran.out
-    assert "Traceback" not in ran.err
-    told = (
-        re.match(r"(?:error|det deploy gcp [a-z]+): (.*)", line) for line in ran.err.splitlines()
+    assert result.code != 0, result.out
+    assert "Traceback" not in result.err
+    causes = (
+        re.match(r"(?:error|det deploy gcp [a-z]+): (.*)", line) for line in result.err.splitlines()
     )
-    return next(found[1] for found in told if found)
+    return next(match[1] for match in causes if match)

@@ -51,9 +51,9 @@ def _number(field: int, value: int) -> bytes:
 
 def _attribute(name: str, attribute: Json) -> bytes:
     required, computed = attribute.get("required", False), attribute.get("computed", False)
-    named = _bytes(1, name) + _bytes(2, json.dumps(attribute["type"]))
+    type_bytes = _bytes(1, name) + _bytes(2, json.dumps(attribute["type"]))
     optional = not required and not computed
-    return named + _number(4, required) + _number(5, optional) + _number(6, not required)
+    return type_bytes + _number(4, required) + _number(5, optional) + _number(6, not required)
 
 
 def _block(block: Json) -> bytes:
@@ -64,11 +64,11 @@ def _block(block: Json) -> bytes:
 
 
 def _nested(name: str, inner: Json) -> bytes:
-    named = _bytes(1, name) + _bytes(2, _block(inner["block"]))
+    block_bytes = _bytes(1, name) + _bytes(2, _block(inner["block"]))
     if inner["nesting"] == "single":
-        return named + _number(3, _SINGLE)
+        return block_bytes + _number(3, _SINGLE)
     most = _number(5, 1 if inner["nesting"] == "one" else 0)
-    return named + _number(3, _LIST) + _number(4, inner["required"]) + most
+    return block_bytes + _number(3, _LIST) + _number(4, inner["required"]) + most
 
 
 def _schema(block: Json) -> bytes:
@@ -104,8 +104,8 @@ def _always(answer: bytes) -> Any:
 def reattach(socket: str) -> str:
     """Return TF_REATTACH_PROVIDERS for a provider that is served by this process."""
     address = {"Network": "unix", "String": socket}
-    served = {"Protocol": "grpc", "ProtocolVersion": 6, "Pid": os.getpid(), "Test": True}
-    return json.dumps({"hashicorp/google": {**served, "Addr": address}})
+    handshake = {"Protocol": "grpc", "ProtocolVersion": 6, "Pid": os.getpid(), "Test": True}
+    return json.dumps({"hashicorp/google": {**handshake, "Addr": address}})
 
 
 def main() -> None:

@@ -17,17 +17,17 @@ def google_cloud() -> Iterator[FakeGoogle]:
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
-            asked = urlsplit(self.path)
-            query = {name: values[-1] for name, values in parse_qs(asked.query).items()}
+            url = urlsplit(self.path)
+            query = {name: values[-1] for name, values in parse_qs(url.query).items()}
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             is_json = "json" in self.headers.get("Content-Type", "")
             try:
                 body = json.loads(content) if is_json and content else content
-                found = fake.answer(self.command, asked.path, query, body)
-                status = 200 if found is not None else 404
+                result = fake.answer(self.command, url.path, query, body)
+                status = 200 if result is not None else 404
             except Refusal as e:
-                status, found = e.status, e.body
-            text = json.dumps(found or {}).encode()
+                status, result = e.status, e.body
+            text = json.dumps(result or {}).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))

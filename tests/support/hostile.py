@@ -129,8 +129,10 @@ class Generator:
         if kind == "boolean":
             return self._rng.random() < 0.5
         if kind in ("integer", "number") or schema.get("format") == "int64":
-            known = self._places.get(name)
-            return self._rng.choice(known if known and self._rng.random() < 0.7 else _NUMBERS)
+            known_places = self._places.get(name)
+            return self._rng.choice(
+                known_places if known_places and self._rng.random() < 0.7 else _NUMBERS
+            )
         if kind == "string" or name in self._places:
             return self._text(name)
         return self._anything(depth)
@@ -138,14 +140,14 @@ class Generator:
     def _object(self, schema: dict[str, Any], depth: int) -> Any:
         fields = schema.get("properties") or {}
         required = set(schema.get("required", ()))
-        made = {
+        value = {
             n: self._value(n, inner, depth + 1)
             for n, inner in fields.items()
             if n in required or self._rng.random() < 0.6
         }
         if not fields:
-            made = {self._text("key"): self._anything(depth + 1) for _ in range(2)}
-        return made
+            value = {self._text("key"): self._anything(depth + 1) for _ in range(2)}
+        return value
 
     def _anything(self, depth: int) -> Any:
         pick = self._rng.randrange(8 if depth < 4 else 5)
@@ -172,13 +174,13 @@ class World:
         admin, user = api.signed_in("admin"), api.signed_in("determined")
         agent = PlayedAgent(api, "agent-1")
         agent.join()
-        planted = played_secrets(api, admin, user, agent)
+        secrets = played_secrets(api, admin, user, agent)
         self._agents = 0
-        nobody = api.anonymous()
+        anonymous = api.anonymous()
         self.callers = {
-            "stranger": nobody,
-            "task": nobody,
-            "narrow": nobody,
+            "stranger": anonymous,
+            "task": anonymous,
+            "narrow": anonymous,
             "user": user,
             "admin": admin,
             "agent": agent.caller,
@@ -186,7 +188,7 @@ class World:
         self.accounts = {"user": "determined", "admin": "admin"}
         self.odds = dict(_CALLERS)
         assert self.start_tasks()
-        self.places = self._places_of(user, planted)
+        self.places = self._places_of(user, secrets)
         self.remember_accounts()
 
     def remember_accounts(self) -> None:
@@ -234,12 +236,12 @@ class World:
                     self.callers[kind] = self.api.with_token(order["spec"]["session_token"])
         return True
 
-    def _places_of(self, user: Caller, planted: dict[str, str]) -> dict[str, list[str]]:
+    def _places_of(self, user: Caller, secrets: dict[str, str]) -> dict[str, list[str]]:
         ids = ["1", "2", "3"]
         tasks = [
             t["taskId"] for t in user.get("/api/v1/tasks").get("allocationIdToSummary", {}).values()
         ]
-        places = {name: [value, *ids] for name, value in planted.items()}
+        places = {name: [value, *ids] for name, value in secrets.items()}
         configs = [
             json.dumps({"name": "x", "entrypoint": "true", "searcher": {"name": "single", "metric": "loss"}}),
             "name: x", "{", "a: &a [*a]", "searcher: {name: adaptive_asha, metric: loss, max_trials: 10000000}",
@@ -309,8 +311,8 @@ def _one(
     path, body, query, headers = generator.request(route)
     role = rng.choices(tuple(world.odds), tuple(world.odds.values()))[0]
     reads = _Reads()
-    began = time.process_time()
-    shown = f"{role}: {route.method} {path} {query} {body!r} {headers}"[:600]
+    start_time = time.process_time()
+    request_text = f"{role}: {route.method} {path} {query} {body!r} {headers}"[:600]
     with (
         patch.object(Request, "texts", lambda request, *names: reads.texts(request, *names)),
         patch.object(inputs, "value_of", reads.value_of),
@@ -318,9 +320,9 @@ def _one(
         try:
             response = world.callers[role].ask(route.method, path, body, query, headers)
         except (AssertionError, Exception) as e:
-            findings.wrong.append(f"{shown}: {type(e).__name__}: {e}"[:900])
+            findings.wrong.append(f"{request_text}: {type(e).__name__}: {e}"[:900])
             return
-    judge(findings, route, role, response, shown, time.process_time() - began)
+    judge(findings, route, role, response, request_text, time.process_time() - start_time)
     if len([part for part in path.split("/") if part]) == route.path.count(
         "/"
     ):  # else it may be another route
@@ -332,7 +334,7 @@ def _one(
 
 
 def judge(
-    findings: Findings, route: Route, role: str, response: Told, shown: str, cpu_s: float
+    findings: Findings, route: Route, role: str, response: Told, request_text: str, cpu_s: float
 ) -> None:
     """Record the problems of an answer."""
     findings.asked += 1
@@ -340,12 +342,12 @@ def judge(
     if response.status == 200:
         findings.answered.add(f"{route.method} {route.path}")
     if response.status >= 500 and response.status != _NOT_OFFERED:
-        findings.wrong.append(f"{shown}: {response.status} {response.body[:300]!r}")
+        findings.wrong.append(f"{request_text}: {response.status} {response.body[:300]!r}")
     if cpu_s > SLOW_CPU_S:
-        findings.slow.append(f"{shown}: {cpu_s:.1f} s")
+        findings.slow.append(f"{request_text}: {cpu_s:.1f} s")
     # Only agents receive the secrets of their containers.
     if MARK.encode() in response.body and not (role == "agent" and route.path.startswith(_AGENTS)):
-        findings.told_secrets.append(shown)
+        findings.told_secrets.append(request_text)
 
 
 def _hold_against_description(findings: Findings, route: Route, reads: _Reads) -> None:
@@ -381,8 +383,8 @@ def main() -> int:
     args = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     findings = run(args.database_url, args.requests, args.seed, args.rbac)
-    told = {**vars(findings), "answered": len(findings.answered)}
-    print(json.dumps(told, indent=1, default=str))
+    report = {**vars(findings), "answered": len(findings.answered)}
+    print(json.dumps(report, indent=1, default=str))
     return 0 if findings.clean else 1
 
 

@@ -59,8 +59,11 @@ def house_over(server: DatabaseServer, folder: Path, authz: Authz = Authz.RBAC) 
 def assignment(role: str, workspace: int | None = None, **holder: int) -> dict[str, Any]:
     ((kind, id),) = holder.items()
     scope = {"scopeCluster": True} if workspace is None else {"scopeWorkspaceId": workspace}
-    given = {f"{kind}Id": id, "roleAssignment": {"role": {"roleId": ROLES[role].id}, **scope}}
-    return {f"{kind}RoleAssignments": [given]}
+    role_assignment = {
+        f"{kind}Id": id,
+        "roleAssignment": {"role": {"roleId": ROLES[role].id}, **scope},
+    }
+    return {f"{kind}RoleAssignments": [role_assignment]}
 
 
 def id_of(caller: Caller) -> int:

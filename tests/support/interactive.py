@@ -9,8 +9,8 @@ V = "/api/v1"
 
 
 def launch(caller: Caller, kind: str, **body: Any) -> dict[str, Any]:
-    made: dict[str, Any] = caller.post(f"{V}/{kind}s", {"config": {}, **body})
-    return made
+    response: dict[str, Any] = caller.post(f"{V}/{kind}s", {"config": {}, **body})
+    return response
 
 
 def start(api: Api, agent: PlayedAgent) -> dict[str, Any]:

@@ -118,9 +118,9 @@ class KeptDatabase:
     def _insert(self, table: str) -> str:
         """Return the statement that brings the rows of a table back."""
         ((rows,),) = self._admin.run(f"SELECT json_agg(t) FROM {table} t")
-        written = pg8000.native.literal(json.dumps(rows))
-        found = f"json_populate_recordset(NULL::{table}, {written})"
-        return f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM {found};"
+        literal = pg8000.native.literal(json.dumps(rows))
+        recordset = f"json_populate_recordset(NULL::{table}, {literal})"
+        return f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM {recordset};"
 
     def _others_end(self) -> bool:
         """End the other connections; return whether they are gone in time."""

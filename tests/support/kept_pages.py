@@ -32,9 +32,9 @@ class KeptPage:
         page, context = self.page, self.page.context
         on, new_session = page.on, context.new_cdp_session
 
-        def noted_on(event: str, heard: Any) -> None:
-            on(event, heard)
-            self._undo.append(lambda: page.remove_listener(event, heard))
+        def noted_on(event: str, message: Any) -> None:
+            on(event, message)
+            self._undo.append(lambda: page.remove_listener(event, message))
 
         def noted_session(of: Any) -> Any:
             session = new_session(of)
@@ -73,21 +73,21 @@ class KeptPages:
 
     def take(self, base: str) -> KeptPage:
         while self._free:
-            found = self._free.pop()
-            if found.base == base:
-                return found
-            found.page.context.close()
+            page = self._free.pop()
+            if page.base == base:
+                return page
+            page.page.context.close()
         context = self._browser.new_context()
         context.set_default_timeout(self._patience_ms)
         kept_page = KeptPage(base, context.new_page())
         kept_page.page.goto(base + _QUIET)
         return kept_page
 
-    def give_back(self, kept: KeptPage) -> None:
+    def give_back(self, page: KeptPage) -> None:
         from playwright.sync_api import Error
 
         with suppress(Error):  # its server may have ended
-            if kept.leave():
-                self._free.append(kept)
+            if page.leave():
+                self._free.append(page)
                 return
-        kept.page.context.close()
+        page.page.context.close()

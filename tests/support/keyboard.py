@@ -108,9 +108,9 @@ class Keyboard:
         self.page.get_by_role("heading", name=name, level=1).wait_for()
         self.until(f"the heading {name} has the focus", "document.activeElement.matches('h1')")
 
-    def until(self, what: str, condition: str) -> None:
+    def until(self, description: str, condition: str) -> None:
         deadline = time.monotonic() + PATIENCE_MS / 1000
         while not self.page.evaluate(f"!!({condition})"):
             if time.monotonic() > deadline:
-                raise AssertionError(f"{what}: never, the focus is on {self.at()!r}")
+                raise AssertionError(f"{description}: never, the focus is on {self.at()!r}")
             self.page.wait_for_timeout(20)

@@ -83,8 +83,8 @@ class Functions:
 
     def alive(self) -> list[str]:
         """Return the machines that cost money."""
-        found = [m for m in self._described() if m["State"]["Name"] != "terminated"]
-        return [machine["InstanceId"] for machine in found]
+        instances = [m for m in self._described() if m["State"]["Name"] != "terminated"]
+        return [machine["InstanceId"] for machine in instances]
 
     def _described(self) -> list[Any]:
         answer = self.aws("ec2").describe_instances()

@@ -38,11 +38,11 @@ def leftovers(run: str, folder: Path | None = None) -> list[Leftover]:
             continue
         place = Path(f"/proc/{pid}")
         try:
-            left = _is_marked(place, run) or (folder is not None and _uses(place, folder))
+            is_leftover = _is_marked(place, run) or (folder is not None and _uses(place, folder))
             line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if left:
+        if is_leftover:
             found.append(Leftover(pid, line.strip()))
     return found
 

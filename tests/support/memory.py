@@ -27,8 +27,8 @@ def temporary_folder(room_bytes: int) -> Iterator[Path]:
         _sweep(parent)
     with tempfile.TemporaryDirectory(
         prefix=f"{_PREFIX}{os.getpid()}-", dir=parent, ignore_cleanup_errors=True
-    ) as made:
-        yield Path(made)
+    ) as folder:
+        yield Path(folder)
 
 
 def new_folder(parent: Path) -> Path:

@@ -63,9 +63,16 @@ def task_defaults(name: str) -> dict[str, Any]:
 
 def environment(home: pathlib.Path) -> dict[str, str]:
     """Return variables for off-cluster runs, with a user data directory of their own and few threads."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "COV_"))}
+    environment_variables = {
+        k: v for k, v in os.environ.items() if not k.startswith(("DET_", "COV_"))
+    }
     own = {"HOME": str(home), "XDG_DATA_HOME": str(home / "share"), "OMP_NUM_THREADS": "1"}
-    return {**kept, **own, "TF_CPP_MIN_LOG_LEVEL": "3", "TORCH_EXTENSIONS_DIR": str(_EXTENSIONS)}
+    return {
+        **environment_variables,
+        **own,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TORCH_EXTENSIONS_DIR": str(_EXTENSIONS),
+    }
 
 
 def run(
@@ -116,8 +123,8 @@ class Forks:
         self._server.stdin.write(json.dumps(jobs) + "\n")
         self._server.stdin.flush()
         result = json.loads(self._server.stdout.readline())
-        said = "\n".join(f"ended with {each['code']}:\n{each['output']}" for each in result)
-        assert not any(each["code"] for each in result), f"{' '.join(arguments)} {said}"
+        text = "\n".join(f"ended with {each['code']}:\n{each['output']}" for each in result)
+        assert not any(each["code"] for each in result), f"{' '.join(arguments)} {text}"
         return [str(each["output"]) for each in result]
 
 

@@ -37,32 +37,34 @@ class Ownership:
 
 def owners_of_buckets(patch: pytest.MonkeyPatch) -> Ownership:
     """Make moto refuse calls with another expected owner, and names in another account's namespace."""
-    seen = Ownership()
+    ownership = Ownership()
     carry = DomainDispatcherApplication.__call__
 
     def minding(self: Any, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        refused = _refusal(seen, environ) if "/s3/aws4_request" in _credential(environ) else None
+        refused = (
+            _refusal(ownership, environ) if "/s3/aws4_request" in _credential(environ) else None
+        )
         if refused is None:
             answer: Iterable[bytes] = carry(self, environ, start_response)
             return answer
         return _answer(start_response, *refused)
 
     patch.setattr(DomainDispatcherApplication, "__call__", minding)
-    return seen
+    return ownership
 
 
-def _refusal(seen: Ownership, environ: Mapping[str, Any]) -> tuple[str, bytes] | None:
+def _refusal(ownership: Ownership, environ: Mapping[str, Any]) -> tuple[str, bytes] | None:
     bucket, _, key = unquote(environ["PATH_INFO"]).lstrip("/").partition("/")
     call = f"{environ['REQUEST_METHOD']} {bucket}/{key}?{environ.get('QUERY_STRING', '')}"
     if not bucket:
         return None
     if environ["REQUEST_METHOD"] == "PUT" and not key and not environ.get("QUERY_STRING"):
         namespace = environ.get("HTTP_X_AMZ_BUCKET_NAMESPACE", "global")
-        seen.namespaces[bucket] = namespace
+        ownership.namespaces[bucket] = namespace
         is_own = _OWN_NAME.fullmatch(bucket) is not None
         return None if is_own == (namespace == "account-regional") else _BAD_NAME
     expected = environ.get("HTTP_X_AMZ_EXPECTED_BUCKET_OWNER", "")
-    (seen.checked if expected else seen.unchecked).append(call)
+    (ownership.checked if expected else ownership.unchecked).append(call)
     _, owner = s3_backends.bucket_accounts.get(bucket, ("aws", expected))
     return _DENIED if expected and owner != expected else None
 

@@ -41,8 +41,8 @@ def statements(backend: LambdaBackend, function: str, qualifier: str | None) -> 
 
 def answers_url(backend: LambdaBackend, function: str, alias: str) -> bool:
     """Return whether all callers may use the URL of an alias."""
-    granted = [s for s in statements(backend, function, alias) if s["Principal"] == "*"]
-    actions = {s["Action"] for s in granted}
+    grants = [s for s in statements(backend, function, alias) if s["Principal"] == "*"]
+    actions = {s["Action"] for s in grants}
     return {"lambda:InvokeFunctionUrl", "lambda:InvokeFunction"} <= actions
 
 
@@ -59,13 +59,13 @@ def policies_of_aliases(patch: pytest.MonkeyPatch) -> None:
     delete = LambdaBackend.delete_function
 
     def add(self: Any, function_name: str, qualifier: str, raw: str) -> Statement:
-        made: LambdaFunction = self.get_function(function_name, qualifier)
+        function: LambdaFunction = self.get_function(function_name, qualifier)
         own, added = statements(self, function_name, qualifier), _statement(json.loads(raw))
         if any(s["Sid"] == added["Sid"] for s in own):
             raise _conflict(added["Sid"])
         suffix = f":{qualifier}" if qualifier else ""
         added["Resource"] = (
-            f"arn:aws:lambda:{made.region}:{made.account_id}:function:{made.function_name}{suffix}"
+            f"arn:aws:lambda:{function.region}:{function.account_id}:function:{function.function_name}{suffix}"
         )
         own.append(added)
         return added
@@ -101,17 +101,17 @@ def _removed(self: Any) -> Any:
     return 204, {"status": 204}, "{}"
 
 
-def _statement(asked: dict[str, Any]) -> Statement:
-    principal = asked["Principal"]
+def _statement(request: dict[str, Any]) -> Statement:
+    principal = request["Principal"]
     conditions: dict[str, dict[str, str]] = {}
-    if "FunctionUrlAuthType" in asked:
-        conditions["StringEquals"] = {"lambda:FunctionUrlAuthType": asked["FunctionUrlAuthType"]}
-    if asked.get("InvokedViaFunctionUrl"):
+    if "FunctionUrlAuthType" in request:
+        conditions["StringEquals"] = {"lambda:FunctionUrlAuthType": request["FunctionUrlAuthType"]}
+    if request.get("InvokedViaFunctionUrl"):
         conditions["Bool"] = {"lambda:InvokedViaFunctionUrl": "true"}
-    if "SourceArn" in asked:
-        conditions["ArnLike"] = {"AWS:SourceArn": asked["SourceArn"]}
+    if "SourceArn" in request:
+        conditions["ArnLike"] = {"AWS:SourceArn": request["SourceArn"]}
     return {
-        "Sid": asked["StatementId"], "Effect": "Allow", "Action": asked["Action"],
+        "Sid": request["StatementId"], "Effect": "Allow", "Action": request["Action"],
         "Principal": {"Service": principal} if principal.endswith(".amazonaws.com") else principal,
         **({"Condition": conditions} if conditions else {}),
     }  # fmt: skip

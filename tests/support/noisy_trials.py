@@ -29,11 +29,11 @@ def finish(cluster: Cluster, experiment_id: int, restarts: int = 0) -> None:
     assert (state, trial["restarts"]) == ("COMPLETED", restarts), cluster.logs(trial["id"])
 
 
-def lines(cluster: Cluster, trial_id: int, wanted: str) -> list[tuple[int, re.Match[str]]]:
+def lines(cluster: Cluster, trial_id: int, text: str) -> list[tuple[int, re.Match[str]]]:
     """Log lines of the training code that match, with their ranks."""
     found = []
     for entry in cluster.task_logs(trial_id):
-        match = re.search(wanted, entry["log"])
+        match = re.search(text, entry["log"])
         if match and entry.get("source") == "task":
             found.append((entry.get("rankId") or 0, match))
     return found
@@ -41,22 +41,22 @@ def lines(cluster: Cluster, trial_id: int, wanted: str) -> list[tuple[int, re.Ma
 
 def told(cluster: Cluster, trial_id: int) -> Told:
     """Return the reports of the ranks without repetitions; a repeated batch must have the same values."""
-    found: Told = defaultdict(dict)
+    values: Told = defaultdict(dict)
     for rank, match in lines(cluster, trial_id, r"at batch (\d+): (.*)"):
         batch, result = int(match[1]), match[2]
-        assert found[rank].setdefault(batch, result) == result, f"rank {rank}, batch {batch}"
-    return found
+        assert values[rank].setdefault(batch, result) == result, f"rank {rank}, batch {batch}"
+    return values
 
 
 def losses(cluster: Cluster, trial_id: int) -> dict[int, float]:
     """Return every batch's loss, however the reports were cut."""
-    found: dict[int, float] = {}
+    matching_values: dict[int, float] = {}
     for rank, match in lines(cluster, trial_id, r"at batch (\d+): \w+ (\[.*\])"):
         values = yaml.safe_load(match[2]) if rank == 0 else []
         first = int(match[1]) - len(values)
         for i, value in enumerate(values):
-            assert found.setdefault(first + i, value) == value, f"batch {first + i}"
-    return found
+            assert matching_values.setdefault(first + i, value) == value, f"batch {first + i}"
+    return matching_values
 
 
 def weights(response: Told, rank: int, batch: int) -> str:
@@ -65,7 +65,9 @@ def weights(response: Told, rank: int, batch: int) -> str:
 
 def until_batch(cluster: Cluster, trial_id: int, batch: int) -> None:
     cluster.until(
-        lambda: any(batch in seen for seen in told(cluster, trial_id).values()),
+        lambda: any(
+            batch in observed_losses for observed_losses in told(cluster, trial_id).values()
+        ),
         f"batch {batch} of trial {trial_id}",
     )
 

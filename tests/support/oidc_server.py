@@ -39,11 +39,18 @@ class OidcServer:
 
     def token(self, audience: str, **claims: Any) -> str:
         now = int(time.time())
-        said = {**GITHUB, "iss": self.url, "aud": audience, "iat": now, "exp": now + 300, **claims}
+        payload = {
+            **GITHUB,
+            "iss": self.url,
+            "aud": audience,
+            "iat": now,
+            "exp": now + 300,
+            **claims,
+        }
         ((key_id, key),) = self.keys.items()
-        said = {name: value for name, value in said.items() if value is not None}
+        payload = {name: value for name, value in payload.items() if value is not None}
         body = {"kid": key_id} if self.names_its_key else None
-        return jwt.encode(said, key, algorithm="RS256", headers=body)
+        return jwt.encode(payload, key, algorithm="RS256", headers=body)
 
     def key_set(self) -> dict[str, Any]:
         return {"keys": [_as_jwk(key_id, key) for key_id, key in self.keys.items()]}
@@ -73,10 +80,10 @@ Issuer = TypeVar("Issuer", bound=OidcServer)
 def unsigned(claims: dict[str, Any]) -> str:
     """Return a token that says that it needs no signature."""
     parts = ({"alg": "none", "kid": "key-1"}, claims)
-    encoded = [
+    segments = [
         base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=").decode() for p in parts
     ]
-    return ".".join([*encoded, ""])
+    return ".".join([*segments, ""])
 
 
 def signed_by_public_key(server: OidcServer, audience: str) -> str:
@@ -88,8 +95,8 @@ def signed_by_public_key(server: OidcServer, audience: str) -> str:
     digest = hashes.Hash(hashes.SHA256())
     digest.update(public)
     now = int(time.time())
-    said = {**GITHUB, "iss": server.url, "aud": audience, "iat": now, "exp": now + 300}
-    return jwt.encode(said, digest.finalize(), algorithm="HS256", headers={"kid": "key-1"})
+    payload = {**GITHUB, "iss": server.url, "aud": audience, "iat": now, "exp": now + 300}
+    return jwt.encode(payload, digest.finalize(), algorithm="HS256", headers={"kid": "key-1"})
 
 
 def _as_jwk(key_id: str, key: rsa.RSAPrivateKey) -> dict[str, Any]:

@@ -34,10 +34,10 @@ def program() -> str:
     """Return the path of PgBouncer, which is installed where that is allowed."""
     if shutil.which("pgbouncer") is None:
         debian.install("pgbouncer")
-    found = shutil.which("pgbouncer")
-    if found is None:
+    path = shutil.which("pgbouncer")
+    if path is None:
         skips.skip(f"{skips.PACKAGES} (pgbouncer)", "a machine where apt-get reaches Debian")
-    return found
+    return path
 
 
 @contextmanager

@@ -21,8 +21,8 @@ class PlayedAgent:
             "runtime": "process", "hostname": name, "addresses": ["127.0.0.1"], "slots": slots,
             "version": "0.38.1", "proof": {"kind": "bootstrap_token", "token": BOOTSTRAP},
         }  # fmt: skip
-        joined = self._api.anonymous().post("/agents/v1/join", body)
-        self._caller = self._api.with_token(joined["agent_token"])
+        answer = self._api.anonymous().post("/agents/v1/join", body)
+        self._caller = self._api.with_token(answer["agent_token"])
 
     @property
     def caller(self) -> Caller:
@@ -37,8 +37,8 @@ class PlayedAgent:
             for c in self.containers.values()
         ]
         self._seq += 1
-        said = {"incarnation": self._incarnation, "seq": self._seq, "gone": gone}
-        self.sent: dict[str, Any] = {**said, "containers": reports}
+        body = {"incarnation": self._incarnation, "seq": self._seq, "gone": gone}
+        self.sent: dict[str, Any] = {**body, "containers": reports}
         self.told: dict[str, Any] = self._caller.post("/agents/v1/poll", self.sent)
         self.containers = {c["id"]: c for c in self.told["containers"]}
         return list(self.containers.values())

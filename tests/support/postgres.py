@@ -33,8 +33,8 @@ class DatabaseServer:
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
         """Yield the URL of a database with the schema only."""
-        with self._lent() as kept:
-            yield kept.url
+        with self._lent() as kept_database:
+            yield kept_database.url
 
     @contextlib.contextmanager
     def opened(self, url: str) -> Iterator[Database]:
@@ -53,28 +53,28 @@ class DatabaseServer:
 
     @contextlib.contextmanager
     def _lent(self) -> Iterator[KeptDatabase]:
-        kept = self._next()
-        self._in_use[kept.url] = kept
+        database = self._next()
+        self._in_use[database.url] = database
         try:
-            yield kept
+            yield database
         finally:
-            del self._in_use[kept.url]
-            if kept.emptied():
-                self._free.append(kept)
+            del self._in_use[database.url]
+            if database.emptied():
+                self._free.append(database)
             else:
-                self._end(kept)
+                self._end(database)
 
     def _next(self) -> KeptDatabase:
         while self._free:
-            kept = self._free.pop()
-            if kept.is_as_made():
-                return kept
-            self._end(kept)
+            database = self._free.pop()
+            if database.is_as_made():
+                return database
+            self._end(database)
         return self._new()
 
-    def _end(self, kept: KeptDatabase) -> None:
-        kept.close()
-        self._drop(kept.name)
+    def _end(self, database: KeptDatabase) -> None:
+        database.close()
+        self._drop(database.name)
 
     def _new(self) -> KeptDatabase:
         name = self._copy(TEMPLATE)
@@ -96,8 +96,8 @@ class DatabaseServer:
         self._admin.run(f"create database {name} template {source} strategy file_copy")
 
     def close(self) -> None:
-        for kept in self._free:
-            kept.close()
+        for database in self._free:
+            database.close()
         self._admin.close()
 
 

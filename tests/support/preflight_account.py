@@ -18,9 +18,11 @@ TYPES = (
 )  # fmt: skip
 
 
-def offerings(*found: tuple[str, str]) -> dict[str, Any]:
+def offerings(*offered: tuple[str, str]) -> dict[str, Any]:
     return {
-        "InstanceTypeOfferings": [{"InstanceType": name, "Location": zone} for name, zone in found]
+        "InstanceTypeOfferings": [
+            {"InstanceType": name, "Location": zone} for name, zone in offered
+        ]
     }
 
 

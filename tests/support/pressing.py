@@ -22,10 +22,10 @@ def fill(tab: Tab, **fields: str) -> None:
 
 def choose(tab: Tab, **fields: str) -> None:
     for label, name in fields.items():
-        shown = tab.page.get_by_role("dialog").get_by_label(
+        field = tab.page.get_by_role("dialog").get_by_label(
             re.compile(f"^{label.replace('_', ' ')}")
         )
-        shown.select_option(label=name)
+        field.select_option(label=name)
 
 
 def gone(tab: Tab) -> None:

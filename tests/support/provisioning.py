@@ -102,12 +102,12 @@ def drained(plan: ProvisionPlan) -> dict[str, str]:
 
 def applied(pool: PoolSnapshot, plan: ProvisionPlan, ids: Iterable[int] = count(1)) -> PoolSnapshot:
     """Return the pool after the plan's intents were written, without further changes."""
-    gone = {machine_id for machine_id, _ in plan.terminate}
+    removed_ids = {machine_id for machine_id, _ in plan.terminate}
     draining = {machine_id for machine_id, _ in plan.drain}
-    kept = [
+    machines = [
         replace(m, state=MachineState.DRAINING, takes_work=False) if m.id in draining else m
         for m in pool.machines
-        if m.id not in gone
+        if m.id not in removed_ids
     ]
     new = [
         Machine(
@@ -120,4 +120,4 @@ def applied(pool: PoolSnapshot, plan: ProvisionPlan, ids: Iterable[int] = count(
         )
         for n, launch in zip(ids, plan.launch, strict=False)
     ]
-    return replace(pool, machines=(*kept, *new))
+    return replace(pool, machines=(*machines, *new))

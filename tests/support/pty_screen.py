@@ -35,10 +35,10 @@ class Screen:
     def feed(self, text: str) -> None:
         at = 0
         while at < len(text):
-            found = _SEQUENCE.match(text, at)
-            if found:
-                self._obey(found[1], found[2])
-                at = found.end()
+            match = _SEQUENCE.match(text, at)
+            if match:
+                self._obey(match[1], match[2])
+                at = match.end()
                 continue
             assert text[at] != "\x1b", f"unknown sequence: {text[at : at + 12]!r}"
             self._put(text[at])
@@ -90,13 +90,15 @@ class Session:
         self._master = master
         self._rest = b""
 
-    def until(self, true: Callable[[Screen], Any], what: str, timeout_s: float = 120) -> None:
+    def until(
+        self, true: Callable[[Screen], Any], description: str, timeout_s: float = 120
+    ) -> None:
         deadline = time.monotonic() + timeout_s
         while not true(self.screen):
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._read(left):
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0 or not self._read(remaining_s):
                 message = f"printed:\n{self.screen.before}\nscreen:\n{self.screen.text}"
-                pytest.fail(f"never happened: {what}; {message}")
+                pytest.fail(f"never happened: {description}; {message}")
 
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())

@@ -16,10 +16,10 @@ _DOWNLOAD_S = 120.0
 
 def require(version: str) -> str:
     """Return the path of an interpreter; skip the test where none is here and none can be downloaded."""
-    found = interpreter(version) or _downloaded(version)
-    if found is None:
+    path = interpreter(version) or _downloaded(version)
+    if path is None:
         skips.skip(f"{skips.INTERPRETER}: Python {version}", f"uv python install {version}")
-    return found
+    return path
 
 
 def interpreter(version: str) -> "str | None":

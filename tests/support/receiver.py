@@ -25,15 +25,15 @@ class Receiver:
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    found = Receiver()
+    receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.taken.append(Taken(self.path, body, dict(self.headers)))
-            self.send_response(found.status)
-            if found.status == 307:
-                self.send_header("Location", f"{found.url}/elsewhere")
+            receiver.taken.append(Taken(self.path, body, dict(self.headers)))
+            self.send_response(receiver.status)
+            if receiver.status == 307:
+                self.send_header("Location", f"{receiver.url}/elsewhere")
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -43,9 +43,9 @@ def receiving() -> Iterator[Receiver]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        found.url = f"http://127.0.0.1:{server.server_port}"
+        receiver.url = f"http://127.0.0.1:{server.server_port}"
         try:
-            yield found
+            yield receiver
         finally:
             server.shutdown()
             thread.join()

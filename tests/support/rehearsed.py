@@ -132,8 +132,8 @@ class PlayedCluster(ClusterClient):
     def _start(self, id: int, trial: PlayedTrial) -> None:
         idle = self._idle_machine()
         machine = idle or self.add_machine(str(len(self.listed)), self.capacity)
-        saved = trial.checkpoints[-1].step if trial.checkpoints else 0
-        trial.step = trial.resumed_from = 0 if self.forgets_checkpoints else saved
+        saved_step = trial.checkpoints[-1].step if trial.checkpoints else 0
+        trial.step = trial.resumed_from = 0 if self.forgets_checkpoints else saved_step
         trial.metrics = {s: m for s, m in trial.metrics.items() if s <= trial.step}
         run = Run(f"{id}.{len(trial.runs)}", machine.agent_id, self.clock.now(), False, False)
         trial.runs.insert(0, run)
@@ -152,15 +152,15 @@ class PlayedCluster(ClusterClient):
                     trial.step, value, trial.resumed_from, self.clock.now()
                 )
             if trial.step % training.CHECKPOINT_EVERY == 0:
-                saved = Checkpoint(f"uuid-{trial.step}", trial.step, True, ["state.json"])
-                trial.checkpoints.append(saved)
+                checkpoint = Checkpoint(f"uuid-{trial.step}", trial.step, True, ["state.json"])
+                trial.checkpoints.append(checkpoint)
         if trial.step >= trial.steps:
             trial.state = "COMPLETED"
             trial.runs[0] = replace(trial.runs[0], has_ended=True)
 
     def _end(self, machine: Machine) -> None:
-        ended = replace(machine, ended_at=self.clock.now())
-        self.listed = [ended if m.id == machine.id else m for m in self.listed]
+        ended_machine = replace(machine, ended_at=self.clock.now())
+        self.listed = [ended_machine if m.id == machine.id else m for m in self.listed]
 
     # The client
 
@@ -216,9 +216,9 @@ class PlayedCluster(ClusterClient):
 
     def progress(self, trial_id: int) -> Progress:
         trial = self.trials[trial_id]
-        ended = [trial.steps] if trial.state == "COMPLETED" else []
+        ends = [trial.steps] if trial.state == "COMPLETED" else []
         metrics = sorted(trial.metrics.values(), key=lambda metric: metric.step)
-        return Progress(metrics, ended, list(trial.checkpoints))
+        return Progress(metrics, ends, list(trial.checkpoints))
 
     def storage_of(self, experiment_id: int) -> tuple[str, str]:
         return "s3", "the-bucket"

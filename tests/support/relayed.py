@@ -51,8 +51,8 @@ class Proxied:
     ) -> tuple[http.client.HTTPResponse, bytes]:
         connection = http.client.HTTPConnection(self.netloc, timeout=60)
         try:
-            given = self.signed() if headers is None else headers
-            connection.request(method, path, body, given)
+            request_headers = self.signed() if headers is None else headers
+            connection.request(method, path, body, request_headers)
             answer = connection.getresponse()
             return answer, answer.read()
         finally:
@@ -72,8 +72,8 @@ def proxied(api: Api, ports: list[dict[str, Any]]) -> Iterator[Proxied]:
     container = order["id"]
     allowed = {p["proxy_port"] for p in ports}
 
-    def addresses(asked: str, port: int) -> list[tuple[str, int]]:
-        return [("127.0.0.1", port)] if asked == container and port in allowed else []
+    def addresses(name: str, port: int) -> list[tuple[str, int]]:
+        return [("127.0.0.1", port)] if name == container and port in allowed else []
 
     with ExitStack() as stack:
         address = stack.enter_context(behind_socket(AsgiApp(api.app, LocalNotifier())))

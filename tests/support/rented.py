@@ -60,8 +60,8 @@ class BelievingVerifier:
         self.asked += 1
         if proof.fields.get("nonce") != proof.nonce:
             raise NotProven("the proof was made for another agent")
-        signed = f"{proof.nonce} {proof.fields['at']}"
-        return MachineIdentity("aws", "account", "us-east-1", proof.fields["cloud_id"], signed)
+        signed_text = f"{proof.nonce} {proof.fields['at']}"
+        return MachineIdentity("aws", "account", "us-east-1", proof.fields["cloud_id"], signed_text)
 
 
 @dataclass

@@ -61,15 +61,15 @@ def pool(
 ) -> PoolSnapshot:
     """Create a pool. Agents are empty at first, and running work is added to them. Other jobs have the default
     priority."""
-    pending, running, known = tuple(pending), tuple(running), {j.id: j for j in jobs or ()}
+    pending, running, jobs_by_id = tuple(pending), tuple(running), {j.id: j for j in jobs or ()}
     asking = [*(r.job.id for r in running), *(r.job.id for r in pending)]
-    missing = dict.fromkeys(id for id in asking if id not in known)
-    known |= {id: job(id, position=n) for n, id in enumerate(missing, start=1)}
+    missing = dict.fromkeys(id for id in asking if id not in jobs_by_id)
+    jobs_by_id |= {id: job(id, position=n) for n, id in enumerate(missing, start=1)}
     return PoolSnapshot(
         PoolSettings(**settings),
         tuple(_loaded(a, running) for a in agents),
-        tuple(replace(r, job=known[r.job.id]) for r in pending),
-        tuple(replace(r, job=known[r.job.id]) for r in running),
+        tuple(replace(r, job=jobs_by_id[r.job.id]) for r in pending),
+        tuple(replace(r, job=jobs_by_id[r.job.id]) for r in running),
         max_slots_per_launch,
     )
 
@@ -91,24 +91,24 @@ def apply(snapshot: PoolSnapshot, plan: SchedulePlan) -> PoolSnapshot:
     requests = {r.allocation_id: r for r in snapshot.pending}
     leaving = {p.allocation_id for p in plan.preempt}
     new = [_began(requests[s.allocation_id], s.placements) for s in plan.start]
-    kept = [
+    still_running = [
         replace(r, releasing=True) if r.allocation_id in leaving else r for r in snapshot.running
     ]
-    gone = {s.allocation_id for s in plan.start}
+    started_ids = {s.allocation_id for s in plan.start}
     return replace(
         snapshot,
         agents=tuple(_loaded(a, new) for a in snapshot.agents),
-        pending=tuple(r for r in snapshot.pending if r.allocation_id not in gone),
-        running=(*kept, *new),
+        pending=tuple(r for r in snapshot.pending if r.allocation_id not in started_ids),
+        running=(*still_running, *new),
     )
 
 
 def end(snapshot: PoolSnapshot, *ids: str) -> PoolSnapshot:
     """Return the pool after these running allocations have exited."""
-    ended = [r for r in snapshot.running if r.allocation_id in ids]
+    ended_jobs = [r for r in snapshot.running if r.allocation_id in ids]
     return replace(
         snapshot,
-        agents=tuple(_loaded(a, ended, sign=-1) for a in snapshot.agents),
+        agents=tuple(_loaded(a, ended_jobs, sign=-1) for a in snapshot.agents),
         running=tuple(r for r in snapshot.running if r.allocation_id not in ids),
     )
 

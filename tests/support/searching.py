@@ -59,12 +59,12 @@ def context(database: Database) -> Context:
 
 def running(ctx: Context, config: str) -> Running:
     """Create an experiment with all trials running on slots."""
-    created = creation.create(ctx, OWNER, creation.Submission(config=config))
-    assert created.experiment_id is not None
-    let_run(ctx, created.experiment_id)
+    experiment = creation.create(ctx, OWNER, creation.Submission(config=config))
+    assert experiment.experiment_id is not None
+    let_run(ctx, experiment.experiment_id)
     with ctx.db.begin() as tx:
-        found = [r[0] for r in tx.execute(_TRIALS, {"id": created.experiment_id}).all()]
-    return Running(created.experiment_id, found)
+        trials = [r[0] for r in tx.execute(_TRIALS, {"id": experiment.experiment_id}).all()]
+    return Running(experiment.experiment_id, trials)
 
 
 def let_run(ctx: Context, experiment_id: int) -> None:
@@ -98,13 +98,15 @@ class Agent:
             hostname=id, runtime="process", addresses=[], slots=[{"id": n, "type": "cpu"} for n in range(slots)],
             proof={"kind": "bootstrap_token", "token": ctx.bootstrap_token}, reports=reports,
         )  # fmt: skip
-        joined = polling.join(ctx, joining)
-        return cls(ctx, id, joined.agent_token, str(incarnation))
+        answer = polling.join(ctx, joining)
+        return cls(ctx, id, answer.agent_token, str(incarnation))
 
     def poll(self, *reports: Report, leaving: bool = False) -> list[dict[str, Any]]:
         self.seq += 1
-        asked = polling.Poll(self.token, self.incarnation, list(reports), self.seq, "", leaving)
-        return list(polling.poll(self.ctx, asked).message.as_json()["containers"])
+        requested_poll = polling.Poll(
+            self.token, self.incarnation, list(reports), self.seq, "", leaving
+        )
+        return list(polling.poll(self.ctx, requested_poll).message.as_json()["containers"])
 
 
 def pass_time(ctx: Context, clock: list[datetime], seconds: float) -> None:

@@ -21,8 +21,8 @@ CLIENT, SECRET = "determined", "the client's planted secret"
 
 def trust_provider(api: Api, oidc: Mapping[str, Any]) -> None:
     """Let users of an API sign in at the provider of its section `security.oidc`."""
-    found = load_cluster({"security": {"oidc": oidc}}).oidc
-    api.ctx.config = replace(api.ctx.config, oidc=found)
+    provider = load_cluster({"security": {"oidc": oidc}}).oidc
+    api.ctx.config = replace(api.ctx.config, oidc=provider)
     api.ctx.tokens, api.ctx.issuers = IssuerTokens(fetch_keys), CachedIssuers(describe, post_form)
 
 
@@ -53,15 +53,15 @@ class SignInServer(OidcServer):
         path = urlsplit(target).path
         if path == "/authorize":
             return self._authorize({k: v[0] for k, v in parse_qs(urlsplit(target).query).items()})
-        status, told = super().answer(target)
+        status, reported_answer = super().answer(target)
         if path == "/.well-known/openid-configuration" and status == 200:
-            told |= {
+            reported_answer |= {
                 "authorization_endpoint": f"{self.url}/authorize",
                 "token_endpoint": f"{self.url}/token",
                 "device_authorization_endpoint": f"{self.url}/device",
                 "token_endpoint_auth_methods_supported": self.auth_methods,
             }
-        return status, told
+        return status, reported_answer
 
     def posted(self, target: str, headers: dict[str, str], body: str) -> tuple[int, Any]:
         form = {name: values[0] for name, values in parse_qs(body).items()}
@@ -73,28 +73,28 @@ class SignInServer(OidcServer):
             return self._exchange(form)
         return self._typed(form)
 
-    def _authorize(self, asked: dict[str, str]) -> tuple[int, Any]:
-        assert asked["client_id"] == CLIENT
-        assert asked["response_type"] == "code"
-        assert asked["code_challenge_method"] == "S256"
-        assert "openid" in asked["scope"].split()
-        back = {"state": asked["state"]}
+    def _authorize(self, query: dict[str, str]) -> tuple[int, Any]:
+        assert query["client_id"] == CLIENT
+        assert query["response_type"] == "code"
+        assert query["code_challenge_method"] == "S256"
+        assert "openid" in query["scope"].split()
+        back = {"state": query["state"]}
         if self.person is None:
             back |= {"error": "access_denied", "error_description": "not you"}
         else:
             back["code"] = secrets.token_urlsafe(16)
-            code_challenge = Began(asked["redirect_uri"], asked["nonce"], asked["code_challenge"])
+            code_challenge = Began(query["redirect_uri"], query["nonce"], query["code_challenge"])
             self.began[back["code"]] = code_challenge
-        return 302, {"location": f"{asked['redirect_uri']}?{urlencode(back)}"}
+        return 302, {"location": f"{query['redirect_uri']}?{urlencode(back)}"}
 
     def _exchange(self, form: dict[str, str]) -> tuple[int, Any]:
-        began = self.began.pop(form.get("code", ""), None)
+        sign_in = self.began.pop(form.get("code", ""), None)
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        known = began is not None and began.challenge == challenge
-        if began is None or not known or began.redirect_uri != form["redirect_uri"]:
+        is_known = sign_in is not None and sign_in.challenge == challenge
+        if sign_in is None or not is_known or sign_in.redirect_uri != form["redirect_uri"]:
             return 400, {"error": "invalid_grant", "error_description": "no such code"}
-        return 200, {"id_token": self._identity(nonce=began.nonce), "token_type": "Bearer"}
+        return 200, {"id_token": self._identity(nonce=sign_in.nonce), "token_type": "Bearer"}
 
     def _device(self) -> tuple[int, Any]:
         code = secrets.token_urlsafe(16)
@@ -124,5 +124,7 @@ class SignInServer(OidcServer):
     def _knows(self, headers: dict[str, str], form: dict[str, str]) -> bool:
         if "client_secret_basic" not in self.auth_methods:
             return (form.get("client_id"), form.get("client_secret")) == (CLIENT, SECRET)
-        given = base64.b64decode(headers.get("Authorization", "").removeprefix("Basic ")).decode()
-        return [unquote(part) for part in given.split(":")] == [CLIENT, SECRET]
+        credentials = base64.b64decode(
+            headers.get("Authorization", "").removeprefix("Basic ")
+        ).decode()
+        return [unquote(part) for part in credentials.split(":")] == [CLIENT, SECRET]

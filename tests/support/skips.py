@@ -87,9 +87,9 @@ class SkipsPlugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Store the tests that a worker of xdist deselected; all workers deselect the same."""
-        told = getattr(node, "workeroutput", {}).get(_DESELECTED)
-        if told:
-            self.deselected.counts = {(reason, remedy): n for reason, remedy, n in told}
+        counts = getattr(node, "workeroutput", {}).get(_DESELECTED)
+        if counts:
+            self.deselected.counts = {(reason, remedy): n for reason, remedy, n in counts}
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -103,8 +103,8 @@ class SkipsPlugin:
         terminalreporter.section("tests that did not run")
         for line in not_run.table():
             terminalreporter.write_line(line)
-        refused = self.skipped.inexcusable()
-        if forbidden(os.environ) and refused:
+        reasons = self.skipped.inexcusable()
+        if forbidden(os.environ) and reasons:
             terminalreporter.write_line(
                 f"FAILED: continuous integration skips nothing but {', '.join(_EXCUSED)}", red=True
             )
@@ -134,9 +134,9 @@ class HeavyPlugin:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         output = getattr(session.config, "workeroutput", None)
-        told = [(*key, count) for key, count in self.left_out.counts.items()]
+        counts = [(*key, count) for key, count in self.left_out.counts.items()]
         if output is not None:
-            output[_DESELECTED] = told
+            output[_DESELECTED] = counts
 
 
 def _heavy(item: pytest.Item) -> pytest.Mark | None:

@@ -10,14 +10,14 @@ from sqlalchemy import event
 
 @contextmanager
 def statements(database: Database) -> Iterator[list[str]]:
-    asked: list[str] = []
+    queries: list[str] = []
 
     def note(connection: Any, cursor: Any, sql: str, *others: Any) -> None:
-        asked.append(sql)
+        queries.append(sql)
 
     event.listen(database.engine, "before_cursor_execute", note)
     try:
-        yield asked
+        yield queries
     finally:
         event.remove(database.engine, "before_cursor_execute", note)
 

@@ -55,11 +55,11 @@ class StockClient:
     folder: Path
     server: "subprocess.Popen[str]"
 
-    def run(self, *args: object, typed: str = "") -> Answer:
+    def run(self, *args: object, stdin: str = "") -> Answer:
         """Run one `det` command; `typed` is the user's input at its prompts."""
         paths = {name: self.folder / f"{name}.txt" for name in ("in", "out", "err")}
         for name, path in paths.items():
-            path.write_text(typed if name == "in" else "")
+            path.write_text(stdin if name == "in" else "")
         order: dict[str, Any] = {name: str(path) for name, path in paths.items()}
         order |= {"args": [str(a) for a in args], "cwd": str(self.folder)}
         assert self.server.stdin is not None
@@ -69,21 +69,21 @@ class StockClient:
         code = int(self.server.stdout.readline())
         return Answer(code, paths["out"].read_text(), paths["err"].read_text())
 
-    def det(self, *args: object, typed: str = "") -> str:
+    def det(self, *args: object, stdin: str = "") -> str:
         """Run a command that must succeed without a traceback. Return its output."""
-        answer = self.run(*args, typed=typed)
-        said = f"det {' '.join(map(str, args))}: exit {answer.code}\n{answer.out}{answer.err}"
-        assert answer.code == 0, said
-        assert "Traceback" not in answer.err.replace("getpass", ""), said
+        answer = self.run(*args, stdin=stdin)
+        message = f"det {' '.join(map(str, args))}: exit {answer.code}\n{answer.out}{answer.err}"
+        assert answer.code == 0, message
+        assert "Traceback" not in answer.err.replace("getpass", ""), message
         return answer.out
 
-    def refused(self, *args: object, typed: str = "") -> str:
+    def refused(self, *args: object, stdin: str = "") -> str:
         """Run a command that must fail with a sentence; return the sentence."""
-        answer = self.run(*args, typed=typed)
-        said = answer.out + answer.err
-        assert answer.code != 0, said
-        assert "Traceback" not in said, said
-        return said
+        answer = self.run(*args, stdin=stdin)
+        output = answer.out + answer.err
+        assert answer.code != 0, output
+        assert "Traceback" not in output, output
+        return output
 
     def script(self, path: Path, *args: object) -> Answer:
         command = [str(self.python), "-W", "ignore", str(path), *map(str, args)]

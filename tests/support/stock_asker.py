@@ -26,12 +26,14 @@ class World:
         if isinstance(body, dict) and call.body in self.catalog.messages:
             unknown = set(body) - set(self.catalog.messages[call.body])
             assert not unknown, f"{name} has no {unknown}"
-        asked = {k: v if isinstance(v, list) else [str(v)] for k, v in (query or {}).items()}
-        assert set(asked) <= set(call.query), f"{name} has no {set(asked) - set(call.query)}"
-        answer = self._answer(name, call.url(places), body, asked)
+        query_lists = {k: v if isinstance(v, list) else [str(v)] for k, v in (query or {}).items()}
+        assert set(query_lists) <= set(call.query), (
+            f"{name} has no {set(query_lists) - set(call.query)}"
+        )
+        answer = self._answer(name, call.url(places), body, query_lists)
         if is_first and call.method == "GET":
             for choice in self.catalog.choices(call):
-                self._answer(name, call.url(places), body, {**asked, **choice})
+                self._answer(name, call.url(places), body, {**query_lists, **choice})
         return answer
 
     def _answer(self, name: str, url: str, body: Any, query: dict[str, list[str]]) -> Any:

@@ -30,8 +30,8 @@ class Call:
     stream: bool
 
     def url(self, places: Mapping[str, object]) -> str:
-        quoted = {k: urllib.parse.quote(str(v), safe="") for k, v in places.items()}
-        return self.path.format(**quoted)
+        quoted_places = {k: urllib.parse.quote(str(v), safe="") for k, v in places.items()}
+        return self.path.format(**quoted_places)
 
 
 @dataclass(frozen=True)
@@ -46,36 +46,36 @@ class Catalog:
     messages: Mapping[str, Mapping[str, Field]]
     enums: Mapping[str, frozenset[str]]
 
-    def problems(self, kind: str, value: Any, where: str = "") -> Iterator[str]:
+    def problems(self, kind: str, value: Any, place: str = "") -> Iterator[str]:
         """Yield each place at which a value does not have the expected type."""
         if kind in self.messages and isinstance(value, dict):
-            yield from self._message_problems(kind, value, where)
+            yield from self._message_problems(kind, value, place)
         elif kind in self.enums:
             if value not in self.enums[kind]:
-                yield f"{where} is {value!r}, not one of {kind}"
+                yield f"{place} is {value!r}, not one of {kind}"
         elif kind[0] == "[" and isinstance(value, list):
             for inner in value:
-                yield from self.problems(kind[1:-1], inner, f"{where}[]")
+                yield from self.problems(kind[1:-1], inner, f"{place}[]")
         elif kind[0] == "{" and isinstance(value, dict):
             for inner in value.values():
-                yield from self.problems(kind[1:-1], inner, f"{where}{{}}")
+                yield from self.problems(kind[1:-1], inner, f"{place}{{}}")
         elif kind != "any" and not _is_scalar(kind, value):
-            yield f"{where} is {value!r}, not {kind}"
+            yield f"{place} is {value!r}, not {kind}"
 
-    def _message_problems(self, kind: str, value: dict[str, Any], where: str) -> Iterator[str]:
+    def _message_problems(self, kind: str, value: dict[str, Any], place: str) -> Iterator[str]:
         for name, field in self.messages[kind].items():
-            inner = f"{where}.{name}".lstrip(".")
-            found = value.get(name)
+            inner = f"{place}.{name}".lstrip(".")
+            item = value.get(name)
             if name not in value:
                 if field.required:
                     yield f"{inner} ({kind}) is missing"
-            elif found is None:
+            elif item is None:
                 if field.required:
                     yield f"{inner} ({kind}) is null"
-            elif field.type == "str" and TIMES.search(name) and not TIME.fullmatch(str(found)):
-                yield f"{inner} ({kind}) is {found!r}, not a time"
+            elif field.type == "str" and TIMES.search(name) and not TIME.fullmatch(str(item)):
+                yield f"{inner} ({kind}) is {item!r}, not a time"
             else:
-                yield from self.problems(field.type, found, inner)
+                yield from self.problems(field.type, item, inner)
 
     def choices(self, call: Call) -> Iterator[dict[str, list[str]]]:
         """Give each value that a query of this call may have where there are only some."""
@@ -121,17 +121,17 @@ def catalog() -> Catalog:
 
 def unreadable(values: Iterable[tuple[str, Any]]) -> Iterator[str]:
     """Let the client read answers, and return those with errors."""
-    given = list(values)
-    lines = "".join(json.dumps(pair) + "\n" for pair in given)
-    for (kind, _), said in zip(given, _run("--read", typed=lines).splitlines(), strict=True):
-        if said:
-            yield f"{kind}: {said}"
+    items = list(values)
+    lines = "".join(json.dumps(pair) + "\n" for pair in items)
+    for (kind, _), line in zip(items, _run("--read", stdin=lines).splitlines(), strict=True):
+        if line:
+            yield f"{kind}: {line}"
 
 
-def _run(*arguments: str, typed: str = "") -> str:
+def _run(*arguments: str, stdin: str = "") -> str:
     command = [str(stock_python()), "-W", "ignore", str(SCRIPT), *arguments]
     result = subprocess.run(
-        command, input=typed, capture_output=True, text=True, timeout=300, check=False
+        command, input=stdin, capture_output=True, text=True, timeout=300, check=False
     )
     assert result.returncode == 0, result.stderr
     return result.stdout

@@ -108,8 +108,8 @@ def projects(world: World, workspace_id: int) -> None:
     ask("post_UnarchiveProject", id=cats)
     ask("get_GetProject", id=cats)
     ask("get_GetProjectByKey", key="CATS")
-    seen = {"activityType": "ACTIVITY_TYPE_GET", "entityType": "ENTITY_TYPE_PROJECT"}
-    ask("post_PostUserActivity", {**seen, "entityId": cats})
+    activity = {"activityType": "ACTIVITY_TYPE_GET", "entityType": "ENTITY_TYPE_PROJECT"}
+    ask("post_PostUserActivity", {**activity, "entityId": cats})
     ask("get_GetProjectsByUserActivity")
     other = ask("post_PostWorkspace", {"name": "other"})["workspace"]["id"]
     move = {"projectId": cats, "destinationWorkspaceId": other}
@@ -153,13 +153,13 @@ def webhooks(world: World) -> None:
     """Make two, try one, and change and delete one."""
     ask = world.ask
     world.api.ctx.courier = Inbox()
-    ended = {
+    trigger = {
         "triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE",
         "condition": {"state": "COMPLETED"},
     }
     new = {
         "name": "chat", "url": "https://example.com", "webhookType": "WEBHOOK_TYPE_DEFAULT",
-        "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1, "triggers": [ended],
+        "mode": "WEBHOOK_MODE_WORKSPACE", "workspaceId": 1, "triggers": [trigger],
     }  # fmt: skip
     pager = {
         "name": "pager", "url": "https://example.org", "webhookType": "WEBHOOK_TYPE_SLACK",

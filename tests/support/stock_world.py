@@ -230,13 +230,13 @@ def tables(world: World) -> None:
     ask("get_GetProjectNumericMetricsRange", **project)
     ask("get_GetMetadataValues", projectId=1, key="team")
     every = ask("post_SearchRuns", {"projectId": 1, "limit": -1, "sort": "id=asc"})["runs"]
-    chosen = {"runIds": [run["id"] for run in every], "projectId": 1}
+    selection = {"runIds": [run["id"] for run in every], "projectId": 1}
     for call in ("Kill", "Pause", "Resume", "Archive"):
-        ask(f"post_{call}Runs", chosen)
+        ask(f"post_{call}Runs", selection)
     ask("post_SearchRuns", {"projectId": 1})
-    ask("post_UnarchiveRuns", chosen)
+    ask("post_UnarchiveRuns", selection)
     there = {"sourceProjectId": 1, "destinationProjectId": 1, "skipMultitrial": True}
-    ask("post_MoveRuns", {"runIds": chosen["runIds"], **there})
+    ask("post_MoveRuns", {"runIds": selection["runIds"], **there})
     ask("post_DeleteRuns", {"runIds": [0]})
 
 
@@ -250,8 +250,8 @@ def look(world: World, experiment_id: int) -> None:
     ask("get_GetBestSearcherValidationMetric", **here)
     ask("get_GetTrial", trialId=trial["id"])
     ask("get_GetTrialCheckpoints", id=trial["id"])
-    everything = {"includeBatchMetrics": "true", "metricType": "METRIC_TYPE_UNSPECIFIED"}
-    ask("get_GetTrialWorkloads", query=everything, trialId=trial["id"])
+    query = {"includeBatchMetrics": "true", "metricType": "METRIC_TYPE_UNSPECIFIED"}
+    ask("get_GetTrialWorkloads", query=query, trialId=trial["id"])
     one = {"trialIds": [str(trial["id"])]}
     ask("get_GetTrainingMetrics", query=one)
     ask("get_GetValidationMetrics", query=one)
@@ -361,10 +361,17 @@ def unmanaged(world: World) -> None:
     here = {"externalExperimentId": "mine", "externalTrialId": "first"}
     trial_id = ask("get_GetTrialByExternalID", **here)["trial"]["id"]
     ask("post_StartTrial", {"trialId": trial_id, "resume": False}, trialId=trial_id)
-    saved = {"uuid": str(uuid.uuid4()), "state": "STATE_COMPLETED", "resources": {"state": "1"}}
+    checkpoint = {
+        "uuid": str(uuid.uuid4()),
+        "state": "STATE_COMPLETED",
+        "resources": {"state": "1"},
+    }
     task_id = ask("get_GetTrial", trialId=trial_id)["trial"]["taskId"]
     steps = {"steps_completed": 2}
-    ask("post_ReportCheckpoint", {**saved, "taskId": task_id, "metadata": steps, "training": {}})
+    ask(
+        "post_ReportCheckpoint",
+        {**checkpoint, "taskId": task_id, "metadata": steps, "training": {}},
+    )
     ask("post_StartTrial", {"trialId": trial_id, "resume": True}, trialId=trial_id)
     ask("patch_PatchTrial", {"trialId": trial_id, "state": "STATE_COMPLETED"}, trialId=trial_id)
     ask("get_GetExperiment", experimentId=experiment_id)

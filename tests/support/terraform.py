@@ -47,22 +47,22 @@ class Stack:
         )
 
     def must(self, *arguments: str) -> str:
-        done = self.run(*arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        result = self.run(*arguments)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
 
 def terraform() -> str:
-    found = shutil.which("terraform")
-    if found is None:
+    path = shutil.which("terraform")
+    if path is None:
         skips.skip(skips.TERRAFORM, "Terraform 1.10 or newer on the PATH")
-    return found
+    return path
 
 
 def provider_mirror() -> Path:
     """Return a filesystem mirror with the provider for AWS; skip the test if there is none."""
-    given = os.environ.get(MIRROR_VARIABLE)
-    for place in (given,) if given else _MIRRORS:
+    mirror = os.environ.get(MIRROR_VARIABLE)
+    for place in (mirror,) if mirror else _MIRRORS:
         folder = Path(place).expanduser()
         if list(folder.glob("*/hashicorp/aws/**/terraform-provider-aws*")):
             return folder
@@ -83,8 +83,10 @@ def aws_provider() -> Iterator[Mapping[str, str]]:
     ) as provider:
         try:
             assert provider.stdout is not None
-            told = next(line for line in provider.stdout if "TF_REATTACH_PROVIDERS=" in line)
-            yield {"TF_REATTACH_PROVIDERS": told.split("=", 1)[1].strip().strip("'")}
+            reported_line = next(
+                line for line in provider.stdout if "TF_REATTACH_PROVIDERS=" in line
+            )
+            yield {"TF_REATTACH_PROVIDERS": reported_line.split("=", 1)[1].strip().strip("'")}
         finally:
             provider.kill()
 

@@ -105,8 +105,13 @@ def make_context(core: FakeCore, **settings: Any) -> PyTorchTrialContext:
     """Make a context as `pytorch.init()` makes it, on a fake Core context."""
     from determined.pytorch import _rng
 
-    chosen = {"trial_seed": 7, "hparams": {}, "exp_conf": {}, "enable_tensorboard_logging": False}
-    trial_settings = TrialSettings(**{**chosen, **settings})
+    chosen_settings = {
+        "trial_seed": 7,
+        "hparams": {},
+        "exp_conf": {},
+        "enable_tensorboard_logging": False,
+    }
+    trial_settings = TrialSettings(**{**chosen_settings, **settings})
     _rng.seed_everything(trial_settings.trial_seed)
     return PyTorchTrialContext(core, trial_settings, torch.device("cpu"), Backend())
 

@@ -66,8 +66,8 @@ def google_documented() -> set[str]:
 
 def test_google_role_has_exactly_the_documented_permissions() -> None:
     text = (INFRA / "modules/gcp/renting/main.tf").read_text("utf-8")
-    granted = set(re.findall(r'"(compute\.\w+\.\w+)"', text))
-    assert granted == google_documented()
+    permissions = set(re.findall(r'"(compute\.\w+\.\w+)"', text))
+    assert permissions == google_documented()
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,14 @@ def test_secret_values_are_not_recorded(body: dict[str, Any]) -> None:
 
 
 def test_names_with_underscores_are_recorded_in_camel_case() -> None:
-    said = {
+    body = {
         "display_name": "Ada",
         "user_id": 7,
         "userId": None,
         "user": {"agent_user_group": {"agent_uid": 3}},
     }
-    told = audit.details_of({**said, "max_slots": 1, "maxSlots": 2})
-    assert told == {
+    details = audit.details_of({**body, "max_slots": 1, "maxSlots": 2})
+    assert details == {
         "displayName": "Ada", "userId": 7, "user": {"agentUserGroup": {"agentUid": 3}}, "maxSlots": 2,
     }  # fmt: skip
 
@@ -41,6 +41,6 @@ def test_invalid_list_items_do_not_hide_valid_ones() -> None:
 
 
 def test_shortened_values_are_marked() -> None:
-    told = audit.details_of({"description": "x" * 1000, **{f"n{i}": 0 for i in range(100)}})
-    assert (len(told["description"]), told["description"][-1]) == (200, "…")
-    assert told["fields"][30:] == ["and 70 more"]
+    details = audit.details_of({"description": "x" * 1000, **{f"n{i}": 0 for i in range(100)}})
+    assert (len(details["description"]), details["description"][-1]) == (200, "…")
+    assert details["fields"][30:] == ["and 70 more"]

@@ -48,5 +48,5 @@ def test_best_and_latest_checkpoints_of_each_trial_remain() -> None:
 
 
 def test_a_metric_that_is_not_a_number_is_never_the_best() -> None:
-    broken = [replace(FOUR[0], metric=float("nan")), *FOUR[1:]]
-    assert to_delete(broken, Policy(1, 0, 0), smaller_is_better=True) == ["1", "3", "4"]
+    checkpoints = [replace(FOUR[0], metric=float("nan")), *FOUR[1:]]
+    assert to_delete(checkpoints, Policy(1, 0, 0), smaller_is_better=True) == ["1", "3", "4"]

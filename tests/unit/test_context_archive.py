@@ -20,11 +20,11 @@ FILES = (
 
 def test_long_and_non_ascii_names_times_and_modes_are_preserved() -> None:
     with tarfile.open(fileobj=io.BytesIO(archive(FILES)), mode="r:gz") as tar:
-        found = [(m.name, m.isdir(), m.mtime, m.mode, m.size) for m in tar]
+        members = [(m.name, m.isdir(), m.mtime, m.mode, m.size) for m in tar]
         last = tar.extractfile(LONG)
         assert last is not None
         assert last.read() == b"y" * 1_000
-    assert found == [
+    assert members == [
         ("src", True, 1_700_000_000, 0o755, 0),
         ("src/train.py", False, 1_700_000_000, 0o644, 8),
         ("src/modèle.py", False, 1_700_000_001, 0o600, 512),

@@ -13,9 +13,9 @@ MIB = 1 << 20
 
 
 def member(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.size, made.type = size, kind
-    return made
+    member_info = tarfile.TarInfo(name)
+    member_info.size, member_info.type = size, kind
+    return member_info
 
 
 def packed(*parts: bytes) -> bytes:

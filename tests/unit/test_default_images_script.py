@@ -43,7 +43,7 @@ def test_moved_tag_and_unreachable_image_are_reported() -> None:
     with fake_registry() as hub:
         add(hub, CUDA_IMAGE, OTHER_DIGEST)
         result = compare(hub)
-    moved, unknown = result.stdout.splitlines()
-    assert moved == (f"moved     {CUDA_IMAGE}: the tag is {OTHER_DIGEST}, the digest is GONE")
+    message, unknown = result.stdout.splitlines()
+    assert message == (f"moved     {CUDA_IMAGE}: the tag is {OTHER_DIGEST}, the digest is GONE")
     assert unknown.startswith(f"unknown   {ROCM_IMAGE}: docker.io answers 401")
     assert result.returncode == 1

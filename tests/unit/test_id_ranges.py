@@ -10,8 +10,8 @@ IDS = st.sets(st.integers(0, 60))
 
 @given(IDS, IDS)
 def test_difference_of_ranges_equals_the_difference_of_sets(known: set[int], now: set[int]) -> None:
-    left = id_ranges.without(id_ranges.of(known), now)
-    members = {id for low, high in left for id in range(low, high + 1)}
+    rest = id_ranges.without(id_ranges.of(known), now)
+    members = {id for low, high in rest for id in range(low, high + 1)}
     assert members == known - now
 
 
@@ -23,8 +23,8 @@ def test_written_ranges_are_parsed_back(ids: set[int]) -> None:
 
 def test_ranges_are_merged_and_can_be_huge() -> None:
     assert id_ranges.parse("5-9,1,2,8-12") == [(1, 2), (5, 12)]
-    left = id_ranges.without(id_ranges.parse("1-2000000000"), [7])
-    assert id_ranges.shown(left) == "1-6,8-2000000000"
+    rest = id_ranges.without(id_ranges.parse("1-2000000000"), [7])
+    assert id_ranges.shown(rest) == "1-6,8-2000000000"
 
 
 @pytest.mark.parametrize("text", ["a", "3-1", "1--2", "-1", "1-2-3", "²"])

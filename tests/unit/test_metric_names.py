@@ -84,12 +84,12 @@ def test_accepted_names_are_never_removed(
 
 def test_refusal_names_the_limit_the_trial_and_the_remedy() -> None:
     admission = admit({}, "layers", {**values(MOST_NAMES), "w" * 900: 1.0})
-    said = refusal(3, 17, "layers", admission)
-    assert "experiment 3 has 2,000 metric names" in said
-    assert "up to 2,000 names, 262,144 bytes and 100 groups" in said
-    assert "1 new metrics of trial 17 in group 'layers' were not stored" in said
-    assert "Report fewer different names" in said
-    assert len(said) < 700
+    message = refusal(3, 17, "layers", admission)
+    assert "experiment 3 has 2,000 metric names" in message
+    assert "up to 2,000 names, 262,144 bytes and 100 groups" in message
+    assert "1 new metrics of trial 17 in group 'layers' were not stored" in message
+    assert "Report fewer different names" in message
+    assert len(message) < 700
     assert "such as" not in refusal(3, 17, "g", metric_names.Admission({}))
 
 

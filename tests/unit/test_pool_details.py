@@ -24,36 +24,36 @@ def pool(**keys: Any) -> Pool:
 
 
 def test_details_of_an_ec2_pool_describe_its_machines() -> None:
-    found = pool(provider=AWS)
-    assert of_machines(found) == {
+    aws_pool = pool(provider=AWS)
+    assert of_machines(aws_pool) == {
         "location": "us-east-1", "instanceType": "g5.12xlarge", "imageId": "ami-1",
         "accelerator": "NVIDIA A10G",
     }  # fmt: skip
-    assert slots_per_agent(found) == 4
-    aws = details(found)["aws"]
-    assert details(found)["gcp"] is None
+    assert slots_per_agent(aws_pool) == 4
+    aws = details(aws_pool)["aws"]
+    assert details(aws_pool)["gcp"] is None
     assert (aws["spotEnabled"], aws["rootVolumeSize"], aws["publicIp"]) == (True, 200, False)
     assert (aws["subnetId"], aws["securityGroupId"]) == ("subnet-1", "sg-1")
     assert aws["customTags"] == [{"key": "team", "value": "vision"}]
-    assert "secret" not in str((aws, of_machines(found)))
+    assert "secret" not in str((aws, of_machines(aws_pool)))
 
 
 def test_details_of_a_compute_engine_pool_describe_its_machines() -> None:
-    found = pool(provider=GCP)
-    assert of_machines(found)["location"] == "us-central1-a"
-    assert of_machines(found)["instanceType"] == "n1-standard-8"
-    assert slots_per_agent(found) == 2
-    gcp = details(found)["gcp"]
+    gcp_pool = pool(provider=GCP)
+    assert of_machines(gcp_pool)["location"] == "us-central1-a"
+    assert of_machines(gcp_pool)["instanceType"] == "n1-standard-8"
+    assert slots_per_agent(gcp_pool) == 2
+    gcp = details(gcp_pool)["gcp"]
     assert (gcp["project"], gcp["zone"], gcp["preemptible"]) == ("acme", "us-central1-a", False)
     assert (gcp["gpuType"], gcp["gpuNum"]) == ("nvidia-tesla-t4", 2)
     assert gcp["serviceAccountEmail"] == "agents@acme"
 
 
 def test_details_of_a_mixed_pool_describe_both_clouds() -> None:
-    found = pool(offers=[GCP, {**AWS, "image_id": None}])
-    assert of_machines(found)["location"] == "us-central1-a, us-east-1"
-    assert of_machines(found)["instanceType"] == "n1-standard-8, g5.12xlarge"
-    assert all(details(found).values())
+    mixed_pool = pool(offers=[GCP, {**AWS, "image_id": None}])
+    assert of_machines(mixed_pool)["location"] == "us-central1-a, us-east-1"
+    assert of_machines(mixed_pool)["instanceType"] == "n1-standard-8, g5.12xlarge"
+    assert all(details(mixed_pool).values())
 
 
 def test_pool_without_rented_machines_is_on_premises() -> None:

@@ -82,20 +82,20 @@ def test_moved_job_has_a_position_midway_between_its_neighbours(
 
 def test_a_moved_job_adopts_the_priority_of_the_anchor() -> None:
     jobs = [job("job1", 100, 40), job("job2", 200, 50), job("job3", 300, 60)]
-    (moved,) = change(jobs, QueueUpdate("job2", ahead_of="job1")).changes
-    assert (moved.priority, moved.position) == (40, Decimal(50))
+    (position,) = change(jobs, QueueUpdate("job2", ahead_of="job1")).changes
+    assert (position.priority, position.position) == (40, Decimal(50))
 
 
 def test_only_jobs_of_the_same_priority_are_neighbours() -> None:
     jobs = [job("first", 900, 10), job("anchor", 100, 42), job("moved", 300, 42)]
-    (moved,) = change(jobs, QueueUpdate("moved", ahead_of="anchor")).changes
-    assert moved.position == 50
+    (position,) = change(jobs, QueueUpdate("moved", ahead_of="anchor")).changes
+    assert position.position == 50
 
 
 def test_the_default_priority_of_the_pool_counts_as_a_priority() -> None:
     jobs = [job("plain", 100, None), job("named", 200, 42)]
-    (moved,) = change(jobs, QueueUpdate("named", ahead_of="plain")).changes
-    assert moved == QueueChange("named", position=Decimal(50))
+    (position,) = change(jobs, QueueUpdate("named", ahead_of="plain")).changes
+    assert position == QueueChange("named", position=Decimal(50))
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_job_already_at_its_place_does_not_change(update: QueueUpdate) -> None:
 
 
 def test_job_moves_behind_an_anchor_with_a_future_position() -> None:
-    (moved,) = change(THREE, QueueUpdate("job1", behind_of="job3"), now=200).changes
-    assert moved.position == 301
+    (position,) = change(THREE, QueueUpdate("job1", behind_of="job3"), now=200).changes
+    assert position.position == 301
 
 
 def test_jobs_with_the_same_position_have_no_room_between_them() -> None:
@@ -130,9 +130,9 @@ def test_gap_is_full_after_nine_hundred_halvings() -> None:
         answer = change(list(jobs.values()), QueueUpdate(mover, ahead_of="b"))
         if answer.refused:
             break
-        (moved,) = answer.changes
-        assert moved.position is not None
-        jobs[mover] = job(mover, moved.position)
+        (position,) = answer.changes
+        assert position.position is not None
+        jobs[mover] = job(mover, position.position)
     assert n > 900
     assert answer.refused is not None
     assert "no room" in answer.refused.reason
@@ -254,16 +254,16 @@ def test_moved_job_is_directly_beside_its_anchor(
     positions: list[int], moves: list[tuple[int, int, bool]]
 ) -> None:
     jobs = {f"j{n}": job(f"j{n}", at) for n, at in enumerate(positions)}
-    for moved, anchor, ahead in moves:
-        mover, beside = f"j{moved % len(jobs)}", f"j{anchor % len(jobs)}"
+    for position, anchor, ahead in moves:
+        mover, beside = f"j{position % len(jobs)}", f"j{anchor % len(jobs)}"
         update = (
             QueueUpdate(mover, ahead_of=beside) if ahead else QueueUpdate(mover, behind_of=beside)
         )
         answer = change(list(jobs.values()), update)
         assert answer.refused is None
-        for done in answer.changes:
-            assert done.position is not None
-            jobs[mover] = job(mover, done.position)
+        for finished_position in answer.changes:
+            assert finished_position.position is not None
+            jobs[mover] = job(mover, finished_position.position)
         order = sorted(jobs, key=lambda id: jobs[id].position)
         if mover != beside:
             assert order.index(beside) - order.index(mover) == (1 if ahead else -1)

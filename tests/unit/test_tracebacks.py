@@ -45,6 +45,6 @@ def test_last_error_is_a_logged_error_or_a_failed_start(lines: list[str], told: 
 
 
 def test_long_messages_are_shortened() -> None:
-    told = last_exception([BEGIN, PLACE, "ValueError: " + "x" * 1000])
-    assert len(told) == 300
-    assert told.endswith("x…")
+    text = last_exception([BEGIN, PLACE, "ValueError: " + "x" * 1000])
+    assert len(text) == 300
+    assert text.endswith("x…")

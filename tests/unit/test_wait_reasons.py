@@ -22,9 +22,9 @@ def test_changed_number_updates_one_row() -> None:
 
 
 def test_larger_group_continues_to_use_the_row() -> None:
-    stored = {7: REASONS[0]}
+    reasons = {7: REASONS[0]}
     groups = {REASONS[1]: ["a", "b", "c"], REASONS[2]: ["d"]}
-    changes = changes_of(stored, groups, dict.fromkeys("abcd", 7))
+    changes = changes_of(reasons, groups, dict.fromkeys("abcd", 7))
     assert changes.ids == {REASONS[1]: 7}
     assert changes.new == [REASONS[2]]
 

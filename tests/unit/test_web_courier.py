@@ -14,8 +14,8 @@ from tests.support.receiver import Receiver, receiving
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as found:
-        yield found
+    with receiving() as server:
+        yield server
 
 
 def refusal(courier: WebCourier, url: str) -> Unsent:
@@ -26,8 +26,8 @@ def refusal(courier: WebCourier, url: str) -> Unsent:
 
 def test_a_message_is_posted(receiver: Receiver) -> None:
     WebCourier(allow_private=True).post(f"{receiver.url}/a?b=c", b"{}", {"X-Mark": "yes"})
-    (taken,) = receiver.taken
-    assert (taken.path, taken.body, taken.headers["X-Mark"]) == ("/a?b=c", b"{}", "yes")
+    (request,) = receiver.taken
+    assert (request.path, request.body, request.headers["X-Mark"]) == ("/a?b=c", b"{}", "yes")
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def test_a_message_is_posted(receiver: Receiver) -> None:
 )
 def test_other_responses_are_refusals(receiver: Receiver, status: int, forever: bool) -> None:
     receiver.status = status
-    refused = refusal(WebCourier(allow_private=True), receiver.url)
-    assert str(refused) == f"127.0.0.1 answered with status {status}"
-    assert refused.forever is forever
+    error = refusal(WebCourier(allow_private=True), receiver.url)
+    assert str(error) == f"127.0.0.1 answered with status {status}"
+    assert error.forever is forever
     assert len(receiver.taken) == 1  # no redirect is followed
 
 
@@ -51,9 +51,9 @@ def test_other_responses_are_refusals(receiver: Receiver, status: int, forever: 
     ],
 )  # fmt: skip
 def test_rejects_private_addresses(host: str) -> None:
-    for refused in (refusal(WebCourier(), f"http://{host}:9/"), checked(f"https://{host}/")):
-        assert "is an address of a private network" in str(refused)
-        assert refused.forever
+    for error in (refusal(WebCourier(), f"http://{host}:9/"), checked(f"https://{host}/")):
+        assert "is an address of a private network" in str(error)
+        assert error.forever
 
 
 def checked(url: str) -> Unsent:
@@ -80,10 +80,10 @@ def test_courier_connects_to_the_checked_address(
     def resolved(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
 
-    called: list[str] = []
+    hosts: list[str] = []
 
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
-        called.append(address[0])
+        hosts.append(address[0])
         connected = socket.socket()
         connected.settimeout(timeout)
         connected.connect(address)
@@ -93,23 +93,23 @@ def test_courier_connects_to_the_checked_address(
     monkeypatch.setattr(socket, "create_connection", connect)
     port = receiver.url.rsplit(":", 1)[1]
     WebCourier(allow_private=True).post(f"http://hook.example.com:{port}/", b"{}", {})
-    assert called == ["127.0.0.1"]
+    assert hosts == ["127.0.0.1"]
 
 
 def test_refused_connection_is_retried() -> None:
     with closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))
-        refused = refusal(
+        error = refusal(
             WebCourier(allow_private=True), f"http://127.0.0.1:{unused.getsockname()[1]}"
         )
-    assert str(refused) == "127.0.0.1 does not answer: Connection refused"
-    assert not refused.forever
+    assert str(error) == "127.0.0.1 does not answer: Connection refused"
+    assert not error.forever
 
 
 def test_name_without_an_address_is_retried() -> None:
-    refused = refusal(WebCourier(), "https://nowhere.invalid/")
-    assert str(refused) == "nowhere.invalid has no address"
-    assert not refused.forever
+    error = refusal(WebCourier(), "https://nowhere.invalid/")
+    assert str(error) == "nowhere.invalid has no address"
+    assert not error.forever
 
 
 def test_silent_target_times_out() -> None:
@@ -117,8 +117,8 @@ def test_silent_target_times_out() -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         courier = WebCourier(allow_private=True, timeout_s=0.2)
-        refused = refusal(courier, f"http://127.0.0.1:{silent.getsockname()[1]}")
-    assert "does not answer" in str(refused)
+        error = refusal(courier, f"http://127.0.0.1:{silent.getsockname()[1]}")
+    assert "does not answer" in str(error)
 
 
 def test_a_target_that_dribbles_is_cut_off() -> None:
@@ -128,11 +128,11 @@ def test_a_target_that_dribbles_is_cut_off() -> None:
         stop = threading.Event()
 
         def dribble() -> None:
-            taken, _ = listening.accept()
-            with closing(taken):
+            connection, _ = listening.accept()
+            with closing(connection):
                 while not stop.wait(0.05):
                     try:
-                        taken.send(b"H")
+                        connection.send(b"H")
                     except OSError:
                         return
 
@@ -140,9 +140,9 @@ def test_a_target_that_dribbles_is_cut_off() -> None:
         thread.start()
         courier = WebCourier(allow_private=True, timeout_s=0.5)
         try:
-            refused = refusal(courier, f"http://127.0.0.1:{listening.getsockname()[1]}")
+            error = refusal(courier, f"http://127.0.0.1:{listening.getsockname()[1]}")
         finally:
             stop.set()
             thread.join()
-    assert "does not answer" in str(refused)
-    assert not refused.forever
+    assert "does not answer" in str(error)
+    assert not error.forever

@@ -10,21 +10,21 @@ START = Progress(steps=0, validated_at=None, validation_is_best=False, checkpoin
 
 def played(plan: Plan, progress: Progress = START, best_until: int = 10**9) -> list[str]:
     """Carry out every workload until the trial terminates."""
-    done = []
+    steps = []
     while True:
         workload = next_workload(plan, progress)
         if workload.kind is Kind.RUN_STEP:
             progress = replace(progress, steps=progress.steps + workload.num_batches)
-            done.append(f"train {workload.num_batches}")
+            steps.append(f"train {workload.num_batches}")
         elif workload.kind is Kind.VALIDATE:
             best = progress.steps <= best_until
             progress = replace(progress, validated_at=progress.steps, validation_is_best=best)
-            done.append("validate")
+            steps.append("validate")
         elif workload.kind is Kind.CHECKPOINT:
             progress = replace(progress, checkpointed_at=progress.steps)
-            done.append("checkpoint")
+            steps.append("checkpoint")
         else:
-            return done
+            return steps
 
 
 def test_an_operation_ends_with_a_validation_and_a_checkpoint() -> None:
@@ -58,8 +58,8 @@ def test_a_graceful_stop_saves_unsaved_work_and_terminates() -> None:
 
 
 def test_resumed_trial_continues_from_its_checkpoint() -> None:
-    resumed = replace(START, steps=200, checkpointed_at=200)
-    assert played(PLAN, resumed) == ["train 50", "validate", "checkpoint"]
+    later = replace(START, steps=200, checkpointed_at=200)
+    assert played(PLAN, later) == ["train 50", "validate", "checkpoint"]
 
 
 def test_lengths_in_epochs_and_records_become_batches() -> None:

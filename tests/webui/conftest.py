@@ -22,8 +22,8 @@ MARKUP = '<img src=x onerror="document.title=1"><b>bold</b>'
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with local_cluster(tmp_path_factory.mktemp("webui"), runtime="process") as started:
-        yield started
+    with local_cluster(tmp_path_factory.mktemp("webui"), runtime="process") as running_cluster:
+        yield running_cluster
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def trained(cluster: Cluster) -> int:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with browsers.chromium() as started:
-        yield started
+    with browsers.chromium() as chromium:
+        yield chromium
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def base(cluster: Cluster) -> str:
 @pytest.fixture
 def tab(browser: Any, base: str) -> Iterator[Tab]:
     """A tab of a signed-in user. The console must have no errors at the end."""
-    with browsers.opened(browser, base) as made:
-        yield made
-        assert made.complaints == []
+    with browsers.opened(browser, base) as new_tab:
+        yield new_tab
+        assert new_tab.complaints == []
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,10 @@ def house(
     postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
     """An API in this process, without roles and without a machine that trains."""
-    with house_over(postgres_server, tmp_path_factory.mktemp("house"), Authz.BASIC) as made:
-        yield made
+    with house_over(
+        postgres_server, tmp_path_factory.mktemp("house"), Authz.BASIC
+    ) as new_organization:
+        yield new_organization
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +74,9 @@ def house_base(house: House) -> Iterator[str]:
 @pytest.fixture
 def house_tab(browser: Any, house_base: str) -> Iterator[Tab]:
     """A tab of a user without administrator rights."""
-    with browsers.opened(browser, house_base, user=("determined", PASSWORD)) as made:
-        yield made
-        assert made.complaints == []
+    with browsers.opened(browser, house_base, user=("determined", PASSWORD)) as new_tab:
+        yield new_tab
+        assert new_tab.complaints == []
 
 
 @pytest.fixture(scope="module")

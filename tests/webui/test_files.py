@@ -85,13 +85,13 @@ def test_pages_allow_only_scripts_of_the_cluster(host: AsgiApp) -> None:
     policy = response.headers["content-security-policy"]
     assert "script-src 'self';" in policy
     assert "unsafe" not in policy
-    for held in (
+    for directive in (
         "default-src 'none'",
         "connect-src 'self'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
     ):
-        assert held in policy.split("; ")
+        assert directive in policy.split("; ")
     text = response.body.decode()
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=", text)
 
@@ -122,8 +122,8 @@ def test_imported_scripts_exist(file: Path) -> None:
 
 
 def test_page_lists_every_script_that_it_needs(host: AsgiApp) -> None:
-    told = scripts_of(page(host))
-    assert {f.relative_to(FOLDER).as_posix() for f in needed("app.js")} <= told
+    scripts = scripts_of(page(host))
+    assert {f.relative_to(FOLDER).as_posix() for f in needed("app.js")} <= scripts
 
 
 @pytest.mark.parametrize(
@@ -142,20 +142,20 @@ def test_page_lists_every_script_that_it_needs(host: AsgiApp) -> None:
     ],
 )
 def test_page_lists_only_scripts_of_its_address(host: AsgiApp, path: str, shown: list[str]) -> None:
-    wanted = {f.relative_to(FOLDER).as_posix() for f in needed("app.js", *shown)}
-    told = scripts_of(page(host, f"/det{path}"))
-    assert told - wanted == {"theme.js", "vendor/signals-core.js"}
-    assert wanted <= told
+    files = {f.relative_to(FOLDER).as_posix() for f in needed("app.js", *shown)}
+    scripts = scripts_of(page(host, f"/det{path}"))
+    assert scripts - files == {"theme.js", "vendor/signals-core.js"}
+    assert files <= scripts
 
 
 def test_list_of_experiments_loads_few_files(host: AsgiApp) -> None:
     response = page(host, "/det/experiments")
     assert len(scripts_of(response)) < 32
     (sheet,) = [f for f in files_of(response) if f.endswith(".css")]
-    sent = page(host, sheet).body.decode()
-    assert "@import" not in sent
+    css = page(host, sheet).body.decode()
+    assert "@import" not in css
     for file in (FOLDER / "css").glob("*.css"):
-        assert file.stem == "all" or file.read_text("utf-8") in sent, file.name
+        assert file.stem == "all" or file.read_text("utf-8") in css, file.name
 
 
 def packed(files: Iterable[Path]) -> int:
@@ -164,24 +164,24 @@ def packed(files: Iterable[Path]) -> int:
 
 def needed(*names: str) -> set[Path]:
     """Return scripts with all their immediate imports, without files that a page loads later."""
-    found: set[Path] = set()
-    left = [FOLDER / name for name in names]
-    while left:
-        file = left.pop().resolve()
-        if file in found:
+    files: set[Path] = set()
+    remaining = [FOLDER / name for name in names]
+    while remaining:
+        file = remaining.pop().resolve()
+        if file in files:
             continue
-        found.add(file)
+        files.add(file)
         if "vendor" not in file.parts:
             text = re.sub(r"import\([^)]*\)", "", file.read_text("utf-8"))
-            left += [file.parent / target for target in IMPORTED.findall(text)]
-    return found
+            remaining += [file.parent / target for target in IMPORTED.findall(text)]
+    return files
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_files_before_the_first_chart_are_small(page: str) -> None:
     sheets = (FOLDER / "css").glob("*.css")
-    sent = packed([*needed("app.js", page), *sheets, FOLDER / "index.html", FOLDER / "icon.svg"])
-    assert sent < BEFORE_THE_FIRST_CHART
+    size = packed([*needed("app.js", page), *sheets, FOLDER / "index.html", FOLDER / "icon.svg"])
+    assert size < BEFORE_THE_FIRST_CHART
 
 
 def test_all_pages_with_all_libraries_are_small() -> None:
@@ -194,8 +194,10 @@ def test_libraries_have_the_versions_of_the_lock_file() -> None:
     for name, version in PACKAGES["dependencies"].items():
         assert f"{name} {version}\n" in notices
     for file in (FOLDER / "vendor").glob("*.js"):
-        said = file.read_text("utf-8").split("\n", 1)[0]
-        assert any(f"/*! {n} {v}, " in said for n, v in PACKAGES["dependencies"].items()), said
+        first_line = file.read_text("utf-8").split("\n", 1)[0]
+        assert any(f"/*! {n} {v}, " in first_line for n, v in PACKAGES["dependencies"].items()), (
+            first_line
+        )
 
 
 @pytest.mark.parametrize("file", OURS, ids=lambda f: f.relative_to(FOLDER).as_posix())
@@ -212,5 +214,5 @@ def test_style_sheets_name_colours_by_tokens() -> None:
 
 
 def test_aws_functions_contain_the_pages_without_type_files() -> None:
-    shown = [name for name in packaging.UNUSED if name.startswith("det_controlplane/webui")]
-    assert shown == ["det_controlplane/webui/**/*.ts"]
+    unused_files = [name for name in packaging.UNUSED if name.startswith("det_controlplane/webui")]
+    assert unused_files == ["det_controlplane/webui/**/*.ts"]

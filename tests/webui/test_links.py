@@ -53,11 +53,14 @@ def test_addresses_of_determined_open_the_same_pages(tab: Tab, user: Caller, sea
         "m": user.get("/api/v1/models", name="linked")["models"][0]["id"],
     }
     tab.open("/")
-    for asked, page in MOVED.items():
-        tab.visit(asked.format(**names))
+    for old_address, page in MOVED.items():
+        tab.visit(old_address.format(**names))
         tab.page.wait_for_url(f"{tab.base}/det{page.format(**names)}")
         tab.ready()
-        assert (asked, tab.page.get_by_text("There is no such page").count()) == (asked, 0)
+        assert (old_address, tab.page.get_by_text("There is no such page").count()) == (
+            old_address,
+            0,
+        )
     user.post(f"/api/v1/commands/{names['c']}/kill")
 
 
@@ -88,8 +91,8 @@ def test_invalid_filters_in_an_address_are_reported_and_can_be_dropped(
         "operator": ">", "value": "no date",
     }  # fmt: skip
     vain: tuple[Any, ...] = ([{}], [date], "cut")
-    for asked in vain:
-        tab.open(f"/experiments?filter={quote(json.dumps(asked))}")
+    for address in vain:
+        tab.open(f"/experiments?filter={quote(json.dumps(address))}")
         tab.page.get_by_text("A filter in this address is not understood").wait_for()
         tab.page.get_by_role("checkbox", name=f"Choose {searched}", exact=True).wait_for()
     tab.page.get_by_role("button", name="Drop it").click()
@@ -147,17 +150,17 @@ def test_trial_can_be_trained_again(tab: Tab, user: Caller, searched: int) -> No
     tab.open(f"/trials/{best}")
     tab.page.get_by_role("button", name="Train it again").click()
     tab.page.get_by_label("Start from its last checkpoint").check()
-    written = tab.page.get_by_label("Configuration, in YAML")
+    editor = tab.page.get_by_label("Configuration, in YAML")
     tab.page.wait_for_function(
-        "e => e.value.includes('source_trial_id')", arg=written.element_handle()
+        "e => e.value.includes('source_trial_id')", arg=editor.element_handle()
     )
     tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot.").wait_for()
     tab.page.get_by_label("Start paused").check()
     tab.page.get_by_role("button", name="Create", exact=True).click()
     tab.page.wait_for_url(re.compile(rf"/det/experiments/(?!{searched}\b)\d+$"))
-    made = int(tab.page.url.rsplit("/", 1)[1])
-    searcher = experiment(user, made)["config"]["searcher"]
+    experiment_id = int(tab.page.url.rsplit("/", 1)[1])
+    searcher = experiment(user, experiment_id)["config"]["searcher"]
     assert searcher["name"] == "single"
     assert searcher["source_checkpoint_uuid"] == checkpoint
-    (trial,) = user.get(f"/api/v1/experiments/{made}/trials")["trials"]
+    (trial,) = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
     assert trial["hparams"] == hparams

@@ -21,16 +21,16 @@ def tab(house_tab: Tab) -> Tab:
 
 
 def test_reused_browser_page_has_no_state_of_an_earlier_test(browser: Any, house_base: str) -> None:
-    user, heard = ("determined", PASSWORD), list[str]()
+    user, requests = ("determined", PASSWORD), list[str]()
     with opened(browser, house_base, user=user, theme="dark") as before:
         before.open("/settings")
         before.ready()
         before.page.evaluate("localStorage.theme = sessionStorage.loads = 'dark'")
         before.page.route("**/api/v1/auth/login", lambda route: route.abort())
-        before.page.on("request", lambda request: heard.append(request.url))
+        before.page.on("request", lambda request: requests.append(request.url))
         before.page.reload()
-    assert heard
-    heard.clear()
+    assert requests
+    requests.clear()
     with opened(browser, house_base, signed_in=False) as tab:
         assert tab.page is before.page
         assert tab.page.evaluate("localStorage.length + sessionStorage.length") == 0
@@ -38,7 +38,7 @@ def test_reused_browser_page_has_no_state_of_an_earlier_test(browser: Any, house
         tab.open("/settings")
         tab.sign_in(*user)
         tab.page.get_by_role("heading", name="Settings").wait_for()
-        assert heard == []
+        assert requests == []
     with opened(browser, house_base, user=user) as after:
         assert after.page is not tab.page, "the clock is the test's"
 
@@ -122,9 +122,9 @@ def test_leaving_a_typed_configuration_asks_for_confirmation(tab: Tab, house: Ho
     tab.open("/experiments/new")
     text = tab.page.get_by_label(re.compile("^Configuration"))
     text.fill(f"{text.input_value()}# typed\n")
-    with tab.page.expect_event("dialog") as asked:
+    with tab.page.expect_event("dialog") as requested_dialog:
         tab.page.get_by_role("link", name="Models").click()
-    assert (asked.value.type, "typed" in text.input_value()) == ("confirm", True)
+    assert (requested_dialog.value.type, "typed" in text.input_value()) == ("confirm", True)
 
 
 def test_leaving_a_page_with_saved_text_asks_no_confirmation(tab: Tab, house: House) -> None:

@@ -109,28 +109,28 @@ def test_code_is_shown_line_by_line(tab: Tab, trained: int) -> None:
     tab.open(f"/experiments/{trained}/code?file=train.py")
     source = tab.page.locator(".source")
     source.wait_for()
-    told = (EXAMPLE / "train.py").read_text("utf-8")
-    assert source.inner_text().rstrip() == told.rstrip()
+    code = (EXAMPLE / "train.py").read_text("utf-8")
+    assert source.inner_text().rstrip() == code.rstrip()
 
 
 def test_experiment_forked_in_the_browser_trains(tab: Tab, cluster: Cluster, trained: int) -> None:
     tab.open(f"/experiments/{trained}")
     tab.page.get_by_role("button", name="Fork").click()
     editor = tab.page.get_by_label("Configuration, in YAML")
-    given = editor.input_value()
+    text = editor.input_value()
     create = tab.page.get_by_role("button", name="Create")
     tab.page.get_by_text("This configuration is valid. 4 trials with 1 slot each.").wait_for()
-    editor.fill(given.replace("max_trials: 4", "max_trials: none"))
+    editor.fill(text.replace("max_trials: 4", "max_trials: none"))
     tab.page.get_by_text(re.compile("searcher.max_trials")).wait_for()
     assert create.is_disabled()
-    editor.fill(re.sub("max_trials: 4", "max_trials: 2", given))
+    editor.fill(re.sub("max_trials: 4", "max_trials: 2", text))
     tab.page.get_by_text("This configuration is valid. 2 trials with 1 slot each.").wait_for()
     create.click()
     tab.page.wait_for_url(re.compile(rf"/det/experiments/(?!{trained}\b)\d+$"))
-    made = int(tab.page.url.rsplit("/", 1)[1])
+    experiment_id = int(tab.page.url.rsplit("/", 1)[1])
     tab.page.locator(".head .state", has_text="Completed").wait_for()
-    found = cluster.experiment(made)
-    assert (found["state"], found["forkedFrom"]) == ("STATE_COMPLETED", trained)
+    experiment = cluster.experiment(experiment_id)
+    assert (experiment["state"], experiment["forkedFrom"]) == ("STATE_COMPLETED", trained)
     tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
 
 
@@ -155,21 +155,21 @@ def test_experiment_can_be_created_from_a_folder(
     tab.page.get_by_label("Start paused").check()
     tab.page.get_by_role("button", name="Create", exact=True).click()
     tab.page.wait_for_url(re.compile(r"/det/experiments/\d+$"))
-    made = int(tab.page.url.rsplit("/", 1)[1])
-    assert cluster.experiment(made)["state"] == "STATE_PAUSED"
-    files = cluster.get(f"/api/v1/experiments/{made}/file_tree")["files"]
+    experiment_id = int(tab.page.url.rsplit("/", 1)[1])
+    assert cluster.experiment(experiment_id)["state"] == "STATE_PAUSED"
+    files = cluster.get(f"/api/v1/experiments/{experiment_id}/file_tree")["files"]
     assert {f["path"] for f in files} == {"train.py", "digits.py", "network.py", "const.yaml"}
     tab.page.get_by_role("button", name="Resume", exact=True).click()
-    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
+    assert cluster.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
 
 
 def test_failed_experiment_links_to_its_log(tab: Tab, cluster: Cluster) -> None:
-    made = cluster.create(
+    experiment_id = cluster.create(
         EXAMPLE / "adaptive.yaml", EXAMPLE, "--config", "entrypoint=echo it-broke; exit 3",
         "--config", "max_restarts=0", "--config", "searcher.max_trials=1",
     )  # fmt: skip
-    cluster.until_state(made, "ERROR")
-    tab.open(f"/experiments/{made}")
+    cluster.until_state(experiment_id, "ERROR")
+    tab.open(f"/experiments/{experiment_id}")
     tab.page.get_by_role("link", name="Read its log").click()
     tab.page.locator(".log-text", has_text="it-broke").first.wait_for()
 
@@ -247,8 +247,8 @@ def test_one_and_several_checkpoints_can_be_deleted(
         tab.page.get_by_role("checkbox", name=f"Choose {uuid}").check()
     bar = tab.page.get_by_role("group", name="Chosen checkpoints")
     bar.get_by_role("button", name="Delete").click()
-    asked = tab.page.get_by_role("dialog", name=f"Delete {len(many)} checkpoints?")
-    asked.get_by_role("button", name="Delete", exact=True).click()
+    dialog = tab.page.get_by_role("dialog", name=f"Delete {len(many)} checkpoints?")
+    dialog.get_by_role("button", name="Delete", exact=True).click()
     bar.wait_for(state="detached")
     for uuid in (one, *many):
         # The list follows until they are gone.
@@ -306,8 +306,8 @@ def test_shell_works_in_the_page(tab: Tab, browser: Any, base: str, cluster: Clu
     )
     assert tab.faults() == []
     tab.page.keyboard.press("Control+Shift+ArrowUp")
-    assert "Copy" not in (left := tab.page.evaluate("document.activeElement.textContent"))
-    assert left == "Read aloud"
+    assert "Copy" not in (focus := tab.page.evaluate("document.activeElement.textContent"))
+    assert focus == "Read aloud"
     # The same tab finds its shell and its output again.
     tab.page.reload()
     shown(tab, "<i>42</i>")

@@ -121,10 +121,10 @@ def test_move_to_a_pool_with_another_scheduler_can_be_undone(
 def test_weight_of_a_job_can_be_changed_and_undone(
     tab: Tab, house: House, user: Caller, fair: str
 ) -> None:
-    made = []
+    experiment_ids = []
     for name, weight in (("light", 1), ("heavy", 2)):
         resources = {"slots_per_trial": 1, "resource_pool": fair, "weight": weight}
-        made.append(create(user, name=name, activate=True, resources=resources))
+        experiment_ids.append(create(user, name=name, activate=True, resources=resources))
     house.api.tick()
     tab.open(f"/queue/{fair}")
     row = tab.page.get_by_role("row").filter(has=tab.page.get_by_role("link", name="light"))
@@ -139,7 +139,7 @@ def test_weight_of_a_job_can_be_changed_and_undone(
     press(tab, "Undo")
     tab.page.get_by_text("Undone").wait_for()
     assert job(user, "light", fair)["weight"] == 1
-    for experiment_id in made:
+    for experiment_id in experiment_ids:
         user.post(f"/api/v1/experiments/{experiment_id}/kill")
 
 
@@ -168,16 +168,16 @@ def test_queue_errors_are_shown_in_their_dialog(
         manage(tab, "job b")
         fill(tab, Priority="3")
         press(tab, "Save")
-        refused = tab.page.get_by_role("dialog").get_by_role("alert")
-        refused.wait_for()
-        assert "job b" in refused.inner_text()
+        alert = tab.page.get_by_role("dialog").get_by_role("alert")
+        alert.wait_for()
+        assert "job b" in alert.inner_text()
         press(tab, "Cancel")
         gone(tab)
     finally:
         house.admin.done("DELETE", path)
     assert queue(user) == three
-    told = {"error": {"error": "there is no room"}}
-    tab.page.route("**/api/v1/job-queues", lambda r: r.fulfill(status=400, json=told))
+    body = {"error": {"error": "there is no room"}}
+    tab.page.route("**/api/v1/job-queues", lambda r: r.fulfill(status=400, json=body))
     press(tab, "Actions on job b", "Move to top")
     tab.page.get_by_role("alert").get_by_text("there is no room").wait_for()
     press(tab, "Dismiss")

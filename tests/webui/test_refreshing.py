@@ -24,19 +24,19 @@ def test_failed_request_does_not_stop_others(tab: Tab) -> None:
     tab.open("/queue/default")
     tab.page.get_by_text("The queue is empty").wait_for()
     tab.page.route("**/job-queues-v2*", lambda r: r.fulfill(status=504, body="too slow"))
-    failed = tab.page.get_by_role("alert").get_by_text("The cluster answered with 504")
+    alert = tab.page.get_by_role("alert").get_by_text("The cluster answered with 504")
     for _ in range(4):
         with tab.page.expect_response("**/resource-pools*", timeout=SOON_MS):
             tab.page.clock.run_for(60_000)
-    failed.wait_for()
+    alert.wait_for()
     for _ in range(4):
         with tab.page.expect_response("**/resource-pools*", timeout=SOON_MS):
             tab.page.clock.run_for(60_000)
-        assert (failed.count(), tab.page.locator(".lost").count()) == (1, 0)
+        assert (alert.count(), tab.page.locator(".lost").count()) == (1, 0)
     tab.page.unroute("**/job-queues-v2*")
     with tab.page.expect_response("**/job-queues-v2*", timeout=SOON_MS):
         tab.page.clock.run_for(60_000)
-    failed.wait_for(state="detached")
+    alert.wait_for(state="detached")
     tab.complaints[:] = [c for c in tab.complaints if "504" not in c]
 
 
@@ -73,19 +73,19 @@ def test_page_is_reloaded_if_its_script_fails_to_load(tab: Tab, trial: int, scri
 
 
 def test_page_shows_an_error_if_its_script_never_loads(tab: Tab, trial: int) -> None:
-    with lost(tab, "pages/trial.js") as asked:
+    with lost(tab, "pages/trial.js") as requests:
         tab.visit(f"/trials/{trial}")
         tab.page.get_by_role("alert").get_by_text("This page did not load").wait_for()
-        assert TRIES <= len(asked) <= 2 * TRIES
+        assert TRIES <= len(requests) <= 2 * TRIES
         tab.visit("/queue")
         tab.ready()
 
 
 def test_page_shows_an_error_if_one_part_never_loads(tab: Tab, trial: int, searched: int) -> None:
-    with lost(tab, "experiment/trials.js") as asked:
+    with lost(tab, "experiment/trials.js") as requests:
         tab.visit(f"/experiments/{searched}/trials")
         tab.page.get_by_role("alert").get_by_text("A part of this page did not load").wait_for()
-        assert TRIES <= len(asked) <= 2 * TRIES
+        assert TRIES <= len(requests) <= 2 * TRIES
 
 
 def test_unsaved_text_remains_if_a_part_fails_to_load(tab: Tab, searched: int) -> None:
@@ -96,7 +96,7 @@ def test_unsaved_text_remains_if_a_part_fails_to_load(tab: Tab, searched: int) -
         tab.page.get_by_role("button", name="Fork").click()
         tab.page.get_by_role("alert").get_by_text("A part of this page did not load").wait_for()
         assert notes.input_value() == "to be kept"
-        tab.page.once("dialog", lambda asked: asked.accept())
+        tab.page.once("dialog", lambda dialog: dialog.accept())
         tab.visit("/queue")
 
 

@@ -22,14 +22,14 @@ CELL = "from factor import FACTOR; print('product', FACTOR * 7)"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     python = {"DET_TASK_PYTHON": ml.require("serving")}
     folder = tmp_path_factory.mktemp("served")
-    with local_cluster(folder, runtime="process", environ=python) as started:
-        yield started
+    with local_cluster(folder, runtime="process", environ=python) as running_cluster:
+        yield running_cluster
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with browsers.chromium() as started:
-        yield started
+    with browsers.chromium() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,9 @@ def page(browser: Any) -> Iterator[Any]:
 def started(cluster: Cluster, kind: str, *words: str) -> str:
     """Return the address of a task's server from the command line."""
     output = cluster.det(kind, "start", "--no-browser", *words, timeout_s=400).out
-    found = re.search(r"^http\S+$", output, re.M)
-    assert found, output
-    return found[0]
+    match = re.search(r"^http\S+$", output, re.M)
+    assert match, output
+    return match[0]
 
 
 def test_notebook_cell_runs_and_shows_its_output(

@@ -75,8 +75,8 @@ def test_typed_text_survives_the_end_of_the_session(
         tab.open(f"/experiments/{searched}/notes")
         if way == "dialog":
             press(tab, "Fork")
-        typed = page.get_by_role("textbox", name="Notes" if way == "notes" else "Configuration")
-        typed.fill("name: typed before")
+        editor = page.get_by_role("textbox", name="Notes" if way == "notes" else "Configuration")
+        editor.fill("name: typed before")
         page.context.clear_cookies()
         if way == "notes":
             press(tab, "Save")
@@ -84,9 +84,9 @@ def test_typed_text_survives_the_end_of_the_session(
         page.keyboard.press("Escape")
         tab.sign_in(*ME)
         page.get_by_label("User name").wait_for(state="detached")
-        assert typed.input_value() == "name: typed before"
-        told = page.get_by_text("Your session had ended: try again.")
-        expect(told).to_have_count(int(way == "notes"))  # unsaved text; the page is new
+        assert editor.input_value() == "name: typed before"
+        alert = page.get_by_text("Your session had ended: try again.")
+        expect(alert).to_have_count(int(way == "notes"))  # unsaved text; the page is new
 
 
 def test_markup_in_names_is_escaped(tab: Tab, searched: int) -> None:
@@ -108,8 +108,8 @@ def test_code_is_a_tree_of_downloadable_files(tab: Tab, user: Caller) -> None:
         "image.bin": b"\0\1\2",
         "train.py": b"print(1)\n",
     }
-    made = create_with(user, code)
-    tab.open(f"/experiments/{made}/code")
+    experiment_id = create_with(user, code)
+    tab.open(f"/experiments/{experiment_id}/code")
     files = tab.page.get_by_role("navigation", name="Files")
     files.get_by_text("parts", exact=True).wait_for()
     files.get_by_role("link", name="layer.py").click()
@@ -128,8 +128,8 @@ def test_code_is_a_tree_of_downloadable_files(tab: Tab, user: Caller) -> None:
     tab.page.get_by_text("Not a text").wait_for()
     with tab.page.expect_download() as downloading:
         tab.page.get_by_role("link", name="Download all").click()
-    with tarfile.open(downloading.value.path()) as packed:
-        assert "parts/deep/layer.py" in packed.getnames()
+    with tarfile.open(downloading.value.path()) as archive:
+        assert "parts/deep/layer.py" in archive.getnames()
 
 
 def create_with(user: Caller, code: dict[str, bytes]) -> int:
@@ -269,9 +269,9 @@ def queue(user: Caller) -> list[str]:
 
 
 def test_job_can_be_moved_to_the_top_and_back(tab: Tab, user: Caller, house: House) -> None:
-    made = [create(user, activate=True) for _ in range(3)]
+    experiment_ids = [create(user, activate=True) for _ in range(3)]
     house.api.tick()
-    first, second, third = (str(e) for e in made)
+    first, second, third = (str(e) for e in experiment_ids)
     assert eventually(lambda: queue(user) == [first, second, third]), "all wait in the queue"
     tab.open("/queue")
     row: Any = tab.page.get_by_role("row").filter(
@@ -290,11 +290,11 @@ def test_job_can_be_moved_to_the_top_and_back(tab: Tab, user: Caller, house: Hou
     assert handles.nth(2).evaluate("e => getComputedStyle(e).touchAction") == "none"
     handles.nth(2).drag_to(handles.nth(1))
     assert eventually(lambda: queue(user) == [first, third, second]), "it was dragged up"
-    shown = tab.page.get_by_role("row").nth(2)
-    shown.locator(f'a[href="/det/experiments/{third}"]').wait_for()
-    shown.get_by_role("button", name=re.compile("^Place 2")).press("ArrowDown")
+    table_row = tab.page.get_by_role("row").nth(2)
+    table_row.locator(f'a[href="/det/experiments/{third}"]').wait_for()
+    table_row.get_by_role("button", name=re.compile("^Place 2")).press("ArrowDown")
     assert eventually(lambda: queue(user) == [first, second, third]), "a key moved it down"
-    for experiment_id in made:
+    for experiment_id in experiment_ids:
         user.post(f"/api/v1/experiments/{experiment_id}/kill")
 
 

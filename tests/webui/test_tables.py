@@ -65,8 +65,8 @@ def test_conditions_can_be_grouped_and_saved_in_views(
 ) -> None:
     reported(user, "good", 0.25, hyperparameters={"lr": 0.1}, **place)
     reported(user, "fair", 0.5, hyperparameters={"lr": 1.0}, description="to be told", **place)
-    made = reported(user, "bad", 0.75, hyperparameters={"lr": 2.0}, **place)
-    tab.open(address_of(user, made))
+    experiment_id = reported(user, "bad", 0.75, hyperparameters={"lr": 2.0}, **place)
+    tab.open(address_of(user, experiment_id))
     tab.page.get_by_text(f"3 experiments in red / {place['project']}").wait_for()
     press(tab, "Filter")
     condition(tab, 0, "loss, last (validation)", "is at most (≤)", "0.5")
@@ -130,11 +130,11 @@ def test_valid_conditions_of_a_grouped_filter_in_an_address_apply(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
     create(user, name="one", **place)
-    listed = address_of(user, create(user, name="two", **place))
+    address = address_of(user, create(user, name="two", **place))
     text = {"location": "LOCATION_TYPE_EXPERIMENT", "type": "COLUMN_TYPE_TEXT", "operator": "="}
     one, other = ({"column": "name", "value": value, **text} for value in ("one", "other"))
     body = {"any": [one, {"all": [other, {"column": "name"}]}]}
-    tab.open(f"{listed}&filter={json.dumps(body)}")
+    tab.open(f"{address}&filter={json.dumps(body)}")
     tab.page.get_by_text("1 experiment in").wait_for()
     tab.page.get_by_text("A filter in this address is not understood").wait_for()
     assert names(tab) == ["one"]
@@ -160,13 +160,13 @@ def test_trials_can_be_filtered_and_show_chosen_metrics(tab: Tab, user: Caller) 
     tab.page.get_by_role("cell", name=value, exact=True).wait_for()
     press(tab, "Filter")
     condition(tab, 0, "accuracy, last (validation)", "is more than (>)", "0")
-    for column, operator, wanted in (
+    for column, operator, expected_value in (
         ("lr", "is (=)", str(last["hparams"]["lr"])),
         ("Batches", "is at least (≥)", str(len(trials))),
         ("Restarts", "is (=)", "0"),
     ):
         press(tab, "Condition")
-        condition(tab, -1, column, operator, wanted)
+        condition(tab, -1, column, operator, expected_value)
     tab.page.get_by_text("1 trial fits.").wait_for()
     press(tab, "Apply")
     gone(tab)
@@ -180,79 +180,81 @@ def test_trials_can_be_filtered_and_show_chosen_metrics(tab: Tab, user: Caller) 
 def test_archiving_all_matching_experiments_can_be_undone(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
-    made = [create_ended(user, name=f"run {n}", **place) for n in range(MANY)]
-    tab.open(address_of(user, made[0]))
+    experiment_ids = [create_ended(user, name=f"run {n}", **place) for n in range(MANY)]
+    tab.open(address_of(user, experiment_ids[0]))
     tab.page.get_by_text(f"{MANY} experiments in").wait_for()
-    tab.page.get_by_role("checkbox", name=f"Choose {made[0]}", exact=True).check()
+    tab.page.get_by_role("checkbox", name=f"Choose {experiment_ids[0]}", exact=True).check()
     press(tab, f"Choose all {MANY} that fit")
     tab.page.get_by_text(f"{MANY} experiments chosen").wait_for()
     press(tab, "Archive")
     tab.page.get_by_text(f"Archived {MANY} experiments").wait_for()
-    assert all(experiment(user, e)["archived"] for e in (made[0], made[-1]))
+    assert all(experiment(user, e)["archived"] for e in (experiment_ids[0], experiment_ids[-1]))
     tab.page.get_by_text("No experiments yet").wait_for()
     press(tab, "Undo")
     tab.page.get_by_text(f"Undone for {MANY} experiments").wait_for()
-    assert not any(experiment(user, e)["archived"] for e in made)
+    assert not any(experiment(user, e)["archived"] for e in experiment_ids)
 
 
 def test_undoing_a_move_reports_each_refused_experiment(
     tab: Tab, house: House, user: Caller, place: dict[str, str]
 ) -> None:
-    made = [create_ended(user, name=f"moved {n}", **place) for n in range(3)]
-    here, there = experiment(user, made[0])["projectId"], house.blue_project
-    tab.open(address_of(user, made[0]))
-    for experiment_id in made:
+    experiment_ids = [create_ended(user, name=f"moved {n}", **place) for n in range(3)]
+    here, there = experiment(user, experiment_ids[0])["projectId"], house.blue_project
+    tab.open(address_of(user, experiment_ids[0]))
+    for experiment_id in experiment_ids:
         tab.page.get_by_role("checkbox", name=f"Choose {experiment_id}", exact=True).check()
-    user.post(f"/api/v1/experiments/{made[1]}/archive")  # as another user does meanwhile
+    user.post(f"/api/v1/experiments/{experiment_ids[1]}/archive")  # as another user does meanwhile
     press(tab, "Move")
     choose(tab, Project="blue / work")
     tab.page.get_by_role("dialog").get_by_role("button", name="Move", exact=True).click()
     tab.page.get_by_role("dialog", name="Move: 1 experiment refused").wait_for()
-    tab.page.get_by_role("cell", name=f"experiment {made[1]} or its project is archived").wait_for()
+    tab.page.get_by_role(
+        "cell", name=f"experiment {experiment_ids[1]} or its project is archived"
+    ).wait_for()
     assert tab.faults() == []
-    assert [experiment(user, e)["projectId"] for e in made] == [there, here, there]
+    assert [experiment(user, e)["projectId"] for e in experiment_ids] == [there, here, there]
     press(tab, "Close")
     tab.page.get_by_text("1 experiment chosen").wait_for()
     press(tab, "Undo")
     tab.page.get_by_text("Undone for 2 experiments").wait_for()
-    assert {experiment(user, e)["projectId"] for e in made} == {here}
+    assert {experiment(user, e)["projectId"] for e in experiment_ids} == {here}
 
 
 @pytest.mark.parametrize(("end", "done"), [("Stop", "Stopping"), ("Kill", "Killed")])
 def test_several_experiments_can_be_paused_resumed_killed_and_deleted(
     tab: Tab, user: Caller, place: dict[str, str], end: str, done: str
 ) -> None:
-    made = [create(user, name=f"steered {n}", activate=True, **place) for n in range(2)]
-    tab.open(address_of(user, made[0]))
+    experiment_ids = [create(user, name=f"steered {n}", activate=True, **place) for n in range(2)]
+    tab.open(address_of(user, experiment_ids[0]))
     steps = (
         ("Pause", "Paused", "STATE_PAUSED"),
         ("Resume", "Resumed", "STATE_QUEUED"),
         (end, done, "STATE_CANCELED"),
     )
-    for action, told, state in steps:
+    for action, message, state in steps:
         tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
         press(tab, action)
         if action == end:
             tab.page.get_by_role("dialog").get_by_role("button", name=end, exact=True).click()
-        tab.page.get_by_text(f"{told} 2 experiments").wait_for()
-        assert {experiment(user, e)["state"] for e in made} == {state}
+        tab.page.get_by_text(f"{message} 2 experiments").wait_for()
+        assert {experiment(user, e)["state"] for e in experiment_ids} == {state}
         tab.page.get_by_text("experiments chosen").wait_for(state="detached")
     tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
     press(tab, "Delete")
     tab.page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     tab.page.get_by_text("Deleting 2 experiments").wait_for()
-    states = [user.ask("GET", f"/api/v1/experiments/{e}") for e in made]
+    states = [user.ask("GET", f"/api/v1/experiments/{e}") for e in experiment_ids]
     assert all(s.status == 404 or "DELET" in s.json()["experiment"]["state"] for s in states)
 
 
 def test_actions_depend_on_states_of_chosen_experiments(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
-    made = [create(user, name=f"ends {n}", activate=True, **place) for n in range(2)]
-    tab.open(address_of(user, made[0]))
+    experiment_ids = [create(user, name=f"ends {n}", activate=True, **place) for n in range(2)]
+    tab.open(address_of(user, experiment_ids[0]))
     tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
     tab.page.get_by_role("button", name="Kill", exact=True).wait_for()
-    for experiment_id in made:
+    for experiment_id in experiment_ids:
         user.post(f"/api/v1/experiments/{experiment_id}/kill")
     tab.page.get_by_role("button", name="Delete", exact=True).wait_for()
     tab.page.get_by_role("button", name="Kill", exact=True).wait_for(state="detached")
@@ -261,22 +263,22 @@ def test_actions_depend_on_states_of_chosen_experiments(
 def test_rows_of_an_earlier_filter_are_not_chosen(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
-    made = [create(user, name=f"asked {n}", **place) for n in range(2)]
+    experiment_ids = [create(user, name=f"asked {n}", **place) for n in range(2)]
     create(user, name="other", **place)
-    tab.open(address_of(user, made[0]))
-    tab.page.get_by_role("checkbox", name=f"Choose {made[0]}", exact=True).check()
-    held: list[Any] = []
+    tab.open(address_of(user, experiment_ids[0]))
+    tab.page.get_by_role("checkbox", name=f"Choose {experiment_ids[0]}", exact=True).check()
+    held_requests: list[Any] = []
 
     def hold(route: Any) -> None:
         every = json.loads(route.request.post_data)["limit"] == -1
-        held.append(route) if every else route.continue_()
+        held_requests.append(route) if every else route.continue_()
 
     tab.page.route("**/experiments-search", hold)
     press(tab, "Choose all 3 that fit")
     tab.page.get_by_label("Search names").fill("other")
     tab.page.get_by_text("1 experiment in").wait_for()
     with tab.page.expect_response("**/experiments-search") as answer:
-        held[0].continue_()
+        held_requests[0].continue_()
     answer.value.finished()
     tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
     tab.page.get_by_text("1 experiment chosen").wait_for()
@@ -285,23 +287,23 @@ def test_rows_of_an_earlier_filter_are_not_chosen(
 def test_refused_and_failed_actions_are_shown_on_other_pages(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
-    made = [create_ended(user, name=f"kept {n}", **place) for n in range(60)]
-    held: list[Any] = []
-    tab.page.route("**/projects/-1/experiments/archive", lambda route: held.append(route))
-    tab.open(address_of(user, made[0]))
+    experiment_ids = [create_ended(user, name=f"kept {n}", **place) for n in range(60)]
+    held_requests: list[Any] = []
+    tab.page.route("**/projects/-1/experiments/archive", lambda route: held_requests.append(route))
+    tab.open(address_of(user, experiment_ids[0]))
 
     def archive() -> None:
-        tab.page.get_by_role("checkbox", name=f"Choose {made[0]}", exact=True).check()
+        tab.page.get_by_role("checkbox", name=f"Choose {experiment_ids[0]}", exact=True).check()
         press(tab, "Choose all 60 that fit")
         tab.page.get_by_text("60 experiments chosen").wait_for()
         press(tab, "Archive")
         tab.page.get_by_text("Archive: 0 of 60 done").wait_for()
 
     def answer() -> None:
-        route = held.pop()
+        route = held_requests.pop()
         ids = json.loads(route.request.post_data)["experimentIds"]
-        told = [{"id": id, "error": "" if n else "not now"} for n, id in enumerate(ids)]
-        route.fulfill(json={"results": told})
+        outcomes = [{"id": id, "error": "" if n else "not now"} for n, id in enumerate(ids)]
+        route.fulfill(json={"results": outcomes})
 
     archive()
     press(tab, "Stop here")
@@ -320,10 +322,10 @@ def test_refused_and_failed_actions_are_shown_on_other_pages(
 def test_time_in_an_address_is_independent_of_the_time_zone(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:
-    listed = address_of(user, create(user, name="timed", **place))
+    address = address_of(user, create(user, name="timed", **place))
     session = tab.page.context.new_cdp_session(tab.page)
     session.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
-    tab.open(listed)
+    tab.open(address)
     press(tab, "Filter")
     condition(tab, 0, "Started", "is after", "2026-01-01T10:00")
     press(tab, "Apply")

@@ -92,13 +92,13 @@ class FakeAgent:
             "pool": self._pool, "slots": slots, "runtime": "docker", "proof": self._proof(incarnation),
             "containers": reports,
         }  # fmt: skip
-        kept = [r["id"] for r in reports if _may_go_on(r)]
+        kept_ids = [r["id"] for r in reports if _may_go_on(r)]
         whole = [r["id"] for r in reports if _is_whole(r) and not self.containers[r["id"]].killed]
-        returned = Returned(self.id, kept, whole, self._spoke_at)
+        returned_agent = Returned(self.id, kept_ids, whole, self._spoke_at)
 
         def judge(reply: Reply) -> None:
             if reply.ok:
-                self.world.invariants.check_given_back(returned)
+                self.world.invariants.check_given_back(returned_agent)
 
         call = Call("POST", "/agents/v1/join", body)
         self._send(call, lambda r: self._joined(incarnation, r), judge)
@@ -139,8 +139,8 @@ class FakeAgent:
             if reply.status == 401:
                 self._spoke_at = heard_before  # the poll of a lost agent extends no lease
             if reply.ok:
-                begun = {r["id"] for r in reports if r["state"] != "assigned"}
-                self.world.ledger.reported |= begun
+                started_ids = {r["id"] for r in reports if r["state"] != "assigned"}
+                self.world.ledger.reported |= started_ids
             fine = reply.status in (200, 401) or reply.unavailable
             if not fine and "was replaced" not in str(reply.body):
                 raise Violation(f"{self.id}: a poll was answered {reply.status}: {reply.body}")
@@ -189,13 +189,13 @@ class FakeAgent:
                 self._begin_container(order)
 
     def _check_orders(self, orders: list[dict[str, Any]]) -> None:
-        held: list[int] = []
+        slots: list[int] = []
         for order in orders:
             container = self.containers.get(order["id"])
             spec = container.spec if container is not None else order.get("spec")
-            held += spec["slot_ids"] if spec else []
-        if len(set(held)) != len(held) or not set(held) <= set(range(self.slots)):
-            raise Violation(f"{self.id} with {self.slots} slots is ordered to use slots {held}")
+            slots += spec["slot_ids"] if spec else []
+        if len(set(slots)) != len(slots) or not set(slots) <= set(range(self.slots)):
+            raise Violation(f"{self.id} with {self.slots} slots is ordered to use slots {slots}")
 
     def _begin_container(self, order: dict[str, Any]) -> None:
         if order["desired"] == "killed":
@@ -215,7 +215,7 @@ class FakeAgent:
     def _send(
         self,
         call: Call,
-        answered: Callable[[Reply], None],
+        on_reply: Callable[[Reply], None],
         judge: Callable[[Reply], None] | None = None,
     ) -> None:
         """Send through the network, as long as this life of the process lasts."""
@@ -223,7 +223,7 @@ class FakeAgent:
 
         def heard(reply: Reply) -> None:
             if life == self._life and self._up:
-                answered(reply if self.connected and self.hears else Reply(0))
+                on_reply(reply if self.connected and self.hears else Reply(0))
 
         if self.connected:
             if call.token:

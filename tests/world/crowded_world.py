@@ -104,8 +104,8 @@ class Intruder:
         if self._rng.random() < 0.3:
             return replace(self._rng.choice(looks), token=self._token), self._sees
         call = self._rng.choice(changes)
-        nothing = call.body is not None and call.body.get("checkpointUuids") == []
-        return replace(call, token=self._token), nothing
+        selects_nothing = call.body is not None and call.body.get("checkpointUuids") == []
+        return replace(call, token=self._token), selects_nothing
 
 
 class CrowdedWorld(World):
@@ -149,13 +149,13 @@ class CrowdedWorld(World):
     def _check_end(self) -> None:
         super()._check_end()
         self._check_given_up()
-        announced = set(self.ledger.announced)
+        uuids = set(self.ledger.announced)
         self._collect()
         with self._hosts.observed() as tx:
             states = {row.uuid: row.state for row in tx.execute(_CHECKPOINTS)}
         for uuid, state in states.items():
             # Users also activate paused work after the two days, which uploads its code again.
-            if state == "ACTIVE" and uuid in announced:
+            if state == "ACTIVE" and uuid in uuids:
                 raise Violation(f"checkpoint {uuid} was cut off and nobody collects it")
             if state == "COMPLETED" and uuid in self.ledger.collected:
                 raise Violation(f"checkpoint {uuid} is complete and its files are gone")
@@ -165,12 +165,12 @@ class CrowdedWorld(World):
     def _check_given_up(self) -> None:
         """Check that no run follows one that failed and had said that no retry helps."""
         with self._hosts.observed() as tx:
-            failed = {(r.trial_id, r.run_id) for r in tx.execute(_FAILED_RUNS)}
+            failed_runs = {(r.trial_id, r.run_id) for r in tx.execute(_FAILED_RUNS)}
         last: dict[int, int] = {}
         for run in self.ledger.runs.values():
             last[run.trial_id] = max(run.run_id, last.get(run.trial_id, 0))
         for trial_id, run_id in self.ledger.given_up.items():
-            if (trial_id, run_id) in failed and last[trial_id] > run_id:
+            if (trial_id, run_id) in failed_runs and last[trial_id] > run_id:
                 raise Violation(f"trial {trial_id} was tried again after run {run_id} gave up")
 
     def _collect(self) -> None:

@@ -82,9 +82,9 @@ class Points:
         # No invariant depends on renewed leases.
         self.wrote |= writes and cursor.rowcount != 0 and "SET last_seen_at" not in sql
         if cursor.rowcount > 1 and cursor.description and not _is_ordered(sql):
-            drawn = sorted(cursor.fetchall(), key=repr)
-            self.rng.shuffle(drawn)
-            cursor._row_iter = iter(drawn)
+            rows = sorted(cursor.fetchall(), key=repr)
+            self.rng.shuffle(rows)
+            cursor._row_iter = iter(rows)
 
 
 class WatchedDatabase(Database):
@@ -120,10 +120,10 @@ class WatchedDatabase(Database):
         if self.points.wrote_alone:
             self.points.passed(between_transactions=True)
 
-    def _before(self, *told: Any) -> None:
+    def _before(self, *arguments: Any) -> None:
         self.points.passed()
 
-    def _after(self, connection: Any, cursor: Any, sql: str, *told: Any) -> None:
+    def _after(self, connection: Any, cursor: Any, sql: str, *arguments: Any) -> None:
         self.points.has_run(sql, cursor)
 
 

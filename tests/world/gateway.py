@@ -67,9 +67,9 @@ class FakeGateway:
         self._deliver()
 
     def _keep(self, report: _Report) -> None:
-        answered, report.answered = report.answered, None
-        if answered is not None:
-            self._container.later(0.0, lambda: answered(_KEPT))
+        on_answer, report.answered = report.answered, None
+        if on_answer is not None:
+            self._container.later(0.0, lambda: on_answer(_KEPT))
 
     def _deliver(self) -> None:
         if self._delivers:
@@ -103,22 +103,22 @@ class FakeGateway:
 
         def heard(reply: Reply) -> None:
             if reply.unavailable:
-                again = self._pause_s()
-                self._container.later(again, lambda: self.forward(call, response))
+                pause_s = self._pause_s()
+                self._container.later(pause_s, lambda: self.forward(call, response))
             else:
                 response(reply)
 
         self._send(call, heard)
 
-    def _send(self, call: Call, heard: Answered) -> None:
+    def _send(self, call: Call, on_answer: Answered) -> None:
         """Send a request once. Small metrics first use the agent's own route, as in a real agent."""
         agent = self._container.agent
         if not agent.answers_containers:
-            self._container.later(self._pause_s(), lambda: heard(Reply(0)))
+            self._container.later(self._pause_s(), lambda: on_answer(Reply(0)))
             return
 
         def arrived(reply: Reply) -> None:
-            heard(reply if agent.answers_containers else Reply(0))
+            on_answer(reply if agent.answers_containers else Reply(0))
 
         def delivered(reply: Reply) -> None:
             if reply.ok and reply.body["outcomes"] == ["stored"]:
@@ -141,9 +141,9 @@ class FakeGateway:
         def judge(reply: Reply) -> None:
             invariants = container.agent.world.invariants
             if 400 <= reply.status < 500 and invariants.is_live(container.id):
-                what = f"{call.method} {call.path} was answered {reply.status}"
+                message = f"{call.method} {call.path} was answered {reply.status}"
                 answer = json.dumps(reply.body)
-                raise Violation(f"{container.allocation_id} is live, but {what}: {answer}")
+                raise Violation(f"{container.allocation_id} is live, but {message}: {answer}")
 
         return judge
 

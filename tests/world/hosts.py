@@ -61,10 +61,10 @@ class Hosts:
 
     def wrote(self) -> bool:
         """Return whether anything has changed since this was asked last."""
-        wrote = any(p.points.wrote for p in self.processes)
+        has_written = any(p.points.wrote for p in self.processes)
         for process in self.processes:
             process.points.wrote = False
-        return wrote
+        return has_written
 
     def close(self) -> None:
         self.observer.dispose()

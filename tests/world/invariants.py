@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Invariants", "Returned", "Violation"]
 
 
-def all_rules(named: dict[str, str]) -> TextClause:
-    parts = (f"SELECT '{n}' AS rule, what FROM ({sql}) AS x (what)" for n, sql in named.items())
+def all_rules(queries: dict[str, str]) -> TextClause:
+    parts = (f"SELECT '{n}' AS rule, what FROM ({sql}) AS x (what)" for n, sql in queries.items())
     return text(" UNION ALL ".join(parts))
 
 
@@ -111,8 +111,8 @@ class Invariants:
         agents = tx.execute(_AGENTS).all()
         for agent in agents:
             if agent.state == "LOST" and agent.id not in self._lost:
-                heard = max(filter(None, (agent.last_seen_at, self.answering_since)))
-                silent_s = (now - heard).total_seconds()
+                last_contact = max(filter(None, (agent.last_seen_at, self.answering_since)))
+                silent_s = (now - last_contact).total_seconds()
                 if silent_s < _SILENCE_S - self._skew_s:
                     raise Violation(f"{agent.id} is lost after {silent_s:.0f} s of silence")
         self._lost = {agent.id for agent in agents if agent.state == "LOST"}
@@ -122,8 +122,8 @@ class Invariants:
         now_s = self._timeline.seconds
         self._awaited = {id: until_s for id, until_s in self._awaited.items() if until_s > now_s}
         if self._awaited:
-            for broken in tx.execute(_GIVEN_UP, {"ids": sorted(self._awaited)}):
-                raise Violation(f"{broken.what} was given up while its run waited for it")
+            for row in tx.execute(_GIVEN_UP, {"ids": sorted(self._awaited)}):
+                raise Violation(f"{row.what} was given up while its run waited for it")
 
     def is_live(self, container_id: str) -> bool:
         """Return whether a container is of an allocation that lives."""
@@ -137,16 +137,16 @@ class Invariants:
             self._check_reported(tx, run.trial_id, expected)
 
     def _check_reported(self, tx: Tx, trial_id: int, expected: Mapping[int, float]) -> None:
-        stored = {
+        stored_losses = {
             (row.metric_group, row.total_batches): row.loss
             for row in tx.execute(_REPORTED, {"trial": trial_id})
         }
         for steps, loss in expected.items():
             for group in ("training", "validation"):
-                value = stored.get((group, steps))
+                value = stored_losses.get((group, steps))
                 if value != loss:
-                    what = f"{group} at step {steps} is {value}, not {loss}"
-                    raise Violation(f"trial {trial_id} has a hole: {what}")
+                    message = f"{group} at step {steps} is {value}, not {loss}"
+                    raise Violation(f"trial {trial_id} has a hole: {message}")
 
     def check_given_back(self, back: Returned) -> None:
         """Check that all runs of an agent that has joined again continue, except replaced runs."""
@@ -155,9 +155,9 @@ class Invariants:
                 "agent": back.agent_id, "ids": list(back.containers), "whole": list(back.whole),
                 "spoke_at": back.spoke_at,
             }  # fmt: skip
-            for lost in tx.execute(_NOT_GIVEN_BACK, params):
+            for lost_row in tx.execute(_NOT_GIVEN_BACK, params):
                 raise Violation(
-                    f"{back.agent_id} is back with {lost.what}, which is not given back"
+                    f"{back.agent_id} is back with {lost_row.what}, which is not given back"
                 )
             until_s = self._timeline.seconds + _SILENCE_S - self._skew_s
             for row in tx.execute(_AWAITED, {"agent": back.agent_id}):
@@ -166,8 +166,8 @@ class Invariants:
     def check_tick(self, before: datetime) -> None:
         """Check an uninterrupted tick that began at `before`."""
         with self._hosts.observed() as tx:
-            for broken in tx.execute(_TICK_RULES, {"now": before}).all():
-                raise Violation(f"{broken.rule}: {broken.what}")
+            for row in tx.execute(_TICK_RULES, {"now": before}).all():
+                raise Violation(f"{row.rule}: {row.what}")
 
     def everything_ended(self) -> bool:
         with self._hosts.observed() as tx:
@@ -179,14 +179,20 @@ class Invariants:
 
     def _check_terminal(self, rows: Sequence[tuple[str, str, int | None]]) -> None:
         """Check that ended objects do not change until they are deleted."""
-        present = {what: (state, experiment_id) for what, state, experiment_id in rows}
-        for what, (state, experiment_id) in self._ended.items():
-            now = present.get(what)
-            asked = experiment_id in self._ledger.deleting
-            if now is None and not asked:
-                raise Violation(f"{what} was {state} and is gone")
-            if now is not None and now[0] != state and not (asked and now[0].startswith("DELET")):
-                raise Violation(f"{what} was {state} and is {now[0]}")
+        present = {
+            object_name: (state, experiment_id) for object_name, state, experiment_id in rows
+        }
+        for object_object_name, (state, experiment_id) in self._ended.items():
+            now = present.get(object_object_name)
+            is_being_deleted = experiment_id in self._ledger.deleting
+            if now is None and not is_being_deleted:
+                raise Violation(f"{object_object_name} was {state} and is gone")
+            if (
+                now is not None
+                and now[0] != state
+                and not (is_being_deleted and now[0].startswith("DELET"))
+            ):
+                raise Violation(f"{object_object_name} was {state} and is {now[0]}")
         self._ended = {w: s for w, s in present.items() if s[0] in _TERMINAL}
 
     def _check_trials(self, rows: Sequence[Any]) -> None:
@@ -228,13 +234,13 @@ class Invariants:
             self._check_results(tx)
             self._replays.check_from_scratch(tx)
         for m in ledger.metrics:
-            stored = metrics.get((m.trial_id, m.run_id, m.group, m.steps))
+            stored_value = metrics.get((m.trial_id, m.run_id, m.group, m.steps))
             superseded = any(
                 trial_id == m.trial_id and run_id > m.run_id and steps < m.steps
                 for trial_id, run_id, steps in starts
             )
-            if m.trial_id in trials and stored != m.loss and not superseded:
-                raise Violation(f"{m} was acknowledged, and {stored} is stored")
+            if m.trial_id in trials and stored_value != m.loss and not superseded:
+                raise Violation(f"{m} was acknowledged, and {stored_value} is stored")
         for uuid, trial_id in ledger.checkpoints.items():
             if trial_id in trials and uuid not in checkpoints:
                 raise Violation(
@@ -256,11 +262,11 @@ class Invariants:
             if run is not None:
                 before = self._ledger.reported_before(run.started_from, run.trial_id)
                 self._check_reported(tx, run.trial_id, before | dict(run.reported))
-        ended = sorted(self._ledger.ended & self._ledger.forgotten)
-        for lost in tx.execute(_ENDED_AS_LOST, {"ids": ended}):
-            raise Violation(f"{lost.what} ended by itself, and counts as lost")
+        ended_tasks = sorted(self._ledger.ended & self._ledger.forgotten)
+        for lost_row in tx.execute(_ENDED_AS_LOST, {"ids": ended_tasks}):
+            raise Violation(f"{lost_row.what} ended by itself, and counts as lost")
 
 
 def none_broken(tx: Tx, query: TextClause) -> None:
-    for broken in tx.execute(query).all():
-        raise Violation(f"{broken.rule}: {broken.what}")
+    for row in tx.execute(query).all():
+        raise Violation(f"{row.rule}: {row.what}")

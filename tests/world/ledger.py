@@ -66,15 +66,17 @@ class Ledger:
 
     def reported_before(self, checkpoint: str, trial_id: int) -> dict[int, float]:
         """Return the steps and losses that a trial's runs had reported when this checkpoint was saved."""
-        saved = self.saved.get(checkpoint)
-        if saved is None or saved.run.trial_id != trial_id:
+        checkpoint_saved = self.saved.get(checkpoint)
+        if checkpoint_saved is None or checkpoint_saved.run.trial_id != trial_id:
             return {}  # the trial began with this checkpoint, or without one
-        before = self.reported_before(saved.run.started_from, trial_id)
-        return before | {s: loss for s, loss in saved.run.reported if s <= saved.steps}
+        before = self.reported_before(checkpoint_saved.run.started_from, trial_id)
+        return before | {
+            s: loss for s, loss in checkpoint_saved.run.reported if s <= checkpoint_saved.steps
+        }
 
     def crashes(self) -> dict[int, int]:
         """Count how often the user's code failed, by trial."""
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for run in self.runs.values():
-            found[run.trial_id] = found.get(run.trial_id, 0) + run.crashed
-        return found
+            counts[run.trial_id] = counts.get(run.trial_id, 0) + run.crashed
+        return counts

@@ -55,12 +55,12 @@ class Books:
         self._check_maximum(rows)
 
     def _check_launches(self, rows: Mapping[Any, Any]) -> None:
-        launched = set()
+        launched_ids = set()
         for machine in self._machines():
             id = machine.request.machine_id
-            if id in launched:
+            if id in launched_ids:
                 raise Violation(f"instance {id} was launched twice, again as {machine.cloud_id}")
-            launched.add(id)
+            launched_ids.add(id)
             row = rows.get(id)
             if row is None and id not in self.strays:
                 raise Violation(f"{machine.cloud_id} was launched without a row")
@@ -135,11 +135,15 @@ class Books:
 
 def _check_what_came(row: Any, machine: RentedMachine) -> None:
     offer = machine.offer
-    told = row.provider, row.zone, row.machine_type
-    rented = offer.provider, machine.zone, offer.machine_type
+    actual_offer = row.provider, row.zone, row.machine_type
+    expected_offer = offer.provider, machine.zone, offer.machine_type
     # If the cloud chose the zone, the price is the zone's price at that time.
-    if told != rented or (offer.zone and row.price_usd_hour != offer.price_usd_hour):
-        raise Violation(f"instance {row.id} is {told} at {row.price_usd_hour}, rented was {offer}")
+    if actual_offer != expected_offer or (
+        offer.zone and row.price_usd_hour != offer.price_usd_hour
+    ):
+        raise Violation(
+            f"instance {row.id} is {actual_offer} at {row.price_usd_hour}, rented was {offer}"
+        )
 
 
 def _same(one: Decimal, other: Decimal) -> bool:

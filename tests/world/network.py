@@ -72,9 +72,9 @@ class _Once:
         self._answered: Answered | None = response
 
     def __call__(self, reply: Reply) -> None:
-        answered, self._answered = self._answered, None
-        if answered is not None:
-            answered(reply)
+        on_answer, self._answered = self._answered, None
+        if on_answer is not None:
+            on_answer(reply)
 
 
 def _ignore(reply: Reply) -> None:

@@ -102,8 +102,8 @@ class Process:
 
 
 def _query(text: str) -> dict[str, Sequence[str]]:
-    found: dict[str, Sequence[str]] = {}
+    parameters: dict[str, Sequence[str]] = {}
     for pair in filter(None, text.split("&")):
         name, _, value = pair.partition("=")
-        found[name] = [*found.get(name, ()), value]
-    return found
+        parameters[name] = [*parameters.get(name, ()), value]
+    return parameters

@@ -187,24 +187,24 @@ class TrialProgram:
     def _checkpoint(self) -> Script:
         uuid = str(UUID(int=self._rng.getrandbits(128), version=4))
         self._world.ledger.saved[uuid] = Saved(self._run, self._steps)
-        named = {
+        named_body = {
             "uuid": uuid,
             "taskId": self._task_id,
             "allocationId": self._container.allocation_id,
         }
-        if self._config["data"].get("announces") and not (yield from self._announce(named)):
+        if self._config["data"].get("announces") and not (yield from self._announce(named_body)):
             return False
         body = {
-            **named, "resources": {"weights": "10"}, "state": "STATE_COMPLETED",
+            **named_body, "resources": {"weights": "10"}, "state": "STATE_COMPLETED",
             "metadata": {"steps_completed": self._steps},
         }  # fmt: skip
         reply = yield self._post("/api/v1/checkpoints", body)
         return reply.ok
 
-    def _announce(self, named: dict[str, str]) -> Script:
+    def _announce(self, fields: dict[str, str]) -> Script:
         """Upload after an announcement; return 0 where the program fails in the middle."""
-        self._world.ledger.announced[named["uuid"]] = self.trial_id
-        reply = yield self._post("/api/v1/checkpoints", {**named, "state": "STATE_ACTIVE"})
+        self._world.ledger.announced[fields["uuid"]] = self.trial_id
+        reply = yield self._post("/api/v1/checkpoints", {**fields, "state": "STATE_ACTIVE"})
         yield Sleep(self._rng.uniform(0.5, 5))
         if self._trouble(2.0):
             self._run.crashed = True

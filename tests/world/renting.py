@@ -63,11 +63,11 @@ class WatchedMarket:
         self._market = market
         self._points = points
 
-    def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
+    def read(self, place: Place, types: Sequence[WantedType]) -> MarketAnswer:
         self._points.passed(between_transactions=True)
-        told = self._market.read(place, wanted)
+        market_answer = self._market.read(place, types)
         self._points.passed(between_transactions=True)
-        return told
+        return market_answer
 
 
 class Renting(Rounds):
@@ -88,15 +88,15 @@ class Renting(Rounds):
         self._markets = markets
 
     def _run(self, process: Process) -> tuple[float | None, Callable[[], None]]:
-        watched = {n: WatchedCloud(c, process.points) for n, c in self._clouds.items()}
+        watched_clouds = {n: WatchedCloud(c, process.points) for n, c in self._clouds.items()}
         markets = {n: WatchedMarket(m, process.points) for n, m in self._markets.items()}
-        return calling.run(process.ctx, watched, markets), lambda: None
+        return calling.run(process.ctx, watched_clouds, markets), lambda: None
 
 
 class _OneAfterTheOther:
     """Stands for the threads that call clouds at once: their order would not be the seed's."""
 
-    def __init__(self, most: int, **named: Any) -> None:
+    def __init__(self, most: int, **options: Any) -> None:
         self._most = most
 
     def __enter__(self) -> "_OneAfterTheOther":

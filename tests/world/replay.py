@@ -51,17 +51,17 @@ class Replays:
 
     def check(self, tx: Tx, processes: Sequence[Process]) -> bool:
         """Compare, and return whether there was anything new to fold."""
-        changed = False
+        has_changed = False
         for row in tx.execute(_SEARCHES).all():
             replay = self._replays.get(row.experiment_id)
             if replay is None:
                 replay = self._replays[row.experiment_id] = _begin(tx, row.experiment_id)
             if replay.seq != row.seq:
-                changed = True
+                has_changed = True
                 replay.fold(_events(tx, row.experiment_id, replay.seq))
                 _compare(tx, row.experiment_id, replay)
                 self._check_memories(row.experiment_id, replay, processes)
-        return changed
+        return has_changed
 
     def _check_memories(
         self, experiment_id: int, replay: Replay, processes: Sequence[Process]
@@ -98,14 +98,14 @@ def _events(tx: Tx, experiment_id: int, after: int) -> list[dict[str, Any]]:
 
 def _compare(tx: Tx, experiment_id: int, replay: Replay) -> None:
     trials = tx.execute(_TRIALS, {"id": experiment_id}).all()
-    stored = [(t.request_id, t.hparams, t.seed) for t in trials]
+    stored_trials = [(t.request_id, t.hparams, t.seed) for t in trials]
     folded = [(c.request_id, dict(c.hparams), c.seed) for c in replay.created]
-    if stored != folded:
+    if stored_trials != folded:
         raise Violation(
-            f"experiment {experiment_id}: replay creates {len(folded)} trials, {len(stored)} exist, or others"
+            f"experiment {experiment_id}: replay creates {len(folded)} trials, {len(stored_trials)} exist, or others"
         )
-    stopped = {t.request_id for t in trials if t.stop_requested}
-    if not stopped <= replay.stopped:
+    stopped_ids = {t.request_id for t in trials if t.stop_requested}
+    if not stopped_ids <= replay.stopped:
         raise Violation(
-            f"experiment {experiment_id}: replay does not stop {stopped - replay.stopped}"
+            f"experiment {experiment_id}: replay does not stop {stopped_ids - replay.stopped}"
         )

@@ -48,12 +48,12 @@ class Play:
     """Runs one script until it returns, or until it is stopped from outside."""
 
     def __init__(
-        self, timeline: Timeline, send: Send, script: Script, ended: Callable[[int | None], None]
+        self, timeline: Timeline, send: Send, script: Script, on_end: Callable[[int | None], None]
     ) -> None:
         self._timeline = timeline
         self._send = send
         self._script = script
-        self._ended = ended
+        self._ended = on_end
         self.over = False
 
     def start(self) -> None:
@@ -69,12 +69,12 @@ class Play:
         if self.over:
             return
         try:
-            wanted = next(self._script) if reply is None else self._script.send(reply)
+            action = next(self._script) if reply is None else self._script.send(reply)
         except StopIteration as end:
             self.over = True
             self._ended(end.value)
             return
-        if isinstance(wanted, Sleep):
-            self._timeline.after(wanted.seconds, lambda: self._go_on(SILENCE))
+        if isinstance(action, Sleep):
+            self._timeline.after(action.seconds, lambda: self._go_on(SILENCE))
         else:
-            self._send(wanted, self._go_on)
+            self._send(action, self._go_on)

@@ -86,9 +86,11 @@ class FakeSearchMethod:
                 return 0
             yield Sleep(self._rng.uniform(1, 4))
 
-    def _is_over(self, status: int, what: str) -> bool:
+    def _is_over(self, status: int, request_id: str) -> bool:
         if 400 <= status < 500 and self._id not in self._world.ledger.deleting:
-            raise Violation(f"experiment {self._id} answers its search method {status}: {what}")
+            raise Violation(
+                f"experiment {self._id} answers its search method {status}: {request_id}"
+            )
         return status == 404
 
     def _crash(self) -> Script:
@@ -103,14 +105,14 @@ class FakeSearchMethod:
         new = [event for event in events if int(event["id"]) > memory.last_event]
         for event in new:
             memory.last_event = id = int(event["id"])
-            ((kind, told),) = ((k, v) for k, v in event.items() if k != "id")
-            operations = _REACTIONS[kind](self, told)
+            ((kind, event_body),) = ((k, v) for k, v in event.items() if k != "id")
+            operations = _REACTIONS[kind](self, event_body)
             if not memory.ended:
                 memory.answers.append((id, operations))
         if any("trialProgress" not in event for event in new):  # else it is not worth it
             self._saved = deepcopy(memory)
 
-    def _begun(self, told: Mapping[str, Any]) -> list[Operation]:
+    def _begun(self, event: Mapping[str, Any]) -> list[Operation]:
         return [o for _ in range(self._rng.randint(1, 3)) for o in self._new_trial()]
 
     def _new_trial(self) -> list[Operation]:
@@ -125,51 +127,53 @@ class FakeSearchMethod:
             operations.append(_close(request_id))
         return operations
 
-    def _created(self, told: Mapping[str, Any]) -> list[Operation]:
-        request_id, trial = self._followed("trialCreated", told)
+    def _created(self, event: Mapping[str, Any]) -> list[Operation]:
+        request_id, trial = self._followed("trialCreated", event)
         self._must(not trial.heard, f"trial {request_id} was created twice")
         trial.heard = True
         return [] if trial.asked else [self._train(request_id, trial, _SHORT)]
 
-    def _validated(self, told: Mapping[str, Any]) -> list[Operation]:
-        request_id, trial = self._followed("validationCompleted", told)
-        length = int(told["validateAfterLength"])
+    def _validated(self, event: Mapping[str, Any]) -> list[Operation]:
+        request_id, trial = self._followed("validationCompleted", event)
+        length = int(event["validateAfterLength"])
         self._must(trial.asked == length, f"trial {request_id} was not asked to train {length}")
         self._must(trial.reached < length, f"trial {request_id} trained {length} twice")
-        spoken = self._world.ledger.validations
-        self._must((length, told["metric"]) in spoken, f"no program validated as told: {told}")
+        validations = self._world.ledger.validations
+        self._must(
+            (length, event["metric"]) in validations, f"no program validated as told: {event}"
+        )
         trial.reached = length
         if length == _SHORT and self._rng.random() < 0.5:
             return [self._train(request_id, trial, _LONG)]
         return [_close(request_id)]
 
-    def _left(self, told: Mapping[str, Any]) -> list[Operation]:
-        self._followed("trialExitedEarly", told)
+    def _left(self, event: Mapping[str, Any]) -> list[Operation]:
+        self._followed("trialExitedEarly", event)
         return self._new_trial() if self._rng.random() < 0.2 else []
 
-    def _closed(self, told: Mapping[str, Any]) -> list[Operation]:
-        request_id, trial = self._followed("trialClosed", told)
+    def _closed(self, event: Mapping[str, Any]) -> list[Operation]:
+        request_id, trial = self._followed("trialClosed", event)
         self._must(not trial.closed, f"trial {request_id} was closed twice")
         trial.closed = True
         if not all(t.closed for t in self._memory.trials.values()):
             return []
         return [{"shutDown": {"cancel": self._rng.random() < 0.2, "failure": False}}]
 
-    def _progressed(self, told: Mapping[str, Any]) -> list[Operation]:
-        self._followed("trialProgress", told)
+    def _progressed(self, event: Mapping[str, Any]) -> list[Operation]:
+        self._followed("trialProgress", event)
         return []
 
-    def _inactive(self, told: Mapping[str, Any]) -> list[Operation]:
-        self._memory.ended = told["experimentState"] in _ENDED
+    def _inactive(self, event: Mapping[str, Any]) -> list[Operation]:
+        self._memory.ended = event["experimentState"] in _ENDED
         return []
 
     def _train(self, request_id: str, trial: Followed, length: int) -> Operation:
         trial.asked = length
-        asked = {"requestId": request_id, "length": str(length)}
-        return {"trialOperation": {"validateAfter": asked}}
+        body = {"requestId": request_id, "length": str(length)}
+        return {"trialOperation": {"validateAfter": body}}
 
-    def _followed(self, kind: str, told: Mapping[str, Any]) -> tuple[str, Followed]:
-        request_id = told["requestId"]
+    def _followed(self, kind: str, event: Mapping[str, Any]) -> tuple[str, Followed]:
+        request_id = event["requestId"]
         trial = self._memory.trials.get(request_id)
         self._must(trial is not None, f"{kind} of {request_id}, which was never asked for")
         assert trial is not None
@@ -182,8 +186,8 @@ class FakeSearchMethod:
         if not holds:
             raise Violation(f"the search method of experiment {self._id} heard: {otherwise}")
 
-    def _call(self, method: str, what: str, body: Mapping[str, Any] | None = None) -> Call:
-        return Call(method, f"/api/v1/experiments/{self._id}/{what}", body, USER_TOKEN)
+    def _call(self, method: str, sentence: str, body: Mapping[str, Any] | None = None) -> Call:
+        return Call(method, f"/api/v1/experiments/{self._id}/{sentence}", body, USER_TOKEN)
 
 
 Reaction = Callable[[FakeSearchMethod, Mapping[str, Any]], list[Operation]]

@@ -137,8 +137,8 @@ class TaskUser:
 
 def _may_refuse(reply: Reply) -> bool:
     """Return whether a refusal is right: a parent ended or pauses, or no agent that has joined has the slots."""
-    told = str(reply.body)
-    return "no more children" in told or "unpause it first" in told or "slots" in told
+    message = str(reply.body)
+    return "no more children" in message or "unpause it first" in message or "slots" in message
 
 
 _CHANCES: dict[Callable[[TaskUser], Script], int] = {

@@ -65,11 +65,11 @@ class NotebookProgram:
             yield from self._report(works=works)
 
     def _report(self, *, works: bool) -> Script:
-        sent = self._world.timeline.seconds
+        sent_at = self._world.timeline.seconds
         path = f"/api/v1/notebooks/{self._task_id}/report_idle"
         reply = yield Call("PUT", path, {"idle": not works}, self._token)
         if works and reply.ok:
-            self._world.ledger.tasks.worked_at[self._task_id] = sent
+            self._world.ledger.tasks.worked_at[self._task_id] = sent_at
         return None
 
 

@@ -40,10 +40,10 @@ class TaskWorld(World):
             none_broken(tx, _TASK_RULES)
             for alive in tx.execute(_BELOW_KILLED, {"killed": sorted(self.ledger.tasks.killed)}):
                 raise Violation(f"below a task that was killed, task {alive.what}")
-            for ended in tx.execute(_IDLE_KILLED):
-                if ended.id not in self._ended_idle:
-                    self._ended_idle.add(ended.id)
-                    self._check_idle(ended.task_id, ended.idle_timeout_s)
+            for row in tx.execute(_IDLE_KILLED):
+                if row.id not in self._ended_idle:
+                    self._ended_idle.add(row.id)
+                    self._check_idle(row.task_id, row.idle_timeout_s)
 
     def _check_idle(self, task_id: str, timeout_s: float) -> None:
         worked_at = self.ledger.tasks.worked_at.get(task_id)

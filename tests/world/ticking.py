@@ -35,8 +35,8 @@ class Rounds:
 
         def served() -> None:
             check()
-            wanted = _SAFETY_NET_S if due_s is None else max(due_s, _SPACING_S)
-            self._plan(min(wanted, _SAFETY_NET_S))
+            wait_s = _SAFETY_NET_S if due_s is None else max(due_s, _SPACING_S)
+            self._plan(min(wait_s, _SAFETY_NET_S))
 
         return Done("" if due_s is None else f"next in {due_s:.2f} s", served)
 
@@ -64,5 +64,5 @@ class Ticking(Rounds):
     first_s = 1.0
 
     def _run(self, process: Process) -> tuple[float | None, Callable[[], None]]:
-        began = process.ctx.now()
-        return process.tick(), lambda: self._world.invariants.check_tick(began)
+        start_time = process.ctx.now()
+        return process.tick(), lambda: self._world.invariants.check_tick(start_time)

@@ -33,12 +33,14 @@ class Timeline:
         self.seconds = max(self.seconds, at)
         return action
 
-    def take(self, wanted: Callable[[Action], bool], within_s: float, rng: Random) -> Action | None:
+    def take(
+        self, is_wanted: Callable[[Action], bool], within_s: float, rng: Random
+    ) -> Action | None:
         """Take an action of the near future that happens now, while another is still being carried out."""
-        soon = sorted(e for e in self._due if e[0] <= self.seconds + within_s and wanted(e[2]))
+        soon = sorted(e for e in self._due if e[0] <= self.seconds + within_s and is_wanted(e[2]))
         if not soon:
             return None
-        chosen = rng.choice(soon)
-        self._due.remove(chosen)
+        action = rng.choice(soon)
+        self._due.remove(action)
         heapq.heapify(self._due)
-        return chosen[2]
+        return action[2]

@@ -125,8 +125,8 @@ class FakeUser:
         jobs = [j["full"]["jobId"] for j in reply.body.get("jobs", ())]
         if len(jobs) >= 2:
             job, anchor = self._rng.sample(jobs, 2)
-            where = self._rng.choice(("aheadOf", "behindOf"))
-            yield self._post("/api/v1/job-queues", {"updates": [{"jobId": job, where: anchor}]})
+            direction = self._rng.choice(("aheadOf", "behindOf"))
+            yield self._post("/api/v1/job-queues", {"updates": [{"jobId": job, direction: anchor}]})
         return None
 
     def _trouble_agents(self) -> Script:

@@ -112,26 +112,26 @@ class World:
         return Random(f"{self.seed}/{name}")
 
     def run(self) -> Summary:
-        with _errors_of_the_log() as logged, _frequent_snapshots():
+        with _errors_of_the_log() as log_errors, _frequent_snapshots():
             try:
-                self._live(logged)
+                self._live(log_errors)
             except (Violation, AssertionError) as e:
                 raise Violation(self._told(e)) from e
         return Summary(self.seed, self.steps, self.timeline.seconds, len(self.ledger.experiments))
 
-    def _live(self, logged: list[str]) -> None:
+    def _live(self, log_errors: list[str]) -> None:
         for actor in self.actors:
             actor.begin()
         self.ticking.begin()
         while self.timeline.seconds < self._chaos_s or self.outage is not None:
-            self._next(logged)
+            self._next(log_errors)
         self._calm_down()
         deadline = self.timeline.seconds + self._longest_quiet_s
         while not self._is_over():
             if self.timeline.seconds > deadline:
                 raise Violation(f"it does not come to an end: {self.invariants.unfinished()}")
             for _ in range(10):
-                self._next(logged)
+                self._next(log_errors)
         self._check_end()
 
     def _calm_down(self) -> None:
@@ -145,10 +145,10 @@ class World:
     def _check_end(self) -> None:
         self.invariants.check_end(self._hosts)
 
-    def _next(self, logged: list[str]) -> None:
+    def _next(self, log_errors: list[str]) -> None:
         self.timeline.next()()
-        if logged:
-            raise Violation(f"an error was logged: {logged[0]}")
+        if log_errors:
+            raise Violation(f"an error was logged: {log_errors[0]}")
 
     def serve(
         self, service: Service, delay_s: float, still_wanted: Callable[[], bool] = lambda: True
@@ -188,7 +188,7 @@ class World:
     ) -> None:
         process.points.begin_step(interruptions, in_a_hurry=in_a_hurry)
         try:
-            done = service.work(process)
+            result = service.work(process)
         except Blocked:
             self._deferred.append(service)
             self._note(process, service, "waits for a lock")
@@ -200,8 +200,8 @@ class World:
             self._note(process, service, "without the database")
             service.lost()
         else:
-            self._note(process, service, done.said)
-            done.then()
+            self._note(process, service, result.said)
+            result.then()
         finally:
             process.points.begin_step([], in_a_hurry=False)
 
@@ -269,9 +269,9 @@ class World:
             if topic == f"agent:{agent.id}":
                 agent.wake()
 
-    def _note(self, process: Process, service: Service, what: str) -> None:
+    def _note(self, process: Process, service: Service, message: str) -> None:
         at = self.timeline.seconds
-        self.history.append(f"{at:8.2f} {process.name} {service.label} {what}")
+        self.history.append(f"{at:8.2f} {process.name} {service.label} {message}")
 
     def _told(self, e: BaseException) -> str:
         last = "\n".join(self.history[-25:])

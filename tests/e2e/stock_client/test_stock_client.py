@@ -36,8 +36,8 @@ def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def admin(stock: StockClient) -> StockClient:
-    stock.det("user", "login", "admin", typed="\n")
-    stock.det("user", "login", "determined", typed="\n")
+    stock.det("user", "login", "admin", stdin="\n")
+    stock.det("user", "login", "determined", stdin="\n")
     return stock
 
 
@@ -79,13 +79,13 @@ def checkpoint_of(stock: StockClient, experiment_id: str) -> str:
 
 
 def test_user_signs_in_and_out(stock: StockClient) -> None:
-    stock.det("user", "login", "determined", typed="\n")
+    stock.det("user", "login", "determined", stdin="\n")
     assert "'determined'" in stock.det("user", "whoami")
     stock.det("user", "logout")
 
 
 def test_wrong_password_is_reported(stock: StockClient) -> None:
-    output = stock.refused("user", "login", "admin", typed="wrong\n")
+    output = stock.refused("user", "login", "admin", stdin="wrong\n")
     assert "Invalid username/password combination" in output
 
 
@@ -275,16 +275,16 @@ def test_administrator_manages_users(admin: StockClient) -> None:
     assert "grace" in admin.det("user", "list")
     admin.det("-u", "admin", "user", "edit", "grace", "--display-name", "Grace H.")
     admin.det("-u", "admin", "user", "deactivate", "grace")
-    assert "not active" in admin.refused("user", "login", "grace", typed="Strong1Password\n")
+    assert "not active" in admin.refused("user", "login", "grace", stdin="Strong1Password\n")
     admin.det("-u", "admin", "user", "activate", "grace")
-    admin.det("user", "login", "grace", typed="Strong1Password\n")
-    admin.det("user", "change-password", typed=f"{NEW}\n{NEW}\n{NEW}\n")
+    admin.det("user", "login", "grace", stdin="Strong1Password\n")
+    admin.det("user", "change-password", stdin=f"{NEW}\n{NEW}\n{NEW}\n")
     assert "'grace'" in admin.det("user", "whoami")
-    refused = admin.refused("user", "create", "friend", "--password", NEW)
-    assert "administrator" in refused
+    message = admin.refused("user", "create", "friend", "--password", NEW)
+    assert "administrator" in message
     admin.det("user", "logout")
-    admin.det("user", "login", "grace", typed=f"{NEW}\n")
-    admin.det("user", "login", "determined", typed="\n")
+    admin.det("user", "login", "grace", stdin=f"{NEW}\n")
+    admin.det("user", "login", "determined", stdin="\n")
 
 
 def test_token_is_listed_until_it_is_revoked(stock: StockClient) -> None:

@@ -52,12 +52,12 @@ def stock_clients(tree: ast.AST) -> Iterator[str]:
 
 
 def _is_command(node: ast.Call, stock: set[str]) -> bool:
-    called = node.func
+    function = node.func
     return (
-        isinstance(called, ast.Attribute)
-        and called.attr in ("det", "refused", "run")
-        and isinstance(called.value, ast.Name)
-        and called.value.id in stock
+        isinstance(function, ast.Attribute)
+        and function.attr in ("det", "refused", "run")
+        and isinstance(function.value, ast.Name)
+        and function.value.id in stock
     )
 
 

@@ -117,15 +117,15 @@ def test_checkpoint_is_reported_after_files_and_earlier_metrics(
             (path / "weights" / "a.bin").write_bytes(b"12345")
             assert not master.saved()
     (metrics,) = master.received("POST", "/api/v1/trials/7/metrics")
-    (saved,) = master.saved()
-    assert master.requests.index(metrics) < master.requests.index(saved)
-    report = saved.body
-    stored = tmp_path / "shared" / storage_id
-    size = str((stored / "metadata.json").stat().st_size)
+    (checkpoint,) = master.saved()
+    assert master.requests.index(metrics) < master.requests.index(checkpoint)
+    report = checkpoint.body
+    folder = tmp_path / "shared" / storage_id
+    size = str((folder / "metadata.json").stat().st_size)
     assert report["resources"] == {"weights/": "0", "weights/a.bin": "5", "metadata.json": size}
     assert report["uuid"] == storage_id
     assert report["state"] == "STATE_COMPLETED"
-    assert json.loads((stored / "metadata.json").read_text()) == STEPS
+    assert json.loads((folder / "metadata.json").read_text()) == STEPS
 
 
 def test_failed_block_leaves_no_report_and_no_files(

@@ -51,9 +51,9 @@ def test_script_creates_experiment_reports_and_completes(
         (path / "w").write_text("1")
     assert core_v2.url_reverse_webui_exp_view() == f"{master.url}/det/experiments/5"
     core_v2.close()
-    created = master.received("POST", "/api/v1/experiments")[0].body
-    assert created["unmanaged"] is True
-    config = json.loads(created["config"])
+    request = master.received("POST", "/api/v1/experiments")[0].body
+    assert request["unmanaged"] is True
+    config = json.loads(request["config"])
     assert (config["name"], config["hyperparameters"]) == ("laptop", {"lr": 0.1})
     assert config["checkpoint_storage"]["container_path"] == str(tmp_path / "store")
     report = master.received("POST", "/api/v1/trials/9/metrics")[0].body

@@ -250,13 +250,13 @@ def test_context_connects_workers_of_the_launcher(
 
 
 def pair(server_key: bytes, client_key: bytes) -> tuple[_wire.Channel, _wire.Channel]:
-    ours, theirs = socket.socketpair()
+    own_end, other_end = socket.socketpair()
     server: list[_wire.Channel] = []
     thread = threading.Thread(
-        target=lambda: server.append(_wire.Channel(ours, server_key, is_server=True))
+        target=lambda: server.append(_wire.Channel(own_end, server_key, is_server=True))
     )
     thread.start()
-    client = _wire.Channel(theirs, client_key, is_server=False)
+    client = _wire.Channel(other_end, client_key, is_server=False)
     thread.join()
     return server[0], client
 
@@ -271,18 +271,18 @@ def test_message_with_wrong_key_is_not_unpickled() -> None:
 
 
 def test_rejects_replayed_message() -> None:
-    ours, theirs = socket.socketpair()
-    threading.Thread(target=lambda: theirs.sendall(b"n" * 16)).start()
-    client = _wire.Channel(ours, b"key", is_server=False)
+    own_end, other_end = socket.socketpair()
+    threading.Thread(target=lambda: other_end.sendall(b"n" * 16)).start()
+    client = _wire.Channel(own_end, b"key", is_server=False)
     payload = b"1"
     mac = hmac.new(b"key", b"n" * 16 + b"S" + b"J" + bytes(8) + payload, hashlib.sha256).digest()
     frame = _wire._HEAD.pack(len(payload), mac, b"J") + payload
-    theirs.sendall(frame + frame)
+    other_end.sendall(frame + frame)
     assert client.receive() == 1
     with pytest.raises(_wire.PeerLost):
         client.receive()
     client.close()
-    theirs.close()
+    other_end.close()
 
 
 def test_unauthenticated_connections_do_not_take_a_workers_place() -> None:

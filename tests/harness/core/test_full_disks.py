@@ -81,10 +81,10 @@ def test_failed_tensorboard_upload_does_not_fail_training(
 def test_removed_file_does_not_fail_the_upload(
     tmp_path: pathlib.Path,
 ) -> None:
-    stored: list[list[str]] = []
-    storage: Any = SimpleNamespace(upload=lambda src, dst: stored.append(os.listdir(src)))
+    paths: list[list[str]] = []
+    storage: Any = SimpleNamespace(upload=lambda src, dst: paths.append(os.listdir(src)))
     sync = TensorboardSync(storage, tmp_path, "here", 0, automatic=False)
     (sync.path() / "events").write_text("points")
     (sync.path() / "removed").symlink_to(tmp_path / "nothing")
     sync.upload()
-    assert stored == [["events"]]
+    assert paths == [["events"]]

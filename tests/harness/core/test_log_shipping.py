@@ -39,8 +39,8 @@ def add(logs: LogShipper, *texts: str) -> None:
         logs.add(Line(text, None, None), "stdout")
 
 
-def shipped_texts(master: FakeMaster, refused: int) -> list[str]:
-    requests = master.received(*LOGS)[refused:]
+def shipped_texts(master: FakeMaster, refusals: int) -> list[str]:
+    requests = master.received(*LOGS)[refusals:]
     return [line["log"].rstrip("\n") for request in requests for line in request.body["logs"]]
 
 
@@ -52,7 +52,7 @@ def test_lines_wait_for_an_absent_agent(master: FakeMaster, logs: LogShipper, st
     first = master.wait_for(*LOGS, count=51)[:51]
     assert len({request.headers["Idempotency-Key"] for request in first}) == 1
     logs.close(60)
-    assert shipped_texts(master, refused=50) == ["one", "two"]
+    assert shipped_texts(master, refusals=50) == ["one", "two"]
 
 
 def test_pauses_before_retrying_an_absent_agent(
@@ -65,7 +65,7 @@ def test_pauses_before_retrying_an_absent_agent(
     add(logs, "two")
     assert len(master.received(*LOGS)) == 1
     logs.close(60)
-    assert shipped_texts(master, refused=1) == ["one", "two"], (
+    assert shipped_texts(master, refusals=1) == ["one", "two"], (
         "the end of the task does not wait for a pause"
     )
 
@@ -77,7 +77,7 @@ def test_last_lines_wait_for_a_returning_agent(
     away_for(master, 50)
     add(logs, "the last words")
     logs.close(60)
-    assert shipped_texts(master, refused=50) == ["the last words"]
+    assert shipped_texts(master, refusals=50) == ["the last words"]
     assert capfd.readouterr().err == ""
 
 
@@ -101,7 +101,7 @@ def test_rejected_lines_do_not_block_other_lines(
     master.wait_for(*LOGS)
     add(logs, "even")
     logs.close(60)
-    assert shipped_texts(master, refused=1) == ["even"]
+    assert shipped_texts(master, refusals=1) == ["even"]
     assert capfd.readouterr().err == "1 log lines could not be shipped: odd\n"
 
 
@@ -141,5 +141,5 @@ def test_full_buffer_keeps_newest_lines_and_counts_the_others(
     master.wait_for(*LOGS)
     add(logs, *texts[1:])
     logs.close(60)
-    dropped = "2 log lines were dropped: they could not be sent in time"
-    assert shipped_texts(master, refused=1) == [texts[0], dropped, *texts[3:]]
+    message = "2 log lines were dropped: they could not be sent in time"
+    assert shipped_texts(master, refusals=1) == [texts[0], message, *texts[3:]]

@@ -61,6 +61,6 @@ def test_resumed_example_computes_the_same_results(
     uuid = master.saved()[-1].body["uuid"]
     assert max(validations(master), default=0) < 480
     master.preempt.clear()
-    resumed = run_trial(DET_LATEST_CHECKPOINT=uuid)
-    assert re.search(r"going on at batch \d+", resumed.stdout)
+    result = run_trial(DET_LATEST_CHECKPOINT=uuid)
+    assert re.search(r"going on at batch \d+", result.stdout)
     assert validations(master) == uninterrupted

@@ -30,9 +30,11 @@ def test_tensorboard_files_are_uploaded(
         (folder / "events.tfevents.1").write_text("one")
         (folder / "sub" / "x").write_text("two")
         assert tensorboard.get_base_path({}) == tensorboard.get_base_path() == folder
-    stored = tmp_path / "shared" / "cluster-1" / "tensorboard" / "experiment" / "3" / "trial" / "7"
-    assert (stored / "events.tfevents.1").read_text() == "one"
-    assert (stored / "sub" / "x").read_text() == "two"
+    stored_folder = (
+        tmp_path / "shared" / "cluster-1" / "tensorboard" / "experiment" / "3" / "trial" / "7"
+    )
+    assert (stored_folder / "events.tfevents.1").read_text() == "one"
+    assert (stored_folder / "sub" / "x").read_text() == "two"
 
 
 def test_manual_mode_uploads_selected_files_with_mangled_names(
@@ -47,8 +49,8 @@ def test_manual_mode_uploads_selected_files_with_mangled_names(
         context.train.upload_tensorboard_files(
             lambda path: path.name == "a", lambda path, rank: path.with_name(f"{path.name}-{rank}")
         )
-    stored = list((tmp_path / "shared").rglob("trial/7/*"))
-    assert [p.name for p in stored] == ["a-0"]
+    files = list((tmp_path / "shared").rglob("trial/7/*"))
+    assert [p.name for p in files] == ["a-0"]
 
 
 def test_profiler_reports_means_of_each_group(master: FakeMaster, on_cluster: Enter) -> None:

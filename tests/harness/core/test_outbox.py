@@ -39,9 +39,9 @@ def test_report_waits_while_server_is_away(master: FakeMaster, outbox: Outbox, s
     master.on("POST", METRICS, away_for(20, status))
     outbox.put(METRICS, b"{}")
     outbox.close()
-    received = master.received("POST", METRICS)
-    assert len(received) == 21
-    assert len({request.headers["Idempotency-Key"] for request in received}) == 1
+    requests = master.received("POST", METRICS)
+    assert len(requests) == 21
+    assert len({request.headers["Idempotency-Key"] for request in requests}) == 1
 
 
 def test_checkpoint_report_waits_while_server_is_away(master: FakeMaster) -> None:
@@ -71,14 +71,14 @@ def test_untrusted_server_is_not_retried_in_a_busy_loop(
             self.tries += 1
             raise UntrustedMasterError("its certificate has expired")
 
-    slept: list[float] = []
+    delays: list[float] = []
     monkeypatch.setattr(_outbox, "PAUSE_S", 5.0)
     monkeypatch.setattr(_outbox, "GIVE_UP_AFTER_S", 0.05)
-    monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr("time.sleep", delays.append)
     session = Untrusting()
     with pytest.raises(UntrustedMasterError):
         _outbox.deliver(cast("Session", session), METRICS, b"{}")
-    assert slept == [5.0] * (session.tries - 1)
+    assert delays == [5.0] * (session.tries - 1)
 
 
 def test_rejected_report_is_not_retried(master: FakeMaster, outbox: Outbox) -> None:

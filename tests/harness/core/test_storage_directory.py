@@ -218,8 +218,8 @@ def test_tensorboard_files_are_deleted_with_their_experiment(
     manager.upload(source, "c/tensorboard/experiment/44/trial/1")
     spec = {"delete_tensorboards": True, "experiment_id": 4, "cluster_id": "c"}
     assert run_gc(monkeypatch, master, tmp_path / "store", **spec) == 0
-    left = [p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()]
-    assert left == ["44"]
+    names = [p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()]
+    assert names == ["44"]
 
 
 def test_tensorboard_files_of_several_experiments_are_collected_by_one_task(
@@ -235,5 +235,5 @@ def test_tensorboard_files_of_several_experiments_are_collected_by_one_task(
         "cluster_id": "c",
     }
     assert run_gc(monkeypatch, master, tmp_path / "store", **spec) == 0
-    left = [p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()]
-    assert left == ["5"]
+    names = [p.name for p in (tmp_path / "store" / "c" / "tensorboard" / "experiment").iterdir()]
+    assert names == ["5"]

@@ -32,10 +32,10 @@ def test_stream_and_whole_part_have_the_same_bytes(file: Path, start: int, lengt
         assert len(stream) == length
         assert b"".join(iter(lambda: stream.read(1000), b"")) == expected
     assert part.crc32 == zlib.crc32(expected)
-    again = FilePart(str(file), start, length, MEMORY)
-    with again.whole() as body:
+    second_part = FilePart(str(file), start, length, MEMORY)
+    with second_part.whole() as body:
         assert body == expected
-    assert again.crc32 == part.crc32
+    assert second_part.crc32 == part.crc32
 
 
 def test_checksum_belongs_to_the_completed_attempt(file: Path) -> None:

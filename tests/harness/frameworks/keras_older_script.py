@@ -23,12 +23,12 @@ class MyTrial(keras.TFKerasTrial):
 SHAPES = [(2, 2), (2,), (2, 1), (1,)]
 
 
-def folder(home: pathlib.Path, written: str) -> pathlib.Path:
-    path = home / written
+def folder(home: pathlib.Path, paths: str) -> pathlib.Path:
+    path = home / paths
     (path / "code").mkdir(parents=True)
     (path / "code" / "model_def.py").write_text(CODE)
     config = {"entrypoint": "model_def:MyTrial"}
-    metadata = {"framework": "tensorflow-2.4.1", "format": written, "experiment_config": config}
+    metadata = {"framework": "tensorflow-2.4.1", "format": paths, "experiment_config": config}
     (path / "metadata.json").write_text(json.dumps({**metadata, "hparams": {}}))
     return path
 

@@ -82,10 +82,10 @@ class Trial(keras.TFKerasTrial):
         return keras.SequenceAdapter(Whole(), workers=2)
 
     def keras_callbacks(self) -> list[Any]:
-        ended = tf.keras.callbacks.LambdaCallback(
+        callback = tf.keras.callbacks.LambdaCallback(
             on_epoch_end=lambda e, logs: self.epochs.append(e)
         )
-        return [self.stopper, ended, self.plateau, self.counting]
+        return [self.stopper, callback, self.plateau, self.counting]
 
 
 def train(core: Any, batches: int, checkpoint: str | None = None) -> Any:

@@ -34,8 +34,8 @@ def train(home: pathlib.Path, length: int, *checkpoint: str, processes: int = 1)
     return json.loads(output.read_text())
 
 
-def losses(reported: Any) -> list[float]:
-    return [row["loss"] for kind, _, _, *rows in reported if rows for row in rows[0]]
+def losses(report: Any) -> list[float]:
+    return [row["loss"] for kind, _, _, *rows in report if rows for row in rows[0]]
 
 
 def checkpoint_of(home: pathlib.Path, steps: int) -> str:

@@ -42,12 +42,12 @@ OTHERS: dict[str, Any] = {
 def train(home: pathlib.Path, launcher: str, cases: dict[str, Any]) -> dict[str, Any]:
     """Train the cases one after another in two ranks. Return the results by name."""
     python, output = ml.require("horovod"), home / "report.json"
-    started = {
+    commands = {
         "horovod": ["-m", "horovod.runner.launch", "-np", "2", "-H", "localhost:2", python],
         "torchrun": ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"],
     }[launcher]  # fmt: skip
     ports = {f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": str(free_port()) for i in (1, 2)}
-    arguments = [*started, SCRIPT, str(output), json.dumps(list(cases.values()))]
+    arguments = [*commands, SCRIPT, str(output), json.dumps(list(cases.values()))]
     ml.run("horovod", arguments, home, 300, PYTHONPATH=str(ml.ROOT), **ports)
     return dict(zip(cases, json.loads(output.read_text()), strict=True))
 
@@ -77,22 +77,24 @@ def flat(weights: Any) -> list[float]:
 def test_trial_trains_as_under_torch_distributed(
     trained: dict[str, Any], by_torchrun: dict[str, Any], case: str
 ) -> None:
-    ours, expected = trained[case], by_torchrun[case]
-    assert ours["weights"][0] == ours["weights"][1]
-    assert flat(ours["weights"][0]) == pytest.approx(flat(expected["weights"][0]), rel=1e-4)
-    assert flat(ours["gradients"][0]) == pytest.approx(flat(expected["gradients"][0]), abs=1e-6)
-    assert ours["losses"] == pytest.approx(expected["losses"], rel=1e-4)
-    assert len(ours["losses"]) == 6
+    own_losses, expected = trained[case], by_torchrun[case]
+    assert own_losses["weights"][0] == own_losses["weights"][1]
+    assert flat(own_losses["weights"][0]) == pytest.approx(flat(expected["weights"][0]), rel=1e-4)
+    assert flat(own_losses["gradients"][0]) == pytest.approx(
+        flat(expected["gradients"][0]), abs=1e-6
+    )
+    assert own_losses["losses"] == pytest.approx(expected["losses"], rel=1e-4)
+    assert len(own_losses["losses"]) == 6
 
 
 def test_trial_resumes_with_bit_identical_losses(
     trained: dict[str, Any], home: pathlib.Path
 ) -> None:
     uninterrupted, first = trained["adamw"], trained["four batches"]
-    (saved,) = first["saved"]
-    resumed = train(home, "horovod", {"rest": {"checkpoint": saved}})["rest"]
-    assert first["losses"] + resumed["losses"] == uninterrupted["losses"]
-    assert resumed["weights"] == uninterrupted["weights"]
+    (checkpoint,) = first["saved"]
+    run = train(home, "horovod", {"rest": {"checkpoint": checkpoint}})["rest"]
+    assert first["losses"] + run["losses"] == uninterrupted["losses"]
+    assert run["weights"] == uninterrupted["weights"]
 
 
 def test_script_can_make_the_distributed_context(

@@ -56,10 +56,10 @@ def test_preempted_fit_resumes_exactly(
     result = train(forks, tmp_path, 3, preempt="preempt")
     assert result["epochs"] == [0]
     ((_, (uuid, _)),) = result["saved"].items()
-    resumed = train(forks, tmp_path, 3, uuid)
-    assert resumed["epochs"] == [1, 2]
-    assert resumed["validations"] == trained["validations"][1:]
-    assert resumed["weights"] == trained["weights"]
+    losses = train(forks, tmp_path, 3, uuid)
+    assert losses["epochs"] == [1, 2]
+    assert losses["validations"] == trained["validations"][1:]
+    assert losses["weights"] == trained["weights"]
 
 
 def test_override_finds_its_files_until_the_first_batch(
@@ -68,6 +68,6 @@ def test_override_finds_its_files_until_the_first_batch(
     result = train(forks, tmp_path, 3, preempt="preempt", OWN_FORMAT="1")
     ((_, (uuid, files)),) = result["saved"].items()
     assert "model_checkpoint-mine.weights.h5" in files
-    resumed = train(forks, tmp_path, 3, uuid, OWN_FORMAT="1")
-    assert resumed["epochs"] == [1, 2]
-    assert resumed["weights"] != result["weights"]
+    losses = train(forks, tmp_path, 3, uuid, OWN_FORMAT="1")
+    assert losses["epochs"] == [1, 2]
+    assert losses["weights"] != result["weights"]

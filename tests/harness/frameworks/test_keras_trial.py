@@ -53,14 +53,14 @@ def test_resumed_trial_has_the_same_weights(trained: Any) -> None:
 
 def test_callbacks_resume_their_state(trained: Any) -> None:
     assert trained["counted"] == [10, 10]
-    uninterrupted, resumed = trained["states"]
-    assert uninterrupted == resumed
+    uninterrupted, resumed_state = trained["states"]
+    assert uninterrupted == resumed_state
     assert [state["_validations"] for state in uninterrupted] == [2, 2]
 
 
 def test_callbacks_get_workloads_and_checkpoints(trained: Any) -> None:
-    begun = [[at, batches] for what, at, batches in trained["callback_calls"] if what == "begin"]
-    assert begun == [[0, 3], [3, 2], [5, 1], [6, 3], [9, 1]]
+    begins = [[at, batches] for kind, at, batches in trained["callback_calls"] if kind == "begin"]
+    assert begins == [[0, 3], [3, 2], [5, 1], [6, 3], [9, 1]]
     assert ["end", 10, ["loss"]] in trained["callback_calls"]
     assert trained["note"] == "10"
 

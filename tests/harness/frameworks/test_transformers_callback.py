@@ -56,12 +56,12 @@ def test_preempted_trainer_saves_and_resumes(
     result = train(forks, tmp_path, 0)
     ((steps, (uuid, _)),) = result["saved"].items()
     assert int(steps) < 6
-    resumed = train(forks, tmp_path, -1, uuid)
-    assert (trained["resume_path"], resumed["resume_path"]) == (
+    resumed_losses = train(forks, tmp_path, -1, uuid)
+    assert (trained["resume_path"], resumed_losses["resume_path"]) == (
         None,
         f"{tmp_path}/out/checkpoint-{steps}",
     )
-    assert losses(result) + losses(resumed) == losses(trained)
+    assert losses(result) + losses(resumed_losses) == losses(trained)
 
 
 def test_trainer_stopped_by_searcher_saves_after_the_evaluation(
@@ -123,8 +123,8 @@ def test_resumes_checkpoint_of_an_earlier_version(
         file.rename(checkpoint / file.name)
     folder.rmdir()
     (tmp_path / "out").rename(tmp_path / "out of another machine")
-    resumed = train(forks, tmp_path, -1, uuid)
-    assert losses(result) + losses(resumed) == losses(trained)
+    resumed_losses = train(forks, tmp_path, -1, uuid)
+    assert losses(result) + losses(resumed_losses) == losses(trained)
 
 
 def test_resumes_on_a_machine_without_files(
@@ -133,8 +133,8 @@ def test_resumes_on_a_machine_without_files(
     result = train(forks, tmp_path, 0)
     ((_, (uuid, _)),) = result["saved"].items()
     (tmp_path / "out").rename(tmp_path / "out of another machine")
-    resumed = train(forks, tmp_path, -1, uuid)
-    assert losses(result) + losses(resumed) == losses(trained)
+    resumed_losses = train(forks, tmp_path, -1, uuid)
+    assert losses(result) + losses(resumed_losses) == losses(trained)
 
 
 @pytest.mark.parametrize(

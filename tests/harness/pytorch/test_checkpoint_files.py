@@ -56,15 +56,15 @@ def round_trip(tmp_path: pathlib.Path, value: Any, trusted: bool = False) -> Any
     ],
 )
 def test_plain_and_common_values_are_restored(tmp_path: pathlib.Path, value: Any) -> None:
-    restored = round_trip(tmp_path, value)
-    assert restored == value
-    assert type(restored) is type(value)
+    copy = round_trip(tmp_path, value)
+    assert copy == value
+    assert type(copy) is type(value)
 
 
 def test_arrays_are_restored(tmp_path: pathlib.Path) -> None:
     array: Any = numpy.arange(6, dtype="int16").reshape(2, 3)
-    restored = round_trip(tmp_path, {"a": array})["a"]
-    assert (restored.dtype, restored.tolist()) == (array.dtype, array.tolist())
+    copy = round_trip(tmp_path, {"a": array})["a"]
+    assert (copy.dtype, copy.tolist()) == (array.dtype, array.tolist())
 
 
 def test_module_state_keeps_its_versions(tmp_path: pathlib.Path) -> None:
@@ -151,12 +151,12 @@ def test_checkpoint_describes_its_trial(core: FakeCore) -> None:
 
 
 def test_trial_is_loaded_with_its_weights(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = fit(core, PlainTrial, max_length=Batch(4))
+    trainer = fit(core, PlainTrial, max_length=Batch(4))
     monkeypatch.setenv("XDG_DATA_HOME", str(core.storage.parent))
-    loaded: Any = pytorch.load_trial_from_checkpoint_path(
+    trial: Any = pytorch.load_trial_from_checkpoint_path(
         str(core.saved()[4]), trial_class=PlainTrial
     )
-    assert torch.equal(loaded.model.weight, trained.model.weight)
+    assert torch.equal(trial.model.weight, trainer.model.weight)
 
 
 def test_error_explains_directory_without_a_checkpoint(tmp_path: pathlib.Path) -> None:

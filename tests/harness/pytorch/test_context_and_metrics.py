@@ -205,10 +205,10 @@ def test_metric_type_can_change_between_batches(values: list[Any]) -> None:
 
 
 def test_cpu_training_reads_the_same_numbers_at_once() -> None:
-    returned = [{"loss": torch.rand(()), "hits": torch.tensor([i]), "n": i} for i in range(5)]
-    returned[3]["per_class"] = torch.rand(2)
+    batches = [{"loss": torch.rand(()), "hits": torch.tensor([i]), "n": i} for i in range(5)]
+    batches[3]["per_class"] = torch.rand(2)
     at_once, at_the_report = _metrics.MetricRows(torch.device("cpu")), _metrics.MetricRows()
-    for row in returned:
+    for row in batches:
         at_once.add(row)
         at_the_report.add(row)
     assert at_once.pop_all() == at_the_report.pop_all()
@@ -225,11 +225,11 @@ def test_does_not_wait_for_other_devices() -> None:
 @pytest.mark.parametrize("device", [None, torch.device("cpu")])
 def test_batches_can_return_different_metrics_or_none(device: Any) -> None:
     rows = _metrics.MetricRows(device)
-    returned: list[dict[str, Any]] = [{"a": torch.tensor(1.0)}, {}, {"b": 2}, {}]
-    for row in returned:
+    batches: list[dict[str, Any]] = [{"a": torch.tensor(1.0)}, {}, {"b": 2}, {}]
+    for row in batches:
         rows.add(row)
     result = rows.pop_all()
-    assert result == returned
+    assert result == batches
     assert _metrics.columns(result) == {"a": [1.0], "b": [2]}
     assert _metrics.columns([{"a": 1}, {"b": 2}]) == {"a": [1], "b": [2]}
 
@@ -256,9 +256,9 @@ def test_every_report_becomes_a_tensorboard_point(core: FakeCore) -> None:
     fit(core, PlainTrial, settings, max_length=Batch(6), reporting_period=Batch(2))
     events = EventAccumulator(str(core.train.get_tensorboard_path())).Reload()
     points = events.Scalars("Determined/loss")
-    reported = [(steps, metrics["loss"]) for steps, metrics, _ in core.train.training]
+    losses = [(steps, metrics["loss"]) for steps, metrics, _ in core.train.training]
     assert [p.step for p in points if p.step < 6] == [2, 4]
-    assert [p.value for p in points[:2]] == pytest.approx([loss for _, loss in reported[:2]])
+    assert [p.value for p in points[:2]] == pytest.approx([loss for _, loss in losses[:2]])
     assert points[-1].step == 6
 
 

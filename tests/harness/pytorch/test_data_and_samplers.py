@@ -46,8 +46,8 @@ def first_batches(loader: Any, number: int) -> list[list[int]]:
 def test_each_epoch_is_shuffled_differently_and_reproducibly() -> None:
     loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=True)
     once = first_batches(loader.get_data_loader(repeat=True), 2 * EPOCH)
-    again = first_batches(loader.get_data_loader(repeat=True), 2 * EPOCH)
-    assert once == again
+    batches = first_batches(loader.get_data_loader(repeat=True), 2 * EPOCH)
+    assert once == batches
     assert once[:EPOCH] != once[EPOCH:]
     assert sorted(sum(once[EPOCH:], [])) == list(range(RECORDS))  # noqa: RUF017 - a few short lists
 
@@ -74,8 +74,8 @@ def test_stateful_sampler_is_read_up_to_the_position() -> None:
             return iter([self.passes] * 4)
 
     loader = pytorch.DataLoader(Numbers(), batch_size=2, sampler=Remembering())
-    resumed = loader.get_data_loader(repeat=True, skip=5)
-    assert first_batches(resumed, 2) == [[3, 3], [4, 4]]
+    resumed_loader = loader.get_data_loader(repeat=True, skip=5)
+    assert first_batches(resumed_loader, 2) == [[3, 3], [4, 4]]
 
 
 def test_skipping_whole_epochs_reads_no_items() -> None:
@@ -110,9 +110,9 @@ def test_rejects_conflicting_options() -> None:
 
 def test_moving_keeps_structure_and_converts_arrays() -> None:
     batch = {"x": numpy.ones(2), "pair": (torch.ones(1), [torch.zeros(1)]), "name": "a"}
-    moved = pytorch.to_device(batch, torch.device("meta"))
-    assert moved["x"].device.type == moved["pair"][1][0].device.type == "meta"
-    assert (moved["name"], type(moved["pair"])) == ("a", tuple)
+    moved_batch = pytorch.to_device(batch, torch.device("meta"))
+    assert moved_batch["x"].device.type == moved_batch["pair"][1][0].device.type == "meta"
+    assert (moved_batch["name"], type(moved_batch["pair"])) == ("a", tuple)
 
 
 def test_batches_on_the_cpu_are_not_copied() -> None:
@@ -125,10 +125,10 @@ def test_batches_on_the_cpu_are_not_copied() -> None:
 
 
 def test_unmovable_types_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    warned: set[type] = set()
+    types: set[type] = set()
     batch = ["a", "b", numpy.array(["c"]), 1]
     for _ in range(2):
-        assert pytorch.to_device(batch, torch.device("cpu"), warned) == batch
+        assert pytorch.to_device(batch, torch.device("cpu"), types) == batch
     assert [record.args for record in caplog.records] == [("str",), ("ndarray",), ("int",)]
 
 

@@ -53,10 +53,10 @@ def losses(result: Any) -> list[float]:
 
 
 def test_each_rank_trains_half_of_every_epoch(trained: Any) -> None:
-    ours, theirs = (
+    own_records, other_records = (
         sorted(r for batch in stored_seen[:3] for r in batch) for stored_seen in trained["seen"]
     )
-    assert sorted(ours + theirs) == list(range(22))
+    assert sorted(own_records + other_records) == list(range(22))
 
 
 def test_all_ranks_end_with_the_same_weights(trained: Any) -> None:
@@ -83,6 +83,6 @@ def test_distributed_trial_resumes_with_bit_identical_losses(
     """The sum of two values does not depend on their order. tests/e2e/test_distributed.py has four ranks."""
     result = train(forks, tmp_path, stop_in_batch=4)
     (checkpoint,) = (tmp_path / "determined" / "checkpoints").iterdir()
-    resumed = train(forks, tmp_path, checkpoint=checkpoint.name)
-    assert losses(result) + losses(resumed) == losses(trained)
-    assert resumed["weights"] == trained["weights"]
+    resumed_losses = train(forks, tmp_path, checkpoint=checkpoint.name)
+    assert losses(result) + losses(resumed_losses) == losses(trained)
+    assert resumed_losses["weights"] == trained["weights"]

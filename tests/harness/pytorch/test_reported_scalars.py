@@ -65,8 +65,8 @@ def test_messages_equal_those_of_the_tensorboard_package(tmp_path: pathlib.Path)
     from tensorboard.summary.writer.record_writer import masked_crc32c
 
     writer = EventWriter(tmp_path)
-    written = [("Determined/loss", 0.5, 3), ("é" * 200, -1e300, 2**40), ("a", 0.25, 0)]
-    for name, value, step in written:
+    written_points = [("Determined/loss", 0.5, 3), ("é" * 200, -1e300, 2**40), ("a", 0.25, 0)]
+    for name, value, step in written_points:
         writer.add_scalar(name, value, step, wall_time=1.5)
     writer.close()
     (path,) = tmp_path.iterdir()
@@ -76,12 +76,12 @@ def test_messages_equal_those_of_the_tensorboard_package(tmp_path: pathlib.Path)
         assert content[8:12] == masked_crc32c(content[:8]).to_bytes(4, "little")
         events.append(event_pb2.Event.FromString(content[12 : 12 + length]))
         content = content[16 + length :]
-    first, *drawn = events
+    first, *later_events = events
     assert first.file_version == "brain.Event:2"
-    assert [(e.wall_time, e.step, e.summary.value[0].tag) for e in drawn] == [
-        (1.5, step, name) for name, _, step in written
+    assert [(e.wall_time, e.step, e.summary.value[0].tag) for e in later_events] == [
+        (1.5, step, name) for name, _, step in written_points
     ]
-    assert [e.summary.value[0].simple_value for e in drawn] == [0.5, -math.inf, 0.25]
+    assert [e.summary.value[0].simple_value for e in later_events] == [0.5, -math.inf, 0.25]
 
 
 def test_trial_class_writes_scalars_without_the_tensorboard_package(

@@ -68,10 +68,10 @@ def test_crashed_trial_resumes_from_the_last_checkpoint(
 
 def test_order_of_records_resumes_in_the_middle_of_an_epoch(core: FakeCore) -> None:
     uninterrupted = fit(core, NoisyTrial, checkpoint_period=Batch(8), max_length=Batch(LENGTH))
-    resumed = fit(
+    trainer = fit(
         core, NoisyTrial, latest_checkpoint=str(core.saved()[8]), max_length=Batch(LENGTH)
     )
-    assert resumed.seen == uninterrupted.seen[8:]
+    assert trainer.seen == uninterrupted.seen[8:]
 
 
 def test_resumed_trial_does_not_repeat_a_validation(core: FakeCore) -> None:
@@ -124,14 +124,14 @@ def test_callbacks_keep_their_state(core: FakeCore) -> None:
             return {"counter": self.counter}
 
     fit(core, Counted, max_length=Batch(6), reporting_period=Batch(2))
-    resumed = fit(
+    trainer = fit(
         core,
         Counted,
         max_length=Batch(8),
         reporting_period=Batch(2),
         latest_checkpoint=str(core.saved()[6]),
     )
-    assert resumed.counter.count == 4
+    assert trainer.counter.count == 4
 
 
 def test_stored_checkpoint_is_found_by_its_uuid(core: FakeCore) -> None:

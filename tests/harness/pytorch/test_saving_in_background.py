@@ -25,15 +25,15 @@ class Announcing(PlainTrial):
 
 
 def store_only_after(
-    monkeypatch: pytest.MonkeyPatch, trained: threading.Event, stored: list[int]
+    monkeypatch: pytest.MonkeyPatch, training_event: threading.Event, steps: list[int]
 ) -> None:
     """Delay the end of a checkpoint's upload until a batch is trained."""
     publish = CheckpointContext._publish
 
     def late(self: Any, storage_id: str, files: Any, metadata: Any, checksums: Any) -> None:
-        if not trained.wait(TOO_LONG_S):
+        if not training_event.wait(TOO_LONG_S):
             raise AssertionError("training waited for a checkpoint")
-        stored.append(metadata["steps_completed"])
+        steps.append(metadata["steps_completed"])
         publish(self, storage_id, files, metadata, checksums)
 
     monkeypatch.setattr(CheckpointContext, "_publish", late)
@@ -45,8 +45,8 @@ def test_batches_are_trained_while_checkpoints_wait(
 ) -> None:
     trained = {batch: threading.Event() for batch in range(9)}
     monkeypatch.setattr(Announcing, "trained", trained, raising=False)
-    stored: list[int] = []
-    store_only_after(monkeypatch, trained[first_saves_all_wait_for], stored)
+    steps: list[int] = []
+    store_only_after(monkeypatch, trained[first_saves_all_wait_for], steps)
     fit(
         core,
         Announcing,
@@ -54,8 +54,8 @@ def test_batches_are_trained_while_checkpoints_wait(
         checkpoint_period=Batch(period),
         checkpoint_policy="none",
     )
-    assert stored == sorted({*range(period, 10, period), 9})
-    assert sorted(core.saved()) == stored
+    assert steps == sorted({*range(period, 10, period), 9})
+    assert sorted(core.saved()) == steps
 
 
 def test_checkpoint_has_the_weights_of_its_time(
@@ -74,8 +74,8 @@ def test_checkpoint_has_the_weights_of_its_time(
 
     monkeypatch.setattr(_checkpoint, "_complete", late)
     final = fit(core, Announcing, max_length=Batch(6), checkpoint_period=Batch(3))
-    saved = core.saved()
-    early, last = (_checkpoint.read_state(saved[steps]) for steps in (3, 6))
+    checkpoints = core.saved()
+    early, last = (_checkpoint.read_state(checkpoints[steps]) for steps in (3, 6))
     weights = [state["models_state_dict"][0]["weight"] for state in (early, last)]
     assert weights[1].equal(final.model.weight)
     assert not weights[0].equal(weights[1])

@@ -321,18 +321,18 @@ def test_length_can_come_from_the_experiment_configuration(core: FakeCore) -> No
 def test_older_callback_without_epoch_argument_works(
     core: FakeCore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    started: list[str] = []
+    trials: list[str] = []
 
     class Old(pytorch.PyTorchCallback):
         def on_training_epoch_start(self) -> None:  # type: ignore[override]
-            started.append("epoch")
+            trials.append("epoch")
 
     class Called(PlainTrial):
         def build_callbacks(self) -> dict[str, Any]:
             return {"old": Old()}
 
     fit(core, Called, max_length=Epoch(2))
-    assert started == ["epoch", "epoch"]
+    assert trials == ["epoch", "epoch"]
     assert "on_training_epoch_start(self, epoch_idx)" in caplog.text
 
 

@@ -130,10 +130,10 @@ def test_preempted_trial_saves_acknowledges_and_resumes(cluster: Any) -> None:
     _frameworks.run(Announcing)
     (stopped_at,) = checkpoints(api)
     assert len(api.sent("POST", ".*/signals/ack_preemption")) == 1
-    (saved,) = (a.body["uuid"] for a in api.saved())
+    (checkpoint,) = (a.body["uuid"] for a in api.saved())
     api.on("GET", r".*/signals/preemption", {"preempt": False})
     longer = {"searcher": searcher({"batches": stopped_at + 5}), "scheduling_unit": endless}
-    cluster(longer, DET_LATEST_CHECKPOINT=saved)
+    cluster(longer, DET_LATEST_CHECKPOINT=checkpoint)
     _frameworks.run(PlainTrial)
     assert reports(api, "training") == [stopped_at, stopped_at + 5]
 

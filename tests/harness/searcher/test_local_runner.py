@@ -82,11 +82,11 @@ def test_search_trains_best_trials_longest_and_completes(user: Caller, tmp_path:
     experiment_id = searcher.LocalSearchRunner(method(), tmp_path / "s", session).run(CONFIG)
     experiment = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
     assert (experiment["state"], experiment["progress"]) == ("STATE_COMPLETED", 1)
-    posted = [o for body in session.posted for o in body["searcherOperations"]]
-    created = [o["createTrial"] for o in posted if "createTrial" in o]
-    rates = {c["requestId"]: json.loads(c["hyperparams"]) for c in created}
+    operations = [o for body in session.posted for o in body["searcherOperations"]]
+    creations = [o["createTrial"] for o in operations if "createTrial" in o]
+    rates = {c["requestId"]: json.loads(c["hyperparams"]) for c in creations}
     best = min(rates, key=lambda trial: loss(rates[trial], 36))
-    requests = [o["trialOperation"]["validateAfter"] for o in posted if "trialOperation" in o]
+    requests = [o["trialOperation"]["validateAfter"] for o in operations if "trialOperation" in o]
     assert [sum(a["length"] == str(n) for a in requests) for n in LENGTHS] == [9, 3, 1]
     assert [a["requestId"] for a in requests if a["length"] == "36"] == [best]
 
@@ -109,8 +109,8 @@ def test_failures_neither_lose_nor_repeat_an_operation(
 def test_ended_search_returns_its_experiment_at_once(user: Caller, tmp_path: Path) -> None:
     plan = Plan(random.Random(0))
     first, _ = search(user, tmp_path / "s", plan)
-    again, processes = search(user, tmp_path / "s", plan)
-    assert (again, processes) == (first, 1)
+    second_search, processes = search(user, tmp_path / "s", plan)
+    assert (second_search, processes) == (first, 1)
 
 
 class OneTrial(searcher.SearchMethod):

@@ -89,11 +89,11 @@ def test_azure_download_resumes_an_interrupted_one(
 def test_every_azure_request_can_fail_once(
     azure: AzureStorageManager, fake: FakeAzure, tmp_path: Path
 ) -> None:
-    broken: set[tuple[str, str]] = set()
+    problems: set[tuple[str, str]] = set()
 
     def first_time(method: str, target: str) -> bool:
-        first = (method, target) not in broken
-        broken.add((method, target))
+        first = (method, target) not in problems
+        problems.add((method, target))
         return first
 
     fake.breaks = first_time
@@ -102,7 +102,7 @@ def test_every_azure_request_can_fail_once(
     azure.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
     assert azure.delete("uuid-1") == {}
-    assert {method for method, _ in broken} == {"GET", "PUT", "DELETE"}
+    assert {method for method, _ in problems} == {"GET", "PUT", "DELETE"}
 
 
 def test_large_azure_blob_appears_with_its_last_block(
@@ -122,12 +122,12 @@ def test_error_names_missing_azure_blob(
     with pytest.raises(FileNotFoundError, match="checkpoint uuid-9 is not in ms://models"):
         azure.download("uuid-9", tmp_path / "out")
     config = {"type": "azure", "container": "nowhere", "connection_string": connection}
-    elsewhere = AzureStorageManager.from_config(config)
+    manager = AzureStorageManager.from_config(config)
     with pytest.raises(FileNotFoundError, match="container nowhere does not exist"):
-        elsewhere.validate()
+        manager.validate()
     with pytest.raises(FileNotFoundError, match="container nowhere does not exist"):
-        elsewhere.list("uuid-1")
-    elsewhere.close()
+        manager.list("uuid-1")
+    manager.close()
 
 
 def test_rejected_azure_credentials_raise_permission_error(

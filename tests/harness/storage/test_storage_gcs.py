@@ -122,11 +122,11 @@ def test_every_gcs_request_can_fail_once(
     gcs: storage.StorageManager, fake: FakeGCS, tmp_path: Path
 ) -> None:
     source = checkpoint_in(tmp_path, WEIGHTS)
-    broken: set[tuple[str, str]] = set()
+    problems: set[tuple[str, str]] = set()
 
     def first_time(method: str, target: str) -> bool:
-        first = (method, target) not in broken
-        broken.add((method, target))
+        first = (method, target) not in problems
+        problems.add((method, target))
         return first
 
     fake.breaks = first_time
@@ -134,7 +134,7 @@ def test_every_gcs_request_can_fail_once(
     gcs.download("uuid-1", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(source)
     assert gcs.delete("uuid-1") == {}
-    assert {method for method, _ in broken} >= {"GET", "POST", "DELETE"}
+    assert {method for method, _ in problems} >= {"GET", "POST", "DELETE"}
 
 
 def test_failed_gcs_upload_leaves_no_parts(
@@ -160,8 +160,8 @@ def test_rejects_changed_gcs_object(gcs: storage.StorageManager, tmp_path: Path)
 def test_error_names_missing_gcs_object(gcs: storage.StorageManager, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="checkpoint uuid-9 is not in gs://models"):
         gcs.download("uuid-9", tmp_path / "out")
-    elsewhere = storage.from_config({"type": "gcs", "bucket": "no-such-bucket"})
+    manager = storage.from_config({"type": "gcs", "bucket": "no-such-bucket"})
     with pytest.raises(FileNotFoundError, match=r"gs://no-such-bucket/.*does not exist"):
-        elsewhere.validate()
+        manager.validate()
     with pytest.raises(FileNotFoundError, match="gs://no-such-bucket/uuid-1/ does not exist"):
-        elsewhere.list("uuid-1")
+        manager.list("uuid-1")

@@ -133,11 +133,11 @@ class Box:
 
     def route(self, request: Request) -> Answer | None:
         """Answer as the hosts of AWS and Google do."""
-        if (told := self.account.answer(request)) is not None:
-            return told
+        if (answer := self.account.answer(request)) is not None:
+            return answer
         if request.host.startswith("sts."):
-            asked = self.sts.answer(request) or self.role.answer(request)
-            return asked or self._to_moto(request)
+            signature_answer = self.sts.answer(request) or self.role.answer(request)
+            return signature_answer or self._to_moto(request)
         if ".pricing." in f".{request.host}":
             return Answer(400, b'{"__type": "AccessDeniedException"}')
         if request.host.endswith((".api.aws", ".amazonaws.com")):
@@ -145,15 +145,15 @@ class Box:
         if request.host in ("compute.googleapis.com", "cloudbilling.googleapis.com"):
             return forwarded(self.gce_url, request)
         if (request.host, request.path) == ("www.googleapis.com", "/oauth2/v1/certs"):
-            found = self.google.google.certificates()
-            kept = {"Cache-Control": f"max-age={found.max_age_s:.0f}"}
-            return Answer(200, json.dumps(dict(found.by_key)).encode(), kept)
+            certificates = self.google.google.certificates()
+            headers = {"Cache-Control": f"max-age={certificates.max_age_s:.0f}"}
+            return Answer(200, json.dumps(dict(certificates.by_key)).encode(), headers)
         return Answer(502, f"the box has no {request.host}".encode())
 
     def _listed(self) -> list[Instance]:
-        found: list[Instance] = [*self.amazon.instances(), *self.google.instances()]
-        self._instances.update({i.cloud_id: i for i in found})
-        return found
+        machines: list[Instance] = [*self.amazon.instances(), *self.google.instances()]
+        self._instances.update({i.cloud_id: i for i in machines})
+        return machines
 
     def _boot(self, instance: Instance) -> None:
         self.before_boot(instance)
@@ -170,17 +170,24 @@ class Box:
         )  # fmt: skip
 
     def _to_moto(self, request: Request) -> Answer | None:
-        def send(_: Any, prepared: AWSPreparedRequest) -> AWSResponse:
-            body = prepared.body if isinstance(prepared.body, bytes) else b""
-            sent = Request(request.method, "", request.path, dict(prepared.headers), body)
-            told = forwarded(self.aws_url, sent)
-            return AWSResponse(prepared.url, told.status, dict(told.headers or {}), _Raw(told.body))
+        def send(_: Any, prepared_request: AWSPreparedRequest) -> AWSResponse:
+            body = prepared_request.body if isinstance(prepared_request.body, bytes) else b""
+            relayed_request = Request(
+                request.method, "", request.path, dict(prepared_request.headers), body
+            )
+            relayed_answer = forwarded(self.aws_url, relayed_request)
+            return AWSResponse(
+                prepared_request.url,
+                relayed_answer.status,
+                dict(relayed_answer.headers or {}),
+                _Raw(relayed_answer.body),
+            )
 
         url = f"https://{request.host}{request.path}"
         headers = {**request.headers}
-        given = AWSPreparedRequest(request.method, url, headers, request.body, False)
+        given_prepared = AWSPreparedRequest(request.method, url, headers, request.body, False)
         try:
-            answer = self.wire.forward(send, given)
+            answer = self.wire.forward(send, given_prepared)
         except BotoCoreError:
             return None  # the wire lost it
         return Answer(answer.status_code, answer.content, {"Content-Type": "text/xml"})
@@ -200,12 +207,12 @@ def forwarded(url: str, request: Request) -> Answer:
     headers = {n: v for n, v in request.headers.items() if n.lower() not in _HOP_BY_HOP}
     try:
         there.request(request.method, request.path, request.body, headers)
-        told = there.getresponse()
-        content = told.read()
+        response = there.getresponse()
+        content = response.read()
     finally:
         there.close()
-    kept = {n: v for n, v in told.getheaders() if n.lower() not in _HOP_BY_HOP}
-    return Answer(told.status, content, kept)
+    kept_headers = {n: v for n, v in response.getheaders() if n.lower() not in _HOP_BY_HOP}
+    return Answer(response.status, content, kept_headers)
 
 
 @contextmanager
@@ -218,12 +225,15 @@ def cloud_in_a_box(folder: Path, port: int) -> Iterator[Box]:
         box.aws_url = stack.enter_context(moto_server())
         stack.enter_context(ec2.account())
         box.gce_url = stack.enter_context(serving(box.google.fake))
-        found = stack.enter_context(internet(folder, box.route))
-        proxy = urlsplit(found["HTTPS_PROXY"]).port or 0
+        matching_network = stack.enter_context(internet(folder, box.route))
+        proxy = urlsplit(matching_network["HTTPS_PROXY"]).port or 0
         stack.enter_context(relay(box.network.listen(GATEWAY, proxy), proxy))
-        box.environment_of_machines = {**found, "HTTPS_PROXY": f"http://{GATEWAY}:{proxy}"}
+        box.environment_of_machines = {
+            **matching_network,
+            "HTTPS_PROXY": f"http://{GATEWAY}:{proxy}",
+        }
         box.environment = {
-            **found, "GOOGLE_APPLICATION_CREDENTIALS": str(_service_account(folder, box)),
+            **matching_network, "GOOGLE_APPLICATION_CREDENTIALS": str(_service_account(folder, box)),
             "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing",
         }  # fmt: skip
         _follow(box, stack)
@@ -236,8 +246,8 @@ def machines_of(folder: Path, port: int, aws_url: str) -> Iterator[Box]:
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         box = Box(folder, port, stack.enter_context(network()), aws_url=aws_url)
-        for heard in (port, urlsplit(aws_url).port or 80):
-            stack.enter_context(relay(box.network.listen(GATEWAY, heard), heard))
+        for port_number in (port, urlsplit(aws_url).port or 80):
+            stack.enter_context(relay(box.network.listen(GATEWAY, port_number), port_number))
         box.environment = stack.enter_context(internet(folder, box.route))
         _follow(box, stack)
         yield box
@@ -272,13 +282,13 @@ def _service_account(folder: Path, box: Box) -> Path:
     return path
 
 
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 120) -> Any:
+def until(condition: Callable[[], Any], description: str, timeout_s: float = 120) -> Any:
     """Wait for something that happens in other processes."""
     deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"never happened: {what}"
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"never happened: {description}"
         time.sleep(LOOK_S)
-    return found
+    return value
 
 
 def require_machines() -> None:
@@ -290,9 +300,9 @@ def require_machines() -> None:
 
 
 def _can_make_machines() -> bool:
-    tried = "ip link add name b type bridge && iptables -N DOCKER-USER"
-    asked = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "bash", "-c", tried]
+    attempt = "ip link add name b type bridge && iptables -N DOCKER-USER"
+    command = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "bash", "-c", attempt]
     try:
-        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         return False

@@ -144,24 +144,24 @@ class Ec2:
 
     def instances(self) -> Iterator[Ec2Instance]:
         for region in self.regions:
-            for found in list(ec2_backends[ACCOUNT][region].all_instances()):
-                if found.id not in self._known:
-                    launched = _options(region, found)
-                    if launched is None:
+            for instance in list(ec2_backends[ACCOUNT][region].all_instances()):
+                if instance.id not in self._known:
+                    options = _options(region, instance)
+                    if options is None:
                         continue
-                    self._known[found.id] = Ec2Instance(
-                        region, found, launched, self.sts, self.consoles
+                    self._known[instance.id] = Ec2Instance(
+                        region, instance, options, self.sts, self.consoles
                     )
-                yield self._known[found.id]
+                yield self._known[instance.id]
 
 
-def _options(region: str, found: Any) -> Mapping[str, Any] | None:
+def _options(region: str, instance: Any) -> Mapping[str, Any] | None:
     """Return how an instance was launched, or None while moto still makes its fleet.
 
     Of fleets' instances moto forgets most of their template.
     """
     backend = ec2_backends[ACCOUNT][region]
-    fleet_id = found._fleet_id or found._spot_fleet_id
+    fleet_id = instance._fleet_id or instance._spot_fleet_id
     if fleet_id:
         fleet = backend.get_fleet(fleet_id)
         if fleet is None:
@@ -171,10 +171,10 @@ def _options(region: str, found: Any) -> Mapping[str, Any] | None:
         data: Mapping[str, Any] = backend.get_launch_template_by_name(name).default_version().data
         return data
     return {
-        "InstanceInitiatedShutdownBehavior": found.instance_initiated_shutdown_behavior,
+        "InstanceInitiatedShutdownBehavior": instance.instance_initiated_shutdown_behavior,
         "MetadataOptions": {
-            "HttpTokens": found.metadata_options.http_tokens,
-            "HttpPutResponseHopLimit": found.metadata_options.http_put_response_hop_limit,
+            "HttpTokens": instance.metadata_options.http_tokens,
+            "HttpPutResponseHopLimit": instance.metadata_options.http_put_response_hop_limit,
         },
     }
 

@@ -90,8 +90,8 @@ class Gce:
 
     def instances(self) -> Iterator[GceInstance]:
         with self.fake.lock:
-            found = list(self.fake.listed(PROJECT))
-        for instance in found:
+            matching_instances = list(self.fake.listed(PROJECT))
+        for instance in matching_instances:
             if instance.id not in self._known:
                 self._known[instance.id] = GceInstance(self.fake, self.google, instance)
         yield from list(self._known.values())

@@ -70,16 +70,18 @@ class _Authority:
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("authority of the box")
-        made = _certificate(self._name, self._name, self._key, self._key)
+        builder = _certificate(self._name, self._name, self._key, self._key)
         basic = x509.BasicConstraints(ca=True, path_length=None)
-        certificate = made.add_extension(basic, critical=True).sign(self._key, hashes.SHA256())
+        certificate = builder.add_extension(basic, critical=True).sign(self._key, hashes.SHA256())
         (folder / BUNDLE).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def context(self, host: str) -> ssl.SSLContext:
         key = ec.generate_private_key(ec.SECP256R1())
-        made = _certificate(_name(host), self._name, key, self._key)
-        named = x509.SubjectAlternativeName([x509.DNSName(host)])
-        signed = made.add_extension(named, critical=False).sign(self._key, hashes.SHA256())
+        builder = _certificate(_name(host), self._name, key, self._key)
+        alternative_names = x509.SubjectAlternativeName([x509.DNSName(host)])
+        certificate = builder.add_extension(alternative_names, critical=False).sign(
+            self._key, hashes.SHA256()
+        )
         file = self._folder / f"{host}.pem"
         file.write_bytes(
             key.private_bytes(
@@ -87,7 +89,7 @@ class _Authority:
                 serialization.PrivateFormat.PKCS8,
                 serialization.NoEncryption(),
             )
-            + signed.public_bytes(serialization.Encoding.PEM)
+            + certificate.public_bytes(serialization.Encoding.PEM)
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(file)
@@ -122,12 +124,12 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def __init__(
-        self, route: Route, context_of: Callable[[str], ssl.SSLContext], *given: Any
+        self, route: Route, context_of: Callable[[str], ssl.SSLContext], *options: Any
     ) -> None:
         self._route = route
         self._context_of = context_of
         self._host = ""
-        super().__init__(*given)
+        super().__init__(*options)
 
     def do_CONNECT(self) -> None:
         """Act as the requested host; further data on the connection are requests to it."""

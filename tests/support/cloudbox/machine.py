@@ -157,11 +157,11 @@ def power_on(
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
-    said = []
+    console_lines = []
     while (line := process.stdout.readline()) not in ("plug\n", ""):
-        said.append(line)
+        console_lines.append(line)
     if not line:  # it died before it had a network
-        dead = Machine(cloud_id, process, "", [text.rstrip("\n") for text in said])
+        dead = Machine(cloud_id, process, "", [text.rstrip("\n") for text in console_lines])
         process.wait()
         when_off(dead)
         return dead

@@ -110,12 +110,12 @@ class _Handler(BaseHTTPRequestHandler):
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         headers = {name.lower(): value for name, value in self.headers.items()}
         service = self._service_of(self.client_address[0])
-        asked = Asked(self.command, parts.path, query, headers)
-        told = service.answer(asked) if service is not None else Told(404)
-        content = told.text.encode()
-        self.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, told.hops)
-        self.send_response(told.status)
-        for name, value in told.headers.items():
+        request = Asked(self.command, parts.path, query, headers)
+        answer = service.answer(request) if service is not None else Told(404)
+        content = answer.text.encode()
+        self.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, answer.hops)
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

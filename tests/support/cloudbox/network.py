@@ -61,19 +61,19 @@ class Network:
 
 def _in_namespace(pid: int, make: Callable[[], Made]) -> Made:
     """Call in a thread that has entered the network namespace of a process, and ends."""
-    made: list[Made] = []
+    devices: list[Made] = []
 
     def enter() -> None:
         with open(f"/proc/{pid}/ns/net") as namespace:
             libc = ctypes.CDLL(None, use_errno=True)
             if libc.setns(namespace.fileno(), _CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        made.append(make())
+        devices.append(make())
 
     thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
-    return made[0]
+    return devices[0]
 
 
 @contextmanager

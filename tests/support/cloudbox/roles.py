@@ -58,18 +58,20 @@ class Sts:
     def answer(self, request: Request) -> Answer | None:
         """Answer a request that a role of ours signed; None for one of somebody else."""
         headers = {name.lower(): value for name, value in request.headers.items()}
-        given = headers.get("authorization", "")
-        role = self.known.get(given.partition("Credential=")[2].partition("/")[0])
+        authorization = headers.get("authorization", "")
+        role = self.known.get(authorization.partition("Credential=")[2].partition("/")[0])
         if role is None:
             return None
         self.asked += 1
-        problem = self._problem(role, request, headers, given)
+        problem = self._problem(role, request, headers, authorization)
         if problem:
             return _json(403, {"Error": {"Code": "SignatureDoesNotMatch", "Message": problem}})
         result = {"Arn": role.arn, "Account": role.account, "UserId": f"AROABOX:{role.session}"}
         return _json(200, {"GetCallerIdentityResponse": {"GetCallerIdentityResult": result}})
 
-    def _problem(self, role: Role, request: Request, headers: dict[str, str], given: str) -> str:
+    def _problem(
+        self, role: Role, request: Request, headers: dict[str, str], authorization: str
+    ) -> str:
         signed_at = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ")
         now = datetime.now(timezone.utc) + timedelta(seconds=self.ahead_s)
         apart_s = (now - signed_at.replace(tzinfo=timezone.utc)).total_seconds()
@@ -77,16 +79,16 @@ class Sts:
             return f"Signature {'expired' if apart_s > 0 else 'not yet current'}"
         if headers.get("x-amz-security-token") != role.token:
             return "The security token included in the request is invalid"
-        names = given.partition("SignedHeaders=")[2].partition(",")[0].split(";")
-        again = AWSRequest(
+        names = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+        second_request = AWSRequest(
             "POST", f"https://{headers['host']}{request.path}", data=request.body,
             headers={name: headers[name] for name in names if name in headers},
         )  # fmt: skip
-        again.context["timestamp"] = headers["x-amz-date"]
+        second_request.context["timestamp"] = headers["x-amz-date"]
         credentials = Credentials(role.access_key, role.secret_key, role.token)
-        auth = SigV4Auth(credentials, "sts", given.split("/")[2])
-        text = auth.string_to_sign(again, auth.canonical_request(again))
-        is_right = given.endswith(f"Signature={auth.signature(text, again)}")
+        auth = SigV4Auth(credentials, "sts", authorization.split("/")[2])
+        text = auth.string_to_sign(second_request, auth.canonical_request(second_request))
+        is_right = authorization.endswith(f"Signature={auth.signature(text, second_request)}")
         return "" if is_right else "The request signature we calculated does not match"
 
 

@@ -122,19 +122,21 @@ class AccountForAws:
         body = {"access_token": token, "issued_token_type": kind, "token_type": "Bearer"}
         return _json(200, {**body, "expires_in": 3600})
 
-    def _problem(self, signed: dict[str, Any]) -> str:
+    def _problem(self, signed_request: dict[str, Any]) -> str:
         """Send the signed request to AWS, as Google does, and look which role that knows."""
-        headers = {header["key"].lower(): header["value"] for header in signed["headers"]}
-        url = urlsplit(signed["url"])
+        headers = {header["key"].lower(): header["value"] for header in signed_request["headers"]}
+        url = urlsplit(signed_request["url"])
         if not url.hostname or not url.hostname.endswith(".amazonaws.com"):
             return f"{url.hostname} is no host of AWS"
         if headers.get("x-goog-cloud-target-resource") != PROVIDER:
             return "the request was signed for another provider"
-        asked = {**headers, "accept": "application/json"}
-        told = self.sts.answer(Request("POST", url.hostname, f"/?{url.query}", asked, b""))
-        if told is None or told.status != 200:
-            return f"AWS refuses the request: {told}"
-        arn = json.loads(told.body)["GetCallerIdentityResponse"]["GetCallerIdentityResult"]["Arn"]
+        request_headers = {**headers, "accept": "application/json"}
+        answer = self.sts.answer(
+            Request("POST", url.hostname, f"/?{url.query}", request_headers, b"")
+        )
+        if answer is None or answer.status != 200:
+            return f"AWS refuses the request: {answer}"
+        arn = json.loads(answer.body)["GetCallerIdentityResponse"]["GetCallerIdentityResult"]["Arn"]
         trusted = f"arn:aws:sts::{ACCOUNT}:assumed-role/{self.role}/"
         return "" if arn.startswith(trusted) else f"{arn} does not meet the attribute condition"
 

@@ -95,15 +95,15 @@ class Operation:
     locations: Mapping[str, int] = field(default_factory=dict)  # of a bulk insert
 
     def shown(self, now: float) -> Body:
-        done = now >= self.done_at
+        is_done = now >= self.done_at
         body: Body = {
             "name": self.name,
             "id": self.name.rpartition("-")[2],
             "operationType": self.kind,
             "targetLink": self.target_link,
             "targetId": self.target_id or "0",
-            "status": "DONE" if done else "RUNNING",
-            "progress": 100 if done else 0,
+            "status": "DONE" if is_done else "RUNNING",
+            "progress": 100 if is_done else 0,
             "insertTime": _timestamp(self.started_at),
             "zone" if self.place.startswith("zones") else "region": f"{API}/projects/{self.project}/{self.place}",
         }  # fmt: skip
@@ -111,11 +111,11 @@ class Operation:
             body["operationGroupId"] = self.group
         if self.locations:
             statuses = {
-                f"zones/{zone}": {"targetVmCount": n, "createdVmCount": n if done else 0}
+                f"zones/{zone}": {"targetVmCount": n, "createdVmCount": n if is_done else 0}
                 for zone, n in self.locations.items()
             }
             body["instancesBulkInsertOperationMetadata"] = {"perLocationStatus": statuses}
-        if done and self.error:
+        if is_done and self.error:
             body |= self.error.shown()
         return body
 
@@ -192,11 +192,11 @@ class FakeGce:
 
     def get(self, project: str, zone: str, name: str) -> Instance:
         self._known(zone)
-        found = self._find(project, zone, name)
-        if found is None:
+        instance = self._find(project, zone, name)
+        if instance is None:
             path = f"projects/{project}/zones/{zone}/instances/{name}"
             raise GceError(404, "notFound", f"The resource '{path}' was not found")
-        return found
+        return instance
 
     def listed(self, project: str) -> list[Instance]:
         """Return the existing machines, including those of failed operations until these end."""

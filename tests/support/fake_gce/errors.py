@@ -64,10 +64,10 @@ def stockout(zone: str, machine_type: str, zones_with_room: Sequence[str] = ()) 
 
 def quota(metric: str, limit: float, region: str = "") -> OperationError:
     """Return the error of a quota of a region or, without one, of the project."""
-    where = f"in region {region}" if region else "globally"
+    place = f"in region {region}" if region else "globally"
     one = {
         "code": "QUOTA_EXCEEDED",
-        "message": f"Quota '{metric}' exceeded.  Limit: {limit} {where}.",
+        "message": f"Quota '{metric}' exceeded.  Limit: {limit} {place}.",
         "errorDetails": [
             {
                 "quotaInfo": {

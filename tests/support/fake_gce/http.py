@@ -117,10 +117,10 @@ def _page(fake: FakeGce, query: dict[str, str], kind: str, rows: list[tuple[str,
     return answer
 
 
-def _matches(row: Body, wanted: str) -> bool:
-    terms = _TERM.findall(wanted)
-    if wanted and (not terms or _TERM.sub("", wanted).replace("AND", "").strip(" ()")):
-        raise GceError(400, "invalid", f"Invalid value for field 'filter': '{wanted}'.")
+def _matches(row: Body, text_filter: str) -> bool:
+    terms = _TERM.findall(text_filter)
+    if text_filter and (not terms or _TERM.sub("", text_filter).replace("AND", "").strip(" ()")):
+        raise GceError(400, "invalid", f"Invalid value for field 'filter': '{text_filter}'.")
     for key, operator, quoted in terms:
         value: Any = row
         for part in key.split("."):
@@ -169,11 +169,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _route(self, method: str, path: str, query: dict[str, str], body: Body) -> tuple[int, Body]:
         try:
-            for wanted, pattern, route in ROUTES:
+            for route_method, pattern, route in ROUTES:
                 # `det deploy` puts the service's name before the paths of a cloud that is not Google's.
-                found = re.fullmatch(f"(?:/compute)?/compute/v1/{pattern}", path)
-                if found and wanted == method:
-                    return 200, route(self._fake, query, body, *found.groups())
+                match = re.fullmatch(f"(?:/compute)?/compute/v1/{pattern}", path)
+                if match and route_method == method:
+                    return 200, route(self._fake, query, body, *match.groups())
             if path == "/v1/services/6F81-5844-456A/skus":
                 return 200, _skus(self._fake, query, body)
             raise GceError(404, "notFound", f"no route {method} {path}")

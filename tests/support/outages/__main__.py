@@ -55,20 +55,20 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     kinds = kinds_named(options.kinds or NAMES)
     outage = Outage(options.length, options.pairs, options.runtime)
-    failed = False
+    has_failed = False
     for number in range(1, options.times + 1):
         with _folder(options.folder, number) as folder:
             for site in play_sites(folder, kinds, outage):
                 if (error := site.exception()) is not None:
-                    failed = True
+                    has_failed = True
                     print(f"{number}/{options.times} not played: {error}", flush=True)
                     continue
                 for outcome in site.result():
                     print(f"{number}/{options.times} {line(outcome)}", flush=True)
-                    failed = bool(_print_problems(outcome)) or failed
+                    has_failed = bool(_print_problems(outcome)) or has_failed
                     if options.details:
                         pprint.pprint(outcome, width=200)
-    return 1 if failed else 0
+    return 1 if has_failed else 0
 
 
 def _print_problems(outcome: Outcome) -> int:
@@ -79,10 +79,10 @@ def _print_problems(outcome: Outcome) -> int:
 
 
 @contextmanager
-def _folder(kept: Path | None, number: int) -> Iterator[Path]:
-    if kept is not None:
-        (kept / str(number)).mkdir(parents=True)
-        yield kept.absolute() / str(number)
+def _folder(kept_folder: Path | None, number: int) -> Iterator[Path]:
+    if kept_folder is not None:
+        (kept_folder / str(number)).mkdir(parents=True)
+        yield kept_folder.absolute() / str(number)
     else:
         with tempfile.TemporaryDirectory(prefix="outages-") as folder:
             yield Path(folder)

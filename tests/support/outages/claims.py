@@ -17,10 +17,10 @@ EXIT_OK = "exited successfully with a zero exit code"
 def is_in_the_middle(outcome: Outcome) -> list[str]:
     """Check the scenario itself: quick trials end their training during the outage, slow trials after it."""
     expected = {t.name for t in outcome.trials if t.name.startswith(train.QUICK)}
-    trained = {t.name for t in outcome.trials if t.trained_in_outage}
-    if trained == (expected if outcome.kind.trains_on else set()):
+    names = {t.name for t in outcome.trials if t.trained_in_outage}
+    if names == (expected if outcome.kind.trains_on else set()):
         return []
-    return [f"during the outage ended the training of {sorted(trained)}, not of {sorted(expected)}"]
+    return [f"during the outage ended the training of {sorted(names)}, not of {sorted(expected)}"]
 
 
 def trials_complete_in_one_run(outcome: Outcome) -> list[str]:
@@ -37,13 +37,13 @@ def metrics_are_those_without_faults(outcome: Outcome) -> list[str]:
     """Compare every step and value, and the best value; check that each point is stored once."""
     problems = []
     for trial in outcome.trials:
-        for group, stored, expected in zip(
+        for group, points, expected in zip(
             ("training", "validation"),
             (trial.training, trial.validation),
             trial.expected,
             strict=True,
         ):
-            if difference := _difference(stored, expected):
+            if difference := _difference(points, expected):
                 problems.append(f"{trial.name}: {group} metrics: {difference}")
         if trial.best != trial.best_expected:
             problems.append(f"{trial.name}: best {trial.best}, not {trial.best_expected}")
@@ -88,8 +88,8 @@ def logs_explain_the_outage_in_one_line(outcome: Outcome) -> list[str]:
     """Check that every trial of a silent agent has exactly one explanation in its log."""
     problems = []
     for trial in outcome.trials:
-        said = [line for line in trial.log if line not in trial.errors]
-        lines = [line for line in said if EXPLANATION.search(line)]
+        printed_lines = [line for line in trial.log if line not in trial.errors]
+        lines = [line for line in printed_lines if EXPLANATION.search(line)]
         if len(lines) > 1 or (_loses_its_agent(outcome) and not lines):
             problems.append(f"{trial.name}: {len(lines)} lines explain the outage: {lines[:3]}")
     return problems
@@ -155,13 +155,13 @@ def problems_of(outcome: Outcome) -> list[str]:
     return [problem for claim in CLAIMS for problem in claim(outcome)]
 
 
-def _difference(stored: Points, expected: Points) -> str:
+def _difference(points: Points, expected: Points) -> str:
     """Return the difference between the stored and the expected points, or '' if they are equal."""
-    missing = [step for step, _ in expected if step not in {step for step, _ in stored}]
-    steps = [step for step, _ in stored]
+    missing = [step for step, _ in expected if step not in {step for step, _ in points}]
+    steps = [step for step, _ in points]
     twice = sorted({step for step in steps if steps.count(step) > 1})
-    wrong = sorted({step for step, loss in stored if (step, loss) not in expected})
-    parts = (("missing", missing), ("twice", twice), ("wrong", wrong))
+    wrong_steps = sorted({step for step, loss in points if (step, loss) not in expected})
+    parts = (("missing", missing), ("twice", twice), ("wrong", wrong_steps))
     return ", ".join(f"{word} are steps {numbers}" for word, numbers in parts if numbers)
 
 

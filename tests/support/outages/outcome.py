@@ -54,10 +54,10 @@ class TrialOutcome:
     @property
     def points(self) -> int:
         """Return how many of the expected points are stored exactly once."""
-        stored = (Counter(self.training), Counter(self.validation))
+        counters = (Counter(self.training), Counter(self.validation))
         return sum(
             counts[point] == 1
-            for counts, points in zip(stored, self.expected, strict=True)
+            for counts, points in zip(counters, self.expected, strict=True)
             for point in points
         )
 
@@ -106,11 +106,11 @@ class Outcome:
     def lasting_is_the_same(self) -> bool:
         """Return whether the command that outlives the outage still runs in its only container."""
         notes = self.lasting.notes
-        started, serves = (
+        starts, serves = (
             [note.split()[1] for note in notes if note.startswith(word)]
             for word in ("started", "serves")
         )
-        return self.lasting.runs == 1 and len(started) == 1 and started == serves
+        return self.lasting.runs == 1 and len(starts) == 1 and starts == serves
 
 
 @dataclass(frozen=True)
@@ -122,38 +122,40 @@ class Seen:
     why: list[str]
 
 
-def outcome_of(work: Work, kind: Kind, agent: str, length_s: float, seen: Seen) -> Outcome:
+def outcome_of(work: Work, kind: Kind, agent: str, length_s: float, observation: Seen) -> Outcome:
     cluster = work.cluster
     return Outcome(
         kind=kind,
         agent=agent,
         length_s=length_s,
         experiment=_plain(cluster.experiment(work.experiment)["state"]),
-        trials=[_trial(work, trial, seen.trained) for trial in cluster.trials(work.experiment)],
+        trials=[
+            _trial(work, trial, observation.trained) for trial in cluster.trials(work.experiment)
+        ],
         command=_command(work, "command", work.command),
         lasting=_command(work, "lasting", work.lasting),
         task=_task(work),
-        lost=seen.lost,
-        why=seen.why,
+        lost=observation.lost,
+        why=observation.why,
     )
 
 
-def _trial(work: Work, found: dict[str, Any], trained: set[str]) -> TrialOutcome:
-    cluster, id = work.cluster, int(found["id"])
-    seed, pace = found["hparams"]["seed"], found["hparams"]["pace"]
+def _trial(work: Work, trial: dict[str, Any], trained_names: set[str]) -> TrialOutcome:
+    cluster, id = work.cluster, int(trial["id"])
+    seed, pace = trial["hparams"]["seed"], trial["hparams"]["pace"]
     name = f"{pace}-{seed}"
     steps = [int(m[2]) for line in work.steps_of(name) if (m := _STEP.fullmatch(line))]
     lines = cluster.task_logs(id)
     checkpoints = cluster.get(f"/api/v1/trials/{id}/checkpoints")["checkpoints"]
-    best = (found.get("bestValidation") or {}).get("metrics", {}).get("avgMetrics", {}).get("loss")
+    best = (trial.get("bestValidation") or {}).get("metrics", {}).get("avgMetrics", {}).get("loss")
     return TrialOutcome(
         name=name,
         seed=seed,
-        state=_plain(found["state"]),
-        restarts=int(found["restarts"]),
-        runs=len(cluster.get(f"/api/v1/tasks/{found['taskId']}")["task"]["allocations"]),
+        state=_plain(trial["state"]),
+        restarts=int(trial["restarts"]),
+        runs=len(cluster.get(f"/api/v1/tasks/{trial['taskId']}")["task"]["allocations"]),
         steps=steps,
-        trained_in_outage=name in trained,
+        trained_in_outage=name in trained_names,
         training=_points(cluster, id, "training"),
         validation=_points(cluster, id, "validation"),
         checkpoints=sorted(int(c["metadata"]["steps_completed"]) for c in checkpoints),

@@ -85,7 +85,7 @@ def _scene(kind: Kind, site: Site, agent: SiteAgent, outage: Outage) -> _Scene:
 
 def _interrupt(scenes: Sequence[_Scene], length_s: float) -> None:
     """Perform every step of the outage at its time, and open the gates of the work."""
-    begun = time.monotonic()
+    start_time = time.monotonic()
     steps = [
         (step.at * length_s + step.later_s, scene, step.act)
         for scene in scenes
@@ -96,18 +96,18 @@ def _interrupt(scenes: Sequence[_Scene], length_s: float) -> None:
     def take(first_s: float, last_s: float) -> None:
         for moment_s, scene, act in steps:
             if first_s <= moment_s < last_s:
-                wait_until(begun + moment_s)
+                wait_until(start_time + moment_s)
                 act(scene.site, scene.agent)
 
     take(0, _SOON_S)
     for scene in scenes:
         scene.work.begin()
     take(_SOON_S, length_s)
-    wait_until(begun + length_s)
+    wait_until(start_time + length_s)
     for scene in scenes:
         _look(scene)
     # On a busy machine the quick trials take longer, and the outage with them.
-    begun = time.monotonic() - length_s
+    start_time = time.monotonic() - length_s
     take(length_s, math.inf)
     for scene in scenes:
         scene.work.end()
@@ -154,9 +154,9 @@ def _plain(state: str) -> str:
 
 def _outcome(scene: _Scene, outage: Outage, log: list[str]) -> Outcome:
     agent = scene.agent.id
-    lost = [line for line in log if f"agent {agent} was lost" in line]
-    seen = Seen(scene.trained, lost, scene.why)
-    outcome = outcome_of(scene.work, scene.kind, agent, outage.length_s, seen)
+    lost_lines = [line for line in log if f"agent {agent} was lost" in line]
+    observation = Seen(scene.trained, lost_lines, scene.why)
+    outcome = outcome_of(scene.work, scene.kind, agent, outage.length_s, observation)
     # The agent would wait for this command when it is stopped.
     scene.site.cluster.post(f"/api/v1/commands/{scene.work.lasting}/kill", {})
     return outcome

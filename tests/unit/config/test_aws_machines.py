@@ -21,9 +21,9 @@ def problems(**settings: Any) -> dict[str, str]:
 
 
 def test_rejects_boot_script_above_the_limit_of_ec2() -> None:
-    (said,) = problems(startup_script="#" * 12_000).values()
-    assert f"EC2 takes {MOST_USER_DATA}" in said
-    assert "fetch the rest from a bucket" in said
+    (message,) = problems(startup_script="#" * 12_000).values()
+    assert f"EC2 takes {MOST_USER_DATA}" in message
+    assert "fetch the rest from a bucket" in message
 
 
 def test_error_names_the_largest_part_of_the_boot_script() -> None:

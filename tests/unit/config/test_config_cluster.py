@@ -45,9 +45,9 @@ def problems(text: Any) -> dict[str, str]:
 
 
 def pool(config: ClusterConfig, name: str) -> Pool:
-    found = config.pool(name)
-    assert found is not None
-    return found
+    matching_pool = config.pool(name)
+    assert matching_pool is not None
+    return matching_pool
 
 
 def test_empty_configuration_has_one_default_pool() -> None:
@@ -112,9 +112,9 @@ def test_the_pool_is_chosen_by_name_or_by_the_need_for_slots() -> None:
     assert config.pool_for("", 2) is config.pool("gpu")
     assert config.pool_for("", 0) is config.pool("cpu")
     assert config.pool_for("cpu", 4) is config.pool("cpu")
-    refused = config.pool_for("tpu", 1)
-    assert isinstance(refused, Problem)
-    assert "'tpu' does not exist; this cluster has: gpu, cpu" in refused.message
+    message = config.pool_for("tpu", 1)
+    assert isinstance(message, Problem)
+    assert "'tpu' does not exist; this cluster has: gpu, cpu" in message.message
 
 
 def test_a_single_pool_of_any_name_is_the_default() -> None:
@@ -205,11 +205,11 @@ def test_syntax_error_names_the_document() -> None:
 def test_experiment_uses_task_defaults_and_priority_of_its_pool() -> None:
     config = load_cluster(TWO_POOLS)
     raw = {"entrypoint": "x", "searcher": {"name": "single", "metric": "l"}}
-    resolved = resolve(raw, sources_of(config, pool(config, "gpu")), name="n", seed=1).config
-    assert resolved.resources.priority == 50
-    assert resolved.resources.shm_size == 1024**3
-    assert resolved.environment.environment_variables.cuda == ("A=1",)
-    assert resolved.preemption_timeout == 3600
+    resolved_config = resolve(raw, sources_of(config, pool(config, "gpu")), name="n", seed=1).config
+    assert resolved_config.resources.priority == 50
+    assert resolved_config.resources.shm_size == 1024**3
+    assert resolved_config.environment.environment_variables.cuda == ("A=1",)
+    assert resolved_config.preemption_timeout == 3600
     on_cpu = resolve(raw, sources_of(config, pool(config, "cpu")), name="n", seed=1).config
     assert on_cpu.resources.priority is None
     assert on_cpu.environment.image.rocm == "python:3.11"

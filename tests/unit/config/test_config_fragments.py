@@ -60,7 +60,7 @@ def test_template_rejects_keys_that_no_configuration_accepts(
 
 def test_problem_caused_only_by_the_template_names_it() -> None:
     template = {"resurces": {}, "resources": {"slots": -1, "weight": 0}, "batches_per_step": 0}
-    submitted = {"resources": {"weight": 0}}
+    config = {"resources": {"weight": 0}}
     paths = (
         "resurces",
         "resources.slots",
@@ -69,6 +69,6 @@ def test_problem_caused_only_by_the_template_names_it() -> None:
         "entrypoint",
         "",
     )
-    told = with_template_name([Problem(p, "is wrong") for p in paths], submitted, template, "ours")
+    told = with_template_name([Problem(p, "is wrong") for p in paths], config, template, "ours")
     of_template = [p.path for p in told if p.message == "is wrong (template 'ours' says so)"]
     assert of_template == ["resurces", "resources.slots", "scheduling_unit"]

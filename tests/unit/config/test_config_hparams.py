@@ -51,9 +51,9 @@ def test_names_have_the_users_order_at_every_level() -> None:
 def test_explicit_form_parses_to_the_same_space() -> None:
     raw = {"a": 1, "g": {"l": {"type": "log", "minval": 0, "maxval": 1, "base": 2}, "v": [1]}}
     space, _ = hparams.parse(raw)
-    written = hparams.to_json(space)
-    assert written["a"] == {"type": "const", "val": 1}
-    assert hparams.parse(written) == (space, [])
+    json_value = hparams.to_json(space)
+    assert json_value["a"] == {"type": "const", "val": 1}
+    assert hparams.parse(json_value) == (space, [])
 
 
 @pytest.mark.parametrize(

@@ -112,10 +112,10 @@ def test_experiments_ignore_task_slots_of_a_template() -> None:
 
 
 def test_devices_written_as_text_merge_like_objects() -> None:
-    submitted = MINIMAL | {"resources": {"devices": ["/dev/a:/dev/x", "/dev/b:/dev/y:r"]}}
+    config = MINIMAL | {"resources": {"devices": ["/dev/a:/dev/x", "/dev/b:/dev/y:r"]}}
     template = {"resources": {"devices": ["/dev/c:/dev/x", "/dev/c:/dev/z"]}}
     sources = Sources(template=template, cluster_storage=STORAGE)
-    devices = resolve(submitted, sources, name="n", seed=1).config.to_json()["resources"]["devices"]
+    devices = resolve(config, sources, name="n", seed=1).config.to_json()["resources"]["devices"]
     assert [(d["host_path"], d["container_path"], d["mode"]) for d in devices] == [
         ("/dev/a", "/dev/x", "mrw"),
         ("/dev/b", "/dev/y", "r"),
@@ -187,9 +187,9 @@ def test_first_source_with_a_value_wins() -> None:
     def environment(image: str) -> dict[str, Any]:
         return {"environment": {"image": image}}
 
-    def image(submitted: dict[str, Any], **sources: Any) -> str:
+    def image(config: dict[str, Any], **sources: Any) -> str:
         every = Sources(cluster_storage=STORAGE, **sources)
-        return resolve(MINIMAL | submitted, every, name="n", seed=1).config.environment.image.cpu
+        return resolve(MINIMAL | config, every, name="n", seed=1).config.environment.image.cpu
 
     layers: dict[str, Any] = {
         "template": environment("template"),
@@ -230,11 +230,11 @@ def test_invariant_policies_override_the_user_the_cluster_last() -> None:
             {"description": "cluster"},
         ),
     )
-    submitted = MINIMAL | {
+    submitted_config = MINIMAL | {
         "resources": {"priority": 1, "slots_per_trial": 4},
         "description": "user",
     }
-    config = resolve(submitted, sources, name="n", seed=1).config
+    config = resolve(submitted_config, sources, name="n", seed=1).config
     assert (config.resources.priority, config.resources.slots_per_trial) == (60, 4)
     assert config.description == "cluster"
 

@@ -126,7 +126,7 @@ def test_submitted_document_is_not_modified() -> None:
     ],
 )
 def test_deprecated_keys_cause_a_warning(raw: dict[str, Any], warning: str) -> None:
-    assert any(warning in told for told in shim(raw)[1])
+    assert any(warning in messages for messages in shim(raw)[1])
 
 
 def test_current_configuration_has_no_warnings() -> None:
@@ -147,11 +147,11 @@ def test_configuration_of_0_12_is_accepted() -> None:
         "entrypoint": "model_def:MyTrial",
     }
     config = resolve(old, Sources(), name="n", seed=1).config
-    shown = config.to_json()
-    assert shown["searcher"]["max_length"] == {"batches": 1000}
-    assert shown["min_validation_period"] == {"batches": 200}
-    assert shown["scheduling_unit"] == 50
-    assert shown["optimizations"]["aggregation_frequency"] == 2
+    json_value = config.to_json()
+    assert json_value["searcher"]["max_length"] == {"batches": 1000}
+    assert json_value["min_validation_period"] == {"batches": 200}
+    assert json_value["scheduling_unit"] == 50
+    assert json_value["optimizations"]["aggregation_frequency"] == 2
 
 
 @pytest.mark.parametrize(

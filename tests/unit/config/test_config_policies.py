@@ -49,8 +49,8 @@ def test_the_clusters_constraints_win_over_the_workspaces() -> None:
 
 def test_slots_beyond_the_limit_are_reported() -> None:
     config = {"resources": {"slots_per_trial": 9, "max_slots": 20, "priority": 42}}
-    found = check(config, Constraints(max_slots=8))
-    assert [p.path for p in found] == ["resources.max_slots", "resources.slots_per_trial"]
+    problems = check(config, Constraints(max_slots=8))
+    assert [p.path for p in problems] == ["resources.max_slots", "resources.slots_per_trial"]
     assert check({"resources": {"slots_per_trial": 8}}, Constraints(max_slots=8)) == []
 
 

@@ -42,13 +42,13 @@ JUNK = st.dictionaries(st.sampled_from(KEYS), _json(SCALARS), max_size=6)
 
 
 def _submit(raw: Any, sources: Sources = SOURCES) -> None:
-    refused: InvalidConfig | None = None
+    rejected_error: InvalidConfig | None = None
     try:
         resolve(raw, sources, name="n", seed=1)
     except InvalidConfig as error:
-        refused = error
-    assert refused is None or all(problem.message for problem in refused.problems)
-    assert refused is None or refused.problems
+        rejected_error = error
+    assert rejected_error is None or all(problem.message for problem in rejected_error.problems)
+    assert rejected_error is None or rejected_error.problems
 
 
 @QUICK
@@ -61,8 +61,8 @@ def test_invalid_configuration_never_crashes(junk: dict[str, Any]) -> None:
 @QUICK
 @given(JUNK)
 def test_invalid_template_never_crashes(junk: dict[str, Any]) -> None:
-    submitted = {"entrypoint": "x", "searcher": {"name": "single", "metric": "m"}}
-    _submit(submitted, Sources(template=junk, cluster_storage=SOURCES.cluster_storage))
+    config = {"entrypoint": "x", "searcher": {"name": "single", "metric": "m"}}
+    _submit(config, Sources(template=junk, cluster_storage=SOURCES.cluster_storage))
 
 
 @QUICK
@@ -75,10 +75,10 @@ def test_document_that_is_not_an_object_never_crashes(junk: Any) -> None:
 @given(st.text(max_size=60) | st.text("{}[]:,-&*!|>'\" \n\tab1", max_size=40))
 def test_any_text_is_loaded_or_rejected(text: str) -> None:
     try:
-        loaded = load_yaml(text)
+        document = load_yaml(text)
     except InvalidConfig:
         return
-    assert isinstance(loaded, dict)
+    assert isinstance(document, dict)
 
 
 CLUSTER_KEYS = ["port", "resource_pools", "resource_manager", "checkpoint_storage", "security", "log", "webhooks",
@@ -88,12 +88,12 @@ CLUSTER_KEYS = ["port", "resource_pools", "resource_manager", "checkpoint_storag
 @QUICK
 @given(st.dictionaries(st.sampled_from(CLUSTER_KEYS), _json(SCALARS), max_size=5))
 def test_invalid_cluster_configuration_never_crashes(junk: dict[str, Any]) -> None:
-    refused: InvalidConfig | None = None
+    rejected_error: InvalidConfig | None = None
     try:
         load_cluster(junk)
     except InvalidConfig as error:
-        refused = error
-    assert refused is None or refused.problems
+        rejected_error = error
+    assert rejected_error is None or rejected_error.problems
 
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -160,10 +160,10 @@ SINGLE = {"searcher": {"name": "single", "metric": "m"}}
 @given(GOOD)
 def test_resolving_a_resolved_configuration_changes_nothing(good: dict[str, Any]) -> None:
     first = resolve(SINGLE | good, SOURCES, name="n", seed=1).config
-    shown = first.to_json()
-    again = resolve(shown, SOURCES, name="other", seed=2)
-    assert again.config.to_json() == shown
-    assert again.config == first == ExperimentConfig.load(shown)
+    json_value = first.to_json()
+    second_config = resolve(json_value, SOURCES, name="other", seed=2)
+    assert second_config.config.to_json() == json_value
+    assert second_config.config == first == ExperimentConfig.load(json_value)
 
 
 VALUES = st.none() | st.integers(0, 3)

@@ -28,18 +28,18 @@ def problems(sources: Sources = SOURCES, **changes: Any) -> dict[str, str]:
 
 
 def test_a_minimal_configuration_shows_every_default() -> None:
-    shown = resolved().config.to_json()
-    assert shown == json.loads(json.dumps(shown))
-    assert shown["bind_mounts"] == []
-    assert shown["checkpoint_policy"] == "best"
-    assert shown["checkpoint_storage"]["save_trial_best"] == 1
-    assert shown["max_restarts"] == 5
-    assert shown["min_validation_period"] == {"batches": 0}
-    assert shown["resources"]["slots_per_trial"] == 1
-    assert shown["resources"]["priority"] == 42
-    assert shown["scheduling_unit"] == 100
-    assert shown["environment"]["image"]["cpu"] == CPU_IMAGE
-    assert [policy["name"] for policy in shown["log_policies"]] == ["CUDA OOM", "ECC Error"]
+    json_value = resolved().config.to_json()
+    assert json_value == json.loads(json.dumps(json_value))
+    assert json_value["bind_mounts"] == []
+    assert json_value["checkpoint_policy"] == "best"
+    assert json_value["checkpoint_storage"]["save_trial_best"] == 1
+    assert json_value["max_restarts"] == 5
+    assert json_value["min_validation_period"] == {"batches": 0}
+    assert json_value["resources"]["slots_per_trial"] == 1
+    assert json_value["resources"]["priority"] == 42
+    assert json_value["scheduling_unit"] == 100
+    assert json_value["environment"]["image"]["cpu"] == CPU_IMAGE
+    assert [policy["name"] for policy in json_value["log_policies"]] == ["CUDA OOM", "ECC Error"]
 
 
 def test_explicit_image_of_determined_is_used() -> None:
@@ -57,8 +57,8 @@ def test_default_name_and_seed_do_not_override_the_users() -> None:
     config = resolve(unnamed, SOURCES, name="Experiment (calm-red-fox)", seed=7).config
     assert config.name == "Experiment (calm-red-fox)"
     assert config.reproducibility.experiment_seed == 7
-    given = resolved(reproducibility={"experiment_seed": 3}).config
-    assert (given.name, given.reproducibility.experiment_seed) == ("mnist", 3)
+    given_config = resolved(reproducibility={"experiment_seed": 3}).config
+    assert (given_config.name, given_config.reproducibility.experiment_seed) == ("mnist", 3)
 
 
 def test_a_resolved_configuration_resolves_to_itself() -> None:
@@ -67,9 +67,9 @@ def test_a_resolved_configuration_resolves_to_itself() -> None:
         environment={"image": "python:3.11", "environment_variables": ["A=1"]},
         resources={"shm_size": "1.5 GiB"},
     ).config
-    again = resolve(first.to_json(), Sources(), name="other", seed=1).config
-    assert again == first
-    assert again.to_json() == first.to_json()
+    second_config = resolve(first.to_json(), Sources(), name="other", seed=1).config
+    assert second_config == first
+    assert second_config.to_json() == first.to_json()
 
 
 def test_a_stored_configuration_loads_back() -> None:
@@ -78,9 +78,9 @@ def test_a_stored_configuration_loads_back() -> None:
 
 
 def test_rejects_broken_stored_configuration_with_its_path() -> None:
-    stored = resolved().config.to_json() | {"max_restarts": "many"}
+    stored_config = resolved().config.to_json() | {"max_restarts": "many"}
     with pytest.raises(InvalidConfig, match="max_restarts: must be a whole number, not 'many'"):
-        ExperimentConfig.load(stored)
+        ExperimentConfig.load(stored_config)
 
 
 def test_all_problems_are_reported_together() -> None:
@@ -141,8 +141,8 @@ def test_wrong_field_is_not_also_reported_as_missing() -> None:
 
 
 def test_wrong_variable_of_all_slot_kinds_is_reported_once() -> None:
-    listed = problems(environment={"environment_variables": ["A=1", 5], "image": 7})
-    assert set(listed) == {"environment.environment_variables[1]", "environment.image"}
+    messages = problems(environment={"environment_variables": ["A=1", 5], "image": 7})
+    assert set(messages) == {"environment.environment_variables[1]", "environment.image"}
     by_kind = problems(environment={"environment_variables": {"cpu": [5], "cuda": ["A=1"]}})
     assert set(by_kind) == {"environment.environment_variables.cpu[0]"}
 
@@ -258,8 +258,8 @@ def test_rejects_experiment_without_checkpoint_storage() -> None:
 
 
 def test_an_unmanaged_experiment_needs_no_entrypoint() -> None:
-    submitted = MINIMAL | {"entrypoint": None}
-    assert resolve(submitted, SOURCES, name="x", seed=1, managed=False).config.entrypoint is None
+    config = MINIMAL | {"entrypoint": None}
+    assert resolve(config, SOURCES, name="x", seed=1, managed=False).config.entrypoint is None
 
 
 def test_an_entrypoint_list_keeps_its_arguments() -> None:
@@ -270,8 +270,8 @@ def test_an_entrypoint_list_keeps_its_arguments() -> None:
 
 
 def test_whole_numbers_may_be_written_as_floats() -> None:
-    loaded = load_yaml("searcher: {name: random, metric: x, max_trials: 1e3}")
-    assert resolved(**loaded).config.to_json()["searcher"]["max_trials"] == 1000
+    document = load_yaml("searcher: {name: random, metric: x, max_trials: 1e3}")
+    assert resolved(**document).config.to_json()["searcher"]["max_trials"] == 1000
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_rejects_wrong_task_configuration(kind: TaskKind, raw: Any, path: str, s
 
 
 def test_error_for_unknown_key_lists_keys_of_the_task_kind() -> None:
-    everybody = "bind_mounts, debug, description, entrypoint, environment"
+    keys = "bind_mounts, debug, description, entrypoint, environment"
     of_kinds = {
         TaskKind.COMMAND: ", resources, work_dir",
         TaskKind.NOTEBOOK: ", idle_timeout, notebook_idle_type, resources, work_dir",
@@ -146,7 +146,7 @@ def test_error_for_unknown_key_lists_keys_of_the_task_kind() -> None:
     }
     for kind, others in of_kinds.items():
         message = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
-        assert message == f"is unknown; allowed here: {everybody}{others}"
+        assert message == f"is unknown; allowed here: {keys}{others}"
 
 
 def test_printed_configuration_can_be_launched_again() -> None:
@@ -159,10 +159,10 @@ def test_printed_configuration_can_be_launched_again() -> None:
     [TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.COMMAND, TaskKind.TENSORBOARD, TaskKind.GENERIC],
 )
 def test_shown_configuration_has_only_keys_of_its_kind(kind: TaskKind) -> None:
-    shown = resolve_task(kind, {"entrypoint": ["a"]}, NOTHING, name="fox").config.of_kind(kind)
+    json_value = resolve_task(kind, {"entrypoint": ["a"]}, NOTHING, name="fox").config.of_kind(kind)
     message = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
-    assert sorted(shown) == message.removeprefix("is unknown; allowed here: ").split(", ")
-    resolve_task(kind, shown, NOTHING, name="elk")
+    assert sorted(json_value) == message.removeprefix("is unknown; allowed here: ").split(", ")
+    resolve_task(kind, json_value, NOTHING, name="elk")
 
 
 def test_template_keys_for_other_task_kinds_are_ignored() -> None:
@@ -174,9 +174,9 @@ def test_template_keys_for_other_task_kinds_are_ignored() -> None:
     ("kind", "port"), [(TaskKind.NOTEBOOK, "NOTEBOOK_PORT"), (TaskKind.SHELL, "SHELL_PORT")]
 )
 def test_own_entrypoint_of_a_serving_task_causes_a_warning(kind: TaskKind, port: str) -> None:
-    (told,) = resolve_task(kind, {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings
-    assert told.startswith("entrypoint runs in place of ")
-    assert port in told
+    (warning,) = resolve_task(kind, {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings
+    assert warning.startswith("entrypoint runs in place of ")
+    assert port in warning
     assert resolve_task(kind, {}, NOTHING, name="fox").warnings == ()
     assert (
         resolve_task(TaskKind.COMMAND, {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings == ()
@@ -212,5 +212,5 @@ def test_tasks_ignore_experiment_keys_of_a_template() -> None:
 )
 def test_the_examples_of_tasks_are_accepted(kind: TaskKind, path: str) -> None:
     text = (Path(__file__).resolve().parents[3] / "examples" / path).read_text()
-    resolved = resolve_task(kind, load_yaml(text), NOTHING, name="fox")
-    assert resolved.warnings == ()
+    task = resolve_task(kind, load_yaml(text), NOTHING, name="fox")
+    assert task.warnings == ()

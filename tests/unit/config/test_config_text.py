@@ -42,8 +42,8 @@ def message(text: str) -> str:
     ],
 )
 def test_scalars_are_read_as_yaml_1_2(scalar: str, value: Any) -> None:
-    loaded = load_yaml(f"x: {scalar}")["x"]
-    assert (loaded, type(loaded)) == (value, type(value))
+    loaded_value = load_yaml(f"x: {scalar}")["x"]
+    assert (loaded_value, type(loaded_value)) == (value, type(value))
 
 
 def test_json_is_accepted() -> None:

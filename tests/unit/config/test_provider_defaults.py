@@ -27,8 +27,8 @@ def filled(section: dict[str, Any], form: str = "provider") -> dict[str, Any]:
     pool = {"pool_name": "gpus", form: [section] if form == "offers" else section}
     config = with_defaults({"resource_pools": [pool]}, DEFAULTS)
     load_cluster(config)
-    found = config["resource_pools"][0][form]
-    own: dict[str, Any] = found[0] if form == "offers" else found
+    matching_section = config["resource_pools"][0][form]
+    own: dict[str, Any] = matching_section[0] if form == "offers" else matching_section
     return own
 
 

@@ -23,9 +23,9 @@ GCP = {"type": "gcp", "zone": "us-central1-a", "instance_types": ["g2-standard-8
 def provider(section: dict[str, Any] | None = None, **pool: Any) -> Provider:
     keys = {**pool, **({"provider": section} if section else {})}
     config = load_cluster({"resource_pools": [{"pool_name": "default", **keys}]})
-    found = config.resource_pools[0].provider
-    assert found is not None
-    return found
+    matching_provider = config.resource_pools[0].provider
+    assert matching_provider is not None
+    return matching_provider
 
 
 def offers(section: dict[str, Any] | None = None, **pool: Any) -> list[str]:
@@ -89,13 +89,13 @@ def test_pull_images_accepts_one_name_or_a_list() -> None:
     images = ["determinedai/pytorch-ngc:0.38.0", "registry.example.com:5000/team/a@sha256:0f"]
     assert provider({**AWS, "pull_images": images}).sections[0].settings["pull_images"] == images
     assert provider({**AWS, "pull_images": "a"}).sections[0].settings["pull_images"] == ["a"]
-    refused = {"provider.pull_images": "lists '-q a', which is no name of an image"}
-    assert problems({**AWS, "pull_images": ["a", "-q a"]}) == refused
+    messages = {"provider.pull_images": "lists '-q a', which is no name of an image"}
+    assert problems({**AWS, "pull_images": ["a", "-q a"]}) == messages
 
 
 def test_each_offer_has_the_index_of_its_section() -> None:
-    found = expand(provider(offers=[AWS, GCP]))
-    assert [offer.section for offer in found] == [0, 1]
+    matching_offers = expand(provider(offers=[AWS, GCP]))
+    assert [offer.section for offer in matching_offers] == [0, 1]
 
 
 def test_regions_without_named_zones_use_any_zone() -> None:
@@ -116,8 +116,8 @@ def test_default_machine_types_equal_those_of_determined() -> None:
 
 def test_attached_gpus_of_n1_types_count_as_slots() -> None:
     attached = {"machine_type": "n1-standard-8", "gpu_type": "nvidia-tesla-v100", "gpu_num": 2}
-    read = provider({"type": "gcp", "zone": "us-central1-a", "instance_type": attached})
-    (offer,) = expand(read)
+    gcp_provider = provider({"type": "gcp", "zone": "us-central1-a", "instance_type": attached})
+    (offer,) = expand(gcp_provider)
     assert (offer.slots, offer.price_usd_hour) == (2, Decimal("5.3400"))
     by_default = provider({"type": "gcp", "zone": "us-central1-a"}).sections[0].settings
     assert by_default["instance_type"]["gpu_type"] == "nvidia-tesla-t4"
@@ -164,8 +164,11 @@ def test_operator_can_describe_an_unknown_type() -> None:
 
 
 def test_offers_have_the_list_prices() -> None:
-    read = provider({**AWS, "zone": "us-east-1a", "capacity": ["spot", "on-demand"]})
-    assert [o.price_usd_hour for o in expand(read)] == [Decimal("0.4527"), Decimal("1.0060")]
+    aws_provider = provider({**AWS, "zone": "us-east-1a", "capacity": ["spot", "on-demand"]})
+    assert [o.price_usd_hour for o in expand(aws_provider)] == [
+        Decimal("0.4527"),
+        Decimal("1.0060"),
+    ]
 
 
 def test_machine_costs_more_in_an_expensive_region() -> None:
@@ -173,17 +176,19 @@ def test_machine_costs_more_in_an_expensive_region() -> None:
 
 
 def test_lower_price_cap_applies_to_spot_machines() -> None:
-    read = provider(
+    aws_provider = provider(
         {**AWS, "capacity": ["spot", "on-demand"], "max_price": 2, "spot_max_price": "0.5"}
     )
-    caps = [offer.max_price_usd_hour for offer in expand(read)]
+    caps = [offer.max_price_usd_hour for offer in expand(aws_provider)]
     assert caps == [Decimal("0.5"), Decimal(2)]
 
 
 def test_pool_limits_are_read_from_provider_or_pool() -> None:
     single = provider({**AWS, "max_instances": 3}, warm_instances=1, max_hourly_cost="12.50")
-    listed = provider(offers=[AWS], max_instances=3, warm_instances=1, max_hourly_cost=12.5)
-    for read in (single, listed):
+    listed_provider = provider(
+        offers=[AWS], max_instances=3, warm_instances=1, max_hourly_cost=12.5
+    )
+    for read in (single, listed_provider):
         assert (read.max_instances, read.warm_instances) == (3, 1)
         assert read.max_hourly_cost == Decimal("12.5")
 
@@ -193,8 +198,8 @@ def test_document_of_listed_offers_loads_as_the_same_configuration() -> None:
         {"pool_name": "default", "offers": [AWS, GCP], "max_hourly_cost": 9, "max_instances": 2}
     ]
     config = load_cluster({"resource_pools": pools})
-    again = load_cluster(document(config))
-    assert again.resource_pools == config.resource_pools
+    second_config = load_cluster(document(config))
+    assert second_config.resource_pools == config.resource_pools
 
 
 def test_all_problems_of_a_section_are_reported_together() -> None:
@@ -291,9 +296,9 @@ ROLE = "arn:aws:iam::123456789012:role/det-lab-machine-of-gcp"
 
 def test_sections_accept_identities_in_the_other_cloud() -> None:
     both = provider(offers=[{**AWS, "google_credentials": ACCOUNT}, {**GCP, "aws_role_arn": ROLE}])
-    found = [section.settings for section in both.sections]
-    assert found[0]["google_credentials"] == ACCOUNT
-    assert found[1]["aws_role_arn"] == ROLE
+    settings = [section.settings for section in both.sections]
+    assert settings[0]["google_credentials"] == ACCOUNT
+    assert settings[1]["aws_role_arn"] == ROLE
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,10 @@ def test_allocation_has_the_state_of_its_most_advanced_container() -> None:
 
 
 def test_failures_of_user_code_are_retried_up_to_max_restarts() -> None:
-    failed = Exit(ExitKind.FAILED, "exit code 1")
-    assert after_exit(TRIAL, failed).state is S.ACTIVE
-    assert after_exit(TRIAL, failed).counts_as_restart
-    last = after_exit(replace(TRIAL, restarts=2), failed)
+    failure = Exit(ExitKind.FAILED, "exit code 1")
+    assert after_exit(TRIAL, failure).state is S.ACTIVE
+    assert after_exit(TRIAL, failure).counts_as_restart
+    last = after_exit(replace(TRIAL, restarts=2), failure)
     assert last.state is S.ERROR
     assert "max_restarts is 2" in last.reason
     assert not last.counts_as_restart
@@ -89,8 +89,8 @@ def test_a_failure_that_is_not_followed_by_a_restart_is_not_counted(trial: Trial
 
 
 def test_infrastructure_never_spends_the_users_retries() -> None:
-    lost = Exit(ExitKind.INFRASTRUCTURE, "the agent was lost")
-    after = after_exit(replace(TRIAL, restarts=2), lost)
+    loss_of_agent = Exit(ExitKind.INFRASTRUCTURE, "the agent was lost")
+    after = after_exit(replace(TRIAL, restarts=2), loss_of_agent)
     assert after.state is S.ACTIVE
     assert not after.counts_as_restart
 
@@ -109,10 +109,10 @@ def test_a_clean_exit_completes_the_trial_unless_it_was_preempted_or_parked() ->
 
 
 def test_trial_stopped_by_the_searcher_completes_after_any_nonfailing_exit() -> None:
-    stopped = replace(TRIAL, stopped_by_searcher=True)
+    trial = replace(TRIAL, stopped_by_searcher=True)
     for kind in (ExitKind.CLEAN, ExitKind.PREEMPTED, ExitKind.KILLED, ExitKind.INFRASTRUCTURE):
-        assert after_exit(stopped, Exit(kind)).state is S.COMPLETED
-    assert after_exit(stopped, Exit(ExitKind.FAILED)).state is S.ERROR
+        assert after_exit(trial, Exit(kind)).state is S.COMPLETED
+    assert after_exit(trial, Exit(ExitKind.FAILED)).state is S.ERROR
 
 
 def test_a_matched_log_policy_cancels_retries() -> None:

@@ -63,8 +63,8 @@ def test_preempted_task_runs_again_after_a_kill() -> None:
 def test_infrastructure_failures_before_the_start_are_retried_with_a_limit(
     reached: AllocationState, failures: int, state: S
 ) -> None:
-    lost = Exit(ExitKind.INFRASTRUCTURE)
-    assert after_exit(S.ACTIVE, reached, lost, failures).state is state
+    loss_of_agent = Exit(ExitKind.INFRASTRUCTURE)
+    assert after_exit(S.ACTIVE, reached, loss_of_agent, failures).state is state
 
 
 def test_requests_can_be_repeated_and_errors_have_reasons() -> None:
@@ -73,10 +73,10 @@ def test_requests_can_be_repeated_and_errors_have_reasons() -> None:
     assert after_unpause(S.PAUSED) is after_unpause(S.ACTIVE) is S.ACTIVE
     assert after_kill(S.ACTIVE) is after_kill(S.STOPPING_PAUSED) is S.STOPPING_CANCELED
     assert after_kill(S.PAUSED) is S.CANCELED
-    for ended in (S.COMPLETED, S.ERROR, S.CANCELED):
-        assert after_kill(ended) is ended
-        with pytest.raises(NotAllowed, match=ended.value):
-            after_unpause(ended)
+    for state in (S.COMPLETED, S.ERROR, S.CANCELED):
+        assert after_kill(state) is state
+        with pytest.raises(NotAllowed, match=state.value):
+            after_unpause(state)
     with pytest.raises(NotAllowed, match="without pauses"):
         after_pause(S.ACTIVE, may_pause=False)
     with pytest.raises(NotAllowed, match="still stopping"):

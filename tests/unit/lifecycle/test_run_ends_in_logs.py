@@ -25,27 +25,27 @@ def test_log_of_a_failed_run_has_its_exit_and_restart_count() -> None:
 
 
 def test_log_of_the_last_failure_names_max_restarts() -> None:
-    told = line(replace(TRIAL, restarts=2), FAILED)
-    assert told.startswith("The trial failed: container failed with non-zero exit code: 137")
-    assert told.endswith("; it has failed 3 times and max_restarts is 2.")
+    text = line(replace(TRIAL, restarts=2), FAILED)
+    assert text.startswith("The trial failed: container failed with non-zero exit code: 137")
+    assert text.endswith("; it has failed 3 times and max_restarts is 2.")
 
 
 def test_log_of_a_trial_without_restarts_says_failed_once() -> None:
-    told = line(replace(TRIAL, max_restarts=0), FAILED)
-    assert told.endswith("; it has failed once and max_restarts is 0.")
+    text = line(replace(TRIAL, max_restarts=0), FAILED)
+    assert text.endswith("; it has failed once and max_restarts is 0.")
 
 
 def test_log_says_that_a_lost_machine_does_not_count() -> None:
-    told = line(TRIAL, Exit(ExitKind.INFRASTRUCTURE, "the agent was lost"))
-    assert told == (
+    text = line(TRIAL, Exit(ExitKind.INFRASTRUCTURE, "the agent was lost"))
+    assert text == (
         "The run was lost: the agent was lost. It starts again; this is not counted as a restart."
     )
 
 
 @pytest.mark.parametrize("state", [TrialState.ACTIVE, TrialState.PAUSED])
 def test_log_says_that_a_preempted_run_stopped(state: TrialState) -> None:
-    told = line(replace(TRIAL, state=state), Exit(ExitKind.PREEMPTED, "stopped"))
-    assert told == "The run stopped as it was asked to, and frees its slots."
+    text = line(replace(TRIAL, state=state), Exit(ExitKind.PREEMPTED, "stopped"))
+    assert text == "The run stopped as it was asked to, and frees its slots."
 
 
 def test_finished_run_has_no_log_line() -> None:

@@ -16,13 +16,13 @@ def test_lost_agent_returns_only_by_joining_again() -> None:
 
 def test_checkpoint_files_are_only_removed_and_never_restored() -> None:
     complete, partly = CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED
-    deleted = CheckpointState.DELETED
+    state_deleted = CheckpointState.DELETED
     files, one = {"a": "1", "b": "2"}, {"a": "1"}
     assert after_removal(complete, files, files) == RemainingFiles(complete, files)
     assert after_removal(complete, files, one) == RemainingFiles(partly, one)
     assert after_removal(partly, one, files) == RemainingFiles(partly, one)
-    assert after_removal(deleted, files, files) == RemainingFiles(deleted, files)
-    assert checkpoint.NEXT[deleted] == frozenset()
+    assert after_removal(state_deleted, files, files) == RemainingFiles(state_deleted, files)
+    assert checkpoint.NEXT[state_deleted] == frozenset()
 
 
 def test_deleted_checkpoint_still_lists_its_files() -> None:
@@ -33,16 +33,16 @@ def test_deleted_checkpoint_still_lists_its_files() -> None:
 
 def test_unlisted_files_and_directories_do_not_change_the_state() -> None:
     files, complete = {"code/": "0", "code/m.py": "1"}, CheckpointState.COMPLETED
-    stored = {"code/m.py": "7", "metadata.json": "90"}
-    assert after_removal(complete, files, stored) == RemainingFiles(complete, files)
+    resources = {"code/m.py": "7", "metadata.json": "90"}
+    assert after_removal(complete, files, resources) == RemainingFiles(complete, files)
 
 
 def test_every_machine_state_leads_to_an_end() -> None:
     for state in MachineState:
-        reached = {state}
-        while following := {n for s in reached for n in machine.NEXT[s]} - reached:
-            reached |= following
-        assert reached & {MachineState.GONE, MachineState.FAILED}
+        states = {state}
+        while following := {n for s in states for n in machine.NEXT[s]} - states:
+            states |= following
+        assert states & {MachineState.GONE, MachineState.FAILED}
 
 
 def test_a_machine_that_was_launched_never_counts_as_failed() -> None:
@@ -52,8 +52,8 @@ def test_a_machine_that_was_launched_never_counts_as_failed() -> None:
 def test_every_path_of_a_machine_can_reach_an_end() -> None:
     ends = {MachineState.GONE, MachineState.FAILED}
     for start in MachineState:
-        reached, frontier = set(), {start}
+        states, frontier = set(), {start}
         while frontier:
-            reached |= frontier
-            frontier = {n for s in frontier for n in machine.NEXT[s]} - reached
-        assert reached & ends
+            states |= frontier
+            frontier = {n for s in frontier for n in machine.NEXT[s]} - states
+        assert states & ends

@@ -115,13 +115,15 @@ def request_of(demand: Demand, position: int) -> Request:
 
 
 def occupied(
-    machines: Sequence[Machine], started: Sequence[Start], naming: int
+    machines: Sequence[Machine], started_starts: Sequence[Start], naming: int
 ) -> tuple[Machine, ...]:
     """Return the machines after work has started on them."""
     slots, containers = Counter[str](), Counter[str]()
-    for agent_id, taken in (placement for start in started for placement in start.placements):
-        slots[agent_id] += taken
-        containers[agent_id] += not taken
+    for agent_id, slot_count in (
+        placement for start in started_starts for placement in start.placements
+    ):
+        slots[agent_id] += slot_count
+        containers[agent_id] += not slot_count
     return tuple(
         replace(
             m,
@@ -135,10 +137,10 @@ def occupied(
 @many
 @given(renting_pools())
 def test_scheduler_starts_work_on_exactly_the_rented_machines(here: RentingPool) -> None:
-    joined = [m for m in here.machines if m.state is MachineState.REGISTERED]
-    now = starts(here.demand, joined, here.limits, here.naming)
-    begun = {start.allocation_id for start in now}
-    waiting = tuple(one for one in here.demand if one.allocation_id not in begun)
+    registered = [m for m in here.machines if m.state is MachineState.REGISTERED]
+    now = starts(here.demand, registered, here.limits, here.naming)
+    started_ids = {start.allocation_id for start in now}
+    waiting = tuple(one for one in here.demand if one.allocation_id not in started_ids)
     snapshot = pool(here.offers, waiting, occupied(here.machines, now, here.naming), here.limits)
     result = plan(snapshot)
     after = applied(snapshot, result)
@@ -152,8 +154,8 @@ def test_scheduler_starts_work_on_exactly_the_rented_machines(here: RentingPool)
     }
     assert {start.allocation_id for start in later} == expected
     used = {placement.agent_id for start in later for placement in start.placements}
-    rented = {f"{here.naming}-{m.id}" for m in after.machines if m.purpose}
-    assert rented <= used
+    agent_ids = {f"{here.naming}-{m.id}" for m in after.machines if m.purpose}
+    assert agent_ids <= used
 
 
 @st.composite
@@ -207,8 +209,8 @@ def test_requests_start_after_their_machines_joined_and_preempted_work_ended(
     contested: tuple[PoolSnapshot, tuple[Offer, ...], Limits],
 ) -> None:
     queue, offers, limits = contested
-    promised: set[str] = set()
-    refused: set[str] = set()
+    promised_ids: set[str] = set()
+    refused_ids: set[str] = set()
     for _ in range(2 * len(queue.pending) + 2):
         scheduled = decide(queue, NOW)
         queue = end(apply(queue, scheduled), *(p.allocation_id for p in scheduled.preempt))
@@ -217,11 +219,11 @@ def test_requests_start_after_their_machines_joined_and_preempted_work_ended(
             for id, reason in scheduled.waiting.items()
             if reason.code is WaitCode.WAITING_FOR_PREEMPTION
         }
-        queue, coming, refused = after_provisioning(queue, offers, limits, reserved)
-        promised |= coming
+        queue, coming, refused_ids = after_provisioning(queue, offers, limits, reserved)
+        promised_ids |= coming
     waiting = {request.allocation_id for request in queue.pending}
-    assert not promised & waiting
-    assert waiting == refused
+    assert not promised_ids & waiting
+    assert waiting == refused_ids
 
 
 def after_provisioning(

@@ -19,12 +19,12 @@ SCOPE = Scope("aws", "us-east-1", "", "", "on-demand")
 
 def lengths(kind: RefusalKind, times: int) -> list[float]:
     """Return how long each of some refusals in a row keeps an offer away, asked again as soon as it may be."""
-    found, now, last = [], NOW, None
+    cooldowns, now, last = [], NOW, None
     for _ in range(times):
         last = after_refusal(last, kind, SCOPE, "refused", now)
-        found.append(last.until - now)
+        cooldowns.append(last.until - now)
         now = last.until
-    return found
+    return cooldowns
 
 
 @pytest.mark.parametrize(

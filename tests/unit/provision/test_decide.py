@@ -74,8 +74,8 @@ def test_machines_of_a_gang_have_one_type_and_zone() -> None:
 
 
 def test_gang_is_completed_with_the_type_of_its_free_machines() -> None:
-    mine, cheaper = offer(8, "6.50", machine_type="a"), offer(8, "6.00", machine_type="b")
-    result = plan(pool([cheaper, mine], wants(16), [machine("m1", mine)]))
+    same_region, cheaper = offer(8, "6.50", machine_type="a"), offer(8, "6.00", machine_type="b")
+    result = plan(pool([cheaper, same_region], wants(16), [machine("m1", same_region)]))
     assert rented(result) == ["a"]
     assert "b on-demand: of another type or region than" in result.waiting["d1"].sentence
 
@@ -176,18 +176,18 @@ def test_recently_reclaimed_spot_offers_count_as_more_expensive() -> None:
 
 
 def test_reclaim_in_a_zone_does_not_count_for_other_zones() -> None:
-    anywhere, elsewhere = spot(1, "0.90", zone=""), spot(1, "0.95", zone="us-east-1b")
+    anywhere, other_region = spot(1, "0.90", zone=""), spot(1, "0.95", zone="us-east-1b")
     reclaims = [(Scope("aws", "us-east-1", "us-east-1a", "gpu.1x"), NOW - 60)] * 2
-    result = plan(pool([anywhere, elsewhere], wants(1)), interruptions=reclaims)
-    assert result.launch[0].offers[0] == elsewhere
+    result = plan(pool([anywhere, other_region], wants(1)), interruptions=reclaims)
+    assert result.launch[0].offers[0] == other_region
 
 
 def test_alternatives_of_a_call_have_one_capacity_and_similar_prices() -> None:
     here = spot(1, "0.40")
     near = spot(1, "0.45", zone="us-east-1b")
     dear = spot(1, "1.60", machine_type="big")
-    elsewhere = offer(1, "1.00")
-    assert plan(pool([elsewhere, dear, near, here], wants(1))).launch[0].offers == (here, near)
+    other_offer = offer(1, "1.00")
+    assert plan(pool([other_offer, dear, near, here], wants(1))).launch[0].offers == (here, near)
 
 
 def test_the_queue_is_served_in_order_while_machines_are_allowed() -> None:
@@ -288,8 +288,10 @@ def test_expired_refusal_has_no_effect() -> None:
 
 
 def test_held_pool_rents_no_machine_and_gives_the_reason() -> None:
-    held = pool([ONE], wants(1), limits=Limits(min_instances=1), holds=(Hold("held by admin"),))
-    result = plan(held)
+    held_pool = pool(
+        [ONE], wants(1), limits=Limits(min_instances=1), holds=(Hold("held by admin"),)
+    )
+    result = plan(held_pool)
     assert not result.launch
     assert result.waiting["d1"].code is ProvisionCode.POOL_HELD
     assert "held by admin" in result.waiting["d1"].sentence
@@ -348,17 +350,17 @@ def test_idle_machine_with_unsent_log_lines_stays_for_a_limited_time() -> None:
         machine("sending", ONE, idle_since=NOW - 300, unsent_at=NOW - 20),
         machine("unable", ONE, idle_since=NOW - 961, unsent_at=NOW - 20),
     ]
-    found = ended(plan(pool([ONE], machines=machines, limits=limits)))
-    assert found == {"sent": "IDLE", "unable": "IDLE"}
+    ends = ended(plan(pool([ONE], machines=machines, limits=limits)))
+    assert ends == {"sent": "IDLE", "unable": "IDLE"}
 
 
 def test_pool_with_a_spent_budget_terminates_idle_machines() -> None:
     limits = Limits(min_instances=2, warm_instances=1)
     machines = [machine("idle", ONE, idle_since=NOW - 1300), machine("busy", ONE, used_slots=1)]
-    kept = pool([ONE], machines=machines, limits=limits, holds=(Hold("held by admin"),))
-    assert ended(plan(kept)) == {}
-    spent = replace(kept, holds=(*kept.holds, Hold("spent", of_budget=True)))
-    assert ended(plan(spent)) == {"idle": "IDLE"}
+    held_pool = pool([ONE], machines=machines, limits=limits, holds=(Hold("held by admin"),))
+    assert ended(plan(held_pool)) == {}
+    spent_pool = replace(held_pool, holds=(*held_pool.holds, Hold("spent", of_budget=True)))
+    assert ended(plan(spent_pool)) == {"idle": "IDLE"}
 
 
 def test_next_decision_is_due_at_the_idle_timeout_of_a_machine() -> None:
@@ -415,9 +417,9 @@ def test_booting_machine_without_purpose_is_terminated_after_the_idle_timeout() 
 
 
 def test_machine_request_is_canceled_if_its_purpose_is_gone() -> None:
-    asked = starting("m1", ONE, state=MachineState.REQUESTED, purpose="gone")
-    assert ended(plan(pool([ONE], machines=[asked]))) == {"m1": "NOT_NEEDED"}
-    assert not plan(pool([ONE], wants(1), [asked])).terminate
+    requested_machine = starting("m1", ONE, state=MachineState.REQUESTED, purpose="gone")
+    assert ended(plan(pool([ONE], machines=[requested_machine]))) == {"m1": "NOT_NEEDED"}
+    assert not plan(pool([ONE], wants(1), [requested_machine])).terminate
 
 
 def test_reclaimed_machine_is_drained_and_replaced_immediately() -> None:
@@ -426,11 +428,11 @@ def test_reclaimed_machine_is_drained_and_replaced_immediately() -> None:
     result = plan(here)
     assert drained(result) == {"m1": "RECLAIMED"}
     assert rented(result) == ["gpu.4x"]
-    broken = pool([FOUR], machines=[replace(leaving, is_broken=True)])
-    assert drained(plan(broken)) == {"m1": "BROKEN"}
-    again = plan(applied(here, result))
-    assert not again.launch
-    assert not again.terminate
+    broken_pool = pool([FOUR], machines=[replace(leaving, is_broken=True)])
+    assert drained(plan(broken_pool)) == {"m1": "BROKEN"}
+    second_result = plan(applied(here, result))
+    assert not second_result.launch
+    assert not second_result.terminate
 
 
 def test_drained_machine_is_terminated() -> None:
@@ -448,8 +450,8 @@ def test_starting_then_idle_then_busy_machines_leave_above_the_maximum() -> None
     result = plan(pool([ONE], machines=machines, limits=Limits(max_instances=1)))
     assert ended(result) == {"starting": "OVER_MAXIMUM", "idle": "OVER_MAXIMUM"}
     assert drained(result) == {"new": "OVER_MAXIMUM"}
-    settled = applied(pool([ONE], machines=machines, limits=Limits(max_instances=1)), result)
-    assert not drained(plan(settled))
+    settled_pool = applied(pool([ONE], machines=machines, limits=Limits(max_instances=1)), result)
+    assert not drained(plan(settled_pool))
 
 
 def test_machines_leave_above_a_lowered_max_hourly_cost() -> None:

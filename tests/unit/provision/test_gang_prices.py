@@ -35,8 +35,8 @@ def test_the_price_of_a_gang_beside_free_machines_is_within_five_percent_of_the_
     free = [machine(f"m{n}", kind) for n, kind in enumerate(kinds)]
     # Fitting work has started before any machine is rented.
     starts = starting(demand, agents_of(free))
-    begun = {start.allocation_id for start in starts}
-    waiting = [one for one in demand if one.allocation_id not in begun]
+    started_ids = {start.allocation_id for start in starts}
+    waiting = [one for one in demand if one.allocation_id not in started_ids]
     there = [replace(m, used_slots=used(starts)[m.id]) for m in free]
     best = best_price(offers, waiting, there)
     if best is not None:
@@ -50,10 +50,10 @@ def best_price(
     """Try every set of a few more machines, and let the scheduler say whether it will do."""
     best: Decimal | None = None
     for count in range(_MOST_NEW + 1):
-        for chosen in combinations_with_replacement(offers, count):
-            price = sum((o.price_usd_hour for o in chosen), Decimal(0))
+        for combination in combinations_with_replacement(offers, count):
+            price = sum((o.price_usd_hour for o in combination), Decimal(0))
             if best is None or price < best:
-                new = [Agent(f"new{n}", o.slots, place=o.place) for n, o in enumerate(chosen)]
+                new = [Agent(f"new{n}", o.slots, place=o.place) for n, o in enumerate(combination)]
                 if len(starting(demand, [*agents_of(there), *new])) == len(demand):
                     best = price
     return best
@@ -73,7 +73,7 @@ def starting(demand: Sequence[Demand], agents: Sequence[Agent]) -> tuple[Start, 
 
 def used(starts: Sequence[Start]) -> Counter[str]:
     """Return the slots that were given on each agent."""
-    given = Counter[str]()
+    counts = Counter[str]()
     for start in starts:
-        given.update({placement.agent_id: placement.slots for placement in start.placements})
-    return given
+        counts.update({placement.agent_id: placement.slots for placement in start.placements})
+    return counts

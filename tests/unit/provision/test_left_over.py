@@ -40,15 +40,15 @@ def test_busy_machine_is_drained_and_then_terminated() -> None:
     assert working.terminate == ()
     draining = plan(used_slots=1, state=MachineState.DRAINING)
     assert (draining.drain, draining.terminate) == ((), ())
-    done = plan(state=MachineState.DRAINING)
-    assert done.terminate == (Terminate("m", TerminateReason.DRAINED),)
+    finished_draining = plan(state=MachineState.DRAINING)
+    assert finished_draining.terminate == (Terminate("m", TerminateReason.DRAINED),)
 
 
 def test_disconnected_machine_is_terminated_after_ten_minutes() -> None:
     silent = plan(used_slots=1, disconnected_since=NOW - 300)
     assert (silent.terminate, silent.next_at) == ((), NOW + 300)
-    lost = plan(used_slots=1, disconnected_since=NOW - 601)
-    assert lost.terminate == (Terminate("m", TerminateReason.DISCONNECTED),)
+    disconnected = plan(used_slots=1, disconnected_since=NOW - 601)
+    assert disconnected.terminate == (Terminate("m", TerminateReason.DISCONNECTED),)
 
 
 @pytest.mark.parametrize(

@@ -35,18 +35,18 @@ def quoted(zone: str, usd: str, of: Offer = ANY_ZONE) -> tuple[Scope, Quote]:
 
 
 def price(
-    asked: Offer, known: MarketKnowledge, settings: Mapping[str, Any] | None = None
+    asked: Offer, knowledge: MarketKnowledge, settings: Mapping[str, Any] | None = None
 ) -> Decimal:
-    (found,) = current((asked,), (Section(settings or {}),), known)
+    (found,) = current((asked,), (Section(settings or {}),), knowledge)
     return found.price_usd_hour
 
 
 def test_offer_has_the_latest_price_of_its_cloud() -> None:
-    known = MarketKnowledge(
+    knowledge = MarketKnowledge(
         prices=dict([quoted("us-east-1a", "0.31"), quoted("us-east-1b", "0.50")])
     )
-    assert price(IN_A, known) == Decimal("0.31")
-    assert price(replace(IN_A, machine_type="g6.xlarge"), known) == IN_A.price_usd_hour
+    assert price(IN_A, knowledge) == Decimal("0.31")
+    assert price(replace(IN_A, machine_type="g6.xlarge"), knowledge) == IN_A.price_usd_hour
 
 
 def test_price_of_a_region_applies_to_each_zone() -> None:
@@ -62,12 +62,12 @@ def test_offer_of_any_zone_has_the_highest_zone_price() -> None:
 def test_operators_price_applies_only_to_on_demand_offers() -> None:
     own = {"instance_price": 0.9}
     on_demand = replace(IN_A, capacity=Capacity.ON_DEMAND, price_usd_hour=Decimal("0.9"))
-    known = MarketKnowledge(
+    knowledge = MarketKnowledge(
         prices=dict([quoted("", "1.10", on_demand), quoted("", "0.33")]),
     )
-    assert price(on_demand, known, own) == Decimal("0.9")
-    assert price(on_demand, known) == Decimal("1.10")
-    assert price(IN_A, known, own) == Decimal("0.33")
+    assert price(on_demand, knowledge, own) == Decimal("0.9")
+    assert price(on_demand, knowledge) == Decimal("1.10")
+    assert price(IN_A, knowledge, own) == Decimal("0.33")
 
 
 def test_type_with_attached_gpus_has_its_own_price() -> None:
@@ -76,26 +76,26 @@ def test_type_with_attached_gpus_has_its_own_price() -> None:
     name = wanted_of(n1, (Section(attached),)).name
     assert name == "n1-standard-8+4xnvidia-tesla-t4"
     bare, whole = Scope.of(n1), Scope.of(n1)._replace(machine_type=name)
-    known = MarketKnowledge(
+    knowledge = MarketKnowledge(
         prices={bare: Quote(Decimal("0.38"), NOW), whole: Quote(Decimal("1.78"), NOW)}
     )
-    assert price(n1, known, attached) == Decimal("1.78")
-    assert price(n1, known) == Decimal("0.38")
+    assert price(n1, knowledge, attached) == Decimal("1.78")
+    assert price(n1, knowledge) == Decimal("0.38")
 
 
 def test_reason_names_a_zone_without_the_type() -> None:
     types = {("aws", "us-east-1", "g5.xlarge"): TypeZones(("us-east-1b",))}
-    (found,) = current((IN_A,), PLAIN, MarketKnowledge(types=types))
-    reason = plan(pool([found], wants(1))).waiting["d1"]
+    (matching_offer,) = current((IN_A,), PLAIN, MarketKnowledge(types=types))
+    reason = plan(pool([matching_offer], wants(1))).waiting["d1"]
     assert reason.code is ProvisionCode.NO_OFFER_FITS
     assert "us-east-1a does not have this type" in reason.sentence
 
 
 def test_operators_slots_override_slots_reported_by_the_cloud() -> None:
     types = {("aws", "us-east-1", "g5.xlarge"): TypeZones(("us-east-1a",), slots=2)}
-    (told,) = current((IN_A,), PLAIN, MarketKnowledge(types=types))
+    (reported_offer,) = current((IN_A,), PLAIN, MarketKnowledge(types=types))
     (own,) = current((IN_A,), (Section({"instance_slots": 1}),), MarketKnowledge(types=types))
-    assert (told.slots, own.slots) == (2, 1)
+    assert (reported_offer.slots, own.slots) == (2, 1)
 
 
 def test_reason_of_price_cap_has_the_time_of_the_next_price() -> None:

@@ -147,9 +147,9 @@ def test_request_never_gets_more_machines_than_it_needs(
 ) -> None:
     """A single slot never gets two machines, nor a gang more than its slots."""
     result = plan(pool(offers, wants(*slots), data.draw(machines(offers))))
-    asked = [one for one in wants(*slots) if one.allocation_id in result.waiting]
+    waiting = [one for one in wants(*slots) if one.allocation_id in result.waiting]
     sizes = sorted({o.slots for o in offers})
-    most = sum(1 if one.slots <= sizes[-1] else one.slots // sizes[0] for one in asked)
+    most = sum(1 if one.slots <= sizes[-1] else one.slots // sizes[0] for one in waiting)
     assert len([x for x in result.launch if x.purpose]) <= most
 
 
@@ -159,7 +159,7 @@ def test_machines_for_one_request_are_in_one_region(pool: PoolSnapshot) -> None:
     for launch in plan(pool).launch:
         if launch.purpose:
             places.setdefault(launch.purpose, set()).update(o.place for o in launch.offers)
-    assert all(len(found) == 1 for found in places.values())
+    assert all(len(agents) == 1 for agents in places.values())
 
 
 @given(OFFERS, SLOTS, st.booleans(), st.integers(0, 99), st.data())
@@ -174,10 +174,10 @@ def test_scheduler_starts_requests_after_launched_machines_register(
     snapshot = pool(offers, waiting, busy, limits)
     result = plan(snapshot)
     coming = (ProvisionCode.LAUNCHING, ProvisionCode.MACHINE_STARTING)
-    promised = {id for id, reason in result.waiting.items() if reason.code in coming}
+    promised_ids = {id for id, reason in result.waiting.items() if reason.code in coming}
     later = applied(snapshot, result)
     starts = starting_in(waiting, [agent(m, naming) for m in later.machines], mixes)
-    late = promised - {start.allocation_id for start in starts}
+    late = promised_ids - {start.allocation_id for start in starts}
     if late:
         assert any(is_smaller_gang(start, later, naming) for start in starts)
         assert late <= started_by_the_next_pass(later, starts, naming, mixes)
@@ -198,8 +198,8 @@ def test_requests_displaced_by_a_gang_get_machines_at_the_next_pass() -> None:
 def is_smaller_gang(start: Start, pool: PoolSnapshot, naming: int) -> bool:
     """Return whether the gang took machines that were not rented for it, and left its own."""
     own = {f"{naming}-{m.id}" for m in pool.machines if m.purpose == start.allocation_id}
-    taken = {placement.agent_id for placement in start.placements}
-    return 1 < len(taken) < len(own) and bool(taken - own)
+    agent_ids = {placement.agent_id for placement in start.placements}
+    return 1 < len(agent_ids) < len(own) and bool(agent_ids - own)
 
 
 def started_by_the_next_pass(
@@ -212,8 +212,8 @@ def started_by_the_next_pass(
     machines = tuple(
         replace(m, used_slots=m.used_slots + used[agent(m, naming).id]) for m in pool.machines
     )
-    begun = {start.allocation_id for start in starts}
-    waiting = tuple(one for one in pool.demand if one.allocation_id not in begun)
+    started_ids = {start.allocation_id for start in starts}
+    waiting = tuple(one for one in pool.demand if one.allocation_id not in started_ids)
     pool = replace(pool, machines=machines, demand=waiting)
     pool = applied(pool, plan(pool), count(100))
     return started(waiting, [agent(m, naming) for m in pool.machines], mixes)
@@ -260,9 +260,12 @@ def test_skipped_cheaper_offer_always_has_a_reason(
     ]
     result = plan(pool(offers, wants(*slots)), cooldowns)
     for launch in result.launch:
-        chosen = launch.offers[0]
+        chosen_offer = launch.offers[0]
         for other in offers:
-            if other.slots == chosen.slots and other.price_usd_hour < chosen.price_usd_hour:
+            if (
+                other.slots == chosen_offer.slots
+                and other.price_usd_hour < chosen_offer.price_usd_hour
+            ):
                 assert other in cooling
                 assert "no capacity" in result.waiting[launch.purpose].sentence
 
@@ -287,19 +290,19 @@ def test_the_price_is_within_five_percent_of_the_best(
 def best_price(offers: list[Offer], demand: tuple[Demand, ...]) -> Decimal:
     """Try every set of at most as many machines as allocations, and let the scheduler say whether it will do."""
     prices: list[Decimal] = []
-    everything = {one.allocation_id for one in demand}
-    needed = sum(one.slots for one in demand)
+    ids = {one.allocation_id for one in demand}
+    slot_total = sum(one.slots for one in demand)
     for machines in range(len(demand) + 1):
-        for chosen in combinations_with_replacement(offers, machines):
-            if sum(o.slots for o in chosen) < needed:
+        for combination in combinations_with_replacement(offers, machines):
+            if sum(o.slots for o in combination) < slot_total:
                 continue
-            if any(o.slots < min((d.slots for d in demand), default=0) for o in chosen):
+            if any(o.slots < min((d.slots for d in demand), default=0) for o in combination):
                 continue
-            price = sum((o.price_usd_hour for o in chosen), Decimal(0))
+            price = sum((o.price_usd_hour for o in combination), Decimal(0))
             if prices and price >= min(prices):
                 continue
-            agents = [Agent(f"agent-{n}", o.slots) for n, o in enumerate(chosen)]
-            if started(demand, agents) == everything:
+            agents = [Agent(f"agent-{n}", o.slots) for n, o in enumerate(combination)]
+            if started(demand, agents) == ids:
                 prices.append(price)
     return min(prices)
 

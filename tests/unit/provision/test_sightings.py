@@ -67,8 +67,8 @@ def test_requested_machine_missing_in_lists_is_not_gone() -> None:
 def test_terminating_machine_is_not_gone_before_its_launch_is_answered() -> None:
     under_way = Row(ONE, S.TERMINATING, None, unseen=5, under_way=True)
     assert not reconcile([under_way], []).gone
-    answered = Row(ONE, S.TERMINATING, None, unseen=5)
-    assert reconcile([answered], []).gone == (ONE,)
+    row = Row(ONE, S.TERMINATING, None, unseen=5)
+    assert reconcile([row], []).gone == (ONE,)
 
 
 def test_a_machine_without_a_row_is_an_orphan() -> None:

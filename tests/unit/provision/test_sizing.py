@@ -161,6 +161,6 @@ def test_a_pool_of_one_offer_never_rents_less_than_the_rules_or_much_more(
 ) -> None:
     """A machine that is left partly empty, as no whole demand fits into the rest, is counted in addition."""
     limits = Limits(max_instances=1_000)
-    wanted = size((), wants(*slots), limits, 4, NOW).launch
-    launched = len(plan(pool([FOUR], wants(*slots), limits=limits)).launch)
-    assert wanted <= launched <= max(wanted, 2 * wanted - 1)
+    launch_count = size((), wants(*slots), limits, 4, NOW).launch
+    launched_launch_count = len(plan(pool([FOUR], wants(*slots), limits=limits)).launch)
+    assert launch_count <= launched_launch_count <= max(launch_count, 2 * launch_count - 1)

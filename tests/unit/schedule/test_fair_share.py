@@ -63,8 +63,10 @@ def test_slots_are_shared_in_proportion_to_weight() -> None:
 
 
 def test_oldest_allocations_of_a_job_above_its_limit_are_preempted() -> None:
-    held = tuple(replace(running(f"t{n}", "g1", a1=1), requested_at=float(n)) for n in range(1, 5))
-    snapshot = shared(agents(4), pending=[], running=held, jobs=[job("g1", max_slots=2)])
+    holders = tuple(
+        replace(running(f"t{n}", "g1", a1=1), requested_at=float(n)) for n in range(1, 5)
+    )
+    snapshot = shared(agents(4), pending=[], running=holders, jobs=[job("g1", max_slots=2)])
     assert preempted(snapshot) == ["t1", "t2"]
     assert {p.reason for p in decide(snapshot, NOW).preempt} == {PreemptReason.MAX_SLOTS}
 
@@ -115,14 +117,17 @@ def test_nonpreemptible_slots_count_towards_the_share_of_their_job() -> None:
 
 
 def test_running_task_stays_if_the_next_task_exceeds_the_share() -> None:
-    held = (running("small", "g1", a1=1),)
+    holders = (running("small", "g1", a1=1),)
     pending = tasks("g1", 4) + tasks("g2", 1, 1, 1)
-    assert preempted(shared(agents(4), pending=pending, running=held)) == []
+    assert preempted(shared(agents(4), pending=pending, running=holders)) == []
 
 
 def test_containers_without_slots_start_regardless_of_shares() -> None:
-    held = (running("big", "g1", a1=4),)
-    assert started(shared(agents(4), pending=tasks("g1", 0, 0), running=held)) == {"g1.1", "g1.2"}
+    holders = (running("big", "g1", a1=4),)
+    assert started(shared(agents(4), pending=tasks("g1", 0, 0), running=holders)) == {
+        "g1.1",
+        "g1.2",
+    }
 
 
 def test_waiting_job_has_its_fair_share_in_its_reason() -> None:
@@ -135,8 +140,8 @@ def test_waiting_job_has_its_fair_share_in_its_reason() -> None:
 def gang_and_newcomer(weight: float, *slots: int, gang_position: int = 1) -> PoolSnapshot:
     """Return a pool where a job of this weight runs on all sixteen slots, and a job of weight 1 waits."""
     jobs = [job("gang", position=gang_position, weight=weight), job("new", position=2)]
-    held = (running("g", "gang", a1=8, a2=8),)
-    return shared(agents(8, 8), pending=tasks("new", *slots), running=held, jobs=jobs)
+    holders = (running("g", "gang", a1=8, a2=8),)
+    return shared(agents(8, 8), pending=tasks("new", *slots), running=holders, jobs=jobs)
 
 
 def test_a_gang_is_not_broken_for_a_share_that_it_cannot_use() -> None:
@@ -161,17 +166,19 @@ def test_gang_is_preempted_if_its_share_is_below_half_its_slots() -> None:
 
 
 def test_younger_jobs_preempt_only_slots_beyond_the_share() -> None:
-    held = tuple(replace(running(f"t{n}", "heavy", a1=1), requested_at=float(n)) for n in range(4))
+    holders = tuple(
+        replace(running(f"t{n}", "heavy", a1=1), requested_at=float(n)) for n in range(4)
+    )
     jobs = [job("heavy", position=1, weight=3), *(job(f"g{n}", position=n) for n in range(2, 6))]
     pending = [request(f"g{n}", 1) for n in range(2, 6)]
-    snapshot = shared(agents(4), pending=pending, running=held, jobs=jobs)
+    snapshot = shared(agents(4), pending=pending, running=holders, jobs=jobs)
     assert preempted(snapshot) == ["t0", "t1"]
 
 
 def test_rounding_does_not_preempt_slots_of_a_heavier_job() -> None:
-    held = (running("t1", "heavy", a1=1), running("t2", "heavy", a1=1))
+    holders = (running("t1", "heavy", a1=1), running("t2", "heavy", a1=1))
     jobs = [job("heavy", position=1, weight=3), job("light", position=2)]
-    snapshot = shared(agents(2), pending=tasks("light", 1), running=held, jobs=jobs)
+    snapshot = shared(agents(2), pending=tasks("light", 1), running=holders, jobs=jobs)
     assert preempted(snapshot) == []
 
 
@@ -184,18 +191,18 @@ def test_a_gang_of_a_large_share_does_not_starve_behind_small_requests() -> None
 def test_small_requests_with_a_waiting_gang_do_not_preempt_a_gang() -> None:
     jobs = [job(id, position=n) for n, id in enumerate(["older", "small1", "small2", "gang"])]
     pending = tasks("older", 16) + tasks("small1", 1) + tasks("small2", 1)
-    held = (running("g", "gang", a1=8, a2=8),)
-    snapshot = shared(agents(8, 8, 8, 8), pending=pending, running=held, jobs=jobs)
+    holders = (running("g", "gang", a1=8, a2=8),)
+    snapshot = shared(agents(8, 8, 8, 8), pending=pending, running=holders, jobs=jobs)
     plan = decide(snapshot, NOW)
     assert plan.preempt == ()
     assert set(starts(plan)) == {"older.1"}
 
 
 def test_no_preemption_for_a_request_that_cannot_use_the_slots() -> None:
-    held = tuple(running(f"t{n}", "old", a1=1) for n in range(4))
+    holders = tuple(running(f"t{n}", "old", a1=1) for n in range(4))
     pending = [request("new", 1, blocked_agents=frozenset({"a1"}))]
     fixed = replace(running("nb", a2=1), preemptible=False, releasing=True)
-    snapshot = shared(agents(4, 1), pending=pending, running=(*held, fixed))
+    snapshot = shared(agents(4, 1), pending=pending, running=(*holders, fixed))
     plan = decide(snapshot, NOW)
     assert plan.preempt == ()
     assert plan.waiting["new"].code is WaitCode.WAITING_FOR_PREEMPTION

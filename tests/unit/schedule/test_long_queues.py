@@ -21,7 +21,7 @@ def crowded() -> PoolSnapshot:
 
 def test_every_request_of_a_long_queue_starts_or_has_a_reason() -> None:
     plan = decide(crowded(), NOW)
-    answered = [*(start.allocation_id for start in plan.start), *plan.waiting]
-    assert sorted(answered) == sorted(f"q{n}" for n in range(_QUEUED))
+    answers = [*(start.allocation_id for start in plan.start), *plan.waiting]
+    assert sorted(answers) == sorted(f"q{n}" for n in range(_QUEUED))
     assert len(plan.waiting) > 2_000
     assert plan.preempt

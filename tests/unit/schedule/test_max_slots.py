@@ -53,9 +53,9 @@ def test_job_at_its_limit_does_not_block_others() -> None:
 
 
 def test_job_at_its_limit_waits_for_its_own_trials() -> None:
-    held = [running("t1", "exp", a1=1), running("t2", "exp", a1=1)]
+    runs = [running("t1", "exp", a1=1), running("t2", "exp", a1=1)]
     snapshot = pool(
-        agents(4), pending=[request("t3", 1, "exp")], running=held, jobs=[job("exp", max_slots=2)]
+        agents(4), pending=[request("t3", 1, "exp")], running=runs, jobs=[job("exp", max_slots=2)]
     )
     (waiting,) = decide(snapshot, NOW).waiting.values()
     assert waiting.sentence.startswith(
@@ -65,8 +65,8 @@ def test_job_at_its_limit_waits_for_its_own_trials() -> None:
 
 @pytest.mark.parametrize("scheduler", ["priority", "round_robin"])
 def test_the_newest_trials_leave_when_the_limit_is_lowered(scheduler: SchedulerType) -> None:
-    held = [replace(running(f"t{n}", "exp", a1=1), requested_at=float(n)) for n in range(4)]
-    snapshot = pool(agents(4), running=held, jobs=[job("exp", max_slots=2)], scheduler=scheduler)
+    runs = [replace(running(f"t{n}", "exp", a1=1), requested_at=float(n)) for n in range(4)]
+    snapshot = pool(agents(4), running=runs, jobs=[job("exp", max_slots=2)], scheduler=scheduler)
     assert preempted(snapshot) == ["t3", "t2"]
     assert {p.reason for p in decide(snapshot, NOW).preempt} == {PreemptReason.MAX_SLOTS}
     assert preempted(apply(snapshot, decide(snapshot, NOW))) == []

@@ -237,9 +237,9 @@ def test_preempting_task_is_not_preempted_again_and_no_other_is() -> None:
         agents(4, 4), pending=[request("high", 4)], running=busy, jobs=jobs, preemption=True
     )
     snapshot = apply(snapshot, decide(snapshot, NOW))
-    again = decide(snapshot, NOW)
-    assert (again.start, again.preempt) == ((), ())
-    assert again.waiting["high"].code is WaitCode.WAITING_FOR_PREEMPTION
+    second_plan = decide(snapshot, NOW)
+    assert (second_plan.start, second_plan.preempt) == ((), ())
+    assert second_plan.waiting["high"].code is WaitCode.WAITING_FOR_PREEMPTION
 
 
 def test_lower_priorities_do_not_start_while_preempted_tasks_end() -> None:

@@ -58,8 +58,8 @@ def test_reason_for_draining_or_disabled_agents() -> None:
 
 
 def test_reason_for_agents_out_of_service() -> None:
-    broken = agent("a1", 4, out_of_service="the Docker engine does not answer")
-    waiting = why(broken, agent("a2", 1), ask=request("r", 4))
+    broken_agent = agent("a1", 4, out_of_service="the Docker engine does not answer")
+    waiting = why(broken_agent, agent("a2", 1), ask=request("r", 4))
     assert waiting.code is WaitCode.AGENT_OUT_OF_SERVICE
     assert "(a1); a1: the Docker engine does not answer" in waiting.sentence
     assert "det-agent doctor" in waiting.sentence

@@ -30,9 +30,9 @@ def test_slots_are_never_assigned_twice(pool: PoolSnapshot) -> None:
 @many
 @given(pools())
 def test_gang_gets_all_its_slots_on_distinct_agents_or_none(pool: PoolSnapshot) -> None:
-    asked = {r.allocation_id: r for r in pool.pending}
+    requests = {r.allocation_id: r for r in pool.pending}
     for start in decide(pool, NOW).start:
-        request = asked[start.allocation_id]
+        request = requests[start.allocation_id]
         assert sum(p.slots for p in start.placements) == request.slots
         assert len({p.agent_id for p in start.placements}) == len(start.placements)
         assert len(start.placements) == 1 or not request.single_agent
@@ -60,19 +60,19 @@ def test_agents_of_a_gang_run_no_other_task_with_slots(pool: PoolSnapshot) -> No
 def test_no_task_starts_on_a_disabled_draining_or_blocked_agent(
     pool: PoolSnapshot,
 ) -> None:
-    asked = {r.allocation_id: r for r in pool.pending}
+    requests = {r.allocation_id: r for r in pool.pending}
     closed = {a.id for a in pool.agents if a.draining or not a.enabled}
     for start in decide(pool, NOW).start:
         on = {p.agent_id for p in start.placements}
-        assert not on & (closed | asked[start.allocation_id].blocked_agents)
+        assert not on & (closed | requests[start.allocation_id].blocked_agents)
 
 
 @many
 @given(pools())
 def test_every_pending_request_starts_or_has_one_reason(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
-    answered = [*(start.allocation_id for start in plan.start), *plan.waiting]
-    assert sorted(answered) == sorted(r.allocation_id for r in pool.pending)
+    answers = [*(start.allocation_id for start in plan.start), *plan.waiting]
+    assert sorted(answers) == sorted(r.allocation_id for r in pool.pending)
     assert all(reason.sentence for reason in plan.waiting.values())
 
 
@@ -81,10 +81,10 @@ def test_every_pending_request_starts_or_has_one_reason(pool: PoolSnapshot) -> N
 def test_only_running_preemptible_allocations_are_preempted_once(
     pool: PoolSnapshot,
 ) -> None:
-    asked = Counter(p.allocation_id for p in decide(pool, NOW).preempt)
+    preemptions = Counter(p.allocation_id for p in decide(pool, NOW).preempt)
     may = {r.allocation_id for r in pool.running if r.preemptible and not r.releasing}
-    assert set(asked) <= may
-    assert set(asked.values()) <= {1}
+    assert set(preemptions) <= may
+    assert set(preemptions.values()) <= {1}
 
 
 @many
@@ -92,23 +92,23 @@ def test_only_running_preemptible_allocations_are_preempted_once(
 def test_preemption_is_only_for_more_important_requests(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
     ranks = [r.job for r in pool.pending if r.allocation_id in plan.waiting]
-    held = {r.allocation_id: r for r in pool.running}
+    runs = {r.allocation_id: r for r in pool.running}
     for victim in plan.preempt:
         if victim.reason is PreemptReason.HIGHER_PRIORITY:
             assert pool.settings.preemption
-            assert min(ranks) < held[victim.allocation_id].job
+            assert min(ranks) < runs[victim.allocation_id].job
 
 
 @many
 @given(pools())
 def test_started_jobs_do_not_exceed_their_max_slots(pool: PoolSnapshot) -> None:
     plan = decide(pool, NOW)
-    asked = {r.allocation_id: r for r in pool.pending}
-    held = Counter[Job]()
+    requests = {r.allocation_id: r for r in pool.pending}
+    slots_by_job = Counter[Job]()
     for allocation in apply(pool, plan).running:
-        held[allocation.job] += allocation.slots
-    grown = {asked[s.allocation_id].job for s in plan.start if asked[s.allocation_id].slots}
-    assert all(job.max_slots is None or held[job] <= job.max_slots for job in grown)
+        slots_by_job[allocation.job] += allocation.slots
+    grown = {requests[s.allocation_id].job for s in plan.start if requests[s.allocation_id].slots}
+    assert all(job.max_slots is None or slots_by_job[job] <= job.max_slots for job in grown)
 
 
 @many
@@ -117,11 +117,11 @@ def test_lower_priority_starts_before_a_waiting_one_only_as_backfill(
     pool: PoolSnapshot,
 ) -> None:
     plan = decide(pool, NOW)
-    asked = {r.allocation_id: r for r in pool.pending}
+    requests = {r.allocation_id: r for r in pool.pending}
     for start in plan.start:
         if start.backfilled:
             assert pool.settings.preemption
-            assert asked[start.allocation_id].preemptible
+            assert requests[start.allocation_id].preemptible
 
 
 @many
@@ -157,9 +157,9 @@ def test_fair_share_preempts_only_if_more_slots_start(pool: PoolSnapshot) -> Non
     plan = decide(pool, NOW)
     leaving = [p.allocation_id for p in plan.preempt if p.reason is PreemptReason.FAIR_SHARE]
     if leaving:
-        gone = [r.allocation_id for r in pool.running if r.releasing]
+        releasing = [r.allocation_id for r in pool.running if r.releasing]
         others = [p.allocation_id for p in plan.preempt if p.allocation_id not in leaving]
-        before = end(apply(pool, plan), *others, *gone)
+        before = end(apply(pool, plan), *others, *releasing)
         assert _slots_started(end(before, *leaving)) > _slots_started(before)
 
 
@@ -181,8 +181,8 @@ def test_request_starts_after_preempted_slots_are_free(pool: PoolSnapshot) -> No
     while plan.preempt:
         leaving = [p.allocation_id for p in plan.preempt]
         pool = end(apply(pool, plan), *leaving)
-        gone = [r.allocation_id for r in pool.running if r.releasing]
-        pool = end(pool, *gone)
+        releasing = [r.allocation_id for r in pool.running if r.releasing]
+        pool = end(pool, *releasing)
         plan = decide(pool, NOW)
         if any(p.reason is PreemptReason.HIGHER_PRIORITY for p in plan.preempt):
             assert plan.start
@@ -201,18 +201,18 @@ def test_plan_does_not_depend_on_the_order_of_rows(pool: PoolSnapshot) -> None:
 
 
 def _slots_started(pool: PoolSnapshot) -> int:
-    asked = {r.allocation_id: r.slots for r in pool.pending}
-    return sum(asked[start.allocation_id] for start in decide(pool, NOW).start)
+    slots = {r.allocation_id: r.slots for r in pool.pending}
+    return sum(slots[start.allocation_id] for start in decide(pool, NOW).start)
 
 
 def _come_back(pool: PoolSnapshot) -> PoolSnapshot:
     """Return the pool after preempted allocations have left and wait again."""
-    left = [r for r in pool.running if r.releasing]
-    again = [
-        Request(r.allocation_id, r.job, r.slots, r.requested_at) for r in left if r.preemptible
+    releasing = [r for r in pool.running if r.releasing]
+    requests = [
+        Request(r.allocation_id, r.job, r.slots, r.requested_at) for r in releasing if r.preemptible
     ]
-    after = end(pool, *(r.allocation_id for r in left))
-    return replace(after, pending=(*after.pending, *again))
+    after = end(pool, *(r.allocation_id for r in releasing))
+    return replace(after, pending=(*after.pending, *requests))
 
 
 def settled(pool: PoolSnapshot) -> bool:

@@ -57,10 +57,10 @@ def test_a_share_below_demand_is_at_least_any_other_by_weight(
 @many
 @given(claims(), CAPACITY)
 def test_chosen_allocations_fit_the_slots(wanted: list[Claim], capacity: int) -> None:
-    chosen = choose(wanted, fair_shares(wanted, capacity), capacity)
+    choices = choose(wanted, fair_shares(wanted, capacity), capacity)
     slots = {piece.allocation_id: piece.slots for claim in wanted for piece in claim.pieces}
     fixed = sum(claim.fixed for claim in wanted)
-    assert fixed + sum(slots[id] for id in chosen) <= capacity
+    assert fixed + sum(slots[id] for id in choices) <= capacity
 
 
 @many
@@ -69,20 +69,20 @@ def test_running_allocations_within_the_share_of_their_job_are_chosen(
     wanted: list[Claim], capacity: int
 ) -> None:
     shares = fair_shares(wanted, capacity)
-    chosen = choose(wanted, shares, capacity)
+    choices = choose(wanted, shares, capacity)
     for claim in wanted:
-        held = claim.fixed
+        fixed_slots = claim.fixed
         for piece in claim.pieces:
-            held += piece.slots
-            if piece.stays and held <= shares[claim.job.id]:
-                assert piece.allocation_id in chosen
+            fixed_slots += piece.slots
+            if piece.stays and fixed_slots <= shares[claim.job.id]:
+                assert piece.allocation_id in choices
 
 
 @many
 @given(claims(), CAPACITY)
 def test_every_fitting_allocation_is_chosen(wanted: list[Claim], capacity: int) -> None:
-    chosen = choose(wanted, fair_shares(wanted, capacity), capacity)
+    choices = choose(wanted, fair_shares(wanted, capacity), capacity)
     pieces = [piece for claim in wanted for piece in claim.pieces]
     used = sum(claim.fixed for claim in wanted)
-    used += sum(piece.slots for piece in pieces if piece.allocation_id in chosen)
-    assert all(piece.allocation_id in chosen or piece.slots > capacity - used for piece in pieces)
+    used += sum(piece.slots for piece in pieces if piece.allocation_id in choices)
+    assert all(piece.allocation_id in choices or piece.slots > capacity - used for piece in pieces)

@@ -47,10 +47,10 @@ class Played:
         self.fold(Started())
 
     def fold(self, event: Any) -> None:
-        told = self.search.fold(event)
-        self.actions += told
-        self.live |= {a.request_id: 0 for a in told if isinstance(a, Create)}
-        for action in told:
+        actions = self.search.fold(event)
+        self.actions += actions
+        self.live |= {a.request_id: 0 for a in actions if isinstance(a, Create)}
+        for action in actions:
             if isinstance(action, Stop):
                 self.live.pop(action.request_id, None)
                 self.stopped.add(action.request_id)
@@ -85,21 +85,21 @@ def test_history_contains_the_decisions_and_does_not_affect_them(
     played = Played(searcher).play(searcher, seed)
     unwatched = Played(searcher, watched=False).play(searcher, seed)
     assert played.actions == unwatched.actions
-    told = {id: judged for h in played.histories for id, judged in h.trials.items()}
-    assert set(told) == {a.request_id for a in played.actions if isinstance(a, Create)}
-    ended = (Outcome.STOPPED, Outcome.PASSED_OVER, Outcome.FINISHED)
-    assert {id for id, judged in told.items() if judged and judged[-1].outcome in ended} == (
-        played.stopped
-    )
+    judgements = {id: judged for h in played.histories for id, judged in h.trials.items()}
+    assert set(judgements) == {a.request_id for a in played.actions if isinstance(a, Create)}
+    outcomes = (Outcome.STOPPED, Outcome.PASSED_OVER, Outcome.FINISHED)
+    assert {
+        id for id, judged in judgements.items() if judged and judged[-1].outcome in outcomes
+    } == (played.stopped)
     for history in played.histories:
         check_counts(history)
 
 
 def check_counts(history: History) -> None:
-    found = Counter((j.rung, j.outcome) for judged in history.trials.values() for j in judged)
+    counts = Counter((j.rung, j.outcome) for judged in history.trials.values() for j in judged)
     for at, rung in enumerate(history.rungs):
-        assert rung.went_on == found[at, Outcome.WENT_ON]
-        assert rung.arrived >= sum(found[at, outcome] for outcome in Outcome)
+        assert rung.went_on == counts[at, Outcome.WENT_ON]
+        assert rung.arrived >= sum(counts[at, outcome] for outcome in Outcome)
         assert rung.went_on <= rung.arrived
     for judged in history.trials.values():
         assert [j.rung for j in judged] == list(range(len(judged)))

@@ -14,7 +14,7 @@ def entries(count: int, seed: int) -> list[Waiting]:
 
 def test_long_queue_is_ordered_by_loss_and_arrival() -> None:
     chance, rung, model = random.Random(1), PromotionRung(), list[Waiting]()
-    left: list[str | None] = []
+    ids: list[str | None] = []
     expected: list[str | None] = []
     for entry in entries(8_000, seed=2):
         rung.wait(entry)
@@ -22,8 +22,8 @@ def test_long_queue_is_ordered_by_loss_and_arrival() -> None:
         if chance.random() < 0.3:
             model.sort()
             expected.append(model.pop(0)[2])
-            left.append(rung.pop())
-    assert left == expected
+            ids.append(rung.pop())
+    assert ids == expected
     assert rung.clear() == [trial for _, _, trial in sorted(model)]
     assert rung.pop() is None
 
@@ -37,11 +37,11 @@ def test_entries_are_removed_in_order_without_new_arrivals() -> None:
 
 
 def test_restored_rung_continues_in_the_same_order() -> None:
-    rung, again, waiting = PromotionRung(), PromotionRung(), entries(5_000, seed=5)
+    rung, second_rung, waiting = PromotionRung(), PromotionRung(), entries(5_000, seed=5)
     for entry in waiting[:4_000]:
         rung.wait(entry)
-    again.restore(rung.snapshot({"t7"}))
+    second_rung.restore(rung.snapshot({"t7"}))
     for entry in waiting[4_000:]:
         rung.wait(entry)
-        again.wait(entry)
-    assert again.clear() == [trial for trial in rung.clear() if trial != "t7"]
+        second_rung.wait(entry)
+    assert second_rung.clear() == [trial for trial in rung.clear() if trial != "t7"]

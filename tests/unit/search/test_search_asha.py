@@ -342,6 +342,6 @@ def test_adaptive_progress_is_the_mean_of_its_brackets() -> None:
 
 
 def test_observed_trials_are_those_of_the_simulation() -> None:
-    seen: list[SimulatedTrial] = []
-    simulation = simulate(ASHA, SPACE, 0, observe=lambda work, trial: seen.append(trial))
-    assert {id(trial) for trial in seen} == {id(trial) for trial in simulation.trials.values()}
+    trials: list[SimulatedTrial] = []
+    simulation = simulate(ASHA, SPACE, 0, observe=lambda work, trial: trials.append(trial))
+    assert {id(trial) for trial in trials} == {id(trial) for trial in simulation.trials.values()}

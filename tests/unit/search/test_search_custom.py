@@ -73,8 +73,8 @@ def test_a_completed_operation_becomes_an_event(search: Search) -> None:
     post(search, CREATE, TRAIN, after=1)
     search.fold(OperationCompleted(ONE, 99, 0.7))
     search.fold(OperationCompleted(ONE, 100, 0.5))
-    told = {"requestId": ONE, "metric": 0.5, "validateAfterLength": "100"}
-    assert search.remote_events()[1:] == ({"id": 3, "validationCompleted": told},)
+    body = {"requestId": ONE, "metric": 0.5, "validateAfterLength": "100"}
+    assert search.remote_events()[1:] == ({"id": 3, "validationCompleted": body},)
 
 
 def test_a_metric_that_is_not_a_number_travels_as_a_string(search: Search) -> None:
@@ -147,8 +147,8 @@ def test_only_the_newest_progress_event_remains_in_units(search: Search) -> None
     post(search, CREATE, TRAIN, after=1)
     for fraction in (0.25, 0.5, 0.75):
         search.fold(Progressed(ONE, fraction))
-    told = [e["trialProgress"] for e in search.remote_events() if "trialProgress" in e]
-    assert told == [{"requestId": ONE, "partialUnits": 75.0}]
+    progress_events = [e["trialProgress"] for e in search.remote_events() if "trialProgress" in e]
+    assert progress_events == [{"requestId": ONE, "partialUnits": 75.0}]
     search.fold(OperationCompleted(ONE, 100, 0.5))
     assert [kinds(e) for e in search.remote_events()] == ["trialCreated", "validationCompleted"]
 
@@ -156,9 +156,9 @@ def test_only_the_newest_progress_event_remains_in_units(search: Search) -> None
 def test_response_to_a_replaced_progress_event_is_executed(search: Search) -> None:
     post(search, CREATE, TRAIN, after=1)
     search.fold(Progressed(ONE, 0.25))
-    read = search.remote_events()[-1]["id"]
+    event_id = search.remote_events()[-1]["id"]
     search.fold(Progressed(ONE, 0.5))
-    post(search, {"setSearcherProgress": {"progress": 0.1}}, after=read)
+    post(search, {"setSearcherProgress": {"progress": 0.1}}, after=event_id)
     assert search.progress({}) == 0.1
     assert [kinds(e) for e in search.remote_events()] == ["trialProgress"]
 

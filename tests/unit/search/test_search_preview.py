@@ -36,29 +36,29 @@ def test_preview_of_one_bracket_is_equal_for_both_length_forms(name: str) -> Non
     searcher = {"name": name, "num_rungs": 3, "max_trials": 9, "divisor": 3}
     rungs = [(6, 100), (2, 300), (1, 900)]
     for length in ({"time_metric": "batches", "max_time": 900}, {"max_length": {"batches": 900}}):
-        found = told(**searcher, **length)
-        assert [(entry["count"], entry["unit"]["value"]) for entry in found] == rungs
-        assert found[0]["unit"]["name"] == "batches"
+        units = told(**searcher, **length)
+        assert [(entry["count"], entry["unit"]["value"]) for entry in units] == rungs
+        assert units[0]["unit"]["name"] == "batches"
 
 
 def test_preview_omits_impossible_promotions() -> None:
     searcher = {**ADAPTIVE, "divisor": 2, "max_trials": 8, "smaller_is_better": True}
     del searcher["time_metric"]
     searcher["max_length"] = {"batches": 200}
-    told_of = {entry["unit"]["value"]: entry["count"] for entry in told(**searcher)}
+    counts = {entry["unit"]["value"]: entry["count"] for entry in told(**searcher)}
     result = simulate(searcher, SPACE, seed=3).trials.values()
-    assert told_of == Counter(int(trial.length) for trial in result)
-    assert max(told_of) < 200, "its brackets have too few trials for one to come so far"
+    assert counts == Counter(int(trial.length) for trial in result)
+    assert max(counts) < 200, "its brackets have too few trials for one to come so far"
 
 
 def test_preview_of_pbt_has_an_entry_for_each_population() -> None:
-    found = told(
+    units = told(
         name="pbt", metric="loss", population_size=10, num_rounds=3, length_per_round={"epochs": 4}
     )
     # Two of ten are replaced after each round but the last.
-    assert sum(entry["count"] for entry in found) == 14
-    assert sum(entry["count"] * entry["unit"]["value"] for entry in found) == 10 * 3 * 4
-    assert {entry["unit"]["name"] for entry in found} == {"epochs"}
+    assert sum(entry["count"] for entry in units) == 14
+    assert sum(entry["count"] * entry["unit"]["value"] for entry in units) == 10 * 3 * 4
+    assert {entry["unit"]["name"] for entry in units} == {"epochs"}
 
 
 def test_impossible_preview_has_an_error_with_the_reason() -> None:

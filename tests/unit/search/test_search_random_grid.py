@@ -58,9 +58,9 @@ def test_single_replaces_a_trial_with_invalid_hyperparameters() -> None:
 @pytest.mark.parametrize("name", ["single", "random"])
 def test_invalid_constant_hyperparameters_fail_the_search(name: str, space: Space) -> None:
     search, trials = started(name, space, max_trials=3, max_concurrent_trials=1)
-    (failed,) = search.fold(ExitedEarly(trials[0].request_id, ExitReason.INVALID_HP))
-    assert isinstance(failed, Fail)
-    assert "every trial of this search has the same ones" in failed.reason
+    (exit_event,) = search.fold(ExitedEarly(trials[0].request_id, ExitReason.INVALID_HP))
+    assert isinstance(exit_event, Fail)
+    assert "every trial of this search has the same ones" in exit_event.reason
     assert search.over
 
 
@@ -213,12 +213,12 @@ def test_nested_hyperparameters_are_axes_too_and_empty_maps_survive() -> None:
 def test_a_grid_starts_with_the_last_combination_and_runs_each_once() -> None:
     space = {"x": Int(0, 20, count=3), "y": Int(0, 10, count=3)}
     search, trials = started("grid", space, max_concurrent_trials=2)
-    seen = []
+    samples = []
     while trials:
         trial = trials.pop(0)
-        seen.append(trial.hparams)
+        samples.append(trial.hparams)
         trials.extend(creates(search.fold(Exited(trial.request_id))))
-    assert seen == list(reversed(grid_of(space)))
+    assert samples == list(reversed(grid_of(space)))
     assert search.over
 
 
@@ -249,9 +249,9 @@ def test_trials_have_their_hyperparameters_in_the_users_order(fields: dict[str, 
         "b": Const({"k": 1, "a": 2}),
     }
     search = new({"metric": "loss", **fields}, space, 0)
-    made = creates(search.fold(Started()))[0].hparams
-    assert list(made) == ["z", "group", "b"]
-    assert list(made["group"]) == ["y", "bb", "a"]
+    sample = creates(search.fold(Started()))[0].hparams
+    assert list(sample) == ["z", "group", "b"]
+    assert list(sample["group"]) == ["y", "bb", "a"]
 
 
 def test_perturbed_copy_has_the_users_order() -> None:

@@ -31,13 +31,13 @@ def test_removed_entry_has_no_effect_on_later_decisions(
     losses: list[float], divisor: float, data: st.DataObject
 ) -> None:
     rung, without = StoppingRung(divisor), StoppingRung(divisor)
-    gone = data.draw(st.sampled_from(losses))
-    kept = list(losses)
-    kept.remove(gone)
+    removed_loss = data.draw(st.sampled_from(losses))
+    remaining = list(losses)
+    remaining.remove(removed_loss)
     for loss in losses:
         rung.insert(loss)
-    rung.remove(gone)
-    for loss in kept:
+    rung.remove(removed_loss)
+    for loss in remaining:
         without.insert(loss)
     assert rung.losses() == without.losses()
     for loss in (0.5, 3.0, -1e9, 1e9):

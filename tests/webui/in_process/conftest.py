@@ -17,8 +17,8 @@ def house(
     postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
     """A cluster with roles and two workspaces, red and blue."""
-    with house_over(postgres_server, tmp_path_factory.mktemp("house")) as made:
-        yield made
+    with house_over(postgres_server, tmp_path_factory.mktemp("house")) as new_organization:
+        yield new_organization
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,6 @@ def base(house: House) -> Iterator[str]:
 @pytest.fixture
 def tab(browser: Any, base: str) -> Iterator[Tab]:
     """A tab of the administrator. The console must have no errors at the end."""
-    with opened(browser, base, user=("admin", PASSWORD)) as made:
-        yield made
-        assert made.complaints == []
+    with opened(browser, base, user=("admin", PASSWORD)) as new_tab:
+        yield new_tab
+        assert new_tab.complaints == []

@@ -122,11 +122,11 @@ def test_a_workspace_is_pinned_and_unpinned(tab: Tab, house: House) -> None:
 
 
 def test_failed_deletions_show_their_reasons(tab: Tab, house: House) -> None:
-    made = house.workspace("doomed")
-    path = f"/api/v1/workspaces/{made}/projects"
+    workspace_id = house.workspace("doomed")
+    path = f"/api/v1/workspaces/{workspace_id}/projects"
     project = house.admin.post(path, {"name": "cats"})["project"]["id"]
     with house.api.ctx.db.begin() as tx:
-        deletions.fail(tx, "workspace", made, "workspace: its files stay")
+        deletions.fail(tx, "workspace", workspace_id, "workspace: its files stay")
         deletions.fail(tx, "project", project, "project: its files stay")
     tab.open("/workspaces")
     tab.page.get_by_text("This workspace is not deleted: workspace: its files stay").wait_for()
@@ -318,11 +318,11 @@ def test_users_can_move_only_own_experiments_to_another_workspace(
     experiment_id = house.experiment(house.admin, house.red_project)
     own = house.experiment(mover, house.red_project)
     with opened(browser, base, user=("mover", PASSWORD)) as tab:
-        for made, offered in ((experiment_id, False), (own, True)):
-            tab.open(f"/experiments/{made}")
+        for new_id, is_offered in ((experiment_id, False), (own, True)):
+            tab.open(f"/experiments/{new_id}")
             press(tab, "More actions", "Move to another project")
-            why = tab.page.get_by_text("Only its owner and administrators of its workspace")
+            reason = tab.page.get_by_text("Only its owner and administrators of its workspace")
             there = tab.page.get_by_role("option", name="blue / work")
-            why.or_(there).first.wait_for(state="attached")
-            assert (there.count(), why.count()) == ((1, 0) if offered else (0, 1))
+            reason.or_(there).first.wait_for(state="attached")
+            assert (there.count(), reason.count()) == ((1, 0) if is_offered else (0, 1))
         assert tab.complaints == []

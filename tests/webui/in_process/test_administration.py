@@ -36,20 +36,22 @@ def test_template_can_be_created_validated_changed_and_deleted(tab: Tab, house: 
     tab.page.get_by_role("heading", name="eight").wait_for()
     fill(tab, Configuration="resources: {slots_per_trial: 4}")
     # The saved state is read again while a menu is open, and the menu stays open.
-    held: list[Any] = []
+    held_requests: list[Any] = []
     path = "/api/v1/templates/eight"
-    tab.page.route(f"**{path}", lambda r: held.append(r) if _reads(r.request) else r.continue_())
+    tab.page.route(
+        f"**{path}", lambda r: held_requests.append(r) if _reads(r.request) else r.continue_()
+    )
     with tab.page.expect_request(lambda r: r.url.endswith(path) and _reads(r)):
         press(tab, "Save")
     tab.page.get_by_text("Saved").wait_for()
     assert house.admin.get(path)["template"]["config"] == {"resources": {"slots_per_trial": 4}}
     press(tab, "More actions")
-    held[0].continue_()
+    held_requests[0].continue_()
     tab.page.unroute(f"**{path}")
-    read = (
+    is_loaded = (
         "() => document.querySelector('textarea').value === 'resources:\\n  slots_per_trial: 4\\n'"
     )
-    tab.page.wait_for_function(read)
+    tab.page.wait_for_function(is_loaded)
     press(tab, "Delete", "Delete")
     tab.page.get_by_role("heading", name="Templates", exact=True).wait_for()
     assert house.admin.ask("GET", "/api/v1/templates/eight").status == 404
@@ -160,11 +162,11 @@ def test_the_audit_log_is_searched_and_saved(tab: Tab, house: House) -> None:
     tab.page.get_by_text("1 entry").wait_for()
     requests: list[str] = []
     tab.page.on("request", lambda r: requests.append(r.url))
-    with tab.page.expect_download() as saved:
+    with tab.page.expect_download() as download:
         press(tab, "Export")
     (part,) = (url for url in requests if "limit=1000" in url)
     assert re.search(r"since=\d{4}-", part), "a moment, the same for every part"
-    (line,) = Path(saved.value.path()).read_text("utf-8").splitlines()
+    (line,) = Path(download.value.path()).read_text("utf-8").splitlines()
     assert json.loads(line)["object"] == f"group {group_id}"
 
 
@@ -174,15 +176,15 @@ def test_all_users_see_the_cluster_message_until_it_is_cleared(
     tab.open("/admin/message")
     fill(tab, Message=MARKUP)
     press(tab, "Set")
-    shown = tab.page.get_by_role("status", name="Message of the cluster")
-    shown.get_by_text(MARKUP).wait_for()
+    banner = tab.page.get_by_role("status", name="Message of the cluster")
+    banner.get_by_text(MARKUP).wait_for()
     with opened(browser, base, user=("determined", PASSWORD)) as other:
         other.open("/")
         other.page.get_by_role("status", name="Message of the cluster").wait_for()
     press(tab, "Clear", "Undo")
-    shown.wait_for()
+    banner.wait_for()
     press(tab, "Clear")
-    shown.wait_for(state="detached")
+    banner.wait_for(state="detached")
     assert house.admin.get("/api/v1/master")["clusterMessage"] is None
 
 

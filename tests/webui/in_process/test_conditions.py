@@ -116,17 +116,17 @@ def test_slow_network_shows_the_last_opened_page_and_repeats_no_action(
     tab.page.get_by_label("Name", exact=True).fill("Slow")
     tab.page.get_by_role("button", name="Create").dblclick()
     tab.page.get_by_role("heading", name="Slow").wait_for()
-    found = [w["name"] for w in house.admin.get("/api/v1/workspaces", limit=-1)["workspaces"]]
-    assert found.count("Slow") == 1
+    names = [w["name"] for w in house.admin.get("/api/v1/workspaces", limit=-1)["workspaces"]]
+    assert names.count("Slow") == 1
 
 
 def faults(tab: Tab) -> list[str]:
     """Return the accessibility problems of the page in the light theme, and of its colours in the dark theme."""
-    found = tab.faults()
+    problems = tab.faults()
     tab.look(DESK, "dark")
-    found += tab.faults(OF_COLOURS)
+    problems += tab.faults(OF_COLOURS)
     tab.look(DESK)
-    return found
+    return problems
 
 
 def test_menus_and_dialogs_are_accessible(browser: Any, base: str, tab: Tab, made: int) -> None:
@@ -171,9 +171,9 @@ def test_page_of_an_unreachable_cluster_retries_only_one_request(tab: Tab, odd: 
     tab.ready()
     tab.page.route("**/api/v1/**", lost)
     tab.page.clock.run_for(60_000)
-    told = tab.page.get_by_role("alert")
-    told.get_by_text("The cluster does not answer; this page tries again").wait_for()
-    assert told.count() == 1
+    alert = tab.page.get_by_role("alert")
+    alert.get_by_text("The cluster does not answer; this page tries again").wait_for()
+    assert alert.count() == 1
     for _ in range(20):
         tab.page.clock.run_for(30_000)
     first = len(requests)
@@ -182,6 +182,6 @@ def test_page_of_an_unreachable_cluster_retries_only_one_request(tab: Tab, odd: 
     assert 0 < len(requests) - first < 40
     tab.page.unroute("**/api/v1/**")
     tab.page.get_by_role("button", name="Retry now").click()
-    told.wait_for(state="detached")
+    alert.wait_for(state="detached")
     tab.ready()
     tab.complaints[:] = [c for c in tab.complaints if "ERR_FAILED" not in c]

@@ -62,9 +62,9 @@ def test_an_experiment_is_forked_watched_paused_and_killed(keys: Keyboard, house
     forked = int(keys.page.url.rsplit("/", 1)[1])
     keys.heading("counting")
     state(keys, "Queued", "Active")
-    for button, then in (("Pause", "Paused"), ("Resume", "Queued|Active")):
+    for button, expected_state in (("Pause", "Paused"), ("Resume", "Queued|Active")):
         keys.enter(button)
-        state(keys, then)
+        state(keys, expected_state)
     for part in ("Trials", "Search", "Hyperparameters", "Checkpoints", "Logs", "Code", "Notes"):
         keys.enter(part)
         keys.page.wait_for_url(re.compile(f"/{part.lower()}$"))

@@ -72,12 +72,12 @@ class Log:
         self.box.evaluate("box => { box.scrollTop = 0; }")
 
     def first_in_sight(self) -> str:
-        found: str = self.box.evaluate(
+        line: str = self.box.evaluate(
             """box => [...box.querySelectorAll('.log')].find(
                 (line) => line.getBoundingClientRect().bottom > box.getBoundingClientRect().top + 2
             ).querySelector('.log-text').textContent"""
         )
-        return found
+        return line
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +116,8 @@ def test_scrolling_a_long_log_up_and_down_shows_every_line(log: Log) -> None:
     with page.expect_event("requestfailed", lambda request: EARLIER.search(request.url)):
         page.get_by_role("button", name="To the end").click()
     log.at_end()
-    shown = [int(line.removeprefix("line ").split()[0]) for line in log.lines.all_text_contents()]
-    assert shown == list(range(shown[0], LINES))
+    numbers = [int(line.removeprefix("line ").split()[0]) for line in log.lines.all_text_contents()]
+    assert numbers == list(range(numbers[0], LINES))
     page.unroute(EARLIER)
     page.get_by_role("button", name="To the beginning").click()
     log.see("line 0")
@@ -127,9 +127,9 @@ def test_scrolling_a_long_log_up_and_down_shows_every_line(log: Log) -> None:
 def test_visible_log_lines_stay_in_place_while_earlier_ones_load(log: Log) -> None:
     log.see(f"line {LINES - 1}")
     log.box.evaluate("box => { box.scrollTop = 700; }")
-    seen = log.first_in_sight()
+    first_line = log.first_in_sight()
     log.earlier_than(f"line {LINES - 1000}")
-    assert log.first_in_sight() == seen
+    assert log.first_in_sight() == first_line
 
 
 def test_scrolling_causes_few_layouts(log: Log) -> None:
@@ -181,11 +181,11 @@ def test_log_is_shown_from_a_chosen_time(log: Log) -> None:
 def test_log_lines_can_be_searched_by_text_pattern_level_and_rank(log: Log) -> None:
     page = log.tab.page
     page.get_by_label("Search in logs").fill("LINE 123")
-    found = [123, *range(1230, 1240)]
-    log.only(*(f"line {n}" for n in found))
+    expected_numbers = [123, *range(1230, 1240)]
+    log.only(*(f"line {n}" for n in expected_numbers))
     assert page.locator("mark").first.text_content() == "line 123"
     page.get_by_label("Ranks").fill("1, 2")
-    log.only(*(f"line {n}" for n in found if n % 4 in (1, 2)))
+    log.only(*(f"line {n}" for n in expected_numbers if n % 4 in (1, 2)))
     page.get_by_label("Ranks").fill("")
     page.get_by_label("Search in logs").fill("^line 1(2|3)77$")
     log.only()
@@ -197,8 +197,8 @@ def test_log_lines_can_be_searched_by_text_pattern_level_and_rank(log: Log) -> N
     log.tab.complaints[:] = [c for c in log.tab.complaints if "400" not in c]
     page.get_by_label("Search in logs").fill("")
     page.get_by_label("Least level").select_option(label="Error and up")
-    broken = [f"line {n} <b>broke</b>" for n in range(7, LINES, 1000)]
-    log.only(*broken)
+    broken_lines = [f"line {n} <b>broke</b>" for n in range(7, LINES, 1000)]
+    log.only(*broken_lines)
     assert page.locator(".logs b").count() == 0
     assert log.tab.faults() == []
 
@@ -217,13 +217,13 @@ def test_context_of_a_matching_line_can_be_shown(log: Log) -> None:
 
 def test_matching_lines_can_be_saved_as_text(log: Log) -> None:
     log.see(f"line {LINES - 1}")
-    for level, wanted in (("Every level", LINES), ("Error and up", LINES // 1000)):
+    for level, count in (("Every level", LINES), ("Error and up", LINES // 1000)):
         log.tab.page.get_by_label("Least level").select_option(label=level)
         with log.tab.page.expect_download() as downloading:
             log.tab.page.get_by_role("button", name="Download").click()
         assert re.fullmatch(r"trial-\d+\.log", downloading.value.suggested_filename)
         content = Path(downloading.value.path()).read_text("utf-8")
-        assert content.count("\n") == wanted
+        assert content.count("\n") == count
         assert "line 7 <b>broke</b>\n" in content
 
 
@@ -231,28 +231,28 @@ def test_lines_with_equal_times_are_all_found_and_filtered(tab: Tab, house: Hous
     experiment_id = house.experiment(house.admin, house.blue_project)
     house.admin.post(f"/api/v1/experiments/{experiment_id}/activate")
     (trial,) = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
-    told = {"taskId": trial["taskId"], "timestamp": "2026-01-01T00:00:00Z"}
-    lines = [{**told, "log": f"line {n}\n", "rankId": n % 2} for n in range(1100)]
+    line = {"taskId": trial["taskId"], "timestamp": "2026-01-01T00:00:00Z"}
+    lines = [{**line, "log": f"line {n}\n", "rankId": n % 2} for n in range(1100)]
     lines[7] |= {"level": "LOG_LEVEL_ERROR"}
     house.admin.post("/api/v1/task/logs", {"logs": lines[:1000]})
     house.admin.post("/api/v1/task/logs", {"logs": lines[1000:]})
     tab.open(f"/trials/{trial['id']}/logs")
-    shown = tab.page.locator(".log-text")
+    shown_lines = tab.page.locator(".log-text")
     tab.page.get_by_text("line 1099", exact=True).wait_for()
     # While new lines arrive, the visible ones stay.
     tab.page.locator(".logs[aria-busy=false]").press("Home")
     tab.page.get_by_text("line 0", exact=True).wait_for()
     tab.page.get_by_text("The beginning of the log").wait_for()
-    assert sum(text.startswith("line ") for text in shown.all_text_contents()) == 1100
+    assert sum(text.startswith("line ") for text in shown_lines.all_text_contents()) == 1100
     tab.page.get_by_label("Least level").select_option(label="Error and up")
-    shown.nth(1).wait_for(state="detached")
-    assert shown.all_text_contents() == ["line 7"]
+    shown_lines.nth(1).wait_for(state="detached")
+    assert shown_lines.all_text_contents() == ["line 7"]
     tab.page.get_by_label("Least level").select_option(label="Every level")
     tab.page.get_by_label("Ranks").fill("1")
     tab.page.get_by_label("Search in logs").fill("line 109")
-    shown.filter(has_text=re.compile("^line 109$")).wait_for()
-    shown.nth(6).wait_for(state="detached")
+    shown_lines.filter(has_text=re.compile("^line 109$")).wait_for()
+    shown_lines.nth(6).wait_for(state="detached")
     # Lines of odd ranks that contain "line 109".
-    wanted = [109, *range(1091, 1100, 2)]
-    assert shown.all_text_contents() == [f"line {n}" for n in wanted]
+    expected_numbers = [109, *range(1091, 1100, 2)]
+    assert shown_lines.all_text_contents() == [f"line {n}" for n in expected_numbers]
     house.admin.post(f"/api/v1/experiments/{experiment_id}/kill")

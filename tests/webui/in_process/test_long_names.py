@@ -79,15 +79,15 @@ def test_compared_values_are_visible_beside_long_names(tab: Tab, pages: list[str
 
 def test_names_of_many_hyperparameters_do_not_overlap(tab: Tab, house: House) -> None:
     names = [f"optimizer_of_all.parameter_{nth}" for nth in range(9)]
-    made = searched(house, house.red_project, dict.fromkeys(names, RATE))
-    tab.open(f"/experiments/{made}/hyperparameters")
-    shown = tab.page.locator(".axis-name")
-    shown.first.wait_for()
-    boxes = sorted((box["y"], box["x"], box["width"]) for box in map(bounds, shown.all()))
+    experiment_id = searched(house, house.red_project, dict.fromkeys(names, RATE))
+    tab.open(f"/experiments/{experiment_id}/hyperparameters")
+    labels = tab.page.locator(".axis-name")
+    labels.first.wait_for()
+    boxes = sorted((box["y"], box["x"], box["width"]) for box in map(bounds, labels.all()))
     assert len(boxes) == len(names) + 1
     for (line, x, width), (next_line, next_x, _) in pairwise(boxes):
         assert line != next_line or x + width <= next_x
-    whole = shown.locator("title").all_text_contents()
+    whole = labels.locator("title").all_text_contents()
     assert whole[:9] == names
 
 

@@ -39,9 +39,9 @@ def base(rented: Rented) -> Iterator[str]:
 def machine(tab: Tab, name: str) -> Any:
     """Return the row of a machine, on a page that is fresh."""
     tab.page.reload()
-    found = tab.page.get_by_role("region", name="Machines").get_by_role("row").filter(has_text=name)
-    found.wait_for()
-    return found
+    row = tab.page.get_by_role("region", name="Machines").get_by_role("row").filter(has_text=name)
+    row.wait_for()
+    return row
 
 
 def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: Rented) -> None:
@@ -66,15 +66,15 @@ def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: Rent
     for _ in range(4):
         rented.pass_time(minutes=10)
         rented.settle(1)
-    (ended,) = rented.instances(all=True)
-    assert ended["state"] == "GONE"
+    (instance,) = rented.instances(all=True)
+    assert instance["state"] == "GONE"
     tab.page.reload()
     tab.page.get_by_text("None now.").wait_for()
     press(tab, "Ended ones too")
     row = tab.page.get_by_role("region", name="Machines").get_by_role("row").nth(1)
     row.get_by_text("Gone", exact=True).wait_for()
-    row.get_by_text(f"${ended['costUsd']:.2f}", exact=True).wait_for()
-    row.get_by_text(ended["reason"], exact=True).wait_for()
+    row.get_by_text(f"${instance['costUsd']:.2f}", exact=True).wait_for()
+    row.get_by_text(instance["reason"], exact=True).wait_for()
     row.get_by_role("button", name=rental.cloud_id).click()
     for word in ("Asked for", "Launched", "Its agent joined", "Ended"):
         tab.page.get_by_role("dialog").get_by_text(word, exact=True).first.wait_for()
@@ -95,8 +95,8 @@ def test_machine_can_be_terminated(tab: Tab, rented: Rented) -> None:
     tab.open("/cluster")
     press(tab, f"Actions on {rental.cloud_id}", "Give back", "Give back")
     gone(tab)
-    (found,) = rented.instances()
-    assert (found["state"], found["reason"]) == ("TERMINATING", "terminated by admin")
+    (instance,) = rented.instances()
+    assert (instance["state"], instance["reason"]) == ("TERMINATING", "terminated by admin")
     machine(tab, rental.cloud_id).get_by_text("terminated by admin").wait_for()
 
 
@@ -127,9 +127,9 @@ def test_offers_show_hardware_and_refusals_with_next_try(tab: Tab, rented: Rente
     rented.settle()
     tab.open("/cluster")
     offers = tab.page.get_by_role("region", name="Offers")
-    refused = offers.get_by_role("row").filter(has_text="us-east-1a").first
-    refused.get_by_text("1a has no <b>g5</b>. Asked again in").wait_for()
-    refused.get_by_text("NVIDIA A10G 24 GiB, 4 vCPU, 16 GiB", exact=True).wait_for()
+    row = offers.get_by_role("row").filter(has_text="us-east-1a").first
+    row.get_by_text("1a has no <b>g5</b>. Asked again in").wait_for()
+    row.get_by_text("NVIDIA A10G 24 GiB, 4 vCPU, 16 GiB", exact=True).wait_for()
     others = offers.get_by_role("row").filter(has_text="us-east-1b")
     assert "Asked again" not in (others.text_content() or "")
     assert tab.faults() == []

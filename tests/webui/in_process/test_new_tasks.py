@@ -33,10 +33,10 @@ def repeated(house: House, task_id: str, times: int) -> list[str]:
 
 @pytest.fixture
 def tab(browser: Any, base: str) -> Iterator[Tab]:
-    with opened(browser, base, user=("admin", PASSWORD)) as made:
-        yield made
+    with opened(browser, base, user=("admin", PASSWORD)) as new_tab:
+        yield new_tab
         # The cluster refuses unfinished input; this is how a page finds its problems.
-        assert [c for c in made.complaints if not re.search("status of 40[04]", c)] == []
+        assert [c for c in new_tab.complaints if not re.search("status of 40[04]", c)] == []
 
 
 def started(tab: Tab, house: House, kind: str) -> Any:
@@ -89,15 +89,15 @@ def test_notebook_starts_with_the_settings_of_the_form(
     tab.page.get_by_text("Files that it begins with").click()
     tab.page.get_by_label("Or single files").set_input_files(tmp_path / "plan.ipynb")
     tab.page.get_by_text("1 file, 2 B").wait_for()
-    made = started(tab, house, "notebook")
-    assert made["notebook"]["workspaceId"] == house.red
-    config = made["config"]
+    task = started(tab, house, "notebook")
+    assert task["notebook"]["workspaceId"] == house.red
+    config = task["config"]
     assert (config["description"], config["idle_timeout"]) == ("looking at digits", 7200)
     assert config["environment"]["image"]["cuda"] == "own/image:1"
     resources = config["resources"]
     assert (resources["slots"], resources["priority"]) == (1, 9)
-    packed = house.admin.get(f"/api/v1/tasks/{made['notebook']['id']}/context_directory")
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed["b64Tgz"]))) as files:
+    archive = house.admin.get(f"/api/v1/tasks/{task['notebook']['id']}/context_directory")
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(archive["b64Tgz"]))) as files:
         assert files.getnames() == ["plan.ipynb"]
 
 
@@ -107,9 +107,9 @@ def test_command_form_requires_a_command(tab: Tab, house: House) -> None:
     tab.page.get_by_text("Write the command that is to run.").wait_for()
     assert tab.page.get_by_role("button", name="Start").is_disabled()
     fill(tab, Command="python3 prepare.py && ls")
-    made = started(tab, house, "command")
-    assert made["config"]["entrypoint"] == ["python3 prepare.py && ls"]
-    assert made["config"]["resources"]["slots"] == 0
+    task = started(tab, house, "command")
+    assert task["config"]["entrypoint"] == ["python3 prepare.py && ls"]
+    assert task["config"]["resources"]["slots"] == 0
 
 
 def test_a_generic_task_is_started_in_a_project(tab: Tab, house: House) -> None:
@@ -132,8 +132,8 @@ def test_tensorboard_form_selects_the_compared_experiments(tab: Tab, house: Hous
     experiments.fill(f"{first}, 99999")
     tab.page.get_by_text(re.compile("experiment 99999 not found")).wait_for()
     experiments.fill(f"{first}, {second}")
-    made = started(tab, house, "tensorboard")
-    assert made["tensorboard"]["experimentIds"] == [first, second]
+    task = started(tab, house, "tensorboard")
+    assert task["tensorboard"]["experimentIds"] == [first, second]
 
 
 def test_task_in_a_large_tree_has_a_page(tab: Tab, house: House) -> None:

@@ -139,20 +139,20 @@ def test_group_can_receive_a_member_and_a_role(tab: Tab, house: House) -> None:
     gone(tab)
     ada = house.api.signed_in("ada")
     assert [w["name"] for w in ada.get("/api/v1/workspaces")["workspaces"]] == ["red"]
-    given = tab.page.get_by_role("button", name="Take away Viewer from vision")
-    given.click()
-    given.wait_for(state="detached")
+    button = tab.page.get_by_role("button", name="Take away Viewer from vision")
+    button.click()
+    button.wait_for(state="detached")
     press(tab, "Undo")
-    given.wait_for()
+    button.wait_for()
     assert len(ada.get("/api/v1/workspaces")["workspaces"]) == 1
 
 
 @pytest.fixture
 def crowd(house: House) -> Iterator[int]:
     """The last by name of more workspaces than a listing gives at once."""
-    made = [house.workspace(f"z-{n:03}") for n in range(100)]
-    yield made[-1]
-    for id in made:
+    workspaces = [house.workspace(f"z-{n:03}") for n in range(100)]
+    yield workspaces[-1]
+    for id in workspaces:
         house.admin.done("DELETE", f"/api/v1/workspaces/{id}")
 
 
@@ -202,9 +202,9 @@ def test_users_see_administration_pages_allowed_by_their_roles(
         if not parts:
             tab.page.get_by_text("This is for administrators").wait_for()
             return
-        shown = tab.page.get_by_role("navigation", name="Administration").get_by_role("link")
-        shown.first.wait_for()
-        assert shown.all_inner_texts() == parts
+        links = tab.page.get_by_role("navigation", name="Administration").get_by_role("link")
+        links.first.wait_for()
+        assert links.all_inner_texts() == parts
         places = tab.page.get_by_label("Place").locator("option")
         places.first.wait_for(state="attached")
         assert places.all_inner_texts() == ["blue"]
@@ -235,8 +235,8 @@ def test_users_see_actions_allowed_by_their_roles(
             tab.page.get_by_role("link", name="Notes")
         ).first.wait_for()
         for button in ("Resume", "Stop", "Fork"):
-            offered = tab.page.get_by_role("button", name=button, exact=True).count()
-            assert offered == (button in buttons), button
+            count = tab.page.get_by_role("button", name=button, exact=True).count()
+            assert count == (button in buttons), button
         menu = tab.page.get_by_role("button", name="More actions")
         assert menu.count() == bool(more)
         if more:

@@ -23,11 +23,11 @@ def test_relative_times_are_updated_without_changes(tab: Tab, house: House) -> N
 def test_paused_experiment_names_the_resume_button(tab: Tab, house: House) -> None:
     experiment_id = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{experiment_id}")
-    told = tab.page.locator(".notice")
-    told.get_by_text("The experiment is paused: “Resume” continues it.").wait_for()
+    notice = tab.page.locator(".notice")
+    notice.get_by_text("The experiment is paused: “Resume” continues it.").wait_for()
     trial = trial_of(house.admin, experiment_id)
     tab.open(f"/trials/{trial['id']}")
-    told.get_by_text("“Resume” of its experiment continues it").wait_for()
+    notice.get_by_text("“Resume” of its experiment continues it").wait_for()
 
 
 def test_waiting_trial_is_shown_beside_running_trials(tab: Tab, house: House) -> None:
@@ -88,8 +88,8 @@ def test_long_name_does_not_hide_other_columns(tab: Tab, house: House) -> None:
 
 def test_long_sentence_does_not_cut_the_name(tab: Tab, house: House) -> None:
     create(house.admin, name="waits beside a sentence", activate=True)
-    told = [{"trialId": 1, "state": "QUEUED", "sentence": "needs what nobody has; " * 8}]
-    tab.page.route("**/api/v1/why/experiment/*", lambda r: r.fulfill(json={"reasons": told}))
+    reasons = [{"trialId": 1, "state": "QUEUED", "sentence": "needs what nobody has; " * 8}]
+    tab.page.route("**/api/v1/why/experiment/*", lambda r: r.fulfill(json={"reasons": reasons}))
     tab.open("/dashboard")
     running = tab.page.get_by_role("region", name="Running for you")
     running.get_by_text("needs what nobody has").first.wait_for()

@@ -107,9 +107,9 @@ def trials(d: Any, e: Any) -> Any:
     assert len(list(d.stream_trials_metrics(ids, "validation"))) == 2
     assert len(list(d.stream_trials_training_metrics(ids))) == 4
     assert len(list(d.stream_trials_validation_metrics(ids))) == 2
-    killed = d.create_experiment(LONG, CONTEXT)
-    killed.await_first_trial().kill()
-    assert killed.wait(interval=0.2) == client.ExperimentState.CANCELED
+    experiment = d.create_experiment(LONG, CONTEXT)
+    experiment.await_first_trial().kill()
+    assert experiment.wait(interval=0.2) == client.ExperimentState.CANCELED
     return newest
 
 
