@@ -350,6 +350,17 @@ def test_a_running_command_continues_when_its_agent_joins_again(
     assert (task.ended_at, task.exit_status) == (None, None)
 
 
+def test_a_command_that_was_killed_after_the_loss_of_its_agent_does_not_continue(
+    ctx: Context, command: Played
+) -> None:
+    command.be_lost()
+    (task_id,) = (row.id for row in ctx.db.read(text("SELECT id FROM tasks")))
+    interactive.kill(ctx, OWNER, TaskKind.COMMAND, task_id)
+    assert command.come_back(command.running) == []
+    (task,) = ctx.db.read(_TASK)
+    assert task.ended_at is not None
+
+
 @pytest.fixture
 def generic_task(ctx: Context, clock: list[datetime]) -> Played:
     agent = Played(ctx, clock)
@@ -379,6 +390,16 @@ def test_a_generic_task_that_was_canceled_does_not_continue(
     generic_task.be_lost()
     generic.kill(ctx, OWNER, task_id, from_root=False)
     assert generic_task.come_back(generic_task.running) == []
+
+
+def test_a_generic_task_that_was_killed_after_the_loss_of_its_agent_does_not_continue(
+    ctx: Context, generic_task: Played
+) -> None:
+    (task_id,) = (row.id for row in ctx.db.read(text("SELECT id FROM tasks")))
+    generic_task.be_lost()
+    generic.kill(ctx, OWNER, task_id, from_root=False)
+    assert generic_task.come_back(generic_task.running) == []
+    assert rows(ctx, text("SELECT state::text FROM tasks")) == [("ERROR",)]
 
 
 def test_polling_with_the_token_of_a_lost_agent_asks_it_to_join(

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
@@ -13,6 +14,8 @@ from sqlalchemy import text
 from tests.support.searching import OWNER, SINGLE, Agent, pass_time
 
 _AGENT = text("SELECT state::text AS state FROM agents")
+_AGENT_OF_THE_CONTAINER = text("SELECT state::text AS state FROM agents WHERE id = 'agent'")
+_SET_REACHED_AT = text("UPDATE cluster SET reached_at = :at")
 _LIVE = text("SELECT count(*) AS live FROM containers WHERE state <> 'TERMINATED'")
 _KILL_AT = text("SELECT kill_at FROM allocations")
 _SET_KILL_AT = text("UPDATE allocations SET kill_at = :at")
@@ -183,3 +186,104 @@ def test_idle_times_restart_after_downtime(ctx: Context, clock: list[datetime]) 
     clock[0] += timedelta(hours=1)
     tick.run(ctx)
     assert one(ctx, _ACTIVE_AT) == clock[0]
+
+
+class Api:
+    """An API that ticks can reach or not."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        self.probes = 0
+
+    def reach(self) -> bool:
+        self.probes += 1
+        return self.answers
+
+
+@pytest.fixture
+def api(ctx: Context) -> Api:
+    api = Api()
+    ctx.reach_api = api.reach
+    return api
+
+
+def test_no_agent_is_lost_while_only_the_api_is_down(
+    ctx: Context, clock: list[datetime], api: Api
+) -> None:
+    agent, report = working(ctx)
+    api.answers = False
+    pass_time(ctx, clock, 3600)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
+    api.answers = True
+    pass_time(ctx, clock, 45)
+    agent.poll(report)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("JOINED", 1)
+
+
+def test_a_silent_agent_is_lost_if_the_api_answers(
+    ctx: Context, clock: list[datetime], api: Api
+) -> None:
+    working(ctx)
+    pass_time(ctx, clock, 55)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
+
+
+def test_a_silent_agent_is_lost_while_another_agent_polls(
+    ctx: Context, clock: list[datetime], api: Api
+) -> None:
+    """A tick may be unable to reach an API that agents reach."""
+    working(ctx)
+    other = Agent.joined(ctx, "other")
+    api.answers = False
+    for _ in range(11):
+        pass_time(ctx, clock, 5)
+        other.poll()
+    assert one(ctx, _AGENT_OF_THE_CONTAINER) == "LOST"
+
+
+def test_a_silent_agent_is_lost_if_ticks_have_never_reached_the_api(
+    ctx: Context, clock: list[datetime], api: Api
+) -> None:
+    api.answers = False
+    working(ctx)
+    pass_time(ctx, clock, 55)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
+
+
+def test_an_agent_is_lost_if_the_api_has_not_answered_for_25_hours(
+    ctx: Context, clock: list[datetime], api: Api
+) -> None:
+    working(ctx)
+    api.answers = False
+    pass_time(ctx, clock, 120)
+    with ctx.db.begin() as tx:
+        tx.execute(_SET_REACHED_AT, {"at": clock[0] - timedelta(hours=25)})
+    pass_time(ctx, clock, 60)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
+
+
+def test_kills_are_postponed_while_only_the_api_is_down(
+    ctx: Context, clock: list[datetime], api: Api
+) -> None:
+    working(ctx)
+    api.answers = False
+    with ctx.db.begin() as tx:
+        tx.execute(_SET_KILL_AT, {"at": clock[0] + timedelta(seconds=60)})
+    pass_time(ctx, clock, 180)
+    assert one(ctx, _LIVE) == 1
+    assert one(ctx, _KILL_AT) > clock[0]
+
+
+def test_ticks_send_one_probe_an_hour_while_agents_poll(
+    ctx: Context, clock: list[datetime], api: Api
+) -> None:
+    agent, report = working(ctx)
+    for _ in range(60):
+        pass_time(ctx, clock, 20)
+        agent.poll(report)
+    assert api.probes == 1
+
+
+def test_ticks_send_no_probe_without_agents(ctx: Context, clock: list[datetime], api: Api) -> None:
+    pass_time(ctx, clock, 120)
+    assert api.probes == 0

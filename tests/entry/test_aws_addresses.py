@@ -10,7 +10,11 @@ from det_controlplane.entry import aws_addresses
 
 V4 = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 443))
 V6 = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 443, 0, 0))
-DUAL = ("lambda.us-west-2.api.aws", "s3.dualstack.us-west-2.amazonaws.com")
+DUAL = (
+    "lambda.us-west-2.api.aws",
+    "s3.dualstack.us-west-2.amazonaws.com",
+    "abc.lambda-url.us-west-2.on.aws",
+)
 
 
 def resolve(host: Any, port: Any, family: int = 0, *more: Any, **options: Any) -> list[Any]:

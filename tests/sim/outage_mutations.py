@@ -64,7 +64,12 @@ def _wait_for_no_agent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lost_runs, "is_awaited", lambda *args: False)
 
 
+def _ignore_failed_probes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(silence.Contact, "is_api_down", lambda self, now: False)
+
+
 OUTAGE_MUTATIONS = (
+    Mutation("agents are lost while only the API is down", _ignore_failed_probes),
     Mutation("silence counts while nothing could be heard", _give_no_grace_after_interruptions),
     Mutation("silence counts while no tick watched", _count_silence_that_no_tick_watched, with_gangs=True),
     Mutation("suspect agents are lost after a stall", _lose_suspect_agents_after_a_stall, with_gangs=True),

@@ -18,7 +18,8 @@ _KEPT = ("cluster", "users", "workspaces", "projects", "alembic_version")
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
 _WITHOUT_TRIGGERS = text("SET LOCAL session_replication_role = replica")  # the audit log only grows
 _FORGET_TIMES = text(
-    "UPDATE cluster SET ticked_at = NULL, answering_since = NULL, watched_since = NULL, cleaned_at = NULL"
+    "UPDATE cluster SET ticked_at = NULL, answering_since = NULL, watched_since = NULL, cleaned_at = NULL,"
+    " probed_at = NULL, reached_at = NULL"
 )
 _SIGN_IN = text("""
     INSERT INTO sessions (token_hash, kind, user_id, created_at) VALUES (:hash, 'user', 1, :now)

@@ -92,6 +92,8 @@ class Invariants:
         self._awaited: dict[str, float] = {}
         # When an outage ended last, after which agents have their whole time.
         self.answering_since: datetime | None = None
+        # For how long only the API has been down, and ticks could have noticed it.
+        self.unheard_s = 0.0
 
     def check_step(self, hosts: "Hosts") -> None:
         with hosts.observed() as tx:
@@ -112,7 +114,7 @@ class Invariants:
         for agent in agents:
             if agent.state == "LOST" and agent.id not in self._lost:
                 last_contact = max(filter(None, (agent.last_seen_at, self.answering_since)))
-                silent_s = (now - last_contact).total_seconds()
+                silent_s = (now - last_contact).total_seconds() - self.unheard_s
                 if silent_s < _SILENCE_S - self._skew_s:
                     raise Violation(f"{agent.id} is lost after {silent_s:.0f} s of silence")
         self._lost = {agent.id for agent in agents if agent.state == "LOST"}

@@ -1,4 +1,6 @@
-"""Outages of the control plane, from seconds to a day: it is down, or it stalls and answers requests afterwards."""
+"""Outages of the control plane, from seconds to a day.
+
+It is down, it stalls and answers requests afterwards, or only its API is down while ticks continue."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,14 +12,17 @@ from tests.world.timeline import Timeline
 _DAY_S = 86_400.0
 # A stalled process keeps this many requests, as the queue of its listening socket does. Further requests fail.
 _MOST_WAITING = 64
+_LONGEST_API_OUTAGE_S = 1_200.0  # because ticks run every few seconds meanwhile
 # Half of the lengths are short, as in reality.
 _LENGTHS_S = (10.0, 30.0, 65.0, 75.0, 120.0, 600.0, 7_200.0, _DAY_S)
 
 
 @dataclass(slots=True)
 class Outage:
+    began_at: float
     ends_at: float
     stalls: bool  # requests wait until its end, and processes keep their memory
+    is_api_only: bool = False  # ticks and calls of clouds continue
     waiting: int = 0  # requests of a stall
 
 
@@ -59,8 +64,11 @@ class Outages:
         if self.now is not None or self._host.calm:
             return
         length_s = self._rng.choice(self._lengths_s) * self._rng.uniform(0.9, 1.1)
-        stalls = self._rng.random() < 0.4
-        self.now = Outage(self._host.timeline.seconds + length_s, stalls)
+        kind = self._rng.choice(("down", "down", "stall", "stall", "api"))
+        if kind == "api":
+            length_s = min(length_s, _LONGEST_API_OUTAGE_S)
+        began_at = self._host.timeline.seconds
+        self.now = Outage(began_at, began_at + length_s, kind == "stall", is_api_only=kind == "api")
         self._host.timeline.after(length_s, lambda: self._end(length_s))
 
     def _end(self, lasted_s: float) -> None:

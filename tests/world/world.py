@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from det_controlplane.core.config import ClusterConfig
-from det_controlplane.core.lifecycle.silence import LONGEST_WATCHING_PAUSE
+from det_controlplane.core.lifecycle.silence import FRESH, LONGEST_WATCHING_PAUSE
 from det_controlplane.db.engine.errors import DatabaseDown, TryAgain
 from det_controlplane.services.search import journal
 
@@ -22,7 +22,7 @@ from tests.world.network import Network
 from tests.world.outages import Outage, Outages, wait_for
 from tests.world.processes import Process
 from tests.world.stage import Actor, Service
-from tests.world.ticking import Ticking
+from tests.world.ticking import Rounds, Ticking
 from tests.world.timeline import Action, Timeline
 from tests.world.users import FakeUser
 
@@ -68,6 +68,8 @@ class World:
         hosts.reset(
             self.timeline, self.stream("control plane"), lambda topic: self._topics.add(topic)
         )
+        for process in hosts.processes:
+            process.ctx.reach_api = lambda: self.outage is None
         self.invariants = Invariants(hosts, self.ledger, self.timeline)
         self.outages = Outages(
             self, self.stream("outages"), chaos_s, longest_s=self._longest_outage_s
@@ -157,7 +159,8 @@ class World:
 
     def perform(self, service: Service) -> None:
         """Perform one step: a process works, is perhaps interrupted, and afterwards everything must hold."""
-        if self.outage is not None:
+        outage = self.outage
+        if outage is not None and not (outage.is_api_only and isinstance(service, Rounds)):
             self._meet_outage(service)
             return
         process = self._rng.choice(self._hosts.processes)
@@ -176,6 +179,12 @@ class World:
             service.lost()
 
     def _check_step(self) -> None:
+        outage = self.outage
+        if outage is None or not outage.is_api_only:
+            self.invariants.unheard_s = 0.0
+        else:
+            noticed_at = outage.began_at + FRESH.total_seconds()
+            self.invariants.unheard_s = max(0.0, self.timeline.seconds - noticed_at)
         self.invariants.check_step(self._hosts)
 
     def _carry_out(
@@ -212,7 +221,7 @@ class World:
             drawn.append(self._somewhere(faults.die))
         if rng.random() < rates.database_fails:
             drawn.append(self._somewhere(rng.choice((faults.lose_the_database, faults.collide))))
-        if rng.random() < rates.interleaved:
+        if rng.random() < rates.interleaved and self.outage is None:
             drawn.append(self._somewhere(lambda: self._interleave(process)))
         return drawn
 

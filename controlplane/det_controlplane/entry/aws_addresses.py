@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 # Domains of AWS's services. Names of databases resolve to IPv4 only.
-_SERVICES = (".api.aws", ".amazonaws.com", ".amazonaws.com.cn")
+_SERVICES = (".api.aws", ".on.aws", ".amazonaws.com", ".amazonaws.com.cn")
 _DATABASES = ".rds."
 _Resolve = Callable[..., list[Any]]
 

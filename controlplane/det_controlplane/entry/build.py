@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.adapters import issuers, own_wheel
+from det_controlplane.adapters.api_probe import ApiProbe
 from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
 from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.adapters.gcs_objects import GcsObjects
@@ -72,6 +73,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         public=settings.public,
         checkpoint_files=ReachableCheckpoints(),
         may_wait_s=settings.may_wait_s,
+        reach_api=ApiProbe(settings.public_url) if settings.public_url else None,
         identities=identities_of(config),
         courier=_courier(settings, config),
         wheel=own_wheel.find(),

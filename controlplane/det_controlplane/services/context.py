@@ -60,6 +60,8 @@ class Context:
     public: bool = False  # more than this machine reaches the API
     checkpoint_files: CheckpointFiles | None = None
     may_wait_s: float = 0.0  # how long this host can hold a request
+    # Sends a request to the public address of the API, and returns whether it was answered. None: there is no address.
+    reach_api: Callable[[], bool] | None = None
     now: Callable[[], datetime] = _utc_now
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
     new_token: Callable[[], str] = random_text

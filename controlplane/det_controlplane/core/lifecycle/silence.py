@@ -3,8 +3,13 @@
 Each tick stores its time. A pause of 20 s or less before a tick proves that the control plane was able to hear agents.
 An agent is lost only after its lease and wait have passed during such ticks. After a long pause, the control plane or
 its database may have been down, stalled or asleep: such an interruption restarts the leases and waits of all agents.
+
+On Lambda and Cloud Run, ticks can run while the API is down. If an agent is overdue and no other agent polls, the tick
+sends a probe to the API's public address. A probe without an answer is an interruption, too. It counts only if an
+earlier probe was answered, because some networks have no route from the tick to that address.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 # A poll extends an agent's lease by this time.
@@ -18,6 +23,37 @@ ATTENTION = timedelta(seconds=15)
 LONGEST_WATCHING_PAUSE = timedelta(seconds=20)
 # While no agent is suspect, only a longer pause is an interruption. Schedules of clouds start a tick each minute.
 LONGEST_PAUSE = timedelta(seconds=90)
+# A poll of any agent within this time shows that the API answers. It is also the shortest interval of probes.
+FRESH = timedelta(seconds=10)
+# The interval of probes while agents poll. They only show that a tick can reach the address of the API.
+PROBE_INTERVAL = timedelta(hours=1)
+# Machines end themselves after this time without an answer. The same bound holds for the waits of a failing probe.
+LONGEST_API_OUTAGE = timedelta(hours=25)
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """The signs that the API answers."""
+
+    probed_at: datetime | None
+    reached_at: datetime | None  # the last probe that was answered
+    has_agents: bool
+    is_overdue: (
+        bool  # an agent, a starting machine or an unmanaged trial should have sent a request
+    )
+    is_heard: bool  # an agent has polled a moment ago
+
+    def needs_probe(self, now: datetime) -> bool:
+        if self.is_overdue and not self.is_heard:
+            return _had_pause(self.probed_at, now, FRESH)
+        return self.has_agents and _had_pause(self.probed_at, now, PROBE_INTERVAL)
+
+    def is_api_down(self, now: datetime) -> bool:
+        """Return whether the last probe failed although the tick can reach the address of the API."""
+        if self.probed_at is None or self.reached_at is None or self.is_heard:
+            return False
+        is_failing = self.is_overdue and self.reached_at < self.probed_at
+        return is_failing and now - self.reached_at < LONGEST_API_OUTAGE
 
 
 def was_interrupted(ticked_at: datetime | None, now: datetime, *, is_watching: bool) -> bool:

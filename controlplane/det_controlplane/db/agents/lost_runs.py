@@ -86,6 +86,10 @@ _REOPEN = text("""
 """)
 
 
+_END_FOR_GOOD = text("""
+    UPDATE allocations SET exit_kind = 'killed'
+    WHERE task_id = :task AND state = 'TERMINATED' AND exit_kind = 'infrastructure'
+""")
 _IS_AWAITED = text("""
     SELECT 1 FROM allocations a JOIN containers c ON c.allocation_id = a.id
     WHERE c.id = :id AND NOT a.killed AND a.awaited_until > :now
@@ -230,6 +234,11 @@ def revive_container(tx: Tx, member: Member, state: ContainerState) -> None:
     """Let a lost container live again, with its slots."""
     tx.execute(_REVIVE_CONTAINER, {"id": member.id, "state": state.value})
     slots.hold_again(tx, member.peer.agent_id, member.id, member.slot_ids)
+
+
+def end_for_good(tx: Tx, task_id: str) -> None:
+    """Let no run of a task continue that was lost with its agent."""
+    tx.execute(_END_FOR_GOOD, {"task": task_id})
 
 
 def is_awaited(tx: Tx, container_id: UUID, now: datetime) -> bool:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import exists, literal_column, select, text, update
 
+from det_controlplane.core.lifecycle import silence
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db.engine.database import Tx, as_json
 from det_controlplane.db.schema import agents, cluster
@@ -15,6 +16,19 @@ _LAST_TICK = select(
     cluster.c.watched_since,
     exists(select(1).where(agents.c.state == literal_column(f"'{AgentState.SUSPECT.value}'"))),
 ).with_for_update(key_share=True, skip_locked=True, of=cluster)
+_CONTACT = text("""
+    SELECT probed_at, reached_at,
+        EXISTS (SELECT FROM agents WHERE state <> 'LOST'),
+        EXISTS (SELECT FROM agents WHERE state <> 'LOST' AND lease_until <= :now)
+            OR EXISTS (SELECT FROM instances WHERE state = 'LAUNCHED')
+            OR EXISTS (SELECT FROM trials t JOIN experiments e ON e.id = t.experiment_id
+                WHERE e.unmanaged AND t.ended_at IS NULL AND t.heartbeat_at <= :overdue),
+        EXISTS (SELECT FROM agents WHERE last_seen_at > :fresh)
+    FROM cluster
+""")
+_STORE_PROBE = text("""
+    UPDATE cluster SET probed_at = :now, reached_at = CASE WHEN :is_answered THEN :now ELSE reached_at END
+""")
 # How long an agent of a pool is waited for after its lease, in seconds.
 RECONNECT_WAIT = """make_interval(secs =>
     coalesce((cast(:waits AS jsonb)->>a.pool)::double precision, :default_wait))"""
@@ -49,6 +63,15 @@ def lock_last_tick(tx: Tx) -> LastTick | None:
     """Return when the last tick ran; None while another process counts its own."""
     row = tx.execute(_LAST_TICK).first()
     return None if row is None else LastTick(*row)
+
+
+def contact(tx: Tx, now: datetime) -> silence.Contact:
+    times = {"now": now, "overdue": now - silence.LEASE, "fresh": now - silence.FRESH}
+    return silence.Contact(*tx.execute(_CONTACT, times).one())
+
+
+def store_probe(tx: Tx, now: datetime, *, is_answered: bool) -> None:
+    tx.execute(_STORE_PROBE, {"now": now, "is_answered": is_answered})
 
 
 def store_tick(tx: Tx, now: datetime, watched_since: datetime, *, after_interruption: bool) -> None:

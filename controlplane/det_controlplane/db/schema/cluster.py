@@ -37,6 +37,9 @@ cluster = Table(
     Column("ticked_at", Time),
     Column("answering_since", Time),
     Column("watched_since", Time),
+    # When a tick last sent a request to the public address of the API, and when such a request was last answered.
+    Column("probed_at", Time),
+    Column("reached_at", Time),
     CheckConstraint("only_row", name="only_row"),
 )
 

@@ -1,6 +1,7 @@
 """Make silent agents suspect and then lost. Outages of the control plane do not count as silence."""
 
 import logging
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from det_controlplane.core.lifecycle import silence
@@ -22,9 +23,10 @@ _SHORTEST_PAUSE = timedelta(seconds=1)
 
 def watch(ctx: Context) -> None:
     """Make agents suspect at the end of their lease, and lost after the wait of their pool. End the lost containers."""
+    is_api_down = _is_api_down(ctx)
     now = ctx.now()
     with ctx.db.begin() as tx:
-        since = _note_tick(ctx, tx, now)
+        since = _note_tick(ctx, tx, now, is_api_down=is_api_down)
         overdue = agents.lock_overdue(tx, now)
         changed = [_next_state(tx, ctx, agent, now, since) for agent in overdue]
         # In the order of their names: two transactions that mark several pools never wait for each other.
@@ -37,15 +39,40 @@ def watch(ctx: Context) -> None:
         containers.end_with_agent(ctx, agent_id, container_ids)
 
 
-def _note_tick(ctx: Context, tx: Tx, now: datetime) -> datetime:
-    """Store the time of the tick, and return since when ticks have followed each other closely.
+def _is_api_down(ctx: Context) -> bool:
+    """Return whether agents cannot reach the API, although ticks run."""
+    if ctx.reach_api is None:
+        return False
+    now = ctx.now()
+    with ctx.db.autocommit() as tx:
+        contact = rows.contact(tx, now)
+    if not contact.needs_probe(now):
+        return contact.is_api_down(now)
+    is_answered = ctx.reach_api()
+    with ctx.db.begin() as tx:
+        rows.store_probe(tx, now, is_answered=is_answered)
+    was_down = contact.is_api_down(now)
+    contact = replace(contact, probed_at=now, reached_at=now if is_answered else contact.reached_at)
+    is_down = contact.is_api_down(now)
+    if is_down and not was_down:
+        log.warning("the API does not answer at %s: no agent is lost until it does", ctx.public_url)
+    elif was_down and is_answered:
+        log.warning("the API answers again at %s", ctx.public_url)
+    return is_down
+
+
+def _note_tick(ctx: Context, tx: Tx, now: datetime, *, is_api_down: bool) -> datetime:
+    """Store the time of the tick, and return since when agents could be heard without an interruption.
 
     After an interruption, restart all deadlines that depend on silence."""
     last = rows.lock_last_tick(tx)
     if last is None:  # another process ticks at this moment
         return now
+    had_pause = silence.was_interrupted(last.ticked_at, now, is_watching=last.is_watching)
+    interrupted = had_pause or is_api_down
     since = silence.watched_since(last.watched_since, last.ticked_at, now)
-    interrupted = silence.was_interrupted(last.ticked_at, now, is_watching=last.is_watching)
+    if is_api_down:
+        since = now
     is_same = since == last.watched_since and not interrupted
     if is_same and last.ticked_at and now - last.ticked_at < _SHORTEST_PAUSE:
         return since
@@ -53,7 +80,7 @@ def _note_tick(ctx: Context, tx: Tx, now: datetime) -> datetime:
     if interrupted:
         waits = special_waits(ctx)
         rows.restart_deadlines(tx, now, now + LEASE, waits, DEFAULT_RECONNECT_WAIT_S)
-        if last.ticked_at is not None:
+        if had_pause and last.ticked_at is not None:
             log.warning(
                 "the last tick ran at %s: agents have %.0f s and the wait of their pools to poll again",
                 last.ticked_at.isoformat(timespec="seconds"), LEASE.total_seconds(),

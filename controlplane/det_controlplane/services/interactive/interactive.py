@@ -10,6 +10,7 @@ from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.schedule.queue_changes import QueueUpdate
 from det_controlplane.core.secrets import redacted
+from det_controlplane.db.agents import lost_runs
 from det_controlplane.db.scheduling import allocations
 from det_controlplane.db.tasks import proxies, tasks
 from det_controlplane.db.tasks.tasks import InteractiveTask
@@ -171,7 +172,7 @@ def listed(
 
 
 def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
-    """End a task at once; one that has ended stays as it is."""
+    """End a task at once. If it ended with a lost agent, it does not continue when the agent returns."""
     _find(ctx, kind, task_id)
     end(ctx, task_id, f"on request of {user.username}")
     return _steered(ctx, kind, task_id)
@@ -179,6 +180,7 @@ def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
 
 def end(ctx: Context, task_id: str, reason: str) -> None:
     with change(ctx) as changed:
+        lost_runs.end_for_good(changed.tx, task_id)
         allocation = allocations.live_of_restarted_task(changed.tx, task_id)
         if allocation is not None:
             exit = stopping.signal(changed, allocation, Signal.KILL, reason)

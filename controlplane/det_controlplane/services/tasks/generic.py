@@ -13,6 +13,7 @@ from det_controlplane.core.lifecycle.generic import GenericTaskState, NotAllowed
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.people.roles import Right
+from det_controlplane.db.agents import lost_runs
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.experiments import submissions
 from det_controlplane.db.scheduling import allocations
@@ -216,7 +217,11 @@ def kill(ctx: Context, user: User, task_id: str, *, from_root: bool) -> None:
 
 
 def end(ctx: Context, task_id: str, reason: str) -> None:
-    """End one task. The tasks below it continue."""
+    """End one task. The tasks below it continue.
+
+    If it ended with a lost agent, it does not continue when the agent returns."""
+    with change(ctx) as changed:
+        lost_runs.end_for_good(changed.tx, task_id)
     _move(ctx, task_id, lambda task: states.after_kill(task.state), reason)
 
 
