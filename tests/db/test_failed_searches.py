@@ -17,4 +17,13 @@ def test_missing_metric_error_contains_the_trial_id(database: Database) -> None:
     metric_reports.take(ctx, report)
     experiment = database.read(_EXPERIMENT)[0]
     assert experiment.state == "STOPPING_ERROR"
-    assert experiment.error.startswith(f"trial {second}: metric 'loss' is missing")
+    assert experiment.error.startswith(f"trial {second}: metric 'loss' was not reported")
+
+
+def test_missing_metric_error_lists_all_reported_metrics(database: Database) -> None:
+    ctx = context(database)
+    (trial,) = running(ctx, ASHA.format(trials=1)).trials
+    metrics = {"batches": 1024, "losses": 0.5, "accuracy": 0.9}
+    metric_reports.take(ctx, MetricsReport(trial, 1, "validation", 1024, metrics))
+    error = database.read(_EXPERIMENT)[0].error
+    assert "reported: accuracy, batches, losses; did you mean 'losses'?" in error

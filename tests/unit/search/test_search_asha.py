@@ -160,15 +160,20 @@ def test_a_missing_metric_fails_with_the_names_of_those_that_were_reported() -> 
     played = Played()
     (fail,) = played.fold(Validated(played.ids[0], {"batches": 1, "accuracy": 0.5}))
     assert isinstance(fail, Fail)
-    assert (
-        "'loss' is missing in its validation metrics, which are accuracy, batches;" in fail.reason
-    )
+    assert "metric 'loss' was not reported; reported: accuracy, batches; report it" in fail.reason
 
 
 def test_a_missing_time_metric_fails_with_its_name() -> None:
     played = Played()
     (fail,) = played.fold(Validated(played.ids[0], {"loss": 0.5}))
-    assert "'batches' is missing" in fail.reason
+    assert "'batches' was not reported" in fail.reason
+
+
+def test_a_misspelt_metric_fails_with_the_most_similar_name() -> None:
+    played = Played(metric="validation_loss")
+    (fail,) = played.fold(Validated(played.ids[0], {"batches": 1, "val_loss": 0.5}))
+    assert isinstance(fail, Fail)
+    assert "reported: batches, val_loss; did you mean 'val_loss'?" in fail.reason
 
 
 def test_a_time_that_is_not_a_number_cannot_pass_rungs() -> None:

@@ -27,12 +27,14 @@ from .events import (
 )
 from .history import History, Judgement, JudgementWording, Outcome, RungHistory
 from .method import SearchFailed
+from .metrics import LISTED_METRICS
 from .preview import TrialsTo, preview
 from .registry import brackets_of, length_of, new, report_lengths, restore, unit_of
 from .search import Search
 from .simulate import SimulatedTrial, Simulation, simulate
 
 __all__ = [
+    "LISTED_METRICS",
     "Action",
     "Continued",
     "Create",

@@ -10,7 +10,7 @@ from .method import SearchFailed
 WORST = (
     sys.float_info.max
 )  # the loss of a failed trial: worse than every number, better than infinity
-_LISTED = 20  # metric names in a message
+LISTED_METRICS = 20  # metric names in a message
 _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -48,11 +48,22 @@ def _number(value: Any, name: str, request_id: str, reported: Collection[str]) -
         return float(value)
     if isinstance(value, str) and value in _SPELLED:
         return _SPELLED[value]
-    fault = "is missing" if value is None else f"is {value!r}, not a number"
-    names = sorted(reported)
-    name_list = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-    others = f", which are {name_list}" if names else ""
+    if value is None:
+        raise SearchFailed(f"trial {request_id}: {not_reported(name, reported)}")
     raise SearchFailed(
-        f"trial {request_id}: metric {name!r} {fault} in its validation metrics{others}; "
+        f"trial {request_id}: metric {name!r} is {value!r}; report a number with every validation"
+    )
+
+
+def not_reported(name: str, reported: Collection[str]) -> str:
+    """Return the message for a metric of the searcher that a trial did not report."""
+    import difflib  # only failures need it
+
+    names = sorted(reported)
+    name_list = ", ".join(names[:LISTED_METRICS]) + (", …" if len(names) > LISTED_METRICS else "")
+    similar = difflib.get_close_matches(name, names, n=1)
+    guess = f"; did you mean {similar[0]!r}?" if similar else ";"
+    return (
+        f"metric {name!r} was not reported; reported: {name_list or 'none'}{guess} "
         f"report it with every validation, or change searcher.metric or searcher.time_metric"
     )

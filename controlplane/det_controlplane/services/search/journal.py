@@ -33,11 +33,16 @@ class Journal:
         self._progress_at: datetime | None = None
 
     def validation(self, request_id: str, metrics: Mapping[str, Any]) -> search.Validated | None:
-        """Return the event of a report with the metrics that the search reads, or None if it reads none."""
+        """Return the event of a report with the metrics that the search reads, or None if it reads none.
+
+        If one of them is missing, the event has other metrics too, so that the message can list them."""
         names = self._folded().metric_names
         if not names:
             return None
-        return search.Validated(request_id, {n: metrics[n] for n in names if n in metrics})
+        missing = any(name not in metrics for name in names)
+        others = sorted(metrics)[: search.LISTED_METRICS] if missing else ()
+        kept = [name for name in (*names, *others) if name in metrics]
+        return search.Validated(request_id, {name: metrics[name] for name in kept})
 
     def record(self, event: search.Event) -> tuple[search.Action, ...]:
         """Fold one event and keep it for the log."""
