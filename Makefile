@@ -12,7 +12,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 .PHONY: help quickstart test test-all fresh check policy format bench outages sim sim-mutations lock images clean
 
 help:
-	@echo "make quickstart   train an example on a cluster on this machine"
+	@echo "make quickstart   train an example on a cluster on this machine (KEEP=1 keeps the cluster)"
 	@echo "make test         run the tests and list those that did not run (TESTS=tests/api for a part)"
 	@echo "make test-all     run the heavy ones too"
 	@echo "make fresh        test first starts on machines without any software (Linux, root)"
@@ -45,7 +45,7 @@ fresh: $(VENV)/.installed-dev
 check: $(VENV)/.installed-dev
 	$(RUN)/ruff format --check .
 	$(RUN)/ruff check .
-	$(RUN)/mypy $(PACKAGES) scripts/best_trial.py scripts/new_migration.py scripts/fresh_machine bench tests
+	$(RUN)/mypy $(PACKAGES) scripts/new_migration.py scripts/fresh_machine bench tests
 	$(RUN)/python scripts/prose.py
 	$(RUN)/python -m pytest tests/test_architecture.py tests/test_docstrings.py tests/docs
 	$(RUN)/shellcheck $(SHELL_SCRIPTS)
