@@ -176,7 +176,7 @@ def _head() -> Iterator[str]:
     yield ""
     yield _paragraph(
         "This page estimates the cost of a cluster: when it is idle, when 100 GPUs are busy, and for a team in a month.",
-        "It is a model and not a bill, because no real account has run a cluster yet.",
+        "No real account has run a cluster yet, so no bill has confirmed these figures.",
         f"It uses the defaults of `infra/terraform` and prices of {PRICES_OF}, without free tiers.",
         "For your own options, run:",
     )
@@ -242,17 +242,7 @@ def _hundred(s: Stack) -> Iterator[str]:
         _on_larger_machines(s),
     )
     yield ""
-    yield "The model uses these numbers:"
-    yield ""
-    yield "| assumption | value |"
-    yield "|---|---|"
-    yield f"| polls of an agent in an hour (counted) | {STEADY_POLLS} |"
-    yield f"| log batches, reports of a trial in an hour | {LOG_BATCHES}, {REPORTS} |"
-    yield f"| processor time of a request (`bench/warm_requests.py`) | {FUNCTION_CPU_S * 1000:g} ms in the function, {DATABASE_CPU_S * 1000:g} ms in the database |"
-    yield f"| billed time of a request | {REQUEST_S * 1000:.0f} ms, with {REQUEST_TRIPS:g} database round trips of {TRIP_S * 1000:g} ms |"
-    yield f"| load of the database | {GPUS * requests / 3600 * DATABASE_CPU_S:.1%} of a processor, on {AWAKE_ACU:g} ACU; one write per request |"
-    yield f"| `tick`, `provision` in an hour (`tests/api/test_work_of_schedules.py`) | {TICK_PASSES} and {PROVISION_PASSES} passes, {TICK_S_HOUR + PROVISION_S_HOUR:.0f} s together |"
-    yield f"| logs of the functions in an hour | {LOG_GB_HOUR * 1000:g} MB |"
+    yield "The comments of [bench/cost.py](../bench/cost.py) give the assumptions of the model, such as the number of requests."
     yield ""
     yield from _hundred_on_google()
 

@@ -30,6 +30,9 @@ PAGES = {
 # Sentences of fields that are listed in one line instead of a table.
 _LINES = {
     "below": "Own tables:",
+    "as in Determined": "As in Determined:",
+    "as in experiments": "As in the [experiment configuration](experiment-config.md):",
+    "limit of machines": "[Limits](pools.md#limits) of rented machines:",
     "no effect": "Accepted without effect:",
 }
 

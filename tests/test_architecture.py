@@ -281,7 +281,7 @@ def _map_in_docs(first_columns: str) -> dict[str, frozenset[str]]:
 
 def test_docs_show_the_import_map() -> None:
     assert _map_in_docs("folder | package") == PACKAGES
-    assert _map_in_docs("room") == ROOMS
+    assert _map_in_docs("layer") == ROOMS
 
 
 def test_command_loads_the_control_plane_only_when_needed() -> None:

@@ -1,4 +1,4 @@
-"""The tables of messages in the guides for clouds quote messages that the programs print."""
+"""The tables of messages in the guides quote messages that the programs print."""
 
 import ast
 import re
@@ -9,12 +9,21 @@ import pytest
 
 from tests.docs.test_links import DOCS, ROOT
 
-GUIDES = ("guides/first-account.md", "guides/aws.md", "guides/gcp.md")
+GUIDES = (
+    "guides/first-account.md",
+    "guides/aws.md",
+    "guides/gcp.md",
+    "guides/upgrade.md",
+    "guides/backup.md",
+    "guides/sign-in.md",
+    "guides/ci.md",
+)
 FOLDERS = ("cli", "controlplane", "provisioners")
-# Messages of AWS and Google Cloud.
+# Messages of AWS, Google Cloud and pg_dump.
 FOREIGN = (
     "Your account must be verified before you can add new CloudFront resources",
     "Project '…' not found or permission denied",
+    "… failed: … server version mismatch",
 )
 VALUE = "…"
 _TABLE = re.compile(r"^\| message .*\n\|[-|]+\n((?:\|.*\n)+)", re.MULTILINE)
@@ -29,12 +38,13 @@ def quoted(page: str) -> Iterator[str]:
 
 
 @cache
-def messages() -> tuple[str, ...]:
-    """Return the texts in the programs, with `…` for each value."""
+def messages() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return the texts in the programs, with `…` for each value, and their patterns."""
     sources = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
     trees = (ast.parse(path.read_text("utf-8")) for path in sources)
     texts = {_plain(text) for tree in trees for text in _texts(tree)}
-    return tuple(text for text in texts if len(text.replace(VALUE, "")) >= _LEAST_WORDS)
+    long_texts = (text for text in texts if len(text.replace(VALUE, "")) >= _LEAST_WORDS)
+    return tuple((text, re.compile(_pattern(text))) for text in long_texts)
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
@@ -63,14 +73,14 @@ def is_printed(message: str) -> bool:
     """Return whether a program prints the message. Quotes may leave out its ends."""
     part_of_text = re.compile(_pattern(message.strip(f"{VALUE}:, ")))
     return any(
-        part_of_text.search(text) or re.fullmatch(_pattern(text), message) for text in messages()
+        part_of_text.search(text) or pattern.fullmatch(message) for text, pattern in messages()
     )
 
 
 @pytest.mark.parametrize("page", GUIDES)
 def test_every_quoted_message_is_printed(page: str) -> None:
     rows = [message for message in quoted(page) if message not in FOREIGN]
-    assert len(rows) > 5
+    assert len(rows) > 3
     assert [message for message in rows if not is_printed(message)] == []
 
 

@@ -19,7 +19,7 @@ from tests.docs.test_links import DOCS, ROOT
 _NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 _HEADER = "| rule | test |\n|---|---|\n"
-_FIXES = "| weakness | difference to the fix | test |\n|---|---|---|\n"
+_FIXES = "| weakness | test |\n|---|---|\n"
 
 
 def test_every_rule_names_its_test() -> None:
@@ -89,7 +89,7 @@ def test_figures_match_the_code() -> None:
         f"{bodies.LEAST_BYTES_S >> 10} KiB a second for the rest",
         f"rejects JSON with more than {json_size.MOST_VALUES:,} values",
         f"works on {word[asgi._LARGE_AT_ONCE]} large bodies at once",
-        f"A request ends after {word[agents.PATIENCE_S / 60]} minutes",
+        f"A request to a task ends after {word[agents.PATIENCE_S / 60]} minutes",
         f"A process takes {protocol._MOST_CONNECTIONS:,} connections",
         f"before their handshake count, and have {word[handshakes.HANDSHAKE_S]} seconds",
         f"One address has {cluster.max_connections_per_address:,} connections",
@@ -101,14 +101,13 @@ def test_figures_match_the_code() -> None:
         f"each expression has {word[patterns.PATTERN_S]} of a processor, and all together {word[patterns.LOOK_S]}",
         f"Tasks of one request share {word[searching.ALL_S]} seconds",
         f"After {word[log_limits.SEARCH_S]} seconds of processor time, "
-        f"a task has {word[log_limits.SEARCH_RATE]} of a processor",
+        f"the search of a task's lines has {word[log_limits.SEARCH_RATE]} of a processor",
         f"above {lines_s:,.0f} lines or {bytes_s / 2**20:.0f} MiB a second, after a minute's worth",
         f"at most {word[issuers._AT_ONCE]} threads of the API waiting for providers",
         f"without a token have {request_bodies.MAX_TOKENLESS_BODY_BYTES >> 10} KiB for a request",
         f"does not know share {_mib(request_bodies.MAX_OTHERS_BYTES)} MiB of disk",
         f"a container has {connection_limits.MOST_OF_ONE_CONTAINER} connections to the gateway",
         f"all together have {connection_limits.MOST_CONNECTIONS:,}",
-        f"explains the error to {connection_limits._REFUSED_AT_ONCE} rejected callers at once",
         f"strangers write {refused_sign_ins.MOST} of them an hour at most",
     )
     assert [figure for figure in figures if figure not in page] == []

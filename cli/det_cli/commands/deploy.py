@@ -21,7 +21,7 @@ STORAGE = Arg("--storage-host-path", metavar="DIR", help="directory for checkpoi
 PASSWORD = Arg(
     "--initial-user-password",
     metavar="PASSWORD",
-    help="password of the first users: 8 characters, both cases, a digit ('': nobody can sign in)",
+    help="password of the first users: 8 characters, both cases, a digit ('': no sign-in, only on this machine)",
 )
 DATABASE = Arg(
     "--db", metavar="URL", help="URL of a PostgreSQL database (default: one in the data directory)"
@@ -33,9 +33,7 @@ SLOTS = Arg(
     metavar="N",
     help="number of artificial slots, instead of devices",
 )
-FOREGROUND = Arg(
-    "--foreground", action="store_true", help="stay in the foreground; Ctrl-C stops the cluster"
-)
+FOREGROUND = Arg("--foreground", action="store_true", help="stay in the foreground until Ctrl-C")
 HOST = Arg(
     "--host",
     metavar="ADDRESS",
@@ -47,9 +45,7 @@ TLS = (
     Arg("--no-tls", action="store_true", help="serve plain HTTP even to other machines"),
 )
 RUNTIME = Arg("--container-runtime", metavar="KIND", help="how tasks run: auto, docker or process")
-DELETE_DB = Arg(
-    "--delete-db", action="store_true", help="delete the database with all experiments first"
-)
+DELETE_DB = Arg("--delete-db", action="store_true", help="delete the database with all experiments")
 WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into all tasks")
 GPU = (
     Arg(
@@ -103,7 +99,12 @@ LOCAL = Group(
     _action(
         "cluster-up",
         "start a cluster with its agents",
-        Arg("--agents", type=int, metavar="N", help="number of agents (1, or the previous number)"),
+        Arg(
+            "--agents",
+            type=int,
+            metavar="N",
+            help="number of agents (default: 1, or the previous number)",
+        ),
         SLOTS,
         RUNTIME,
         *GPU,
@@ -130,7 +131,7 @@ LOCAL = Group(
             help="use HTTPS and trust the certificate with this fingerprint",
         ),
         Arg("--agent-config-path", metavar="FILE", help="the agent's configuration, in YAML"),
-        Arg("--agent-name", metavar="NAME", help="its id (default: det-agent-HOSTNAME)"),
+        Arg("--agent-name", metavar="NAME", help="id of the agent (default: det-agent-HOSTNAME)"),
         Arg("--agent-resource-pool", metavar="POOL", help="the agent's resource pool"),
         SLOTS,
         RUNTIME,
@@ -143,7 +144,7 @@ LOCAL = Group(
     _action(
         "agent-down",
         "stop agents on this machine",
-        Arg("--agent-name", metavar="NAME", help="its id (default: det-agent-HOSTNAME)"),
+        Arg("--agent-name", metavar="NAME", help="id of the agent (default: det-agent-HOSTNAME)"),
         Arg("--all", action="store_true", help="stop all agents of the cluster on this machine"),
         CLUSTER,
         DATA,
@@ -158,7 +159,7 @@ LOCAL = Group(
             "-o",
             "--output-dir",
             metavar="DIRECTORY",
-            help="destination directory (the current directory)",
+            help="destination directory (default: the current directory)",
         ),
     ),
     _action(

@@ -30,7 +30,7 @@ _PROJECT = (
     Arg("--region", metavar="REGION", help="the region (default: GOOGLE_CLOUD_REGION, or us-west1)"),
     Arg("--keypath", metavar="FILE", help="a service account key file, instead of your own credentials"),
     Arg("--tf-state-gcs-bucket-name", metavar="BUCKET",
-        help="bucket for Terraform's state (PROJECT-determined-deploy)"),
+        help="bucket for Terraform's state (default: PROJECT-determined-deploy)"),
     Arg("--endpoint-url", type=web_address, metavar="URL",
         help="endpoint of a Google Cloud emulator, for tests"),
 )  # fmt: skip
@@ -73,7 +73,7 @@ GCP = Group(
     ),
     Command(
         "dump-master-config-template",
-        "print the configuration that `up` uses without options, as a starting point",
+        "print the default configuration of `up`, as a starting point for --config",
         "deploy_gcp:dump_config",
     ),
     Command(
@@ -108,7 +108,7 @@ GCP = Group(
         "deploy_gcp:up",
         CLUSTER,
         *_PROJECT,
-        Arg("--zone", metavar="ZONE", help="zone of the machines (any zone of the region)"),
+        Arg("--zone", metavar="ZONE", help="zone of the machines (default: any zone of the region)"),
         common.CONFIG,
         common.compute("n1-standard-8"),
         Arg("--gpu-type", metavar="GPU", help="GPU of N1 machines (nvidia-tesla-t4); other machine types include GPUs"),
@@ -127,7 +127,7 @@ GCP = Group(
         Arg("--add-label", action="append", metavar="KEY=VALUE",
             help="a label for all resources and machines (may be repeated)"),
         Arg("--db-backup", metavar="ID",
-            help="id or name of a Cloud SQL backup to restore into a new cluster's database (an empty database)"),
+            help="id or name of a Cloud SQL backup to restore into the database of a new cluster"),
         Arg("--image", metavar="IMAGE", help="your own image of the control plane (default: Cloud Build builds it)"),
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack, such as database_tier=db-g1-small (may be repeated)"),

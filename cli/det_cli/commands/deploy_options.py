@@ -22,7 +22,7 @@ FORCE = Arg(
 )  # fmt: skip
 DRAIN = Arg(
     "--drain-timeout", type=int, default=600, metavar="SECONDS",
-    help="how long to wait for running work to save checkpoints (600; 0: fail if machines run)",
+    help="how long to wait for running work to save checkpoints; 0: fail if machines run",
 )  # fmt: skip
 DIRECTORY = Arg("directory", help="a new directory")
 
@@ -60,7 +60,7 @@ WORK = (
 )  # fmt: skip
 CLUSTER_OPTIONS = (
     Arg("--initial-user-password", metavar="PASSWORD",
-        help="password of the first users: 8 characters, both cases, a digit (generated; the first `up` prints it)"),
+        help="password of the first users: 8 characters, both cases, a digit (default: random, `up` prints it)"),
     Arg("--forget-options", action="store_true",
         help="do not reuse the options of the previous `up`: configuration, machines, --var"),
     Arg("--dry-run", action="store_true", help="print the planned resources and their cost, and change nothing"),
@@ -102,17 +102,17 @@ GROUP = (
 # Options of `rehearse` itself. It also accepts the options with which `up` creates a cluster.
 REHEARSAL = (
     Arg("--max-cost", type=float, default=5.0, metavar="USD",
-        help="refuse a rehearsal that may cost more than this (5)"),
+        help="refuse a rehearsal that may cost more than this"),
     Arg("--steps", metavar="A,B,…",
-        help="run only these steps: up, idle, spot, train, interruption, upgrade, notebook, down (all)"),
-    Arg("--pool", metavar="POOL", help="pool for the jobs (the cheapest pool with spot machines)"),
+        help="run only these steps: up, idle, spot, train, interruption, upgrade, notebook, down (default: all)"),
+    Arg("--pool", metavar="POOL", help="pool for the jobs (default: the cheapest pool with spot machines)"),
     Arg("--idle-minutes", type=float, default=10.0, metavar="N",
-        help="duration of the idle step (10)"),
+        help="duration of the idle step"),
     OneOf(
         Arg("--keep", action="store_true", help="do not remove a cluster that the rehearsal created"),
         Arg("--down", action="store_true", dest="remove",
             help="remove the cluster at the end, even if it existed before"),
     ),
     Arg("--report", metavar="FILE",
-        help="path of the Markdown report; a JSON report is written next to it (rehearsal-NAME.md)"),
+        help="path of the Markdown report (default: rehearsal-NAME.md); a JSON report is written next to it"),
 )  # fmt: skip

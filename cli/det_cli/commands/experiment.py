@@ -232,9 +232,9 @@ EXPERIMENT = Group(
         _set("name", "set the name", "name", Arg("value", metavar="NAME")),
         _set(
             "max-slots",
-            "limit the number of slots that it uses at the same time",
+            "limit the number of slots that an experiment uses at the same time",
             "maxSlots",
-            Arg("value", metavar="N", help="a number, or none"),
+            Arg("value", metavar="N", help="the maximum number of slots, or none"),
         ),
         _set(
             "priority",
@@ -253,9 +253,27 @@ EXPERIMENT = Group(
             "set which checkpoints to keep",
             "experiment_settings:set_gc_policy",
             ID,
-            Arg("--save-experiment-best", type=int, required=True, metavar="N"),
-            Arg("--save-trial-best", type=int, required=True, metavar="N"),
-            Arg("--save-trial-latest", type=int, required=True, metavar="N"),
+            Arg(
+                "--save-experiment-best",
+                type=int,
+                required=True,
+                metavar="N",
+                help="best checkpoints of the experiment to keep",
+            ),
+            Arg(
+                "--save-trial-best",
+                type=int,
+                required=True,
+                metavar="N",
+                help="best checkpoints of each trial to keep",
+            ),
+            Arg(
+                "--save-trial-latest",
+                type=int,
+                required=True,
+                metavar="N",
+                help="latest checkpoints of each trial to keep",
+            ),
             YES,
         ),
         Command(
@@ -263,7 +281,12 @@ EXPERIMENT = Group(
             "set how long to keep the logs",
             "experiment_settings:set_log_retention",
             ID,
-            OneOf(Arg("--days", type=int), Arg("--forever", action="store_true")),
+            OneOf(
+                Arg(
+                    "--days", type=int, help="delete logs so many days after the end of their trial"
+                ),
+                Arg("--forever", action="store_true", help="never delete logs"),
+            ),
             values={"kind": "experiment"},
         ),
     ),
