@@ -80,11 +80,11 @@ class Agent:
         self._health = Health(
             self._check_runtime,
             self._changed.set,
-            look=self._gpus.check if self._gpus.are_looked_at else None,
+            look=self._gpus.check if self._gpus.are_checked else None,
             look_s=LOOK_S,
         )
         if (
-            sources and self._gpus.are_looked_at
+            sources and self._gpus.are_checked
         ):  # other machines can take over the work of a rented machine
             sources = (*sources, GpuNotices(self._gpus, self._health))
         self._signals = Signals(sources, self._changed.set)
@@ -256,12 +256,12 @@ class Agent:
             cluster_id=self._cluster[0],
             master_id=self._cluster[1],
             proxies=self._settings.proxies,
-            lends=self._lends_to(spec),
+            shared_credentials=self._shared_credentials(spec),
         )
 
-    def _lends_to(self, spec: ContainerSpec) -> tuple[str, ...]:
+    def _shared_credentials(self, spec: ContainerSpec) -> tuple[str, ...]:
         """Return the clouds for which a container may request credentials, except a cloud that it reaches directly."""
-        reached = "" if self._runtime.is_kept_apart(spec.network) else self._settings.identity
+        reached = "" if self._runtime.is_isolated(spec.network) else self._settings.identity
         return tuple(cloud for cloud in self._lent if cloud != reached)
 
     def _container_dependencies(self) -> ContainerDependencies:
@@ -292,7 +292,7 @@ class Agent:
             on_joined=self._on_joined,
             pace_logs=self._shipper.pace,
             has_unsent=self._spool.has_unsent,
-            want_relay=self._relay.want,
+            want_relay=self._relay.set_address,
             silence_limit_s=self._settings.shutdown_after_silence,
         )
 

@@ -105,7 +105,7 @@ class DockerRuntime:
         except (DockerException, *EngineAway) as e:
             raise _start_failure(e) from e
 
-    def is_kept_apart(self, network: str) -> bool:
+    def is_isolated(self, network: str) -> bool:
         return network != "host" or bool(self._host_parent)
 
     def host_address(self, network: str, gateway: GatewayAddress) -> str:

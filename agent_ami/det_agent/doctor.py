@@ -179,12 +179,12 @@ def _gpu_runtime(target: Target, client: Any) -> Finding:
     info = client.info()
     known = "nvidia" in (info.get("Runtimes") or {}) or bool(info.get("CDISpecDirs"))
     if known or shutil.which("nvidia-container-runtime-hook"):
-        return Finding(check, Verdict.OK, f"{len(gpus)} GPUs, and the engine can lend them")
+        return Finding(check, Verdict.OK, f"{len(gpus)} GPUs, and containers can use them")
     remedy = (
         "install the NVIDIA Container Toolkit, run `nvidia-ctk runtime configure`, restart Docker"
     )
     return Finding(
-        check, Verdict.FAILED, f"{len(gpus)} GPUs, and the engine cannot lend them", remedy
+        check, Verdict.FAILED, f"{len(gpus)} GPUs, but containers cannot use them", remedy
     )
 
 

@@ -20,7 +20,8 @@ class AgentEnvironment:
     cluster_id: str = ""
     master_id: str = ""
     proxies: Mapping[str, str] = field(default_factory=dict)
-    lends: tuple[str, ...] = ()  # clouds for which containers may request the machine's credentials
+    # Clouds for which containers may request the machine's credentials.
+    shared_credentials: tuple[str, ...] = ()
 
 
 def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]:
@@ -46,7 +47,11 @@ def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]
         "DET_RESOURCES_ID": spec.container_id,
         "DET_SLOT_IDS": json.dumps(list(spec.slot_ids)),
         "DET_RUNTIME": here.runtime,
-        **({"DET_MACHINE_CREDENTIALS": ",".join(here.lends)} if here.lends else {}),
+        **(
+            {"DET_MACHINE_CREDENTIALS": ",".join(here.shared_credentials)}
+            if here.shared_credentials
+            else {}
+        ),
     }
 
 

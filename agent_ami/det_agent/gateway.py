@@ -85,7 +85,8 @@ class GatewayDependencies:
     reports: TrialReports
     upstream: Connections
     ping_token: str = ""
-    lent: Mapping[str, MachineCredentials] = field(default_factory=dict)  # by the cloud's name
+    # By the cloud's name.
+    credentials: Mapping[str, MachineCredentials] = field(default_factory=dict)
     others: Budget = field(default_factory=Budget)
 
 
@@ -156,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == PING_PATH:
             self._answer(200, {"agent": self.agent.agent_id, "ping": self.agent.ping_token})
         elif path.startswith(CREDENTIALS_PATH):
-            self._lend_credentials(path.removeprefix(CREDENTIALS_PATH))
+            self._send_credentials(path.removeprefix(CREDENTIALS_PATH))
         elif self.command == "POST" and path in _LOG_PATHS:
             self._take_logs()
         elif is_trial_report(self.command, path):
@@ -184,17 +185,17 @@ class _Handler(BaseHTTPRequestHandler):
         preempt = self.agent.sessions.wait_for_preemption(key, wait_s)
         return self._answer(200, {"preempt": preempt})
 
-    def _lend_credentials(self, cloud: str) -> None:
+    def _send_credentials(self, cloud: str) -> None:
         """Return the machine's credentials for a cloud to a container of this agent."""
         if self.agent.sessions.owner_of(self._tokens()) is None:
             return self._refuse(401, "the session token belongs to no container of this agent")
-        credentials = self.agent.lent.get(cloud)
+        credentials = self.agent.credentials.get(cloud)
         if credentials is None:
-            return self._refuse(404, "this agent lends no credentials of that cloud")
+            return self._refuse(404, "this agent has no credentials for that cloud")
         try:
             return self._answer(200, dict(credentials.current()))
         except OSError as e:
-            return self._refuse(503, f"the machine's role cannot be lent: {e}")
+            return self._refuse(503, f"the machine's role is not available: {e}")
 
     def _take_logs(self) -> None:
         key = self.agent.sessions.owner_of(self._tokens())

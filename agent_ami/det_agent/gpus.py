@@ -64,7 +64,7 @@ class Gpus:
         self._buses: dict[str, str] = {}  # by UUID, because a lost GPU is not listed any more
 
     @property
-    def are_looked_at(self) -> bool:
+    def are_checked(self) -> bool:
         return bool(self._expected)
 
     def check(self) -> None:
@@ -74,7 +74,7 @@ class Gpus:
         if not self._expected:
             return
         with self._checking:
-            self._confirmed = self._look_twice()
+            self._confirmed = self._confirmed_failure()
         if failure := self.failure():
             raise StartFailed("agent_error", failure)
 
@@ -82,7 +82,7 @@ class Gpus:
         """Return the logged failure, or the failure of the last check, or ''."""
         return next(self._fatal_errors(), "") or self._confirmed
 
-    def _look_twice(self) -> str:
+    def _confirmed_failure(self) -> str:
         """Return a failure that the driver's tool reports now and reported before, or ''."""
         problem = next(self._problems(), "")
         if not problem:

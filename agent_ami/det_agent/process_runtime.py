@@ -68,7 +68,7 @@ class ProcessRuntime:
         self._python = python or sys.executable
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
 
-    def is_kept_apart(self, network: str) -> bool:
+    def is_isolated(self, network: str) -> bool:
         return False
 
     def host_address(self, network: str, gateway: GatewayAddress) -> str:

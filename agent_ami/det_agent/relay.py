@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class RelayConnection:
-    """Keep a websocket to the relay open in a separate thread while `want` requests it."""
+    """Keep a websocket to the relay open in a separate thread while `set_address` requests it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RelayConnection:
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._thread: threading.Thread | None = None
 
-    def want(self, address: str) -> None:
+    def set_address(self, address: str) -> None:
         """Connect to a relay: a URL, or a path of the control plane. An empty address disconnects."""
         with self._lock:
             if address == self._wanted:
@@ -67,7 +67,7 @@ class RelayConnection:
                 loop.call_soon_threadsafe(changed.set)
 
     def stop(self) -> None:
-        self.want("")
+        self.set_address("")
         thread = self._thread
         if thread is not None:
             thread.join()
@@ -91,7 +91,7 @@ class RelayConnection:
             await asyncio.gather(talking, unwanted, return_exceptions=True)
 
     def _next_wanted(self, changed: asyncio.Event) -> str | None:
-        """Return the relay to connect to. None ends this thread, and the next `want` starts a new one."""
+        """Return the relay to connect to. None ends this thread, and the next `set_address` starts a new one."""
         with self._lock:
             changed.clear()
             if self._wanted:

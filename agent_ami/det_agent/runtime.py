@@ -91,7 +91,7 @@ class NoRoom(StartFailed):
 class Runtime(Protocol):
     kind: Literal["docker", "process"]
 
-    def is_kept_apart(self, network: str) -> bool:
+    def is_isolated(self, network: str) -> bool:
         """Return whether containers on `network` cannot reach the metadata service. Raises StartFailed."""
 
     def host_address(self, network: str, gateway: GatewayAddress) -> str:

@@ -52,7 +52,7 @@ class PlayedRuntime:
         if name in self.errors:
             raise self.errors[name]
 
-    def is_kept_apart(self, network: str) -> bool:
+    def is_isolated(self, network: str) -> bool:
         return False
 
     def host_address(self, network: str, gateway: GatewayAddress) -> str:

@@ -57,7 +57,7 @@ def lending(url: str, folder: Path, *credentials_of_clouds: MachineCredentials) 
         folder / "reports", ReportDelivery(upstream, lambda: ""), lambda key, text: None
     )
     logs = LogLimits(spool, "agent-1", 0, 0)
-    parts = GatewayDependencies("agent-1", sessions, logs, reports, upstream, lent=by_cloud)
+    parts = GatewayDependencies("agent-1", sessions, logs, reports, upstream, credentials=by_cloud)
     gateway = Gateway(parts, "127.0.0.1", 0)
     gateway.start()
     yield Caller(gateway, sessions, spool)

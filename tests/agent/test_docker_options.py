@@ -127,7 +127,7 @@ def test_slice_needs_a_machine_setup_and_cgroup_v2(
     (tmp_path / "slice").write_text("determined.slice\n")
     assert host_address.cgroup_parent(engine) == parent
     runtime = DockerRuntime(engine, "agent", lambda: "cluster", (), PAYLOAD)
-    assert [runtime.is_kept_apart(n) for n in ("bridge", "host")] == [True, bool(parent)], (
+    assert [runtime.is_isolated(n) for n in ("bridge", "host")] == [True, bool(parent)], (
         "gets credentials of the machine"
     )
 

@@ -99,7 +99,7 @@ def test_other_slots_do_not_query_the_driver() -> None:
     driver = Driver("")
     gpus = Gpus([Slot(0, "cpu", "cpu", "CPU")], driver)
     gpus.check()
-    assert not gpus.are_looked_at
+    assert not gpus.are_checked
     assert driver.asked == 0
 
 

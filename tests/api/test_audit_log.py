@@ -314,7 +314,7 @@ def test_stored_log_line_adds_no_audit_entry(
     line = logging.LogRecord("det", logging.ERROR, "", 0, "a line", (), None)
     ids = api.ctx.db.read(text("SELECT id FROM users WHERE username = 'determined'"))
     recorder = Recorder(api.ctx.now, "pool.create", "", "", None, signed_in=ids[0][0])
-    with suppress(TryAgain), api.ctx.recorded_by(recorder).db.begin() as tx:
+    with suppress(TryAgain), api.ctx.with_recorder(recorder).db.begin() as tx:
         tx.execute(text("INSERT INTO pools (name) VALUES ('another')"))
         log.handle(line)
         if error is not None:

@@ -238,7 +238,7 @@ def test_end_of_a_task_triggers_only_its_waiting_deletions(
     settle(api)
     with api.ctx.db.begin() as tx:
         tx.execute(_LATER)
-        assert outbox.hasten_after_task(tx, task_id, api.ctx.now())
+        assert outbox.retry_deletions_of_task(tx, task_id, api.ctx.now())
         waiting = tx.execute(_HASTENED, {"now": api.ctx.now()}).scalars().all()
     assert [payload["experiment_ids"] for payload in waiting] == [[experiment_id]]
 

@@ -88,7 +88,7 @@ def test_housekeeping_during_a_backup_skips_incomplete_uploads(
     api: Api, ended: int, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uploads = [(ended, [api.ctx.new_uuid()])]
-    monkeypatch.setattr(checkpoints, "cut_off", lambda *_: uploads)
+    monkeypatch.setattr(checkpoints, "interrupted_uploads", lambda *_: uploads)
     with backups.holding_deletions(database_url):
         collection.collect_cut_off(api.ctx)
     assert collections(api) == []

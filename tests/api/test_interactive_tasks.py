@@ -140,7 +140,9 @@ def test_database_content_does_not_suffice_to_derive_task_tokens(api: Api, user:
     assert not access.opens(api.ctx, id, earlier, made_of(earlier, id))
     api.ctx.bootstrap_token = "known to agents only"
     assert access.opens(api.ctx, id, earlier, made_of(f"known to agents only{earlier}", id))
-    assert access.told(api.ctx, id, {}, earlier) == made_of(f"known to agents only{earlier}", id)
+    assert access.token_of(api.ctx, id, {}, earlier) == made_of(
+        f"known to agents only{earlier}", id
+    )
 
 
 def test_token_with_a_lost_key_is_not_returned(api: Api, user: Caller) -> None:

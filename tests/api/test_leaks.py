@@ -176,7 +176,7 @@ def test_checkpoints_of_interrupted_uploads_are_deleted(api: Api, uploading: Upl
     whole, cut_off = uploading.upload("COMPLETED"), uploading.upload()
     with api.ctx.db.begin() as tx:
         later = api.ctx.now() + timedelta(days=2)
-        assert checkpoints.cut_off(tx, later, timedelta(0), 1, 1) == [], (
+        assert checkpoints.interrupted_uploads(tx, later, timedelta(0), 1, 1) == [], (
             "its allocation is still there"
         )
     uploading.owner.post(f"/api/v1/experiments/{uploading.experiment}/kill")

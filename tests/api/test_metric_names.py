@@ -192,7 +192,7 @@ def test_many_metric_names_do_not_displace_columns_of_others(
 def test_process_reads_names_stored_by_other_processes(api: Api, user: Caller) -> None:
     trial_id = trial_of(user, create(user))["id"]
     report_metrics(user, trial_id, "one", 1, {f"m{n}": 1.0 for n in range(MOST_NAMES)})
-    api.ctx.memory.metric_names.keep(1, {})
+    api.ctx.memory.metric_names.store(1, {})
     report = MetricsReport(trial_id, 0, "one", 2, {"m5": 2.0, "new": 1.0})
     assert metric_reports.take_together(api.ctx, [report]) == [False]
     assert "such as 'new'" in (metric_reports.take(api.ctx, report) or "")

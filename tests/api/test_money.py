@@ -236,13 +236,13 @@ def test_budget_changed_during_its_check_stops_no_work(
             budget(admin, "pool", "default", "100")
 
     between(monkeypatch, *LOOKS[look], change_it)
-    budgets.keep(cluster.api.ctx)
+    budgets.enforce(cluster.api.ctx)
     monkeypatch.undo()
     stored_state = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]
     assert stored_state == "STATE_RUNNING"
     (order,) = agent.poll()
     assert order["desired"] == "running"
-    budgets.keep(cluster.api.ctx)
+    budgets.enforce(cluster.api.ctx)
     assert admin.get("/api/v1/rented-pools/default")["pool"]["spentBudget"] == ""
 
 
@@ -277,7 +277,7 @@ def test_exceeded_budget_does_not_stop_checkpoint_deletions(
     agent.work()
     pass_hours(cluster, agent, 20)
     budget(admin, scope, of, "0.10")
-    budgets.keep(cluster.api.ctx)
+    budgets.enforce(cluster.api.ctx)
     kinds = {id: order["spec"]["task_type"] for id, order in agent.running.items()}
     desired = {kinds[order["id"]]: order["desired"] for order in agent.poll()}
     idle = "killed" if scope == "pool" else "running"

@@ -51,7 +51,7 @@ def test_search_shows_current_rungs_and_reasons(api: Api, user: Caller) -> None:
     assert sentences[second] == STOPPED
     assert sentences[third] == ""
     # Another process without a cache gives the same answer.
-    api.ctx.memory.watched.take(experiment_id)
+    api.ctx.memory.watched.pop(experiment_id)
     assert searched(user, experiment_id) == search
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
-from det_controlplane.entry.scheduled_work import Clock, ticking, while_due
+from det_controlplane.entry.scheduled_work import Clock, run_while_due, ticking
 from det_controlplane.services.machines import calling
 from det_controlplane.services.maintenance import tick
 
@@ -98,7 +98,7 @@ def test_machines_are_listed_as_often_as_the_cost_page_says(cluster: Rented) -> 
     one_pass = partial(
         calling.run, cluster.api.ctx, {"aws": cluster.cloud}, {"aws": cluster.market}
     )
-    hour.play(lambda clock: while_due(one_pass, clock))
+    hour.play(lambda clock: run_while_due(one_pass, clock))
     assert hour.passes <= cost.PROVISION_PASSES
     assert hour.waited_s == 0.0
 

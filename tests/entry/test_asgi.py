@@ -25,7 +25,7 @@ from det_controlplane.api.http import (
 )
 from det_controlplane.entry.server import asgi
 from det_controlplane.entry.server.asgi import AddressOf, AsgiApp, last_hop
-from det_controlplane.entry.server.cloud_run import LARGEST_TOLD, chunked_when_large
+from det_controlplane.entry.server.cloud_run import LARGEST_CONTENT_LENGTH, chunked_when_large
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.principal import User
@@ -105,8 +105,12 @@ def test_head_returns_the_headers_of_get_without_a_body() -> None:
 
 @pytest.mark.parametrize(
     ("method", "size", "tells"),
-    [("GET", LARGEST_TOLD, True), ("GET", LARGEST_TOLD + 1, False), ("HEAD", LARGEST_TOLD + 1, True)],
-)  # fmt: skip
+    [
+        ("GET", LARGEST_CONTENT_LENGTH, True),
+        ("GET", LARGEST_CONTENT_LENGTH + 1, False),
+        ("HEAD", LARGEST_CONTENT_LENGTH + 1, True),
+    ],
+)
 def test_large_files_on_cloud_run_have_no_content_length(
     method: str, size: int, tells: bool
 ) -> None:

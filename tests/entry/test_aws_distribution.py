@@ -91,7 +91,7 @@ def test_shell_bytes_pass_through_distribution_relay_and_agent(
 
         connection = RelayConnection(cluster.address, {}, lambda: agent.caller.token, addresses)
         try:
-            connection.want(RELAY_PATH)
+            connection.set_address(RELAY_PATH)
             url = f"ws{cluster.address.removeprefix('http')}/proxy/{task}:{port}/"
             assert eventually(lambda: echoes(url, owner), 120), cluster.log.read_text()
         finally:

@@ -230,13 +230,13 @@ def test_idle_check_continues_after_a_database_error(
     looks: list[int] = []
     ended = threading.Event()
 
-    def any_wanted(_: object) -> bool:
+    def is_relay_needed(_: object) -> bool:
         looks.append(1)
         if len(looks) == 1:
             raise RuntimeError("a row that nobody expects")
         return False
 
-    monkeypatch.setattr(proxying, "any_wanted", any_wanted)
+    monkeypatch.setattr(proxying, "is_relay_needed", is_relay_needed)
     with ending_when_idle(cast(Context, None), 0.02, ended.set):
         assert ended.wait(60)
     assert len(looks) > 1

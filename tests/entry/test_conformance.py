@@ -17,7 +17,7 @@ from det_controlplane.entry.build import build_app, build_context
 from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.entry.settings import Settings
 from det_controlplane.ports.waker import NoWaker
-from det_controlplane.services.cluster.first_start import give_first_password
+from det_controlplane.services.cluster.first_start import store_first_password
 
 from tests.support.asgi import request
 from tests.support.lambda_events import (
@@ -127,7 +127,7 @@ def test_wheel_path_redirects_to_the_newest_wheel(app: App, path: str) -> None:
 
 
 def test_all_hosts_return_the_same_responses_to_signed_in_users(app: App) -> None:
-    give_first_password(app.ctx.db, "Password1")
+    store_first_password(app.ctx.db, "Password1")
     login = Http("POST", "/api/v1/auth/login", b'{"username":"determined","password":"Password1"}')
     status, _, body = by_asgi(app, login)
     assert status == 200, body

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.entry.container.worker import Worker, server
-from det_controlplane.entry.scheduled_work import Clock, while_due
+from det_controlplane.entry.scheduled_work import Clock, run_while_due
 from det_controlplane.entry.server.api_server import listen
 
 
@@ -59,7 +59,7 @@ def test_call_ends_a_pause() -> None:
         paused.set()
         return 4.9 if len(acts) == 1 else None
 
-    worker = Worker(lambda clock: while_due(act, clock))
+    worker = Worker(lambda clock: run_while_due(act, clock))
     first, answers = in_thread(worker.call)
     assert paused.wait(30)
     while first.is_alive():
@@ -75,7 +75,7 @@ def test_stopped_worker_ends_its_turn() -> None:
         paused.set()
         return 4.9
 
-    worker = Worker(lambda clock: while_due(act, clock), turn_s=1e9)
+    worker = Worker(lambda clock: run_while_due(act, clock), turn_s=1e9)
     first, answers = in_thread(worker.call)
     assert paused.wait(30)
     worker.stop()
@@ -125,7 +125,7 @@ def test_failed_turn_is_reported_and_the_next_call_starts_another(
 def test_turn_continues_while_work_is_due_within_its_time_limit() -> None:
     waited: list[float] = []
     due = iter([0.0, 3.0, 5.5])
-    assert while_due(lambda: next(due), Clock(lambda: 100, waited.append)) == 5.5
+    assert run_while_due(lambda: next(due), Clock(lambda: 100, waited.append)) == 5.5
     assert waited == [0.05, 3.0]
-    assert while_due(lambda: 3.0, Clock(lambda: 17, waited.append)) == 3.0
+    assert run_while_due(lambda: 3.0, Clock(lambda: 17, waited.append)) == 3.0
     assert len(waited) == 2, "the turn's time limit ends before the next due time"

@@ -225,7 +225,7 @@ def test_next_start_prints_a_password_that_was_not_printed(
 ) -> None:
     assert cluster.up(agents=0, initial_user_password="given") == 0
     # The state after a command that was killed once the cluster was up.
-    cluster.files.keep_untold_password("untold")
+    cluster.files.store_unprinted_password("untold")
     assert cluster.do("cluster-up") == 0
     assert "have the password: untold" in capsys.readouterr().err
 

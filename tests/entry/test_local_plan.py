@@ -73,7 +73,7 @@ def test_weak_configured_password_is_rejected_only_for_a_new_database(
 def test_password_that_was_not_printed_is_used_again(files: LocalFiles) -> None:
     first = planned(files).initial_password
     assert first
-    files.keep_untold_password(first)
+    files.store_unprinted_password(first)
     (files.database / "postgres").mkdir(parents=True)
     (files.database / "postgres" / "PG_VERSION").touch()  # the accounts may have it by now
     second_plan = planned(files, initial_user_password="another one")
@@ -83,7 +83,7 @@ def test_password_that_was_not_printed_is_used_again(files: LocalFiles) -> None:
 def test_password_option_applies_if_no_database_was_created(
     files: LocalFiles,
 ) -> None:
-    files.keep_untold_password("never used")
+    files.store_unprinted_password("never used")
     second_plan = planned(files, initial_user_password="given")
     assert (second_plan.initial_password, second_plan.password_is_random) == ("given", False)
 

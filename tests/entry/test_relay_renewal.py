@@ -35,7 +35,9 @@ class Played:
         deployed_versions = iter(versions)
         ctx = SimpleNamespace(open_traffic=lambda: list(self.open))
         self.renewal = Renewal(cast(Any, ctx), lambda: next(deployed_versions), self._end, own)
-        monkeypatch.setattr(proxying, "tell", lambda _, tasks, line: self.told.append(list(tasks)))
+        monkeypatch.setattr(
+            proxying, "add_log_line", lambda _, tasks, line: self.told.append(list(tasks))
+        )
 
     def _end(self) -> None:
         self.ended += 1
@@ -100,7 +102,7 @@ def test_open_connections_are_listed_by_task_and_notified_in_its_log(
             client.send(b"x")
             assert client.recv(60) == b"x"
             assert set(api.ctx.open_traffic()) == {task.task}
-        proxying.tell(api.ctx, [task.task], "open it again")
+        proxying.add_log_line(api.ctx, [task.task], "open it again")
         lines = task.owner.lines(f"/api/v1/tasks/{task.task}/logs")
         assert "open it again" in json.dumps(lines)
 

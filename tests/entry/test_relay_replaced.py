@@ -71,7 +71,7 @@ def replacing(api: Api, port: int) -> Iterator[tuple[Proxied, Front, str]]:
         front.instance, api.ctx.relay_url = task.address, address
         task = replace(task, address=address)
         task.agent.poll()
-        task.connection.want(task.agent.told["relay"])
+        task.connection.set_address(task.agent.told["relay"])
         assert eventually(lambda: answers(task, port))
         task.agent.poll()
         yield task, front, second
@@ -89,7 +89,7 @@ def test_agent_connects_to_the_instance_that_clients_reach(api: Api, web: int) -
         assert (answer.status, b"is not connected to the relay" in body) == (502, True)
         task.agent.poll()
         assert task.agent.told["relay"] != before
-        task.connection.want(task.agent.told["relay"])
+        task.connection.set_address(task.agent.told["relay"])
         assert eventually(lambda: answers(task, web))
         assert echoed(task.ask("GET", task.path(web)))["method"] == "GET"
 

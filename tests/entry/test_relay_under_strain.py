@@ -124,11 +124,11 @@ def test_disconnected_agent_ends_its_streams_and_reconnects(api: Api) -> None:
         with connect_now(url(task, port), additional_headers=task.signed()) as client:
             client.send(b"x")
             assert client.recv(60) == b"x"
-            task.connection.want("")
+            task.connection.set_address("")
             with pytest.raises(ConnectionClosed):
                 client.recv(60)
             assert client.close_code == 1011
-        task.connection.want("/agents/v1/relay")
+        task.connection.set_address("/agents/v1/relay")
         with connect_now(url(task, port), additional_headers=task.signed()) as client:
             client.send(b"y")
             assert client.recv(60) == b"y"
@@ -161,12 +161,12 @@ def test_agents_reconnect_to_a_restarted_relay(api: Api) -> None:
         place = free_port()
         app = AsgiApp(api.app, LocalNotifier())
         with behind_socket(app, place) as address:
-            task.connection.want(f"{address}/agents/v1/relay")
+            task.connection.set_address(f"{address}/agents/v1/relay")
             assert answered(task, address, port) == b"x"
         second_app = AsgiApp(api.app, LocalNotifier())
         with behind_socket(second_app, place) as address:
             assert answered(task, address, port) == b"x"
-        task.connection.want("")
+        task.connection.set_address("")
 
 
 def answered(task: Proxied, address: str, port: int) -> bytes:

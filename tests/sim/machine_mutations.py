@@ -93,12 +93,12 @@ def _know_no_places(patch: pytest.MonkeyPatch) -> None:
 
 
 def _take_reclaims_for_failed_starts(patch: pytest.MonkeyPatch) -> None:
-    original = machines.ended_alone
+    original = machines.record_unordered_end
 
     def suspected(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
         return original(tx, id, reason, no_show=True)
 
-    patch.setattr(machines, "ended_alone", suspected)
+    patch.setattr(machines, "record_unordered_end", suspected)
 
 
 MACHINE_MUTATIONS = tuple(

@@ -63,7 +63,7 @@ def _trust_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
     load = Journal._load
 
     def trusting(self: Journal) -> Any:
-        cached = self._ctx.memory.take_search(self._experiment.id)
+        cached = self._ctx.memory.pop_search(self._experiment.id)
         return load(self) if cached is None else cached.search
 
     patch.setattr(Journal, "_load", trusting)

@@ -78,7 +78,7 @@ OUTAGE_MUTATIONS = (
         "runs are given back though their successor has begun",
         _give_back_runs_whose_successor_has_begun,
     ),
-    Mutation("runs that are given back hold no slots", nothing(slots, "hold_again")),
+    Mutation("runs that are given back hold no slots", nothing(slots, "reassign")),
     Mutation("tokens of runs that are given back expire", nothing(sessions, "renew_for_task")),
     Mutation("tokens of lost runs expire as others", nothing(sessions, "keep_for_late_reports")),
     Mutation("tokens wait for an agent that has joined", nothing(sessions, "release_waiting")),

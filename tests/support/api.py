@@ -155,7 +155,7 @@ def _every_route() -> Router:
 
 def _api(database: Database, config: ClusterConfig, checkpoints: Path) -> Api:
     folder = checkpoints.parent
-    first_start.give_first_password(database, PASSWORD)
+    first_start.store_first_password(database, PASSWORD)
     ctx = Context(
         db=database,
         config=config,

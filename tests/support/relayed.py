@@ -79,7 +79,7 @@ def proxied(api: Api, ports: list[dict[str, Any]]) -> Iterator[Proxied]:
         address = stack.enter_context(behind_socket(AsgiApp(api.app, LocalNotifier())))
         connection = RelayConnection(address, {}, lambda: agent.caller.token, addresses)
         stack.callback(connection.stop)
-        connection.want(RELAY_PATH)
+        connection.set_address(RELAY_PATH)
         task = trial_of(owner, experiment)["taskId"]
         token = order["spec"]["session_token"]
         yield Proxied(api, address, address, task, token, owner, agent, connection)

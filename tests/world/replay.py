@@ -67,10 +67,10 @@ class Replays:
         self, experiment_id: int, replay: Replay, processes: Sequence[Process]
     ) -> None:
         for process in processes:
-            entry = process.ctx.memory.take_search(experiment_id)
+            entry = process.ctx.memory.pop_search(experiment_id)
             if entry is None:
                 continue
-            process.ctx.memory.give_back_search(experiment_id, entry)
+            process.ctx.memory.store_search(experiment_id, entry)
             if entry.seq == replay.seq and entry.search.snapshot() != replay.search.snapshot():
                 raise Violation(
                     f"experiment {experiment_id}: process {process.name} remembers another search"

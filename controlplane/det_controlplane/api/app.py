@@ -71,7 +71,7 @@ class App:
                 return self._rechecked(self._read(route, request), route, request)
             recorder = self._recorder(route.audit, route, request)
             request.noted = recorder.saw
-            answer = self._answer(self.ctx.recorded_by(recorder), route, request)
+            answer = self._answer(self.ctx.with_recorder(recorder), route, request)
             self._count_write(request)
             return answer
         except Exception as e:

@@ -32,7 +32,7 @@ from det_controlplane.entry.settings import BadSettings, Settings
 from det_controlplane.ports.courier import Courier
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
-from det_controlplane.services.cluster.first_start import cluster_identity, give_first_password
+from det_controlplane.services.cluster.first_start import cluster_identity, store_first_password
 from det_controlplane.services.context import Context
 from det_controlplane.services.logs import master_log
 
@@ -56,7 +56,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
     db = Database(settings.database_url, pool_size=settings.pool_size, pausing=pausing)
     master_log.keep(db)
     if password is not None:
-        give_first_password(db, password)
+        store_first_password(db, password)
     return Context(
         db=db,
         replica=_replica(settings),

@@ -33,10 +33,10 @@ def ticking(ctx: Context, set_schedules: SetSchedules | None) -> Turn:
     def turn(clock: Clock) -> float | None:
         from det_controlplane.services.maintenance import activity
 
-        due_s = while_due(lambda: _tick(ctx), clock)
+        due_s = run_while_due(lambda: _tick(ctx), clock)
         if set_schedules is not None and activity.switch(ctx, set_schedules, idle=due_s is None):
             # Work that came while the schedules were switched off was woken by a turn that still saw them on.
-            due_s = while_due(lambda: _tick(ctx), clock)
+            due_s = run_while_due(lambda: _tick(ctx), clock)
             activity.switch(ctx, set_schedules, idle=due_s is None)
         _rest(ctx, due_s)
         return due_s
@@ -66,12 +66,12 @@ def provisioning(ctx: Context, start_relay: Callable[[], None] | None = None) ->
         from det_controlplane.services.machines import calling
         from det_controlplane.services.tasks import proxying
 
-        if start_relay is not None and proxying.any_wanted(ctx):
+        if start_relay is not None and proxying.is_relay_needed(ctx):
             start_relay()
         return calling.run(ctx, clouds, markets) if clouds else None
 
     def turn(clock: Clock) -> float | None:
-        due_s = while_due(one_pass, clock)
+        due_s = run_while_due(one_pass, clock)
         _rest(ctx, due_s)
         return due_s
 
@@ -84,7 +84,7 @@ def _rest(ctx: Context, due_s: float | None) -> None:
         ctx.db.dispose()
 
 
-def while_due(act: Callable[[], float | None], clock: Clock) -> float | None:
+def run_while_due(act: Callable[[], float | None], clock: Clock) -> float | None:
     """Act until no work is due soon or the time is nearly over. Return the seconds until work is due."""
     while True:
         due_s = act()

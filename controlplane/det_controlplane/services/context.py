@@ -79,7 +79,7 @@ class Context:
     # One statement finds the callers of requests that arrive together.
     holders: Batcher[bytes, Holder | None] = field(default_factory=Batcher)
 
-    def recorded_by(self, recorder: Recorder) -> "Context":
+    def with_recorder(self, recorder: Recorder) -> "Context":
         """Return a context with the same parts. Its transactions write the recorder's audit entry."""
         context = copy.copy(self)
         context.db, context.recorder = self.db.with_hook(recorder), recorder

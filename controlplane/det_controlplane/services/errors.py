@@ -57,7 +57,7 @@ class Oversized(Refused):
     """The request is too large for this route."""
 
 
-def found(thing: T | None, what: str) -> T:
+def require(thing: T | None, what: str) -> T:
     if thing is None:
         raise Missing(f"{what} not found")
     return thing

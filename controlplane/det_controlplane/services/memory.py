@@ -52,11 +52,11 @@ class WatchedSearches:
         self._entries: OrderedDict[int, WatchedSearch] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, experiment_id: int) -> WatchedSearch | None:
+    def pop(self, experiment_id: int) -> WatchedSearch | None:
         with self._lock:
             return self._entries.pop(experiment_id, None)
 
-    def give_back(self, experiment_id: int, entry: WatchedSearch) -> None:
+    def store(self, experiment_id: int, entry: WatchedSearch) -> None:
         with self._lock:
             self._entries[experiment_id] = entry
             while len(self._entries) > _WATCHED:
@@ -64,17 +64,17 @@ class WatchedSearches:
 
 
 class ReportingTrials:
-    """Lends trials, as they were after the last report that this process stored, to the request that stores the next."""
+    """A cache of trials after their last stored report. A request removes a trial while it stores the next report."""
 
     def __init__(self) -> None:
         self._trials: OrderedDict[int, ReportingTrial] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, trial_id: int) -> ReportingTrial | None:
+    def pop(self, trial_id: int) -> ReportingTrial | None:
         with self._lock:
             return self._trials.pop(trial_id, None)
 
-    def keep(self, trial: ReportingTrial) -> None:
+    def store(self, trial: ReportingTrial) -> None:
         """Keep a trial, unless its summaries are large."""
         groups = trial.summaries.values()
         if sum(len(name) for group in groups for name in group) > _LONGEST_NAMES:
@@ -100,7 +100,7 @@ class ExperimentMetricNames:
             names, _ = self._entries.get(experiment_id, ({}, 0))
             return names
 
-    def keep(self, experiment_id: int, names: MetricNames) -> None:
+    def store(self, experiment_id: int, names: MetricNames) -> None:
         """Cache the names of an experiment; drop the oldest entries above the memory limit."""
         count, size = measure(names)
         size += count * _NAME_BYTES
@@ -122,7 +122,7 @@ class _Queue:
 
 
 class ExperimentMemory:
-    """Lends a search to one transaction at a time, which gives it back after its commit, or drops it."""
+    """A cache of searches. A transaction removes a search and stores it again after its commit."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[int, KeptSearch] = OrderedDict()
@@ -173,11 +173,11 @@ class ExperimentMemory:
             else:
                 del self._queues[experiment_id]
 
-    def take_search(self, experiment_id: int) -> KeptSearch | None:
+    def pop_search(self, experiment_id: int) -> KeptSearch | None:
         with self._lock:
             return self._entries.pop(experiment_id, None)
 
-    def give_back_search(self, experiment_id: int, entry: KeptSearch) -> None:
+    def store_search(self, experiment_id: int, entry: KeptSearch) -> None:
         with self._lock:
             present = self._entries.get(experiment_id)
             if present is None or present.seq < entry.seq:

@@ -73,7 +73,7 @@ class LogSearch:
         self.dropped.append(DroppedPattern(key[0], sentence))
         log.warning("task %s: %s", key[0], sentence)
 
-    def tell_unsearched(self) -> None:
+    def log_unsearched_patterns(self) -> None:
         unsearched = self._passed_over + sum(look.unsearched for look in self._looks.values())
         if unsearched:
             log.warning("%d patterns were not searched for: others took too long", unsearched)

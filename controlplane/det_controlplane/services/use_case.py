@@ -53,10 +53,10 @@ class Change:
         self._trials_created += count
 
     def experiment_ended(self, experiment_id: int) -> None:
-        self.tell_end(experiment_id)
+        self.send_final_state(experiment_id)
         self.later(EffectKind.CHECKPOINT_GC, experiment_id=experiment_id)
 
-    def tell_end(self, experiment_id: int) -> None:
+    def send_final_state(self, experiment_id: int) -> None:
         """Send the experiment's final state to webhooks."""
         self._ended.append(experiment_id)
 
@@ -66,7 +66,7 @@ class Change:
 
     def _write(self) -> None:
         for experiment_id in self._ended:
-            if webhooks.promise(
+            if webhooks.queue_messages(
                 self.tx, TriggerType.EXPERIMENT_STATE_CHANGE, experiment_id, self.now
             ):
                 self.wake(WEBHOOKS_TOPIC)
@@ -80,7 +80,7 @@ class Change:
         for act in self._committed:
             act()
         if self._trials_created >= MANY_TRIALS:
-            trials.tell_planner(ctx.db)
+            trials.analyze_tables(ctx.db)
         if self._dirty_pools or self._outbox:
             ctx.waker.wake("schedule")
         for topic in self._topics:

@@ -31,7 +31,7 @@ class MetricsReport:
     reported_at: datetime | None = None
     request_key: str | None = None  # equal in each repetition of the report
 
-    def goes_on(self, run_id: int, total_batches: int) -> bool:
+    def continues_run(self, run_id: int, total_batches: int) -> bool:
         """Return whether the trial's current run reports, at or after the steps that an earlier run reported."""
         if self.run_id != run_id:
             return False

@@ -233,7 +233,7 @@ def revive(tx: Tx, run: LostContainer, now: datetime, awaited_until: datetime | 
 def revive_container(tx: Tx, member: Member, state: ContainerState) -> None:
     """Let a lost container live again, with its slots."""
     tx.execute(_REVIVE_CONTAINER, {"id": member.id, "state": state.value})
-    slots.hold_again(tx, member.peer.agent_id, member.id, member.slot_ids)
+    slots.reassign(tx, member.peer.agent_id, member.id, member.slot_ids)
 
 
 def end_for_good(tx: Tx, task_id: str) -> None:

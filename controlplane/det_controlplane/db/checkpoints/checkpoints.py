@@ -305,7 +305,7 @@ def unfinished(tx: Tx, experiment_id: int) -> list[UUID]:
     return list(tx.execute(_UNFINISHED, {"id": experiment_id}).scalars())
 
 
-def cut_off(
+def interrupted_uploads(
     tx: Tx, now: datetime, age: timedelta, tries: int, most: int
 ) -> list[tuple[int, list[UUID]]]:
     """Return uploads of work that ended so long ago, by experiment, unless too many collections have tried them

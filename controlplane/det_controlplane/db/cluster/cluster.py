@@ -121,7 +121,7 @@ def set_ticking(tx: Tx, on: bool) -> None:
     tx.execute(update(cluster).values(ticking=on))
 
 
-def is_left_waiting(tx: Tx) -> bool:
+def has_work_without_schedule(tx: Tx) -> bool:
     """Return whether something waits for a tick while no schedule starts one."""
     return bool(tx.execute(_LEFT_WAITING).scalar_one())
 

@@ -86,7 +86,7 @@ def delay(tx: Tx, effect_id: int, now: datetime) -> None:
     tx.execute(_DELAY, {"id": effect_id, "now": now})
 
 
-def go_on(tx: Tx, effect_id: int, now: datetime) -> None:
+def continue_later(tx: Tx, effect_id: int, now: datetime) -> None:
     """Continue an effect in a second: a part of it is done."""
     tx.execute(_GO_ON, {"id": effect_id, "now": now})
 
@@ -102,7 +102,7 @@ def gather_deletions(tx: Tx, effect: Effect, key: str, most: int, now: datetime)
     return replace(effect, payload=tx.execute(_GATHER, values).scalar_one())
 
 
-def is_promised_later(tx: Tx, experiment_id: int, key: str) -> bool:
+def has_later_deletion(tx: Tx, experiment_id: int, key: str) -> bool:
     """Return whether a user has asked again for the deletion of an experiment, after the deletion with the key."""
     values = {"experiment_id": experiment_id, "key": key}
     return bool(tx.execute(_PROMISED_LATER, values).scalar())
@@ -113,7 +113,7 @@ def hasten_places(tx: Tx, now: datetime) -> None:
     tx.execute(_HASTEN_PLACES, {"now": now})
 
 
-def hasten_after_task(tx: Tx, task_id: str, now: datetime) -> bool:
+def retry_deletions_of_task(tx: Tx, task_id: str, now: datetime) -> bool:
     """Try the deletions now that may wait for the end of a task; return whether there are any.
 
     Experiments wait for the task that deletes their files. Workspaces wait for all their tasks."""

@@ -228,7 +228,7 @@ def unknown(
     return [i for i in ids if i not in known_ids], [n for n in names if n not in known_names]
 
 
-def promise(
+def queue_messages(
     tx: Tx,
     type: TriggerType,
     experiment_id: int | None,
@@ -249,14 +249,14 @@ def promise(
     return tx.execute(_PROMISE, values).rowcount
 
 
-def promise_line(
+def queue_messages_of_line(
     tx: Tx, trigger: LogTrigger, task_id: str, data: Mapping[str, Any], now: datetime
 ) -> int:
     """Write the messages about the first line of a task that a trigger waits for; return their number."""
     result = tx.execute(_MATCHED, {"task_id": task_id, "trigger_id": trigger.trigger_id})
     if result.rowcount == 0:
         return 0
-    return promise(
+    return queue_messages(
         tx, TriggerType.TASK_LOG, trigger.experiment_id, now,
         data={"task_log": data}, more={"trial_id": trigger.trial_id}, trigger_id=trigger.trigger_id,
     )  # fmt: skip

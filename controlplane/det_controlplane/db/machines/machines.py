@@ -150,7 +150,7 @@ def refused(tx: Tx, id: UUID, sentence: str, now: datetime) -> None:
         _move(tx, [id], MachineState.GONE, values)
 
 
-def ask_again(tx: Tx, id: UUID, at: datetime, sentence: str) -> bool:
+def retry_request(tx: Tx, id: UUID, at: datetime, sentence: str) -> bool:
     """Have the same attempt repeated, as the cloud's answer was lost. Return whether the reason is new."""
     row = update(schema.instances).where(_i.id == id)
     tx.execute(row.values(claimed_until=None, not_before=at))
@@ -363,7 +363,7 @@ def _awaited(provider: str, cloud_id: str, agent_id: str) -> ColumnElement[bool]
     return and_(_i.provider == provider, _i.cloud_id == cloud_id, _i.state.in_(states), mine)
 
 
-def ended_alone(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
+def record_unordered_end(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
     """Store why a machine ended although it never joined and its end was not ordered. Return its pool."""
     statement = update(schema.instances).where(
         _i.id == id,

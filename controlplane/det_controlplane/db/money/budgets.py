@@ -66,7 +66,7 @@ _COVERING, _WARNING = _covering("IN ('DRAINING', 'STOPPED')"), _covering("= 'WAR
 _SPENT_OF_POOLS = text(
     f"SELECT b.id FROM budgets b WHERE b.scope = 'pool' AND b.state IN ('DRAINING', 'STOPPED') AND NOT {_OUTLIVED}"
 )
-_LOOKED_AT = text(
+_OLDEST_CHECK = text(
     f"SELECT min(b.checked_at), coalesce(bool_or(b.state <> 'WITHIN' AND {_OUTLIVED}), false) FROM budgets b"
 )
 
@@ -97,9 +97,9 @@ def put(
     return budget
 
 
-def looked_at(tx: Tx, now: datetime) -> tuple[datetime | None, bool]:
+def oldest_check(tx: Tx, now: datetime) -> tuple[datetime | None, bool]:
     """Return the oldest time of a budget check, and whether the month of a spent budget has ended since."""
-    since, month_ended = tx.execute(_LOOKED_AT, {"now": now}).one()
+    since, month_ended = tx.execute(_OLDEST_CHECK, {"now": now}).one()
     return since, month_ended
 
 

@@ -47,7 +47,9 @@ def attempt(tx: Tx, username: str, address: str, now: datetime, patience: Attemp
     return int(count or 0)
 
 
-def held_up(tx: Tx, username: str, address: str, now: datetime, patience: AttemptLimits) -> bool:
+def is_too_early(
+    tx: Tx, username: str, address: str, now: datetime, patience: AttemptLimits
+) -> bool:
     """Return whether an attempt would come too soon; count none."""
     return tx.execute(_HELD_UP, _values(username, address, now, patience)).first() is not None
 
@@ -64,8 +66,8 @@ def is_at_home(tx: Tx, username: str, address: str) -> bool:
     return tx.execute(_AT_HOME, {"username": username, "address": address}).first() is not None
 
 
-def take_back(tx: Tx, username: str, address: str) -> None:
-    """Count an attempt no longer that has turned out to be right."""
+def uncount(tx: Tx, username: str, address: str) -> None:
+    """Subtract an attempt that has succeeded from the failures."""
     this = update(sign_in_failures).where(_f.username == username, _f.address == address)
     tx.execute(this.values(failures=func.greatest(_f.failures - 1, 0)))
 

@@ -228,7 +228,7 @@ def keep_task(tx: Tx, allocation_id: str, now: datetime) -> None:
     tx.execute(_KEEP, {"id": allocation_id, "now": now})
 
 
-def excuse_leaving(tx: Tx, task_id: str) -> None:
+def mark_preemption_acknowledged(tx: Tx, task_id: str) -> None:
     """Mark the program as if it had acknowledged that it was asked to leave: its exit is not the end of the trial."""
     tx.execute(_EXCUSE, {"task": task_id})
 

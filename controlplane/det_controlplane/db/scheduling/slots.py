@@ -117,7 +117,7 @@ def free_for(tx: Tx, agent_id: str, slot_ids: Sequence[int], allocation_ids: Seq
     return len(tx.execute(_FREE_FOR, params).all())
 
 
-def hold_again(tx: Tx, agent_id: str, container_id: UUID, slot_ids: Sequence[int]) -> None:
+def reassign(tx: Tx, agent_id: str, container_id: UUID, slot_ids: Sequence[int]) -> None:
     """Assign the slots to a container that continues, even if the slots accept no new work."""
     params = {"agent": agent_id, "ids": list(slot_ids), "container": container_id}
     tx.execute(_HOLD_AGAIN, params)

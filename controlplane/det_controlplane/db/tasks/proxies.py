@@ -74,7 +74,7 @@ def ended(db: Database, task_id: str) -> EndedTask | None:
     return None
 
 
-def any_wanted(db: Database) -> bool:
+def is_relay_needed(db: Database) -> bool:
     """Return whether a task with ports runs, or waits to."""
     return any(row[0] for row in db.read(_ANY_WANTED, {}))
 

@@ -214,7 +214,7 @@ def request_allocation(tx: Tx, trial: TrialRow, now: datetime, delay: Delay | No
 _ANALYZE = text("ANALYZE trials, tasks, allocations")
 
 
-def tell_planner(database: Database) -> None:
+def analyze_tables(database: Database) -> None:
     """Update the planner's statistics after many new rows: plans for a small table would read all of them."""
     with database.autocommit() as connection:
         connection.execute(_ANALYZE)
@@ -247,12 +247,12 @@ _REST = text("UPDATE trials SET rested_run = run_id WHERE id = :id AND parked")
 _TOLD_TO_REST = text("SELECT 1 FROM trials WHERE id = :id AND rested_run = run_id")
 
 
-def let_rest(tx: Tx, trial_id: int) -> bool:
+def end_parked_run(tx: Tx, trial_id: int) -> bool:
     """Let the run of a parked trial end. Return whether the trial is parked."""
     return tx.execute(_REST, {"id": trial_id}).rowcount == 1
 
 
-def told_to_rest(tx: Tx, trial_id: int) -> bool:
+def is_parked_run_ending(tx: Tx, trial_id: int) -> bool:
     return tx.execute(_TOLD_TO_REST, {"id": trial_id}).first() is not None
 
 

@@ -26,7 +26,7 @@ def _watch(ctx: Context, idle_s: float, over: threading.Event, end: Callable[[],
     since = time.monotonic()
     while not over.wait(min(_LOOKS_EVERY_S, idle_s / 2)):
         try:
-            is_needed = proxying.any_wanted(ctx)
+            is_needed = proxying.is_relay_needed(ctx)
         except Exception:
             # Without this thread the machine would never stop.
             log.exception("whether a task needs the relay is not known")

@@ -62,7 +62,7 @@ class Renewal:
         if open_to and not self._deadline:
             self._deadline = time.monotonic() + NOTICE_S
             log.info("a newer version waits for connections to %s", ", ".join(open_to))
-            proxying.tell(self._ctx, open_to, _NOTICE)
+            proxying.add_log_line(self._ctx, open_to, _NOTICE)
         elif not open_to or time.monotonic() >= self._deadline:
             log.info("this relay ends for a newer version, with %d tasks connected", len(open_to))
             self.ended = True

@@ -95,7 +95,7 @@ def cluster_up(args: Any) -> int:
         if unused := _flags_for_a_start(args):
             changes = "changes" if len(unused) == 1 else "change"
             _say(f"{', '.join(unused)} {changes} nothing while it runs: `cluster-down` first")
-        _tell_password(files)
+        _print_password_once(files)
         return OK
     is_new = not files.folder.exists()
     try:
@@ -154,9 +154,9 @@ def _start(files: LocalFiles, args: Any) -> int:
     # SIGKILL ends old agents but not their tasks, which the new agents continue.
     client.end_leftovers(files, signal.SIGKILL)
     if planned.password_is_random and planned.initial_password:
-        files.keep_untold_password(planned.initial_password)
+        files.store_unprinted_password(planned.initial_password)
     else:
-        files.forget_untold_password()
+        files.delete_unprinted_password()
     stay = bool(getattr(args, "foreground", False))
     _say(f"starting cluster {planned.desired.cluster_name} in {files.folder} …")
     daemon, agents = _bring_up(files, planned, detach=not stay)
@@ -166,7 +166,7 @@ def _start(files: LocalFiles, args: Any) -> int:
         slots = "1 slot" if agent["slots"] == 1 else f"{agent['slots']} slots"
         _say(f"  {agent['id']}: {slots} in pool {agent['pool']}, runs {kind}")
     _say_next(files, planned)
-    return _stay(files, daemon) if stay else OK
+    return _wait_in_foreground(files, daemon) if stay else OK
 
 
 def _bring_up(
@@ -197,7 +197,7 @@ def cluster_down(args: Any) -> int:
     files = _files(args)
     delete = getattr(args, "delete_db", False)
     if not files.has_cluster():
-        raise _not_there(files)
+        raise _no_cluster_error(files)
     _require_unused(files)
     _stop(files)
     if delete:
@@ -289,7 +289,7 @@ def agent_down(args: Any) -> int:
 def logs(args: Any) -> int:
     files = _files(args)
     if not files.has_cluster():
-        raise _not_there(files)
+        raise _no_cluster_error(files)
     client.print_logs(files, follow=not getattr(args, "no_follow", False))
     return OK
 
@@ -297,14 +297,14 @@ def logs(args: Any) -> int:
 def status(args: Any) -> int:
     files = _files(args)
     if not files.has_cluster():
-        raise _not_there(files)
+        raise _no_cluster_error(files)
     return states.show(files)
 
 
 def support_bundle(args: Any) -> int:
     files = _files(args)
     if not files.has_cluster():
-        raise _not_there(files)
+        raise _no_cluster_error(files)
     print(bundle.write(files, Path(getattr(args, "output_dir", None) or ".")))
     _say(
         "it holds versions, the configuration without its secrets, and logs: look through them before you share it"
@@ -319,7 +319,7 @@ def backup(args: Any) -> int:
 
     files = _files(args)
     if not files.has_cluster():
-        raise _not_there(files)
+        raise _no_cluster_error(files)
     backups.write(
         files,
         Path(args.file),
@@ -339,7 +339,7 @@ def restore(args: Any) -> int:
     return OK
 
 
-def _not_there(files: LocalFiles) -> LocalError:
+def _no_cluster_error(files: LocalFiles) -> LocalError:
     names = running_clusters()
     hint = f"; running are: {', '.join(names)} (--cluster-name {names[0]})" if names else ""
     return LocalError(f"no local cluster in {files.folder}{hint}", NOT_FOUND)
@@ -389,7 +389,7 @@ def _start_daemon(
     return daemon
 
 
-def _stay(files: LocalFiles, daemon: subprocess.Popen[bytes]) -> int:
+def _wait_in_foreground(files: LocalFiles, daemon: subprocess.Popen[bytes]) -> int:
     """Stay in the foreground until Ctrl-C, or until the cluster is stopped elsewhere."""
     _say("press Ctrl-C to stop the cluster")
     try:
@@ -433,45 +433,45 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _say_next(files: LocalFiles, planned: plan.Plan) -> None:
-    _tell_password(files)
+    _print_password_once(files)
     _say("\nnext:")
     for line in _exports(files, planned.desired):
         _say(f"  export {line}")
     if planned.initial_password:
         _say("  det user login determined")
     _say("  det experiment create CONFIG.yaml MODEL_DIRECTORY -f")
-    _say_to_others(files, planned.desired)
+    _print_remote_address(files, planned.desired)
 
 
-def _tell_password(files: LocalFiles) -> None:
+def _print_password_once(files: LocalFiles) -> None:
     """Print the random first password once, also if an earlier start was interrupted before it printed the password."""
-    password = files.untold_password()
+    password = files.unprinted_password()
     if password is not None:
         _say(f"\nusers admin and determined have the password: {password}")
         _say("it is shown only now; change it with `det user change-password`")
-        files.forget_untold_password()
+        files.delete_unprinted_password()
 
 
 def _exports(files: LocalFiles, desired: Desired) -> list[str]:
     """Return the environment variables by which commands on this machine reach the cluster and trust it."""
-    if _made_here(files, desired):
+    if _has_own_certificate(files, desired):
         return [f"DET_MASTER={desired.url}", f"DET_MASTER_CERT_FILE={desired.tls_cert}"]
     name = certificate.first_name(Path(desired.tls_cert)) if desired.tls_cert else ""
     return [f"DET_MASTER=https://{name}:{desired.port}" if name else f"DET_MASTER={desired.url}"]
 
 
-def _made_here(files: LocalFiles, desired: Desired) -> bool:
+def _has_own_certificate(files: LocalFiles, desired: Desired) -> bool:
     return desired.tls_cert == str(files.tls_cert)
 
 
 def _make_certificate(files: LocalFiles, desired: Desired) -> None:
-    if _made_here(files, desired) and not files.tls_cert.exists():
+    if _has_own_certificate(files, desired) and not files.tls_cert.exists():
         certificate.make(files.tls_cert, files.tls_key, desired.host)
 
 
-def _say_to_others(files: LocalFiles, desired: Desired) -> None:
+def _print_remote_address(files: LocalFiles, desired: Desired) -> None:
     """Print the address for other machines and the fingerprint of the certificate."""
-    if not _made_here(files, desired):
+    if not _has_own_certificate(files, desired):
         return
     host = certificate.best_name(desired.host)
     trusted = certificate.fingerprint(files.tls_cert)

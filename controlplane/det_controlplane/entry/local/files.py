@@ -156,17 +156,17 @@ class LocalFiles:
         _write_text(self.token, values.bootstrap_token + "\n")
         return values
 
-    def untold_password(self) -> str | None:
+    def unprinted_password(self) -> str | None:
         """Return the first password of the built-in accounts until it has been printed."""
         try:
             return self._untold.read_text()
         except FileNotFoundError:
             return None
 
-    def keep_untold_password(self, password: str) -> None:
+    def store_unprinted_password(self, password: str) -> None:
         _write_text(self._untold, password)
 
-    def forget_untold_password(self) -> None:
+    def delete_unprinted_password(self) -> None:
         self._untold.unlink(missing_ok=True)
 
     def settings(self) -> tuple[Path, ...]:

@@ -43,7 +43,7 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     checked = load_checked(config)
     database_url = getattr(args, "db", None) or (before.database_url if before else "")
     awaits = _awaits_password(files, database_url)
-    untold = None if awaits else files.untold_password()
+    untold = None if awaits else files.unprinted_password()
     password, is_random = _password(args, checked.initial_user_password, awaits, untold)
     name = _name_of(args, before)
     host = _host(args, before, password)
@@ -97,7 +97,7 @@ def remove_data(files: LocalFiles) -> None:
     for folder in (files.database, files.objects, files.folder / "agents"):
         shutil.rmtree(folder, ignore_errors=True)
     files.forget_schema()
-    files.forget_untold_password()
+    files.delete_unprinted_password()
 
 
 def _read_config(files: LocalFiles, args: Any) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="local_server")
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--ready-fd", type=int)
-    parser.add_argument("--detach", action="store_true", help="be nobody's child")
+    parser.add_argument("--detach", action="store_true", help="run as a daemon")
     options = parser.parse_args(argv)
     if options.detach and os.fork():
         os._exit(0)
@@ -198,7 +198,7 @@ def _teller(fd: int | None) -> Callable[[str], None]:
                 os.write(fd, line.encode() + b"\n")
                 os.close(fd)
             except OSError:
-                log.info("nobody waits to hear: %s", line)
+                log.info("no process reads the start message: %s", line)
 
     return tell
 

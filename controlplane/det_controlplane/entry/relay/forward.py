@@ -13,7 +13,7 @@ from det_controlplane.api.http import Request
 from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay import headers as h
 from det_controlplane.entry.relay.agents import PATIENCE_S
-from det_controlplane.entry.relay.hangups import until_left
+from det_controlplane.entry.relay.hangups import run_until_hangup
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange, refuse_tunnels
 from det_controlplane.entry.relay.relay import PREFIX, refuse
 from det_controlplane.entry.relay.sockets import SocketBridge
@@ -56,7 +56,7 @@ class Forward:
         stream = await self._connected()
         try:
             carrying = self._carry(scope, stream, receive, send)
-            await until_left(scope, lambda: stream.sent, carrying)
+            await run_until_hangup(scope, lambda: stream.sent, carrying)
         except ClientGone:
             stream.drop()
             raise

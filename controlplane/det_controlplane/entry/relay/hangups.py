@@ -27,7 +27,9 @@ class Client(Protocol):
         """Give the connection up."""
 
 
-async def until_left(scope: Any, sent: Callable[[], int], work: Coroutine[Any, Any, None]) -> None:
+async def run_until_hangup(
+    scope: Any, sent: Callable[[], int], work: Coroutine[Any, Any, None]
+) -> None:
     """Handle a request; `sent` returns the bytes that its task has read. Raises ClientGone."""
     client: Client | None = scope.get("extensions", {}).get(EXTENSION)
     if client is None:

@@ -100,7 +100,7 @@ def towards_task(headers: Headers, *, bearer_is_ours: bool) -> Headers:
     return [*task_headers, (b"cookie", cookies.encode("latin-1"))] if cookies else task_headers
 
 
-def as_asked(headers: Headers, public_host: str) -> Headers:
+def restore_host(headers: Headers, public_host: str) -> Headers:
     """Restore the host that the browser requested, in a request that an API of the cluster forwarded.
 
     Pages of other sites cannot send this header, and other programs can send any host anyway."""

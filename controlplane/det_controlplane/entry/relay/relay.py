@@ -15,7 +15,7 @@ from det_controlplane.api.http import Request, Response, bearer_token
 from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay import headers as h
 from det_controlplane.entry.relay.agents import Agents
-from det_controlplane.entry.relay.hangups import until_left
+from det_controlplane.entry.relay.hangups import run_until_hangup
 from det_controlplane.entry.relay.headers import Headers
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange, refuse_tunnels
 from det_controlplane.entry.relay.permits import Permit, Permits
@@ -87,7 +87,7 @@ class Relay:
 
     async def _proxy(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
         refuse_tunnels(scope)
-        scope = {**scope, "headers": h.as_asked(scope["headers"], self._public.netloc)}
+        scope = {**scope, "headers": h.restore_host(scope["headers"], self._public.netloc)}
         if h.is_of_another_site(scope["type"], scope.get("method", "GET"), scope["headers"]):
             raise PermissionDenied(
                 "pages of other sites may link to tasks, and not embed or call them"
@@ -109,7 +109,7 @@ class Relay:
         streams: list[Stream] = []
         with self._open.held(target.caller or of_address(request.client)):
             serving = self._serve(scope, service, target, streams, receive, send)
-            await until_left(scope, lambda: sum(stream.sent for stream in streams), serving)
+            await run_until_hangup(scope, lambda: sum(stream.sent for stream in streams), serving)
 
     async def _serve(
         self,
@@ -129,7 +129,7 @@ class Relay:
             await stream.reset(Cause.CANCELLED, "the request is over")
 
     async def _missed(self, agent_id: str) -> None:
-        await self._in_thread(proxying.missed, self._app.ctx, agent_id)
+        await self._in_thread(proxying.reconnect_agent, self._app.ctx, agent_id)
 
     async def _is_good(self, permit: Permit) -> bool:
         arguments = (permit.service, permit.opened_by, permit.session_id)

@@ -68,7 +68,7 @@ class _Client:
         self._receive = receive
         self._gone: asyncio.Task[None] | None = None
 
-    async def unless_gone(self, waiting: Coroutine[Any, Any, T]) -> T:
+    async def run_while_connected(self, waiting: Coroutine[Any, Any, T]) -> T:
         """Return the result of the coroutine. Raises Disconnected as soon as the client has left."""
         if self._gone is None:
             self._gone = asyncio.create_task(self._disconnect())
@@ -237,7 +237,7 @@ class AsgiApp:
         caller = _caller(request)
         if not self._waits.has_room(caller):
             # Some clients ask again at once: the pause bounds how often, and takes no thread.
-            await client.unless_gone(asyncio.sleep(_BEYOND_ROOM_S))
+            await client.run_while_connected(asyncio.sleep(_BEYOND_ROOM_S))
             return await self._last_asked(request)
         with self._waits.held(caller):
             return await self._waited(request, answer, seen, client)
@@ -249,7 +249,7 @@ class AsgiApp:
         deadline = time.monotonic() + min(answer.seconds, self._app.ctx.may_wait_s)
         while not self._ending and (remaining_s := deadline - time.monotonic()) > 0:
             pause = self._notifier.wait(answer.topic, remaining_s, seen)
-            if not await client.unless_gone(pause):
+            if not await client.run_while_connected(pause):
                 break
             seen = self._notifier.seen()
             next_answer = await self._asked(request)
@@ -296,12 +296,12 @@ class AsgiApp:
             batch = await self._in_turn(request, next_batch, self._app, request, stream, cursor)
             cursor, is_over = batch.cursor, batch.done
             if batch.lines:
-                await client.unless_gone(_send_part(send, b"".join(batch.lines)))
+                await client.run_while_connected(_send_part(send, b"".join(batch.lines)))
             elif batch.unfinished:
-                await client.unless_gone(asyncio.sleep(0))
+                await client.run_while_connected(asyncio.sleep(0))
             elif not is_over:
                 pause = self._notifier.wait(stream.topic, _STREAM_PAUSE_S, seen)
-                await client.unless_gone(pause)
+                await client.run_while_connected(pause)
                 if self._ending:
                     raise Disconnected
         await send({"type": "http.response.body", "body": b""})

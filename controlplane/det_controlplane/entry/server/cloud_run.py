@@ -7,7 +7,7 @@ Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Message, Any, Send], Awaitable[None]]
 
-LARGEST_TOLD = 30 * 2**20
+LARGEST_CONTENT_LENGTH = 30 * 2**20
 
 
 def chunked_when_large(app: Asgi) -> Asgi:
@@ -16,7 +16,11 @@ def chunked_when_large(app: Asgi) -> Asgi:
     async def serve(scope: Message, receive: Any, send: Send) -> None:
         async def send_fitting(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = [header for header in message["headers"] if not _tells_too_much(*header)]
+                headers = [
+                    header
+                    for header in message["headers"]
+                    if not _is_oversized_content_length(*header)
+                ]
                 message = {**message, "headers": headers}
             await send(message)
 
@@ -26,5 +30,9 @@ def chunked_when_large(app: Asgi) -> Asgi:
     return serve
 
 
-def _tells_too_much(name: bytes, value: bytes) -> bool:
-    return name.lower() == b"content-length" and value.isdigit() and int(value) > LARGEST_TOLD
+def _is_oversized_content_length(name: bytes, value: bytes) -> bool:
+    return (
+        name.lower() == b"content-length"
+        and value.isdigit()
+        and int(value) > LARGEST_CONTENT_LENGTH
+    )

@@ -102,7 +102,7 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
 def collect_cut_off(ctx: Context) -> None:
     """Queue the deletion of the files of interrupted uploads."""
     with ctx.db.begin() as tx:
-        uploads = checkpoints.cut_off(tx, ctx.now(), CUT_OFF_AFTER, _TRIES, _AT_ONCE)
+        uploads = checkpoints.interrupted_uploads(tx, ctx.now(), CUT_OFF_AFTER, _TRIES, _AT_ONCE)
         owners = [(checkpoints.owner(tx, id), uuids) for id, uuids in uploads]
     with suppress(DeletionsHeld):  # the next housekeeping finds them again
         for experiment, uuids in owners:

@@ -45,7 +45,7 @@ def checkpoint(ctx: Context, uuid: str, media_type: str) -> Archive:
         else of_experiment(ctx, row.of_experiment, row.experiment_sealed)
     )
     if not storage:
-        raise WrongState(f"checkpoint {uuid} has no checkpoint_storage: nobody knows where it lies")
+        raise WrongState(f"checkpoint {uuid} has no checkpoint_storage: its location is unknown")
     _refuse_foreign_server(ctx, storage, uuid)
     entries = _entries(ctx, storage, str(row.uuid))
     read = partial(_files(ctx).read, storage, str(row.uuid))

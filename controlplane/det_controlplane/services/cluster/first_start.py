@@ -20,7 +20,7 @@ def awaits_first_password(db: Database) -> bool:
         return cluster.awaits_first_password(tx)
 
 
-def give_first_password(db: Database, password: str) -> bool:
+def store_first_password(db: Database, password: str) -> bool:
     """Set the password of the accounts `admin` and `determined` if they have none. Return whether it was set."""
     if not awaits_first_password(db):
         return False

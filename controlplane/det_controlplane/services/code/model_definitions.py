@@ -17,7 +17,7 @@ from det_controlplane.db.experiments import contexts as rows
 from det_controlplane.db.experiments.contexts import NewContext, StoredContext
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState, found
+from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState, require
 from det_controlplane.services.principal import User
 from det_controlplane.services.use_case import change
 
@@ -224,13 +224,13 @@ class Code:
 
 def of_task(ctx: Context, task_id: str, *, by_url: bool = False) -> Code:
     with ctx.db.begin() as tx:
-        owner = found(rows.of_task(tx, task_id), f"task {task_id}")
+        owner = require(rows.of_task(tx, task_id), f"task {task_id}")
     return _code(ctx, owner.context_id, by_url=by_url)
 
 
 def of_experiment(ctx: Context, experiment_id: int, *, by_url: bool = False) -> Code:
     with ctx.db.begin() as tx:
-        owner = found(rows.of_experiment(tx, experiment_id), f"experiment {experiment_id}")
+        owner = require(rows.of_experiment(tx, experiment_id), f"experiment {experiment_id}")
     return _code(ctx, owner.context_id, by_url=by_url)
 
 
@@ -254,4 +254,4 @@ def _code(ctx: Context, context_id: UUID | None, *, by_url: bool) -> Code:
 
 def _find(ctx: Context, context_id: UUID) -> StoredContext:
     with ctx.db.begin() as tx:
-        return found(rows.find(tx, context_id), f"context {context_id}")
+        return require(rows.find(tx, context_id), f"context {context_id}")

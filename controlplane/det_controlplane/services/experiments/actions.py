@@ -44,7 +44,7 @@ def start_search(experiment: LiveExperiment, config: Mapping[str, Any]) -> None:
     """Start a search: its first decisions follow from the configuration that was just stored."""
     row = experiment.row
     new = search.new(config["searcher"], parse_space(config), row.seed)
-    experiment.ctx.memory.give_back_search(row.id, KeptSearch(row.seq, new))
+    experiment.ctx.memory.store_search(row.id, KeptSearch(row.seq, new))
     experiment.journal.begins = True
     experiment.feed(search.Started())
 

@@ -42,7 +42,7 @@ def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
         if changes:
             _replace_plan(experiment, config, again[0].id)
         # The search is folded by its new configuration from here on, in every process.
-        ctx.memory.take_search(experiment_id)
+        ctx.memory.pop_search(experiment_id)
         experiment.feed(search.Continued([str(t.request_id) for t in again]))
         experiment.journal.write_with_snapshot()
         for trial_row in trials.live(experiment.tx, experiment_id):

@@ -111,7 +111,7 @@ def _histories(ctx: Context, experiment_id: int, row: StoredSearch) -> Sequence[
     """Fold the events since the last request in this process."""
     if row.searcher["name"] not in _HALVING:
         return ()
-    cache = ctx.memory.watched.take(experiment_id)
+    cache = ctx.memory.watched.pop(experiment_id)
     if cache is None or cache.seq > row.seq:
         space: Space = parse_space({"hyperparameters": row.hyperparameters})
         folded = search.new(row.searcher, space, row.seed)
@@ -121,5 +121,5 @@ def _histories(ctx: Context, experiment_id: int, row: StoredSearch) -> Sequence[
     for event in events:
         cache.search.fold(search.event_from_json(event))
     cache.seq = row.seq
-    ctx.memory.watched.give_back(experiment_id, cache)
+    ctx.memory.watched.store(experiment_id, cache)
     return cache.histories

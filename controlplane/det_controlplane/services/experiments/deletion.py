@@ -96,7 +96,7 @@ def _fail(ctx: Context, id: int, queued: Sequence[Collection], key: str) -> None
     logs = " and ".join(f"'det task logs {task_id}'" for task_id in failed)
     error = f"its checkpoints could not be deleted: see {logs}"
     with ctx.db.begin() as tx:
-        if not outbox.is_promised_later(tx, id, key):
+        if not outbox.has_later_deletion(tx, id, key):
             experiments.deletion_failed(tx, id, error)
             checkpoints.move_collections(tx, failed, id)
 

@@ -14,7 +14,7 @@ from det_controlplane.db.experiments.experiment_pages import ShownExperiment
 from det_controlplane.db.trials import trial_pages
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing, found
+from det_controlplane.services.errors import Missing, require
 from det_controlplane.services.principal import User
 
 
@@ -24,7 +24,7 @@ def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -
 
 def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
     with ctx.db.autocommit() as tx:
-        return found(experiment_pages.one(tx, experiment_id), f"experiment {experiment_id}")
+        return require(experiment_pages.one(tx, experiment_id), f"experiment {experiment_id}")
 
 
 def experiment_as_seen_by(ctx: Context, user: User, experiment_id: int) -> ShownExperiment:
@@ -43,7 +43,7 @@ def experiment_as_seen_by(ctx: Context, user: User, experiment_id: int) -> Shown
 def revision(ctx: Context, experiment_id: int) -> str:
     """Return a version that changes whenever something of the experiment does: open pages ask for it, as it is cheap."""
     with ctx.db.autocommit() as tx:
-        return found(
+        return require(
             experiment_pages.progress(tx, [experiment_id]).revision or None,
             f"experiment {experiment_id}",
         )
@@ -70,7 +70,7 @@ def trials(
 
 def trial(ctx: Context, trial_id: int) -> str:
     with ctx.db.autocommit() as tx:
-        return found(trial_pages.one(tx, trial_id), f"trial {trial_id}")
+        return require(trial_pages.one(tx, trial_id), f"trial {trial_id}")
 
 
 def checkpoints(
@@ -85,7 +85,7 @@ def checkpoints(
 
 def checkpoint(ctx: Context, uuid: str) -> str:
     with ctx.db.autocommit() as tx:
-        return found(checkpoint_pages.one(tx, parse_uuid(uuid)), f"checkpoint {uuid}")
+        return require(checkpoint_pages.one(tx, parse_uuid(uuid)), f"checkpoint {uuid}")
 
 
 def labels(ctx: Context, project_id: int, within: Sequence[int] | None) -> list[str]:
@@ -98,7 +98,7 @@ def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:
     with ctx.db.autocommit() as tx:
         trial_id = rows.trial_by_external_id(tx, experiment, trial)
         view = None if trial_id is None else trial_pages.one(tx, trial_id)
-    return found(view, f"trial '{trial}' of experiment '{experiment}'")
+    return require(view, f"trial '{trial}' of experiment '{experiment}'")
 
 
 def best_searcher_metric(ctx: Context, experiment_id: int) -> float:

@@ -143,7 +143,7 @@ class LiveExperiment:
         if trial.parked:
             trial.parked = False
             # The program leaves because its trial was parked, so its exit does not end the trial.
-            allocations.excuse_leaving(self.tx, trial.task_id)
+            allocations.mark_preemption_acknowledged(self.tx, trial.task_id)
             self.change.operation_changed(trial.id)
             if trial.state is TrialState.ACTIVE:
                 self._allocate(trial)
@@ -248,7 +248,7 @@ class LiveExperiment:
             stopped_by_searcher=trial.stop_requested,
             early_exit=ExitReason(trial.early_exit) if trial.early_exit else None,
             parked=trial.parked
-            or (exit.kind is ExitKind.CLEAN and trials.told_to_rest(self.tx, trial.id)),
+            or (exit.kind is ExitKind.CLEAN and trials.is_parked_run_ending(self.tx, trial.id)),
             retries_cancelled=policies.cancels_retries(self.tx, trial.id, trial.log_policy_matched),
             out_of_agents=exit.kind is ExitKind.FAILED and self._has_no_usable_agents(trial),
             pull_failures=allocations.pull_failures(self.tx, trial.task_id)

@@ -24,7 +24,7 @@ from det_controlplane.services.identity.remote_users import IdentityClaims
 from det_controlplane.services.identity.sign_in import (
     count_attempt,
     forget_attempts,
-    refuse_held_up,
+    refuse_early_attempt,
 )
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ def finish_device(ctx: Context, device_code: str, address: str = "") -> SignedIn
     client = _client(ctx)
     if not 0 < len(device_code) <= _LONGEST_CODE:
         raise Invalid("deviceCode is required, as the sign-in began with it")
-    refuse_held_up(ctx, _DEVICES_REFUSED, address, ctx.now())
+    refuse_early_attempt(ctx, _DEVICES_REFUSED, address, ctx.now())
     form = {"grant_type": _DEVICE_GRANT, "device_code": device_code}
     status, response = client.posted("token_endpoint", form)
     if status != 200 and response.get("error") in _PENDING:

@@ -10,7 +10,7 @@ from det_controlplane.db.engine.errors import Violated
 from det_controlplane.db.people import groups, roles, users
 from det_controlplane.db.people.roles import Assignment
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, found
+from det_controlplane.services.errors import Invalid, Missing, require
 from det_controlplane.services.identity.rights import refuse_tasks, require_admin
 from det_controlplane.services.identity.route_rights import require_in
 from det_controlplane.services.principal import User
@@ -35,14 +35,14 @@ def own(ctx: Context, caller: User) -> list[Assignment]:
 
 def of_user(ctx: Context, caller: User, user_id: int) -> list[Assignment]:
     with ctx.db.autocommit() as tx:
-        found(users.one(tx, user_id), f"user {user_id}")
+        require(users.one(tx, user_id), f"user {user_id}")
         assigned = _with_administrator(tx, user_id, roles.through(tx, user_id))
     return assigned if user_id == caller.id else _visible(caller, assigned)
 
 
 def of_group(ctx: Context, caller: User, group_id: int) -> list[Assignment]:
     with ctx.db.autocommit() as tx:
-        found(groups.one(tx, group_id), f"group {group_id}")
+        require(groups.one(tx, group_id), f"group {group_id}")
         return _visible(caller, roles.of_group(tx, group_id))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from det_controlplane.db.people import sessions, users
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing, found
+from det_controlplane.services.errors import Missing, require
 from det_controlplane.services.identity.rights import require_self, require_session, require_sign_in
 from det_controlplane.services.principal import User
 
@@ -16,7 +16,7 @@ def listed(ctx: Context, caller: User, user_id: int) -> list[dict[str, Any]]:
     """Return the sessions of a person, newest first, with the caller's own marked."""
     require_self(caller, user_id, "see where another user is signed in")
     with ctx.db.autocommit() as tx:
-        found(users.one(tx, user_id), f"user {user_id}")
+        require(users.one(tx, user_id), f"user {user_id}")
         rows = sessions.open_of_user(tx, user_id, ctx.now(), _MOST)
     return [{**row, "current": row["id"] == caller.session_id} for row in rows]
 
@@ -42,5 +42,5 @@ def end_others(ctx: Context, caller: User, user_id: int) -> int:
     """End every session of a person but the caller's own; return how many that were."""
     _require_end(caller, user_id)
     with ctx.db.begin() as tx:
-        found(users.one(tx, user_id), f"user {user_id}")
+        require(users.one(tx, user_id), f"user {user_id}")
         return sessions.end_others_of_user(tx, user_id, caller.session_id, ctx.now())

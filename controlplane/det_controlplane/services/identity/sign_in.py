@@ -46,7 +46,7 @@ def login(
     with ctx.db.begin() as tx:
         if is_counted:
             # Only itself: an own account must not wipe out the guesses at others.
-            sign_in_failures.take_back(tx, now.strftime(_ANY_NAME), address)
+            sign_in_failures.uncount(tx, now.strftime(_ANY_NAME), address)
         sign_in_failures.forget(tx, username[:_LONGEST_NAME], address)
         if not row.active:
             raise Forbidden("user is not active")
@@ -92,10 +92,10 @@ def _count_for_address(ctx: Context, username: str, address: str, now: datetime)
         return False
 
 
-def refuse_held_up(ctx: Context, username: str, address: str, now: datetime) -> None:
+def refuse_early_attempt(ctx: Context, username: str, address: str, now: datetime) -> None:
     """Refuse an attempt that comes too soon after failed ones, without counting it."""
     with ctx.db.autocommit() as tx:
-        if sign_in_failures.held_up(tx, username[:_LONGEST_NAME], address, now, _PATIENCE):
+        if sign_in_failures.is_too_early(tx, username[:_LONGEST_NAME], address, now, _PATIENCE):
             raise Forbidden(_TOO_MANY)
 
 

@@ -159,7 +159,7 @@ def _with_access(
     config = sealing.unsealed(ctx, task.config, task.sealed)
     if address is None:
         return {**task.shown, "privateKey": config["_shell"]["private_key"]}
-    token = access.told(ctx, task_id, config, task.access_key)
+    token = access.token_of(ctx, task_id, config, task.access_key)
     return {**task.shown, "serviceAddress": f"{address}?token={token}"} if token else task.shown
 
 

@@ -89,7 +89,7 @@ def store(
         for task, task_lines in by_task.items()
         for line in events.triggered_lines(ctx, task, task_lines, looks)
     ]
-    looks.tell_unsearched()
+    looks.log_unsearched_patterns()
     with ctx.db.begin() as tx:
         if batch_id is not None and not logs.remember_batch(tx, batch_id, now):
             return
@@ -99,7 +99,7 @@ def store(
         for dropped in looks.dropped:
             logs.add_line(tx, dropped.task_id, dropped.sentence, now, "WARNING")
         policies.act(tx, matches, now)
-        deliveries = sum(events.tell_line(tx, line, now) for line in triggered)
+        deliveries = sum(events.queue_line_messages(tx, line, now) for line in triggered)
     if deliveries:
         ctx.waker.wake(WEBHOOKS_TOPIC)
     for task_id in by_task:

@@ -126,7 +126,7 @@ def _ask_again(ctx: Context, requested: Requested, silence: Unreachable) -> None
     sentence = f"{cloud} does not answer, and is asked again every few seconds: {silence}"
     with change(ctx) as changed:
         at = changed.now + PAUSE_AFTER_SILENCE
-        if machines.ask_again(changed.tx, requested.id, at, sentence):
+        if machines.retry_request(changed.tx, requested.id, at, sentence):
             changed.queue_changed(requested.pool)  # recompute the reasons of waiting work
 
 
@@ -281,7 +281,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
         machines.seen(tx, comparison.seen, comparison.stopped, now)
         machines.unseen(tx, comparison.absent)
         failed_joins = machines.never_joined(tx, comparison.gone)
-        alone = no_shows.ended_alone(changed, rows, comparison.gone, listing)
+        alone = no_shows.record_unordered_end(changed, rows, comparison.gone, listing)
         for row in machines.end(tx, comparison.gone, now):
             changed.queue_changed(row.pool)
             if row.agent_id is not None:
@@ -297,7 +297,10 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
     orphans = {o.cloud_id for o in comparison.orphans}
     if orphans:
         log.warning(
-            "%s in %s: ending machines that nobody asked for: %s", provider, region, sorted(orphans)
+            "%s in %s: terminating machines that the cluster did not request: %s",
+            provider,
+            region,
+            sorted(orphans),
         )
         _terminate(cloud, [m for m in listing if m.cloud_id in orphans])
     return not orphans  # a lost order is repeated: the next list shows its effect

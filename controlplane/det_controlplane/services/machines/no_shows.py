@@ -27,7 +27,7 @@ ENDED_ALONE = "it ended before its agent joined"
 TAKEN_BACK = "its cloud took it back before its agent joined"
 
 
-def ended_alone(
+def record_unordered_end(
     changed: Change, rows: Sequence[Row], gone: Collection[UUID], listed: Sequence[CloudMachine]
 ) -> Mapping[UUID, CloudMachine]:
     """Record machines that ended without an order before they joined. Return them by their rows.
@@ -46,14 +46,14 @@ def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool
     """Record why a machine ended that did not join; return False where that is known, or its end was ordered."""
     sentence = TAKEN_BACK if machine.taken_back else ENDED_ALONE
     cause = f": {machine.ended_because}" if machine.ended_because else ""
-    pool = machines.ended_alone(
+    pool = machines.record_unordered_end(
         changed.tx, requested.id, sentence + cause, no_show=not machine.taken_back
     )
     if pool is None:
         return False
     if machine.taken_back:
         interruptions.of_machine(changed.tx, requested.id, changed.now)
-        refusals.remember_taken_back(changed.tx, requested, sentence + cause, changed.now)
+        refusals.record_reclaimed_offer(changed.tx, requested, sentence + cause, changed.now)
     else:
         hold_pool_after_failed_launches(changed, pool)
     return True

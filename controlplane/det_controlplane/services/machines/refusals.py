@@ -30,7 +30,7 @@ def remember(tx: Tx, requested: Requested, outcome: LaunchOutcome, now: datetime
     cooldowns.put(tx, list(refused.values()), now)
 
 
-def remember_taken_back(tx: Tx, requested: Requested, sentence: str, now: datetime) -> None:
+def record_reclaimed_offer(tx: Tx, requested: Requested, sentence: str, now: datetime) -> None:
     """Skip an offer for a while after its machine was reclaimed before its agent joined: the cloud has no capacity."""
     scope = Scope.of(requested.offers[0])
     refusal = Refusal(RefusalKind.NO_CAPACITY, scope, sentence)

@@ -168,20 +168,20 @@ def next_due(ctx: Context, tx: Tx) -> datetime | None:
     """Return the time of the next budget check, or None. Without running machines, only a new month needs a check."""
     if not ctx.config.rents:
         return None
-    since, outlived = budgets.looked_at(tx, ctx.now())
+    since, outlived = budgets.oldest_check(tx, ctx.now())
     if since is None or not (outlived or machines.any_live(tx)):
         return None
     return since + INTERVAL
 
 
-def keep_if_due(ctx: Context) -> None:
+def enforce_if_due(ctx: Context) -> None:
     with ctx.db.autocommit() as tx:
         due = next_due(ctx, tx)
     if due is not None and due <= ctx.now():
-        keep(ctx)
+        enforce(ctx)
 
 
-def keep(ctx: Context) -> None:
+def enforce(ctx: Context) -> None:
     """Compare every budget with its costs; warn, drain and stop."""
     with ctx.db.begin() as tx:
         spent = [(b, spent_of(ctx, tx, b)) for b in budgets.every(tx)]
@@ -203,7 +203,7 @@ def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decim
         _mark_pool_changed(changed, budget)
         if state is BudgetState.WARNED and budget.state is BudgetState.WITHIN:
             _warn(changed, budget, spent)
-        if is_worse(state, budget.state) and events.tell_budget(
+        if is_worse(state, budget.state) and events.queue_budget_messages(
             changed.tx, budget, state, spent, changed.now
         ):
             changed.wake(WEBHOOKS_TOPIC)

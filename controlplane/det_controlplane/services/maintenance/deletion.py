@@ -104,10 +104,10 @@ def _begin(ctx: Context, changed: Change, row: OwnedRow) -> None:
     """Begin a deletion. Experiments with an earlier failed deletion are tried again."""
     deletions.begin(changed.tx, row.kind, row.id)
     for experiment_id in deletions.try_again(changed.tx, row.kind, row.id):
-        _promise(ctx, changed, experiment_id)
+        _schedule(ctx, changed, experiment_id)
 
 
-def _promise(ctx: Context, changed: Change, experiment_id: int) -> None:
+def _schedule(ctx: Context, changed: Change, experiment_id: int) -> None:
     key = f"delete {ctx.new_uuid()}"  # of this try: the tasks of another have ended
     changed.later(EffectKind.DELETE_EXPERIMENT, experiment_id=experiment_id, key=key)
 
@@ -143,7 +143,7 @@ def _begin_deletion(ctx: Context, project_id: int, experiment_id: int) -> None:
             return
         experiment.set_state(ExperimentState.DELETING)
         if experiment.row.state is ExperimentState.DELETING:
-            _promise(ctx, experiment.change, experiment_id)
+            _schedule(ctx, experiment.change, experiment_id)
 
 
 def _end(tx: Tx, kind: Kind, id: int, failed: Sequence[Failure]) -> None:
@@ -158,7 +158,7 @@ def _end(tx: Tx, kind: Kind, id: int, failed: Sequence[Failure]) -> None:
 
 
 def _again(kind: Kind) -> str:
-    return f"; mend that, then delete the {kind} again"
+    return f"; fix that, then delete the {kind} again"
 
 
 def _end_tasks(ctx: Context, tasks: Sequence[LiveTask]) -> None:

@@ -70,7 +70,7 @@ def run_due(ctx: Context) -> int:
         except Unfinished as e:
             log.debug("effect %d (%s) goes on: %s", effect.id, effect.kind.value, e)
             with ctx.db.begin() as tx:
-                outbox.go_on(tx, effect.id, ctx.now())
+                outbox.continue_later(tx, effect.id, ctx.now())
             continue
         except Unready as e:
             log.debug("effect %d (%s) waits: %s", effect.id, effect.kind.value, e)

@@ -25,7 +25,7 @@ class Reminder:
         self._next = now + LOOKS_EVERY_S
         try:
             with ctx.db.autocommit() as tx:
-                is_waiting = cluster.is_left_waiting(tx)
+                is_waiting = cluster.has_work_without_schedule(tx)
         except (DatabaseDown, TryAgain, QueryFailed) as e:  # the request has its answer already
             log.warning("whether something waits is not known: %s", e)
             return

@@ -31,7 +31,7 @@ def run(ctx: Context) -> float | None:
     _kill_overdue_allocations(ctx)
     unmanaged.end_silent_trials(ctx)
     idling.end_idle(ctx)
-    budgets.keep_if_due(ctx)
+    budgets.enforce_if_due(ctx)
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
     is_unfinished = [

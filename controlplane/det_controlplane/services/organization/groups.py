@@ -8,7 +8,7 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import Violated
 from det_controlplane.db.people import groups
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, Taken, found
+from det_controlplane.services.errors import Invalid, Missing, Taken, require
 from det_controlplane.services.identity.rights import require_admin
 from det_controlplane.services.principal import User
 
@@ -90,7 +90,7 @@ def move_users(
 
 
 def _shown(tx: Tx, group_id: int) -> dict[str, Any]:
-    return found(groups.one(tx, group_id), f"group {group_id}")
+    return require(groups.one(tx, group_id), f"group {group_id}")
 
 
 def _checked(name: str) -> str:

@@ -16,7 +16,7 @@ from det_controlplane.services.errors import (
     Oversized,
     Taken,
     WrongState,
-    found,
+    require,
     require_open,
 )
 from det_controlplane.services.organization import workspaces
@@ -47,7 +47,7 @@ def get(ctx: Context, project_id: int) -> dict[str, Any]:
 
 def by_key(ctx: Context, key: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        return found(projects.by_key(tx, key), f"project with key '{key}'")
+        return require(projects.by_key(tx, key), f"project with key '{key}'")
 
 
 def listed(
@@ -111,14 +111,16 @@ def move(ctx: Context, caller: User, project_id: int, workspace_id: int) -> None
 
 def set_notes(ctx: Context, project_id: int, notes: Sequence[Note]) -> list[Note]:
     with ctx.db.begin() as tx:
-        new_notes = found(projects.set_notes(tx, project_id, list(notes)), f"project {project_id}")
+        new_notes = require(
+            projects.set_notes(tx, project_id, list(notes)), f"project {project_id}"
+        )
         return _within_bounds(new_notes)
 
 
 def add_note(ctx: Context, project_id: int, note: Note) -> list[Note]:
     with ctx.db.begin() as tx:
         return _within_bounds(
-            found(projects.add_note(tx, project_id, note), f"project {project_id}")
+            require(projects.add_note(tx, project_id, note), f"project {project_id}")
         )
 
 
@@ -132,7 +134,7 @@ def _within_bounds(notes: list[Note]) -> list[Note]:
 
 
 def locked(tx: Tx, project_id: int) -> ProjectRow:
-    return found(projects.lock(tx, project_id), f"project {project_id}")
+    return require(projects.lock(tx, project_id), f"project {project_id}")
 
 
 def open_project(tx: Tx, project_id: int) -> ProjectRow:
@@ -145,13 +147,13 @@ def open_project(tx: Tx, project_id: int) -> ProjectRow:
 
 def keep_open(tx: Tx, project_id: int) -> None:
     """Refuse an archived or deleted project, and lock the project against both until the commit."""
-    row = found(projects.share(tx, project_id), f"project {project_id}")
+    row = require(projects.share(tx, project_id), f"project {project_id}")
     what = f"project {row.id}"
     require_open(what, archived=row.archived, deleting=row.state is not None)
 
 
 def _shown(tx: Tx, project_id: int) -> dict[str, Any]:
-    return found(projects.one(tx, project_id), f"project {project_id}")
+    return require(projects.one(tx, project_id), f"project {project_id}")
 
 
 def _checked_name(name: str) -> str:

@@ -10,7 +10,7 @@ from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.engine.errors import Violated
 from det_controlplane.db.people import users
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, found
+from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, require
 from det_controlplane.services.identity.passwords import client_hash, stored_hash
 from det_controlplane.services.identity.rights import (
     require_admin,
@@ -82,7 +82,7 @@ def get(ctx: Context, user_id: int) -> dict[str, Any]:
 
 def by_name(ctx: Context, username: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        return found(users.by_name(tx, username), f"user '{username}'")
+        return require(users.by_name(tx, username), f"user '{username}'")
 
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _columns(changes: UserChanges, public: bool) -> dict[str, Any]:
 
 
 def _shown(tx: Tx, user_id: int) -> dict[str, Any]:
-    return found(users.one(tx, user_id), f"user {user_id}")
+    return require(users.one(tx, user_id), f"user {user_id}")
 
 
 def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:

@@ -16,7 +16,7 @@ from det_controlplane.services.errors import (
     Invalid,
     Taken,
     WrongState,
-    found,
+    require,
     require_open,
 )
 from det_controlplane.services.identity import host_access, roles
@@ -97,16 +97,16 @@ def set_pinned(ctx: Context, caller: User, workspace_id: int, pinned: bool) -> N
 
 
 def owner(tx: Tx, workspace_id: int) -> int:
-    return found(workspaces.owner(tx, workspace_id), f"workspace {workspace_id}")
+    return require(workspaces.owner(tx, workspace_id), f"workspace {workspace_id}")
 
 
 def locked(tx: Tx, workspace_id: int) -> WorkspaceRow:
-    return found(workspaces.lock(tx, workspace_id), f"workspace {workspace_id}")
+    return require(workspaces.lock(tx, workspace_id), f"workspace {workspace_id}")
 
 
 def open_workspace(tx: Tx, workspace_id: int) -> WorkspaceRow:
     """Return a workspace that takes projects."""
-    row = found(workspaces.share(tx, workspace_id), f"workspace {workspace_id}")
+    row = require(workspaces.share(tx, workspace_id), f"workspace {workspace_id}")
     what = f"workspace '{row.name}'"
     require_open(what, archived=row.archived, deleting=row.state is not None)
     if row.immutable:
@@ -132,7 +132,7 @@ def editable(row: R, caller: User, verb: str, *, archived_too: bool = False) -> 
 
 
 def _shown(tx: Tx, caller: User, workspace_id: int) -> dict[str, Any]:
-    return found(workspaces.one(tx, workspace_id, caller.id), f"workspace {workspace_id}")
+    return require(workspaces.one(tx, workspace_id, caller.id), f"workspace {workspace_id}")
 
 
 def _check_admin_only(caller: User, changes: WorkspaceChanges) -> None:

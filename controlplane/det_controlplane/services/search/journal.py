@@ -106,7 +106,7 @@ class Journal:
         """Keep the search after the commit for the next transaction."""
         if self._search is not None:
             entry = KeptSearch(self._experiment.seq, self._search, self._progress_at)
-            self._ctx.memory.give_back_search(self._experiment.id, entry)
+            self._ctx.memory.store_search(self._experiment.id, entry)
 
     def _folded(self) -> search.Search:
         if self._search is None:
@@ -115,7 +115,7 @@ class Journal:
 
     def _load(self) -> search.Search:
         row = self._experiment
-        cached = self._ctx.memory.take_search(row.id)
+        cached = self._ctx.memory.pop_search(row.id)
         if cached is not None and row.snapshot_seq <= cached.seq <= row.seq:
             folded, seq, self._progress_at = cached.search, cached.seq, cached.progress_at
         else:

@@ -19,7 +19,7 @@ def key_of(token: str) -> str:
     return _HASH + hashlib.sha256(token.encode()).hexdigest()
 
 
-def told(
+def token_of(
     ctx: Context, task_id: str, config: Mapping[str, Any], access_key: str | None
 ) -> str | None:
     """Return the token of a task from its configuration with secrets; None where it cannot be read."""

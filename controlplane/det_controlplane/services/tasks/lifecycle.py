@@ -37,7 +37,7 @@ def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> N
     if ends:
         tasks.end(tx, allocation.task_id, end_sentence(exit, ending.told), change.now)
         change.trial_ended(allocation.task_id)
-        if outbox.hasten_after_task(tx, allocation.task_id, change.now):
+        if outbox.retry_deletions_of_task(tx, allocation.task_id, change.now):
             change.wake("schedule")
 
 

@@ -188,12 +188,12 @@ def is_still_open(
         return proxies.of_task(ctx.db, _named(service)[0]) is None
 
 
-def any_wanted(ctx: Context) -> bool:
+def is_relay_needed(ctx: Context) -> bool:
     """Return whether a task with ports runs, or waits to: a relay is needed."""
-    return proxies.any_wanted(ctx.db)
+    return proxies.is_relay_needed(ctx.db)
 
 
-def tell(ctx: Context, task_ids: Iterable[str], line: str) -> None:
+def add_log_line(ctx: Context, task_ids: Iterable[str], line: str) -> None:
     """Add a line to the logs of some tasks."""
     with ctx.db.begin() as tx:
         for task_id in task_ids:
@@ -205,7 +205,7 @@ def touch(ctx: Context, task_ids: Sequence[str]) -> None:
     proxies.touch(ctx.db, task_ids, ctx.now())
 
 
-def missed(ctx: Context, agent_id: str) -> None:
+def reconnect_agent(ctx: Context, agent_id: str) -> None:
     """Make an agent connect to the relay again: it may be connected to an instance that clients do not reach."""
     proxies.miss(ctx.db, agent_id)
     ctx.waker.wake(f"agent:{agent_id}")

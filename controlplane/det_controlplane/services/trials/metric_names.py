@@ -8,7 +8,7 @@ from det_controlplane.core.trials.metrics import VALIDATION, MetricsReport
 from det_controlplane.db.logs import logs
 from det_controlplane.db.trials import metric_names as rows
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import found
+from det_controlplane.services.errors import require
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def admit(ctx: Context, experiment_id: int, report: MetricsReport) -> AdmittedRe
     admission = _refused_again(names, report)
     if admission is None:
         admission = _store_names(ctx, experiment_id, report)
-        ctx.memory.metric_names.keep(experiment_id, admission.names)
+        ctx.memory.metric_names.store(experiment_id, admission.names)
     if not admission.refused and admission.has_group(report.group):
         return AdmittedReport(report)
     refusal = metric_names.refusal(experiment_id, report.trial_id, report.group, admission)
@@ -54,7 +54,7 @@ def _refused_again(names: MetricNames, report: MetricsReport) -> Admission | Non
 def _store_names(ctx: Context, experiment_id: int, report: MetricsReport) -> Admission:
     while True:  # retry if another process changed the names between the read and the write
         with ctx.db.autocommit() as tx:
-            row = found(rows.read(tx, experiment_id), f"experiment {experiment_id}")
+            row = require(rows.read(tx, experiment_id), f"experiment {experiment_id}")
             admission = metric_names.admit(row.names, report.group, report.metrics, row.searched)
             if admission.names == row.names:
                 return admission

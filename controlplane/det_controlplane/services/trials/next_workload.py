@@ -1,4 +1,4 @@
-"""Hand out a trial's next workload: train, validate, checkpoint or stop."""
+"""Return a trial's next workload: train, validate, checkpoint or stop."""
 
 from typing import Any
 

@@ -45,15 +45,15 @@ def _store_together(ctx: Context, read: _Trials, tickets: Sequence[Report]) -> N
     first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
     new, unknown = [], []
     for trial_id, ticket in first.items():
-        trial, report = read.get(trial_id) or ctx.memory.reporting.take(trial_id), ticket.item
+        trial, report = read.get(trial_id) or ctx.memory.reporting.pop(trial_id), ticket.item
         if trial is None:
             unknown.append(trial_id)
-        elif report.goes_on(trial.run_id, trial.total_batches):
+        elif report.continues_run(trial.run_id, trial.total_batches):
             new.append(_new(ctx, trial, report))
     with ctx.db.autocommit() as tx:
         trials, others = metrics.add_all(tx, new, unknown)
     for trial in trials.values():
-        ctx.memory.reporting.keep(trial)
+        ctx.memory.reporting.store(trial)
     for trial_id, ticket in first.items():
         if trial_id in trials:
             ticket.answer(True)

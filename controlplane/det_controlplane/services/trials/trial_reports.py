@@ -110,7 +110,7 @@ def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operat
     with ctx.db.begin() as tx:
         orders = _existing(trial_reports.asked(tx, trial_id), trial_id)
         undecided = _is_undecided(orders) and may_wait
-        if orders.parked and not undecided and not trials.let_rest(tx, trial_id):
+        if orders.parked and not undecided and not trials.end_parked_run(tx, trial_id):
             # The trial was promoted at this very moment.
             orders = _existing(trial_reports.asked(tx, trial_id), trial_id)
     length = orders.train_to

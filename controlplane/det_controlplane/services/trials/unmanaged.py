@@ -36,7 +36,7 @@ def heartbeat(ctx: Context, trial_id: int, state: str | None) -> None:
 def _end(ch: Change, trial_id: int, state: TrialState) -> None:
     experiment_id = rows.end(ch.tx, trial_id, state, ch.now)
     if experiment_id is not None:
-        ch.tell_end(experiment_id)
+        ch.send_final_state(experiment_id)
 
 
 def _parsed(trial_id: int, state: str | None) -> TrialState:

@@ -70,7 +70,7 @@ def _parted(
 def _is_usual(row: ExperimentRow, trial: ValidatingTrial, report: MetricsReport) -> bool:
     if row.unmanaged or not row.state.live or trial.reported:
         return False
-    return report.goes_on(trial.row.run_id, trial.total_batches)
+    return report.continues_run(trial.row.run_id, trial.total_batches)
 
 
 class _Decisions:

@@ -59,13 +59,13 @@ def _has(pattern: str, line: Mapping[str, Any]) -> bool:
     return matches(pattern, line["log"])
 
 
-def tell_line(tx: Tx, line: TriggeredLine, now: datetime) -> int:
+def queue_line_messages(tx: Tx, line: TriggeredLine, now: datetime) -> int:
     data = {
         "task_id": line.task_id,
         "node_name": line.agent_id or "",
         "triggering_log": line.log.removesuffix("\n"),
     }
-    return webhooks.promise_line(tx, line.trigger, line.task_id, data, now)
+    return webhooks.queue_messages_of_line(tx, line.trigger, line.task_id, data, now)
 
 
 def alert(
@@ -78,7 +78,7 @@ def alert(
     with ctx.db.begin() as tx:
         if not experiments.exists(tx, experiment_id):
             raise Missing(f"experiment {experiment_id} not found")
-        count = webhooks.promise(
+        count = webhooks.queue_messages(
             tx,
             TriggerType.CUSTOM,
             experiment_id,
@@ -90,7 +90,7 @@ def alert(
         ctx.waker.wake(WEBHOOKS_TOPIC)
 
 
-def tell_budget(
+def queue_budget_messages(
     tx: Tx, budget: Budget, state: BudgetState, spent_usd: Decimal, now: datetime
 ) -> int:
     """Send a message about a reached limit to the webhooks of an experiment or a workspace, and to the
@@ -108,7 +108,7 @@ def tell_budget(
             "period": budget.period.value, "limit_usd": float(budget.limit_usd), "spent_usd": float(round(spent_usd, 6)),
         },
     }  # fmt: skip
-    return webhooks.promise(
+    return webhooks.queue_messages(
         tx,
         TriggerType.CUSTOM,
         of if budget.scope is BudgetScope.EXPERIMENT else None,
