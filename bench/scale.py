@@ -140,6 +140,7 @@ def loop_ms() -> float:
 
 def settle(cluster: Cluster) -> None:
     """Wait until ticks have summed ended days and copied values of trials, or for half an hour."""
+    cluster.reconnect()  # a fill takes longer than the server keeps an idle connection
     create(cluster, activate=True)  # wakes the tick
     database = Database(cluster.database_url())
     until = time.monotonic() + LONGEST_SETTLING_S
