@@ -27,8 +27,8 @@ _SPAN = """CROSS JOIN LATERAL (SELECT *, greatest(0, extract(epoch FROM end_time
         AND c.assigned_at < :before AND (c.ended_at > :after OR c.ended_at IS NULL)"""
 _HELD = {"slots": "cardinality(c.slot_ids)"}
 # Whether an allocation `a` ran in the period.
-OVERLAPS = """a.started_at < cast(:before AS timestamptz)
-    AND coalesce(a.ended_at, :now) > cast(:after AS timestamptz)"""
+OVERLAPS = """a.started_at < cast(:before AS timestamptz) AND (a.ended_at > cast(:after AS timestamptz)
+    OR (a.ended_at IS NULL AND cast(:now AS timestamptz) > cast(:after AS timestamptz)))"""
 # Deleted work keeps its share, because budgets and users still count it.
 SHARES = f"""
     SELECT a.id AS allocation_id, a.trial_id, k.id AS task_id, k.experiment_id, j.user_id, coalesce(p.workspace_id, j.workspace_id) AS workspace_id,
