@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.paging import Page, Sort
+from det_controlplane.db import schema
 from det_controlplane.db.engine import pages
 from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.pages import Collection
 from det_controlplane.db.people import users
 from det_controlplane.db.trials import trial_pages, workloads
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import listing
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 
 from tests.support.searching import SINGLE, running, validate
 
@@ -124,3 +126,17 @@ def test_parts_with_long_rows_have_fewer_rows(
     assert len(parts) > 3
     # A part ends with the row that goes beyond the bound.
     assert max(map(len, parts)) < 150_000 + 110_000
+
+
+@pytest.mark.parametrize("offset", [12, -5])
+def test_rows_before_a_page_are_skipped_without_writing_them(
+    database: Database, offset: int
+) -> None:
+    with database.begin() as tx:
+        tx.execute(_USERS, {"count": 20})
+        tx.execute(text("CREATE SEQUENCE written"))
+    id = schema.users.c.id
+    row = func.json_build_object("id", id, "number", func.nextval("written"))
+    collection = Collection("users", select(row), {"SORT_BY_ID": id})
+    answer = joined(pages.find(database, collection, Page(offset, 3), Sort(), {}))
+    assert [user["number"] for user in answer["users"]] == [1, 2, 3]
