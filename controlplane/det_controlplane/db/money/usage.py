@@ -86,18 +86,21 @@ _BY_ROWS = f"""
         UNION ALL SELECT user_id, pool, labels, slots, started_at, ended_at FROM deleted_allocations a WHERE {_IN_RANGE}
     ) a CROSS JOIN LATERAL {days("a.started_at", _END)}
 """
-_BY = "SELECT start, json_object_agg(key, seconds ORDER BY key)::text AS sums FROM (SELECT start, {key} AS key, sum(seconds)::double precision AS seconds FROM parts {join} GROUP BY 1, 2) x GROUP BY start"
+_BY = "SELECT start, json_object_agg(key, seconds ORDER BY key)::text AS sums FROM (SELECT start, key, sum(seconds)::double precision AS seconds FROM ({parts}) x GROUP BY 1, 2) y GROUP BY start"
+_USERS = "SELECT start, username AS key, seconds FROM parts JOIN users ON users.id = user_id"
+_LABELS = "SELECT start, unnest(labels) AS key, seconds FROM parts"
 _BY_DAY = text(f"""
     WITH {RANGES}, parts AS MATERIALIZED (
-        SELECT date_trunc(:unit, p.day, 'UTC') AS start, p.user_id, p.pool, p.labels, p.seconds FROM (
-            SELECT u.day, u.user_id, u.pool, u.labels, u.seconds FROM closed JOIN usage_of_days u USING (day)
-            UNION ALL {_BY_ROWS.format(ranges="ranges")}) p)
-    SELECT t.start, t.seconds, u.sums AS by_username, p.sums AS by_pool, coalesce(l.sums, '{{}}') AS by_label
-    FROM (SELECT start, sum(seconds)::double precision AS seconds FROM parts GROUP BY start) t
-    JOIN ({_BY.format(key="username", join="JOIN users ON users.id = user_id")}) u USING (start)
-    JOIN ({_BY.format(key="pool", join="")}) p USING (start)
-    LEFT JOIN ({_BY.format(key="label", join="CROSS JOIN unnest(labels) label")}) l USING (start)
-    ORDER BY t.start
+        SELECT c.start, u.user_id, u.pool, u.labels, u.seconds
+        FROM (SELECT day, date_trunc(:unit, day, 'UTC') AS start FROM closed) c JOIN usage_of_days u USING (day)
+        UNION ALL SELECT date_trunc(:unit, p.day, 'UTC'), p.user_id, p.pool, p.labels, p.seconds
+        FROM ({_BY_ROWS.format(ranges="ranges")}) p)
+    SELECT p.start, p.seconds, u.sums AS by_username, p.sums AS by_pool, coalesce(l.sums, '{{}}') AS by_label
+    FROM (SELECT start, sum(seconds)::double precision AS seconds,
+            json_object_agg(pool, seconds::double precision ORDER BY pool)::text AS sums
+        FROM (SELECT start, pool, sum(seconds) AS seconds FROM parts GROUP BY 1, 2) x GROUP BY start) p
+    JOIN ({_BY.format(parts=_USERS)}) u USING (start) LEFT JOIN ({_BY.format(parts=_LABELS)}) l USING (start)
+    ORDER BY p.start
 """)
 SUM_DAYS = text(f"""
     INSERT INTO usage_of_days (day, user_id, pool, labels, seconds)
