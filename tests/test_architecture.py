@@ -29,6 +29,7 @@ PACKAGES: dict[str, frozenset[str]] = {
         {
             "determined",
             "det_controlplane.entry.local.commands",
+            "det_controlplane.entry.local.files",
             "det_controlplane.adapters.own_wheel",
             "det_controlplane.entry.aws.packaging",
             "det_controlplane.core.config",

@@ -75,13 +75,7 @@ def _remote_report(error: BaseException, path: str) -> "ErrorReport | None":
         code = DENIED if isinstance(error, SignInFailed) else FAILED
         return ErrorReport(code, error.cause, error.hint)
     if isinstance(error, MasterUnreachableError):
-        hint = (
-            "check the address (-m, or the variable DET_MASTER);"
-            " `det deploy local cluster-up` starts a cluster here"
-        )
-        if "cannot reach http:" in str(error) and "RemoteDisconnected" in str(error):
-            hint = "if the cluster speaks HTTPS, write https:// before its address"
-        return ErrorReport(FAILED, str(error), hint)
+        return ErrorReport(FAILED, str(error), _reach_hint(str(error)))
     if isinstance(error, APIError):
         code = _CODES.get(error.status, FAILED)
         hint = _HINTS.get(error.status, "")
@@ -94,6 +88,28 @@ def _remote_report(error: BaseException, path: str) -> "ErrorReport | None":
             code, error.message, "" if _message_has_command(error.message, hint) else hint
         )
     return None
+
+
+def _reach_hint(message: str) -> str:
+    """Return the next step after a failed connection."""
+    if "plain HTTP" in message:
+        return "write http:// before its address (-m, or the variable DET_MASTER)"
+    if "cannot reach http:" in message and "without an answer" in message:
+        return "if the cluster speaks HTTPS, write https:// before its address"
+    if "connection refused" in message and (name := _stopped_cluster(message)):
+        flag = "" if name == "determined" else f" --cluster-name {name}"
+        return f"cluster '{name}' is down: `det deploy local cluster-up{flag}` starts it"
+    return (
+        "check the address (-m, or the variable DET_MASTER);"
+        " `det deploy local cluster-up` starts a cluster here"
+    )
+
+
+def _stopped_cluster(message: str) -> str:
+    """Return the name of this user's local cluster with the address in the message, or ''."""
+    from det_controlplane.entry.local.files import stopped_clusters
+
+    return next((name for name, url in stopped_clusters() if f"{url}:" in message), "")
 
 
 def as_typed(message: str, names: "Iterable[str]") -> str:

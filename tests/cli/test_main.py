@@ -3,9 +3,11 @@
 import importlib.metadata
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from det_cli import __version__, product_version
+from det_controlplane.entry.local.files import Desired, LocalFiles, default_folder
 
 from tests.cli.conftest import Det
 from tests.support.fake_api import Asked, Raw, Refusal
@@ -127,6 +129,37 @@ def test_unreachable_cluster_error_names_det_master(home: object, det: Det) -> N
     assert "cannot reach http://127.0.0.1" in result.err
     assert "DET_MASTER" in result.err
     assert "Traceback" not in result.err
+
+
+def test_refused_connection_is_explained(home: object, det: Det) -> None:
+    result = det("-m", f"127.0.0.1:{free_port()}", "e", "list")
+    assert "connection refused" in result.err
+    assert "ConnectionRefusedError" not in result.err
+    assert "`det deploy local cluster-up` starts a cluster here" in result.err
+
+
+def test_unknown_host_is_explained(home: object, det: Det) -> None:
+    result = det("-m", "http://no-such-host.invalid:8080", "e", "list")
+    assert "cannot reach http://no-such-host.invalid:8080: unknown host" in result.err
+
+
+def test_https_to_a_plain_address_is_explained(cluster: FakeCluster, det: Det) -> None:
+    result = det("-m", cluster.url.replace("http:", "https:"), "e", "list")
+    assert result.code == 1
+    assert "this address speaks plain HTTP" in result.err
+    assert "hint: write http:// before its address" in result.err
+
+
+def test_address_of_a_stopped_local_cluster_names_the_command_that_starts_it(
+    home: Path, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    port = free_port()
+    files = LocalFiles(default_folder("ux"))
+    files.folder.mkdir(parents=True)
+    files.write_desired(Desired("ux", "127.0.0.1", port))
+    result = det("-m", f"127.0.0.1:{port}", "e", "list")
+    assert "cluster 'ux' is down: `det deploy local cluster-up --cluster-name ux`" in result.err
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import gzip
 import http.client
 import json
 import logging
+import socket
 import ssl
 import time
 import uuid
@@ -137,6 +138,15 @@ class Absence:
             log.warning("the agent of this machine answers again after %.0f s", away_s)
 
 
+# OpenSSL's names for an answer that is not TLS.
+_PLAIN_HTTP = (
+    "WRONG_VERSION_NUMBER",
+    "HTTP_REQUEST",
+    "PACKET_LENGTH_TOO_LONG",
+    "RECORD_LAYER_FAILURE",
+)
+
+
 def _is_away(error: Exception) -> bool:
     """Return whether an error means that the server is down, rather than that it interrupted a request."""
     broken_off = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, ssl.SSLError)
@@ -261,7 +271,7 @@ class Session:
             except (ssl.SSLCertVerificationError, UntrustedCertificate) as e:
                 raise UntrustedMasterError(f"cannot trust {self.base_url}: {_reason(e)}") from e
             except (OSError, http.client.HTTPException) as e:
-                last = f"{type(e).__name__}: {e}"
+                last = in_words(e)
                 if self._absence is not None and _is_away(e):
                     self._absence.note(self.base_url, last)
                     time.sleep(pause_s)
@@ -349,7 +359,7 @@ class Session:
             except (ssl.SSLCertVerificationError, UntrustedCertificate) as e:
                 raise UntrustedMasterError(f"cannot trust {self.base_url}: {_reason(e)}") from e
             except (OSError, http.client.HTTPException) as e:
-                raise MasterUnreachableError(f"cannot reach {self.base_url}: {e}") from e
+                raise MasterUnreachableError(f"cannot reach {self.base_url}: {in_words(e)}") from e
             if response.status in RETRY_STATUSES:
                 raise MasterUnreachableError(
                     f"cannot reach {self.base_url}: HTTP {response.status}"
@@ -366,6 +376,21 @@ class Session:
     def close(self) -> None:
         """Close the idle connections. The next request opens a new one."""
         self._connections.close()
+
+
+def in_words(error: Exception) -> str:
+    """Return the cause of a failed connection in the words of a user."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, socket.gaierror):
+        return "unknown host"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLError) and error.reason in _PLAIN_HTTP:
+        return "this address speaks plain HTTP"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "the server closed the connection without an answer"
+    return f"{type(error).__name__}: {error}"
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -5,7 +5,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -227,6 +228,15 @@ def running_clusters() -> list[str]:
     clusters = (LocalFiles(path) for path in default_folder("").glob("*"))
     running = (files for files in clusters if files.has_cluster() and files.supervisor_pid())
     return sorted(files.folder.name for files in running if _is_whole(files))
+
+
+def stopped_clusters() -> Iterator[tuple[str, str]]:
+    """Yield the names and addresses of this user's clusters that do not run."""
+    for path in sorted(default_folder("").glob("*")):
+        files = LocalFiles(path)
+        if files.has_cluster() and not files.supervisor_pid() and _is_whole(files):
+            with suppress(NewerFiles):
+                yield path.name, files.desired().url
 
 
 def _is_whole(files: LocalFiles) -> bool:
