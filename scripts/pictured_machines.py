@@ -11,7 +11,7 @@ from det_controlplane.db.engine.database import Database
 
 from tests.support.api import Caller, create
 from tests.support.postgres import throwaway_server
-from tests.support.rented import OFFERS, MachineAgent, Rented, rented_cluster
+from tests.support.rented import OFFERS, MachineAgent, RentedCluster, rented_cluster
 from tests.support.served_api import served
 
 _REFUSED = "us-east-1a has no g5.1 machine to spare (InsufficientInstanceCapacity)."
@@ -29,7 +29,7 @@ def renting(folder: Path) -> Iterator[str]:
         database.dispose()
 
 
-def _work(cluster: Rented) -> None:
+def _work(cluster: RentedCluster) -> None:
     now = datetime.now(timezone.utc)
     cluster.time = now - timedelta(hours=7)
     user = cluster.api.signed_in("determined")
@@ -51,7 +51,7 @@ def _work(cluster: Rented) -> None:
     cluster.settle()
 
 
-def _train_to_the_end(cluster: Rented, user: Caller, hours: float) -> None:
+def _train_to_the_end(cluster: RentedCluster, user: Caller, hours: float) -> None:
     experiment = create(user, activate=True)
     _, agent = cluster.employ()
     _pass(cluster, timedelta(hours=hours), [agent])
@@ -62,7 +62,7 @@ def _train_to_the_end(cluster: Rented, user: Caller, hours: float) -> None:
         cluster.settle(1)
 
 
-def _pass(cluster: Rented, span: timedelta, agents: list[MachineAgent]) -> None:
+def _pass(cluster: RentedCluster, span: timedelta, agents: list[MachineAgent]) -> None:
     cluster.time += span
     for agent in agents:
         agent.poll()

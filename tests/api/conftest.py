@@ -14,7 +14,7 @@ from tests.support.house import House
 from tests.support.inbox import Inbox, make_webhook
 from tests.support.played_agent import PlayedAgent
 from tests.support.postgres import DatabaseServer
-from tests.support.rented import Rented, rented_cluster
+from tests.support.rented import RentedCluster, rented_cluster
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+def cluster(database: Database, tmp_path: Path) -> Iterator[RentedCluster]:
     """A cluster that rents machines; files that ask its API have it as their `api`."""
     with rented_cluster(database, tmp_path) as rented_machines:
         yield rented_machines

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.api import Api, Caller, Told, config_of, create
+from tests.support.api import Api, ApiResponse, Caller, config_of, create
 
 REASON = "3 containers in a row could not be started: no space left on device"
 
@@ -111,7 +111,7 @@ def test_rejects_single_agent_requests_larger_than_every_agent(
     Agent(api, slots=2, name="one")
     Agent(api, slots=3, name="two")
 
-    def submit(**resources: object) -> Told:
+    def submit(**resources: object) -> ApiResponse:
         config = config_of(resources=resources)
         return user.ask("POST", "/api/v1/experiments", {"config": config, "activate": False})
 

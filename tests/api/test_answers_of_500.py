@@ -10,7 +10,7 @@ from det_controlplane.db.engine.errors import QueryFailed
 from det_controlplane.services.experiments import listing
 from sqlalchemy import text
 
-from tests.support.api import POOLS, Api, Caller, Told, config_of, create
+from tests.support.api import POOLS, Api, ApiResponse, Caller, config_of, create
 
 LONG = "9" * 5_000
 
@@ -81,14 +81,14 @@ def test_rejects_deeply_nested_values(user: Caller, depth: int) -> None:
     assert [t.status for t in responses] == [400] * len(responses)
 
 
-def submit(caller: Caller, key: str, **more: Any) -> Told:
+def submit(caller: Caller, key: str, **more: Any) -> ApiResponse:
     request = {"config": config_of(**more), "activate": False}
     raw = json.dumps(request).encode()
     return caller.ask("POST", "/api/v1/experiments", raw, headers={"idempotency-key": key})
 
 
 def test_idempotency_key_applies_to_one_user_and_one_body(admin: Caller, user: Caller) -> None:
-    def id_of(response: Told) -> int:
+    def id_of(response: ApiResponse) -> int:
         return int(response.json()["experiment"]["id"])
 
     first = submit(user, "key")
@@ -97,7 +97,7 @@ def test_idempotency_key_applies_to_one_user_and_one_body(admin: Caller, user: C
     assert len({id_of(reported_response) for reported_response in (first, *others)}) == 3
 
 
-def mounting(caller: Caller, path: str) -> Told:
+def mounting(caller: Caller, path: str) -> ApiResponse:
     mounts = [{"host_path": path, "container_path": "/there"}]
     request = {"config": config_of(bind_mounts=mounts), "activate": False}
     return caller.ask("POST", "/api/v1/experiments", request)
@@ -188,14 +188,14 @@ HUGE = "1" + "0" * 400
 LONG_NAME = {"x" * 600: {"y" * 600: 1}}
 
 
-def unmanaged_trial(user: Caller, hparams: str) -> Told:
+def unmanaged_trial(user: Caller, hparams: str) -> ApiResponse:
     request = {"config": config_of(), "unmanaged": True}
     experiment = user.post("/api/v1/experiments", request)["experiment"]["id"]
     body = f'{{"experimentId": {experiment}, "hparams": {hparams}}}'
     return user.ask("POST", "/api/v1/trials", body.encode())
 
 
-def custom_trial(user: Caller, hparams: str) -> Told:
+def custom_trial(user: Caller, hparams: str) -> ApiResponse:
     searcher = {"name": "custom", "metric": "loss"}
     experiment = create(user, searcher=searcher)
     fields = {"requestId": str(uuid.uuid4()), "hyperparams": hparams}
@@ -203,13 +203,13 @@ def custom_trial(user: Caller, hparams: str) -> Told:
     return user.ask("POST", f"/api/v1/experiments/{experiment}/searcher_operations", body)
 
 
-def described(user: Caller, metadata: str) -> Told:
+def described(user: Caller, metadata: str) -> ApiResponse:
     (trial,) = user.get(f"/api/v1/experiments/{create(user)}/trials")["trials"]
     body = f'{{"metadata": {metadata}}}'.encode()
     return user.ask("POST", f"/api/v1/runs/{trial['id']}/metadata", body)
 
 
-def submitted(user: Caller, hparams: str) -> Told:
+def submitted(user: Caller, hparams: str) -> ApiResponse:
     request = {"config": config_of(hyperparameters=json.loads(hparams)), "activate": False}
     return user.ask("POST", "/api/v1/experiments", request)
 

@@ -10,7 +10,7 @@ from det_controlplane.api import routes
 from det_controlplane.api.openapi import description
 from det_controlplane.api.router import Access
 
-from tests.support.api import Api, Caller, Told, create_ended, report_checkpoint, trial_of
+from tests.support.api import Api, ApiResponse, Caller, create_ended, report_checkpoint, trial_of
 
 NOBODY = "00000000-0000-0000-0000-000000000001"
 # Values of path parameters other than the id 1.
@@ -165,7 +165,7 @@ def test_missing_objects_never_cause_a_server_error(admin: Caller, id: str) -> N
     assert missed_count > 100
 
 
-def cause_of(response: Told) -> str:
+def cause_of(response: ApiResponse) -> str:
     try:
         return str(json.loads(response.body)["error"]["error"])
     except (ValueError, KeyError, TypeError):

@@ -7,13 +7,13 @@ from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.entry.relay.headers import cookie_to_keep
 from det_controlplane.entry.server.asgi import AsgiApp
 
-from tests.support.api import PASSWORD, Api, Caller, Told
+from tests.support.api import PASSWORD, Api, ApiResponse, Caller
 from tests.support.asgi import request
 
 LOGIN = {"username": "determined", "password": PASSWORD}
 
 
-def cookie_of(response: Told) -> tuple[str, list[str]]:
+def cookie_of(response: ApiResponse) -> tuple[str, list[str]]:
     name_and_value, *attributes = response.headers["set-cookie"].split("; ")
     return name_and_value, attributes
 
@@ -23,7 +23,7 @@ def signed_in(api: Api) -> str:
     return cookie
 
 
-def changing(api: Api, cookie: str, **headers: str) -> Told:
+def changing(api: Api, cookie: str, **headers: str) -> ApiResponse:
     body = {"cookie": cookie, **{k.replace("_", "-"): v for k, v in headers.items()}}
     return api.anonymous().ask("POST", "/api/v1/auth/logout", {}, headers=body)
 

@@ -10,17 +10,17 @@ from det_controlplane.db.money import budgets as rows
 from det_controlplane.services.maintenance import tick
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import Rented, reason
+from tests.support.rented import RentedCluster, reason
 
 FEBRUARY = datetime(2026, 2, 1, tzinfo=timezone.utc)
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
-def set_spent(cluster: Rented, admin: Caller, period: str) -> None:
+def set_spent(cluster: RentedCluster, admin: Caller, period: str) -> None:
     """Give the pool a budget that is spent."""
     body = {"scope": "pool", "of": "default", "limitUsd": "0.10", "period": period}
     new_budget = admin.done("PUT", "/api/v1/budgets", body)["budget"]
@@ -31,7 +31,7 @@ def set_spent(cluster: Rented, admin: Caller, period: str) -> None:
 
 
 def test_conflicting_budget_update_is_retried(
-    cluster: Rented, admin: Caller, monkeypatch: pytest.MonkeyPatch
+    cluster: RentedCluster, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = cluster.api.ctx
     set_spent(cluster, admin, "month")
@@ -50,7 +50,7 @@ def test_conflicting_budget_update_is_retried(
 
 
 def test_work_waiting_for_a_budget_causes_no_further_ticks(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     experiment_id = create(user, activate=True)
     set_spent(cluster, admin, "total")
@@ -61,7 +61,7 @@ def test_work_waiting_for_a_budget_causes_no_further_ticks(
 
 @pytest.mark.parametrize("kept", [0, 1])
 def test_work_waiting_for_a_new_month_starts_with_it(
-    cluster: Rented, user: Caller, admin: Caller, kept: int
+    cluster: RentedCluster, user: Caller, admin: Caller, kept: int
 ) -> None:
     (default,) = cluster.api.ctx.config.resource_pools
     pool = replace(default, limits=replace(default.limits, min_instances=kept))

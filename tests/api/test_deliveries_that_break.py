@@ -12,7 +12,7 @@ from determined.common.connections import Connections
 
 from tests.support.api import Api, Caller
 from tests.support.broken_proxy import Fault, broken_proxy
-from tests.support.delivering import REPORTS, Delivering, body_of
+from tests.support.reporting_agent import REPORTS, ReportingAgent, body_of
 from tests.support.served_api import served
 
 STEPS = 12
@@ -25,7 +25,7 @@ def test_reports_of_an_agent_count_once(
 ) -> None:
     monkeypatch.setattr("det_agent.trial_reports.FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr("det_agent.trial_reports.LONGEST_PAUSE_S", 0.01)
-    agent, random, errors = Delivering(api, user), Random(seed), list[str]()
+    agent, random, errors = ReportingAgent(api, user), Random(seed), list[str]()
     keys = {
         trial: ContainerKey(f"c-{trial}", 1, f"a-{trial}", f"t-{trial}", token)
         for trial, token in agent.tasks

@@ -9,7 +9,7 @@ from det_cli.errors import CommandError
 from det_controlplane.db.machines import pool_holds
 
 from tests.support.api import PASSWORD, create
-from tests.support.rented import Rented
+from tests.support.rented import RentedCluster
 from tests.support.served_api import served
 
 
@@ -21,7 +21,7 @@ def nobody_is_signed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_draining_pauses_work_and_rents_no_machines(
-    cluster: Rented, monkeypatch: pytest.MonkeyPatch
+    cluster: RentedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = cluster.api.signed_in("determined")
     works = create(owner, activate=True, resources={"slots_per_trial": 1})
@@ -52,7 +52,7 @@ def test_draining_pauses_work_and_rents_no_machines(
     assert wishes == ["running"], "it is asked for a checkpoint, and not killed"
 
 
-def test_draining_replaces_a_temporary_hold_by_a_permanent_one(cluster: Rented) -> None:
+def test_draining_replaces_a_temporary_hold_by_a_permanent_one(cluster: RentedCluster) -> None:
     with cluster.api.ctx.db.begin() as tx:
         soon = cluster.time + timedelta(minutes=15)
         pool_holds.hold(tx, "default", "the last 3 machines did not join", cluster.time, until=soon)
@@ -64,7 +64,7 @@ def test_draining_replaces_a_temporary_hold_by_a_permanent_one(cluster: Rented) 
 
 
 def test_error_names_work_that_still_runs_and_the_remedy(
-    cluster: Rented, monkeypatch: pytest.MonkeyPatch
+    cluster: RentedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = cluster.api.signed_in("determined")
     create(owner, activate=True, resources={"slots_per_trial": 1})
@@ -76,7 +76,7 @@ def test_error_names_work_that_still_runs_and_the_remedy(
     assert "the cluster was not removed" in error.value.hint
 
 
-def test_error_explains_how_to_sign_in_after_a_password_change(cluster: Rented) -> None:
+def test_error_explains_how_to_sign_in_after_a_password_change(cluster: RentedCluster) -> None:
     with served(cluster.api) as url, pytest.raises(CommandError) as error:
         running_cluster.drain(url, "changed", 1, lambda _: None)
     assert "the cluster cannot be drained" in error.value.cause
@@ -84,7 +84,9 @@ def test_error_explains_how_to_sign_in_after_a_password_change(cluster: Rented) 
     assert "--force" in error.value.hint
 
 
-def test_rejects_user_without_the_right(cluster: Rented, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_user_without_the_right(
+    cluster: RentedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DET_USER", "determined")
     monkeypatch.setenv("DET_PASS", PASSWORD)
     with served(cluster.api) as url, pytest.raises(CommandError) as error:

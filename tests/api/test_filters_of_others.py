@@ -10,7 +10,7 @@ from det_controlplane.api.openapi import description
 from det_controlplane.core.people.permissions import NeedScope
 
 from tests.api.test_route_rights import GUARDED, Things, rule_of, things
-from tests.support.api import Caller, Told, report_checkpoint, report_metrics, trial_of
+from tests.support.api import ApiResponse, Caller, report_checkpoint, report_metrics, trial_of
 from tests.support.house import House, id_of
 
 # Missing objects. Answers about them must equal answers about invisible objects.
@@ -53,7 +53,7 @@ def names_of(parameter: str, there: Things, owner: int) -> tuple[str, str] | Non
 
 
 def asked(caller: Caller, path: str, parameter: str, value: str) -> tuple[int, Any]:
-    response: Told = caller.ask("GET", path, query={parameter: [value]})
+    response: ApiResponse = caller.ask("GET", path, query={parameter: [value]})
     text = response.body.decode().replace(value, "VALUE")
     try:
         return response.status, json.loads(text)

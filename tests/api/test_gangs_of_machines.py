@@ -10,31 +10,31 @@ from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.db.engine.database import Database
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import MachineAgent, Rented, offer, rented_cluster
+from tests.support.rented import MachineAgent, RentedCluster, offer, rented_cluster
 
 EAST = offer("2.00", Capacity.ON_DEMAND, slots=4, zone="us-east-1a")
 WEST = offer("2.50", Capacity.ON_DEMAND, slots=4, region="us-west-2", zone="us-west-2a")
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+def cluster(database: Database, tmp_path: Path) -> Iterator[RentedCluster]:
     with rented_cluster(database, tmp_path, offers=(EAST, WEST)) as rented_machines:
         yield rented_machines
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
-def rent_only(cluster: Rented, *offers: Offer) -> None:
+def rent_only(cluster: RentedCluster, *offers: Offer) -> None:
     config = cluster.api.ctx.config
     sections = (Section("aws", {}, ("us-east-1", "us-west-2")),)
     pool = replace(config.resource_pools[0], offers=offers, sections=sections)
     cluster.api.ctx.config = replace(config, resource_pools=(pool,))
 
 
-def freed(cluster: Rented, user: Caller, zone_offer: Offer) -> MachineAgent:
+def freed(cluster: RentedCluster, user: Caller, zone_offer: Offer) -> MachineAgent:
     """Return the idle agent of a machine in a region."""
     rent_only(cluster, zone_offer)
     id = create(user, activate=True, resources={"slots_per_trial": 4})
@@ -46,7 +46,9 @@ def freed(cluster: Rented, user: Caller, zone_offer: Offer) -> MachineAgent:
     return agent
 
 
-def test_gang_starts_in_the_region_where_it_is_completed(cluster: Rented, user: Caller) -> None:
+def test_gang_starts_in_the_region_where_it_is_completed(
+    cluster: RentedCluster, user: Caller
+) -> None:
     east = freed(cluster, user, EAST)
     rent_only(cluster, WEST)
     id = create(user, activate=True, resources={"slots_per_trial": 4})

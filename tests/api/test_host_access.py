@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
 
-from tests.support.api import POOLS, Api, Caller, Told, config_of, create, create_ended, trial_of
+from tests.support.api import (
+    POOLS,
+    Api,
+    ApiResponse,
+    Caller,
+    config_of,
+    create,
+    create_ended,
+    trial_of,
+)
 
 ETC: dict[str, Any] = {"bind_mounts": [{"host_path": "/etc", "container_path": "/there"}]}
 DISK: dict[str, Any] = {"resources": {"devices": ["/dev/sda:/dev/sda"]}}
@@ -24,13 +33,13 @@ WAYS: dict[str, dict[str, Any]] = {
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 
 
-def submitted(caller: Caller, way: dict[str, Any], **request: Any) -> Told:
+def submitted(caller: Caller, way: dict[str, Any], **request: Any) -> ApiResponse:
     return caller.ask(
         "POST", "/api/v1/experiments", {"config": config_of(**way), "activate": False, **request}
     )
 
 
-def refused(response: Told) -> bool:
+def refused(response: ApiResponse) -> bool:
     return response.status == 400 and "administrators" in response.error
 
 
@@ -56,7 +65,7 @@ def test_users_can_request_compute_devices_and_harmless_capabilities(user: Calle
 def test_continuing_does_not_allow_more_host_access(
     admin: Caller, user: Caller, way: dict[str, Any]
 ) -> None:
-    def continued(experiment: int, override: dict[str, Any]) -> Told:
+    def continued(experiment: int, override: dict[str, Any]) -> ApiResponse:
         body = {"id": experiment, "overrideConfig": json.dumps(override)}
         return user.ask("POST", "/api/v1/experiments/continue", body)
 
@@ -137,7 +146,7 @@ def test_storage_id_is_valid_only_for_its_user(api: Api, admin: Caller, user: Ca
     keys = {"type": "s3", "bucket": "b", "access_key": "a", "secret_key": "s"}
     number = admin.post("/api/v1/runs/start", {"runId": 1, "checkpointStorage": keys})["storageId"]
 
-    def reported(caller: Caller, experiment: int, storage_id: int) -> Told:
+    def reported(caller: Caller, experiment: int, storage_id: int) -> ApiResponse:
         report = {
             "uuid": str(uuid.uuid4()), "taskId": trial_of(user, experiment)["taskId"], "resources": {"a": "1"},
             "metadata": {"steps_completed": 1}, "storageId": storage_id,

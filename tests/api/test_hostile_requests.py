@@ -13,9 +13,9 @@ import pytest
 from det_controlplane.api import routes
 from det_controlplane.api.openapi import description
 
-from tests.support.api import Told
+from tests.support.api import ApiResponse
 from tests.support.hostile import Findings, judge
-from tests.support.planted import MARK
+from tests.support.planted_secrets import MARK
 from tests.support.postgres import DatabaseServer
 
 ROUND = 1250
@@ -47,18 +47,18 @@ def test_generated_requests_cause_no_server_errors(
     assert document["answered"] > 80
 
 
-def findings_of(response: Told, cpu_s: float = 0.0, role: str = "user") -> Findings:
+def findings_of(response: ApiResponse, cpu_s: float = 0.0, role: str = "user") -> Findings:
     findings = Findings()
     judge(findings, routes.every()[0], role, response, "a request", cpu_s)
     return findings
 
 
 def test_run_fails_for_errors_delays_and_secrets() -> None:
-    assert findings_of(Told(200, b"{}")).clean
-    assert findings_of(Told(501, b"{}")).clean
-    assert findings_of(Told(500, b"{}")).wrong
-    assert findings_of(Told(200, b"{}"), cpu_s=60).slow
-    assert findings_of(Told(400, f"not {MARK}".encode())).told_secrets
+    assert findings_of(ApiResponse(200, b"{}")).clean
+    assert findings_of(ApiResponse(501, b"{}")).clean
+    assert findings_of(ApiResponse(500, b"{}")).wrong
+    assert findings_of(ApiResponse(200, b"{}"), cpu_s=60).slow
+    assert findings_of(ApiResponse(400, f"not {MARK}".encode())).told_secrets
 
 
 def operation(method: str, path: str) -> dict[str, Any]:

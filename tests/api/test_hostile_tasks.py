@@ -11,7 +11,7 @@ from sqlalchemy import text
 from tests.support.api import Api, Caller, config_of, create
 from tests.support.fake_cluster import archive
 from tests.support.house import House
-from tests.support.planted import MARK, SECRET_CONFIG
+from tests.support.planted_secrets import MARK, SECRET_CONFIG
 from tests.support.played_agent import PlayedAgent, task_of
 from tests.support.uploads import uploaded
 

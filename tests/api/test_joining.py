@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.api import Api, Caller, Told, create, trial_of
+from tests.support.api import Api, ApiResponse, Caller, create, trial_of
 from tests.support.played_agent import PlayedAgent
 
 CPU = {"id": 0, "type": "cpu", "uuid": "u", "brand": "b"}
 
 
-def join(api: Api, token: str, name: str = "a", **more: Any) -> Told:
+def join(api: Api, token: str, name: str = "a", **more: Any) -> ApiResponse:
     body = {
         "agent_id": name, "agent_key": f"key of {name}", "incarnation": str(uuid.uuid4()), "pool": "default",
         "version": "0.38.1", "hostname": "h", "addresses": ["127.0.0.1"], "runtime": "process", "slots": [CPU],

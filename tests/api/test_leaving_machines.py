@@ -8,15 +8,15 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import leaving
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import Rented
+from tests.support.rented import RentedCluster
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
-def test_work_is_killed_before_its_machine_ends(cluster: Rented, user: Caller) -> None:
+def test_work_is_killed_before_its_machine_ends(cluster: RentedCluster, user: Caller) -> None:
     """The trial may take an hour for its checkpoint; the machine ends earlier."""
     experiment_id = create(user, activate=True)
     _, agent = cluster.employ()
@@ -42,7 +42,9 @@ def test_work_is_killed_before_its_machine_ends(cluster: Rented, user: Caller) -
     assert len(cluster.cloud.alive()) == 2, "the other one is for what goes on"
 
 
-def test_preempted_work_is_killed_before_its_machine_ends(cluster: Rented, user: Caller) -> None:
+def test_preempted_work_is_killed_before_its_machine_ends(
+    cluster: RentedCluster, user: Caller
+) -> None:
     """A rebalance recommendation comes before the interruption notice. Only the notice has a time."""
     create(user, activate=True)
     _, agent = cluster.employ()
@@ -58,7 +60,9 @@ def test_preempted_work_is_killed_before_its_machine_ends(cluster: Rented, user:
     assert order["desired"] == "killed"
 
 
-def test_failed_gpu_preempts_work_and_drains_its_machine(cluster: Rented, user: Caller) -> None:
+def test_failed_gpu_preempts_work_and_drains_its_machine(
+    cluster: RentedCluster, user: Caller
+) -> None:
     experiment_id = create(user, activate=True)
     machine, agent = cluster.employ()
     (order,) = agent.running.values()
@@ -74,7 +78,7 @@ def test_failed_gpu_preempts_work_and_drains_its_machine(cluster: Rented, user: 
     assert [state for state, _ in instance.values()] == ["LAUNCHED"], "the other one is there early"
 
 
-def test_notebook_runs_until_its_machine_ends(cluster: Rented, user: Caller) -> None:
+def test_notebook_runs_until_its_machine_ends(cluster: RentedCluster, user: Caller) -> None:
     user.post("/api/v1/notebooks", {"config": {}})
     _, agent = cluster.employ()
     agent.poll(leaving=True, deadline=(cluster.time + timedelta(seconds=20)).isoformat())
@@ -84,7 +88,7 @@ def test_notebook_runs_until_its_machine_ends(cluster: Rented, user: Caller) -> 
     assert order["desired"] == "running"
 
 
-def test_invalid_deadline_is_ignored(cluster: Rented, user: Caller) -> None:
+def test_invalid_deadline_is_ignored(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     _, agent = cluster.employ()
     agent.poll(leaving=True, notice="maintenance", deadline="2 Jan 2026 00:00:00 GMT")
@@ -94,7 +98,7 @@ def test_invalid_deadline_is_ignored(cluster: Rented, user: Caller) -> None:
 
 @pytest.mark.parametrize("lost", ["before the first", "after the first"])
 def test_work_above_the_maximum_is_preempted_despite_a_crash(
-    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch, lost: str
+    cluster: RentedCluster, user: Caller, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     agents = []
     for _ in range(3):

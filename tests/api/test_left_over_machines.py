@@ -14,25 +14,25 @@ from det_controlplane.services.maintenance import tick
 from det_controlplane.testing.fakecloud import FakeCloud
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import Rented, offer
+from tests.support.rented import RentedCluster, offer
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
-def configure(cluster: Rented, *pools: Pool) -> None:
+def configure(cluster: RentedCluster, *pools: Pool) -> None:
     """Start the cluster again with other pools."""
     cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=pools)
 
 
-def kept(cluster: Rented, **changes: Any) -> Pool:
+def kept(cluster: RentedCluster, **changes: Any) -> Pool:
     (pool,) = cluster.api.ctx.config.resource_pools
     return replace(pool, **changes)
 
 
-def let_end(cluster: Rented) -> None:
+def let_end(cluster: RentedCluster) -> None:
     """Wait until the cloud has terminated the ordered machines."""
     for _ in range(3):
         cluster.settle()
@@ -42,7 +42,7 @@ def let_end(cluster: Rented) -> None:
 
 @pytest.mark.parametrize("then", ["another", "no longer rented"])
 def test_machines_of_a_removed_pool_end_with_their_work(
-    cluster: Rented, user: Caller, then: str
+    cluster: RentedCluster, user: Caller, then: str
 ) -> None:
     create(user, activate=True)
     _, agent = cluster.employ()
@@ -67,7 +67,9 @@ def test_machines_of_a_removed_pool_end_with_their_work(
     assert ended_machine["reason"] == "it is drained: its pool rents no machines any more"
 
 
-def test_booting_machines_of_a_removed_pool_end_immediately(cluster: Rented, user: Caller) -> None:
+def test_booting_machines_of_a_removed_pool_end_immediately(
+    cluster: RentedCluster, user: Caller
+) -> None:
     create(user, activate=True)
     cluster.settle()
     assert cluster.cloud.alive()
@@ -77,7 +79,7 @@ def test_booting_machines_of_a_removed_pool_end_immediately(cluster: Rented, use
     assert not cluster.cloud.alive()
 
 
-def test_requests_of_a_removed_section_are_canceled(cluster: Rented, user: Caller) -> None:
+def test_requests_of_a_removed_section_are_canceled(cluster: RentedCluster, user: Caller) -> None:
     """Its image, network and identity came from the removed section. Under other settings it would only cost money."""
     create(user, activate=True)
     cluster.decide()
@@ -91,7 +93,7 @@ def test_requests_of_a_removed_section_are_canceled(cluster: Rented, user: Calle
 
 
 def test_machine_of_an_unanswered_launch_ends_with_its_section(
-    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
+    cluster: RentedCluster, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No pool rents in its region any more: no list would be read there, and it would cost money for ever."""
     create(user, activate=True)
@@ -110,7 +112,7 @@ def test_machine_of_an_unanswered_launch_ends_with_its_section(
     assert not cluster.cloud.alive()
 
 
-def test_cloud_of_remaining_machines_is_still_reached(cluster: Rented, user: Caller) -> None:
+def test_cloud_of_remaining_machines_is_still_reached(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     config = load_cluster({})
@@ -120,7 +122,7 @@ def test_cloud_of_remaining_machines_is_still_reached(cluster: Rented, user: Cal
     assert clouds_of(config, {"nowhere"}) == {}, "and one that cannot be is told in the log"
 
 
-def test_removed_pool_causes_no_endless_decisions(cluster: Rented, user: Caller) -> None:
+def test_removed_pool_causes_no_endless_decisions(cluster: RentedCluster, user: Caller) -> None:
     """Its next look was due and would stay due, so each pass would be due at once."""
     create(user, activate=True)
     cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY)
@@ -132,7 +134,7 @@ def test_removed_pool_causes_no_endless_decisions(cluster: Rented, user: Caller)
 
 
 def test_machine_with_a_polling_agent_is_not_declared_gone(
-    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
+    cluster: RentedCluster, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Credentials of another account list no machines. A machine that counts as gone would cost money forever."""
     create(user, activate=True)

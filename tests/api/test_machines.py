@@ -15,8 +15,15 @@ from det_controlplane.testing.fakecloud import CloudFaults
 from det_provisioner_aws.identity import AwsIdentityVerifier
 from det_provisioner_aws.trust import Trusted
 
-from tests.support.api import Api, Caller, Told, config_of, create
-from tests.support.rented import START, BelievingVerifier, Rented, offer, reason, rented_cluster
+from tests.support.api import Api, ApiResponse, Caller, config_of, create
+from tests.support.rented import (
+    START,
+    BelievingVerifier,
+    RentedCluster,
+    offer,
+    reason,
+    rented_cluster,
+)
 
 
 class Wheel:
@@ -33,11 +40,11 @@ class Wheel:
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
-def test_submitted_work_rents_a_machine_and_runs(cluster: Rented, user: Caller) -> None:
+def test_submitted_work_rents_a_machine_and_runs(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -52,7 +59,9 @@ def test_submitted_work_rents_a_machine_and_runs(cluster: Rented, user: Caller) 
     assert (instance["state"], instance["agentId"]) == ("REGISTERED", machine.cloud_id)
 
 
-def test_machines_install_the_agent_from_their_cluster(cluster: Rented, user: Caller) -> None:
+def test_machines_install_the_agent_from_their_cluster(
+    cluster: RentedCluster, user: Caller
+) -> None:
     cluster.api.ctx.public_url, cluster.api.ctx.wheel = "https://cluster.example", Wheel()
     create(user, activate=True)
     cluster.settle()
@@ -65,7 +74,7 @@ def test_machines_install_the_agent_from_their_cluster(cluster: Rented, user: Ca
     assert response.body == b"pydantic==2.13.0\n"
 
 
-def test_machines_pull_the_images_of_their_section(cluster: Rented, user: Caller) -> None:
+def test_machines_pull_the_images_of_their_section(cluster: RentedCluster, user: Caller) -> None:
     ctx = cluster.api.ctx
     (pool,) = ctx.config.resource_pools
     section = replace(pool.sections[0], settings={"pull_images": ["team/a:1", "team/b"]})
@@ -76,7 +85,9 @@ def test_machines_pull_the_images_of_their_section(cluster: Rented, user: Caller
     assert "    images team/a:1 team/b < /dev/null" in machine.request.user_data
 
 
-def test_idle_machine_is_terminated_after_some_minutes(cluster: Rented, user: Caller) -> None:
+def test_idle_machine_is_terminated_after_some_minutes(
+    cluster: RentedCluster, user: Caller
+) -> None:
     create(user, activate=True)
     _, agent = cluster.employ()
     agent.finish()
@@ -97,7 +108,7 @@ def test_idle_machine_is_terminated_after_some_minutes(cluster: Rented, user: Ca
 
 
 def test_machine_with_unsent_log_lines_stays_for_a_limited_time(
-    cluster: Rented, user: Caller
+    cluster: RentedCluster, user: Caller
 ) -> None:
     create(user, activate=True)
     _, agent = cluster.employ()
@@ -115,7 +126,7 @@ def test_machine_with_unsent_log_lines_stays_for_a_limited_time(
     assert not cluster.cloud.alive()
 
 
-def test_list_omits_machines_that_ended_before_a_time(cluster: Rented, user: Caller) -> None:
+def test_list_omits_machines_that_ended_before_a_time(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     cluster.cloud.reclaim(cluster.cloud.alive()[0].cloud_id)
@@ -131,7 +142,7 @@ def test_list_omits_machines_that_ended_before_a_time(cluster: Rented, user: Cal
     assert response.status == 400
 
 
-def test_row_exists_before_the_cloud_is_called(cluster: Rented, user: Caller) -> None:
+def test_row_exists_before_the_cloud_is_called(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.decide()
     assert not cluster.cloud.rented
@@ -139,7 +150,7 @@ def test_row_exists_before_the_cloud_is_called(cluster: Rented, user: Caller) ->
     assert instance["state"] == "REQUESTED"
 
 
-def test_lost_response_rents_no_second_machine(cluster: Rented, user: Caller) -> None:
+def test_lost_response_rents_no_second_machine(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.cloud.lose_next_answer()
     cluster.settle()
@@ -154,7 +165,7 @@ def test_lost_response_rents_no_second_machine(cluster: Rented, user: Caller) ->
 
 
 def test_machine_of_a_lost_response_has_the_price_of_its_zone(
-    cluster: Rented, user: Caller
+    cluster: RentedCluster, user: Caller
 ) -> None:
     cluster.cloud.refuse(Scope("aws", zone="us-east-1a"), RefusalKind.NO_CAPACITY, "no g5 in 1a")
     create(user, activate=True)
@@ -168,7 +179,7 @@ def test_machine_of_a_lost_response_has_the_price_of_its_zone(
     )
 
 
-def test_machine_listed_late_is_not_declared_gone(cluster: Rented, user: Caller) -> None:
+def test_machine_listed_late_is_not_declared_gone(cluster: RentedCluster, user: Caller) -> None:
     cluster.cloud.faults = CloudFaults(listed_late=1.0)
     create(user, activate=True)
     cluster.settle(6)
@@ -176,7 +187,9 @@ def test_machine_listed_late_is_not_declared_gone(cluster: Rented, user: Caller)
     assert instance["state"] == "LAUNCHED"
 
 
-def test_machines_receive_their_identity_in_the_other_cloud(cluster: Rented, user: Caller) -> None:
+def test_machines_receive_their_identity_in_the_other_cloud(
+    cluster: RentedCluster, user: Caller
+) -> None:
     (pool,) = cluster.api.ctx.config.resource_pools
     role = "arn:aws:iam::123456789012:role/machine"
     section = replace(pool.sections[0], settings={"aws_role_arn": role})
@@ -188,7 +201,7 @@ def test_machines_receive_their_identity_in_the_other_cloud(cluster: Rented, use
     assert f'"aws_role_arn": "{role}"' in machine.request.user_data
 
 
-def test_zone_without_capacity_is_replaced_by_another(cluster: Rented, user: Caller) -> None:
+def test_zone_without_capacity_is_replaced_by_another(cluster: RentedCluster, user: Caller) -> None:
     cluster.cloud.refuse(Scope("aws", zone="us-east-1a"), RefusalKind.NO_CAPACITY, "no g5 in 1a")
     create(user, activate=True)
     cluster.settle(6)
@@ -197,7 +210,7 @@ def test_zone_without_capacity_is_replaced_by_another(cluster: Rented, user: Cal
 
 
 def test_wait_reason_has_the_refusal_and_the_next_try(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     cluster.cloud.refuse(Scope("aws"), RefusalKind.QUOTA, "quota L-DB2E81BA of G instances is 0")
     experiment_id = create(user, activate=True)
@@ -212,7 +225,7 @@ def test_wait_reason_has_the_refusal_and_the_next_try(
     assert len(cluster.cloud.alive()) == 1
 
 
-def test_refused_launch_is_not_retried_in_a_loop(cluster: Rented, user: Caller) -> None:
+def test_refused_launch_is_not_retried_in_a_loop(cluster: RentedCluster, user: Caller) -> None:
     cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY)
     create(user, activate=True)
     cluster.settle(10)
@@ -222,7 +235,7 @@ def test_refused_launch_is_not_retried_in_a_loop(cluster: Rented, user: Caller) 
 
 
 def test_announced_reclaim_launches_a_replacement_immediately(
-    cluster: Rented, user: Caller
+    cluster: RentedCluster, user: Caller
 ) -> None:
     create(user, activate=True)
     first, agent = cluster.employ()
@@ -244,7 +257,7 @@ def test_announced_reclaim_launches_a_replacement_immediately(
     ],
 )
 def test_only_reclaimed_machines_count_against_their_offer(
-    cluster: Rented, user: Caller, admin: Caller, notice: str, ordered: bool, remembered: int
+    cluster: RentedCluster, user: Caller, admin: Caller, notice: str, ordered: bool, remembered: int
 ) -> None:
     """A released machine shuts down as well."""
     create(user, activate=True)
@@ -259,7 +272,7 @@ def test_only_reclaimed_machines_count_against_their_offer(
 
 
 def test_restarted_agent_on_a_draining_machine_continues_its_work(
-    cluster: Rented, user: Caller
+    cluster: RentedCluster, user: Caller
 ) -> None:
     create(user, activate=True)
     first, agent = cluster.employ()
@@ -273,7 +286,9 @@ def test_restarted_agent_on_a_draining_machine_continues_its_work(
     assert machine.running, "its container stores a checkpoint"
 
 
-def test_work_of_a_vanished_machine_restarts_elsewhere(cluster: Rented, user: Caller) -> None:
+def test_work_of_a_vanished_machine_restarts_elsewhere(
+    cluster: RentedCluster, user: Caller
+) -> None:
     experiment_id = create(user, activate=True)
     first, _ = cluster.employ()
     cluster.cloud.reclaim(first.cloud_id)
@@ -291,7 +306,7 @@ def test_work_of_a_vanished_machine_restarts_elsewhere(cluster: Rented, user: Ca
     assert trial["restarts"] == 0, "infrastructure never spends the user's retries"
 
 
-def test_orphaned_machine_is_terminated(cluster: Rented, user: Caller) -> None:
+def test_orphaned_machine_is_terminated(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -301,7 +316,7 @@ def test_orphaned_machine_is_terminated(cluster: Rented, user: Caller) -> None:
     assert [m.cloud_id for m in cluster.cloud.alive()] == [machine.cloud_id]
 
 
-def test_rejects_proof_of_another_or_unknown_machine(cluster: Rented, user: Caller) -> None:
+def test_rejects_proof_of_another_or_unknown_machine(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -323,7 +338,7 @@ def test_rejects_proof_of_another_or_unknown_machine(cluster: Rented, user: Call
     )
 
 
-def test_rejects_malformed_proof(cluster: Rented, user: Caller) -> None:
+def test_rejects_malformed_proof(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     verifier = AwsIdentityVerifier(Trusted(list, []))
@@ -336,7 +351,7 @@ def test_rejects_malformed_proof(cluster: Rented, user: Caller) -> None:
         assert (response.status, "the proof lacks" in response.error) == (401, True)
 
 
-def test_proof_is_accepted_once_and_for_one_agent(cluster: Rented, user: Caller) -> None:
+def test_proof_is_accepted_once_and_for_one_agent(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -353,7 +368,7 @@ def test_proof_is_accepted_once_and_for_one_agent(cluster: Rented, user: Caller)
 
 
 def test_operators_can_hold_pools_and_terminate_machines(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     assert user.ask("POST", "/api/v1/rented-pools/default/hold", {}).status == 403
     admin.post("/api/v1/rented-pools/default/hold", {"reason": "the bill"})
@@ -381,7 +396,9 @@ def test_machines_never_exceed_the_maximum(database: Database, tmp_path: Path) -
         assert len(cluster.cloud.rented) == 2
 
 
-def test_unreachable_cloud_delays_launches_without_loss(cluster: Rented, user: Caller) -> None:
+def test_unreachable_cloud_delays_launches_without_loss(
+    cluster: RentedCluster, user: Caller
+) -> None:
     cluster.cloud.connected = False
     create(user, activate=True)
     cluster.settle()
@@ -396,7 +413,7 @@ def test_rejects_more_slots_than_the_pool_can_rent(database: Database, tmp_path:
     with rented_cluster(database, tmp_path, (offer("1.00"),), limits) as cluster:
         user = cluster.api.signed_in("determined")
 
-        def submit(**resources: object) -> Told:
+        def submit(**resources: object) -> ApiResponse:
             config = config_of(resources=resources)
             return user.ask("POST", "/api/v1/experiments", {"config": config, "activate": False})
 
@@ -408,7 +425,7 @@ def test_rejects_more_slots_than_the_pool_can_rent(database: Database, tmp_path:
         )
 
 
-def test_running_machine_has_its_current_cost(cluster: Rented, user: Caller) -> None:
+def test_running_machine_has_its_current_cost(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     cluster.pass_time(minutes=15)
@@ -418,7 +435,7 @@ def test_running_machine_has_its_current_cost(cluster: Rented, user: Caller) -> 
     assert described["costUsd"] == 0.10
 
 
-def test_pool_shows_only_refusals_of_its_own_offers(cluster: Rented, user: Caller) -> None:
+def test_pool_shows_only_refusals_of_its_own_offers(cluster: RentedCluster, user: Caller) -> None:
     zones = {"us-east-1a": RefusalKind.INVALID, "eu-west-1a": RefusalKind.NO_CAPACITY}
     with cluster.api.ctx.db.begin() as tx:
         for zone, kind in zones.items():
@@ -432,7 +449,7 @@ def test_pool_shows_only_refusals_of_its_own_offers(cluster: Rented, user: Calle
     )
 
 
-def test_pool_groups_allocations_by_wait_reason(cluster: Rented, user: Caller) -> None:
+def test_pool_groups_allocations_by_wait_reason(cluster: RentedCluster, user: Caller) -> None:
     cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY, "no g5 anywhere")
     assert user.get("/api/v1/rented-pools/default")["pool"]["waiting"] == []
     for _ in range(3):

@@ -16,7 +16,7 @@ from det_provisioner_aws.identity import AwsIdentityVerifier
 from tests.support.api import create
 from tests.support.fake_sts import fake_aws
 from tests.support.moto import moto_server
-from tests.support.rented import MachineAgent, Rented, rented_cluster
+from tests.support.rented import MachineAgent, RentedCluster, rented_cluster
 
 CONFIGURATION = """
 checkpoint_storage: {{type: s3, bucket: checkpoints}}
@@ -33,7 +33,7 @@ resource_pools:
 """
 
 
-def join(cluster: Rented, agent_id: str) -> MachineAgent:
+def join(cluster: RentedCluster, agent_id: str) -> MachineAgent:
     """Join as the agent of the machine of this metadata service."""
     incarnation, key = str(uuid.uuid4()), "key"
     proof = aws_proof(join_nonce(cluster.api.ctx.cluster_id, agent_id, key, incarnation))

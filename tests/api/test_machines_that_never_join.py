@@ -13,15 +13,15 @@ from det_controlplane.testing.fakecloud import RentedMachine
 
 from tests.support.api import Api, Caller, create
 from tests.support.house import House
-from tests.support.rented import Rented, reason
+from tests.support.rented import RentedCluster, reason
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
-def test_machine_that_never_joins_is_terminated(cluster: Rented, user: Caller) -> None:
+def test_machine_that_never_joins_is_terminated(cluster: RentedCluster, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     cluster.settle()
     (dead,) = cluster.cloud.alive()
@@ -48,7 +48,7 @@ def test_machine_that_never_joins_is_terminated(cluster: Rented, user: Caller) -
 
 
 def test_only_operators_read_the_console_of_a_machine(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     """The console may contain secrets from a pool's start-up script, and has the agent's log."""
     create(user, activate=True)
@@ -74,7 +74,9 @@ def test_only_operators_read_the_console_of_a_machine(
     assert [printed(operator), printed(editor)] == [dead.console, None]
 
 
-def test_pool_is_held_after_three_machines_that_never_join(cluster: Rented, user: Caller) -> None:
+def test_pool_is_held_after_three_machines_that_never_join(
+    cluster: RentedCluster, user: Caller
+) -> None:
     id = create(user, activate=True)
     for _ in range(3):
         cluster.settle()
@@ -88,7 +90,7 @@ def test_pool_is_held_after_three_machines_that_never_join(cluster: Rented, user
 
 
 def test_pool_is_held_if_its_machines_shut_down_while_booting(
-    cluster: Rented, user: Caller
+    cluster: RentedCluster, user: Caller
 ) -> None:
     id = create(user, activate=True)
     for _ in range(5):
@@ -108,7 +110,7 @@ def test_pool_is_held_if_its_machines_shut_down_while_booting(
 
 
 def test_hold_during_a_decision_is_respected(
-    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
+    cluster: RentedCluster, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One transaction records the end of a third failed machine and the hold of its pool."""
     create(user, activate=True)
@@ -125,7 +127,7 @@ def test_hold_during_a_decision_is_respected(
 
 
 def test_machines_reclaimed_while_booting_do_not_hold_their_pool(
-    cluster: Rented, user: Caller
+    cluster: RentedCluster, user: Caller
 ) -> None:
     """It is the cloud's want of room: another offer is tried, and the image is not suspected."""
     id = create(user, activate=True)
@@ -144,7 +146,7 @@ def test_machines_reclaimed_while_booting_do_not_hold_their_pool(
     assert offers[0] != offers[1], "what was taken back a moment ago is not asked for again"
 
 
-def fail_to_boot(cluster: Rented, count: int = 1) -> None:
+def fail_to_boot(cluster: RentedCluster, count: int = 1) -> None:
     """Let machines end while they boot, one after the other."""
     for _ in range(count):
         cluster.settle()
@@ -155,7 +157,7 @@ def fail_to_boot(cluster: Rented, count: int = 1) -> None:
         cluster.settle()
 
 
-def expect_held(cluster: Rented, minutes: int) -> None:
+def expect_held(cluster: RentedCluster, minutes: int) -> None:
     """Let the time of a hold pass: shortly before its end no machine is rented, and afterwards one is."""
     cluster.settle(1)
     machine_count = len(cluster.cloud.rented)
@@ -167,7 +169,7 @@ def expect_held(cluster: Rented, minutes: int) -> None:
     assert len(cluster.cloud.rented) > machine_count, f"held for more than {minutes} minutes"
 
 
-def test_each_failed_attempt_doubles_the_hold(cluster: Rented, user: Caller) -> None:
+def test_each_failed_attempt_doubles_the_hold(cluster: RentedCluster, user: Caller) -> None:
     """A cluster without supervision for a weekend must not pay for one failed machine after another."""
     create(user, activate=True)
     fail_to_boot(cluster, 3)
@@ -177,7 +179,7 @@ def test_each_failed_attempt_doubles_the_hold(cluster: Rented, user: Caller) -> 
         expect_held(cluster, minutes)
 
 
-def test_joined_machine_resets_the_length_of_holds(cluster: Rented, user: Caller) -> None:
+def test_joined_machine_resets_the_length_of_holds(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     fail_to_boot(cluster, 3)
     expect_held(cluster, 15)
@@ -193,7 +195,7 @@ def test_joined_machine_resets_the_length_of_holds(cluster: Rented, user: Caller
 
 
 def test_resuming_a_pool_resets_its_failure_count(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     """The image was fixed, so failures of the old one do not count for the new one."""
     id = create(user, activate=True)
@@ -208,7 +210,7 @@ def test_resuming_a_pool_resets_its_failure_count(
 
 
 def test_machines_booting_at_the_resume_do_not_count(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     for _ in range(4):
         create(user, activate=True)

@@ -14,7 +14,7 @@ from det_controlplane.db.engine.database import Database
 from det_controlplane.services.machines import prices
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import Rented, offer, rented_cluster
+from tests.support.rented import RentedCluster, offer, rented_cluster
 
 IN_A = offer("0.40")
 IN_B = offer("0.50", zone="us-east-1b")
@@ -22,13 +22,13 @@ A, B = Scope.of(IN_A), Scope.of(IN_B)
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+def cluster(database: Database, tmp_path: Path) -> Iterator[RentedCluster]:
     with rented_cluster(database, tmp_path, offers=(IN_A, IN_B)) as rented_machines:
         yield rented_machines
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
@@ -37,7 +37,7 @@ def shown(user: Caller) -> dict[str, Any]:
     return pool
 
 
-def test_rents_in_the_currently_cheapest_zone(cluster: Rented, user: Caller) -> None:
+def test_rents_in_the_currently_cheapest_zone(cluster: RentedCluster, user: Caller) -> None:
     cluster.market.prices = {A: Decimal("0.70"), B: Decimal("0.30")}
     cluster.settle(1)
     create(user, activate=True)
@@ -48,7 +48,7 @@ def test_rents_in_the_currently_cheapest_zone(cluster: Rented, user: Caller) -> 
     assert instance["priceUsdHour"] == 0.3
 
 
-def test_prices_are_requested_at_most_every_half_hour(cluster: Rented, user: Caller) -> None:
+def test_prices_are_requested_at_most_every_half_hour(cluster: RentedCluster, user: Caller) -> None:
     cluster.settle(5)
     assert cluster.market.asked == 1
     cluster.pass_time(minutes=29)
@@ -59,7 +59,7 @@ def test_prices_are_requested_at_most_every_half_hour(cluster: Rented, user: Cal
     assert cluster.market.asked == 2
 
 
-def test_pool_shows_source_and_time_of_each_price(cluster: Rented, user: Caller) -> None:
+def test_pool_shows_source_and_time_of_each_price(cluster: RentedCluster, user: Caller) -> None:
     cluster.market.prices = {A: Decimal("0.37")}
     cluster.settle(1)
     first, second = shown(user)["offers"]
@@ -68,7 +68,7 @@ def test_pool_shows_source_and_time_of_each_price(cluster: Rented, user: Caller)
     assert (second["priceFrom"], second["priceReadAt"]) == ("list", None)
 
 
-def test_pool_shows_hardware_of_catalog_types(cluster: Rented, user: Caller) -> None:
+def test_pool_shows_hardware_of_catalog_types(cluster: RentedCluster, user: Caller) -> None:
     types = {"instance_types": ["g5.12xlarge", "g99.huge"], "instance_slots": 4}
     provider = {"type": "aws", "region": "us-east-1", **types}
     pools = load_cluster({"resource_pools": [{"pool_name": "default", "provider": provider}]})
@@ -78,7 +78,7 @@ def test_pool_shows_hardware_of_catalog_types(cluster: Rented, user: Caller) -> 
     assert hardware == [("NVIDIA A10G", 24, 48, 192), (None, None, None, None)]
 
 
-def test_failed_price_request_is_retried_and_shown(cluster: Rented, user: Caller) -> None:
+def test_failed_price_request_is_retried_and_shown(cluster: RentedCluster, user: Caller) -> None:
     cluster.market.connected = False
     cluster.settle()
     (problem,) = shown(user)["priceProblems"]
@@ -91,7 +91,9 @@ def test_failed_price_request_is_retried_and_shown(cluster: Rented, user: Caller
     assert shown(user)["offers"][0]["priceUsdHour"] == 0.37
 
 
-def test_work_starts_when_the_price_falls_below_its_cap(cluster: Rented, user: Caller) -> None:
+def test_work_starts_when_the_price_falls_below_its_cap(
+    cluster: RentedCluster, user: Caller
+) -> None:
     cap = Decimal("0.45")
     capped = replace(
         cluster.api.ctx.config.resource_pools[0], offers=(replace(IN_A, max_price_usd_hour=cap),)
@@ -114,7 +116,7 @@ def test_work_starts_when_the_price_falls_below_its_cap(cluster: Rented, user: C
     assert len(cluster.cloud.alive()) == 1
 
 
-def test_zone_without_the_type_is_skipped(cluster: Rented, user: Caller) -> None:
+def test_zone_without_the_type_is_skipped(cluster: RentedCluster, user: Caller) -> None:
     cluster.market.zones = {"g5.1": ("us-east-1b",)}
     cluster.settle(1)
     create(user, activate=True)

@@ -16,18 +16,18 @@ from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create, report_checkpoint, trial_of
 from tests.support.inbox import Inbox, make_webhook
-from tests.support.rented import MachineAgent, Rented
+from tests.support.rented import MachineAgent, RentedCluster
 
 ALERTS = {"triggerType": "TRIGGER_TYPE_CUSTOM"}
 BUDGETS = {**ALERTS, "condition": {"subject": "budget"}}
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
-def at_work(cluster: Rented, user: Caller, **config: Any) -> tuple[int, MachineAgent]:
+def at_work(cluster: RentedCluster, user: Caller, **config: Any) -> tuple[int, MachineAgent]:
     experiment_id = create(user, activate=True, **config)
     _, agent = cluster.employ()
     (order,) = agent.running.values()
@@ -35,14 +35,14 @@ def at_work(cluster: Rented, user: Caller, **config: Any) -> tuple[int, MachineA
     return experiment_id, agent
 
 
-def pass_hours(cluster: Rented, agent: MachineAgent, minutes: int) -> None:
+def pass_hours(cluster: RentedCluster, agent: MachineAgent, minutes: int) -> None:
     for _ in range(minutes * 3):
         cluster.pass_time(seconds=20)
         agent.poll()
     cluster.settle(2)
 
 
-def logs(cluster: Rented) -> list[str]:
+def logs(cluster: RentedCluster) -> list[str]:
     with cluster.api.ctx.db.autocommit() as tx:
         return list(tx.execute(text("SELECT log FROM task_logs ORDER BY id")).scalars())
 
@@ -52,7 +52,7 @@ def cost(caller: Caller, experiment_id: int) -> float:
     return float(stored_cost["costUsd"])
 
 
-def test_experiment_has_its_share_of_the_machine_cost(cluster: Rented, user: Caller) -> None:
+def test_experiment_has_its_share_of_the_machine_cost(cluster: RentedCluster, user: Caller) -> None:
     experiment_id, agent = at_work(cluster, user)
     pass_hours(cluster, agent, 30)
     assert cost(user, experiment_id) == pytest.approx(0.20, abs=0.001)
@@ -72,7 +72,7 @@ def test_experiment_has_its_share_of_the_machine_cost(cluster: Rented, user: Cal
         assert machine[name] == instance[name]
 
 
-def test_users_see_the_cost_of_their_own_work(cluster: Rented, user: Caller) -> None:
+def test_users_see_the_cost_of_their_own_work(cluster: RentedCluster, user: Caller) -> None:
     experiment_id, agent = at_work(cluster, user)
     pass_hours(cluster, agent, 1)
     (own,) = user.get("/api/v1/costs/me")["costs"]
@@ -83,7 +83,7 @@ def test_users_see_the_cost_of_their_own_work(cluster: Rented, user: Caller) -> 
     assert user.get("/api/v1/costs/me", after=later)["costs"] == []
 
 
-def test_working_and_idle_costs_equal_machine_costs(cluster: Rented, user: Caller) -> None:
+def test_working_and_idle_costs_equal_machine_costs(cluster: RentedCluster, user: Caller) -> None:
     first, agent = at_work(cluster, user)
     pass_hours(cluster, agent, 10)
     agent.finish()
@@ -102,7 +102,7 @@ def test_working_and_idle_costs_equal_machine_costs(cluster: Rented, user: Calle
     assert Decimal(str(machines)) >= cluster.cloud.cost_usd() - Decimal("0.01")
 
 
-def test_work_without_rented_machines_has_no_cost(cluster: Rented, user: Caller) -> None:
+def test_work_without_rented_machines_has_no_cost(cluster: RentedCluster, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     assert cost(user, experiment_id) == 0
     task = trial_of(user, experiment_id)["taskId"]
@@ -123,7 +123,7 @@ def state(caller: Caller) -> str:
 
 
 def test_budget_warns_then_preempts_work_and_stops_new_work(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
     budget(admin, "experiment", experiment_id, "0.10")
@@ -159,7 +159,7 @@ SCOPES = {"user": "determined", "workspace": "Uncategorized", "pool": "default"}
 
 @pytest.mark.parametrize(("scope", "of"), SCOPES.items())
 def test_work_over_budget_that_does_not_exit_is_killed(
-    cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
+    cluster: RentedCluster, user: Caller, admin: Caller, scope: str, of: str
 ) -> None:
     _, agent = at_work(cluster, user)
     budget(admin, scope, of, "0.10")
@@ -175,7 +175,7 @@ def test_work_over_budget_that_does_not_exit_is_killed(
 
 @pytest.mark.parametrize("scope", ["experiment", *SCOPES])
 def test_rejects_continuing_an_experiment_with_a_spent_budget(
-    cluster: Rented, user: Caller, admin: Caller, scope: str
+    cluster: RentedCluster, user: Caller, admin: Caller, scope: str
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
     of = {"experiment": experiment_id, **SCOPES}[scope]
@@ -218,7 +218,7 @@ def between(
 @pytest.mark.parametrize("change", ["deleted", "raised"])
 @pytest.mark.parametrize("look", ["state_of", "active_experiments", "running"])
 def test_budget_changed_during_its_check_stops_no_work(
-    cluster: Rented,
+    cluster: RentedCluster,
     user: Caller,
     admin: Caller,
     monkeypatch: pytest.MonkeyPatch,
@@ -249,7 +249,7 @@ def test_budget_changed_during_its_check_stops_no_work(
 COMMAND = {"config": {"entrypoint": ["sleep", "1000"]}}
 
 
-def test_budgets_apply_to_commands(cluster: Rented, user: Caller, admin: Caller) -> None:
+def test_budgets_apply_to_commands(cluster: RentedCluster, user: Caller, admin: Caller) -> None:
     user.post("/api/v1/commands", COMMAND)
     _, agent = cluster.employ()
     budget(admin, "user", "determined", "0.10")
@@ -265,7 +265,7 @@ def test_budgets_apply_to_commands(cluster: Rented, user: Caller, admin: Caller)
 
 @pytest.mark.parametrize(("scope", "of"), SCOPES.items())
 def test_exceeded_budget_does_not_stop_checkpoint_deletions(
-    cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
+    cluster: RentedCluster, user: Caller, admin: Caller, scope: str, of: str
 ) -> None:
     """A pool's budget also kills work without slots, which keeps machines running. Tasks that delete checkpoints are
     left alone, because they end soon."""
@@ -285,7 +285,7 @@ def test_exceeded_budget_does_not_stop_checkpoint_deletions(
 
 
 def test_pool_with_a_spent_budget_rents_no_machines(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     _, agent = at_work(cluster, user)
     new_budget = budget(admin, "pool", "default", "0.05")
@@ -301,7 +301,7 @@ SPENT = "the budget of pool default ($0.05) is spent; raise it with `det budget 
 
 @pytest.mark.parametrize("held", ["before it is spent", "after", "never"])
 def test_resumed_pool_with_a_spent_budget_rents_no_machines(
-    cluster: Rented, user: Caller, admin: Caller, held: str
+    cluster: RentedCluster, user: Caller, admin: Caller, held: str
 ) -> None:
     pool = "/api/v1/rented-pools/default"
     experiment_id, agent = at_work(cluster, user)
@@ -328,7 +328,7 @@ def test_resumed_pool_with_a_spent_budget_rents_no_machines(
 
 
 def test_wait_reason_names_the_hold_and_the_spent_budget(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
     budget(admin, "pool", "default", "0.05")
@@ -348,7 +348,7 @@ def test_wait_reason_names_the_hold_and_the_spent_budget(
     assert why().endswith(f"the pool rents no machines: {operator}; and {SPENT}")
 
 
-def leave(cluster: Rented, user: Caller, agent: MachineAgent, experiment_id: int) -> None:
+def leave(cluster: RentedCluster, user: Caller, agent: MachineAgent, experiment_id: int) -> None:
     """Checkpoint and exit as a trial that is paused does, and wait until its machine is gone."""
     (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
     user.post(f"/api/v1/allocations/{reason['allocationId']}/signals/ack_preemption", {})
@@ -361,7 +361,7 @@ def leave(cluster: Rented, user: Caller, agent: MachineAgent, experiment_id: int
 
 @pytest.mark.parametrize("scope", ["experiment", "pool"])
 def test_raised_budget_starts_work_immediately(
-    cluster: Rented, user: Caller, admin: Caller, scope: str
+    cluster: RentedCluster, user: Caller, admin: Caller, scope: str
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
     of = {"experiment": experiment_id, "pool": "default"}[scope]
@@ -376,7 +376,7 @@ def test_raised_budget_starts_work_immediately(
 
 @pytest.mark.parametrize("scope", ["experiment", "pool"])
 def test_monthly_budget_restarts_each_month(
-    cluster: Rented, user: Caller, admin: Caller, scope: str
+    cluster: RentedCluster, user: Caller, admin: Caller, scope: str
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
     of = {"experiment": experiment_id, "pool": "default"}[scope]
@@ -394,7 +394,7 @@ def test_monthly_budget_restarts_each_month(
 
 @pytest.mark.parametrize(("scope", "of"), SCOPES.items())
 def test_a_budget_counts_the_work_of_deleted_experiments(
-    cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
+    cluster: RentedCluster, user: Caller, admin: Caller, scope: str, of: str
 ) -> None:
     budget(admin, scope, of, "10")
     experiment_id, agent = at_work(cluster, user)
@@ -416,7 +416,7 @@ def hear(caller: Caller, name: str, **more: Any) -> None:
 
 
 def test_webhooks_report_nearly_spent_and_spent_budgets(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     cluster.api.ctx.courier = inbox = Inbox()
     hear(user, "workspace")
@@ -451,7 +451,7 @@ def test_webhooks_report_nearly_spent_and_spent_budgets(
 
 
 def test_budget_of_a_pool_is_sent_to_cluster_webhooks(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     cluster.api.ctx.courier = inbox = Inbox()
     hear(user, "workspace")
@@ -474,7 +474,7 @@ def test_budget_names_are_escaped_for_slack() -> None:
 
 
 def test_alerts_of_training_code_are_not_budget_events(
-    cluster: Rented, user: Caller, admin: Caller
+    cluster: RentedCluster, user: Caller, admin: Caller
 ) -> None:
     cluster.api.ctx.courier = inbox = Inbox()
     hear(user, "chosen", mode="WEBHOOK_MODE_SPECIFIC")

@@ -25,7 +25,7 @@ from det_controlplane.entry.aws.events import respond
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.services.identity import sign_in
 
-from tests.support.api import Api, Caller, Told
+from tests.support.api import Api, ApiResponse, Caller
 from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.oidc_server import served
 from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
@@ -53,7 +53,7 @@ class Door:
         found = load_cluster({"security": {"oidc": {**settings, **more}}}).oidc
         self.api.ctx.config = replace(self.api.ctx.config, oidc=found)
 
-    def ask(self, path: str, **body: Any) -> Told:
+    def ask(self, path: str, **body: Any) -> ApiResponse:
         return self.api.anonymous().ask("POST", f"{OIDC}/{path}", body)
 
     def begun(self, verifier: str, **more: Any) -> str:
@@ -73,7 +73,7 @@ class Door:
         assert f"{back.scheme}://{back.netloc}{back.path}" == BACK
         return {name: values[0] for name, values in parse_qs(back.query).items()}
 
-    def sign_in(self) -> Told:
+    def sign_in(self) -> ApiResponse:
         verifier = secrets.token_urlsafe(48)
         code = self.browse(self.begun(verifier))["code"]
         return self.ask("finish", code=code, codeVerifier=verifier, redirectUri=BACK)

@@ -12,7 +12,7 @@ from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.services.identity import pipelines
 
-from tests.support.api import Api, Told
+from tests.support.api import Api, ApiResponse
 from tests.support.oidc_server import (
     GITHUB,
     OidcServer,
@@ -58,7 +58,7 @@ def audience(api: Api) -> str:
     return f"determined:{api.ctx.cluster_id}"
 
 
-def exchange(api: Api, token: str) -> Told:
+def exchange(api: Api, token: str) -> ApiResponse:
     return api.anonymous().ask("POST", "/api/v1/auth/pipeline", {"token": token})
 
 

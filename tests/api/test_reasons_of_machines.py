@@ -12,40 +12,40 @@ from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.db.engine.database import Database
 
 from tests.support.api import Caller, create
-from tests.support.rented import OFFERS, Rented, offer, rented_cluster
+from tests.support.rented import OFFERS, RentedCluster, offer, rented_cluster
 
 LIMITS = Limits()
 QUOTA = 'Request more of the quota "All G and VT Spot Instance Requests" in us-east-1'
 DENIED = "Grant ec2:RunInstances to the role that launches machines"
 
 
-def refusing(kind: RefusalKind, sentence: str) -> Callable[[Rented, Caller], None]:
-    def prepare(cluster: Rented, admin: Caller) -> None:
+def refusing(kind: RefusalKind, sentence: str) -> Callable[[RentedCluster, Caller], None]:
+    def prepare(cluster: RentedCluster, admin: Caller) -> None:
         cluster.cloud.refuse(Scope("aws", "us-east-1"), kind, sentence)
 
     return prepare
 
 
-def held(cluster: Rented, admin: Caller) -> None:
+def held(cluster: RentedCluster, admin: Caller) -> None:
     admin.post("/api/v1/rented-pools/default/hold", {"reason": "the bill"})
 
 
-def taken(cluster: Rented, admin: Caller) -> None:
+def taken(cluster: RentedCluster, admin: Caller) -> None:
     create(admin, activate=True, resources={"slots_per_trial": 1})
     cluster.settle(1)
 
 
-def silent(cluster: Rented, admin: Caller) -> None:
+def silent(cluster: RentedCluster, admin: Caller) -> None:
     cluster.cloud.connected = False
 
 
-def nothing(cluster: Rented, admin: Caller) -> None:
+def nothing(cluster: RentedCluster, admin: Caller) -> None:
     return None
 
 
 @dataclass(frozen=True)
 class Case:
-    prepare: Callable[[Rented, Caller], None]
+    prepare: Callable[[RentedCluster, Caller], None]
     sentence: str
     limits: Limits = LIMITS
     offers: tuple[Offer, ...] = OFFERS
@@ -113,13 +113,13 @@ CASES = {
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path, case: Case) -> Iterator[Rented]:
+def cluster(database: Database, tmp_path: Path, case: Case) -> Iterator[RentedCluster]:
     with rented_cluster(database, tmp_path, case.offers, case.limits) as rented_machines:
         yield rented_machines
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_reason_has_cause_remedy_and_next_try(cluster: Rented, case: Case) -> None:
+def test_reason_has_cause_remedy_and_next_try(cluster: RentedCluster, case: Case) -> None:
     admin = cluster.api.signed_in("admin")
     case.prepare(cluster, admin)
     slots = 4 if case.prepare is taken else 1
@@ -135,7 +135,7 @@ def test_reason_has_cause_remedy_and_next_try(cluster: Rented, case: Case) -> No
 
 
 @pytest.mark.parametrize("case", [Case(nothing, "")])
-def test_reason_names_the_budget_that_stopped_the_work(cluster: Rented) -> None:
+def test_reason_names_the_budget_that_stopped_the_work(cluster: RentedCluster) -> None:
     admin = cluster.api.signed_in("admin")
     id = create(admin, activate=True)
     _, agent = cluster.employ()

@@ -14,23 +14,23 @@ from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import CloudFaults
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import Rented, offer, rented_cluster
+from tests.support.rented import RentedCluster, offer, rented_cluster
 
 A, B, C = (offer("0.40", zone=f"us-east-1{letter}") for letter in "abc")
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+def cluster(database: Database, tmp_path: Path) -> Iterator[RentedCluster]:
     with rented_cluster(database, tmp_path, offers=(A, B, C)) as rented_machines:
         yield rented_machines
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
-def test_zone_recommended_by_the_cloud_is_tried_first(cluster: Rented, user: Caller) -> None:
+def test_zone_recommended_by_the_cloud_is_tried_first(cluster: RentedCluster, user: Caller) -> None:
     alone = replace(cluster.api.ctx.config.resource_pools[0], offers=(A,))
     whole = cluster.api.ctx.config
     cluster.api.ctx.config = replace(whole, resource_pools=(alone,))
@@ -46,7 +46,9 @@ def test_zone_recommended_by_the_cloud_is_tried_first(cluster: Rented, user: Cal
     assert machine.zone == "us-east-1c"
 
 
-def test_invalid_section_of_one_pool_does_not_block_others(cluster: Rented, user: Caller) -> None:
+def test_invalid_section_of_one_pool_does_not_block_others(
+    cluster: RentedCluster, user: Caller
+) -> None:
     (pool,) = cluster.api.ctx.config.resource_pools
     other = replace(pool, pool_name="other")
     cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=(pool, other))
@@ -62,7 +64,7 @@ def test_invalid_section_of_one_pool_does_not_block_others(cluster: Rented, user
     assert (len(cooldowns["default"]), len(cooldowns["other"])) == (1, 0)
 
 
-def test_cooldown_of_an_unknown_error_expires(cluster: Rented, user: Caller) -> None:
+def test_cooldown_of_an_unknown_error_expires(cluster: RentedCluster, user: Caller) -> None:
     unknown = Refusal(RefusalKind.INVALID, Scope("aws"), "said (SomethingNew)", passing=True)
     cluster.cloud.refuse_with(unknown)
     create(user, activate=True)
@@ -79,7 +81,7 @@ def test_cooldown_of_an_unknown_error_expires(cluster: Rented, user: Caller) -> 
     assert cluster.cloud.rented
 
 
-def test_lost_termination_of_an_orphan_is_repeated(cluster: Rented, user: Caller) -> None:
+def test_lost_termination_of_an_orphan_is_repeated(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -102,14 +104,14 @@ def test_lost_termination_of_an_orphan_is_repeated(cluster: Rented, user: Caller
     assert calling.run(cluster.api.ctx, {"aws": cluster.cloud}) is None
 
 
-def test_error_for_unknown_pool_lists_existing_pools(cluster: Rented, user: Caller) -> None:
+def test_error_for_unknown_pool_lists_existing_pools(cluster: RentedCluster, user: Caller) -> None:
     response = user.ask("GET", "/api/v1/instances", query={"pool": ["defualt"]})
     assert response.status == 404
     assert "pool 'defualt' rents no machines; the pools that do: default" in response.error
     assert user.get("/api/v1/instances", pool="default")["instances"] == []
 
 
-def test_ended_machine_shows_why_it_was_drained(cluster: Rented, user: Caller) -> None:
+def test_ended_machine_shows_why_it_was_drained(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     machine, agent = cluster.employ()
     cluster.cloud.faults = CloudFaults()

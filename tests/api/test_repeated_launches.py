@@ -6,7 +6,7 @@ import pytest
 from det_controlplane.db.tasks import tasks
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, Told, create
+from tests.support.api import Api, ApiResponse, Caller, create
 
 V = "/api/v1"
 KINDS = ("command", "notebook", "shell", "tensorboard", "generic")
@@ -17,7 +17,7 @@ _COUNT = text("""
 """)
 
 
-def launch(caller: Caller, kind: str, key: str | None, **more: Any) -> Told:
+def launch(caller: Caller, kind: str, key: str | None, **more: Any) -> ApiResponse:
     headers = {} if key is None else {"idempotency-key": key}
     if kind == "generic":
         body: dict[str, Any] = {"config": "entrypoint: [ls]\nresources: {slots: 0}\n", **more}
@@ -26,7 +26,7 @@ def launch(caller: Caller, kind: str, key: str | None, **more: Any) -> Told:
     return caller.ask("POST", f"{V}/{kind}s", {"config": config, **more}, headers=headers)
 
 
-def id_of(answer: Told, kind: str) -> str:
+def id_of(answer: ApiResponse, kind: str) -> str:
     response = answer.json()
     return str(response["taskId"] if kind == "generic" else response[kind]["id"])
 

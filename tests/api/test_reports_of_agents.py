@@ -14,23 +14,25 @@ from det_controlplane.entry.server.asgi import AsgiApp
 
 from tests.support.api import Api, Caller
 from tests.support.asgi import Got, requested
-from tests.support.delivering import REPORTS, Delivering, body_of, report, steps_of
+from tests.support.reporting_agent import REPORTS, ReportingAgent, body_of, report, steps_of
 from tests.support.statements import statements
 
 
 @pytest.fixture
-def agent(api: Api, user: Caller) -> Delivering:
-    return Delivering(api, user)
+def agent(api: Api, user: Caller) -> ReportingAgent:
+    return ReportingAgent(api, user)
 
 
-def test_reports_of_several_trials_are_stored_in_order(agent: Delivering, user: Caller) -> None:
+def test_reports_of_several_trials_are_stored_in_order(agent: ReportingAgent, user: Caller) -> None:
     one, other = agent.tasks
     reports = [report(one, body_of(1)), report(other, body_of(7)), report(one, body_of(2))]
     assert agent.outcomes(*reports) == ["stored"] * 3
     assert [steps_of(user, trial) for trial, _ in agent.tasks] == [2, 7]
 
 
-def test_invalid_report_does_not_block_others_of_its_batch(agent: Delivering, user: Caller) -> None:
+def test_invalid_report_does_not_block_others_of_its_batch(
+    agent: ReportingAgent, user: Caller
+) -> None:
     one, (other, token) = agent.tasks
     assert agent.outcomes(
         report((other, "made up"), body_of(3)),
@@ -47,7 +49,7 @@ def test_invalid_report_does_not_block_others_of_its_batch(agent: Delivering, us
     assert [steps_of(user, trial) for trial in (one[0], other)] == [4, 0]
 
 
-def test_repeated_batch_has_no_effect(agent: Delivering, user: Caller) -> None:
+def test_repeated_batch_has_no_effect(agent: ReportingAgent, user: Caller) -> None:
     reports = [report(task, body_of(5)) for task in agent.tasks]
     assert agent.outcomes(*reports) == ["stored"] * 2
     assert agent.outcomes(*reports) == ["alone"] * 2
@@ -60,7 +62,7 @@ def test_repeated_batch_has_no_effect(agent: Delivering, user: Caller) -> None:
         assert summary["avg_metrics"]["loss"]["count"] == 1
 
 
-def test_rejects_reports_of_a_task_that_ended_long_ago(api: Api, agent: Delivering) -> None:
+def test_rejects_reports_of_a_task_that_ended_long_ago(api: Api, agent: ReportingAgent) -> None:
     one, _ = agent.tasks
     agent.end()
     assert agent.outcomes(report(one, body_of(1))) == ["stored"], "its last words are heard"
@@ -70,7 +72,7 @@ def test_rejects_reports_of_a_task_that_ended_long_ago(api: Api, agent: Deliveri
     assert steps_of(api.signed_in("determined"), one[0]) == 1
 
 
-def test_only_agents_can_deliver_reports(agent: Delivering, user: Caller) -> None:
+def test_only_agents_can_deliver_reports(agent: ReportingAgent, user: Caller) -> None:
     one, _ = agent.tasks
     body = {"reports": [report(one, body_of(1))]}
     for token in ("", "agent-made-up", user.token, one[1]):
@@ -79,15 +81,15 @@ def test_only_agents_can_deliver_reports(agent: Delivering, user: Caller) -> Non
 
 
 def test_agent_cannot_deliver_reports_for_tasks_of_another(
-    api: Api, agent: Delivering, user: Caller
+    api: Api, agent: ReportingAgent, user: Caller
 ) -> None:
-    other = Delivering(api, user, "other")
+    other = ReportingAgent(api, user, "other")
     reports = [report(agent.tasks[0], body_of(1)), report(other.tasks[0], body_of(1))]
     assert other.outcomes(*reports) == ["alone", "stored"]
     assert agent.outcomes(reports[0]) == ["stored"]
 
 
-def test_task_can_report_only_for_itself_with_roles(api: Api, agent: Delivering) -> None:
+def test_task_can_report_only_for_itself_with_roles(api: Api, agent: ReportingAgent) -> None:
     admin = api.signed_in("admin")
     api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
     reports = [report(task, body_of(1)) for task in agent.tasks]
@@ -107,7 +109,7 @@ def test_task_can_report_only_for_itself_with_roles(api: Api, agent: Delivering)
     ],
     ids=["cut off", "list", "number", "odd token", "half a character", "very many"],
 )  # fmt: skip
-def test_rejects_invalid_batch(agent: Delivering, body: bytes) -> None:
+def test_rejects_invalid_batch(agent: ReportingAgent, body: bytes) -> None:
     assert agent.caller.ask("POST", REPORTS, body).status == 400
 
 
@@ -133,9 +135,9 @@ def at_once(api: Api, *batches: tuple[str, list[dict[str, Any]]]) -> list[Got]:
 
 
 def test_concurrent_batches_share_statements_and_have_own_outcomes(
-    api: Api, user: Caller, agent: Delivering
+    api: Api, user: Caller, agent: ReportingAgent
 ) -> None:
-    agents = [agent, *(Delivering(api, user, f"other-{n}") for n in range(6))]
+    agents = [agent, *(ReportingAgent(api, user, f"other-{n}") for n in range(6))]
     batches = [
         (a.caller.token, [report(task, body_of(3 + n)) for task in a.tasks])
         for n, a in enumerate(agents)
@@ -155,7 +157,7 @@ def test_concurrent_batches_share_statements_and_have_own_outcomes(
 
 
 def test_batch_gets_503_if_the_database_is_down(
-    api: Api, agent: Delivering, monkeypatch: pytest.MonkeyPatch
+    api: Api, agent: ReportingAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise DatabaseDown("away")

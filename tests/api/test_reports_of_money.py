@@ -15,7 +15,7 @@ from det_controlplane.services.cluster import usage
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import START, Rented
+from tests.support.rented import START, RentedCluster
 
 STOCK_RAW = (
     "experiment_id", "kind", "username", "labels", "slots", "start_time", "end_time", "seconds",
@@ -26,11 +26,11 @@ JANUARY = {"startDate": ["2026-01-01"], "endDate": ["2026-01-31"]}
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
-def play(cluster: Rented, user: Caller, rng: Random, jobs: int) -> None:
+def play(cluster: RentedCluster, user: Caller, rng: Random, jobs: int) -> None:
     """Let some experiments of random lengths run on machines that come and go."""
     for _ in range(jobs):
         create(user, activate=True, labels=["night"])
@@ -55,11 +55,11 @@ def rows(user: Caller, report: str, query: Mapping[str, list[str]]) -> list[dict
     return list(csv.DictReader(io.StringIO(response.body.decode())))
 
 
-def machines(cluster: Rented) -> float:
+def machines(cluster: RentedCluster) -> float:
     return sum(float(i["costUsd"]) for i in cluster.instances(all="true"))
 
 
-def test_raw_entries_equal_the_cost_of_the_machines(cluster: Rented, user: Caller) -> None:
+def test_raw_entries_equal_the_cost_of_the_machines(cluster: RentedCluster, user: Caller) -> None:
     play(cluster, user, Random(1), 2)
     matching_entries = rows(user, "raw", EVER)
     assert tuple(matching_entries[0])[: len(STOCK_RAW)] == STOCK_RAW
@@ -73,7 +73,9 @@ def test_raw_entries_equal_the_cost_of_the_machines(cluster: Rented, user: Calle
     assert sum(e["costUsd"] for e in entries) == pytest.approx(machines(cluster), abs=1e-4)
 
 
-def test_report_contains_deleted_work_with_cost_and_user(cluster: Rented, user: Caller) -> None:
+def test_report_contains_deleted_work_with_cost_and_user(
+    cluster: RentedCluster, user: Caller
+) -> None:
     play(cluster, user, Random(4), 2)
     before = rows(user, "raw", EVER)
     cluster.delete(user, 1)
@@ -93,7 +95,7 @@ def test_report_contains_deleted_work_with_cost_and_user(cluster: Rented, user: 
     assert user.get("/api/v1/costs/pools")["costs"][0]["workingUsd"] == pytest.approx(paid)
 
 
-def test_report_contains_cost_of_work_that_never_ran(cluster: Rented, user: Caller) -> None:
+def test_report_contains_cost_of_work_that_never_ran(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle(2)
     cluster.boot(cluster.cloud.rented[-1])
@@ -107,7 +109,7 @@ def test_report_contains_cost_of_work_that_never_ran(cluster: Rented, user: Call
     )
 
 
-def test_daily_and_monthly_reports_have_equal_costs(cluster: Rented, user: Caller) -> None:
+def test_daily_and_monthly_reports_have_equal_costs(cluster: RentedCluster, user: Caller) -> None:
     cluster.time = START + timedelta(hours=23, minutes=58)  # the work runs across midnight
     play(cluster, user, Random(2), 2)
     days = rows(user, "aggregated", JANUARY)
@@ -126,7 +128,9 @@ def test_daily_and_monthly_reports_have_equal_costs(cluster: Rented, user: Calle
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_parts_of_any_period_equal_its_total(cluster: Rented, user: Caller, seed: int) -> None:
+def test_parts_of_any_period_equal_its_total(
+    cluster: RentedCluster, user: Caller, seed: int
+) -> None:
     rng = Random(seed)
     play(cluster, user, rng, 3)
     length = (cluster.time - START).total_seconds()
@@ -163,7 +167,9 @@ def _between(machine: dict[str, Any], after: Any, before: Any) -> Decimal:
     return Decimal(str(machine["priceUsdHour"])) * Decimal(seconds) / 3600
 
 
-def test_prometheus_metrics_have_machines_costs_and_labels(cluster: Rented, user: Caller) -> None:
+def test_prometheus_metrics_have_machines_costs_and_labels(
+    cluster: RentedCluster, user: Caller
+) -> None:
     experiment_id = create(user, activate=True, labels=['so-called "night"'])
     _, agent = cluster.employ()
     cluster.pass_time(minutes=10)
@@ -194,7 +200,9 @@ def test_prometheus_metrics_have_resource_use_of_the_process(reader: Caller) -> 
     assert float(values["process_resident_memory_max_bytes"]) > 10 * 1024**2
 
 
-def test_service_discovery_lists_exporters_of_each_agent(cluster: Rented, user: Caller) -> None:
+def test_service_discovery_lists_exporters_of_each_agent(
+    cluster: RentedCluster, user: Caller
+) -> None:
     create(user, activate=True)
     cluster.settle()
     agent = cluster.boot(cluster.cloud.alive()[-1])

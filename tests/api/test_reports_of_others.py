@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.support.api import Api, Caller, config_of, create, report_metrics, trial_of
-from tests.support.delivering import Delivering, body_of, report, steps_of
 from tests.support.house import House
 from tests.support.played_agent import task_of
+from tests.support.reporting_agent import ReportingAgent, body_of, report, steps_of
 
 VALUES = {"stepsCompleted": 1, "trialRunId": 0, "metrics": {"avgMetrics": {"loss": 0.5}}}
 REPORTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -166,7 +166,7 @@ def test_rejects_steps_outside_of_the_range(user: Caller, steps: int) -> None:
 
 @pytest.mark.parametrize(("steps", "run"), [(-1, 1), (2**31, 1), (2**63 - 1, 1), (3, 2), (3, -1)])
 def test_agent_receives_the_error_of_a_report(api: Api, user: Caller, steps: int, run: int) -> None:
-    agent = Delivering(api, user)
+    agent = ReportingAgent(api, user)
     (trial, token), other = agent.tasks
     body = body_of(steps, run=run)
     delivered = agent.outcomes(report((trial, token), body), report(other, body_of(3)))

@@ -4,7 +4,7 @@ from det_controlplane.api.http import Request, Stream
 
 from bench import cost
 from tests.support.api import create
-from tests.support.rented import MachineAgent, Rented, poll
+from tests.support.rented import MachineAgent, RentedCluster, poll
 
 
 def pause_s(agent: MachineAgent) -> float:
@@ -12,7 +12,7 @@ def pause_s(agent: MachineAgent) -> float:
     return float(poll(agent)["next_poll_s"])
 
 
-def polls_in_an_hour(cluster: Rented, agent: MachineAgent) -> int:
+def polls_in_an_hour(cluster: RentedCluster, agent: MachineAgent) -> int:
     polls, left_s = 0, 3600.0
     while left_s > 0:
         wait_s = pause_s(agent)
@@ -21,7 +21,7 @@ def polls_in_an_hour(cluster: Rented, agent: MachineAgent) -> int:
     return polls
 
 
-def test_agent_polls_as_often_as_the_cost_page_says(cluster: Rented) -> None:
+def test_agent_polls_as_often_as_the_cost_page_says(cluster: RentedCluster) -> None:
     admin = cluster.api.signed_in("admin")
     create(admin, activate=True)
     cluster.settle()
@@ -33,7 +33,7 @@ def test_agent_polls_as_often_as_the_cost_page_says(cluster: Rented) -> None:
     assert polls_in_an_hour(cluster, agent) == cost.STEADY_POLLS
 
 
-def test_agent_polls_sooner_during_starts_and_preemption(cluster: Rented) -> None:
+def test_agent_polls_sooner_during_starts_and_preemption(cluster: RentedCluster) -> None:
     admin = cluster.api.signed_in("admin")
     id = create(admin, activate=True)
     cluster.settle()
@@ -51,7 +51,7 @@ def test_agent_polls_sooner_during_starts_and_preemption(cluster: Rented) -> Non
     assert pause_s(agent) == 2.0
 
 
-def test_log_lines_are_batched_until_a_reader_follows_them(cluster: Rented) -> None:
+def test_log_lines_are_batched_until_a_reader_follows_them(cluster: RentedCluster) -> None:
     admin = cluster.api.signed_in("admin")
     create(admin, activate=True)
     cluster.settle()
@@ -74,7 +74,7 @@ def test_log_lines_are_batched_until_a_reader_follows_them(cluster: Rented) -> N
     assert poll(agent)["logs_within_s"] > 1.0
 
 
-def test_log_lines_are_sent_immediately_with_long_polls(cluster: Rented) -> None:
+def test_log_lines_are_sent_immediately_with_long_polls(cluster: RentedCluster) -> None:
     cluster.api.ctx.may_wait_s = 20.0
     create(cluster.api.signed_in("admin"), activate=True)
     _, agent = cluster.employ()

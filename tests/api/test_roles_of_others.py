@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.api import Caller, Told, config_of, report_checkpoint, trial_of
+from tests.support.api import ApiResponse, Caller, config_of, report_checkpoint, trial_of
 from tests.support.house import House, assignment, id_of
 from tests.support.played_agent import PlayedAgent
 
@@ -64,18 +64,18 @@ def test_administrator_of_both_workspaces_can_filter_by_project(house: House) ->
     assert changed_all["results"] == [{"id": blue, "error": ""}]
 
 
-def move_experiment(caller: Caller, experiment: int, project: int) -> Told:
+def move_experiment(caller: Caller, experiment: int, project: int) -> ApiResponse:
     return caller.ask(
         "POST", f"/api/v1/experiments/{experiment}/move", {"destinationProjectId": project}
     )
 
 
-def move_by_project(caller: Caller, experiment: int, project: int) -> Told:
+def move_by_project(caller: Caller, experiment: int, project: int) -> ApiResponse:
     body = {"experimentIds": [experiment], "destinationProjectId": project}
     return caller.ask("POST", "/api/v1/projects/0/experiments/move", body)
 
 
-def move_run(caller: Caller, experiment: int, project: int) -> Told:
+def move_run(caller: Caller, experiment: int, project: int) -> ApiResponse:
     body = {
         "runIds": [trial_of(caller, experiment)["id"]],
         "destinationProjectId": project,

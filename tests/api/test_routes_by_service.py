@@ -16,7 +16,7 @@ from det_controlplane.core.people.permissions import NeedScope, Rule, TaskRule
 from det_controlplane.core.people.roles import ROLES
 
 from tests.api.test_route_rights import GIVEN, GUARDED, Scene, Things, rule_of, scene_in
-from tests.support.api import POOLS, Api, Told, config_of
+from tests.support.api import POOLS, Api, ApiResponse, config_of
 from tests.support.house import assignment, id_of
 from tests.support.inbox import COMPLETED, Inbox, make_webhook
 
@@ -37,7 +37,7 @@ class Row:
     path: str
     body: Callable[["Place"], Any] = lambda place: None
     # Every user may call these lists, but only the higher roles see objects of the workspace.
-    tells: Callable[["Place", Told], bool] | None = None
+    tells: Callable[["Place", ApiResponse], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,11 @@ def _hook(place: Place) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _budgets_told(place: Place, response: Told) -> bool:
+def _budgets_told(place: Place, response: ApiResponse) -> bool:
     return place.names["budgetId"] in [b["id"] for b in response.json()["budgets"]]
 
 
-def _roles_told(place: Place, response: Told) -> bool:
+def _roles_told(place: Place, response: ApiResponse) -> bool:
     scopes = re.findall(r'"scopeWorkspaceIds?": ?([\d\[\], ]+)', response.body.decode())
     return str(place.workspace) in re.findall(r"\d+", " ".join(scopes))
 

@@ -16,13 +16,13 @@ from sqlalchemy import text
 from tests.support.api import (
     PASSWORD,
     Api,
+    ApiResponse,
     Caller,
-    Told,
     config_of,
     create,
 )
 from tests.support.fake_cluster import archive
-from tests.support.planted import ADDRESS_MARK, MARK, SECRET_CONFIG, STORAGE, played_secrets
+from tests.support.planted_secrets import ADDRESS_MARK, MARK, SECRET_CONFIG, STORAGE, played_secrets
 from tests.support.played_agent import PlayedAgent, task_of
 from tests.support.uploads import uploaded
 
@@ -209,7 +209,7 @@ def test_the_owner_of_a_task_sees_its_variables_and_its_code_does_not(
         assert environment["registry_auth"]["password"] == "********"
 
 
-def refork(caller: Caller, parent: int) -> Told:
+def refork(caller: Caller, parent: int) -> ApiResponse:
     config = caller.get(f"/api/v1/experiments/{parent}")["experiment"]["config"]
     request = {"config": json.dumps(config), "activate": False, "parentId": parent}
     return caller.ask("POST", "/api/v1/experiments", request)

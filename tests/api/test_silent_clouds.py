@@ -14,7 +14,7 @@ from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import FakeCloud
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import Rented, offer, rented_cluster
+from tests.support.rented import RentedCluster, offer, rented_cluster
 
 ELSEWHERE = replace(
     offer("2.00"), provider="gcp", region="us-central1", zone="us-central1-a", section=1
@@ -22,7 +22,7 @@ ELSEWHERE = replace(
 
 
 @pytest.fixture
-def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+def cluster(database: Database, tmp_path: Path) -> Iterator[RentedCluster]:
     with rented_cluster(database, tmp_path, offers=(offer("1.00"), ELSEWHERE)) as rented_machines:
         (pool,) = rented_machines.api.ctx.config.resource_pools
         sections = (*pool.sections, Section("gcp", {}, ("us-central1",)))
@@ -34,12 +34,12 @@ def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
 
 
 @pytest.fixture
-def api(cluster: Rented) -> Api:
+def api(cluster: RentedCluster) -> Api:
     return cluster.api
 
 
 @pytest.fixture
-def other(cluster: Rented) -> FakeCloud:
+def other(cluster: RentedCluster) -> FakeCloud:
     return FakeCloud("gcp", now=cluster.cloud.now)
 
 
@@ -58,7 +58,7 @@ class FallsSilent:
         return self._cloud.launch(request)
 
 
-def wait(cluster: Rented, other: FakeCloud, minutes: int) -> None:
+def wait(cluster: RentedCluster, other: FakeCloud, minutes: int) -> None:
     for _ in range(minutes * 3):
         cluster.api.tick()
         calling.run(cluster.api.ctx, {"aws": cluster.cloud, "gcp": other})
@@ -66,7 +66,7 @@ def wait(cluster: Rented, other: FakeCloud, minutes: int) -> None:
 
 
 def test_unresponsive_cloud_is_replaced_by_another_after_minutes(
-    cluster: Rented, other: FakeCloud, user: Caller
+    cluster: RentedCluster, other: FakeCloud, user: Caller
 ) -> None:
     cluster.cloud.connected = False
     create(user, activate=True)
@@ -79,7 +79,7 @@ def test_unresponsive_cloud_is_replaced_by_another_after_minutes(
 
 
 def test_machine_of_an_unanswered_launch_ends_when_its_cloud_responds(
-    cluster: Rented, other: FakeCloud, user: Caller
+    cluster: RentedCluster, other: FakeCloud, user: Caller
 ) -> None:
     create(user, activate=True)
     cluster.api.tick()
@@ -92,7 +92,7 @@ def test_machine_of_an_unanswered_launch_ends_when_its_cloud_responds(
 
 
 def test_launch_is_repeated_if_the_pool_has_no_other_cloud(
-    cluster: Rented, other: FakeCloud, user: Caller
+    cluster: RentedCluster, other: FakeCloud, user: Caller
 ) -> None:
     (pool,) = cluster.api.ctx.config.resource_pools
     alone = replace(pool, offers=pool.offers[:1])

@@ -11,8 +11,8 @@ from det_controlplane.api.router import Access, Route
 
 from tests.support.api import (
     Api,
+    ApiResponse,
     Caller,
-    Told,
     config_of,
     create,
     create_ended,
@@ -28,7 +28,7 @@ CHANGING = [
 ]
 
 
-def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:
+def reports(task: Caller, caller: Caller, experiment: int) -> list[ApiResponse]:
     """Return every report of a trial, as requests."""
     trial = trial_of(caller, experiment)
     path = f"/api/v1/trials/{trial['id']}"

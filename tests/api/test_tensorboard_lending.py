@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.api import Api, Caller, Told, create
+from tests.support.api import Api, ApiResponse, Caller, create
 from tests.support.house import House
 
 KEYS = {"type": "s3", "bucket": "b", "access_key": "k", "secret_key": "s"}
@@ -18,7 +18,7 @@ def api(api: Api) -> Api:
     return api
 
 
-def opened(caller: Caller, house: House, experiment: int) -> Told:
+def opened(caller: Caller, house: House, experiment: int) -> ApiResponse:
     """Launch a TensorBoard with a program of its user in the workspace where that user is an editor."""
     config = {"entrypoint": ["sh", "-c", "cat /run/determined/tensorboard.json"]}
     body = {"config": config, "experimentIds": [experiment], "workspaceId": house.blue}

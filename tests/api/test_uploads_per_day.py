@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
 
-from tests.support.api import Api, Caller, Told, config_of, create_ended
+from tests.support.api import Api, ApiResponse, Caller, config_of, create_ended
 from tests.support.played_agent import PlayedAgent
 
 KIB = 1024
@@ -22,7 +22,7 @@ def bounded(api: Api) -> None:
     api.ctx.config = replace(api.ctx.config, max_uploads_per_day=limit)
 
 
-def announced(caller: Caller, kib: int) -> Told:
+def announced(caller: Caller, kib: int) -> ApiResponse:
     return caller.ask("POST", "/api/v1/contexts", {"size": kib * KIB, "sha256": "0" * 64})
 
 
@@ -32,7 +32,7 @@ def code(kib: int) -> list[dict[str, Any]]:
     return [{"path": "train.py", "type": 48, "content": content, "mtime": "1", "mode": 420}]
 
 
-def submitted(caller: Caller, kib: int) -> Told:
+def submitted(caller: Caller, kib: int) -> ApiResponse:
     body = {"config": config_of(), "activate": False, "modelDefinition": code(kib)}
     return caller.ask("POST", E, body)
 

@@ -9,8 +9,8 @@ from det_controlplane.services.identity.sign_in import FREE_ATTEMPTS
 from tests.support.api import (
     PASSWORD,
     Api,
+    ApiResponse,
     Caller,
-    Told,
     config_of,
     create,
     report_metrics,
@@ -138,7 +138,7 @@ def test_web_settings_are_stored_and_reset(user: Caller) -> None:
 
 
 def test_web_settings_have_a_size_limit(user: Caller) -> None:
-    def kept(key: str) -> Told:
+    def kept(key: str) -> ApiResponse:
         setting = {"key": key, "storagePath": "big", "value": '"' + "x" * 600_000 + '"'}
         return user.ask("POST", "/api/v1/users/setting", {"settings": [setting]})
 

@@ -13,7 +13,7 @@ from det_controlplane.services.maintenance import tick
 
 from bench import cost
 from tests.support.api import create, trial_of
-from tests.support.rented import MachineAgent, Rented, poll
+from tests.support.rented import MachineAgent, RentedCluster, poll
 from tests.support.statements import trips
 
 TURN_S = 120.0
@@ -30,7 +30,7 @@ class Wakes:
 class SteadyHour:
     """Working agents that poll on demand, and turns that begin each minute, a second early or late."""
 
-    def __init__(self, cluster: Rented, agents: list[MachineAgent]) -> None:
+    def __init__(self, cluster: RentedCluster, agents: list[MachineAgent]) -> None:
         self._cluster = cluster
         self._due = dict.fromkeys(range(len(agents)), cluster.time)
         self._agents = agents
@@ -63,7 +63,7 @@ class SteadyHour:
         return min(self._due.values())
 
 
-def at_work(cluster: Rented, count: int) -> list[MachineAgent]:
+def at_work(cluster: RentedCluster, count: int) -> list[MachineAgent]:
     """Return agents of rented machines with running trials."""
     admin = cluster.api.signed_in("admin")
     for _ in range(count):
@@ -79,21 +79,21 @@ def at_work(cluster: Rented, count: int) -> list[MachineAgent]:
     return agents
 
 
-def test_steady_work_wakes_no_functions_beside_their_schedules(cluster: Rented) -> None:
+def test_steady_work_wakes_no_functions_beside_their_schedules(cluster: RentedCluster) -> None:
     hour = SteadyHour(cluster, at_work(cluster, 2))
     cluster.api.ctx.waker = wakes = Wakes()
     hour.play(lambda clock: None)
     assert set(wakes.topics).isdisjoint({"schedule", "provision"})
 
 
-def test_ticks_take_as_long_as_the_cost_page_says(cluster: Rented) -> None:
+def test_ticks_take_as_long_as_the_cost_page_says(cluster: RentedCluster) -> None:
     hour = SteadyHour(cluster, at_work(cluster, 3))
     hour.play(ticking(cluster.api.ctx, None))
     assert hour.passes <= cost.TICK_PASSES
     assert hour.waited_s <= cost.TICK_WAITS_S
 
 
-def test_machines_are_listed_as_often_as_the_cost_page_says(cluster: Rented) -> None:
+def test_machines_are_listed_as_often_as_the_cost_page_says(cluster: RentedCluster) -> None:
     hour = SteadyHour(cluster, at_work(cluster, 3))
     one_pass = partial(
         calling.run, cluster.api.ctx, {"aws": cluster.cloud}, {"aws": cluster.market}
@@ -104,7 +104,7 @@ def test_machines_are_listed_as_often_as_the_cost_page_says(cluster: Rented) -> 
 
 
 def test_database_requests_are_as_frequent_as_the_cost_page_says(
-    cluster: Rented,
+    cluster: RentedCluster,
 ) -> None:
     (agent,) = at_work(cluster, 1)
     ((id, order),) = agent.running.items()

@@ -29,13 +29,13 @@ VARIABLES = (
 
 
 @dataclass
-class Ran:
+class CommandResult:
     code: int
     out: str
     err: str
 
 
-Det = Callable[..., Ran]
+Det = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -104,13 +104,13 @@ def docker_hub(_docker_hub_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def det(capsys: pytest.CaptureFixture[str]) -> Det:
-    def run(*words: object) -> Ran:
+    def run(*words: object) -> CommandResult:
         try:
             code = main([str(w) for w in words])
         except SystemExit as e:
             code = int(e.code or 0)
         captured = capsys.readouterr()
-        return Ran(code, captured.out, captured.err)
+        return CommandResult(code, captured.out, captured.err)
 
     return run
 

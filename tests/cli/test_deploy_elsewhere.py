@@ -12,7 +12,7 @@ from det_cli.deployment import fleet
 from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.google import Google
 
-from tests.cli.conftest import Det, Ran
+from tests.cli.conftest import CommandResult, Det
 from tests.support.aws_account import DATA_BUCKET, Account
 from tests.support.fake_api import Raw
 from tests.support.fake_cluster import FakeCluster
@@ -30,7 +30,7 @@ def config(tmp_path: Path, *regions: str) -> Path:
     return path
 
 
-def down(det: Det, account: Account, *more: str) -> Ran:
+def down(det: Det, account: Account, *more: str) -> CommandResult:
     return det("deploy", "aws", "down", "--yes", *more, *account.where)
 
 

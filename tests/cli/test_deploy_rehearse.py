@@ -7,7 +7,7 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.cli.conftest import Det, Ran
+from tests.cli.conftest import CommandResult, Det
 from tests.support.aws_account import MADE, Account
 from tests.support.fake_cluster import FakeCluster, page
 from tests.support.fake_terraform import FakeTerraform
@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def rehearse(det: Det, account: Account, *more: object) -> Ran:
+def rehearse(det: Det, account: Account, *more: object) -> CommandResult:
     return det("deploy", "aws", "rehearse", *account.where, *more)
 
 

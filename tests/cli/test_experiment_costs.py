@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_api import RecordedRequest, Refusal
 from tests.support.fake_cluster import FakeCluster
 
 
@@ -129,7 +129,7 @@ def test_invalid_max_cost_is_rejected_before_creation(
 def test_failed_budget_names_the_paused_experiment(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
-    def refuse(request: Asked) -> Any:
+    def refuse(request: RecordedRequest) -> Any:
         raise Refusal(403, "no right to budgets")
 
     cluster.on("PUT", "/api/v1/budgets", refuse)

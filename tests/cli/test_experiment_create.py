@@ -14,7 +14,7 @@ import yaml
 from determined.common import context_upload
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Raw, Refusal
+from tests.support.fake_api import Raw, RecordedRequest, Refusal
 from tests.support.fake_cluster import FakeCluster, log_line, trial
 
 CONFIG = """\
@@ -191,7 +191,7 @@ def test_large_context_is_uploaded_to_object_store(
 def test_cluster_without_uploads_receives_large_context_inline(
     cluster: FakeCluster, det: Det, config: Path, code: Path, status: int
 ) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(status, "no such route")
 
     big(code)
@@ -236,7 +236,7 @@ def test_context_size_includes_file_names(
 def end_with(cluster: FakeCluster, state: str) -> None:
     """End the experiment in this state when its log is read."""
 
-    def read(request: Asked) -> Any:
+    def read(request: RecordedRequest) -> Any:
         cluster.experiments[1]["state"] = cluster.trials[10]["state"] = state
         return cluster._logs(request)
 
@@ -270,7 +270,7 @@ def test_interrupted_follow_leaves_experiment_running(
 def test_follow_ends_for_experiment_without_trials(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
-    def no_trials(_: Asked) -> Any:
+    def no_trials(_: RecordedRequest) -> Any:
         cluster.experiments[1]["state"] = "STATE_CANCELED"
         return {"trials": [], "pagination": {}}
 
@@ -281,7 +281,7 @@ def test_follow_ends_for_experiment_without_trials(
 def test_test_mode_trains_one_batch_and_archives_experiment(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
-    def done(_: Asked) -> Any:
+    def done(_: RecordedRequest) -> Any:
         cluster.experiments[1]["state"] = "STATE_COMPLETED"
         return {"trials": [trial(10, 1, runnerState="training")], "pagination": {}}
 
@@ -302,7 +302,7 @@ def test_test_mode_trains_one_batch_and_archives_experiment(
 def test_test_mode_fails_if_trial_reports_no_metrics(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
-    def done(_: Asked) -> Any:
+    def done(_: RecordedRequest) -> Any:
         cluster.experiments[1]["state"] = "STATE_COMPLETED"
         return {"trials": [trial(10, 1)], "pagination": {}}
 

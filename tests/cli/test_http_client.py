@@ -15,7 +15,7 @@ import pytest
 from determined.common.http import APIError, MasterUnreachableError, NotFoundError, Session
 
 from tests.support.certificates import write_certificate
-from tests.support.fake_api import Asked, FakeApi, Raw, Refusal
+from tests.support.fake_api import FakeApi, Raw, RecordedRequest, Refusal
 from tests.support.threaded import serving
 
 
@@ -143,7 +143,7 @@ def test_last_gateway_error_is_raised(api: FakeApi) -> None:
 
 
 def test_server_error_is_not_retried(api: FakeApi) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(500, "no")
 
     api.on("GET", "/a", refuse)

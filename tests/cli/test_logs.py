@@ -8,7 +8,7 @@ from determined.common import log_stream
 from determined.experimental import Determined
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Raw
+from tests.support.fake_api import Raw, RecordedRequest
 from tests.support.fake_cluster import FakeCluster, log_line
 
 _TASK = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -131,7 +131,7 @@ def running_until(cluster: FakeCluster, answers: list[Any]) -> None:
     cluster.trials[10]["state"] = "STATE_RUNNING"
     remaining = iter(answers)
 
-    def read(_: Asked) -> Any:
+    def read(_: RecordedRequest) -> Any:
         answer = next(remaining)
         if answer is answers[-1]:
             cluster.trials[10]["state"] = "STATE_COMPLETED"
@@ -208,7 +208,7 @@ def test_tail_with_follow_prints_line_committed_late(
     """Line 3 has a lower id than the newest line, but is committed after the tail is read."""
     stored_lines = [line for line in logged.logs if line["id"] != "3"]
 
-    def read(request: Asked) -> Any:
+    def read(request: RecordedRequest) -> Any:
         if request.first("orderBy") == "ORDER_BY_DESC":
             return iter(
                 [{"result": x} for x in stored_lines[::-1][: int(request.first("limit") or 0)]]

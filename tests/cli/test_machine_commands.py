@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Raw, Refusal
+from tests.support.fake_api import Raw, RecordedRequest, Refusal
 from tests.support.fake_cluster import START, FakeCluster, page
 
 ID = "4e2af5f0-fcd5-4a72-9e48-f0e91fcee8b0"
@@ -138,7 +138,7 @@ def test_resume_reports_spent_budget(rented: FakeCluster, det: Det) -> None:
 
 
 def test_unknown_pool_shows_message_of_the_cluster(rented: FakeCluster, det: Det) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(404, "pool 'cpu' rents no machines; the pools that do: gpu")
 
     rented.on("GET", "/api/v1/rented-pools/cpu", refuse)
@@ -266,7 +266,7 @@ def test_usage_report_is_printed_unchanged(rented: FakeCluster, det: Det) -> Non
 
 
 def test_rejected_usage_report_is_an_error(rented: FakeCluster, det: Det) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(400, "start date 2026-12-01 is after end date 2026-11-01")
 
     rented.on("GET", "/resources/allocation/aggregated", refuse)

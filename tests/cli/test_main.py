@@ -10,7 +10,7 @@ from det_cli import __version__, product_version
 from det_controlplane.entry.local.files import Desired, LocalFiles, default_folder
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Raw, Refusal
+from tests.support.fake_api import Raw, RecordedRequest, Refusal
 from tests.support.fake_cluster import FakeCluster
 from tests.support.ports import free_port
 
@@ -169,7 +169,7 @@ def test_address_of_a_stopped_local_cluster_names_the_command_that_starts_it(
 def test_each_http_status_has_an_exit_code(
     cluster: FakeCluster, det: Det, status: int, code: int
 ) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(status, "because of that")
 
     cluster.on("GET", "/api/v1/agents", refuse)
@@ -302,7 +302,7 @@ def test_deploy_passes_options_to_the_local_cluster(
 
 
 def test_hint_lists_objects_of_the_missing_kind(cluster: FakeCluster, det: Det) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(404, "template 'x' not found")
 
     cluster.on("GET", "/api/v1/agents", refuse)
@@ -322,7 +322,7 @@ def test_hint_lists_objects_of_the_missing_kind(cluster: FakeCluster, det: Det) 
 def test_rejected_value_is_named_by_its_option(
     cluster: FakeCluster, det: Det, words: str, message: str, shown: str
 ) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(400, message)
 
     for path in ("/resources/allocation/aggregated", "/api/v1/tasks/t.x", "/api/v1/tasks/t.x/logs"):
@@ -331,7 +331,7 @@ def test_rejected_value_is_named_by_its_option(
 
 
 def test_hint_of_the_cluster_is_not_repeated(cluster: FakeCluster, det: Det) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(404, "agent 'x' not found: `det agent list` shows them")
 
     cluster.on("GET", "/api/v1/agents", refuse)
@@ -339,7 +339,7 @@ def test_hint_of_the_cluster_is_not_repeated(cluster: FakeCluster, det: Det) -> 
 
 
 def test_sign_in_error_has_no_administrator_hint(cluster: FakeCluster, det: Det) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(403, "an access token may not deactivate users: sign in, by 'det user login'")
 
     cluster.on("GET", "/api/v1/agents", refuse)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.fake_api import Asked, FakeApi, Raw, Refusal
+from tests.support.fake_api import FakeApi, Raw, RecordedRequest, Refusal
 
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / ".github/actions/train"
@@ -41,15 +41,15 @@ class Host(FakeApi):
     def bodies(self) -> list[str]:
         return [comment["body"] for comment in self.comments]
 
-    def _list(self, request: Asked) -> Any:
+    def _list(self, request: RecordedRequest) -> Any:
         size, page = int(request.first("per_page")), int(request.first("page"))
         return self.comments[(page - 1) * size : page * size]
 
-    def _add(self, request: Asked) -> Any:
+    def _add(self, request: RecordedRequest) -> Any:
         self.has(request.body["body"])
         return self.comments[-1]
 
-    def _change(self, request: Asked) -> Any:
+    def _change(self, request: RecordedRequest) -> Any:
         comment = self.comments[int(request.found[0]) - 1]
         comment.update(request.body)
         return comment
@@ -109,7 +109,7 @@ def test_pushes_update_one_comment(host: Host, job: Job) -> None:
 
 
 def test_job_without_comment_permission_passes(host: Host, job: Job) -> None:
-    def refuse(_: Asked) -> Any:
+    def refuse(_: RecordedRequest) -> Any:
         raise Refusal(403, "Resource not accessible by integration")
 
     for path in (GITHUB, GITLAB):

@@ -14,7 +14,7 @@ import yaml
 from det_controlplane.adapters import own_wheel
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Raw
+from tests.support.fake_api import Raw, RecordedRequest
 from tests.support.fake_cluster import FakeCluster
 from tests.support.oidc_server import oidc_server
 
@@ -186,7 +186,7 @@ def test_job_terminated_during_submission_cancels_the_experiment(
     arrived, may_answer = threading.Event(), threading.Event()
     response = {"experiment": {"id": 1, "state": "STATE_ACTIVE"}, "configWarnings": []}
 
-    def create(_: Asked) -> Any:
+    def create(_: RecordedRequest) -> Any:
         arrived.set()
         assert may_answer.wait(60)
         return response
@@ -288,7 +288,7 @@ def trust(cluster: FakeCluster) -> list[str]:
     """Make the cluster accept identity tokens. Return the list of the audiences of received tokens."""
     audiences: list[str] = []
 
-    def exchange(request: Asked) -> dict[str, Any]:
+    def exchange(request: RecordedRequest) -> dict[str, Any]:
         claims = jwt.decode(request.body["token"], options={"verify_signature": False})
         audiences.append(claims["aud"])
         ends = "2026-11-22T18:00:00+00:00"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_api import RecordedRequest, Refusal
 from tests.support.fake_cluster import START, FakeCluster, page
 
 TASK = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -218,7 +218,7 @@ def test_update_batch_sends_updates_in_order(busy: FakeCluster, det: Det) -> Non
 
 
 def test_failed_update_stops_the_batch(busy: FakeCluster, det: Det) -> None:
-    def change(request: Asked) -> dict[str, Any]:
+    def change(request: RecordedRequest) -> dict[str, Any]:
         if request.body["updates"][0]["jobId"] == "b":
             raise Refusal(404, "job 'b' not found")
         return {}
@@ -305,7 +305,7 @@ def test_preview_search_prints_trials_by_length(busy: FakeCluster, det: Det, tmp
 
 
 def test_template_set_creates_missing_template(busy: FakeCluster, det: Det, tmp_path: Any) -> None:
-    def refuse(_: Asked) -> None:
+    def refuse(_: RecordedRequest) -> None:
         raise Refusal(404, "template 't' not found")
 
     (tmp_path / "t.yaml").write_text("max_restarts: 0\n")
@@ -329,7 +329,7 @@ def keep_master_log(busy: FakeCluster, lines: int) -> None:
         for n in range(1, lines + 1)
     ]
 
-    def answer(request: Asked) -> Iterator[Any]:
+    def answer(request: RecordedRequest) -> Iterator[Any]:
         offset, limit = int(request.first("offset", "0")), int(request.first("limit", "0"))
         tail = entries[offset:] if offset < 0 else entries
         return iter([{"result": {"logEntry": e}} for e in (tail[:limit] if limit else tail)])

@@ -6,19 +6,19 @@ from det_cli.deployment.rehearsal.stage import Stage
 from det_cli.errors import CommandError
 from determined.common.http import APIError
 
-from tests.support.rehearsed import Played
+from tests.support.rehearsed import RehearsalSession
 
 
 @pytest.fixture
-def played() -> Played:
-    return Played()
+def played() -> RehearsalSession:
+    return RehearsalSession()
 
 
-def states(played: Played, steps: str | None = None) -> dict[str, str]:
+def states(played: RehearsalSession, steps: str | None = None) -> dict[str, str]:
     return {outcome.step: outcome.state.value for outcome in played.run(steps).outcomes}
 
 
-def test_steps_after_failed_requirement_are_skipped(played: Played) -> None:
+def test_steps_after_failed_requirement_are_skipped(played: RehearsalSession) -> None:
     played.cluster.waits_for = "there is no capacity"
     report = played.run()
     by_step = {outcome.step: outcome for outcome in report.outcomes}
@@ -30,11 +30,13 @@ def test_steps_after_failed_requirement_are_skipped(played: Played) -> None:
     assert not report.has_passed
 
 
-def test_unselected_step_is_not_required(played: Played) -> None:
+def test_unselected_step_is_not_required(played: RehearsalSession) -> None:
     assert states(played, "interruption") == {"up": "passed", "interruption": "passed"}
 
 
-def test_failed_up_skips_all_other_steps(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_up_skips_all_other_steps(
+    played: RehearsalSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     played.deployment.there = False
 
     def refuse() -> None:
@@ -47,7 +49,7 @@ def test_failed_up_skips_all_other_steps(played: Played, monkeypatch: pytest.Mon
     assert report.outcomes[0].next_step == "ask an administrator"
 
 
-def test_cluster_is_kept_after_a_failure(played: Played) -> None:
+def test_cluster_is_kept_after_a_failure(played: RehearsalSession) -> None:
     played.removes, played.deployment.there = True, False
     played.cluster.forgets_checkpoints = True
     report = played.run()
@@ -56,7 +58,7 @@ def test_cluster_is_kept_after_a_failure(played: Played) -> None:
 
 
 @pytest.mark.parametrize("fault", ["forgets_checkpoints", "charges_restarts"])
-def test_machines_are_terminated_after_a_failure(played: Played, fault: str) -> None:
+def test_machines_are_terminated_after_a_failure(played: RehearsalSession, fault: str) -> None:
     setattr(played.cluster, fault, True)
     report = played.run("interruption")
     assert report.failed
@@ -66,7 +68,7 @@ def test_machines_are_terminated_after_a_failure(played: Played, fault: str) -> 
 
 
 def test_machines_are_terminated_after_ctrl_c(
-    played: Played, monkeypatch: pytest.MonkeyPatch
+    played: RehearsalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def press(*_: object) -> str:
         assert played.cluster.machines(), "the trial's machine is there"
@@ -83,7 +85,7 @@ def test_machines_are_terminated_after_ctrl_c(
 
 
 def test_machines_are_terminated_after_an_unexpected_exception(
-    played: Played, monkeypatch: pytest.MonkeyPatch
+    played: RehearsalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def break_down(*_: object) -> str:
         raise ZeroDivisionError
@@ -95,7 +97,7 @@ def test_machines_are_terminated_after_an_unexpected_exception(
 
 
 def test_machines_are_terminated_before_the_cluster_is_removed(
-    played: Played, monkeypatch: pytest.MonkeyPatch
+    played: RehearsalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played.removes = True
     remaining: list[object] = []
@@ -110,7 +112,7 @@ def test_machines_are_terminated_before_the_cluster_is_removed(
     assert remaining == []
 
 
-def test_machines_of_others_and_earlier_machines_are_kept(played: Played) -> None:
+def test_machines_of_others_and_earlier_machines_are_kept(played: RehearsalSession) -> None:
     earlier = played.cluster.add_machine("earlier")
     played.cluster.earlier = {earlier.id}
     rehearsal = played.rehearsal("spot")
@@ -122,7 +124,7 @@ def test_machines_of_others_and_earlier_machines_are_kept(played: Played) -> Non
     assert any("other work runs on it" in line for line in played.said)
 
 
-def test_machines_that_keep_running_are_reported(played: Played) -> None:
+def test_machines_that_keep_running_are_reported(played: RehearsalSession) -> None:
     played.cluster.keeps_machines = True
     report = played.run("spot")
     assert report.leftovers == ("aws us-west-2a g4dn spot i-0",)
@@ -130,7 +132,7 @@ def test_machines_that_keep_running_are_reported(played: Played) -> None:
 
 
 def test_cloud_lists_machines_if_the_cluster_cannot(
-    played: Played, monkeypatch: pytest.MonkeyPatch
+    played: RehearsalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
         raise APIError(500, "the database is gone")
@@ -141,7 +143,7 @@ def test_cloud_lists_machines_if_the_cluster_cannot(
     assert report.leftovers == ("i-7 in AWS",)
 
 
-def test_steps_above_remaining_budget_are_skipped(played: Played) -> None:
+def test_steps_above_remaining_budget_are_skipped(played: RehearsalSession) -> None:
     played.max_cost_usd = 0.80
     report = played.run("spot,train,interruption")
     by_step = {outcome.step: outcome for outcome in report.outcomes}
@@ -151,7 +153,7 @@ def test_steps_above_remaining_budget_are_skipped(played: Played) -> None:
 
 
 def test_costs_include_machines_and_control_plane(
-    played: Played,
+    played: RehearsalSession,
 ) -> None:
     report = played.run("idle,spot,train")
     seconds = {outcome.step: outcome.seconds for outcome in report.outcomes}
@@ -160,13 +162,13 @@ def test_costs_include_machines_and_control_plane(
     assert played.cluster.spent_usd() > 0
 
 
-def test_report_is_saved_after_every_step(played: Played) -> None:
+def test_report_is_saved_after_every_step(played: RehearsalSession) -> None:
     played.run("spot,train")
     assert [len(report.outcomes) for report in played.kept] == [1, 2, 3, 3]
     assert [report.has_passed for report in played.kept] == [False, False, False, True]
 
 
-def test_report_has_versions_of_program_and_cluster(played: Played) -> None:
+def test_report_has_versions_of_program_and_cluster(played: RehearsalSession) -> None:
     played.deployment.upgrading = lambda: played.cluster.versions.insert(0, "1.1")
     report = played.run("upgrade")
     assert report.versions == {"det": "1.0", "the cluster": "1.1"}
@@ -174,7 +176,7 @@ def test_report_has_versions_of_program_and_cluster(played: Played) -> None:
 
 
 def test_temporary_errors_of_the_cluster_are_retried(
-    played: Played, monkeypatch: pytest.MonkeyPatch
+    played: RehearsalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress, failures = played.cluster.progress, [APIError(503, "starting")] * 2
 
@@ -188,7 +190,7 @@ def test_temporary_errors_of_the_cluster_are_retried(
 
 
 def test_forbidden_request_fails_the_step_immediately(
-    played: Played, monkeypatch: pytest.MonkeyPatch
+    played: RehearsalSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(config: object) -> int:
         raise APIError(403, "may not create experiments")
@@ -199,7 +201,7 @@ def test_forbidden_request_fails_the_step_immediately(
     assert "may not create experiments" in outcome.detail
 
 
-def test_stage_has_no_client_before_sign_in(played: Played) -> None:
+def test_stage_has_no_client_before_sign_in(played: RehearsalSession) -> None:
     played.rehearsal()
     stage: Stage = played.stage
     with pytest.raises(AssertionError):

@@ -12,7 +12,7 @@ from determined.common.api import errors
 from determined.common.http import APIError, SignInFailed
 from determined.experimental import Determined, client
 
-from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_api import RecordedRequest, Refusal
 from tests.support.fake_cluster import (
     CKPT,
     END,
@@ -153,7 +153,7 @@ def test_setters_change_object_and_cluster(sdk: FakeCluster) -> None:
 def test_wait_returns_the_final_state(sdk: FakeCluster) -> None:
     states = iter(["STATE_QUEUED", "STATE_RUNNING", "STATE_ERROR"])
 
-    def answer(_: Asked) -> Any:
+    def answer(_: RecordedRequest) -> Any:
         return {"experiment": {**sdk.experiments[1], "state": next(states)}}
 
     sdk.on("GET", "/api/v1/experiments/1", answer)
@@ -325,7 +325,7 @@ def test_checkpoint_download_includes_metadata(sdk: FakeCluster, tmp_path: Path)
 
 
 def test_metadata_is_added_and_removed(sdk: FakeCluster) -> None:
-    def post(request: Asked) -> Any:
+    def post(request: RecordedRequest) -> Any:
         sdk.checkpoints[CKPT]["metadata"] = request.body["checkpoint"]["metadata"]
         return {"checkpoint": sdk.checkpoints[CKPT]}
 

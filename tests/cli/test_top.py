@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_api import RecordedRequest, Refusal
 from tests.support.fake_cluster import START, FakeCluster, page
 
 NOW = 1_795_168_800.0 + 3600
@@ -196,7 +196,7 @@ def test_top_shows_jobs_of_deleted_pool(busy: FakeCluster, det: Det) -> None:
 
 
 def test_top_reports_missing_permissions(busy: FakeCluster, det: Det) -> None:
-    def refused(_: Asked) -> Any:
+    def refused(_: RecordedRequest) -> Any:
         raise Refusal(403, "only administrators see machines")
 
     busy.on("GET", "/api/v1/agents", refused)
@@ -207,7 +207,7 @@ def test_top_reports_missing_permissions(busy: FakeCluster, det: Det) -> None:
 
 
 def test_long_permission_error_is_truncated(busy: FakeCluster, det: Det) -> None:
-    def refused(_: Asked) -> Any:
+    def refused(_: RecordedRequest) -> Any:
         raise Refusal(
             403, "user determined lacks VIEW_CLUSTER_USAGE: " + "a long explanation " * 20
         )
@@ -219,7 +219,7 @@ def test_long_permission_error_is_truncated(busy: FakeCluster, det: Det) -> None
 
 
 def test_top_works_with_a_cluster_of_determined(busy: FakeCluster, det: Det) -> None:
-    def absent(_: Asked) -> Any:
+    def absent(_: RecordedRequest) -> Any:
         raise Refusal(404, "Not Found")
 
     for path in ("why/job/.+", "rented-pools", "instances", "costs/pools", "budgets"):

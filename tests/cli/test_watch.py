@@ -9,7 +9,7 @@ from det_cli.live.observer import Observer, SignInExpired
 from determined.common.http import APIError, MasterUnreachableError, UnauthenticatedError
 
 from tests.cli.conftest import Det
-from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_api import RecordedRequest, Refusal
 from tests.support.fake_cluster import FakeCluster
 
 
@@ -27,7 +27,7 @@ def ends_after(cluster: FakeCluster, looks: int, state: str) -> None:
     experiment = cluster.experiments[3]
     remaining = iter(range(1, looks))
 
-    def answer(_: Asked) -> Any:
+    def answer(_: RecordedRequest) -> Any:
         if next(remaining, None) is None:
             experiment.update(state=state, progress=1.0)
         return {"experiment": experiment}
@@ -75,7 +75,7 @@ def test_curves_are_read_again_only_after_progress(running: FakeCluster, det: De
 
 
 def test_missing_route_is_requested_once(running: FakeCluster, det: Det) -> None:
-    def absent(_: Asked) -> Any:
+    def absent(_: RecordedRequest) -> Any:
         raise Refusal(404, "no such path")
 
     running.on("GET", "/api/v1/why/experiment/3", absent)
@@ -88,7 +88,7 @@ def test_outage_is_reported_and_watch_continues(running: FakeCluster, det: Det) 
     answers: Iterator[Any] = iter([None, Refusal(503, "restarting"), Refusal(503, "restarting")])
     inner = running.routes[0][2]
 
-    def answer(request: Asked) -> Any:
+    def answer(request: RecordedRequest) -> Any:
         refusal = next(answers, None)
         if refusal is not None:
             raise refusal
@@ -111,7 +111,7 @@ def test_expired_sign_in_ends_the_watch(
     running.tokens["token-ada"] = "ada"
     looks = iter([1])
 
-    def answer(_: Asked) -> Any:
+    def answer(_: RecordedRequest) -> Any:
         if next(looks, None) is None:
             raise Refusal(401, "the token has expired")
         return {"experiment": running.experiments[3]}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_api import RecordedRequest, Refusal
 from tests.support.fake_cluster import FakeCluster, trial
 from tests.support.pty_screen import Session, in_terminal
 
@@ -136,7 +136,7 @@ def test_outage_is_shown_with_the_last_view(training: FakeCluster, start: Start)
     outage: list[bool] = []
     experiment = training.experiments[3]
 
-    def answer(_: Asked) -> Any:
+    def answer(_: RecordedRequest) -> Any:
         if outage:
             raise Refusal(503, "restarting")
         return {"experiment": experiment}

@@ -44,7 +44,7 @@ def rows(ctx: Context, statement: Any) -> list[Any]:
     return [tuple(row) for row in ctx.db.read(statement)]
 
 
-class Played:
+class ReturningAgent:
     """An agent with one container that joins, is lost, and joins again."""
 
     def __init__(self, ctx: Context, clock: list[datetime], id: str = "agent") -> None:
@@ -79,9 +79,9 @@ class Played:
 
 
 @pytest.fixture
-def played(ctx: Context, clock: list[datetime]) -> Played:
+def played(ctx: Context, clock: list[datetime]) -> ReturningAgent:
     """A running trial."""
-    agent = Played(ctx, clock)
+    agent = ReturningAgent(ctx, clock)
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
     agent.run_what_is_ordered()
     return agent
@@ -101,7 +101,9 @@ def checkpoint(ctx: Context, steps: int, run: int) -> None:
     records.report(ctx, OWNER, sent_report)
 
 
-def test_a_running_run_continues_when_its_agent_joins_again(ctx: Context, played: Played) -> None:
+def test_a_running_run_continues_when_its_agent_joins_again(
+    ctx: Context, played: ReturningAgent
+) -> None:
     played.be_lost()
     assert rows(ctx, _RUNS) == [(1, "TERMINATED"), (2, "QUEUED")]
     (order,) = played.come_back(played.running)
@@ -119,7 +121,7 @@ def test_a_running_run_continues_when_its_agent_joins_again(ctx: Context, played
 
 
 def test_a_run_that_succeeded_while_its_agent_was_lost_completes(
-    ctx: Context, played: Played
+    ctx: Context, played: ReturningAgent
 ) -> None:
     played.be_lost()
     played.come_back(played.ended())
@@ -129,7 +131,7 @@ def test_a_run_that_succeeded_while_its_agent_was_lost_completes(
 
 
 def test_a_run_that_failed_while_its_agent_was_lost_counts_as_a_restart(
-    ctx: Context, played: Played
+    ctx: Context, played: ReturningAgent
 ) -> None:
     played.be_lost()
     played.come_back(played.ended(1))
@@ -138,7 +140,7 @@ def test_a_run_that_failed_while_its_agent_was_lost_counts_as_a_restart(
 
 
 def test_a_run_that_is_lost_again_after_its_return_is_repeated(
-    ctx: Context, played: Played
+    ctx: Context, played: ReturningAgent
 ) -> None:
     played.be_lost()
     played.come_back(played.running)
@@ -148,7 +150,9 @@ def test_a_run_that_is_lost_again_after_its_return_is_repeated(
     assert rows(ctx, _RUNS) == [(1, "RUNNING")]
 
 
-def test_joining_again_with_a_continued_run_has_no_effect(ctx: Context, played: Played) -> None:
+def test_joining_again_with_a_continued_run_has_no_effect(
+    ctx: Context, played: ReturningAgent
+) -> None:
     played.be_lost()
     for _ in range(2):
         (order,) = played.come_back(played.running)
@@ -157,7 +161,7 @@ def test_joining_again_with_a_continued_run_has_no_effect(ctx: Context, played: 
 
 
 def test_replacement_that_has_not_begun_is_withdrawn(
-    ctx: Context, clock: list[datetime], played: Played
+    ctx: Context, clock: list[datetime], played: ReturningAgent
 ) -> None:
     played.be_lost()
     other = Agent.joined(ctx, "other")
@@ -174,10 +178,10 @@ def test_replacement_that_has_not_begun_is_withdrawn(
 
 
 def test_a_run_is_stopped_when_its_replacement_has_begun(
-    ctx: Context, clock: list[datetime], played: Played
+    ctx: Context, clock: list[datetime], played: ReturningAgent
 ) -> None:
     played.be_lost()
-    other = Played(ctx, clock, "other")
+    other = ReturningAgent(ctx, clock, "other")
     other.run_what_is_ordered()
     assert played.come_back(played.running) == []
     assert rows(ctx, _RUNS) == [(1, "TERMINATED"), (2, "RUNNING")]
@@ -187,7 +191,7 @@ def test_a_run_is_stopped_when_its_replacement_has_begun(
 
 
 def test_a_run_of_a_paused_trial_saves_a_checkpoint_when_its_agent_joins_again(
-    ctx: Context, played: Played
+    ctx: Context, played: ReturningAgent
 ) -> None:
     played.be_lost()
     actions.command(ctx, 1, Command.PAUSE)
@@ -195,7 +199,7 @@ def test_a_run_of_a_paused_trial_saves_a_checkpoint_when_its_agent_joins_again(
     assert (order["desired"], order["preempt"]) == ("running", True)
 
 
-def test_a_run_of_a_killed_trial_does_not_continue(ctx: Context, played: Played) -> None:
+def test_a_run_of_a_killed_trial_does_not_continue(ctx: Context, played: ReturningAgent) -> None:
     played.be_lost()
     actions.command(ctx, 1, Command.KILL)
     assert played.come_back(played.running) == []
@@ -203,7 +207,7 @@ def test_a_run_of_a_killed_trial_does_not_continue(ctx: Context, played: Played)
     assert trial.state == "CANCELED"
 
 
-def test_a_run_without_free_slots_does_not_continue(ctx: Context, played: Played) -> None:
+def test_a_run_without_free_slots_does_not_continue(ctx: Context, played: ReturningAgent) -> None:
     played.be_lost()
     Agent.joined(ctx)  # agents of earlier versions do not list their containers
     actions.command(ctx, 1, Command.PAUSE)
@@ -213,7 +217,7 @@ def test_a_run_without_free_slots_does_not_continue(ctx: Context, played: Played
     assert order["id"] != played.running.id
 
 
-def test_a_killed_container_does_not_end_a_run(ctx: Context, played: Played) -> None:
+def test_a_killed_container_does_not_end_a_run(ctx: Context, played: ReturningAgent) -> None:
     played.be_lost()
     killed_report = Report(
         played.running.id, played.running.epoch, ContainerState.TERMINATED, failure="aborted"
@@ -224,7 +228,7 @@ def test_a_killed_container_does_not_end_a_run(ctx: Context, played: Played) -> 
 
 
 def test_tick_does_not_end_containers_of_a_rejoined_agent(
-    ctx: Context, played: Played, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, played: ReturningAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent joins after a tick has declared it lost and before the tick ends its containers."""
     end = containers.end_with_agent
@@ -239,7 +243,7 @@ def test_tick_does_not_end_containers_of_a_rejoined_agent(
 
 
 def test_requests_of_a_lost_run_wait_until_its_agent_joins_again(
-    ctx: Context, clock: list[datetime], played: Played
+    ctx: Context, clock: list[datetime], played: ReturningAgent
 ) -> None:
     played.be_lost()
     clock[0] += timedelta(hours=24)
@@ -250,7 +254,7 @@ def test_requests_of_a_lost_run_wait_until_its_agent_joins_again(
 
 
 def test_token_of_a_stopped_run_expires_after_a_day(
-    ctx: Context, clock: list[datetime], played: Played
+    ctx: Context, clock: list[datetime], played: ReturningAgent
 ) -> None:
     played.be_lost()
     actions.command(ctx, 1, Command.KILL)
@@ -261,25 +265,27 @@ def test_token_of_a_stopped_run_expires_after_a_day(
         authentication.user_of(ctx, played.token)
 
 
-def test_lost_run_can_report_before_its_replacement_begins(ctx: Context, played: Played) -> None:
+def test_lost_run_can_report_before_its_replacement_begins(
+    ctx: Context, played: ReturningAgent
+) -> None:
     report(ctx, 10, run=1)
     checkpoint(ctx, 10, run=1)
     played.be_lost()
     report(ctx, 20, run=1)
     checkpoint(ctx, 20, run=1)
     assert rows(ctx, _STEPS) == [(10,), (20,)]
-    other = Played(ctx, played.clock, "other")
+    other = ReturningAgent(ctx, played.clock, "other")
     other.run_what_is_ordered()
     assert other.order["spec"]["env"]["DET_STEPS_COMPLETED"] == "20"
 
 
 def test_reports_of_an_earlier_run_count_until_its_replacement_starts(
-    ctx: Context, played: Played
+    ctx: Context, played: ReturningAgent
 ) -> None:
     report(ctx, 10, run=1)
     checkpoint(ctx, 10, run=1)
     played.be_lost()
-    other = Played(ctx, played.clock, "other")
+    other = ReturningAgent(ctx, played.clock, "other")
     other.run_what_is_ordered()
     report(ctx, 10, run=1, group="validation")  # its step is the last that counts
     report(ctx, 20, run=1)
@@ -292,7 +298,7 @@ def test_reports_of_an_earlier_run_count_until_its_replacement_starts(
 
 
 def test_all_containers_of_a_run_start_from_the_same_checkpoint(
-    ctx: Context, played: Played
+    ctx: Context, played: ReturningAgent
 ) -> None:
     checkpoint(ctx, 10, run=1)
     played.be_lost()
@@ -306,16 +312,16 @@ def test_all_containers_of_a_run_start_from_the_same_checkpoint(
 
 
 @pytest.fixture
-def command(ctx: Context, clock: list[datetime]) -> Played:
+def command(ctx: Context, clock: list[datetime]) -> ReturningAgent:
     """A running command."""
-    agent = Played(ctx, clock)
+    agent = ReturningAgent(ctx, clock)
     interactive.launch(ctx, OWNER, Submission(TaskKind.COMMAND, COMMAND))
     agent.run_what_is_ordered()
     return agent
 
 
 def test_why_explains_that_a_run_continues_if_its_agent_joins_again(
-    ctx: Context, clock: list[datetime], played: Played
+    ctx: Context, clock: list[datetime], played: ReturningAgent
 ) -> None:
     pass_time(ctx, clock, 35)
     (reason,) = why.of(ctx, "trial", "1")
@@ -329,7 +335,7 @@ def test_why_explains_that_a_run_continues_if_its_agent_joins_again(
 
 
 def test_a_command_that_succeeded_while_its_agent_was_lost_is_completed(
-    ctx: Context, command: Played
+    ctx: Context, command: ReturningAgent
 ) -> None:
     command.be_lost()
     (task,) = ctx.db.read(_TASK)
@@ -341,7 +347,7 @@ def test_a_command_that_succeeded_while_its_agent_was_lost_is_completed(
 
 
 def test_a_running_command_continues_when_its_agent_joins_again(
-    ctx: Context, command: Played
+    ctx: Context, command: ReturningAgent
 ) -> None:
     command.be_lost()
     (order,) = command.come_back(command.running)
@@ -351,7 +357,7 @@ def test_a_running_command_continues_when_its_agent_joins_again(
 
 
 def test_a_command_that_was_killed_after_the_loss_of_its_agent_does_not_continue(
-    ctx: Context, command: Played
+    ctx: Context, command: ReturningAgent
 ) -> None:
     command.be_lost()
     (task_id,) = (row.id for row in ctx.db.read(text("SELECT id FROM tasks")))
@@ -362,8 +368,8 @@ def test_a_command_that_was_killed_after_the_loss_of_its_agent_does_not_continue
 
 
 @pytest.fixture
-def generic_task(ctx: Context, clock: list[datetime]) -> Played:
-    agent = Played(ctx, clock)
+def generic_task(ctx: Context, clock: list[datetime]) -> ReturningAgent:
+    agent = ReturningAgent(ctx, clock)
     config = "entrypoint: [ls]\nresources: {slots: 1}\n"
     generic.create(ctx, OWNER, NewGenericTask(config, Submission(TaskKind.GENERIC, {})))
     agent.run_what_is_ordered()
@@ -371,7 +377,7 @@ def generic_task(ctx: Context, clock: list[datetime]) -> Played:
 
 
 def test_a_generic_task_that_failed_because_of_its_lost_agent_continues(
-    ctx: Context, generic_task: Played
+    ctx: Context, generic_task: ReturningAgent
 ) -> None:
     generic_task.be_lost()
     assert rows(ctx, text("SELECT state::text FROM tasks")) == [("ERROR",)]
@@ -383,7 +389,7 @@ def test_a_generic_task_that_failed_because_of_its_lost_agent_continues(
 
 
 def test_a_generic_task_that_was_canceled_does_not_continue(
-    ctx: Context, generic_task: Played
+    ctx: Context, generic_task: ReturningAgent
 ) -> None:
     (task_id,) = (row.id for row in ctx.db.read(text("SELECT id FROM tasks")))
     generic.pause(ctx, OWNER, task_id)
@@ -393,7 +399,7 @@ def test_a_generic_task_that_was_canceled_does_not_continue(
 
 
 def test_a_generic_task_that_was_killed_after_the_loss_of_its_agent_does_not_continue(
-    ctx: Context, generic_task: Played
+    ctx: Context, generic_task: ReturningAgent
 ) -> None:
     (task_id,) = (row.id for row in ctx.db.read(text("SELECT id FROM tasks")))
     generic_task.be_lost()
@@ -403,7 +409,7 @@ def test_a_generic_task_that_was_killed_after_the_loss_of_its_agent_does_not_con
 
 
 def test_polling_with_the_token_of_a_lost_agent_asks_it_to_join(
-    ctx: Context, played: Played
+    ctx: Context, played: ReturningAgent
 ) -> None:
     played.be_lost()
     poll = polling.Poll(played.agent.token, played.agent.incarnation, [played.running], 9)

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from tests.support.aws_box import REGION
 from tests.support.cloudbox import box as clouds
 from tests.support.cloudbox.pools import AGENT
-from tests.support.deployed_aws import CLUSTER, FUNCTIONS, ROLES, Deployed, deployed_aws
+from tests.support.deployed_aws import CLUSTER, FUNCTIONS, ROLES, Deployment, deployed_aws
 from tests.support.operator_policy import OF_POWER_USERS, policy_of_operators
 from tests.support.stock import stock_client
 
@@ -60,13 +60,15 @@ with det.core.init() as core:
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> Iterator[Deployed]:
+def deployed(
+    tmp_path_factory: pytest.TempPathFactory, postgres_server: Any
+) -> Iterator[Deployment]:
     with deployed_aws(tmp_path_factory.mktemp("deploy"), postgres_server) as deployment:
         yield deployment
 
 
 def test_cluster_is_created_used_restored_and_removed_completely(
-    deployed: Deployed,
+    deployed: Deployment,
 ) -> None:
     (deployed.folder / "cluster.yaml").write_text(cluster_config(deployed.clouds.master_url))
     output = deployed.deploy("up", *OPTIONS, "--add-tag", "team=vision").out
@@ -102,7 +104,7 @@ def test_cluster_is_created_used_restored_and_removed_completely(
     check_rights_of_operator(deployed)
 
 
-def buckets(deployment: Deployed) -> list[str]:
+def buckets(deployment: Deployment) -> list[str]:
     return [bucket["Name"] for bucket in deployment.aws("s3").list_buckets()["Buckets"]]
 
 
@@ -115,7 +117,7 @@ def cluster_config(master_url: str) -> str:
     return yaml.safe_dump({"resource_pools": [{"pool_name": "gpus", "provider": provider}]})
 
 
-def until_trial_runs(deployment: Deployed, master: Mapping[str, str]) -> None:
+def until_trial_runs(deployment: Deployment, master: Mapping[str, str]) -> None:
     """Wait until the machine has installed the agent from the function URL, joined by proof, and begun to train."""
 
     def begun() -> bool:
@@ -133,7 +135,7 @@ def until_trial_runs(deployment: Deployed, master: Mapping[str, str]) -> None:
     assert "determined-boot: installing the agent" in console
 
 
-def train_by_the_stock_client(deployment: Deployed, password: str) -> None:
+def train_by_the_stock_client(deployment: Deployment, password: str) -> None:
     """Let Determined's own client create an experiment, follow it to its end, and read its log."""
     with (
         ThreadPoolExecutor(1) as user,
@@ -166,7 +168,7 @@ def train_by_the_stock_client(deployment: Deployed, password: str) -> None:
         assert re.search(r"begun on ip-.*", does("experiment", "logs", "2"))
 
 
-def wait_for_result_and_idle_cluster(deployment: Deployed, master: Mapping[str, str]) -> None:
+def wait_for_result_and_idle_cluster(deployment: Deployment, master: Mapping[str, str]) -> None:
     """Wait until the experiment has its result and its idle machine is terminated."""
 
     def over() -> bool:
@@ -177,7 +179,7 @@ def wait_for_result_and_idle_cluster(deployment: Deployed, master: Mapping[str, 
     check_results(deployment, master)
 
 
-def check_results(deployment: Deployed, master: Mapping[str, str]) -> None:
+def check_results(deployment: Deployment, master: Mapping[str, str]) -> None:
     document = json.loads(
         deployment.det("experiment", "describe", "1", "--json", environ=master).out
     )
@@ -188,7 +190,7 @@ def check_results(deployment: Deployed, master: Mapping[str, str]) -> None:
     assert [o for o in Contents if o["Key"].endswith("/weights")], "the checkpoint is in the bucket"
 
 
-def check_functions_and_schedules(deployment: Deployed) -> None:
+def check_functions_and_schedules(deployment: Deployment) -> None:
     """Check the environment of the functions, and the schedules that call them."""
     description = deployment.box.described[f"det-{CLUSTER}-migrate"]
     database = urlsplit(description["DET_DB_URL"])
@@ -205,7 +207,7 @@ def check_functions_and_schedules(deployment: Deployed) -> None:
     assert deployment.box.loops == dict.fromkeys((*minutely, f"det-{CLUSTER}-keys"), "Allow")
 
 
-def create_experiment(deployment: Deployed, master: Mapping[str, str]) -> None:
+def create_experiment(deployment: Deployment, master: Mapping[str, str]) -> None:
     context = deployment.folder / "context"
     context.mkdir()
     (context / "train.py").write_text(CODE.replace("GATE", str(deployment.folder / "gate")))
@@ -218,7 +220,7 @@ def create_experiment(deployment: Deployed, master: Mapping[str, str]) -> None:
     assert "Created experiment 1" in output
 
 
-def check_machine(deployment: Deployed) -> None:
+def check_machine(deployment: Deployment) -> None:
     """Wait for the machine of the experiment: the schedule's part is played where functions do not start each other."""
     limit = time.monotonic() + 60
     while not deployment.machines():
@@ -236,7 +238,7 @@ def check_machine(deployment: Deployed) -> None:
     assert profile.endswith(f"instance-profile/det-{CLUSTER}-machine")
 
 
-def check_rights(deployment: Deployed) -> None:
+def check_rights(deployment: Deployment) -> None:
     """Hold every call of the functions against the policy of the role that made it."""
     recorder = deployment.box.recorder
     policies = {role: deployment.policy(role.removeprefix(f"det-{CLUSTER}-")) for role in ROLES}
@@ -256,7 +258,7 @@ def check_rights(deployment: Deployed) -> None:
         }, f"{function} may do more than join the network"  # fmt: skip
 
 
-def check_rights_of_operator(deployment: Deployed) -> None:
+def check_rights_of_operator(deployment: Deployment) -> None:
     """Compare the operator's IAM calls with the policy of the guide."""
     calls = deployment.box.recorder.calls_of_operator
     policy = policy_of_operators()
@@ -271,7 +273,7 @@ def check_rights_of_operator(deployment: Deployed) -> None:
     } <= actions
 
 
-def restore_cluster(deployment: Deployed, master: Mapping[str, str]) -> None:
+def restore_cluster(deployment: Deployment, master: Mapping[str, str]) -> None:
     """Remove the cluster, and restore it with its users, experiments, checkpoints and secrets."""
     ada = {**master, "DET_USER": "ada", "DET_PASS": "Password-of-ada-1"}
     deployment.det("user", "create", "ada", "--password", ada["DET_PASS"], environ=master)
@@ -290,7 +292,7 @@ def restore_cluster(deployment: Deployed, master: Mapping[str, str]) -> None:
     check_secrets(deployment)
 
 
-def check_secrets(deployment: Deployed) -> None:
+def check_secrets(deployment: Deployment) -> None:
     """Decrypt secrets of the restored database with the key of the new function."""
     key = deployment.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
     database = Database(deployment.box.database_url)
@@ -299,7 +301,7 @@ def check_secrets(deployment: Deployed) -> None:
     assert '"testing"' in AesCipher([key]).open(sealed).decode()
 
 
-def check_removal(deployment: Deployed) -> None:
+def check_removal(deployment: Deployment) -> None:
     assert [m for m in deployment.machines() if m["State"]["Name"] != "terminated"] == []
     tagged = deployment.aws("resourcegroupstaggingapi").get_resources(
         TagFilters=[{"Key": "determined-cluster", "Values": [CLUSTER]}]

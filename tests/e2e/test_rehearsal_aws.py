@@ -14,7 +14,7 @@ from tests.support.aws_box import ACCOUNT, REGION
 from tests.support.cloudbox import box as clouds
 from tests.support.cloudbox.pools import AGENT
 from tests.support.cluster import Answer
-from tests.support.deployed_aws import CLUSTER, Deployed, deployed_aws
+from tests.support.deployed_aws import CLUSTER, Deployment, deployed_aws
 
 pytestmark = [
     pytest.mark.heavy("waits for minutes where the AWS provider of Terraform does"),
@@ -26,12 +26,14 @@ BUCKET = f"det-{CLUSTER}-{REGION}-{ACCOUNT}"
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> Iterator[Deployed]:
+def deployed(
+    tmp_path_factory: pytest.TempPathFactory, postgres_server: Any
+) -> Iterator[Deployment]:
     with deployed_aws(tmp_path_factory.mktemp("rehearsal"), postgres_server) as deployment:
         yield deployment
 
 
-def cluster_config(deployment: Deployed) -> str:
+def cluster_config(deployment: Deployment) -> str:
     """Return a configuration with spot machines that reach cluster and bucket from their own network."""
     provider = {
         "type": "aws", "region": REGION, "instance_type": "g4dn.xlarge", "spot": True,
@@ -45,13 +47,13 @@ def cluster_config(deployment: Deployed) -> str:
     return yaml.safe_dump({"resource_pools": pools, "checkpoint_storage": storage})
 
 
-def is_ticking(deployment: Deployed) -> bool:
+def is_ticking(deployment: Deployment) -> bool:
     """Return whether EventBridge Scheduler would call the functions now."""
     schedules = deployment.aws("scheduler").list_schedules()["Schedules"]
     return any(s["Name"] == f"det-{CLUSTER}-tick" and s["State"] == "ENABLED" for s in schedules)
 
 
-def rehearse(deployment: Deployed, *more: str) -> Answer:
+def rehearse(deployment: Deployment, *more: str) -> Answer:
     """Run the command, and play the schedules meanwhile."""
     options = ("--cluster-id", CLUSTER, "--yes", "--report", "report.md", "--steps", STEPS, *more)
     with ThreadPoolExecutor(1) as terminal:
@@ -68,7 +70,7 @@ def rehearse(deployment: Deployed, *more: str) -> Answer:
         return process.result()
 
 
-def test_rehearsal_tests_a_new_cluster_and_removes_it(deployed: Deployed) -> None:
+def test_rehearsal_tests_a_new_cluster_and_removes_it(deployed: Deployment) -> None:
     (deployed.folder / "cluster.yaml").write_text(cluster_config(deployed))
     output = rehearse(
         deployed, "--config", "cluster.yaml", "--var", "bucket_lifecycle=false", "--idle-minutes", "0",

@@ -37,7 +37,7 @@ TOLD = re.compile(
 
 
 @dataclass(frozen=True)
-class Ran:
+class TrialRecord:
     """An ended trial with the data that the cluster has about it."""
 
     id: int
@@ -64,7 +64,7 @@ def layout() -> Layout:
     )
 
 
-def run(cluster: Cluster, entrypoint: list[str], **options: Any) -> Ran:
+def run(cluster: Cluster, entrypoint: list[str], **options: Any) -> TrialRecord:
     config = {
         "name": entrypoint[-2],
         "entrypoint": entrypoint,
@@ -79,25 +79,25 @@ def run(cluster: Cluster, entrypoint: list[str], **options: Any) -> Ran:
     state = cluster.until_state(experiment_id, "COMPLETED", "ERROR", timeout_s=360)
     trial = cluster.trials(experiment_id)[0]
     best = (trial.get("bestValidation") or {}).get("metrics", {}).get("avgMetrics", {})
-    return Ran(trial["id"], state, trial["restarts"], cluster.task_logs(trial["id"]), best)
+    return TrialRecord(trial["id"], state, trial["restarts"], cluster.task_logs(trial["id"]), best)
 
 
-def by_stand_in(cluster: Cluster) -> Ran:
+def by_stand_in(cluster: Cluster) -> TrialRecord:
     """Rank 3 fails in the first run, while the others would run for ten minutes."""
     launch = 'PATH=$PWD/bin:$PATH exec python3 -m determined.launch.horovod --verbose -- "$@"'
     return run(cluster, ["bash", "-c", launch, "bash", "python3", "by_stand_in.py", ARGUMENT])
 
 
-def by_horovod(cluster: Cluster) -> Ran:
+def by_horovod(cluster: Cluster) -> TrialRecord:
     """Rank 3 fails in the first run, while the others wait for it."""
     return run_with(cluster, "horovod", "--verbose", "by_horovod.py")
 
 
-def by_deepspeed(cluster: Cluster) -> Ran:
+def by_deepspeed(cluster: Cluster) -> TrialRecord:
     return run_with(cluster, "deepspeed", "--log_level=info", "by_deepspeed.py")
 
 
-def run_with(cluster: Cluster, framework: str, override: str, script: str) -> Ran:
+def run_with(cluster: Cluster, framework: str, override: str, script: str) -> TrialRecord:
     defaults = ml.task_defaults(framework)
     return run(
         cluster,
@@ -116,18 +116,18 @@ def run_with(cluster: Cluster, framework: str, override: str, script: str) -> Ra
 
 
 @pytest.fixture(scope="module")
-def ran_by(cluster: Cluster) -> Callable[[str], Ran]:
+def ran_by(cluster: Cluster) -> Callable[[str], TrialRecord]:
     """Return the results of a launcher's trial on this cluster. It runs once for all tests."""
     launchers = {"horovod": by_horovod, "stand-in": by_stand_in, "deepspeed": by_deepspeed}
     return functools.cache(lambda launcher: launchers[launcher](cluster))
 
 
 @pytest.fixture(params=["stand-in", "horovod", "deepspeed"])
-def ran(request: pytest.FixtureRequest, ran_by: Callable[[str], Ran]) -> Ran:
+def ran(request: pytest.FixtureRequest, ran_by: Callable[[str], TrialRecord]) -> TrialRecord:
     return ran_by(request.param)
 
 
-def test_every_rank_has_its_ranks_and_its_log_lines_have_them(ran: Ran) -> None:
+def test_every_rank_has_its_ranks_and_its_log_lines_have_them(ran: TrialRecord) -> None:
     assert ran.state == "COMPLETED", ran.text()
     last = ran.told()[-4:]
     assert sorted(rank for rank, _ in last) == [0, 1, 2, 3]
@@ -135,7 +135,7 @@ def test_every_rank_has_its_ranks_and_its_log_lines_have_them(ran: Ran) -> None:
     assert places == {0: (0, 0, 0), 1: (1, 1, 0), 2: (2, 0, 1), 3: (3, 1, 1)}
 
 
-def test_ranks_over_ssh_have_the_environment_of_their_container(ran: Ran) -> None:
+def test_ranks_over_ssh_have_the_environment_of_their_container(ran: TrialRecord) -> None:
     last = ran.told()[-4:]
     containers = {rank: match[5] for rank, match in last}
     assert containers[0] == containers[1] != containers[2] == containers[3]
@@ -143,11 +143,11 @@ def test_ranks_over_ssh_have_the_environment_of_their_container(ran: Ran) -> Non
     assert {match[6] for _, match in last} == {"True"}
 
 
-def test_command_arguments_reach_the_ranks_unchanged(ran: Ran) -> None:
+def test_command_arguments_reach_the_ranks_unchanged(ran: TrialRecord) -> None:
     assert {match[7] for _, match in ran.told()} == {repr(ARGUMENT)}
 
 
-def test_token_and_configuration_are_not_on_a_command_line(ran: Ran) -> None:
+def test_token_and_configuration_are_not_on_a_command_line(ran: TrialRecord) -> None:
     assert "determined.launch.wrap_rank" in ran.text()
     assert "DET_SESSION_TOKEN" not in ran.text()
     assert "DET_EXPERIMENT_CONFIG" not in ran.text()
@@ -155,7 +155,7 @@ def test_token_and_configuration_are_not_on_a_command_line(ran: Ran) -> None:
 
 @pytest.mark.parametrize("launcher", ["stand-in", "horovod"])
 def test_failed_rank_in_the_other_container_restarts_the_trial_once(
-    ran_by: Callable[[str], Ran], launcher: str
+    ran_by: Callable[[str], TrialRecord], launcher: str
 ) -> None:
     result = ran_by(launcher)
     text = result.text()
@@ -166,7 +166,9 @@ def test_failed_rank_in_the_other_container_restarts_the_trial_once(
 
 
 @pytest.mark.parametrize("launcher", ["stand-in", "horovod"])
-def test_ranks_of_both_containers_connect(ran_by: Callable[[str], Ran], launcher: str) -> None:
+def test_ranks_of_both_containers_connect(
+    ran_by: Callable[[str], TrialRecord], launcher: str
+) -> None:
     result = ran_by(launcher)
     met = next(entry["log"] for entry in result.logs if entry["log"].startswith("met "))
     agents = dict(json.loads(met.removeprefix("met ")))
@@ -175,7 +177,7 @@ def test_ranks_of_both_containers_connect(ran_by: Callable[[str], Ran], launcher
 
 
 @HEAVY
-def test_horovod_ranks_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
+def test_horovod_ranks_reduce_over_gloo(ran_by: Callable[[str], TrialRecord]) -> None:
     result = ran_by("horovod")
     assert result.validation == {"loss": 1111.0}
     assert result.text().count("all_reduce gave 1111") == 4
@@ -183,7 +185,7 @@ def test_horovod_ranks_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
 
 @HEAVY
 def test_horovod_ranks_exchange_values(
-    ran_by: Callable[[str], Ran],
+    ran_by: Callable[[str], TrialRecord],
 ) -> None:
     lines = (entry["log"].strip() for entry in ran_by("horovod").logs)
     gathered_lines = sorted(line for line in lines if line.startswith("gathered"))
@@ -192,14 +194,14 @@ def test_horovod_ranks_exchange_values(
 
 
 @HEAVY
-def test_deepspeed_ranks_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
+def test_deepspeed_ranks_reduce_over_gloo(ran_by: Callable[[str], TrialRecord]) -> None:
     result = ran_by("deepspeed")
     assert result.validation == {"loss": 1111.0}
     assert result.text().count("all_reduce gave 1111") == 4
     assert result.restarts == 0
 
 
-def test_ssh_daemon_and_processes_end_with_the_chief(cluster: Cluster, ran: Ran) -> None:
+def test_ssh_daemon_and_processes_end_with_the_chief(cluster: Cluster, ran: TrialRecord) -> None:
     port = int(re.findall(r"Server listening on 0\.0\.0\.0 port (\d+)", ran.text())[-1])
     assert cluster.get("/api/v1/tasks")["allocationIdToSummary"] == {}
     assert not pids_with(f"DET_TRIAL_ID={ran.id}", f"DET_CLUSTER_ID={cluster.cluster_id()}")

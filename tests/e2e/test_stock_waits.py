@@ -9,7 +9,7 @@ import pytest
 from det_controlplane.api.app import unavailable
 from det_controlplane.db.engine.errors import DatabaseDown
 
-from tests.support.fake_api import Asked, FakeApi, Raw
+from tests.support.fake_api import FakeApi, Raw, RecordedRequest
 from tests.support.stock import StockClient, stock_client
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ class Waking(FakeApi):
         self.on("POST", "/api/v1/experiments", {"experiment": {"id": 7}, "warnings": []})
 
     def refuse(self, method: str, path: str, statuses: list[int], then: Any) -> None:
-        def answer(request: Asked) -> Any:
+        def answer(request: RecordedRequest) -> Any:
             if not statuses:
                 return then
             # The same answer with a shorter time, so that the test does not wait five seconds.

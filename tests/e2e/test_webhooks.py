@@ -9,7 +9,7 @@ from det_controlplane.core.webhooks import signature
 
 from tests.e2e.conftest import Layout, in_processes
 from tests.support.cluster import Cluster
-from tests.support.receiver import Taken, receiving
+from tests.support.receiver import ReceivedRequest, receiving
 
 KEY = "the key of the messages"
 CONFIG = """
@@ -61,7 +61,7 @@ def test_webhooks_send_log_alert_and_state_events_of_an_experiment(
     assert {t.path for t in receiver.taken} == {"/", "/pager"}
 
 
-def event_of(taken_event: Taken) -> dict[str, Any]:
+def event_of(taken_event: ReceivedRequest) -> dict[str, Any]:
     """Return the event of a message after checking its signature."""
     timestamp = int(taken_event.headers["X-Determined-AI-Signature-Timestamp"])
     assert taken_event.headers["X-Determined-AI-Signature"] == signature(

@@ -25,7 +25,7 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
         yield new_api
 
 
-class Played:
+class RenewedRelay:
     """A relay with connections to some tasks; each of its checks finds the next of these versions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *versions: str, own: str = "") -> None:
@@ -46,7 +46,7 @@ class Played:
 def test_idle_relay_ends_when_a_newer_version_is_deployed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    played = Played(monkeypatch, "old", "old", "", "new")
+    played = RenewedRelay(monkeypatch, "old", "old", "", "new")
     for ended_connections in (0, 0, 0, 1):
         played.renewal.step()
         assert played.ended == ended_connections
@@ -56,7 +56,7 @@ def test_idle_relay_ends_when_a_newer_version_is_deployed(
 def test_version_deployed_before_the_first_check_is_newer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    played = Played(monkeypatch, "new", own="old")
+    played = RenewedRelay(monkeypatch, "new", own="old")
     played.renewal.step()
     assert played.ended == 1
 
@@ -64,7 +64,7 @@ def test_version_deployed_before_the_first_check_is_newer(
 def test_open_connections_are_notified_once_and_delay_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    played = Played(monkeypatch, "old", "new")
+    played = RenewedRelay(monkeypatch, "old", "new")
     played.open = ["a-task"]
     for _ in range(4):
         played.renewal.step()
@@ -78,7 +78,7 @@ def test_open_connections_delay_the_end_only_for_a_limited_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(relay_renewal, "NOTICE_S", 0.0)
-    played = Played(monkeypatch, "old", "new")
+    played = RenewedRelay(monkeypatch, "old", "new")
     played.open = ["a-task"]
     for ended_connections in (0, 0, 1):
         played.renewal.step()

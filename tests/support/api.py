@@ -41,7 +41,7 @@ Query = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Told:
+class ApiResponse:
     """An answer: its status, its bytes, and their content."""
 
     status: int
@@ -71,7 +71,7 @@ class Caller:
         body: Any = None,
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Told:
+    ) -> ApiResponse:
         raw = (
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         )
@@ -216,7 +216,7 @@ def report_checkpoint(caller: Caller, experiment_id: int, steps: int = 2, **reso
 
 def report_metrics(
     caller: Caller, trial_id: int, group: str, steps: int, metrics: dict[str, Any], run: int = 0
-) -> Told:
+) -> ApiResponse:
     inner = {
         "trialId": trial_id,
         "trialRunId": run,
@@ -227,7 +227,7 @@ def report_metrics(
     return caller.ask("POST", f"/api/v1/trials/{trial_id}/metrics", body)
 
 
-def told(app: App, answer: Answer) -> Told:
+def told(app: App, answer: Answer) -> ApiResponse:
     if isinstance(answer, Stream):
         parts: list[bytes] = []
         cursor, done, empty = answer.cursor, False, 0
@@ -236,6 +236,6 @@ def told(app: App, answer: Answer) -> Told:
             parts.extend(batch.lines)
             cursor, done = batch.cursor, batch.done
             empty = 0 if batch.lines else empty + 1
-        return Told(200, b"".join(parts), answer.media_type, answer.headers)
+        return ApiResponse(200, b"".join(parts), answer.media_type, answer.headers)
     assert isinstance(answer, Response), "a host that cannot wait was told to wait"
-    return Told(answer.status, answer.body, answer.media_type, answer.headers)
+    return ApiResponse(answer.status, answer.body, answer.media_type, answer.headers)

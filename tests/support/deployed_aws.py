@@ -27,7 +27,7 @@ MIRRORS = (os.environ.get("TF_PLUGIN_MIRROR", ""), "/opt/tf-plugins")
 
 
 @dataclass
-class Deployed:
+class Deployment:
     """The operator's terminal, the account, and the role policies that Terraform applied."""
 
     box: Box
@@ -75,7 +75,7 @@ class Deployed:
 
 
 @contextmanager
-def deployed_aws(folder: Path, postgres_server: Any) -> Iterator[Deployed]:
+def deployed_aws(folder: Path, postgres_server: Any) -> Iterator[Deployment]:
     """Serve an account without a cluster; skip the test where Terraform or its provider is missing."""
     mirror = next((place for place in MIRRORS if place and Path(place).is_dir()), "")
     if not mirror or not shutil.which("terraform"):
@@ -96,6 +96,6 @@ def deployed_aws(folder: Path, postgres_server: Any) -> Iterator[Deployed]:
         home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "NO_COLOR": "1"}
         environment["AWS_ACCESS_KEY_ID"] = OPERATOR
         environment["DET_DOCKER_HUB"] = "http://127.0.0.1:9"  # no registry of the internet is asked
-        yield Deployed(
+        yield Deployment(
             box, machines, {**environment, **home, "TF_CLI_CONFIG_FILE": configuration}, folder
         )

@@ -13,7 +13,7 @@ Me = TypeVar("Me", bound="FakeApi")
 
 
 @dataclass
-class Asked:
+class RecordedRequest:
     """One request as the server saw it."""
 
     method: str
@@ -49,7 +49,7 @@ class Refusal(Exception):
         self.status = status
 
 
-Answer = Callable[[Asked], Any]
+Answer = Callable[[RecordedRequest], Any]
 
 
 class FakeApi:
@@ -57,7 +57,7 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.routes: list[tuple[str, re.Pattern[str], Any]] = []
-        self.asked: list[Asked] = []
+        self.asked: list[RecordedRequest] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -76,15 +76,15 @@ class FakeApi:
     def on(self, method: str, pattern: str, answer: Any) -> None:
         self.routes.insert(0, (method, re.compile(pattern + r"\Z"), answer))
 
-    def sent(self, method: str, pattern: str) -> list[Asked]:
+    def sent(self, method: str, pattern: str) -> list[RecordedRequest]:
         return [a for a in self.asked if a.method == method and re.fullmatch(pattern, a.path)]
 
-    def saved(self) -> list[Asked]:
+    def saved(self) -> list[RecordedRequest]:
         """Return the reports of complete checkpoints; the announcements of their uploads are others."""
         requests = self.sent("POST", "/api/v1/checkpoints")
         return [a for a in requests if a.body["state"] == "STATE_COMPLETED"]
 
-    def answer(self, request: Asked) -> Any:
+    def answer(self, request: RecordedRequest) -> Any:
         for method, pattern, reply in self.routes:
             match = pattern.match(request.path) if method == request.method else None
             if match:
@@ -107,7 +107,7 @@ class FakeApi:
                 raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 headers = {k.lower(): v for k, v in self.headers.items()}
                 query = parse_qs(parts.query)
-                request = Asked(self.command, unquote(parts.path), query, headers, raw)
+                request = RecordedRequest(self.command, unquote(parts.path), query, headers, raw)
                 api.asked.append(request)
                 try:
                     self._send(api.answer(request))

@@ -8,7 +8,7 @@ from typing import Any
 
 from determined.common.passwords import salted
 
-from tests.support.fake_api import Asked, FakeApi, Raw, Refusal
+from tests.support.fake_api import FakeApi, Raw, RecordedRequest, Refusal
 
 START = "2026-11-20T10:00:00.123456Z"
 END = "2026-11-20T11:30:00Z"
@@ -16,7 +16,7 @@ CKPT = "11111111-2222-3333-4444-555555555555"
 TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR")
 
 
-def page(key: str, items: list[Any], request: Asked) -> dict[str, Any]:
+def page(key: str, items: list[Any], request: RecordedRequest) -> dict[str, Any]:
     """Slice as the servers do: limit 0 means 100, negative means all."""
     offset, limit = int(request.first("offset", "0")), int(request.first("limit", "0")) or 100
     end = len(items) if limit < 0 else min(offset + limit, len(items))
@@ -171,17 +171,17 @@ class FakeCluster(FakeApi):
         self.checkpoints.setdefault(CKPT, checkpoint(CKPT, id * 10, id))
         return self.experiments[id]
 
-    def who(self, request: Asked) -> str:
+    def who(self, request: RecordedRequest) -> str:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token not in self.tokens:
             raise Refusal(401, "unauthenticated")
         return self.tokens[token]
 
-    def trial(self, request: Asked) -> dict[str, Any]:
+    def trial(self, request: RecordedRequest) -> dict[str, Any]:
         self.who(request)
         return self._find(self.trials, int(request.found[0]), "trial")
 
-    def _why(self, request: Asked) -> Any:
+    def _why(self, request: RecordedRequest) -> Any:
         matching_experiment = self._find(self.experiments, int(request.found[0]), "experiment")
         sentence = f"is {matching_experiment['state']}"
         if matching_experiment["state"] == "STATE_ERROR":
@@ -195,7 +195,7 @@ class FakeCluster(FakeApi):
             raise Refusal(404, f"{kind} '{id}' not found")
         return store[id]
 
-    def _login(self, request: Asked) -> Any:
+    def _login(self, request: RecordedRequest) -> Any:
         body = request.body
         if self.passwords.get(body["username"]) != body["password"] or not body.get("isHashed"):
             raise Refusal(401, "invalid credentials")
@@ -203,15 +203,15 @@ class FakeCluster(FakeApi):
         self.tokens[token] = body["username"]
         return {"token": token, "user": self.users[body["username"]]}
 
-    def _logout(self, request: Asked) -> Any:
+    def _logout(self, request: RecordedRequest) -> Any:
         self.who(request)
         del self.tokens[request.headers["authorization"].removeprefix("Bearer ")]
         return {}
 
-    def _by_name(self, request: Asked) -> Any:
+    def _by_name(self, request: RecordedRequest) -> Any:
         return {"user": self._find(self.users, request.found[0], "user")}
 
-    def _create_user(self, request: Asked) -> Any:
+    def _create_user(self, request: RecordedRequest) -> Any:
         new = request.body["user"]
         if new["username"] in self.users:
             raise Refusal(409, f"user '{new['username']}' already exists")
@@ -219,7 +219,7 @@ class FakeCluster(FakeApi):
         self.passwords[new["username"]] = request.body.get("password", "")
         return {"user": self.users[new["username"]]}
 
-    def _patch_user(self, request: Asked) -> Any:
+    def _patch_user(self, request: RecordedRequest) -> Any:
         matching_user = next(u for u in self.users.values() if u["id"] == int(request.found[0]))
         body = dict(request.body)
         if "password" in body:
@@ -227,7 +227,7 @@ class FakeCluster(FakeApi):
         matching_user.update(body)
         return {"user": matching_user}
 
-    def _list(self, request: Asked) -> Any:
+    def _list(self, request: RecordedRequest) -> Any:
         self.who(request)
         names, archived = request.query.get("users"), request.first("archived")
         rows = [e for e in self.experiments.values() if not names or e["username"] in names]
@@ -235,7 +235,7 @@ class FakeCluster(FakeApi):
             rows = [e for e in rows if str(e["archived"]).lower() == archived]
         return page("experiments", rows, request)
 
-    def _create(self, request: Asked) -> Any:
+    def _create(self, request: RecordedRequest) -> Any:
         owner, id = self.who(request), len(self.experiments) + 1
         if "explode" in request.body["config"]:
             raise Refusal(400, "invalid experiment configuration: explode: unknown field")
@@ -246,7 +246,7 @@ class FakeCluster(FakeApi):
             self.add(**new)
         return {"experiment": new, "config": {"name": new["name"], "resources": {}}, "warnings": []}
 
-    def _get(self, request: Asked) -> Any:
+    def _get(self, request: RecordedRequest) -> Any:
         self.who(request)
         matching_experiment = self._find(self.experiments, int(request.found[0]), "experiment")
         return {
@@ -255,12 +255,12 @@ class FakeCluster(FakeApi):
             "jobSummary": None,
         }
 
-    def _patch(self, request: Asked) -> Any:
+    def _patch(self, request: RecordedRequest) -> Any:
         stored_experiment = self._get(request)["experiment"]
         stored_experiment.update({k: v for k, v in request.body.items() if k in stored_experiment})
         return {"experiment": stored_experiment}
 
-    def _move(self, request: Asked) -> Any:
+    def _move(self, request: RecordedRequest) -> Any:
         matching_experiment, verb = self._get(request)["experiment"], request.found[1]
         if verb in ("activate", "pause") and matching_experiment["state"] in TERMINAL:
             raise Refusal(
@@ -279,30 +279,30 @@ class FakeCluster(FakeApi):
             matching_experiment["archived"] = verb == "archive"
         return {}
 
-    def _trials(self, request: Asked) -> Any:
+    def _trials(self, request: RecordedRequest) -> Any:
         id = int(request.found[0])
         self._find(self.experiments, id, "experiment")
         rows = [t for t in self.trials.values() if t["experimentId"] == id]
         return page("trials", rows, request)
 
-    def _checkpoints(self, request: Asked) -> Any:
+    def _checkpoints(self, request: RecordedRequest) -> Any:
         return page("checkpoints", list(self.checkpoints.values()), request)
 
-    def _checkpoint(self, request: Asked) -> Any:
+    def _checkpoint(self, request: RecordedRequest) -> Any:
         self.who(request)
         return {"checkpoint": self._find(self.checkpoints, request.found[0], "checkpoint")}
 
-    def _download(self, request: Asked) -> Any:
+    def _download(self, request: RecordedRequest) -> Any:
         self.who(request)
         self._find(self.checkpoints, request.found[0], "checkpoint")
         data = archive({"model.pt": b"w" * 2000, "code/train.py": b"x" * 1000})
         return Raw(data, {"Content-Type": "application/gzip"})
 
-    def _model_def(self, request: Asked) -> Any:
+    def _model_def(self, request: RecordedRequest) -> Any:
         self._get(request)
         return {"b64Tgz": base64.b64encode(archive({"train.py": b"print(1)\n"})).decode()}
 
-    def _logs(self, request: Asked) -> Iterator[Any]:
+    def _logs(self, request: RecordedRequest) -> Iterator[Any]:
         self.who(request)
         rows = [r for r in self.logs if int(r["id"]) > int(request.first("afterId", "0"))]
         if request.first("orderBy") == "ORDER_BY_DESC":

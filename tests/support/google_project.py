@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import Det, Ran
+from tests.cli.conftest import CommandResult, Det
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_google import FakeGoogle
 
@@ -25,14 +25,14 @@ class Project:
         self.google = google
         self.key = google.key(folder)
 
-    def run(self, verb: str, *more: Any) -> Ran:
+    def run(self, verb: str, *more: Any) -> CommandResult:
         at = ("--project-id", "acme", "--keypath", self.key, "--endpoint-url", self.google.url)
         return self._det("deploy", "gcp", verb, *at, *more)
 
-    def up(self, *more: Any) -> Ran:
+    def up(self, *more: Any) -> CommandResult:
         return self.run("up", "--cluster-id", "lab", "--yes", *more)
 
-    def down(self, *more: Any) -> Ran:
+    def down(self, *more: Any) -> CommandResult:
         return self.run("down", "--cluster-id", "lab", "--yes", *more)
 
 
@@ -49,7 +49,7 @@ def state(*made: tuple[str, str]) -> dict[str, str]:
     return {"out": json.dumps({"resources": resources})}
 
 
-def cause(result: Ran) -> str:
+def cause(result: CommandResult) -> str:
     """Return the sentence about a failure."""
     assert result.code != 0, result.out
     assert "Traceback" not in result.err

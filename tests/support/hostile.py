@@ -29,9 +29,9 @@ from det_controlplane.core.people.roles import ROLES
 from det_controlplane.db.engine.database import Database
 from sqlalchemy import text
 
-from tests.support.api import PASSWORD, Api, Caller, Told, api_over, config_of
+from tests.support.api import PASSWORD, Api, ApiResponse, Caller, api_over, config_of
 from tests.support.house import R, assignment, id_of
-from tests.support.planted import MARK, played_secrets
+from tests.support.planted_secrets import MARK, played_secrets
 from tests.support.played_agent import PlayedAgent
 
 SLOW_CPU_S = 10.0
@@ -334,7 +334,12 @@ def _one(
 
 
 def judge(
-    findings: Findings, route: Route, role: str, response: Told, request_text: str, cpu_s: float
+    findings: Findings,
+    route: Route,
+    role: str,
+    response: ApiResponse,
+    request_text: str,
+    cpu_s: float,
 ) -> None:
     """Record the problems of an answer."""
     findings.asked += 1

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReceivedRequest:
     path: str
     body: bytes
     headers: Mapping[str, str]
@@ -20,7 +20,7 @@ class Receiver:
 
     url: str = ""
     status: int = 200
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[ReceivedRequest] = field(default_factory=list)
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def receiving() -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.taken.append(Taken(self.path, body, dict(self.headers)))
+            receiver.taken.append(ReceivedRequest(self.path, body, dict(self.headers)))
             self.send_response(receiver.status)
             if receiver.status == 307:
                 self.send_header("Location", f"{receiver.url}/elsewhere")

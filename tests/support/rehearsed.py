@@ -308,7 +308,7 @@ class PlayedDeployment:
 
 
 @dataclass
-class Played:
+class RehearsalSession:
     """A rehearsal of a played cluster."""
 
     clock: PlayedClock = field(default_factory=PlayedClock)

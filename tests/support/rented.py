@@ -132,7 +132,7 @@ def poll(agent: MachineAgent) -> dict[str, Any]:
 
 
 @dataclass
-class Rented:
+class RentedCluster:
     api: Api
     cloud: FakeCloud
     time: datetime = START
@@ -212,7 +212,7 @@ def rented_cluster(
     offers: tuple[Offer, ...] = OFFERS,
     limits: Limits | None = None,
     **faults: Any,
-) -> Iterator[Rented]:
+) -> Iterator[RentedCluster]:
     """Start a cluster with a renting default pool and no other slots."""
     with api_over(database, folder) as api:
         pool = Pool(
@@ -223,7 +223,7 @@ def rented_cluster(
         api.ctx.config = replace(api.ctx.config, resource_pools=(pool,))
         api.ctx.identities = {"fake_cloud": BelievingVerifier()}
         api.ctx.public_url = "https://cluster.example"
-        cluster = Rented(api, FakeCloud(**faults))
+        cluster = RentedCluster(api, FakeCloud(**faults))
         cluster.cloud.now = lambda: cluster.time.timestamp()
         cluster.market.now = cluster.cloud.now
         api.ctx.now = lambda: cluster.time

@@ -27,7 +27,7 @@ def trust_provider(api: Api, oidc: Mapping[str, Any]) -> None:
 
 
 @dataclass
-class Began:
+class SignInAttempt:
     """A sign-in that an authorization endpoint has seen."""
 
     redirect_uri: str
@@ -45,7 +45,7 @@ class SignInServer(OidcServer):
         }  # fmt: skip
         self.auth_methods = ["client_secret_basic"]
         self.said: dict[str, Any] = {}  # claims that replace the usual ones
-        self.began: dict[str, Began] = {}
+        self.began: dict[str, SignInAttempt] = {}
         self.devices: dict[str, bool] = {}  # whether the code was typed
         self.slow_down = 0
 
@@ -83,7 +83,9 @@ class SignInServer(OidcServer):
             back |= {"error": "access_denied", "error_description": "not you"}
         else:
             back["code"] = secrets.token_urlsafe(16)
-            code_challenge = Began(query["redirect_uri"], query["nonce"], query["code_challenge"])
+            code_challenge = SignInAttempt(
+                query["redirect_uri"], query["nonce"], query["code_challenge"]
+            )
             self.began[back["code"]] = code_challenge
         return 302, {"location": f"{query['redirect_uri']}?{urlencode(back)}"}
 

@@ -10,9 +10,9 @@ from det_controlplane.services.webhooks import delivery
 
 from tests.support.api import PASSWORD
 from tests.support.browser import Tab, opened
+from tests.support.forms import fill, gone, press
 from tests.support.house import House
 from tests.support.inbox import Inbox, end, make_webhook
-from tests.support.pressing import fill, gone, press
 
 
 @pytest.fixture

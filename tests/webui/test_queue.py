@@ -10,8 +10,8 @@ from det_controlplane.core.config.pools import Scheduler
 
 from tests.support.api import Caller, create
 from tests.support.browser import Tab
+from tests.support.forms import choose, fill, gone, press
 from tests.support.house import House
-from tests.support.pressing import choose, fill, gone, press
 
 QUEUE = "/api/v1/job-queues-v2"
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.api import PASSWORD, Caller, config_of, create, report_checkpoint
 from tests.support.browser import Tab, opened
+from tests.support.forms import press
 from tests.support.house import House
-from tests.support.pressing import press
 from tests.support.processes import eventually
 from tests.webui.conftest import MARKUP
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.api import Caller, create, create_ended, report_metrics, trial_of
 from tests.support.browser import Tab
+from tests.support.forms import choose, fill, gone, press
 from tests.support.house import House
-from tests.support.pressing import choose, fill, gone, press
 
 MANY = 101  # more than a table has at once, and than one request changes
 TWO = {"name": "grid", "metric": "loss", "max_length": {"batches": 4}}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from determined import _frameworks
 
-from tests.support.fake_api import Asked, FakeApi
+from tests.support.fake_api import FakeApi, RecordedRequest
 from tests.support.torch_trials import EPOCH, PlainTrial
 
 TRIAL = "/api/v1/trials/5"
@@ -94,7 +94,7 @@ def test_workloads_come_from_the_control_plane(cluster: Any) -> None:
     workloads += [("CHECKPOINT_MODEL", 0), ("TERMINATE", 0)]
     requests: list[str] = []
 
-    def next_workload(request: Asked) -> Any:
+    def next_workload(request: RecordedRequest) -> Any:
         requests.append(request.first("stepsCompleted"))
         kind, batches = workloads[len(requests) - 1]
         return {"workload": {"kind": kind, "numBatches": batches, "totalBatchesProcessed": 0}}
@@ -116,7 +116,7 @@ class Announcing(PlainTrial):
         return super().train_batch(batch, epoch_idx, batch_idx)
 
 
-def preempt_when_training(request: Asked) -> dict[str, bool]:
+def preempt_when_training(request: RecordedRequest) -> dict[str, bool]:
     """Answer the first preemption request at once, and the next one when the trial trains."""
     waits = request.first("timeoutSeconds") != "0"
     return {"preempt": waits and Announcing.begun.wait(60)}

@@ -16,7 +16,7 @@ from determined.common.http import APIError
 
 from tests.support.api import Caller, api_over, config_of
 from tests.support.cluster import ROOT
-from tests.support.playing import Died, Plan, PlayedSession
+from tests.support.played_session import Died, Plan, PlayedSession
 
 LENGTHS = [4, 12, 36]
 CONFIG = {

@@ -12,7 +12,7 @@ from google.cloud.storage import Client
 
 from tests.support.checkpoint_folders import checkpoint_in, contents, save
 from tests.support.fake_gcs import FakeGCS, serving
-from tests.support.meeting import Meeting
+from tests.support.request_barrier import RequestBarrier
 
 PART = 256 * 1024
 WEIGHTS = 2 * PART + 17
@@ -77,7 +77,7 @@ def test_gcs_transfers_many_small_files_at_once(
         (("GET", "/download/"), lambda: gcs.download("uuid-1", tmp_path / "out")),
         (("DELETE", "/storage/"), lambda: gcs.delete("uuid-1")),
     ):
-        meeting = Meeting(_transfer.SMALL_THREADS)
+        meeting = RequestBarrier(_transfer.SMALL_THREADS)
         fake.before_answer = attended_by(meeting, *moving)
         move()
         assert meeting.held, f"fewer than {_transfer.SMALL_THREADS} at once: {moving}"
@@ -85,7 +85,9 @@ def test_gcs_transfers_many_small_files_at_once(
     assert keys() == []
 
 
-def attended_by(meeting: Meeting, expected_method: str, prefix: str) -> Callable[[str, str], None]:
+def attended_by(
+    meeting: RequestBarrier, expected_method: str, prefix: str
+) -> Callable[[str, str], None]:
     """Return a hook that lets matching requests wait for each other."""
 
     def before_answer(method: str, target: str) -> None:

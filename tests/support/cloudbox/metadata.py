@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass(frozen=True)
-class Asked:
+class MetadataRequest:
     method: str
     path: str
     query: Mapping[str, str]
@@ -24,7 +24,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Told:
+class MetadataResponse:
     status: int
     text: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Told:
 
 
 class Service(Protocol):
-    def answer(self, request: Asked) -> Told: ...
+    def answer(self, request: MetadataRequest) -> MetadataResponse: ...
 
 
 @dataclass
@@ -44,24 +44,24 @@ class Ec2Metadata:
     needs_token: bool = True
     _tokens: dict[str, float] = field(default_factory=dict)
 
-    def answer(self, request: Asked) -> Told:
+    def answer(self, request: MetadataRequest) -> MetadataResponse:
         if request.path == "/latest/api/token":
             return self._token(request)
         token = request.headers.get("x-aws-ec2-metadata-token", "")
         if self.needs_token and self._tokens.get(token, 0.0) < time.monotonic():
-            return Told(401)
+            return MetadataResponse(401)
         text = self.tree().get(request.path.removeprefix("/latest/"))
-        return Told(404) if text is None else Told(200, text)
+        return MetadataResponse(404) if text is None else MetadataResponse(200, text)
 
-    def _token(self, request: Asked) -> Told:
+    def _token(self, request: MetadataRequest) -> MetadataResponse:
         life = request.headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")
         if request.method != "PUT" or not life.isdigit() or not 1 <= int(life) <= 21600:
-            return Told(400 if request.method == "PUT" else 405)
+            return MetadataResponse(400 if request.method == "PUT" else 405)
         if "x-forwarded-for" in request.headers:
-            return Told(403)
+            return MetadataResponse(403)
         token = secrets.token_urlsafe(40)
         self._tokens[token] = time.monotonic() + int(life)
-        return Told(200, token, hops=self.hop_limit)
+        return MetadataResponse(200, token, hops=self.hop_limit)
 
 
 @dataclass
@@ -72,19 +72,23 @@ class GceMetadata:
     identity: Callable[[str], str]  # a token for an audience
     own: Mapping[str, str] = field(default_factory=lambda: {"Metadata-Flavor": "Google"})
 
-    def answer(self, request: Asked) -> Told:
+    def answer(self, request: MetadataRequest) -> MetadataResponse:
         if (
             request.headers.get("metadata-flavor") != "Google"
             or "x-forwarded-for" in request.headers
         ):
-            return Told(403, "Missing Metadata-Flavor:Google header.", self.own)
+            return MetadataResponse(403, "Missing Metadata-Flavor:Google header.", self.own)
         path = request.path.removeprefix("/computeMetadata/v1/")
         if path == "instance/service-accounts/default/identity":
             if request.query.get("format") != "full" or not request.query.get("audience"):
-                return Told(400, "", self.own)
-            return Told(200, self.identity(request.query["audience"]), self.own)
+                return MetadataResponse(400, "", self.own)
+            return MetadataResponse(200, self.identity(request.query["audience"]), self.own)
         text = self.tree().get(path)
-        return Told(404, "", self.own) if text is None else Told(200, text, self.own)
+        return (
+            MetadataResponse(404, "", self.own)
+            if text is None
+            else MetadataResponse(200, text, self.own)
+        )
 
 
 def serve_metadata(
@@ -110,8 +114,8 @@ class _Handler(BaseHTTPRequestHandler):
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         headers = {name.lower(): value for name, value in self.headers.items()}
         service = self._service_of(self.client_address[0])
-        request = Asked(self.command, parts.path, query, headers)
-        answer = service.answer(request) if service is not None else Told(404)
+        request = MetadataRequest(self.command, parts.path, query, headers)
+        answer = service.answer(request) if service is not None else MetadataResponse(404)
         content = answer.text.encode()
         self.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, answer.hops)
         self.send_response(answer.status)

@@ -114,7 +114,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """Observations from the time of an outage."""
 
     trained: set[str]  # trials that ended their training then
@@ -122,7 +122,9 @@ class Seen:
     why: list[str]
 
 
-def outcome_of(work: Work, kind: Kind, agent: str, length_s: float, observation: Seen) -> Outcome:
+def outcome_of(
+    work: Work, kind: Kind, agent: str, length_s: float, observation: Observation
+) -> Outcome:
     cluster = work.cluster
     return Outcome(
         kind=kind,

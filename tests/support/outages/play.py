@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.e2e.outages import train
 from tests.support.cluster import Cluster
 from tests.support.outages.kinds import Kind
-from tests.support.outages.outcome import Outcome, Seen, outcome_of
+from tests.support.outages.outcome import Observation, Outcome, outcome_of
 from tests.support.outages.site import Site, SiteAgent, running_site, wait_until
 from tests.support.outages.work import Work, pace_of, start_work
 from tests.support.processes import eventually
@@ -155,7 +155,7 @@ def _plain(state: str) -> str:
 def _outcome(scene: _Scene, outage: Outage, log: list[str]) -> Outcome:
     agent = scene.agent.id
     lost_lines = [line for line in log if f"agent {agent} was lost" in line]
-    observation = Seen(scene.trained, lost_lines, scene.why)
+    observation = Observation(scene.trained, lost_lines, scene.why)
     outcome = outcome_of(scene.work, scene.kind, agent, outage.length_s, observation)
     # The agent would wait for this command when it is stopped.
     scene.site.cluster.post(f"/api/v1/commands/{scene.work.lasting}/kill", {})

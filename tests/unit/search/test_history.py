@@ -35,7 +35,7 @@ LOCAL = {**STOPPING, "name": "local_asha", "num_rungs": 3}
 PLAIN = {**STOPPING, "name": "async_halving", "num_rungs": 3, "divisor": 3, "max_time": 9}
 
 
-class Played:
+class SearchRun:
     """A search with trials that report at every rung, in an order that a seed decides."""
 
     def __init__(self, searcher: Mapping[str, Any], *, watched: bool = True) -> None:
@@ -56,7 +56,7 @@ class Played:
                 self.stopped.add(action.request_id)
                 self.fold(Exited(action.request_id))
 
-    def play(self, searcher: Mapping[str, Any], seed: int) -> "Played":
+    def play(self, searcher: Mapping[str, Any], seed: int) -> "SearchRun":
         chance = random.Random(seed)
         lengths = report_lengths(searcher)
         promotes = searcher.get("max_time") is None
@@ -82,8 +82,8 @@ class Played:
 def test_history_contains_the_decisions_and_does_not_affect_them(
     searcher: dict[str, Any], seed: int
 ) -> None:
-    played = Played(searcher).play(searcher, seed)
-    unwatched = Played(searcher, watched=False).play(searcher, seed)
+    played = SearchRun(searcher).play(searcher, seed)
+    unwatched = SearchRun(searcher, watched=False).play(searcher, seed)
     assert played.actions == unwatched.actions
     judgements = {id: judged for h in played.histories for id, judged in h.trials.items()}
     assert set(judgements) == {a.request_id for a in played.actions if isinstance(a, Create)}
@@ -120,7 +120,7 @@ def told(history: History, trial: str, *, smaller_is_better: bool = True) -> str
 
 
 def test_history_names_the_cause_of_a_stop() -> None:
-    played = Played({**PLAIN, "max_concurrent_trials": 4})
+    played = SearchRun({**PLAIN, "max_concurrent_trials": 4})
     (history,) = played.histories
     first, second, third, fourth = history.trials
     for trial, loss in ((first, 0.25), (second, 0.5), (third, 0.125)):
@@ -140,7 +140,7 @@ def test_history_names_the_cause_of_a_stop() -> None:
 
 def test_history_has_the_reported_value_of_a_maximized_metric() -> None:
     searcher = {**PLAIN, "smaller_is_better": False}
-    played = Played(searcher)
+    played = SearchRun(searcher)
     (history,) = played.histories
     first, second, *_ = history.trials
     played.fold(Validated(first, {"loss": 0.75, "batches": 1}))
@@ -152,7 +152,7 @@ def test_history_has_the_reported_value_of_a_maximized_metric() -> None:
 
 def test_history_shows_a_trial_as_waiting_until_its_rung_closes() -> None:
     searcher = {**PROMOTION, "name": "async_halving", "num_rungs": 2, "max_trials": 4, "divisor": 4}
-    played = Played(searcher)
+    played = SearchRun(searcher)
     (history,) = played.histories
     trials = list(history.trials)
     length = history.rungs[0].length
@@ -169,7 +169,7 @@ def test_history_shows_a_trial_as_waiting_until_its_rung_closes() -> None:
 
 
 def test_invalid_trial_is_not_counted_in_any_rung() -> None:
-    played = Played(PLAIN)
+    played = SearchRun(PLAIN)
     (history,) = played.histories
     first = next(iter(history.trials))
     played.fold(Validated(first, {"loss": 0.5, "batches": 1}))

@@ -47,7 +47,7 @@ ASHA: dict[str, Any] = {
 }
 
 
-class Played:
+class SearchRun:
     """A search with trials named 1, 2, … in the order of their creation."""
 
     def __init__(self, **fields: Any) -> None:
@@ -101,31 +101,31 @@ def test_unlimited_concurrency_starts_enough_trials_to_fill_the_top_rung() -> No
 
 
 def test_first_trial_at_a_rung_continues() -> None:
-    assert Played().report(1, 0.5) == []
+    assert SearchRun().report(1, 0.5) == []
 
 
 def test_better_trial_continues_and_worse_trial_is_replaced() -> None:
-    played = Played()
+    played = SearchRun()
     played.report(1, 0.5)
     assert played.report(2, 0.4) == []
     assert played.report(3, 0.6) == [("Stop", 3), ("Create", 5)]
 
 
 def test_equal_metric_counts_as_better_than_earlier_ones() -> None:
-    played = Played()
+    played = SearchRun()
     played.report(1, 0.5)
     assert played.report(2, 0.5) == []
 
 
 def test_trial_is_not_stopped_before_its_rung() -> None:
-    played = Played(max_time=900)
+    played = SearchRun(max_time=900)
     played.report(1, 0.1, 100)
     assert played.report(2, 0.9, 99) == []
     assert played.report(2, 0.9, 100) == [("Stop", 2), ("Create", 5)]
 
 
 def test_one_report_may_pass_several_rungs() -> None:
-    played = Played()
+    played = SearchRun()
     assert played.report(1, 0.5, 9) == [("Stop", 1), ("Create", 5)]
     assert played.report(2, 0.6, 9) == [("Stop", 2), ("Create", 6)]
     rungs = played.search.snapshot()["method"]["rungs"]
@@ -133,7 +133,7 @@ def test_one_report_may_pass_several_rungs() -> None:
 
 
 def test_larger_is_better_reverses_the_order() -> None:
-    played = Played(smaller_is_better=False)
+    played = SearchRun(smaller_is_better=False)
     played.report(1, 0.5)
     assert played.report(2, 0.6) == []
     assert played.report(3, 0.4) == [("Stop", 3), ("Create", 5)]
@@ -141,14 +141,14 @@ def test_larger_is_better_reverses_the_order() -> None:
 
 @pytest.mark.parametrize("loss", [float("nan"), "NaN", "Infinity", float("inf")])
 def test_nan_metric_is_worse_than_any_number(loss: Any) -> None:
-    played = Played()
+    played = SearchRun()
     played.report(1, 1e300)
     assert played.report(2, loss) == [("Stop", 2), ("Create", 5)]
 
 
 @pytest.mark.parametrize("value", [None, "0.5", True, [0.5], {}])
 def test_a_metric_that_is_not_numeric_fails_with_trial_and_name(value: Any) -> None:
-    played = Played()
+    played = SearchRun()
     (fail,) = played.report(1, value)
     assert isinstance(fail, Fail)
     assert "'loss'" in fail.reason
@@ -157,32 +157,32 @@ def test_a_metric_that_is_not_numeric_fails_with_trial_and_name(value: Any) -> N
 
 
 def test_a_missing_metric_fails_with_the_names_of_those_that_were_reported() -> None:
-    played = Played()
+    played = SearchRun()
     (fail,) = played.fold(Validated(played.ids[0], {"batches": 1, "accuracy": 0.5}))
     assert isinstance(fail, Fail)
     assert "metric 'loss' was not reported; reported: accuracy, batches; report it" in fail.reason
 
 
 def test_a_missing_time_metric_fails_with_its_name() -> None:
-    played = Played()
+    played = SearchRun()
     (fail,) = played.fold(Validated(played.ids[0], {"loss": 0.5}))
     assert "'batches' was not reported" in fail.reason
 
 
 def test_a_misspelt_metric_fails_with_the_most_similar_name() -> None:
-    played = Played(metric="validation_loss")
+    played = SearchRun(metric="validation_loss")
     (fail,) = played.fold(Validated(played.ids[0], {"batches": 1, "val_loss": 0.5}))
     assert isinstance(fail, Fail)
     assert "reported: batches, val_loss; did you mean 'val_loss'?" in fail.reason
 
 
 def test_a_time_that_is_not_a_number_cannot_pass_rungs() -> None:
-    (fail,) = Played().report(1, 0.5, "NaN")
+    (fail,) = SearchRun().report(1, 0.5, "NaN")
     assert "NaN" in fail.reason
 
 
 def test_reports_of_a_stopped_trial_are_ignored() -> None:
-    played = Played()
+    played = SearchRun()
     played.report(1, 0.1)
     played.report(2, 0.9)
     assert played.report(2, 0.01, 9) == []
@@ -191,14 +191,14 @@ def test_reports_of_a_stopped_trial_are_ignored() -> None:
 
 
 def test_failed_trial_counts_as_the_worst_and_is_replaced() -> None:
-    played = Played()
+    played = SearchRun()
     assert played.early(1, ExitReason.ERRORED) == [("Create", 5)]
     assert played.report(2, 1e9) == []
     assert played.report(3, 2e9) == [("Stop", 3), ("Create", 6)]
 
 
 def test_invalid_trial_is_removed_from_rungs_and_replaced() -> None:
-    played = Played(max_trials=4)
+    played = SearchRun(max_trials=4)
     played.report(1, 0.1)
     played.report(2, 0.9)
     assert played.early(1, ExitReason.INVALID_HP) == [("Stop", 1), ("Create", 5)]
@@ -206,13 +206,13 @@ def test_invalid_trial_is_removed_from_rungs_and_replaced() -> None:
 
 
 def test_exited_trial_is_replaced() -> None:
-    played = Played(max_trials=5)
+    played = SearchRun(max_trials=5)
     assert played.exit(1) == [("Create", 5)]
     assert played.exit(2) == []
 
 
 def test_search_shuts_down_after_all_trials_are_closed() -> None:
-    played = Played(max_trials=2, max_concurrent_trials=2)
+    played = SearchRun(max_trials=2, max_concurrent_trials=2)
     played.report(1, 0.5)
     played.report(2, 0.6)
     assert played.exit(1) == []
@@ -220,7 +220,7 @@ def test_search_shuts_down_after_all_trials_are_closed() -> None:
 
 
 def test_progress_grows_with_rung_0_and_then_with_completed_trials() -> None:
-    played = Played(max_trials=4)
+    played = SearchRun(max_trials=4)
     played.report(1, 0.5)
     played.report(2, 0.4)
     assert played.search.progress({}) == pytest.approx(2 / (1.2 * 4))
@@ -233,7 +233,9 @@ def test_progress_grows_with_rung_0_and_then_with_completed_trials() -> None:
 
 
 def test_stop_once_by_length_sends_every_next_length() -> None:
-    played = Played(time_metric=None, max_time=None, max_length={"batches": 9000}, stop_once=True)
+    played = SearchRun(
+        time_metric=None, max_time=None, max_length={"batches": 9000}, stop_once=True
+    )
     assert played.fold(OperationCompleted(played.ids[0], 1000, 0.5)) == [("TrainTo", 1, 3000)]
     assert played.fold(OperationCompleted(played.ids[1], 1000, 0.9)) == [
         ("Stop", 2),
@@ -341,7 +343,7 @@ def test_adaptive_asha_with_ever_worse_trials_has_the_published_outcome() -> Non
 
 def test_adaptive_progress_is_the_mean_of_its_brackets() -> None:
     fields = adaptive(max_time=100, max_trials=10, max_concurrent_trials=2, divisor=4)
-    played = Played(**fields)
+    played = SearchRun(**fields)
     played.report(2, 0.5, 100)  # the second bracket: one rung, three trials
     assert played.search.progress({}) == pytest.approx((0 + 1 / (1.2 * 3)) / 2)
 

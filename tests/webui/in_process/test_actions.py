@@ -7,10 +7,10 @@ from det_controlplane.db.experiments import deletions
 
 from tests.support.api import PASSWORD, trial_of
 from tests.support.browser import Tab, opened
+from tests.support.forms import choose, fill, gone, press
 from tests.support.house import House, id_of
 from tests.support.inbox import W, make_webhook
 from tests.support.played_agent import PlayedAgent
-from tests.support.pressing import choose, fill, gone, press
 
 MINUTE_MS, SOON_MS = 60_000, 10_000
 _OPEN_AT_ONCE = """if (sessionStorage.hurries) new MutationObserver((_, seen) => {

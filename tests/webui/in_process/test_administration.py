@@ -11,9 +11,9 @@ from det_controlplane.services.webhooks import delivery
 
 from tests.support.api import PASSWORD
 from tests.support.browser import PHONE, WALL, Tab, opened
+from tests.support.forms import choose, fill, gone, press
 from tests.support.house import House
 from tests.support.inbox import Inbox, W, end
-from tests.support.pressing import choose, fill, gone, press
 from tests.webui.conftest import MARKUP
 
 # Values that plain YAML would read differently.

@@ -11,16 +11,16 @@ from det_controlplane.db.engine.database import Database
 
 from tests.support.api import create
 from tests.support.browser import Tab
+from tests.support.forms import fill, gone, press
 from tests.support.postgres import DatabaseServer
-from tests.support.pressing import fill, gone, press
-from tests.support.rented import OFFERS, Rented, rented_cluster
+from tests.support.rented import OFFERS, RentedCluster, rented_cluster
 from tests.support.served_api import served
 
 
 @pytest.fixture
 def rented(
     postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Rented]:
+) -> Iterator[RentedCluster]:
     with postgres_server.database() as url:
         database = Database(url)
         with rented_cluster(database, tmp_path_factory.mktemp("rented")) as cluster:
@@ -31,7 +31,7 @@ def rented(
 
 
 @pytest.fixture
-def base(rented: Rented) -> Iterator[str]:
+def base(rented: RentedCluster) -> Iterator[str]:
     with served(rented.api) as url:
         yield url
 
@@ -44,7 +44,7 @@ def machine(tab: Tab, name: str) -> Any:
     return row
 
 
-def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: Rented) -> None:
+def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: RentedCluster) -> None:
     rented.pass_time(hours=-5)
     user = rented.api.signed_in("determined")
     experiment = create(user, activate=True)
@@ -89,7 +89,7 @@ def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: Rent
     ).wait_for()
 
 
-def test_machine_can_be_terminated(tab: Tab, rented: Rented) -> None:
+def test_machine_can_be_terminated(tab: Tab, rented: RentedCluster) -> None:
     create(rented.api.signed_in("determined"), activate=True)
     rental, _ = rented.employ()
     tab.open("/cluster")
@@ -100,7 +100,7 @@ def test_machine_can_be_terminated(tab: Tab, rented: Rented) -> None:
     machine(tab, rental.cloud_id).get_by_text("terminated by admin").wait_for()
 
 
-def test_pool_can_be_held_and_resumed(tab: Tab, rented: Rented) -> None:
+def test_pool_can_be_held_and_resumed(tab: Tab, rented: RentedCluster) -> None:
     tab.open("/cluster")
     press(tab, "Hold")
     fill(tab, Reason="the bill <b>of March</b>")
@@ -121,7 +121,7 @@ def test_pool_can_be_held_and_resumed(tab: Tab, rented: Rented) -> None:
     assert len(rented.cloud.rented) == 1
 
 
-def test_offers_show_hardware_and_refusals_with_next_try(tab: Tab, rented: Rented) -> None:
+def test_offers_show_hardware_and_refusals_with_next_try(tab: Tab, rented: RentedCluster) -> None:
     rented.cloud.refuse(Scope.of(OFFERS[0]), RefusalKind.NO_CAPACITY, "1a has no <b>g5</b>")
     create(rented.api.signed_in("determined"), activate=True)
     rented.settle()

@@ -14,8 +14,8 @@ from sqlalchemy import text
 
 from tests.support.api import PASSWORD
 from tests.support.browser import Tab, opened
+from tests.support.forms import choose, fill, press
 from tests.support.house import House
-from tests.support.pressing import choose, fill, press
 
 REPEAT = text("""
     INSERT INTO tasks (id, kind, job_id, context_id, config, sealed, started_at, state, parent_id, project_id)

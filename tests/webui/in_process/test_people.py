@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.api import PASSWORD
 from tests.support.browser import Tab, opened
+from tests.support.forms import choose, fill, gone, press
 from tests.support.house import House
 from tests.support.oidc_server import served as identity_provider
-from tests.support.pressing import choose, fill, gone, press
 from tests.support.sign_in_server import CLIENT, SECRET, SignInServer, trust_provider
 from tests.webui.conftest import MARKUP
 

@@ -3,7 +3,7 @@
 import threading
 
 
-class Meeting:
+class RequestBarrier:
     """Block threads until `size` have arrived. `held` says whether they did. Later threads pass."""
 
     def __init__(self, size: int, patience_s: float = 60.0) -> None:

@@ -9,7 +9,7 @@ from tests.support.played_agent import PlayedAgent
 REPORTS = "/agents/v1/reports"
 
 
-class Delivering:
+class ReportingAgent:
     """An agent with two tasks that delivers given reports."""
 
     def __init__(self, api: Api, user: Caller, name: str = "delivers") -> None:
