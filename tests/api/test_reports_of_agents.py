@@ -52,12 +52,8 @@ def test_invalid_report_does_not_block_others_of_its_batch(
 def test_repeated_batch_has_no_effect(agent: ReportingAgent, user: Caller) -> None:
     reports = [report(task, body_of(5)) for task in agent.tasks]
     assert agent.outcomes(*reports) == ["stored"] * 2
-    assert agent.outcomes(*reports) == ["alone"] * 2
-    for trial, token in agent.tasks:
-        response = Caller(user.app, token).ask(
-            "POST", f"/api/v1/trials/{trial}/metrics", body_of(5).encode()
-        )
-        assert response.status == 200, "alone it is answered as a repeated report is"
+    assert agent.outcomes(*reports) == ["stored"] * 2
+    for trial, _ in agent.tasks:
         summary = user.get(f"/api/v1/trials/{trial}")["trial"]["summaryMetrics"]
         assert summary["avg_metrics"]["loss"]["count"] == 1
 

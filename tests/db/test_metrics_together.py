@@ -163,21 +163,20 @@ def test_concurrent_change_of_a_trial_is_not_overwritten(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
-    changed_trial, left_alone = running(ctx, ASHA.format(trials=2)).trials
-    add_all = rows.add_all
+    changed, left_alone = running(ctx, ASHA.format(trials=2)).trials
+    assert sent_together(ctx, [report(changed), report(left_alone)]) == ["stored"] * 2
+    store = rows.store
 
-    def late(tx: Tx, new: Any, options: Any = ()) -> Any:
-        if new:
-            monkeypatch.setattr(rows, "add_all", add_all)
-            metric_reports.take(context(database), report(changed_trial, loss=0.25))
-        return add_all(tx, new, options)
+    def late(tx: Tx, new: Any) -> Any:
+        monkeypatch.setattr(rows, "store", store)
+        metric_reports.take(context(database), report(changed, steps=2, loss=0.25))
+        return store(tx, new)
 
-    monkeypatch.setattr(rows, "add_all", late)
-    reports = [report(changed_trial, steps=2, loss=0.75), report(left_alone)]
-    assert metric_reports.take_together(ctx, reports) == [False, True]
-    assert sent(ctx, reports[0]) == "stored"
+    monkeypatch.setattr(rows, "store", late)
+    reports = [report(changed, steps=3, loss=0.75), report(left_alone, steps=3)]
+    assert metric_reports.take_together(ctx, reports) == [True, True]
     summary = database.read(_TRIALS)[0].summary_metrics["avg_metrics"]["loss"]
-    assert (summary["count"], summary["sum"]) == (2, 1.0)
+    assert (summary["count"], summary["sum"]) == (3, 1.5)
 
 
 def test_lost_connection_stores_no_report_of_its_batch(
@@ -186,12 +185,12 @@ def test_lost_connection_stores_no_report_of_its_batch(
     ctx = context(database)
     reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
 
-    def cut(tx: Tx, new: Any, options: Any) -> Any:
+    def cut(tx: Tx, new: Any) -> Any:
         tx.execute(_CUT)
         raise AssertionError("the connection did not end")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rows, "add_all", cut)
+        patched.setattr(rows, "store", cut)
         with pytest.raises(DatabaseDown):
             metric_reports.take_together(ctx, reports)
     assert not database.read(_REPORTS)
@@ -200,26 +199,30 @@ def test_lost_connection_stores_no_report_of_its_batch(
 
 
 @pytest.mark.parametrize("committed", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("remembered", [False, True], ids=["locked", "remembered"])
 def test_killed_thread_neither_loses_nor_repeats_reports(
-    database: Database, monkeypatch: pytest.MonkeyPatch, committed: bool
+    database: Database, monkeypatch: pytest.MonkeyPatch, committed: bool, remembered: bool
 ) -> None:
     ctx = context(database)
-    reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
-    add_all = rows.add_all
+    trials = running(ctx, ASHA.format(trials=4)).trials
+    if remembered:
+        assert sent_together(ctx, [report(t) for t in trials]) == ["stored"] * 4
+    reports = [report(t, steps=2) for t in trials]
+    store, before = rows.store, len(database.read(_REPORTS))
 
-    def die(tx: Tx, new: Any, options: Any) -> Any:
-        result = add_all(tx, new, options) if committed or options else None
-        if new:
-            raise Killed
-        return result
+    def die(tx: Tx, new: Any) -> Any:
+        if committed:
+            store(tx, new)
+        raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(rows, "add_all", die)
+        patched.setattr(rows, "store", die)
         with pytest.raises(Killed):
             metric_reports.take_together(ctx, reports)
-    assert len(database.read(_REPORTS)) == (4 if committed else 0)
+    stored = len(database.read(_REPORTS)) - before
+    assert stored == (4 if committed and remembered else 0)  # the first reports have a transaction
     assert sent_together(ctx, reports) == ["stored"] * 4
-    assert_each_once(database, 4)
+    assert len(database.read(_REPORTS)) == before + 4
 
 
 def test_trials_reported_by_one_process_are_read_once(database: Database) -> None:

@@ -1,4 +1,4 @@
-"""A validation means the same whether its report shares a commit with others or takes the longer way alone."""
+"""A validation means the same whether its report shares a transaction with others or has its own."""
 
 from typing import Any
 
@@ -20,6 +20,10 @@ _TRIALS = text("""
 _EVENTS = text(
     "SELECT event - 'request_id' AS event FROM search_events WHERE experiment_id = :id ORDER BY seq"
 )
+_BEST = text("""
+    SELECT best.total_batches, t.searcher_metric FROM trials t JOIN metrics best ON best.id = t.best_validation_id
+    WHERE t.id = :id
+""")
 # Trial, batches, loss.
 _REPORTS = ((0, 4, 3.0), (1, 4, 2.0), (2, 4, 9.0), (0, 16, 1.0), (1, 16, 2.5))
 
@@ -48,3 +52,16 @@ def test_single_report_has_the_same_effect_as_in_a_batch(
     alone = _outcome(context(database), [])
     assert alone == together
     assert together[0][1:] == (1.0, 0)
+
+
+def test_best_validation_is_found_again_after_a_rollback(database: Database) -> None:
+    ctx = context(database)
+    (trial, *_) = running(ctx, ASHA.format(trials=2)).trials
+    for batches, loss in ((1, 0.5), (2, 0.1)):
+        values = {"loss": loss, "batches": batches}
+        metric_reports.take(ctx, MetricsReport(trial, 1, "validation", batches, values))
+    with database.begin() as tx:
+        tx.execute(text("UPDATE trials SET run_id = 2 WHERE id = :id"), {"id": trial})
+    metric_reports.take(ctx, MetricsReport(trial, 2, "training", 1, {"loss": 0.7}))
+    (best,) = database.read(_BEST, {"id": trial})
+    assert tuple(best) == (1, 0.5)

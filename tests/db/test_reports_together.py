@@ -1,6 +1,7 @@
 """Reports that wait for the same lock share a transaction with the same result as separate ones."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import count
@@ -11,7 +12,7 @@ import pytest
 from det_controlplane.core.trials.metrics import MetricsReport, storable
 from det_controlplane.db.engine.database import Database, Tx
 from det_controlplane.db.engine.errors import DatabaseDown
-from det_controlplane.db.trials import validations as rows
+from det_controlplane.db.trials import metrics as rows
 from det_controlplane.services.context import Context
 from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
@@ -108,17 +109,22 @@ def test_report_stored_by_another_process_does_not_block_others(
     ctx = context(database)
     experiment = running(ctx, ASHA.format(trials=3))
     validate(ctx, experiment.trials[1], 4, 0.5)
-    locked = rows.lock
+    lock = rows.lock_with_experiment
+    calls: list[int] = []
 
-    def unaware(tx: Tx, experiment_id: int, steps: dict[int, int]) -> Any:
-        matching_rows = locked(tx, experiment_id, steps)
-        assert matching_rows is not None
-        for trial in matching_rows[1].values():
-            trial.reported = False
-        return matching_rows
+    def unaware(tx: Tx, experiment_id: int, reports: Any) -> Any:
+        """Return the trials as a statement sees them that began before the other process committed."""
+        locked = lock(tx, experiment_id, reports)
+        assert locked is not None
+        calls.append(len(locked.trials))
+        if len(calls) > 1:
+            return locked
+        trials = {id: replace(trial, present=None) for id, trial in locked.trials.items()}
+        return replace(locked, trials=trials)
 
-    monkeypatch.setattr(rows, "lock", unaware)
+    monkeypatch.setattr(rows, "lock_with_experiment", unaware)
     sent_together(ctx, experiment, [report(t, 4, 0.5) for t in experiment.trials])
+    assert calls == [3, 1, 1, 1]
     assert len(database.read(_EVENTS)) == 3
 
 
@@ -131,8 +137,8 @@ def test_every_report_of_a_failed_transaction_fails(
     def fail(*_: object) -> Any:
         raise DatabaseDown("the database does not answer")
 
-    monkeypatch.setattr(rows, "store", fail)
-    errors: list[BaseException] = []
+    monkeypatch.setattr(rows, "store_with_events", fail)
+    failed: list[BaseException] = []
 
     def send(ctx: Context, one: MetricsReport) -> None:
         with pytest.raises(DatabaseDown) as refusal:

@@ -1,4 +1,4 @@
-"""The fast path of a validation report has the same result as the slow path, in two statements."""
+"""A validation report takes two statements, and has the same result in every process."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -9,9 +9,11 @@ from uuid import UUID
 import pytest
 from det_controlplane.core.trials.metrics import MetricsReport, storable
 from det_controlplane.db.engine.database import Database, Tx
-from det_controlplane.db.trials import validations as rows
+from det_controlplane.db.trials import metrics as rows
+from det_controlplane.services.batching import BatchRejected
 from det_controlplane.services.errors import Invalid, WrongState
-from det_controlplane.services.trials import metric_reports, validations
+from det_controlplane.services.memory import ExperimentMemory
+from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
 from tests.support.postgres import DatabaseServer
@@ -51,7 +53,13 @@ def everything(database: Database) -> dict[str, Any]:
         }
 
 
-def after_reports(url: str, config: str, reports: Callable[[list[int]], Iterator[Any]]) -> Any:
+def after_reports(
+    url: str,
+    config: str,
+    reports: Callable[[list[int]], Iterator[Any]],
+    *,
+    forgets: bool = False,
+) -> Any:
     database = Database(url)
     ctx, clock = context(database), [START]
     request_ids = random.Random(3)
@@ -60,6 +68,8 @@ def after_reports(url: str, config: str, reports: Callable[[list[int]], Iterator
     experiment = running(ctx, config)
     for report in reports(experiment.trials):
         clock[0] += timedelta(seconds=5)
+        if forgets:
+            ctx.memory = ExperimentMemory()
         try:
             metric_reports.take(ctx, report)
         except (Invalid, WrongState):
@@ -88,16 +98,15 @@ def mixed_reports(trials: list[int]) -> Iterator[MetricsReport]:
 
 
 @pytest.mark.parametrize("config", [ASHA.format(trials=12), RANDOM], ids=["asha", "random"])
-def test_fast_path_stores_the_same_rows_as_the_slow_path(
-    postgres_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, config: str
+def test_remembered_trials_and_searches_change_no_result(
+    postgres_server: DatabaseServer, config: str
 ) -> None:
     with postgres_server.database() as url:
-        short = after_reports(url, config, mixed_reports)
-    monkeypatch.setattr(validations, "take", lambda *_: False)
+        remembered = after_reports(url, config, mixed_reports)
     with postgres_server.database() as url:
-        long = after_reports(url, config, mixed_reports)
+        read_again = after_reports(url, config, mixed_reports, forgets=True)
     for name in _EVERYTHING:
-        assert short[name] == long[name], name
+        assert remembered[name] == read_again[name], name
 
 
 @pytest.mark.parametrize("config", [ASHA.format(trials=3), RANDOM], ids=["asha", "random"])
@@ -134,24 +143,25 @@ def test_new_trial_has_a_task_and_a_queued_allocation(database: Database) -> Non
     assert tuple(database.read(row)[0]) == (1, True, True, True, "TRIAL", 64.0, True)
 
 
-def test_fast_path_stores_nothing_if_the_search_changed_concurrently(
+def test_nothing_is_stored_if_the_search_changed_concurrently(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Were the lock forgotten, the sequence number of the search would still hold."""
     ctx = context(database)
     experiment = running(ctx, ASHA.format(trials=2))
     before = everything(database)
-    locked = rows.lock
+    lock = rows.lock_with_experiment
 
-    def behind(tx: Tx, experiment_id: int, steps: dict[int, int]) -> Any:
-        matching_rows = locked(tx, experiment_id, steps)
-        assert matching_rows is not None
-        matching_rows[0].seq -= 1
-        return matching_rows
+    def behind(tx: Tx, experiment_id: int, reports: Any) -> Any:
+        locked = lock(tx, experiment_id, reports)
+        assert locked is not None
+        locked.row.seq -= 1
+        return locked
 
-    monkeypatch.setattr(rows, "lock", behind)
+    monkeypatch.setattr(rows, "lock_with_experiment", behind)
     report = MetricsReport(experiment.trials[0], 1, "validation", 1, {"loss": 1, "batches": 1})
-    assert not validations.take(ctx, experiment.id, report)
+    with pytest.raises(BatchRejected):
+        metric_reports.take(ctx, report)
     assert everything(database) == before
 
 
@@ -170,12 +180,13 @@ def test_search_for_an_earlier_report_uses_the_index_of_the_trial(database: Data
     experiment = running(ctx, ASHA.format(trials=40))
     for trial in experiment.trials:
         validate(ctx, trial, 1, 0.5)
-    plan = database.read(
-        text(
-            "EXPLAIN "
-            + rows._LOCK.text.replace(":trial_ids", f"'{{{experiment.trials[0]}}}'")
-            .replace(":steps", "'{1}'")
-            .replace(":id", str(experiment.id))
-        )
+    report = MetricsReport(experiment.trials[0], 1, "validation", 1, {})
+    statement = rows._LOCK_WITH_EXPERIMENT.text.replace(":id", str(experiment.id))
+    explain = text(
+        "EXPLAIN "
+        + statement.replace(":reports", f"'{rows._wanted([report])}'")
+        .replace(":", r"\:")
+        .replace(r"\:\:", "::")
     )
+    plan = database.read(explain)
     assert "one_report_a_step" in "\n".join(r[0] for r in plan)

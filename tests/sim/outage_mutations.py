@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.lifecycle import adoption, silence
+from det_controlplane.core.trials.reports import EarlierRun
 from det_controlplane.db.agents import agents, lost_runs
 from det_controlplane.db.people import sessions
 from det_controlplane.db.scheduling import slots
 from det_controlplane.db.trials import metrics as metric_rows
-from det_controlplane.db.trials.trial_reports import EarlierRun
 from det_controlplane.services.agents import adoption as adoptions
 from det_controlplane.services.agents import silence as watching
 

@@ -105,7 +105,8 @@ def test_unstorable_item_is_found_by_storing_each_alone() -> None:
     calls: list[list[int]] = []
     together_or_each(tickets, refusing(lambda n: n % 2 == 1, calls))
     assert calls == [[2, 3, 4], [2], [3], [4]]
-    assert [t.result for t in tickets] == [True, False, True]
+    assert [t.result for t in tickets] == [True, None, True]
+    assert isinstance(tickets[1].error, BatchRejected)
 
 
 def failing(error: Exception, calls: list[list[int]]) -> Callable[..., None]:

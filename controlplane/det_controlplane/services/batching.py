@@ -20,11 +20,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class BatchRejected(Exception):
+class BatchRejected(TryAgain):
     """The items of a batch cannot be stored in one transaction: each is to be stored alone."""
 
 
-_NOT_TOGETHER = (BatchRejected, Unstorable, Violated, TryAgain)
+_NOT_TOGETHER = (Unstorable, Violated, TryAgain)
 
 
 def _locked() -> threading.Lock:
@@ -143,7 +143,7 @@ class Batcher(Generic[T, R]):
 def together_or_each(tickets: Sequence[Ticket[T, bool]], store: Work[T, bool]) -> None:
     """Store tickets in one transaction or, where one of them stands in its way, each in its own.
 
-    A ticket that cannot be stored alone either is answered with False; only it gets its own failure."""
+    A ticket that cannot be stored alone either fails. Tickets that `store` leaves unanswered stay so."""
     try:
         store(tickets)
     except _NOT_TOGETHER:
@@ -156,10 +156,10 @@ def together_or_each(tickets: Sequence[Ticket[T, bool]], store: Work[T, bool]) -
 
 def _store_each(tickets: Sequence[Ticket[T, bool]], store: Work[T, bool]) -> None:
     for ticket in tickets:
+        if ticket.answered:
+            continue
         try:
             store([ticket])
-        except _NOT_TOGETHER:
-            ticket.answer(False)
         except Exception as e:
             if _is_of_database(e):
                 raise  # the others would only wait as long for the same

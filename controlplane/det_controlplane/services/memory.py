@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from det_controlplane.core.trials.metric_names import MetricNames, measure
 from det_controlplane.core.trials.metrics import MetricsReport
+from det_controlplane.core.trials.reports import ReportingTrial
 from det_controlplane.db.people.ownership import Owned
-from det_controlplane.db.trials.metrics import ReportingTrial
 from det_controlplane.services.batching import Batcher
 
 if TYPE_CHECKING:

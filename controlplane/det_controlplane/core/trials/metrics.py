@@ -31,12 +31,6 @@ class MetricsReport:
     reported_at: datetime | None = None
     request_key: str | None = None  # equal in each repetition of the report
 
-    def continues_run(self, run_id: int, total_batches: int) -> bool:
-        """Return whether the trial's current run reports, at or after the steps that an earlier run reported."""
-        if self.run_id != run_id:
-            return False
-        return self.run_id <= 1 or (self.total_batches or 0) >= total_batches
-
 
 def steps_problem(steps: int) -> str | None:
     """Return the reason why a number of completed steps cannot be stored, or None."""

@@ -14,7 +14,7 @@ _SNAPSHOT = text("SELECT snapshot FROM searches WHERE experiment_id = :id")
 _EVENTS = text("""
     SELECT event FROM search_events WHERE experiment_id = :id AND seq > :after AND seq <= :upto ORDER BY seq
 """)
-# Events of the usual validation reports are appended by `validations.store`, with the reports in one statement.
+# Events of validation reports are appended by `metrics.store_with_events`, with the reports in one statement.
 _APPEND = text("""
     WITH added AS (
         INSERT INTO search_events (experiment_id, seq, event)

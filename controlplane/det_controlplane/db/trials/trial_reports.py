@@ -34,11 +34,6 @@ _WORK = text("""
                    AND a.preempt_at IS NOT NULL) AS preempted
     FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
 """)
-# The reports of an earlier run count up to the starting step of the next run that has begun.
-_EARLIER_RUN = text("""
-    SELECT coalesce(bool_or(run_id = :run), false) AS known, min(start_steps) FILTER (WHERE run_id > :run) AS ends_at
-    FROM allocations WHERE trial_id = :trial
-""")
 _LATER_STARTS = text("""
     SELECT b.start_steps FROM allocations a JOIN allocations b ON b.trial_id = a.trial_id AND b.run_id > a.run_id
     WHERE a.id = :allocation ORDER BY b.id FOR SHARE OF b
@@ -53,21 +48,6 @@ _SOURCE = _source.on_conflict_do_update(
     index_elements=["trial_id", "checkpoint_uuid"],
     set_={n: _source.excluded[n] for n in ("model_id", "model_version", "kind")},
 )
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierRun:
-    """A run of a trial that has been replaced."""
-
-    known: bool  # False: this cluster has not created a run with this number
-    ends_at: int | None  # reports beyond this step do not count; None while no later run has begun
-
-    def counts(self, steps: int | None) -> bool:
-        return self.ends_at is None or steps is None or steps <= self.ends_at
-
-
-def earlier_run(tx: Tx, trial_id: int, run_id: int) -> EarlierRun:
-    return EarlierRun(*tx.execute(_EARLIER_RUN, {"trial": trial_id, "run": run_id}).one())
 
 
 def lock_end_of_run(tx: Tx, allocation_id: str) -> int | None:
