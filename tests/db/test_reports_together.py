@@ -138,7 +138,7 @@ def test_every_report_of_a_failed_transaction_fails(
         raise DatabaseDown("the database does not answer")
 
     monkeypatch.setattr(rows, "store_with_events", fail)
-    failed: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def send(ctx: Context, one: MetricsReport) -> None:
         with pytest.raises(DatabaseDown) as refusal:

@@ -1,8 +1,9 @@
 """Requests that come while others like them are being answered: one thread answers all of them in the next batch."""
 
 import asyncio
-import logging
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,8 @@ from det_controlplane.api.router import Route, Shared
 from det_controlplane.entry.server import request_batches
 from det_controlplane.entry.server.answers import WireAnswer
 from det_controlplane.entry.server.request_batches import RequestBatches
+from det_controlplane.services import batching
+from det_controlplane.services.batching import Batcher
 
 PATIENT_S = 60.0
 SHARED = Shared(lambda _: True, lambda _, requests: [None] * len(requests))
@@ -19,55 +22,65 @@ ROUTE = Route("POST", "/x", lambda _, request: Response(request.body), shared=SH
 
 
 class Echo:
-    """Answer requests with bodies, and leave the others."""
+    """Answers requests with bodies, and leaves the others. Each batch ends when the test lets it."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[bytes]] = []
+        self.ends: list[threading.Event] = []
 
     def handle_together(self, _: Route, requests: Sequence[Request]) -> list[Response | None]:
+        end = threading.Event()
+        self.ends.append(end)
+        self.batches.append([request.body for request in requests])
+        assert end.wait(PATIENT_S)
         if any(r.body == b"mistake" for r in requests):
             raise ValueError("a mistake")
         return [Response(r.body) if r.body else None for r in requests]
 
 
 class Host:
-    """Runs batches on the loop of the test; each ends when the test lets it."""
+    """Runs batches in threads."""
 
     def __init__(self) -> None:
-        self.batches: list[list[bytes]] = []
-        self.is_in_thread = False
-        self._ends: list[asyncio.Future[None]] = []
-        self._sharing = RequestBatches(cast(App, Echo()), self._in_thread)
+        self._echo = Echo()
+        self._sharing = RequestBatches(cast(App, self._echo), self._in_thread)
+
+    @property
+    def batches(self) -> list[list[bytes]]:
+        return self._echo.batches
 
     async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        self.batches.append([request.body for request in arguments[1]])
-        self._ends.append(asyncio.get_running_loop().create_future())
-        await self._ends[-1]
-        self.is_in_thread = True
-        try:
-            return call(*arguments)
-        finally:
-            self.is_in_thread = False
+        return await asyncio.to_thread(call, *arguments)
 
     async def send(self, *bodies: bytes) -> "list[asyncio.Task[WireAnswer | None]]":
         """Send requests one after the other; return their answers to be."""
-        answers = []
+        sent = []
         for body in bodies:
             answer = self._sharing.answer(ROUTE, Request("POST", "/x", body=body))
-            answers.append(asyncio.create_task(answer))
+            sent.append(asyncio.create_task(answer))
             await self.settled()
-        return answers
+        return sent
 
     async def end(self, number: int) -> None:
-        self._ends[number].set_result(None)
+        waiting = self._sharing.waiting(ROUTE)
+        self._echo.ends[number].set()
+        while self._sharing.waiting(ROUTE) == waiting:
+            await asyncio.sleep(0.001)
         await self.settled()
 
     async def end_all(self) -> None:
-        for number, end in enumerate(self._ends):
-            if not end.done():
+        number = 0
+        while self._sharing.waiting(ROUTE):
+            if number < len(self._echo.ends) and not self._echo.ends[number].is_set():
                 await self.end(number)
+            number = (number + 1) % max(1, len(self._echo.ends))
+            await asyncio.sleep(0.001)
 
     async def settled(self) -> None:
-        """Run everything that does not have to wait."""
-        for _ in range(10):
-            await asyncio.sleep(0)
+        """Wait until the requests have joined the queue, and the next batch has begun."""
+        await asyncio.sleep(0)
+        while self._sharing.is_starting(ROUTE):
+            await asyncio.sleep(0.001)
 
 
 def tried(test: Callable[[Host], Awaitable[None]]) -> None:
@@ -77,54 +90,55 @@ def tried(test: Callable[[Host], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def bodies_of(tasks: "Sequence[asyncio.Task[WireAnswer | None]]") -> list[bytes | None]:
-    return [None if answer is None else answer.body for answer in await asyncio.gather(*tasks)]
+async def bodies_of(sent: "Sequence[asyncio.Task[WireAnswer | None]]") -> list[bytes | None]:
+    return [None if answer is None else answer.body for answer in await asyncio.gather(*sent)]
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_batches, "_PATIENCE_S", PATIENT_S)
+    monkeypatch.setattr(batching, "_PATIENCE_S", PATIENT_S)
 
 
 def test_requests_during_two_batches_share_the_next_one() -> None:
     async def test(host: Host) -> None:
-        answers = await host.send(b"1", b"2", b"3", b"", b"5")
+        sent = await host.send(b"1", b"2", b"3", b"", b"5")
         assert host.batches == [[b"1"], [b"2"]]
         await host.end(1)
         assert host.batches[2:] == [[b"3", b"", b"5"]]
         await host.end_all()
-        assert await bodies_of(answers) == [b"1", b"2", b"3", None, b"5"]
+        assert await bodies_of(sent) == [b"1", b"2", b"3", None, b"5"]
 
     tried(test)
 
 
 def test_second_batch_starts_with_as_many_requests_as_the_first() -> None:
     async def test(host: Host) -> None:
-        answers = await host.send(b"1", b"2", b"3", b"4")
+        sent = await host.send(b"1", b"2", b"3", b"4")
         await host.end(0)
         await host.end(1)
-        answers += await host.send(b"5")
+        sent += await host.send(b"5")
         assert host.batches[2:] == [[b"3", b"4"]]
-        answers += await host.send(b"6")
+        sent += await host.send(b"6")
         assert host.batches[3:] == [[b"5", b"6"]]
         await host.end_all()
-        assert await bodies_of(answers) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+        assert await bodies_of(sent) == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
     tried(test)
 
 
 def test_batch_size_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_batches, "_MOST", 2)
+    batcher = partial(Batcher, most=2)
+    monkeypatch.setattr(request_batches, "Batcher", batcher)
 
     async def test(host: Host) -> None:
-        answers = await host.send(b"1", b"2", b"3", b"4", b"5")
+        sent = await host.send(b"1", b"2", b"3", b"4", b"5")
         await host.end(0)
         assert host.batches[2:] == [[b"3", b"4"]]
         await host.end(1)
         await host.end(2)
         assert host.batches[3:] == [[b"5"]]
         await host.end_all()
-        assert await bodies_of(answers) == [b"1", b"2", b"3", b"4", b"5"]
+        assert await bodies_of(sent) == [b"1", b"2", b"3", b"4", b"5"]
 
     tried(test)
 
@@ -132,13 +146,11 @@ def test_batch_size_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hanging_batches_do_not_delay_later_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(request_batches, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(batching, "_PATIENCE_S", 0.0)
 
     async def test(host: Host) -> None:
         hanging = await host.send(b"1", b"2")
         (last,) = await host.send(b"3")
-        while len(host.batches) < 3:
-            await asyncio.sleep(0)
         await host.end(2)
         assert await bodies_of([last]) == [b"3"]
         await host.end_all()
@@ -149,13 +161,12 @@ def test_hanging_batches_do_not_delay_later_requests(
 
 def test_requests_of_a_failed_batch_are_repeated_alone(caplog: pytest.LogCaptureFixture) -> None:
     async def test(host: Host) -> None:
-        answers = await host.send(b"1", b"2", b"3", b"mistake", b"5", b"6", b"7")
+        sent = await host.send(b"1", b"2", b"3", b"mistake", b"5", b"6", b"7")
         await host.end_all()
+        assert await bodies_of(sent) == [b"1", b"2", *[None] * 5]
+        sent = await host.send(b"8")
         await host.end_all()
-        assert await bodies_of(answers) == [b"1", b"2", *[None] * 5]
-        answers = await host.send(b"8")
-        await host.end_all()
-        assert await bodies_of(answers) == [b"8"]
+        assert await bodies_of(sent) == [b"8"]
 
     tried(test)
     assert "5 requests that were answered together failed" in caplog.text
@@ -165,16 +176,22 @@ def test_failure_is_logged_in_the_worker_thread(caplog: pytest.LogCaptureFixture
     """The log is stored in the database, and the event loop must not wait for it."""
 
     async def test(host: Host) -> None:
-        def watched(record: logging.LogRecord) -> bool:
-            in_thread.append(host.is_in_thread)
-            return True
-
-        caplog.handler.addFilter(watched)
-        answers = await host.send(b"mistake")
+        sent = await host.send(b"mistake")
         await host.end_all()
-        assert await bodies_of(answers) == [None]
-        caplog.handler.removeFilter(watched)
+        assert await bodies_of(sent) == [None]
 
-    in_thread: list[bool] = []
     tried(test)
-    assert in_thread == [True]
+    (record,) = [r for r in caplog.records if "failed" in r.message]
+    assert record.thread != threading.get_ident()
+
+
+def test_other_requests_are_answered_if_the_client_of_their_leader_leaves() -> None:
+    async def test(host: Host) -> None:
+        first, *others = await host.send(b"1", b"2", b"3", b"4")
+        await host.end(0)
+        await host.end(1)
+        others[1].cancel()
+        await host.end_all()
+        assert await bodies_of([first, others[0], others[2]]) == [b"1", b"2", b"4"]
+
+    tried(test)
