@@ -93,7 +93,7 @@ def test_machine_can_be_terminated(tab: Tab, rented: RentedCluster) -> None:
     create(rented.api.signed_in("determined"), activate=True)
     rental, _ = rented.employ()
     tab.open("/cluster")
-    press(tab, f"Actions on {rental.cloud_id}", "Give back", "Give back")
+    press(tab, f"Actions on {rental.cloud_id}", "Release", "Release")
     gone(tab)
     (instance,) = rented.instances()
     assert (instance["state"], instance["reason"]) == ("TERMINATING", "terminated by admin")

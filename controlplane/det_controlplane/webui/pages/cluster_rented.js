@@ -33,7 +33,7 @@ export function Rented({ rented, instances, reload }) {
 
 /** @param {{ instances: any[], reload: () => Promise<void> }} props */
 function Now({ instances, reload }) {
-  if (!instances.length) return html`<p class="panel-body soft">None now. One is rented when work waits, and given back when nothing is left to do.</p>`;
+  if (!instances.length) return html`<p class="panel-body soft">None now. A machine is rented when work waits, and released when no work is left.</p>`;
   return html`<${Machines} total=${instances.length} row=${(/** @type {number} */ i) => instances[i]} reload=${reload} />`;
 }
 
@@ -67,14 +67,14 @@ function Machines({ total, row, onSight, reload }) {
     { name: "Cost", right: true, cell: (/** @type {any} */ i) => money(i.costUsd) },
     { name: "Life", right: true, cell: (/** @type {any} */ i) => html`<span title=${`since ${moment(i.launchedAt ?? i.requestedAt)}`}><${Span} from=${i.launchedAt ?? i.requestedAt} to=${i.endedAt} /></span>` },
     { name: "Why", wrap: true, cell: (/** @type {any} */ i) => html`<span class="soft">${i.reason ?? ""}</span>` },
-    may("UPDATE_AGENTS") && { name: "", right: true, cell: (/** @type {any} */ i) => !i.endedAt && html`<${Menu} label=${`Actions on ${nameOf(i)}`} kind="plain" items=${[{ name: "Give back", danger: true, act: () => setDoomed(i) }]} />` },
+    may("UPDATE_AGENTS") && { name: "", right: true, cell: (/** @type {any} */ i) => !i.endedAt && html`<${Menu} label=${`Actions on ${nameOf(i)}`} kind="plain" items=${[{ name: "Release", danger: true, act: () => setDoomed(i) }]} />` },
   ];
   return html`
     <${Table} label="Machines" columns=${columns.filter(Boolean)} total=${total} row=${row} onSight=${onSight} />
     ${shown && html`<${Life} of=${shown} onClose=${() => setShown(null)} />`}
     ${doomed &&
     html`
-      <${Ask} title="Give this machine back?" act="Give back" danger onClose=${() => setDoomed(null)}
+      <${Ask} title="Release this machine?" act="Release" danger onClose=${() => setDoomed(null)}
         onAct=${async () => {
           await post(`/api/v1/instances/${doomed.id}/terminate`);
           await reload();
