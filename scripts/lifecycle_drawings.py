@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from det_controlplane.core.lifecycle import agent, checkpoint, experiment, generic, machine
+from det_controlplane.core.lifecycle import agent, checkpoint, experiment, machine, task
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
 from det_controlplane.core.lifecycle.trial import TrialState, TrialView, after_exit
 
@@ -64,7 +64,7 @@ def exits() -> str:
 DRAWINGS: dict[str, Callable[[], str]] = {
     "experiment": lambda: diagram(experiment.NEXT),
     "exits": exits,
-    "generic": lambda: diagram(generic.NEXT),
+    "generic": lambda: diagram(task.NEXT),
     "agent": lambda: diagram(agent.NEXT),
     "checkpoint": lambda: diagram(checkpoint.NEXT),
     "machine": lambda: diagram(machine.NEXT),

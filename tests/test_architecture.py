@@ -44,7 +44,7 @@ PACKAGES: dict[str, frozenset[str]] = {
             "determined.common",
             "det_controlplane.core.agent_protocol",
             "det_controlplane.core.interface",
-            "det_controlplane.core.json_size",
+            "det_controlplane.core.documents",
             "det_controlplane.core.patterns",
             "det_controlplane.core.relay_frames",
             # Both ends of the relay count and order bytes alike.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from det_controlplane.core import json_size, patterns
+from det_controlplane.core import documents, patterns
 
 from det_agent.runtime import ContainerKey
 
@@ -58,7 +58,7 @@ class TaskLine:
 
 def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[TaskLine]:
     """Parse a body of `POST /api/v1/task/logs` (an object) or `POST /task-logs` (an array)."""
-    if json_size.has_too_many_values(body):
+    if documents.has_too_many_values(body):
         raise BadTaskLogs(400, _TOO_MANY)
     try:
         parsed = json.loads(body)

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 import pytest
 from det_controlplane.api import routes
-from det_controlplane.core.config.access_tokens import AccessTokens
 from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.sign_in import AccessTokens
 from det_controlplane.core.problems import InvalidConfig
 
 from tests.support.api import Api, Caller

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from det_controlplane.ports.checkpoint_files import StorageUnreachable
+from det_controlplane.ports.files import StorageUnreachable
 
 from tests.support.api import Api, Caller, create_ended, report_checkpoint
 

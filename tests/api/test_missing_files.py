@@ -9,7 +9,7 @@ from pathlib import Path
 import boto3
 import pytest
 from det_controlplane.adapters import checkpoint_files
-from det_controlplane.ports.checkpoint_files import StorageUnreachable
+from det_controlplane.ports.files import StorageUnreachable
 from det_controlplane.services.checkpoints import missing_files
 from sqlalchemy import text
 

@@ -15,10 +15,12 @@ from det_controlplane.testing.contracts.compute import (
     ComputeContract,
     launch_request,
 )
-from det_controlplane.testing.fakecloud import REMEMBERED_S, CloudFaults, FakeCloud
-from det_controlplane.testing.fakeidentity import (
+from det_controlplane.testing.fakecloud import (
     ACCOUNT,
     KIND,
+    REMEMBERED_S,
+    CloudFaults,
+    FakeCloud,
     FakeIdentityVerifier,
     fake_proof,
 )

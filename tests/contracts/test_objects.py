@@ -16,7 +16,7 @@ from det_controlplane.api.app import App
 from det_controlplane.api.router import Router
 from det_controlplane.entry.aws.events import respond
 from det_controlplane.entry.server.object_routes import object_routes
-from det_controlplane.ports.objects import ObjectStore
+from det_controlplane.ports.files import ObjectStore
 from det_controlplane.services.context import Context
 from google.auth.credentials import AnonymousCredentials, Signing
 from google.auth.crypt import RSASigner

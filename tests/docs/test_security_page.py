@@ -5,7 +5,7 @@ import re
 from det_agent import connection_limits, log_limits, request_bodies, settings
 from det_controlplane.adapters import issuers
 from det_controlplane.api import http
-from det_controlplane.core import json_size, patterns
+from det_controlplane.core import documents, patterns
 from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.core.search import method
 from det_controlplane.entry.relay import agents
@@ -87,7 +87,7 @@ def test_figures_match_the_code() -> None:
         f"signed uploads from one address have {_mib(bodies.SHARE)} MiB",
         f"{bodies.FIRST_S // 60:.0f} minute for the first".replace("1", word[1]),
         f"{bodies.LEAST_BYTES_S >> 10} KiB a second for the rest",
-        f"rejects JSON with more than {json_size.MOST_VALUES:,} values",
+        f"rejects JSON with more than {documents.MOST_JSON_VALUES:,} values",
         f"works on {word[asgi._LARGE_AT_ONCE]} large bodies at once",
         f"A request to a task ends after {word[agents.PATIENCE_S / 60]} minutes",
         f"A process takes {protocol._MOST_CONNECTIONS:,} connections",

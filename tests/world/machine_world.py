@@ -9,8 +9,12 @@ from det_controlplane.core.config import ClusterConfig
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.ports.compute import LaunchRequest, Unreachable
-from det_controlplane.testing.fakecloud import CloudFaults, FakeCloud, RentedMachine
-from det_controlplane.testing.fakeidentity import FakeIdentityVerifier
+from det_controlplane.testing.fakecloud import (
+    CloudFaults,
+    FakeCloud,
+    FakeIdentityVerifier,
+    RentedMachine,
+)
 from det_controlplane.testing.fakemarket import FakeMarket
 from sqlalchemy import text
 

@@ -11,10 +11,10 @@ from det_controlplane.ports.compute import (
     CloudMachine,
     LaunchOutcome,
     LaunchRequest,
+    MarketAnswer,
     Place,
     Refusal,
 )
-from det_controlplane.ports.market import MarketAnswer
 from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import FakeCloud
 from det_controlplane.testing.fakemarket import FakeMarket

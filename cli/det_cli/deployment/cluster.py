@@ -312,11 +312,11 @@ class Deployment(ABC):
     def _warn(self) -> None:
         """Print warnings about the configuration."""
         from det_controlplane.core.config.cluster import load_cluster
-        from det_controlplane.core.config.storage_credentials import warnings
+        from det_controlplane.core.config.cluster_check import credential_warnings
 
         config = load_cluster(self.config())
         for warning in (
-            *warnings(config),
+            *credential_warnings(config),
             *pool_checks.warnings(config, self.stack, self._spec.region),
         ):
             self._say(f"warning: {warning}")

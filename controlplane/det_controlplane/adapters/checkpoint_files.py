@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from det_controlplane.adapters.checkpoint_folder import PIECE, CheckpointFolder
-from det_controlplane.ports.checkpoint_files import StorageUnreachable, StoredFile
+from det_controlplane.ports.files import StorageUnreachable, StoredFile
 
 CONNECT_S, READ_S, RETRIES = 5, 30, 2
 # A slow storage must not block a tick. Requests are therefore not retried.

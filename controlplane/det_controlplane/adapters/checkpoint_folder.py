@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from det_controlplane.ports.checkpoint_files import StorageUnreachable, StoredFile
+from det_controlplane.ports.files import StorageUnreachable, StoredFile
 
 PIECE = 1024 * 1024
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from det_controlplane.ports.compute import Unreachable
-from det_controlplane.ports.issuer_tokens import IssuersBusy
+from det_controlplane.ports.identity import IssuersBusy
 
 _ANSWER_LIFETIME_S = 3600.0
 _FAILURE_LIFETIME_S = 5.0

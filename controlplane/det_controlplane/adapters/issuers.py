@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from det_controlplane.core.config.pipelines import is_safe
 from det_controlplane.ports.compute import Unreachable
-from det_controlplane.ports.issuer_tokens import IssuersBusy
+from det_controlplane.ports.identity import IssuersBusy
 
 _TIMEOUT_S = 10.0
 _MOST_BYTES = 256 * 1024

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from det_controlplane.api.errors import BadRequest, TooLarge
-from det_controlplane.core.json_size import MOST_VALUES, has_too_many_values
+from det_controlplane.core.documents import MOST_JSON_VALUES, has_too_many_values
 from det_controlplane.core.numerals import whole
 from det_controlplane.services.principal import Principal
 
@@ -156,7 +156,7 @@ Answer = Response | Wait | Stream
 def parsed(raw: bytes, what: str) -> Any:
     """Return the value of a JSON text of any type, within limits of size and depth."""
     if has_too_many_values(raw):
-        raise TooLarge(f"{what} has more than {MOST_VALUES} values: send less, or in parts")
+        raise TooLarge(f"{what} has more than {MOST_JSON_VALUES} values: send less, or in parts")
     try:
         value = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as e:

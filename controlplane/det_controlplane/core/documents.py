@@ -1,4 +1,7 @@
-"""Limit the documents and labels that users and programs attach. Tables and filters show each of their values."""
+"""Limit the documents and labels that users and programs attach, and the values of a JSON text.
+
+Tables and filters show each value of a document. A JSON value of three bytes may take hundreds of bytes of memory.
+"""
 
 import json
 import sys
@@ -52,3 +55,24 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 pending.append((name, value))
             else:
                 yield name, value
+
+
+MOST_JSON_VALUES = 500_000
+_FEW_BYTES = 1024 * 1024  # a shorter text cannot have more values than the limit
+_NO_MARKS = bytes(set(range(256)) - set(b'",[{'))
+
+
+def has_too_many_values(raw: bytes) -> bool:
+    return len(raw) > _FEW_BYTES and _values_of_json(raw) > MOST_JSON_VALUES
+
+
+def _values_of_json(raw: bytes) -> int:
+    """Return the approximate number of values, or 0 if it is within the limit."""
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= MOST_JSON_VALUES:
+        return 0
+    # Log lines in strings contain many of these marks. Count only the marks outside of strings.
+    marks = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, delete=_NO_MARKS)
+    quotes = marks.count(b'"')
+    if quotes > 4 * MOST_JSON_VALUES:
+        return quotes // 2
+    return len(b"".join(marks.split(b'"')[::2]))

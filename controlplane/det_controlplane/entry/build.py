@@ -30,7 +30,7 @@ from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.entry.server.web_files import web_routes
 from det_controlplane.entry.settings import BadSettings, Settings
 from det_controlplane.ports.courier import Courier
-from det_controlplane.ports.objects import ObjectStore
+from det_controlplane.ports.files import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.cluster.first_start import cluster_identity, store_first_password
 from det_controlplane.services.context import Context

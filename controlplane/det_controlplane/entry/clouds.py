@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.entry.settings import BadSettings
-from det_controlplane.ports.compute import Compute
+from det_controlplane.ports.compute import Compute, Market
 from det_controlplane.ports.identity import IdentityVerifier
-from det_controlplane.ports.market import Market
 
 log = logging.getLogger("det.machines")
 

@@ -1,12 +1,15 @@
-"""Machines of a cloud. Calls do not wait until a machine runs. They return refusals of the cloud as values."""
+"""Machines of a cloud, their types and prices. Calls do not wait until a machine runs and return refusals as values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
+from det_controlplane.core.provision.prices import TypeZones, WantedType
 
 CloudState = Literal["pending", "running", "stopping", "stopped", "gone"]
 
@@ -111,4 +114,33 @@ class Compute(Protocol):
 
     def console(self, machine: CloudMachine, place: Place) -> str:
         """Return the last lines of a machine's console, or '' if there are none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A price of the scope's machine type, or of machine type and GPUs. It is valid from `since`."""
+
+    scope: Scope  # without a zone: all zones of the region
+    usd_hour: Decimal
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarketAnswer:
+    """The prices of one region, and the zones of each type by `WantedType.name`.
+
+    `problem` describes the parts that the cloud did not return.
+    """
+
+    prices: tuple[Price, ...] = ()
+    types: Mapping[str, TypeZones] = field(default_factory=dict)
+    problem: str = ""
+
+
+class Market(Protocol):
+    provider: str
+
+    def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
+        """Return the zones and prices of the wanted types in a region. Raises Unreachable."""
         ...

@@ -1,8 +1,10 @@
-"""Proofs of the machine on which an agent runs. With them, user data needs no shared secret."""
+"""Proofs of the identity of machines, pipelines and people. With them, user data needs no shared secret."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+from det_controlplane.ports.compute import Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,4 +47,30 @@ class IdentityVerifier(Protocol):
 
     def verify(self, proof: Proof) -> MachineIdentity:
         """Return the machine. Raises NotProven, or `compute.Unreachable` if the cloud does not answer."""
+        ...
+
+
+class IssuersBusy(Unreachable):
+    """Issuers are already serving the largest number of callers. Try again in a moment."""
+
+
+class TokenVerifier(Protocol):
+    def verified(self, token: str, trusted: Mapping[str, Collection[str]]) -> Mapping[str, Any]:
+        """Return the claims of a token. `trusted` contains the accepted audiences by issuer.
+
+        Raises `identity.NotProven`, or `compute.Unreachable` if the issuer's keys cannot be read."""
+        ...
+
+
+class Issuers(Protocol):
+    """Requests to issuers. Both methods raise `compute.Unreachable`."""
+
+    def described(self, issuer: str) -> Mapping[str, Any]:
+        """Return an issuer's discovery document."""
+        ...
+
+    def posted(
+        self, issuer: str, url: str, form: Mapping[str, str], secret: tuple[str, str] | None
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Post a form to an endpoint of an issuer. Return the status and the JSON object of the answer."""
         ...

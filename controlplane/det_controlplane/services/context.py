@@ -11,12 +11,10 @@ from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine.database import Database
 from det_controlplane.db.engine.replica import Replica
 from det_controlplane.db.people.sessions import Holder
-from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.cipher import Cipher
 from det_controlplane.ports.courier import Courier, NoCourier
-from det_controlplane.ports.identity import IdentityVerifier
-from det_controlplane.ports.issuer_tokens import Issuers, TokenVerifier
-from det_controlplane.ports.objects import ObjectStore
+from det_controlplane.ports.files import CheckpointFiles, ObjectStore
+from det_controlplane.ports.identity import IdentityVerifier, Issuers, TokenVerifier
 from det_controlplane.ports.waker import Waker
 from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.batching import Batcher

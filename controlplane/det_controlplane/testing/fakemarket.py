@@ -8,8 +8,7 @@ from decimal import Decimal
 
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.prices import TypeZones, WantedType
-from det_controlplane.ports.compute import Place, Unreachable
-from det_controlplane.ports.market import MarketAnswer, Price
+from det_controlplane.ports.compute import MarketAnswer, Place, Price, Unreachable
 
 PRICE_SPELL_S = 1200.0  # how long a price holds
 

@@ -4,9 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from det_controlplane.ports.compute import Compute
+from det_controlplane.ports.compute import Compute, Market
 from det_controlplane.ports.identity import IdentityVerifier
-from det_controlplane.ports.market import Market
 
 
 def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:

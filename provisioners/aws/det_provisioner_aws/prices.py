@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 from det_controlplane.core.provision.offers import Capacity, Scope
 from det_controlplane.core.provision.prices import TypeZones, WantedType
-from det_controlplane.ports.compute import Place, Unreachable
-from det_controlplane.ports.market import MarketAnswer, Price
+from det_controlplane.ports.compute import MarketAnswer, Place, Price, Unreachable
 
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.settings import PROVIDER

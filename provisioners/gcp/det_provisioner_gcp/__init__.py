@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from det_controlplane.ports.compute import Compute
+from det_controlplane.ports.compute import Compute, Market
 from det_controlplane.ports.identity import IdentityVerifier
-from det_controlplane.ports.market import Market
 
 if TYPE_CHECKING:
     from det_provisioner_gcp.api import GceApi

@@ -6,8 +6,7 @@ from typing import Any
 
 from det_controlplane.core.provision.offers import Capacity, Scope
 from det_controlplane.core.provision.prices import TypeZones, WantedType
-from det_controlplane.ports.compute import Place, Unreachable
-from det_controlplane.ports.market import MarketAnswer, Price
+from det_controlplane.ports.compute import MarketAnswer, Place, Price, Unreachable
 
 from det_provisioner_gcp.api import FoundMachineType, GceApi, Refused
 from det_provisioner_gcp.naming import region_of

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from det_controlplane.core.config.aws_machines import MOST_USER_DATA
 from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.machine_settings import MOST_USER_DATA
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.provision.boot import Boot, user_data
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
-from det_controlplane.core.config.storage_credentials import warnings
+from det_controlplane.core.config.cluster_check import credential_warnings
 
 AWS = {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge"}
 GCP = {"type": "gcp", "region": "us-central1", "instance_type": "g2-standard-8"}
@@ -21,7 +21,7 @@ KEYS = {"access_key": "AKIA", "secret_key": "secret"}
 def told(storage: dict[str, Any], *offers: dict[str, Any], **more: Any) -> list[str]:
     pool = {"pool_name": "default", "offers": list(offers)}
     config = {"checkpoint_storage": storage, "resource_pools": [pool], **more}
-    return list(warnings(load_cluster(config)))
+    return list(credential_warnings(load_cluster(config)))
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_warning_names_the_pool() -> None:
     ]
     manager = {"default_compute_resource_pool": "here", "default_aux_resource_pool": "here"}
     config = {"checkpoint_storage": S3, "resource_pools": pools, "resource_manager": manager}
-    (warning,) = warnings(load_cluster(config))
+    (warning,) = credential_warnings(load_cluster(config))
     assert "pool there on Google Cloud" in warning

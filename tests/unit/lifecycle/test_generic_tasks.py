@@ -2,7 +2,7 @@
 
 import pytest
 from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
-from det_controlplane.core.lifecycle.generic import (
+from det_controlplane.core.lifecycle.task import (
     NEXT,
     AfterExit,
     GenericTaskState,

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from det_controlplane.core.config.access_tokens import AccessTokens, read_access_tokens
 from det_controlplane.core.config.pipelines import PipelineTrust, read_pipelines
 from det_controlplane.core.config.pools import (
     DEFAULT_POOL,
@@ -17,7 +16,12 @@ from det_controlplane.core.config.pools import (
     with_fallback,
 )
 from det_controlplane.core.config.reading import Reader
-from det_controlplane.core.config.sign_in import SignInProvider, read_provider
+from det_controlplane.core.config.sign_in import (
+    AccessTokens,
+    SignInProvider,
+    read_access_tokens,
+    read_provider,
+)
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
 from det_controlplane.core.config.text import json_problems, load_yaml
 from det_controlplane.core.problems import InvalidConfig, Problem

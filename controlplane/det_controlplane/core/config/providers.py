@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from det_controlplane.core.config import aws_machines, other_cloud
+from det_controlplane.core.config import machine_settings
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.catalog import Priced, Unknown
@@ -177,8 +177,8 @@ def _section(reader: Reader) -> Section | None:
     reader.ignore(*_COMMON_SETTINGS, *_SETTINGS[kind])
     reader.whole(_LEAST_DISK[kind], 200, 100, 65536)
     if kind == "aws":
-        aws_machines.check(reader)
-    other_cloud.check(reader, kind)
+        machine_settings.check_ec2_limits(reader)
+    machine_settings.check_other_cloud(reader, kind)
     names, gpus = _names(reader, kind)
     places, capacities = tuple(_places(reader, kind)), _capacities(reader)
     if Capacity.SPOT not in capacities:

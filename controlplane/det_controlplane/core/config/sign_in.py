@@ -1,6 +1,7 @@
-"""Read the settings for the sign-in with an organization's identity provider (OIDC)."""
+"""Read the settings for the sign-in with an identity provider (OIDC), and for access tokens."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 from det_controlplane.core.config.pipelines import is_safe
@@ -73,3 +74,49 @@ def _check(reader: Reader, provider: SignInProvider) -> None:
         reader.refuse("session", "must be 30 days at most")
     if provider.domains and provider.authentication_claim != "email":
         reader.refuse("domains", "needs authentication_claim: email")
+
+
+FOREVER = -1
+_DEFAULT_DAYS, _MOST_DAYS = 30, 36500
+
+
+@dataclass(frozen=True, slots=True)
+class AccessTokens:
+    """The lifespans of access tokens in days (FOREVER: no expiry), and whether tokens can manage accounts."""
+
+    default_lifespan_days: int = _DEFAULT_DAYS
+    max_lifespan_days: int = _DEFAULT_DAYS
+    administers: bool = False
+
+    @property
+    def default(self) -> timedelta | None:
+        return _lifespan(self.default_lifespan_days)
+
+    @property
+    def longest(self) -> timedelta | None:
+        return _lifespan(self.max_lifespan_days)
+
+
+def read_access_tokens(reader: Reader) -> AccessTokens:
+    most = _days(reader, "max_lifespan_days", _DEFAULT_DAYS)
+    default_days = _days(
+        reader,
+        "default_lifespan_days",
+        _DEFAULT_DAYS if most == FOREVER else min(_DEFAULT_DAYS, most),
+    )
+    if most != FOREVER and not 0 <= default_days <= most:
+        reader.refuse("default_lifespan_days", f"must not be more than max_lifespan_days, {most}")
+    administers = reader.flag("administers", False)
+    reader.close()
+    return AccessTokens(default_days, most, administers)
+
+
+def _days(reader: Reader, key: str, default: int) -> int:
+    days = reader.whole(key, default, FOREVER, _MOST_DAYS)
+    if days == 0:
+        reader.refuse(key, "must be 1 at least, or -1: without an end")
+    return days
+
+
+def _lifespan(days: int) -> timedelta | None:
+    return None if days == FOREVER else timedelta(days=days)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from det_controlplane.core.lifecycle.allocation import ContainerState, ExitKind
-from det_controlplane.core.lifecycle.generic import GenericTaskState
+from det_controlplane.core.lifecycle.task import GenericTaskState
 from det_controlplane.core.lifecycle.trial import TrialState
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .fair_share import schedule_by_share
-from .job_limits import oldest_first
 from .model import PoolSnapshot, PreemptReason, Running, SchedulePlan
 from .pool_pass import PoolPass
 from .priority import schedule_by_priority
+from .queue_order import oldest_first
 from .round_robin import schedule_in_turns
 
 

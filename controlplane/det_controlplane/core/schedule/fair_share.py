@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from det_controlplane.core.placement.fleet import SlotFleet
 from det_controlplane.core.placement.reservations import Reservations
 
-from .job_limits import oldest_first
 from .model import PreemptReason, Request, Running
 from .pool_pass import PoolPass, roster_of
+from .queue_order import oldest_first
 from .reasons import NoRoom, OverLimit
 from .shares import Claim, Piece, choose, fair_shares
 from .wording import next_on, share_used

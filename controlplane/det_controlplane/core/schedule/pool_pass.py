@@ -8,7 +8,6 @@ from det_controlplane.core.placement.kept_agents import agents_to_keep
 from det_controlplane.core.placement.model import Agent, Fit, Placement
 from det_controlplane.core.placement.tie_break import TieBreak
 
-from .job_limits import JobLimits
 from .model import (
     PoolSettings,
     PoolSnapshot,
@@ -19,7 +18,7 @@ from .model import (
     SchedulePlan,
     Start,
 )
-from .queue_order import in_queue_order
+from .queue_order import JobLimits, in_queue_order
 from .reasons import Cause, Explainer, KeptAgents, NoRoom
 
 

@@ -9,8 +9,8 @@ from det_controlplane.core.placement.fleet import Fleet
 from det_controlplane.core.placement.kept_agents import MAX_PASSED_S
 from det_controlplane.core.placement.model import Agent
 
-from .job_limits import JobLimits
 from .model import PoolSnapshot, Request, WaitCode, WaitReason
+from .queue_order import JobLimits
 from .wording import counted, named
 
 _LIMIT = f"{MAX_PASSED_S / 60:g} min"

@@ -26,8 +26,7 @@ from .events import (
     event_from_json,
 )
 from .history import History, Judgement, JudgementWording, Outcome, RungHistory
-from .method import SearchFailed
-from .metrics import LISTED_METRICS
+from .method import LISTED_METRICS, SearchFailed
 from .preview import TrialsTo, preview
 from .registry import brackets_of, length_of, new, report_lengths, restore, unit_of
 from .search import Search

@@ -9,10 +9,9 @@ from typing import Any
 from .actions import Action, Stop, TrainTo
 from .brackets import initial_trials, rung_units
 from .history import NO_HISTORY, History, Outcome, new_history
-from .method import NOTHING, Method
-from .metrics import WORST, as_loss, read_loss, read_time
-from .proposal import Proposal
+from .method import NOTHING, WORST, Method, as_loss, read_loss, read_time
 from .rung import Rung, StoppingRung, pack, unpack
+from .sampling import Proposal
 
 
 @dataclass(frozen=True, slots=True)

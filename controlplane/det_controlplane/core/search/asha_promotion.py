@@ -9,10 +9,9 @@ from .actions import Action, Park, Stop, TrainTo
 from .asha import AshaConfig
 from .brackets import initial_trials, rung_units
 from .history import NO_HISTORY, History, Outcome, RungCut, new_history
-from .method import NOTHING, Method
-from .metrics import as_loss, read_loss, read_time
+from .method import NOTHING, Method, as_loss, read_loss, read_time
 from .promotion_rung import PromotionRung
-from .proposal import Proposal
+from .sampling import Proposal
 
 
 class PromotionAsha(Method):

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from .actions import Action, Create, Fail, Park, Rest, Shutdown, Stop, TrainTo
 from .events import ExitReason, writable
-from .method import NOTHING, Method, SearchFailed
-from .metrics import read_time
+from .method import NOTHING, Method, SearchFailed, read_time
 from .rng import Rng
 
 # The API has no name for an error, so its unspecified value is used.

@@ -13,10 +13,9 @@ from det_controlplane.core.hparams import Categorical
 
 from .actions import Create
 from .history import RungCut
-from .proposal import Proposal
 from .rng import Rng
 from .rung import pack, unpack
-from .sampling import Sampler
+from .sampling import Proposal, Sampler
 from .unit_cube import decode, encode, leaves_of
 
 LOCAL_FRACTION = (

@@ -8,8 +8,7 @@ from typing import Any
 
 from .actions import Action, Create, Park, Stop, TrainTo
 from .explore import Explorer
-from .method import NOTHING, Method
-from .metrics import as_loss, read_loss, read_time
+from .method import NOTHING, Method, as_loss, read_loss, read_time
 from .rung import pack, unpack
 from .sampling import Sampler
 

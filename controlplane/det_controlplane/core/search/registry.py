@@ -16,10 +16,9 @@ from .grid import GridSearch
 from .local_asha import LOCAL_FRACTION, LocalProposal, RecentRung
 from .method import MOST_AT_ONCE, Method, SearchFailed
 from .pbt import PbtConfig, PopulationTraining
-from .proposal import Proposal
 from .random_search import RandomSearch
 from .rng import Rng
-from .sampling import Sampler
+from .sampling import Proposal, Sampler
 from .search import Search
 
 Searcher = Mapping[str, Any]

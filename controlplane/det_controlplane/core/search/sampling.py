@@ -1,6 +1,6 @@
 """Draw hyperparameters in the sorted order of names. The result has the user's order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from det_controlplane.core.hparams import (
@@ -73,3 +73,28 @@ def _draw_all(space: Space) -> Callable[[Rng], dict[str, Any]]:
         return {name: values[name] for name in space}
 
     return draw
+
+
+class Proposal:
+    """Propose independent samples. Methods that learn override the hooks to make better proposals."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    def create(self) -> Create:
+        return self._sampler.create()
+
+    def record(self, request_id: str, rung: int, loss: float) -> None:
+        """Record that a trial reached a rung with this loss."""
+
+    def forget(self, request_id: str) -> None:
+        """Remove the records of a trial with invalid hyperparameters."""
+
+    def close(self, request_id: str) -> None:
+        """Handle a trial that will not report again."""
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore a snapshot."""

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from det_controlplane.core.lifecycle.adoption import Peer, Successor
 from det_controlplane.core.lifecycle.allocation import AllocationState, ContainerState, ExitKind
-from det_controlplane.core.lifecycle.generic import GenericTaskState
+from det_controlplane.core.lifecycle.task import GenericTaskState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.money import usage

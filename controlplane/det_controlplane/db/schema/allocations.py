@@ -28,8 +28,7 @@ from det_controlplane.core.lifecycle.allocation import (
     ExitKind,
     Failure,
 )
-from det_controlplane.core.lifecycle.generic import GenericTaskState
-from det_controlplane.core.lifecycle.task import TaskKind
+from det_controlplane.core.lifecycle.task import GenericTaskState, TaskKind
 from det_controlplane.core.provision.model import ProvisionCode
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.db.schema.base import JSON, Time, enum, metadata

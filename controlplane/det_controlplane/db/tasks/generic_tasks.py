@@ -7,8 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import bindparam, func, literal_column, select, text
 
-from det_controlplane.core.lifecycle.generic import GenericTaskState
-from det_controlplane.core.lifecycle.task import TaskKind
+from det_controlplane.core.lifecycle.task import GenericTaskState, TaskKind
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db.engine import pages
 from det_controlplane.db.engine.database import Database, Tx

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from det_controlplane.core.config import storage_credentials
+from det_controlplane.core.config import cluster_check
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.text import load_yaml
@@ -59,7 +59,7 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     )
     _check_pools(desired, [p.pool_name for p in checked.resource_pools])
     text = json.dumps(config, indent=2) + "\n"
-    warnings = (*storage_credentials.warnings(checked), *rented.warnings(checked, desired.url))
+    warnings = (*cluster_check.credential_warnings(checked), *rented.warnings(checked, desired.url))
     return Plan(desired, text, password, is_random, checked.ignored, warnings)
 
 

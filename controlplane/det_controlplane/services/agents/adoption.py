@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from det_controlplane.core.lifecycle import adoption, generic
+from det_controlplane.core.lifecycle import adoption, task
 from det_controlplane.core.lifecycle.adoption import LostRun, ReturnedContainer
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure, Signal
-from det_controlplane.core.lifecycle.generic import GenericTaskState
+from det_controlplane.core.lifecycle.task import GenericTaskState
 from det_controlplane.core.lifecycle.trial import TrialState, signal_for
 from det_controlplane.db.agents import lost_runs
 from det_controlplane.db.agents.lost_runs import LostContainer, Member, Runs
@@ -176,7 +176,7 @@ def _go_on(
     if task_state is None:
         lost_runs.reopen_task(tx, lost.task_id, None, now)
         return
-    state_now = generic.after_return(task_state)
+    state_now = task.after_return(task_state)
     lost_runs.reopen_task(tx, lost.task_id, state_now, now)
     if state_now is GenericTaskState.STOPPING_PAUSED:
         _stop_if_requested(change, lost, Signal.TERMINATE, "the task is paused")

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from det_controlplane.core.durations import parse_duration
+from det_controlplane.core.numerals import parse_duration
 from det_controlplane.core.people.roles import Right
 from det_controlplane.db.agents import join_tokens
 from det_controlplane.db.engine.database import Tx

@@ -9,7 +9,7 @@ from det_controlplane.core.code import archives
 from det_controlplane.core.code.archives import Entry
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.db.checkpoints import checkpoints
-from det_controlplane.ports.checkpoint_files import StorageUnreachable
+from det_controlplane.ports.files import StorageUnreachable
 from det_controlplane.services import sealing
 from det_controlplane.services.checkpoints.records import of_experiment, parse_uuid
 from det_controlplane.services.context import Context

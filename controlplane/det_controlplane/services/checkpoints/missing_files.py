@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from det_controlplane.db.checkpoints import missing_files
-from det_controlplane.ports.checkpoint_files import StorageUnreachable
+from det_controlplane.ports.files import StorageUnreachable
 from det_controlplane.services.context import Context
 
 log = logging.getLogger("det.checkpoints")

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core.config.cluster_document import document
-from det_controlplane.core.durations import parse_duration
+from det_controlplane.core.numerals import parse_duration
 from det_controlplane.core.secrets import redacted
 from det_controlplane.db.cluster import cluster
 from det_controlplane.db.engine.errors import DatabaseDown

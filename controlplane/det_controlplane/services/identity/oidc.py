@@ -15,8 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 from det_controlplane.core.config.sign_in import SignInProvider
 from det_controlplane.ports.compute import Unreachable
-from det_controlplane.ports.identity import NotProven
-from det_controlplane.ports.issuer_tokens import Issuers, IssuersBusy, TokenVerifier
+from det_controlplane.ports.identity import Issuers, IssuersBusy, NotProven, TokenVerifier
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Busy, Invalid, NotSignedIn, Unready
 from det_controlplane.services.identity import remote_users

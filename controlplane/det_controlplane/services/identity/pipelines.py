@@ -8,8 +8,7 @@ from typing import Any
 from det_controlplane.core.config.pipelines import PipelineTrust
 from det_controlplane.db.people import sessions
 from det_controlplane.ports.compute import Unreachable
-from det_controlplane.ports.identity import NotProven
-from det_controlplane.ports.issuer_tokens import IssuersBusy
+from det_controlplane.ports.identity import IssuersBusy, NotProven
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Busy, Forbidden, NotSignedIn, Unready
 from det_controlplane.services.identity.sign_in import new_session

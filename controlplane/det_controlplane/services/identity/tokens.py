@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from det_controlplane.core.config.access_tokens import AccessTokens
-from det_controlplane.core.durations import LONGEST, is_too_long, parse_duration
+from det_controlplane.core.config.sign_in import AccessTokens
+from det_controlplane.core.numerals import LONGEST_DURATION, is_too_long, parse_duration
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.people import sessions
@@ -96,7 +96,7 @@ def _expiry(now: datetime, lifespan: str, lives: AccessTokens) -> datetime | Non
         return None if lives.default is None else now + lives.default
     if lifespan == FOREVER:
         return None
-    life, longest = parse_duration(lifespan), lives.longest or LONGEST
+    life, longest = parse_duration(lifespan), lives.longest or LONGEST_DURATION
     if is_too_long(lifespan) or (life is not None and life > longest):
         raise Invalid(
             f"lifespan {lifespan!r} is more than the limit of {longest.days} days: ask for less; {_MORE}"

@@ -10,8 +10,7 @@ from det_controlplane.core.provision.prices import WantedType, quote_of, wanted_
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.machines import market
 from det_controlplane.db.machines.market import NewPrice
-from det_controlplane.ports.compute import Unreachable
-from det_controlplane.ports.market import Market, MarketAnswer
+from det_controlplane.ports.compute import Market, MarketAnswer, Unreachable
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines.places import place_of, rented_pools
 from det_controlplane.services.use_case import change

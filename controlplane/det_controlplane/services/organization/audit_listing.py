@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from det_controlplane.core.durations import parse_duration
+from det_controlplane.core.numerals import parse_duration
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db.cluster import audit
 from det_controlplane.services.context import Context

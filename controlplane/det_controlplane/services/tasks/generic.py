@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 from det_controlplane.core.config import TaskConfig, load_yaml
-from det_controlplane.core.lifecycle import generic as states
+from det_controlplane.core.lifecycle import task as states
 from det_controlplane.core.lifecycle.allocation import Signal
-from det_controlplane.core.lifecycle.generic import GenericTaskState, NotAllowed
-from det_controlplane.core.lifecycle.task import NAMES, TaskKind
+from det_controlplane.core.lifecycle.task import NAMES, GenericTaskState, NotAllowed, TaskKind
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.people.roles import Right
 from det_controlplane.db.agents import lost_runs

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from det_controlplane.core.durations import shown
 from det_controlplane.core.lifecycle.allocation import Signal
+from det_controlplane.core.numerals import shown_duration
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.scheduling import allocations
 from det_controlplane.db.tasks import tasks
@@ -20,7 +20,7 @@ def end_idle(ctx: Context) -> None:
             allocation = allocations.lock(changed.tx, task.allocation_id)
             # Somebody may have come back meanwhile.
             if allocation is not None and task in tasks.idle(changed.tx, changed.now):
-                reason = f"nobody used it for {shown(task.timeout_s)}"
+                reason = f"nobody used it for {shown_duration(task.timeout_s)}"
                 stopping.stop(changed, [allocation], Signal.KILL, reason)
 
 

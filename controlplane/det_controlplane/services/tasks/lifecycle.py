@@ -1,10 +1,9 @@
-"""Act on the ends of allocations of tasks that are not trials (core/lifecycle/task.py, generic.py)."""
+"""Act on the ends of allocations of tasks that are not trials (core/lifecycle/task.py)."""
 
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import Exit, end_sentence
-from det_controlplane.core.lifecycle.generic import after_exit
-from det_controlplane.core.lifecycle.task import TaskKind, runs_again
+from det_controlplane.core.lifecycle.task import TaskKind, after_exit, runs_again
 from det_controlplane.db.cluster import outbox
 from det_controlplane.db.logs import logs
 from det_controlplane.db.logs.logs import NamedLine

@@ -1,8 +1,10 @@
-"""Check the settings of a pool's machines against the limits of EC2."""
+"""Check the settings of a pool's machines: EC2's limits, and the roles and accounts for the other cloud's buckets."""
 
+import re
 from collections.abc import Mapping
 
 from det_controlplane.core.config.reading import Reader
+from det_controlplane.core.problems import shown
 from det_controlplane.core.provision import boot
 
 # The limit of EC2 for user data, in bytes before base64.
@@ -14,7 +16,7 @@ _IN_USER_DATA = (
 )  # fmt: skip
 
 
-def check(reader: Reader) -> None:
+def check_ec2_limits(reader: Reader) -> None:
     """Check the volume and the boot script of a section."""
     if reader.gives("root_volume_throughput"):
         reader.whole("root_volume_throughput", 125, 125, 1000)
@@ -51,3 +53,41 @@ def _user_data(reader: Reader) -> str:
             has_gpus=True,
         )
     )
+
+
+_ROLE = re.compile(r"arn:aws:iam::\d{12}:role/[\w+=,.@/-]+")
+_ADDRESSES = ("token_url", "service_account_impersonation_url")
+_TEXTS = ("audience", "subject_token_type", *_ADDRESSES)
+
+
+def check_other_cloud(reader: Reader, provider: str) -> None:
+    """Reject roles that do not work and keys that would put a secret into user data."""
+    if provider == "gcp":
+        _check_role(reader)
+    else:
+        _check_account(reader)
+
+
+def _check_role(reader: Reader) -> None:
+    role = reader.text("aws_role_arn", "")
+    if role and not _ROLE.fullmatch(role):
+        requirement = "the ARN of a role, as arn:aws:iam::123456789012:role/name"
+        reader.refuse("aws_role_arn", f"must be {requirement}, not {shown(role)}")
+
+
+def _check_account(reader: Reader) -> None:
+    account = reader.object("google_credentials")
+    if not account:
+        return None
+    if account.get("type") != "external_account":
+        message = "must describe an external account, whose type is external_account"
+        return reader.refuse(
+            "google_credentials", f"{message}: a key would be a secret on each machine"
+        )
+    missing = [key for key in _TEXTS if not isinstance(account.get(key), str)]
+    if missing:
+        return reader.refuse("google_credentials", f"lacks {', '.join(missing)}")
+    for key in _ADDRESSES:
+        if not account[key].startswith("https://"):
+            reader.refuse("google_credentials", f"must have an address of HTTPS as {key}")
+    return None
