@@ -13,7 +13,7 @@ from det_controlplane.core.secrets import (
     restored,
     separated,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 NAMES = st.sampled_from(
@@ -37,6 +37,8 @@ CONFIGS = st.recursive(
 
 
 @given(CONFIGS)
+@example({"environment_variables": "A=b"})
+@example({"environment_variables": ["A=b", "A="]})
 def test_configuration_equals_its_shown_and_secret_parts(config: Any) -> None:
     parts = separated(config)
     assert joined(parts.shown, parts.secrets) == config

@@ -215,13 +215,18 @@ def _restored(edited: Any, earlier: Any) -> Any:
     if isinstance(edited, list | tuple):
         entries = earlier if isinstance(earlier, list | tuple) else ()
         return [_restored_entry(v, i, entries) for i, v in enumerate(edited)]
-    return earlier if edited == HIDDEN and earlier is not None else edited
+    if not is_masked(edited) or earlier is None:
+        return edited
+    start = edited.removesuffix(HIDDEN)
+    return earlier if str(earlier).startswith(start) else edited
 
 
 def _restored_entry(entry: Any, index: int, earlier: Sequence[Any]) -> Any:
-    """Restore an entry of a list. A variable is found by its name, any other entry by its index."""
-    if not is_masked(entry) or entry == HIDDEN:
-        return _restored(entry, earlier[index] if index < len(earlier) else None)
+    """Restore an entry of a list by its index. If a variable has another index now, find it by its name."""
+    same_index = earlier[index] if index < len(earlier) else None
+    restored_entry = _restored(entry, same_index)
+    if not is_masked(restored_entry) or entry == HIDDEN:
+        return restored_entry
     start = entry.removesuffix(HIDDEN)
     matches = [e for e in earlier if isinstance(e, str) and e.startswith(start)]
     return matches[-1] if matches else entry
