@@ -93,9 +93,9 @@ def test_invalid_filters_in_an_address_are_reported_and_can_be_dropped(
     vain: tuple[Any, ...] = ([{}], [date], "cut")
     for address in vain:
         tab.open(f"/experiments?filter={quote(json.dumps(address))}")
-        tab.page.get_by_text("A filter in this address is not understood").wait_for()
-        tab.page.get_by_role("checkbox", name=f"Choose {searched}", exact=True).wait_for()
-    tab.page.get_by_role("button", name="Drop it").click()
+        tab.page.get_by_text("A filter in the URL is invalid").wait_for()
+        tab.page.get_by_role("checkbox", name=f"Select {searched}", exact=True).wait_for()
+    tab.page.get_by_role("button", name="Remove filter").click()
     tab.page.wait_for_url("**/det/experiments")
 
 
@@ -148,8 +148,8 @@ def test_trial_can_be_trained_again(tab: Tab, user: Caller, searched: int) -> No
     checkpoint = report_checkpoint(user, searched)
     hparams = user.get(f"/api/v1/trials/{best}")["trial"]["hparams"]
     tab.open(f"/trials/{best}")
-    tab.page.get_by_role("button", name="Train it again").click()
-    tab.page.get_by_label("Start from its last checkpoint").check()
+    tab.page.get_by_role("button", name="Retrain").click()
+    tab.page.get_by_label("Start from its latest checkpoint").check()
     editor = tab.page.get_by_label("Configuration, in YAML")
     tab.page.wait_for_function(
         "e => e.value.includes('source_trial_id')", arg=editor.element_handle()

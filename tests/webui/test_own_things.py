@@ -48,7 +48,7 @@ def test_user_sees_own_sessions_and_ends_others(tab: Tab, house: House) -> None:
     tab.open("/settings")
     sessions = tab.page.get_by_role("region", name="Sessions")
     sessions.get_by_text("Chrome on Linux").first.wait_for()
-    sessions.get_by_text("this one").wait_for()
+    sessions.get_by_text("This session").wait_for()
     assert tab.faults() == []
     press(tab, "Sign out everywhere else", "Sign out")
     tab.page.get_by_text(re.compile("^Ended [0-9]+ session")).wait_for()

@@ -57,7 +57,7 @@ def test_curves_are_drawn_and_name_their_trials(tab: Tab, trained: int) -> None:
     tab.open(f"/experiments/{trained}")
     chart = tab.page.get_by_role("img", name=re.compile("validation_error by batches: 4 curves"))
     chart.locator("canvas").wait_for()
-    assert tab.page.get_by_role("list", name="Trials of the chart").locator("li").count() == 4
+    assert tab.page.get_by_role("list", name="Chart legend").locator("li").count() == 4
 
 
 def test_search_page_shows_rungs_and_why_a_trial_ended(
@@ -72,9 +72,7 @@ def test_search_page_shows_rungs_and_why_a_trial_ended(
     assert set(rungs.all_text_contents()) == {"30", "120"}
     for trial in response["trials"]:
         # The stopped trials depend on the order of arrival.
-        assert re.match(
-            "was stopped by adaptive ASHA at rung|trained to the end", trial["sentence"]
-        )
+        assert re.match("was stopped by adaptive ASHA at rung|trained for all", trial["sentence"])
         line = tab.page.get_by_role("button", name=re.compile(rf"^Trial {trial['id']}\b"))
         line.press("Enter")
         tab.page.get_by_text(f"Trial {trial['id']} {trial['sentence']}").wait_for()
@@ -97,7 +95,7 @@ def test_selecting_part_of_an_axis_filters_the_trials(tab: Tab, trained: int) ->
 
 def test_chosen_trials_can_be_compared(tab: Tab, trained: int) -> None:
     tab.open(f"/experiments/{trained}/trials")
-    boxes = tab.page.get_by_role("checkbox", name=re.compile("^Choose [0-9]+$"))
+    boxes = tab.page.get_by_role("checkbox", name=re.compile("^Select [0-9]+$"))
     boxes.nth(0).check()
     boxes.nth(1).check()
     tab.page.get_by_role("link", name="Compare").click()
@@ -148,12 +146,12 @@ def test_experiment_can_be_created_from_a_folder(
     )
     tab.open("/experiments")
     tab.page.get_by_role("link", name="New experiment").click()
-    tab.page.get_by_label("A folder").set_input_files(folder)
-    tab.page.get_by_text(re.compile("^4 files, .* of code; 2 left out")).wait_for()
-    tab.page.get_by_label("Take it from a file").select_option("const.yaml")
+    tab.page.get_by_label("Folder").set_input_files(folder)
+    tab.page.get_by_text(re.compile("^4 files, .* of code; 2 excluded")).wait_for()
+    tab.page.get_by_label("Load from a file").select_option("const.yaml")
     tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot.").wait_for()
     tab.page.get_by_label("Start paused").check()
-    tab.page.get_by_role("button", name="Create", exact=True).click()
+    tab.page.get_by_role("button", name="Create experiment", exact=True).click()
     tab.page.wait_for_url(re.compile(r"/det/experiments/\d+$"))
     experiment_id = int(tab.page.url.rsplit("/", 1)[1])
     assert cluster.experiment(experiment_id)["state"] == "STATE_PAUSED"
@@ -170,7 +168,7 @@ def test_failed_experiment_links_to_its_log(tab: Tab, cluster: Cluster) -> None:
     )  # fmt: skip
     cluster.until_state(experiment_id, "ERROR")
     tab.open(f"/experiments/{experiment_id}")
-    tab.page.get_by_role("link", name="Read its log").click()
+    tab.page.get_by_role("link", name="View logs").click()
     tab.page.locator(".log-text", has_text="it-broke").first.wait_for()
 
 
@@ -184,7 +182,7 @@ def test_listed_checkpoint_can_be_registered_and_downloaded(
     uuid = tab.page.get_by_role("dialog").locator("code").first.inner_text()
     assert files_in(downloading.value) == files_of(cluster, uuid)
     tab.page.get_by_role("button", name="Register as a model version").click()
-    tab.page.get_by_role("combobox", name="Model").select_option(label="A new model")
+    tab.page.get_by_role("combobox", name="Model").select_option(label="New model")
     tab.page.get_by_label("Name of the new model").fill("from a list")
     tab.page.get_by_role("button", name="Register", exact=True).click()
     tab.page.get_by_role("heading", name="from a list").wait_for()
@@ -244,15 +242,15 @@ def test_one_and_several_checkpoints_can_be_deleted(
     tab.page.get_by_role("button", name="Delete", exact=True).click()
     tab.page.get_by_text("Deleting 1 checkpoint").wait_for()
     for uuid in many:
-        tab.page.get_by_role("checkbox", name=f"Choose {uuid}").check()
-    bar = tab.page.get_by_role("group", name="Chosen checkpoints")
+        tab.page.get_by_role("checkbox", name=f"Select {uuid}").check()
+    bar = tab.page.get_by_role("group", name="Selected checkpoints")
     bar.get_by_role("button", name="Delete").click()
     dialog = tab.page.get_by_role("dialog", name=f"Delete {len(many)} checkpoints?")
     dialog.get_by_role("button", name="Delete", exact=True).click()
     bar.wait_for(state="detached")
     for uuid in (one, *many):
         # The list follows until they are gone.
-        tab.page.get_by_role("checkbox", name=f"Choose {uuid}").wait_for(state="detached")
+        tab.page.get_by_role("checkbox", name=f"Select {uuid}").wait_for(state="detached")
         checkpoint = cluster.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]
         assert checkpoint["state"] == "STATE_DELETED"
     assert tab.faults() == []

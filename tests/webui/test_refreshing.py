@@ -24,7 +24,7 @@ def test_failed_request_does_not_stop_others(tab: Tab) -> None:
     tab.open("/queue/default")
     tab.page.get_by_text("The queue is empty").wait_for()
     tab.page.route("**/job-queues-v2*", lambda r: r.fulfill(status=504, body="too slow"))
-    alert = tab.page.get_by_role("alert").get_by_text("The cluster answered with 504")
+    alert = tab.page.get_by_role("alert").get_by_text("The cluster returned 504")
     for _ in range(4):
         with tab.page.expect_response("**/resource-pools*", timeout=SOON_MS):
             tab.page.clock.run_for(60_000)

@@ -85,7 +85,7 @@ def test_typed_text_survives_the_end_of_the_session(
         tab.sign_in(*ME)
         page.get_by_label("User name").wait_for(state="detached")
         assert editor.input_value() == "name: typed before"
-        alert = page.get_by_text("Your session had ended: try again.")
+        alert = page.get_by_text("Your session expired. Sign in to continue.")
         expect(alert).to_have_count(int(way == "notes"))  # unsaved text; the page is new
 
 
@@ -125,7 +125,7 @@ def test_code_is_a_tree_of_downloadable_files(tab: Tab, user: Caller) -> None:
             tab.page.get_by_role("link", name="Download", exact=True).click()
         assert downloading.value.suggested_filename == name
         assert Path(downloading.value.path()).read_bytes() == code[path]
-    tab.page.get_by_text("Not a text").wait_for()
+    tab.page.get_by_text("Binary file").wait_for()
     with tab.page.expect_download() as downloading:
         tab.page.get_by_role("link", name="Download all").click()
     with tarfile.open(downloading.value.path()) as archive:
@@ -160,7 +160,7 @@ def test_an_experiment_is_paused_resumed_and_stopped(tab: Tab, user: Caller, wai
 
 def test_archiving_experiments_can_be_undone(tab: Tab, user: Caller, searched: int) -> None:
     tab.open("/experiments")
-    tab.page.get_by_role("checkbox", name=f"Choose {searched}", exact=True).check()
+    tab.page.get_by_role("checkbox", name=f"Select {searched}", exact=True).check()
     tab.page.get_by_role("button", name="Archive", exact=True).click()
     assert eventually(lambda: experiment(user, searched)["archived"]), "it is archived"
     tab.page.get_by_role("button", name="Undo").click()
@@ -171,16 +171,16 @@ def test_filters_are_part_of_the_address(tab: Tab, searched: int) -> None:
     tab.open("/experiments?state=CANCELED&q=bold")
     tab.page.get_by_role("cell", name="Canceled").first.wait_for()
     tab.page.get_by_label("Search names").fill("nothing is called so")
-    tab.page.get_by_text("No experiment fits").wait_for()
+    tab.page.get_by_text("No experiments match your filters.").wait_for()
     assert "q=nothing" in tab.page.url
     tab.page.get_by_role("button", name="Show all experiments").click()
-    tab.page.get_by_role("checkbox", name=f"Choose {searched}", exact=True).wait_for()
+    tab.page.get_by_role("checkbox", name=f"Select {searched}", exact=True).wait_for()
 
 
 def test_comparison_of_experiments_has_an_address(tab: Tab, searched: int, waiting: int) -> None:
     tab.open("/experiments")
     for experiment_id in (searched, waiting):
-        tab.page.get_by_role("checkbox", name=f"Choose {experiment_id}", exact=True).check()
+        tab.page.get_by_role("checkbox", name=f"Select {experiment_id}", exact=True).check()
     tab.page.get_by_role("link", name="Compare").click()
     tab.page.get_by_role("heading", name="Compare 2 experiments").wait_for()
     assert f"{searched}" in tab.page.url
@@ -188,7 +188,7 @@ def test_comparison_of_experiments_has_an_address(tab: Tab, searched: int, waiti
     row = tab.page.get_by_role("row", name=re.compile(r"^searcher\.name"))
     assert sorted(row.get_by_role("cell").all_inner_texts()) == ["random", "single"]
     assert tab.page.get_by_role("row", name=re.compile("^entrypoint")).count() == 0
-    tab.page.get_by_label("What is the same, too").check()
+    tab.page.get_by_label("Show identical values").check()
     tab.page.get_by_role("row", name=re.compile("^entrypoint")).wait_for()
 
 

@@ -55,7 +55,7 @@ def condition(tab: Tab, nth: int, column: str, operator: str, value: str = "") -
     """Fill one line of the dialog that builds a filter."""
     dialog = tab.page.get_by_role("dialog")
     dialog.get_by_label("Column", exact=True).nth(nth).select_option(label=column)
-    dialog.get_by_label("Condition", exact=True).nth(nth).select_option(label=operator)
+    dialog.get_by_label("Operator", exact=True).nth(nth).select_option(label=operator)
     if value:
         dialog.get_by_label("Value", exact=True).nth(nth).fill(value)
 
@@ -70,14 +70,14 @@ def test_conditions_can_be_grouped_and_saved_in_views(
     tab.page.get_by_text(f"3 experiments in red / {place['project']}").wait_for()
     press(tab, "Filter")
     condition(tab, 0, "loss, last (validation)", "is at most (≤)", "0.5")
-    tab.page.get_by_text("2 experiments fit.").wait_for()
-    press(tab, "Group")
+    tab.page.get_by_text("2 experiments match.").wait_for()
+    press(tab, "Add group")
     condition(tab, 1, "lr", "is at least (≥)", "1")
-    press_in_group(tab, "Condition")
+    press_in_group(tab, "Add condition")
     condition(tab, 2, "Description", "is empty")
-    tab.page.get_by_text("2 experiments fit.").wait_for()
-    tab.page.get_by_label("Condition", exact=True).nth(1).select_option(label="is more than (>)")
-    tab.page.get_by_text("1 experiment fits.").wait_for()
+    tab.page.get_by_text("2 experiments match.").wait_for()
+    tab.page.get_by_label("Operator", exact=True).nth(1).select_option(label="is more than (>)")
+    tab.page.get_by_text("1 experiment matches.").wait_for()
     assert tab.faults() == []
     press(tab, "Apply")
     gone(tab)
@@ -92,7 +92,7 @@ def test_conditions_can_be_grouped_and_saved_in_views(
     press(tab, "Views", "low losses")
     tab.page.get_by_text("1 experiment in red").wait_for()
     assert names(tab) == ["good"]
-    press(tab, "Drop the filter lr > 1 or Description is empty")
+    press(tab, "Remove filter lr > 1 or Description is empty")
     tab.page.get_by_text("2 experiments in red").wait_for()
     assert names(tab) == ["good", "fair"]
 
@@ -113,13 +113,13 @@ def test_filter_can_be_built_with_the_keyboard(
     keyboard.press("Enter")
     tab.page.get_by_role("dialog").wait_for()
     for keys in ("Name", "contains", "by keys"):
-        label = {"Name": "Column", "contains": "Condition"}.get(keys, "Value")
+        label = {"Name": "Column", "contains": "Operator"}.get(keys, "Value")
         for _ in range(12):
             if tab.page.evaluate("document.activeElement.ariaLabel") == label:
                 break
             keyboard.press("Tab")
         keyboard.type(keys)
-    tab.page.get_by_text("1 experiment fits.").wait_for()
+    tab.page.get_by_text("1 experiment matches.").wait_for()
     keyboard.press("Enter")
     gone(tab)
     tab.page.get_by_text("1 experiment in").wait_for()
@@ -136,10 +136,10 @@ def test_valid_conditions_of_a_grouped_filter_in_an_address_apply(
     body = {"any": [one, {"all": [other, {"column": "name"}]}]}
     tab.open(f"{address}&filter={json.dumps(body)}")
     tab.page.get_by_text("1 experiment in").wait_for()
-    tab.page.get_by_text("A filter in this address is not understood").wait_for()
+    tab.page.get_by_text("A filter in the URL is invalid").wait_for()
     assert names(tab) == ["one"]
-    press(tab, "Drop it")
-    tab.page.get_by_text("A filter in this address").wait_for(state="detached")
+    press(tab, "Remove filter")
+    tab.page.get_by_text("A filter in the URL").wait_for(state="detached")
     assert names(tab) == ["one"]
 
 
@@ -165,9 +165,9 @@ def test_trials_can_be_filtered_and_show_chosen_metrics(tab: Tab, user: Caller) 
         ("Batches", "is at least (≥)", str(len(trials))),
         ("Restarts", "is (=)", "0"),
     ):
-        press(tab, "Condition")
+        press(tab, "Add condition")
         condition(tab, -1, column, operator, expected_value)
-    tab.page.get_by_text("1 trial fits.").wait_for()
+    tab.page.get_by_text("1 trial matches.").wait_for()
     press(tab, "Apply")
     gone(tab)
     tab.page.get_by_text(f"1 of {len(trials)} trials").wait_for()
@@ -183,9 +183,9 @@ def test_archiving_all_matching_experiments_can_be_undone(
     experiment_ids = [create_ended(user, name=f"run {n}", **place) for n in range(MANY)]
     tab.open(address_of(user, experiment_ids[0]))
     tab.page.get_by_text(f"{MANY} experiments in").wait_for()
-    tab.page.get_by_role("checkbox", name=f"Choose {experiment_ids[0]}", exact=True).check()
-    press(tab, f"Choose all {MANY} that fit")
-    tab.page.get_by_text(f"{MANY} experiments chosen").wait_for()
+    tab.page.get_by_role("checkbox", name=f"Select {experiment_ids[0]}", exact=True).check()
+    press(tab, f"Select all {MANY} matching")
+    tab.page.get_by_text(f"{MANY} selected").wait_for()
     press(tab, "Archive")
     tab.page.get_by_text(f"Archived {MANY} experiments").wait_for()
     assert all(experiment(user, e)["archived"] for e in (experiment_ids[0], experiment_ids[-1]))
@@ -202,19 +202,19 @@ def test_undoing_a_move_reports_each_refused_experiment(
     here, there = experiment(user, experiment_ids[0])["projectId"], house.blue_project
     tab.open(address_of(user, experiment_ids[0]))
     for experiment_id in experiment_ids:
-        tab.page.get_by_role("checkbox", name=f"Choose {experiment_id}", exact=True).check()
+        tab.page.get_by_role("checkbox", name=f"Select {experiment_id}", exact=True).check()
     user.post(f"/api/v1/experiments/{experiment_ids[1]}/archive")  # as another user does meanwhile
     press(tab, "Move")
     choose(tab, Project="blue / work")
     tab.page.get_by_role("dialog").get_by_role("button", name="Move", exact=True).click()
-    tab.page.get_by_role("dialog", name="Move: 1 experiment refused").wait_for()
+    tab.page.get_by_role("dialog", name="Move failed for 1 experiment").wait_for()
     tab.page.get_by_role(
         "cell", name=f"experiment {experiment_ids[1]} or its project is archived"
     ).wait_for()
     assert tab.faults() == []
     assert [experiment(user, e)["projectId"] for e in experiment_ids] == [there, here, there]
     press(tab, "Close")
-    tab.page.get_by_text("1 experiment chosen").wait_for()
+    tab.page.get_by_text("1 selected").wait_for()
     press(tab, "Undo")
     tab.page.get_by_text("Undone for 2 experiments").wait_for()
     assert {experiment(user, e)["projectId"] for e in experiment_ids} == {here}
@@ -232,14 +232,14 @@ def test_several_experiments_can_be_paused_resumed_killed_and_deleted(
         (end, done, "STATE_CANCELED"),
     )
     for action, message, state in steps:
-        tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
+        tab.page.get_by_role("checkbox", name="Select all visible rows").check()
         press(tab, action)
         if action == end:
             tab.page.get_by_role("dialog").get_by_role("button", name=end, exact=True).click()
         tab.page.get_by_text(f"{message} 2 experiments").wait_for()
         assert {experiment(user, e)["state"] for e in experiment_ids} == {state}
-        tab.page.get_by_text("experiments chosen").wait_for(state="detached")
-    tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
+        tab.page.get_by_text("2 selected").wait_for(state="detached")
+    tab.page.get_by_role("checkbox", name="Select all visible rows").check()
     press(tab, "Delete")
     tab.page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     tab.page.get_by_text("Deleting 2 experiments").wait_for()
@@ -252,7 +252,7 @@ def test_actions_depend_on_states_of_chosen_experiments(
 ) -> None:
     experiment_ids = [create(user, name=f"ends {n}", activate=True, **place) for n in range(2)]
     tab.open(address_of(user, experiment_ids[0]))
-    tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
+    tab.page.get_by_role("checkbox", name="Select all visible rows").check()
     tab.page.get_by_role("button", name="Kill", exact=True).wait_for()
     for experiment_id in experiment_ids:
         user.post(f"/api/v1/experiments/{experiment_id}/kill")
@@ -266,7 +266,7 @@ def test_rows_of_an_earlier_filter_are_not_chosen(
     experiment_ids = [create(user, name=f"asked {n}", **place) for n in range(2)]
     create(user, name="other", **place)
     tab.open(address_of(user, experiment_ids[0]))
-    tab.page.get_by_role("checkbox", name=f"Choose {experiment_ids[0]}", exact=True).check()
+    tab.page.get_by_role("checkbox", name=f"Select {experiment_ids[0]}", exact=True).check()
     held_requests: list[Any] = []
 
     def hold(route: Any) -> None:
@@ -274,14 +274,14 @@ def test_rows_of_an_earlier_filter_are_not_chosen(
         held_requests.append(route) if every else route.continue_()
 
     tab.page.route("**/experiments-search", hold)
-    press(tab, "Choose all 3 that fit")
+    press(tab, "Select all 3 matching")
     tab.page.get_by_label("Search names").fill("other")
     tab.page.get_by_text("1 experiment in").wait_for()
     with tab.page.expect_response("**/experiments-search") as answer:
         held_requests[0].continue_()
     answer.value.finished()
-    tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
-    tab.page.get_by_text("1 experiment chosen").wait_for()
+    tab.page.get_by_role("checkbox", name="Select all visible rows").check()
+    tab.page.get_by_text("1 selected").wait_for()
 
 
 def test_refused_and_failed_actions_are_shown_on_other_pages(
@@ -293,9 +293,9 @@ def test_refused_and_failed_actions_are_shown_on_other_pages(
     tab.open(address_of(user, experiment_ids[0]))
 
     def archive() -> None:
-        tab.page.get_by_role("checkbox", name=f"Choose {experiment_ids[0]}", exact=True).check()
-        press(tab, "Choose all 60 that fit")
-        tab.page.get_by_text("60 experiments chosen").wait_for()
+        tab.page.get_by_role("checkbox", name=f"Select {experiment_ids[0]}", exact=True).check()
+        press(tab, "Select all 60 matching")
+        tab.page.get_by_text("60 selected").wait_for()
         press(tab, "Archive")
         tab.page.get_by_text("Archive: 0 of 60 done").wait_for()
 
@@ -306,17 +306,17 @@ def test_refused_and_failed_actions_are_shown_on_other_pages(
         route.fulfill(json={"results": outcomes})
 
     archive()
-    press(tab, "Stop here")
+    press(tab, "Cancel the rest")
     answer()
-    tab.page.get_by_role("dialog", name="Archive: 1 experiment refused").wait_for()
-    tab.page.get_by_text("It was done to 49 experiments, and 10 were not reached.").wait_for()
-    press(tab, "Close", "Choose none")
+    tab.page.get_by_role("dialog", name="Archive failed for 1 experiment").wait_for()
+    tab.page.get_by_text("49 experiments succeeded, and 10 were not attempted.").wait_for()
+    press(tab, "Close", "Clear selection")
     archive()
-    press(tab, "Stop here")
+    press(tab, "Cancel the rest")
     tab.page.get_by_role("link", name="Models", exact=True).click()
     tab.page.get_by_role("heading", name="Models", exact=True).wait_for()
     answer()
-    tab.page.get_by_text("Archive: 1 experiment refused. not now").wait_for()
+    tab.page.get_by_text("Archive failed for 1 experiment: not now").wait_for()
 
 
 def test_time_in_an_address_is_independent_of_the_time_zone(

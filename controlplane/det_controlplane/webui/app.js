@@ -68,7 +68,7 @@ function Loading({ load, params }) {
     let here = true;
     imported(load).then(
       (module) => here && setPage(() => module.Page),
-      () => here && setError(new Error("This page did not load. The cluster may have been upgraded: load it again.")),
+      () => here && setError(new Error("This page did not load. The cluster may have been upgraded. Reload the page.")),
     );
     return () => {
       here = false;
@@ -86,10 +86,10 @@ class Boundary extends Broken {
     const bare = link(place.value.path);
     return html`
       <${Head} title="This page cannot be shown">
-        ${location.search && html`<${Button} href=${bare} onClick=${() => this.setState({ error: null })}>Show it without its filters<//>`}
+        ${location.search && html`<${Button} href=${bare} onClick=${() => this.setState({ error: null })}>Reset filters<//>`}
         <${Button} kind="primary" onClick=${() => this.setState({ error: null })}>Try again<//>
       <//>
-      <div class="notice red" role="alert"><p>Something in it was not as expected: ${error.message}. If its address has filters or choices, they may be the reason.</p></div>
+      <div class="notice red" role="alert"><p>An unexpected error occurred: ${error.message}. Filters or other settings in the URL may be the cause.</p></div>
     `;
   }
 }

@@ -173,7 +173,7 @@ def test_user_changes_own_name_password_and_colours(browser: Any, base: str, hou
 def test_user_describes_own_token(tab: Tab, house: House) -> None:
     token_id = house.admin.post("/api/v1/tokens", {"description": "old words"})["tokenId"]
     tab.open("/settings")
-    press(tab, f"Actions on token {token_id}", "Describe")
+    press(tab, f"Actions on token {token_id}", "Edit description")
     fill(tab, Description="nightly builds")
     press(tab, "Save")
     gone(tab)
@@ -288,7 +288,7 @@ def test_experiment_can_be_killed_continued_and_deleted(tab: Tab, house: House) 
     press(tab, "More actions", "Kill", "Kill")
     tab.page.locator(".head .state", has_text="Canceled").wait_for()
     press(tab, "More actions", "Continue training")
-    tab.page.get_by_text("It can go on so.").wait_for()
+    tab.page.get_by_text("Ready to continue.").wait_for()
     press(tab, "Continue")
     gone(tab)
     assert house.admin.get(path)["experiment"]["state"] not in ("STATE_CANCELED", "STATE_ERROR")
@@ -321,7 +321,9 @@ def test_users_can_move_only_own_experiments_to_another_workspace(
         for new_id, is_offered in ((experiment_id, False), (own, True)):
             tab.open(f"/experiments/{new_id}")
             press(tab, "More actions", "Move to another project")
-            reason = tab.page.get_by_text("Only its owner and administrators of its workspace")
+            reason = tab.page.get_by_text(
+                "Only the owner of an experiment and workspace administrators"
+            )
             there = tab.page.get_by_role("option", name="blue / work")
             reason.or_(there).first.wait_for(state="attached")
             assert (there.count(), reason.count()) == ((1, 0) if is_offered else (0, 1))

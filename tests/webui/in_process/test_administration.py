@@ -176,11 +176,11 @@ def test_all_users_see_the_cluster_message_until_it_is_cleared(
     tab.open("/admin/message")
     fill(tab, Message=MARKUP)
     press(tab, "Set")
-    banner = tab.page.get_by_role("status", name="Message of the cluster")
+    banner = tab.page.get_by_role("status", name="Cluster message")
     banner.get_by_text(MARKUP).wait_for()
     with opened(browser, base, user=("determined", PASSWORD)) as other:
         other.open("/")
-        other.page.get_by_role("status", name="Message of the cluster").wait_for()
+        other.page.get_by_role("status", name="Cluster message").wait_for()
     press(tab, "Clear", "Undo")
     banner.wait_for()
     press(tab, "Clear")

@@ -172,7 +172,7 @@ def test_page_of_an_unreachable_cluster_retries_only_one_request(tab: Tab, odd: 
     tab.page.route("**/api/v1/**", lost)
     tab.page.clock.run_for(60_000)
     alert = tab.page.get_by_role("alert")
-    alert.get_by_text("The cluster does not answer; this page tries again").wait_for()
+    alert.get_by_text("The cluster is not responding. Retrying automatically.").wait_for()
     assert alert.count() == 1
     for _ in range(20):
         tab.page.clock.run_for(30_000)

@@ -97,12 +97,12 @@ def test_keyboard_filters_sorts_and_compares_a_long_list(keys: Keyboard, house: 
     keys.press("Enter")  # the other way round, where it begins with the first one
     keys.page.locator("tbody tr").first.get_by_text("run 000").wait_for()
     for _ in range(2):
-        keys.to("Choose")
+        keys.to("Select")
         keys.press("Space")
-    keys.page.get_by_text("2 experiments chosen").wait_for()
+    keys.page.get_by_text("2 selected").wait_for()
     # Rows of a hundred experiments are two hundred stops: Escape goes behind all of them.
     keys.press("Escape")
-    assert keys.at() == "Choose none"
+    assert keys.at() == "Clear selection"
     keys.enter("Compare")
     keys.heading("Compare 2 experiments")
     keys.page.go_back()

@@ -114,12 +114,12 @@ def test_scrolling_a_long_log_up_and_down_shows_every_line(log: Log) -> None:
     with page.expect_request(EARLIER):
         log.to_first()
     with page.expect_event("requestfailed", lambda request: EARLIER.search(request.url)):
-        page.get_by_role("button", name="To the end").click()
+        page.get_by_role("button", name="Jump to end").click()
     log.at_end()
     numbers = [int(line.removeprefix("line ").split()[0]) for line in log.lines.all_text_contents()]
     assert numbers == list(range(numbers[0], LINES))
     page.unroute(EARLIER)
-    page.get_by_role("button", name="To the beginning").click()
+    page.get_by_role("button", name="Jump to start").click()
     log.see("line 0")
     log.see("1 Jan 2026")
 
@@ -153,7 +153,7 @@ def test_failed_requests_for_earlier_lines_are_retried_at_intervals(log: Log) ->
     page.route(EARLIER, lambda route: route.abort(), times=2)
     with page.expect_request(EARLIER):
         log.box.press("Home")
-    page.get_by_role("alert").filter(has_text="does not answer").wait_for()
+    page.get_by_role("alert").filter(has_text="is not responding").wait_for()
     page.wait_for_function("() => document.querySelectorAll('.log').length > 1000")
     assert len(requests) < 4
     assert requests[1] - requests[0] > 2
@@ -168,14 +168,14 @@ def test_log_is_shown_from_a_chosen_time(log: Log) -> None:
         """() => { const t = new Date("2026-01-01T23:00:05Z");
         return new Date(t - t.getTimezoneOffset() * 60000).toISOString().slice(0, 19); }"""
     )
-    log.tab.page.get_by_label("From a time").fill(there)
+    log.tab.page.get_by_label("From time").fill(there)
     log.see("line 3605")
     log.tab.page.wait_for_function("() => document.querySelectorAll('.log').length > 1000")
     assert log.first_in_sight() == "line 3605"
     assert "at=2026-01-01T23" in log.tab.page.url
     log.tab.page.reload()
     log.see("line 3605")
-    assert log.tab.page.get_by_label("From a time").input_value() == there
+    assert log.tab.page.get_by_label("From time").input_value() == there
 
 
 def test_log_lines_can_be_searched_by_text_pattern_level_and_rank(log: Log) -> None:
@@ -189,14 +189,14 @@ def test_log_lines_can_be_searched_by_text_pattern_level_and_rank(log: Log) -> N
     page.get_by_label("Ranks").fill("")
     page.get_by_label("Search in logs").fill("^line 1(2|3)77$")
     log.only()
-    page.get_by_text("Nothing fits.").wait_for()
+    page.get_by_text("No log lines match your filters.").wait_for()
     page.get_by_label("Regular expression").check()
     log.only("line 1277", "line 1377")
     page.get_by_label("Search in logs").fill("line (")
     page.get_by_role("alert").filter(has_text="searchText").wait_for()
     log.tab.complaints[:] = [c for c in log.tab.complaints if "400" not in c]
     page.get_by_label("Search in logs").fill("")
-    page.get_by_label("Least level").select_option(label="Error and up")
+    page.get_by_label("Minimum level").select_option(label="Error and above")
     broken_lines = [f"line {n} <b>broke</b>" for n in range(7, LINES, 1000)]
     log.only(*broken_lines)
     assert page.locator(".logs b").count() == 0
@@ -209,7 +209,7 @@ def test_context_of_a_matching_line_can_be_shown(log: Log) -> None:
     log.tab.page.locator(".logs[aria-busy=false]").wait_for()
     log.box.press("Enter")
     log.tab.page.wait_for_function("() => document.activeElement.matches('.log time')")
-    log.box.get_by_title("show what is around").press("Enter")
+    log.box.get_by_title("show surrounding lines").press("Enter")
     log.see("line 5008")
     log.see("line 5006")
     assert log.tab.page.get_by_label("Search in logs").input_value() == ""
@@ -217,8 +217,8 @@ def test_context_of_a_matching_line_can_be_shown(log: Log) -> None:
 
 def test_matching_lines_can_be_saved_as_text(log: Log) -> None:
     log.see(f"line {LINES - 1}")
-    for level, count in (("Every level", LINES), ("Error and up", LINES // 1000)):
-        log.tab.page.get_by_label("Least level").select_option(label=level)
+    for level, count in (("All levels", LINES), ("Error and above", LINES // 1000)):
+        log.tab.page.get_by_label("Minimum level").select_option(label=level)
         with log.tab.page.expect_download() as downloading:
             log.tab.page.get_by_role("button", name="Download").click()
         assert re.fullmatch(r"trial-\d+\.log", downloading.value.suggested_filename)
@@ -242,12 +242,12 @@ def test_lines_with_equal_times_are_all_found_and_filtered(tab: Tab, house: Hous
     # While new lines arrive, the visible ones stay.
     tab.page.locator(".logs[aria-busy=false]").press("Home")
     tab.page.get_by_text("line 0", exact=True).wait_for()
-    tab.page.get_by_text("The beginning of the log").wait_for()
+    tab.page.get_by_text("Start of log").wait_for()
     assert sum(text.startswith("line ") for text in shown_lines.all_text_contents()) == 1100
-    tab.page.get_by_label("Least level").select_option(label="Error and up")
+    tab.page.get_by_label("Minimum level").select_option(label="Error and above")
     shown_lines.nth(1).wait_for(state="detached")
     assert shown_lines.all_text_contents() == ["line 7"]
-    tab.page.get_by_label("Least level").select_option(label="Every level")
+    tab.page.get_by_label("Minimum level").select_option(label="All levels")
     tab.page.get_by_label("Ranks").fill("1")
     tab.page.get_by_label("Search in logs").fill("line 109")
     shown_lines.filter(has_text=re.compile("^line 109$")).wait_for()

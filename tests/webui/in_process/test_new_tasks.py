@@ -87,7 +87,7 @@ def test_notebook_starts_with_the_settings_of_the_form(
     more.fill("idle_timeout: 2h\nresources: {slots: 1}")
     tab.page.get_by_text("It takes 1 slot in pool reserved.").wait_for()
     tab.page.get_by_text("Files that it begins with").click()
-    tab.page.get_by_label("Or single files").set_input_files(tmp_path / "plan.ipynb")
+    tab.page.get_by_label("Or individual files").set_input_files(tmp_path / "plan.ipynb")
     tab.page.get_by_text("1 file, 2 B").wait_for()
     task = started(tab, house, "notebook")
     assert task["notebook"]["workspaceId"] == house.red

@@ -176,7 +176,7 @@ def test_page_of_an_unknown_workspace_offers_to_choose_another(tab: Tab, part: s
 def test_administrator_describes_and_revokes_token_of_another_user(tab: Tab, house: House) -> None:
     caller = house.person("ci").post("/api/v1/tokens", {"description": "old words"})
     tab.open("/admin/tokens")
-    press(tab, f"Actions on token {caller['tokenId']}", "Describe")
+    press(tab, f"Actions on token {caller['tokenId']}", "Edit description")
     fill(tab, Description="nightly builds")
     press(tab, "Save")
     tab.page.get_by_role("cell", name="nightly builds").wait_for()

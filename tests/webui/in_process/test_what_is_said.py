@@ -24,10 +24,10 @@ def test_paused_experiment_names_the_resume_button(tab: Tab, house: House) -> No
     experiment_id = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{experiment_id}")
     notice = tab.page.locator(".notice")
-    notice.get_by_text("The experiment is paused: “Resume” continues it.").wait_for()
+    notice.get_by_text("The experiment is paused; select “Resume” to continue.").wait_for()
     trial = trial_of(house.admin, experiment_id)
     tab.open(f"/trials/{trial['id']}")
-    notice.get_by_text("“Resume” of its experiment continues it").wait_for()
+    notice.get_by_text("select “Resume” on its experiment to continue").wait_for()
 
 
 def test_waiting_trial_is_shown_beside_running_trials(tab: Tab, house: House) -> None:
@@ -37,7 +37,9 @@ def test_waiting_trial_is_shown_beside_running_trials(tab: Tab, house: House) ->
     reasons = [{"trialId": 1, **runs}, {"trialId": 2, **runs}, {"trialId": 3, **waits}]
     tab.page.route("**/api/v1/why/experiment/*", lambda r: r.fulfill(json={"reasons": reasons}))
     tab.open(f"/experiments/{experiment_id}")
-    tab.page.get_by_text("2 trials run, 1 waits. Trial 3 needs 1 slot; none is free.").wait_for()
+    tab.page.get_by_text(
+        "2 trials running, 1 queued. Trial 3 needs 1 slot; none is free."
+    ).wait_for()
 
 
 def test_pausing_replaces_the_undo_message_of_resuming(tab: Tab, house: House) -> None:
@@ -53,7 +55,7 @@ def test_pausing_replaces_the_undo_message_of_resuming(tab: Tab, house: House) -
 def test_search_picture_marks_a_queued_trial_as_not_begun(tab: Tab, house: House) -> None:
     experiment_id = create(house.admin, activate=True)
     tab.open(f"/experiments/{experiment_id}/search")
-    tab.page.locator(".trial-value").get_by_text("not begun", exact=True).wait_for()
+    tab.page.locator(".trial-value").get_by_text("not started", exact=True).wait_for()
 
 
 def test_wrong_password_has_a_plain_error_message(browser: Any, base: str) -> None:
@@ -91,7 +93,7 @@ def test_long_sentence_does_not_cut_the_name(tab: Tab, house: House) -> None:
     reasons = [{"trialId": 1, "state": "QUEUED", "sentence": "needs what nobody has; " * 8}]
     tab.page.route("**/api/v1/why/experiment/*", lambda r: r.fulfill(json={"reasons": reasons}))
     tab.open("/dashboard")
-    running = tab.page.get_by_role("region", name="Running for you")
+    running = tab.page.get_by_role("region", name="Your running experiments")
     running.get_by_text("needs what nobody has").first.wait_for()
     name = running.locator(".cut", has_text="waits beside a sentence")
     assert name.evaluate("e => e.scrollWidth - e.clientWidth") == 0

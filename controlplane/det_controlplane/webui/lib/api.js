@@ -51,12 +51,12 @@ async function respond(method, url, body, options) {
     response = await fetch(url, init);
   } catch (e) {
     if (options.signal?.aborted) throw e;
-    throw new ApiError(0, `The cluster does not answer. ${method === "GET" ? "This page tries again by itself." : "Try again in a moment."}`);
+    throw new ApiError(0, `The cluster is not responding. ${method === "GET" ? "Retrying automatically." : "Try again in a moment."}`);
   }
   if (response.ok) return response;
   if (response.status === 401 && !options.quiet) {
     onSignedOut();
-    throw new ApiError(401, "Your session had ended: try again.");
+    throw new ApiError(401, "Your session expired. Sign in to continue.");
   }
   throw new ApiError(response.status, await reason(response));
 }
@@ -70,7 +70,7 @@ async function reason(response) {
   } catch {
     // Not the API but something before it answered.
   }
-  return `The cluster answered with ${response.status} ${response.statusText}.`;
+  return `The cluster returned ${response.status} ${response.statusText}.`;
 }
 
 /** @param {string} path @param {Query} [query] @param {Options} [options] @returns {Promise<any>} */
@@ -110,7 +110,7 @@ export async function* lines(path, query, options = {}) {
 /** @param {string} text @returns {any} */
 function message(text) {
   const told = JSON.parse(text);
-  if (told.error) throw new ApiError(told.error.httpCode ?? 500, told.error.message ?? "The stream broke off.");
+  if (told.error) throw new ApiError(told.error.httpCode ?? 500, told.error.message ?? "The connection was lost.");
   return told.result;
 }
 

@@ -13,5 +13,5 @@ export async function copy(text) {
   const done = document.execCommand("copy");
   area.remove();
   before?.focus();
-  if (!done) throw new Error("The browser does not let this page copy.");
+  if (!done) throw new Error("The browser blocked access to the clipboard.");
 }

@@ -26,7 +26,7 @@ function tooMuch(files, bytes) {
   if (bytes <= MOST_BYTES) return "";
   const largest = [...files].sort((a, b) => b.size - a.size).slice(0, 3);
   const named = largest.map((f) => `${f.path} (${mebibytes(f.size)})`).join(", ");
-  return `These files are ${mebibytes(bytes)}, and an experiment takes ${mebibytes(MOST_BYTES)}. The largest are ${named}: name them in .detignore, and read data from storage.`;
+  return `These files have ${mebibytes(bytes)}, but the limit is ${mebibytes(MOST_BYTES)}. The largest are ${named}. Add them to .detignore, and read data from storage.`;
 }
 
 const mebibytes = (/** @type {number} */ bytes) => `${(bytes / 2 ** 20).toFixed(bytes < 2 ** 20 ? 2 : 0)} MiB`;
@@ -45,6 +45,6 @@ const base64 = (file) =>
   new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(String(reader.result).split(",")[1] ?? "");
-    reader.onerror = () => reject(new Error(`${file.name} cannot be read; choose the files again.`));
+    reader.onerror = () => reject(new Error(`${file.name} cannot be read. Select the files again.`));
     reader.readAsDataURL(file);
   });

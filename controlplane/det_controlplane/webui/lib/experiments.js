@@ -16,23 +16,23 @@ const state = (/** @type {any} */ e) => e.state.replace("STATE_", "");
 /** @type {Action[]} */
 export const ACTIONS = [
   {
-    id: "pause", right: "UPDATE_EXPERIMENT", name: "Pause", icon: "pause", done: "Paused", undo: "activate", about: "Trials save a checkpoint and free their slots, until somebody resumes them.",
+    id: "pause", right: "UPDATE_EXPERIMENT", name: "Pause", icon: "pause", done: "Paused", undo: "activate", about: "Trials save a checkpoint and release their slots until you resume them.",
     fits: (e) => ["ACTIVE", "RUNNING", "QUEUED", "PULLING", "STARTING"].includes(state(e)) && !e.unmanaged,
   },
-  { id: "activate", right: "UPDATE_EXPERIMENT", name: "Resume", icon: "play", done: "Resumed", undo: "pause", about: "Trials go on from their last checkpoints, as soon as slots are free.", fits: (e) => state(e) === "PAUSED" && !e.unmanaged },
+  { id: "activate", right: "UPDATE_EXPERIMENT", name: "Resume", icon: "play", done: "Resumed", undo: "pause", about: "Trials resume from their latest checkpoints when slots are free.", fits: (e) => state(e) === "PAUSED" && !e.unmanaged },
   {
     id: "cancel", right: "UPDATE_EXPERIMENT", name: "Stop", icon: "stop", done: "Stopping", fits: (e) => !ended(e.state) && !state(e).startsWith("STOPPING") && !e.unmanaged,
-    sure: "Trials save a checkpoint, then end. A stopped experiment can be continued.",
+    sure: "Trials save a checkpoint, then stop. You can continue a stopped experiment.",
   },
   {
     id: "kill", right: "UPDATE_EXPERIMENT", name: "Kill", icon: "close", danger: true, done: "Killed", fits: (e) => !ended(e.state) && !e.unmanaged,
-    sure: "Trials end at once; what they did since their last checkpoint is lost.",
+    sure: "Trials stop immediately. Work since their latest checkpoint is lost.",
   },
   { id: "archive", right: "UPDATE_EXPERIMENT_METADATA", name: "Archive", icon: "box", done: "Archived", undo: "unarchive", fits: (e) => ended(e.state) && !e.archived },
   { id: "unarchive", right: "UPDATE_EXPERIMENT_METADATA", name: "Unarchive", icon: "box", done: "Unarchived", undo: "archive", fits: (e) => e.archived },
   {
     id: "delete", right: "DELETE_EXPERIMENT", name: "Delete", icon: "close", danger: true, done: "Deleting", fits: (e) => ended(e.state),
-    sure: "The experiment goes for good, with its metrics, logs and checkpoints.",
+    sure: "The experiment, its metrics, logs and checkpoints are deleted permanently.",
   },
 ];
 

@@ -95,7 +95,7 @@ export function later(load, name, wait) {
       let here = true;
       fetched().then(
         () => here && draw(true),
-        () => here && setError(new Error("A part of this page did not load. The cluster may have been upgraded: load it again.")),
+        () => here && setError(new Error("A part of this page did not load. The cluster may have been upgraded. Reload the page.")),
       );
       return () => {
         here = false;

@@ -25,7 +25,7 @@ export async function leave(after) {
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier)));
   const asked = { redirectUri: back(), codeChallenge: encoded(digest), state };
   const { authorizationUrl } = await post("/api/v1/auth/oidc/begin", asked, { quiet: true });
-  if (!/^https?:/.test(authorizationUrl)) throw new Error("The provider gave no address to sign in at.");
+  if (!/^https?:/.test(authorizationUrl)) throw new Error("The identity provider returned no sign-in URL.");
   sessionStorage.setItem(KEPT, JSON.stringify({ verifier, state, after }));
   location.assign(authorizationUrl);
 }
@@ -35,7 +35,7 @@ export async function arrive(query) {
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
   sessionStorage.removeItem(KEPT);
   if (query.get("error")) throw new Error(query.get("error_description") || query.get("error") || "");
-  if (!kept || kept.state !== query.get("state")) throw new Error("This sign-in was not begun in this tab. Begin it again.");
+  if (!kept || kept.state !== query.get("state")) throw new Error("This sign-in was not started in this tab. Sign in again.");
   const brought = { code: query.get("code"), codeVerifier: kept.verifier, redirectUri: back() };
   await arrived((await post("/api/v1/auth/oidc/finish", brought, { quiet: true })).user);
   return kept.after;

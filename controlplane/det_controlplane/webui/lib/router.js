@@ -115,7 +115,7 @@ export const holds = () => holders.size > 0;
 /** Ask, where something would be lost, whether it may be. */
 export function mayLeave() {
   if (!holders.size) return true;
-  if (!confirm("What you changed here is not saved. Leave all the same?")) return false;
+  if (!confirm("You have unsaved changes. Leave anyway?")) return false;
   holders.clear();
   return true;
 }

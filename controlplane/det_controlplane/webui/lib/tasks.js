@@ -27,7 +27,7 @@ export async function one(kind, id, signal) {
   if (kind !== "generic") return { ...(await get(`${pathOf(kind)}/${encodeURIComponent(id)}`, {}, { signal }))[kind], kind, tree: [] };
   const found = (await get(pathOf(kind), { treeOf: id, limit: -1 }, { signal })).tasks.map((/** @type {any} */ task) => ({ ...task, kind }));
   const task = found.find((/** @type {any} */ t) => t.id === id);
-  if (!task) throw new ApiError(404, `There is no generic task ${id}, or it is in a workspace that you do not see.`);
+  if (!task) throw new ApiError(404, `Generic task ${id} does not exist, or you have no access to its workspace.`);
   return { ...task, tree: inTrees(found) };
 }
 

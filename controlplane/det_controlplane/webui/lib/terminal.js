@@ -54,7 +54,7 @@ export class Wire {
     } catch (e) {
       if (this.isClosed) return;
       const problem = /** @type {import("./api.js").ApiError} */ (e);
-      if (problem.passing) this.#again("The cluster does not answer.");
+      if (problem.passing) this.#again("The cluster is not responding.");
       else this.ends.onState({ what: "refused", why: problem.message });
       return;
     }
@@ -67,7 +67,7 @@ export class Wire {
     this.shown = 0;
     socket.onopen = () => this.#send("h", JSON.stringify({ token: place.token, session: this.ends.session, size: this.ends.size() }));
     socket.onmessage = (event) => socket === this.socket && this.#take(new Uint8Array(event.data));
-    socket.onclose = () => this.#lose(socket, "The connection broke off.");
+    socket.onclose = () => this.#lose(socket, "The connection was lost.");
   }
 
   /** @param {string} text */
@@ -150,7 +150,7 @@ export class Wire {
       this.ends.onOutput(body.slice(), () => socket === this.socket && this.#show(body.length));
     } else if (kind === "x") this.#stop({ what: "ended", code: Number(text()) });
     else if (kind === "t") this.#stop({ what: "taken" });
-    else if (kind === "r") this.#stop({ what: "refused", why: `The shell refused this page: ${text()}.` });
+    else if (kind === "r") this.#stop({ what: "refused", why: `The shell rejected the connection: ${text()}.` });
   }
 
   /** Tell the shell how much is on the screen: it sends no more than that and a little. @param {number} count */

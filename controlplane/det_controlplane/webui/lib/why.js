@@ -14,8 +14,8 @@ export function toldOf(reasons, subject) {
   const said = saidOf(mainReason(reasons), subject);
   const waiting = reasons.filter((r) => r.state === "QUEUED").length;
   const running = reasons.filter((r) => r.trialId && r.state !== "QUEUED").length;
-  return waiting && running ? `${counted(running, "trial runs", "trials run")}, ${counted(waiting, "waits", "wait")}. ${said}` : said;
+  return waiting && running ? `${counted(running, "trial")} running, ${waiting.toLocaleString("en")} queued. ${said}` : said;
 }
 
 /** Name buttons and pages where the sentence names commands for the same. @param {string} sentence @param {string} [of] where the button is, if not here */
-export const inPage = (sentence, of = "") => sentence.replace(/`det (experiment activate \d+|task unpause)`/, `“Resume”${of}`).replace("with `det budget set`", "under Budgets");
+export const inPage = (sentence, of = "") => sentence.replace(/resume with `det (experiment activate \d+|task unpause)`/, `select “Resume”${of} to continue`).replace("with `det budget set`", "under Budgets");

@@ -38,7 +38,7 @@ export function Page() {
 
 const Nothing = () => html`
   <${Empty} title="Nothing to compare">
-    <p>Choose experiments in their list, or trials on the page of an experiment, and press “Compare”.</p>
+    <p>Select experiments in the list, or trials on the page of an experiment, then select “Compare”.</p>
     <${Button} href=${link("/experiments")}>Experiments<//>
   <//>
 `;
@@ -89,11 +89,11 @@ function Sides({ sides, left }) {
   const drawn = new URLSearchParams({ new: "tensorboard" });
   for (const { kind, id } of sides) drawn.set(kind, [drawn.get(kind), id].filter(Boolean).join(", "));
   return html`
-    <${Head} title=${`Compare ${sides.length} ${what}`} text="Curves together, then what each was given. Send the address to show it to others.">
+    <${Head} title=${`Compare ${sides.length} ${what}`} text="Compare metrics and settings. Share this page by copying its URL.">
       ${maySomewhere("CREATE_NSC") && html`<${Button} href=${link(`/tasks?${drawn.toString()}`)}>TensorBoard<//>`}
     <//>
     <div class="stack">
-      ${left > 0 && html`<p class="notice quiet">These are the first ${MOST_COMPARED} of each kind; ${left} more of the address are left out. Leave some out to see the next.</p>`}
+      ${left > 0 && html`<p class="notice quiet">Showing the first ${MOST_COMPARED} of each kind; ${left} more in the URL are hidden. Remove some to see the next.</p>`}
       <${Together} sides=${sides} />
       <${Differences} sides=${sides} />
     </div>
@@ -129,10 +129,10 @@ function Curves({ sides, known }) {
         ${() =>
           curves.some((c) => c.x.length)
             ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} />
-                <ul class="legend" aria-label="Curves of the chart">
+                <ul class="legend" aria-label="Chart legend">
                   ${sides.map((s, i) => s.trial !== null && html`<li><${Swatch} n=${i} /><a href=${s.href}>${titleOf(s)}</a><span class="faint number">${metric(curves[i].y.at(-1))}</span></li>`)}
                 </ul>`
-            : html`<${Empty} title="Nothing to draw"><p>None of these has values of ${chosen.name}.</p><//>`}
+            : html`<${Empty} title="No data"><p>None of these has reported ${chosen.name}.</p><//>`}
       <//>
     <//>
   `;
@@ -163,12 +163,12 @@ function Differences({ sides }) {
       <tr><th scope="rowgroup" colspan=${sides.length + 1} class="group-title">${title}</th></tr>
       ${names.map((name) => html`<tr><th scope="row">${name}</th>${sides.map((s) => html`<td class="wrap">${cell(s, name)}</td>`)}</tr>`)}
     </tbody>`;
-  const actions = html`<${Check} label="What is the same, too" value=${all} onChange=${() => ask({ all: all ? "" : "1" })} />`;
+  const actions = html`<${Check} label="Show identical values" value=${all} onChange=${() => ask({ all: all ? "" : "1" })} />`;
   return html`
     <${Panel} title="Differences" actions=${actions} flush>
       <div class="table-scroll" tabindex="0" role="region" aria-label="Differences">
         <table class="table compared">
-          <thead><tr><th scope="col"><span class="hidden-visually">What</span></th>${sides.map((s, i) => html`<th scope="col"><${Swatch} n=${i} /> <a href=${s.href}>${titleOf(s)}</a> <${Leave} side=${s} last=${sides.length === 1} /></th>`)}</tr></thead>
+          <thead><tr><th scope="col"><span class="hidden-visually">Property</span></th>${sides.map((s, i) => html`<th scope="col"><${Swatch} n=${i} /> <a href=${s.href}>${titleOf(s)}</a> <${Leave} side=${s} last=${sides.length === 1} /></th>`)}</tr></thead>
           <tbody>
             <tr><th scope="row">State</th>${sides.map((s) => html`<td><${State} state=${s.state} /></td>`)}</tr>
             ${facts.map((name) => html`<tr><th scope="row">${name}</th>${sides.map((s) => html`<td>${s.facts[name] ?? "–"}</td>`)}</tr>`)}
@@ -177,7 +177,7 @@ function Differences({ sides }) {
           ${group("Configuration", given, (s, name) => shown(s.given[name]))}
         </table>
       </div>
-      ${!hparams.length && !given.length && html`<p class="panel-body soft">They were given the same hyperparameters and the same configuration.</p>`}
+      ${!hparams.length && !given.length && html`<p class="panel-body soft">Their hyperparameters and configurations are identical.</p>`}
     <//>
   `;
 }
@@ -186,5 +186,5 @@ function Differences({ sides }) {
 function Leave({ side, last }) {
   if (last) return null;
   const name = side.kind;
-  return html`<${Button} kind="plain square" icon="close" aria-label=${`Leave out ${titleOf(side)}`} onClick=${() => ask({ [name]: idsOf(name).filter((id) => id !== side.id).join(",") })} />`;
+  return html`<${Button} kind="plain square" icon="close" aria-label=${`Remove ${titleOf(side)}`} onClick=${() => ask({ [name]: idsOf(name).filter((id) => id !== side.id).join(",") })} />`;
 }

@@ -1,6 +1,6 @@
 // Home: the user's running, waiting and failed work, and its costs.
 import { get, post } from "../lib/api.js";
-import { counted, metric, money } from "../lib/format.js";
+import { metric, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { maySomewhere } from "../lib/rights.js";
 import { link } from "../lib/router.js";
@@ -73,16 +73,16 @@ export function Page() {
     <//>
     <div class="stack">
       <${Loaded} of=${cluster} lines=${2}>${(/** @type {any} */ data) => html`<${Overview} ...${data} />`}<//>
-      <${Panel} title="Running for you" actions=${allOf("ACTIVE", active.data)} flush>
+      <${Panel} title="Your running experiments" actions=${allOf("ACTIVE", active.data)} flush>
         <${Loaded} of=${active}>${(/** @type {Found} */ { rows }) => (rows.length ? html`<${Running} rows=${rows} />` : html`<${Nothing} />`)}<//>
       <//>
       ${!!open.data?.length && html`<${Panel} title="Your tasks" flush><${Open} rows=${open.data} /><//>`}
       <div class="columns">
         <${Panel} title="Failed" actions=${allOf("ERROR", errors.data)} flush>
-          <${Loaded} of=${errors} lines=${3}>${(/** @type {Found} */ { rows }) => (rows.length ? html`<${Failed} rows=${rows} />` : html`<div class="panel-body soft">Nothing of yours failed.</div>`)}<//>
+          <${Loaded} of=${errors} lines=${3}>${(/** @type {Found} */ { rows }) => (rows.length ? html`<${Failed} rows=${rows} />` : html`<div class="panel-body soft">No failed experiments.</div>`)}<//>
         <//>
-        <${Panel} title="Completed lately" actions=${allOf("COMPLETED", recent.data)} flush>
-          <${Loaded} of=${recent} lines=${3}>${(/** @type {Found} */ { rows }) => (rows.length ? html`<${Completed} rows=${rows} />` : html`<div class="panel-body soft">Results will be listed here.</div>`)}<//>
+        <${Panel} title="Recently completed" actions=${allOf("COMPLETED", recent.data)} flush>
+          <${Loaded} of=${recent} lines=${3}>${(/** @type {Found} */ { rows }) => (rows.length ? html`<${Completed} rows=${rows} />` : html`<div class="panel-body soft">No completed experiments yet.</div>`)}<//>
         <//>
       </div>
     </div>
@@ -101,16 +101,16 @@ function Overview({ pools, today, month }) {
   return html`
     <${Figures} of=${[
       ["Slots in use", html`${used} <span class="faint">of ${total}</span>`, html`<${Progress} value=${total ? used / total : 0} what="in use" />`],
-      ["Jobs running", running, html`<a href=${link("/queue")}>${counted(queued, "waits", "wait")} in the queue</a>`],
-      ["Your work today", money(today), "rented machines, at work for you"],
-      ["Your work this month", money(month), "since the first"],
+      ["Jobs running", running, html`<a href=${link("/queue")}>${queued.toLocaleString("en")} queued</a>`],
+      ["Your cost today", money(today), "your use of rented machines"],
+      ["Your cost this month", money(month), "since the 1st"],
     ]} />
   `;
 }
 
 const Nothing = () => html`
-  <${Empty} title="Nothing runs for you">
-    <p>Start an experiment here or from a terminal, or open one that has ended and press “Fork”.</p>
+  <${Empty} title="No running experiments">
+    <p>Create an experiment here or from a terminal, or fork one that has ended.</p>
   <//>
 `;
 
@@ -119,13 +119,13 @@ const name = (e) => html`<a href=${link(`/experiments/${e.id}`)}>${e.name}</a> <
 
 /** @param {{ rows: any[] }} props */
 const Running = ({ rows }) => html`
-  <${Table} label="Running for you" total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} columns=${[
+  <${Table} label="Your running experiments" total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} columns=${[
     { name: "Name", main: true, cell: name },
     { name: "State", cell: (/** @type {any} */ e) => html`<${State} state=${e.state} />` },
-    { name: "Now", wrap: true, cell: (/** @type {any} */ e) => html`<span class="soft">${e.why}</span>` },
+    { name: "Status", wrap: true, cell: (/** @type {any} */ e) => html`<span class="soft">${e.why}</span>` },
     { name: "Progress", cell: (/** @type {any} */ e) => html`<${Progress} value=${e.progress ?? 0} />` },
     { name: "Best", right: true, cell: (/** @type {any} */ e) => html`<span title=${e.searcherMetric}>${metric(e.bestTrialSearcherMetric)}</span>` },
-    { name: "Since", right: true, cell: (/** @type {any} */ e) => html`<${Span} from=${e.startTime} />` },
+    { name: "Duration", right: true, cell: (/** @type {any} */ e) => html`<${Span} from=${e.startTime} />` },
   ]} />
 `;
 
@@ -135,7 +135,7 @@ const Open = ({ rows }) => html`
     { name: "Task", main: true, cell: (/** @type {any} */ t) => html`<a href=${link(`/tasks/${t.kind}/${t.id}`)}>${t.description || t.id.slice(0, 8)}</a>` },
     { name: "Kind", cell: (/** @type {any} */ t) => KINDS[t.kind] },
     { name: "State", cell: (/** @type {any} */ t) => html`<${State} state=${stateOf(t)} />` },
-    { name: "Since", right: true, cell: (/** @type {any} */ t) => html`<${Span} from=${t.startTime} />` },
+    { name: "Duration", right: true, cell: (/** @type {any} */ t) => html`<${Span} from=${t.startTime} />` },
     { name: "", right: true, cell: (/** @type {any} */ t) => served(t) && html`<${Button} href=${served(t)} target="_blank" rel="noreferrer">Open<//>` },
   ]} />
 `;
@@ -144,17 +144,17 @@ const Open = ({ rows }) => html`
 const Failed = ({ rows }) => html`
   <${Table} label="Failed" total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} columns=${[
     { name: "Name", main: true, cell: name },
-    { name: "Why", wrap: true, cell: (/** @type {any} */ e) => html`<span class="soft">${e.why}</span>` },
-    { name: "When", right: true, cell: (/** @type {any} */ e) => html`<${Ago} at=${e.endTime} />` },
+    { name: "Reason", wrap: true, cell: (/** @type {any} */ e) => html`<span class="soft">${e.why}</span>` },
+    { name: "Ended", right: true, cell: (/** @type {any} */ e) => html`<${Ago} at=${e.endTime} />` },
   ]} />
 `;
 
 /** @param {{ rows: any[] }} props */
 const Completed = ({ rows }) => html`
-  <${Table} label="Completed lately" total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} columns=${[
+  <${Table} label="Recently completed" total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} columns=${[
     { name: "Name", main: true, cell: name },
     { name: "Best", right: true, cell: (/** @type {any} */ e) => html`<span title=${e.searcherMetric}>${metric(e.bestTrialSearcherMetric)}</span>` },
     { name: "Trials", right: true, cell: (/** @type {any} */ e) => e.numTrials },
-    { name: "When", right: true, cell: (/** @type {any} */ e) => html`<${Ago} at=${e.endTime} />` },
+    { name: "Ended", right: true, cell: (/** @type {any} */ e) => html`<${Ago} at=${e.endTime} />` },
   ]} />
 `;

@@ -95,8 +95,8 @@ export function Page() {
 /** @param {{ of: import("../lib/filters.js").Group }} props what is understood */
 const Dropped = ({ of }) => html`
   <div class="notice" role="status">
-    <p>A filter in this address is not understood and was left out: the link may have been cut.</p>
-    <${Button} onClick=${() => keep(of)}>Drop it<//>
+    <p>A filter in the URL is invalid and was ignored. The link may be incomplete.</p>
+    <${Button} onClick=${() => keep(of)}>Remove filter<//>
   </div>
 `;
 
@@ -110,7 +110,7 @@ function Bar({ asked, known, names, open }) {
       <${Search} label="Search names" value=${asked.text} onInput=${(/** @type {string} */ q) => ask({ q })} />
       <${Pick} label="State" value=${asked.state} set=${(/** @type {string} */ state) => ask({ state })} of=${[["", "Any state"], ...STATES.map((s) => [s, stateName(s)])]} />
       <${Toggle} on=${asked.mine} onClick=${() => ask({ mine: asked.mine ? "" : "1" })}>Mine<//>
-      <${Toggle} on=${asked.archived} onClick=${() => ask({ archived: asked.archived ? "" : "1" })}>Archived too<//>
+      <${Toggle} on=${asked.archived} onClick=${() => ask({ archived: asked.archived ? "" : "1" })}>Show archived<//>
       <${Button} icon="plus" onClick=${open}>Filter<//>
       <${Menu} label="Columns" text="Columns" items=${offered.map((name) => ({ name: cellOf(name, known).name, on: names.includes(name), act: () => toggle(name) }))} />
       <${Views} />
@@ -119,8 +119,7 @@ function Bar({ asked, known, names, open }) {
 }
 
 const NoneFits = () => html`
-  <${Empty} title="No experiment fits">
-    <p>Nothing has all of these properties.</p>
+  <${Empty} title="No experiments match your filters.">
     <${Button} onClick=${() => ask({ q: "", state: "", mine: "", filter: "" })}>Show all experiments<//>
   <//>
 `;
@@ -128,9 +127,9 @@ const NoneFits = () => html`
 /** @param {{ archived: boolean, newOne: string }} props */
 const NoneYet = ({ archived, newOne }) => html`
   <${Empty} title="No experiments yet">
-    <p>An experiment is a configuration and the code that it trains. It is made here, or from a terminal:</p>
+    <p>An experiment trains your code with a configuration. Create one here or from a terminal:</p>
     <pre>det experiment create adaptive.yaml .</pre>
-    ${!archived && html`<p>Those that are archived are shown by “Archived too”.</p>`}
+    ${!archived && html`<p>To see archived experiments, select “Show archived”.</p>`}
     ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} kind="primary" icon="plus" href=${newOne}>New experiment<//>`}
   <//>
 `;

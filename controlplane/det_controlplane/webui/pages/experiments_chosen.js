@@ -38,7 +38,7 @@ export function Steering({ chosen, choose, total, filter, every, reload }) {
   const end = async (name, targets, results) => {
     const failed = results.filter((r) => r.error);
     // The message is shown although the user has left the page.
-    if (failed.length && now.current.gone) tell(`${name}: ${counted(failed.length, "experiment")} refused. ${failed[0].error}`, { bad: true });
+    if (failed.length && now.current.gone) tell(`${name} failed for ${counted(failed.length, "experiment")}: ${failed[0].error}`, { bad: true });
     else if (failed.length) setRefused({ name, results: failed, rows: new Map(targets.map((t) => [t.id, t])), did: results.length - failed.length, left: targets.length - results.length });
     await reload();
   };
@@ -75,7 +75,7 @@ export function Steering({ chosen, choose, total, filter, every, reload }) {
     ${!work.value &&
     html`
       <${ChosenBar} count=${rows.length} what="experiment" clear=${() => choose(new Map())}>
-        ${rows.length < total && html`<button type="button" class="link" onClick=${chooseAll}>Choose all ${total.toLocaleString("en")} that fit</button>`}
+        ${rows.length < total && html`<button type="button" class="link" onClick=${chooseAll}>Select all ${total.toLocaleString("en")} matching</button>`}
         ${rows.length > 1 && html`<${Button} icon="columns" href=${link(`/compare?experiments=${compared.map((r) => r.id).join(",")}`)}>Compare${rows.length > compared.length ? ` the first ${compared.length}` : ""}<//>`}
         ${offers.map((a) => html`<${Button} kind=${a.danger ? "danger" : ""} icon=${a.icon} title=${a.sure ?? a.about} onClick=${() => (a.sure ? setOpen(a.id) : command(a, a.targets))}>${a.name}${part(a.targets)}<//>`)}
         ${movable.length > 0 && html`<${Button} icon="folder" onClick=${() => setOpen("move")}>Move${part(movable)}<//>`}
@@ -90,7 +90,7 @@ export function Steering({ chosen, choose, total, filter, every, reload }) {
     ${open === "move" &&
     html`
       <${MoveExperiments} title=${`Move ${counted(movable.length, "experiment")}`} of=${movable} onMove=${async (/** @type {any} */ project) => void move(project, movable)} onClose=${close}>
-        ${movable.length < rows.length && html`<p class="soft">Archived ones stay where they are.</p>`}
+        ${movable.length < rows.length && html`<p class="soft">Archived experiments are not moved.</p>`}
       <//>
     `}
     ${refused && html`<${Refused} ...${refused} onClose=${() => setRefused(null)} />`}
@@ -115,7 +115,7 @@ const Working = ({ of }) => html`
   <div class="chosen" role="group" aria-label="In progress">
     <span role="status">${of.name}: ${of.done.toLocaleString("en")} of ${of.of.toLocaleString("en")} done</span>
     <${Progress} value=${of.done / of.of} />
-    <${Button} onClick=${of.stop}>Stop here<//>
+    <${Button} onClick=${of.stop}>Cancel the rest<//>
   </div>
 `;
 
@@ -124,12 +124,12 @@ function Refused({ name, results, rows, did, left, onClose }) {
   const columns = [
     { name: "ID", right: true, cell: (/** @type {any} */ r) => html`<a href=${link(`/experiments/${r.id}`)}>${r.id}</a>` },
     { name: "Name", main: true, cell: (/** @type {any} */ r) => rows.get(r.id)?.name ?? "" },
-    { name: "Why", wrap: true, cell: (/** @type {any} */ r) => r.error },
+    { name: "Reason", wrap: true, cell: (/** @type {any} */ r) => r.error },
   ];
   return html`
-    <${Dialog} title=${`${name}: ${counted(results.length, "experiment")} refused`} wide onClose=${onClose}>
-      <p class="soft">${did ? `It was done to ${counted(did, "experiment")}` : "It was done to none"}${left ? `, and ${left.toLocaleString("en")} were not reached` : ""}.</p>
-      <div class="panel"><${Table} label="Refused" columns=${columns} total=${results.length} row=${(/** @type {number} */ i) => results[i]} /></div>
+    <${Dialog} title=${`${name} failed for ${counted(results.length, "experiment")}`} wide onClose=${onClose}>
+      <p class="soft">${did ? `${counted(did, "experiment")} succeeded` : "No experiments succeeded"}${left ? `, and ${left.toLocaleString("en")} were not attempted` : ""}.</p>
+      <div class="panel"><${Table} label="Failures" columns=${columns} total=${results.length} row=${(/** @type {number} */ i) => results[i]} /></div>
       <div class="dialog-foot"><${Button} kind="primary" onClick=${onClose}>Close<//></div>
     <//>
   `;

@@ -19,7 +19,7 @@ export const COLUMNS = {
   name: { name: "Name", main: true, sort: "name", cell: named },
   state: { name: "State", sort: "state", cell: (e) => html`<${State} state=${e.state} />` },
   progress: { name: "Progress", sort: "progress", cell: (e) => (e.progress === null || e.progress === undefined || e.state === "STATE_COMPLETED" ? "" : html`<${Progress} value=${e.progress} />`) },
-  searcherMetricsVal: { name: "Best", right: true, sort: "searcherMetricsVal", title: "Best value of the metric that the search looks at", cell: (e) => html`<span title=${e.searcherMetric}>${metric(e.bestTrialSearcherMetric)}</span>` },
+  searcherMetricsVal: { name: "Best", right: true, sort: "searcherMetricsVal", title: "Best value of the searcher metric", cell: (e) => html`<span title=${e.searcherMetric}>${metric(e.bestTrialSearcherMetric)}</span>` },
   searcherMetric: { name: "Metric", sort: "searcherMetric", cell: (e) => e.searcherMetric },
   searcherType: { name: "Searcher", sort: "searcherType", cell: (e) => e.searcherType },
   numTrials: { name: "Trials", right: true, sort: "numTrials", cell: (e) => e.numTrials },

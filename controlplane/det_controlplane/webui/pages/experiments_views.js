@@ -65,8 +65,8 @@ function Save({ query, known, onClose, onDone }) {
   };
   return html`
     <${Ask} title="Save this view" act=${taken ? "Replace" : "Save"} off=${!name.trim()} onAct=${act} onClose=${onClose}>
-      <p class="soft">Filters, sorting and columns as they are now, for you on every browser.</p>
-      <${Field} label="Name" hint=${taken ? "You have a view of this name: it is replaced." : ""}>
+      <p class="soft">Saves the current filters, sorting and columns to your account.</p>
+      <${Field} label="Name" hint=${taken ? "A view with this name exists and will be replaced." : ""}>
         <input class="input" maxlength="80" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} />
       <//>
     <//>

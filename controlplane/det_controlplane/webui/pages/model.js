@@ -53,9 +53,9 @@ function Shown({ model, path, changed }) {
     <//>
     ${model.notes && html`<${Panel} title="Notes"><p class="text">${model.notes}</p><//>`}
     ${open === "edit" && html`<${Edit} model=${model} path=${path} onClose=${close} onDone=${reload} />`}
-    ${open === "move" && html`<${MoveTo} name=${model.name} from=${model.workspaceId} right="CREATE_MODEL_REGISTRY" note="Its versions go with it; who may see them is decided there." path=${`${path}/move`} body=${{ modelName: model.name }} onClose=${close} onDone=${reload} />`}
+    ${open === "move" && html`<${MoveTo} name=${model.name} from=${model.workspaceId} right="CREATE_MODEL_REGISTRY" note="Its versions move with it. The new workspace determines who can see them." path=${`${path}/move`} body=${{ modelName: model.name }} onClose=${close} onDone=${reload} />`}
     ${open === "register" && html`<${Register} path=${path} onClose=${close} onDone=${reload} />`}
-    ${open === "delete" && html`<${AskDelete} what=${model.name} path=${path} onDone=${() => go("/models")} onClose=${close}>The model and its versions go; the checkpoints stay.<//>`}
+    ${open === "delete" && html`<${AskDelete} what=${model.name} path=${path} onDone=${() => go("/models")} onClose=${close}>The model and its versions are deleted. The checkpoints are kept.<//>`}
   `;
 }
 
@@ -79,9 +79,9 @@ function Versions({ model, versions, path, reload }) {
     { name: "", right: true, cell: (/** @type {any} */ v) => html`<${Menu} label=${`Actions on version ${v.version}`} kind="plain" items=${actions(v)} />` },
   ];
   return html`
-    <${Listing} of=${versions} label="Versions" columns=${columns} id=${(/** @type {any} */ v) => v.version} empty=${html`<${Empty} title="No versions yet"><p>Each checkpoint that you register becomes the next one.</p><//>`} />
+    <${Listing} of=${versions} label="Versions" columns=${columns} id=${(/** @type {any} */ v) => v.version} empty=${html`<${Empty} title="No versions yet"><p>Each registered checkpoint becomes a new version.</p><//>`} />
     ${changed && html`<${EditVersion} version=${changed} path=${path} onClose=${() => setChanged(null)} onDone=${reload} />`}
-    ${doomed && html`<${AskDelete} what=${`version ${doomed.version}`} path=${`${path}/versions/${doomed.version}`} onDone=${reload} onClose=${() => setDoomed(null)}>The version goes; its checkpoint stays.<//>`}
+    ${doomed && html`<${AskDelete} what=${`version ${doomed.version}`} path=${`${path}/versions/${doomed.version}`} onDone=${reload} onClose=${() => setDoomed(null)}>The version is deleted. Its checkpoint is kept.<//>`}
   `;
 }
 
@@ -96,7 +96,7 @@ function Register({ path, onClose, onDone }) {
   };
   return html`
     <${Ask} title="Register a checkpoint" act="Register" off=${!uuid.trim()} onAct=${act} onClose=${onClose}>
-      <${Line} label="Checkpoint" hint="Its UUID, from the Checkpoints of an experiment" class="input mono" value=${uuid} set=${setUuid} />
+      <${Line} label="Checkpoint" hint="The UUID, from the Checkpoints tab of an experiment" class="input mono" value=${uuid} set=${setUuid} />
       <${Line} label="Name" value=${name} set=${setName} />
       <${Line} label="Comment" value=${comment} set=${setComment} />
     <//>

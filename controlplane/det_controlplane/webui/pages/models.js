@@ -23,11 +23,11 @@ export function Page() {
     { every: 15_000 },
   );
   return html`
-    <${Head} title="Models" text="Checkpoints that have a name, version by version">${maySomewhere("CREATE_MODEL_REGISTRY") && html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New model<//>`}<//>
+    <${Head} title="Models" text="Named, versioned checkpoints">${maySomewhere("CREATE_MODEL_REGISTRY") && html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New model<//>`}<//>
     <div class="stack">
       <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
       <${Panel} flush>
-        <${Listing} of=${found} label="Models" columns=${COLUMNS} empty=${html`<${Empty} title=${name ? "No model is called so" : "No models yet"}><p>Make one here, then register checkpoints of your experiments as its versions.</p><//>`} />
+        <${Listing} of=${found} label="Models" columns=${COLUMNS} empty=${html`<${Empty} title=${name ? "No models match your search." : "No models yet"}><p>Create a model, then register checkpoints of your experiments as its versions.</p><//>`} />
       <//>
     </div>
     ${making && html`<${NewModel} onClose=${() => setMaking(false)} />`}
@@ -39,7 +39,7 @@ const COLUMNS = [
   { name: "Versions", right: true, cell: (/** @type {any} */ m) => m.numVersions },
   { name: "Description", wrap: true, cell: (/** @type {any} */ m) => html`<span class="soft">${m.description}</span>` },
   { name: "User", cell: (/** @type {any} */ m) => m.username },
-  { name: "Changed", right: true, cell: (/** @type {any} */ m) => html`<${Ago} at=${m.lastUpdatedTime} />` },
+  { name: "Updated", right: true, cell: (/** @type {any} */ m) => html`<${Ago} at=${m.lastUpdatedTime} />` },
 ];
 
 /** @param {{ onClose: () => void }} props */

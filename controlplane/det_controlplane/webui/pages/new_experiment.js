@@ -54,7 +54,7 @@ export function Page() {
     }
   };
   return html`
-    <${Head} title="New experiment" text="Code and a configuration; the cluster does the rest" />
+    <${Head} title="New experiment" text="Upload your code and a configuration to start training" />
     <div class="stack">
       <${Panel} title="Code"><${Files} folder=${folder} setFolder=${setFolder} /><//>
       <${Panel} title="Configuration">
@@ -62,11 +62,11 @@ export function Page() {
           <${FromFile} folder=${folder} setConfig=${take} fresh=${config === FIRST} />
           <${Code} label="Configuration, in YAML" value=${config} set=${setConfig} bad=${!!verdict.problems} style=${{ minHeight: "16rem" }} />
           <div class="fields"><${Places} template=${template} setTemplate=${setTemplate} project=${project} setProject=${setProject} /></div>
-          <${Tick} label="Start paused" hint="It waits until somebody resumes it." value=${paused} set=${setPaused} />
+          <${Tick} label="Start paused" hint="It does not run until someone resumes it." value=${paused} set=${setPaused} />
           <${Verdict} of=${verdict} what="This configuration is valid." />
-          ${!folder && html`<p class="soft">No code is chosen: what the entrypoint runs must be part of the image then.</p>`}
+          ${!folder && html`<p class="soft">No code selected. The entrypoint must already exist in the image.</p>`}
           <${Failure} error=${error} />
-          <div class="row"><${Button} kind="primary" disabled=${busy || !verdict.fits || !!folder?.problem} onClick=${create}>${busy ? "Sending …" : "Create"}<//></div>
+          <div class="row"><${Button} kind="primary" disabled=${busy || !verdict.fits || !!folder?.problem} onClick=${create}>${busy ? "Uploading …" : "Create experiment"}<//></div>
         </div>
       <//>
     </div>
@@ -76,7 +76,7 @@ export function Page() {
 /** Say what helps where a host takes no request so large. @param {Error} error */
 const explained = (error) =>
   error instanceof ApiError && error.status === TOO_LARGE
-    ? new Error("This cluster takes no request so large from a browser: some hosts take a few MiB. Leave files out by .detignore, or use `det experiment create`, which sends code on a way of its own.")
+    ? new Error("The request is too large for the host of this cluster. Exclude files with .detignore, or use `det experiment create`, which uploads code separately.")
     : error;
 
 /** @param {{ folder: Folder | null, setFolder: (folder: Folder | null) => void }} props */
@@ -89,16 +89,16 @@ export function Files({ folder, setFolder }) {
   };
   return html`
     <div class="stack">
-      <p class="soft">The folder that has your script. What its <code>.detignore</code> names stays here, as do byte-code and <code>.git</code>.</p>
+      <p class="soft">Select the folder with your script. Files matched by <code>.detignore</code>, bytecode and <code>.git</code> are not uploaded.</p>
       <div class="fields">
-        <label class="field"><span>A folder</span><input class="input" type="file" webkitdirectory onChange=${take} /></label>
-        <label class="field"><span>Or single files</span><input class="input" type="file" multiple onChange=${take} /></label>
+        <label class="field"><span>Folder</span><input class="input" type="file" webkitdirectory onChange=${take} /></label>
+        <label class="field"><span>Or individual files</span><input class="input" type="file" multiple onChange=${take} /></label>
       </div>
       <${Failure} error=${error} />
       ${folder &&
       html`
         <div role="status" class=${folder.problem ? "notice red" : ""}>
-          <p>${folder.problem || html`${counted(folder.files.length, "file")}, ${size(folder.bytes)}${folder.name && html` of <code>${folder.name}</code>`}${folder.left > 0 && html`; ${folder.left} left out`}.`}</p>
+          <p>${folder.problem || html`${counted(folder.files.length, "file")}, ${size(folder.bytes)}${folder.name && html` of <code>${folder.name}</code>`}${folder.left > 0 && html`; ${folder.left} excluded`}.`}</p>
         </div>
         <ul class="soft small mono">
           ${folder.files.slice(0, SHOWN).map((f) => html`<li class="cut">${f.path}</li>`)}
@@ -123,7 +123,7 @@ function FromFile({ folder, setConfig, fresh }) {
   };
   useEffect(() => (found.length === 1 && fresh ? take(found[0].path) : setChosen("")), [folder]);
   if (!found.length) return null;
-  return html`<${Choice} label="Take it from a file" value=${chosen} set=${take} of=${[["", "Choose a file of the folder"], ...found.map((f) => [f.path, f.path])]} />`;
+  return html`<${Choice} label="Load from a file" value=${chosen} set=${take} of=${[["", "Select a file"], ...found.map((f) => [f.path, f.path])]} />`;
 }
 
 /** @param {{ template: string, setTemplate: (name: string) => void, project: string, setProject: (id: string) => void }} props */
@@ -134,7 +134,7 @@ function Places({ template, setTemplate, project, setProject }) {
   }, []);
   const { projects = [], templates = [] } = told.data ?? {};
   return html`
-    <${Choice} label="Project" value=${project} set=${setProject} of=${[["", "As the configuration says"], ...projects.map((/** @type {any} */ p) => [String(p.id), placeOf(p)])]} />
+    <${Choice} label="Project" value=${project} set=${setProject} of=${[["", "From the configuration"], ...projects.map((/** @type {any} */ p) => [String(p.id), placeOf(p)])]} />
     ${templates.length > 0 && html`<${Choice} label="Template" value=${template} set=${setTemplate} of=${[["", "None"], ...templates.map((/** @type {any} */ t) => [t.name, t.name])]} />`}
   `;
 }

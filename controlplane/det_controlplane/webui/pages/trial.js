@@ -74,15 +74,15 @@ function Shown({ trial, tab, reload }) {
   );
   const [, , shown] = TABS.find(([key]) => key === tab) ?? TABS[0];
   const experiment = told.data?.experiment;
-  const reason = inPage(told.data?.reasons[0]?.sentence ?? "", " of its experiment");
+  const reason = inPage(told.data?.reasons[0]?.sentence ?? "", " on its experiment");
   const text = html`of <a href=${link(`/experiments/${trial.experimentId}`)}>${experiment?.name ?? "experiment"} ${trial.experimentId}</a>`;
   return html`
     <${Head} title=${`Trial ${trial.id}`} text=${text} beside=${html`<${State} state=${trial.state} />`}>
-      ${experiment && !experiment.unmanaged && may("CREATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} icon="copy" onClick=${() => setForking(true)}>Train it again<//>`}
+      ${experiment && !experiment.unmanaged && may("CREATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} icon="copy" onClick=${() => setForking(true)}>Retrain<//>`}
       ${active && experiment && may("UPDATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} kind="danger" icon="close" onClick=${() => setSure(true)}>Kill<//>`}
     <//>
     <div class="stack">
-      ${tells(trial, reason) && html`<div class=${`notice ${{ STATE_ERROR: "red", STATE_COMPLETED: "quiet" }[/** @type {string} */ (trial.state)] ?? ""}`} role="status"><p>The trial ${reason}.</p>${trial.state === "STATE_ERROR" && tab !== "logs" && html`<${Button} href=${link(`/trials/${trial.id}/logs`)}>Read its log<//>`}</div>`}
+      ${tells(trial, reason) && html`<div class=${`notice ${{ STATE_ERROR: "red", STATE_COMPLETED: "quiet" }[/** @type {string} */ (trial.state)] ?? ""}`} role="status"><p>The trial ${reason}.</p>${trial.state === "STATE_ERROR" && tab !== "logs" && html`<${Button} href=${link(`/trials/${trial.id}/logs`)}>View logs<//>`}</div>`}
       <${Figures} of=${[
         [experiment?.searcherMetric || "Searcher metric", metric(trial.searcherMetricValue), "best value"],
         ["Batches", metric(trial.totalBatchesProcessed)],
@@ -103,14 +103,14 @@ function Shown({ trial, tab, reload }) {
           await post(`/api/v1/trials/${trial.id}/kill`);
           await reload();
         }}>
-        <p class="soft">It ends at once; the search goes on without it.</p>
+        <p class="soft">The trial stops immediately. The search continues without it.</p>
       <//>
     `}
   `;
 }
 
 /** Tell whether a reason says more than the state does. @param {any} trial @param {string} reason */
-const tells = (trial, reason) => reason && trial.state !== "STATE_CANCELED" && !reason.startsWith("has completed");
+const tells = (trial, reason) => reason && trial.state !== "STATE_CANCELED" && !reason.startsWith("completed");
 
 /** @param {any} trial @returns {[string, string][]} groups and names of its metrics */
 function metricsOf(trial) {
@@ -121,7 +121,7 @@ function metricsOf(trial) {
 function Metrics({ trial }) {
   const known = metricsOf(trial).filter(([, name]) => isDrawn(name));
   const names = [...new Set(known.map(([, name]) => name))];
-  if (!names.length) return html`<div class="panel"><${Empty} title="No metrics yet"><p>Curves appear with the first report.</p><//></div>`;
+  if (!names.length) return html`<div class="panel"><${Empty} title="No metrics yet"><p>Charts appear when the trial reports its first metric.</p><//></div>`;
   return html`<div class="columns charts">${names.map((name) => html`<${MetricChart} key=${name} trial=${trial} name=${name} groups=${known.filter(([, n]) => n === name).map(([g]) => g)} />`)}</div>`;
 }
 
@@ -174,7 +174,7 @@ function Workloads({ trial }) {
   return html`
     <${Panel} flush>
       <${Listing} of=${found} label="Workloads" columns=${columns} id=${(/** @type {any} */ w) => `${w.kind} ${w.uuid ?? w.totalBatches} ${w.endTime}`}
-        empty=${html`<${Empty} title="Nothing yet"><p>Steps of training, validations and checkpoints are listed here.</p><//>`} />
+        empty=${html`<${Empty} title="No workloads yet"><p>Training steps, validations and checkpoints are listed here.</p><//>`} />
     <//>
   `;
 }

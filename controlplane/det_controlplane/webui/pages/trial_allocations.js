@@ -42,10 +42,10 @@ export function Allocations({ trial }) {
     { name: "State", cell: (/** @type {any} */ a) => html`<${State} state=${a.state} />` },
     { name: "Slots", right: true, cell: (/** @type {any} */ a) => a.slots },
     { name: "Machines", wrap: true, cell: (/** @type {any} */ a) => html`<${Machines} of=${a} />` },
-    { name: "Began", right: true, cell: (/** @type {any} */ a) => moment(a.startTime) },
-    { name: "Lasted", right: true, cell: (/** @type {any} */ a) => html`<${Span} from=${a.startTime} to=${a.endTime} />` },
+    { name: "Started", right: true, cell: (/** @type {any} */ a) => moment(a.startTime) },
+    { name: "Duration", right: true, cell: (/** @type {any} */ a) => html`<${Span} from=${a.startTime} to=${a.endTime} />` },
     { name: "Cost", right: true, cell: (/** @type {any} */ a) => money(a.costUsd) },
-    { name: "How it ended", wrap: true, cell: (/** @type {any} */ a) => html`<span class="soft">${a.exitReason ?? ""}</span>` },
+    { name: "Exit reason", wrap: true, cell: (/** @type {any} */ a) => html`<span class="soft">${a.exitReason ?? ""}</span>` },
   ];
   return html`
     <${Panel} flush>
@@ -53,7 +53,7 @@ export function Allocations({ trial }) {
         ${(/** @type {any[]} */ rows) =>
           rows.length
             ? html`<${Table} label="Allocations" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} id=${(/** @type {any} */ a) => a.allocationId} />`
-            : html`<${Empty} title="It has not run yet" />`}
+            : html`<${Empty} title="No runs yet" />`}
       <//>
     <//>
   `;

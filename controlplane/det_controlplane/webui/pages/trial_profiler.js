@@ -16,7 +16,7 @@ export function Profiler({ trial }) {
       ${(/** @type {any[]} */ labels) => {
         const names = [...new Set(labels.map((l) => l.name))];
         if (!names.length) {
-          return html`<div class="panel"><${Empty} title="Nothing was measured"><p>Trials whose configuration has <code>profiling: {enabled: true}</code> tell what their machines do.</p><//></div>`;
+          return html`<div class="panel"><${Empty} title="No profiling data"><p>Set <code>profiling: {enabled: true}</code> in the configuration to record it.</p><//></div>`;
         }
         return html`<div class="columns charts">${names.map((name) => html`<${Series} key=${name} path=${path} name=${name} trial=${trial} />`)}</div>`;
       }}

@@ -51,7 +51,7 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
   useEffect(() => {
     uplot().then(
       (found) => setPlot(() => found),
-      () => setError(new Error("The chart did not load. Load the page again.")),
+      () => setError(new Error("The chart did not load. Reload the page.")),
     );
     return onThemeChange(() => setTheme((n) => n + 1));
   }, []);
@@ -94,7 +94,7 @@ function summary(label, curves) {
     const values = /** @type {number[]} */ (c.y.filter(Number.isFinite));
     if (!values.length) return `${c.name} has no values`;
     const [least, most] = values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
-    return `${c.name} goes from ${metric(values[0])} to ${metric(values[values.length - 1])}, ${metric(least)} at least and ${metric(most)} at most`;
+    return `${c.name} from ${metric(values[0])} to ${metric(values[values.length - 1])}, minimum ${metric(least)}, maximum ${metric(most)}`;
   });
   const rest = curves.length > TOLD ? [`and ${curves.length - TOLD} more`] : [];
   return `${label}: ${counted(curves.length, "curve")}. ${[...told, ...rest].join("; ")}`;

@@ -27,12 +27,12 @@ export function Chips({ of, nameOf, keep, open }) {
         const rest = part === of ? [] : of.of.filter((_, j) => j !== i);
         return html`
           <li class="label wide">
-            <button type="button" class="chip cut" title=${`Change: ${words}`} onClick=${open}>${words}</button>
-            <button type="button" aria-label=${`Drop the filter ${words}`} onClick=${() => keep({ ...of, of: rest })}><${Icon} name="close" /></button>
+            <button type="button" class="chip cut" title=${`Edit: ${words}`} onClick=${open}>${words}</button>
+            <button type="button" aria-label=${`Remove filter ${words}`} onClick=${() => keep({ ...of, of: rest })}><${Icon} name="close" /></button>
           </li>
         `;
       })}
-      ${parts.length > 1 && html`<li><${Button} kind="plain" onClick=${() => keep({ join: "and", of: [] })}>Drop all filters<//></li>`}
+      ${parts.length > 1 && html`<li><${Button} kind="plain" onClick=${() => keep({ join: "and", of: [] })}>Clear all filters<//></li>`}
     </ul>
   `;
 }
@@ -48,13 +48,13 @@ export function FilterBuilder({ columns, of, what, count, keep, onClose }) {
   return html`
     <${Ask} title="Filter" act="Apply" wide off=${!ready || !!verdict.problems} onAct=${async () => keep(pruned(draft))} onClose=${onClose}>
       <${GroupEditor} group=${draft} columns=${columns} depth=${1} set=${setDraft} />
-      ${ready ? html`<${Verdict} of=${verdict} what="" />` : html`<p class="soft small" role="status">Give each condition a value, or remove it.</p>`}
+      ${ready ? html`<${Verdict} of=${verdict} what="" />` : html`<p class="soft small" role="status">Enter a value for each condition, or remove it.</p>`}
     <//>
   `;
 }
 
 /** @param {number} count @param {string} what */
-const told = (count, what) => `${counted(count, what)} ${count === 1 ? "fits" : "fit"}.`;
+const told = (count, what) => `${counted(count, what)} ${count === 1 ? "matches" : "match"}.`;
 
 /** @param {Filterable[]} columns @returns {Condition} */
 function blank([first]) {
@@ -74,8 +74,8 @@ function GroupEditor({ group, columns, depth, set, drop }) {
     <fieldset class=${`filter-group ${drop ? "inner" : ""}`}>
       <legend class="hidden-visually">${name}</legend>
       <div class="row">
-        <${Pick} label=${`${name} asks that`} value=${group.join} set=${(/** @type {"and" | "or"} */ join) => set({ ...group, join })} of=${[["and", "All of these hold"], ["or", "Any of these holds"]]} />
-        ${drop && html`<${Button} kind="plain square" icon="close" aria-label="Remove the group" onClick=${drop} />`}
+        <${Pick} label=${`${name} logic`} value=${group.join} set=${(/** @type {"and" | "or"} */ join) => set({ ...group, join })} of=${[["and", "Match all conditions"], ["or", "Match any condition"]]} />
+        ${drop && html`<${Button} kind="plain square" icon="close" aria-label="Remove group" onClick=${drop} />`}
       </div>
       ${group.of.map((node, i) =>
         isGroup(node)
@@ -83,8 +83,8 @@ function GroupEditor({ group, columns, depth, set, drop }) {
           : html`<${ConditionEditor} key=${i} of=${node} columns=${columns} set=${(/** @type {Condition} */ c) => put(i, c)} drop=${() => without(i)} />`,
       )}
       <div class="row">
-        <${Button} icon="plus" onClick=${() => add(blank(columns))}>Condition<//>
-        ${depth < DEEPEST && html`<${Button} icon="plus" onClick=${() => add({ join: group.join === "and" ? "or" : "and", of: [blank(columns)] })}>Group<//>`}
+        <${Button} icon="plus" onClick=${() => add(blank(columns))}>Add condition<//>
+        ${depth < DEEPEST && html`<${Button} icon="plus" onClick=${() => add({ join: group.join === "and" ? "or" : "and", of: [blank(columns)] })}>Add group<//>`}
       </div>
     </fieldset>
   `;
@@ -107,11 +107,11 @@ function ConditionEditor({ of, columns, set, drop }) {
         ${!column && html`<option value=${of.column}>${of.column}</option>`}
         ${groups.map((g) => html`<optgroup label=${g}>${columns.filter((c) => c.group === g).map((c) => html`<option value=${c.column}>${c.name}</option>`)}</optgroup>`)}
       </select>
-      <select class="input" aria-label="Condition" value=${of.operator} onChange=${(/** @type {any} */ e) => set({ ...of, operator: e.target.value })}>
+      <select class="input" aria-label="Operator" value=${of.operator} onChange=${(/** @type {any} */ e) => set({ ...of, operator: e.target.value })}>
         ${operators.map(([o, words]) => html`<option value=${o}>${words}</option>`)}
       </select>
       ${needsValue(of.operator) ? html`<${Value} of=${of} values=${column?.values} set=${(/** @type {string} */ value) => set({ ...of, value })} />` : html`<span />`}
-      <${Button} kind="plain square" icon="close" aria-label="Remove the condition" onClick=${drop} />
+      <${Button} kind="plain square" icon="close" aria-label="Remove condition" onClick=${drop} />
     </div>
   `;
 }
@@ -122,7 +122,7 @@ function Value({ of, values, set }) {
   if (values && ["=", "!="].includes(of.operator)) {
     return html`
       <select class="input" aria-label="Value" value=${of.value} onChange=${onInput}>
-        ${!values.includes(of.value) && html`<option value=${of.value}>${of.value || "Choose one"}</option>`}
+        ${!values.includes(of.value) && html`<option value=${of.value}>${of.value || "Select one"}</option>`}
         ${values.map((v) => html`<option value=${v}>${stateName(v)}</option>`)}
       </select>
     `;

@@ -47,7 +47,7 @@ export function Frame({ children }) {
     document.getElementById("menu")?.focus();
   };
   return html`
-    <a class="skip" href="#main" onClick=${toMain}>Skip to the page</a>
+    <a class="skip" href="#main" onClick=${toMain}>Skip to content</a>
     <header class="top">
       <a class="brand" href=${link("/dashboard")}><${Mark} />${name}</a>
       <${Button} kind="plain square" icon=${open ? "close" : "menu"} aria-label="Menu" aria-expanded=${String(open)} aria-controls="navigation" id="menu" onClick=${() => setOpen(!open)} />
@@ -70,7 +70,7 @@ function Connection() {
   const { error, since } = lost.value;
   return html`
     <div class="notice red said lost" role="alert">
-      <p>${/** @type {any} */ (error).status ? error.message : "The cluster does not answer; this page tries again by itself."} What is shown is of ${new Date(since).toLocaleTimeString("en-GB")} or before.</p>
+      <p>${/** @type {any} */ (error).status ? error.message : "The cluster is not responding. Retrying automatically."} Showing data from ${new Date(since).toLocaleTimeString("en-GB")}.</p>
       <${Button} onClick=${retry}>Retry now<//>
     </div>
   `;
@@ -83,7 +83,7 @@ function Message() {
     return () => clearInterval(timer);
   }, []);
   const said = cluster.value?.clusterMessage?.message;
-  return said && html`<div class="notice amber said" role="status" aria-label="Message of the cluster"><p>${said}</p></div>`;
+  return said && html`<div class="notice amber said" role="status" aria-label="Cluster message"><p>${said}</p></div>`;
 }
 
 /** @param {Event} e */
@@ -110,7 +110,7 @@ function Navigation({ path }) {
 function Foot() {
   const items = [
     ...THEMES.map((name) => ({
-      name: `${{ system: "Colours of the system", light: "Light", dark: "Dark" }[name]}${theme.value === name ? " ✓" : ""}`,
+      name: `${{ system: "System theme", light: "Light theme", dark: "Dark theme" }[name]}${theme.value === name ? " ✓" : ""}`,
       act: () => choose(name),
     })),
     { name: "Settings", act: () => go("/settings") },

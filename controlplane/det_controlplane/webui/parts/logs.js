@@ -61,14 +61,14 @@ export function Logs({ path, live, name }) {
       <${Failure} error=${seen.error} />
       <div class="log-frame">
         <div class="panel logs" ref=${box} onScroll=${onScroll} onClick=${around} onKeyDown=${byKeys} tabindex="0" role="log" aria-label="Log lines" aria-live="off" aria-busy=${String(seen.busy)}>
-          ${seen.atStart && seen.parts.length > 0 && html`<p class="log-edge">The beginning of the log</p>`}
+          ${seen.atStart && seen.parts.length > 0 && html`<p class="log-edge">Start of log</p>`}
           ${seen.parts.map((part, i) => html`<${Part} key=${part[0].id} lines=${part} before=${seen.parts[i - 1]?.at(-1)?.timestamp ?? ""} mark=${asked.regex ? "" : asked.text} />`)}
-          ${!seen.busy && !seen.parts.length && html`<${Empty} title="No lines"><p>${narrow ? "Nothing fits." : "Nothing was written yet."}</p><//>`}
+          ${!seen.busy && !seen.parts.length && html`<${Empty} title=${narrow ? "No log lines match your filters." : "No log lines yet"} />`}
           ${seen.busy && html`<p class="log-edge" role="status">${narrow ? "Searching …" : "Loading …"}</p>`}
         </div>
         <div class="log-ends">
-          ${!seen.atStart && seen.parts.length > 0 && html`<${Button} icon="up" onClick=${() => ask({ at: START })}>To the beginning<//>`}
-          ${!pinned && html`<${Button} icon="down" onClick=${toEnd}>To the end<//>`}
+          ${!seen.atStart && seen.parts.length > 0 && html`<${Button} icon="up" onClick=${() => ask({ at: START })}>Jump to start<//>`}
+          ${!pinned && html`<${Button} icon="down" onClick=${toEnd}>Jump to end<//>`}
         </div>
       </div>
     </div>
@@ -164,7 +164,7 @@ const Part = ({ lines, before, mark }) =>
 /** @param {{ line: Line, mark: string }} props */
 const LogLine = ({ line, mark }) => html`
   <div class=${`log ${line.level?.replace("LOG_LEVEL_", "").toLowerCase()}`}>
-    <time datetime=${line.timestamp} role="button" tabindex="-1" title=${`${line.timestamp}: show what is around`}>${clock(line.timestamp)}</time>
+    <time datetime=${line.timestamp} role="button" tabindex="-1" title=${`${line.timestamp}: show surrounding lines`}>${clock(line.timestamp)}</time>
     <span class="log-rank">${line.rankId ?? ""}</span>
     <span class="log-text">${marked(line.log.replace(/\n$/, ""), mark)}</span>
   </div>
@@ -195,9 +195,9 @@ function Controls({ asked, path, name }) {
     <div class="row log-controls">
       <${Search} label="Search in logs" value=${asked.text} onInput=${(/** @type {string} */ q) => ask({ q })} />
       <${Check} label="Regular expression" value=${asked.regex} onChange=${() => ask({ regex: asked.regex ? "" : "1" })} />
-      <${Pick} label="Least level" value=${asked.level} set=${(/** @type {string} */ level) => ask({ level })} of=${[["", "Every level"], ...LEVELS.map((l) => [l, `${stateName(l)} and up`])]} />
+      <${Pick} label="Minimum level" value=${asked.level} set=${(/** @type {string} */ level) => ask({ level })} of=${[["", "All levels"], ...LEVELS.map((l) => [l, `${stateName(l)} and above`])]} />
       <input class="input rank" aria-label="Ranks" placeholder="Ranks" title="Ranks of a distributed trial, such as 0, 3" inputmode="numeric" value=${asked.rank} onInput=${(/** @type {any} */ e) => ask({ rank: e.target.value.replace(/[^\d ,]/g, "") })} />
-      <label class="row small soft">From<input class="input inline" type="datetime-local" step="1" aria-label="From a time" value=${asked.at === BEGINNING ? "" : localOf(asked.at)} onChange=${(/** @type {any} */ e) => ask({ at: zonedOf(e.target.value) })} /></label>
+      <label class="row small soft">From<input class="input inline" type="datetime-local" step="1" aria-label="From time" value=${asked.at === BEGINNING ? "" : localOf(asked.at)} onChange=${(/** @type {any} */ e) => ask({ at: zonedOf(e.target.value) })} /></label>
       <${Download} asked=${asked} path=${path} name=${name} />
     </div>
   `;
@@ -219,6 +219,6 @@ function Download({ asked, path, name }) {
     }
     setCount(-1);
   };
-  if (count < 0) return html`<${Button} title="Every line that fits, as a text" onClick=${begin}>Download<//>`;
+  if (count < 0) return html`<${Button} title="All matching lines as a text file" onClick=${begin}>Download<//>`;
   return html`<${Button} onClick=${() => reading.current?.abort()}>${counted(count, "line")} … Cancel<//>`;
 }

@@ -7,7 +7,7 @@ import { Loaded } from "./basic.js";
 import { Choice } from "./fields.js";
 import { Ask } from "./overlay.js";
 
-const ONLY_OWNERS = "Only its owner and administrators of its workspace move an experiment to another one.";
+const ONLY_OWNERS = "Only the owner of an experiment and workspace administrators can move it to another workspace.";
 
 /**
  * Ask where `of` shall go, of which that is true for all: they are not there yet, and other workspaces take only what one may take away.
@@ -25,10 +25,10 @@ export function MoveExperiments({ title, of, onMove, onClose, children }) {
         ${() =>
           offered.length
             ? html`
-                <${Choice} label="Project" value=${to} set=${setTo} of=${[["", "Choose one"], ...offered.map((/** @type {any} */ p) => [String(p.id), placeOf(p)])]} />
+                <${Choice} label="Project" value=${to} set=${setTo} of=${[["", "Select a project"], ...offered.map((/** @type {any} */ p) => [String(p.id), placeOf(p)])]} />
                 ${offered.length < others.length && html`<p class="soft">${ONLY_OWNERS}</p>`}
               `
-            : html`<p class="soft">${others.length ? ONLY_OWNERS : "There is no other project that you may add experiments to. Make one on the page “Workspaces”."}</p>`}
+            : html`<p class="soft">${others.length ? ONLY_OWNERS : "There are no other projects that you can add experiments to. Create one on the Workspaces page."}</p>`}
       <//>
     <//>
   `;

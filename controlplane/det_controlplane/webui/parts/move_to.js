@@ -19,7 +19,7 @@ export function MoveTo({ name, from, right, note, path, body, onClose, onDone })
   return html`
     <${Ask} title=${`Move ${name}`} act="Move" off=${!to} onAct=${act} onClose=${onClose}>
       <p class="soft">${note}</p>
-      <${Choice} label="Workspace" value=${to} set=${setTo} of=${[["", "Choose one"], ...offered.map((/** @type {any} */ w) => [String(w.id), w.name])]} />
+      <${Choice} label="Workspace" value=${to} set=${setTo} of=${[["", "Select a workspace"], ...offered.map((/** @type {any} */ w) => [String(w.id), w.name])]} />
     <//>
   `;
 }

@@ -21,7 +21,7 @@ export function Person({ label, value, set, ...more }) {
     };
   }, [value]);
   return html`
-    <${Line} label=${label} hint="Its user name" value=${value} set=${set} list="people" autocomplete="off" ...${more} />
+    <${Line} label=${label} hint="User name" value=${value} set=${set} list="people" autocomplete="off" ...${more} />
     <datalist id="people">${fitting.map((u) => html`<option value=${u.username}>${u.displayName || u.username}</option>`)}</datalist>
   `;
 }

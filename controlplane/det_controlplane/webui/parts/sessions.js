@@ -29,25 +29,25 @@ export function Sessions({ of }) {
   const found = useLive(async (signal) => (await get(path, {}, { signal })).sessions, [of.id]);
   const end = async (/** @type {any} */ s) => {
     if (s.current) return void attempt(async () => (await send("DELETE", `${path}/${s.id}`), signedOut()), "Signed out");
-    await attempt(() => send("DELETE", `${path}/${s.id}`), "Signed out there");
+    await attempt(() => send("DELETE", `${path}/${s.id}`), "Session ended");
     await found.reload();
   };
   const others = (found.data ?? []).filter((/** @type {any} */ s) => !s.current).length;
   const columns = [
-    { name: "Program", main: true, cell: (/** @type {any} */ s) => html`<span title=${s.program}>${programName(s.program)}</span>${s.current && html` <span class="state green">this one</span>`}` },
+    { name: "Program", main: true, cell: (/** @type {any} */ s) => html`<span title=${s.program}>${programName(s.program)}</span>${s.current && html` <span class="state green">This session</span>`}` },
     { name: "Address", cell: (/** @type {any} */ s) => s.address || html`<span class="faint">unknown</span>` },
     { name: "Signed in", right: true, cell: (/** @type {any} */ s) => html`<${Ago} at=${s.createdAt} />` },
-    { name: "Ends", right: true, cell: (/** @type {any} */ s) => (s.expiresAt ? moment(s.expiresAt) : "never") },
+    { name: "Expires", right: true, cell: (/** @type {any} */ s) => (s.expiresAt ? moment(s.expiresAt) : "never") },
     { name: "", right: true, cell: (/** @type {any} */ s) => html`<${Button} aria-label=${`Sign out session ${s.id}, ${programName(s.program)}`} onClick=${() => end(s)}>Sign out<//>` },
   ];
   return html`
-    <${Panel} title=${own ? "Where you are signed in" : "Where this person is signed in"} flush
+    <${Panel} title=${own ? "Your active sessions" : "Active sessions"} flush
       actions=${others > 0 && html`<${Button} onClick=${() => setEnding(true)}>${own ? "Sign out everywhere else" : "End all sessions"}<//>`}>
       <${Loaded} of=${found} lines=${2}>
         ${(/** @type {any[]} */ rows) =>
           rows.length
             ? html`<${Table} label="Sessions" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />`
-            : html`<${Empty} title="Not signed in"><p>There is no session of ${of.username}.</p><//>`}
+            : html`<${Empty} title="No active sessions"><p>${of.username} is not signed in.</p><//>`}
       <//>
     <//>
     ${ending &&
@@ -58,7 +58,7 @@ export function Sessions({ of }) {
           await found.reload();
           tell(`Ended ${counted(ended, "session", "sessions")}`);
         }}>
-        <p class="soft">Browsers and command lines there have to sign in again. Access tokens and what runs stay.</p>
+        <p class="soft">Browsers and command lines must sign in again. Access tokens and running work are not affected.</p>
       <//>
     `}
   `;

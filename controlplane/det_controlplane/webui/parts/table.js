@@ -1,6 +1,5 @@
 // A table for ten rows or ten thousand: only rows in sight are in the page, and rows may arrive in parts. On phones each
 // row is a card; roles are written out, as some browsers take a table that is laid out otherwise for none.
-import { counted } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Icon } from "./basic.js";
 
@@ -145,7 +144,7 @@ function Row({ row, index, columns, choice, id, props }) {
   };
   const cells = () => html`
     <tr role="row" ...${props} aria-rowindex=${index + 2} aria-selected=${choice ? String(chosen) : undefined}>
-      ${choice && html`<td role="cell" class="pick"><input class="check" type="checkbox" aria-label=${`Choose ${key}`} checked=${chosen} onChange=${toggle} /></td>`}
+      ${choice && html`<td role="cell" class="pick"><input class="check" type="checkbox" aria-label=${`Select ${key}`} checked=${chosen} onChange=${toggle} /></td>`}
       ${columns.map((c) => html`<td role="cell" data-name=${c.main ? undefined : c.name || undefined} class=${`${c.right ? "right" : ""} ${c.main ? "main-cell" : ""} ${c.wrap ? "wrap" : ""}`}>${c.main === true ? html`<div class="yields"><div class="cut">${c.cell(row)}</div></div>` : c.cell(row)}</td>`)}
     </tr>
   `;
@@ -157,15 +156,15 @@ function Row({ row, index, columns, choice, id, props }) {
 function ChooseAll({ choice, rows, id }) {
   const all = rows.length > 0 && rows.every((r) => choice.chosen.has(id(r)));
   const toggle = () => choice.onChange(new Set(all ? [] : [...choice.chosen, ...rows.map(id)]));
-  return html`<th role="columnheader" scope="col"><input class="check" type="checkbox" aria-label="Choose all rows in sight" checked=${all} onChange=${toggle} /></th>`;
+  return html`<th role="columnheader" scope="col"><input class="check" type="checkbox" aria-label="Select all visible rows" checked=${all} onChange=${toggle} /></th>`;
 }
 
 /** A bar at the foot of a table: how many rows are chosen, and what can be done to them. @param {{ count: number, what: string, clear: () => void, children?: any }} props `what` is counted: "trial" */
 export const ChosenBar = ({ count, what, clear, children }) =>
   count > 0 &&
   html`
-    <div class="chosen" role="group" aria-label=${`Chosen ${what}s`}>
-      <span class="row"><strong role="status">${counted(count, what)} chosen</strong><${Button} kind="plain square" icon="close" aria-label="Choose none" onClick=${clear} /></span>
+    <div class="chosen" role="group" aria-label=${`Selected ${what}s`}>
+      <span class="row"><strong role="status">${count.toLocaleString("en")} selected</strong><${Button} kind="plain square" icon="close" aria-label="Clear selection" onClick=${clear} /></span>
       ${children}
     </div>
   `;

@@ -42,13 +42,13 @@ export function AccessTokens({ of, ended }) {
           await send("PATCH", `/api/v1/tokens/${open.token.id}`, { setRevoked: true });
           await found.reload();
         }}>
-        <p class="soft">Programs that sign in by it are refused from now on. A revoked token never comes back; a new one may take its place.</p>
+        <p class="soft">Programs that use this token can no longer sign in. A revoked token cannot be restored.</p>
       <//>
     `}
   `;
 }
 
-const NoTokens = () => html`<${Empty} title="No access tokens"><p>Programs, such as pipelines, sign in by them instead of by a password. Each ends by itself, and can be revoked.</p><//>`;
+const NoTokens = () => html`<${Empty} title="No access tokens"><p>Use tokens instead of a password in scripts and pipelines. They expire and can be revoked.</p><//>`;
 
 /** @param {Map<number, string> | undefined} names of people, where tokens are of several @param {(what: any) => void} open */
 function columnsOf(names, open) {
@@ -56,15 +56,15 @@ function columnsOf(names, open) {
   return [
     { name: "Token", right: true, cell: (/** @type {any} */ t) => t.id },
     { name: "Description", main: true, cell: (/** @type {any} */ t) => t.description || html`<span class="faint">none</span>` },
-    ...(names ? [{ name: "Person", cell: (/** @type {any} */ t) => html`<a href=${link(`/admin/people/${t.userId}`)}>${names.get(t.userId) ?? `user ${t.userId}`}</a>` }] : []),
-    { name: "Made", right: true, cell: (/** @type {any} */ t) => html`<${Ago} at=${t.createdAt} />` },
-    { name: "Ends", right: true, cell: (/** @type {any} */ t) => (t.revoked ? "revoked" : t.expiry ? moment(t.expiry) : "never") },
+    ...(names ? [{ name: "User", cell: (/** @type {any} */ t) => html`<a href=${link(`/admin/people/${t.userId}`)}>${names.get(t.userId) ?? `user ${t.userId}`}</a>` }] : []),
+    { name: "Created", right: true, cell: (/** @type {any} */ t) => html`<${Ago} at=${t.createdAt} />` },
+    { name: "Expires", right: true, cell: (/** @type {any} */ t) => (t.revoked ? "revoked" : t.expiry ? moment(t.expiry) : "never") },
     {
       name: "", right: true,
       cell: (/** @type {any} */ t) =>
         !over(t) &&
         html`<${Menu} label=${`Actions on token ${t.id}`} kind="plain" items=${[
-          { name: "Describe", act: () => open({ what: "describe", token: t }) },
+          { name: "Edit description", act: () => open({ what: "describe", token: t }) },
           { name: "Revoke", danger: true, act: () => open({ what: "revoke", token: t }) },
         ]} />`,
     },
@@ -80,9 +80,9 @@ function NewToken({ of, onClose, onDone }) {
     await onDone(made.token);
   };
   return html`
-    <${Ask} title=${of.id === user.value?.id ? "New token" : `New token of ${of.username}`} act="Create" onAct=${act} onClose=${onClose}>
-      <${Line} label="Description" hint="What will use it" value=${description} set=${setDescription} />
-      <${Line} label="Days until it ends" type="number" min="1" required value=${days} set=${setDays} />
+    <${Ask} title=${of.id === user.value?.id ? "New token" : `New token for ${of.username}`} act="Create" onAct=${act} onClose=${onClose}>
+      <${Line} label="Description" hint="What the token is for" value=${description} set=${setDescription} />
+      <${Line} label="Lifetime in days" type="number" min="1" required value=${days} set=${setDays} />
     <//>
   `;
 }
@@ -95,8 +95,8 @@ function Describe({ token, onClose, onDone }) {
     await onDone();
   };
   return html`
-    <${Ask} title=${`Describe token ${token.id}`} act="Save" onAct=${act} onClose=${onClose}>
-      <${Line} label="Description" hint="What uses it" value=${description} set=${setDescription} />
+    <${Ask} title=${`Edit token ${token.id}`} act="Save" onAct=${act} onClose=${onClose}>
+      <${Line} label="Description" hint="What the token is for" value=${description} set=${setDescription} />
     <//>
   `;
 }
@@ -104,7 +104,7 @@ function Describe({ token, onClose, onDone }) {
 /** @param {{ token: string, onClose: () => void }} props */
 const Once = ({ token, onClose }) => html`
   <${Dialog} title="Your new token" onClose=${onClose}>
-    <p class="soft">It is shown this once: keep it where the program finds it, as DET_USER_TOKEN.</p>
+    <p class="soft">Copy the token now, because it is not shown again. Programs read it from DET_USER_TOKEN.</p>
     <pre class="token" tabindex="0">${token}</pre>
     <div class="dialog-foot">
       <${Button} icon="copy" onClick=${() => attempt(() => copy(token), "Copied")}>Copy<//>

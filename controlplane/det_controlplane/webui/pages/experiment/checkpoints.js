@@ -37,7 +37,7 @@ export function Checkpoints({ experiment, trial }) {
     [path, all],
     { every: (parts) => (parts.some(({ rows }) => rows.some(isGoing)) ? GOING_MS : 0), mark: (trial ?? experiment).revision },
   );
-  const actions = html`<${Check} label="Deleted ones too" value=${all} onChange=${() => setAll(!all)} />`;
+  const actions = html`<${Check} label="Show deleted" value=${all} onChange=${() => setAll(!all)} />`;
   return html`
     <${Panel} title="Checkpoints" actions=${actions} flush>
       <${Rows} experiment=${experiment} found=${found} isGoing=${isGoing} doom=${(/** @type {string[]} */ uuids) => setDoomed(new Set([...doomed, ...uuids]))} />
@@ -74,7 +74,7 @@ function Rows({ experiment, found, isGoing, doom }) {
   return html`
     <${Listing} of=${found} label="Checkpoints" columns=${columns} id=${uuidOf}
       choice=${deletes ? { chosen: new Set(chosen.keys()), onChange: (/** @type {Set<string>} */ next) => setChosen(rowsOf(next, chosen, found, uuidOf)) } : undefined}
-      empty=${html`<${Empty} title="No checkpoints"><p>Trials save them as their configuration says, and whenever they are paused.</p><//>`} />
+      empty=${html`<${Empty} title="No checkpoints"><p>Trials save checkpoints as configured and whenever they are paused.</p><//>`} />
     <${ChosenBar} count=${chosen.size} what="checkpoint" clear=${() => setChosen(new Map())}>
       ${rest.length > 0 && html`<${Button} kind="danger" icon="close" onClick=${() => setSure(rest)}>Delete${rest.length < chosen.size ? ` ${rest.length.toLocaleString("en")}` : ""}<//>`}
     <//>
@@ -83,7 +83,7 @@ function Rows({ experiment, found, isGoing, doom }) {
     ${sure.length > 0 &&
     html`
       <${Ask} title=${sure.length > 1 ? `Delete ${counted(sure.length, "checkpoint")}?` : "Delete this checkpoint?"} act="Delete" danger onClose=${() => setSure([])} onAct=${remove}>
-        <p class="soft">${size(sure.reduce((sum, c) => sum + total(c.resources), 0))} in ${counted(sure.reduce((sum, c) => sum + Object.keys(c.resources).length, 0), "file")} go for good.</p>
+        <p class="soft">This permanently deletes ${counted(sure.reduce((sum, c) => sum + Object.keys(c.resources).length, 0), "file")} (${size(sure.reduce((sum, c) => sum + total(c.resources), 0))}).</p>
       <//>
     `}
   `;
@@ -96,7 +96,7 @@ const Details = ({ checkpoint, deletes, onClose, onDelete, onRegister }) => html
       ["UUID", html`<code>${checkpoint.uuid}</code>`],
       ["Saved", moment(checkpoint.reportTime)],
       ["Metadata", html`<code>${JSON.stringify(checkpoint.metadata)}</code>`],
-      ["In a terminal", html`<code>det checkpoint download ${checkpoint.uuid}</code>`],
+      ["Command line", html`<code>det checkpoint download ${checkpoint.uuid}</code>`],
     ]} />
     <ul class="files">${Object.entries(checkpoint.resources ?? {}).map(([path, bytes]) => html`<li class="row row-wide"><code>${path}</code><span class="number soft">${path.endsWith("/") ? "" : size(/** @type {string} */ (bytes))}</span></li>`)}</ul>
     <div class="dialog-foot">

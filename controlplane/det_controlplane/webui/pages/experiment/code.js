@@ -43,7 +43,7 @@ function Files({ experiment, tree }) {
         <div class="row"><${Button} href=${`${base}/model_def`} download>Download all<//><span class="soft small">${counted(files.length, "file")}, ${size(files.reduce((sum, f) => sum + Number(f.contentLength), 0))}</span></div>
       </nav>
       <${Panel} title=${html`<code>${chosen.path}</code>`} actions=${download} flush>
-        <${Loaded} of=${content}>${(/** @type {string | null} */ text) => (text === null ? html`<${Empty} title="Not a text"><p>This file holds bytes that are no text: download it.</p><//>` : html`<${Source} text=${text} />`)}<//>
+        <${Loaded} of=${content}>${(/** @type {string | null} */ text) => (text === null ? html`<${Empty} title="Binary file"><p>This file cannot be displayed as text. Download it instead.</p><//>` : html`<${Source} text=${text} />`)}<//>
       <//>
     </div>
   `;

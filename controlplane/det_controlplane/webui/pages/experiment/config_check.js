@@ -10,7 +10,7 @@ export const useVerdict = (given) => useChecked((signal) => judge(given, signal)
 
 /** @param {Given} given @param {AbortSignal} signal */
 async function judge(given, signal) {
-  if (!given.config.trim()) throw new Error("Write a configuration, or take it from a file.");
+  if (!given.config.trim()) throw new Error("Enter a configuration or load one from a file.");
   const { config: resolved } = await post("/api/v1/experiments", { ...given, validateOnly: true }, { signal });
   const planned = await post("/api/v1/preview-hp-search", { config: resolved }, { signal }).catch(() => null);
   const plan = planned && whole(planned.summary.trials, resolved.searcher);
@@ -37,7 +37,7 @@ async function price(config, slots, plan, signal) {
   const { resourcePools } = await get("/api/v1/resource-pools", {}, { signal });
   const name = config.resources.resource_pool || resourcePools.find((/** @type {any} */ p) => p.defaultComputePool)?.name;
   const prices = await pricesOf(name, slots, signal);
-  return prices ? priced(...prices, plan) : "No rented machine is needed.";
+  return prices ? priced(...prices, plan) : "No rented machines are needed.";
 }
 
 /** Return the least and the most that an hour costs with so many slots of a pool; null where it rents nothing. @param {string} pool @param {number} slots @param {AbortSignal} signal @returns {Promise<[number, number] | null>} */
@@ -52,15 +52,15 @@ async function pricesOf(pool, slots, signal) {
 /** Say what an hour of a task costs, where machines are rented for it. @param {string} pool @param {number} slots @param {AbortSignal} signal */
 export async function hourly(pool, slots, signal) {
   const prices = await pricesOf(pool, slots, signal);
-  return prices ? `An hour costs ${money(prices[0])} to ${money(prices[1])}.` : "";
+  return prices ? `Costs ${money(prices[0])} to ${money(prices[1])} per hour.` : "";
 }
 
 /** Say what an hour costs, and the whole search; nobody knows yet how long a training takes. @param {number} least @param {number} most @param {{ trials: number, trainings: number } | null} plan */
 export function priced(least, most, plan) {
-  const hour = `An hour of one trial costs ${money(least)} to ${money(most)}.`;
+  const hour = `One trial costs ${money(least)} to ${money(most)} per hour.`;
   if (!plan || plan.trials < 2) return hour;
   const stops = plan.trainings < plan.trials * 0.999;
-  const usual = stops ? ` Trials that are stopped early make it about ${metric(Number(plan.trainings.toPrecision(2)))} whole trainings:` : ` It is ${counted(plan.trials, "whole training")}:`;
-  const worst = stops ? `, and ${money(plan.trials * most)} at worst, if none is stopped` : "";
-  return `${hour}${usual} for each hour that a whole one takes, all cost ${money(plan.trainings * least)} to ${money(plan.trainings * most)}${worst}.`;
+  const usual = stops ? ` With early stopping, the search is about ${metric(Number(plan.trainings.toPrecision(2)))} full trainings.` : ` The search is ${counted(plan.trials, "full training")}.`;
+  const worst = stops ? `, or up to ${money(plan.trials * most)} if no trial is stopped` : "";
+  return `${hour}${usual} It costs ${money(plan.trainings * least)} to ${money(plan.trainings * most)} for each hour of a full training${worst}.`;
 }

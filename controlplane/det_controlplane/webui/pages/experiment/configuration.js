@@ -10,7 +10,7 @@ export function Configuration({ experiment }) {
   const [full, setFull] = useState(!experiment.originalConfig);
   const text = full ? JSON.stringify(experiment.config, null, 2) : experiment.originalConfig;
   const actions = html`
-    <${Toggle} on=${!full} onClick=${() => setFull(false)}>As given<//>
+    <${Toggle} on=${!full} onClick=${() => setFull(false)}>As submitted<//>
     <${Toggle} on=${full} onClick=${() => setFull(true)}>With defaults<//>
     <${Button} icon="copy" onClick=${() => attempt(() => copy(text), "Copied")}>Copy<//>
   `;

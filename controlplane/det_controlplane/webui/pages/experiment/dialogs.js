@@ -39,11 +39,11 @@ export function Fork({ experiment, trial, onClose }) {
   const of = trial ? `trial ${trial.id}` : `experiment ${experiment.id}`;
   return html`
     <${Ask} title=${`New experiment from ${of}`} act="Create" wide unsaved=${config !== start()} off=${!verdict.fits} onAct=${create} onClose=${onClose}>
-      <p class="soft">It trains with the code of experiment ${experiment.id}${trial ? `, once, with the hyperparameters of trial ${trial.id}` : ""}; change what it is given.</p>
-      ${trial && html`<${Tick} label="Start from its last checkpoint" hint="Else it learns from the beginning. This writes the configuration anew." value=${goesOn} set=${setGoesOn} />`}
+      <p class="soft">Uses the code of experiment ${experiment.id}${trial ? ` and the hyperparameters of trial ${trial.id}` : ""}. Edit the configuration below.</p>
+      ${trial && html`<${Tick} label="Start from its latest checkpoint" hint="Otherwise it trains from scratch. Changing this discards your edits below." value=${goesOn} set=${setGoesOn} />`}
       <${Editor} config=${config} setConfig=${setConfig} bad=${verdict.problems} />
       <${Verdict} of=${verdict} what="This configuration is valid." />
-      <${Tick} label="Start paused" hint="It waits until somebody resumes it." value=${!activate} set=${(/** @type {boolean} */ paused) => setActivate(!paused)} />
+      <${Tick} label="Start paused" hint="It does not run until someone resumes it." value=${!activate} set=${(/** @type {boolean} */ paused) => setActivate(!paused)} />
     <//>
   `;
 }
@@ -65,9 +65,9 @@ export function Continue({ experiment, onClose, onDone }) {
   };
   return html`
     <${Ask} title=${`Continue experiment ${experiment.id}`} act="Continue" wide unsaved=${!!config} off=${!asked.fits} onAct=${act} onClose=${onClose}>
-      <p class="soft">Trials go on from their last checkpoints. What is written here replaces parts of the configuration.</p>
-      <${Code} label="Changes of the configuration, in YAML" hint="Empty: it goes on as it is." short value=${config} set=${setConfig} bad=${!!asked.problems} placeholder=${"hyperparameters:\n  learning_rate: 0.001\nmax_restarts: 5"} />
-      <${Verdict} of=${asked} what="It can go on so." />
+      <p class="soft">Trials resume from their latest checkpoints. Settings below override the configuration.</p>
+      <${Code} label="Configuration overrides, in YAML" hint="Leave empty to keep the configuration." short value=${config} set=${setConfig} bad=${!!asked.problems} placeholder=${"hyperparameters:\n  learning_rate: 0.001\nmax_restarts: 5"} />
+      <${Verdict} of=${asked} what="Ready to continue." />
     <//>
   `;
 }

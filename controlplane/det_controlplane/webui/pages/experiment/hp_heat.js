@@ -43,11 +43,11 @@ export function HeatMap({ axes, rows, metricName, smaller }) {
   const strength = (/** @type {number} */ v) => (most === least ? 1 : smaller ? (most - v) / (most - least) : (v - least) / (most - least));
   const choice = (/** @type {string} */ name, /** @type {string} */ label, /** @type {Axis} */ chosen, /** @type {Axis} */ other) =>
     html`<${Pick} label=${label} value=${chosen.name} set=${(/** @type {string} */ to) => ask({ [name]: to })} of=${axes.filter((a) => a !== other).map((a) => [a.name, a.name])} />`;
-  const actions = html`${choice("across", "Across", across, down)}<span class="small soft">by</span>${choice("down", "Down", down, across)}`;
+  const actions = html`${choice("across", "Horizontal axis", across, down)}<span class="small soft">by</span>${choice("down", "Vertical axis", down, across)}`;
   return html`
-    <${Panel} title="Two against each other" actions=${actions}>
-      <p class="soft small">The mean of ${metricName} of the trials in a cell; the better, the stronger its colour.</p>
-      <div class="table-scroll" tabindex="0" role="region" aria-label="Two against each other">
+    <${Panel} title="Heat map" actions=${actions}>
+      <p class="soft small">Mean ${metricName} of the trials in each cell. Stronger colours are better.</p>
+      <div class="table-scroll" tabindex="0" role="region" aria-label="Heat map">
         <table class="heat">
           <thead><tr><th scope="col">${down.name} by ${across.name}</th>${binsOf(across).map((b) => html`<th scope="col">${b}</th>`)}</tr></thead>
           <tbody>

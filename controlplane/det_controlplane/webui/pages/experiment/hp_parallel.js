@@ -42,7 +42,7 @@ export function Parallel({ axes, rows, smaller, brushes, setBrushes }) {
   const lettersAt = (/** @type {number} */ i) => Math.floor((i % (axes.length - 1) ? room : Math.min(room, 2 * PAD)) / LETTER) - 1;
   const drawn = [...rows].sort((a, b) => (smaller ? b.value - a.value : a.value - b.value));
   return html`
-    <p class="soft small">Drag over an axis to keep the trials that pass there; with the keyboard, the arrows narrow an axis and Escape frees it.</p>
+    <p class="soft small">Drag along an axis to filter trials. With the keyboard, arrow keys narrow an axis and Escape resets it.</p>
     <div class="table-scroll">
       <svg class="parallel" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label=${`${rows.length} trials over ${axes.map((a) => a.name).join(", ")}`}>
         ${drawn.map((r, n) => {
@@ -103,7 +103,7 @@ function AxisLine({ axis, x, line, letters, part, onPart }) {
     onPart(/** @type {[number, number] | null} */ (next));
   };
   const [low, high] = part ?? [0, 1];
-  const told = part ? `from ${axis.back(low)} to ${axis.back(high)}` : "all of it";
+  const told = part ? `from ${axis.back(low)} to ${axis.back(high)}` : "full range";
   return html`
     <g class="brushed" role="slider" tabindex="0" aria-label=${axis.name} aria-orientation="vertical" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.round(low * 100)} aria-valuetext=${told}
       onPointerDown=${onDown} onPointerMove=${onMove} onPointerUp=${onUp} onKeyDown=${onKey}>

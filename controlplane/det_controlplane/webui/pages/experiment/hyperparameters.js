@@ -25,7 +25,7 @@ function Views({ experiment, trials }) {
   const [brushes, setBrushes] = useState(/** @type {import("./hp_parallel.js").Brushes} */ ({}));
   const names = varied(trials);
   if (!names.length) {
-    return html`<div class="panel"><${Empty} title="Nothing to compare"><p>Two trials with different hyperparameters and a value of ${experiment.searcherMetric} are needed.</p><//></div>`;
+    return html`<div class="panel"><${Empty} title="Nothing to compare yet"><p>At least two trials with different hyperparameters must report ${experiment.searcherMetric}.</p><//></div>`;
   }
   const smaller = experiment.config.searcher.smaller_is_better !== false;
   const rows = trials.map((t) => ({ id: t.id, value: t.searcherMetricValue, hp: flat(t.hparams) }));
@@ -35,8 +35,8 @@ function Views({ experiment, trials }) {
   const within = rows.filter((r) => fits(r, [...axes, goal], goal, brushes));
   return html`
     <div class="stack">
-      <${Panel} title="How much each mattered"><${Importance} shares=${shares} metricName=${experiment.searcherMetric} /><//>
-      <${Panel} title="All at once" actions=${html`<${Within} within=${within} rows=${rows} smaller=${smaller} clear=${() => setBrushes({})} />`}>
+      <${Panel} title="Importance"><${Importance} shares=${shares} metricName=${experiment.searcherMetric} /><//>
+      <${Panel} title="Parallel coordinates" actions=${html`<${Within} within=${within} rows=${rows} smaller=${smaller} clear=${() => setBrushes({})} />`}>
         <${Parallel} axes=${[...axes, goal]} rows=${rows} smaller=${smaller} brushes=${brushes} setBrushes=${setBrushes} />
       <//>
       ${axes.length > 1 && html`<${HeatMap} axes=${shares.map((s) => s.axis)} rows=${within} metricName=${experiment.searcherMetric} smaller=${smaller} />`}
@@ -60,7 +60,7 @@ function Within({ within, rows, smaller, clear }) {
 
 /** @param {{ shares: { axis: Axis, share: number }[], metricName: string }} props */
 const Importance = ({ shares, metricName }) => html`
-  <p class="soft small">The share of the trials’ order by ${metricName} that goes along with one hyperparameter alone; a hint, not a proof, and rough with few trials.</p>
+  <p class="soft small">Share of the ranking by ${metricName} explained by each hyperparameter alone. Indicative only, especially with few trials.</p>
   <ul class="bars">
     ${shares.map((s) => html`<li><span class="cut">${s.axis.name}</span><span class="bar"><span style=${{ width: `${Math.max(1, s.share * 100)}%` }} /></span><span class="number">${Math.round(s.share * 100)} %</span></li>`)}
   </ul>
@@ -73,7 +73,7 @@ function Scatter({ axis, goal, rows }) {
   const points = [...rows].sort((a, b) => axis.at(a.hp[axis.name]) - axis.at(b.hp[axis.name]));
   const { part, onKeyDown } = useRoving(points.length);
   return html`
-    <svg class="scatter" viewBox="0 0 500 250" role="group" aria-label=${`${goal.name} of ${rows.length} trials by ${axis.name}; arrow keys go from trial to trial`} onKeyDown=${onKeyDown}>
+    <svg class="scatter" viewBox="0 0 500 250" role="group" aria-label=${`${goal.name} of ${rows.length} trials by ${axis.name}; use the arrow keys to move between trials`} onKeyDown=${onKeyDown}>
       ${goal.ticks.map(([p, text]) => html`<line x1="60" x2="480" y1=${y(p)} y2=${y(p)} class="grid" /><text x="52" y=${y(p) + 4} text-anchor="end" class="tick">${text}</text>`)}
       ${axis.ticks.map(([p, text]) => html`<text x=${x(p)} y="240" text-anchor="middle" class="tick">${text}</text>`)}
       ${points.map((r, i) => html`<a key=${r.id} href=${link(`/trials/${r.id}`)} aria-label=${`Trial ${r.id}: ${metric(r.value)} at ${metric(r.hp[axis.name])}`} ...${part(i)}><circle cx=${x(axis.at(r.hp[axis.name]))} cy=${y(goal.at(r.value))} r="4.5"><title>Trial ${r.id}: ${metric(r.value)}</title></circle></a>`)}

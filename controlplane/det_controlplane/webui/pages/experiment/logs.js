@@ -12,7 +12,7 @@ export function ExperimentLogs({ experiment }) {
   return html`
     <${Loaded} of=${trials}>
       ${(/** @type {any[]} */ rows) => {
-        if (!rows.length) return html`<div class="panel"><${Empty} title="No trials yet"><p>Their logs will be here.</p><//></div>`;
+        if (!rows.length) return html`<div class="panel"><${Empty} title="No trials yet"><p>Logs appear here when the trials start.</p><//></div>`;
         const asked = Number(place.value.query.get("trial"));
         const chosen = rows.find((t) => t.id === asked) ?? rows.find((t) => t.id === experiment.bestTrialId) ?? rows[0];
         return html`

@@ -17,7 +17,7 @@ export function Notes({ experiment, reload }) {
   };
   return html`
     <${Panel} title="Notes" actions=${edits && html`<${Button} kind="primary" disabled=${!changed} onClick=${save}>Save<//>`}>
-      <textarea class="input notes" aria-label="Notes" placeholder="What was tried, what was found, what comes next" readonly=${!edits} value=${text} onInput=${(/** @type {any} */ e) => setText(e.target.value)} />
+      <textarea class="input notes" aria-label="Notes" placeholder="Goals, findings and next steps" readonly=${!edits} value=${text} onInput=${(/** @type {any} */ e) => setText(e.target.value)} />
     <//>
   `;
 }

@@ -30,7 +30,7 @@ export function Overview({ experiment }) {
 /** @param {{ active: boolean }} props */
 const NoMetrics = ({ active }) => html`
   <div class="panel">
-    <${Empty} title="No metrics ${active ? "yet" : ""}"><p>${active ? "Curves appear as soon as a trial reports its first metric." : "No trial of this experiment has reported a metric."}</p><//>
+    <${Empty} title="No metrics ${active ? "yet" : ""}"><p>${active ? "Charts appear when a trial reports its first metric." : "No trials of this experiment reported metrics."}</p><//>
   </div>
 `;
 
@@ -68,7 +68,7 @@ function Curves({ experiment, known }) {
         ${() =>
           curves.length
             ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} onRange=${setRange} /><${Legend} experiment=${experiment} trials=${told.data ?? []} name=${chosen.name} />`
-            : html`<${Empty} title="Nothing to draw"><p>No trial has values of ${chosen.name}${axis === "epochs" ? " with epochs" : ""}.</p><//>`}
+            : html`<${Empty} title="No data"><p>No trials have reported ${chosen.name}${axis === "epochs" ? " with epochs" : ""}.</p><//>`}
       <//>
     <//>
   `;
@@ -84,7 +84,7 @@ function detailed(trials, part) {
 
 /** @param {{ experiment: any, trials: any[], name: string }} props */
 const Legend = ({ experiment, trials, name }) => html`
-  <ul class="legend" aria-label="Trials of the chart">
+  <ul class="legend" aria-label="Chart legend">
     ${trials.slice(0, NAMED).map((t, i) => {
       const last = t.data.findLast((/** @type {any} */ p) => typeof p.values[name] === "number");
       return html`<li><${Swatch} n=${i} /><a href=${link(`/trials/${t.trialId}`)}>Trial ${t.trialId}</a><span class="faint number">${metric(last?.values[name])}</span></li>`;

@@ -87,8 +87,8 @@ function Summary({ e, job, tab }) {
     !/^STATE_(COMPLETED|CANCELED)/.test(e.state) &&
     html`
       <div class=${`notice ${failed ? "red" : ""}`} role="status">
-        <p>${said}.${e.state === "STATE_STOPPING_CANCELED" && " “Kill” ends it at once, without a checkpoint."}${queue && html` <a href=${link(`/queue/${encodeURIComponent(e.resourcePool)}`)}>${queue}</a>.`}</p>
-        ${failed && e.numTrials > 0 && !reads(tab, reason?.trialId) && html`<${Button} href=${link(`/experiments/${e.id}/logs${reason?.trialId ? `?trial=${reason.trialId}` : ""}`)}>Read its log<//>`}
+        <p>${said}.${e.state === "STATE_STOPPING_CANCELED" && " “Kill” stops it immediately, without a checkpoint."}${queue && html` <a href=${link(`/queue/${encodeURIComponent(e.resourcePool)}`)}>${queue}</a>.`}</p>
+        ${failed && e.numTrials > 0 && !reads(tab, reason?.trialId) && html`<${Button} href=${link(`/experiments/${e.id}/logs${reason?.trialId ? `?trial=${reason.trialId}` : ""}`)}>View logs<//>`}
       </div>
     `}
     <${Figures} of=${[
@@ -96,7 +96,7 @@ function Summary({ e, job, tab }) {
       ["Trials", e.numTrials, e.searcherType],
       ["Progress", e.progress === null ? "–" : `${Math.round(e.progress * 100)} %`, e.progress !== null && html`<${Progress} value=${e.progress} />`],
       ["Duration", html`<${Span} from=${e.startTime} to=${e.endTime} />`, active ? "so far" : undefined],
-      ["Cost", money(told.data?.cost?.costUsd), told.data?.cost?.slotHours ? `${metric(told.data.cost.slotHours)} slot hours` : "no rented machine"],
+      ["Cost", money(told.data?.cost?.costUsd), told.data?.cost?.slotHours ? `${metric(told.data.cost.slotHours)} slot hours` : "no rented machines"],
     ]} />
   `;
 }
@@ -135,10 +135,10 @@ function Actions({ e, reload }) {
   const sure = fitting.find((a) => a.id === open && a.sure);
   return html`
     ${first.map((a) => html`<${Button} icon=${a.icon} title=${a.sure ?? a.about} onClick=${() => press(a)}>${a.name}<//>`)}
-    ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} icon="copy" title="A new experiment with this code and a configuration that you change" onClick=${() => setOpen("fork")}>Fork<//>`}
+    ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} icon="copy" title="Create an experiment with the same code and an edited configuration" onClick=${() => setOpen("fork")}>Fork<//>`}
     <${Menu} label="More actions" items=${[
       may("UPDATE_EXPERIMENT_METADATA", e.workspaceId) && { name: "Edit name and labels", act: () => setOpen("edit") },
-      maySomewhere("CREATE_NSC") && { name: "Open TensorBoard", act: () => void attempt(() => tensorboard(e.id), `TensorBoard starts for experiment ${e.id}`) },
+      maySomewhere("CREATE_NSC") && { name: "Open TensorBoard", act: () => void attempt(() => tensorboard(e.id), `Starting TensorBoard for experiment ${e.id}`) },
       changes && !e.archived && { name: "Move to another project", act: () => setOpen("move") },
       changes && ended(e.state) && !e.unmanaged && { name: "Continue training", act: () => setOpen("continue") },
       ...fitting.filter((a) => !first.includes(a)).map((a) => ({ name: a.name, danger: a.danger, act: () => press(a) })),

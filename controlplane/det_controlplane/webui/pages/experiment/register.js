@@ -35,9 +35,9 @@ function Form({ checkpoint, known, onClose }) {
   const made = known.every((m) => String(m.id) !== model) && model !== NEW;
   return html`
     <${Ask} title="Register this checkpoint" act="Register" off=${model === NEW && !name.trim()} onAct=${act} onClose=${onClose}>
-      <${Choice} label="Model" value=${model} set=${setModel} of=${[...known.map((m) => [String(m.id), m.name]), ...(made ? [[model, name]] : []), [NEW, "A new model"]]} />
+      <${Choice} label="Model" value=${model} set=${setModel} of=${[...known.map((m) => [String(m.id), m.name]), ...(made ? [[model, name]] : []), [NEW, "New model"]]} />
       ${model === NEW && html`<${Line} label="Name of the new model" value=${name} set=${setName} />`}
-      <${Line} label="Name of the version" hint="If it needs one beside its number" value=${version} set=${setVersion} />
+      <${Line} label="Name of the version" hint="Optional" value=${version} set=${setVersion} />
       <${Line} label="Comment" value=${comment} set=${setComment} />
     <//>
   `;

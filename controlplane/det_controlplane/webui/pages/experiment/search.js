@@ -27,7 +27,7 @@ const isStopped = (t) => t.outcome === "STOPPED" || t.outcome === "PASSED_OVER";
 /** @param {{ experiment: any }} props */
 export function SearchPicture({ experiment }) {
   const found = useLive((signal) => get(`/api/v1/experiments/${experiment.id}/search`, {}, { signal }), [experiment.id], 0, experiment.revision);
-  return html`<${Loaded} of=${found}>${(/** @type {Search} */ search) => (search.trials.length ? html`<${Shown} search=${search} best=${experiment.bestTrialId} />` : html`<div class="panel"><${Empty} title="The search has not begun"><p>Its trials will be drawn here.</p><//></div>`)}<//>`;
+  return html`<${Loaded} of=${found}>${(/** @type {Search} */ search) => (search.trials.length ? html`<${Shown} search=${search} best=${experiment.bestTrialId} />` : html`<div class="panel"><${Empty} title="The search has not started"><p>Trials appear here when it starts.</p><//></div>`)}<//>`;
 }
 
 /** @param {{ search: Search, best: number }} props */
@@ -41,8 +41,8 @@ function Shown({ search, best }) {
   return html`
     <div class="stack">
       <${Panel} title=${`${search.method} over ${counted(search.trials.length, "trial")}`}
-        actions=${drawn.length < sorted.length && html`<span class="small soft" role="status">The ${DRAWN} that trained longest are drawn</span><${Button} onClick=${() => setAll(true)}>Draw all ${sorted.length}<//>`}>
-        <p class="soft search-told">${told} Each line is as long as its trial trained; the better its ${search.metric}, the stronger it is drawn.${stopped > 0 && " A trial trains on until it hears that it was stopped."}</p>
+        actions=${drawn.length < sorted.length && html`<span class="small soft" role="status">Showing the ${DRAWN} longest trials</span><${Button} onClick=${() => setAll(true)}>Show all ${sorted.length}<//>`}>
+        <p class="soft search-told">${told} Line length is training length; stronger lines have a better ${search.metric}.${stopped > 0 && " A stopped trial may run slightly past its rung."}</p>
         <${Picture} search=${search} trials=${drawn} best=${best} told=${told} />
       <//>
       ${search.brackets.length > 0 && html`<${Rungs} search=${search} />`}
@@ -69,15 +69,15 @@ function Picture({ search, trials, best, told }) {
   };
   return html`
     <div class="table-scroll">
-      <svg class="search-picture" viewBox=${`0 0 ${WIDTH} ${height}`} role="group" aria-label=${`${told} Arrow keys go from trial to trial.`} onKeyDown=${onKeyDown}>
+      <svg class="search-picture" viewBox=${`0 0 ${WIDTH} ${height}`} role="group" aria-label=${`${told} Use the arrow keys to move between trials.`} onKeyDown=${onKeyDown}>
         ${bands.map((band) => html`<${Band} ...${band} x=${x} named=${search.brackets.length > 1} />`)}
         ${trials.map((t, i) => html`<${TrialLine} key=${t.id} t=${t} y=${rows[i]} end=${x(t.trained)} strength=${shade(t)} chosen=${chosen?.id === t.id} best=${t.id === best} part=${part(i)} onChoose=${() => choose(t)} />`)}
       </svg>
     </div>
     <p class="search-why" role="status">
       ${chosen
-        ? html`<a href=${link(`/trials/${chosen.id}`)}>Trial ${chosen.id}</a> ${why || stateName(chosen.state).toLowerCase()}. It trained ${metric(chosen.trained)} ${search.unit}; its best ${search.metric} is ${metric(chosen.value)}.`
-        : html`<span class="soft">Choose a line to see why it ended.</span>`}
+        ? html`<a href=${link(`/trials/${chosen.id}`)}>Trial ${chosen.id}</a> ${why || stateName(chosen.state).toLowerCase()}. It trained for ${metric(chosen.trained)} ${search.unit}; its best ${search.metric} is ${metric(chosen.value)}.`
+        : html`<span class="soft">Select a line to see why the trial ended.</span>`}
     </p>
   `;
 }
@@ -98,7 +98,7 @@ const Band = ({ index, bracket, from, to, x, named }) => html`
 function TrialLine({ t, y, end, strength, chosen, best, part, onChoose }) {
   const running = !ended(t.state);
   const cls = `trial-line ${t.state === "STATE_ERROR" ? "failed" : ""} ${running ? "running" : ""} ${chosen ? "chosen" : ""}`;
-  const how = isStopped(t) ? `stopped at rung ${t.rung}` : t.outcome === "WAITS" && running ? `waits at rung ${t.rung}` : t.state === "STATE_COMPLETED" ? "" : running && !t.trained ? "not begun" : stateName(t.state).toLowerCase();
+  const how = isStopped(t) ? `stopped at rung ${t.rung}` : t.outcome === "WAITS" && running ? `waiting at rung ${t.rung}` : t.state === "STATE_COMPLETED" ? "" : running && !t.trained ? "not started" : stateName(t.state).toLowerCase();
   /** @param {KeyboardEvent} e */
   const onKey = (e) => {
     if (e.key === "Enter" || e.key === " ") {
@@ -126,10 +126,10 @@ function Rungs({ search }) {
     search.brackets.length > 1 && { name: "Bracket", right: true, cell: (/** @type {Row} */ r) => r.bracket },
     { name: "Rung", right: true, cell: (/** @type {Row} */ r) => r.rung },
     { name: search.unit, right: true, cell: (/** @type {Row} */ r) => metric(r.length) },
-    { name: "Came", right: true, cell: (/** @type {Row} */ r) => r.arrived },
-    { name: "Went on", right: true, cell: (/** @type {Row} */ r) => (r.last ? "–" : r.wentOn) },
+    { name: "Reached", right: true, cell: (/** @type {Row} */ r) => r.arrived },
+    { name: "Continued", right: true, cell: (/** @type {Row} */ r) => (r.last ? "–" : r.wentOn) },
     { name: "Stopped", right: true, cell: (/** @type {Row} */ r) => (r.last ? "–" : r.stopped) },
-    { name: `Worst ${search.metric} that went on`, right: true, cell: (/** @type {Row} */ r) => (r.last || r.cutOff === null ? "–" : metric(r.cutOff)) },
+    { name: `Worst ${search.metric} that continued`, right: true, cell: (/** @type {Row} */ r) => (r.last || r.cutOff === null ? "–" : metric(r.cutOff)) },
   ].filter(Boolean);
   return html`<${Panel} title="Rungs" flush><${Table} label="Rungs" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} /><//>`;
 }

@@ -78,13 +78,13 @@ function Found({ experiment, rows }) {
         <span class="soft small" role="status">${text && runs.data ? `${shown.length.toLocaleString("en")} of ${counted(rows.length, "trial")}` : counted(rows.length, "trial")}</span>
       </div>
       <${Chips} of=${group} nameOf=${runNameOf} keep=${keep} open=${() => setBuilding(true)} />
-      ${dropped > 0 && html`<div class="notice" role="status"><p>A filter in this address is not understood and was left out.</p><${Button} onClick=${() => keep(group)}>Drop it<//></div>`}
+      ${dropped > 0 && html`<div class="notice" role="status"><p>A filter in the URL is invalid and was ignored.</p><${Button} onClick=${() => keep(group)}>Remove filter<//></div>`}
       <${Failure} error=${runs.error} retry=${runs.reload} />
       ${text && !runs.data && !runs.error
         ? html`<div class="panel"><${Bones} /></div>`
         : shown.length
           ? html`<${Rows} experiment=${experiment} rows=${shown} all=${rows} more=${more} runs=${byId} />`
-          : html`<div class="panel"><${Empty} title="No trial fits"><p>None of ${counted(rows.length, "trial")} has all of these properties.</p><${Button} onClick=${() => ask({ filter: "" })}>Show all trials<//><//></div>`}
+          : html`<div class="panel"><${Empty} title="No trials match your filters."><p>The experiment has ${counted(rows.length, "trial")}.</p><${Button} onClick=${() => ask({ filter: "" })}>Show all trials<//><//></div>`}
       ${building &&
       html`
         <${FilterBuilder} columns=${filterable(rows, known)} of=${group} what="trial" keep=${keep} onClose=${() => setBuilding(false)}

@@ -17,7 +17,7 @@ const FIXED = [
   ["endTime", "Ended", "DATE"],
   ["duration", "Duration in seconds", "NUMBER"],
   ["checkpointCount", "Checkpoints", "NUMBER"],
-  ["checkpointSize", "Bytes of checkpoints", "NUMBER"],
+  ["checkpointSize", "Checkpoint size in bytes", "NUMBER"],
 ];
 const STATISTICS = ["last", "min", "max", "mean"];
 /** @type {Record<string, [string, string]>} */
