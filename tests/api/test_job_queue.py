@@ -70,19 +70,17 @@ def test_jobs_of_a_renamed_pool_explain_how_to_move(api: Api, user: Caller) -> N
     api.ctx.config = replace(
         api.ctx.config, resource_pools=pools, default_compute_resource_pool="gpu"
     )
-    gone = "its resource pool 'default' no longer exists: "
-    message = (
-        f"{gone}`det job update {job_id} --resource-pool gpu` moves it (there are: gpu, reserved)"
-    )
+    gone = "needs resource pool 'default', which no longer exists; "
+    message = f"{gone}move it with `det job update {job_id} --resource-pool gpu` (available: gpu, reserved)"
     (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
     assert (reason["code"], reason["sentence"]) == ("NO_POOL", message)
     queued_jobs = [j["full"] for j in user.get(f"{QUEUES}-v2", resourcePool="gpu")["jobs"]]
     by_kind = {j["type"]: (j["resourcePool"], j["why"]) for j in queued_jobs}
     assert by_kind["TYPE_EXPERIMENT"] == ("default", message)
-    second_message = "start it again in another, and kill this one"
+    second_message = "start it again in another pool and kill this one"
     assert by_kind["TYPE_COMMAND"] == (
         "default",
-        f"{gone}{second_message} (there are: gpu, reserved)",
+        f"{gone}{second_message} (available: gpu, reserved)",
     )
     assert user.get(f"{QUEUES}-v2", resourcePool="reserved")["jobs"] == []
     update(user, experiment_id, resourcePool="gpu")

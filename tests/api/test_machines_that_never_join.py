@@ -42,7 +42,7 @@ def test_machine_that_never_joins_is_terminated(cluster: RentedCluster, user: Ca
     ]
     assert described["console"].endswith("failed at line 12 with status 7")
     assert (
-        "its start ended at: installing docker, and it said: E: no such package"
+        "last startup step: installing docker; last output: E: no such package"
         f" (`det instance describe {instance['id']}`)"
     ) in reason(user, experiment_id)
 
@@ -104,7 +104,7 @@ def test_pool_is_held_if_its_machines_shut_down_while_booting(
     assert len(cluster.cloud.rented) == 3, "no money is spent in a loop"
     message = reason(user, id)
     assert "the last 3 machines did not join" in message
-    assert "its start ended at: installing docker" in message
+    assert "last startup step: installing docker" in message
     first = cluster.instances(all="true")[0]
     assert first["reason"] == "it ended before its agent joined: it switched itself off"
 

@@ -344,7 +344,9 @@ def test_wait_reason_names_the_hold_and_the_spent_budget(
 
     assert why().endswith(f"the pool rents no machines: {SPENT}")
     admin.post("/api/v1/rented-pools/default/hold", {"reason": "repairs"})
-    operator = "held by admin: repairs; an administrator ends that by `det pool resume default`"
+    operator = (
+        "held by admin: repairs; an administrator can end this with `det pool resume default`"
+    )
     assert why().endswith(f"the pool rents no machines: {operator}; and {SPENT}")
 
 

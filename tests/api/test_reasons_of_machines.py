@@ -71,7 +71,7 @@ CASES = {
     "invalid": Case(
         refusing(RefusalKind.INVALID, "the image ami-1 is not there"),
         "needs 1 slot; the pool rents no machines: the image ami-1 is not there; correct it;"
-        " an administrator ends that by `det pool resume default`",
+        " an administrator can end this with `det pool resume default`",
     ),
     "price cap": Case(
         nothing,
@@ -83,7 +83,7 @@ CASES = {
     "hold": Case(
         held,
         "needs 1 slot; the pool rents no machines: held by admin: the bill;"
-        " an administrator ends that by `det pool resume default`",
+        " an administrator can end this with `det pool resume default`",
     ),
     "max_instances": Case(
         taken,
@@ -101,13 +101,13 @@ CASES = {
     ),
     "starting": Case(
         nothing,
-        "needs 1 slot; waits for aws us-east-1a g5.1 spot, asked for at 00:00:00 UTC; replaced unless it joins by"
+        "needs 1 slot; waiting for aws us-east-1a g5.1 spot, requested at 00:00:00 UTC; replaced unless it joins by"
         " 00:20:00 UTC",
     ),
     "no answer": Case(
         silent,
-        "needs 1 slot; waits for aws us-east-1a g5.1 spot, asked for at 00:00:00 UTC; aws does not answer, and is asked"
-        " again every few seconds: aws did not answer",
+        "needs 1 slot; waiting for aws us-east-1a g5.1 spot, requested at 00:00:00 UTC; aws does not answer,"
+        " and is asked again every few seconds: aws did not answer",
     ),
 }  # fmt: skip
 
@@ -149,10 +149,13 @@ def test_reason_names_the_budget_that_stopped_the_work(cluster: RentedCluster) -
     (reason,) = admin.get(f"/api/v1/why/experiment/{id}")["reasons"]
     message = "the budget of user admin ($0.10) is spent; raise it with `det budget set`"
     assert reason["sentence"] == (
-        f"was asked to checkpoint and stop: the experiment was paused, as {message}"
+        f"was asked to checkpoint and stop: the experiment was paused, because {message}"
     )
     admin.post(f"/api/v1/allocations/{reason['allocationId']}/signals/ack_preemption", {})
     agent.finish()
     cluster.settle()
     (reason,) = admin.get(f"/api/v1/why/experiment/{id}")["reasons"]
-    assert reason["sentence"] == f"is paused, as {message}, then `det experiment activate {id}`"
+    assert (
+        reason["sentence"]
+        == f"is paused because {message}, then resume with `det experiment activate {id}`"
+    )

@@ -158,8 +158,8 @@ def test_why_lists_experiments_without_metrics(api: Api, user: Caller, agent: Pl
         (reason,) = user.get(f"{V}/why/{kind}/{id}")["reasons"]
         assert (reason["state"], reason["code"]) == ("WAITING", "NO_METRICS")
         assert reason["sentence"] == (
-            f"runs on a1 and has no metrics to show yet of experiment {first} (PAUSED),"
-            f" experiment {second} (PAUSED): it waits for the first"
+            f"runs on a1 and has no metrics to show yet for experiment {first} (PAUSED),"
+            f" experiment {second} (PAUSED); waiting for the first ones"
         )
 
 

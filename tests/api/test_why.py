@@ -27,7 +27,7 @@ def test_paused_work_names_the_command_that_continues_it(user: Caller) -> None:
     create_ended(user)
     experiment_id = create(user, activate=False)
     trial_id = trial_of(user, experiment_id)["id"]
-    hint = f"is paused: `det experiment activate {experiment_id}` continues it"
+    hint = f"is paused; resume with `det experiment activate {experiment_id}`"
     for kind, id in (
         ("experiment", experiment_id),
         ("trial", trial_id),
@@ -68,7 +68,7 @@ def test_killed_run_explains_the_usual_cause(api: Api, user: Caller) -> None:
     agent.poll("terminated", exit_code=137, failure="container_failed")
     ((state, sentence),) = told(user, "experiment", experiment_id)
     assert state == "ERROR"
-    assert "exit code: 137 (it was killed, often for want of memory)" in sentence
+    assert "exit code: 137 (it was killed, often because it ran out of memory)" in sentence
 
 
 def test_failed_run_has_its_exception(api: Api, user: Caller) -> None:
@@ -155,8 +155,8 @@ def test_trial_waiting_at_a_rung_has_the_reason(api: Api, user: Caller) -> None:
     assert told(user, "trial", trial_id) == [
         (
             "ACTIVE",
-            "waits at rung 1 of 2 (4 batches) with loss 0.5, without slots,"
-            " until it is promoted or no other trial can come there",
+            "is waiting at rung 1 of 2 (4 batches) with loss 0.5 and holds no slots"
+            " until it is promoted or no other trial can reach this rung",
         )
     ]
 

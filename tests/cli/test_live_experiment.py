@@ -22,7 +22,7 @@ SEARCHED = {
         {"rungs": [{"length": 30, "arrived": 3}, {"length": 120, "arrived": 1}, {"length": 480, "arrived": 1}]},
         {"rungs": [{"length": 120, "arrived": 1}, {"length": 480, "arrived": 0}]},
     ],
-    "trials": [{"id": 1, "sentence": "trained to the end"}, {"id": 2, "sentence": ""}],
+    "trials": [{"id": 1, "sentence": "trained for all 9 batches"}, {"id": 2, "sentence": ""}],
 }  # fmt: skip
 HPARAMS = {"lr": {"type": "log", "minval": -3}, "width": {"type": "const", "val": 8}}
 
@@ -94,7 +94,7 @@ def test_rungs_are_summed_over_brackets() -> None:
 
 def test_trial_shows_decision_of_the_search() -> None:
     view = experiment_of(answer(), TRIALS, searched=SEARCHED)
-    assert [t.reason for t in view.trials] == ["trained to the end", "", ""]
+    assert [t.reason for t in view.trials] == ["trained for all 9 batches", "", ""]
     waits = reasons_of([{"state": "QUEUED", "trialId": 1, "sentence": "needs 4 slots"}])
     assert experiment_of(answer(), TRIALS, waits, SEARCHED).trials[0].reason == "needs 4 slots"
 

@@ -160,12 +160,12 @@ def test_job_list_reports_jobs_of_deleted_pool(busy: FakeCluster, det: Det) -> N
     deleted_pool_job = {
         **job(),
         "resourcePool": "old",
-        "why": "its resource pool 'old' no longer exists",
+        "why": "needs resource pool 'old', which no longer exists",
     }
     here = {**job(), "jobId": "job-2", "resourcePool": "default", "why": "needs 2 slots"}
     rows = [{"full": here}, {"full": deleted_pool_job}]
     busy.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", rows, a))
-    assert det("job", "list").err == "mnist: its resource pool 'old' no longer exists\n"
+    assert det("job", "list").err == "mnist: needs resource pool 'old', which no longer exists\n"
 
 
 @pytest.mark.parametrize("flag", ["-p", "-rp", "--resource-pool"])

@@ -317,12 +317,12 @@ def test_why_names_the_agents_that_a_gang_waits_for(ctx: Context, gang: Gang) ->
     gang.lose_both()
     (reason,) = why.of(ctx, "trial", "1")
     expected = (
-        "its run on agents a, b, which are out of contact, goes on if all of them come back first"
+        "its run on agents a, b, which are unreachable, continues if all of them return first"
     )
     assert reason["sentence"].endswith(expected)
     gang.a.come_back(gang.a.running)
     (reason,) = why.of(ctx, "trial", "1")
-    assert reason["sentence"] == "runs on a, b; waits until 12:02:25 UTC for agent b to join again"
+    assert reason["sentence"] == "runs on a, b; waiting until 12:02:25 UTC for agent b to rejoin"
     gang.b.come_back(gang.b.running)
     (reason,) = why.of(ctx, "trial", "1")
     assert reason["sentence"] == "runs on a, b"
@@ -332,4 +332,4 @@ def test_why_does_not_announce_the_return_of_a_stopped_gang(gang: Gang, ctx: Con
     gang.pass_time(90, gang.b)
     gang.b.agent.poll(gang.b.ended(None))
     (reason,) = why.of(ctx, "trial", "1")
-    assert "out of contact" not in reason["sentence"]
+    assert "unreachable" not in reason["sentence"]

@@ -33,6 +33,6 @@ def test_small_trial_does_not_overtake_a_large_one_after_five_minutes(database: 
         (started_reason, _), (large, gang_reason), (small, why_small) = tx.execute(_TOLD).all()
     assert (started_reason, large, small) == ("ASSIGNED", "QUEUED", "QUEUED")
     assert gang_reason.endswith(
-        "waited for more than 5 min, so what is freed on agent is kept for it"
+        "waited for more than 5 min, so slots freed on agent are reserved for it"
     )
-    assert "those free on agent are kept for a job ahead that needs 2 slots" in why_small
+    assert "the free slots on agent are reserved for a job ahead that needs 2 slots" in why_small

@@ -31,9 +31,9 @@ IMAGES = {
     ),
 }
 EXPECTED = {
-    "dead": "and it said: Kernel panic - not syncing: Attempted to kill init!",
-    "no-driver": "waiting for the GPUs, and it said: no GPU is visible: the image needs NVIDIA's driver",
-    "no-runtime": "its start ended at: installing the NVIDIA container toolkit, and it said: ",
+    "dead": "last output: Kernel panic - not syncing: Attempted to kill init!",
+    "no-driver": "waiting for the GPUs; last output: no GPU is visible: the image needs NVIDIA's driver",
+    "no-runtime": "last startup step: installing the NVIDIA container toolkit; last output: ",
     "full-disk": "No space left on device",
 }
 # Agents that start have to be heard: that takes ten seconds on a busy machine.

@@ -8,7 +8,7 @@ from tests.support.outages.outcome import Outcome, Points
 from tests.support.outages.work import SERVES
 
 # The line of a trial's log that explains the outage.
-EXPLANATION = re.compile(r"\b(out of contact|outage|silent)\b", re.IGNORECASE)
+EXPLANATION = re.compile(r"\b(out of contact|unreachable|outage|silent)\b", re.IGNORECASE)
 # A shorter silence does not make an agent lost, so the log needs no explanation.
 LEASE_AND_WAIT_S = 55.0
 EXIT_OK = "exited successfully with a zero exit code"

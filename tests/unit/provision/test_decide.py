@@ -170,7 +170,7 @@ def test_recently_reclaimed_spot_offers_count_as_more_expensive() -> None:
     launch = plan(pool([cheap, steady], wants(1)), interruptions=reclaims).launch[0]
     assert launch.offers == (steady,)
     reason = plan(pool([cheap, steady], wants(1)), interruptions=reclaims).waiting["d1"]
-    assert "gpu.1x spot: reclaimed so often of late" in reason.sentence
+    assert "gpu.1x spot: reclaimed so often recently" in reason.sentence
     old = [(Scope.of(cheap), NOW - 3 * 86400)] * 2
     assert plan(pool([cheap, steady], wants(1)), interruptions=old).launch[0].offers[0] == cheap
 

@@ -34,7 +34,7 @@ def test_small_requests_avoid_the_reserved_agent_after_the_limit(preemption: boo
     plan = decide(passed_over(preemption=preemption), LATE)
     assert starts(plan) == {"small": {"a2": 1}}
     assert plan.waiting["large"].code is WaitCode.NO_FREE_SLOTS
-    reason = "it has waited for more than 5 min, so what is freed on a1 is kept for it"
+    reason = "it has waited for more than 5 min, so slots freed on a1 are reserved for it"
     assert plan.waiting["large"].sentence.endswith(reason)
 
 
@@ -46,9 +46,7 @@ def test_reason_of_a_small_request_names_the_large_job(preemption: bool) -> None
     plan = decide(replace(snapshot, pending=(*snapshot.pending, late)), LATE)
     assert plan.start == ()
     assert plan.preempt == ()
-    reason = (
-        "those free on a1 are kept for a job ahead that needs 2 slots and has waited for more than"
-    )
+    reason = "the free slots on a1 are reserved for a job ahead that needs 2 slots and has waited for more than"
     assert reason in plan.waiting["late"].sentence
 
 

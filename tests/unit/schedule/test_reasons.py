@@ -42,7 +42,7 @@ def test_reason_for_a_request_larger_than_every_agent() -> None:
     waiting = why(agent("gpu-1", 8), ask=request("r", 16, single_agent=True))
     assert waiting.code is WaitCode.TOO_LARGE
     assert "the largest agent has 8 (gpu-1)" in waiting.sentence
-    assert "ask for fewer slots" in waiting.sentence
+    assert "request fewer slots" in waiting.sentence
 
 
 def test_reason_for_a_gang_that_waits_for_free_agents() -> None:
@@ -74,13 +74,13 @@ def test_reason_for_blocked_agents() -> None:
 def test_reason_for_the_limit_of_containers_without_slots() -> None:
     waiting = why(agent("a1", 4, aux_limit=2, aux_used=2), ask=request("r", 0))
     assert waiting.code is WaitCode.AUX_LIMIT
-    assert "(at most 2)" in waiting.sentence
+    assert "(2)" in waiting.sentence
 
 
 def test_reason_for_a_pool_without_containers_without_slots() -> None:
     waiting = why(agent("a1", 4, aux_limit=0), ask=request("r", 0))
     assert waiting.code is WaitCode.AUX_LIMIT
-    assert "choose another pool" in waiting.sentence
+    assert "select another pool" in waiting.sentence
 
 
 def test_reason_for_a_more_important_priority() -> None:

@@ -127,15 +127,15 @@ def test_history_names_the_cause_of_a_stop() -> None:
         played.fold(Validated(trial, {"loss": loss, "batches": 1}))
     assert (
         told(history, first)
-        == "went on from rung 1 of 3 (1 batches): 0.25 was among the best 1 of 1"
+        == "continued past rung 1 of 3 (1 batches): 0.25 was among the best 1 of 1"
     )
     assert told(history, second) == (
         "was stopped by ASHA at rung 1 of 3 (1 batches): 0.5 was not among the best 1 of 2 (cut-off 0.25)"
     )
     played.fold(Validated(fourth, {"loss": float("nan"), "batches": 1}))
-    assert "no number was not among the best 1 of 4 (cut-off 0.125)" in told(history, fourth)
+    assert "NaN was not among the best 1 of 4 (cut-off 0.125)" in told(history, fourth)
     played.fold(Validated(third, {"loss": 0.0625, "batches": 9}))
-    assert told(history, third) == "trained to the end of 9 batches, with loss 0.0625 there"
+    assert told(history, third) == "trained for all 9 batches; final loss 0.0625"
 
 
 def test_history_has_the_reported_value_of_a_maximized_metric() -> None:
@@ -158,13 +158,13 @@ def test_history_shows_a_trial_as_waiting_until_its_rung_closes() -> None:
     length = history.rungs[0].length
     played.fold(OperationCompleted(trials[0], length, 0.5))
     assert told(history, trials[0]).startswith(
-        f"waits at rung 1 of 2 ({length} batches) with loss 0.5"
+        f"is waiting at rung 1 of 2 ({length} batches) with loss 0.5"
     )
     for trial, loss in zip(trials[1:], (0.25, 0.75, 1.0), strict=True):
         played.fold(OperationCompleted(trial, length, loss))
     assert told(history, trials[0]) == (
         f"was stopped by ASHA at rung 1 of 2 ({length} batches): 1 of 4 were promoted,"
-        " and 0.5 was never the best that waited"
+        " and 0.5 was never the best waiting trial"
     )
 
 

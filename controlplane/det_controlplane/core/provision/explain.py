@@ -64,7 +64,7 @@ class Explainer:
             if offer in self._market.hinted and ranked.offer not in self._market.hinted:
                 cause = "its cloud names other zones that have room"
             elif ranked.price > price:
-                cause = "reclaimed so often of late that it counts as dearer"
+                cause = "reclaimed so often recently that it counts as more expensive"
             else:
                 cause = "of another type or region than the machines that it would join"
             yield Excluded(ranked.offer, ProvisionCode.LAUNCHING, cause, None)
@@ -82,7 +82,7 @@ class Explainer:
             f"{count} × {name}" if count > 1 else name
             for name, count in Counter(str(machine.offer) for machine in machines).items()
         )
-        sentence = f"waits for {names}, asked for at {clock(newest.requested_at)}"
+        sentence = f"waiting for {names}, requested at {clock(newest.requested_at)}"
         trouble = next((machine.trouble for machine in machines if machine.trouble), "")
         if trouble:
             return ProvisionReason(ProvisionCode.MACHINE_STARTING, f"{sentence}; {trouble}")
@@ -104,7 +104,7 @@ class Explainer:
             return hold.sentence
         if hold.until is not None:
             return f"{hold.sentence}; tried again at {clock(hold.until)}"
-        return f"{hold.sentence}; an administrator ends that by `det pool resume {self._pool}`"
+        return f"{hold.sentence}; an administrator can end this with `det pool resume {self._pool}`"
 
     def unmet(self, demand: Demand, code: ProvisionCode | None) -> ProvisionReason:
         """Explain why a demand gets no machines. No code means that other demand goes first."""
@@ -115,9 +115,7 @@ class Explainer:
 
     def _unmet(self, demand: Demand, code: ProvisionCode | None) -> ProvisionReason:
         if code is None:
-            sentence = (
-                "a higher priority goes first, and waits for machines that cannot be rented now"
-            )
+            sentence = "higher-priority work goes first and is waiting for machines that cannot be rented now"
             return ProvisionReason(ProvisionCode.BEHIND_HIGHER_PRIORITY, sentence)
         fitting = [offer for offer in self._market.offers if self._could_hold(offer, demand)]
         if not fitting:
@@ -150,7 +148,7 @@ class Explainer:
             cause = "max_aux_containers_per_agent of the pool is 0"
         else:
             cause = f"the machines of the pool have {' or '.join(map(str, sizes))} slots"
-        sentence = f"{_need(demand)}; {cause}; ask for fewer slots, or add larger types to the pool"
+        sentence = f"{_need(demand)}; {cause}; request fewer slots, or add larger types to the pool"
         return ProvisionReason(ProvisionCode.NO_OFFER_FITS, sentence)
 
     def _too_many(self, demand: Demand) -> ProvisionReason:
@@ -159,7 +157,7 @@ class Explainer:
         least = min(_machines_for(demand, offer) for offer in fitting)
         if least > limit:
             sentence = f"{_need(demand)}: {counted(least, 'machine')}, and the pool may have {limit} (max_instances)"
-            way_out = "ask for fewer slots, or raise max_instances"
+            way_out = "request fewer slots, or raise max_instances"
             return ProvisionReason(ProvisionCode.MAX_INSTANCES, f"{sentence}; {way_out}")
         sentence = f"{_need(demand)}; the pool has {self._machines} of at most {limit} machines (max_instances)"
         way_out = "it starts when enough is free, or with a larger max_instances"

@@ -65,7 +65,7 @@ class Explainer:
             case KeptAgents(request, agent_ids):
                 code, sentence = self._no_room(request)
                 agents = named(agent_ids)
-                wait = f"it has waited for more than {_LIMIT}, so what is freed on {agents} is kept for it"
+                wait = f"it has waited for more than {_LIMIT}, so slots freed on {agents} are reserved for it"
                 return WaitReason(code, f"{sentence}; {wait}")
             case NoRoom(request):
                 if id(cause) not in self._no_rooms:
@@ -143,7 +143,7 @@ class Explainer:
 
     def _kept_from(self, name: str, need: str) -> WaitReason:
         """Return the reason of a request for which an agent has room that is kept for another one."""
-        prefix = f"{need}; those free on {name} are kept for"
+        prefix = f"{need}; the free slots on {name} are reserved for"
         if self._kept and name in self._kept.agent_ids:
             ahead = f"a job ahead that needs {self._kept.request.slots} slots and has waited for more than {_LIMIT}"
             return WaitReason(WaitCode.NO_FREE_SLOTS, f"{prefix} {ahead}; it starts after that")
@@ -181,9 +181,9 @@ class Explainer:
             return WaitReason(WaitCode.NO_AGENTS, sentence)
         if not any(a.slots for a in self._snapshot.agents) and not largest:
             return WaitReason(
-                WaitCode.NO_AGENTS, f"{need}; {lack}; start one, or choose another pool"
+                WaitCode.NO_AGENTS, f"{need}; {lack}; start one, or select another pool"
             )
-        way_out = "ask for fewer slots, choose another pool, or add larger agents"
+        way_out = "request fewer slots, select another pool, or add larger agents"
         if largest:
             lack = f"{lack}; the largest machine that can be added has {largest}"
         return WaitReason(WaitCode.TOO_LARGE, f"{need}; {lack}; {way_out}")
@@ -196,12 +196,10 @@ class Explainer:
             return WaitReason(WaitCode.NO_AGENTS, f"{need}; the pool has no agent yet; start one")
         if usable and any(a.aux_limit for a in usable):
             limit = max(a.aux_limit for a in usable)
-            sentence = (
-                f"{need}; every agent runs as many such containers as it may (at most {limit})"
-            )
+            sentence = f"{need}; every agent runs the maximum number of such containers ({limit})"
             return WaitReason(WaitCode.AUX_LIMIT, f"{sentence}; it starts when one of them ends")
         if usable:
-            sentence = f"{need}; no agent of the pool takes such containers; choose another pool"
+            sentence = f"{need}; no agent of the pool accepts such containers; select another pool"
             return WaitReason(WaitCode.AUX_LIMIT, sentence)
         if any(a.is_open for a in agents):
             return _only_blocked(request, need)

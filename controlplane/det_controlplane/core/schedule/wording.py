@@ -19,12 +19,12 @@ def behind(blocker: Request, priority: int) -> WaitReason:
 @lru_cache(maxsize=4096)  # thousands of reservations in each pass name the same agents
 def next_on(agent_ids: tuple[str, ...]) -> WaitReason:
     """Return the reason of a request with a reservation on these agents."""
-    sentence = f"is next on {named(agent_ids)}; it starts when allocations that were asked to leave have left"
+    sentence = f"is next on {named(agent_ids)}; it starts when the preempted allocations have left"
     return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
 
 
 def share_used(share: float, held: int) -> WaitReason:
-    """Return the reason of requests that the shares did not choose."""
+    """Return the reason of requests that the shares did not select."""
     slots = "1 slot" if share == 1 else f"{round(share, 1):g} slots"
     sentence = f"its job's fair share is {slots} and it holds {held}"
     return WaitReason(

@@ -147,19 +147,19 @@ class JudgementWording:
         beginning, share = f"was stopped by {self.method} at {place}", f"{cut.best} of {cut.among}"
         match judgement.outcome:
             case Outcome.FINISHED:
-                return f"trained to the end of {length}, with {self.metric} {value} there"
+                return f"trained for all {length}; final {self.metric} {value}"
             case Outcome.WAITS:
-                wait = f"waits at {place} with {self.metric} {value}, without slots,"
-                return f"{wait} until it is promoted or no other trial can come there"
+                wait = f"is waiting at {place} with {self.metric} {value} and holds no slots"
+                return f"{wait} until it is promoted or no other trial can reach this rung"
             case Outcome.WENT_ON:
-                return f"went on from {place}: {value} was among the best {share}"
+                return f"continued past {place}: {value} was among the best {share}"
             case Outcome.PASSED_OVER:
                 promotions = f"{share} were promoted"
-                return f"{beginning}: {promotions}, and {value} was never the best that waited"
+                return f"{beginning}: {promotions}, and {value} was never the best waiting trial"
             case Outcome.STOPPED:
                 cut_off = f"cut-off {self._shown(cut.loss)}"
                 return f"{beginning}: {value} was not among the best {share} ({cut_off})"
 
     def _shown(self, loss: float) -> str:
         value = self.value(loss)
-        return "no number" if value is None else f"{value:.4g}"
+        return "NaN" if value is None else f"{value:.4g}"

@@ -15,11 +15,11 @@ _REASONS = (
         'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
                 WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' WHEN a.state = 'WAITING' THEN 'NO_METRICS' ELSE 'RUNS' END,
         'sentence', CASE WHEN a.state = 'QUEUED'
-                THEN coalesce(a.wait_reason, w.sentence, 'was queued just now and has not been looked at yet; ask again in a second')
+                THEN coalesce(a.wait_reason, w.sentence, 'was just queued; waiting for the scheduler')
             WHEN a.killed THEN 'is being killed: ' || coalesce(a.preempt_reason, 'on request')
             WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
-            WHEN a.state = 'PULLING' THEN 'pulls its image on ' || {agents}
-            WHEN a.state = 'ASSIGNED' THEN 'was given to ' || {agents} || ', which has not started it yet'
+            WHEN a.state = 'PULLING' THEN 'is pulling its image on ' || {agents}
+            WHEN a.state = 'ASSIGNED' THEN 'is assigned to ' || {agents} || ', which has not started it yet'
             ELSE 'runs on ' || {agents} || {silent} || {awaited} END,
         'lostAgents', {lost_agents},
         'machineReason', a.machine_reason, 'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
@@ -34,14 +34,14 @@ _REASONS = (
     )
     .replace(
         "{silent}",
-        """coalesce((SELECT ', which is out of contact since ' || to_char(min(g.last_seen_at) AT TIME ZONE 'UTC', 'HH24:MI:SS "UTC"')
+        """coalesce((SELECT ', which has been unreachable since ' || to_char(min(g.last_seen_at) AT TIME ZONE 'UTC', 'HH24:MI:SS "UTC"')
             FROM containers c JOIN agents g ON g.id = c.agent_id
             WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND g.state = 'SUSPECT'), '')""",
     )
     .replace(
         "{awaited}",
-        """coalesce((SELECT '; waits until ' || to_char(a.awaited_until AT TIME ZONE 'UTC', 'HH24:MI:SS "UTC"')
-                || ' for agent ' || string_agg(c.agent_id, ' and agent ' ORDER BY c.rank) || ' to join again'
+        """coalesce((SELECT '; waiting until ' || to_char(a.awaited_until AT TIME ZONE 'UTC', 'HH24:MI:SS "UTC"')
+                || ' for agent ' || string_agg(c.agent_id, ' and agent ' ORDER BY c.rank) || ' to rejoin'
             FROM containers c JOIN agents g ON g.id = c.agent_id
             WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED' AND g.state = 'LOST'), '')""",
     )

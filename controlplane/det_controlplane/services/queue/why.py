@@ -19,21 +19,22 @@ from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.experiments import decisions
 
 _SENTENCES = {
-    "PAUSED": "is paused: `det experiment activate {experiment_id}` continues it",
-    "COMPLETED": "has completed",
+    "PAUSED": "is paused; resume with `det experiment activate {experiment_id}`",
+    "COMPLETED": "completed",
     "CANCELED": "was canceled",
     "ENDED": "has ended",
 }
 # The beginning of the provisioner's reason, which the scheduler's reason already contains.
 _NEED = re.compile(r"^needs (\d+ slots?( on one machine)?|a machine, but no slot); ")
 
+_CLEAN_END = "ended"  # the exit reason of a run without an error
 _NAMED = 3  # of the experiments that a TensorBoard waits for
 _EXIT_CODE = re.compile(r"exit code: (\d+)$")
 _MEANINGS = {
     "80": "its image lacks what the task needs: see its logs",
     "126": "its entrypoint cannot be executed",
     "127": "its entrypoint does not exist",
-    "137": "it was killed, often for want of memory",
+    "137": "it was killed, often because it ran out of memory",
     "139": "it crashed: a segmentation fault",
 }
 
@@ -41,11 +42,11 @@ _MEANINGS = {
 def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     """Return one entry for each live allocation; without any, one for the thing itself."""
     if kind not in waiting.KINDS:
-        raise Invalid(f"cannot tell why for a {kind!r}; ask for {', '.join(waiting.KINDS)}")
+        raise Invalid(f"unknown kind {kind!r}; use one of {', '.join(waiting.KINDS)}")
     if kind in ("experiment", "trial") and (whole(id) is None or len(id) > 9):
         raise Invalid(f"{kind} id must be a number, not {id!r}")
     if kind == "job" and not _is_uuid(id):
-        raise Missing(f"job '{id}' not found: ids of jobs are UUIDs, `det job list` shows them")
+        raise Missing(f"job '{id}' not found: job IDs are UUIDs; `det job list` shows them")
     with ctx.db.begin() as tx:
         subject = waiting.subject(tx, kind, id)
         if subject is None:
@@ -78,9 +79,9 @@ def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
         f"experiment {id} ({state})" for id, state in waiting.shown_by(tx, reason["allocationId"])
     ]
     more = f" and {len(experiments) - _NAMED} more" if len(experiments) > _NAMED else ""
-    suffix = f" of {', '.join(experiments[:_NAMED])}{more}" if experiments else ""
+    suffix = f" for {', '.join(experiments[:_NAMED])}{more}" if experiments else ""
     sentence = (
-        f"{reason['sentence']} and has no metrics to show yet{suffix}: it waits for the first"
+        f"{reason['sentence']} and has no metrics to show yet{suffix}; waiting for the first ones"
     )
     return reason | {"sentence": sentence}
 
@@ -98,9 +99,9 @@ def without_pool(ctx: Context, pool: str, job_id: str, is_experiment: bool) -> s
     """Return the reason for a job in a pool that is no longer configured, with the command that moves it."""
     names = ", ".join(p.pool_name for p in ctx.config.resource_pools)
     default = ctx.config.default_compute_resource_pool
-    moved = f"`det job update {job_id} --resource-pool {default}` moves it"
-    way = moved if is_experiment else "start it again in another, and kill this one"
-    return f"its resource pool {pool!r} no longer exists: {way} (there are: {names})"
+    moved = f"move it with `det job update {job_id} --resource-pool {default}`"
+    way = moved if is_experiment else "start it again in another pool and kill this one"
+    return f"needs resource pool {pool!r}, which no longer exists; {way} (available: {names})"
 
 
 def _decided(ctx: Context, kind: str, id: str, subject: Subject) -> str:
@@ -133,7 +134,7 @@ def _entry(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
     if reason["state"] == "QUEUED" and machines:
         reason["sentence"] = joined(reason["sentence"], machines, reason["code"])
     if reason["code"] in ("PREEMPTED", "KILLED") and spent:
-        reason["sentence"] += f", as {spent}"
+        reason["sentence"] += f", because {spent}"
     if nearly:
         reason["sentence"] += f"; {nearly}"
     if lost_agents:
@@ -143,9 +144,9 @@ def _entry(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
 
 def _may_go_on(lost_agents: list[str]) -> str:
     if len(lost_agents) == 1:
-        return f"; its run on agent {lost_agents[0]}, which is out of contact, goes on if the agent comes back first"
+        return f"; its run on agent {lost_agents[0]}, which is unreachable, continues if the agent returns first"
     agents = ", ".join(lost_agents)
-    return f"; its run on agents {agents}, which are out of contact, goes on if all of them come back first"
+    return f"; its run on agents {agents}, which are unreachable, continues if all of them return first"
 
 
 def in_queue(waits: dict[str, Any]) -> str:
@@ -167,10 +168,10 @@ def _with_no_show(reason: dict[str, Any]) -> dict[str, Any]:
     no_show = reason.pop("noShow")
     if no_show is not None:
         step, words = boot.last_step(no_show["console"]), boot.last_words(no_show["console"])
-        at = f", its start ended at: {step}" if step else ""
-        quote = f", and it said: {words}" if words else ""
+        at = f"; last startup step: {step}" if step else ""
+        quote = f"; last output: {words}" if words else ""
         sentence = (
-            f"a machine before did not join{at}{quote} (`det instance describe {no_show['id']}`)"
+            f"an earlier machine did not join{at}{quote} (`det instance describe {no_show['id']}`)"
         )
         reason["sentence"] += f"; {sentence}"
     return reason
@@ -185,17 +186,19 @@ def _state_entry(row: Subject, spent: str) -> dict[str, Any]:
 
 def _sentence_of(row: Subject, spent: str) -> str:
     if row.state == "PAUSED" and spent:
-        return f"is paused, as {spent}, then `det experiment activate {row.experiment_id}`"
+        return f"is paused because {spent}, then resume with `det experiment activate {row.experiment_id}`"
     last = _last_run(row)
     if row.state == "ERROR":
         return f"has failed: {'; '.join(filter(None, (row.error, last))) or 'see its logs'}"
+    if row.state == "COMPLETED" and row.exit_reason == _CLEAN_END:
+        return "completed successfully"
     if row.state in ("COMPLETED", "ENDED") and last:
         return f"{_SENTENCES[row.state]}; {last}"
     if row.state == "ACTIVE" and row.parked:
-        return "holds no slots until the searcher tells it to train on"
+        return "is waiting for the searcher and holds no slots"
     if row.state == "PAUSED" and row.experiment_id is None:
-        return "is paused: `det task unpause` continues it"
-    sentence = _SENTENCES.get(row.state, "has nothing queued and nothing running")
+        return "is paused; resume with `det task unpause`"
+    sentence = _SENTENCES.get(row.state, "has no queued or running work")
     return sentence.format(experiment_id=row.experiment_id)
 
 
