@@ -142,7 +142,7 @@ class LogLimits:
         return task
 
     def _about(self, key: ContainerKey, left_out: int) -> bytes:
-        rate = f"{self._lines_s:g} lines or {self._bytes_s / 1024:g} KiB a second"
-        lines = "1 line" if left_out == 1 else f"{left_out} lines"
-        text = f"{lines} left out: the task writes more than {rate}"
+        rate = f"{self._lines_s:,g} lines or {self._bytes_s / 1024:,g} KiB per second"
+        lines = "1 line" if left_out == 1 else f"{left_out:,} lines"
+        text = f"{lines} dropped: log rate limit ({rate}) exceeded"
         return agent_line(key, self._agent_id, text, "WARNING")

@@ -28,9 +28,7 @@ def _next_line(question: str, elsewhere: str) -> str:
     print(question, file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:
-        raise UsageError(
-            "there is no terminal to ask for a password, and standard input has none", elsewhere
-        )
+        raise UsageError("no terminal and no password on standard input", elsewhere)
     return line.rstrip("\r\n")
 
 

@@ -56,7 +56,7 @@ def test_number_of_dropped_lines_is_reported_afterwards(
     clock.now_s += 2
     limits.append(KEY, [LINE] * 3)
     about, *lines = stored_texts(spool)
-    assert about.startswith("105 lines left out: the task writes more than 10 lines")
+    assert about.startswith("105 lines dropped: log rate limit (10 lines")
     assert len(lines) == 3
 
 
@@ -65,7 +65,7 @@ def test_continuous_excess_adds_few_notes(limits: LogLimits, spool: Spool, clock
         clock.now_s += 0.1
         limits.append(KEY, [LINE] * 10)
     texts = stored_texts(spool)
-    assert sum("left out" in text for text in texts) <= 100
+    assert sum("dropped" in text for text in texts) <= 100
     assert len(texts) <= LINES_S * (BURST_S + 100) + 100
 
 
@@ -82,7 +82,7 @@ def test_number_of_dropped_lines_is_reported_at_the_end_of_a_task(
     stored_texts(spool)
     limits.ended(KEY)
     (about,) = stored_texts(spool)
-    assert about.startswith("1 line left out")
+    assert about.startswith("1 line dropped")
     limits.append(KEY, [LINE] * 5)
     assert len(stored_texts(spool)) == 5
 
@@ -123,7 +123,7 @@ def test_dropped_lines_are_reported_after_a_full_spool(
     limits.append(KEY, [LINE])
     texts = stored_texts(spool)
     assert len(texts) == 602
-    assert texts[600].startswith("100 lines left out")
+    assert texts[600].startswith("100 lines dropped")
 
 
 class Searches:

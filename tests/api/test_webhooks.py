@@ -276,7 +276,7 @@ def test_failed_message_is_sent_again_later(
     assert (tried_webhook["waitingMessages"], tried_webhook["lastArrivedAt"]) == (1, None)
     assert (
         tried_webhook["lastFailure"]
-        == "try 7, it is tried again: example.com answered with status 503"
+        == "attempt 7, will retry: example.com answered with status 503"
     )
     # A new address applies to waiting messages.
     user.done("PATCH", f"{W}/{new_webhook['id']}", {"url": "https://example.com/new"})
@@ -390,7 +390,9 @@ def test_failed_test_message_has_the_reason(webhook: Any, inbox: Inbox, user: Ca
     new_webhook = webhook()
     inbox.refusals[new_webhook["url"]] = Unsent("example.com answered with status 500")
     error = refused(user, "POST", f"{W}/{new_webhook['id']}/test", {}, 400)
-    assert error.endswith("(chat) took no message: example.com answered with status 500")
+    assert error.endswith(
+        "(chat) did not accept the test message: example.com answered with status 500"
+    )
 
 
 def test_slack_gets_blocks(api: Api, webhook: Any, inbox: Inbox, user: Caller) -> None:

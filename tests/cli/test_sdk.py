@@ -221,7 +221,7 @@ def test_top_checkpoint_by_other_metric_requires_direction(sdk: FakeCluster) -> 
 
 
 def test_top_checkpoint_by_unknown_metric_is_not_found(sdk: FakeCluster) -> None:
-    with pytest.raises(errors.NotFoundException, match="no checkpoint with such a metric"):
+    with pytest.raises(errors.NotFoundException, match="no checkpoints with metric acc"):
         client.get_experiment(1).top_checkpoint(sort_by="acc", smaller_is_better=False)
 
 

@@ -25,7 +25,7 @@ def test_webhook_is_created_tested_edited_and_deleted(api: Api, det: Det) -> Non
     assert cells == [
         "1", "chat", "Uncategorized", "all", "error experiments, log lines with 'o{3}'", "default", "https://example.com",
     ]  # fmt: skip
-    assert det("webhook", "test", "1").out == "Webhook 1 accepted an example message\n"
+    assert det("webhook", "test", "1").out == "Test message of webhook 1 delivered\n"
     assert det("webhook", "edit", "1", "--url", "https://example.org").code == 0
     assert "https://example.org" in det("webhook", "list").out
     assert det("webhook", "edit", "1", "--on", "completed", "--on-log", "o{3}").code == 0

@@ -108,7 +108,7 @@ def test_refused_connection_is_retried() -> None:
 
 def test_name_without_an_address_is_retried() -> None:
     error = refusal(WebCourier(), "https://nowhere.invalid/")
-    assert str(error) == "nowhere.invalid has no address"
+    assert str(error) == "cannot resolve nowhere.invalid"
     assert not error.forever
 
 

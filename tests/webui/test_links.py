@@ -57,7 +57,7 @@ def test_addresses_of_determined_open_the_same_pages(tab: Tab, user: Caller, sea
         tab.visit(old_address.format(**names))
         tab.page.wait_for_url(f"{tab.base}/det{page.format(**names)}")
         tab.ready()
-        assert (old_address, tab.page.get_by_text("There is no such page").count()) == (
+        assert (old_address, tab.page.get_by_text("Page not found").count()) == (
             old_address,
             0,
         )

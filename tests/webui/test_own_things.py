@@ -84,7 +84,7 @@ def test_workspace_owner_sets_policies_without_roles(tab: Tab, house: House) -> 
     fields.nth(1).wait_for()  # the answer for tasks may come before the one for experiments
     fields.first.fill("invariant_config:\n  max_restarts: 3\n")
     tab.page.get_by_role("button", name="Save").first.click()
-    tab.page.get_by_text("Saved: it counts from now on").wait_for()
+    tab.page.get_by_text("Saved. Applies to new submissions.").wait_for()
     spaces = house.admin.get("/api/v1/workspaces", name="mine")["workspaces"]
     path = f"/api/v1/config-policies/workspaces/{spaces[0]['id']}/experiment"
     assert house.admin.get(path)["configPolicies"]["invariant_config"] == {"max_restarts": 3}

@@ -293,7 +293,7 @@ def test_shell_works_in_the_page(tab: Tab, browser: Any, base: str, cluster: Clu
     tab.open("/tasks")
     tab.page.get_by_role("button", name="New shell").click()
     tab.page.get_by_role("button", name="Start").click()
-    tab.page.get_by_role("link", name="Open a terminal").click()
+    tab.page.get_by_role("link", name="Open terminal").click()
     # Colours of 24 bits are styles that the policy of the page forbids in markup.
     typed(tab, "printf '\\033[38;2;10;120;10m%s\\033[0m\\n' \"<i>$((40+2))</i>\"; kept=h''ere")
     shown(tab, "<i>42</i>")
@@ -305,7 +305,7 @@ def test_shell_works_in_the_page(tab: Tab, browser: Any, base: str, cluster: Clu
     assert tab.faults() == []
     tab.page.keyboard.press("Control+Shift+ArrowUp")
     assert "Copy" not in (focus := tab.page.evaluate("document.activeElement.textContent"))
-    assert focus == "Read aloud"
+    assert focus == "Screen reader mode"
     # The same tab finds its shell and its output again.
     tab.page.reload()
     shown(tab, "<i>42</i>")
@@ -313,7 +313,7 @@ def test_shell_works_in_the_page(tab: Tab, browser: Any, base: str, cluster: Clu
     shown(tab, "again-here")
     typed(tab, "exit 3")
     tab.page.get_by_text("The shell ended with status 3.").wait_for()
-    tab.page.get_by_role("button", name="Start again").click()
+    tab.page.get_by_role("button", name="Restart shell").click()
     typed(tab, "echo new-$kept-")
     shown(tab, "new--")
     address = tab.page.url.removeprefix(f"{base}/det")
@@ -324,11 +324,11 @@ def test_shell_works_in_the_page(tab: Tab, browser: Any, base: str, cluster: Clu
         typed(other, "kept=there; echo $((20+3))-ready")
         shown(other, "23-ready")
         cluster.kill("det_controlplane.entry.server.api_server")
-        other.page.get_by_text("The shell goes on; this page tries to reach it again.").wait_for()
+        other.page.get_by_text("The shell is still running. This page is reconnecting.").wait_for()
         typed(other, "echo still-$kept")
         shown(other, "still-there")
         other.page.get_by_role("button", name="End").click()
-        other.page.get_by_text("This task has ended, and its shell with it.").wait_for()
+        other.page.get_by_text("The task and its shell have ended.").wait_for()
 
 
 def typed(tab: Tab, line: str) -> None:

@@ -51,7 +51,7 @@ def test_priority_and_place_of_a_job_can_be_changed_and_undone(
 ) -> None:
     tab.open("/queue/default")
     manage(tab, "job c")
-    tab.page.get_by_text(re.compile("^It waits: ")).wait_for()
+    tab.page.get_by_text(re.compile("^Waiting: ")).wait_for()
     assert tab.faults() == []
     fill(tab, Priority="10")
     press(tab, "Save")
@@ -63,7 +63,7 @@ def test_priority_and_place_of_a_job_can_be_changed_and_undone(
     assert (queue(user), job(user, "job c")["priority"]) == (three, 42)
     tab.page.get_by_role("row").nth(3).get_by_text("job c").wait_for()
     manage(tab, "job c")
-    fill(tab, Place="2")
+    fill(tab, Position="2")
     press(tab, "Save")
     gone(tab)
     assert queue(user) == ["job a", "job c", "job b"]
@@ -77,7 +77,7 @@ def test_job_can_be_moved_to_another_pool_and_back(
 ) -> None:
     tab.open("/queue/default")
     manage(tab, "job a")
-    fill(tab, Place="9")  # has no meaning in another pool
+    fill(tab, Position="9")  # has no meaning in another pool
     choose(tab, Resource="reserved")
     fill(tab, Priority="7")
     press(tab, "Save")
@@ -201,13 +201,13 @@ def test_long_queue_shows_that_its_list_is_incomplete(
 
     tab.page.route(f"**{QUEUE}*", two_of_three)
     tab.open("/queue/default")
-    tab.page.get_by_text("The first 2 of 3 jobs.").wait_for()
+    tab.page.get_by_text("Showing the first 2 of 3 jobs.").wait_for()
     manage(tab, "job b")
-    tab.page.get_by_text("1 is next; there are 3 jobs.").wait_for()
+    tab.page.get_by_text("1 is next. The queue has 3 jobs.").wait_for()
     press(tab, "Cancel")
     press(tab, "Show more")
     tab.page.get_by_role("link", name="job c").wait_for()
-    tab.page.get_by_text("The first 2 of 3 jobs.").wait_for(state="detached")
+    tab.page.get_by_text("Showing the first 2 of 3 jobs.").wait_for(state="detached")
 
 
 def test_job_can_be_moved_with_the_keyboard(tab: Tab, user: Caller, three: list[str]) -> None:

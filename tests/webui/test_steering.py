@@ -285,14 +285,14 @@ def test_job_can_be_moved_to_the_top_and_back(tab: Tab, user: Caller, house: Hou
     # The page asks again a moment later than we.
     last = tab.page.get_by_role("row").nth(3)
     last.locator(f'a[href="/det/experiments/{third}"]').wait_for()
-    handles = tab.page.get_by_role("button", name=re.compile("^Place [0-9]+"))
+    handles = tab.page.get_by_role("button", name=re.compile("^Position [0-9]+"))
     # A finger drags as a mouse does, and does not scroll the page.
     assert handles.nth(2).evaluate("e => getComputedStyle(e).touchAction") == "none"
     handles.nth(2).drag_to(handles.nth(1))
     assert eventually(lambda: queue(user) == [first, third, second]), "it was dragged up"
     table_row = tab.page.get_by_role("row").nth(2)
     table_row.locator(f'a[href="/det/experiments/{third}"]').wait_for()
-    table_row.get_by_role("button", name=re.compile("^Place 2")).press("ArrowDown")
+    table_row.get_by_role("button", name=re.compile("^Position 2")).press("ArrowDown")
     assert eventually(lambda: queue(user) == [first, second, third]), "a key moved it down"
     for experiment_id in experiment_ids:
         user.post(f"/api/v1/experiments/{experiment_id}/kill")

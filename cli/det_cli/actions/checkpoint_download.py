@@ -33,8 +33,9 @@ def of_experiment(args: argparse.Namespace) -> None:
     else:
         checkpoints = best_checkpoints(session, args.experiment_id, args.top_n)
     if not checkpoints:
+        of_metric = f" with metric {args.sort_by}" if args.sort_by else ""
         raise MissingError(
-            f"experiment {args.experiment_id} has no checkpoint with such a metric",
+            f"experiment {args.experiment_id} has no checkpoints{of_metric}",
             f"`det experiment list-checkpoints {args.experiment_id}` lists the existing checkpoints",
         )
     for checkpoint in checkpoints:

@@ -48,9 +48,7 @@ def login(args: argparse.Namespace) -> None:
         if store.master.startswith("https:"):
             anonymous(args).get("/info")  # asks for trust in the certificate before the password
         question = f"Password for user '{username}': "
-        password = prompts.password(
-            question, "set DET_PASS, or write the password to standard input"
-        )
+        password = prompts.password(question, "set DET_PASS or pipe the password")
     store.keep(username, _token(args, username, password), activate=True)
     say(f"Signed in to {store.master} as {username}.")
     return None

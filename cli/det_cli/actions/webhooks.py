@@ -107,12 +107,12 @@ def deliveries(args: argparse.Namespace) -> None:
 def _result(delivery: dict[str, Any]) -> str:
     if delivery["arrived"]:
         return "delivered"
-    return str(delivery["failure"]) if delivery["nextAt"] else f"given up: {delivery['failure']}"
+    return str(delivery["failure"]) if delivery["nextAt"] else f"gave up: {delivery['failure']}"
 
 
 def test(args: argparse.Namespace) -> None:
     connect(args).post(f"{V1}/webhooks/{args.webhook_id}/test", {})
-    print(f"Webhook {args.webhook_id} accepted an example message")
+    print(f"Test message of webhook {args.webhook_id} delivered")
 
 
 def delete(args: argparse.Namespace) -> None:

@@ -63,7 +63,7 @@ class WebCourier:
         try:
             entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as e:
-            raise Unsent(f"{host} has no address") from e
+            raise Unsent(f"cannot resolve {host}") from e
         addresses = [str(entry[4][0]) for entry in entries]
         if not self._allow_private and not all(map(_is_public, addresses)):
             raise Unsent(

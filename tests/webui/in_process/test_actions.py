@@ -33,8 +33,8 @@ def test_group_can_be_renamed_lose_a_member_and_be_deleted(tab: Tab, house: Hous
     fill(tab, Name="vision")
     press(tab, "Save")
     tab.page.get_by_role("heading", name="vision").wait_for()
-    press(tab, "Take out ada")
-    told(tab, "ada left vision")
+    press(tab, "Remove ada")
+    told(tab, "Removed ada from vision")
     assert house.admin.get(path)["group"]["users"] == []
     press(tab, "Undo")
     tab.page.get_by_role("link", name="ada").wait_for()
@@ -68,7 +68,7 @@ def test_a_webhook_is_edited(tab: Tab, house: House) -> None:
     make_webhook(house.admin, name="chat")
     tab.open("/webhooks")
     press(tab, "Actions on chat", "Edit")
-    fill(tab, Name="pager", Address="https://example.com/other")
+    fill(tab, Name="pager", URL="https://example.com/other")
     press(tab, "Save")
     gone(tab)
     (webhook,) = house.admin.get(W)["webhooks"]
@@ -129,8 +129,8 @@ def test_failed_deletions_show_their_reasons(tab: Tab, house: House) -> None:
         deletions.fail(tx, "workspace", workspace_id, "workspace: its files stay")
         deletions.fail(tx, "project", project, "project: its files stay")
     tab.open("/workspaces")
-    tab.page.get_by_text("This workspace is not deleted: workspace: its files stay").wait_for()
-    tab.page.get_by_text("Not deleted: project: its files stay").wait_for()
+    tab.page.get_by_text("Deletion failed: workspace: its files stay").wait_for()
+    tab.page.get_by_text("Deletion failed: project: its files stay").wait_for()
 
 
 def test_an_agent_is_drained_disabled_and_enabled(tab: Tab, house: House) -> None:
@@ -141,13 +141,13 @@ def test_an_agent_is_drained_disabled_and_enabled(tab: Tab, house: House) -> Non
         return stored_agent["enabled"], stored_agent["draining"]
 
     tab.open("/cluster")
-    press(tab, "Actions on a1", "Drain: let its work end")
-    told(tab, "a1 takes no new work")
+    press(tab, "Actions on a1", "Drain: finish running work")
+    told(tab, "a1 is draining")
     assert agent()[1] or not agent()[0]
     press(tab, "Actions on a1", "Enable")
-    told(tab, "a1 takes work again")
+    told(tab, "a1 is enabled")
     assert agent() == (True, False)
-    press(tab, "Actions on a1", "Disable: end its work")
+    press(tab, "Actions on a1", "Disable: stop running work")
     told(tab, "a1 is disabled")
     assert agent()[0] is False
 
@@ -156,7 +156,7 @@ def test_user_changes_own_name_password_and_colours(browser: Any, base: str, hou
     house.person("linus")
     with opened(browser, base, user=("linus", PASSWORD)) as tab:
         tab.open("/settings")
-        fill(tab, Shown_name="Linus <b>P.")
+        fill(tab, Display_name="Linus <b>P.")
         tab.page.get_by_role("button", name="Save", exact=True).first.click()
         told(tab, "Name saved")
         user = house.admin.get("/api/v1/users/linus/by-username")["user"]
@@ -250,7 +250,7 @@ def test_text_can_be_copied_without_https(tab: Tab) -> None:
     press(tab, "Copy")
     told(tab, "Copied")
     press(tab, "Close")
-    name = tab.page.get_by_label("Shown name")
+    name = tab.page.get_by_label("Display name")
     name.fill("")
     name.press("Control+v")
     assert name.input_value() == token

@@ -43,7 +43,7 @@ def test_template_can_be_created_validated_changed_and_deleted(tab: Tab, house: 
     )
     with tab.page.expect_request(lambda r: r.url.endswith(path) and _reads(r)):
         press(tab, "Save")
-    tab.page.get_by_text("Saved").wait_for()
+    tab.page.get_by_text("Saved", exact=True).wait_for()
     assert house.admin.get(path)["template"]["config"] == {"resources": {"slots_per_trial": 4}}
     press(tab, "More actions")
     held_requests[0].continue_()
@@ -68,7 +68,7 @@ def test_editing_a_template_preserves_its_other_fields(tab: Tab, house: House) -
     editor = tab.page.get_by_label(re.compile("^Configuration"))
     editor.fill(editor.input_value() + "max_restarts: 3\n")
     press(tab, "Save")
-    tab.page.get_by_text("Saved").wait_for()
+    tab.page.get_by_text("Saved", exact=True).wait_for()
     template = house.admin.get("/api/v1/templates/odd")["template"]
     assert template == {
         "name": "odd",
@@ -100,27 +100,27 @@ def test_webhook_can_be_created_tested_and_deleted(tab: Tab, house: House) -> No
     house.api.ctx.courier = inbox = Inbox()
     tab.open("/webhooks")
     press(tab, "New webhook")
-    fill(tab, Name="pager", Address="not an address")
+    fill(tab, Name="pager", URL="not an address")
     choose(tab, Workspace="All workspaces")
     press(tab, "Create")
     assert house.admin.get(W)["webhooks"] == []
-    fill(tab, Address="https://example.com/hook", Lines_of_logs="[")
+    fill(tab, URL="https://example.com/hook", Log_lines_matching="[")
     press(tab, "Create")
     tab.page.get_by_role("dialog").get_by_role("alert").wait_for()
-    fill(tab, Lines_of_logs="CUDA error")
+    fill(tab, Log_lines_matching="CUDA error")
     tab.page.get_by_role("dialog").get_by_label("Budgets").check()
     press(tab, "Create")
     gone(tab)
-    tab.page.get_by_text("lines with CUDA error, budgets").wait_for()
+    tab.page.get_by_text("log lines matching CUDA error, budgets").wait_for()
     press(tab, "Test pager")
-    tab.page.get_by_text("pager took an example").wait_for()
+    tab.page.get_by_text("pager: test message delivered").wait_for()
     assert [post.url for post in inbox.posts] == ["https://example.com/hook"]
     inbox.refusals["https://example.com/hook"] = Unsent("example.com answered with status 503")
     press(tab, "Test pager")
-    tab.page.get_by_role("status").get_by_text("took no message").wait_for()
+    tab.page.get_by_role("status").get_by_text("did not accept the test message").wait_for()
     end(house.admin)
     delivery.run(house.api.ctx)
-    tab.page.get_by_text(re.compile("try 1, it is tried again: .* 503")).wait_for()
+    tab.page.get_by_text(re.compile("attempt 1, will retry: .* 503")).wait_for()
     press(tab, "Actions on pager", "Delete", "Delete")
     tab.page.get_by_text("No webhooks yet").wait_for()
     assert house.admin.get(W)["webhooks"] == []
@@ -130,17 +130,17 @@ def test_webhook_can_be_created_tested_and_deleted(tab: Tab, house: House) -> No
 def test_a_budget_is_set_raised_and_deleted(tab: Tab, house: House) -> None:
     tab.open("/budgets")
     press(tab, "New budget")
-    choose(tab, Of="a person")
+    choose(tab, Scope="Person")
     fill(tab, Person="nobody", US_dollars="5")
-    press(tab, "Set")
+    press(tab, "Save")
     tab.page.get_by_role("dialog").get_by_role("alert").get_by_text("not found").wait_for()
     fill(tab, Person="determined")
-    press(tab, "Set")
+    press(tab, "Save")
     gone(tab)
-    press(tab, "Actions on the budget of determined", "Change")
+    press(tab, "Actions on the budget of determined", "Edit")
     fill(tab, US_dollars="12.50")
-    choose(tab, Counts="each month")
-    press(tab, "Set")
+    choose(tab, Period="monthly")
+    press(tab, "Save")
     tab.page.get_by_role("cell", name="$12.50").wait_for()
     (budget,) = house.admin.get("/api/v1/budgets")["budgets"]
     assert (budget["limitUsd"], budget["period"]) == (12.5, "month")
@@ -175,15 +175,15 @@ def test_all_users_see_the_cluster_message_until_it_is_cleared(
 ) -> None:
     tab.open("/admin/message")
     fill(tab, Message=MARKUP)
-    press(tab, "Set")
+    press(tab, "Set message")
     banner = tab.page.get_by_role("status", name="Cluster message")
     banner.get_by_text(MARKUP).wait_for()
     with opened(browser, base, user=("determined", PASSWORD)) as other:
         other.open("/")
         other.page.get_by_role("status", name="Cluster message").wait_for()
-    press(tab, "Clear", "Undo")
+    press(tab, "Clear message", "Undo")
     banner.wait_for()
-    press(tab, "Clear")
+    press(tab, "Clear message")
     banner.wait_for(state="detached")
     assert house.admin.get("/api/v1/master")["clusterMessage"] is None
 

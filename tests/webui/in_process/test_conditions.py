@@ -149,7 +149,7 @@ def test_menus_and_dialogs_are_accessible(browser: Any, base: str, tab: Tab, mad
     tab.page.get_by_role("alert").wait_for()
     assert ("failure", faults(tab)) == ("failure", [])
     tab.open("/nowhere")
-    tab.page.get_by_role("heading", name="There is no such page").wait_for()
+    tab.page.get_by_role("heading", name="Page not found").wait_for()
     assert ("missing", faults(tab)) == ("missing", [])
     with opened(browser, base, signed_in=False) as other:
         other.open("/experiments")

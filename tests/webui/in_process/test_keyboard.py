@@ -137,9 +137,9 @@ def test_a_job_is_moved_in_the_queue_and_back(keys: Keyboard, house: House) -> N
     keys.page.get_by_text("Undone").wait_for()
     assert queue() == ["job a", "job b", "job c"]
     keys.kept()
-    keys.to("Place", "Shift+Tab")
+    keys.to("Position", "Shift+Tab")
     keys.press("ArrowUp")
-    keys.page.get_by_text("is number").wait_for()
+    keys.page.get_by_text("moved to position").wait_for()
     assert queue() == ["job a", "job c", "job b"]
     keys.kept()
     keys.to("Undo")
@@ -193,14 +193,14 @@ def test_keyboard_creates_objects_in_dialogs(keys: Keyboard, house: House) -> No
     keys.enter("New template")
     keys.dialog("New template")
     keys.fill({"Name": "by keys", "Configuration, in YAML": "max_restarts: 1"})
-    keys.page.get_by_text("It gives max_restarts.").wait_for()
+    keys.page.get_by_text("Sets max_restarts.").wait_for()
     keys.enter("Create")
     keys.heading("by keys")
 
     go(keys, "Webhooks")
     keys.enter("New webhook")
     keys.dialog("New webhook")
-    keys.fill({"Name": "by keys", "Address": "https://example.com/hook"})
+    keys.fill({"Name": "by keys", "URL": "https://example.com/hook"})
     keys.enter("Create")
     keys.gone()
 

@@ -49,7 +49,7 @@ def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: Rent
     user = rented.api.signed_in("determined")
     experiment = create(user, activate=True)
     tab.open("/cluster")
-    tab.page.get_by_text("None now.").wait_for()
+    tab.page.get_by_text("No machines.").wait_for()
     rented.settle()
     (rental,) = rented.cloud.alive()
     machine(tab, rental.cloud_id).get_by_text("Launched", exact=True).wait_for()
@@ -57,7 +57,7 @@ def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: Rent
     rented.settle()
     agent.work()
     machine(tab, rental.cloud_id).get_by_text("Registered", exact=True).wait_for()
-    tab.page.get_by_role("region", name="What runs").get_by_role("row").nth(1).wait_for()
+    tab.page.get_by_role("region", name="Running work").get_by_role("row").nth(1).wait_for()
     assert tab.faults() == []
     rented.pass_time(hours=3)
     agent.poll()
@@ -69,23 +69,23 @@ def test_pages_show_a_machine_from_its_launch_to_its_cost(tab: Tab, rented: Rent
     (instance,) = rented.instances(all=True)
     assert instance["state"] == "GONE"
     tab.page.reload()
-    tab.page.get_by_text("None now.").wait_for()
-    press(tab, "Ended ones too")
+    tab.page.get_by_text("No machines.").wait_for()
+    press(tab, "Show ended")
     row = tab.page.get_by_role("region", name="Machines").get_by_role("row").nth(1)
     row.get_by_text("Gone", exact=True).wait_for()
     row.get_by_text(f"${instance['costUsd']:.2f}", exact=True).wait_for()
     row.get_by_text(instance["reason"], exact=True).wait_for()
     row.get_by_role("button", name=rental.cloud_id).click()
-    for word in ("Asked for", "Launched", "Its agent joined", "Ended"):
+    for word in ("Requested", "Launched", "Agent connected", "Ended"):
         tab.page.get_by_role("dialog").get_by_text(word, exact=True).first.wait_for()
     assert tab.faults() == []
     press(tab, "Close")
-    hours = tab.page.get_by_role("img", name="Cost of each of the last 24 hours").locator("span")
+    hours = tab.page.get_by_role("img", name="Cost per hour for the last 24 hours").locator("span")
     heights = [hour.bounding_box()["height"] for hour in hours.all()]
     assert sum(height > 1 for height in heights) in (3, 4, 5)
     (month,) = rented.api.signed_in("admin").get("/api/v1/costs/pools")["costs"]
     tab.page.get_by_text(
-        f"${month['workingUsd']:.2f} at work, ${month['idleUsd']:.2f} idle"
+        f"${month['workingUsd']:.2f} busy, ${month['idleUsd']:.2f} idle"
     ).wait_for()
 
 
@@ -113,7 +113,7 @@ def test_pool_can_be_held_and_resumed(tab: Tab, rented: RentedCluster) -> None:
     rented.settle()
     assert rented.cloud.rented == []
     tab.page.reload()
-    tab.page.get_by_text("1 run waits:").wait_for()
+    tab.page.get_by_text("1 queued run:").wait_for()
     press(tab, "Resume")
     tab.page.get_by_role("button", name="Hold").wait_for()
     assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
@@ -128,8 +128,8 @@ def test_offers_show_hardware_and_refusals_with_next_try(tab: Tab, rented: Rente
     tab.open("/cluster")
     offers = tab.page.get_by_role("region", name="Offers")
     row = offers.get_by_role("row").filter(has_text="us-east-1a").first
-    row.get_by_text("1a has no <b>g5</b>. Asked again in").wait_for()
+    row.get_by_text("1a has no <b>g5</b>. Retry in").wait_for()
     row.get_by_text("NVIDIA A10G 24 GiB, 4 vCPU, 16 GiB", exact=True).wait_for()
     others = offers.get_by_role("row").filter(has_text="us-east-1b")
-    assert "Asked again" not in (others.text_content() or "")
+    assert "Retry in" not in (others.text_content() or "")
     assert tab.faults() == []

@@ -41,7 +41,7 @@ def tab(browser: Any, base: str) -> Iterator[Tab]:
 
 def started(tab: Tab, house: House, kind: str) -> Any:
     """Start the task of the dialog. Return the API's description of it."""
-    tab.page.get_by_text("This can start.").wait_for()
+    tab.page.get_by_text("Ready to start.").wait_for()
     assert tab.faults() == []
     press(tab, "Start")
     tab.page.wait_for_url(re.compile(f"/det/tasks/{kind}/"))
@@ -63,9 +63,9 @@ def test_older_tasks_can_be_loaded(tab: Tab, house: House) -> None:
     tab.page.locator(f"a[href$='{last}']").wait_for()
     assert tab.page.get_by_role("link", name="before").count() == 0
     assert tab.faults() == []
-    press(tab, "Look further back")
+    press(tab, "Show more")
     tab.page.get_by_role("link", name="before").wait_for()
-    assert tab.page.get_by_role("button", name="Look further back").count() == 0
+    assert tab.page.get_by_role("button", name="Show more").count() == 0
     house.admin.post(f"/api/v1/tasks/{first}/kill", {"taskId": first, "killFromRoot": True})
 
 
@@ -78,15 +78,15 @@ def test_notebook_starts_with_the_settings_of_the_form(
     press(tab, "New notebook")
     fill(tab, Description="looking at digits", Slots="2", Image="own/image:1")
     choose(tab, Workspace="red", Template="urgent", Resource_pool="reserved")
-    tab.page.get_by_text("It takes 2 slots in pool reserved.").wait_for()
-    tab.page.get_by_text("More of the configuration").click()
-    more = tab.page.get_by_label(re.compile("^In YAML"))
+    tab.page.get_by_text("Uses 2 slots in pool reserved.").wait_for()
+    tab.page.get_by_text("Advanced configuration").click()
+    more = tab.page.get_by_label(re.compile("^YAML"))
     more.fill("resources: {slots: many}")
     tab.page.get_by_text(re.compile("resources.slots")).wait_for()
     assert tab.page.get_by_role("button", name="Start").is_disabled()
     more.fill("idle_timeout: 2h\nresources: {slots: 1}")
-    tab.page.get_by_text("It takes 1 slot in pool reserved.").wait_for()
-    tab.page.get_by_text("Files that it begins with").click()
+    tab.page.get_by_text("Uses 1 slot in pool reserved.").wait_for()
+    tab.page.get_by_text("Initial files").click()
     tab.page.get_by_label("Or individual files").set_input_files(tmp_path / "plan.ipynb")
     tab.page.get_by_text("1 file, 2 B").wait_for()
     task = started(tab, house, "notebook")
@@ -104,7 +104,7 @@ def test_notebook_starts_with_the_settings_of_the_form(
 def test_command_form_requires_a_command(tab: Tab, house: House) -> None:
     tab.open("/tasks")
     press(tab, "Others", "New command")
-    tab.page.get_by_text("Write the command that is to run.").wait_for()
+    tab.page.get_by_text("Enter the command to run.").wait_for()
     assert tab.page.get_by_role("button", name="Start").is_disabled()
     fill(tab, Command="python3 prepare.py && ls")
     task = started(tab, house, "command")

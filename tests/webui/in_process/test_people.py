@@ -23,13 +23,13 @@ def user_named(house: House, name: str) -> dict[str, Any]:
 def test_account_can_be_created_renamed_and_deactivated(tab: Tab, house: House) -> None:
     tab.open("/admin/people")
     press(tab, "New account")
-    fill(tab, User_name="grace", Shown_name=MARKUP, Password="short")
+    fill(tab, User_name="grace", Display_name=MARKUP, Password="short")
     press(tab, "Create")
     tab.page.get_by_role("heading", name=MARKUP).wait_for()
     assert user_named(house, "grace")["displayName"] == MARKUP
     house.api.signed_in("grace", "short")
     press(tab, "Edit")
-    fill(tab, Shown_name="Grace H.")
+    fill(tab, Display_name="Grace H.")
     tab.page.get_by_label(re.compile("^Administrator")).check()
     press(tab, "Save")
     tab.page.get_by_role("heading", name="Grace H.").wait_for()
@@ -48,7 +48,7 @@ def test_deactivating_an_account_lists_paused_and_ended_tasks(tab: Tab, house: H
     tab.open(f"/admin/people/{user_named(house, 'alan')['id']}")
     press(tab, "More actions", "Deactivate", "Deactivate")
     toasts = tab.page.get_by_role("status")
-    toasts.get_by_text(re.compile("deactivated. Goes on: .*Shell mine")).wait_for()
+    toasts.get_by_text(re.compile("deactivated. Still running: .*Shell mine")).wait_for()
     press(tab, "Activate", "More actions", "Deactivate")
     tick = "Pause its experiments and generic tasks, end its other tasks"
     tab.page.get_by_label(re.compile(f"^{tick}")).check()
@@ -101,9 +101,9 @@ def test_user_with_an_account_signs_in_through_the_identity_provider(
         tab.open("/admin/people")
         press(tab, "New account")
         fill(tab, User_name="ada@example.com")
-        tab.page.get_by_label(re.compile("^Signs in at the identity provider")).check()
+        tab.page.get_by_label(re.compile("^Sign in with the identity provider")).check()
         press(tab, "Create")
-        tab.page.get_by_text("at the identity provider").wait_for()
+        tab.page.get_by_text("identity provider", exact=True).wait_for()
         other.open("/queue")
         through.click()
         other.page.get_by_role("heading", name="Job queue").wait_for()
@@ -127,19 +127,19 @@ def test_group_can_receive_a_member_and_a_role(tab: Tab, house: House) -> None:
     tab.open("/admin/groups")
     press(tab, "New group")
     fill(tab, Name="vision")
-    press(tab, "Create", "Add a member")
+    press(tab, "Create", "Add member")
     fill(tab, Person="ada")
     press(tab, "Add")
     gone(tab)
     tab.open(f"/admin/roles?in={house.red}")
-    press(tab, "Give a role")
+    press(tab, "Assign role")
     choose(tab, To="a group")
     choose(tab, Group="vision", Role="Viewer")
-    press(tab, "Give")
+    press(tab, "Assign")
     gone(tab)
     ada = house.api.signed_in("ada")
     assert [w["name"] for w in ada.get("/api/v1/workspaces")["workspaces"]] == ["red"]
-    button = tab.page.get_by_role("button", name="Take away Viewer from vision")
+    button = tab.page.get_by_role("button", name="Remove Viewer from vision")
     button.click()
     button.wait_for(state="detached")
     press(tab, "Undo")
@@ -158,8 +158,8 @@ def crowd(house: House) -> Iterator[int]:
 
 def test_roles_and_policies_can_be_set_in_any_of_many_workspaces(tab: Tab, crowd: int) -> None:
     tab.open(f"/admin/roles?in={crowd}")
-    press(tab, "Give a role")
-    tab.page.get_by_role("heading", name="Give a role in z-099").wait_for()
+    press(tab, "Assign role")
+    tab.page.get_by_role("heading", name="Assign role in z-099").wait_for()
     tab.open(f"/admin/policies?in={crowd}")
     tab.page.locator(f"option[value='{crowd}']:checked").wait_for(state="attached")
 
@@ -167,10 +167,10 @@ def test_roles_and_policies_can_be_set_in_any_of_many_workspaces(tab: Tab, crowd
 @pytest.mark.parametrize("part", ["roles", "policies"])
 def test_page_of_an_unknown_workspace_offers_to_choose_another(tab: Tab, part: str) -> None:
     tab.open(f"/admin/{part}?in=999999")
-    tab.page.get_by_role("heading", name="There is no such workspace").wait_for()
-    assert tab.page.get_by_role("button", name="Give a role").count() == 0
-    tab.page.get_by_role("link", name="Choose another").click()
-    tab.page.get_by_label("Place").wait_for()
+    tab.page.get_by_role("heading", name="Workspace not found").wait_for()
+    assert tab.page.get_by_role("button", name="Assign role").count() == 0
+    tab.page.get_by_role("link", name="Select another workspace").click()
+    tab.page.get_by_label("Scope").wait_for()
 
 
 def test_administrator_describes_and_revokes_token_of_another_user(tab: Tab, house: House) -> None:
@@ -200,12 +200,12 @@ def test_users_see_administration_pages_allowed_by_their_roles(
         tab.page.get_by_role("link", name="Home", exact=True).wait_for()
         assert tab.page.get_by_role("link", name="Administration").count() == bool(parts)
         if not parts:
-            tab.page.get_by_text("This is for administrators").wait_for()
+            tab.page.get_by_text("Administrators only").wait_for()
             return
         links = tab.page.get_by_role("navigation", name="Administration").get_by_role("link")
         links.first.wait_for()
         assert links.all_inner_texts() == parts
-        places = tab.page.get_by_label("Place").locator("option")
+        places = tab.page.get_by_label("Scope").locator("option")
         places.first.wait_for(state="attached")
         assert places.all_inner_texts() == ["blue"]
         assert tab.complaints == []

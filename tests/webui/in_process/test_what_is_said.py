@@ -62,7 +62,7 @@ def test_wrong_password_has_a_plain_error_message(browser: Any, base: str) -> No
     with opened(browser, base, signed_in=False) as tab:
         tab.open("/")
         tab.sign_in("admin", "another")
-        tab.page.get_by_text("The user name or the password is wrong.").wait_for()
+        tab.page.get_by_text("Wrong user name or password.").wait_for()
 
 
 @pytest.mark.parametrize("role", ["Viewer", "Editor"])
@@ -72,7 +72,7 @@ def test_users_without_the_right_do_not_see_costs(
     house.person(f"poor-{role}", role, house.blue)
     with opened(browser, base, user=(f"poor-{role}", PASSWORD)) as tab:
         tab.open("/cluster")
-        tab.page.get_by_text("Cost now").wait_for()
+        tab.page.get_by_text("Current cost").wait_for()
         assert tab.page.get_by_text("This month").count() == 0
         assert tab.complaints == []
 

@@ -87,16 +87,17 @@ class Role:
 ROLES: Mapping[str, Role] = MappingProxyType({
     role.name: role
     for role in (
-        Role(1, "ClusterAdmin", frozenset(Right), "everything, everywhere, accounts and roles too"),
+        Role(1, "ClusterAdmin", frozenset(Right), "manage everything, including accounts and roles"),
         Role(2, "WorkspaceAdmin", frozenset(Right) - OF_CLUSTER,
-             "what an Editor may, also with what belongs to others; the workspace itself, and the roles in it"),
-        Role(3, "WorkspaceCreator", frozenset({Right.CREATE_WORKSPACE}), "make workspaces, and administrate them"),
-        Role(4, "Viewer", _VIEWER, "look at everything in a workspace"),
-        Role(5, "Editor", _EDITOR, "look, and create and change experiments, projects, models, templates and webhooks"),
-        Role(6, "EditorRestricted", _EDITOR - _INTERACTIVE, "an Editor without notebooks, shells and commands"),
+             "manage a workspace, its roles and the objects of all its users"),
+        Role(3, "WorkspaceCreator", frozenset({Right.CREATE_WORKSPACE}), "create workspaces and manage them"),
+        Role(4, "Viewer", _VIEWER, "view everything in a workspace"),
+        Role(5, "Editor", _EDITOR, "view everything; edit experiments, projects, models, templates and webhooks"),
+        Role(6, "EditorRestricted", _EDITOR - _INTERACTIVE,
+             "edit as an Editor, without notebooks, shells and commands"),
         Role(7, "AgentOperator", frozenset({
             Right.UPDATE_AGENTS, Right.VIEW_CLUSTER_USAGE, Right.VIEW_MASTER_LOGS, Right.MODIFY_RP_WORKSPACE_BINDINGS,
-        }), "agents, machines, pools and what they cost"),
+        }), "manage agents, machines and pools, and view their costs"),
     )
 })  # fmt: skip
 BY_ID: Mapping[int, Role] = MappingProxyType({role.id: role for role in ROLES.values()})

@@ -263,7 +263,7 @@ def _check_configured(args: Any, password: str) -> None:
     if weakness_of and (weakness := weakness_of(password)):
         raise BadPlan(
             f"security.initial_user_password of the configuration: {weakness};"
-            " '' lets everybody on this machine in, and without it one is made"
+            " use '' to disable passwords; omit the setting to generate one"
         )
 
 

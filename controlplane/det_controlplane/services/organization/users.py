@@ -94,7 +94,7 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
     username = _checked_name(new.username or "", was="")
     if new.remote and new.password is not None and new.password.value:
         raise Invalid(
-            f"user {username!r} is remote: it signs in elsewhere and has no password here"
+            f"user {username!r} is remote: it signs in with an identity provider and has no password"
         )
     password = new.password or Password("", is_hashed=True)
     values = {
@@ -204,7 +204,7 @@ def _check_changes(tx: Tx, present: dict[str, Any], changes: UserChanges) -> Non
     remote = present["remote"] if changes.remote is None else changes.remote
     if changes.password is not None and remote:
         raise Invalid(
-            f"user '{username}' is remote: it signs in elsewhere and has no password here"
+            f"user '{username}' is remote: it signs in with an identity provider and has no password"
         )
     demoted = changes.admin is False or changes.active is False
     if demoted and present["admin"] and not users.other_admins(tx, user_id):

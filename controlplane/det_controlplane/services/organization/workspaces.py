@@ -123,7 +123,7 @@ def editable(row: R, caller: User, verb: str, *, archived_too: bool = False) -> 
     if row.immutable:
         # An administrator of a workspace is not one of the cluster, who gets the other status.
         refusal = WrongState if caller.admin else Forbidden
-        raise refusal(f"{name} is built in: nobody may {verb} it")
+        raise refusal(f"{name} is built in and cannot be changed")
     if row.state is DeletionState.DELETING:
         raise WrongState(f"{name} is being deleted")
     if row.archived and not archived_too:
@@ -184,4 +184,4 @@ def _checked_name(name: str) -> str:
 
 
 def _name_taken(name: str) -> Taken:
-    return Taken(f"workspace '{name}' already exists: avoid names equal to other workspaces")
+    return Taken(f"workspace '{name}' already exists: choose another name")

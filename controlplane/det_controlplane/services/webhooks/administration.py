@@ -122,11 +122,13 @@ def test(ctx: Context, caller: User, webhook_id: int) -> None:
     payload = event_of_test(str(ctx.new_uuid()), int(ctx.now().timestamp()))
     # A slow target holds the thread that answers requests.
     if not _TESTS.acquire(blocking=False):
-        raise WrongState("other webhooks are being tested just now: try again in a few seconds")
+        raise WrongState("other webhooks are being tested: try again in a few seconds")
     try:
         delivery.send_now(ctx, target, payload)
     except Unsent as e:
-        raise Invalid(f"webhook {webhook_id} ({target.name}) took no message: {e}") from e
+        raise Invalid(
+            f"webhook {webhook_id} ({target.name}) did not accept the test message: {e}"
+        ) from e
     finally:
         _TESTS.release()
 

@@ -74,20 +74,22 @@ def _send(ctx: Context, effect: Effect) -> bool:
         send_now(ctx, target, effect.payload)
     except Unsent as e:
         lost = e.forever or effect.attempts >= MOST_ATTEMPTS
-        then = "it is given up" if lost else "it is tried again"
+        then = "gave up" if lost else "will retry"
         log.warning(
-            "webhook %d (%s): a message was not taken at try %d, %s: %s",
+            "webhook %d (%s): delivery failed (attempt %d, %s): %s",
             webhook_id, target.name, effect.attempts, then, e,
         )  # fmt: skip
         delivery = _delivery(ctx, effect, str(e), again_at=None if lost else effect.again_at)
-        _note_failure(ctx, webhook_id, delivery, f"try {effect.attempts}, {then}: {e}")
+        _note_failure(ctx, webhook_id, delivery, f"attempt {effect.attempts}, {then}: {e}")
         return lost
     except Exception:
-        log.exception("webhook %d (%s) failed at try %d", webhook_id, target.name, effect.attempts)
+        log.exception(
+            "webhook %d (%s) failed at attempt %d", webhook_id, target.name, effect.attempts
+        )
         lost = effect.attempts >= MOST_ATTEMPTS
         why = "see the log of the cluster"
         delivery = _delivery(ctx, effect, why, again_at=None if lost else effect.again_at)
-        _note_failure(ctx, webhook_id, delivery, f"try {effect.attempts}: {why}")
+        _note_failure(ctx, webhook_id, delivery, f"attempt {effect.attempts}: {why}")
         return lost
     with ctx.db.begin() as tx:
         webhooks.note_arrival(tx, webhook_id, _delivery(ctx, effect))

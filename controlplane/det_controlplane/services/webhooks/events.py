@@ -100,7 +100,7 @@ def queue_budget_messages(
     data = {
         "custom_data": {
             "title": sentence[0].upper() + sentence[1:],
-            "description": f"${spent_usd:.2f} of ${budget.limit_usd:.2f} are spent; raise it with `det budget set`.",
+            "description": f"${spent_usd:.2f} of ${budget.limit_usd:.2f} spent; raise it with `det budget set`.",
             "level": "ERROR" if is_spent(state) else "WARNING",
         },
         "budget": {

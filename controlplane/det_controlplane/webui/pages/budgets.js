@@ -14,16 +14,16 @@ import { Table } from "../parts/table.js";
 
 const LIVE_MS = 15_000;
 /** @type {[string, string][]} */
-const PERIODS = [["month", "each month"], ["total", "in all"]];
+const PERIODS = [["month", "monthly"], ["total", "total"]];
 /** @type {Record<string, [string, string]>} colour and words */
-const STATES = { WITHIN: ["green", "Within"], WARNED: ["amber", "Nearly spent"], DRAINING: ["red", "Spent"], STOPPED: ["red", "Exceeded"] };
+const STATES = { WITHIN: ["green", "Within budget"], WARNED: ["amber", "Nearly spent"], DRAINING: ["red", "Spent"], STOPPED: ["red", "Exceeded"] };
 
 export function Page() {
   const found = useLive(async (signal) => (await get("/api/v1/budgets", { limit: -1 }, { signal })).budgets, [], LIVE_MS);
   const [open, setOpen] = useState(/** @type {any} */ (null));
   const close = () => setOpen(null);
   return html`
-    <${Head} title="Budgets" text="At 80 % a budget warns, at 100 % its experiments save checkpoints and pause, at 110 % what still runs is killed">
+    <${Head} title="Budgets" text="Warns at 80 %, pauses experiments after a checkpoint at 100 %, kills remaining work at 110 %">
       <${Button} kind="primary" icon="plus" onClick=${() => setOpen({ what: "set" })}>New budget<//>
     <//>
     <${Panel} flush>
@@ -32,13 +32,13 @@ export function Page() {
       <//>
     <//>
     ${open?.what === "set" && html`<${SetBudget} of=${open.of} onClose=${close} onDone=${found.reload} />`}
-    ${open?.what === "delete" && html`<${AskDelete} what=${`the budget of ${nameOf(open.of)}`} path=${`/api/v1/budgets/${open.of.id}`} onDone=${found.reload} onClose=${close}>Nothing holds back what is spent there. A pool that it held launches again; experiments that it paused stay paused.<//>`}
+    ${open?.what === "delete" && html`<${AskDelete} what=${`the budget of ${nameOf(open.of)}`} path=${`/api/v1/budgets/${open.of.id}`} onDone=${found.reload} onClose=${close}>Spending is no longer limited. A pool that it stopped launches machines again. Experiments that it paused stay paused.<//>`}
   `;
 }
 
 const None = () => html`
-  <${Empty} title="No budgets">
-    <p>A budget keeps a search that runs over night, or a team in its month, from costing more than you meant. Only rented machines cost anything.</p>
+  <${Empty} title="No budgets yet">
+    <p>A budget limits the cost of an experiment, a person, a workspace or a pool. Only rented machines have a cost.</p>
   <//>
 `;
 
@@ -51,17 +51,17 @@ const shown = (b) => (b.scope === "experiment" ? html`<a href=${link(`/experimen
 /** @param {{ rows: any[], open: (what: any) => void }} props */
 function Rows({ rows, open }) {
   const columns = [
-    { name: "Of", main: true, cell: shown },
+    { name: "Scope", main: true, cell: shown },
     { name: "Spent", wrap: true, cell: (/** @type {any} */ b) => html`<${Spent} of=${b} />` },
     { name: "Limit", right: true, cell: (/** @type {any} */ b) => money(b.limitUsd) },
-    { name: "Counts", cell: (/** @type {any} */ b) => PERIODS.find(([key]) => key === b.period)?.[1] ?? b.period },
+    { name: "Period", cell: (/** @type {any} */ b) => PERIODS.find(([key]) => key === b.period)?.[1] ?? b.period },
     { name: "State", cell: (/** @type {any} */ b) => html`<span class=${`state ${STATES[b.state]?.[0] ?? ""}`}>${STATES[b.state]?.[1] ?? b.state}</span>` },
     {
       name: "", right: true,
       cell: (/** @type {any} */ b) =>
         (isAdmin() || b.scope === "experiment") &&
         html`<${Menu} label=${`Actions on the budget of ${nameOf(b)}`} kind="plain" items=${[
-          { name: "Change", act: () => open({ what: "set", of: b }) },
+          { name: "Edit", act: () => open({ what: "set", of: b }) },
           { name: "Delete", danger: true, act: () => open({ what: "delete", of: b }) },
         ]} />`,
     },
@@ -93,13 +93,13 @@ function SetBudget({ of, onClose, onDone }) {
     await onDone();
   };
   /** @type {[string, string][]} */
-  const scopes = [["experiment", "an experiment"], ["user", "a person"], ["workspace", "a workspace"], ["pool", "a resource pool"]];
+  const scopes = [["experiment", "Experiment"], ["user", "Person"], ["workspace", "Workspace"], ["pool", "Resource pool"]];
   return html`
-    <${Ask} title=${of ? `Budget of ${nameOf(of)}` : "New budget"} act="Set" off=${!name.trim() || !(Number(limit) > 0)} onAct=${act} onClose=${onClose}>
-      ${!of && isAdmin() && html`<${Choice} label="Of" value=${scope} set=${chosen} of=${scopes} />`}
+    <${Ask} title=${of ? `Budget of ${nameOf(of)}` : "New budget"} act="Save" off=${!name.trim() || !(Number(limit) > 0)} onAct=${act} onClose=${onClose}>
+      ${!of && isAdmin() && html`<${Choice} label="Scope" value=${scope} set=${chosen} of=${scopes} />`}
       ${!of && html`<${Which} key=${scope} scope=${scope} name=${name} set=${setName} />`}
       <${Line} label="US dollars" value=${limit} set=${setLimit} type="number" min="0.01" step="0.01" inputmode="decimal" />
-      <${Choice} label="Counts" value=${period} set=${setPeriod} of=${PERIODS} />
+      <${Choice} label="Period" value=${period} set=${setPeriod} of=${PERIODS} />
     <//>
   `;
 }
@@ -111,8 +111,8 @@ function Which({ scope, name, set }) {
     if (scope === "pool") return (await get("/api/v1/resource-pools", {}, { signal })).resourcePools.map((/** @type {any} */ p) => p.name);
     return [];
   }, [scope]);
-  if (scope === "experiment") return html`<${Line} label="Experiment" hint="Its number" value=${name} set=${set} inputmode="numeric" />`;
+  if (scope === "experiment") return html`<${Line} label="Experiment" hint="ID of the experiment" value=${name} set=${set} inputmode="numeric" />`;
   if (scope === "user") return html`<${Person} label="Person" value=${name} set=${set} />`;
-  const of = /** @type {[string, string][]} */ ([["", "Choose one"], ...(offered.data ?? []).map((/** @type {string} */ n) => [n, n])]);
+  const of = /** @type {[string, string][]} */ ([["", "Select one"], ...(offered.data ?? []).map((/** @type {string} */ n) => [n, n])]);
   return html`<${Choice} label=${scope === "pool" ? "Resource pool" : "Workspace"} value=${name} set=${set} of=${of} />`;
 }

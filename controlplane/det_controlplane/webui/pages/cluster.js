@@ -38,7 +38,7 @@ const monthBegan = () => `${new Date().toISOString().slice(0, 7)}-01T00:00:00Z`;
 export function Page() {
   const found = useLive(all, [], LIVE_MS);
   return html`
-    <${Head} title="Machines" text=${`Pools of machines and what each one does. A slot is what one process trains on: a GPU, where there are any. Version ${cluster.value?.productVersion ?? ""}`} />
+    <${Head} title="Machines" text=${`Machines of each resource pool. A slot is one unit of compute: a GPU, or a CPU on machines without GPUs. Version ${cluster.value?.productVersion ?? ""}`} />
     <${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Shown} ...${data} reload=${found.reload} />`}<//>
   `;
 }
@@ -55,10 +55,10 @@ function Shown({ pools, agents, rented, instances, work, month, reload }) {
     <div class="stack">
       <${Figures} of=${[
         ["Slots in use", html`${used} <span class="faint">of ${slots}</span>`, html`<${Progress} value=${slots ? used / slots : 0} what="in use" />`],
-        ["Agents", agents.length, away ? counted(away, "is out of service", "are out of service") : "all in service"],
+        ["Agents", agents.length, away ? `${away} out of service` : "all in service"],
         ["Rented machines", instances.length],
-        ["Cost now", html`${money(hourly)} <span class="faint">an hour</span>`],
-        seesMoney() && ["This month", money(spent), spent > 0 && `${money(idle)} of it idle`],
+        ["Current cost", html`${money(hourly)} <span class="faint">per hour</span>`],
+        seesMoney() && ["This month", money(spent), spent > 0 && `${money(idle)} idle`],
       ].filter(Boolean)} />
       ${pools.map((pool) => html`<${Pool} key=${pool.name} pool=${pool} agents=${agents.filter((a) => a.resourcePools.includes(pool.name))} rented=${rented.find((r) => r.name === pool.name)} instances=${instances.filter((i) => i.pool === pool.name)} work=${work.filter((w) => w.resourcePool === pool.name && w.resources.length > 0)} month=${month.find((c) => c.pool === pool.name)} reload=${reload} />`)}
     </div>
@@ -70,7 +70,7 @@ function Pool({ pool, agents, rented, instances, work, month, reload }) {
   const [holding, setHolding] = useState(false);
   const [reason, setReason] = useState("");
   const path = `/api/v1/rented-pools/${encodeURIComponent(pool.name)}`;
-  const resume = () => attempt(() => post(`${path}/resume`), rented.spentBudget ? `${pool.name} is held no more` : `${pool.name} rents again`).then(reload);
+  const resume = () => attempt(() => post(`${path}/resume`), rented.spentBudget ? `${pool.name} is no longer on hold` : `${pool.name} rents machines again`).then(reload);
   const actions = html`
     <a class="button" href=${link(`/queue/${encodeURIComponent(pool.name)}`)}>Queue</a>
     ${rented && may("UPDATE_AGENTS") && (rented.hold ? html`<${Button} icon="play" onClick=${resume}>Resume<//>` : html`<${Button} icon="pause" onClick=${() => setHolding(true)}>Hold<//>`)}
@@ -78,13 +78,13 @@ function Pool({ pool, agents, rented, instances, work, month, reload }) {
   return html`
     <${Panel} title=${pool.name} actions=${actions} flush>
       <div class="panel-body stack">
-        <p class="soft">${pool.description || `${pool.slotsUsed} of ${counted(pool.slotsAvailable, "slot")} in use; ${counted(pool.stats.queuedCount, "job waits", "jobs wait")}.`}</p>
-        ${rented?.hold && html`<div class="notice amber"><p>This pool rents nothing: ${rented.hold.sentence}</p></div>`}
-        ${rented?.spentBudget && html`<div class="notice amber"><p>This pool rents nothing: ${rented.spentBudget}</p></div>`}
-        ${rented?.waiting.map((/** @type {any} */ w) => html`<div class="notice"><p>${counted(w.allocations, "run waits", "runs wait")}: ${w.sentence}</p></div>`)}
+        <p class="soft">${pool.description || `${pool.slotsUsed} of ${counted(pool.slotsAvailable, "slot")} in use; ${counted(pool.stats.queuedCount, "queued job")}.`}</p>
+        ${rented?.hold && html`<div class="notice amber"><p>This pool rents no machines: ${rented.hold.sentence}</p></div>`}
+        ${rented?.spentBudget && html`<div class="notice amber"><p>This pool rents no machines: ${rented.spentBudget}</p></div>`}
+        ${rented?.waiting.map((/** @type {any} */ w) => html`<div class="notice"><p>${counted(w.allocations, "queued run")}: ${w.sentence}</p></div>`)}
         ${rented && html`<${Costs} rented=${rented} month=${month} />`}
       </div>
-      ${agents.length ? html`<${Agents} agents=${agents} reload=${reload} />` : !rented && html`<${Empty} title="No agents"><p>Agents of this pool appear when they have joined.</p><//>`}
+      ${agents.length ? html`<${Agents} agents=${agents} reload=${reload} />` : !rented && html`<${Empty} title="No agents yet"><p>Agents of this pool appear here after they connect.</p><//>`}
       ${work.length > 0 && html`<${Work} of=${work} />`}
       ${rented && html`<${Rented} rented=${rented} instances=${instances} reload=${reload} />`}
     <//>
@@ -95,7 +95,7 @@ function Pool({ pool, agents, rented, instances, work, month, reload }) {
           await post(`${path}/hold`, { reason });
           await reload();
         }}>
-        <p class="soft">It launches no machine until you resume it. Machines that run go on.</p>
+        <p class="soft">The pool launches no machines until you resume it. Running machines keep running.</p>
         <${Line} label="Reason" value=${reason} set=${setReason} />
       <//>
     `}
@@ -128,14 +128,14 @@ function Agents({ agents, reload }) {
     { name: "Slots", cell: (/** @type {any} */ a) => html`<${Slots} agent=${a} />` },
     { name: "Containers", right: true, cell: (/** @type {any} */ a) => Object.keys(a.containers).length },
     { name: "Address", cell: (/** @type {any} */ a) => a.addresses.join(", ") },
-    { name: "Joined", right: true, cell: (/** @type {any} */ a) => html`<${Ago} at=${a.registeredTime} />` },
+    { name: "Connected", right: true, cell: (/** @type {any} */ a) => html`<${Ago} at=${a.registeredTime} />` },
     may("UPDATE_AGENTS") && {
       name: "", right: true,
       cell: (/** @type {any} */ a) => html`
         <${Menu} label=${`Actions on ${a.id}`} kind="plain" items=${[
-          a.enabled && { name: "Drain: let its work end", act: () => void act(a, "disable", `${a.id} takes no new work`, { drain: true }) },
-          a.enabled && { name: "Disable: end its work", danger: true, act: () => void act(a, "disable", `${a.id} is disabled`, {}) },
-          !a.enabled && { name: "Enable", act: () => void act(a, "enable", `${a.id} takes work again`) },
+          a.enabled && { name: "Drain: finish running work", act: () => void act(a, "disable", `${a.id} is draining`, { drain: true }) },
+          a.enabled && { name: "Disable: stop running work", danger: true, act: () => void act(a, "disable", `${a.id} is disabled`, {}) },
+          !a.enabled && { name: "Enable", act: () => void act(a, "enable", `${a.id} is enabled`) },
         ]} />
       `,
     },

@@ -16,13 +16,13 @@ const HOURS = 24;
 const LIVE_MS = 30_000;
 /** @type {[string, string][]} */
 const LIFE = [
-  ["Asked for", "requestedAt"], ["Launched", "launchedAt"], ["Its agent joined", "registeredAt"], ["Takes no new work", "drainingSince"], ["Its end was ordered", "terminatingSince"], ["Ended", "endedAt"],
+  ["Requested", "requestedAt"], ["Launched", "launchedAt"], ["Agent connected", "registeredAt"], ["Draining", "drainingSince"], ["Terminating", "terminatingSince"], ["Ended", "endedAt"],
 ];
 
 /** @param {{ rented: any, instances: any[], reload: () => Promise<void> }} props */
 export function Rented({ rented, instances, reload }) {
   const all = place.value.query.has("ended");
-  const toggle = html`<${Toggle} on=${all} onClick=${() => ask({ ended: all ? "" : "1" })}>Ended ones too<//>`;
+  const toggle = html`<${Toggle} on=${all} onClick=${() => ask({ ended: all ? "" : "1" })}>Show ended<//>`;
   return html`
     <div class="panel-head"><h3>Machines</h3>${toggle}</div>
     ${all ? html`<${Every} pool=${rented.name} reload=${reload} />` : html`<${Now} instances=${instances} reload=${reload} />`}
@@ -33,7 +33,7 @@ export function Rented({ rented, instances, reload }) {
 
 /** @param {{ instances: any[], reload: () => Promise<void> }} props */
 function Now({ instances, reload }) {
-  if (!instances.length) return html`<p class="panel-body soft">None now. A machine is rented when work waits, and released when no work is left.</p>`;
+  if (!instances.length) return html`<p class="panel-body soft">No machines. The pool rents machines for queued jobs and releases them when they are idle.</p>`;
   return html`<${Machines} total=${instances.length} row=${(/** @type {number} */ i) => instances[i]} reload=${reload} />`;
 }
 
@@ -47,7 +47,7 @@ function Every({ pool, reload }) {
     [pool],
   );
   if (found.total === undefined) return found.error ? html`<${Failure} error=${found.error} retry=${found.reload} />` : html`<${Bones} />`;
-  if (!found.total) return html`<p class="panel-body soft">This pool never rented one.</p>`;
+  if (!found.total) return html`<p class="panel-body soft">No machines yet.</p>`;
   return html`<${Machines} total=${found.total} row=${found.row} onSight=${found.onSight} reload=${async () => void (await Promise.all([found.reload(), reload()]))} />`;
 }
 
@@ -62,11 +62,11 @@ function Machines({ total, row, onSight, reload }) {
     { name: "Machine", main: true, cell: (/** @type {any} */ i) => html`<button type="button" class="link" onClick=${() => setShown(i)}>${nameOf(i)}</button>` },
     { name: "State", cell: (/** @type {any} */ i) => html`<${State} state=${i.state} />` },
     { name: "Type", cell: (/** @type {any} */ i) => `${i.machineType} ${capacity(i)}` },
-    { name: "Where", cell: (/** @type {any} */ i) => `${i.provider} ${i.zone || i.region}` },
+    { name: "Location", cell: (/** @type {any} */ i) => `${i.provider} ${i.zone || i.region}` },
     { name: "Price", right: true, cell: (/** @type {any} */ i) => `${money(i.priceUsdHour)} / h` },
     { name: "Cost", right: true, cell: (/** @type {any} */ i) => money(i.costUsd) },
-    { name: "Life", right: true, cell: (/** @type {any} */ i) => html`<span title=${`since ${moment(i.launchedAt ?? i.requestedAt)}`}><${Span} from=${i.launchedAt ?? i.requestedAt} to=${i.endedAt} /></span>` },
-    { name: "Why", wrap: true, cell: (/** @type {any} */ i) => html`<span class="soft">${i.reason ?? ""}</span>` },
+    { name: "Uptime", right: true, cell: (/** @type {any} */ i) => html`<span title=${`since ${moment(i.launchedAt ?? i.requestedAt)}`}><${Span} from=${i.launchedAt ?? i.requestedAt} to=${i.endedAt} /></span>` },
+    { name: "Reason", wrap: true, cell: (/** @type {any} */ i) => html`<span class="soft">${i.reason ?? ""}</span>` },
     may("UPDATE_AGENTS") && { name: "", right: true, cell: (/** @type {any} */ i) => !i.endedAt && html`<${Menu} label=${`Actions on ${nameOf(i)}`} kind="plain" items=${[{ name: "Release", danger: true, act: () => setDoomed(i) }]} />` },
   ];
   return html`
@@ -79,7 +79,7 @@ function Machines({ total, row, onSight, reload }) {
           await post(`/api/v1/instances/${doomed.id}/terminate`);
           await reload();
         }}>
-        <p class="soft">Work on it is placed again on another machine, from its last checkpoint.</p>
+        <p class="soft">Its work restarts on another machine from the last checkpoint.</p>
       <//>
     `}
   `;
@@ -88,7 +88,7 @@ function Machines({ total, row, onSight, reload }) {
 /** @param {any} of an offer or a machine */
 const capacity = (of) => String(of.capacity).replaceAll("_", "-");
 
-/** The life of a machine, and what it printed. @param {{ of: any, onClose: () => void }} props */
+/** The life of a machine, and its console output. @param {{ of: any, onClose: () => void }} props */
 function Life({ of, onClose }) {
   const found = useLive((signal) => get(`/api/v1/instances/${of.id}`, {}, { signal }), [of.id]);
   const printed = found.data?.instance.console;
@@ -96,14 +96,14 @@ function Life({ of, onClose }) {
     <${Dialog} title=${`Machine ${nameOf(of)}`} wide onClose=${onClose}>
       <${Pairs} of=${[
         ["State", html`<${State} state=${of.state} />`],
-        of.reason && ["Why", of.reason],
+        of.reason && ["Reason", of.reason],
         ["Type", `${of.machineType} ${capacity(of)}, ${counted(of.slots, "slot")}`],
-        ["Where", `${of.provider} ${of.zone || of.region}`],
-        ["Cost", `${money(of.costUsd)} at ${money(of.priceUsdHour)} an hour`],
+        ["Location", `${of.provider} ${of.zone || of.region}`],
+        ["Cost", `${money(of.costUsd)} at ${money(of.priceUsdHour)} per hour`],
         of.agentId && ["Agent", of.agentId],
         ...LIFE.filter(([, at]) => of[at]).map(([name, at]) => [name, `${moment(of[at])}${at === "requestedAt" ? "" : `, after ${span(of.requestedAt, of[at])}`}`]),
       ].filter(Boolean)} />
-      ${printed && html`<h3>What it printed</h3><pre class="source" tabindex="0">${printed}</pre>`}
+      ${printed && html`<h3>Console output</h3><pre class="source" tabindex="0">${printed}</pre>`}
       <div class="dialog-foot"><${Button} onClick=${onClose}>Close<//></div>
     <//>
   `;
@@ -117,11 +117,11 @@ export function Costs({ rented, month }) {
     rented.warmInstances > 0 && `${rented.warmInstances} kept warm`,
   ].filter(Boolean);
   return html`
-      ${rented.priceProblems.map((/** @type {any} */ p) => html`<div class="notice amber"><p>Prices of ${p.provider} ${p.region} are those of the list of ${rented.priceListOf}: ${p.problem}</p></div>`)}
+      ${rented.priceProblems.map((/** @type {any} */ p) => html`<div class="notice amber"><p>Prices of ${p.provider} ${p.region} come from the price list of ${rented.priceListOf}: ${p.problem}</p></div>`)}
       <${Figures} of=${[
         ["Machines", rented.instances, limits.join(", ")],
-        ["Cost now", html`${money(rented.priceUsdHour)} <span class="faint">an hour</span>`, rented.maxHourlyCost !== null && `${money(rented.maxHourlyCost)} at most`],
-        ["This month", money(month?.costUsd), month && `${money(month.workingUsd)} at work, ${money(month.idleUsd)} idle`],
+        ["Current cost", html`${money(rented.priceUsdHour)} <span class="faint">per hour</span>`, rented.maxHourlyCost !== null && `${money(rented.maxHourlyCost)} at most`],
+        ["This month", money(month?.costUsd), month && `${money(month.workingUsd)} busy, ${money(month.idleUsd)} idle`],
         ["Last 24 hours", html`<${PerHour} pool=${rented.name} />`],
       ]} />
   `;
@@ -149,7 +149,7 @@ function PerHour({ pool }) {
   const [most, total] = [Math.max(...costs), costs.reduce((sum, c) => sum + c, 0)];
   return html`
     ${money(total)}
-    ${most > 0 && html`<div class="hours" role="img" aria-label=${`Cost of each of the last ${HOURS} hours, ${money(most)} at most`}>${costs.map((cost, i) => html`<span title=${`${moment(new Date(hours[i]).toISOString())}: ${money(cost)}`} style=${{ height: `${cost && Math.max(8, (cost / most) * 100)}%` }} />`)}</div>`}
+    ${most > 0 && html`<div class="hours" role="img" aria-label=${`Cost per hour for the last ${HOURS} hours, ${money(most)} at most`}>${costs.map((cost, i) => html`<span title=${`${moment(new Date(hours[i]).toISOString())}: ${money(cost)}`} style=${{ height: `${cost && Math.max(8, (cost / most) * 100)}%` }} />`)}</div>`}
   `;
 }
 
@@ -157,11 +157,11 @@ function PerHour({ pool }) {
 function Offers({ rented }) {
   const columns = [
     { name: "Offer", main: true, cell: (/** @type {any} */ o) => `${o.machineType} ${capacity(o)}` },
-    { name: "Where", cell: (/** @type {any} */ o) => `${o.provider} ${o.zone || o.region}` },
+    { name: "Location", cell: (/** @type {any} */ o) => `${o.provider} ${o.zone || o.region}` },
     { name: "Slots", right: true, cell: (/** @type {any} */ o) => o.slots },
     { name: "Hardware", cell: hardware },
     { name: "Price", right: true, cell: (/** @type {any} */ o) => html`<span title=${priceFrom(o, rented)}>${money(o.priceUsdHour)} / h</span>` },
-    { name: "Refused", wrap: true, cell: (/** @type {any} */ o) => html`<span class="soft">${refusal(o, rented.cooldowns)}</span>` },
+    { name: "Unavailable", wrap: true, cell: (/** @type {any} */ o) => html`<span class="soft">${refusal(o, rented.cooldowns)}</span>` },
   ];
   const rows = rented.offers.map((/** @type {any} */ o, /** @type {number} */ i) => ({ ...o, id: i }));
   return html`<${Table} label="Offers" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />`;
@@ -173,8 +173,8 @@ const hardware = (offer) =>
 
 /** @param {any} offer @param {any} rented */
 function priceFrom(offer, rented) {
-  if (offer.priceFrom === "cloud") return `As the cloud said at ${moment(offer.priceReadAt)}`;
-  return offer.priceFrom === "list" ? `From the list of ${rented.priceListOf}` : "As the pool's configuration says";
+  if (offer.priceFrom === "cloud") return `Reported by the cloud at ${moment(offer.priceReadAt)}`;
+  return offer.priceFrom === "list" ? `From the price list of ${rented.priceListOf}` : "From the pool configuration";
 }
 
 /** @param {any} offer @param {any[]} cooldowns */
@@ -182,10 +182,10 @@ function refusal(offer, cooldowns) {
   const fits = (/** @type {any} */ c) =>
     ["provider", "region", "zone", "machineType", "capacity"].every((name) => !c[name] || c[name] === offer[name]);
   const found = cooldowns.find(fits);
-  if (!offer.isOffered) return "Not offered there.";
+  if (!offer.isOffered) return "Not available in this location.";
   if (!found) return "";
-  const times = found.failures > 1 ? ` Refused ${found.failures} times.` : "";
+  const times = found.failures > 1 ? ` Failed ${found.failures} times.` : "";
   const left = found.until ? (Date.parse(found.until) - Date.now()) / 1000 : 0;
-  const again = found.until ? ` Asked again in ${duration(left)}.` : " Not asked again until the pool is resumed.";
+  const again = found.until ? ` Retry in ${duration(left)}.` : " No retry until the pool is resumed.";
   return `${found.sentence}${/[.!?]$/.test(found.sentence) ? "" : "."}${times}${again}`;
 }

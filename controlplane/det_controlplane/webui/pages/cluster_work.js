@@ -34,7 +34,7 @@ function slotsOf(ids) {
 function Ranks({ of }) {
   const [all, setAll] = useState(false);
   const ranks = of.resources.flatMap((/** @type {any} */ r, /** @type {number} */ rank) => Object.entries(r.agentDevices).map(([agent, d]) => ({ rank, agent, slots: /** @type {any} */ (d).devices.map((/** @type {any} */ x) => x.id) })));
-  if (!ranks.length) return html`<span class="faint">waits for a machine</span>`;
+  if (!ranks.length) return html`<span class="faint">waiting for a machine</span>`;
   const shown = all ? ranks : ranks.slice(0, SHOWN);
   return html`
     <ul>
@@ -51,10 +51,10 @@ export function Work({ of }) {
     { name: "State", cell: (/** @type {any} */ a) => html`<${State} state=${a.state} />` },
     { name: "Slots", right: true, cell: (/** @type {any} */ a) => a.slotsNeeded },
     { name: "User", cell: (/** @type {any} */ a) => a.username },
-    { name: "Where", wrap: true, cell: (/** @type {any} */ a) => html`<${Ranks} of=${a} />` },
+    { name: "Location", wrap: true, cell: (/** @type {any} */ a) => html`<${Ranks} of=${a} />` },
   ];
   return html`
-    <h3 class="panel-head">What runs</h3>
-    <${Table} label="What runs" columns=${columns} total=${of.length} row=${(/** @type {number} */ i) => of[i]} id=${(/** @type {any} */ a) => a.allocationId} />
+    <h3 class="panel-head">Running work</h3>
+    <${Table} label="Running work" columns=${columns} total=${of.length} row=${(/** @type {number} */ i) => of[i]} id=${(/** @type {any} */ a) => a.allocationId} />
   `;
 }

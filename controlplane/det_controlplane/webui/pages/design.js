@@ -14,12 +14,12 @@ export function Page() {
   const [open, setOpen] = useState("");
   const [text, setText] = useState("");
   return html`
-    <${Head} title="Design" text="The parts that pages are made of"><${Button} onClick=${() => tell("A short message", { undo: () => tell("Undone") })}>Message<//><//>
+    <${Head} title="Design" text="Components of the WebUI"><${Button} onClick=${() => tell("A short message", { undo: () => tell("Undone") })}>Message<//><//>
     <div class="stack">
       <${Panel} title="Colours"><ul class="palette">${COLOURS.map((c) => html`<li><span class="patch" style=${{ background: `var(--${c})` }} /><code>${c}</code></li>`)}</ul><//>
       <div class="columns">
         <${Panel} title="Type">
-          <div class="stack"><h1>A page title</h1><h2>A panel title</h2><p>Text that explains.</p><p class="soft">Text beside it.</p><p class="faint small">What is there if one looks for it.</p><p><code>code</code> <kbd>Ctrl</kbd> <kbd>K</kbd></p></div>
+          <div class="stack"><h1>A page title</h1><h2>A panel title</h2><p>Explanatory text.</p><p class="soft">Supporting text.</p><p class="faint small">Secondary details.</p><p><code>code</code> <kbd>Ctrl</kbd> <kbd>K</kbd></p></div>
         <//>
         <${Panel} title="Buttons">
           <div class="row"><${Button} kind="primary">Primary<//><${Button}>Ordinary<//><${Button} kind="danger">Danger<//><${Button} kind="plain">Plain<//><${Button} disabled>Disabled<//><${Button} icon="pause">Pause<//>
@@ -28,7 +28,7 @@ export function Page() {
         <//>
         <${Panel} title="States"><div class="row">${STATES.map((s) => html`<${State} state=${s} />`)}<span class="label">label</span></div><br /><${Progress} value=${0.4} /><//>
         <${Panel} title="Fields">
-          <div class="stack"><${Search} label="Search" value=${text} onInput=${setText} /><${Field} label="Name" hint="As others see it"><input class="input" /><//><${Field} label="Choice"><select class="input"><option>One</option><option>Two</option></select><//></div>
+          <div class="stack"><${Search} label="Search" value=${text} onInput=${setText} /><${Field} label="Name" hint="Shown to others"><input class="input" /><//><${Field} label="Choice"><select class="input"><option>One</option><option>Two</option></select><//></div>
         <//>
       </div>
       <${Figures} of=${[["Slots in use", "12 of 16", html`<${Progress} value=${0.75} />`], ["Cost", "$12.40", "today"], ["Trials", "128"]]} />
@@ -37,11 +37,11 @@ export function Page() {
         <${Table} label="Example" columns=${[{ name: "Name", main: true, cell: (/** @type {any} */ r) => r.name }, { name: "State", cell: (/** @type {any} */ r) => html`<${State} state=${r.state} />` }, { name: "Value", right: true, cell: (/** @type {any} */ r) => r.id }]} total=${3} row=${(/** @type {number} */ i) => ({ id: i + 1, name: `Row ${i + 1}`, state: STATES[i] })} />
       <//></div>
       <div class="columns"><${Panel} title="Pairs"><${Pairs} of=${[["Name", "digits"], ["Started", "3 min ago"]]} /><//><div class="example"><${Panel} title="Loading" flush><${Bones} lines=${3} /><//></div></div>
-      <${Failure} error=${new Error("The cluster does not answer. This page tries again by itself.")} retry=${() => {}} />
-      <div class="notice"><p>Something to know.</p></div><div class="notice amber"><p>Something to look at.</p></div><div class="notice green"><p>All is well.</p></div>
-      <div class="panel"><${Empty} title="Nothing here yet"><p>Say what will be here, and how it comes to be.</p><//></div>
+      <${Failure} error=${new Error("The cluster is not responding. Retrying automatically.")} retry=${() => {}} />
+      <div class="notice"><p>Useful information.</p></div><div class="notice amber"><p>A warning.</p></div><div class="notice green"><p>Everything works.</p></div>
+      <div class="panel"><${Empty} title="No examples yet"><p>Explain what appears here and how to create it.</p><//></div>
     </div>
     ${open === "dialog" && html`<${Dialog} title="A dialog" onClose=${() => setOpen("")}><p>Escape closes it.</p><//>`}
-    ${open === "ask" && html`<${Ask} title="Do it?" act="Do it" onAct=${async () => tell("Done")} onClose=${() => setOpen("")}><p class="soft">What will happen.</p><//>`}
+    ${open === "ask" && html`<${Ask} title="Do it?" act="Do it" onAct=${async () => tell("Done")} onClose=${() => setOpen("")}><p class="soft">Explain the result of the action.</p><//>`}
   `;
 }

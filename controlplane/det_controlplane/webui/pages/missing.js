@@ -47,7 +47,7 @@ export function Page() {
   }, [elsewhere]);
   if (elsewhere) return html`<${Bones} />`;
   return html`
-    <${Head} title="There is no such page" text="The address may be mistyped, or of another version of Determined.">
+    <${Head} title="Page not found" text="Check the URL; it may belong to another version.">
       <${Button} kind="primary" href="/det/dashboard">Go home<//>
     <//>
   `;

@@ -18,11 +18,11 @@ import { Files } from "./new_experiment.js";
 
 /** @type {Record<string, string>} */
 const ABOUT = {
-  notebook: "JupyterLab in a container of the cluster. Files that are to stay belong in a mounted directory.",
-  shell: "A container of the cluster, with a terminal in the page. Files that are to stay belong in a mounted directory.",
-  command: "A program that runs once; what it prints is its log.",
-  tensorboard: "Curves of experiments and trials, as TensorBoard draws them.",
-  generic: "A program that can be paused and continued, and may start others below it.",
+  notebook: "JupyterLab in a container. Save files you want to keep to a mounted directory.",
+  shell: "A container with a terminal in the page. Save files you want to keep to a mounted directory.",
+  command: "A program that runs once. Its output is the task log.",
+  tensorboard: "Metrics of experiments and trials in TensorBoard.",
+  generic: "A program that can be paused and resumed, and can start child tasks.",
 };
 const RUN = ["command", "generic"];
 const WITH_FILES = ["notebook", "shell", "command", "generic"];
@@ -62,15 +62,15 @@ function requestOf(kind, g) {
 
 /** Say where it would run and what an hour costs; throws what is wrong. @param {string} kind @param {Given} given @param {Offered} of @param {AbortSignal} signal */
 async function judge(kind, given, of, signal) {
-  if (RUN.includes(kind) && !given.command.trim() && !/^entrypoint:/m.test(given.more)) throw new Error("Write the command that is to run.");
-  if (kind === "tensorboard" && !ids(given.experiments).length && !ids(given.trials).length) throw new Error("Name an experiment or a trial that it is to show.");
+  if (RUN.includes(kind) && !given.command.trim() && !/^entrypoint:/m.test(given.more)) throw new Error("Enter the command to run.");
+  if (kind === "tensorboard" && !ids(given.experiments).length && !ids(given.trials).length) throw new Error("Enter at least one experiment or trial ID.");
   const told = await post(pathOf(kind), { ...requestOf(kind, given), preview: true }, { signal });
   const { slots, resource_pool } = told.config.resources;
   const usualPool = of.pools.find((p) => (slots ? p.defaultComputePool : p.defaultAuxPool))?.name;
   const name = told[kind]?.resourcePool || resource_pool || usualPool;
   const cost = await hourly(name, slots, signal).catch(() => "");
-  const few = told.warnings.length ? " No machine that is there now has so many slots." : "";
-  return [`It takes ${slots ? counted(slots, "slot") : "no slot"} in pool ${name}.${few}`, cost, ...(told.configWarnings ?? [])].filter(Boolean).join(" ");
+  const few = told.warnings.length ? " No current machine has that many slots." : "";
+  return [`Uses ${slots ? counted(slots, "slot") : "no slots"} in pool ${name}.${few}`, cost, ...(told.configWarnings ?? [])].filter(Boolean).join(" ");
 }
 
 /** @param {{ kind: string, experiments?: string, trials?: string, onClose: () => void }} props */
@@ -99,20 +99,20 @@ function Form({ kind, of, experiments, trials, onClose }) {
       <p class="soft">${ABOUT[kind]}</p>
       ${RUN.includes(kind) && html`<${Code} label="Command" hint="As you would type it in a shell" short placeholder="python3 prepare.py --out /data" ...${field("command")} />`}
       <div class="fields">
-        ${kind === "tensorboard" && html`<${Line} label="Experiments" hint="Their numbers" placeholder="12, 15" ...${field("experiments")} /><${Line} label="Trials" hint="Their numbers" ...${field("trials")} />`}
-        <${Line} label="Description" hint="Empty: a name is made up" ...${field("description")} />
+        ${kind === "tensorboard" && html`<${Line} label="Experiments" hint="IDs, separated by commas" placeholder="12, 15" ...${field("experiments")} /><${Line} label="Trials" hint="IDs, separated by commas" ...${field("trials")} />`}
+        <${Line} label="Description" hint="Leave empty to generate a name" ...${field("description")} />
         <${Choice} label=${kind === "generic" ? "Project" : "Workspace"} of=${of.places.map((p) => /** @type {[string, string]} */ ([String(p.id), p.name]))} ...${field("place")} />
         ${of.templates.length > 0 && html`<${Choice} label="Template" of=${[["", "None"], ...of.templates.map((t) => [t.name, t.name])]} ...${field("template")} />`}
-        <${Choice} label="Resource pool" of=${[["", "The usual one"], ...of.pools.map((p) => [p.name, p.name])]} ...${field("pool")} />
-        ${kind !== "tensorboard" && html`<${Line} label="Slots" hint="0: no accelerator" type="number" min="0" ...${field("slots")} />`}
-        <${Line} label="Image" hint="Empty: the usual one" placeholder="pytorch/pytorch:latest" ...${field("image")} />
+        <${Choice} label="Resource pool" of=${[["", "Default pool"], ...of.pools.map((p) => [p.name, p.name])]} ...${field("pool")} />
+        ${kind !== "tensorboard" && html`<${Line} label="Slots" hint="0 for no accelerator" type="number" min="0" ...${field("slots")} />`}
+        <${Line} label="Image" hint="Leave empty for the default image" placeholder="pytorch/pytorch:latest" ...${field("image")} />
       </div>
-      ${WITH_FILES.includes(kind) && html`<details><summary>Files that it begins with</summary><${Files} folder=${folder} setFolder=${setFolder} /></details>`}
+      ${WITH_FILES.includes(kind) && html`<details><summary>Initial files</summary><${Files} folder=${folder} setFolder=${setFolder} /></details>`}
       <details>
-        <summary>More of the configuration</summary>
-        <${Code} label="In YAML" hint="What is written here wins over the fields above." short placeholder=${"environment:\n  environment_variables:\n    - MODE=fast\nidle_timeout: 2h"} bad=${!!verdict.problems && !!given.more} ...${field("more")} />
+        <summary>Advanced configuration</summary>
+        <${Code} label="YAML" hint="Overrides the fields above" short placeholder=${"environment:\n  environment_variables:\n    - MODE=fast\nidle_timeout: 2h"} bad=${!!verdict.problems && !!given.more} ...${field("more")} />
       </details>
-      <${Verdict} of=${verdict} what="This can start." />
+      <${Verdict} of=${verdict} what="Ready to start." />
     <//>
   `;
 }

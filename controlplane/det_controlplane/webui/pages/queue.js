@@ -20,11 +20,11 @@ const PART = 500; // jobs that are listed first, and more each time that somebod
 export function Page({ pool }) {
   const pools = useLive(async (signal) => (await get("/api/v1/resource-pools", {}, { signal })).resourcePools, [], LIVE_MS);
   return html`
-    <${Head} title="Job queue" text="What runs next, and why the rest waits" />
+    <${Head} title="Job queue" text="Order of jobs in each pool and why jobs wait" />
     <${Loaded} of=${pools}>
       ${(/** @type {any[]} */ found) => {
         const chosen = found.find((p) => p.name === pool) ?? found.find((p) => p.defaultComputePool) ?? found[0];
-        if (!chosen) return html`<div class="panel"><${Empty} title="No resource pools"><p>The configuration of the cluster names none that you may see.</p><//></div>`;
+        if (!chosen) return html`<div class="panel"><${Empty} title="No resource pools"><p>The cluster has no resource pools that you can see.</p><//></div>`;
         return html`
           ${found.length > 1 && html`<${Tabs} label="Pools" tabs=${found.map((p) => ({ name: p.name, href: link(`/queue/${encodeURIComponent(p.name)}`), chosen: p === chosen }))} />`}
           <${Queue} key=${chosen.name} pool=${chosen} pools=${found} />
@@ -71,7 +71,7 @@ function Queue({ pool, pools }) {
               ? html`<${Jobs} rows=${rows} pool=${pool} change=${change} manage=${setManaged} />`
               : html`<${Empty} title="The queue is empty"><p>${counted(pool.slotsAvailable, "slot is", "slots are")} free in ${pool.name}.</p><${Button} href=${link("/experiments/new")}>New experiment<//><//>`}
             ${total > rows.length &&
-            html`<div class="panel-body row"><span class="soft">The first ${rows.length.toLocaleString("en")} of ${counted(total, "job")}.</span><${Button} onClick=${() => setMost(most + PART)}>Show more<//></div>`}
+            html`<div class="panel-body row"><span class="soft">Showing the first ${rows.length.toLocaleString("en")} of ${counted(total, "job")}.</span><${Button} onClick=${() => setMost(most + PART)}>Show more<//></div>`}
             ${managed && html`<${Manage} id=${managed} rows=${rows} total=${total} pool=${pool} pools=${pools} onClose=${() => setManaged("")} onDone=${jobs.reload} />`}
           `}
         <//>
@@ -81,21 +81,21 @@ function Queue({ pool, pools }) {
 }
 
 /** @type {Record<string, string>} */
-const SCHEDULERS = { SCHEDULER_TYPE_PRIORITY: "by priority", SCHEDULER_TYPE_FAIR_SHARE: "by fair share", SCHEDULER_TYPE_ROUND_ROBIN: "in turns" };
+const SCHEDULERS = { SCHEDULER_TYPE_PRIORITY: "priority", SCHEDULER_TYPE_FAIR_SHARE: "fair share", SCHEDULER_TYPE_ROUND_ROBIN: "round robin" };
 
 /** @param {{ pool: any }} props */
 const Summary = ({ pool }) => html`
   <${Figures} of=${[
     ["Slots in use", html`${pool.slotsUsed} <span class="faint">of ${pool.slotsAvailable}</span>`, html`<${Progress} value=${pool.slotsAvailable ? pool.slotsUsed / pool.slotsAvailable : 0} what="in use" />`],
-    ["Jobs running", pool.stats.scheduledCount],
-    ["Jobs waiting", pool.stats.queuedCount],
-    ["Scheduled", SCHEDULERS[pool.schedulerType] ?? pool.schedulerType, pool.preemptible || pool.details?.priorityScheduler?.preemption ? "may pause lower priorities" : "running jobs are left alone"],
+    ["Running jobs", pool.stats.scheduledCount],
+    ["Queued jobs", pool.stats.queuedCount],
+    ["Scheduling", SCHEDULERS[pool.schedulerType] ?? pool.schedulerType, pool.preemptible || pool.details?.priorityScheduler?.preemption ? "preempts lower priorities" : "no preemption"],
   ]} />
 `;
 
 /** @param {any} j */
 const nameOf = (j) => {
-  if (j.hidden) return html`<span class="faint">Not yours to see</span>`;
+  if (j.hidden) return html`<span class="faint">No access</span>`;
   const name = html`${j.name || j.type.replace("TYPE_", "").toLowerCase()}`;
   if (j.type === "TYPE_EXPERIMENT" && j.entityId) return html`<a href=${link(`/experiments/${j.entityId}`)}>${name}</a> <span class="faint number">${j.entityId}</span>`;
   const kind = j.type.replace("TYPE_", "").toLowerCase();
@@ -120,7 +120,7 @@ function about(time) {
 }
 
 /** @param {string} [text] */
-const capital = (text) => (text ? text.charAt(0).toUpperCase() + text.slice(1) : "");
+const sentence = (text) => (text ? `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "");
 
 /** @typedef {import("./queue_order.js").Change} Change */
 
@@ -144,8 +144,8 @@ function columnsOf(rows, pool, change, manage, order) {
     { name: "#", right: true, cell: (/** @type {any} */ j) => (order && !j.hidden ? order.handle(j) : rows.indexOf(j) + 1) },
     { name: "Job", main: true, cell: nameOf },
     { name: "State", cell: (/** @type {any} */ j) => html`<${State} state=${j.summary.state.replace(/_SCHEDULED.*/, "_RUNNING")} />` },
-    { name: "Why it waits", wrap: true, cell: (/** @type {any} */ j) => html`<span class="soft">${capital(j.why)}</span>${j.expectedStart && html` <span class="nowrap" title=${moment(j.expectedStart)}>Starts in about ${about(j.expectedStart)}.</span>`}` },
-    { name: "Slots", right: true, title: "Slots that it has, of those that it asks for", cell: (/** @type {any} */ j) => `${j.allocatedSlots} / ${j.requestedSlots}` },
+    { name: "Wait reason", wrap: true, cell: (/** @type {any} */ j) => html`<span class="soft">${sentence(j.why)}</span>${j.expectedStart && html` <span class="nowrap" title=${moment(j.expectedStart)}>Starts in about ${about(j.expectedStart)}.</span>`}` },
+    { name: "Slots", right: true, title: "Allocated slots / requested slots", cell: (/** @type {any} */ j) => `${j.allocatedSlots} / ${j.requestedSlots}` },
     { name: fair ? "Weight" : "Priority", right: true, cell: (/** @type {any} */ j) => (fair ? j.weight : j.priority) },
     { name: "User", cell: (/** @type {any} */ j) => j.username },
     { name: "Submitted", right: true, cell: (/** @type {any} */ j) => html`<${Ago} at=${j.submissionTime} />` },

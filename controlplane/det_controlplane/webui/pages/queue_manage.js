@@ -67,16 +67,16 @@ export function Manage({ id, rows, total, pool, pools, onClose, onDone }) {
   };
   return html`
     <${Ask} title=${`Manage ${job.name}`} act="Save" off=${!changes.length} onAct=${act} onClose=${onClose}>
-      ${job.why && html`<p class="soft">It waits: ${job.why}</p>`}
+      ${job.why && html`<p class="soft">Waiting: ${job.why}</p>`}
       ${hasPriorities(to) &&
-      html`<${Line} label="Priority" hint=${moved ? `It takes that of its neighbour, ${order[asked.place].priority}.` : "1 is first, 99 is last."} type="number" min="1" max="99" required disabled=${moved} value=${moved ? String(order[asked.place].priority) : priority} set=${setPriority} />`}
-      ${sharesFairly(to) && html`<${Line} label="Weight" hint="Its share of the slots grows with it." type="number" min="0.01" step="any" required value=${weight} set=${setWeight} />`}
+      html`<${Line} label="Priority" hint=${moved ? `Same as the job next to it: ${order[asked.place].priority}` : "1 is the highest, 99 the lowest"} type="number" min="1" max="99" required disabled=${moved} value=${moved ? String(order[asked.place].priority) : priority} set=${setPriority} />`}
+      ${sharesFairly(to) && html`<${Line} label="Weight" hint="A higher weight gets a larger share of the slots." type="number" min="0.01" step="any" required value=${weight} set=${setWeight} />`}
       ${hasPriorities(pool) &&
       order.length > 1 &&
-      html`<${Line} label="Place in the queue" hint=${to === pool ? `1 is next; there are ${counted(Math.max(total, order.length), "job")}.` : "In another pool it goes behind those that were submitted before it."} type="number" min="1" max=${order.length} step="1" required disabled=${to !== pool} value=${place} set=${setPlace} />`}
+      html`<${Line} label="Position in the queue" hint=${to === pool ? `1 is next. The queue has ${counted(Math.max(total, order.length), "job")}.` : "In the new pool, jobs of the same priority run in order of submission."} type="number" min="1" max=${order.length} step="1" required disabled=${to !== pool} value=${place} set=${setPlace} />`}
       ${pools.length > 1 &&
       html`<${Choice} label="Resource pool" value=${into} set=${setInto} of=${pools.map((p) => [p.name, p.name])} disabled=${job.type !== "TYPE_EXPERIMENT"}
-        hint=${job.type === "TYPE_EXPERIMENT" ? "Trials that run save a checkpoint, stop, and wait there." : "Only experiments can move to another pool."} />`}
+        hint=${job.type === "TYPE_EXPERIMENT" ? "Running trials save a checkpoint, stop and wait in the new pool." : "Only experiments can move to another pool."} />`}
     <//>
   `;
 }

@@ -36,7 +36,7 @@ export function useOrder(rows, change) {
   const move = async (id, to) => {
     const from = at(id);
     if (from < 0 || to === from || !rows[to]) return;
-    await change(rows[from], placedAt(rows, from, to), `${rows[from].name || "Job"} is number ${to + 1} of the queue`, placeOf(rows, from));
+    await change(rows[from], placedAt(rows, from, to), `${rows[from].name || "Job"} moved to position ${to + 1}`, placeOf(rows, from));
   };
   const drop = () => {
     drag.current = { id: "", to: "", x: 0, y: 0, moves: false };
@@ -76,7 +76,7 @@ export function useOrder(rows, change) {
   };
   /** @param {any} job */
   const handle = (job) => html`
-    <span role="button" tabindex="0" class="handle number" id=${`handle-${job.jobId}`} aria-label=${`Place ${at(job.jobId) + 1}, ${job.name}: arrow keys move it`}
+    <span role="button" tabindex="0" class="handle number" id=${`handle-${job.jobId}`} aria-label=${`Position ${at(job.jobId) + 1}, ${job.name}: move with the arrow keys`}
       onPointerDown=${(/** @type {PointerEvent} */ e) => take(job, e)} onPointerMove=${pull} onPointerUp=${release} onPointerCancel=${drop}
       onBlur=${() => (focused.current = "")} onKeyDown=${(/** @type {KeyboardEvent} */ e) => press(job, e)}>${at(job.jobId) + 1}</span>
   `;

@@ -10,7 +10,7 @@ import { Sessions } from "../parts/sessions.js";
 import { AccessTokens } from "../parts/tokens.js";
 
 export const Page = () => html`
-  <${Head} title="Settings" text=${`You are ${user.value?.username}${user.value?.admin ? ", an administrator" : ""}`} />
+  <${Head} title="Settings" text=${`Signed in as ${user.value?.username}${user.value?.admin ? ", an administrator" : ""}`} />
   <div class="stack">
     <div class="columns"><${Account} /><${Password} /><${Colours} /></div>
     <${Sessions} of=${user.value} />
@@ -29,7 +29,7 @@ function Account() {
   return html`
     <${Panel} title="Name">
       <div class="stack">
-        <${Line} label="Shown name" hint=${`Others see ${shownName(user.value)}.`} value=${name} set=${setName} />
+        <${Line} label="Display name" hint=${`Shown to others as “${shownName(user.value)}”`} value=${name} set=${setName} />
         <div><${Button} disabled=${name === (user.value?.displayName ?? "")} onClick=${save}>Save<//></div>
       </div>
     <//>
@@ -48,8 +48,8 @@ function Password() {
     <${Panel} title="Password">
       <form class="stack" onSubmit=${submit}>
         <input type="hidden" name="username" autocomplete="username" value=${user.value?.username} />
-        <${Field} label="Current password" hint="Empty if there is none."><input class="input" type="password" name="current" autocomplete="current-password" /><//>
-        <${Field} label="New password" hint="It ends your other sessions and access tokens."><input class="input" type="password" name="password" autocomplete="new-password" required /><//>
+        <${Field} label="Current password" hint="Leave empty if you have none."><input class="input" type="password" name="current" autocomplete="current-password" /><//>
+        <${Field} label="New password" hint="Ends your other sessions and access tokens."><input class="input" type="password" name="password" autocomplete="new-password" required /><//>
         <div><button class="button">Change password</button></div>
       </form>
     <//>
@@ -59,7 +59,7 @@ function Password() {
 const Colours = () => html`
   <${Panel} title="Colours">
     <div class="row" role="group" aria-label="Colours">
-      ${THEMES.map((name) => html`<${Toggle} on=${theme.value === name} onClick=${() => choose(name)}>${{ system: "As the system", light: "Light", dark: "Dark" }[name]}<//>`)}
+      ${THEMES.map((name) => html`<${Toggle} on=${theme.value === name} onClick=${() => choose(name)}>${{ system: "System", light: "Light", dark: "Dark" }[name]}<//>`)}
     </div>
   <//>
 `;

@@ -13,7 +13,7 @@ const here = () => {
 };
 
 /** Say in full what the API says as Determined's does. @param {Error} error */
-const kindly = (error) => (error.message === "invalid credentials" ? new Error("The user name or the password is wrong.") : error);
+const kindly = (error) => (error.message === "invalid credentials" ? new Error("Wrong user name or password.") : error);
 
 export function Page() {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));

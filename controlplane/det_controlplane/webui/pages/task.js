@@ -13,7 +13,7 @@ import { Table } from "../parts/table.js";
 
 /** @param {{ kind: string, id: string }} props */
 export function Page({ kind, id }) {
-  if (!(kind in KINDS)) return html`<${Empty} title="There is no such kind of task"><${Button} href=${link("/tasks")}>All tasks<//><//>`;
+  if (!(kind in KINDS)) return html`<${Empty} title="Unknown task type"><${Button} href=${link("/tasks")}>All tasks<//><//>`;
   return html`<${Task} kind=${kind} id=${id} />`;
 }
 
@@ -43,20 +43,20 @@ function Task({ kind, id }) {
     (data) => (isOver(data.task) ? 0 : 2_500),
   );
   useOpening(found.data);
-  const end = (/** @type {any} */ task) => attempt(() => endTask(task), "It ends").then(found.reload);
+  const end = (/** @type {any} */ task) => attempt(() => endTask(task), "Ending task").then(found.reload);
   const steer = (/** @type {string} */ verb, /** @type {string} */ done) => attempt(() => post(`/api/v1/tasks/${id}/${verb}`, { taskId: id }), done).then(found.reload);
   return html`
     <${Loaded} of=${found} title=${KINDS[kind]}>
       ${(/** @type {{ task: any, reason: string }} */ { task, reason }) => html`
         <${Head} title=${task.description || id} text=${`${KINDS[kind]} of ${task.displayName || task.username} in pool ${task.resourcePool}, since ${moment(task.startTime)}`} beside=${html`<${State} state=${stateOf(task)} />`}>
           ${served(task) && html`<${Button} kind="primary" href=${served(task)} target="_blank" rel="noreferrer">Open<//>`}
-          ${hasTerminal(task) && html`<${Button} kind="primary" href=${terminalOf(task)}>Open a terminal<//>`}
-          ${kind === "generic" && steers(task) && task.state === "STATE_PAUSED" && html`<${Button} onClick=${() => steer("unpause", "It goes on")}>Resume<//>`}
-          ${kind === "generic" && steers(task) && !isOver(task) && task.state !== "STATE_PAUSED" && !task.noPause && html`<${Button} onClick=${() => steer("pause", "It pauses")}>Pause<//>`}
+          ${hasTerminal(task) && html`<${Button} kind="primary" href=${terminalOf(task)}>Open terminal<//>`}
+          ${kind === "generic" && steers(task) && task.state === "STATE_PAUSED" && html`<${Button} onClick=${() => steer("unpause", "Task resumed")}>Resume<//>`}
+          ${kind === "generic" && steers(task) && !isOver(task) && task.state !== "STATE_PAUSED" && !task.noPause && html`<${Button} onClick=${() => steer("pause", "Pausing task")}>Pause<//>`}
           ${!isOver(task) && steers(task) && html`<${Button} kind="danger" icon="close" onClick=${() => end(task)}>End<//>`}
         <//>
         <div class="stack">
-          ${opening && !isOver(task) && html`<div class="notice quiet" role="status"><p>It opens here as soon as it is ready.</p><${Button} onClick=${() => ask({ open: "" })}>Stay on this page<//></div>`}
+          ${opening && !isOver(task) && html`<div class="notice quiet" role="status"><p>The task opens here when it is ready.</p><${Button} onClick=${() => ask({ open: "" })}>Stay on this page<//></div>`}
           ${(reason || task.exitStatus) && html`<div class=${`notice ${isOver(task) ? "quiet" : ""}`} role="status"><p>${task.exitStatus || `It ${reason}.`}</p></div>`}
           ${task.tree.length > 1 && html`<${Tree} tree=${task.tree} own=${id} />`}
           <${Logs} path=${`/api/v1/tasks/${encodeURIComponent(id)}/logs`} live=${!isOver(task)} name=${`${kind}-${id}`} />
@@ -76,5 +76,5 @@ function Tree({ tree, own }) {
     { name: "State", cell: (/** @type {any} */ t) => html`<${State} state=${stateOf(t)} />` },
     { name: "Started", right: true, cell: (/** @type {any} */ t) => moment(t.startTime) },
   ];
-  return html`<${Panel} title="Tree" flush><${Table} label="Tasks of the tree" columns=${columns} total=${tree.length} row=${(/** @type {number} */ i) => tree[i]} /><//>`;
+  return html`<${Panel} title="Task tree" flush><${Table} label="Task tree" columns=${columns} total=${tree.length} row=${(/** @type {number} */ i) => tree[i]} /><//>`;
 }

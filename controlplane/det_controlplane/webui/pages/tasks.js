@@ -34,7 +34,7 @@ export function Page() {
   const start = (/** @type {string} */ kind) => setStarting({ kind, experiments: "", trials: "" });
   return html`
     <${Head} title="Tasks" text="Notebooks, shells, commands, TensorBoards and generic tasks">
-      <${Toggle} on=${ended} onClick=${() => ask({ ended: ended ? "" : "1" })}>Ended ones too<//>
+      <${Toggle} on=${ended} onClick=${() => ask({ ended: ended ? "" : "1" })}>Show ended<//>
       ${starts && html`<${Menu} label="Other new tasks" text="Others" items=${OTHERS.map(([kind, name]) => ({ name, act: () => start(kind) }))} />`}
       ${starts && html`<${Button} icon="plus" onClick=${() => start("shell")}>New shell<//>`}
       ${starts && html`<${Button} kind="primary" icon="plus" onClick=${() => start("notebook")}>New notebook<//>`}
@@ -45,7 +45,7 @@ export function Page() {
           const rows = inTrees(tasks.filter((t) => ended || !isOver(t)));
           return html`
             ${rows.length ? html`<${Rows} rows=${rows} reload=${found.reload} />` : html`<${NoTasks} ended=${ended} />`}
-            ${more && html`<p class="panel-body row soft">Those among the newest ${most} of each kind. <${Button} onClick=${() => setMost(5 * most)}>Look further back<//></p>`}
+            ${more && html`<p class="panel-body row soft">Showing the newest ${most} tasks of each type. <${Button} onClick=${() => setMost(5 * most)}>Show more<//></p>`}
           `;
         }}
       <//>
@@ -56,8 +56,8 @@ export function Page() {
 
 /** @param {{ ended: boolean }} props */
 const NoTasks = ({ ended }) => html`
-  <${Empty} title=${ended ? "No tasks" : "Nothing runs"}>
-    <p>Start a notebook or a shell, a command, a TensorBoard or a generic task by the buttons above. ${!ended && "What has ended stays listed for a while under “Ended ones too”."}</p>
+  <${Empty} title=${ended ? "No tasks yet" : "No running tasks"}>
+    <p>Start a notebook, shell, command, TensorBoard or generic task with the buttons above. ${!ended && "To see recent ended tasks, select “Show ended”."}</p>
   <//>
 `;
 
@@ -66,7 +66,7 @@ function Rows({ rows, reload }) {
   const kill = (/** @type {any} */ t) => attempt(() => end(t), `Ended ${t.description || t.id}`).then(reload);
   const columns = [
     { name: "Task", main: true, cell: (/** @type {any} */ t) => html`${branch(t)}<a href=${link(`/tasks/${t.kind}/${t.id}`)}>${t.description || t.id.slice(0, 8)}</a>` },
-    { name: "Kind", cell: (/** @type {any} */ t) => KINDS[t.kind] },
+    { name: "Type", cell: (/** @type {any} */ t) => KINDS[t.kind] },
     { name: "State", cell: (/** @type {any} */ t) => html`<${State} state=${stateOf(t)} />` },
     { name: "User", cell: (/** @type {any} */ t) => t.displayName || t.username },
     { name: "Pool", cell: (/** @type {any} */ t) => t.resourcePool },
@@ -75,7 +75,7 @@ function Rows({ rows, reload }) {
       name: "", right: true,
       cell: (/** @type {any} */ t) => html`
         ${served(t) && html`<${Button} href=${served(t)} target="_blank" rel="noreferrer">Open<//> `}
-        ${hasTerminal(t) && html`<${Button} href=${terminalOf(t)} aria-label=${`Open a terminal of ${t.description || t.id}`}>Terminal<//> `}
+        ${hasTerminal(t) && html`<${Button} href=${terminalOf(t)} aria-label=${`Open terminal of ${t.description || t.id}`}>Terminal<//> `}
         ${!isOver(t) && steers(t) && html`<${Button} kind="danger" aria-label=${`End ${t.description || t.id}`} onClick=${() => kill(t)}>End<//>`}
       `,
     },

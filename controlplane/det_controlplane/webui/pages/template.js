@@ -48,7 +48,7 @@ function Template({ template, place, path, reload }) {
   const foot = html`
     <div class="row">
       <${Button} kind="primary" disabled=${!changed || !checked.fits} onClick=${save}>Save<//>
-      <${Button} disabled=${!changed} onClick=${() => setTyped(null)}>Take changes back<//>
+      <${Button} disabled=${!changed} onClick=${() => setTyped(null)}>Discard changes<//>
     </div>
   `;
   return html`
@@ -60,10 +60,10 @@ function Template({ template, place, path, reload }) {
           ${edits && html`<${Verdict} of=${checked} />${foot}`}
         </div>
       <//>
-      <p class="soft">What is submitted with <code>--template ${template.name}</code> lies on top: it wins where both say something.</p>
+      <p class="soft">A configuration submitted with <code>--template ${template.name}</code> overrides these values.</p>
     </div>
     ${open === "rename" && html`<${Rename} name=${template.name} onClose=${() => setOpen("")} />`}
-    ${open === "delete" && html`<${AskDelete} what=${template.name} path=${path} onDone=${() => (release(), go("/templates"))} onClose=${() => setOpen("")}>Experiments that were made with it stay as they are. Whoever names it from now on is refused.<//>`}
+    ${open === "delete" && html`<${AskDelete} what=${template.name} path=${path} onDone=${() => (release(), go("/templates"))} onClose=${() => setOpen("")}>Existing experiments do not change. New submissions that use this template are rejected.<//>`}
   `;
 }
 
@@ -76,7 +76,7 @@ function Rename({ name, onClose }) {
   };
   return html`
     <${Ask} title=${`Rename ${name}`} act="Save" off=${!to.trim()} onAct=${act} onClose=${onClose}>
-      <${Line} label="Name" hint="Whoever submits by the old name is refused." value=${to} set=${setTo} />
+      <${Line} label="Name" hint="Submissions that use the old name are rejected." value=${to} set=${setTo} />
     <//>
   `;
 }

@@ -27,11 +27,11 @@ export function Page() {
   );
   const columns = [
     { name: "Template", main: true, cell: (/** @type {any} */ t) => html`<a href=${link(`/templates/${encodeURIComponent(t.name)}`)}>${t.name}</a>` },
-    { name: "Gives", wrap: true, cell: (/** @type {any} */ t) => html`<span class="soft">${Object.keys(t.config).join(", ")}</span>` },
+    { name: "Sets", wrap: true, cell: (/** @type {any} */ t) => html`<span class="soft">${Object.keys(t.config).join(", ")}</span>` },
     { name: "Workspace", cell: (/** @type {any} */ t) => (places.data ?? []).find((w) => w.id === t.workspaceId)?.name ?? t.workspaceId },
   ];
   return html`
-    <${Head} title="Templates" text="Parts of configurations that are kept here and laid below what is submitted">
+    <${Head} title="Templates" text="Reusable defaults merged into submitted configurations">
       ${maySomewhere("CREATE_TEMPLATES") && html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New template<//>`}
     <//>
     <div class="stack">
@@ -46,8 +46,8 @@ export function Page() {
 
 /** @param {{ narrowed: boolean }} props */
 const None = ({ narrowed }) => html`
-  <${Empty} title=${narrowed ? "No template is called so" : "No templates yet"}>
-    <p>What many configurations repeat, such as images, mounts and slots, is written once here. Who submits names it:</p>
+  <${Empty} title=${narrowed ? "No templates match your search." : "No templates yet"}>
+    <p>Define settings that many configurations share, such as images, mounts and slots. Then select the template when you submit:</p>
     <pre>det experiment create --template NAME config.yaml .</pre>
   <//>
 `;
@@ -66,7 +66,7 @@ function NewTemplate({ places, onClose }) {
   return html`
     <${Ask} title="New template" act="Create" wide unsaved=${config !== EXAMPLE} off=${!name.trim() || !checked.fits} onAct=${act} onClose=${onClose}>
       <${Line} label="Name" value=${name} set=${setName} autofocus />
-      ${places.length > 1 && html`<${Choice} label="Workspace" hint="Who may use and change it" value=${workspace} set=${setWorkspace} of=${places.map((w) => [String(w.id), w.name])} />`}
+      ${places.length > 1 && html`<${Choice} label="Workspace" hint="Its members can use and change the template" value=${workspace} set=${setWorkspace} of=${places.map((w) => [String(w.id), w.name])} />`}
       <${Code} label="Configuration, in YAML" short value=${config} set=${setConfig} bad=${!!checked.problems} />
       <${Verdict} of=${checked} />
     <//>
@@ -76,5 +76,5 @@ function NewTemplate({ places, onClose }) {
 /** Let the cluster read a template; throws what is wrong with it. @param {string} config @param {AbortSignal} signal */
 export async function checkedConfig(config, signal) {
   const { template } = await post("/api/v1/templates/check", { config, validateOnly: true }, { signal });
-  return `It gives ${Object.keys(template.config).join(", ") || "nothing"}.`;
+  return `Sets ${Object.keys(template.config).join(", ") || "no keys"}.`;
 }

@@ -38,7 +38,7 @@ function Shell({ task, reload }) {
         setReady(true);
         made.current = make(Terminal, FitAddon, box.current, task.id, (next) => (began.current ||= next.what === "open", setState(next)), setSelected);
       },
-      () => here && setError(new Error("The terminal did not load. The cluster may have been upgraded: load this page again.")),
+      () => here && setError(new Error("The terminal did not load. The cluster may have been upgraded. Reload this page.")),
     );
     return () => {
       here = false;
@@ -51,18 +51,18 @@ function Shell({ task, reload }) {
   }, [reader, ready]);
   const again = () => (made.current?.wire.open(), made.current?.terminal.focus());
   return html`
-    <${Head} title=${task.description || task.id} text="A shell of the cluster" beside=${html`<${State} state=${stateOf(task)} />`}>
+    <${Head} title=${task.description || task.id} text="Shell" beside=${html`<${State} state=${stateOf(task)} />`}>
       <${Button} icon="copy" disabled=${!selected} onClick=${() => made.current && copied(made.current.terminal)}>Copy<//>
-      <${Toggle} on=${reader} onClick=${() => setReader(!reader)}>Read aloud<//>
+      <${Toggle} on=${reader} onClick=${() => setReader(!reader)}>Screen reader mode<//>
       <${Button} href=${link(`/tasks/shell/${task.id}`)}>Log<//>
-      ${!isOver(task) && html`<${Button} kind="danger" icon="close" onClick=${() => attempt(() => endTask(task), "It ends").then(reload)}>End<//>`}
+      ${!isOver(task) && html`<${Button} kind="danger" icon="close" onClick=${() => attempt(() => endTask(task), "Ending task").then(reload)}>End<//>`}
     <//>
     <div class="stack">
       <${Failure} error=${error} />
       <${Said} state=${state} task=${task} began=${began.current} again=${again} />
       ${!ready && !error && html`<${Bones} lines=${3} />`}
       <div class="panel terminal" data-state=${state.what} ref=${box} aria-describedby="terminal-keys" hidden=${!ready} />
-      <p class="faint small" id="terminal-keys">Ctrl+Shift+C copies, Ctrl+Shift+V pastes, Ctrl+Shift+↑ leaves the terminal. The shell goes on for ten minutes without this page.</p>
+      <p class="faint small" id="terminal-keys">Ctrl+Shift+C copies, Ctrl+Shift+V pastes, Ctrl+Shift+↑ leaves the terminal. The shell keeps running for 10 minutes after you close the page.</p>
     </div>
   `;
 }
@@ -73,13 +73,13 @@ function Said({ state, task, began, again }) {
   const over = isOver(task);
   const text =
     state.what === "ended" ? `The shell ended with status ${state.code}.`
-    : state.what === "taken" ? "This shell goes on in another window."
-    : over ? "This task has ended, and its shell with it."
+    : state.what === "taken" ? "This shell is open in another window."
+    : over ? "The task and its shell have ended."
     : state.what === "refused" ? state.why
-    : state.what === "connecting" ? "Connecting again …"
-    : began && state.what === "lost" ? `${state.why} The shell goes on; this page tries to reach it again.`
-    : "The shell does not answer yet; this page tries again by itself.";
-  const act = over ? "" : { ended: "Start again", taken: "Go on here", refused: "Try again", lost: "Try now", connecting: "" }[state.what];
+    : state.what === "connecting" ? "Reconnecting …"
+    : began && state.what === "lost" ? `${state.why} The shell is still running. This page is reconnecting.`
+    : "The shell is not responding yet. Retrying automatically.";
+  const act = over ? "" : { ended: "Restart shell", taken: "Continue here", refused: "Retry", lost: "Reconnect now", connecting: "" }[state.what];
   return html`
     <div class=${`notice ${state.what === "lost" || state.what === "refused" ? "amber" : "quiet"}`} role="status">
       <p>${text}</p>

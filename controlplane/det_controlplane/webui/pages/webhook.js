@@ -1,4 +1,4 @@
-// One webhook: the last tries to deliver its messages.
+// One webhook: the last attempts to deliver its messages.
 import { get } from "../lib/api.js";
 import { moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
@@ -10,7 +10,7 @@ import { Ago } from "../parts/time.js";
 
 const LIVE_MS = 8_000;
 /** @type {Record<string, string>} */
-const EVENTS = { EXPERIMENT_STATE_CHANGE: "An experiment ended", TASK_LOG: "A line of a log", CUSTOM: "An alert" };
+const EVENTS = { EXPERIMENT_STATE_CHANGE: "Experiment ended", TASK_LOG: "Log line matched", CUSTOM: "Alert" };
 
 /** @param {{ id: string }} props */
 export function Page({ id }) {
@@ -26,7 +26,7 @@ export function Page({ id }) {
   return html`
     <${Loaded} of=${found} title="Webhook">
       ${(/** @type {{ webhook: any, deliveries: any[] }} */ { webhook, deliveries }) => html`
-        <${Head} title=${webhook.name} text=${`What was sent to ${webhook.url}`}><${Button} href=${link("/webhooks")}>All webhooks<//><//>
+        <${Head} title=${webhook.name} text=${`Deliveries to ${webhook.url}`}><${Button} href=${link("/webhooks")}>All webhooks<//><//>
         <${Panel} flush>${deliveries.length ? html`<${Deliveries} rows=${deliveries} />` : html`<${None} waiting=${webhook.waitingMessages} />`}<//>
       `}
     <//>
@@ -35,20 +35,20 @@ export function Page({ id }) {
 
 /** @param {{ waiting: number }} props */
 const None = ({ waiting }) => html`
-  <${Empty} title="Nothing was sent yet"><p>${waiting ? "A message waits to be sent." : "The last hundred tries will be here, with what came of each."}</p><//>
+  <${Empty} title="No deliveries yet"><p>${waiting ? "Messages are pending." : "The last 100 delivery attempts appear here with their results."}</p><//>
 `;
 
 /** @param {{ rows: any[] }} props */
 function Deliveries({ rows }) {
   const columns = [
-    { name: "When", cell: (/** @type {any} */ d) => html`<${Ago} at=${d.at} />` },
+    { name: "Time", cell: (/** @type {any} */ d) => html`<${Ago} at=${d.at} />` },
     {
       name: "Event", main: true,
       cell: (/** @type {any} */ d) => html`<span title=${d.eventId}>${EVENTS[d.eventType] ?? d.eventType}</span>${d.experimentId && html`: <a href=${link(`/experiments/${d.experimentId}`)}>experiment ${d.experimentId}</a>`}`,
     },
-    { name: "Try", right: true, cell: (/** @type {any} */ d) => d.attempt },
-    { name: "Result", wrap: true, cell: (/** @type {any} */ d) => html`<span class=${d.arrived ? "state green" : "state red"}>${d.arrived ? "arrived" : d.nextAt ? "failed" : "given up"}</span>${!d.arrived && html` <span class="soft">${d.failure}</span>`}` },
-    { name: "Next try", right: true, cell: (/** @type {any} */ d) => (d.nextAt ? moment(d.nextAt) : "") },
+    { name: "Attempt", right: true, cell: (/** @type {any} */ d) => d.attempt },
+    { name: "Result", wrap: true, cell: (/** @type {any} */ d) => html`<span class=${d.arrived ? "state green" : "state red"}>${d.arrived ? "delivered" : d.nextAt ? "failed" : "gave up"}</span>${!d.arrived && html` <span class="soft">${d.failure}</span>`}` },
+    { name: "Next attempt", right: true, cell: (/** @type {any} */ d) => (d.nextAt ? moment(d.nextAt) : "") },
   ];
   return html`<${Table} label="Deliveries" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />`;
 }

@@ -1,6 +1,5 @@
 // Webhooks: addresses that receive messages about events.
 import { get, post, send } from "../lib/api.js";
-import { counted } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { isAdmin, may, maySomewhere } from "../lib/rights.js";
 import { go } from "../lib/router.js";
@@ -29,7 +28,7 @@ export function Page() {
   const close = () => setOpen(null);
   const own = (found.data?.places ?? []).filter((w) => may("EDIT_WEBHOOKS", w.id));
   return html`
-    <${Head} title="Webhooks" text="Other systems are told when experiments end, lines of logs match, and code raises alerts">
+    <${Head} title="Webhooks" text="Notify other systems when experiments end, logs match a pattern or code raises an alert">
       ${maySomewhere("EDIT_WEBHOOKS") && html`<${Button} kind="primary" icon="plus" disabled=${!found.data} onClick=${() => setOpen({ what: "new" })}>New webhook<//>`}
     <//>
     <${Panel} flush>
@@ -39,26 +38,26 @@ export function Page() {
     <//>
     ${open?.what === "new" && html`<${New} places=${own} onClose=${close} onDone=${found.reload} />`}
     ${open?.what === "edit" && html`<${Edit} of=${open.of} onClose=${close} onDone=${found.reload} />`}
-    ${open?.what === "delete" && html`<${AskDelete} what=${open.of.name} path=${`/api/v1/webhooks/${open.of.id}`} onDone=${found.reload} onClose=${close}>Its address is told nothing more, also not what waits to be sent. Experiments that name it in their configuration are refused from now on.<//>`}
+    ${open?.what === "delete" && html`<${AskDelete} what=${open.of.name} path=${`/api/v1/webhooks/${open.of.id}`} onDone=${found.reload} onClose=${close}>No more messages are sent, including pending ones. New experiments that reference it in their configuration are rejected.<//>`}
   `;
 }
 
 const None = () => html`
   <${Empty} title="No webhooks yet">
-    <p>A webhook posts a message to an address: a channel of Slack, a pager, a program of yours. Make one, then press “Test” to see it arrive.</p>
+    <p>A webhook posts messages to a URL, such as a Slack channel, a pager or your own program. Create one, then select “Test” to send a test message.</p>
   <//>
 `;
 
 /** @param {any} t */
-const told = (t) => (t.triggerType === STATE ? `${t.condition.state.toLowerCase()} experiments` : t.triggerType === LOG ? `lines with ${t.condition.regex}` : t.condition.subject ? "budgets" : "alerts");
+const told = (t) => (t.triggerType === STATE ? `${t.condition.state.toLowerCase()} experiments` : t.triggerType === LOG ? `log lines matching ${t.condition.regex}` : t.condition.subject ? "budgets" : "alerts");
 
 /** @param {{ rows: any[], places: any[], open: (what: any) => void }} props */
 function Rows({ rows, places, open }) {
-  const test = (/** @type {any} */ w) => attempt(() => post(`/api/v1/webhooks/${w.id}/test`), `${w.name} took an example`);
+  const test = (/** @type {any} */ w) => attempt(() => post(`/api/v1/webhooks/${w.id}/test`), `${w.name}: test message delivered`);
   const edits = (/** @type {any} */ w) => (w.workspaceId ? may("EDIT_WEBHOOKS", w.workspaceId) : isAdmin());
   const columns = [
     { name: "Webhook", main: true, cell: (/** @type {any} */ w) => html`${w.name}<div class="faint small cut">${w.url}</div>` },
-    { name: "Tells of", wrap: true, cell: (/** @type {any} */ w) => html`<span class="soft">${w.triggers.map(told).join(", ")}${w.mode.endsWith("SPECIFIC") ? "; of experiments that name it" : ""}</span>` },
+    { name: "Triggers", wrap: true, cell: (/** @type {any} */ w) => html`<span class="soft">${w.triggers.map(told).join(", ")}${w.mode.endsWith("SPECIFIC") ? "; only experiments that reference it" : ""}</span>` },
     { name: "Workspace", cell: (/** @type {any} */ w) => (w.workspaceId ? (places.find((p) => p.id === w.workspaceId)?.name ?? w.workspaceId) : "all") },
     { name: "Messages", wrap: true, cell: (/** @type {any} */ w) => html`<${Messages} of=${w} />` },
     {
@@ -80,8 +79,8 @@ function Messages({ of: w }) {
   const failing = w.lastFailedAt && !(w.lastArrivedAt > w.lastFailedAt);
   return html`
     ${failing && html`<div class="bad">Failed <${Ago} at=${w.lastFailedAt} />${w.lastFailure ? `, ${w.lastFailure}` : ""}</div>`}
-    ${w.waitingMessages > 0 && html`<div class="soft">${counted(w.waitingMessages, "message waits", "messages wait")}</div>`}
-    ${w.lastArrivedAt && html`<div class="soft">Arrived <${Ago} at=${w.lastArrivedAt} /></div>`}
+    ${w.waitingMessages > 0 && html`<div class="soft">${`${w.waitingMessages} pending`}</div>`}
+    ${w.lastArrivedAt && html`<div class="soft">Delivered <${Ago} at=${w.lastArrivedAt} /></div>`}
     ${!failing && !w.lastArrivedAt && html`<span class="faint">none yet</span>`}
   `;
 }
@@ -112,16 +111,16 @@ function New({ places, onClose, onDone }) {
   return html`
     <${Ask} title="New webhook" act="Create" off=${!name.trim() || !url.trim() || !triggers.length} onAct=${act} onClose=${onClose}>
       <${Line} label="Name" value=${name} set=${setName} autofocus />
-      <${Line} label="Address" value=${url} set=${setUrl} type="url" placeholder="https://hooks.example.com/…" />
-      <${Choice} label="Form" value=${form} set=${setForm} of=${[["DEFAULT", "JSON"], ["SLACK", "a message of Slack's"]]} />
+      <${Line} label="URL" value=${url} set=${setUrl} type="url" placeholder="https://hooks.example.com/…" />
+      <${Choice} label="Format" value=${form} set=${setForm} of=${[["DEFAULT", "JSON"], ["SLACK", "Slack"]]} />
       <${Choice} label="Workspace" value=${place} set=${setPlace} of=${of} />
-      <${Choice} label="For" value=${mode} set=${setMode} of=${[["WORKSPACE", "every experiment there"], ["SPECIFIC", "experiments that name it in their configuration"]]} />
-      <fieldset class="stack"><legend>Tells of</legend>
+      <${Choice} label="Experiments" value=${mode} set=${setMode} of=${[["WORKSPACE", "All in the workspace"], ["SPECIFIC", "Only those that reference it in their configuration"]]} />
+      <fieldset class="stack"><legend>Triggers</legend>
         <${Tick} label="Completed experiments" value=${completed} set=${setCompleted} />
         <${Tick} label="Failed experiments" value=${failed} set=${setFailed} />
-        ${mode === "SPECIFIC" && html`<${Tick} label="Alerts" hint="That training code raises." value=${alerts} set=${setAlerts} />`}
-        <${Tick} label="Budgets" hint="Of the workspace and its experiments, when 80 % and when all is spent." value=${budgets} set=${setBudgets} />
-        <${Line} label="Lines of logs with" hint="A regular expression; empty: of none" value=${regex} set=${setRegex} />
+        ${mode === "SPECIFIC" && html`<${Tick} label="Alerts" hint="Raised by training code" value=${alerts} set=${setAlerts} />`}
+        <${Tick} label="Budgets" hint="For the workspace and its experiments, at 80 % and 100 %" value=${budgets} set=${setBudgets} />
+        <${Line} label="Log lines matching" hint="Regex. Leave empty for none." value=${regex} set=${setRegex} />
       </fieldset>
     <//>
   `;
@@ -138,7 +137,7 @@ function Edit({ of: webhook, onClose, onDone }) {
   return html`
     <${Ask} title=${`Edit ${webhook.name}`} act="Save" off=${!name.trim() || !url.trim()} onAct=${act} onClose=${onClose}>
       <${Line} label="Name" value=${name} set=${setName} />
-      <${Line} label="Address" hint="What waits to be sent goes to the new one." value=${url} set=${setUrl} type="url" />
+      <${Line} label="URL" hint="Pending messages go to the new URL." value=${url} set=${setUrl} type="url" />
     <//>
   `;
 }

@@ -1,6 +1,5 @@
 // Workspaces and their projects, where experiments are kept.
 import { post } from "../lib/api.js";
-import { counted } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { made, may, mayDemand, rolesDecide } from "../lib/rights.js";
 import { ask, link, place } from "../lib/router.js";
@@ -20,8 +19,8 @@ export function Page() {
   const found = useLive((signal) => withProjects(archived, signal), [archived], LIVE_MS);
   const [making, setMaking] = useState(/** @type {any} */ (null));
   return html`
-    <${Head} title="Workspaces" text="Projects keep experiments together; workspaces keep projects and who may see them">
-      <${Toggle} on=${archived} onClick=${() => ask({ archived: archived ? "" : "1" })}>Archived too<//>
+    <${Head} title="Workspaces" text="Projects group experiments; workspaces group projects and control access">
+      <${Toggle} on=${archived} onClick=${() => ask({ archived: archived ? "" : "1" })}>Show archived<//>
       ${may("CREATE_WORKSPACE") && html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking({})}>New workspace<//>`}
     <//>
     <div class="stack">
@@ -30,7 +29,7 @@ export function Page() {
           [...workspaces].sort((a, b) => Number(b.pinned) - Number(a.pinned)).map(
             (w) => html`
               <${Panel} key=${w.id} title=${w.archived ? html`${w.name} <span class="label">archived</span>` : w.name} flush actions=${html`<${Actions} of=${w} make=${() => setMaking(w)} reload=${found.reload} />`}>
-                ${w.errorMessage && html`<div class="notice amber"><p>This workspace is not deleted: ${w.errorMessage}</p></div>`}
+                ${w.errorMessage && html`<div class="notice amber"><p>Deletion failed: ${w.errorMessage}</p></div>`}
                 ${w.projects.length ? html`<${Projects} workspace=${w} reload=${found.reload} />` : html`<p class="panel-body soft">No projects yet.</p>`}
               <//>
             `,
@@ -53,9 +52,9 @@ const Actions = ({ of: w, make, reload }) => html`
 const Projects = ({ workspace, reload }) => html`
   <${Table} label=${`Projects of ${workspace.name}`} total=${workspace.projects.length} row=${(/** @type {number} */ i) => workspace.projects[i]} columns=${[
     { name: "Project", main: true, cell: (/** @type {any} */ p) => html`<a href=${link(`/experiments?project=${p.id}`)}>${p.name}</a>${p.archived && html` <span class="label">archived</span>`}` },
-    { name: "Description", wrap: true, cell: (/** @type {any} */ p) => html`<span class="soft">${p.description}</span>${p.errorMessage && html`<p>Not deleted: ${p.errorMessage}</p>`}` },
-    { name: "Experiments", right: true, cell: (/** @type {any} */ p) => html`${p.numExperiments}${p.numActiveExperiments ? html` <span class="soft">(${counted(p.numActiveExperiments, "runs", "run")})</span>` : ""}` },
-    { name: "Last start", right: true, cell: (/** @type {any} */ p) => html`<${Ago} at=${p.lastExperimentStartedAt} />` },
+    { name: "Description", wrap: true, cell: (/** @type {any} */ p) => html`<span class="soft">${p.description}</span>${p.errorMessage && html`<p>Deletion failed: ${p.errorMessage}</p>`}` },
+    { name: "Experiments", right: true, cell: (/** @type {any} */ p) => html`${p.numExperiments}${p.numActiveExperiments ? html` <span class="soft">(${p.numActiveExperiments} running)</span>` : ""}` },
+    { name: "Last started", right: true, cell: (/** @type {any} */ p) => html`<${Ago} at=${p.lastExperimentStartedAt} />` },
     { name: "", right: true, cell: (/** @type {any} */ p) => html`<${Steering} of=${p} reload=${reload} />` },
   ]} />
 `;

@@ -32,8 +32,8 @@ export function Steering({ of, reload }) {
       deletes && { name: "Delete", danger: true, act: () => setOpen("delete") },
     ]} />
     ${open === "edit" && html`<${Edit} of=${of} onClose=${close} onDone=${reload} />`}
-    ${open === "move" && html`<${MoveTo} name=${of.name} from=${of.workspaceId} right="CREATE_PROJECT" note="Its experiments go with it; who may see them is decided there." path=${`${pathOf(of)}/move`} body=${{ projectId: of.id }} onClose=${close} onDone=${reload} />`}
-    ${open === "delete" && html`<${AskDelete} what=${of.name} path=${pathOf(of)} onDone=${reload} onClose=${close}>${isProject(of) ? "Its experiments go for good, with their metrics, logs and checkpoints." : "Its projects and experiments go for good, with their metrics, logs and checkpoints."}<//>`}
+    ${open === "move" && html`<${MoveTo} name=${of.name} from=${of.workspaceId} right="CREATE_PROJECT" note="Its experiments move with it. The new workspace controls access to them." path=${`${pathOf(of)}/move`} body=${{ projectId: of.id }} onClose=${close} onDone=${reload} />`}
+    ${open === "delete" && html`<${AskDelete} what=${of.name} path=${pathOf(of)} onDone=${reload} onClose=${close}>${isProject(of) ? "Permanently deletes its experiments with their metrics, logs and checkpoints." : "Permanently deletes its projects and experiments with their metrics, logs and checkpoints."}<//>`}
   `;
 }
 

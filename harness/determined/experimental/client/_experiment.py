@@ -337,7 +337,8 @@ class Experiment(Archivable, query.HasCheckpoints):
         """Return the best checkpoint by a metric, by default by the searcher's metric."""
         checkpoints = self.top_n_checkpoints(1, sort_by, smaller_is_better)
         if not checkpoints:
-            raise NotFoundError(404, f"experiment {self._id} has no checkpoint with such a metric")
+            of_metric = f" with metric {sort_by}" if sort_by else ""
+            raise NotFoundError(404, f"experiment {self._id} has no checkpoints{of_metric}")
         return checkpoints[0]
 
     def top_n_checkpoints(

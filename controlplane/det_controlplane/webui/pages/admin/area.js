@@ -15,12 +15,12 @@ export function Area({ at, title, text, actions, beside, children }) {
   `;
 }
 
-/** @param {{ at: string }} props where to choose another place */
+/** @param {{ at: string }} props where to select another workspace */
 export const NoPlace = ({ at }) => html`
   <div class="panel">
-    <${Empty} title="There is no such workspace">
-      <p>It was deleted or archived, or your roles do not reach there.</p>
-      <${Button} href=${link(at)}>Choose another<//>
+    <${Empty} title="Workspace not found">
+      <p>It was deleted or archived, or you have no access to it.</p>
+      <${Button} href=${link(at)}>Select another workspace<//>
     <//>
   </div>
 `;
@@ -28,8 +28,8 @@ export const NoPlace = ({ at }) => html`
 export const NotForYou = () => html`
   <${Head} title="Administration" />
   <div class="panel">
-    <${Empty} title="This is for administrators">
-      <p>Ask an administrator of the cluster if you need something changed here.</p>
+    <${Empty} title="Administrators only">
+      <p>Ask a cluster administrator to make changes here.</p>
       <${Button} href=${link("/dashboard")}>Go home<//>
     <//>
   </div>

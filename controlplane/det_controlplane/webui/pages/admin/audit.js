@@ -13,7 +13,7 @@ import { Area } from "./area.js";
 
 const EXPORTED = 1_000;
 /** @type {[string, string][]} */
-const SINCE = [["", "All that is kept"], ["1h", "Last hour"], ["24h", "Last day"], ["168h", "Last week"], ["720h", "Last 30 days"]];
+const SINCE = [["", "All time"], ["1h", "Last hour"], ["24h", "Last day"], ["168h", "Last week"], ["720h", "Last 30 days"]];
 
 export function Page() {
   const { query } = place.value;
@@ -28,12 +28,12 @@ export function Page() {
   const [busy, setBusy] = useState(false);
   const download = async () => {
     setBusy(true);
-    await attempt(() => exported(asked), "Saved as lines of JSON");
+    await attempt(() => exported(asked), "Exported as JSON Lines");
     setBusy(false);
   };
   return html`
     <${Area} at="/admin/audit" text=${found.total === undefined ? " " : counted(found.total, "entry", "entries")}
-      actions=${html`<${Button} disabled=${busy || !found.total} onClick=${download}>${busy ? "Saving …" : "Export"}<//>`}>
+      actions=${html`<${Button} disabled=${busy || !found.total} onClick=${download}>${busy ? "Exporting …" : "Export"}<//>`}>
       <div class="row">
         <${Search} label="User name" value=${asked.username} onInput=${(/** @type {string} */ user) => ask({ user })} />
         <${Search} label="Action" placeholder="Action, such as users" value=${asked.action} onInput=${(/** @type {string} */ action) => ask({ action })} />
@@ -42,7 +42,7 @@ export function Page() {
       </div>
       <${Panel} flush>
         <${Listing} of=${found} label="Audit log" columns=${COLUMNS}
-          empty=${html`<${Empty} title="No entry fits"><p>Names of users, actions and objects are written in full; “users” also finds the actions that begin with “users.”.</p><//>`} />
+          empty=${html`<${Empty} title="No entries match your filters."><p>Enter full names of users, actions and objects. “users” also matches actions that start with “users.”.</p><//>`} />
       <//>
     <//>
   `;
@@ -50,11 +50,11 @@ export function Page() {
 
 const COLUMNS = [
   { name: "Time", cell: (/** @type {any} */ e) => html`<span class="number">${moment(e.at)}</span>` },
-  { name: "User", cell: (/** @type {any} */ e) => e.username || html`<span class="faint">nobody</span>` },
+  { name: "User", cell: (/** @type {any} */ e) => e.username || html`<span class="faint">none</span>` },
   { name: "Action", main: "whole", cell: (/** @type {any} */ e) => e.action },
   { name: "Object", cell: (/** @type {any} */ e) => e.object },
-  { name: "By", cell: (/** @type {any} */ e) => (e.taskId ? `task ${e.taskId.slice(0, 8)}` : e.via) },
-  { name: "From", cell: (/** @type {any} */ e) => e.address },
+  { name: "Via", cell: (/** @type {any} */ e) => (e.taskId ? `task ${e.taskId.slice(0, 8)}` : e.via) },
+  { name: "Address", cell: (/** @type {any} */ e) => e.address },
   { name: "Details", cell: (/** @type {any} */ e) => html`<div class="yields soft" title=${told(e.details)}><div class="cut">${told(e.details)}</div></div>` },
 ];
 

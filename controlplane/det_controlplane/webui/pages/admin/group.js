@@ -26,29 +26,29 @@ function Group({ group, path, reload }) {
   const put = (/** @type {any} */ change) => send("PUT", path, change);
   const remove = async (/** @type {any} */ u) => {
     const back = () => void attempt(() => put({ addUsers: [u.id] }), "Undone").then(reload);
-    await attempt(() => put({ removeUsers: [u.id] }), `${shownName(u)} left ${group.name}`, back);
+    await attempt(() => put({ removeUsers: [u.id] }), `Removed ${shownName(u)} from ${group.name}`, back);
     await reload();
   };
   const columns = [
     { name: "Member", main: true, cell: (/** @type {any} */ u) => html`<a href=${link(`/admin/people/${u.id}`)}>${shownName(u)}</a> ${u.displayName && html`<span class="faint">${u.username}</span>`}` },
     { name: "Account", cell: (/** @type {any} */ u) => (u.active ? "active" : html`<span class="soft">deactivated</span>`) },
-    { name: "", right: true, cell: (/** @type {any} */ u) => html`<${Button} kind="danger" aria-label=${`Take out ${u.username}`} onClick=${() => remove(u)}>Take out<//>` },
+    { name: "", right: true, cell: (/** @type {any} */ u) => html`<${Button} kind="danger" aria-label=${`Remove ${u.username}`} onClick=${() => remove(u)}>Remove<//>` },
   ];
   return html`
     <${Area} at="/admin/groups" title=${group.name} text=${counted(group.users.length, "member")}
       actions=${html`
-        <${Button} kind="primary" icon="plus" onClick=${() => setOpen("add")}>Add a member<//>
+        <${Button} kind="primary" icon="plus" onClick=${() => setOpen("add")}>Add member<//>
         <${Menu} label="More actions" items=${[{ name: "Rename", act: () => setOpen("rename") }, { name: "Delete", danger: true, act: () => setOpen("delete") }]} />
       `}>
       <${Panel} flush>
         ${group.users.length
           ? html`<${Table} label="Members" columns=${columns} total=${group.users.length} row=${(/** @type {number} */ i) => group.users[i]} />`
-          : html`<${Empty} title="Nobody belongs to it yet"><p>Members have the <a href=${link("/admin/roles")}>roles</a> that the group has.</p><//>`}
+          : html`<${Empty} title="No members yet"><p>Members get the <a href=${link("/admin/roles")}>roles</a> of the group.</p><//>`}
       <//>
     <//>
     ${open === "add" && html`<${Add} group=${group} onClose=${close} onAdd=${async (/** @type {number} */ id) => (await put({ addUsers: [id] }), await reload())} />`}
     ${open === "rename" && html`<${Rename} group=${group} onClose=${close} onRename=${async (/** @type {string} */ name) => (await put({ name }), await reload())} />`}
-    ${open === "delete" && html`<${AskDelete} what=${group.name} path=${path} onDone=${() => go("/admin/groups")} onClose=${close}>The group goes with the roles that it has; its members keep their own.<//>`}
+    ${open === "delete" && html`<${AskDelete} what=${group.name} path=${path} onDone=${() => go("/admin/groups")} onClose=${close}>The group and its role assignments are deleted. Members keep their own roles.<//>`}
   `;
 }
 
@@ -56,7 +56,7 @@ function Group({ group, path, reload }) {
 function Add({ group, onClose, onAdd }) {
   const [name, setName] = useState("");
   return html`
-    <${Ask} title=${`Add a member to ${group.name}`} act="Add" off=${!name.trim()} onAct=${async () => onAdd((await personNamed(name)).id)} onClose=${onClose}>
+    <${Ask} title=${`Add member to ${group.name}`} act="Add" off=${!name.trim()} onAct=${async () => onAdd((await personNamed(name)).id)} onClose=${onClose}>
       <${Person} label="Person" value=${name} set=${setName} autofocus />
     <//>
   `;

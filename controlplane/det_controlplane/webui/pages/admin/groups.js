@@ -31,7 +31,7 @@ export function Page() {
       <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
       <${Panel} flush>
         <${Listing} of=${found} label="Groups" columns=${COLUMNS} id=${(/** @type {any} */ g) => g.group.groupId}
-          empty=${html`<${Empty} title=${name ? "No group is called so" : "No groups yet"}><p>A group gets roles once, for all of its members: those of today and those who join later.</p><//>`} />
+          empty=${html`<${Empty} title=${name ? "No groups match your search." : "No groups yet"}><p>Assign a role to a group to give it to all current and future members.</p><//>`} />
       <//>
     <//>
     ${making && html`<${NewGroup} onClose=${() => setMaking(false)} />`}

@@ -17,10 +17,10 @@ export function Page() {
     await Promise.all([found.reload(), refresh()]);
   };
   return html`
-    <${Area} at="/admin/message" text="Maintenance, news: what everybody should see, on every page and in the command line">
+    <${Area} at="/admin/message" text="Announcements for all users, on every page and in the command line">
       <div class="columns">
-        <${Panel} title="The message now"><${Loaded} of=${found} lines=${2}>${(/** @type {any} */ now) => html`<${Now} message=${now} reload=${reload} />`}<//><//>
-        <${Panel} title="Set a message"><${SetMessage} reload=${reload} /><//>
+        <${Panel} title="Current message"><${Loaded} of=${found} lines=${2}>${(/** @type {any} */ now) => html`<${Now} message=${now} reload=${reload} />`}<//><//>
+        <${Panel} title="New message"><${SetMessage} reload=${reload} /><//>
       </div>
     <//>
   `;
@@ -28,13 +28,13 @@ export function Page() {
 
 /** @param {{ message: any, reload: () => Promise<void> }} props */
 function Now({ message, reload }) {
-  if (!message) return html`<p class="soft">None is set.</p>`;
-  const again = () => void attempt(() => send("PUT", "/api/v1/master/cluster_message", { message: message.message, startTime: message.startTime, endTime: message.endTime }), "It is back").then(reload);
-  const clear = () => attempt(() => send("DELETE", "/api/v1/master/cluster_message"), "The message is cleared", again).then(reload);
+  if (!message) return html`<p class="soft">None</p>`;
+  const again = () => void attempt(() => send("PUT", "/api/v1/master/cluster_message", { message: message.message, startTime: message.startTime, endTime: message.endTime }), "Message restored").then(reload);
+  const clear = () => attempt(() => send("DELETE", "/api/v1/master/cluster_message"), "Message cleared", again).then(reload);
   return html`
     <div class="stack">
-      <${Pairs} of=${[["Says", message.message], ["From", moment(message.startTime)], ["Until", message.endTime ? moment(message.endTime) : "it is cleared"]]} />
-      <div><${Button} kind="danger" onClick=${clear}>Clear<//></div>
+      <${Pairs} of=${[["Text", message.message], ["From", moment(message.startTime)], ["Until", message.endTime ? moment(message.endTime) : "cleared"]]} />
+      <div><${Button} kind="danger" onClick=${clear}>Clear message<//></div>
     </div>
   `;
 }
@@ -62,13 +62,13 @@ function SetMessage({ reload }) {
   };
   return html`
     <form class="stack" onSubmit=${submit}>
-      <${Line} label="Message" hint=${`${message.length} of ${LONGEST} characters. It replaces the one before.`} value=${message} set=${setMessage} maxlength=${LONGEST} required />
+      <${Line} label="Message" hint=${`${message.length} of ${LONGEST} characters. Replaces the current message.`} value=${message} set=${setMessage} maxlength=${LONGEST} required />
       <div class="columns narrow">
-        <${Line} label="From" hint="Empty: at once" type="datetime-local" value=${from} set=${setFrom} />
-        <${Line} label="Until" hint="Empty: until it is cleared" type="datetime-local" value=${until} set=${setUntil} />
+        <${Line} label="From" hint="Leave empty to show immediately" type="datetime-local" value=${from} set=${setFrom} />
+        <${Line} label="Until" hint="Leave empty to show until cleared" type="datetime-local" value=${until} set=${setUntil} />
       </div>
       <${Failure} error=${error} />
-      <div><button class="button primary" disabled=${!message.trim()}>Set</button></div>
+      <div><button class="button primary" disabled=${!message.trim()}>Set message</button></div>
     </form>
   `;
 }

@@ -17,7 +17,7 @@ import { Area } from "./area.js";
 const COLUMNS = [
   { name: "Person", main: true, sort: "USER_NAME", cell: (/** @type {any} */ u) => html`<a href=${link(`/admin/people/${u.id}`)}>${shownName(u)}</a> ${u.displayName && html`<span class="faint">${u.username}</span>`}` },
   { name: "Rights", sort: "ADMIN", cell: (/** @type {any} */ u) => (u.admin ? html`<span class="label best">administrator</span>` : "") },
-  { name: "Signs in", sort: "REMOTE", cell: (/** @type {any} */ u) => (u.remote ? "at the identity provider" : "by password") },
+  { name: "Sign-in", sort: "REMOTE", cell: (/** @type {any} */ u) => (u.remote ? "identity provider" : "password") },
   { name: "Account", sort: "ACTIVE", cell: (/** @type {any} */ u) => html`<span class=${`state ${u.active ? "green" : ""}`}>${u.active ? "Active" : "Deactivated"}</span>` },
   { name: "Last sign-in", right: true, sort: "LAST_AUTH_TIME", cell: (/** @type {any} */ u) => html`<${Ago} at=${u.lastAuthAt} never="never" />` },
 ];
@@ -41,10 +41,10 @@ export function Page() {
       actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New account<//>`}>
       <div class="row">
         <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
-        <${Toggle} on=${gone} onClick=${() => ask({ deactivated: gone ? "" : "1" })}>Deactivated too<//>
+        <${Toggle} on=${gone} onClick=${() => ask({ deactivated: gone ? "" : "1" })}>Show deactivated<//>
       </div>
       <${Panel} flush>
-        <${Listing} of=${found} label="People" columns=${COLUMNS} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} empty=${html`<${Empty} title="Nobody is called so"><p>Names and shown names are searched.</p><//>`} />
+        <${Listing} of=${found} label="People" columns=${COLUMNS} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} empty=${html`<${Empty} title="No users match your search."><p>User names and display names are searched.</p><//>`} />
       <//>
     <//>
     ${making && html`<${NewAccount} onClose=${() => setMaking(false)} />`}
@@ -62,16 +62,16 @@ function NewAccount({ onClose }) {
   const act = async () => {
     const user = { username, displayName, admin, remote, active: true };
     const made = await post("/api/v1/users", { user, ...(remote ? {} : { password, isHashed: false }) });
-    tell(`${username} may sign in now`);
+    tell(`${username} can sign in now`);
     go(`/admin/people/${made.user.id}`);
   };
   return html`
     <${Ask} title="New account" act="Create" off=${username.trim().length < 2} onAct=${act} onClose=${onClose}>
       <${Line} label="User name" value=${username} set=${setUsername} autocomplete="off" autofocus />
-      <${Line} label="Shown name" hint="May stay empty" value=${displayName} set=${setDisplayName} autocomplete="off" />
-      ${!!elsewhere.data?.length && html`<${Tick} label="Signs in at the identity provider" hint="And has no password here." value=${remote} set=${setRemote} />`}
-      ${!remote && html`<${Line} label="Password" hint="Tell it to the person, who changes it in Settings." value=${password} set=${setPassword} type="password" autocomplete="new-password" />`}
-      <${Tick} label="Administrator" hint="May do everything, everywhere." value=${admin} set=${setAdmin} />
+      <${Line} label="Display name" hint="Optional" value=${displayName} set=${setDisplayName} autocomplete="off" />
+      ${!!elsewhere.data?.length && html`<${Tick} label="Sign in with the identity provider" hint="The account has no password here." value=${remote} set=${setRemote} />`}
+      ${!remote && html`<${Line} label="Password" hint="Share it with the user, who can change it in Settings." value=${password} set=${setPassword} type="password" autocomplete="new-password" />`}
+      <${Tick} label="Administrator" hint="Full access to the cluster." value=${admin} set=${setAdmin} />
     <//>
   `;
 }

@@ -36,7 +36,7 @@ function Person({ person, roles, groups, reload }) {
   const [open, setOpen] = useState("");
   const path = `/api/v1/users/${person.id}`;
   const own = person.id === user.value?.id;
-  const activate = () => attempt(() => send("PATCH", path, { active: true }), `${shownName(person)} may sign in again`).then(reload);
+  const activate = () => attempt(() => send("PATCH", path, { active: true }), `${shownName(person)} can sign in again`).then(reload);
   const more = [
     !person.remote && { name: "Set password", act: () => setOpen("password") },
     { name: "Sign out everywhere", act: () => setOpen("sign-out") },
@@ -54,8 +54,8 @@ function Person({ person, roles, groups, reload }) {
       <div class="columns">
         <${Panel} title="Account">
           <${Pairs} of=${[
-            ["Rights", person.admin ? "administrator" : "as its roles give"],
-            ["Signs in", person.remote ? "at the identity provider" : "by password"],
+            ["Rights", person.admin ? "administrator" : "set by roles"],
+            ["Sign-in", person.remote ? "identity provider" : "password"],
             ["Last sign-in", html`<${Ago} at=${person.lastAuthAt} never="never" />`],
             ["Groups", groups.length ? groups.map((g) => html`<a class="listed" href=${link(`/admin/groups/${g.groupId}`)}>${g.name}</a> `) : "none"],
           ]} />
@@ -81,7 +81,7 @@ function Roles({ of }) {
   /** @param {any} a */
   const placeOf = ({ roleAssignment: { scopeCluster, scopeWorkspaceId: id } }) => (scopeCluster ? "the cluster" : (names?.[id] ?? `workspace ${id}`));
   const places = (/** @type {any} */ r) => [...new Set([...r.userRoleAssignments, ...r.groupRoleAssignments].map(placeOf))].join(", ");
-  return of.length ? html`<${Pairs} of=${of.map((r) => [r.role.name, places(r)])} />` : html`<p class="soft">None, also not by a group.</p>`;
+  return of.length ? html`<${Pairs} of=${of.map((r) => [r.role.name, places(r)])} />` : html`<p class="soft">No roles, directly or through a group.</p>`;
 }
 
 /** @typedef {{ person: any, path: string, onClose: () => void, onDone: () => Promise<void> }} Props */
@@ -102,10 +102,10 @@ function Edit({ person, path, onClose, onDone }) {
   return html`
     <${Ask} title=${`Edit ${shownName(person)}`} act="Save" off=${!Object.keys(changes).length} onAct=${act} onClose=${onClose}>
       <${Line} label="User name" value=${username} set=${setUsername} autocomplete="off" />
-      <${Line} label="Shown name" value=${displayName} set=${setDisplayName} autocomplete="off" />
-      <${Tick} label="Administrator" hint="May do everything, everywhere." value=${admin} set=${setAdmin} />
+      <${Line} label="Display name" value=${displayName} set=${setDisplayName} autocomplete="off" />
+      <${Tick} label="Administrator" hint="Full access to the cluster." value=${admin} set=${setAdmin} />
       ${(!!elsewhere.data?.length || person.remote) &&
-      html`<${Tick} label="Signs in at the identity provider" hint="A password is forgotten, and whoever is signed in by it is signed out." value=${remote} set=${setRemote} />`}
+      html`<${Tick} label="Sign in with the identity provider" hint="Deletes the password and ends sessions that use it." value=${remote} set=${setRemote} />`}
     <//>
   `;
 }
@@ -118,15 +118,15 @@ function Password({ person, path, onClose, onDone }) {
   const isOwn = person.id === user.value?.id;
   const act = async () => {
     await send("PATCH", path, { password, isHashed: false, endTokens, ...(isOwn && { currentPassword }) });
-    tell(`${shownName(person)} signs in with the new password`);
+    tell(`Password of ${shownName(person)} changed`);
     await onDone();
   };
   return html`
-    <${Ask} title=${`New password of ${shownName(person)}`} act="Set password" off=${!password} onAct=${act} onClose=${onClose}>
-      <p class="soft">It ends all other sessions and access tokens of the account.</p>
+    <${Ask} title=${`New password for ${shownName(person)}`} act="Set password" off=${!password} onAct=${act} onClose=${onClose}>
+      <p class="soft">Ends all other sessions and access tokens of the account.</p>
       ${isOwn && html`<${Line} label="Current password" value=${currentPassword} set=${setCurrent} type="password" autocomplete="current-password" />`}
       <${Line} label="Password" value=${password} set=${setPassword} type="password" autocomplete="new-password" />
-      <${Tick} label="Restrict running tasks" hint="Their tokens can only report from then on." value=${endTokens} set=${setEndTokens} />
+      <${Tick} label="Restrict running tasks" hint="Their tokens can then only send reports." value=${endTokens} set=${setEndTokens} />
     <//>
   `;
 }
@@ -139,7 +139,7 @@ const SignOut = ({ person, path, onClose, onDone }) => html`
       tell(`${shownName(person)} is signed out`);
       await onDone();
     }}>
-    <p class="soft">All sessions and access tokens end. What runs on the cluster goes on, and the person may sign in again.</p>
+    <p class="soft">All sessions and access tokens end. Running work continues, and the user can sign in again.</p>
   <//>
 `;
 
@@ -150,7 +150,7 @@ function outcomes(told) {
   return Object.entries({
     Paused: [...experiments(told.pausedExperiments), ...tasks(told.pausedTasks)],
     Ended: tasks(told.endedTasks),
-    "Goes on": [...experiments(told.runningExperiments), ...tasks(told.runningTasks)],
+    "Still running": [...experiments(told.runningExperiments), ...tasks(told.runningTasks)],
   }).flatMap(([what, names]) => (names.length ? `${what}: ${names.join(", ")}.` : []));
 }
 
@@ -164,8 +164,8 @@ function Deactivate({ person, path, onClose, onDone }) {
   };
   return html`
     <${Ask} title=${`Deactivate ${shownName(person)}?`} act="Deactivate" danger onAct=${act} onClose=${onClose}>
-      <p class="soft">Nobody signs in by this account any more, and its sessions and access tokens end. What it made stays. It can be activated again.</p>
-      <${Tick} label="Pause its experiments and generic tasks, end its other tasks" hint="What is paused others may resume. Notebooks, shells, commands and TensorBoards end." value=${pauseWork} set=${setPauseWork} />
+      <p class="soft">The account can no longer sign in, and its sessions and access tokens end. Its experiments and other objects are kept. You can activate it again.</p>
+      <${Tick} label="Pause its experiments and generic tasks, end its other tasks" hint="Other users can resume paused work. Notebooks, shells, commands and TensorBoards end." value=${pauseWork} set=${setPauseWork} />
     <//>
   `;
 }

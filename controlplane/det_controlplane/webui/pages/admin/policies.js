@@ -22,7 +22,7 @@ const KINDS = [
 export function Page() {
   const places = useLive(workspaces, []);
   return html`
-    <${Area} at="/admin/policies" text="What every configuration must keep to, whoever submits it">
+    <${Area} at="/admin/policies" text="Rules enforced on every configuration">
       <${Loaded} of=${places}>${(/** @type {{ id: number, name: string }[]} */ found) => html`<${Places} of=${found} />`}<//>
     <//>
   `;
@@ -38,7 +38,7 @@ function Places({ of }) {
   const path = at === CLUSTER ? "/api/v1/config-policies/global" : `/api/v1/config-policies/workspaces/${at}`;
   return html`
     <div>
-      <select class="input inline" aria-label="Place" value=${at} onChange=${(/** @type {any} */ e) => ask({ in: e.target.value }) || (e.target.value = at)}>
+      <select class="input inline" aria-label="Scope" value=${at} onChange=${(/** @type {any} */ e) => ask({ in: e.target.value }) || (e.target.value = at)}>
         ${places.map(([id, shown]) => html`<option value=${id} selected=${id === at}>${shown}</option>`)}
       </select>
     </div>
@@ -66,18 +66,18 @@ function Editor({ path, title, parts, example, was, reload }) {
     return "";
   }, [policies]);
   const { changed, saved } = useUnsavedText(policies, was);
-  const save = () => attempt(() => send("PUT", path, { configPolicies: policies }).then(saved), "Saved: it counts from now on").then((done) => (done ? reload() : undefined));
+  const save = () => attempt(() => send("PUT", path, { configPolicies: policies }).then(saved), "Saved. Applies to new submissions.").then((done) => (done ? reload() : undefined));
   return html`
     <div class="stack">
-      <${Code} label="Policies, in YAML" hint=${`May have ${parts}.`} short value=${policies} set=${setPolicies} bad=${!!checked.problems} placeholder=${example} />
+      <${Code} label="Policies, in YAML" hint=${`Allowed keys: ${parts}`} short value=${policies} set=${setPolicies} bad=${!!checked.problems} placeholder=${example} />
       ${changed && !empty && html`<${Verdict} of=${checked} />`}
       <div class="row">
         <${Button} kind="primary" disabled=${!changed || empty || !checked.fits} onClick=${save}>Save<//>
-        ${changed && html`<${Button} onClick=${() => setPolicies(was)}>Take changes back<//>`}
-        ${!was && empty && html`<${Button} onClick=${() => setPolicies(example)}>Begin with an example<//>`}
+        ${changed && html`<${Button} onClick=${() => setPolicies(was)}>Discard changes<//>`}
+        ${!was && empty && html`<${Button} onClick=${() => setPolicies(example)}>Insert example<//>`}
         ${was && html`<${Button} kind="danger" onClick=${() => setSure(true)}>Delete<//>`}
       </div>
     </div>
-    ${sure && html`<${AskDelete} what=${`the policies of ${title.toLowerCase()}`} path=${path} onDone=${reload} onClose=${() => setSure(false)}>Nothing is demanded any more of what is submitted from now on. What runs goes on as it was checked.<//>`}
+    ${sure && html`<${AskDelete} what=${`the policies of ${title.toLowerCase()}`} path=${path} onDone=${reload} onClose=${() => setSure(false)}>New submissions are no longer checked. Running work is not affected.<//>`}
   `;
 }

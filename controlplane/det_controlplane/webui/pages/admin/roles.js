@@ -48,8 +48,8 @@ const bodyOf = ({ role, kind, id, place: at }) => ({
 export function Page() {
   const found = useLive(everything, []);
   return html`
-    <${Area} at="/admin/roles" text="What people and groups may do, and where">
-      ${!rolesDecide() && html`<div class="notice amber"><p>Roles wait: this cluster lets everybody do everything that is not for administrators. They decide once its configuration has security.authz.type: rbac.</p></div>`}
+    <${Area} at="/admin/roles" text="Permissions of people and groups in the cluster and in workspaces">
+      ${!rolesDecide() && html`<div class="notice amber"><p>Roles are not enforced until security.authz.type is rbac. Until then, all users can do everything except administration.</p></div>`}
       <${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Places} ...${data} reload=${found.reload} />`}<//>
     <//>
   `;
@@ -68,27 +68,27 @@ function Places({ roles, workspaces, groups, given, reload }) {
   const fitting = roles.filter((r) => at === CLUSTER || r.scopeTypeMask.workspace);
   const take = async (/** @type {Given} */ g) => {
     const back = () => void attempt(() => post("/api/v1/roles/add-assignments", bodyOf(g)), "Undone").then(reload);
-    await attempt(() => post("/api/v1/roles/remove-assignments", bodyOf(g)), `${g.name} is no longer ${g.role.name}`, back);
+    await attempt(() => post("/api/v1/roles/remove-assignments", bodyOf(g)), `Removed ${g.role.name} from ${g.name}`, back);
     await reload();
   };
   const columns = [
-    { name: "Who", main: true, cell: (/** @type {Given} */ g) => (isAdmin() ? html`<a href=${link(g.kind === "user" ? `/admin/people/${g.id}` : `/admin/groups/${g.id}`)}>${g.name}</a>` : g.name) },
+    { name: "Name", main: true, cell: (/** @type {Given} */ g) => (isAdmin() ? html`<a href=${link(g.kind === "user" ? `/admin/people/${g.id}` : `/admin/groups/${g.id}`)}>${g.name}</a>` : g.name) },
     { name: "Kind", cell: (/** @type {Given} */ g) => (g.kind === "user" ? "person" : "group") },
     { name: "Role", cell: (/** @type {Given} */ g) => g.role.name },
-    { name: "May", wrap: true, cell: (/** @type {Given} */ g) => html`<span class="soft">${g.role.description}</span>` },
-    { name: "", right: true, cell: (/** @type {Given} */ g) => html`<${Button} kind="danger" aria-label=${`Take away ${g.role.name} from ${g.name}`} onClick=${() => take(g)}>Take away<//>` },
+    { name: "Permissions", wrap: true, cell: (/** @type {Given} */ g) => html`<span class="soft">${g.role.description}</span>` },
+    { name: "", right: true, cell: (/** @type {Given} */ g) => html`<${Button} kind="danger" aria-label=${`Remove ${g.role.name} from ${g.name}`} onClick=${() => take(g)}>Remove<//>` },
   ];
   return html`
     <div class="row row-wide">
-      <select class="input inline" aria-label="Place" value=${String(at)} onChange=${(/** @type {any} */ e) => ask({ in: e.target.value })}>
+      <select class="input inline" aria-label="Scope" value=${String(at)} onChange=${(/** @type {any} */ e) => ask({ in: e.target.value })}>
         ${places.map(([id, shown]) => html`<option value=${id} selected=${id === String(at)}>${shown}</option>`)}
       </select>
-      <${Button} kind="primary" icon="plus" onClick=${() => setGiving(true)}>Give a role<//>
+      <${Button} kind="primary" icon="plus" onClick=${() => setGiving(true)}>Assign role<//>
     </div>
     <${Panel} flush>
       ${rows.length
         ? html`<${Table} label=${`Roles in ${name}`} columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} id=${(/** @type {Given} */ g) => `${g.role.roleId} ${g.kind} ${g.id}`} />`
-        : html`<${Empty} title="Nobody has a role here"><p>${at ? "Roles in the whole cluster hold here too." : "Administrators need none. Give an Editor to a group of everybody, or roles in single workspaces."}</p><//>`}
+        : html`<${Empty} title="No roles assigned here"><p>${at ? "Roles in the whole cluster also apply here." : "Administrators need no role. Assign Editor to a group of all users, or assign roles in single workspaces."}</p><//>`}
     <//>
     ${giving && html`<${Give} at=${at} place=${name} roles=${fitting} groups=${groups} onClose=${() => setGiving(false)} onDone=${reload} />`}
   `;
@@ -108,12 +108,12 @@ function Give({ at, place: name, roles, groups, onClose, onDone }) {
     await onDone();
   };
   return html`
-    <${Ask} title=${`Give a role in ${at ? name : "the whole cluster"}`} act="Give" off=${kind === "user" ? !person.trim() : !group} onAct=${act} onClose=${onClose}>
+    <${Ask} title=${`Assign role in ${at ? name : "the whole cluster"}`} act="Assign" off=${kind === "user" ? !person.trim() : !group} onAct=${act} onClose=${onClose}>
       ${groups.length > 0 && html`<${Choice} label="To" value=${kind} set=${setKind} of=${[["user", "a person"], ["group", "a group"]]} />`}
       ${kind === "user"
         ? html`<${Person} label="Person" value=${person} set=${setPerson} />`
         : html`<${Choice} label="Group" value=${group} set=${setGroup} of=${groups.map((g) => [String(g.groupId), g.name])} />`}
-      <${Choice} label="Role" hint=${`May ${chosen.description}.`} value=${role} set=${setRole} of=${roles.map((r) => [String(r.roleId), r.name])} />
+      <${Choice} label="Role" hint=${`Can ${chosen.description}.`} value=${role} set=${setRole} of=${roles.map((r) => [String(r.roleId), r.name])} />
     <//>
   `;
 }

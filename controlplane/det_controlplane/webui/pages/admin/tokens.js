@@ -8,8 +8,8 @@ import { Area } from "./area.js";
 export function Page() {
   const ended = place.value.query.has("ended");
   return html`
-    <${Area} at="/admin/tokens" text="By which programs sign in, with the rights of the person"
-      actions=${html`<${Toggle} on=${ended} onClick=${() => ask({ ended: ended ? "" : "1" })}>Ended ones too<//>`}>
+    <${Area} at="/admin/tokens" text="Programs sign in with access tokens and get the permissions of their user"
+      actions=${html`<${Toggle} on=${ended} onClick=${() => ask({ ended: ended ? "" : "1" })}>Show ended<//>`}>
       <${AccessTokens} ended=${ended} />
     <//>
   `;
