@@ -3,7 +3,15 @@
 import pytest
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, create, create_ended, report_checkpoint, trial_of
+from tests.support.api import (
+    Api,
+    Caller,
+    create,
+    create_ended,
+    report_checkpoint,
+    report_metrics,
+    trial_of,
+)
 from tests.support.played_agent import PlayedAgent
 
 E = "/api/v1/experiments"
@@ -169,3 +177,39 @@ def test_error_names_the_missing_object(user: Caller, kind: str, id: object, sta
     response = user.ask("GET", f"/api/v1/why/{kind}/{id}")
     assert response.status == status
     assert str(id) in response.error or kind in response.error
+
+
+def completed(api: Api, user: Caller, metrics: dict[str, float]) -> int:
+    """Return an experiment with the searcher metric `loss` that has completed after one validation."""
+    experiment_id = create(user, activate=True)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    trial_id = trial_of(user, experiment_id)["id"]
+    report_metrics(user, trial_id, "validation", 4, metrics, run=1)
+    agent.poll("terminated", exit_code=0)
+    api.tick()
+    return experiment_id
+
+
+def test_completed_experiment_without_its_searcher_metric_has_a_warning(
+    api: Api, user: Caller
+) -> None:
+    experiment_id = completed(api, user, {"losses": 0.5, "accuracy": 0.9})
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    warning = (
+        "metric 'loss' was not reported; reported: accuracy, losses; did you mean 'losses'?"
+        " report it with every validation, or change searcher.metric or searcher.time_metric"
+    )
+    assert reason["state"] == "COMPLETED"
+    assert reason["warning"] == warning
+    assert reason["sentence"].endswith(f"; {warning}")
+
+
+def test_completed_experiment_with_its_searcher_metric_has_no_warning(
+    api: Api, user: Caller
+) -> None:
+    experiment_id = completed(api, user, {"loss": 0.5})
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert (reason["state"], reason["warning"]) == ("COMPLETED", "")

@@ -259,6 +259,16 @@ def test_wait_exits_with_0_for_completed_experiment(mine: FakeCluster, det: Det)
     assert det("e", "wait", 1).code == 0
 
 
+def test_wait_prints_a_warning_about_a_metric_that_was_not_reported(
+    mine: FakeCluster, det: Det
+) -> None:
+    reason = {"state": "COMPLETED", "code": "COMPLETED", "sentence": "", "warning": "no metric"}
+    mine.on("GET", "/api/v1/why/experiment/1", lambda _: {"reasons": [reason]})
+    result = det("e", "wait", 1)
+    assert result.code == 0
+    assert result.err.splitlines()[-1] == "Warning: no metric."
+
+
 def test_wait_exits_with_1_for_failed_experiment(mine: FakeCluster, det: Det) -> None:
     mine.add(4, state="STATE_ERROR")
     result = det("e", "wait", 4)

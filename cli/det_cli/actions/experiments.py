@@ -163,10 +163,18 @@ def wait_for(session: Session, experiment_id: int, interval_s: float) -> int:
             say(f"Experiment {experiment_id} is {state_text(last_state)}.")
         if last_state == "STATE_ERROR":
             _print_failure(session, experiment_id)
+        if last_state == "STATE_COMPLETED":
+            _print_warnings(session, experiment_id)
         if last_state in TERMINAL:
             return OK if last_state == "STATE_COMPLETED" else FAILED
         sys.stdout.flush()
         time.sleep(interval_s)
+
+
+def _print_warnings(session: Session, experiment_id: int) -> None:
+    for reason in session.get(f"{V1}/why/experiment/{experiment_id}")["reasons"]:
+        if reason.get("warning"):
+            say(f"Warning: {reason['warning']}.")
 
 
 def _print_failure(session: Session, experiment_id: int) -> None:

@@ -26,7 +26,7 @@ from .events import (
     event_from_json,
 )
 from .history import History, Judgement, JudgementWording, Outcome, RungHistory
-from .method import LISTED_METRICS, SearchFailed
+from .method import LISTED_METRICS, SearchFailed, not_reported
 from .preview import TrialsTo, preview
 from .registry import brackets_of, length_of, new, report_lengths, restore, unit_of
 from .search import Search
@@ -68,6 +68,7 @@ __all__ = [
     "event_from_json",
     "length_of",
     "new",
+    "not_reported",
     "preview",
     "report_lengths",
     "restore",

@@ -8,6 +8,7 @@ from det_controlplane.core.money.budget import spent_sentence
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
 from det_controlplane.core.schedule.model import WaitCode
+from det_controlplane.core.search import not_reported
 from det_controlplane.core.tracebacks import last_error, last_exception
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.money import budgets
@@ -57,11 +58,25 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         spent = _spent_budget(ctx, tx, subject.experiment_id)
         nearly = "" if spent else _nearly_spent_budget(ctx, tx, subject.experiment_id)
         refused = 0 if reasons else metric_names.refused_reports(tx, kind, id)
+        warning = "" if reasons else _unreported_metric(tx, subject)
     if reasons:
         return [_entry(reason, spent, nearly) for reason in reasons]
     ended = _state_entry(subject, spent)
     sentence = _decided(ctx, kind, id, subject) or ended["sentence"]
-    return [{**ended, "sentence": sentence + _refusal_note(refused)}]
+    sentence += _refusal_note(refused) + (f"; {warning}" if warning else "")
+    return [{**ended, "sentence": sentence, "warning": warning}]
+
+
+def _unreported_metric(tx: Tx, subject: Subject) -> str:
+    """Return a warning if an experiment has completed without its searcher's metric."""
+    if subject.state != "COMPLETED" or subject.experiment_id is None:
+        return ""
+    stored = metric_names.read(tx, subject.experiment_id)
+    if stored is None:
+        return ""
+    reported = stored.names.get("validation", {})
+    missing = sorted(stored.searched - reported.keys())
+    return not_reported(missing[0], reported) if missing else ""
 
 
 def _refusal_note(reports: int) -> str:
