@@ -247,6 +247,32 @@ def test_describe_accepts_several_experiments(mine: FakeCluster, det: Det) -> No
     assert [answer["experiment"]["id"] for answer in experiments] == [1, 3]
 
 
+def test_several_experiments_are_paused_by_one_command(mine: FakeCluster, det: Det) -> None:
+    mine.add(5, state="STATE_RUNNING")
+    mine.add(6, state="STATE_RUNNING")
+    result = det("e", "pause", "3,5", 6)
+    assert result.code == 0
+    assert result.out.splitlines() == [f"Paused experiment {id}" for id in (3, 5, 6)]
+
+
+def test_a_missing_experiment_does_not_stop_changes_of_the_others(
+    mine: FakeCluster, det: Det
+) -> None:
+    result = det("e", "archive", 1, 99, 3)
+    assert result.code == 1
+    assert result.out.splitlines() == ["Archived experiment 1", "Archived experiment 3"]
+    assert "experiment 99: experiment '99' not found" in result.err
+    assert "1 of 3 experiments were not changed" in result.err
+
+
+def test_delete_asks_once_for_several_experiments(mine: FakeCluster, det: Det) -> None:
+    result = det("e", "delete", 1, 3, "--yes")
+    assert result.out.splitlines() == [
+        "Deletion of experiment 1 is in progress",
+        "Deletion of experiment 3 is in progress",
+    ]
+
+
 def test_describe_writes_tables_into_a_directory(
     mine: FakeCluster, det: Det, tmp_path: object
 ) -> None:

@@ -4,14 +4,14 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from determined.common.http import Session
 
 from det_cli.actions import costs
+from det_cli.actions.experiments import ids_of
 from det_cli.connection import V1, connect, pages
-from det_cli.errors import UsageError
 from det_cli.live import summary
 from det_cli.live.readers import ExperimentReader
 from det_cli.live.show import print_lines
@@ -52,7 +52,7 @@ _TRIAL: tuple[Column, ...] = (
 
 def describe(args: argparse.Namespace) -> None:
     session = connect(args)
-    ids = _ids(args.experiment_ids)
+    ids = ids_of(args.experiment_ids)
     if not (args.format or args.metrics or args.outdir):
         _summarize(session, ids)
         return
@@ -78,16 +78,6 @@ def _summarize(session: Session, ids: Sequence[int]) -> None:
         if position:
             print()
         print_lines(summary.lines(ExperimentReader(session, id).read(), width, time.time()))
-
-
-def _ids(words: Iterable[str]) -> list[int]:
-    try:
-        ids = [int(part) for word in words for part in word.split(",") if part]
-    except ValueError:
-        ids = []
-    if not ids:
-        raise UsageError(f"'{' '.join(words)}' is not a list of experiment numbers")
-    return ids
 
 
 def _table(

@@ -4,17 +4,18 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from determined.common.context_download import code_of
-from determined.common.http import Session
+from determined.common.http import APIError, Session
 from determined.common.log_stream import TERMINAL
 from determined.common.sign_in import SignedIn
 
 from det_cli import prompts
 from det_cli.actions import costs, tables
 from det_cli.connection import V1, connect, paged, pages
-from det_cli.errors import FAILED, OK
+from det_cli.errors import FAILED, OK, CommandError, UsageError
 from det_cli.render import local_time, percent, print_object, say, show, size_text, state_text
 
 LIST = (
@@ -81,15 +82,48 @@ def _list(session: SignedIn, args: argparse.Namespace) -> list[dict[str, Any]]:
     return paged(session, args, "/experiments", "experiments", **filters)
 
 
+def ids_of(words: Iterable[str]) -> list[int]:
+    """Return experiment ids that are separated by spaces or commas."""
+    try:
+        ids = [int(part) for word in words for part in word.split(",") if part]
+    except ValueError:
+        ids = []
+    if not ids:
+        raise UsageError(f"'{' '.join(words)}' is not a list of experiment numbers")
+    return ids
+
+
+def _for_each(ids: Sequence[int], act: Callable[[int], None]) -> None:
+    """Act on each experiment. A failure does not stop the others."""
+    if len(ids) == 1:
+        act(ids[0])
+        return
+    failures = 0
+    for id in ids:
+        try:
+            act(id)
+        except APIError as e:
+            failures += 1
+            say(f"experiment {id}: {e}")
+    if failures:
+        raise CommandError(f"{failures} of {len(ids)} experiments were not changed")
+
+
 def change_state(args: argparse.Namespace) -> None:
-    session, path = connect(args), f"{V1}/experiments/{args.experiment_id}"
+    ids = ids_of(args.experiment_ids)
+    session = connect(args)
+    _for_each(ids, lambda id: _change_state(session, args, id))
+
+
+def _change_state(session: Session, args: argparse.Namespace, id: int) -> None:
+    path = f"{V1}/experiments/{id}"
     if args.verb in ("cancel", "kill"):
         state = session.get(path)["experiment"]["state"]
         if state in TERMINAL:
-            print(f"Experiment {args.experiment_id} has already ended: it is {state_text(state)}")
+            print(f"Experiment {id} has already ended: it is {state_text(state)}")
             return
     session.post(f"{path}/{args.verb}")
-    print(f"{args.done} experiment {args.experiment_id}")
+    print(f"{args.done} experiment {id}")
 
 
 def config(args: argparse.Namespace) -> None:
@@ -127,11 +161,20 @@ def best_checkpoints(session: Session, experiment_id: int, count: int) -> list[d
 
 
 def delete(args: argparse.Namespace) -> None:
+    ids = ids_of(args.experiment_ids)
     session = connect(args)
-    question = f"Delete experiment {args.experiment_id}, its checkpoints and its logs?"
+    if len(ids) == 1:
+        question = f"Delete experiment {ids[0]}, its checkpoints and its logs?"
+    else:
+        numbers = ", ".join(map(str, ids))
+        question = f"Delete experiments {numbers}, their checkpoints and their logs?"
     prompts.confirm(question, yes=args.yes)
-    session.delete(f"{V1}/experiments/{args.experiment_id}")
-    print(f"Deletion of experiment {args.experiment_id} is in progress")
+    _for_each(ids, lambda id: _delete(session, id))
+
+
+def _delete(session: Session, id: int) -> None:
+    session.delete(f"{V1}/experiments/{id}")
+    print(f"Deletion of experiment {id} is in progress")
 
 
 def delete_tb_files(args: argparse.Namespace) -> None:

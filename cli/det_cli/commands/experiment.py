@@ -21,6 +21,7 @@ from det_cli.declare import (
 )
 
 ID = Arg("experiment_id", type=int, help="the experiment's number")
+IDS = Arg("experiment_ids", nargs="+", help="experiment ids, separated by spaces or commas")
 CONFIG = Arg(
     "--config",
     action="append",
@@ -46,7 +47,7 @@ INCLUDE = Arg(
 
 def _change(name: str, verb: str, done: str, help: str, *aliases: str) -> Command:
     values = {"verb": verb, "done": done}
-    return Command(name, help, "experiments:change_state", ID, aliases=aliases, values=values)
+    return Command(name, help, "experiments:change_state", IDS, aliases=aliases, values=values)
 
 
 def _set(name: str, help: str, field: str, *args: Arg) -> Command:
@@ -105,14 +106,14 @@ CREATE = Command(
 EXPERIMENT = Group(
     "experiment",
     "manage experiments",
-    _change("activate", "activate", "Activated", "resume a paused experiment", "unpause"),
+    _change("activate", "activate", "Activated", "resume paused experiments", "unpause"),
     _change(
         "archive",
         "archive",
         "Archived",
-        "archive an experiment that has ended, which hides it from lists",
+        "archive experiments that have ended, which hides them from lists",
     ),
-    _change("cancel", "cancel", "Canceled", "stop an experiment after saving a checkpoint"),
+    _change("cancel", "cancel", "Canceled", "stop experiments after saving checkpoints"),
     Command("config", "print an experiment's configuration", "experiments:config", ID, JSON),
     Command(
         "continue",
@@ -124,13 +125,13 @@ EXPERIMENT = Group(
         FOLLOW,
     ),
     CREATE,
-    Command("delete", "delete an experiment and its files", "experiments:delete", ID, YES),
+    Command("delete", "delete experiments and their files", "experiments:delete", IDS, YES),
     Command("delete-tb-files", "delete TensorBoard files", "experiments:delete_tb_files", ID),
     Command(
         "describe",
         "summarize experiments; --format table lists their trials and workloads",
         "experiment_describe:describe",
-        Arg("experiment_ids", nargs="+", help="experiment ids, separated by spaces or commas"),
+        IDS,
         Arg(
             "--metrics",
             action="store_true",
@@ -169,7 +170,7 @@ EXPERIMENT = Group(
         ID,
         Arg("--output-dir", default=".", help="destination directory of the archive"),
     ),
-    _change("kill", "kill", "Killed", "stop an experiment immediately, without a checkpoint"),
+    _change("kill", "kill", "Killed", "stop experiments immediately, without checkpoints"),
     Group(
         "label",
         "manage an experiment's labels",
@@ -224,7 +225,7 @@ EXPERIMENT = Group(
         Arg("workspace_name"),
         Arg("project_name"),
     ),
-    _change("pause", "pause", "Paused", "pause an experiment after saving a checkpoint"),
+    _change("pause", "pause", "Paused", "pause experiments after saving checkpoints"),
     Group(
         "set",
         "change an experiment",
@@ -290,7 +291,7 @@ EXPERIMENT = Group(
             values={"kind": "experiment"},
         ),
     ),
-    _change("unarchive", "unarchive", "Unarchived", "unarchive an experiment"),
+    _change("unarchive", "unarchive", "Unarchived", "unarchive experiments"),
     Command(
         "wait",
         "wait until an experiment ends; exit with 1 unless it completed",
