@@ -27,7 +27,7 @@ options:
 
 def print_top() -> None:
     rows = [(name, aliases, text) for name, aliases, _, text in ENTRIES]
-    print(_TOP.format(commands=_listing(rows)), end="")
+    print(_TOP.format(commands=_format_rows(rows)), end="")
 
 
 def print_group(match: "Match") -> int:
@@ -41,12 +41,12 @@ def print_group(match: "Match") -> int:
     assert isinstance(match.node, Group)
     rows = [(m.name, m.aliases, m.help) for m in match.node.members]
     path = " ".join(["det", *match.path])
-    print(f"usage: {path} COMMAND ...\n\n{match.node.help}\n\ncommands:\n{_listing(rows)}\n")
+    print(f"usage: {path} COMMAND ...\n\n{match.node.help}\n\ncommands:\n{_format_rows(rows)}\n")
     print(f"`{path} COMMAND --help` explains one of them.")
     return 0
 
 
-def _listing(rows: "Sequence[tuple[str, Sequence[str], str]]") -> str:
+def _format_rows(rows: "Sequence[tuple[str, Sequence[str], str]]") -> str:
     names = [f"{name} ({', '.join(aliases)})" if aliases else name for name, aliases, _ in rows]
     width = max(map(len, names)) + 2
     return "\n".join(f"  {n:<{width}}{text}" for n, (_, _, text) in zip(names, rows, strict=True))

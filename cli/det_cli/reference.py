@@ -48,16 +48,16 @@ def page() -> str:
     parts = [_HEAD]
     for name, _, module, _ in ENTRIES:
         node = import_module(f"det_cli.commands.{module}").MEMBERS[name]
-        parts.append(f"\n## det {_titled(node)}\n")
-        parts.extend(_described([node.name], node))
+        parts.append(f"\n## det {_format_title(node)}\n")
+        parts.extend(_describe_node([node.name], node))
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _titled(node: "Command | Group") -> str:
+def _format_title(node: "Command | Group") -> str:
     return " / ".join((node.name, *node.aliases))
 
 
-def _described(path: list[str], node: "Command | Group") -> Iterator[str]:
+def _describe_node(path: list[str], node: "Command | Group") -> Iterator[str]:
     if isinstance(node, Command):
         yield from _command(node)
         return
@@ -68,9 +68,9 @@ def _described(path: list[str], node: "Command | Group") -> Iterator[str]:
     for member in node.members:
         inner = [*path, member.name]
         if isinstance(member, Group):
-            yield from _described(inner, member)
+            yield from _describe_node(inner, member)
         else:
-            yield f"### det {' '.join(path)} {_titled(member)}\n"
+            yield f"### det {' '.join(path)} {_format_title(member)}\n"
             yield from _command(member)
 
 

@@ -132,7 +132,7 @@ def table(
         for i, h in enumerate(header)
     ]
     if width is not None:
-        sizes = _fitted(sizes, [len(h) for h in header], width)
+        sizes = _fit_widths(sizes, [len(h) for h in header], width)
     lines = [_line(header, sizes, numeric), "-+-".join("-" * s for s in sizes)]
     lines[1] = f"-{lines[1]}-"
     for row in texts:
@@ -154,7 +154,7 @@ def _line(
     return (" " + " | ".join(out)).rstrip()
 
 
-def _fitted(sizes: list[int], least: list[int], width: int) -> list[int]:
+def _fit_widths(sizes: list[int], least: list[int], width: int) -> list[int]:
     """Shrink the widest columns until the table fits. Headers stay readable."""
     sizes = list(sizes)
     while sum(sizes) + 3 * len(sizes) - 1 > width:

@@ -25,7 +25,7 @@ def ask(args: argparse.Namespace) -> bool:
         )
     store = TrustStore(master)
     before = store.trusted()
-    pem = _shown(master)
+    pem = _fetch_certificate(master)
     fingerprint = fingerprint_of_pem(pem)
     if before is not None:
         raise CommandError(
@@ -53,7 +53,7 @@ def ask(args: argparse.Namespace) -> bool:
     return True
 
 
-def _shown(master: str) -> str:
+def _fetch_certificate(master: str) -> str:
     parts = urlsplit(master)
     try:
         return fetch(parts.hostname or "", parts.port or 443)

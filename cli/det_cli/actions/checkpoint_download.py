@@ -60,9 +60,9 @@ def _select(session: Session, args: argparse.Namespace) -> Checkpoint:
         smaller = _smaller_is_better(session, args)
         order = "ORDER_BY_ASC" if smaller else "ORDER_BY_DESC"
         params = {"sortByAttr": "SORT_BY_SEARCHER_METRIC", "orderBy": order}
-        checkpoints = _completed(session, path, params)
+        checkpoints = _list_completed(session, path, params)
     elif args.latest:
-        checkpoints = _completed(session, path, {"sortByAttr": "SORT_BY_BATCH_NUMBER"})[::-1]
+        checkpoints = _list_completed(session, path, {"sortByAttr": "SORT_BY_BATCH_NUMBER"})[::-1]
     else:
         raise UsageError(
             "which checkpoint?", "give --best, --latest, --uuid ID or --sort-by METRIC"
@@ -76,7 +76,7 @@ def _by_metric(session: Session, args: argparse.Namespace, path: str) -> list[Ch
     if args.smaller_is_better is None:
         raise UsageError("is a smaller value better?", "give --smaller-is-better true or false")
     order = "ORDER_BY_ASC" if args.smaller_is_better == "true" else "ORDER_BY_DESC"
-    checkpoints = _completed(session, path, {"sortByMetric": args.sort_by, "orderBy": order})
+    checkpoints = _list_completed(session, path, {"sortByMetric": args.sort_by, "orderBy": order})
     return [c for c in checkpoints if args.sort_by in _validation(c)]
 
 
@@ -85,7 +85,7 @@ def _validation(checkpoint: Checkpoint) -> dict[str, Any]:
     return (training.get("validationMetrics") or {}).get("avgMetrics") or {}
 
 
-def _completed(session: Session, path: str, params: dict[str, Any]) -> list[Checkpoint]:
+def _list_completed(session: Session, path: str, params: dict[str, Any]) -> list[Checkpoint]:
     states = ["STATE_COMPLETED", "STATE_PARTIALLY_DELETED"]
     return list(pages(session, path, "checkpoints", {**params, "states": states}))
 

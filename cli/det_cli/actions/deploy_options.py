@@ -38,7 +38,7 @@ _OF_A_POOL = re.compile(r"resource_pools\[(\d)\]\.(?:provider\.)?(.+)")
 def alone(args: argparse.Namespace) -> argparse.Namespace:
     """Return the options of `up` without stored options. Raises UsageError."""
     options = argparse.Namespace(**vars(args))
-    options.config = _mapping(args.master_config_path) if args.master_config_path else None
+    options.config = _read_mapping(args.master_config_path) if args.master_config_path else None
     if options.max_dynamic_agents is None:
         options.min_dynamic_agents = (
             None  # its maximum may be a stored option, so it is checked later
@@ -70,7 +70,7 @@ def with_stored(
 ) -> argparse.Namespace:
     """Return the options of `up`, completed with the options that the previous `up` of the cluster stored.
 
-    `pools` and `more` are the options of one cloud: options of the default pools, and other options.
+    `pools` names the cloud's options for the default pools, and `more` names its other options.
     Raises UsageError.
     """
     options = argparse.Namespace(**{**vars(args), "config": config})
@@ -78,7 +78,7 @@ def with_stored(
     rest = (*_OVER_CONFIG, *more, "config")
     stored = {} if args.forget_options else deployment.account.options(args.cluster_id)
     config_now = stored.get("config") if options.config is None else options.config
-    ignored = _superseded(options)
+    ignored = _find_superseded_options(options)
     if (config_now or {}).get("resource_pools"):
         _check_pool_options(options, pool_options)
         ignored.update(pool_options)
@@ -90,9 +90,9 @@ def with_stored(
     ]
     for name in names:
         setattr(options, name, stored[name])
-    now = list(args.var or ())
-    earlier = _still_declared(stored.get("var", ()), _names(now), stacks() / deployment.stack)
-    options.var = earlier + now
+    new_pairs = list(args.var or ())
+    earlier = _still_declared(stored.get("var", ()), _names(new_pairs), stacks() / deployment.stack)
+    options.var = earlier + new_pairs
     options.stored_vars = _names(earlier)
     reused = [f"--{n.replace('_', '-')}" for n in names] + [f"--var {pair}" for pair in earlier]
     if reused:
@@ -136,7 +136,7 @@ def _is_set(value: Any) -> bool:
     return value is not None and value is not False and value != []
 
 
-def _superseded(options: argparse.Namespace) -> set[str]:
+def _find_superseded_options(options: argparse.Namespace) -> set[str]:
     """Return the stored options that the given options make meaningless."""
     names: set[str] = set()
     if options.scheduler_type not in (None, "priority"):
@@ -275,7 +275,7 @@ def _or(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def _mapping(path: str) -> dict[str, Any]:
+def _read_mapping(path: str) -> dict[str, Any]:
     try:
         content = yaml.safe_load(Path(path).read_text("utf-8"))
     except OSError as e:

@@ -55,7 +55,7 @@ def create(args: argparse.Namespace) -> int:
         return OK
     if args.test_mode:
         body["config"] = _one_batch_config(session, body)
-    body.update(context_upload.send(session, context, _watching))
+    body.update(context_upload.send(session, context, _show_progress))
     # If the response is lost, the retried request returns the experiment that the first one created.
     idempotency = {"Idempotency-Key": str(uuid.uuid4())}
     response = session.post(V1 + "/experiments", body, headers=idempotency)
@@ -85,7 +85,7 @@ def _set_budget(session: Session, id: int, limit: str, *, activate: bool) -> Non
 
 
 @contextlib.contextmanager
-def _watching(size: int) -> Iterator[context_upload.Watch]:
+def _show_progress(size: int) -> Iterator[context_upload.Watch]:
     with Progress("Sending code", size) as progress:
         yield progress.add
 
@@ -147,7 +147,9 @@ def _port_pair(text: str) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _forwarding(session: Session, trial: int, ports: Sequence[tuple[int, int]]) -> Iterator[None]:
+def _forward_ports(
+    session: Session, trial: int, ports: Sequence[tuple[int, int]]
+) -> Iterator[None]:
     """Forward local ports to ports of the trial."""
     with contextlib.ExitStack() as stack:
         if ports:
@@ -164,7 +166,7 @@ def _follow(session: Session, id: int, ports: Sequence[tuple[int, int]] = ()) ->
     try:
         trial = _first_trial(session, id)
         if trial is not None:
-            with _forwarding(session, trial, ports):
+            with _forward_ports(session, trial, ports):
                 _print_log(session, trial)
         return wait_for(session, id, 1.0)
     except KeyboardInterrupt:

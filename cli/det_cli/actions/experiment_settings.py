@@ -41,7 +41,7 @@ def _max_slots(text: str) -> "int | None":
 
 
 def add_label(args: argparse.Namespace) -> None:
-    connect(args).put(f"{V1}/experiments/{args.experiment_id}/labels/{_quoted(args.label)}")
+    connect(args).put(f"{V1}/experiments/{args.experiment_id}/labels/{_quote_text(args.label)}")
     print(f"Added label '{args.label}' to experiment {args.experiment_id}")
 
 
@@ -52,11 +52,11 @@ def remove_label(args: argparse.Namespace) -> None:
         labels = ", ".join(experiment["labels"]) or "none"
         print(f"Experiment {args.experiment_id} has no label '{args.label}'; its labels: {labels}")
         return
-    session.delete(f"{V1}/experiments/{args.experiment_id}/labels/{_quoted(args.label)}")
+    session.delete(f"{V1}/experiments/{args.experiment_id}/labels/{_quote_text(args.label)}")
     print(f"Removed label '{args.label}' from experiment {args.experiment_id}")
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     from urllib.parse import quote
 
     return quote(text, safe="")

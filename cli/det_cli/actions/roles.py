@@ -59,7 +59,7 @@ def describe(args: argparse.Namespace) -> None:
 def assign(args: argparse.Namespace) -> None:
     session = connect(args)
     session.post(_R + "/add-assignments", _assignment(session, args))
-    print(f"Assigned role {args.role_name} to {_holder(args)} in {_where(args)}")
+    print(f"Assigned role {args.role_name} to {_holder(args)} in {_describe_scope(args)}")
     if not session.get(V1 + "/master")["rbacEnabled"]:
         say("Roles take effect only if the cluster's configuration sets security.authz.type: rbac")
 
@@ -67,7 +67,7 @@ def assign(args: argparse.Namespace) -> None:
 def unassign(args: argparse.Namespace) -> None:
     session = connect(args)
     session.post(_R + "/remove-assignments", _assignment(session, args))
-    print(f"Removed role {args.role_name} from {_holder(args)} in {_where(args)}")
+    print(f"Removed role {args.role_name} from {_holder(args)} in {_describe_scope(args)}")
 
 
 def mine(args: argparse.Namespace) -> None:
@@ -188,7 +188,7 @@ def _holder(args: argparse.Namespace) -> str:
     return f"group '{args.group_name_to_assign}'"
 
 
-def _where(args: argparse.Namespace) -> str:
+def _describe_scope(args: argparse.Namespace) -> str:
     return f"workspace '{args.workspace_name}'" if args.workspace_name else _CLUSTER
 
 

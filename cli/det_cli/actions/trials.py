@@ -68,7 +68,7 @@ def describe(args: argparse.Namespace) -> None:
         print("\nMetrics summary:")
         print_json(trial.get("summaryMetrics"))
     print("\nWorkloads:")
-    columns = (*_ROWS, ("Training Metrics", _training)) if args.metrics else _ROWS
+    columns = (*_ROWS, ("Training Metrics", _training_metrics)) if args.metrics else _ROWS
     _print(args, columns, workloads)
 
 
@@ -77,7 +77,7 @@ def _print(args: argparse.Namespace, columns: tuple[Column, ...], items: list[An
     print_rows([name for name, _ in columns], rows, as_csv=args.format == "csv")
 
 
-def _training(workload: dict[str, Any]) -> Any:
+def _training_metrics(workload: dict[str, Any]) -> Any:
     return (workload.get("training") or {}).get("metrics")
 
 

@@ -9,7 +9,7 @@ POOL = Arg("pool_name")
 SPACES = Arg("workspace_names", nargs="+")
 
 
-def _binding(name: str, help: str, method: str, done: str) -> Command:
+def _binding_command(name: str, help: str, method: str, done: str) -> Command:
     values = {"method": method, "done": done}
     return Command(name, help, "machines:change_bindings", POOL, SPACES, values=values)
 
@@ -73,9 +73,9 @@ MEMBERS = {
         Group(
             "bindings",
             "manage the workspaces that a pool is bound to",
-            _binding("add", "bind a pool to additional workspaces", "POST", "Added"),
-            _binding("remove", "unbind workspaces from a pool", "DELETE", "Removed"),
-            _binding("replace", "bind a pool to these workspaces only", "PUT", "Replaced"),
+            _binding_command("add", "bind a pool to additional workspaces", "POST", "Added"),
+            _binding_command("remove", "unbind workspaces from a pool", "DELETE", "Removed"),
+            _binding_command("replace", "bind a pool to these workspaces only", "PUT", "Replaced"),
             Command(
                 "list-workspaces",
                 "list the workspaces that a pool is bound to",

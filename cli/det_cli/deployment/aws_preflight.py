@@ -218,7 +218,9 @@ def check_rights(aws: AccountQueries, *needed: Needed) -> None:
         if caller.endswith(":root"):
             return
         source = _policy_source(aws, caller)
-        denied = [action for rights in needed for action in _denied(aws, source, rights)]
+        denied = [
+            action for rights in needed for action in _find_denied_actions(aws, source, rights)
+        ]
         if denied:
             raise CommandError(
                 f"{caller} may not {', '.join(denied)}",
@@ -228,7 +230,7 @@ def check_rights(aws: AccountQueries, *needed: Needed) -> None:
             )
 
 
-def _denied(aws: AccountQueries, source: str, rights: Needed) -> list[str]:
+def _find_denied_actions(aws: AccountQueries, source: str, rights: Needed) -> list[str]:
     response = aws.client("iam").simulate_principal_policy(
         PolicySourceArn=source,
         ActionNames=list(rights.actions),
@@ -331,7 +333,9 @@ def check_concurrency(aws: AccountQueries, requested: int, reserved: int = 0) ->
 
 def check_offered(aws: AccountQueries, rentals: Sequence[Rental], say: Say) -> None:
     """Raise CommandError for a pool without any available machine type. Warn about unavailable types of other pools."""
-    offered = {region: _offered(aws.at(region), types) for region, types in _types(rentals)}
+    offered = {
+        region: _read_offered_types(aws.at(region), types) for region, types in _types(rentals)
+    }
     missing = [r for r in rentals if not _is_offered(r, offered[r.region])]
     for pool in dict.fromkeys(rental.pool for rental in rentals):
         absent = [rental for rental in missing if rental.pool == pool]
@@ -353,7 +357,7 @@ def _types(rentals: Sequence[Rental]) -> Iterator[tuple[str, list[str]]]:
         yield region, sorted({r.instance_type for r in rentals if r.region == region})
 
 
-def _offered(aws: AccountQueries, types: Sequence[str]) -> set[tuple[str, str]] | None:
+def _read_offered_types(aws: AccountQueries, types: Sequence[str]) -> set[tuple[str, str]] | None:
     """Return pairs of type and zone that are available, or None if the list cannot be read."""
     params: dict[str, Any] = {
         "LocationType": "availability-zone",

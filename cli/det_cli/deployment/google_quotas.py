@@ -104,10 +104,10 @@ def check_gpus(
 def _check_one(google: Google, machines: Machines, quota: str, needed: int, limit: float) -> None:
     if limit < needed:
         requirement = f"a machine of {machines.pool} needs {needed}"
-        raise _exceeded(google, f"{quota} of {machines.region}", limit, requirement, _OTHERWISE)
+        raise _quota_error(google, f"{quota} of {machines.region}", limit, requirement, _OTHERWISE)
 
 
-def _exceeded(
+def _quota_error(
     google: Google, quota: str, limit: float, requirement: str, remedy: str
 ) -> CommandError:
     page = f"https://console.cloud.google.com/iam-admin/quotas?project={google.project}"
@@ -188,4 +188,4 @@ def _check_sums(
         if limits[quota] < total:
             requirement = f"one machine of each pool ({', '.join(pools)}) needs {total} together"
             remedy = _REMEDIES.get(quota, _OTHERWISE)
-            raise _exceeded(google, f"{quota}{where}", limits[quota], requirement, remedy)
+            raise _quota_error(google, f"{quota}{where}", limits[quota], requirement, remedy)

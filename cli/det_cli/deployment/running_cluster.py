@@ -101,9 +101,9 @@ def _pause(session: Session) -> int:
 
 def _wait(session: Session, limit_s: float, say: Say) -> list[str]:
     """Wait until no containers run. Return the agents with remaining containers after the limit."""
-    limit, printed = time.monotonic() + limit_s, -1
-    while agents := _running(session):
-        if time.monotonic() >= limit:
+    deadline, printed = time.monotonic() + limit_s, -1
+    while agents := _list_running_containers(session):
+        if time.monotonic() >= deadline:
             break
         if len(agents) != printed:
             printed = len(agents)
@@ -116,7 +116,7 @@ def _rest() -> None:
     time.sleep(_CONTAINERS_POLL_S)
 
 
-def _running(session: Session) -> list[str]:
+def _list_running_containers(session: Session) -> list[str]:
     """Return one agent id for each running container."""
     agents: list[dict[str, Any]] = session.get(f"{V1}/agents")["agents"]
     return [agent["id"] for agent in agents for _ in agent["containers"]]

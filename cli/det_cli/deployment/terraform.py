@@ -154,7 +154,7 @@ class Terraform:
             text=True, check=False,
         )  # fmt: skip
         if result.returncode != 0:
-            raise _failed(arguments[0], _first_error(result.stderr), result.stderr)
+            raise _command_error(arguments[0], _first_error(result.stderr), result.stderr)
         return result.stdout
 
     def _streamed(self, say: Say, *arguments: str) -> None:
@@ -175,10 +175,10 @@ class Terraform:
                 ) from None
         if process.returncode != 0:
             cause = "; ".join(dict.fromkeys(errors)) or "it reported no reason"
-            raise _failed(arguments[0], cause, cause)
+            raise _command_error(arguments[0], cause, cause)
 
 
-def _failed(verb: str, cause: str, output: str) -> CommandError:
+def _command_error(verb: str, cause: str, output: str) -> CommandError:
     """Return the error for a failed command. Common failures have a specific message and hint."""
     plain = " ".join(output.replace("│", " ").split())
     if "Error acquiring the state lock" in plain:

@@ -70,7 +70,7 @@ def _download() -> bytes:
     """Return the verified release archive for this machine. Raises CommandError."""
     processor = _PROCESSORS.get(platform.machine().lower())
     if processor is None or sys.platform not in ("linux", "darwin"):
-        raise _missing(f"there is no release for {sys.platform} {platform.machine()}")
+        raise _missing_error(f"there is no release for {sys.platform} {platform.machine()}")
     folder = f"{os.environ.get(RELEASES_VARIABLE, RELEASES)}/{VERSION}"
     name = f"terraform_{VERSION}_{sys.platform}_{processor}.zip"
     checksums = _read(f"{folder}/terraform_{VERSION}_SHA256SUMS").decode("ascii", "replace")
@@ -79,7 +79,7 @@ def _download() -> bytes:
     }
     content = _read(f"{folder}/{name}")
     if hashlib.sha256(content).hexdigest() != sums.get(name):
-        raise _missing(f"the checksum of {folder}/{name} is wrong")
+        raise _missing_error(f"the checksum of {folder}/{name} is wrong")
     return content
 
 
@@ -88,7 +88,7 @@ def _read(url: str) -> bytes:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
             return bytes(response.read())
     except OSError as e:
-        raise _missing(f"{url} cannot be downloaded: {getattr(e, 'reason', e)}") from e
+        raise _missing_error(f"{url} cannot be downloaded: {getattr(e, 'reason', e)}") from e
 
 
 def _store(release: bytes, program: Path) -> None:
@@ -101,7 +101,7 @@ def _store(release: bytes, program: Path) -> None:
     unfinished.replace(program)
 
 
-def _missing(reason: str) -> CommandError:
+def _missing_error(reason: str) -> CommandError:
     return CommandError(
         f"Terraform is not installed, and {reason}",
         "install 1.10 or newer from developer.hashicorp.com/terraform/install, or set DET_TERRAFORM to its path",

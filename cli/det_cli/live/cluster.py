@@ -142,7 +142,7 @@ def machines_of(
 ) -> list[Machine]:
     """Join agents with their rented machines. Machines without an agent come last."""
     rented = {i.get("agentId") or f" {i['id']}": i for i in instances}
-    running = _running(allocations)
+    running = _group_tasks_by_agent(allocations)
     machines = [_of_agent(a, rented.pop(a["id"], None), running) for a in agents]
     return machines + [_of_instance(i, running) for i in rented.values()]
 
@@ -201,7 +201,7 @@ def _offer(instance: "Mapping[str, Any] | None") -> str:
     return " ".join(str(instance[name]) for name in names if instance.get(name))
 
 
-def _running(allocations: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+def _group_tasks_by_agent(allocations: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return the names of the tasks on each agent."""
     names: dict[str, list[str]] = {}
     for allocation in allocations:

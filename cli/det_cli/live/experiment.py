@@ -191,15 +191,15 @@ def _search_of(config: Mapping[str, Any], searched: Mapping[str, Any]) -> Search
         time_metric=str(searched.get("unit") or searcher.get("time_metric") or _BATCHES),
         rungs=tuple(_rungs(searched)),
         max_trials=searcher.get("max_trials"),
-        searched=frozenset(_searched(hparams)),
+        searched=frozenset(_find_searched_hparams(hparams)),
     )
 
 
-def _searched(hparams: Any, prefix: str = "") -> Iterator[str]:
+def _find_searched_hparams(hparams: Any, prefix: str = "") -> Iterator[str]:
     for name, value in hparams.items() if isinstance(hparams, dict) else ():
         kind = value.get("type") if isinstance(value, dict) else "const"
         if isinstance(value, dict) and not isinstance(kind, str):
-            yield from _searched(value, f"{prefix}{name}.")
+            yield from _find_searched_hparams(value, f"{prefix}{name}.")
         elif kind != "const":
             yield f"{prefix}{name}"
 

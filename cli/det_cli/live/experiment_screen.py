@@ -26,11 +26,11 @@ def lines(experiment: Experiment, room: int, now: float) -> list[Line]:
 
 
 def _title(experiment: Experiment, room: int, now: float) -> Line:
-    left = line(
+    left_side = line(
         Segment(f"experiment {experiment.id}", "bold"), "  ", state(experiment.state), "  ",
         *_progress(experiment, room), Segment(experiment.name, "bold"),
     )  # fmt: skip
-    return apart(left, line(*_cost_and_duration(experiment, now)), room)
+    return apart(left_side, line(*_cost_and_duration(experiment, now)), room)
 
 
 def _progress(experiment: Experiment, room: int) -> Iterator["str | Segment"]:

@@ -50,7 +50,7 @@ class Observer(Generic[State]):
         try:
             state = self._read()
         except UnauthenticatedError as e:
-            return self._fail(_expired(e))
+            return self._fail(_expired_error(e))
         except MasterUnreachableError as e:
             return self._out(str(e), 0.0)
         except APIError as e:
@@ -77,7 +77,7 @@ class Observer(Generic[State]):
         return self.news
 
 
-def _expired(error: Exception) -> SignInExpired:
+def _expired_error(error: Exception) -> SignInExpired:
     cause = f"the sign-in has expired: {error}"
     hint = getattr(error, "hint", "") or "sign in with `det user login`"
     return SignInExpired(cause, "" if "det user login" in cause else hint)

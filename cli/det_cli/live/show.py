@@ -193,7 +193,7 @@ class Screen(Generic[State]):
         where = ""
         if self._length > self._room:
             where = f"  ↑↓ lines {self._first + 1}–{min(last, self._length)} of {self._length}"
-        left = line(Segment(f"{quit_by}{where}", "dim"))
+        left_side = line(Segment(f"{quit_by}{where}", "dim"))
         old_s = now - news.seen_at
         if news.outage:
             message = Segment(f"  no answer for {span(old_s)}: {news.outage}", "bad")
@@ -201,4 +201,4 @@ class Screen(Generic[State]):
         time_text = (
             f"updated {span(old_s)} ago" if old_s > _STALE_S else clock(math.floor(news.seen_at))
         )
-        return apart(left, line(Segment(time_text, "dim")), columns)
+        return apart(left_side, line(Segment(time_text, "dim")), columns)

@@ -93,13 +93,13 @@ def _why_no_best(experiment: Experiment) -> str:
 def _best_rows(best: Trial) -> Iterator[tuple[str, str, str]]:
     if best.curve:
         values = [value for _, value in best.curve]
-        drawn = charts.sparkline(_thinned(values), _CURVE)
+        drawn = charts.sparkline(_thin_values(values), _CURVE)
         yield "curve", f"{short(values[0])} {drawn} {short(values[-1])}", ""
     if best.checkpoint:
         yield "checkpoint", best.checkpoint, ""
 
 
-def _thinned(values: list[float]) -> list[float]:
+def _thin_values(values: list[float]) -> list[float]:
     """Return at most as many values as a curve has columns, including the first and the last value."""
     if len(values) <= _CURVE:
         return values

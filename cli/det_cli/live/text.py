@@ -43,11 +43,11 @@ def clean(text: str) -> str:
     """Escape control and formatting characters, because users choose names freely."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_shown(c) for c in text)
+    return "".join(_escape_character(c) for c in text)
 
 
 @lru_cache(maxsize=4096)
-def _shown(character: str) -> str:
+def _escape_character(character: str) -> str:
     if unicodedata.category(character)[0] == "C" or character in "\u2028\u2029":
         code = ord(character)
         return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
@@ -129,10 +129,10 @@ def styled(parts: Line, *, colour: bool) -> str:
     """Return a line with escape sequences for its colours."""
     if not colour:
         return plain(parts)
-    return "".join(_painted(part) for part in parts)
+    return "".join(_paint_segment(part) for part in parts)
 
 
-def _painted(part: Segment) -> str:
+def _paint_segment(part: Segment) -> str:
     code = _CODES.get(part.style)
     return f"\x1b[{code}m{part.text}\x1b[0m" if code and part.text else part.text
 
