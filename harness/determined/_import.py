@@ -31,14 +31,14 @@ def import_from_path(path: "os.PathLike[str]") -> Iterator[None]:
     if not _importing.acquire(blocking=False):
         raise RuntimeError("import_from_path() cannot be nested, nor used by two threads at once")
     try:
-        with _isolated(os.path.realpath(os.fspath(path))):
+        with _isolate_modules(os.path.realpath(os.fspath(path))):
             yield
     finally:
         _importing.release()
 
 
 @contextlib.contextmanager
-def _isolated(root: str) -> Iterator[None]:
+def _isolate_modules(root: str) -> Iterator[None]:
     hidden = _program_modules(root)
     for name in hidden:
         del sys.modules[name]

@@ -9,12 +9,12 @@ from determined._trial import LegacyTrial
 def trial_class_from_entrypoint(entrypoint_spec: str) -> Type[LegacyTrial]:
     """Return the class of an entrypoint `package.module:Class`."""
     module, _, name = entrypoint_spec.partition(":")
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     for part in name.split(".") if name else ():
-        found = getattr(found, part)
-    if not (isinstance(found, type) and issubclass(found, LegacyTrial)):
+        target = getattr(target, part)
+    if not (isinstance(target, type) and issubclass(target, LegacyTrial)):
         raise AssertionError(f"{entrypoint_spec!r} does not name a subclass of det.LegacyTrial")
-    return found
+    return target
 
 
 def __getattr__(name: str) -> NoReturn:

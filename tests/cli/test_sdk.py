@@ -157,7 +157,7 @@ def test_wait_returns_the_final_state(sdk: FakeCluster) -> None:
         return {"experiment": {**sdk.experiments[1], "state": next(states)}}
 
     sdk.on("GET", "/api/v1/experiments/1", answer)
-    experiment = client.Experiment(1, client._connected()._session)
+    experiment = client.Experiment(1, client._get_connection()._session)
     assert experiment.wait(interval=0) is client.ExperimentState.ERROR
 
 
@@ -378,7 +378,7 @@ def test_models_and_versions(sdk: FakeCluster) -> None:
 
 def test_model_without_versions(sdk: FakeCluster) -> None:
     sdk.on("GET", "/api/v1/models/m/versions", lambda a: page("modelVersions", [], a))
-    assert client.Model(client._connected()._session, "m").get_version() is None
+    assert client.Model(client._get_connection()._session, "m").get_version() is None
 
 
 def test_workspaces_and_projects(sdk: FakeCluster) -> None:

@@ -46,8 +46,8 @@ def tail_to_follow(
     session: Session, path: str, filters: Filters, count: int
 ) -> Tuple[List[Line], List[Line]]:
     """Return the last lines, and these lines with some earlier ones for the `seen` argument of `follow`."""
-    seen = tail(session, path, filters, count + _MARGIN)
-    return seen[max(len(seen) - count, 0) :], seen
+    last_lines = tail(session, path, filters, count + _MARGIN)
+    return last_lines[max(len(last_lines) - count, 0) :], last_lines
 
 
 def trial_ended(session: Session, trial_id: int) -> Callable[[], bool]:

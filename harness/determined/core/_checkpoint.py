@@ -79,7 +79,7 @@ class CheckpointContext:
             return self._upload_sharded(ckpt_dir, metadata or {}, selector)
         self._chief_only("upload")
         storage_id = str(uuid.uuid4())
-        self._upload_alone(storage_id, _required(ckpt_dir), metadata or {}, selector)
+        self._upload_alone(storage_id, _require_directory(ckpt_dir), metadata or {}, selector)
         return storage_id
 
     def upload_async(
@@ -325,7 +325,7 @@ class DummyCheckpointContext(CheckpointContext):
         super().__init__(dist, storage_manager, CheckpointRegistry())
 
 
-def _required(ckpt_dir: Optional[StrPath]) -> StrPath:
+def _require_directory(ckpt_dir: Optional[StrPath]) -> StrPath:
     if ckpt_dir is None:
         raise ValueError("ckpt_dir may be None only with shard=True")
     return ckpt_dir

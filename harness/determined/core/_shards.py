@@ -36,7 +36,7 @@ def check_repeated(
 
     `place` identifies the container. Workers of one container that save the same directory need not read its files.
     """
-    repeated = _repeated(by_rank)
+    repeated = _find_repeated_paths(by_rank)
     if not repeated:
         return
     _raise_conflicts(by_rank, by_rank, repeated)
@@ -47,7 +47,7 @@ def check_repeated(
         _raise_conflicts(by_rank, digests, differing)
 
 
-def _repeated(by_rank: Sequence[Mapping[str, int]]) -> List[str]:
+def _find_repeated_paths(by_rank: Sequence[Mapping[str, int]]) -> List[str]:
     counts: Dict[str, int] = {}
     for files in by_rank:
         for path in files:

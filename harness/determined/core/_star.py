@@ -103,7 +103,7 @@ class Centre:
         """Admit a worker with a valid signature. Close other connections."""
         connection.settimeout(_HELLO_TIMEOUT_S)
         try:
-            channel = Channel(_tuned(connection), self._key, is_server=True)
+            channel = Channel(_tune_socket(connection), self._key, is_server=True)
             rank = channel.receive(_HELLO_BYTES)
         except (PeerLost, OSError):
             connection.close()
@@ -123,7 +123,7 @@ class Spoke:
         self, rank: int, key: bytes, address: Address, timeout_s: float = CONNECT_TIMEOUT_S
     ) -> None:
         deadline = time.monotonic() + timeout_s
-        sock = _tuned(_dial(address, timeout_s))
+        sock = _tune_socket(_dial(address, timeout_s))
         try:
             self._channel = _join(sock, rank, key, deadline)
         except PeerLost as e:
@@ -183,7 +183,7 @@ def _socket_for(address: Address) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM)
 
 
-def _tuned(sock: socket.socket) -> socket.socket:
+def _tune_socket(sock: socket.socket) -> socket.socket:
     if sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

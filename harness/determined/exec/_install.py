@@ -78,7 +78,7 @@ def interpreter(program: Program) -> str:
             return _with_packages(program)
         except InstallFailed as e:
             reason = str(e)
-    raise _missing(program, reason)
+    raise _missing_error(program, reason)
 
 
 def failed(reason: str) -> str:
@@ -86,7 +86,7 @@ def failed(reason: str) -> str:
     return f", and installing it failed ({reason})" if reason else ""
 
 
-def _missing(program: Program, reason: str) -> _serve.NotInstalled:
+def _missing_error(program: Program, reason: str) -> _serve.NotInstalled:
     if _serve.is_process():
         return _serve.NotInstalled(
             f"{program.product} is not installed in the Python of this machine's tasks{failed(reason)}",
@@ -104,7 +104,7 @@ def _with_packages(program: Program) -> str:
     """Install a program's packages and return the Python that can import them. Raises InstallFailed."""
     folder = os.path.join(run_dir(), "programs", program.module)
     site = [path for path in sys.path if _holds_packages(path)]
-    with _announced(program.product, "pip"):
+    with _log_installation(program.product, "pip"):
         try:
             python = _environment(folder, site)
             constraints = os.path.join(folder, "constraints.txt")
@@ -164,7 +164,7 @@ def openssh() -> None:
     if shutil.which("apt-get") is None:
         raise InstallFailed("the image has no apt-get")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-    with _announced("OpenSSH's server", "apt-get"):
+    with _log_installation("OpenSSH's server", "apt-get"):
         _apt(env, "update")
         replaced = _REPLACED.findall(_apt(env, "--simulate", *_OPENSSH))
         other = [name for name in replaced if not name.startswith("openssh-")]
@@ -182,7 +182,7 @@ def _apt(env: Mapping[str, str], *words: str) -> str:
 
 
 @contextlib.contextmanager
-def _announced(product: str, installer: str) -> Iterator[None]:
+def _log_installation(product: str, installer: str) -> Iterator[None]:
     """Log the installation of a product, and its duration."""
     place = "this machine's Python" if _serve.is_process() else _exit_reason.image_name()
     _serve.say(f"{product} is not installed in {place}: installing it with {installer}")

@@ -60,7 +60,12 @@ class LogShipper:
         self._thread.start()
 
     def add(self, line: Line, stdtype: str) -> None:
-        entry = {**self._metadata, "timestamp": _now(), "log": line.text + "\n", "source": "task"}
+        entry = {
+            **self._metadata,
+            "timestamp": _format_now(),
+            "log": line.text + "\n",
+            "source": "task",
+        }
         entry["stdtype"] = stdtype
         if line.rank is not None:
             entry["rank_id"] = line.rank
@@ -136,7 +141,7 @@ class LogShipper:
         self._dropped = 0
         return {
             **self._metadata,
-            "timestamp": after[0]["timestamp"] if after else _now(),
+            "timestamp": after[0]["timestamp"] if after else _format_now(),
             "log": text,
             "source": "task",
             "level": "LOG_LEVEL_WARNING",
@@ -205,7 +210,7 @@ def _print_unsent(count: int, reason: str) -> None:
         )
 
 
-def _now() -> str:
+def _format_now() -> str:
     now = time.time_ns()
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 1_000_000_000))
     return f"{whole}.{now % 1_000_000_000:09d}Z"

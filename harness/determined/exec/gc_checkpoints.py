@@ -58,7 +58,7 @@ def _delete_batch(
     def delete(storage_id: str) -> Any:
         try:
             _require_mounted(manager, storage_id)
-            return storage_id, manager.delete(storage_id, globs) if globs else _stored(
+            return storage_id, manager.delete(storage_id, globs) if globs else _list_stored_files(
                 manager, storage_id
             )
         except (
@@ -83,7 +83,7 @@ def _require_mounted(manager: storage.StorageManager, storage_id: str) -> None:
         raise FileNotFoundError(f"{os.path.dirname(path)} is not there: is the storage mounted?")
 
 
-def _stored(manager: storage.StorageManager, storage_id: str) -> Dict[str, int]:
+def _list_stored_files(manager: storage.StorageManager, storage_id: str) -> Dict[str, int]:
     try:
         return manager.list(storage_id)
     except FileNotFoundError:

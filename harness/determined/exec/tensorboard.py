@@ -91,7 +91,7 @@ def wait_for_metrics(sources: Sequence[Source], timeout_s: float = FIRST_METRICS
     """Wait for the first event file. Meanwhile the cluster shows this task as waiting."""
     deadline = time.monotonic() + timeout_s
     is_reported = False
-    while not _updated(sources):
+    while not _update_sources(sources):
         if not is_reported:
             _serve.say("There are no metrics to show yet; waiting for the first.")
             _serve.report_waiting()
@@ -104,7 +104,7 @@ def wait_for_metrics(sources: Sequence[Source], timeout_s: float = FIRST_METRICS
         time.sleep(_LOOK_S)
 
 
-def _updated(sources: Sequence[Source]) -> bool:
+def _update_sources(sources: Sequence[Source]) -> bool:
     """Update every source. Return whether one of them has data to show."""
     has_data = [source.update() for source in sources]
     return any(has_data)

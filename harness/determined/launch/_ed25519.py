@@ -36,20 +36,20 @@ def private_file(seed: bytes) -> str:
     """Return an unencrypted private key file for `ssh -i`."""
     public = public_key(seed)
     # These check numbers detect a wrong passphrase. The key has no passphrase.
-    secret = struct.pack(">II", 0, 0) + _string(_KIND) + _string(public)
-    secret += _string(seed + public) + _string(b"")
+    secret = struct.pack(">II", 0, 0) + _encode_string(_KIND) + _encode_string(public)
+    secret += _encode_string(seed + public) + _encode_string(b"")
     secret += bytes(range(1, 1 + -len(secret) % 8))
-    content = b"openssh-key-v1\0" + _string(b"none") * 2 + _string(b"")
-    content += struct.pack(">I", 1) + _string(_public_blob(seed)) + _string(secret)
+    content = b"openssh-key-v1\0" + _encode_string(b"none") * 2 + _encode_string(b"")
+    content += struct.pack(">I", 1) + _encode_string(_public_blob(seed)) + _encode_string(secret)
     body = "\n".join(textwrap.wrap(base64.b64encode(content).decode(), 70))
     return f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n"
 
 
 def _public_blob(seed: bytes) -> bytes:
-    return _string(_KIND) + _string(public_key(seed))
+    return _encode_string(_KIND) + _encode_string(public_key(seed))
 
 
-def _string(content: bytes) -> bytes:
+def _encode_string(content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + content
 
 

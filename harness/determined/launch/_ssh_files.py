@@ -68,13 +68,13 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 MaxStartups 1000
-UsePAM {"yes" if _locked() else "no"}
+UsePAM {"yes" if _is_password_locked() else "no"}
 StrictModes no
 PrintMotd no
 """
 
 
-def _locked() -> bool:
+def _is_password_locked() -> bool:
     """Return whether the account's password is locked. Without PAM, sshd rejects such accounts (Red Hat images)."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name

@@ -66,12 +66,12 @@ def run(overrides: Sequence[str], command: Sequence[str]) -> int:
     peers = find_peers()
     if not peers.is_chief:
         return _ssh.serve_as_daemon()
-    env: Optional[Dict[str, str]] = {**os.environ, **_shared(peers)}
+    env: Optional[Dict[str, str]] = {**os.environ, **_shared_variables(peers)}
     if peers.containers > 1:
         peers = peers._replace(addresses=_distinct(peers.addresses))
         # horovodrun writes its environment into the command lines of all ranks, so keep secrets out of it.
         place = _place.record(os.environ)
-        env = {**_place.without_place(os.environ), **_shared(peers), _place.PLACE: place}
+        env = {**_place.without_place(os.environ), **_shared_variables(peers), _place.PLACE: place}
         env = _ssh.reach_peers(peers, env)
     if env is None:
         return _ssh.CANNOT_RUN_HERE
@@ -85,7 +85,7 @@ def run_if_many(overrides: Sequence[str], command: Sequence[str]) -> int:
     return run(overrides, command)
 
 
-def _shared(peers: Peers) -> Dict[str, str]:
+def _shared_variables(peers: Peers) -> Dict[str, str]:
     return {"DET_CHIEF_IP": peers.chief, "USE_HOROVOD": "1"}
 
 

@@ -17,7 +17,7 @@ DEFAULT_PORT = 29400
 
 
 def tf_config(peers: Peers, port: int) -> str:
-    workers = [f"{_bracketed(address)}:{port}" for address in peers.addresses]
+    workers = [f"{_bracket_address(address)}:{port}" for address in peers.addresses]
     task = {"type": "worker", "index": peers.rank}
     return json.dumps({"cluster": {"worker": workers}, "task": task})
 
@@ -52,7 +52,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     return run_workers([Worker(peers.rank, launch.command, env)])
 
 
-def _bracketed(address: str) -> str:
+def _bracket_address(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 

@@ -95,7 +95,7 @@ class LightningAdapter(PyTorchTrial):
         self.steps = context.wrap_model(_StepModule(lightning_module))
         if str(precision).startswith(("16", "bf16")):
             context.experimental.use_amp()
-        optimizer, schedulers = _configured(lightning_module.configure_optimizers())
+        optimizer, schedulers = _convert_optimizers(lightning_module.configure_optimizers())
         self.optimizer = context.wrap_optimizer(optimizer)
         for scheduler, mode, frequency in schedulers:
             context.wrap_lr_scheduler(scheduler, mode, frequency)
@@ -133,7 +133,7 @@ class LightningAdapter(PyTorchTrial):
         nn.utils.clip_grad_norm_(list(parameters), self._clip)
 
 
-def _configured(answer: Any) -> Tuple[Any, List[Tuple[Any, Any, int]]]:
+def _convert_optimizers(answer: Any) -> Tuple[Any, List[Tuple[Any, Any, int]]]:
     """Convert any result of `configure_optimizers` to one optimizer and its schedulers."""
     schedulers: List[Any] = []
     if isinstance(answer, Mapping):

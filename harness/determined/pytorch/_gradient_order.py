@@ -29,7 +29,7 @@ class GradientOrder:
         return list(self._recorded) if len(self._recorded) == len(self._parameters) else []
 
     def follow(self, order: Sequence[int]) -> None:
-        """Run a backward pass without effect in this order, so that it counts as the first pass."""
+        """Run a first backward pass with zero gradients, so that the wrapper records this order."""
         if sorted(order) != list(range(len(self._parameters))):
             return
         self._remove_hooks()

@@ -68,7 +68,7 @@ class Trainer:
         length = max_length or self._configured_length(test_mode)
         hooks = Hooks(self._trial.build_callbacks())
         steps = self.steps_class(self._trial, self._context, hooks, test_mode=test_mode)
-        with _shutdown(hooks, steps), _profiling(self._context, profiling_enabled):
+        with _shutdown(hooks, steps), _run_profiler(self._context, profiling_enabled):
             restore(steps, latest_checkpoint)
             steps.prepare()
             plan = make_plan(
@@ -120,7 +120,7 @@ def _shutdown(hooks: Hooks, steps: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _profiling(context: Any, enabled: bool) -> Iterator[None]:
+def _run_profiler(context: Any, enabled: bool) -> Iterator[None]:
     if enabled:
         context._core.profiler.on()
     try:

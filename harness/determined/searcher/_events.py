@@ -32,7 +32,7 @@ def _initial(method: SearchMethod, state: SearcherState, event: _Event) -> List[
     return method.initial_operations(state)
 
 
-def _created(method: SearchMethod, state: SearcherState, event: _Event) -> List[Operation]:
+def _handle_created(method: SearchMethod, state: SearcherState, event: _Event) -> List[Operation]:
     request_id = uuid.UUID(event["requestId"])
     logger.info("trial %s was created", request_id)
     state.trials_created.add(request_id)
@@ -40,7 +40,7 @@ def _created(method: SearchMethod, state: SearcherState, event: _Event) -> List[
     return method.on_trial_created(state, request_id)
 
 
-def _validated(method: SearchMethod, state: SearcherState, event: _Event) -> List[Operation]:
+def _handle_validated(method: SearchMethod, state: SearcherState, event: _Event) -> List[Operation]:
     request_id, length = uuid.UUID(event["requestId"]), int(event["validateAfterLength"])
     metric = event["metric"]
     if isinstance(metric, str):
@@ -50,7 +50,9 @@ def _validated(method: SearchMethod, state: SearcherState, event: _Event) -> Lis
     return method.on_validation_completed(state, request_id, metric, length)
 
 
-def _progressed(method: SearchMethod, state: SearcherState, event: _Event) -> List[Operation]:
+def _handle_progressed(
+    method: SearchMethod, state: SearcherState, event: _Event
+) -> List[Operation]:
     state.trial_progress[uuid.UUID(event["requestId"])] = float(event["partialUnits"])
     return []
 
@@ -63,7 +65,7 @@ def _exited_early(method: SearchMethod, state: SearcherState, event: _Event) -> 
     return method.on_trial_exited_early(state, request_id, reason)
 
 
-def _closed(method: SearchMethod, state: SearcherState, event: _Event) -> List[Operation]:
+def _handle_closed(method: SearchMethod, state: SearcherState, event: _Event) -> List[Operation]:
     request_id = uuid.UUID(event["requestId"])
     logger.info("trial %s is closed", request_id)
     state.trials_closed.add(request_id)
@@ -81,10 +83,10 @@ def _inactive(method: SearchMethod, state: SearcherState, event: _Event) -> List
 
 _HANDLERS: Dict[str, Callable[[SearchMethod, SearcherState, _Event], List[Operation]]] = {
     "initialOperations": _initial,
-    "trialCreated": _created,
-    "validationCompleted": _validated,
-    "trialProgress": _progressed,
+    "trialCreated": _handle_created,
+    "validationCompleted": _handle_validated,
+    "trialProgress": _handle_progressed,
     "trialExitedEarly": _exited_early,
-    "trialClosed": _closed,
+    "trialClosed": _handle_closed,
     "experimentInactive": _inactive,
 }

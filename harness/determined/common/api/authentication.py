@@ -64,10 +64,10 @@ def login_with_cache(
     anonymous = UnauthSession(master_address, cert)
     store = TokenStore(anonymous.master)
     connection = anonymous._connection
-    found = sign_in.sign_in(connection, store, username=requested_user, password=password)
-    if found.token is None:  # in a task
+    account = sign_in.sign_in(connection, store, username=requested_user, password=password)
+    if account.token is None:  # in a task
         return login_from_task(anonymous.master, cert)
-    return Session(anonymous.master, found.username, found.token, cert)
+    return Session(anonymous.master, account.username, account.token, cert)
 
 
 def login_from_task(master_address: str, cert: Optional[Cert]) -> TaskSession:

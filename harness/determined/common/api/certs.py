@@ -54,7 +54,7 @@ class CertStore:
     def _write(self, url: str, cert_pem: Optional[str]) -> None:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         with file_lock(self.path + ".lock"):
-            others = {known: pem for known, pem in self._load().items() if known != url}
+            others = {other_url: pem for other_url, pem in self._load().items() if other_url != url}
             write_json(self.path, others if cert_pem is None else {**others, url: cert_pem})
 
 

@@ -6,11 +6,11 @@ from typing import Pattern, Sequence
 
 
 def matches_any(path: str, globs: Sequence[str]) -> bool:
-    return any(_compiled(glob).fullmatch(path) for glob in globs)
+    return any(_compile_glob(glob).fullmatch(path) for glob in globs)
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(glob: str) -> Pattern[str]:
+def _compile_glob(glob: str) -> Pattern[str]:
     pattern = glob + "**/*" if glob.endswith("/") else glob
     out = ""
     i = 0

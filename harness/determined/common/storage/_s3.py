@@ -81,7 +81,7 @@ class S3Store(ObjectStore):
         try:
             return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
         except ClientError as e:
-            raise _translated(
+            raise _translate_error(
                 e, operation, f"s3://{self._bucket}/{arguments.get('Key', '')}"
             ) from e
 
@@ -135,7 +135,7 @@ def _client_config(encrypted: bool) -> Any:
         return Config(**common)
 
 
-def _translated(error: Any, operation: str, where: str) -> Exception:
+def _translate_error(error: Any, operation: str, where: str) -> Exception:
     code = str(error.response.get("Error", {}).get("Code"))
     if code in _MISSING:
         return FileNotFoundError(f"{where} does not exist ({operation}: {code})")

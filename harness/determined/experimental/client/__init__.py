@@ -96,7 +96,7 @@ __all__ = [
 _connection: Optional[Determined] = None
 
 
-def _connected() -> Determined:
+def _get_connection() -> Determined:
     global _connection
     if _connection is None:
         _connection = Determined()
@@ -124,7 +124,7 @@ def login(
 def logout() -> None:
     """End the session. The next call opens a new one."""
     global _connection
-    _connected().logout()
+    _get_connection().logout()
     _connection = None
 
 
@@ -136,11 +136,11 @@ def create_experiment(
     template: Optional[str] = None,
 ) -> Experiment:
     """Submit an experiment. `config` is a mapping or the path of a YAML file."""
-    return _connected().create_experiment(config, model_dir, includes, project_id, template)
+    return _get_connection().create_experiment(config, model_dir, includes, project_id, template)
 
 
 def get_experiment(experiment_id: int) -> Experiment:
-    return _connected().get_experiment(experiment_id)
+    return _get_connection().get_experiment(experiment_id)
 
 
 def list_experiments(
@@ -154,17 +154,17 @@ def list_experiments(
     project_id: Optional[int] = None,
 ) -> List[Experiment]:
     """Return the experiments that match all filters."""
-    return _connected().list_experiments(
+    return _get_connection().list_experiments(
         sort_by, order_by, experiment_ids, labels, users, states, name, project_id
     )
 
 
 def get_trial(trial_id: int) -> Trial:
-    return _connected().get_trial(trial_id)
+    return _get_connection().get_trial(trial_id)
 
 
 def get_checkpoint(uuid: str) -> Checkpoint:
-    return _connected().get_checkpoint(uuid)
+    return _get_connection().get_checkpoint(uuid)
 
 
 def create_model(
@@ -174,16 +174,16 @@ def create_model(
     labels: Optional[List[str]] = None,
     workspace_name: Optional[str] = None,
 ) -> Model:
-    return _connected().create_model(name, description, metadata, labels, workspace_name)
+    return _get_connection().create_model(name, description, metadata, labels, workspace_name)
 
 
 def get_model(identifier: Union[str, int]) -> Model:
     """Return the model with this name or id."""
-    return _connected().get_model(identifier)
+    return _get_connection().get_model(identifier)
 
 
 def get_model_by_id(model_id: int) -> Model:
-    return _connected().get_model_by_id(model_id)
+    return _get_connection().get_model_by_id(model_id)
 
 
 def list_models(
@@ -196,7 +196,7 @@ def list_models(
     workspace_ids: Optional[List[int]] = None,
 ) -> List[Model]:
     """Return the models that match all filters."""
-    return _connected().list_models(
+    return _get_connection().list_models(
         sort_by, order_by, name, description, model_id, workspace_names, workspace_ids
     )
 
@@ -206,62 +206,62 @@ get_models = list_models
 
 def get_model_labels() -> List[str]:
     """Return all labels of models, starting with the most frequent."""
-    return _connected().get_model_labels()
+    return _get_connection().get_model_labels()
 
 
 def create_user(
     username: str, admin: bool, password: Optional[str] = None, remote: bool = False
 ) -> User:
-    return _connected().create_user(username, admin, password, remote)
+    return _get_connection().create_user(username, admin, password, remote)
 
 
 def get_user_by_id(user_id: int) -> User:
-    return _connected().get_user_by_id(user_id)
+    return _get_connection().get_user_by_id(user_id)
 
 
 def get_user_by_name(user_name: str) -> User:
-    return _connected().get_user_by_name(user_name)
+    return _get_connection().get_user_by_name(user_name)
 
 
 def list_users(active: Optional[bool] = None) -> List[User]:
-    return _connected().list_users(active)
+    return _get_connection().list_users(active)
 
 
 def whoami() -> User:
-    return _connected().whoami()
+    return _get_connection().whoami()
 
 
 def get_session_username() -> str:
-    return _connected().get_session_username()
+    return _get_connection().get_session_username()
 
 
 def get_workspace(name: str) -> Workspace:
-    return _connected().get_workspace(name)
+    return _get_connection().get_workspace(name)
 
 
 def list_workspaces() -> List[Workspace]:
-    return _connected().list_workspaces()
+    return _get_connection().list_workspaces()
 
 
 def create_workspace(name: str) -> Workspace:
-    return _connected().create_workspace(name)
+    return _get_connection().create_workspace(name)
 
 
 def delete_workspace(name: str) -> None:
-    _connected().delete_workspace(name)
+    _get_connection().delete_workspace(name)
 
 
 def iter_trials_metrics(trial_ids: List[int], group: str) -> Iterator[TrialMetrics]:
     """Yield the metrics of a group that these trials reported."""
-    return _connected().iter_trials_metrics(trial_ids, group)
+    return _get_connection().iter_trials_metrics(trial_ids, group)
 
 
 stream_trials_metrics = iter_trials_metrics
 
 
 def stream_trials_training_metrics(trial_ids: List[int]) -> Iterator[TrainingMetrics]:
-    return _connected().stream_trials_training_metrics(trial_ids)
+    return _get_connection().stream_trials_training_metrics(trial_ids)
 
 
 def stream_trials_validation_metrics(trial_ids: List[int]) -> Iterator[ValidationMetrics]:
-    return _connected().stream_trials_validation_metrics(trial_ids)
+    return _get_connection().stream_trials_validation_metrics(trial_ids)

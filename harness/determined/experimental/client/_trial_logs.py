@@ -24,11 +24,11 @@ def lines(
         yield from log_stream.head(session, path, filters, head)
         return
     if follow:
-        ended, seen = log_stream.trial_ended(session, trial_id), None
+        ended, earlier_lines = log_stream.trial_ended(session, trial_id), None
         if tail is not None:
-            earlier, seen = log_stream.tail_to_follow(session, path, filters, tail)
+            earlier, earlier_lines = log_stream.tail_to_follow(session, path, filters, tail)
             yield from earlier
-        yield from log_stream.follow(session, path, filters, ended, seen)
+        yield from log_stream.follow(session, path, filters, ended, earlier_lines)
     elif tail is not None:
         yield from log_stream.tail(session, path, filters, tail)
     else:

@@ -121,7 +121,7 @@ def close() -> None:
 
 def url_reverse_webui_exp_view() -> str:
     """Return the address of this experiment in the WebUI."""
-    info = _required().info
+    info = _require_context().info
     if info is None:
         raise RuntimeError("this script does not report to an experiment")
     return f"{info.master_url}/det/experiments/{info.trial.experiment_id}"
@@ -129,7 +129,7 @@ def url_reverse_webui_exp_view() -> str:
 
 def _close(error: Optional[BaseException]) -> None:
     global _context
-    context, _context = _required(), None
+    context, _context = _require_context(), None
     atexit.unregister(_close_at_exit)
     context.close(type(error) if error else None, error)
 
@@ -140,7 +140,7 @@ def _close_at_exit() -> None:
         _close(getattr(sys, "last_value", None))
 
 
-def _required() -> Context:
+def _require_context() -> Context:
     if _context is None:
         raise RuntimeError("call core_v2.init() first")
     return _context
@@ -148,5 +148,5 @@ def _required() -> Context:
 
 def __getattr__(name: str) -> Any:
     if name in _PARTS:
-        return getattr(_required(), name)
+        return getattr(_require_context(), name)
     raise AttributeError(f"module 'determined.experimental.core_v2' has no attribute {name!r}")
