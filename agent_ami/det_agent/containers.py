@@ -186,7 +186,7 @@ class Containers:
         try:
             self._log_line(container, message, level="ERROR")
         finally:
-            self._end(container, _failed(container.report, failure, message))
+            self._end(container, _failed_report(container.report, failure, message))
 
     def _live(self, container: _Container) -> None:
         try:
@@ -322,7 +322,7 @@ class Containers:
         return thread
 
 
-def _failed(report: ContainerReport, failure: Failure, message: str) -> ContainerReport:
+def _failed_report(report: ContainerReport, failure: Failure, message: str) -> ContainerReport:
     return report.moved("terminated", failure=failure, message=message)
 
 

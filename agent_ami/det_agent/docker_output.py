@@ -40,7 +40,7 @@ def read_output(
 
     A follower may miss the last lines of a container that ends. Read again without `follow` after the end.
     """
-    seen, place = LogPosition.read(cursor), LogPosition()
+    last_position, place = LogPosition.read(cursor), LogPosition()
     chunks = api.logs(
         docker_id,
         stdout=stream == "stdout",
@@ -48,12 +48,12 @@ def read_output(
         stream=True,
         follow=follow,
         timestamps=True,
-        since=_epoch_seconds(seen.moment),
+        since=_epoch_seconds(last_position.moment),
     )
     try:
         for timestamp, text in _whole_lines(chunks, unfinished_too=not follow):
             place = place.next(timestamp)
-            if place > seen:
+            if place > last_position:
                 yield OutputLine(text, timestamp, str(place))
     finally:
         chunks.close()

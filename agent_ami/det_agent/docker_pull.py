@@ -56,7 +56,7 @@ def ensure_image(api: Any, spec: ContainerSpec, say: Say, cancelled: Callable[[]
     start = time.monotonic()
     try:
         events = api.pull(
-            _tagged(spec.image), stream=True, decode=True, auth_config=_credentials(spec)
+            _add_tag(spec.image), stream=True, decode=True, auth_config=_credentials(spec)
         )
         _follow(events, spec.image, say, cancelled)
     except DockerException as e:
@@ -89,7 +89,7 @@ def _is_here(api: Any, image: str) -> bool:
     return True
 
 
-def _tagged(image: str) -> str:
+def _add_tag(image: str) -> str:
     """Add the tag `latest` if it has no tag. The engine would otherwise pull every tag."""
     name = image.rpartition("/")[2]
     return image if ":" in name or "@" in name else f"{image}:latest"

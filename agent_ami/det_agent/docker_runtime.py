@@ -229,7 +229,7 @@ class DockerRuntime:
         )
         # A restored cluster has the ids of the original cluster, which may use the same engine.
         return [
-            _started(container)
+            _read_started(container)
             for container in containers
             if is_owned(container.labels, self._owner)
         ]
@@ -246,7 +246,7 @@ def _name(key: ContainerKey) -> str:
     return NAME_PREFIX + key.place
 
 
-def _started(container: Any) -> Started:
+def _read_started(container: Any) -> Started:
     key = key_from(container.labels, container.attrs["Config"]["Env"] or [])
     ports = ports_from(container.labels)
     if ports is None:

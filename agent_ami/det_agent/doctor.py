@@ -177,8 +177,8 @@ def _gpu_runtime(target: Target, client: Any) -> Finding:
     if not gpus:
         return Finding(check, Verdict.OK, "no NVIDIA GPU is offered by this agent")
     info = client.info()
-    known = "nvidia" in (info.get("Runtimes") or {}) or bool(info.get("CDISpecDirs"))
-    if known or shutil.which("nvidia-container-runtime-hook"):
+    has_nvidia = "nvidia" in (info.get("Runtimes") or {}) or bool(info.get("CDISpecDirs"))
+    if has_nvidia or shutil.which("nvidia-container-runtime-hook"):
         return Finding(check, Verdict.OK, f"{len(gpus)} GPUs, and containers can use them")
     remedy = (
         "install the NVIDIA Container Toolkit, run `nvidia-ctk runtime configure`, restart Docker"
@@ -192,7 +192,7 @@ def _disk(target: Target, client: Any) -> Finding:
     places = [target.settings.state_dir]
     if client is not None:
         places.append(Path(client.info().get("DockerRootDir") or "/"))
-    free = {place: shutil.disk_usage(_existing(place)).free for place in places}
+    free = {place: shutil.disk_usage(_find_existing_parent(place)).free for place in places}
     place, least = min(free.items(), key=lambda item: item[1])
     cause = f"{least / 1024**3:.1f} GiB are free below {place}"
     remedy = "delete images that nothing uses (`docker system prune -a`), or use a larger disk"
@@ -203,8 +203,8 @@ def _disk(target: Target, client: Any) -> Finding:
     return Finding("disk", Verdict.OK, cause)
 
 
-def _existing(path: Path) -> Path:
-    return path if path.exists() else _existing(path.parent)
+def _find_existing_parent(path: Path) -> Path:
+    return path if path.exists() else _find_existing_parent(path.parent)
 
 
 def _api_and_clock(settings: Settings) -> Iterator[Finding]:

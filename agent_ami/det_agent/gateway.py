@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(403, f"this container belongs to allocation {key.allocation_id}")
         query = parse_qs(urlsplit(self.path).query)
         seconds = (query.get("timeoutSeconds") or query.get("timeout_seconds") or ["60"])[0]
-        wait_s = float(_whole(seconds, LONGEST_PREEMPTION_WAIT_S))
+        wait_s = float(_parse_whole_number(seconds, LONGEST_PREEMPTION_WAIT_S))
         preempt = self.agent.sessions.wait_for_preemption(key, wait_s)
         return self._answer(200, {"preempt": preempt})
 
@@ -207,8 +207,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if body.length > MAX_LOG_BODY_BYTES:
                     raise BadTaskLogs(400, _TOO_MANY_LOGS)
                 lines = posted_lines(self._decoded(body.file.read()), key, self.agent.agent_id)
-                again = self.headers.get("Idempotency-Key") or ""
-                self.agent.logs.append(key, lines, again)
+                idempotency_key = self.headers.get("Idempotency-Key") or ""
+                self.agent.logs.append(key, lines, idempotency_key)
             except BadTaskLogs as e:
                 return self._refuse(e.status, str(e))
             except (SpoolFull, OSError) as e:
@@ -372,7 +372,7 @@ def _preemption_target(path: str) -> str:
     return unquote(path[len(head) : -len(tail)])
 
 
-def _whole(text: str, most: float) -> float:
+def _parse_whole_number(text: str, most: float) -> float:
     """Return the number in a text, limited to `most`. A text that is not a number gives `most`."""
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         return most

@@ -84,16 +84,16 @@ class LogLimits:
     def _passing(
         self, key: ContainerKey, task: _Allowance, lines: Sequence[TaskLine]
     ) -> tuple[list[bytes], list[TaskLine]]:
-        """Return the allowed lines, and a line about lines that were dropped before, if it is due."""
+        """Return a notice about dropped lines, if one is due, and the lines within the limits."""
         if not self._lines_s:
             return [], list(lines)
-        about: list[bytes] = []
+        notices: list[bytes] = []
         passing: list[TaskLine] = []
         if task.dropped:
             if task.lines < self._lines_s * PAUSE_S or task.bytes < self._bytes_s * PAUSE_S:
                 task.dropped += len(lines)
-                return about, passing
-            about.append(self._about(key, task.dropped))
+                return notices, passing
+            notices.append(self._about(key, task.dropped))
             task.dropped = 0
         for index, line in enumerate(lines):
             if task.lines < 1 or task.bytes < len(line.encoded):
@@ -102,7 +102,7 @@ class LogLimits:
             task.lines -= 1
             task.bytes -= len(line.encoded)
             passing.append(line)
-        return about, passing
+        return notices, passing
 
     def _searched(
         self, key: ContainerKey, task: _Allowance, lines: Sequence[TaskLine]

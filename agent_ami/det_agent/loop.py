@@ -184,7 +184,7 @@ class Loop:
         """Poll and apply the answer."""
         with self._contact.lock:
             # A poll with a higher number has newer states, including everything that was applied.
-            seen = self._contact.applied
+            applied_before = self._contact.applied
             reports = self._agent.containers.reports()
             self._contact.polls += 1
             seq = self._contact.polls
@@ -206,7 +206,7 @@ class Loop:
             raise AgentReplaced(e.message) from e
         with self._contact.lock:
             self._contact.silent_since = None
-            if self._contact.applied != seen:
+            if self._contact.applied != applied_before:
                 # Two requests were in progress, so this answer may be older than the applied one.
                 return _Outcome.OVERTAKEN
             self._contact.applied += 1

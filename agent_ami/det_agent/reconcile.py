@@ -36,15 +36,15 @@ def reconcile(
     desired: Sequence[Directive], forget: Sequence[str], actual: Mapping[str, ContainerReport]
 ) -> list[Action]:
     """Compare an answer of the control plane with the agent's containers. Applying the answer twice is harmless."""
-    removable = [i for i in dict.fromkeys(forget) if i in actual and _ended(actual[i])]
+    removable = [i for i in dict.fromkeys(forget) if i in actual and _has_ended(actual[i])]
     remaining = {i: report for i, report in actual.items() if i not in removable}
-    wanted = {d.id: d for d in desired}
+    desired_by_id = {d.id: d for d in desired}
     actions: list[Action] = [Forget(i) for i in removable]
     for report in remaining.values():
-        reason = _reason_to_kill(report, wanted.get(report.id))
-        if reason and not _ended(report):
+        reason = _reason_to_kill(report, desired_by_id.get(report.id))
+        if reason and not _has_ended(report):
             actions.append(Kill(report.id, reason))
-    for directive in wanted.values():
+    for directive in desired_by_id.values():
         if directive.id in remaining or not _is_new(directive, actual.get(directive.id)):
             continue
         if directive.desired == "killed":
@@ -59,7 +59,7 @@ def preempting(desired: Sequence[Directive]) -> frozenset[str]:
     return frozenset(d.allocation_id for d in desired if d.preempt)
 
 
-def _ended(report: ContainerReport) -> bool:
+def _has_ended(report: ContainerReport) -> bool:
     return report.state == "terminated"
 
 

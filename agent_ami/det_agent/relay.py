@@ -119,7 +119,7 @@ class RelayConnection:
             verify = trust.get("verify", True) and fingerprint is None
             options["ssl"] = tls_context(trust.get("cert_file"), verify)
             options["server_hostname"] = trust.get("server_hostname")
-            options["create_connection"] = _checking(fingerprint)
+            options["create_connection"] = _make_checking_class(fingerprint)
         return connect(
             "ws" + url.removeprefix("http"),
             additional_headers={"Authorization": f"Bearer {self._token()}"},
@@ -139,7 +139,7 @@ def _pauses() -> Iterator[float]:
     return pauses(0.25, LONGEST_PAUSE_S)
 
 
-def _checking(fingerprint: str | None) -> type[ClientConnection]:
+def _make_checking_class(fingerprint: str | None) -> type[ClientConnection]:
     """Return a connection class that checks the server's certificate before it sends data."""
 
     class Checked(ClientConnection):

@@ -49,7 +49,7 @@ class Answer:
 _STORED = Answer(200, {"Content-Type": "application/json"}, b"{}")
 
 
-def _locked() -> threading.Lock:
+def _make_locked_lock() -> threading.Lock:
     lock = threading.Lock()
     lock.acquire()
     return lock
@@ -62,7 +62,7 @@ class _Waiting:
     report: MetricsReport
     outcome: str = ""  # empty: the report must be sent again
     to_send: "list[_Waiting]" = field(default_factory=list)
-    called: threading.Lock = field(default_factory=_locked)
+    called: threading.Lock = field(default_factory=_make_locked_lock)
 
 
 class ReportDelivery:

@@ -104,10 +104,10 @@ def _length(text: str | None, limit: int) -> int:
     text = (text or "0").strip()
     if not (text.isascii() and text.isdigit()):
         raise BadBody(400, "Content-Length is no number")
-    return _within(int(text) if len(text) < 19 else limit + 1, limit)
+    return _check_length(int(text) if len(text) < 19 else limit + 1, limit)
 
 
-def _within(length: int, limit: int) -> int:
+def _check_length(length: int, limit: int) -> int:
     if length > limit:
         raise BadBody(413, f"the request is larger than {limit >> 10} KiB")
     return length
@@ -125,7 +125,7 @@ def _copy(source: BinarySource, body: Body, length: int) -> None:
 
 def _copy_chunks(source: BinarySource, body: Body, limit: int) -> None:
     while size := _chunk_size(source.readline(_LONGEST_CHUNK_LINE)):
-        _within(body.length + size, limit)
+        _check_length(body.length + size, limit)
         _copy(source, body, size)
         source.readline(_LONGEST_CHUNK_LINE)
     for _ in range(_MOST_TRAILERS):

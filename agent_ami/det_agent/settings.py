@@ -228,18 +228,18 @@ def _value(
     from_file: Mapping[str, Any],
 ) -> Any:
     if flags.get(option.dest) is not None:
-        return _typed(option, flags[option.dest], option.flag)
+        return _convert_value(option, flags[option.dest], option.flag)
     for name in (option.name, *option.old_names):
         variable = "DET_" + name.replace(".", "_").upper()
         if environ.get(variable):
-            return _typed(option, environ[variable], variable)
+            return _convert_value(option, environ[variable], variable)
     for name in (option.name, *option.old_names):
         if name in from_file:
-            return _typed(option, from_file[name], name)
+            return _convert_value(option, from_file[name], name)
     return option.default
 
 
-def _typed(option: Option, value: Any, where: str) -> Any:
+def _convert_value(option: Option, value: Any, where: str) -> Any:
     kind = type(option.default)
     try:
         if kind is bool and not isinstance(value, bool):

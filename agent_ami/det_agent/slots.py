@@ -28,9 +28,9 @@ def discover(wanted: str, visible_gpus: str = "", query: QueryTool | None = None
     if kind == "cpu":
         return [_cpu()]
     if kind in ("cuda", "gpu"):
-        return _required(kind, "nvidia-smi", _visible(nvidia(run), visible_gpus))
+        return _require_slots(kind, "nvidia-smi", _visible(nvidia(run), visible_gpus))
     if kind == "rocm":
-        return _required(kind, "rocm-smi", _visible(rocm(run), visible_gpus))
+        return _require_slots(kind, "rocm-smi", _visible(rocm(run), visible_gpus))
     if kind == "auto":
         gpus = nvidia(run) or rocm(run)
         return _visible(gpus, visible_gpus) if gpus else [_cpu()]
@@ -88,7 +88,7 @@ def _visible(slots: list[Slot], visible_gpus: str) -> list[Slot]:
     return [s for s in slots if str(s.id) in names or s.uuid in names]
 
 
-def _required(kind: SlotType | str, tool: str, slots: list[Slot]) -> list[Slot]:
+def _require_slots(kind: SlotType | str, tool: str, slots: list[Slot]) -> list[Slot]:
     if not slots:
         raise SlotsUnavailable(
             f"slots {kind}: {tool} shows no GPU here; install the driver, or use --slots auto"

@@ -254,9 +254,8 @@ class Spool:
         try:
             place = json.loads(path.read_text())
         except FileNotFoundError:
-            with contextlib.suppress(
-                OSError
-            ):  # reserves space for the first batch, in case the disk becomes full
+            # Reserve space for the first position, in case the disk becomes full.
+            with contextlib.suppress(OSError):
                 write_atomically(path, " " * PLACE_BYTES)
             return
         except ValueError:

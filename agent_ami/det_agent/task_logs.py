@@ -69,7 +69,7 @@ def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[TaskLine
         raise BadTaskLogs(400, 'the body must be {"logs": [...]} or a list of task logs')
     if len(entries) > patterns.MOST_LINES:
         raise BadTaskLogs(400, _TOO_MANY)
-    return [_line(_completed(entry, key, agent_id)) for entry in entries]
+    return [_line(_complete_line(entry, key, agent_id)) for entry in entries]
 
 
 def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO") -> bytes:
@@ -110,7 +110,7 @@ def _identity(key: ContainerKey, agent_id: str) -> dict[str, str]:
     }
 
 
-def _completed(entry: Mapping[str, Any], key: ContainerKey, agent_id: str) -> dict[str, Any]:
+def _complete_line(entry: Mapping[str, Any], key: ContainerKey, agent_id: str) -> dict[str, Any]:
     line = {
         _FIELDS.get(name, name): value
         for name, value in entry.items()

@@ -62,7 +62,9 @@ class TrialReports:
         for folder in sorted(self._folder.iterdir()):
             paths = sorted(folder.glob("*.report"))
             try:
-                key = next((found for found in map(_key_in, paths) if found is not None), None)
+                key = next(
+                    (candidate for candidate in map(_key_in, paths) if candidate is not None), None
+                )
                 if key is not None:
                     self._queue(key)
                     continue
