@@ -118,14 +118,14 @@ def _error(error: dict[str, Any]) -> AwsError:
 
 
 def _concerns(item: dict[str, Any], target: Target) -> bool:
-    """Return whether a part of the response concerns a target. A part without a field concerns all its values."""
+    """Return whether a part of the response concerns the target. A missing field matches every value."""
     override = item.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
-    about = (
+    target_fields = (
         ("InstanceType", target.offer.machine_type),
         ("SubnetId", target.subnet.subnet_id),
         ("AvailabilityZone", target.subnet.zone),
     )
-    return all(override.get(name, value) == value for name, value in about)
+    return all(override.get(name, value) == value for name, value in target_fields)
 
 
 def _machine(

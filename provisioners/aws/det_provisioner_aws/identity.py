@@ -57,7 +57,7 @@ class AwsIdentityVerifier:
 
     def claimed(self, proof: Proof) -> str | None:
         """Return the machine id in the identity document. `verify` compares it with the response of STS."""
-        document = _json(_checked(proof.fields)["document"].encode())
+        document = _json(_check_fields(proof.fields)["document"].encode())
         machine = document.get("instanceId")
         if not isinstance(machine, str):
             raise NotProven("the machine's identity document names no machine")
@@ -65,7 +65,7 @@ class AwsIdentityVerifier:
 
     def verify(self, proof: Proof) -> MachineIdentity:
         """Return the identity of the machine after STS verified its role's signature for this join."""
-        fields = _checked(proof.fields)
+        fields = _check_fields(proof.fields)
         region = fields["region"]
         if region not in self._trusted.regions:
             raise NotProven(f"the machine is in {region!r}, where this cluster has no pool")
@@ -104,7 +104,7 @@ class AwsIdentityVerifier:
                 content = answer.read(_MOST_BYTES)
         except urllib.error.HTTPError as e:
             with e:
-                raise _refused(e.code, e.read(_MOST_BYTES)) from None
+                raise _refusal_error(e.code, e.read(_MOST_BYTES)) from None
         except OSError as e:
             raise Unreachable(f"{sts_host(fields['region'])} did not answer: {e}") from e
         return _result(content)
@@ -120,7 +120,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _opener = urllib.request.build_opener(_NoRedirects)
 
 
-def _checked(fields: Mapping[str, str]) -> Mapping[str, str]:
+def _check_fields(fields: Mapping[str, str]) -> Mapping[str, str]:
     """Raise NotProven for a malformed proof, before any request is sent."""
     missing = [name for name in _FIELDS if not isinstance(fields.get(name), str)]
     if missing:
@@ -136,7 +136,7 @@ def _checked(fields: Mapping[str, str]) -> Mapping[str, str]:
     return fields
 
 
-def _refused(status: int, content: bytes) -> Exception:
+def _refusal_error(status: int, content: bytes) -> Exception:
     error = _json(content).get("Error", {})
     code = error.get("Code", status) if isinstance(error, dict) else status
     if status >= 500 or code in _BUSY:

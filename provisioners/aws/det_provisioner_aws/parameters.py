@@ -67,10 +67,14 @@ def run_parameters(
         "InstanceType": target.offer.machine_type,
         "UserData": request.user_data,
         "ClientToken": token,
-        "TagSpecifications": _tagged(_own_tags(request, settings), "instance", "volume"),
+        "TagSpecifications": _tag_specifications(
+            _own_tags(request, settings), "instance", "volume"
+        ),
     }
     if target.offer.capacity is Capacity.SPOT:
-        parameters["TagSpecifications"] += _tagged(_shared_tags(request, settings), _SPOT_REQUEST)
+        parameters["TagSpecifications"] += _tag_specifications(
+            _shared_tags(request, settings), _SPOT_REQUEST
+        )
         spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
         if settings.spot_max_price:
             spot["MaxPrice"] = settings.spot_max_price
@@ -86,7 +90,9 @@ def template_data(
     if request.user_data:
         data["UserData"] = base64.b64encode(request.user_data.encode()).decode()
     if capacity is Capacity.SPOT:  # CreateFleet has no parameter for the tags of spot requests
-        data["TagSpecifications"] = _tagged(_shared_tags(request, settings), _SPOT_REQUEST)
+        data["TagSpecifications"] = _tag_specifications(
+            _shared_tags(request, settings), _SPOT_REQUEST
+        )
     return data
 
 
@@ -117,7 +123,9 @@ def fleet_parameters(
             "TotalTargetCapacity": 1,
             "DefaultTargetCapacityType": "spot" if spot else "on-demand",
         },
-        "TagSpecifications": _tagged(_own_tags(request, settings), "fleet", "instance", "volume"),
+        "TagSpecifications": _tag_specifications(
+            _own_tags(request, settings), "fleet", "instance", "volume"
+        ),
     }
     if spot:
         parameters["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
@@ -136,7 +144,7 @@ def _own_tags(request: LaunchRequest, settings: AwsSettings) -> dict[str, str]:
     return {**_shared_tags(request, settings), **machine_tags}
 
 
-def _tagged(tags: dict[str, str], *kinds: str) -> list[Parameters]:
+def _tag_specifications(tags: dict[str, str], *kinds: str) -> list[Parameters]:
     listed = [{"Key": key, "Value": value} for key, value in tags.items()]
     return [{"ResourceType": kind, "Tags": listed} for kind in kinds]
 

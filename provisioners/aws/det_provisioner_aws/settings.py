@@ -49,9 +49,9 @@ def read_settings(section: Mapping[str, Any]) -> AwsSettings:
         raise BadSettings(f"network_interface is {network!r}: give an object with subnet_id")
     settings = AwsSettings(
         image=_text(section, "image_id") or DEFAULT_IMAGE,
-        root_gib=_whole(section, "root_volume_size", 200),
+        root_gib=_read_whole_number(section, "root_volume_size", 200),
         root_type=_text(section, "root_volume_type") or "gp3",
-        root_throughput=_whole(section, "root_volume_throughput", 0),
+        root_throughput=_read_whole_number(section, "root_volume_throughput", 0),
         kms_key=_text(section, "root_volume_kms_key_id"),
         subnets=_texts(network, "subnet_id", "subnet_ids"),
         security_groups=_texts(network, "security_group_id", "security_group_ids"),
@@ -62,7 +62,7 @@ def read_settings(section: Mapping[str, Any]) -> AwsSettings:
         spot_max_price=_text(section, "spot_max_price"),
         placement_group=_text(section, "placement_group"),
         capacity_reservation=_text(section, "capacity_reservation_id"),
-        efa_interfaces=_whole(section, "efa_interfaces", 0),
+        efa_interfaces=_read_whole_number(section, "efa_interfaces", 0),
     )
     if settings.root_gib < LEAST_ROOT_GIB:
         raise BadSettings(
@@ -86,7 +86,7 @@ def _texts(section: Mapping[str, Any], one: str, many: str) -> tuple[str, ...]:
     return tuple(str(value) for value in listed)
 
 
-def _whole(section: Mapping[str, Any], key: str, default: int) -> int:
+def _read_whole_number(section: Mapping[str, Any], key: str, default: int) -> int:
     value = section.get(key)
     if value is None:
         return default

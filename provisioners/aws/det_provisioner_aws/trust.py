@@ -23,7 +23,7 @@ class Trusted:
 def trusted_by(sections: Sequence[Mapping[str, Any]]) -> Trusted:
     """Read the pools' sections. An instance profile's ARN names its account; other profiles are in our own account."""
     profiles = [str(s.get("iam_instance_profile_arn") or "") for s in sections]
-    named_accounts = {found[1] for found in map(_PROFILE.fullmatch, profiles) if found}
+    named_accounts = {match[1] for match in map(_PROFILE.fullmatch, profiles) if match}
     regions = frozenset(region for section in sections for region in _regions(section))
     if all(_PROFILE.fullmatch(profile) for profile in profiles):
         return Trusted(lambda: named_accounts, regions)

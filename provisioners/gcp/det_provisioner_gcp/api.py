@@ -78,20 +78,20 @@ class GceApi:
     def insert(
         self, project: str, zone: str, body: Mapping[str, Any], request_id: str
     ) -> Operation:
-        with _translated(f"starting a machine in {zone}"):
+        with _translate_errors(f"starting a machine in {zone}"):
             request = self._sdk.InsertInstanceRequest(
                 project=project, zone=zone, request_id=request_id,
-                instance_resource=_typed(self._sdk.Instance, body),
+                instance_resource=_convert_message(self._sdk.Instance, body),
             )  # fmt: skip
             return _operation(self._instances.insert_unary(request, timeout=TIMEOUT_S))
 
     def bulk_insert(
         self, project: str, region: str, body: Mapping[str, Any], request_id: str
     ) -> Operation:
-        with _translated(f"starting a machine in {region}"):
+        with _translate_errors(f"starting a machine in {region}"):
             request = self._sdk.BulkInsertRegionInstanceRequest(
                 project=project, region=region, request_id=request_id,
-                bulk_insert_instance_resource_resource=_typed(
+                bulk_insert_instance_resource_resource=_convert_message(
                     self._sdk.BulkInsertInstanceResource, body
                 ),
             )  # fmt: skip
@@ -100,7 +100,7 @@ class GceApi:
 
     def operation(self, project: str, operation: Operation) -> Operation:
         """Return the current state of an operation."""
-        with _translated(f"asking for the operation {operation.name}"):
+        with _translate_errors(f"asking for the operation {operation.name}"):
             if operation.zone:
                 client = self._client("ZoneOperationsClient")
                 place = {"zone": operation.zone}
@@ -112,7 +112,7 @@ class GceApi:
 
     def operations(self, project: str, name: str) -> Sequence[Operation]:
         """Return the operations on the machine with this name, oldest first."""
-        with _translated(f"listing operations on {name}"):
+        with _translate_errors(f"listing operations on {name}"):
             request = self._sdk.AggregatedListGlobalOperationsRequest(
                 project=project, max_results=_PAGE, filter=f'targetLink eq ".*/instances/{name}"',
             )  # fmt: skip
@@ -122,7 +122,7 @@ class GceApi:
         return sorted(operations, key=lambda o: o.started)
 
     def machine(self, project: str, zone: str, name: str) -> CloudMachine | None:
-        with _translated(f"asking for the machine {name}"):
+        with _translate_errors(f"asking for the machine {name}"):
             request = {"project": project, "zone": zone, "instance": name}
             try:
                 instance = self._instances.get(request, timeout=TIMEOUT_S, retry=None)
@@ -132,7 +132,7 @@ class GceApi:
 
     def machines(self, project: str, condition: str) -> Sequence[CloudMachine]:
         """Return the machines of all zones that match a filter. Raise Unreachable if a zone cannot be listed."""
-        with _translated("listing machines"):
+        with _translate_errors("listing machines"):
             request = self._sdk.AggregatedListInstancesRequest(
                 project=project, max_results=_PAGE, filter=condition
             )
@@ -146,7 +146,7 @@ class GceApi:
 
     def delete(self, project: str, zone: str, name: str) -> None:
         """Request the deletion of a machine without waiting for its end. Ignore machines that do not exist."""
-        with _translated(f"deleting the machine {name}"):
+        with _translate_errors(f"deleting the machine {name}"):
             request = {"project": project, "zone": zone, "instance": name}
             try:
                 self._instances.delete_unary(request, timeout=TIMEOUT_S)
@@ -154,7 +154,7 @@ class GceApi:
                 return
 
     def serial_output(self, project: str, zone: str, name: str) -> str:
-        with _translated(f"reading the console of {name}"):
+        with _translate_errors(f"reading the console of {name}"):
             request = {"project": project, "zone": zone, "instance": name, "port": 1}
             try:
                 output = self._instances.get_serial_port_output(
@@ -166,7 +166,7 @@ class GceApi:
 
     def machine_types(self, project: str, names: Sequence[str]) -> Sequence[FoundMachineType]:
         """Return machine types by name, once for each of their zones."""
-        with _translated("listing machine types"):
+        with _translate_errors("listing machine types"):
             return [
                 _machine_type(zone, machine_type)
                 for zone, listed in self._by_zone("MachineTypes", project, names)
@@ -175,7 +175,7 @@ class GceApi:
 
     def accelerator_types(self, project: str, names: Sequence[str]) -> Sequence[tuple[str, str]]:
         """Return pairs of an accelerator's name and one of its zones."""
-        with _translated("listing accelerator types"):
+        with _translate_errors("listing accelerator types"):
             return [
                 (accelerator.name, zone)
                 for zone, listed in self._by_zone("AcceleratorTypes", project, names)
@@ -222,7 +222,7 @@ class GceApi:
 
 
 @contextmanager
-def _translated(action: str) -> Iterator[None]:
+def _translate_errors(action: str) -> Iterator[None]:
     import requests
     from google.api_core import exceptions as api
     from google.auth import exceptions as auth
@@ -251,7 +251,7 @@ def _is_passing(error: Any) -> bool:
     return error.retryable or any(isinstance(cause, TransportError) for cause in causes)
 
 
-def _typed(message: Any, body: Mapping[str, Any]) -> Any:
+def _convert_message(message: Any, body: Mapping[str, Any]) -> Any:
     """Convert a description to the library's message. The library rejects unknown fields."""
     from google.protobuf.json_format import ParseError
 

@@ -102,7 +102,7 @@ def _machine(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Jso
     }
     if settings.network_tags:
         machine["tags"] = {"items": list(settings.network_tags)}
-    attached = _attached(offer, settings)
+    attached = _choose_accelerators(offer, settings)
     if attached:
         machine["guestAccelerators"] = [
             {"acceleratorType": attached.type, "acceleratorCount": attached.count}
@@ -161,10 +161,12 @@ def _scheduling(offer: Offer, settings: GcpSettings) -> Json:
 
 
 def _has_gpu(offer: Offer, settings: GcpSettings) -> bool:
-    return _attached(offer, settings) is not None or offer.machine_type.startswith(_BUILT_IN)
+    return _choose_accelerators(offer, settings) is not None or offer.machine_type.startswith(
+        _BUILT_IN
+    )
 
 
-def _attached(offer: Offer, settings: GcpSettings) -> Accelerators | None:
+def _choose_accelerators(offer: Offer, settings: GcpSettings) -> Accelerators | None:
     return settings.attached if offer.machine_type.startswith(_TAKES_GPUS) else None
 
 

@@ -54,7 +54,7 @@ class GceMarket:
             listed, problem = PriceList((), place.region), str(e)
         return MarketAnswer(
             prices=tuple(_prices(place.region, wanted, types_by_name, listed)),
-            types={w.name: _offered(w, types_by_name, zones, gpus) for w in wanted},
+            types={w.name: _find_zones(w, types_by_name, zones, gpus) for w in wanted},
             problem=problem,
         )
 
@@ -94,7 +94,7 @@ def _prices(
                 yield Price(scope, usd + wanted_type.gpus * gpu_usd)
 
 
-def _offered(
+def _find_zones(
     wanted_type: WantedType,
     types: Mapping[str, FoundMachineType],
     zones: Mapping[str, tuple[str, ...]],

@@ -75,7 +75,7 @@ def refusal(faults: Sequence[GceFault], offer: Offer) -> Refusal:
     if kind is K.QUOTA:
         return _quota(fault, offer)
     if kind is K.DENIED:
-        return Refusal(kind, Scope(offer.provider, offer.region), _denied(fault))
+        return Refusal(kind, Scope(offer.provider, offer.region), _describe_denial(fault))
     if kind is K.RETRYABLE:
         sentence = f"Google Cloud asks to try again later: {_reason(fault)}"
         return Refusal(kind, Scope(offer.provider, offer.region), sentence)
@@ -130,7 +130,7 @@ def _quota(fault: GceFault, offer: Offer) -> Refusal:
     return Refusal(K.QUOTA, scope, sentence)
 
 
-def _denied(fault: GceFault) -> str:
+def _describe_denial(fault: GceFault) -> str:
     match = _PERMISSION.search(fault.message)
     if match:
         return f"the provisioner's service account lacks {match[1]} on {match[2]}: grant a role that has it"

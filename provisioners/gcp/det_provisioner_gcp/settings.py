@@ -80,7 +80,7 @@ def read_settings(section: Mapping[str, Any], default_project: str) -> GcpSettin
         service_account=account.get("email") or "default",
         scopes=tuple(account.get("scopes") or DEFAULT_SCOPES),
         labels=_labels(section),
-        attached=_attached(section),
+        attached=_read_accelerators(section),
         shielded=Shielded(**_section(section, "shielded")),
         base_config=_section(section, "base_config"),
     )
@@ -100,7 +100,7 @@ def _labels(section: Mapping[str, Any]) -> Mapping[str, str]:
     return labels
 
 
-def _attached(section: Mapping[str, Any]) -> Accelerators | None:
+def _read_accelerators(section: Mapping[str, Any]) -> Accelerators | None:
     instance_type = section.get("instance_type")
     if not isinstance(instance_type, Mapping) or not instance_type.get("gpu_type"):
         return None
