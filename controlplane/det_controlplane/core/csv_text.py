@@ -12,11 +12,11 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([_shown(value) for value in row] for row in rows)
+    writer.writerows([_escape_formula(value) for value in row] for row in rows)
     return out.getvalue()
 
 
-def _shown(value: Any) -> Any:
+def _escape_formula(value: Any) -> Any:
     """Return the value, with an apostrophe before it if a spreadsheet would take it for a formula."""
     if not isinstance(value, str):
         return value

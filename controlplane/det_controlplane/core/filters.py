@@ -183,13 +183,13 @@ class _Reader:
         column = node.get("columnName")
         if not isinstance(column, str) or not column:
             raise _invalid(f"{path}.columnName", "is required")
-        operator = _named(Operator, node.get("operator"), f"{path}.operator")
-        column = _qualified(column, _location(node.get("location"), f"{path}.location"))
+        operator = _parse_member(Operator, node.get("operator"), f"{path}.operator")
+        column = _qualify_column(column, _location(node.get("location"), f"{path}.location"))
         kind = str(node.get("type") or "").removeprefix("COLUMN_TYPE_")
         type_ = (
             None
             if kind in ("", "UNSPECIFIED")
-            else _named(ColumnType, kind, f"{path}.type", "COLUMN_TYPE_")
+            else _parse_member(ColumnType, kind, f"{path}.type", "COLUMN_TYPE_")
         )
         value = node.get("value")
         has_value = operator not in (Operator.EMPTY, Operator.NOT_EMPTY)
@@ -202,17 +202,17 @@ def _location(value: Any, path: str) -> Location | None:
     name = str(value or "").removeprefix("LOCATION_TYPE_")
     if name in ("", "UNSPECIFIED"):
         return None
-    location: Location = _named(Location, name, path, "LOCATION_TYPE_")
+    location: Location = _parse_member(Location, name, path, "LOCATION_TYPE_")
     return location
 
 
-def _qualified(column: str, location: Location | None) -> str:
+def _qualify_column(column: str, location: Location | None) -> str:
     """Return the name of a column with its prefix. Clients may omit the prefix if they send the location."""
     prefix = _PREFIXES.get(location) if location else None
     return column if prefix is None or column.startswith(prefix) else prefix + column
 
 
-def _named(kind: Any, value: Any, path: str, prefix: str = "") -> Any:
+def _parse_member(kind: Any, value: Any, path: str, prefix: str = "") -> Any:
     try:
         return kind(value)
     except ValueError as e:

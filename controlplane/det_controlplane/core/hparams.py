@@ -88,7 +88,7 @@ def grid_problems(space: Space) -> list[Problem]:
     return [
         Problem(where, "grid search needs 'count', the number of points to try in this range")
         for where, param in walk(space)
-        for where in _uncounted(param, where)
+        for where in _find_uncounted(param, where)
     ]
 
 
@@ -102,7 +102,7 @@ def ranges_in_lists(space: Space) -> list[str]:
     ]
 
 
-def _uncounted(param: HParam, path: str) -> Iterator[str]:
+def _find_uncounted(param: HParam, path: str) -> Iterator[str]:
     if isinstance(param, Int | Double | Log) and param.count is None:
         yield path
     elif isinstance(param, Const):

@@ -26,15 +26,15 @@ def parse(text: str) -> Ranges:
         ranges.append((low, high))
     if len(ranges) > MOST:
         raise NotRanges(f"more than {MOST} ranges of ids")
-    return _merged(ranges)
+    return _merge_ranges(ranges)
 
 
 def of(ids: Iterable[int]) -> Ranges:
     """Return the ranges that contain exactly these ids."""
-    return _merged((id, id) for id in ids)
+    return _merge_ranges((id, id) for id in ids)
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     result: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if result and low <= result[-1][1] + 1:

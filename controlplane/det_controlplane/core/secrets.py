@@ -57,12 +57,12 @@ class Separated:
 
 def separated(config: Any) -> Separated:
     secrets: dict[Path, Secret] = {}
-    return Separated(_shown(config, (), secrets), secrets)
+    return Separated(_mask_secrets(config, (), secrets), secrets)
 
 
 def joined(shown: Any, secrets: Mapping[Path, Secret]) -> Any:
     """Return the configuration with its secrets. Secrets of missing parts are ignored."""
-    return _joined(shown, (), secrets) if secrets else shown
+    return _insert_secrets(shown, (), secrets) if secrets else shown
 
 
 def redacted(value: T) -> T:
@@ -88,7 +88,7 @@ def restored(edited: T, earlier: Any) -> T:
     """Return the edited configuration with the earlier values in place of the placeholders of secrets.
 
     A placeholder without an earlier value stays: see `masked_paths`."""
-    value: T = _restored(edited, earlier)
+    value: T = _restore_masked(edited, earlier)
     return value
 
 
@@ -103,7 +103,7 @@ def masked_paths(config: Any, path: str = "") -> list[str]:
     return [masked_path for where, value in pairs for masked_path in masked_paths(value, where)]
 
 
-def _shown(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
+def _mask_secrets(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
     # Most values are strings and numbers, so these types are tested first.
     if isinstance(value, str):
         is_secret = "://" in value and _URL_WITH_PASSWORD.search(value)
@@ -111,22 +111,22 @@ def _shown(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, Mapping):
-        return {k: _member(str(k), v, (*path, k), secrets) for k, v in value.items()}
+        return {k: _mask_member(str(k), v, (*path, k), secrets) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_shown(v, (*path, i), secrets) for i, v in enumerate(value)]
+        return [_mask_secrets(v, (*path, i), secrets) for i, v in enumerate(value)]
     return value
 
 
-def _member(name: str, value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
+def _mask_member(name: str, value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
     if name in _OPEN:
         return value
     if name == _VARIABLES:
         return _shown_variables(value, path, secrets)
     # The files of a task and the variables of a Kubernetes pod may contain any secret.
-    anything = name == "content_b64" or (name == "value" and "pod_spec" in path)
-    if anything or _names_a_secret(name):
+    may_be_secret = name == "content_b64" or (name == "value" and "pod_spec" in path)
+    if may_be_secret or _names_a_secret(name):
         return _hide(value, path, secrets)
-    return _shown(value, path, secrets)
+    return _mask_secrets(value, path, secrets)
 
 
 @lru_cache(maxsize=1024)
@@ -174,7 +174,7 @@ def _is_setting(variable: str) -> bool:
 def _with_variables(shown: Any, complete: Any) -> Any:
     if isinstance(shown, Mapping):
         return {
-            k: (_revealed if k == _VARIABLES else _with_variables)(v, complete[k])
+            k: (_reveal_value if k == _VARIABLES else _with_variables)(v, complete[k])
             for k, v in shown.items()
         }
     if isinstance(shown, list | tuple):
@@ -182,11 +182,11 @@ def _with_variables(shown: Any, complete: Any) -> Any:
     return shown
 
 
-def _revealed(shown: Any, complete: Any, name: str = "") -> Any:
+def _reveal_value(shown: Any, complete: Any, name: str = "") -> Any:
     if isinstance(shown, Mapping):
-        return {k: _revealed(v, complete[k], str(k)) for k, v in shown.items()}
+        return {k: _reveal_value(v, complete[k], str(k)) for k, v in shown.items()}
     if isinstance(shown, list | tuple):
-        return [_revealed(v, c) for v, c in zip(shown, complete, strict=True)]
+        return [_reveal_value(v, c) for v, c in zip(shown, complete, strict=True)]
     if not is_masked(shown):
         return shown
     variable = str(shown).partition("=")[0] if shown != HIDDEN else name
@@ -199,19 +199,19 @@ def speaks_of_secrets(variable: str) -> bool:
     return _SECRET_WORD.search(variable) is not None
 
 
-def _joined(value: Any, path: Path, secrets: Mapping[Path, Secret]) -> Any:
+def _insert_secrets(value: Any, path: Path, secrets: Mapping[Path, Secret]) -> Any:
     if isinstance(value, Mapping):
-        return {k: _joined(v, (*path, k), secrets) for k, v in value.items()}
+        return {k: _insert_secrets(v, (*path, k), secrets) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_joined(v, (*path, i), secrets) for i, v in enumerate(value)]
+        return [_insert_secrets(v, (*path, i), secrets) for i, v in enumerate(value)]
     secret = secrets.get(path)
     return secret.reveal() if secret is not None and is_masked(value) else value
 
 
-def _restored(edited: Any, earlier: Any) -> Any:
+def _restore_masked(edited: Any, earlier: Any) -> Any:
     if isinstance(edited, Mapping):
         members = earlier if isinstance(earlier, Mapping) else {}
-        return {k: _restored(v, members.get(k)) for k, v in edited.items()}
+        return {k: _restore_masked(v, members.get(k)) for k, v in edited.items()}
     if isinstance(edited, list | tuple):
         entries = earlier if isinstance(earlier, list | tuple) else ()
         return [_restored_entry(v, i, entries) for i, v in enumerate(edited)]
@@ -224,7 +224,7 @@ def _restored(edited: Any, earlier: Any) -> Any:
 def _restored_entry(entry: Any, index: int, earlier: Sequence[Any]) -> Any:
     """Restore an entry of a list by its index. If a variable has another index now, find it by its name."""
     same_index = earlier[index] if index < len(earlier) else None
-    restored_entry = _restored(entry, same_index)
+    restored_entry = _restore_masked(entry, same_index)
     if not is_masked(restored_entry) or entry == HIDDEN:
         return restored_entry
     start = entry.removesuffix(HIDDEN)

@@ -20,7 +20,7 @@ def last_exception(lines: Iterable[str]) -> str:
             inside = True
         elif inside and line.strip() and not line[0].isspace() and not line.startswith(ERROR):
             exception, inside = line.strip(), False
-    return _shortened(exception)
+    return _shorten_line(exception)
 
 
 def last_error(lines: Iterable[str]) -> str:
@@ -29,8 +29,8 @@ def last_error(lines: Iterable[str]) -> str:
     for line in map(str.strip, lines):
         if line.startswith(ERROR) or _NOT_STARTED.match(line):
             error = line.removeprefix(ERROR)
-    return _shortened(error)
+    return _shorten_line(error)
 
 
-def _shortened(line: str) -> str:
+def _shorten_line(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -29,10 +29,10 @@ def load_checked(source: str | Mapping[str, Any]) -> ClusterConfig:
 def default_environments(config: ClusterConfig) -> Iterator[tuple[Pool, Environment]]:
     """Yield each pool with the default environment of its tasks. Raises InvalidConfig."""
     for pool in config.resource_pools:
-        yield pool, _probed(config, pool).config.environment
+        yield pool, _resolve_probe(config, pool).config.environment
 
 
-def _probed(config: ClusterConfig, pool: Pool) -> Resolved:
+def _resolve_probe(config: ClusterConfig, pool: Pool) -> Resolved:
     """Return the configuration of an experiment that only has the pool's defaults. Raises InvalidConfig."""
     has_storage = config.checkpoint_storage is not None
     probe = _PROBE if has_storage else _PROBE | {"checkpoint_storage": _ANY_STORAGE}
@@ -44,7 +44,7 @@ def _problems(config: ClusterConfig) -> Iterator[Problem]:
         own = pool.task_container_defaults != config.task_container_defaults
         where = f"resource_pools.{pool.pool_name}." if own else ""
         try:
-            _probed(config, pool)
+            _resolve_probe(config, pool)
         except InvalidConfig as error:
             for problem in error.problems:
                 is_storage = problem.path.startswith("checkpoint_storage")

@@ -92,7 +92,7 @@ def _as_init_error(details: ErrorDetails) -> InitErrorDetails:
     )
 
 
-def _whole(value: Any) -> Any:
+def _convert_whole_float(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -121,14 +121,18 @@ def _with_unit_path(parse: Callable[[Any], Length], raw: Any) -> Length:
         raise ModelProblems([Problem(error.unit, str(error))]) from error
 
 
-Natural = Annotated[int, Field(ge=0, le=_INT32), BeforeValidator(_whole)]
-Positive = Annotated[int, Field(ge=1, le=_INT32), BeforeValidator(_whole)]
-Priority = Annotated[int, Field(ge=HIGHEST_PRIORITY, le=LOWEST_PRIORITY), BeforeValidator(_whole)]
-Seed = Annotated[int, Field(ge=0, le=2**32 - 1), BeforeValidator(_whole)]
-RetentionDays = Annotated[int, Field(ge=-1, le=32767), BeforeValidator(_whole)]
-Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_whole)]
-Bytes = Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole), BeforeValidator(_shm_size)]
-Identifier = Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole)]
+Natural = Annotated[int, Field(ge=0, le=_INT32), BeforeValidator(_convert_whole_float)]
+Positive = Annotated[int, Field(ge=1, le=_INT32), BeforeValidator(_convert_whole_float)]
+Priority = Annotated[
+    int, Field(ge=HIGHEST_PRIORITY, le=LOWEST_PRIORITY), BeforeValidator(_convert_whole_float)
+]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1), BeforeValidator(_convert_whole_float)]
+RetentionDays = Annotated[int, Field(ge=-1, le=32767), BeforeValidator(_convert_whole_float)]
+Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_convert_whole_float)]
+Bytes = Annotated[
+    int, Field(ge=1, le=2**53), BeforeValidator(_convert_whole_float), BeforeValidator(_shm_size)
+]
+Identifier = Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_convert_whole_float)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(gt=0, le=LARGEST_WEIGHT)]
 Name = Annotated[str, Field(min_length=1)]

@@ -21,7 +21,7 @@ _INDEX = re.compile(r"\[\d+\]")
 def fragment_problems(template: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of a template that no submitted configuration can fix, for experiments and for tasks."""
     config = shim(template)[0]
-    by_kind = [_refused(config, kind) for kind in _KINDS]
+    by_kind = [_find_problems(config, kind) for kind in _KINDS]
     problems: dict[str, Problem] = {}
     for faults in by_kind:
         for path, message in faults.items():
@@ -43,7 +43,7 @@ def with_template_name(
         yield Problem(problem.path, message) if is_of_template else problem
 
 
-def _refused(config: dict[str, Any], kind: type[BaseModel]) -> dict[str, str]:
+def _find_problems(config: dict[str, Any], kind: type[BaseModel]) -> dict[str, str]:
     try:
         kind.model_validate(config)
     except ValidationError as error:

@@ -68,7 +68,7 @@ def _is_own_data(path: Path) -> bool:
     return any(path[: len(start)] == start for start in _OPEN)
 
 
-def _keyed(key: str) -> Callable[[list[Any], list[Any]], list[Any]]:
+def _append_by_key(key: str) -> Callable[[list[Any], list[Any]], list[Any]]:
     """Return a rule that appends the entries of the low list with other keys to the high list."""
 
     def appended(high: list[Any], low: list[Any]) -> list[Any]:
@@ -103,9 +103,9 @@ def _policy(item: Any) -> str:
 
 
 _LISTS: dict[Path, Callable[[list[Any], list[Any]], list[Any]]] = {
-    ("bind_mounts",): _keyed("container_path"),
-    ("resources", "devices"): _keyed("container_path"),
-    ("environment", "proxy_ports"): _keyed("proxy_port"),
+    ("bind_mounts",): _append_by_key("container_path"),
+    ("resources", "devices"): _append_by_key("container_path"),
+    ("environment", "proxy_ports"): _append_by_key("proxy_port"),
     ("environment", "environment_variables", "cpu"): _variables,
     ("environment", "environment_variables", "cuda"): _variables,
     ("environment", "environment_variables", "rocm"): _variables,

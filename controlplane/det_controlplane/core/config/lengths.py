@@ -26,19 +26,19 @@ class Length:
 
 def parse_length(raw: Any) -> Length:
     """Parse a training length: `1000` or `{batches: 1000}`, at least 1."""
-    return _parsed(raw, least=1)
+    return _parse_length(raw, least=1)
 
 
 def parse_period(raw: Any) -> Length:
     """Parse a period. 0 means that the action only happens when the search requests it."""
-    return _parsed(raw, least=0)
+    return _parse_length(raw, least=0)
 
 
 def length_json(length: Length) -> int | dict[str, int]:
     return length.units if length.unit is None else {length.unit: length.units}
 
 
-def _parsed(raw: Any, least: int) -> Length:
+def _parse_length(raw: Any, least: int) -> Length:
     if isinstance(raw, Length):
         return raw
     if not isinstance(raw, dict):

@@ -58,7 +58,7 @@ def problems_of(
     problems: list[Problem] = []
     for details in error.errors(include_url=False):
         if not except_for(details):
-            problems.extend(_translated(details, model, without))
+            problems.extend(_translate_error(details, model, without))
     return _as_submitted(problems)
 
 
@@ -83,12 +83,14 @@ def path_of(location: Location) -> str:
     return path
 
 
-def _translated(details: Any, model: type[BaseModel], without: Container[str]) -> Iterator[Problem]:
+def _translate_error(
+    details: Any, model: type[BaseModel], without: Container[str]
+) -> Iterator[Problem]:
     path, kind = path_of(details["loc"]), details["type"]
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, ModelProblems):
         for inner in cause.problems:
-            yield Problem(_joined(path, inner.path), inner.message)
+            yield Problem(_join_paths(path, inner.path), inner.message)
     elif kind == "extra_forbidden" and len(details["loc"]) == 1:
         allowed = [name for name in model.model_fields if name not in without]
         yield Problem(path, unknown_key(path, allowed))
@@ -98,7 +100,7 @@ def _translated(details: Any, model: type[BaseModel], without: Container[str]) -
         yield Problem(path, _sentence(path, kind, details, model))
 
 
-def _joined(path: str, inner: str) -> str:
+def _join_paths(path: str, inner: str) -> str:
     inner = inner.lstrip(".")
     joint = "." if path and inner and not inner.startswith("[") else ""
     return path + joint + inner

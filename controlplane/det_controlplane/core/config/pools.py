@@ -67,10 +67,10 @@ def read_pool(reader: Reader, scheduler: Scheduler) -> Pool:
     reader.close()
     if not pool.pool_name:
         reader.refuse("pool_name", "is required")
-    return pool if pool.provider is None else _rented(pool, pool.provider)
+    return pool if pool.provider is None else _add_provider(pool, pool.provider)
 
 
-def _rented(pool: Pool, provider: Provider) -> Pool:
+def _add_provider(pool: Pool, provider: Provider) -> Pool:
     """Return the pool with its sections, offers and limits."""
     return replace(
         pool,

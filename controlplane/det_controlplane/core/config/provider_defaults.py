@@ -35,15 +35,15 @@ def _filled_pool(pool: Any, defaults: Mapping[str, Mapping[str, Any]]) -> Any:
         return pool
     result = dict(pool)
     if isinstance(pool.get("provider"), dict):
-        result["provider"] = _filled(pool["provider"], defaults)
+        result["provider"] = _fill_section(pool["provider"], defaults)
     if isinstance(pool.get("offers"), list):
         result["offers"] = [
-            _filled(o, defaults) if isinstance(o, dict) else o for o in pool["offers"]
+            _fill_section(o, defaults) if isinstance(o, dict) else o for o in pool["offers"]
         ]
     return result
 
 
-def _filled(
+def _fill_section(
     section: Mapping[str, Any], defaults: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     own = _without_nulls(section)
@@ -55,8 +55,8 @@ def _filled(
     network = settings.get("network_interface")
     elsewhere = places and not any(place.startswith(home) for place in places)
     if elsewhere and isinstance(network, Mapping):
-        settings["network_interface"] = _without(network, _REGIONAL)
-    return _merged(settings, own)
+        settings["network_interface"] = _omit_keys(network, _REGIONAL)
+    return _merge_section(settings, own)
 
 
 def _without_nulls(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,17 +67,17 @@ def _texts(value: Any) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list) else [str(value)] if value else []
 
 
-def _merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_section(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults updated with a section. Objects are merged key by key."""
     names = [_DISPLACED[name] for name in own if name in _DISPLACED]
-    result = {**_without(defaults, names), **own}
+    result = {**_omit_keys(defaults, names), **own}
     for name, value in own.items():
         default = defaults.get(name)
         if isinstance(value, Mapping) and isinstance(default, Mapping):
-            result[name] = _merged(default, _without_nulls(value))
+            result[name] = _merge_section(default, _without_nulls(value))
     return result
 
 
-def _without(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _omit_keys(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     excluded = set(names)
     return {name: value for name, value in values.items() if name not in excluded}

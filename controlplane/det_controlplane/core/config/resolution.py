@@ -51,7 +51,7 @@ def resolve(
     runs outside the cluster.
     """
     _refuse_non_json(submitted, sources)
-    document, warnings = _merged(submitted, sources, name, seed)
+    document, warnings = _merge_layers(submitted, sources, name, seed)
     problems = list(_problems_between_sections(document, managed))
     document.pop("internal", None)
     try:
@@ -97,7 +97,7 @@ def _refuse_non_json(submitted: Any, sources: Sources) -> None:
         raise InvalidConfig(problems)
 
 
-def _merged(
+def _merge_layers(
     submitted: Raw, sources: Sources, name: str, seed: int
 ) -> tuple[dict[str, Any], list[str]]:
     config, warnings = shim(submitted)

@@ -143,7 +143,7 @@ def task_sources_of(cluster: ClusterConfig, pool: Pool, *, template: Raw | None 
 def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str) -> ResolvedTask:
     """Merge the sources, add defaults and check the result. `name` becomes part of a missing description."""
     what = f"{kind.value.lower()} configuration"
-    document, warnings = _merged(kind, submitted, sources, name, what)
+    document, warnings = _merge_layers(kind, submitted, sources, name, what)
     problems = []
     # A command without an entrypoint only runs the startup hook.
     if kind is TaskKind.GENERIC and document.get("entrypoint") is None:
@@ -178,7 +178,7 @@ def _of_other_kinds(kind: TaskKind, submitted: Raw, config: TaskConfig) -> list[
     ]
 
 
-def _merged(
+def _merge_layers(
     kind: TaskKind, submitted: Any, sources: Sources, name: str, what: str
 ) -> tuple[dict[str, Any], list[str]]:
     problems = json_problems(submitted)

@@ -23,7 +23,7 @@ def load_yaml(text: str, *, what: str = "experiment configuration") -> dict[str,
     if len(text) > _MAX_CHARACTERS:
         problem = Problem("", f"the document has more than {_MAX_CHARACTERS} characters")
         raise InvalidConfig([problem], what=what)
-    value: Any = _parsed(text, what)
+    value: Any = _parse_text(text, what)
     problems = json_problems(value)
     if not isinstance(value, dict):
         actual = "is empty" if value is None else f"is {shown(value)}"
@@ -117,7 +117,7 @@ def _keys(value: Any) -> Iterable[str]:
     return (key for key in value if isinstance(key, str)) if isinstance(value, dict) else ()
 
 
-def _parsed(text: str, what: str) -> Any:
+def _parse_text(text: str, what: str) -> Any:
     if text.lstrip().startswith("{"):
         try:
             return json.loads(text)
@@ -130,12 +130,12 @@ def _parsed(text: str, what: str) -> Any:
     try:
         return values_of(text)
     except yaml.MarkedYAMLError as error:
-        raise InvalidConfig([Problem("", _located(error))], what=what) from error
+        raise InvalidConfig([Problem("", _describe_yaml_error(error))], what=what) from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InvalidConfig([Problem("", f"not valid YAML: {error}")], what=what) from error
 
 
-def _located(error: Any) -> str:
+def _describe_yaml_error(error: Any) -> str:
     mark = error.problem_mark or error.context_mark
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     description = " ".join(part for part in (error.context, error.problem) if part)

@@ -146,7 +146,7 @@ def _key(node: Any) -> str:
     return key if isinstance(key, str) else json.dumps(key)
 
 
-def _whole(text: str) -> int:
+def _parse_whole_number(text: str) -> int:
     digits = text.lstrip("+-").replace("_", "")
     if len(digits) > _MAX_DIGITS:
         raise ValueError(f"a number of more than {_MAX_DIGITS} digits")
@@ -160,7 +160,7 @@ def _float(text: str) -> float:
 
 
 _MAKERS: dict[str, Callable[[str], Any]] = {
-    f"{_PREFIX}int": _whole,
+    f"{_PREFIX}int": _parse_whole_number,
     f"{_PREFIX}float": _float,
     f"{_PREFIX}bool": lambda text: text[:1] in ("t", "T"),
     f"{_PREFIX}null": lambda _: None,

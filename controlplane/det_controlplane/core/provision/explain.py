@@ -40,7 +40,7 @@ class Explainer:
 
     def _launching(self, launches: Sequence[tuple[Offer, ...]]) -> ProvisionReason:
         counts = Counter(offers[0] for offers in launches)
-        parts = [_priced(offer, count) for offer, count in counts.items()]
+        parts = [_describe_price(offer, count) for offer, count in counts.items()]
         others = sum(len(offers) - 1 for offers in set(launches))
         more = f" (or {counted(others, 'other offer')})" if others else ""
         sentence = f"rents {' and '.join(parts)}{more}{self._passed_over(counts)}"
@@ -129,7 +129,9 @@ class Explainer:
         until = min((e.until for e in excluded if e.until is not None), default=None)
         kind = _most_hopeful(e.code for e in excluded)
         first = sorted(cooling, key=lambda e: (e.until is None, e.until or 0.0)) or excluded
-        sentence = f"{_need(demand)}; no offer that fits can be rented now: {_causes(first)}"
+        sentence = (
+            f"{_describe_need(demand)}; no offer that fits can be rented now: {_causes(first)}"
+        )
         return ProvisionReason(kind, sentence, until)
 
     def _could_hold(self, offer: Offer, demand: Demand) -> bool:
@@ -148,7 +150,7 @@ class Explainer:
             cause = "max_aux_containers_per_agent of the pool is 0"
         else:
             cause = f"the machines of the pool have {' or '.join(map(str, sizes))} slots"
-        sentence = f"{_need(demand)}; {cause}; request fewer slots, or add larger types to the pool"
+        sentence = f"{_describe_need(demand)}; {cause}; request fewer slots, or add larger types to the pool"
         return ProvisionReason(ProvisionCode.NO_OFFER_FITS, sentence)
 
     def _too_many(self, demand: Demand) -> ProvisionReason:
@@ -156,10 +158,12 @@ class Explainer:
         fitting = [offer for offer in self._market.offers if self._could_hold(offer, demand)]
         least = min(_machines_for(demand, offer) for offer in fitting)
         if least > limit:
-            sentence = f"{_need(demand)}: {counted(least, 'machine')}, and the pool may have {limit} (max_instances)"
+            need = f"{_describe_need(demand)}: {counted(least, 'machine')}"
+            sentence = f"{need}, and the pool may have {limit} (max_instances)"
             way_out = "request fewer slots, or raise max_instances"
             return ProvisionReason(ProvisionCode.MAX_INSTANCES, f"{sentence}; {way_out}")
-        sentence = f"{_need(demand)}; the pool has {self._machines} of at most {limit} machines (max_instances)"
+        size = f"the pool has {self._machines} of at most {limit} machines (max_instances)"
+        sentence = f"{_describe_need(demand)}; {size}"
         way_out = "it starts when enough is free, or with a larger max_instances"
         return ProvisionReason(ProvisionCode.MAX_INSTANCES, f"{sentence}; {way_out}")
 
@@ -171,9 +175,9 @@ class Explainer:
             if self._could_hold(ranked.offer, demand)
         ]
         count, offer = min(fitting, key=lambda pair: pair[0] * pair[1].price_usd_hour)
-        cheapest = f"; the cheapest that fits is {_priced(offer, count)}"
+        cheapest = f"; the cheapest that fits is {_describe_price(offer, count)}"
         sentence = (
-            f"{_need(demand)}; the pool's machines cost {money(self._usd_hour)} of at most "
+            f"{_describe_need(demand)}; the pool's machines cost {money(self._usd_hour)} of at most "
             f"{money(limit)} an hour (max_hourly_cost){cheapest}"
         )
         way_out = "it starts when enough is free, or with a larger max_hourly_cost"
@@ -186,7 +190,7 @@ def _most_hopeful(codes: Iterable[ProvisionCode]) -> ProvisionCode:
     return min(codes, key=order.index)
 
 
-def _need(demand: Demand) -> str:
+def _describe_need(demand: Demand) -> str:
     if not demand.slots:
         return "needs a machine, but no slot"
     where = " on one machine" if demand.single_agent else ""
@@ -197,7 +201,7 @@ def _machines_for(demand: Demand, offer: Offer) -> int:
     return math.ceil(demand.slots / offer.slots) if demand.slots else 1
 
 
-def _priced(offer: Offer, count: int) -> str:
+def _describe_price(offer: Offer, count: int) -> str:
     many = f"{count} × " if count > 1 else ""
     return f"{many}{offer} at {money(offer.price_usd_hour)} an hour"
 

@@ -55,7 +55,7 @@ class Market:
         self.hinted: set[Offer] = set()  # in zones that their cloud says have room
         ranked = []
         for order, offer in enumerate(self.offers):
-            excluded = _excluded(offer, cooldowns, prices_due)
+            excluded = _find_exclusion(offer, cooldowns, prices_due)
             if excluded is not None:
                 self.excluded.append(excluded)
             else:
@@ -121,7 +121,7 @@ def _one_call(one: Offer, other: Offer) -> bool:
     )  # fmt: skip
 
 
-def _excluded(
+def _find_exclusion(
     offer: Offer, cooldowns: Cooldowns, prices_due: Mapping[tuple[str, str], float]
 ) -> Excluded | None:
     due = prices_due.get((offer.provider, offer.region))

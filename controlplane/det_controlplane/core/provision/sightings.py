@@ -58,13 +58,13 @@ def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconcili
     ended_ids = {s.cloud_id for s in all_sightings if s.is_gone}
     by_id = {s.instance_id: s for s in alive.values() if s.instance_id is not None}
     adopted: dict[UUID, Sighting] = {}
-    seen, stopped, absent, gone = [], [], [], []
+    seen_ids, stopped, absent, gone = [], [], [], []
     claimed: set[str] = set()
     for row in rows:
         sighting = alive.get(row.cloud_id) if row.cloud_id else by_id.get(row.id)
         if sighting is not None:
             claimed.add(sighting.cloud_id)
-            seen.append(row.id)
+            seen_ids.append(row.id)
             if row.cloud_id is None:
                 adopted[row.id] = sighting
             if sighting.is_stopped:
@@ -76,7 +76,9 @@ def reconcile(rows: Collection[Row], sightings: Iterable[Sighting]) -> Reconcili
         else:
             absent.append(row.id)
     orphans = tuple(s for s in alive.values() if s.cloud_id not in claimed)
-    return Reconciliation(adopted, tuple(seen), tuple(stopped), tuple(absent), tuple(gone), orphans)
+    return Reconciliation(
+        adopted, tuple(seen_ids), tuple(stopped), tuple(absent), tuple(gone), orphans
+    )
 
 
 def _is_believed(absent: Row) -> bool:

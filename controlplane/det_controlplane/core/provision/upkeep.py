@@ -166,7 +166,7 @@ def terminate_unneeded(
     `needed` are the machines on which demand was placed, `wanted` the allocations that wait.
     """
     warm = sum(is_spare(machine, needed) for machine in changes.staying)
-    for machine, reason in _unneeded(changes.staying, needed, wanted, limits, now):
+    for machine, reason in _find_unneeded(changes.staying, needed, wanted, limits, now):
         if len(changes.staying) <= limits.min_instances:
             return
         if not is_spare(machine, needed):
@@ -176,7 +176,7 @@ def terminate_unneeded(
             changes.end(machine, reason)
 
 
-def _unneeded(
+def _find_unneeded(
     machines: Iterable[Machine],
     needed_ids: frozenset[str],
     demand_ids: frozenset[str],

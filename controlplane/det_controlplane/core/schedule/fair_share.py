@@ -111,12 +111,12 @@ def _claims(running: list[Running], pending: list[Request]) -> list[Claim]:
     for request in pending:
         pieces[request.job.id].append(Piece(request.allocation_id, request.slots, waits=True))
     return [
-        Claim(job, fixed[id], _within(job.max_slots, fixed[id], pieces[id]))
+        Claim(job, fixed[id], _limit_pieces(job.max_slots, fixed[id], pieces[id]))
         for id, job in jobs.items()
     ]
 
 
-def _within(limit: int | None, job_slots: int, pieces: Sequence[Piece]) -> Sequence[Piece]:
+def _limit_pieces(limit: int | None, job_slots: int, pieces: Sequence[Piece]) -> Sequence[Piece]:
     """Return the pieces that a job may hold together."""
     if limit is None:
         return pieces

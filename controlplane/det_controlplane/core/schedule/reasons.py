@@ -94,7 +94,7 @@ class Explainer:
             return _only_blocked(request, need)
         closed = [a for a in agents if not a.is_open and a.slots]
         if closed and self._could_hold(self._sizes_with_closed, request):
-            return _closed(closed, need)
+            return _closed_reason(closed, need)
         if self._could_hold({"": sum(sizes.values(), Counter())}, request):
             return _apart(usable, need)
         return self._no_agents(request, need, self._largest())
@@ -203,7 +203,7 @@ class Explainer:
             return WaitReason(WaitCode.AUX_LIMIT, sentence)
         if any(a.is_open for a in agents):
             return _only_blocked(request, need)
-        return _closed(list(agents), need)
+        return _closed_reason(list(agents), need)
 
     def _over_limit(self, request: Request) -> WaitReason:
         limit, held_slots = self._limits.limit[request.job.id], self._limits.held[request.job.id]
@@ -241,7 +241,7 @@ def _only_blocked(request: Request, need: str) -> WaitReason:
     )
 
 
-def _closed(agents: list[Agent], need: str) -> WaitReason:
+def _closed_reason(agents: list[Agent], need: str) -> WaitReason:
     broken = [a for a in agents if a.out_of_service and a.enabled and not a.draining]
     if broken:
         return _broken(broken, need)

@@ -49,7 +49,10 @@ def fair_shares(claims: Iterable[Claim], capacity: float) -> dict[str, float]:
 
 
 def _fill(claims: Sequence[Claim], capacity: float) -> dict[str, float]:
-    """Return shares for claims in the order in which a rising level of slots per weight meets their demands."""
+    """Divide the capacity by weight, without giving a claim more slots than it demands.
+
+    Claims are sorted by their demand per weight, so that each smaller demand is met before a larger one.
+    """
     weights = list(accumulate(claim.job.weight for claim in reversed(claims)))[::-1]
     shares, level = {}, None
     for claim, weight in zip(claims, weights, strict=True):
@@ -123,7 +126,7 @@ class _Packing:
         return piece.allocation_id in self.chosen
 
     def replace(self, candidate: _Candidate) -> None:
-        """Choose a large piece instead of smaller waiting ones with a smaller part within their shares.
+        """Replace smaller pieces that wait by a large piece, if it covers more of its share than they do.
 
         Otherwise a large allocation could never win against small ones, whatever its share."""
         piece, room, gain = candidate.piece, self._room, candidate.covered

@@ -45,10 +45,10 @@ class Explorer:
         if isinstance(hparam, Categorical):
             return value
         grows = self._rng.uniform() < 0.5
-        return _perturbed(hparam, value, 1 + self._factor if grows else 1 - self._factor)
+        return _perturb_value(hparam, value, 1 + self._factor if grows else 1 - self._factor)
 
 
-def _perturbed(hparam: Int | Double | Log, value: Any, factor: float) -> Any:
+def _perturb_value(hparam: Int | Double | Log, value: Any, factor: float) -> Any:
     if isinstance(hparam, Int):
         # Round away from the old value, because rounding to nearest would never change small integers.
         number = math.ceil(value * factor) if factor > 1 else math.floor(value * factor)

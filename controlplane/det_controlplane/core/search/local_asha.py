@@ -108,16 +108,16 @@ class LocalProposal(Proposal):
         low, high = _STEPS
         step = low * (high / low) ** rng.uniform()
         return [
-            _switched(x, rng) if isinstance(hparam, Categorical) else _moved(x, step, rng)
+            _maybe_switch(x, rng) if isinstance(hparam, Categorical) else _maybe_move(x, step, rng)
             for (_, hparam), x in zip(self._leaves, parent, strict=True)
         ]
 
 
-def _switched(x: float, rng: Rng) -> float:
+def _maybe_switch(x: float, rng: Rng) -> float:
     return rng.uniform() if rng.uniform() < _SWITCHED else x
 
 
-def _moved(x: float, step: float, rng: Rng) -> float:
+def _maybe_move(x: float, step: float, rng: Rng) -> float:
     if rng.uniform() >= _MOVED:
         return x
     x += step * _gaussian(rng)

@@ -44,7 +44,7 @@ def preview(searcher: Searcher, space: Space, seed: int = 0) -> list[TrialsTo]:
     if name == "grid":
         return [TrialsTo(grid_size(space), None, unit)]
     if name == "pbt":
-        return _by_length(_simulated(searcher, space, seed), unit)
+        return _by_length(_simulate_population(searcher, space, seed), unit)
     if name == "custom":
         raise SearchFailed("a custom search is decided by a program of yours: run it to see")
     return _by_length(_by_rung(searcher), unit)
@@ -69,7 +69,7 @@ def _by_rung(searcher: Searcher) -> Counter[int]:
     return counts
 
 
-def _simulated(searcher: Searcher, space: Space, seed: int) -> Counter[int]:
+def _simulate_population(searcher: Searcher, space: Space, seed: int) -> Counter[int]:
     """Simulate a population with invented metrics, and count its trials by length."""
     rounds, most = int(searcher["population_size"]) * int(searcher["num_rounds"]), _MOST_ROUNDS
     if rounds > most:

@@ -36,12 +36,12 @@ class PromotionRung:
             return
         heapq.heappush(self._next, entry)
         if len(self._next) > self._most_next:
-            self._divide(_sorted(self._next), len(self._next) // 2)
+            self._divide(_sort_waiting(self._next), len(self._next) // 2)
 
     def pop(self) -> str | None:
         """Remove and return the best entry."""
         if not self._next and self._others:
-            waiting, self._others = _sorted(self._others), []
+            waiting, self._others = _sort_waiting(self._others), []
             self._divide(waiting, -(-len(waiting) // 4))
         return heapq.heappop(self._next)[2] if self._next else None
 
@@ -52,7 +52,7 @@ class PromotionRung:
         return trials
 
     def in_order(self) -> list[Waiting]:
-        return _sorted(self._next + self._others)
+        return _sort_waiting(self._next + self._others)
 
     def snapshot(self, gone: Set[str]) -> dict[str, Any]:
         waiting = [entry for entry in self.in_order() if entry[2] not in gone]
@@ -82,7 +82,7 @@ class PromotionRung:
         self._most_next = max(_FEW, 2 * count)
 
 
-def _sorted(waiting: list[Waiting]) -> list[Waiting]:
+def _sort_waiting(waiting: list[Waiting]) -> list[Waiting]:
     """Sort by loss, then arrival. Two sorts by numbers take half the time of one sort by tuples."""
     by_arrival = sorted(waiting, key=itemgetter(1))
     by_arrival.sort(key=itemgetter(0))

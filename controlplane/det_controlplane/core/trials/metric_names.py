@@ -92,13 +92,13 @@ def refusal(experiment_id: int, trial_id: int, group: str, admission: Admission)
     return (
         f"experiment {experiment_id} has {count:,} metric names of {size:,} bytes in {len(admission.names)} groups; new"
         f" names are stored up to {MOST_NAMES:,} names, {MOST_BYTES:,} bytes and {MOST_GROUPS} groups:"
-        f" {len(admission.refused):,} new metrics of trial {trial_id} in group {_shortened(group)} were not stored"
-        f"{''.join(f', such as {_shortened(name)}' for name in admission.refused[:1])}. Metrics with known names are"
+        f" {len(admission.refused):,} new metrics of trial {trial_id} in group {_shorten_name(group)} were not stored"
+        f"{''.join(f', such as {_shorten_name(name)}' for name in admission.refused[:1])}. Metrics with known names are"
         " stored. Report fewer different names: put steps, samples and layers into values, not into names."
     )
 
 
-def _shortened(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return repr(name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…")
 
 

@@ -109,11 +109,11 @@ def summarise(summary: Metrics, reports: Iterable[Metrics]) -> dict[str, Any]:
     result = {name: dict(entry) for name, entry in summary.items()}
     for report in reports:
         for name, value in report.items():
-            result[name] = _folded(result.get(name), value)
+            result[name] = _fold_value(result.get(name), value)
     return result
 
 
-def _folded(entry: dict[str, Any] | None, value: Any) -> dict[str, Any]:
+def _fold_value(entry: dict[str, Any] | None, value: Any) -> dict[str, Any]:
     as_number = number(value)
     kind = _kind(value) if as_number is None else "number"
     if entry is None:

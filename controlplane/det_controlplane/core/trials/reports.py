@@ -115,7 +115,7 @@ def row_of(trial: ReportingTrial, report: MetricsReport) -> StepRow | None:
     stored: Mapping[str, Any] = {}
     if present is not None:
         stored = present.metrics
-        added = _added(trial, report, present)
+        added = _find_added_metrics(trial, report, present)
         if not added:
             return None
     else:
@@ -130,7 +130,9 @@ def row_of(trial: ReportingTrial, report: MetricsReport) -> StepRow | None:
     )  # fmt: skip
 
 
-def _added(trial: ReportingTrial, report: MetricsReport, present: StepReport) -> dict[str, Any]:
+def _find_added_metrics(
+    trial: ReportingTrial, report: MetricsReport, present: StepReport
+) -> dict[str, Any]:
     what = f"trial {trial.id}, {report.group} at step {report.total_batches}"
     try:
         merged = metrics.merged(present.metrics, report.metrics, what)
