@@ -184,7 +184,7 @@ def test_search_for_an_earlier_report_uses_the_index_of_the_trial(database: Data
     statement = rows._LOCK_WITH_EXPERIMENT.text.replace(":id", str(experiment.id))
     explain = text(
         "EXPLAIN "
-        + statement.replace(":reports", f"'{rows._wanted([report])}'")
+        + statement.replace(":reports", f"'{rows._encode_keys([report])}'")
         .replace(":", r"\:")
         .replace(r"\:\:", "::")
     )

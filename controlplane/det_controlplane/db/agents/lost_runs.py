@@ -179,7 +179,7 @@ def lock_trial(tx: Tx, trial_id: int) -> TrialState:
 
 
 def members(tx: Tx, lost: LostContainer, agent_id: str, last_seen_at: datetime) -> list[Member]:
-    """Return the containers of a lost run. `agent_id` joins again and was last seen at that time before."""
+    """Return the containers of a lost run. `last_seen_at` is when the rejoining agent was last seen."""
     params = {
         "id": lost.allocation_id, "epoch": lost.epoch, "agent": agent_id, "last_seen_at": last_seen_at,
     }  # fmt: skip

@@ -308,8 +308,9 @@ def unfinished(tx: Tx, experiment_id: int) -> list[UUID]:
 def interrupted_uploads(
     tx: Tx, now: datetime, age: timedelta, tries: int, most: int
 ) -> list[tuple[int, list[UUID]]]:
-    """Return uploads of work that ended so long ago, by experiment, unless too many collections have tried them
-    since."""
+    """Return the incomplete uploads of work that ended more than `age` ago, by experiment.
+
+    An upload is excluded after `tries` collections that started since its work ended."""
     values = {"before": now - age, "age": age, "tries": tries, "most": most}
     rows = tx.execute(_CUT_OFF, values)
     return [(row.experiment_id, list(row.uuids)) for row in rows]

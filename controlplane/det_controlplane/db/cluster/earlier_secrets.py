@@ -37,7 +37,7 @@ class Unsealed:
 
 def some(tx: Tx, table: str, limit: int) -> list[Unsealed]:
     """Return rows of a table under a lock, a few at a time."""
-    of, config = _named(table)
+    of, config = _find_table(table)
     keys = list(of.primary_key.columns)
     original = [experiments.c.original_config] if of is experiments else []
     query = select(*keys, config.label("found"), *original)
@@ -55,10 +55,10 @@ def some(tx: Tx, table: str, limit: int) -> list[Unsealed]:
 
 
 def store(tx: Tx, row: Unsealed, config: dict[str, Any], sealed: str, **more: str) -> None:
-    of, column = _named(row.table)
+    of, column = _find_table(row.table)
     same = [of.c[name] == value for name, value in row.key.items()]
     tx.execute(update(of).where(*same).values({column.name: config, "sealed": sealed, **more}))
 
 
-def _named(table: str) -> tuple[Table, Column[Any]]:
+def _find_table(table: str) -> tuple[Table, Column[Any]]:
     return next((of, config) for of, config in CONFIGS if of.name == table)

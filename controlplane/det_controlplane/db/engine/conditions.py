@@ -107,7 +107,7 @@ def ordered(keys: tuple[SortKey, ...], columns: Columns) -> list[ColumnElement[A
     """Return the expressions to order by; rows without a value come last in either order."""
     by: list[ColumnElement[Any]] = []
     for key in keys:
-        column = _found(columns, key.column, "sort")
+        column = _find_column(columns, key.column, "sort")
         value = column.values[0] if column.order is None else column.order
         parts = [value] if column.type else [number_of(value), _text_without_number(value)]
         directed = [(desc if key.descending else asc)(part) for part in parts]
@@ -134,7 +134,7 @@ def _group(group: Group, columns: Columns, read: Read) -> Where:
 
 
 def _condition(condition: Condition, columns: Columns, read: Read) -> Where:
-    column = _found(columns, condition.column, "filter")
+    column = _find_column(columns, condition.column, "filter")
     operator = _NEGATED.get(condition.operator, condition.operator)
     if column.equals and operator in _COMPARE:
         _only_equal(ColumnType.TEXT, operator, condition)
@@ -155,10 +155,10 @@ def _condition(condition: Condition, columns: Columns, read: Read) -> Where:
     return Where(*forms)
 
 
-def _found(columns: Columns, name: str, what: str) -> TableColumn:
+def _find_column(columns: Columns, name: str, what: str) -> TableColumn:
     column = columns.get(name)
     if column is None:
-        raise _refused(what, f"there is no column {shown(name)}; there are {columns.names}")
+        raise _request_error(what, f"there is no column {shown(name)}; there are {columns.names}")
     return column
 
 
@@ -250,7 +250,7 @@ def _contains(value: Value, condition: Condition) -> Holds:
 
 def _only_equal(type_: ColumnType, operator: Operator, condition: Condition) -> None:
     if operator is not Operator.EQUAL:
-        raise _refused(
+        raise _request_error(
             "filter",
             f"{condition.column}: {operator.value} cannot compare a column of type {type_.value};"
             " there are =, !=, contains, notContains, isEmpty and notEmpty",
@@ -303,8 +303,10 @@ def _time(value: Any) -> datetime | None:
 
 def _wrong_value(condition: Condition, allowed: str) -> InvalidConfig:
     about = f"{condition.column} {condition.operator.value}"
-    return _refused("filter", f"{about}: value must be {allowed}, not {shown(condition.value)}")
+    return _request_error(
+        "filter", f"{about}: value must be {allowed}, not {shown(condition.value)}"
+    )
 
 
-def _refused(path: str, message: str) -> InvalidConfig:
+def _request_error(path: str, message: str) -> InvalidConfig:
     return InvalidConfig([Problem(path, message)], what="request")

@@ -151,8 +151,8 @@ class _ConnectionLimit:
                 return
             del self._counts[thread]
             self._room.release()
-            acts = self._later.pop(thread, ())
-        for act in acts:
+            callbacks = self._later.pop(thread, ())
+        for act in callbacks:
             act()
 
 

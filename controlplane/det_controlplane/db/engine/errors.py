@@ -86,10 +86,10 @@ def _translate(context: ExceptionContext) -> None:
         context.is_disconnect = True  # the other connections of the pool are dropped as well
         raise DatabaseDown(f"the database does not answer: {cause_of(e)}") from e
     if isinstance(e, dbapi.Error):
-        raise _translated(e) from e
+        raise _translate_refusal(e) from e
 
 
-def _translated(e: Exception) -> Exception:
+def _translate_refusal(e: Exception) -> Exception:
     """Return a refusal of the server in our words."""
     code = _field(e, "C")
     if code in _RETRYABLE:

@@ -94,7 +94,7 @@ def find(
     params = {**given, **others}
     subject = (collection, repr(sorted(params.items())))
     first = partial(_first_page, *arguments)
-    return _read(db, collection.name, first, lambda: _listed(*arguments), page, params, subject)
+    return _read(db, collection.name, first, lambda: _list_rows(*arguments), page, params, subject)
 
 
 def search(
@@ -130,7 +130,7 @@ class Listed:
         rows = self._chosen(page)
         if page.offset:
             rows = self.rows.where(self.key.in_(self.keys(page))).order_by(*self.order)
-        fitting = _fitting(rows, literal_column("0"))
+        fitting = _join_fitting_rows(rows, literal_column("0"))
         total = self._total(page) if counted else null()
         return select(total.label("total"), fitting)
 
@@ -146,7 +146,7 @@ class Listed:
             .render_derived(name="wanted")
         )
         rows = self.rows.where(self.key == places.c.key).order_by(places.c.place)
-        return select(_fitting(rows, places.c.place))
+        return select(_join_fitting_rows(rows, places.c.place))
 
     def _chosen(self, page: Page) -> Select[Any]:
         rows = self.rows.order_by(*self.order)
@@ -170,7 +170,7 @@ class Listed:
         return total.correlate(None).scalar_subquery()
 
 
-def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
+def _join_fitting_rows(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
     """Join the JSON of rows up to a number of bytes. Return the text, the number of rows, the total, and the
     position of the last row."""
     columns = (rows.selected_columns[0].label("item"), place.label("place"))
@@ -187,13 +187,15 @@ def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
     ).subquery()
 
 
-def _listed(collection: Collection, filters: tuple[str, ...], by: str, descending: bool) -> Listed:
-    order = _ordered(_columns(collection, by), descending)
+def _list_rows(
+    collection: Collection, filters: tuple[str, ...], by: str, descending: bool
+) -> Listed:
+    order = _order_columns(_columns(collection, by), descending)
     rows = collection.joined(collection.filtered(filters), collection.orders[by])
     return Listed(rows, collection.own_key, order, collection.counted)
 
 
-def _searched(
+def _select_search_page(
     collection: Collection, filters: tuple[str, ...], by: str, descending: bool, page: Page
 ) -> Select[Any]:
     """Return the statement for a page and its total that reads the rows of a search once."""
@@ -203,17 +205,17 @@ def _searched(
     keys = rows.with_only_columns(
         collection.own_key.label("key"), *labels, maintain_column_froms=True
     )
-    found = keys.cte("found")
-    order = _ordered([found.c[label.name] for label in labels], descending)
-    some = select(found.c.key).order_by(*order).limit(literal_column(str(page.most)))
+    matches = keys.cte("found")
+    order = _order_columns([matches.c[label.name] for label in labels], descending)
+    some = select(matches.c.key).order_by(*order).limit(literal_column(str(page.most)))
     if page.offset:
         some = some.offset(_OFFSET)
     shown = collection.joined(collection.rows, collection.orders[by])
     shown = shown.where(collection.own_key == some.subquery("some").c.key).order_by(
-        *_ordered(columns, descending)
+        *_order_columns(columns, descending)
     )
-    total = select(func.count()).select_from(found).scalar_subquery()
-    return select(total.label("total"), _fitting(shown, literal_column("0")))
+    total = select(func.count()).select_from(matches).scalar_subquery()
+    return select(total.label("total"), _join_fitting_rows(shown, literal_column("0")))
 
 
 def _columns(collection: Collection, by: str) -> list[Any]:
@@ -221,11 +223,11 @@ def _columns(collection: Collection, by: str) -> list[Any]:
     return list(dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))]))
 
 
-def _ordered(columns: Iterable[Any], descending: bool) -> list[ColumnElement[Any]]:
-    return [_descending(c) if descending else asc(c) for c in columns]
+def _order_columns(columns: Iterable[Any], descending: bool) -> list[ColumnElement[Any]]:
+    return [_order_descending(c) if descending else asc(c) for c in columns]
 
 
-def _descending(order: Any) -> ColumnElement[Any]:
+def _order_descending(order: Any) -> ColumnElement[Any]:
     """Order from the highest to the lowest, and rows without a value at the end."""
     descending: ColumnElement[Any] = desc(order)
     # PostgreSQL reads an ascending index backwards only if the order does not say where NULL goes.
@@ -244,8 +246,8 @@ def _first_page(
     counted: bool,
 ) -> Select[Any]:
     if counted and page.offset >= 0 and not collection.searches.isdisjoint(filters):
-        return _searched(collection, filters, by, descending, page)
-    return _listed(collection, filters, by, descending).page(page, counted=counted)
+        return _select_search_page(collection, filters, by, descending, page)
+    return _list_rows(collection, filters, by, descending).page(page, counted=counted)
 
 
 def _first(page: Page) -> Page:

@@ -34,7 +34,7 @@ def connect_patiently(connect: Connect, arguments: Mapping[str, Any], wake_s: fl
         try:
             return connect(**{**arguments, "timeout": left_s})
         except (OSError, InterfaceError, DatabaseError) as e:
-            state = _passing(e)
+            state = _temporary_message(e)
             if isinstance(e, DatabaseError) and not state:
                 raise
             if time.monotonic() + PAUSE_S >= limit:
@@ -44,7 +44,7 @@ def connect_patiently(connect: Connect, arguments: Mapping[str, Any], wake_s: fl
         time.sleep(PAUSE_S)
 
 
-def _passing(e: Exception) -> str:
+def _temporary_message(e: Exception) -> str:
     """Return the message for a temporary state of the database, or "" for other errors."""
     fields = e.args[0] if e.args else None
     return _PASSING.get(str(fields.get("C")), "") if isinstance(fields, dict) else ""

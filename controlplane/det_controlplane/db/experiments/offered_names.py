@@ -31,7 +31,7 @@ def _documents(document: str, id: str, source: str) -> str:
         WINDOW w AS (ORDER BY {size}, {id} DESC)) x WHERE read <= :most_read)"""
 
 
-def _bounded(columns: str, names: str) -> str:
+def _bound_rows(columns: str, names: str) -> str:
     """Return SQL for the first rows of `names` (with a path and a place), up to MOST_NAMES rows and MOST_BYTES of paths."""
     return f"""SELECT {columns} FROM (
         SELECT *, row_number() OVER w AS number, sum(octet_length(path)) OVER w AS bytes FROM ({names}) x
@@ -41,7 +41,7 @@ def _bounded(columns: str, names: str) -> str:
 
 # The names of all projects are read up to MOST_ROWS rows.
 _OFFERED = text(
-    _bounded(
+    _bound_rows(
         "path, type",
         f"""SELECT path, min(smallest) AS place, {_TYPE.format(type="type")} FROM (
             SELECT path, type, smallest FROM offered_names
@@ -50,7 +50,7 @@ _OFFERED = text(
     )
 )
 _METRICS_OF = text(
-    _bounded(
+    _bound_rows(
         "path, type",
         f"""SELECT concat(g.key, '.', n.key) AS path, min(d.place) AS place, {_TYPE.format(type="n.value")}
             FROM {_documents("k.names", "k.experiment_id", "FROM metric_names k WHERE k.experiment_id = ANY(cast(:ids AS integer[]))")} d,
@@ -58,7 +58,7 @@ _METRICS_OF = text(
     )
 )
 _RANGES = text(
-    _bounded(
+    _bound_rows(
         "path, low, high",
         f"""SELECT concat(s.metric_group, '.', s.name, '.', s.statistic) AS path, min(s.value) AS low, max(s.value) AS high,
                 min(s.place) AS place
@@ -80,15 +80,15 @@ _BOUNDS = {"most_read": MOST_READ, "most_names": MOST_NAMES, "most_bytes": MOST_
 
 def hyperparameters(tx: Tx, project_id: int) -> list[tuple[str, str]]:
     """Return the name and JSON type of hyperparameters; project 0 stands for all."""
-    return _offered(tx, "hparam", project_id)
+    return _read_offered(tx, "hparam", project_id)
 
 
 def metadata(tx: Tx, project_id: int) -> list[tuple[str, str]]:
     """Return the name and JSON type of keys of runs' metadata."""
-    return _offered(tx, "metadata", project_id)
+    return _read_offered(tx, "metadata", project_id)
 
 
-def _offered(tx: Tx, kind: str, project_id: int) -> list[tuple[str, str]]:
+def _read_offered(tx: Tx, kind: str, project_id: int) -> list[tuple[str, str]]:
     rows = tx.execute(_OFFERED, {"kind": kind, "project_id": project_id, **_BOUNDS})
     return [(row.path, row.type) for row in rows]
 
@@ -102,7 +102,7 @@ class MetricName:
 
 def metrics(tx: Tx, project_id: int) -> list[MetricName]:
     """Return the metrics of a project's experiments, including metrics that all trials have rolled back."""
-    return _metric_names(_offered(tx, "metric", project_id))
+    return _metric_names(_read_offered(tx, "metric", project_id))
 
 
 def metrics_of(tx: Tx, experiment_ids: Sequence[int]) -> list[MetricName]:

@@ -44,15 +44,15 @@ def append(
     tx: Tx, experiment_id: int, seq: int, new: Sequence[dict[str, Any]], closed: bool
 ) -> bool:
     """Add events after `seq`; return False if another process added some first."""
-    return tx.execute(_APPEND, _appended(experiment_id, seq, new, closed)).rowcount == 1
+    return tx.execute(_APPEND, _append_params(experiment_id, seq, new, closed)).rowcount == 1
 
 
 def begin(tx: Tx, experiment_id: int, new: Sequence[dict[str, Any]], closed: bool) -> None:
     """Store the first events of a search that this transaction has inserted, so that no other process can have any."""
-    tx.execute(_APPEND, _appended(experiment_id, 0, new, closed))
+    tx.execute(_APPEND, _append_params(experiment_id, 0, new, closed))
 
 
-def _appended(
+def _append_params(
     experiment_id: int, seq: int, new: Sequence[dict[str, Any]], closed: bool
 ) -> dict[str, Any]:
     return {

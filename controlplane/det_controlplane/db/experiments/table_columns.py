@@ -23,7 +23,7 @@ def column(type_: ColumnType, *sql: str) -> TableColumn:
     return TableColumn(tuple(literal_column(part) for part in sql), type_)
 
 
-def _filled(type_: ColumnType, sql: str) -> TableColumn:
+def _filled_column(type_: ColumnType, sql: str) -> TableColumn:
     """Return a column without NULL."""
     return TableColumn((literal_column(sql),), type_, filled=True)
 
@@ -69,31 +69,31 @@ COUNTS_OF_EXPERIMENTS = {
     "k": "checkpoint_counts k ON k.experiment_id = e.id",
 }
 EXPERIMENT_COLUMNS = {
-    "id": _filled(NUMBER, "e.id"),
-    "name": _filled(TEXT, "e.name"),
+    "id": _filled_column(NUMBER, "e.id"),
+    "name": _filled_column(TEXT, "e.name"),
     "description": column(TEXT, "e.description"),
-    "startTime": _filled(DATE, "e.started_at"),
+    "startTime": _filled_column(DATE, "e.started_at"),
     "endTime": column(DATE, "e.ended_at"),
     "duration": column(NUMBER, _duration("e")),
-    "numTrials": _filled(NUMBER, "n.trials"),
+    "numTrials": _filled_column(NUMBER, "n.trials"),
     "state": _state("e", views.SHOWN_EXPERIMENT_STATE, ExperimentState),
     "progress": column(NUMBER, "e.progress"),
     "searcherMetricsVal": column(NUMBER, "e.best_metric"),
-    "checkpointCount": _filled(NUMBER, "k.complete"),
-    "checkpointSize": _filled(NUMBER, "k.size"),
+    "checkpointCount": _filled_column(NUMBER, "k.complete"),
+    "checkpointSize": _filled_column(NUMBER, "k.size"),
     "archived": column(TEXT, "e.archived::text"),
     **_SHARED,
 }
 # Columns of trials t in addition.
 RUN_COLUMNS = {
-    "id": _filled(NUMBER, "t.id"),
+    "id": _filled_column(NUMBER, "t.id"),
     "localId": column(TEXT, "concat(p.key, '-', t.id)"),
     "experimentId": column(NUMBER, "e.id"),
     "experimentName": column(TEXT, "e.name"),
     "experimentDescription": column(TEXT, "e.description"),
     "experimentProgress": column(NUMBER, "e.progress"),
     "isExpMultitrial": column(TEXT, f"({views.NUMBER_OF_TRIALS} > 1)::text"),
-    "startTime": _filled(DATE, "t.started_at"),
+    "startTime": _filled_column(DATE, "t.started_at"),
     "endTime": column(DATE, "t.ended_at"),
     "duration": column(NUMBER, _duration("t")),
     "state": _state("t", views.SHOWN_TRIAL_STATE, TrialState),

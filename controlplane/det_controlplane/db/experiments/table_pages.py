@@ -120,7 +120,7 @@ def runs(
     db: Database, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
     rows, every = _runs(_RUN, db.read, place, chosen)
-    listing = _listed(rows, every, "t.id", _OF_RUNS, sort, "s.trial_id = t.id")
+    listing = _list_rows(rows, every, "t.id", _OF_RUNS, sort, "s.trial_id = t.id")
     return pages.search(db, "runs", listing, page, subject=repr((place, chosen)))
 
 
@@ -137,7 +137,7 @@ def _runs(
     )
 
 
-def _listed(
+def _list_rows(
     rows: Select[Any],
     every: Select[Any],
     key: str,
@@ -204,7 +204,7 @@ def _experiments(
     filter_sql = where(row_filter, _OF_EXPERIMENTS, db.read)
     rows, every = _chosen(item, source, place, row_filter, filter_sql, "e.archived")
     of_best = f"s.experiment_id = e.id AND s.trial_id = {_BEST}"
-    listing = _listed(rows, every, "e.id", _OF_EXPERIMENTS, sort, of_best)
+    listing = _list_rows(rows, every, "e.id", _OF_EXPERIMENTS, sort, of_best)
     return pages.search(db, "experiments", listing, page, subject=repr((place, row_filter)))
 
 

@@ -25,7 +25,7 @@ _HOURS = func.extract("epoch", func.coalesce(_i.ended_at, _NOW) - _i.launched_at
 _COST = case((_i.launched_at.is_(None), 0), else_=_i.price_usd_hour * _HOURS)
 
 
-def _shown(*more: Column[Any]) -> ColumnElement[Any]:
+def _machine_json(*more: Column[Any]) -> ColumnElement[Any]:
     return shown(
         _i.id, _i.pool, _i.state, _i.provider, _i.region, _i.zone, _i.machine_type, _i.capacity, _i.slots,
         _i.purpose, _i.cloud_id, _i.agent_id, _i.reason, *more,
@@ -39,7 +39,7 @@ def _shown(*more: Column[Any]) -> ColumnElement[Any]:
 
 _LISTED = Collection(
     "instances",
-    select(_shown()),
+    select(_machine_json()),
     orders={"SORT_BY_START_TIME": _i.requested_at, "SORT_BY_ID": _i.id},
     key=_i.id,
     filters={
@@ -60,13 +60,13 @@ def listed(
 
 def one(tx: Tx, id: UUID, now: datetime) -> dict[str, Any] | None:
     """Return a machine, also with the console that listings leave out."""
-    row = select(_shown(_i.console)).where(_i.id == id)
+    row = select(_machine_json(_i.console)).where(_i.id == id)
     machine: dict[str, Any] | None = tx.execute(row, {"now": now}).scalar()
     return machine
 
 
 def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
-    """Return the current cooldowns after refusals of clouds, the latest end first; some have no end."""
+    """Return the cooldowns in effect, the latest end first. A cooldown without an end has no `until`."""
     until = case((_c.until > now + timedelta(seconds=ENDLESS_S), null()), else_=moment(_c.until))
     row = shown(
         _c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity, _c.pool, _c.hint, _c.kind, _c.sentence, _c.failures,

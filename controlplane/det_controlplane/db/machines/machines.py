@@ -112,22 +112,22 @@ class Requested:
 
 def claim_request(tx: Tx, now: datetime, claim: timedelta) -> Requested | None:
     row = tx.execute(_CLAIM, {"now": now, "claim_s": claim.total_seconds()}).first()
-    return None if row is None else _requested(row)
+    return None if row is None else _read_requested(row)
 
 
 def requests(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
     """Return the launches that some rows ask for."""
     query = _REQUESTS.where(_i.id.in_(ids)).order_by(_i.id)
-    return [_requested(row) for row in tx.execute(query).all()] if ids else []
+    return [_read_requested(row) for row in tx.execute(query).all()] if ids else []
 
 
 def never_joined(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
     """Return which of some machines never had an agent that joined. A cloud may list a machine before it finds room for it."""
     rows = _REQUESTS.where(_i.id.in_(ids), _i.registered_at.is_(None), _i.cloud_id.is_not(None))
-    return [_requested(row) for row in tx.execute(rows).all()] if ids else []
+    return [_read_requested(row) for row in tx.execute(rows).all()] if ids else []
 
 
-def _requested(row: Any) -> Requested:
+def _read_requested(row: Any) -> Requested:
     offers = tuple(_offer(o) for o in row.offers)
     return Requested(
         row.id, row.pool, row.provider, row.section, row.attempt, offers, row.requested_at
@@ -322,7 +322,7 @@ def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime)
     state = literal(MachineState.REGISTERED, _i.state.type)
     statement = (
         update(schema.instances)
-        .where(_awaited(provider, cloud_id, agent_id))
+        .where(_is_awaited(provider, cloud_id, agent_id))
         .values(
             state=case((_i.state == MachineState.DRAINING, _i.state), else_=state),
             agent_id=agent_id,
@@ -354,10 +354,12 @@ def newcomer(tx: Tx, provider: str, cloud_id: str) -> Newcomer | None:
 
 def is_awaited(tx: Tx, provider: str, cloud_id: str, agent_id: str) -> bool:
     """Tell whether the agent may register with the machine, if it is on it."""
-    return bool(tx.execute(select(exists().where(_awaited(provider, cloud_id, agent_id)))).scalar())
+    return bool(
+        tx.execute(select(exists().where(_is_awaited(provider, cloud_id, agent_id)))).scalar()
+    )
 
 
-def _awaited(provider: str, cloud_id: str, agent_id: str) -> ColumnElement[bool]:
+def _is_awaited(provider: str, cloud_id: str, agent_id: str) -> ColumnElement[bool]:
     mine = or_(_i.agent_id.is_(None), _i.agent_id == agent_id)
     states = [MachineState.LAUNCHED, MachineState.REGISTERED, MachineState.DRAINING]
     return and_(_i.provider == provider, _i.cloud_id == cloud_id, _i.state.in_(states), mine)

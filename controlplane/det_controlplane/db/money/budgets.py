@@ -52,7 +52,7 @@ _COVERING_TASK = text(f"""
 """)
 
 
-def _covering(state: str) -> TextClause:
+def _select_covering_budget(state: str) -> TextClause:
     return text(f"""
         SELECT b.id FROM budgets b JOIN experiments e ON e.id = :experiment JOIN jobs j ON j.id = e.job_id
         JOIN projects p ON p.id = e.project_id
@@ -62,7 +62,10 @@ def _covering(state: str) -> TextClause:
     """)
 
 
-_COVERING, _WARNING = _covering("IN ('DRAINING', 'STOPPED')"), _covering("= 'WARNED'")
+_COVERING, _WARNING = (
+    _select_covering_budget("IN ('DRAINING', 'STOPPED')"),
+    _select_covering_budget("= 'WARNED'"),
+)
 _SPENT_OF_POOLS = text(
     f"SELECT b.id FROM budgets b WHERE b.scope = 'pool' AND b.state IN ('DRAINING', 'STOPPED') AND NOT {_OUTLIVED}"
 )

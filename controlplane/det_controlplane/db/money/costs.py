@@ -50,7 +50,7 @@ _MACHINES = """
 """
 
 
-def _within(sql: str) -> str:
+def _limit_to_period(sql: str) -> str:
     """Return the SQL of a report about the period, for a range `r` of it."""
     return sql.replace(":after", "r.after").replace(":before", "r.before")
 
@@ -80,7 +80,7 @@ _RUNS = text(f"""
 _BY_USER = text(f"""
     WITH {RANGES}, parts AS (
         SELECT user_id, usd, slot_seconds FROM closed JOIN work_costs_of_days USING (day)
-        UNION ALL SELECT s.user_id, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_within(SHARES)}) s)
+        UNION ALL SELECT s.user_id, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_limit_to_period(SHARES)}) s)
     SELECT u.username AS name, sum(s.usd) AS usd, sum(s.slot_seconds) / 3600 AS slot_hours
     FROM parts s JOIN users u ON u.id = s.user_id
     WHERE cast(:user_id AS integer) IS NULL OR u.id = :user_id GROUP BY u.username ORDER BY 2 DESC
@@ -88,10 +88,10 @@ _BY_USER = text(f"""
 _BY_POOL = text(f"""
     WITH {RANGES}, machines AS (
         SELECT pool, usd FROM closed JOIN machine_costs_of_days USING (day)
-        UNION ALL SELECT m.pool, m.usd FROM ranges r CROSS JOIN LATERAL ({_within(_MACHINES)}) m),
+        UNION ALL SELECT m.pool, m.usd FROM ranges r CROSS JOIN LATERAL ({_limit_to_period(_MACHINES)}) m),
     work AS (
         SELECT pool, usd, slot_seconds FROM closed JOIN work_costs_of_days USING (day)
-        UNION ALL SELECT s.pool, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_within(SHARES)}) s)
+        UNION ALL SELECT s.pool, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_limit_to_period(SHARES)}) s)
     SELECT m.pool AS name, sum(m.usd) AS usd, coalesce(max(w.usd), 0) AS working_usd,
            coalesce(max(w.slot_seconds), 0) / 3600 AS slot_hours
     FROM machines m LEFT JOIN (SELECT pool, sum(usd) AS usd, sum(slot_seconds) AS slot_seconds
@@ -121,7 +121,7 @@ _WORK_BY_ROWS = f"""
     SELECT d.day, s.user_id, s.workspace_id, s.pool, s.labels,
         s.slot_seconds * {seconds_on_day("s.start_time", "s.end_time")} / extract(epoch FROM s.end_time - s.start_time) AS slot_seconds,
         s.usd * {seconds_on_day("s.start_time", "s.end_time")} / extract(epoch FROM s.end_time - s.start_time) AS usd
-    FROM {{ranges}} r CROSS JOIN LATERAL ({_within(SHARES)}) s CROSS JOIN LATERAL {days("s.start_time", "s.end_time")}
+    FROM {{ranges}} r CROSS JOIN LATERAL ({_limit_to_period(SHARES)}) s CROSS JOIN LATERAL {days("s.start_time", "s.end_time")}
 """
 _MACHINES_BY_ROWS = f"""
     SELECT d.day, i.pool, {seconds_on_day("i.start_time", "i.end_time")} * i.price_usd_hour / 3600 AS usd
@@ -169,7 +169,7 @@ def _spent_of(column: str) -> str:
     return f"""
         WITH {RANGES} SELECT sum(usd) FROM (
             SELECT w.usd FROM closed JOIN work_costs_of_days w USING (day) WHERE w.{column} = cast(:scope_id AS integer)
-            UNION ALL SELECT s.usd FROM ranges r CROSS JOIN LATERAL ({_within(SHARES)}) s
+            UNION ALL SELECT s.usd FROM ranges r CROSS JOIN LATERAL ({_limit_to_period(SHARES)}) s
             WHERE s.{column} = cast(:scope_id AS integer)) x
     """
 
@@ -181,7 +181,7 @@ _SPENT = {
     BudgetScope.POOL: f"""
         WITH {RANGES} SELECT sum(usd) FROM (
             SELECT m.usd FROM closed JOIN machine_costs_of_days m USING (day) WHERE m.pool = :scope_id
-            UNION ALL SELECT m.usd FROM ranges r CROSS JOIN LATERAL ({_within(_MACHINES)}) m WHERE m.pool = :scope_id) x
+            UNION ALL SELECT m.usd FROM ranges r CROSS JOIN LATERAL ({_limit_to_period(_MACHINES)}) m WHERE m.pool = :scope_id) x
     """,
 }
 _SPENT_IN = {scope: text(sql) for scope, sql in _SPENT.items()}

@@ -40,7 +40,7 @@ class Owned:
 
 
 def of_trial(db: Database, trial_id: int) -> Owned | None:
-    return _found(db, _TRIAL, trial_id)
+    return _read_owned(db, _TRIAL, trial_id)
 
 
 def of_trials(db: Database, trial_ids: Sequence[int]) -> dict[int, Owned]:
@@ -49,20 +49,20 @@ def of_trials(db: Database, trial_ids: Sequence[int]) -> dict[int, Owned]:
 
 
 def of_experiment(db: Database, experiment_id: int) -> Owned | None:
-    return _found(db, _EXPERIMENT, experiment_id)
+    return _read_owned(db, _EXPERIMENT, experiment_id)
 
 
 def of_task(db: Database, task_id: str) -> Owned | None:
-    return _found(db, _TASK, task_id)
+    return _read_owned(db, _TASK, task_id)
 
 
 def of_allocation(db: Database, allocation_id: str) -> Owned | None:
-    return _found(db, _ALLOCATION, allocation_id)
+    return _read_owned(db, _ALLOCATION, allocation_id)
 
 
 def of_checkpoint(db: Database, uuid: UUID) -> Owned | None:
     """Return None for a checkpoint that is not there, or is of no experiment."""
-    return _found(db, _CHECKPOINT, uuid)
+    return _read_owned(db, _CHECKPOINT, uuid)
 
 
 def is_collected_by(db: Database, uuid: UUID, task_id: str) -> bool:
@@ -85,11 +85,11 @@ def checkpoints_of_task(
     started: bool,
 ) -> set[str]:
     """Return the checkpoints that belong to an experiment or, on request, are the source of a trial."""
-    about = {"experiment_id": experiment_id, "trial_id": trial_id, "started": started}
-    return {str(row.name) for row in db.read(_OF_TASK, {"names": list(uuids), **about})}
+    params = {"experiment_id": experiment_id, "trial_id": trial_id, "started": started}
+    return {str(row.name) for row in db.read(_OF_TASK, {"names": list(uuids), **params})}
 
 
-def _found(db: Database, query: TextClause, id: Any) -> Owned | None:
+def _read_owned(db: Database, query: TextClause, id: Any) -> Owned | None:
     for row in db.read(query, {"id": id}):
         return Owned(row.user_id, row.unmanaged, row.experiment_id)
     return None

@@ -62,23 +62,23 @@ def _columns(assignment: Assignment) -> dict[str, Any]:
 
 
 def every(tx: Tx, roles: Iterable[str]) -> list[Assignment]:
-    return _found(tx, _r.role.in_(list(roles)))
+    return _read_assignments(tx, _r.role.in_(list(roles)))
 
 
 def through(tx: Tx, user_id: int) -> list[Assignment]:
     """Return the roles that a user has, also by groups."""
-    return _found(tx, of_user(user_id))
+    return _read_assignments(tx, of_user(user_id))
 
 
 def of_group(tx: Tx, group_id: int) -> list[Assignment]:
-    return _found(tx, _r.group_id == group_id)
+    return _read_assignments(tx, _r.group_id == group_id)
 
 
 def in_workspace(tx: Tx, workspace_id: int) -> list[Assignment]:
-    return _found(tx, _r.workspace_id == workspace_id)
+    return _read_assignments(tx, _r.workspace_id == workspace_id)
 
 
-def _found(tx: Tx, condition: Any) -> list[Assignment]:
+def _read_assignments(tx: Tx, condition: Any) -> list[Assignment]:
     return [Assignment(*row) for row in tx.execute(_ALL.where(condition).order_by(_r.id))]
 
 

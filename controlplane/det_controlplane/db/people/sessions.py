@@ -195,15 +195,15 @@ def _held_by_hash(
 def holder_with_roles(
     db: Database, token_hash: bytes, now: datetime, named: tuple[str, str] | None
 ) -> Holder | None:
-    """Read the roles of the holder, too, and the workspace of a thing by its kind and name."""
+    """Return the holder of a token with roles, and the workspace of the object that `named` identifies."""
     params: dict[str, Any] = {"token_hash": token_hash, "now": now}
     if named is None:
-        return _held(db, _HOLDER_WITH_ROLES, params)
+        return _read_holder(db, _HOLDER_WITH_ROLES, params)
     kind, name = named
-    return _held(db, _holder_and_workspace(kind), {**params, "names": [name]})
+    return _read_holder(db, _holder_and_workspace(kind), {**params, "names": [name]})
 
 
-def _held(db: Database, statement: Select[Any], params: dict[str, Any]) -> Holder | None:
+def _read_holder(db: Database, statement: Select[Any], params: dict[str, Any]) -> Holder | None:
     for row in db.read(statement, params):
         return Holder(**row._mapping)
     return None

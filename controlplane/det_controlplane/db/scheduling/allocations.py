@@ -235,23 +235,23 @@ def mark_preemption_acknowledged(tx: Tx, task_id: str) -> None:
 
 def set_ready(tx: Tx, allocation_id: str) -> bool:
     """Return False when it was ready before."""
-    return _changed(tx, _READY, allocation_id)
+    return _update_allocation(tx, _READY, allocation_id)
 
 
 def acknowledge_preemption(tx: Tx, allocation_id: str) -> bool:
-    return _changed(tx, _ACKNOWLEDGE, allocation_id)
+    return _update_allocation(tx, _ACKNOWLEDGE, allocation_id)
 
 
 def set_waiting(tx: Tx, allocation_id: str) -> bool:
-    return _changed(tx, _WAIT, allocation_id)
+    return _update_allocation(tx, _WAIT, allocation_id)
 
 
 def kill_by(tx: Tx, allocation_id: str, at: datetime, reason: str) -> bool:
     """Set the time at which an allocation that is asked to end is killed."""
-    return _changed(tx, _KILL_BY, allocation_id, at=at, reason=reason)
+    return _update_allocation(tx, _KILL_BY, allocation_id, at=at, reason=reason)
 
 
-def _changed(tx: Tx, statement: Update, allocation_id: str, **values: object) -> bool:
+def _update_allocation(tx: Tx, statement: Update, allocation_id: str, **values: object) -> bool:
     return tx.execute(statement, {"allocation_id": allocation_id, **values}).rowcount == 1
 
 

@@ -173,24 +173,26 @@ def _allocations(
     tx: Tx, params: Mapping[str, Any]
 ) -> tuple[list[Queued], list[tuple[Running, bool]]]:
     """Return the queued allocations of a pool, and those that hold slots, with whether their jobs are marked as queued."""
-    cache = _known(tx.engine, params["default_priority"])
+    cache = _get_cache(tx.engine, params["default_priority"])
     for _ in range(_TRIES):
         lines = tx.execute(_ALLOCATIONS, params).one()
         versions = lines.pending.split("\n") if lines.pending else []
         new = [version.partition("\t")[0] for version in versions if version not in cache]
         if new:
             details = tx.execute(_DETAILS, {**params, "ids": new}).scalar()
-            cache.update(_queued(line) for line in (details.split("\n") if details else ()))
+            cache.update(_parse_queued(line) for line in (details.split("\n") if details else ()))
         pending = [cache[version] for version in versions if version in cache]
         if len(pending) == len(versions):
             running = (
-                [_running(line) for line in lines.running.split("\n")] if lines.running else []
+                [_parse_running(line) for line in lines.running.split("\n")]
+                if lines.running
+                else []
             )
             return pending, running
     raise TryAgain(f"the queue of pool {params['pool']} changes while it is read")
 
 
-def _known(engine: Engine, default_priority: int) -> dict[str, Queued]:
+def _get_cache(engine: Engine, default_priority: int) -> dict[str, Queued]:
     """Return the queued allocations that were read before, by the versions of their rows."""
     cache = _KNOWN.setdefault(engine, {}).setdefault(default_priority, {})
     if len(cache) > _MOST_KNOWN:
@@ -198,7 +200,7 @@ def _known(engine: Engine, default_priority: int) -> dict[str, Queued]:
     return cache
 
 
-def _queued(line: str) -> tuple[str, Queued]:
+def _parse_queued(line: str) -> tuple[str, Queued]:
     version, job, id, slots, requested_at, single, preemptible, blocked, in_queue, reason, *more = (
         line.split(_NEXT)
     )
@@ -211,7 +213,7 @@ def _queued(line: str) -> tuple[str, Queued]:
 
 # A line has every value that its result depends on, so an earlier result is as good as a new one.
 @lru_cache(maxsize=_REMEMBERED_LINES)
-def _running(line: str) -> tuple[Running, bool]:
+def _parse_running(line: str) -> tuple[Running, bool]:
     """Return an allocation that holds slots, and whether its job's row says that it is in the queue."""
     job, id, slots, requested_at, preemptible, releasing, agents, slot_counts, in_queue = (
         line.split(_NEXT)

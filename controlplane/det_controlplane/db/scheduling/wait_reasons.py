@@ -98,7 +98,7 @@ def changes_of(
 
 
 def _by_reason(waiting: Mapping[str, WaitReason]) -> dict[WaitReason, list[str]]:
-    """Group allocations by their reasons. Most share one object, which is found faster than an equal one."""
+    """Group allocations by reason. Grouping by object first is faster, because most reasons are shared."""
     by_object: defaultdict[int, list[str]] = defaultdict(list)
     keys = list(map(id, waiting.values()))
     for allocation_id, key in zip(waiting, keys, strict=True):

@@ -167,7 +167,7 @@ def lock(
 
     After a wait for the lock, the report of the step may be missing. `store` then does not store."""
     statement = _LOCK_FREE if skip_locked else _LOCK_ALL
-    rows = tx.execute(statement, {"reports": _wanted(reports)})
+    rows = tx.execute(statement, {"reports": _encode_keys(reports)})
     return {row[0]: _trial(row[0], row[1], row[2:]) for row in rows}
 
 
@@ -175,7 +175,7 @@ def lock_with_experiment(
     tx: Tx, experiment_id: int, reports: Iterable[MetricsReport]
 ) -> LockedExperiment | None:
     """Lock an experiment, its search and the trials of reports. Return None if the experiment does not exist."""
-    params = {"id": experiment_id, "reports": _wanted(reports)}
+    params = {"id": experiment_id, "reports": _encode_keys(reports)}
     rows = tx.execute(_LOCK_WITH_EXPERIMENT, params).all()
     if not rows:
         return None
@@ -190,7 +190,7 @@ def lock_with_experiment(
     return locked
 
 
-def _wanted(reports: Iterable[MetricsReport]) -> str:
+def _encode_keys(reports: Iterable[MetricsReport]) -> str:
     return as_json(
         [
             {"trial_id": r.trial_id, "run_id": r.run_id, "metric_group": r.group, "steps": r.total_batches}
