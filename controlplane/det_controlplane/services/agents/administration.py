@@ -53,13 +53,13 @@ def _change(ctx: Context, agent_id: str, slot_id: int | None, enabled: bool, dra
             changed.tx, agent_id, slot_id, enabled=enabled or drain, draining=drain and not enabled
         )
         if pool is None:
-            what = f"slot {slot_id} of " if slot_id is not None else ""
-            raise Missing(f"{what}agent '{agent_id}' not found")
+            slot_text = f"slot {slot_id} of " if slot_id is not None else ""
+            raise Missing(f"{slot_text}agent '{agent_id}' not found")
         changed.queue_changed(pool)
-        doomed = (
+        allocation_ids = (
             [] if enabled or drain else containers.allocations_on(changed.tx, agent_id, slot_id)
         )
-    for allocation_id in doomed:
+    for allocation_id in allocation_ids:
         stopping.kill_and_requeue(ctx, allocation_id, f"agent {agent_id} was disabled")
 
 

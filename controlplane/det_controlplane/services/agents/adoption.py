@@ -98,7 +98,7 @@ def _adopt_one(change: Change, back: Return, lost: LostContainer, report: Report
         return f"Run {lost.run_id} is stopped there: {obstacle}."
     _withdraw(change, runs)
     _revive(change, lost, own, report, absent, change.now + back.wait)
-    _go_on(change, lost, task_state, trial_state)
+    _reopen_task(change, lost, task_state, trial_state)
     waits = _waits_for(absent, back.wait)
     return f"Run {lost.run_id} goes on there{waits}.{_withdrawn(runs)}"
 
@@ -160,7 +160,7 @@ def _revive(
     change.allocation_changed(lost.allocation_id)
 
 
-def _go_on(
+def _reopen_task(
     change: Change,
     lost: LostContainer,
     task_state: GenericTaskState | None,

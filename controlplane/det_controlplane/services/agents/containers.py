@@ -141,14 +141,14 @@ def advance(change: Change, allocation: AllocationRow) -> Exit | None:
         state = AllocationState.TERMINATING
         allocations.kill(tx, allocation.id, "its other containers have ended")
         stopping.announce(change, [allocation])
-    elif any(c.state is ContainerState.TERMINATED and _failed(c) for c in rows):
+    elif any(c.state is ContainerState.TERMINATED and _has_failed(c) for c in rows):
         allocations.kill(tx, allocation.id, "another of its containers failed")
         stopping.announce(change, [allocation])
     allocations.progress(tx, allocation.id, state, change.now)
     return None
 
 
-def _failed(container: ContainerRow) -> bool:
+def _has_failed(container: ContainerRow) -> bool:
     return bool(container.exit_code) or container.failure is not None
 
 

@@ -68,7 +68,7 @@ class Joined:
 
 
 def join(ctx: Context, joining: Joining) -> Joined:
-    """Admit an agent that proves itself. The holder of the same key takes its identity over at once."""
+    """Admit an agent with a valid proof. An agent with the same key takes over the identity at once."""
     machine = _proven(ctx, joining)
     if not _AGENT_ID.fullmatch(joining.agent_id):
         raise Invalid(f"agent id {joining.agent_id!r} must be letters, digits, '.', '_' or '-'")
@@ -103,11 +103,11 @@ def join(ctx: Context, joining: Joining) -> Joined:
         }  # fmt: skip
         agents.upsert(changed.tx, row, joining.slots)
         if holder is not None and _has_key(holder, key_hash):
-            back = adoption.Return(
+            agent_return = adoption.Return(
                 joining.agent_id, holder.last_seen_at, holder.state is AgentState.LOST,
                 joining.reports, LEASE + silence.reconnect_wait(ctx, pool.pool_name),
             )  # fmt: skip
-            adoption.adopt(changed, back, lost)
+            adoption.adopt(changed, agent_return, lost)
         sessions.release_waiting(changed.tx, joining.agent_id, now + containers.LATE_REPORTS)
         changed.queue_changed(pool.pool_name)
     return Joined(agent_token, LEASE.total_seconds(), 0.0)

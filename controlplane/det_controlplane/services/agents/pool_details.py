@@ -20,10 +20,14 @@ def of_machines(pool: Pool) -> dict[str, Any]:
     first = pool.sections[0]
     settings = first.settings
     return {
-        "location": _joined(place for section in pool.sections for place in _places(section)),
-        "instanceType": _joined(t.type.name for section in pool.sections for t in section.types),
+        "location": _join_distinct(
+            place for section in pool.sections for place in _places(section)
+        ),
+        "instanceType": _join_distinct(
+            t.type.name for section in pool.sections for t in section.types
+        ),
         "imageId": _text(settings, "image_id", "boot_disk_source_image"),
-        "accelerator": _joined(t.type.accelerator for s in pool.sections for t in s.types),
+        "accelerator": _join_distinct(t.type.accelerator for s in pool.sections for t in s.types),
     }
 
 
@@ -51,7 +55,7 @@ def _aws(section: Section) -> dict[str, Any]:
     settings = section.settings
     network = _object(settings, "network_interface")
     return {
-        "region": _joined(section.regions), "instanceType": _joined(t.type.name for t in section.types),
+        "region": _join_distinct(section.regions), "instanceType": _join_distinct(t.type.name for t in section.types),
         "imageId": _text(settings, "image_id"), "rootVolumeSize": int(settings.get("root_volume_size") or 200),
         "tagKey": _text(settings, "tag_key") or "managed_by", "tagValue": _text(settings, "tag_value") or "determined",
         "instanceName": _text(settings, "instance_name") or "determined-ai-agent",
@@ -72,20 +76,20 @@ def _gcp(section: Section) -> dict[str, Any]:
     network, account = _object(settings, "network_interface"), _object(settings, "service_account")
     instance = _object(settings, "instance_type")
     return {
-        "project": _text(settings, "project"), "zone": _joined(_places(section)),
+        "project": _text(settings, "project"), "zone": _join_distinct(_places(section)),
         "bootDiskSize": int(settings.get("boot_disk_size") or 200),
         "bootDiskSourceImage": _text(settings, "boot_disk_source_image"),
         "labelKey": _text(settings, "label_key"), "labelValue": _text(settings, "label_value"), "namePrefix": "",
         "network": _text(network, "network"), "subnetwork": _text(network, "subnetwork"),
         "externalIp": bool(network.get("external_ip", False)), "networkTags": list(settings.get("network_tags") or ()),
         "serviceAccountEmail": _text(account, "email"), "serviceAccountScopes": list(account.get("scopes") or ()),
-        "machineType": _joined(t.type.name for t in section.types),
+        "machineType": _join_distinct(t.type.name for t in section.types),
         "gpuType": _text(instance, "gpu_type"), "gpuNum": int(instance.get("gpu_num") or 0),
         "preemptible": Capacity.SPOT in section.capacities, "operationTimeoutPeriod": 0.0,
     }  # fmt: skip
 
 
-def _joined(values: Iterable[str]) -> str:
+def _join_distinct(values: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(value for value in values if value))
 
 
@@ -94,7 +98,7 @@ def _text(settings: Mapping[str, Any], *names: str) -> str:
 
 
 def _one(settings: Mapping[str, Any], name: str, list_name: str) -> str:
-    return _text(settings, name) or _joined(map(str, settings.get(list_name) or ()))
+    return _text(settings, name) or _join_distinct(map(str, settings.get(list_name) or ()))
 
 
 def _object(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -33,7 +33,7 @@ _GROUPS = (
 
 
 def allocations_csv(ctx: Context, after: datetime, before: datetime) -> str:
-    span = costs.Span(*_ordered(after, before), ctx.now())
+    span = costs.Span(*_require_order(after, before), ctx.now())
     with ctx.db.autocommit() as tx:
         rows = usage.allocations(tx, span)
     return csv_text(
@@ -57,7 +57,7 @@ def raw(ctx: Context, after: datetime, before: datetime) -> str:
     """Return the JSON of allocations with their share of machines, and of machines with their idle share.
 
     So the `costUsd` of all entries adds up to the cost of the machines."""
-    span = costs.Span(*_ordered(after, before), ctx.now())
+    span = costs.Span(*_require_order(after, before), ctx.now())
     with ctx.db.begin() as tx:
         ran = usage.raw(tx, span)
         waited, idle = costs.not_running(tx, span), costs.idle_of_machines(tx, span)
@@ -154,7 +154,7 @@ def _amounts(entry: dict[str, Any], seconds: float, usd: float) -> tuple[Any, ..
     return entry["periodStart"], float(seconds), round(seconds / 3600, 6), f"{usd:.6f}"
 
 
-def _ordered(after: datetime, before: datetime) -> tuple[datetime, datetime]:
+def _require_order(after: datetime, before: datetime) -> tuple[datetime, datetime]:
     if after > before:
         raise Invalid(
             f"timestampAfter {after.isoformat()} is after timestampBefore {before.isoformat()}"

@@ -37,7 +37,7 @@ def file(ctx: Context, experiment_id: int, path: str) -> FileContent:
     content = _archive(ctx, experiment_id)
     name = path.strip("/")
     if content:
-        with _opened(content) as tar:
+        with _open_archive(content) as tar:
             for member in tar:
                 if member.isfile() and member.name.strip("/") == name:
                     if member.size > MAX_SHOWN:
@@ -61,12 +61,12 @@ def _archive(ctx: Context, experiment_id: int) -> bytes:
 def _members(content: bytes) -> list[tarfile.TarInfo]:
     if not content:
         return []
-    with _opened(content) as tar:
+    with _open_archive(content) as tar:
         return sorted(tar.getmembers(), key=lambda m: m.name)
 
 
 @contextmanager
-def _opened(content: bytes) -> Iterator[tarfile.TarFile]:
+def _open_archive(content: bytes) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as tar:
             yield tar

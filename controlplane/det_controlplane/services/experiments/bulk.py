@@ -29,7 +29,7 @@ def apply(
 ) -> list[dict[str, Any]]:
     """Apply the action to experiments of a project; None stands for all projects."""
     results = []
-    for experiment_id in _selected(ctx, project_id, selection):
+    for experiment_id in _read_selected_ids(ctx, project_id, selection):
         try:
             action(ctx, caller, experiment_id)
             results.append({"id": experiment_id, "error": ""})
@@ -38,7 +38,7 @@ def apply(
     return results
 
 
-def _selected(ctx: Context, project_id: int | None, selection: Selection) -> list[int]:
+def _read_selected_ids(ctx: Context, project_id: int | None, selection: Selection) -> list[int]:
     """Return the given ids, including ids of missing experiments."""
     if selection.ids:
         return list(dict.fromkeys(selection.ids))

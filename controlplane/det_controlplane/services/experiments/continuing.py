@@ -35,7 +35,7 @@ def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
     """Run trials that did not complete again, each from its latest checkpoint, as a task of their own."""
     changes = _read(override)
     with live.locked_experiment(ctx, experiment_id) as experiment:
-        row, config, again = _checked(experiment, user, changes)
+        row, config, again = _read_continuable(experiment, user, changes)
         _reopen(experiment, row, config, override if changes else None, changes)
         for trial in again:
             _reopen_trial(experiment, trial)
@@ -57,7 +57,7 @@ def check(ctx: Context, user: User, experiment_id: int, override: str) -> None:
     """Raise the errors of `resume` without changing anything."""
     changes = _read(override)
     with suppress(_DryRun), live.locked_experiment(ctx, experiment_id) as experiment:
-        _checked(experiment, user, changes)
+        _read_continuable(experiment, user, changes)
         raise _DryRun
 
 
@@ -66,7 +66,7 @@ def _read(override: str) -> dict[str, Any]:
     return configs.load_yaml(override) if override.strip() else {}
 
 
-def _checked(
+def _read_continuable(
     experiment: LiveExperiment, user: User, changes: dict[str, Any]
 ) -> tuple[EndedExperiment, dict[str, Any], list[EndedTrial]]:
     """Return the continued experiment, its configuration, and the trials that run again."""
@@ -127,7 +127,7 @@ def _overridden(
     if problems:
         raise InvalidConfig(problems)
     demanded = config_policies.demanded(experiment.ctx, experiment.tx, row.workspace_id)
-    config = _resolved(experiment, row, changes, demanded)
+    config = _resolve_config(experiment, row, changes, demanded)
     # Check host mounts and devices as at creation, also for an experiment of an administrator, because the code may
     # have changed.
     host_access.require(
@@ -140,7 +140,7 @@ def _overridden(
     return config
 
 
-def _resolved(
+def _resolve_config(
     experiment: LiveExperiment,
     row: EndedExperiment,
     changes: dict[str, Any],

@@ -79,9 +79,9 @@ class Created:
 def create(ctx: Context, user: User, submission: Submission) -> Created:
     """Create an experiment. If any part is refused, nothing is stored."""
     submitted = configs.load_yaml(submission.config)
-    repeated = _repeated(ctx, submission)
+    repeated = _find_repeated(ctx, submission)
     if repeated is not None:
-        return _existing(ctx, repeated)
+        return _read_existing(ctx, repeated)
     if submission.parent_id is not None:
         require_things(ctx, user, _READ, "experiment", [submission.parent_id])
     submitted = sealing.completed(submitted, _earlier(ctx, user, submission))
@@ -125,7 +125,7 @@ def _check_labels(config: dict[str, Any]) -> None:
         raise InvalidConfig([Problem("labels", fault)])
 
 
-def _repeated(ctx: Context, submission: Submission) -> int | None:
+def _find_repeated(ctx: Context, submission: Submission) -> int | None:
     key = submission.idempotency_key
     return experiments.by_idempotency_key(ctx.db, key) if key else None
 
@@ -140,7 +140,7 @@ def _earlier(ctx: Context, user: User, submission: Submission) -> Any:
     return sealing.unsealed(ctx, parent.config, parent.sealed)
 
 
-def _existing(ctx: Context, experiment_id: int) -> Created:
+def _read_existing(ctx: Context, experiment_id: int) -> Created:
     # The process of the first request may have died before it sent its answer.
     ctx.waker.wake("schedule")
     view = listing.experiment(ctx, experiment_id)
@@ -280,4 +280,4 @@ def put(ctx: Context, user: User, submission: Submission) -> Created:
     if experiment_id is None:
         return create(ctx, user, submission)
     require_things(ctx, user, Right.UPDATE_EXPERIMENT, "experiment", [experiment_id])
-    return _existing(ctx, experiment_id)
+    return _read_existing(ctx, experiment_id)

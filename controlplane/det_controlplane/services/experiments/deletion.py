@@ -55,7 +55,7 @@ def experiments_effect(ctx: Context, payload: dict[str, Any]) -> None:
     with ctx.db.begin() as tx:
         queued = checkpoints.collections(tx, ids, key)
         _require_ended(ids, queued)
-        doomed = _doomed(tx, ids)
+        doomed = _find_doomed(tx, ids)
     with_files = [one for one in doomed if one.experiment.has_trials]
     if with_files and not queued:
         collection.launch_all(ctx, with_files, key=key, tensorboards=True)
@@ -78,15 +78,17 @@ def _require_ended(ids: Sequence[int], queued: Sequence[Collection]) -> None:
         raise Unready(f"experiments {ids}: their files are being deleted by {', '.join(running)}")
 
 
-def _doomed(tx: Tx, ids: Sequence[int]) -> list[Doomed]:
+def _find_doomed(tx: Tx, ids: Sequence[int]) -> list[Doomed]:
     """Return all checkpoints of those experiments that are being deleted."""
-    doomed = []
+    checkpoints_by_experiment = []
     for id in ids:
         experiment = checkpoints.owner(tx, id)
         if experiment is not None and experiment.state is ExperimentState.DELETING:
             uuids = collection.to_delete(tx, id, experiment.config, gc.Policy(0, 0, 0))
-            doomed.append(Doomed(experiment, [*uuids, *checkpoints.unfinished(tx, id)]))
-    return doomed
+            checkpoints_by_experiment.append(
+                Doomed(experiment, [*uuids, *checkpoints.unfinished(tx, id)])
+            )
+    return checkpoints_by_experiment
 
 
 def _fail(ctx: Context, id: int, queued: Sequence[Collection], key: str) -> None:

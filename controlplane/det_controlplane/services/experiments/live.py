@@ -79,7 +79,7 @@ class LiveExperiment:
         for action in actions:
             match action:
                 case search.Create(request_id):
-                    created[request_id] = _planned(action)
+                    created[request_id] = _plan_trial(action)
                 case search.TrainTo(request_id, length) if request_id in created:
                     created[request_id].train_to = length
                 case search.Rest(request_id) if request_id in created:
@@ -339,7 +339,7 @@ def _ends_by_itself(trial: TrialRow, allocation: AllocationRow) -> bool:
     return has_reported_end and allocation.state is not AllocationState.QUEUED
 
 
-def _planned(action: search.Create) -> PlannedTrial:
+def _plan_trial(action: search.Create) -> PlannedTrial:
     return PlannedTrial(
         action.request_id, action.seed, action.hparams, action.warm_start_from, action.checkpoint
     )

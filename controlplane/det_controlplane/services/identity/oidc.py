@@ -133,7 +133,7 @@ def finish(
     claims = client.verified(str(response.get("id_token", "")))
     if claims.get("nonce") != _nonce(_digest(verifier.encode())):
         raise NotSignedIn("the identity token was made for another sign-in: begin again")
-    return _admitted(ctx, client.settings, claims)
+    return _admit_person(ctx, client.settings, claims)
 
 
 def begin_device(ctx: Context, address: str = "") -> dict[str, Any]:
@@ -166,13 +166,15 @@ def finish_device(ctx: Context, device_code: str, address: str = "") -> SignedIn
     if status != 200:
         count_attempt(ctx, _DEVICES_REFUSED, address, ctx.now())
         raise NotSignedIn(f"{client.settings.provider} refuses the sign-in: {_cause(response)}")
-    session = _admitted(ctx, client.settings, client.verified(str(response.get("id_token", ""))))
+    session = _admit_person(
+        ctx, client.settings, client.verified(str(response.get("id_token", "")))
+    )
     for account in (_DEVICES_BEGUN, _DEVICES_REFUSED):
         forget_attempts(ctx, account, address)
     return session
 
 
-def _admitted(ctx: Context, settings: SignInProvider, claims: Mapping[str, Any]) -> SignedIn:
+def _admit_person(ctx: Context, settings: SignInProvider, claims: Mapping[str, Any]) -> SignedIn:
     person = IdentityClaims.of(claims, settings)
     expires_at = ctx.now() + timedelta(seconds=settings.session)
     token, user_id = remote_users.sign_in(ctx, person, settings, expires_at)

@@ -20,7 +20,7 @@ _SHOWN_CLAIMS = ("sub", "repository", "project_path", "ref", "environment", "wor
 
 def sign_in(ctx: Context, token: str) -> tuple[str, int, datetime]:
     """Exchange a pipeline's token for a session; return it, the user's id and when it ends."""
-    claims = _verified(ctx, token)
+    claims = _verify_token(ctx, token)
     trust = next((t for t in _of_issuer(ctx, claims) if t.admits(claims)), None)
     if trust is None:
         description = ", ".join(
@@ -45,7 +45,7 @@ def audience_of(ctx: Context, trust: PipelineTrust) -> str:
     return trust.audience or f"determined:{ctx.cluster_id}"
 
 
-def _verified(ctx: Context, token: str) -> Mapping[str, Any]:
+def _verify_token(ctx: Context, token: str) -> Mapping[str, Any]:
     if not ctx.config.pipelines or ctx.tokens is None:
         raise NotSignedIn("this cluster admits no pipelines: `pipelines` in its configuration does")
     trusted: dict[str, set[str]] = {}

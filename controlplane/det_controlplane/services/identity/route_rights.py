@@ -51,7 +51,7 @@ def admit(
                 _require_own(ctx, user, need, kind, names(need))
             if kind not in KINDS or _holds_everywhere(user.grants, need.right, kind):
                 presides.append(PRESIDING in user.grants.everywhere)
-            elif objects := _others(ctx, user, rule, need.right, kind, names(need)):
+            elif objects := _list_other_objects(ctx, user, rule, need.right, kind, names(need)):
                 presides.append(_require_named(ctx, user, need.right, kind, objects))
         elif need.of is NeedScope.LISTED:
             within = user.grants.workspaces(need.right)
@@ -148,7 +148,7 @@ def named_by_path(rule: Rule, params: Mapping[str, str]) -> tuple[str, str] | No
     return None
 
 
-def _others(
+def _list_other_objects(
     ctx: Context, user: User, rule: Rule, right: Right, kind: str, names: Sequence[object]
 ) -> list[object]:
     """Return the objects that a request names; for a task without itself, which no role of its owner takes away."""

@@ -49,7 +49,7 @@ def launch(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
     repeated = launching.repeated(ctx, submission)
     if repeated is not None:
         return get(ctx, user, submission.kind, repeated)
-    return _launched(ctx, user, submission, _PROGRAMS[submission.kind])
+    return _launch_task(ctx, user, submission, _PROGRAMS[submission.kind])
 
 
 def launch_tensorboard(
@@ -61,7 +61,7 @@ def launch_tensorboard(
         return get(ctx, user, submission.kind, repeated)
     drawing = tensorboards.find(ctx, user, wanted)
     submission = _with_experiment_image(ctx, user, submission, drawing)
-    return _launched(ctx, user, submission, tensorboards.building(ctx, user, drawing))
+    return _launch_task(ctx, user, submission, tensorboards.building(ctx, user, drawing))
 
 
 def _with_experiment_image(
@@ -75,7 +75,7 @@ def _with_experiment_image(
     return replace(submission, config={**submission.config, "environment": filled})
 
 
-def _launched(ctx: Context, user: User, submission: Submission, build: Build) -> TaskAnswer:
+def _launch_task(ctx: Context, user: User, submission: Submission, build: Build) -> TaskAnswer:
     resolved = launching.resolve(ctx, user, submission)
     task_id = launching.launch(ctx, user, submission, resolved, build)
     task = _find(ctx, submission.kind, task_id)
@@ -175,7 +175,7 @@ def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
     """End a task at once. If it ended with a lost agent, it does not continue when the agent returns."""
     _find(ctx, kind, task_id)
     end(ctx, task_id, f"on request of {user.username}")
-    return _steered(ctx, kind, task_id)
+    return _read_task(ctx, kind, task_id)
 
 
 def end(ctx: Context, task_id: str, reason: str) -> None:
@@ -201,10 +201,10 @@ def set_priority(
         raise type(e)(message) from e
     with change(ctx) as changed:
         tasks.set_resource(changed.tx, task_id, "priority", priority)
-    return _steered(ctx, kind, task_id)
+    return _read_task(ctx, kind, task_id)
 
 
-def _steered(ctx: Context, kind: TaskKind, task_id: str) -> TaskAnswer:
+def _read_task(ctx: Context, kind: TaskKind, task_id: str) -> TaskAnswer:
     """Return a changed task without its access token."""
     task = _find(ctx, kind, task_id)
     return TaskAnswer(task.shown, programs.shown(task.config))

@@ -184,10 +184,10 @@ def page(
     they were written in. A line that comes late is in a later page: a settled one ends before all that may be
     stored with a lower id yet.
     """
-    read = _searched if filters.regex and filters.search else _read
+    read = _search_texts if filters.regex and filters.search else _read
     rows, last_id, full = read(ctx, task_id, filters, after_id, descending, settled)
     in_time = sorted(rows, key=lambda r: (r.logged_at, r.id), reverse=descending)
-    return Page([Line(r.id, r.task_id, _shown(r)) for r in in_time], last_id, full)
+    return Page([Line(r.id, r.task_id, _log_json(r)) for r in in_time], last_id, full)
 
 
 Rows = tuple[Sequence[Any], int, bool]
@@ -205,7 +205,7 @@ def _read(
     return _search_windows(ctx, task_id, filters, after_id, descending, settled, passing)
 
 
-def _searched(
+def _search_texts(
     ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool, settled: bool
 ) -> Rows:
     """Look for an expression in the texts alone, of lines that may have it, and read the lines that do."""
@@ -256,9 +256,9 @@ def _search_windows(
 
 
 def _is_settled(tx: Tx) -> bool:
-    """Wait a little until the transactions that store lines now have ended; False when one has not.
+    """Wait briefly for the transactions that store lines now. Return False if one is still open.
 
-    Ids are given out before they are committed: a lower one may come to be seen after a higher one.
+    A line gets its id before its transaction commits, so a lower id may appear after a higher one.
     """
     until = time.monotonic() + SETTLE_S
     storing = log_windows.writers(tx, LONGEST_WRITING)
@@ -274,7 +274,7 @@ def fields(ctx: Context, task_ids: Sequence[str]) -> Any:
         return log_windows.fields(tx, task_ids)
 
 
-def _shown(r: Any) -> dict[str, Any]:
+def _log_json(r: Any) -> dict[str, Any]:
     timestamp = r.logged_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     level = r.level or "LOG_LEVEL_UNSPECIFIED"
     log = logs.as_written(r.log)

@@ -80,14 +80,14 @@ def terminate(ctx: Context, caller: User, id: str) -> dict[str, Any]:
 
 def pools(ctx: Context) -> list[dict[str, Any]]:
     """Return the pools that rent machines, with their offers and the reasons why they do not rent."""
-    return [_shown(ctx, pool) for pool in ctx.config.resource_pools if pool.offers]
+    return [_pool_json(ctx, pool) for pool in ctx.config.resource_pools if pool.offers]
 
 
 def pool(ctx: Context, name: str) -> dict[str, Any]:
-    return _shown(ctx, _rented(ctx, name))
+    return _pool_json(ctx, _require_rented_pool(ctx, name))
 
 
-def _rented(ctx: Context, name: str) -> Pool:
+def _require_rented_pool(ctx: Context, name: str) -> Pool:
     settings = ctx.config.pool(name)
     if settings is None or not settings.offers:
         raise Missing(_no_such_pool(ctx, name))
@@ -99,7 +99,7 @@ def _no_such_pool(ctx: Context, name: str) -> str:
     return f"pool '{name}' rents no machines; the pools that do: {names}"
 
 
-def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
+def _pool_json(ctx: Context, pool: Pool) -> dict[str, Any]:
     now, name = ctx.now(), pool.pool_name
     with ctx.db.autocommit() as tx:
         pool_hold = machine_views.holds(tx, now).get(name)
@@ -184,7 +184,7 @@ def _concerns(cooldown: dict[str, Any], pool: Pool) -> bool:
 def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
     """Stop launches of a pool until it is resumed. Running machines continue."""
     require_right(caller, Right.UPDATE_AGENTS, "hold pools")
-    _rented(ctx, name)
+    _require_rented_pool(ctx, name)
     sentence = f"held by {caller.username}" + (f": {reason}" if reason else "")
     with change(ctx) as changed:
         pool_holds.hold(changed.tx, name, sentence, changed.now)
@@ -195,7 +195,7 @@ def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
 def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
     """Lift the hold of a pool. Forget refusals of its offers and failed joins."""
     require_right(caller, Right.UPDATE_AGENTS, "resume pools")
-    rented = _rented(ctx, name)
+    rented = _require_rented_pool(ctx, name)
     with change(ctx) as changed:
         pool_holds.release(changed.tx, name)
         pool_holds.resumed(changed.tx, name, changed.now)

@@ -48,7 +48,7 @@ E = TypeVar("E", bound=Enum)
 
 def listed(ctx: Context, caller: User) -> list[dict[str, Any]]:
     with ctx.db.autocommit() as tx:
-        return [_shown(ctx, tx, b) for b in budgets.every(tx) if _is_seen(ctx, caller, b)]
+        return [_budget_json(ctx, tx, b) for b in budgets.every(tx) if _is_seen(ctx, caller, b)]
 
 
 def _is_seen(ctx: Context, caller: User, budget: Budget) -> bool:
@@ -67,7 +67,7 @@ def _is_seen(ctx: Context, caller: User, budget: Budget) -> bool:
     return True
 
 
-def _shown(ctx: Context, tx: Tx, budget: Budget) -> dict[str, Any]:
+def _budget_json(ctx: Context, tx: Tx, budget: Budget) -> dict[str, Any]:
     spent = spent_of(ctx, tx, budget)
     return {
         "id": budget.id, "scope": budget.scope.value, "scopeId": budget.scope_id, "scopeName": budget.scope_name,
@@ -95,7 +95,7 @@ def put(ctx: Context, caller: User, scope: str, of: str, limit: str, period: str
     if state is not budget.state:  # without machines no tick looks at budgets
         _change_state(ctx, budget, state, spent)
     with ctx.db.autocommit() as tx:
-        return _shown(ctx, tx, budgets.one(tx, budget.id) or budget)
+        return _budget_json(ctx, tx, budgets.one(tx, budget.id) or budget)
 
 
 def _amount(limit: str) -> Decimal:

@@ -153,11 +153,11 @@ def _end(tx: Tx, kind: Kind, id: int, failed: Sequence[Failure]) -> None:
         deletions.finish(tx, kind, id)
         return
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    error = failed[0].error.removesuffix(_again("project"))
-    deletions.fail(tx, kind, id, f"{failed[0].name}{more}: {error}{_again(kind)}")
+    error = failed[0].error.removesuffix(_retry_hint("project"))
+    deletions.fail(tx, kind, id, f"{failed[0].name}{more}: {error}{_retry_hint(kind)}")
 
 
-def _again(kind: Kind) -> str:
+def _retry_hint(kind: Kind) -> str:
     return f"; fix that, then delete the {kind} again"
 
 

@@ -144,7 +144,9 @@ def _lines(metrics: Iterable[Gauge]) -> Iterator[str]:
     for gauge in metrics:
         yield f"# HELP {gauge.name} {gauge.help}\n# TYPE {gauge.name} gauge\n"
         for labels, value in gauge.samples:
-            label_text = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            label_text = ",".join(
+                f'{name}="{_escape_label(text)}"' for name, text in labels.items()
+            )
             yield (
                 f"{gauge.name}{{{label_text}}} {float(value):.12g}\n"
                 if label_text
@@ -152,5 +154,5 @@ def _lines(metrics: Iterable[Gauge]) -> Iterator[str]:
             )
 
 
-def _escaped(value: Any) -> str:
+def _escape_label(value: Any) -> str:
     return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -21,15 +21,15 @@ def span(ctx: Context, after: datetime | None = None, before: datetime | None = 
 
 
 def of_experiments(ctx: Context, ids: Sequence[int]) -> list[dict[str, Any]]:
-    return _of(ctx, costs.of_experiments, ids)
+    return _list_costs(ctx, costs.of_experiments, ids)
 
 
 def of_trials(ctx: Context, ids: Sequence[int]) -> list[dict[str, Any]]:
-    return _of(ctx, costs.of_trials, ids)
+    return _list_costs(ctx, costs.of_trials, ids)
 
 
 def of_tasks(ctx: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
-    return _of(ctx, costs.of_tasks, ids)
+    return _list_costs(ctx, costs.of_tasks, ids)
 
 
 def of_runs(ctx: Context, task_id: str) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def of_runs(ctx: Context, task_id: str) -> list[dict[str, Any]]:
         return costs.of_runs(tx, task_id, span(ctx))
 
 
-def _of(
+def _list_costs(
     ctx: Context, find: Callable[[Tx, Sequence[Id], Span], list[Cost]], ids: Sequence[Id]
 ) -> list[dict[str, Any]]:
     """Return an entry for each id. Work on machines that are not rented costs nothing."""

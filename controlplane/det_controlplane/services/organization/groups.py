@@ -15,7 +15,7 @@ from det_controlplane.services.principal import User
 
 def get(ctx: Context, group_id: int) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        return _shown(tx, group_id)
+        return _read_group(tx, group_id)
 
 
 def search(ctx: Context, page: Page, filters: dict[str, Any]) -> Iterator[str]:
@@ -26,11 +26,11 @@ def create(ctx: Context, caller: User, name: str, members: Sequence[int]) -> dic
     require_admin(caller, "create groups")
     try:
         with ctx.db.begin() as tx:
-            group_id = groups.create(tx, _checked(name))
+            group_id = groups.create(tx, _check_name(name))
             ctx.recorder.add_objects(f"group {group_id}")
             ctx.recorder.add_details(addUsers=list(members))
             groups.add_members(tx, group_id, members)
-            return _shown(tx, group_id)
+            return _read_group(tx, group_id)
     except Violated as e:
         raise _refusal(e, name) from e
 
@@ -47,12 +47,12 @@ def edit(
     ctx.recorder.add_details(addUsers=list(added), removeUsers=list(removed))
     try:
         with ctx.db.begin() as tx:
-            _shown(tx, group_id)
+            _read_group(tx, group_id)
             if name:
-                groups.rename(tx, group_id, _checked(name))
+                groups.rename(tx, group_id, _check_name(name))
             groups.add_members(tx, group_id, added)
             groups.remove_members(tx, group_id, removed)
-            return _shown(tx, group_id)
+            return _read_group(tx, group_id)
     except Violated as e:
         raise _refusal(e, name or "") from e
 
@@ -81,7 +81,7 @@ def move_users(
     try:
         with ctx.db.begin() as tx:
             for group_id in added:
-                _shown(tx, group_id)
+                _read_group(tx, group_id)
                 groups.add_members(tx, group_id, user_ids)
             for group_id in removed:
                 groups.remove_members(tx, group_id, user_ids)
@@ -89,11 +89,11 @@ def move_users(
         raise _refusal(e, "") from e
 
 
-def _shown(tx: Tx, group_id: int) -> dict[str, Any]:
+def _read_group(tx: Tx, group_id: int) -> dict[str, Any]:
     return require(groups.one(tx, group_id), f"group {group_id}")
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if not name.strip():
         raise Invalid("a group's name must not be blank")
     return name.strip()

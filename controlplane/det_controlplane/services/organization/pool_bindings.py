@@ -51,7 +51,7 @@ def bind(
 ) -> None:
     _check_bindable(ctx, caller, pool)
     with ctx.db.begin() as tx:
-        workspace_ids = _resolved(tx, ids, names)
+        workspace_ids = _resolve_workspaces(tx, ids, names)
         if replace:
             pool_bindings.remove(tx, pool)
         pool_bindings.add(tx, pool, workspace_ids)
@@ -60,7 +60,7 @@ def bind(
 def unbind(ctx: Context, caller: User, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
     _check_known(ctx, caller, pool)
     with ctx.db.begin() as tx:
-        pool_bindings.remove(tx, pool, _resolved(tx, ids, names))
+        pool_bindings.remove(tx, pool, _resolve_workspaces(tx, ids, names))
 
 
 def _check_bindable(ctx: Context, caller: User, pool: str) -> None:
@@ -84,7 +84,7 @@ def require_known(ctx: Context, pool: str) -> None:
         raise Missing(f"resource pool '{pool}' not found; this cluster has: {names}")
 
 
-def _resolved(tx: Tx, ids: Sequence[int], names: Sequence[str]) -> list[int]:
+def _resolve_workspaces(tx: Tx, ids: Sequence[int], names: Sequence[str]) -> list[int]:
     by_id = workspaces.named(tx, ids, names)
     lost = [str(i) for i in ids if i not in by_id]
     lost += [f"'{n}'" for n in names if n not in by_id.values()]

@@ -42,7 +42,7 @@ class ProjectChanges:
 
 def get(ctx: Context, project_id: int) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        return _shown(tx, project_id)
+        return _read_project(tx, project_id)
 
 
 def by_key(ctx: Context, key: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def create(ctx: Context, caller: User, workspace_id: int, new: ProjectChanges) -
             description = new.description or ""
             project_id = projects.create(tx, workspace_id, caller.id, name, key, description)
             ctx.recorder.add_objects(f"project {project_id}")
-            return _shown(tx, project_id)
+            return _read_project(tx, project_id)
     except Violated as e:
         raise _conflict(e, name, new.key or "") from e
 
@@ -85,7 +85,7 @@ def edit(ctx: Context, caller: User, project_id: int, changes: ProjectChanges) -
         with ctx.db.begin() as tx:
             editable(locked(tx, project_id), caller, "edit")
             projects.change(tx, project_id, **{c: v for c, v in values.items() if v is not None})
-            return _shown(tx, project_id)
+            return _read_project(tx, project_id)
     except Violated as e:
         raise _conflict(e, changes.name or "", changes.key or "") from e
 
@@ -152,7 +152,7 @@ def keep_open(tx: Tx, project_id: int) -> None:
     require_open(what, archived=row.archived, deleting=row.state is not None)
 
 
-def _shown(tx: Tx, project_id: int) -> dict[str, Any]:
+def _read_project(tx: Tx, project_id: int) -> dict[str, Any]:
     return require(projects.one(tx, project_id), f"project {project_id}")
 
 

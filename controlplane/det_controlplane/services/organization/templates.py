@@ -24,7 +24,7 @@ _WHAT = "template"
 
 def get(ctx: Context, caller: User, name: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        return _shown(ctx, tx, caller, name)
+        return _read_template(ctx, tx, caller, name)
 
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
@@ -69,10 +69,10 @@ def create(
                 require_things(ctx, caller, right, "template", [stored_name])
             else:
                 require_in(caller, Right.CREATE_TEMPLATES, workspace_id or 1)
-            parts = _sealed(ctx, tx, stored_name, checked)
+            parts = _seal_config(ctx, tx, stored_name, checked)
             config = {"config": parts.shown, "sealed": parts.secrets}
             store(tx, stored_name, workspace_id or 1, caller.id, **config)
-            return _shown(ctx, tx, caller, stored_name)
+            return _read_template(ctx, tx, caller, stored_name)
     except Violated as e:
         raise _refusal(e, name, workspace_id) from e
 
@@ -84,17 +84,17 @@ def check(name: str, config: Any) -> dict[str, Any]:
 
 def set_config(ctx: Context, caller: User, name: str, config: Any) -> dict[str, Any]:
     with ctx.db.begin() as tx:
-        parts = _sealed(ctx, tx, name, _checked_config(config))
+        parts = _seal_config(ctx, tx, name, _checked_config(config))
         templates.change(tx, name, config=parts.shown, sealed=parts.secrets)
-        return _shown(ctx, tx, caller, name)
+        return _read_template(ctx, tx, caller, name)
 
 
 def rename(ctx: Context, caller: User, name: str, to: str) -> dict[str, Any]:
     try:
         with ctx.db.begin() as tx:
-            _shown(ctx, tx, caller, name)
+            _read_template(ctx, tx, caller, name)
             templates.change(tx, name, name=_checked_name(to))
-            return _shown(ctx, tx, caller, to.strip())
+            return _read_template(ctx, tx, caller, to.strip())
     except Violated as e:
         raise _refusal(e, to, 0) from e
 
@@ -102,20 +102,20 @@ def rename(ctx: Context, caller: User, name: str, to: str) -> dict[str, Any]:
 def delete(ctx: Context, name: str) -> None:
     with ctx.db.begin() as tx:
         if not templates.remove(tx, name):
-            raise _missing(name)
+            raise _missing_error(name)
 
 
-def _shown(ctx: Context, tx: Tx, caller: User, name: str) -> dict[str, Any]:
+def _read_template(ctx: Context, tx: Tx, caller: User, name: str) -> dict[str, Any]:
     """Return a template. Its owner sees environment variables, if it is not a task that asks."""
     view, row = templates.one(tx, name), templates.stored(tx, name)
     if view is None or row is None:
-        raise _missing(name)
+        raise _missing_error(name)
     if not caller.is_person(row.user_id):
         return view
     return {**view, "config": sealing.as_seen_by_owner(ctx, row.config, row.sealed)}
 
 
-def _sealed(ctx: Context, tx: Tx, name: str, config: dict[str, Any]) -> sealing.Sealed:
+def _seal_config(ctx: Context, tx: Tx, name: str, config: dict[str, Any]) -> sealing.Sealed:
     """Encrypt the secrets of a configuration. A masked value keeps its stored secret."""
     row = templates.stored(tx, name)
     earlier = None if row is None else sealing.unsealed(ctx, row.config, row.sealed)
@@ -125,7 +125,7 @@ def _sealed(ctx: Context, tx: Tx, name: str, config: dict[str, Any]) -> sealing.
         raise InvalidConfig(e.problems, what=_WHAT) from e
 
 
-def _missing(name: str) -> Missing:
+def _missing_error(name: str) -> Missing:
     return Missing(f"template '{name}' not found: see 'det template list'")
 
 

@@ -77,7 +77,7 @@ class UserChanges:
 
 def get(ctx: Context, user_id: int) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        return _shown(tx, user_id)
+        return _read_user(tx, user_id)
 
 
 def by_name(ctx: Context, username: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
             user_id = users.create(tx, **values)
             ctx.recorder.add_objects(f"user {user_id}")
             _record_password(ctx, new)
-            return _shown(tx, user_id)
+            return _read_user(tx, user_id)
     except Violated as e:
         raise Taken(f"user '{username}' already exists: choose another name") from e
 
@@ -121,7 +121,7 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
     if caller.id == user_id and changes.password is not None and changes.current_password:
         require_password(ctx, caller, changes.current_password.hashed)
     with ctx.db.begin() as tx:
-        present = _shown(tx, user_id)
+        present = _read_user(tx, user_id)
         _record_password(ctx, changes)
         _check_changes(tx, present, changes)
         becomes_remote = bool(changes.remote) and not present["remote"]
@@ -134,7 +134,7 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
             users.end_sign_ins(tx, user_id, ctx.now(), keep=keep)
         elif becomes_remote:
             users.sign_out(tx, user_id, ctx.now(), keep=keep)
-        return _shown(tx, user_id)
+        return _read_user(tx, user_id)
 
 
 def set_active(
@@ -171,7 +171,7 @@ def _columns(changes: UserChanges, public: bool) -> dict[str, Any]:
     return {**values, "password_hash": None} if changes.remote else values
 
 
-def _shown(tx: Tx, user_id: int) -> dict[str, Any]:
+def _read_user(tx: Tx, user_id: int) -> dict[str, Any]:
     return require(users.one(tx, user_id), f"user {user_id}")
 
 

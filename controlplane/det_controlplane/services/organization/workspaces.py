@@ -40,7 +40,7 @@ class WorkspaceChanges:
 
 def get(ctx: Context, caller: User, workspace_id: int) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        return _shown(tx, caller, workspace_id)
+        return _read_workspace(tx, caller, workspace_id)
 
 
 def listed(ctx: Context, caller: User, page: Page, sort: Sort, filters: dict[str, Any]) -> str:
@@ -59,7 +59,7 @@ def create(ctx: Context, caller: User, new: WorkspaceChanges) -> dict[str, Any]:
             ctx.recorder.add_objects(f"workspace {workspace_id}")
             workspaces.pin(tx, workspace_id, caller.id, ctx.now())
             roles.administrate(tx, caller.id, workspace_id)
-            return _shown(tx, caller, workspace_id)
+            return _read_workspace(tx, caller, workspace_id)
     except Violated as e:
         raise _name_taken(name) from e
 
@@ -75,7 +75,7 @@ def edit(
             storage = sealing.unsealed(ctx, row.checkpoint_storage or {}, row.sealed)
             columns = _columns(ctx, changes, storage)
             workspaces.change(tx, workspace_id, **columns)
-            return _shown(tx, caller, workspace_id)
+            return _read_workspace(tx, caller, workspace_id)
     except Violated as e:
         raise _name_taken(changes.name or "") from e
 
@@ -89,7 +89,7 @@ def set_archived(ctx: Context, caller: User, workspace_id: int, archived: bool) 
 
 def set_pinned(ctx: Context, caller: User, workspace_id: int, pinned: bool) -> None:
     with ctx.db.begin() as tx:
-        _shown(tx, caller, workspace_id)
+        _read_workspace(tx, caller, workspace_id)
         if pinned:
             workspaces.pin(tx, workspace_id, caller.id, ctx.now())
         else:
@@ -131,7 +131,7 @@ def editable(row: R, caller: User, verb: str, *, archived_too: bool = False) -> 
     return row
 
 
-def _shown(tx: Tx, caller: User, workspace_id: int) -> dict[str, Any]:
+def _read_workspace(tx: Tx, caller: User, workspace_id: int) -> dict[str, Any]:
     return require(workspaces.one(tx, workspace_id, caller.id), f"workspace {workspace_id}")
 
 

@@ -48,16 +48,18 @@ def queue_of(
         name, scheduler.type, scheduler.default_priority, descending, list(states) or None,
         None if within is None else list(within),
     )  # fmt: skip
-    stranded = _stranded(ctx, queue) if name == ctx.config.default_compute_resource_pool else []
+    stranded = (
+        _read_stranded_jobs(ctx, queue) if name == ctx.config.default_compute_resource_pool else []
+    )
     with ctx.db.autocommit() as tx:
         total, entries = job_rows.page(tx, queue, page, len(stranded))
-        jobs = _shown(ctx, tx, queue, entries)
+        jobs = _jobs_json(ctx, tx, queue, entries)
     pagination = page.pagination(total + len(stranded))
     first, last = (max(pagination[end] - total, 0) for end in ("startIndex", "endIndex"))
     return QueuePart(jobs + stranded[first:last], pagination)
 
 
-def _shown(
+def _jobs_json(
     ctx: Context, tx: Tx, queue: QueueSettings, entries: Sequence[QueueEntry]
 ) -> list[dict[str, Any]]:
     """Return jobs in the API's JSON. Jobs that have ended since are left out."""
@@ -72,7 +74,7 @@ def _shown(
     ]
 
 
-def _stranded(ctx: Context, queue: QueueSettings) -> list[dict[str, Any]]:
+def _read_stranded_jobs(ctx: Context, queue: QueueSettings) -> list[dict[str, Any]]:
     pools, scheduler = [p.pool_name for p in ctx.config.resource_pools], ctx.config.scheduler
     with ctx.db.autocommit() as tx:
         rows = job_rows.listed_elsewhere(tx, pools, scheduler.default_priority)

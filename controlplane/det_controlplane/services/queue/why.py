@@ -62,7 +62,7 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     if reasons:
         return [_entry(reason, spent, nearly) for reason in reasons]
     ended = _state_entry(subject, spent)
-    sentence = _decided(ctx, kind, id, subject) or ended["sentence"]
+    sentence = _describe_decision(ctx, kind, id, subject) or ended["sentence"]
     sentence += _refusal_note(refused) + (f"; {warning}" if warning else "")
     return [{**ended, "sentence": sentence, "warning": warning}]
 
@@ -119,7 +119,7 @@ def without_pool(ctx: Context, pool: str, job_id: str, is_experiment: bool) -> s
     return f"needs resource pool {pool!r}, which no longer exists; {way} (available: {names})"
 
 
-def _decided(ctx: Context, kind: str, id: str, subject: Subject) -> str:
+def _describe_decision(ctx: Context, kind: str, id: str, subject: Subject) -> str:
     """Return the search's decision about a trial that has ended well, or waits at a rung."""
     if kind != "trial" or subject.experiment_id is None:
         return ""

@@ -93,16 +93,16 @@ def delete(ctx: Context, caller: User, name_or_id: str, version: int) -> None:
 def _find(tx: Tx, model: Model, version: int) -> Version:
     row = models.lock_version(tx, model.id, version)
     if row is None:
-        raise _missing(model, version)
+        raise _missing_error(model, version)
     return row
 
 
 def _one(tx: Tx, model: Model, version: int) -> dict[str, Any]:
     view = models.one_version(tx, model.id, version)
     if view is None:
-        raise _missing(model, version)
+        raise _missing_error(model, version)
     return view
 
 
-def _missing(model: Model, version: int) -> Missing:
+def _missing_error(model: Model, version: int) -> Missing:
     return Missing(f"version {version} of model '{model.name}' not found")

@@ -75,7 +75,7 @@ def largest_agent(ctx: Context, pool: Pool) -> int | None:
 
 
 def too_large_for_one_agent(ctx: Context, pool: Pool, slots: int) -> Problem | None:
-    """Say why a task that must run on one agent never will; None where it may."""
+    """Return the problem if no agent of the pool can have enough slots, else None."""
     most = largest_agent(ctx, pool)
     if most is None or slots <= most:
         return None

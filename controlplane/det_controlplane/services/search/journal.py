@@ -41,8 +41,8 @@ class Journal:
             return None
         missing = any(name not in metrics for name in names)
         others = sorted(metrics)[: search.LISTED_METRICS] if missing else ()
-        kept = [name for name in (*names, *others) if name in metrics]
-        return search.Validated(request_id, {name: metrics[name] for name in kept})
+        reported_names = [name for name in (*names, *others) if name in metrics]
+        return search.Validated(request_id, {name: metrics[name] for name in reported_names})
 
     def record(self, event: search.Event) -> tuple[search.Action, ...]:
         """Fold one event and keep it for the log."""

@@ -126,7 +126,7 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
     if source is not None and not submission.files:
         submission = replace(submission, shared_context_id=source.context_id)
     resolved = launching.resolve(ctx, user, submission)
-    submitted = config if changes or earlier is None else _submitted(earlier)
+    submitted = config if changes or earlier is None else _submitted_config(earlier)
     return Prepared(submission, resolved, project.id, submitted)
 
 
@@ -134,7 +134,7 @@ def _program(submitted: Mapping[str, Any], config: TaskConfig, place: ProgramCon
     return replace(programs.of_command(config, place), settings={_SUBMITTED: dict(submitted)})
 
 
-def _submitted(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _submitted_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a stored configuration as submitted. A task of an earlier version has the resolved one only."""
     submitted: Mapping[str, Any] = config.get(_SUBMITTED) or programs.shown(config)
     return submitted
@@ -201,7 +201,7 @@ def config_of(ctx: Context, user: User, task_id: str) -> str:
     config = task.config
     if user.is_person(task.user_id):
         config = sealing.as_seen_by_owner(ctx, config, task.sealed)
-    return json.dumps(_submitted(config))
+    return json.dumps(_submitted_config(config))
 
 
 def kill(ctx: Context, user: User, task_id: str, *, from_root: bool) -> None:

@@ -85,15 +85,15 @@ def repeated(ctx: Context, submission: Submission) -> str | None:
 def resolve(ctx: Context, user: User, submission: Submission) -> Resolved:
     """Resolve the configuration of a task; raises InvalidConfig with every problem of it."""
     with _problems_of(submission.kind):
-        return _resolved(ctx, user, submission)
+        return _resolve_submission(ctx, user, submission)
 
 
-def _resolved(ctx: Context, user: User, submission: Submission) -> Resolved:
+def _resolve_submission(ctx: Context, user: User, submission: Submission) -> Resolved:
     workspace = _workspace(ctx, user, submission.workspace_id or UNCATEGORIZED)
     submitted: dict[str, Any] = dict(sealing.completed(dict(submission.config), None))
     template = templates.to_merge(ctx, user, submission.template)
     with templates.naming(submission.template, submitted, template):
-        resolved, pool = _merged(ctx, submission.kind, submitted, template, workspace)
+        resolved, pool = _merge_config(ctx, submission.kind, submitted, template, workspace)
     config = resolved.config
     host_access.require(ctx, user, config.to_json(), pool=pool.pool_name)
     limits = config_policies.merged(workspace.policies or [], WorkloadType.NTSC).constraints
@@ -104,7 +104,7 @@ def _resolved(ctx: Context, user: User, submission: Submission) -> Resolved:
     return Resolved(config, workspace, pool, resolved.warnings, exceeds)
 
 
-def _merged(
+def _merge_config(
     ctx: Context,
     kind: TaskKind,
     submitted: dict[str, Any],
@@ -175,7 +175,7 @@ def queued_task(
         if resources.slots:
             spent_budgets.require_task(ctx, tx, task_id)
         if submission.kind in _SERVING:
-            changed.wake("provision")  # it starts the relay, where that stops
+            changed.wake("provision")  # the provisioner starts a stopped relay
         lifecycle.request(
             changed, task_id, job_id, 1, resolved.pool.pool_name, resources.slots,
             preempt_timeout_s=config.preemption_timeout if submission.kind is TaskKind.GENERIC else None,

@@ -69,9 +69,9 @@ _NO_OPENING = _Opening()
 
 def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
     """Return the target of traffic to a service. Strangers are refused before the service is looked up."""
-    task_id, port = _named(service)
+    task_id, port = _parse_service(service)
     task = proxies.of_task(ctx.db, task_id)
-    proxied = None if task is None else _proxied(task.proxies, port)
+    proxied = None if task is None else _find_port(task.proxies, port)
     if task is not None and not (proxied and proxied["tcp"]):
         _refuse_page_of_another(ctx, task, tokens)
     opening = _sign_in(ctx, task_id, tokens)
@@ -158,7 +158,7 @@ def _refuse_ended(
         raise Missing(
             f"task {task_id} has ended: {task.exit_status}. What it served takes a new task"
         )
-    proxied = _proxied(task.proxies, port)
+    proxied = _find_port(task.proxies, port)
     if proxied is not None and proxied["unauthenticated"]:
         raise Missing(f"task {task_id} has ended")
 
@@ -185,7 +185,7 @@ def is_still_open(
     except Unreachable:
         return True
     except (Forbidden, Missing, NotSignedIn):
-        return proxies.of_task(ctx.db, _named(service)[0]) is None
+        return proxies.of_task(ctx.db, _parse_service(service)[0]) is None
 
 
 def is_relay_needed(ctx: Context) -> bool:
@@ -211,7 +211,7 @@ def reconnect_agent(ctx: Context, agent_id: str) -> None:
     ctx.waker.wake(f"agent:{agent_id}")
 
 
-def _named(service: str) -> tuple[str, int | None]:
+def _parse_service(service: str) -> tuple[str, int | None]:
     """Return the task and the port of `<task>:<port>`; no port means the task's first."""
     task_id, colon, port = service.rpartition(":")
     if colon and port.isascii() and port.isdigit() and len(port) <= 5:
@@ -219,7 +219,7 @@ def _named(service: str) -> tuple[str, int | None]:
     return service, None
 
 
-def _proxied(ports: Sequence[dict[str, Any]], port: int | None) -> dict[str, Any] | None:
+def _find_port(ports: Sequence[dict[str, Any]], port: int | None) -> dict[str, Any] | None:
     if port is None:
         return ports[0] if ports else None
     return next((p for p in ports if p["port"] == port), None)

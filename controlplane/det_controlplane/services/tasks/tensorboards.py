@@ -63,7 +63,7 @@ def find(ctx: Context, user: User, wanted: TensorBoardRequest) -> TensorBoardSou
     require_things(ctx, user, right, "trial", trial_ids)
     experiments = rows.drawn(ctx.db, experiment_ids, trial_ids)
     _refuse_missing(experiment_ids, trial_ids, experiments)
-    staying = _staying(wanted, experiments)
+    staying = _exclude_deleting(wanted, experiments)
     _refuse_none(staying)
     staying_ids = {experiment.id for experiment in staying}
     experiment_ids = [id for id in experiment_ids if id in staying_ids]
@@ -87,7 +87,7 @@ def _refuse_missing(
         raise Missing(f"{', '.join(lost)} not found")
 
 
-def _staying(
+def _exclude_deleting(
     request: TensorBoardRequest, experiments: Sequence[DrawnExperiment]
 ) -> list[DrawnExperiment]:
     """Leave out experiments that are being deleted, with their files; raises where one of them is named."""

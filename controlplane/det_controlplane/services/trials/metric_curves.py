@@ -51,7 +51,7 @@ def compared(
     ctx: Context, trial_ids: Sequence[int], windows: Sequence[Window]
 ) -> list[dict[str, Any]]:
     """Return each trial with the curves of all windows."""
-    bounded = [_bounded(ctx, trial_ids, window) for window in windows]
+    bounded = [_bound_window(ctx, trial_ids, window) for window in windows]
     curves = [c for window in bounded for c in metric_curves.curves(ctx.db, trial_ids, window)]
     return [
         {
@@ -71,7 +71,7 @@ def sample(ctx: Context, experiment_id: int, trials: int, window: Window) -> lis
     _check(ctx, experiment_id)
     best = metric_curves.best_trials(ctx.db, experiment_id, trials)
     ids = [trial_id for trial_id, _ in best]
-    curves = metric_curves.curves(ctx.db, ids, _bounded(ctx, ids, window))
+    curves = metric_curves.curves(ctx.db, ids, _bound_window(ctx, ids, window))
     points = {curve.trial_id: curve.points for curve in curves}
     return [
         {"trialId": trial_id, "hparams": hparams, "data": points.get(trial_id, [])}
@@ -79,7 +79,7 @@ def sample(ctx: Context, experiment_id: int, trials: int, window: Window) -> lis
     ]
 
 
-def _bounded(ctx: Context, trial_ids: Sequence[int], window: Window) -> Window:
+def _bound_window(ctx: Context, trial_ids: Sequence[int], window: Window) -> Window:
     """Return the window with fewer points a curve, if the curves would have more than MOST_BYTES."""
     size = metric_curves.point_bytes(ctx.db, trial_ids, window) * len(trial_ids)
     if size > MOST_BYTES:

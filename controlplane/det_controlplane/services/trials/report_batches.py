@@ -76,7 +76,9 @@ def _store_remembered(ctx: Context, tickets: Sequence[Report]) -> None:
     if not trials:
         return
     with ctx.db.autocommit() as tx:
-        batch = _checked(tx, ctx.now(), trials, [t for t in tickets if t.item.trial_id in trials])
+        batch = _check_reports(
+            tx, ctx.now(), trials, [t for t in tickets if t.item.trial_id in trials]
+        )
         stored = metrics.store(tx, batch.new)
     _answer(ctx, batch, stored)
 
@@ -84,7 +86,9 @@ def _store_remembered(ctx: Context, tickets: Sequence[Report]) -> None:
 def _store_locked(ctx: Context, tickets: Sequence[Report], *, skip_locked: bool) -> None:
     with ctx.db.begin() as tx:
         trials = metrics.lock(tx, [t.item for t in tickets], skip_locked=skip_locked)
-        batch = _checked(tx, ctx.now(), trials, [t for t in tickets if t.item.trial_id in trials])
+        batch = _check_reports(
+            tx, ctx.now(), trials, [t for t in tickets if t.item.trial_id in trials]
+        )
         stored = metrics.store(tx, batch.new) if batch.new else {}
     _answer(ctx, batch, stored)
     for ticket in tickets:
@@ -104,7 +108,7 @@ def _store_for_search(ctx: Context, experiment_id: int, tickets: Sequence[Report
             raise Missing(f"experiment {experiment_id} not found")
         experiment = LiveExperiment(ctx, changed, locked.row)
         decisions = _Decisions(experiment, locked.rows)
-        batch = _checked(changed.tx, changed.now, locked.trials, tickets, decisions)
+        batch = _check_reports(changed.tx, changed.now, locked.trials, tickets, decisions)
         if batch.new:
             decisions.write(batch.new)
             for one in batch.new:
@@ -122,7 +126,7 @@ class _Checked:
     new: list[NewReport] = field(default_factory=list)
 
 
-def _checked(
+def _check_reports(
     tx: Tx,
     now: datetime,
     trials: Mapping[int, ReportingTrial],

@@ -29,7 +29,7 @@ class Selection:
 
 def apply(ctx: Context, caller: User, selection: Selection, action: Action) -> list[dict[str, Any]]:
     results = []
-    for run_id in _selected(ctx, selection):
+    for run_id in _read_selected_ids(ctx, selection):
         try:
             action(ctx, caller, _run(ctx, run_id))
             results.append({"id": run_id, "error": ""})
@@ -38,7 +38,7 @@ def apply(ctx: Context, caller: User, selection: Selection, action: Action) -> l
     return results
 
 
-def _selected(ctx: Context, selection: Selection) -> list[int]:
+def _read_selected_ids(ctx: Context, selection: Selection) -> list[int]:
     """Return the given ids, including ids of missing runs."""
     if selection.ids:
         return list(dict.fromkeys(selection.ids))

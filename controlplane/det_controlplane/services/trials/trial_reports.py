@@ -29,7 +29,7 @@ def report_progress(ctx: Context, user: User, trial_id: int, progress: float) ->
             return
         outcome = trial_reports.set_progress(tx, trial_id, progress)
         if outcome is None:
-            _existing(trial_reports.metadata(tx, trial_id), trial_id)
+            _require_trial(trial_reports.metadata(tx, trial_id), trial_id)
             return
     if outcome.moved and outcome.searcher == "custom":
         _feed_progress(ctx, trial_id, progress)
@@ -66,7 +66,7 @@ def set_runner_state(ctx: Context, trial_id: int, state: str) -> None:
 
 def metadata(ctx: Context, trial_id: int) -> dict[str, Any] | None:
     with ctx.db.autocommit() as tx:
-        return _existing(trial_reports.metadata(tx, trial_id), trial_id).values
+        return _require_trial(trial_reports.metadata(tx, trial_id), trial_id).values
 
 
 def set_metadata(ctx: Context, trial_id: int, values: dict[str, Any]) -> dict[str, Any]:
@@ -108,11 +108,11 @@ class Operation:
 def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operation:
     """Return the length to train to, which harnesses up to 0.37 ask for. In the stopping form that is the whole length."""
     with ctx.db.begin() as tx:
-        orders = _existing(trial_reports.asked(tx, trial_id), trial_id)
+        orders = _require_trial(trial_reports.asked(tx, trial_id), trial_id)
         undecided = _is_undecided(orders) and may_wait
         if orders.parked and not undecided and not trials.end_parked_run(tx, trial_id):
             # The trial was promoted at this very moment.
-            orders = _existing(trial_reports.asked(tx, trial_id), trial_id)
+            orders = _require_trial(trial_reports.asked(tx, trial_id), trial_id)
     length = orders.train_to
     if length is None:
         length = search.length_of(orders.searcher.get("max_length"))
@@ -138,7 +138,7 @@ def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) 
         experiment.feed(event)
 
 
-def _existing(value: T | None, trial_id: int) -> T:
+def _require_trial(value: T | None, trial_id: int) -> T:
     if value is None:
         raise Missing(f"trial {trial_id} not found")
     return value

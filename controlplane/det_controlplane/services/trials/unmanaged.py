@@ -23,7 +23,7 @@ _STAGES = ("QUEUED", "PULLING", "STARTING", "RUNNING")
 
 def heartbeat(ctx: Context, trial_id: int, state: str | None) -> None:
     """Note that an unmanaged trial is still there, or ended (`PATCH /trials/{id}`)."""
-    reported = _parsed(trial_id, state)
+    reported = _parse_state(trial_id, state)
     with change(ctx) as ch:
         if reported.terminal:
             _check(trial_id, rows.lock_experiment(ch.tx, trial_id))
@@ -39,7 +39,7 @@ def _end(ch: Change, trial_id: int, state: TrialState) -> None:
         ch.send_final_state(experiment_id)
 
 
-def _parsed(trial_id: int, state: str | None) -> TrialState:
+def _parse_state(trial_id: int, state: str | None) -> TrialState:
     if state is None or state in _STAGES:
         return TrialState.ACTIVE
     try:

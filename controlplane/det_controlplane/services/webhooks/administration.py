@@ -64,7 +64,7 @@ def create(ctx: Context, caller: User, new: NewWebhook) -> dict[str, Any]:
             _refuse_taken(tx, new.name, new.workspace_id)
             webhook_id = webhooks.create(tx, row, address.sealed, ctx.now())
             ctx.recorder.add_objects(f"webhook {webhook_id}")
-            return {**_shown(tx, webhook_id), "url": new.url}
+            return {**_read_webhook(tx, webhook_id), "url": new.url}
     except Violated as e:
         raise Missing(f"workspace {new.workspace_id} not found") from e
 
@@ -82,7 +82,7 @@ def edit(
     with ctx.db.autocommit() as tx:
         workspace_id = _workspace_of(tx, webhook_id)
         _check_right(caller, workspace_id)
-        earlier = _shown(tx, webhook_id)
+        earlier = _read_webhook(tx, webhook_id)
     columns: dict[str, str] = {}
     if url is not None and url != shown_address(earlier["url"]):
         _refuse(url_problems(url))
@@ -118,7 +118,7 @@ def test(ctx: Context, caller: User, webhook_id: int) -> None:
         _check_right(caller, _workspace_of(tx, webhook_id))
         target = webhooks.target(tx, webhook_id)
     if target is None:
-        raise _missing(webhook_id)
+        raise _missing_error(webhook_id)
     payload = event_of_test(str(ctx.new_uuid()), int(ctx.now().timestamp()))
     # A slow target holds the thread that answers requests.
     if not _TESTS.acquire(blocking=False):
@@ -138,21 +138,21 @@ def _as_seen_by(ctx: Context, tx: Tx, caller: User, webhook_id: int) -> dict[str
     return addresses.as_seen_by(ctx, caller, row, workspaces.owners(tx))
 
 
-def _shown(tx: Tx, webhook_id: int) -> dict[str, Any]:
+def _read_webhook(tx: Tx, webhook_id: int) -> dict[str, Any]:
     return {k: v for k, v in _row(tx, webhook_id).items() if k != "sealed"}
 
 
 def _row(tx: Tx, webhook_id: int) -> dict[str, Any]:
     row = webhooks.one(tx, webhook_id)
     if row is None:
-        raise _missing(webhook_id)
+        raise _missing_error(webhook_id)
     return row
 
 
 def _workspace_of(tx: Tx, webhook_id: int) -> int | None:
     exists, workspace_id = webhooks.workspace_of(tx, webhook_id)
     if not exists:
-        raise _missing(webhook_id)
+        raise _missing_error(webhook_id)
     return workspace_id
 
 
@@ -168,7 +168,7 @@ def _refuse_taken(tx: Tx, name: str, workspace_id: int | None, but_not: int = 0)
         )
 
 
-def _missing(webhook_id: int) -> Missing:
+def _missing_error(webhook_id: int) -> Missing:
     return Missing(f"webhook {webhook_id} not found: see 'det webhook list'")
 
 
