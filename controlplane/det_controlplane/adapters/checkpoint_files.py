@@ -39,10 +39,10 @@ class ReachableCheckpoints:
 def _reader(storage: Mapping[str, Any]) -> _Reader:
     kind = storage.get("type")
     if kind == "directory":
-        return CheckpointFolder(Path(_required(storage, "container_path")))
+        return CheckpointFolder(Path(_require_key(storage, "container_path")))
     if kind == "shared_fs":
         return CheckpointFolder(
-            Path(_required(storage, "host_path")) / (storage.get("storage_path") or "")
+            Path(_require_key(storage, "host_path")) / (storage.get("storage_path") or "")
         )
     if kind == "s3":
         return _S3(storage)
@@ -51,7 +51,7 @@ def _reader(storage: Mapping[str, Any]) -> _Reader:
     raise StorageUnreachable(f"checkpoints in storage of type {kind!r} are not read here")
 
 
-def _required(storage: Mapping[str, Any], key: str) -> str:
+def _require_key(storage: Mapping[str, Any], key: str) -> str:
     if not storage.get(key):
         raise StorageUnreachable(f"checkpoint_storage.{key} is not told")
     return str(storage[key])
@@ -65,7 +65,7 @@ class _S3:
         read_s: float = READ_S,
         retries: int = RETRIES,
     ) -> None:
-        self._bucket = _required(storage, "bucket")
+        self._bucket = _require_key(storage, "bucket")
         self._prefix = _prefix(storage)
         try:
             import boto3
@@ -136,7 +136,7 @@ class _Gcs:
                 "the API was installed without Google Cloud support: install determined-serverless[gcp]"
             ) from e
         with _google_errors(storage):
-            self._bucket = cloud_storage.Client().bucket(_required(storage, "bucket"))
+            self._bucket = cloud_storage.Client().bucket(_require_key(storage, "bucket"))
         self._storage = storage
         self._prefix = _prefix(storage)
 

@@ -57,7 +57,7 @@ class CheckpointFolder:
             parts = self._inside(checkpoint, self._base / checkpoint / path)
             if not parts:
                 raise FileNotFoundError(path)
-            file = _opened(self._base, (checkpoint, *parts))
+            file = _open_file(self._base, (checkpoint, *parts))
         except (OSError, RuntimeError) as e:
             raise StorageUnreachable(f"{path} is not a file of checkpoint {checkpoint}") from e
         with file:
@@ -71,7 +71,7 @@ class CheckpointFolder:
         return resolved.relative_to(folder).parts if resolved.is_relative_to(folder) else ()
 
 
-def _opened(base: Path, parts: Sequence[str]) -> BinaryIO:
+def _open_file(base: Path, parts: Sequence[str]) -> BinaryIO:
     """Open a file below a directory without following links, also if a link is created after a check."""
     here = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:

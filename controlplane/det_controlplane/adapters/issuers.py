@@ -55,14 +55,14 @@ def _request(
     if not _turns.acquire(blocking=False):
         raise IssuersBusy("too many sign-ins at once: try again in a moment")
     try:
-        return _sent(url, issuer, body, headers or {})
+        return _send_request(url, issuer, body, headers or {})
     except (OSError, http.client.HTTPException, ValueError) as e:
         raise Unreachable(f"{url} cannot be read: {e}") from e
     finally:
         _turns.release()
 
 
-def _sent(
+def _send_request(
     url: str, issuer: str, body: bytes | None, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
     """Send one request. Redirects are not followed, because they could lead to any address."""

@@ -52,16 +52,16 @@ class LambdaIssuers:
         self._function = function
 
     def keys(self, issuer: str) -> dict[str, Any]:
-        return dict(_invoked(self._function, {"issuer": issuer}))
+        return dict(_invoke_function(self._function, {"issuer": issuer}))
 
     def describe(self, issuer: str) -> dict[str, Any]:
-        return dict(_invoked(self._function, {"issuer": issuer, "describe": True}))
+        return dict(_invoke_function(self._function, {"issuer": issuer, "describe": True}))
 
     def post(
         self, issuer: str, url: str, form: Mapping[str, str], secret: tuple[str, str] | None
     ) -> tuple[int, dict[str, Any]]:
         request = {"issuer": issuer, "url": url, "form": dict(form), "secret": secret}
-        status, answer = _invoked(self._function, request)
+        status, answer = _invoke_function(self._function, request)
         return int(status), dict(answer)
 
 
@@ -79,14 +79,14 @@ class LambdaCourier:
 
     def _call(self, request: Mapping[str, Any]) -> None:
         try:
-            answer = _invoked(self._function, request)
+            answer = _invoke_function(self._function, request)
         except Unreachable as e:
             raise Unsent(str(e)) from e
         if answer.get("unsent"):
             raise Unsent(str(answer["unsent"]), forever=bool(answer.get("forever")))
 
 
-def _invoked(function: str, request: Mapping[str, Any]) -> Any:
+def _invoke_function(function: str, request: Mapping[str, Any]) -> Any:
     """Invoke a function and return its answer. Raises Unreachable."""
     from botocore.exceptions import BotoCoreError, ClientError
 

@@ -71,7 +71,7 @@ class InstalledWheel:
     def content(self) -> bytes:
         with self._build_lock:
             if not self._content:
-                self._content = _packed(self._files())
+                self._content = _pack_wheel(self._files())
             return self._content
 
     def constraints(self) -> bytes:
@@ -126,7 +126,7 @@ def _record(name: str, content: bytes) -> str:
     return f"{name},sha256={digest},{len(content)}\n"
 
 
-def _packed(files: Mapping[str, bytes]) -> bytes:
+def _pack_wheel(files: Mapping[str, bytes]) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():

@@ -39,7 +39,7 @@ def dumping(variables: Mapping[str, str], schema: str, snapshot: str) -> Iterato
 
     The block must read all pieces. Raises DumpFailed at the end of the block if the program failed."""
     options = [*_DUMP, f"--schema={schema}", f"--snapshot={snapshot}"]
-    with _running("pg_dump", options, variables, stdout=subprocess.PIPE) as process:
+    with _run_program("pg_dump", options, variables, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield _pieces(process.stdout)
 
@@ -47,14 +47,14 @@ def dumping(variables: Mapping[str, str], schema: str, snapshot: str) -> Iterato
 def restore(variables: Mapping[str, str], schema: str, dump: IO[bytes]) -> None:
     """Restore the dump of a schema into an empty database in one transaction."""
     options = [*_RESTORE, f"--schema={schema}", f"--dbname={variables['PGDATABASE']}"]
-    with _running("pg_restore", options, variables, stdin=subprocess.PIPE) as process:
+    with _run_program("pg_restore", options, variables, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # the program failed, and its error output has the cause
             shutil.copyfileobj(dump, process.stdin, _PIECE)
 
 
 @contextmanager
-def _running(
+def _run_program(
     name: str,
     options: Sequence[str],
     variables: Mapping[str, str],

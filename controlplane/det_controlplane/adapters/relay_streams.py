@@ -25,7 +25,7 @@ SendMessage = Callable[[bytes], Awaitable[None]]
 MAX_STREAMS = 4096
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return
 
 
@@ -51,7 +51,7 @@ class Stream:
         self._ended_here = self._ended_there = False
         self._reset: StreamReset | None = None
         self.sent = 0  # bytes, including those that the other side has not read yet
-        self.on_traffic: Callable[[], None] = _nothing
+        self.on_traffic: Callable[[], None] = _do_nothing
 
     @property
     def why_reset(self) -> StreamReset | None:

@@ -161,7 +161,9 @@ def download_checkpoint(ctx: Context, request: Request) -> Answer:
 
     The first piece is read before the answer begins, so that a failure is an error, no broken file.
     """
-    archive = downloads.checkpoint(ctx, request.param("checkpointUuid"), _accepted(request))
+    archive = downloads.checkpoint(
+        ctx, request.param("checkpointUuid"), _choose_media_type(request)
+    )
     first = next(archive.pieces, b"")
     headers = {"content-disposition": f'attachment; filename="{archive.name}"'}
     if archive.size is not None:
@@ -179,7 +181,7 @@ def _next_full(pieces: Iterator[bytes]) -> bytes | None:
     return next((piece for piece in pieces if piece), None)
 
 
-def _accepted(request: Request) -> str:
+def _choose_media_type(request: Request) -> str:
     media_types = [
         part.split(";")[0].strip() for part in request.headers.get("accept", "").split(",")
     ]

@@ -63,16 +63,16 @@ _DELETION_WAIT_S = 50.0
 
 
 def create(ctx: Context, request: Request, body: NewExperiment) -> Answer:
-    return _created(creation.create(ctx, user_of(request), _submission(request, body)))
+    return _creation_answer(creation.create(ctx, user_of(request), _submission(request, body)))
 
 
 def put_external(ctx: Context, request: Request, body: NewExperiment) -> Answer:
     """Create or find an unmanaged experiment: the same external id always is the same experiment."""
     submission = _submission(request, body, request.param("externalExperimentId"))
-    return _created(creation.put(ctx, user_of(request), submission))
+    return _creation_answer(creation.put(ctx, user_of(request), submission))
 
 
-def _created(created: creation.Created) -> Answer:
+def _creation_answer(created: creation.Created) -> Answer:
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if created.exceeds_slots else []
     return json_object(
         experiment=created.shown,

@@ -58,7 +58,7 @@ class Request:
         """Return the body as a value of any type. A missing body is an empty object."""
         raw = self.body
         if self.headers.get("content-encoding") == "gzip":
-            raw = _unpacked(raw, self.largest)
+            raw = _unpack_body(raw, self.largest)
         return parsed(raw, "the body") if raw.strip() else {}
 
     def text(self, *names: str, default: str = "") -> str:
@@ -181,7 +181,7 @@ def _refuse_depth(value: Any, what: str) -> None:
     raise BadRequest(f"{what} nests values deeper than {MAX_DEPTH} levels")
 
 
-def _unpacked(body: bytes, largest: int) -> bytes:
+def _unpack_body(body: bytes, largest: int) -> bytes:
     """Unpack a body up to the limit of its size: a few kilobytes can stand for gigabytes."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:

@@ -278,14 +278,14 @@ def _objects_reader(model: type) -> Callable[[Any, str], Any]:
 
 def _fields(model: Any) -> tuple[_Field, ...]:
     if model not in _fields_of:
-        _fields_of[model] = tuple(_described(model))
+        _fields_of[model] = tuple(_describe_fields(model))
     return _fields_of[model]
 
 
 _fields_of: dict[Any, tuple[_Field, ...]] = {}
 
 
-def _described(model: Any) -> Iterator[_Field]:
+def _describe_fields(model: Any) -> Iterator[_Field]:
     annotations = get_type_hints(model)
     for field in fields(model):
         name, annotation = _name(field), _without_none(annotations[field.name])

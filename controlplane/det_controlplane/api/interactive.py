@@ -101,7 +101,7 @@ class KillBody:
     kill_from_root: bool = False
 
 
-def _listing(kind: TaskKind) -> Handler:
+def _list_handler(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request, query: TaskQuery) -> Answer:
         filters = query.filters() | request.held()
         return json_parts(interactive.listed(ctx, kind, query.page(), query.sort(), filters))
@@ -109,11 +109,11 @@ def _listing(kind: TaskKind) -> Handler:
     return handler
 
 
-def _launching(kind: TaskKind) -> Handler:
+def _launch_handler(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request, body: NewTask) -> Answer:
         submission = _submission(kind, body, request_key(request))
         act = interactive.preview if body.preview else interactive.launch
-        return _launched(kind, act(ctx, user_of(request), submission))
+        return _launch_answer(kind, act(ctx, user_of(request), submission))
 
     return handler
 
@@ -126,10 +126,10 @@ def launch_tensorboard(ctx: Context, request: Request, body: NewTensorBoard) -> 
         body.experiment_ids, body.trial_ids, filters | request.held() if filters else {}
     )
     act = interactive.preview_tensorboard if body.preview else interactive.launch_tensorboard
-    return _launched(kind, act(ctx, user_of(request), submission, tensorboard))
+    return _launch_answer(kind, act(ctx, user_of(request), submission, tensorboard))
 
 
-def _launched(kind: TaskKind, task: TaskAnswer) -> Answer:
+def _launch_answer(kind: TaskKind, task: TaskAnswer) -> Answer:
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if task.exceeds_slots else []
     return json_response(
         {
@@ -178,7 +178,7 @@ def _one(kind: TaskKind) -> Handler:
 def _kill(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
         answer = interactive.kill(ctx, user_of(request), kind, request.param("taskId"))
-        return _steered(kind, answer)
+        return _task_answer(kind, answer)
 
     return handler
 
@@ -186,12 +186,14 @@ def _kill(kind: TaskKind) -> Handler:
 def _set_priority(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request, body: PriorityBody) -> Answer:
         caller, task_id = user_of(request), request.param("taskId")
-        return _steered(kind, interactive.set_priority(ctx, caller, kind, task_id, body.priority))
+        return _task_answer(
+            kind, interactive.set_priority(ctx, caller, kind, task_id, body.priority)
+        )
 
     return handler
 
 
-def _steered(kind: TaskKind, answer: TaskAnswer) -> Answer:
+def _task_answer(kind: TaskKind, answer: TaskAnswer) -> Answer:
     return json_response({NAMES[kind]: answer.shown})
 
 
@@ -201,13 +203,13 @@ def _routes(kind: TaskKind) -> tuple[Route, ...]:
     return (
         get(
             base,
-            _listing(kind),
+            _list_handler(kind),
             summary=f"List {name}s",
             rule=require(in_listing(Right.VIEW_NSC), task=TaskRule.READ),
         ),
         post(
             base,
-            launch_tensorboard if kind is TaskKind.TENSORBOARD else _launching(kind),
+            launch_tensorboard if kind is TaskKind.TENSORBOARD else _launch_handler(kind),
             summary=f"Launch a {name}",
             largest=MAX_BODY,
             rule=require(in_any_workspace(Right.CREATE_NSC), task=TaskRule.AS_OWNER),
@@ -257,7 +259,7 @@ def create_generic(ctx: Context, request: Request, body: GenericTaskBody) -> Ans
         no_pause=body.no_pause,
     )
     if body.preview:
-        return json_response(_previewed(generic.prepared(ctx, user_of(request), new).resolved))
+        return json_response(_preview_answer(generic.prepared(ctx, user_of(request), new).resolved))
     task = generic.create(ctx, user_of(request), new)
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if task.exceeds_slots else []
     answer = {"taskId": task.task_id, "warnings": warnings, "configWarnings": task.warnings}
@@ -271,7 +273,7 @@ def _generic_config(body: GenericTaskBody) -> str:
     return json.dumps(merge(load_yaml(body.config_text, what=_CONFIGURATION), below))
 
 
-def _previewed(resolved: Resolved) -> dict[str, Any]:
+def _preview_answer(resolved: Resolved) -> dict[str, Any]:
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if resolved.exceeds_slots else []
     config = redacted(resolved.config.of_kind(TaskKind.GENERIC))
     return {

@@ -59,7 +59,7 @@ def list_jobs(ctx: Context, request: Request, query: QueueQuery) -> Answer:
     rows = part.jobs
     if is_v2:
         rows = [
-            {"full": j} if _is_seen(request, j["workspaceId"]) else {"limited": _limited(j)}
+            {"full": j} if _is_seen(request, j["workspaceId"]) else {"limited": _limit_fields(j)}
             for j in part.jobs
         ]
     return json_response({"jobs": rows, "pagination": part.pagination})
@@ -69,7 +69,7 @@ def _is_seen(request: Request, workspace_id: int) -> bool:
     return request.within is None or workspace_id in request.within
 
 
-def _limited(job: dict[str, Any]) -> dict[str, Any]:
+def _limit_fields(job: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a job that every user may see: how much of the queue is before theirs."""
     return {name: job[name] for name in _LIMITED if name in job}
 

@@ -64,7 +64,7 @@ class WindowQuery:
             group=group,
             first=self.start_batches,
             last=self.end_batches,
-            most=_bounded(self.max_datapoints, _POINTS),
+            most=_limit_or_default(self.max_datapoints, _POINTS),
         )
 
 
@@ -105,7 +105,7 @@ def snapshot(ctx: Context, request: Request, query: SnapshotQuery) -> Answer:
     def read() -> Message:
         return {"trials": metric_curves.snapshot(ctx, experiment_id, group, name, at, margin)}
 
-    return _follow(ctx, query, [experiment_id], read, _changed)
+    return _follow(ctx, query, [experiment_id], read, _skip_unchanged)
 
 
 def compare(ctx: Context, request: Request, query: CompareQuery) -> Answer:
@@ -127,7 +127,7 @@ def compare(ctx: Context, request: Request, query: CompareQuery) -> Answer:
 
 def sample(ctx: Context, request: Request, query: SampleQuery) -> Answer:
     group, name = query.metric()
-    most = _bounded(query.max_trials, _TRIALS)
+    most = _limit_or_default(query.max_trials, _TRIALS)
     window = query.window([name], group)
     experiment_id = request.id("experimentId")
 
@@ -142,7 +142,7 @@ def history(ctx: Context, request: Request) -> Answer:
     return json_response({"validationHistory": entries})
 
 
-def _bounded(limit: int, default: int) -> int:
+def _limit_or_default(limit: int, default: int) -> int:
     return min(limit, _MOST) if limit > 0 else default
 
 
@@ -201,7 +201,7 @@ def _new_steps(current: Message, previous: frozenset[int] | None) -> tuple[Any, 
     return ({"batches": new} if new or previous is None else None), latest
 
 
-def _changed(current: Message, previous: Message | None) -> tuple[Any, Any]:
+def _skip_unchanged(current: Message, previous: Message | None) -> tuple[Any, Any]:
     return (None if current == previous else current), current
 
 

@@ -79,7 +79,7 @@ class ProfilerReport:
 
 def available(ctx: Context, request: Request) -> Answer:
     trial_id = request.id("trialId")
-    entries = [_shown(trial_id, labels) for labels in profiles.available(ctx, trial_id)]
+    entries = [_label_json(trial_id, labels) for labels in profiles.available(ctx, trial_id)]
     return _stream([{"labels": entries}])
 
 
@@ -94,7 +94,7 @@ def series(ctx: Context, request: Request, query: SeriesQuery) -> Answer:
 
 
 def _parts(trial_id: int, curve: Series) -> list[dict[str, Any]]:
-    labels, parts = _shown(trial_id, curve.labels), []
+    labels, parts = _label_json(trial_id, curve.labels), []
     for start in range(0, len(curve.values), _MESSAGE):
         end = start + _MESSAGE
         batch = {
@@ -105,7 +105,7 @@ def _parts(trial_id: int, curve: Series) -> list[dict[str, Any]]:
     return parts
 
 
-def _shown(trial_id: int, labels: Labels) -> dict[str, Any]:
+def _label_json(trial_id: int, labels: Labels) -> dict[str, Any]:
     return {
         "trialId": trial_id, "name": labels.name, "agentId": labels.agent_id, "gpuUuid": labels.gpu_uuid,
         "metricType": f"{_PREFIX}{labels.kind.upper()}",

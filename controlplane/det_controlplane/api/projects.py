@@ -152,20 +152,22 @@ def add_note(ctx: Context, request: Request, body: NewNote) -> Answer:
 
 def _bulk(action: Action) -> Handler:
     def handler(ctx: Context, request: Request, body: ExperimentSelection) -> Answer:
-        return _applied(ctx, request, body, action)
+        return _apply_action(ctx, request, body, action)
 
     return handler
 
 
 def move_experiments(ctx: Context, request: Request, body: ExperimentMove) -> Answer:
-    return _applied(ctx, request, body, bulk.moving_to(body.destination_project_id))
+    return _apply_action(ctx, request, body, bulk.moving_to(body.destination_project_id))
 
 
 def retain_logs(ctx: Context, request: Request, body: Retention) -> Answer:
-    return _applied(ctx, request, body, bulk.retaining(body.num_days))
+    return _apply_action(ctx, request, body, bulk.retaining(body.num_days))
 
 
-def _applied(ctx: Context, request: Request, body: ExperimentSelection, action: Action) -> Answer:
+def _apply_action(
+    ctx: Context, request: Request, body: ExperimentSelection, action: Action
+) -> Answer:
     if not body.experiment_ids and body.filters is None:
         raise BadRequest("name experiments by experimentIds, or choose them by filters")
     filters = ExperimentFilters() if body.filters is None else body.filters
@@ -190,7 +192,7 @@ def _refuse_whole_cluster(filters: Mapping[str, Any], *, every: bool) -> None:
         )
 
 
-def _selected(right: Right) -> tuple[Need, ...]:
+def _needs_of_selection(right: Right) -> tuple[Need, ...]:
     """Need a right for all experiments that a request selects: its project, ids and filters, all within a listing."""
     return (
         in_path(right, "project", "projectId"),
@@ -204,8 +206,8 @@ _EVERY_PROJECT = "-1"
 _P = "/api/v1/projects"
 _B = f"{_P}/{{projectId}}/experiments"
 _UPDATE = require(in_path(Right.UPDATE_PROJECT, "project", "id"), task=TaskRule.AS_OWNER)
-_MANY = require(*_selected(Right.UPDATE_EXPERIMENT), task=TaskRule.NEVER)
-_EDIT_MANY = require(*_selected(Right.UPDATE_EXPERIMENT_METADATA), task=TaskRule.NEVER)
+_MANY = require(*_needs_of_selection(Right.UPDATE_EXPERIMENT), task=TaskRule.NEVER)
+_EDIT_MANY = require(*_needs_of_selection(Right.UPDATE_EXPERIMENT_METADATA), task=TaskRule.NEVER)
 ROUTES = (
     get(
         "/api/v1/workspaces/{id}/projects",
@@ -334,7 +336,7 @@ ROUTES = (
         f"{_B}/delete",
         _bulk(bulk.deleting),
         summary="Delete many",
-        rule=require(*_selected(Right.DELETE_EXPERIMENT), task=TaskRule.NEVER),
+        rule=require(*_needs_of_selection(Right.DELETE_EXPERIMENT), task=TaskRule.NEVER),
         audit="project.experiments.delete.delete",
     ),
     post(
@@ -342,7 +344,7 @@ ROUTES = (
         move_experiments,
         summary="Move many",
         rule=require(
-            *_selected(Right.UPDATE_EXPERIMENT),
+            *_needs_of_selection(Right.UPDATE_EXPERIMENT),
             in_body(Right.CREATE_EXPERIMENT, "project", "destinationProjectId"),
             task=TaskRule.NEVER,
         ),

@@ -171,7 +171,7 @@ def _role(id: int) -> Role:
 
 def _page(body: RoleSearch, matches: Iterable[Role]) -> Answer:
     page, pagination = part_of(list(matches), Page(body.offset, body.limit))
-    return json_response({"roles": [_shown(r) for r in page], "pagination": pagination})
+    return json_response({"roles": [_role_json(r) for r in page], "pagination": pagination})
 
 
 def _summary(assigned: Iterable[Assignment]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _summary(assigned: Iterable[Assignment]) -> dict[str, Any]:
         if a.role in ROLES:
             places.setdefault(ROLES[a.role], []).append(a.workspace_id)
     return {
-        "roles": [_shown(role) for role in places],
+        "roles": [_role_json(role) for role in places],
         "assignments": [
             {
                 "roleId": role.id,
@@ -198,7 +198,7 @@ def _with_assignments(
     assignments = list(assignments)
     return [
         {
-            "role": _shown(role),
+            "role": _role_json(role),
             "userRoleAssignments": [
                 {"userId": a.user_id, "roleAssignment": _assignment(role, a)}
                 for a in assignments
@@ -222,7 +222,7 @@ def _assignment(role: Role, a: Assignment) -> dict[str, Any]:
     }
 
 
-def _shown(role: Role) -> dict[str, Any]:
+def _role_json(role: Role) -> dict[str, Any]:
     in_order = [right for right in Right if right in role.rights]
     return {
         "roleId": role.id,

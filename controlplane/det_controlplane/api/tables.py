@@ -92,7 +92,7 @@ def metadata_values(ctx: Context, request: Request) -> Answer:
 
 def _bulk(action: Action) -> Handler:
     def handler(ctx: Context, request: Request, body: RunSelection) -> Answer:
-        return _applied(ctx, request, body, "projectId", action)
+        return _apply_action(ctx, request, body, "projectId", action)
 
     return handler
 
@@ -100,10 +100,10 @@ def _bulk(action: Action) -> Handler:
 def move(ctx: Context, request: Request, body: RunMove) -> Answer:
     action = run_actions.moving_to(body.destination_project_id, body.skip_multitrial)
     selection = RunSelection(body.source_project_id, body.run_ids, body.filter)
-    return _applied(ctx, request, selection, "sourceProjectId", action)
+    return _apply_action(ctx, request, selection, "sourceProjectId", action)
 
 
-def _applied(
+def _apply_action(
     ctx: Context, request: Request, body: RunSelection, project: str, action: Action
 ) -> Answer:
     ids, where = body.run_ids, parse_filter(body.filter)
@@ -121,7 +121,7 @@ def _is_narrow(project_id: int, chosen: Filter) -> bool:
     return project_id not in _EVERY_PROJECT or (project_id == -1 and chosen.has_conditions)
 
 
-def _selected(right: Right, project: str = "projectId") -> tuple[Need, ...]:
+def _needs_of_selection(right: Right, project: str = "projectId") -> tuple[Need, ...]:
     """Need a right for all runs that a body selects, by their ids or by a filter in a project."""
     return (
         in_body(right, "trial", "runIds"),
@@ -131,7 +131,7 @@ def _selected(right: Right, project: str = "projectId") -> tuple[Need, ...]:
 
 
 _P, _R = "/api/v1/projects", "/api/v1/runs"
-_MANY = require(*_selected(Right.UPDATE_EXPERIMENT), task=TaskRule.NEVER)
+_MANY = require(*_needs_of_selection(Right.UPDATE_EXPERIMENT), task=TaskRule.NEVER)
 ROUTES = (
     post(
         "/api/v1/experiments-search",
@@ -188,7 +188,7 @@ ROUTES = (
         f"{_R}/delete",
         _bulk(run_actions.delete),
         summary="Delete many runs",
-        rule=require(*_selected(Right.DELETE_EXPERIMENT), task=TaskRule.NEVER),
+        rule=require(*_needs_of_selection(Right.DELETE_EXPERIMENT), task=TaskRule.NEVER),
         audit="run.delete",
     ),
     post(
@@ -196,7 +196,7 @@ ROUTES = (
         move,
         summary="Move many runs to another project",
         rule=require(
-            *_selected(Right.UPDATE_EXPERIMENT, "sourceProjectId"),
+            *_needs_of_selection(Right.UPDATE_EXPERIMENT, "sourceProjectId"),
             in_body(Right.CREATE_EXPERIMENT, "project", "destinationProjectId"),
             task=TaskRule.NEVER,
         ),

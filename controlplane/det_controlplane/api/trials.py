@@ -156,14 +156,16 @@ def patch_trial(ctx: Context, request: Request, body: TrialState) -> Answer:
 
 
 def create_trial(ctx: Context, request: Request, body: NewTrial) -> Answer:
-    return _created(ctx, request, body, None)
+    return _create_trial(ctx, request, body, None)
 
 
 def put_trial(ctx: Context, request: Request, body: NewExternalTrial) -> Answer:
-    return _created(ctx, request, body.create_trial_request, body.external_trial_id)
+    return _create_trial(ctx, request, body.create_trial_request, body.external_trial_id)
 
 
-def _created(ctx: Context, request: Request, trial: NewTrial, external_id: str | None) -> Answer:
+def _create_trial(
+    ctx: Context, request: Request, trial: NewTrial, external_id: str | None
+) -> Answer:
     task_rights.require_experiment(ctx, user_of(request), trial.experiment_id)
     hparams = storable(trial.hparams)
     trial_id = unmanaged.create_trial(ctx, trial.experiment_id, hparams, external_id)

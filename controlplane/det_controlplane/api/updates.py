@@ -41,13 +41,13 @@ def stream(ctx: Context, request: Request, body: StreamBody) -> Answer:
         changes, now = updates.look(ctx, user, wishes, last)
         lines = [b'{"%s":%s}\n' % (c.name.encode(), c.value.encode()) for c in changes]
         if last is None:
-            lines = [_synced(sync_id, False), *lines, _synced(sync_id, True)]
+            lines = [_encode_sync(sync_id, False), *lines, _encode_sync(sync_id, True)]
         return Batch(lines, now, False)
 
     return Stream(fetch, topic="updates")
 
 
-def _synced(sync_id: str, complete: bool) -> bytes:
+def _encode_sync(sync_id: str, complete: bool) -> bytes:
     return json.dumps({"sync_id": sync_id, "complete": complete}).encode() + b"\n"
 
 

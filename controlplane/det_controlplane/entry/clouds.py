@@ -24,10 +24,13 @@ Made = TypeVar("Made")
 def clouds_of(config: ClusterConfig, left: Collection[str] = ()) -> dict[str, Compute]:
     """Return the clouds that can rent machines, by provider. Providers in `left` are included, so that machines of
     pools that stopped renting can be terminated."""
-    clouds = {name: _made(package.compute, sections) for name, package, sections in _used(config)}
+    clouds = {
+        name: _make_adapter(package.compute, sections)
+        for name, package, sections in _list_used_providers(config)
+    }
     for name in sorted(set(left) - clouds.keys()):
         try:
-            clouds[name] = _made(_package(name).compute, [])
+            clouds[name] = _make_adapter(_package(name).compute, [])
         except BadSettings as e:
             log.error("machines on %s are left and cannot be ended from here: %s", name, e)
     return clouds
@@ -36,8 +39,8 @@ def clouds_of(config: ClusterConfig, left: Collection[str] = ()) -> dict[str, Co
 def markets_of(config: ClusterConfig) -> dict[str, Market]:
     """Return readers of machine types and prices, for providers whose packages have `market(sections)`."""
     return {
-        name: _made(package.market, sections)
-        for name, package, sections in _used(config)
+        name: _make_adapter(package.market, sections)
+        for name, package, sections in _list_used_providers(config)
         if hasattr(package, "market")
     }
 
@@ -46,20 +49,22 @@ def identities_of(config: ClusterConfig) -> dict[str, IdentityVerifier]:
     """Return how agents of rented machines prove themselves, by kind of proof."""
     verifiers = [
         verifier
-        for _, package, sections in _used(config)
-        for verifier in _made(package.identity_verifiers, sections)
+        for _, package, sections in _list_used_providers(config)
+        for verifier in _make_adapter(package.identity_verifiers, sections)
     ]
     return {verifier.kind: verifier for verifier in verifiers}
 
 
-def _used(config: ClusterConfig) -> Iterator[tuple[str, ModuleType, Sequence[Mapping[str, Any]]]]:
+def _list_used_providers(
+    config: ClusterConfig,
+) -> Iterator[tuple[str, ModuleType, Sequence[Mapping[str, Any]]]]:
     sections = [section for pool in config.resource_pools for section in pool.sections]
     for provider in sorted({section.provider for section in sections}):
         own = [section.settings for section in sections if section.provider == provider]
         yield provider, _package(provider), own
 
 
-def _made(
+def _make_adapter(
     make: Callable[[Sequence[Mapping[str, Any]]], Made], own: Sequence[Mapping[str, Any]]
 ) -> Made:
     try:

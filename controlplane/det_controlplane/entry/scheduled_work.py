@@ -38,7 +38,7 @@ def ticking(ctx: Context, set_schedules: SetSchedules | None) -> Turn:
             # Work that came while the schedules were switched off was woken by a turn that still saw them on.
             due_s = run_while_due(lambda: _tick(ctx), clock)
             activity.switch(ctx, set_schedules, idle=due_s is None)
-        _rest(ctx, due_s)
+        _release_connections(ctx, due_s)
         return due_s
 
     return turn
@@ -72,13 +72,13 @@ def provisioning(ctx: Context, start_relay: Callable[[], None] | None = None) ->
 
     def turn(clock: Clock) -> float | None:
         due_s = run_while_due(one_pass, clock)
-        _rest(ctx, due_s)
+        _release_connections(ctx, due_s)
         return due_s
 
     return turn
 
 
-def _rest(ctx: Context, due_s: float | None) -> None:
+def _release_connections(ctx: Context, due_s: float | None) -> None:
     """Close the database connections if no work is due, so that a serverless database can pause."""
     if due_s is None:
         ctx.db.dispose()

@@ -49,7 +49,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         return environment.get(_PREFIX + name, "")
 
     return Settings(
-        database_url=_required(environment, "DB_URL"),
+        database_url=_require_variable(environment, "DB_URL"),
         database_read_url=text("DB_READ_URL"),
         cluster_config=text("CLUSTER_CONFIG"),
         objects=text("OBJECTS"),
@@ -97,7 +97,7 @@ def _object(environment: Mapping[str, str], name: str) -> dict[str, Any]:
     return content
 
 
-def _required(environment: Mapping[str, str], name: str) -> str:
+def _require_variable(environment: Mapping[str, str], name: str) -> str:
     value = environment.get(_PREFIX + name, "")
     if not value:
         raise BadSettings(

@@ -125,15 +125,15 @@ class FakeCloud:
         return self._call(lambda: self._owned(cluster_id, place.region))
 
     def console(self, machine: CloudMachine, place: Place) -> str:
-        found = self.find(machine.cloud_id)
-        return found.console if found else ""
+        rented = self.find(machine.cloud_id)
+        return rented.console if rented else ""
 
     def refuse(
         self, scope: Scope, kind: RefusalKind, sentence: str = "", hint: tuple[str, ...] = ()
     ) -> None:
         """Refuse launches of the offers in a scope until `allow`, naming zones that have room."""
-        said = sentence or f"the fake cloud was told to refuse with {kind.value}"
-        self.refuse_with(Refusal(kind, scope, said, hint))
+        message = sentence or f"the fake cloud was told to refuse with {kind.value}"
+        self.refuse_with(Refusal(kind, scope, message, hint))
 
     def refuse_with(self, refusal: Refusal) -> None:
         """Refuse launches of the offers in the refusal's scope until `allow`."""
@@ -152,11 +152,11 @@ class FakeCloud:
 
     def reclaim(self, cloud_id: str, notice_s: float = 0.0) -> None:
         """Take a machine back, at once or some time after a notice that its agent sees."""
-        found = self._existing(cloud_id)
+        rented = self._existing(cloud_id)
         if notice_s:
-            found.notice_at = min(found.notice_at, self.now())
-        found.ends_at = min(found.ends_at, self.now() + notice_s)
-        found.ended_because = _RECLAIMED
+            rented.notice_at = min(rented.notice_at, self.now())
+        rented.ends_at = min(rented.ends_at, self.now() + notice_s)
+        rented.ended_because = _RECLAIMED
 
     def stop(self, cloud_id: str) -> None:
         """Stop a machine without deleting it, as an operator might."""
@@ -194,9 +194,9 @@ class FakeCloud:
         return share > 0 and self._random.random() < share
 
     def _launch(self, request: LaunchRequest) -> LaunchOutcome:
-        known = self._by_token.get(request.token)
-        if known is not None:
-            return LaunchOutcome(self._shown(known))
+        rented = self._by_token.get(request.token)
+        if rented is not None:
+            return LaunchOutcome(self._shown(rented))
         if self._happens(self.faults.throttled):
             region = Scope(self.provider, request.offers[0].region)
             return LaunchOutcome(None, (_refusal(RefusalKind.RETRYABLE, region),))
@@ -210,9 +210,9 @@ class FakeCloud:
         return LaunchOutcome(None, tuple(refusals))
 
     def _refusal(self, offer: Offer) -> Refusal | None:
-        told = next((r for r in self._refused if r.scope.covers(offer)), None)
-        if told is not None:
-            return told
+        ordered = next((r for r in self._refused if r.scope.covers(offer)), None)
+        if ordered is not None:
+            return ordered
         in_region = sum(m.offer.region == offer.region for m in self.alive())
         if self.most_machines is not None and in_region >= self.most_machines:
             scope = Scope(self.provider, offer.region, capacity=offer.capacity.value)
@@ -294,10 +294,10 @@ class FakeCloud:
         )
 
     def _existing(self, cloud_id: str) -> RentedMachine:
-        found = self.find(cloud_id)
-        if found is None:
+        rented = self.find(cloud_id)
+        if rented is None:
             raise LookupError(f"the fake cloud never had {cloud_id}")
-        return found
+        return rented
 
 
 _RECLAIMED = "spot capacity was taken back"

@@ -31,13 +31,13 @@ class FakeMarket:
         if not self.connected:
             raise Unreachable(f"{self.provider} does not tell types and prices: no permission")
         names = {w.name for w in wanted}
-        found = tuple(
+        prices = tuple(
             Price(scope, self._price(scope, usd), datetime.fromtimestamp(self.now(), timezone.utc))
             for scope, usd in self.prices.items()
             if scope.region == place.region and scope.machine_type in names
         )
         types = {name: TypeZones(self.zones[name]) for name in sorted(names) if name in self.zones}
-        return MarketAnswer(found, types)
+        return MarketAnswer(prices, types)
 
     def follow(self, offers: Sequence[Offer]) -> None:
         """Begin with the prices of some offers."""

@@ -149,7 +149,7 @@ def keys(event: Any, context: Any) -> Any:
 
     Few of these addresses are reached by IPv6, so this runs outside the network of the others."""
     if "issuer" not in event:
-        return _sent(event)
+        return _send_webhook(event)
     issuer = str(event["issuer"])
     if "form" in event:
         secret = event["secret"]
@@ -159,7 +159,7 @@ def keys(event: Any, context: Any) -> Any:
     return issuers.describe(issuer) if event.get("describe") else issuers.fetch_keys(issuer)
 
 
-def _sent(event: Any) -> dict[str, Any]:
+def _send_webhook(event: Any) -> dict[str, Any]:
     """Check the address of a webhook, or post a message to it."""
     courier = WebCourier()
     try:

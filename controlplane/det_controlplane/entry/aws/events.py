@@ -42,7 +42,7 @@ def respond(
         raise RuntimeError(f"{request.path} waits although it was told not to")
     if isinstance(answer, Stream):
         budget_s = min(remaining_s, _GATEWAY_S) - _RESERVE_S
-        answer = _drained(app, request, answer, budget_s, sleep)
+        answer = _drain_stream(app, request, answer, budget_s, sleep)
     return write_answer(event, request, wire_answer(request, answer))
 
 
@@ -110,7 +110,7 @@ def _read_v1(event: Event) -> Request:
         method=event["httpMethod"],
         path=event["path"],
         query={name: list(values) for name, values in query.items()},
-        headers={name.lower(): _joined(name, values) for name, values in many.items()},
+        headers={name.lower(): _join_values(name, values) for name, values in many.items()},
         client=event["requestContext"].get("identity", {}).get("sourceIp", ""),
     )
 
@@ -155,7 +155,7 @@ def _encoded_path(event: Event) -> str:
     return quote(path, safe="/:@!$&'()*+,;=~")
 
 
-def _joined(name: str, values: list[str]) -> str:
+def _join_values(name: str, values: list[str]) -> str:
     return ("; " if name.lower() == "cookie" else ", ").join(values)
 
 
@@ -165,7 +165,7 @@ def _without_stage(path: str, stage: str) -> str:
     return path[len(prefix) :] or "/" if has_stage else path
 
 
-def _drained(
+def _drain_stream(
     app: App, request: Request, stream: Stream, budget_s: float, sleep: Callable[[float], None]
 ) -> Response:
     """Return the lines of a stream until it ends, the time is up or the answer is full."""

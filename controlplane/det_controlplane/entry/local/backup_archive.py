@@ -166,8 +166,8 @@ def read_manifest(path: Path) -> Manifest:
             f"{path} is not a backup, or was cut off: it has no manifest; copy it again"
         )
     if hashlib.sha256(texts[_MANIFEST]).hexdigest().encode() != texts[_CHECKSUM].strip():
-        raise _damaged(path, _MANIFEST)
-    return _parsed(path, json.loads(texts[_MANIFEST]))
+        raise _damage_error(path, _MANIFEST)
+    return _parse_manifest(path, json.loads(texts[_MANIFEST]))
 
 
 def verify(path: Path, manifest: Manifest) -> None:
@@ -177,7 +177,7 @@ def verify(path: Path, manifest: Manifest) -> None:
         members = _members(archive)
     for name in sorted(entries.keys() | members.keys()):
         if entries.get(name) != members.get(name):
-            raise _damaged(path, name)
+            raise _damage_error(path, name)
 
 
 def extract(path: Path, folders: Mapping[str, Path]) -> None:
@@ -272,7 +272,7 @@ def _content(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[bytes]
         yield from _pieces(file)
 
 
-def _parsed(path: Path, raw: dict[str, Any]) -> Manifest:
+def _parse_manifest(path: Path, raw: dict[str, Any]) -> Manifest:
     if raw.get("format") != FORMAT:
         raise BadArchive(
             f"{path} has format {raw.get('format')} of backups and this program knows format {FORMAT}: it was made by"
@@ -288,7 +288,7 @@ def _parsed(path: Path, raw: dict[str, Any]) -> Manifest:
     )
 
 
-def _damaged(path: Path, name: str) -> BadArchive:
+def _damage_error(path: Path, name: str) -> BadArchive:
     return BadArchive(
         f"{path} was altered or damaged: {name} differs from the manifest; copy the file again"
     )

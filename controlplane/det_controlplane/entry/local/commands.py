@@ -221,7 +221,7 @@ def agent_up(args: Any) -> int:
         return _agent_of_another_cluster(args, agent, _elsewhere(args, host))
     files.write_desired(plan.with_agent(files, agent))
     _hang_up(files)
-    return _joined(files, agent)
+    return _wait_until_joined(files, agent)
 
 
 def _elsewhere(args: Any, host: str) -> str:
@@ -419,7 +419,7 @@ def _hang_up(files: LocalFiles) -> None:
         os.kill(pid, signal.SIGHUP)
 
 
-def _joined(files: LocalFiles, agent: LocalAgent) -> int:
+def _wait_until_joined(files: LocalFiles, agent: LocalAgent) -> int:
     try:
         client.wait_until_joined(files, {agent.name})
     except client.NotUp as e:

@@ -21,11 +21,11 @@ def prepare(url: str) -> bool:
         migrate(url)
     except DatabaseDown as e:
         raise BadDatabase(
-            f"--db: no PostgreSQL answers at {_shown(url)} ({_innermost(e)}): start it, correct the URL, or leave "
-            "--db out and get a database with the cluster"
+            f"--db: no PostgreSQL answers at {_remove_password(url)} ({_innermost(e)}): start it,"
+            " correct the URL, or leave --db out and get a database with the cluster"
         ) from e
     except (MigrationError, BadUrl) as e:
-        raise BadDatabase(f"--db: {_shown(url)} cannot be used: {e}") from e
+        raise BadDatabase(f"--db: {_remove_password(url)} cannot be used: {e}") from e
     db = Database(url, pool_size=1)
     try:
         return awaits_first_password(db)
@@ -46,7 +46,7 @@ def _check_form(url: str) -> None:
         )
 
 
-def _shown(url: str) -> str:
+def _remove_password(url: str) -> str:
     """Return a URL without its password."""
     parts = urlsplit(url)
     where = parts.netloc.rpartition("@")[2]

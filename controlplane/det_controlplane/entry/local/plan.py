@@ -38,7 +38,7 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     before = files.desired() if files.has_cluster() else None
     raw = _read_config(files, args)
     agents = _configured_agents(raw.pop(AGENTS_KEY, None))
-    config = _completed(raw, files, args, _name_of(args, before))
+    config = _complete_config(raw, files, args, _name_of(args, before))
     # Everything that is wrong with it is said here, not in the log of a server.
     checked = load_checked(config)
     database_url = getattr(args, "db", None) or (before.database_url if before else "")
@@ -112,7 +112,9 @@ def _read_config(files: LocalFiles, args: Any) -> dict[str, Any]:
     return dict(load_yaml(text, what="cluster configuration")) if text.strip() else {}
 
 
-def _completed(raw: dict[str, Any], files: LocalFiles, args: Any, name: str) -> dict[str, Any]:
+def _complete_config(
+    raw: dict[str, Any], files: LocalFiles, args: Any, name: str
+) -> dict[str, Any]:
     """Return the configuration with the defaults that only this machine can give."""
     config = {"cluster_name": name, **raw}
     storage = getattr(args, "storage_host_path", None)

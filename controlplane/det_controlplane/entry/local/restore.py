@@ -109,7 +109,7 @@ def _adapt_settings(
 ) -> list[str]:
     """Change names and paths in the settings; return the names that the agents had."""
     before = draft.desired()
-    draft.write_desired(_desired(before, manifest, target, name))
+    draft.write_desired(_plan_processes(before, manifest, target, name))
     config = _config(draft)
     if config.get("cluster_name") == before.cluster_name:
         config["cluster_name"] = name
@@ -119,7 +119,7 @@ def _adapt_settings(
     return [agent.name for agent in before.agents]
 
 
-def _desired(before: Desired, manifest: Manifest, target: LocalFiles, name: str) -> Desired:
+def _plan_processes(before: Desired, manifest: Manifest, target: LocalFiles, name: str) -> Desired:
     """Return the processes of the restored cluster, which has a PostgreSQL server of its own."""
 
     def moved(path: str) -> str:

@@ -35,7 +35,7 @@ async def run_until_hangup(
     if client is None:
         return await work
     working = asyncio.ensure_future(work)
-    watching = asyncio.create_task(_left(client, sent))
+    watching = asyncio.create_task(_wait_until_left(client, sent))
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -48,7 +48,7 @@ async def run_until_hangup(
         await asyncio.gather(working, watching, return_exceptions=True)
 
 
-async def _left(client: Client, count_sent: Callable[[], int]) -> None:
+async def _wait_until_left(client: Client, count_sent: Callable[[], int]) -> None:
     """Wait until the client has disconnected and the task has read no data for a while."""
     total, idle_s = count_sent(), 0.0
     while True:

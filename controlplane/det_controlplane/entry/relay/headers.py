@@ -157,10 +157,10 @@ def from_task(headers: Iterable[tuple[bytes, bytes]], service: str) -> Headers:
                 client_headers.append((name, cookie.encode("latin-1")))
             continue
         client_headers.append((name, value))
-    return [*client_headers, _caching(all_headers), *_OF_EVERY_ANSWER]
+    return [*client_headers, _caching_header(all_headers), *_OF_EVERY_ANSWER]
 
 
-def _caching(headers: Headers) -> tuple[bytes, bytes]:
+def _caching_header(headers: Headers) -> tuple[bytes, bytes]:
     """Let browsers revalidate each answer, unless the task forbids storing it."""
     directives = b",".join(
         value.lower() for name, value in headers if name.lower() == b"cache-control"

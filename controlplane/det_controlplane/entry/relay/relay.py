@@ -151,7 +151,7 @@ class Relay:
         self, scope: Any, service: str, target: Target, stream: Stream, receive: Any, send: Any
     ) -> None:
         headers = h.towards_task(scope["headers"], bearer_is_ours=target.bearer_is_ours)
-        headers = _forwarded(scope, headers, service, self._public)
+        headers = _add_forwarded_headers(scope, headers, service, self._public)
         more = [h.cookie_to_keep(target.to_keep, service, headers)] if target.to_keep else []
         path: bytes = scope["raw_path"]
         query: bytes = scope["query_string"]
@@ -197,7 +197,9 @@ class _RawTcpPort(BadRequest):
         )
 
 
-def _forwarded(scope: Any, headers: Headers, service: str, public: SplitResult) -> Headers:
+def _add_forwarded_headers(
+    scope: Any, headers: Headers, service: str, public: SplitResult
+) -> Headers:
     """Add the headers by which reverse proxies describe the original request.
 
     CloudFront does not send the scheme and connects to a relay by HTTP. A request for the cluster's own address came by

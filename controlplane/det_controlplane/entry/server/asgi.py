@@ -228,7 +228,7 @@ class AsgiApp:
             if common is not None:
                 return common
         request.final = self._app.ctx.may_wait_s <= 0
-        seen = self._notifier.seen()
+        wake_count = self._notifier.seen()
         answer = await self._asked(request)
         if not isinstance(answer, Wait):
             return answer
@@ -240,7 +240,7 @@ class AsgiApp:
             await client.run_while_connected(asyncio.sleep(_BEYOND_ROOM_S))
             return await self._last_asked(request)
         with self._waits.held(caller):
-            return await self._waited(request, answer, seen, client)
+            return await self._waited(request, answer, wake_count, client)
 
     async def _waited(
         self, request: Request, answer: Wait, seen: int, client: "_Client"
@@ -292,7 +292,7 @@ class AsgiApp:
         await _start(send, 200, stream_headers(stream))
         cursor, is_over = stream.cursor, request.method == "HEAD"
         while not is_over:
-            seen = self._notifier.seen()
+            wake_count = self._notifier.seen()
             batch = await self._in_turn(request, next_batch, self._app, request, stream, cursor)
             cursor, is_over = batch.cursor, batch.done
             if batch.lines:
@@ -300,7 +300,7 @@ class AsgiApp:
             elif batch.unfinished:
                 await client.run_while_connected(asyncio.sleep(0))
             elif not is_over:
-                pause = self._notifier.wait(stream.topic, _STREAM_PAUSE_S, seen)
+                pause = self._notifier.wait(stream.topic, _STREAM_PAUSE_S, wake_count)
                 await client.run_while_connected(pause)
                 if self._ending:
                     raise Disconnected

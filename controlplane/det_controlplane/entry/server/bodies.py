@@ -119,7 +119,7 @@ class Body:
             raise TooSlow
         self.is_begun = True
         try:
-            message = await _within(min(PART_S, left_s), self._receive)
+            message = await _receive_within(min(PART_S, left_s), self._receive)
         except asyncio.TimeoutError:
             raise TooSlow from None
         if message["type"] == "http.disconnect":
@@ -130,7 +130,7 @@ class Body:
         return part
 
 
-async def _within(seconds: float, receive: Receive) -> MutableMapping[str, Any]:
+async def _receive_within(seconds: float, receive: Receive) -> MutableMapping[str, Any]:
     """Receive the next message. Raises asyncio.TimeoutError."""
     if sys.version_info >= (3, 11):
         # Before Python 3.12, `wait_for` creates a task even if the data has already arrived.

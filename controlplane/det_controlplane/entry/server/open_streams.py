@@ -38,7 +38,7 @@ class OpenStreams:
     def held(self, caller: str) -> Iterator[None]:
         """Count one more while it is open. Raises TooMany."""
         if not self.has_room(caller):
-            raise TooMany(_told(caller, self._open[caller]))
+            raise TooMany(_limit_message(caller, self._open[caller]))
         self._open[caller] += 1
         try:
             yield
@@ -46,7 +46,7 @@ class OpenStreams:
             self._open -= Counter({caller: 1})  # forgets callers that have none any more
 
 
-def _told(caller: str, count: int) -> str:
+def _limit_message(caller: str, count: int) -> str:
     if caller.startswith(_ADDRESS):
         return (
             f"{count} streams and connections to tasks, of users that are not known here, are open from {caller}:"

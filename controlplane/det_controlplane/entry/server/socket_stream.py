@@ -71,13 +71,15 @@ class SocketStream:
             return False
         cursor, is_over = stream.cursor, False
         while not is_over and not coming.done():
-            seen = self._notifier.seen()
+            wake_count = self._notifier.seen()
             batch = await self._in_turn(request, next_batch, self._app, request, stream, cursor)
             cursor, is_over = batch.cursor, batch.done
             for line in batch.lines:
                 await self._send({"type": "websocket.send", "text": line.decode().rstrip("\n")})
             if not batch.lines:
-                pause = asyncio.ensure_future(self._notifier.wait(stream.topic, _PAUSE_S, seen))
+                pause = asyncio.ensure_future(
+                    self._notifier.wait(stream.topic, _PAUSE_S, wake_count)
+                )
                 either: set[asyncio.Future[Any]] = {pause, coming}
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 pause.cancel()

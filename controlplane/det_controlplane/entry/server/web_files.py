@@ -63,7 +63,8 @@ class _Version:
     def __init__(self, folder: Path, stamp: tuple[int, ...]) -> None:
         self.stamp = stamp
         self.files = {
-            f.relative_to(folder).as_posix(): _file(f.name, f.read_bytes()) for f in _found(folder)
+            f.relative_to(folder).as_posix(): _file(f.name, f.read_bytes())
+            for f in _find_files(folder)
         }
         hasher = hashlib.sha256()
         for name, file in self.files.items():
@@ -93,7 +94,7 @@ class _Version:
         names = [_FIRST, *scripts]
         for name in names:  # which grows meanwhile
             for target in _IMPORT.findall(self._text(name)):
-                script = _beside(name, target)
+                script = _resolve_path(name, target)
                 if script not in names:
                     names.append(script)
         return names
@@ -101,12 +102,12 @@ class _Version:
     def _shown_at(self, path: str) -> list[str]:
         """Return the script of a page, and the script of its part that the path names or that comes first."""
         for pattern, target in self._parts.get(_FIRST, {}).items():
-            params = _matched(pattern, path)
+            params = _match_path(pattern, path)
             if params is not None:
-                page = _beside(_FIRST, target)
+                page = _resolve_path(_FIRST, target)
                 parts = self._parts[page]
                 part = parts.get(params.get("tab", ""), next(iter(parts.values()), ""))
-                return [page, _beside(page, part)] if part else [page]
+                return [page, _resolve_path(page, part)] if part else [page]
         return []
 
     def _text(self, name: str) -> str:
@@ -114,7 +115,7 @@ class _Version:
 
     def _whole_sheet(self, name: str) -> str:
         """Return a style sheet with its imports inlined, which saves a request for each."""
-        return _SHEET.sub(lambda m: self._whole_sheet(_beside(name, m[1])), self._text(name))
+        return _SHEET.sub(lambda m: self._whole_sheet(_resolve_path(name, m[1])), self._text(name))
 
 
 class WebFiles:
@@ -129,7 +130,7 @@ class WebFiles:
         return self._version or self._read()
 
     def _read(self) -> _Version:
-        stamp = tuple(f.stat().st_mtime_ns for f in _found(self._folder))
+        stamp = tuple(f.stat().st_mtime_ns for f in _find_files(self._folder))
         if self._version is None or self._version.stamp != stamp:
             self._version = _Version(self._folder, stamp)
         return self._version
@@ -165,11 +166,11 @@ def web_routes() -> tuple[Route, ...]:
     )
 
 
-def _beside(name: str, target: str) -> str:
+def _resolve_path(name: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
 
 
-def _matched(pattern: str, path: str) -> dict[str, str] | None:
+def _match_path(pattern: str, path: str) -> dict[str, str] | None:
     """Match an address to a pattern as `/trials/:id/:tab?`, as lib/router.js does."""
     pattern_parts, path_parts = pattern.split("/"), (path.rstrip("/") or "/").split("/")
     params = {}
@@ -185,7 +186,7 @@ def _matched(pattern: str, path: str) -> dict[str, str] | None:
     return params
 
 
-def _found(folder: Path) -> list[Path]:
+def _find_files(folder: Path) -> list[Path]:
     return sorted(f for f in folder.rglob("*") if f.suffix in _SUFFIXES)
 
 

@@ -96,13 +96,13 @@ def launch_request(
     )
 
 
-def _launched(cloud: CloudUnderTest, request: LaunchRequest) -> CloudMachine:
+def _launch_machine(cloud: CloudUnderTest, request: LaunchRequest) -> CloudMachine:
     machine = cloud.compute.launch(request).machine
     assert machine is not None
     return machine
 
 
-def _listed(cloud: CloudUnderTest, cluster_id: str = CLUSTER) -> dict[str, CloudMachine]:
+def _list_machines(cloud: CloudUnderTest, cluster_id: str = CLUSTER) -> dict[str, CloudMachine]:
     """Return the listed machines that have not ended, by id."""
     listed = cloud.compute.owned(cluster_id, cloud.place)
     assert len({m.cloud_id for m in listed}) == len(listed), "a machine is listed twice"
@@ -145,8 +145,8 @@ class ComputeContract:
 
     def test_what_is_listed_is_what_was_launched(self, cloud: CloudUnderTest) -> None:
         for capacity in Capacity:
-            launched = _launched(cloud, launch_request(cloud, cloud.offers(capacity)[:1]))
-            listed = _listed(cloud)[launched.cloud_id]
+            launched = _launch_machine(cloud, launch_request(cloud, cloud.offers(capacity)[:1]))
+            listed = _list_machines(cloud)[launched.cloud_id]
             assert listed.provider == launched.provider
             assert (listed.region, listed.zone) == (launched.region, launched.zone)
             assert listed.machine_type == launched.machine_type
@@ -158,44 +158,44 @@ class ComputeContract:
         anywhere = Offer(
             best.provider, best.region, "", best.machine_type, best.capacity, best.slots, best.price_usd_hour
         )  # fmt: skip
-        machine = _launched(cloud, launch_request(cloud, [anywhere]))
+        machine = _launch_machine(cloud, launch_request(cloud, [anywhere]))
         assert machine.zone.startswith(best.region)
 
     def test_one_token_gives_one_machine(self, cloud: CloudUnderTest) -> None:
         for offers in (cloud.offers(Capacity.SPOT), cloud.offers(Capacity.ON_DEMAND)[:1]):
             request = launch_request(cloud, offers)
-            first, second = _launched(cloud, request), _launched(cloud, request)
+            first, second = _launch_machine(cloud, request), _launch_machine(cloud, request)
             assert first.cloud_id == second.cloud_id
             assert first.machine_id == second.machine_id == request.machine_id
-        assert len(_listed(cloud)) == 2
+        assert len(_list_machines(cloud)) == 2
 
     def test_other_machines_have_other_tokens(self, cloud: CloudUnderTest) -> None:
-        first, second = (_launched(cloud, launch_request(cloud)) for _ in range(2))
+        first, second = (_launch_machine(cloud, launch_request(cloud)) for _ in range(2))
         assert first.cloud_id != second.cloud_id
-        assert set(_listed(cloud)) == {first.cloud_id, second.cloud_id}
+        assert set(_list_machines(cloud)) == {first.cloud_id, second.cloud_id}
 
     def test_a_machine_whose_answer_was_lost_is_found_again(self, cloud: CloudUnderTest) -> None:
         for offers in (cloud.offers(Capacity.SPOT), cloud.offers(Capacity.ON_DEMAND)[:1]):
-            before, request = set(_listed(cloud)), launch_request(cloud, offers)
+            before, request = set(_list_machines(cloud)), launch_request(cloud, offers)
             cloud.lose_next_answer()
             assert _raises_unreachable(partial(cloud.compute.launch, request))
-            found = _launched(cloud, request)
-            assert found.machine_id == request.machine_id
-            assert set(_listed(cloud)) - before == {found.cloud_id}
+            machine = _launch_machine(cloud, request)
+            assert machine.machine_id == request.machine_id
+            assert set(_list_machines(cloud)) - before == {machine.cloud_id}
 
     def test_two_processes_with_one_token_rent_one_machine(self, cloud: CloudUnderTest) -> None:
         request = launch_request(cloud, cloud.offers(Capacity.SPOT))
         with ThreadPoolExecutor(2) as both:
             launched = list(both.map(cloud.compute.launch, [request, request]))
-        found = {outcome.machine.cloud_id for outcome in launched if outcome.machine}
-        assert found, "one of the two has to tell the machine"
-        assert found == set(_listed(cloud))
+        cloud_ids = {outcome.machine.cloud_id for outcome in launched if outcome.machine}
+        assert cloud_ids, "one of the two has to tell the machine"
+        assert cloud_ids == set(_list_machines(cloud))
 
     def test_a_token_whose_machine_ended_rents_no_other(self, cloud: CloudUnderTest) -> None:
         request = launch_request(cloud, cloud.offers(Capacity.SPOT))
-        cloud.reclaim(_launched(cloud, request))
+        cloud.reclaim(_launch_machine(cloud, request))
         cloud.compute.launch(request)
-        assert _listed(cloud) == {}
+        assert _list_machines(cloud) == {}
 
     def test_each_kind_of_refusal_comes_back_as_a_value(self, cloud: CloudUnderTest) -> None:
         for capacity in Capacity:
@@ -206,7 +206,7 @@ class ComputeContract:
                 assert outcome.machine is None
                 _assert_explained(outcome, offer, kind)
                 cloud.allow()
-        assert _listed(cloud) == {}
+        assert _list_machines(cloud) == {}
 
     def test_a_refusal_for_lack_of_capacity_spares_other_types(self, cloud: CloudUnderTest) -> None:
         first, second = cloud.offers(Capacity.SPOT)[:2]
@@ -243,27 +243,31 @@ class ComputeContract:
         assert cloud.compute.launch(request).machine is None
         cloud.allow()
         again = launch_request(cloud, [offer], machine_id=request.machine_id, attempt=2)
-        assert _launched(cloud, again).machine_id == request.machine_id
-        assert len(_listed(cloud)) == 1
+        assert _launch_machine(cloud, again).machine_id == request.machine_id
+        assert len(_list_machines(cloud)) == 1
 
     def test_every_page_of_a_listing_is_read(self, cloud: CloudUnderTest) -> None:
-        launched = [_launched(cloud, launch_request(cloud)) for _ in range(cloud.more_than_a_page)]
-        assert set(_listed(cloud)) == {m.cloud_id for m in launched}
+        launched = [
+            _launch_machine(cloud, launch_request(cloud)) for _ in range(cloud.more_than_a_page)
+        ]
+        assert set(_list_machines(cloud)) == {m.cloud_id for m in launched}
 
     def test_only_machines_of_the_cluster_are_listed(self, cloud: CloudUnderTest) -> None:
-        ours = _launched(cloud, launch_request(cloud))
-        theirs = _launched(cloud, launch_request(cloud, cluster_id=NEIGHBOUR))
+        ours = _launch_machine(cloud, launch_request(cloud))
+        theirs = _launch_machine(cloud, launch_request(cloud, cluster_id=NEIGHBOUR))
         cloud.add_stranger()
-        assert set(_listed(cloud)) == {ours.cloud_id}
-        assert set(_listed(cloud, NEIGHBOUR)) == {theirs.cloud_id}
+        assert set(_list_machines(cloud)) == {ours.cloud_id}
+        assert set(_list_machines(cloud, NEIGHBOUR)) == {theirs.cloud_id}
 
     def test_terminated_machines_end_and_others_stay(self, cloud: CloudUnderTest) -> None:
-        ends, stays = (_launched(cloud, launch_request(cloud)) for _ in range(2))
+        ends, stays = (_launch_machine(cloud, launch_request(cloud)) for _ in range(2))
         assert list(cloud.compute.terminate([ends])) == []
-        assert set(_listed(cloud)) == {stays.cloud_id}
+        assert set(_list_machines(cloud)) == {stays.cloud_id}
 
     def test_ending_what_is_gone_is_no_error(self, cloud: CloudUnderTest) -> None:
-        gone, stays, unknown, ends = (_launched(cloud, launch_request(cloud)) for _ in range(4))
+        gone, stays, unknown, ends = (
+            _launch_machine(cloud, launch_request(cloud)) for _ in range(4)
+        )
         cloud.reclaim(gone)
         cloud.compute.terminate([ends])
         never = _of_another_id(unknown)
@@ -271,40 +275,42 @@ class ComputeContract:
         assert list(ended) == [], ended
         assert list(cloud.compute.terminate([gone, never])) == []
         assert list(cloud.compute.terminate([])) == []
-        assert set(_listed(cloud)) == {stays.cloud_id}
+        assert set(_list_machines(cloud)) == {stays.cloud_id}
 
     def test_many_machines_end_by_one_call(self, cloud: CloudUnderTest) -> None:
-        launched = [_launched(cloud, launch_request(cloud)) for _ in range(cloud.more_than_a_page)]
+        launched = [
+            _launch_machine(cloud, launch_request(cloud)) for _ in range(cloud.more_than_a_page)
+        ]
         assert list(cloud.compute.terminate(launched)) == []
-        assert _listed(cloud) == {}
+        assert _list_machines(cloud) == {}
 
     def test_a_reclaimed_machine_is_gone_or_not_listed(self, cloud: CloudUnderTest) -> None:
         request = launch_request(cloud, cloud.offers(Capacity.SPOT)[:1])
-        machine = _launched(cloud, request)
+        machine = _launch_machine(cloud, request)
         cloud.reclaim(machine)
         listed = {m.cloud_id: m for m in cloud.compute.owned(CLUSTER, cloud.place)}
-        told = listed.get(machine.cloud_id) or cloud.compute.launch(request).machine
-        assert told is not None
-        assert (told.state, told.taken_back) == ("gone", True)
+        answer = listed.get(machine.cloud_id) or cloud.compute.launch(request).machine
+        assert answer is not None
+        assert (answer.state, answer.taken_back) == ("gone", True)
 
     def test_only_reclaimed_machines_are_told_as_taken_back(self, cloud: CloudUnderTest) -> None:
-        machine = _launched(cloud, launch_request(cloud))
+        machine = _launch_machine(cloud, launch_request(cloud))
         cloud.compute.terminate([machine])
         listed = [machine, *cloud.compute.owned(CLUSTER, cloud.place)]
         assert not any(m.taken_back for m in listed)
 
     def test_what_a_machine_prints_can_be_read(self, cloud: CloudUnderTest) -> None:
-        machine = _launched(cloud, launch_request(cloud))
+        machine = _launch_machine(cloud, launch_request(cloud))
         assert cloud.compute.console(machine, cloud.place) == ""
         cloud.print_on_console(machine, "cloud-init: could not reach the cluster\n")
         assert "could not reach the cluster" in cloud.compute.console(machine, cloud.place)
 
     def test_a_machine_that_never_was_has_no_console(self, cloud: CloudUnderTest) -> None:
-        machine = _of_another_id(_launched(cloud, launch_request(cloud)))
+        machine = _of_another_id(_launch_machine(cloud, launch_request(cloud)))
         assert cloud.compute.console(machine, cloud.place) == ""
 
     def test_a_silent_cloud_is_unreachable(self, cloud: CloudUnderTest) -> None:
-        machine = _launched(cloud, launch_request(cloud))
+        machine = _launch_machine(cloud, launch_request(cloud))
         request = launch_request(cloud)
         cloud.disconnect()
         assert _raises_unreachable(partial(cloud.compute.launch, request))
