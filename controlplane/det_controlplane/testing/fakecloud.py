@@ -210,9 +210,9 @@ class FakeCloud:
         return LaunchOutcome(None, tuple(refusals))
 
     def _refusal(self, offer: Offer) -> Refusal | None:
-        ordered = next((r for r in self._refused if r.scope.covers(offer)), None)
-        if ordered is not None:
-            return ordered
+        planned_refusal = next((r for r in self._refused if r.scope.covers(offer)), None)
+        if planned_refusal is not None:
+            return planned_refusal
         in_region = sum(m.offer.region == offer.region for m in self.alive())
         if self.most_machines is not None and in_region >= self.most_machines:
             scope = Scope(self.provider, offer.region, capacity=offer.capacity.value)
