@@ -149,8 +149,8 @@ _RENTED = "rented-machines"
 
 
 def _fill_new_experiment(tab: Tab) -> None:
-    tab.page.get_by_label("A folder").set_input_files(_EXAMPLE)
-    tab.page.get_by_label("Take it from a file").select_option(label="adaptive.yaml")
+    tab.page.get_by_label("Folder", exact=True).set_input_files(_EXAMPLE)
+    tab.page.get_by_label("Load from a file").select_option(label="adaptive.yaml")
     tab.page.get_by_text("This configuration is valid.").wait_for()
 
 
@@ -161,9 +161,9 @@ def _see_offers(tab: Tab) -> None:
 
 def _fill_new_task(tab: Tab) -> None:
     tab.page.get_by_label(re.compile("^Description")).fill("looking at digits")
-    tab.page.get_by_text("More of the configuration").click()
-    tab.page.get_by_label(re.compile("^In YAML")).fill("idle_timeout: 2h\n")
-    tab.page.get_by_text("This can start.").wait_for()
+    tab.page.get_by_text("Advanced configuration").click()
+    tab.page.get_by_label(re.compile("^YAML")).fill("idle_timeout: 2h\n")
+    tab.page.get_by_text("Ready to start.").wait_for()
 
 
 _EXPERIMENT = [
