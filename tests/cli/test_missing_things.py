@@ -13,7 +13,7 @@ NOWHERE = "11111111-1111-1111-1111-111111111111"
     [
         ("job update nope -p 3", "`det job list` shows the live ones"),
         ("why nope", "task 'nope' not found"),
-        ("why job nope", "job 'nope' not found: ids of jobs are UUIDs, `det job list` shows them"),
+        ("why job nope", "job 'nope' not found: job IDs are UUIDs; `det job list` shows them"),
         ("model list -w nope", "there is no workspace 'nope'"),
         (
             "workspace create x --default-compute-pool nope",
