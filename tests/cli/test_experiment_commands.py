@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Det
+from tests.support.fake_api import Refusal
 from tests.support.fake_cluster import CKPT, FakeCluster
 
 LIST = """\
@@ -293,6 +294,14 @@ def test_wait_prints_a_warning_about_a_metric_that_was_not_reported(
     result = det("e", "wait", 1)
     assert result.code == 0
     assert result.err.splitlines()[-1] == "Warning: no metric."
+
+
+def test_wait_exits_with_0_if_the_warnings_cannot_be_read(mine: FakeCluster, det: Det) -> None:
+    def refuse(_: object) -> object:
+        raise Refusal(404, "no such path")
+
+    mine.on("GET", "/api/v1/why/experiment/1", refuse)
+    assert det("e", "wait", 1).code == 0
 
 
 def test_wait_exits_with_1_for_failed_experiment(mine: FakeCluster, det: Det) -> None:

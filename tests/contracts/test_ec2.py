@@ -227,11 +227,7 @@ def test_image_can_be_an_ssm_parameter(ec2: OnEc2, moto_url: str) -> None:
 
 
 def test_exact_placements_are_tried_one_after_the_other(ec2: OnEc2) -> None:
-    settings = {
-        **ec2.place.settings,
-        "efa_interfaces": 1,
-        "capacity_reservation_id": "cr-1",
-    }
+    settings = {**ec2.place.settings, "efa_interfaces": 1, "capacity_reservation_id": "cr-1"}
     first, second = ec2.offers(Capacity.ON_DEMAND)
     ec2.refuse(first, RefusalKind.NO_CAPACITY)
     outcome = ec2.compute.launch(launch_request(ec2, [first, second], settings=settings))

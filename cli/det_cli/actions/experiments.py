@@ -215,7 +215,11 @@ def wait_for(session: Session, experiment_id: int, interval_s: float) -> int:
 
 
 def _print_warnings(session: Session, experiment_id: int) -> None:
-    for reason in session.get(f"{V1}/why/experiment/{experiment_id}")["reasons"]:
+    try:
+        reasons = session.get(f"{V1}/why/experiment/{experiment_id}")["reasons"]
+    except APIError:
+        return  # a completed experiment exits with 0 in any case
+    for reason in reasons:
         if reason.get("warning"):
             say(f"Warning: {reason['warning']}.")
 

@@ -142,7 +142,7 @@ class Batcher(Generic[T, R]):
         return leader is own
 
     def lead(self, about: Hashable, own: Ticket[T, R], work: Work[T, R]) -> None:
-        """Work on the waiting tickets, of which `own` is the first. Wake the others that were answered."""
+        """Work on the waiting tickets, beginning with `own`. Wake all other answered tickets."""
         batch: _Batch[T, R] = _Batch([own], time.monotonic())
         try:
             with self._turn(about):

@@ -38,6 +38,7 @@ class StoredNames:
 
     names: MetricNames
     searched: frozenset[str]
+    searcher_metric: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def read(tx: Tx, experiment_id: int) -> StoredNames | None:
     if row is None:
         return None
     names = (name for name in (row.metric_name, row.time_metric) if name)
-    return StoredNames(row.names or {}, frozenset(names))
+    return StoredNames(row.names or {}, frozenset(names), row.metric_name)
 
 
 def replace(tx: Tx, experiment_id: int, before: MetricNames, names: MetricNames) -> bool:

@@ -72,11 +72,12 @@ def _unreported_metric(tx: Tx, subject: Subject) -> str:
     if subject.state != "COMPLETED" or subject.experiment_id is None:
         return ""
     stored = metric_names.read(tx, subject.experiment_id)
-    if stored is None:
+    if stored is None or not stored.searcher_metric:
         return ""
     reported = stored.names.get("validation", {})
-    missing = sorted(stored.searched - reported.keys())
-    return not_reported(missing[0], reported) if missing else ""
+    if stored.searcher_metric in reported:
+        return ""
+    return not_reported(stored.searcher_metric, reported)
 
 
 def _refusal_note(reports: int) -> str:

@@ -7,8 +7,8 @@
 5. Write rows, trials, experiment and events by one statement.
 6. Carry out the decisions of the search, commit, and wake.
 
-If this process stored the last report of a trial, it remembers the trial and skips the first step: the statement
-writes nothing for trials that have changed since.
+If this process stored the last report of a trial, it remembers the trial and skips the first step. The statement skips
+trials that have changed since.
 """
 
 from collections.abc import Mapping, Sequence
