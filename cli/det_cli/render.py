@@ -205,9 +205,17 @@ def size_text(count: "int | str | None") -> str:
     return f"{size:.1f}{unit}"
 
 
+STOPPED_EARLY = "STOPPED EARLY"
+
+
 def state_text(state: "str | None") -> str:
     """Return a state without its prefix: `COMPLETED` instead of `STATE_COMPLETED`."""
     return (state or "").removeprefix("STATE_")
+
+
+def trial_state_text(trial: "dict[str, Any]") -> str:
+    """Return the state of a trial, which may be that its search stopped it early."""
+    return STOPPED_EARLY if trial.get("stoppedEarly") else state_text(trial["state"])
 
 
 def percent(value: "float | None") -> str:

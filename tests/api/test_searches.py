@@ -47,12 +47,34 @@ def test_search_shows_current_rungs_and_reasons(api: Api, user: Caller) -> None:
     }  # fmt: skip
     trials = {t["id"]: (t["bracket"], t["rung"], t["outcome"]) for t in search["trials"]}
     assert trials == {first: (0, 1, "WENT_ON"), second: (0, 1, "STOPPED"), third: (0, 0, None)}
+    rung_values = {t["id"]: t["rungValue"] for t in search["trials"]}
+    assert rung_values == {first: 0.25, second: 0.5, third: None}
     sentences = {t["id"]: t["sentence"] for t in search["trials"]}
     assert sentences[second] == STOPPED
     assert sentences[third] == ""
     # Another process without a cache gives the same answer.
     api.ctx.memory.watched.pop(experiment_id)
     assert searched(user, experiment_id) == search
+
+
+def test_trials_that_a_rung_stopped_are_listed_as_stopped_early(user: Caller) -> None:
+    searcher = {**ASHA, "max_trials": 2, "max_concurrent_trials": 2}
+    experiment_id = create(user, activate=True, searcher=searcher, hyperparameters=SPACE)
+    first, second = (t["id"] for t in searched(user, experiment_id)["trials"])
+    for trial, batches, loss in (
+        (first, 1, 0.25),
+        (second, 1, 0.5),
+        (first, 3, 0.2),
+        (first, 9, 0.1),
+    ):
+        validated(user, trial, batches, loss)
+    user.post(f"{E}/{experiment_id}/kill")
+    trials = user.get(f"{E}/{experiment_id}/trials")["trials"]
+    runs = user.post("/api/v1/runs", {"projectId": 0})["runs"]
+    for rows in (trials, runs, searched(user, experiment_id)["trials"]):
+        by_id = {row["id"]: (row["state"], row["stoppedEarly"]) for row in rows}
+        assert by_id[first] == ("STATE_COMPLETED", False)
+        assert by_id[second] == ("STATE_COMPLETED", True)
 
 
 def test_search_without_rungs_has_only_trials(user: Caller) -> None:

@@ -86,6 +86,16 @@ def test_list_trials_prints_hyperparameters_over_several_lines(mine: FakeCluster
     assert det("e", "list-trials", 1).out == TRIALS
 
 
+@pytest.mark.parametrize("words", [["e", "list-trials", 1], ["trial", "describe", 10]])
+def test_tables_show_trials_that_the_searcher_stopped(
+    mine: FakeCluster, det: Det, words: list[str]
+) -> None:
+    mine.trials[10]["stoppedEarly"] = True
+    out = det(*words).out
+    assert "STOPPED EARLY" in out
+    assert "| COMPLETED |" not in out.split("Workloads")[0]
+
+
 def test_list_checkpoints_prints_total_size(mine: FakeCluster, det: Det) -> None:
     (row,) = csv.DictReader(io.StringIO(det("e", "lc", 1, "--csv").out))
     assert (row["UUID"], row["Size"], row["# of Batches"]) == (CKPT, "2.9KB", "200")

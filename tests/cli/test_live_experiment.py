@@ -65,6 +65,13 @@ def test_view_shows_state_best_trial_rungs_and_trials() -> None:
     assert [row.split()[0] for row in text.splitlines()[-3:]] == ["2", "3", "1"]
 
 
+def test_trials_that_the_searcher_stopped_are_counted_separately() -> None:
+    stopped = training(4, 30, 0.9, state="STATE_COMPLETED", stoppedEarly=True)
+    text = drawn(experiment_of(answer(), [TRIALS[0], stopped], searched=SEARCHED), 100)
+    assert "2 of 16 trials: 1 completed, 1 stopped early" in text
+    assert "STOPPED EARLY" in text.splitlines()[-1]
+
+
 def test_only_searched_hyperparameters_are_shown() -> None:
     text = drawn(experiment_of(answer(), TRIALS), 200)
     assert "lr=0.2" in text

@@ -24,6 +24,7 @@ from det_cli.render import (
     print_yaml,
     state_text,
     terminal_width,
+    trial_state_text,
     write_csv,
 )
 
@@ -43,7 +44,7 @@ _EXPERIMENT: tuple[Column, ...] = (
 _TRIAL: tuple[Column, ...] = (
     ("Trial ID", lambda t: t["id"]),
     ("Experiment ID", lambda t: t["experimentId"]),
-    ("State", lambda t: state_text(t["state"])),
+    ("State", trial_state_text),
     ("Started", lambda t: local_time(t.get("startTime"))),
     ("Ended", lambda t: local_time(t.get("endTime"))),
     ("H-Params", lambda t: t["hparams"]),

@@ -16,7 +16,16 @@ from det_cli import prompts
 from det_cli.actions import costs, tables
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import FAILED, OK, CommandError, UsageError
-from det_cli.render import local_time, percent, print_object, say, show, size_text, state_text
+from det_cli.render import (
+    local_time,
+    percent,
+    print_object,
+    say,
+    show,
+    size_text,
+    state_text,
+    trial_state_text,
+)
 
 LIST = (
     ("ID", lambda e: e["id"]),
@@ -36,7 +45,7 @@ _PROJECT = (
 _ARCHIVED = (("Archived", lambda e: e["archived"]),)
 _TRIALS = (
     ("Trial ID", lambda t: t["id"]),
-    ("State", lambda t: state_text(t["state"])),
+    ("State", trial_state_text),
     ("H-Params", lambda t: t["hparams"]),
     ("Started", lambda t: local_time(t.get("startTime"))),
     ("Ended", lambda t: local_time(t.get("endTime"))),

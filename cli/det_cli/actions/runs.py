@@ -6,13 +6,13 @@ from typing import Any
 
 from det_cli.actions import tables
 from det_cli.connection import connect, pages
-from det_cli.render import Column, local_time, show, state_text
+from det_cli.render import Column, local_time, show, trial_state_text
 
 _LIST: tuple[Column, ...] = (
     ("ID", lambda r: r["id"]),
     ("Experiment ID", lambda r: r["experiment"]["id"]),
     ("Name", lambda r: r["experiment"]["name"]),
-    ("State", lambda r: state_text(r.get("shownState") or r["state"])),
+    ("State", lambda r: trial_state_text({**r, "state": r.get("shownState") or r["state"]})),
     ("Searcher Metric", lambda r: r.get("searcherMetricValue")),
     ("H-Params", lambda r: _hyperparameters(r.get("hyperparameters") or {})),
     ("Started", lambda r: local_time(r.get("startTime"))),

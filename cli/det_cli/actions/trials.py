@@ -23,11 +23,12 @@ from det_cli.render import (
     print_yaml,
     show,
     state_text,
+    trial_state_text,
 )
 
 _TRIAL: tuple[Column, ...] = (
     ("Experiment ID", lambda t: t["experimentId"]),
-    ("State", lambda t: state_text(t["state"])),
+    ("State", trial_state_text),
     ("H-Params", lambda t: t["hparams"]),
     ("Summary Metrics", lambda t: t.get("summaryMetrics")),
     ("Started", lambda t: local_time(t.get("startTime"))),

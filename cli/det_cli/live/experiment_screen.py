@@ -56,7 +56,8 @@ def counts(trials: Sequence[Trial]) -> str:
     """Return the number of trials in each state, active states first."""
     by_state: dict[str, int] = {}
     for trial in in_view(trials, Search("", "", True, "")):
-        by_state[trial.state] = by_state.get(trial.state, 0) + 1
+        name = trial.shown_state
+        by_state[name] = by_state.get(name, 0) + 1
     return ", ".join(f"{count} {name.lower()}" for name, count in by_state.items())
 
 
@@ -164,7 +165,7 @@ def _trial_lines(experiment: Experiment, room: int) -> list[Line]:
 
     columns = (
         Column("trial", lambda t: str(t.id), right=True),
-        Column("state", lambda t: state(t.state), least=7),
+        Column("state", lambda t: state(t.shown_state), least=7),
         Column("batches", lambda t: str(t.batches), least=7, right=True),
         Column("last", lambda t: short(t.latest), least=9, drop=1, right=True),
         Column("best", lambda t: short(t.best), least=9, right=True),

@@ -107,6 +107,7 @@ class Trial(TypedDict):
     id: int
     experimentId: int
     state: str
+    stoppedEarly: bool
     hparams: Values
     startTime: str
     endTime: str | None

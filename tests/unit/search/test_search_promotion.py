@@ -127,7 +127,12 @@ def test_waiting_trials_are_stopped_when_no_more_can_arrive() -> None:
     search.fold(OperationCompleted(one, 1000, 0.5))
     search.fold(OperationCompleted(two, 1000, 0.3))
     actions = search.fold(OperationCompleted(three, 1000, 0.9))
-    assert actions == (Park(three), TrainTo(two, 3000), Stop(one), Stop(three))
+    assert actions == (
+        Park(three),
+        TrainTo(two, 3000),
+        Stop(one, early=True),
+        Stop(three, early=True),
+    )
 
 
 def test_failed_trial_counts_as_the_worst_and_allows_promotions() -> None:
@@ -154,7 +159,7 @@ def test_pbt_has_the_published_sequence() -> None:
     assert isinstance(copy, Create)
     assert actions == (
         Park(one),
-        Stop(two),
+        Stop(two, early=True),
         TrainTo(one, 400),
         copy,
         TrainTo(copy.request_id, 200),

@@ -40,9 +40,12 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop the trial permanently. The search ignores its later reports."""
+    """Stop the trial permanently. The search ignores its later reports.
+
+    `early` means that the method ends the trial before its whole training, because other trials are better."""
 
     request_id: str
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

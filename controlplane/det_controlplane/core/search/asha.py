@@ -137,15 +137,15 @@ class StoppingAsha(Method):
                 outcome = _outcome(continues, rung == top)
                 self._history.arrived(request_id, rung, loss, outcome, self._rungs[rung].cut())
             if not continues or rung == top:
-                return self._stop(request_id)
+                return self._stop(request_id, early=not continues and rung < top)
             losses.append(loss)
             rung += 1
         return [TrainTo(request_id, units[rung])] if self._config.sets_length else NOTHING
 
-    def _stop(self, request_id: str) -> list[Action]:
+    def _stop(self, request_id: str, early: bool) -> list[Action]:
         del self._passed[request_id]
         self._proposal.close(request_id)
-        stop = Stop(request_id)
+        stop = Stop(request_id, early)
         if self._created - self._invalid < self._config.max_trials:
             return [stop, *self._create()]
         return [stop]

@@ -172,7 +172,7 @@ class PromotionAsha(Method):
         for request_id in ids:
             self._proposal.close(request_id)
             self._history.settled(request_id, Outcome.PASSED_OVER)
-        return [Stop(request_id) for request_id in ids]
+        return [Stop(request_id, early=True) for request_id in ids]
 
     def _rung_of_waiting(self, request_id: str) -> int:
         """Return the rung of a waiting trial. The scan is linear, but only needed for late invalid hyperparameters."""

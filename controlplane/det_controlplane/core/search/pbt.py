@@ -127,8 +127,9 @@ class PopulationTraining(Method):
         size = self._config.population_size
         # Failed trials of this round already count among the worst, so fewer others are replaced.
         survivors = best_first[: max(size - int(self._config.truncate_fraction * size), 1)]
-        actions: list[Action] = [Stop(request_id) for request_id in best_first[len(survivors) :]]
-        for request_id in best_first[len(survivors) :]:
+        replaced = best_first[len(survivors) :]
+        actions: list[Action] = [Stop(request_id, early=True) for request_id in replaced]
+        for request_id in replaced:
             del self._members[request_id]
         actions.extend(self._continue(request_id) for request_id in survivors)
         for place in range(size - len(survivors)):

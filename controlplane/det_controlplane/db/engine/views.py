@@ -50,6 +50,10 @@ SHOWN_TRIAL_STATE = f"""CASE WHEN t.state <> 'ACTIVE' THEN t.state::text
 TRIAL_STATE = f"'STATE_' || {SHOWN_TRIAL_STATE}"
 
 
+# Clients of Determined know no state for trials that the searcher stopped before their whole training.
+STOPPED_EARLY = "(t.stopped_early AND t.state = 'COMPLETED')"
+
+
 # How a task is called in its log and in listings.
 TASK_NAME = """CASE WHEN k.trial_id IS NULL THEN j.name
     ELSE concat('Trial ', k.trial_id, ' (Experiment ', k.experiment_id, ')') END"""
@@ -143,6 +147,7 @@ CHECKPOINT_WORKLOAD = f"""json_build_object('uuid', c.uuid, 'endTime', {time("c.
 
 TRIAL = f"""json_build_object(
     'id', t.id, 'experimentId', t.experiment_id, 'state', {TRIAL_STATE}, 'hparams', t.hparams,
+    'stoppedEarly', {STOPPED_EARLY},
     'startTime', {time("t.started_at")}, 'endTime', {time("t.ended_at")}, 'restarts', t.restarts,
     'totalBatchesProcessed', t.total_batches, 'runnerState', t.runner_state, 'taskId', t.task_id,
     'taskIds', (SELECT json_agg(k.id ORDER BY k.started_at, k.id) FROM tasks k WHERE k.trial_id = t.id),

@@ -90,7 +90,7 @@ def reopen(
 def reopen_trial(tx: Tx, trial_id: int, task_id: str) -> None:
     values: dict[str, Any] = {
         "state": TrialState.ACTIVE, "ended_at": None, "restarts": 0, "early_exit": None, "parked": False,
-        "stop_requested": False, "op_completed": False, "progress": None, "log_policy_matched": None,
+        "stop_requested": False, "stopped_early": False, "op_completed": False, "progress": None, "log_policy_matched": None,
         "blocked_agents": [], "task_id": task_id,
     }  # fmt: skip
     tx.execute(update(trials).where(trials.c.id == trial_id).values(values))

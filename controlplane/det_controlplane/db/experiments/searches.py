@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import text
 
 from det_controlplane.db.engine.database import Tx, as_json
-from det_controlplane.db.engine.views import time
+from det_controlplane.db.engine.views import STOPPED_EARLY, time
 
 _SNAPSHOT = text("SELECT snapshot FROM searches WHERE experiment_id = :id")
 _EVENTS = text("""
@@ -75,6 +75,7 @@ _SEARCHING = text("""
 # The progress of a trial: its batches, or the time metric that it reported with validations.
 _TRIALS = """
     SELECT t.id, t.request_id::text AS request_id, t.state::text AS state, t.searcher_metric AS value,
+           {stopped_early} AS stopped_early,
            coalesce(CASE WHEN jsonb_typeof(m.longest) = 'number' THEN m.longest::double precision END, t.total_batches) AS trained,
            {given} AS given
     FROM trials t, LATERAL (
@@ -87,8 +88,8 @@ _GIVEN = f"""json_build_object('hparams', t.hparams, 'batches', t.total_batches,
     'startTime', {time("t.started_at")}, 'endTime', {time("t.ended_at")}, 'wallClockTime', (
         SELECT coalesce(sum(extract(epoch FROM coalesce(a.ended_at, now()) - a.started_at)), 0)
         FROM allocations a WHERE a.trial_id = t.id))"""
-_TRIALS_OF = text(_TRIALS.format(given="NULL"))
-_TRIALS_WITH = text(_TRIALS.format(given=_GIVEN))
+_TRIALS_OF = text(_TRIALS.format(given="NULL", stopped_early=STOPPED_EARLY))
+_TRIALS_WITH = text(_TRIALS.format(given=_GIVEN, stopped_early=STOPPED_EARLY))
 _REQUEST_OF = text("SELECT request_id::text FROM trials WHERE id = :id")
 
 
@@ -108,6 +109,7 @@ class SearchedTrial:
     request_id: str
     state: str
     value: float | None  # the best of the searcher metric
+    stopped_early: bool
     trained: float
     given: dict[str, Any]
 
@@ -121,7 +123,15 @@ def trials_of(tx: Tx, experiment_id: int, unit: str, *, whole: bool) -> list[Sea
     """Return the trials; the whole ones with hyperparameters, times and restarts."""
     rows = tx.execute(_TRIALS_WITH if whole else _TRIALS_OF, {"id": experiment_id, "unit": unit})
     return [
-        SearchedTrial(r.id, r.request_id, r.state, _finite(r.value), r.trained, r.given or {})
+        SearchedTrial(
+            id=r.id,
+            request_id=r.request_id,
+            state=r.state,
+            value=_finite(r.value),
+            stopped_early=r.stopped_early,
+            trained=r.trained,
+            given=r.given or {},
+        )
         for r in rows
     ]
 

@@ -255,6 +255,8 @@ trials = Table(
     Column("parked", Boolean, nullable=False, server_default=text("false")),
     # The searcher has stopped it.
     Column("stop_requested", Boolean, nullable=False, server_default=text("false")),
+    # The searcher stopped it before its whole training, because other trials are better.
+    Column("stopped_early", Boolean, nullable=False, server_default=text("false")),
     Column("train_to", Double),  # promotion form: length of the current operation
     Column("op_completed", Boolean, nullable=False, server_default=text("false")),
     Column("total_batches", Integer, nullable=False, server_default=text("0")),

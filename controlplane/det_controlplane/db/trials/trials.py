@@ -29,6 +29,7 @@ class TrialRow:
     early_exit: str | None
     parked: bool
     stop_requested: bool
+    stopped_early: bool
     seed: int
     blocked_agents: list[str]
     log_policy_matched: str | None
@@ -36,7 +37,7 @@ class TrialRow:
 
 # The columns of `TrialRow`, from trials t.
 COLUMNS = """t.id, t.experiment_id, t.request_id, t.state::text, t.task_id, t.run_id, t.restarts, t.early_exit, t.parked,
-    t.stop_requested, t.seed, t.blocked_agents, t.log_policy_matched"""
+    t.stop_requested, t.stopped_early, t.seed, t.blocked_agents, t.log_policy_matched"""
 _BY_ID = text(f"SELECT {COLUMNS} FROM trials t WHERE id = :id")
 _BY_REQUESTS = text(f"""
     SELECT {COLUMNS} FROM trials t
@@ -222,16 +223,22 @@ def analyze_tables(database: Database) -> None:
 
 _SET_STATE = text("""
     UPDATE trials t SET state = cast(:state AS trial_state), stop_requested = x.stop_requested,
+        stopped_early = x.stopped_early,
         ended_at = CASE WHEN :terminal THEN cast(:now AS timestamptz) END
-    FROM unnest(cast(:ids AS integer[]), cast(:stop_requested AS boolean[])) AS x (id, stop_requested)
+    FROM unnest(cast(:ids AS integer[]), cast(:stop_requested AS boolean[]), cast(:stopped_early AS boolean[]))
+        AS x (id, stop_requested, stopped_early)
     WHERE t.id = x.id AND t.ended_at IS NULL
 """)
 _END_TASK = text("UPDATE tasks SET ended_at = :now WHERE id = :task_id AND ended_at IS NULL")
 
 
 def set_state(tx: Tx, trials: Sequence[TrialRow], state: TrialState, now: datetime) -> None:
-    """Store the new state of trials, with `stop_requested` of each. Terminal states end their tasks."""
-    params = {"ids": [t.id for t in trials], "stop_requested": [t.stop_requested for t in trials]}
+    """Store the new state of trials, with the searcher's stop of each. Terminal states end their tasks."""
+    params = {
+        "ids": [t.id for t in trials],
+        "stop_requested": [t.stop_requested for t in trials],
+        "stopped_early": [t.stopped_early for t in trials],
+    }
     tx.execute(_SET_STATE, {**params, "state": state.value, "terminal": state.terminal, "now": now})
     for trial in trials:
         if state.terminal:

@@ -57,10 +57,17 @@ class _SearchView:
         bracket, judgements = self._of(trial.request_id)
         last = judgements[-1] if judgements else None
         return {
-            "id": trial.id, "state": f"STATE_{trial.state}", "trained": trial.trained, "value": trial.value,
+            "id": trial.id, "state": f"STATE_{trial.state}", "stoppedEarly": trial.stopped_early,
+            "trained": trial.trained, "value": trial.value, "rungValue": self._rung_value(bracket, last),
             "bracket": bracket, "rung": len(judgements), "outcome": last.outcome.value if last else None,
             "sentence": self.sentence(trial.request_id, trial.state), **trial.given,
         }  # fmt: skip
+
+    def _rung_value(self, bracket: int | None, last: Judgement | None) -> float | None:
+        """Return the metric that the last decision compared, or None if no rung has decided."""
+        if bracket is None or last is None:
+            return None
+        return _wordings(self.found, self.histories)[bracket].value(last.loss)
 
     def sentence(self, request_id: str, state: str) -> str:
         """Return the last decision about a trial, unless the trial ended for another reason."""

@@ -75,7 +75,7 @@ class LiveExperiment:
     def _apply_all(self, actions: Sequence[search.Action]) -> None:
         """Apply actions in their order; trials that are created or stopped in a row are written together."""
         created: dict[str, PlannedTrial] = {}
-        stopped: list[str] = []
+        stopped: list[search.Stop] = []
         for action in actions:
             match action:
                 case search.Create(request_id):
@@ -85,7 +85,7 @@ class LiveExperiment:
                 case search.Rest(request_id) if request_id in created:
                     created[request_id].parked = True
                 case search.Stop(request_id) if request_id not in created:
-                    stopped.append(request_id)
+                    stopped.append(action)
                 case _:
                     self._create_trials(list(created.values()))
                     self._stop_trials(stopped)
@@ -94,11 +94,12 @@ class LiveExperiment:
         self._create_trials(list(created.values()))
         self._stop_trials(stopped)
 
-    def _stop_trials(self, request_ids: list[str]) -> None:
+    def _stop_trials(self, stops: Sequence[search.Stop]) -> None:
         """Stop trials as the searcher decided."""
-        live = self._live_trials(request_ids)
+        early = {stop.request_id: stop.early for stop in stops}
+        live = self._live_trials(list(early))
         for trial in live:
-            trial.stop_requested = True
+            trial.stop_requested, trial.stopped_early = True, early[str(trial.request_id)]
         self.patch_trials(live, TrialState.STOPPING_COMPLETED)
 
     def _create_trials(self, planned: Sequence[PlannedTrial]) -> None:
@@ -114,8 +115,8 @@ class LiveExperiment:
 
     def _apply(self, action: search.Action) -> None:
         match action:
-            case search.Stop(request_id):
-                self._stop_trials([request_id])
+            case search.Stop():
+                self._stop_trials([action])
             case search.TrainTo():
                 self._train_to(action)
             case search.Park(request_id):

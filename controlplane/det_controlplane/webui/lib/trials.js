@@ -15,6 +15,9 @@ export function useTrials(experiment) {
   );
 }
 
+/** Return the state that pages show: the searcher may have stopped a trial before its whole training. @param {any} trial @returns {string} */
+export const shownState = (trial) => (trial.stoppedEarly ? "STATE_STOPPED_EARLY" : (trial.shownState ?? trial.state));
+
 /** Flatten nested hyperparameters to `a.b`. @param {any} hparams @param {string} [under] @returns {Record<string, any>} */
 export function flat(hparams, under = "") {
   /** @type {Record<string, any>} */

@@ -5,7 +5,7 @@ import { MOST_COMPARED } from "../lib/experiments.js";
 import { useLive } from "../lib/live.js";
 import { maySomewhere } from "../lib/rights.js";
 import { ask, link, place } from "../lib/router.js";
-import { flat } from "../lib/trials.js";
+import { flat, shownState } from "../lib/trials.js";
 import { html, useMemo } from "../lib/view.js";
 import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
 import { Chart, Swatch } from "../parts/chart.js";
@@ -18,7 +18,7 @@ const LIVE_MS = 5_000;
 
 /**
  * What is compared: an experiment, or a trial.
- * @typedef {{ kind: "experiments" | "trials", id: number, name: string, href: string, state: string, searched: string, experiment: number, trial: number | null, facts: Record<string, any>, given: Record<string, any>, hparams: Record<string, any> }} Side
+ * @typedef {{ kind: "experiments" | "trials", id: number, name: string, href: string, state: string, shown: string, searched: string, experiment: number, trial: number | null, facts: Record<string, any>, given: Record<string, any>, hparams: Record<string, any> }} Side
  */
 
 /** @param {string} name @returns {number[]} */
@@ -51,7 +51,7 @@ async function experimentSide(id, signal) {
   ]);
   const best = e.bestTrialId ? (await get(`/api/v1/trials/${e.bestTrialId}`, {}, { signal })).trial : null;
   return {
-    kind: "experiments", id, name: e.name, href: link(`/experiments/${id}`), state: e.state, searched: e.searcherMetric, experiment: id, trial: e.bestTrialId ?? null,
+    kind: "experiments", id, name: e.name, href: link(`/experiments/${id}`), state: e.state, shown: e.state, searched: e.searcherMetric, experiment: id, trial: e.bestTrialId ?? null,
     facts: {
       "Best value": html`${metric(e.bestTrialSearcherMetric)} <span class="faint">${e.searcherMetric}</span>`,
       "Best trial": best && html`<a href=${link(`/trials/${best.id}`)}>${best.id}</a>`,
@@ -70,7 +70,7 @@ async function trialSide(id, signal) {
   const { trial: t } = await get(`/api/v1/trials/${id}`, {}, { signal });
   const { experiment: e } = await get(`/api/v1/experiments/${t.experimentId}`, {}, { signal });
   return {
-    kind: "trials", id, name: `Trial ${id}`, href: link(`/trials/${id}`), state: t.state, searched: e.searcherMetric, experiment: e.id, trial: id,
+    kind: "trials", id, name: `Trial ${id}`, href: link(`/trials/${id}`), state: t.state, shown: shownState(t), searched: e.searcherMetric, experiment: e.id, trial: id,
     facts: {
       "Best value": html`${metric(t.searcherMetricValue)} <span class="faint">${e.searcherMetric}</span>`,
       Experiment: html`<a href=${link(`/experiments/${e.id}`)}>${e.id}</a>`,
@@ -170,7 +170,7 @@ function Differences({ sides }) {
         <table class="table compared">
           <thead><tr><th scope="col"><span class="hidden-visually">Property</span></th>${sides.map((s, i) => html`<th scope="col"><${Swatch} n=${i} /> <a href=${s.href}>${titleOf(s)}</a> <${Leave} side=${s} last=${sides.length === 1} /></th>`)}</tr></thead>
           <tbody>
-            <tr><th scope="row">State</th>${sides.map((s) => html`<td><${State} state=${s.state} /></td>`)}</tr>
+            <tr><th scope="row">State</th>${sides.map((s) => html`<td><${State} state=${s.shown} /></td>`)}</tr>
             ${facts.map((name) => html`<tr><th scope="row">${name}</th>${sides.map((s) => html`<td>${s.facts[name] ?? "–"}</td>`)}</tr>`)}
           </tbody>
           ${group(sides.every((s) => s.kind === "trials") ? "Hyperparameters" : "Hyperparameters of the best trial", hparams, (s, name) => shown(s.hparams[name]))}

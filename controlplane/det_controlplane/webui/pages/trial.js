@@ -6,7 +6,7 @@ import { usePaged } from "../lib/paged.js";
 import { REST_MS, whenChanged } from "../lib/revision.js";
 import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
-import { flat } from "../lib/trials.js";
+import { flat, shownState } from "../lib/trials.js";
 import { inPage } from "../lib/why.js";
 import { html, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
@@ -77,7 +77,7 @@ function Shown({ trial, tab, reload }) {
   const reason = inPage(told.data?.reasons[0]?.sentence ?? "", " on its experiment");
   const text = html`of <a href=${link(`/experiments/${trial.experimentId}`)}>${experiment?.name ?? "experiment"} ${trial.experimentId}</a>`;
   return html`
-    <${Head} title=${`Trial ${trial.id}`} text=${text} beside=${html`<${State} state=${trial.state} />`}>
+    <${Head} title=${`Trial ${trial.id}`} text=${text} beside=${html`<${State} state=${shownState(trial)} />`}>
       ${experiment && !experiment.unmanaged && may("CREATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} icon="copy" onClick=${() => setForking(true)}>Retrain<//>`}
       ${active && experiment && may("UPDATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} kind="danger" icon="close" onClick=${() => setSure(true)}>Kill<//>`}
     <//>

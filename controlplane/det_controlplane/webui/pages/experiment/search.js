@@ -16,13 +16,16 @@ const WIDTH = 1000;
 // More lines than these are drawn when somebody asks for them.
 const DRAWN = 200;
 
-/** @typedef {{ id: number, state: string, trained: number, value: number | null, bracket: number | null, rung: number, outcome: string | null, sentence: string }} Searched */
+/** @typedef {{ id: number, state: string, trained: number, value: number | null, rungValue: number | null, bracket: number | null, rung: number, outcome: string | null, sentence: string }} Searched */
 /** @typedef {{ length: number, arrived: number, wentOn: number, stopped: number, cutOff: number | null }} Rung */
 /** @typedef {{ trials: number, rungs: Rung[] }} Bracket */
 /** @typedef {{ method: string, metric: string, unit: string, smallerIsBetter: boolean, divisor: number | null, brackets: Bracket[], trials: Searched[] }} Search */
 
 /** Tell whether a rung ended a trial: promotion passes over those for whom no place came free. @param {Searched} t */
 const isStopped = (t) => t.outcome === "STOPPED" || t.outcome === "PASSED_OVER";
+
+/** The value that the last rung compared; the best value where no rung has decided. @param {Searched} t */
+const decidedValue = (t) => t.rungValue ?? t.value;
 
 /** @param {{ experiment: any }} props */
 export function SearchPicture({ experiment }) {
@@ -42,7 +45,7 @@ function Shown({ search, best }) {
     <div class="stack">
       <${Panel} title=${`${search.method} over ${counted(search.trials.length, "trial")}`}
         actions=${drawn.length < sorted.length && html`<span class="small soft" role="status">Showing the ${DRAWN} longest trials</span><${Button} onClick=${() => setAll(true)}>Show all ${sorted.length}<//>`}>
-        <p class="soft search-told">${told} Line length is training length; stronger lines have a better ${search.metric}.${stopped > 0 && " A stopped trial may run slightly past its rung."}</p>
+        <p class="soft search-told">${told} Line length is training length; stronger lines have a better ${search.metric}.${search.brackets.length > 0 && ` Each value is the ${search.metric} at the last rung that the trial reached.`}${stopped > 0 && " A stopped trial may run slightly past its rung."}</p>
         <${Picture} search=${search} trials=${drawn} best=${best} told=${told} />
       <//>
       ${search.brackets.length > 0 && html`<${Rungs} search=${search} />`}
@@ -97,6 +100,7 @@ const Band = ({ index, bracket, from, to, x, named }) => html`
 /** @param {{ t: Searched, y: number, end: number, strength: number, chosen: boolean, best: boolean, part: any, onChoose: () => void }} props */
 function TrialLine({ t, y, end, strength, chosen, best, part, onChoose }) {
   const running = !ended(t.state);
+  const value = decidedValue(t);
   const cls = `trial-line ${t.state === "STATE_ERROR" ? "failed" : ""} ${running ? "running" : ""} ${chosen ? "chosen" : ""}`;
   const how = isStopped(t) ? `stopped at rung ${t.rung}` : t.outcome === "WAITS" && running ? `waiting at rung ${t.rung}` : t.state === "STATE_COMPLETED" ? "" : running && !t.trained ? "not started" : stateName(t.state).toLowerCase();
   /** @param {KeyboardEvent} e */
@@ -113,7 +117,7 @@ function TrialLine({ t, y, end, strength, chosen, best, part, onChoose }) {
       <text x=${LEFT - 12} y=${y + 4} text-anchor="end" class="trial-name">Trial ${t.id} </text>
       <line x1=${LEFT} x2=${at} y1=${y} y2=${y} stroke-width="5" stroke-linecap="round" opacity=${strength} />
       <circle cx=${at} cy=${y} r=${best ? 6 : 4} />
-      <text x=${at + 12} y=${y + 4} class="trial-value">${[t.value !== null && metric(t.value) + (best ? " best" : ""), how].filter(Boolean).join(", ")}</text>
+      <text x=${at + 12} y=${y + 4} class="trial-value">${[value !== null && metric(value), best && "best trial", how].filter(Boolean).join(", ")}</text>
     </g>
   `;
 }
@@ -169,7 +173,7 @@ function scale(from, to, log) {
 
 /** @param {Searched} a @param {Searched} b @param {boolean} smaller */
 function compare(a, b, smaller) {
-  const [x, y] = [a, b].map((t) => (t.value === null ? Infinity : t.value * (smaller ? 1 : -1)));
+  const [x, y] = [a, b].map(decidedValue).map((value) => (value === null ? Infinity : value * (smaller ? 1 : -1)));
   return x === y ? a.id - b.id : x - y;
 }
 

@@ -5,7 +5,7 @@ import { filterOf, textOf } from "../../lib/filters.js";
 import { counted, duration, metric } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { ask, link, place } from "../../lib/router.js";
-import { flat, useTrials, varied } from "../../lib/trials.js";
+import { flat, shownState, useTrials, varied } from "../../lib/trials.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { Bones, Button, Empty, Failure, Loaded, Panel, State } from "../../parts/basic.js";
 import { Chips, FilterBuilder } from "../../parts/filters.js";
@@ -22,6 +22,7 @@ const STATISTICS = ["last", "min", "max"];
 /** @param {any} trial @param {string} by @param {Map<number, any> | null | undefined} runs */
 function valueOf(trial, by, runs) {
   if (by.startsWith("hp.")) return flat(trial.hparams)[by.slice(3)];
+  if (by === "state") return shownState(trial);
   return by.includes(".") ? summary(by, runs?.get(trial.id)?.summaryMetrics) : trial[by];
 }
 
@@ -108,7 +109,7 @@ function Rows({ experiment, rows, all, more, runs }) {
   });
   const columns = [
     { name: "Trial", right: true, sort: "id", cell: (/** @type {any} */ t) => html`<a href=${link(`/trials/${t.id}`)}>${t.id}</a>` },
-    { name: "State", sort: "state", cell: (/** @type {any} */ t) => html`<${State} state=${t.shownState ?? t.state} />` },
+    { name: "State", sort: "state", cell: (/** @type {any} */ t) => html`<${State} state=${shownState(t)} />` },
     {
       name: experiment.searcherMetric || "Metric", right: true, sort: "searcherMetricValue",
       cell: (/** @type {any} */ t) => html`${t.id === experiment.bestTrialId && html`<span class="label best">best</span> `}${metric(t.searcherMetricValue)}`,
