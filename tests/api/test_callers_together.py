@@ -24,8 +24,8 @@ def told_together(callers: list[Caller]) -> list[str]:
         )
 
     ctx, turn = callers[0].app.ctx, threading.Lock()
-    ctx.holders = batcher_at(turn)
-    all_at_once(ctx.holders, 0, turn, [partial(ask, n) for n in range(len(callers))])
+    ctx.memory.holders = batcher_at(turn)
+    all_at_once(ctx.memory.holders, 0, turn, [partial(ask, n) for n in range(len(callers))])
     return answers
 
 

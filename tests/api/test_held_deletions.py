@@ -87,7 +87,7 @@ def test_error_names_the_backup(user: Caller, ended: int, database_url: str) -> 
 def test_housekeeping_during_a_backup_skips_incomplete_uploads(
     api: Api, ended: int, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uploads = [(ended, [api.ctx.new_uuid()])]
+    uploads = [(ended, [api.ctx.random.uuid()])]
     monkeypatch.setattr(checkpoints, "interrupted_uploads", lambda *_: uploads)
     with backups.holding_deletions(database_url):
         collection.collect_cut_off(api.ctx)

@@ -38,7 +38,7 @@ def test_rejects_interactive_tasks_if_the_cluster_carries_no_traffic(
     api: Api, user: Caller, kind: str
 ) -> None:
     """Its machine would be paid for, though no page of the task could open."""
-    api.ctx.carries_traffic = False
+    api.ctx.host.carries_traffic = False
     body = {"config": {"entrypoint": ["true"]} if kind == "command" else {}}
     response = user.ask("POST", f"{V}/{kind}s", body)
     if kind == "command":
@@ -372,7 +372,7 @@ def test_task_code_receives_the_key_of_a_shell_it_launches(
 
 def test_tasks_never_share_a_port(api: Api, user: Caller) -> None:
     numbers = iter([7, 7, 7, 7, 7, 7])
-    api.ctx.new_seed = lambda: next(numbers)
+    api.ctx.random.seed = lambda: next(numbers)
     ids = [launch(user, "notebook")["notebook"]["id"] for _ in range(3)]
     assert [proxies(api, id)[0]["port"] for id in ids] == [2907, 2908, 2909]
 

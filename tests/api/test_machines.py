@@ -62,7 +62,7 @@ def test_submitted_work_rents_a_machine_and_runs(cluster: RentedCluster, user: C
 def test_machines_install_the_agent_from_their_cluster(
     cluster: RentedCluster, user: Caller
 ) -> None:
-    cluster.api.ctx.public_url, cluster.api.ctx.wheel = "https://cluster.example", Wheel()
+    cluster.api.ctx.host.public_url, cluster.api.ctx.wheel = "https://cluster.example", Wheel()
     create(user, activate=True)
     cluster.settle()
     (machine,) = cluster.cloud.alive()
@@ -324,7 +324,7 @@ def test_rejects_proof_of_another_or_unknown_machine(cluster: RentedCluster, use
     foreign = {**body, "proof": {**body["proof"], "nonce": "made for somebody else"}}
     response = cluster.api.anonymous().ask("POST", "/agents/v1/join", foreign)
     assert (response.status, "made for another agent" in response.error) == (401, True)
-    verifier = cluster.api.ctx.identities["fake_cloud"]
+    verifier = cluster.api.ctx.verifiers.machines["fake_cloud"]
     assert isinstance(verifier, BelievingVerifier)
     asked = verifier.asked
     stranger = {**body, "proof": {**body["proof"], "cloud_id": "i-stranger"}}
@@ -342,7 +342,7 @@ def test_rejects_malformed_proof(cluster: RentedCluster, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
     verifier = AwsIdentityVerifier(Trusted(list, []))
-    cluster.api.ctx.identities = {verifier.kind: verifier}
+    cluster.api.ctx.verifiers.machines = {verifier.kind: verifier}
     (machine,) = cluster.cloud.alive()
     body = cluster.joining("agent", str(uuid.uuid4()), machine)
     for document in ("{}", "[" * 10_000):

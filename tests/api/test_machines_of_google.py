@@ -87,8 +87,8 @@ def cluster(
         pools = load_cluster({"resource_pools": [pool]}).resource_pools
         api.ctx.config = replace(api.ctx.config, resource_pools=pools)
         verifier = GceIdentityVerifier(["acme"], GoogleCertificates(google.certificates))
-        api.ctx.identities = {verifier.kind: verifier}
-        api.ctx.public_url = "https://cluster.example"
+        api.ctx.verifiers.machines = {verifier.kind: verifier}
+        api.ctx.host.public_url = "https://cluster.example"
         api.ctx.now = lambda: new_cluster.now
         yield new_cluster
 

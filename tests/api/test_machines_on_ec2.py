@@ -66,7 +66,7 @@ def test_machine_launches_joins_works_and_is_terminated(
         clouds = clouds_of(config)
         (verifier,) = identities_of(config).values()
         assert isinstance(verifier, AwsIdentityVerifier)
-        cluster.api.ctx.identities = {verifier.kind: verifier}
+        cluster.api.ctx.verifiers.machines = {verifier.kind: verifier}
         monkeypatch.setattr(verifier, "_url_of", lambda _: aws.url + "/")
 
         def settle() -> None:

@@ -149,14 +149,14 @@ def test_rejects_weak_passwords_on_a_public_cluster(
     api: Api, admin: Caller, weak: dict[str, object]
 ) -> None:
     new = {"user": {"username": "grace", "active": True}, **weak}
-    api.ctx.public = True
+    api.ctx.host.public = True
     assert admin.ask("POST", "/api/v1/users", new).status == 400
-    api.ctx.public = False
+    api.ctx.host.public = False
     assert admin.ask("POST", "/api/v1/users", new).status == 200
 
 
 def test_account_without_a_password_is_closed_on_a_public_cluster(api: Api, admin: Caller) -> None:
-    api.ctx.public = True
+    api.ctx.host.public = True
     response = admin.post("/api/v1/users", {"user": {"username": "grace", "active": True}})
     assert sign_in(api, "grace", "") == 401
     path = f"/api/v1/users/{response['user']['id']}"

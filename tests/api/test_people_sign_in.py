@@ -95,7 +95,10 @@ def encoded(digest: bytes) -> str:
 
 @pytest.fixture
 def door(api: Api, provider: SignInServer) -> Door:
-    api.ctx.tokens, api.ctx.issuers = IssuerTokens(fetch_keys), CachedIssuers(describe, post_form)
+    api.ctx.verifiers.tokens, api.ctx.verifiers.issuers = (
+        IssuerTokens(fetch_keys),
+        CachedIssuers(describe, post_form),
+    )
     new_door = Door(api, provider)
     new_door.configure(auto_provision_users=True)
     return new_door
@@ -223,7 +226,7 @@ def test_redirect_to_the_own_page_of_a_function_is_accepted(
         "redirectUri": f"https://{host}/det/sign-in", "codeChallenge": "c" * 43, "state": "s" * 43
     }  # fmt: skip
     event = function_url_event(Http("POST", f"{OIDC}/begin", json.dumps(body).encode()))
-    assert door.api.ctx.public_url == ""
+    assert door.api.ctx.host.public_url == ""
     response = answered(respond(door.api.app, event))
     assert response[0] == status, response
 
@@ -262,8 +265,8 @@ def test_keys_and_discovery_are_cached_and_new_keys_fetched(
     api: Api, provider: SignInServer
 ) -> None:
     clock = [0.0]
-    api.ctx.tokens = IssuerTokens(fetch_keys, lambda: clock[0])
-    api.ctx.issuers = CachedIssuers(describe, post_form, lambda: clock[0])
+    api.ctx.verifiers.tokens = IssuerTokens(fetch_keys, lambda: clock[0])
+    api.ctx.verifiers.issuers = CachedIssuers(describe, post_form, lambda: clock[0])
     door = Door(api, provider)
     door.configure(auto_provision_users=True)
     for _ in range(3):
@@ -325,7 +328,7 @@ def test_invalid_device_codes_are_limited_before_reaching_the_provider(
         addresses.append(url)
         return post_form(issuer, url, *form)
 
-    door.api.ctx.issuers = CachedIssuers(describe, post)
+    door.api.ctx.verifiers.issuers = CachedIssuers(describe, post)
     tries = [door.ask("device/finish", deviceCode="x").status for _ in range(FREE + 3)]
     assert tries == [401] * FREE + [403] * 3
     assert len(addresses) == FREE
@@ -344,7 +347,7 @@ def test_too_many_provider_requests_return_503_immediately(door: Door) -> None:
 
 def test_unavailable_provider_is_retried_after_seconds(door: Door) -> None:
     clock = [0.0]
-    door.api.ctx.issuers = CachedIssuers(describe, post_form, lambda: clock[0])
+    door.api.ctx.verifiers.issuers = CachedIssuers(describe, post_form, lambda: clock[0])
     body = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
     door.provider.down = True
     assert [door.ask("begin", **body).status for _ in range(3)] == [504] * 3

@@ -50,7 +50,7 @@ def trusting(api: Api, issuer: OidcServer, clock: Clock) -> Api:
     }  # fmt: skip
     trusted = load_cluster({"pipelines": [entry]}).pipelines
     api.ctx.config = replace(api.ctx.config, pipelines=trusted)
-    api.ctx.tokens = IssuerTokens(fetch_keys, clock)
+    api.ctx.verifiers.tokens = IssuerTokens(fetch_keys, clock)
     return api
 
 

@@ -75,7 +75,7 @@ def test_log_lines_are_batched_until_a_reader_follows_them(cluster: RentedCluste
 
 
 def test_log_lines_are_sent_immediately_with_long_polls(cluster: RentedCluster) -> None:
-    cluster.api.ctx.may_wait_s = 20.0
+    cluster.api.ctx.host.may_wait_s = 20.0
     create(cluster.api.signed_in("admin"), activate=True)
     _, agent = cluster.employ()
     assert poll(agent)["logs_within_s"] == 1.0

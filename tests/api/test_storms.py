@@ -18,7 +18,7 @@ from det_controlplane.db.engine.migrate import migrate
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.memory import ExperimentMemory
+from det_controlplane.services.memory import ProcessMemory
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create
@@ -44,7 +44,7 @@ class Processes:
     def __init__(self, api: Api, url: str) -> None:
         self.token = api.signed_in("determined").token
         self.contexts = [
-            replace(api.ctx, db=Database(url), memory=ExperimentMemory()) for _ in range(3)
+            replace(api.ctx, db=Database(url), memory=ProcessMemory()) for _ in range(3)
         ]
         self._apps = [App(ctx, api.app.router) for ctx in self.contexts]
 

@@ -159,7 +159,8 @@ def test_task_with_a_checkpoint_is_not_deleted(api: Api, user: Caller, agent: Pl
     (order,) = agent.poll()
     agent.poll()
     report = {
-        "uuid": str(api.ctx.new_uuid()), "taskId": id, "resources": {"state": "1"}, "metadata": {"steps_completed": 1},
+        "uuid": str(api.ctx.random.uuid()), "taskId": id,
+        "resources": {"state": "1"}, "metadata": {"steps_completed": 1},
         "state": "STATE_COMPLETED",
     }  # fmt: skip
     api.with_token(order["spec"]["session_token"]).post(f"{V}/checkpoints", report)

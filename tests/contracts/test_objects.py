@@ -17,7 +17,7 @@ from det_controlplane.api.router import Router
 from det_controlplane.entry.aws.events import respond
 from det_controlplane.entry.server.object_routes import object_routes
 from det_controlplane.ports.files import ObjectStore
-from det_controlplane.services.context import Context
+from det_controlplane.services.context import Context, Host
 from google.auth.credentials import AnonymousCredentials, Signing
 from google.auth.crypt import RSASigner
 from google.cloud import storage
@@ -74,7 +74,7 @@ class Signer(AnonymousCredentials, Signing):  # type: ignore[misc]
 
 def directory_subject(folder: Path, now: Callable[[], float] = lambda: 1000.0) -> Subject:
     store = DirectoryObjects(folder, b"secret", clock=now)
-    app = App(cast(Context, HostContext(0)), Router(object_routes(store)))
+    app = App(cast(Context, HostContext(Host(may_wait_s=0))), Router(object_routes(store)))
 
     def upload(url: str, body: bytes) -> int:
         assert url.startswith("/objects/"), "callers reach the API by several addresses"

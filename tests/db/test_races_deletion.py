@@ -59,7 +59,7 @@ def ended(ctx: Context, used: UUID) -> int:
 
 
 def uploaded(ctx: Context) -> UUID:
-    context_id = ctx.new_uuid()
+    context_id = ctx.random.uuid()
     with ctx.db.begin() as tx:
         tx.execute(_CONTEXT, {"id": context_id})
     return context_id

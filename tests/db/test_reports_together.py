@@ -58,7 +58,7 @@ def left_by(url: str, send: Any, batches: Sequence[Sequence[tuple[int, int, floa
     database = Database(url)
     ctx, numbers, clock = context(database), count(1), [START]
     ctx.now = lambda: clock[0]
-    ctx.new_uuid = lambda: UUID(int=next(numbers))
+    ctx.random.uuid = lambda: UUID(int=next(numbers))
     experiment = running(ctx, ASHA.format(trials=8))
     for batch in batches:
         clock[0] += timedelta(seconds=5)

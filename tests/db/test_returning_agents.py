@@ -94,7 +94,7 @@ def report(ctx: Context, steps: int, run: int, group: str = "training") -> None:
 
 def checkpoint(ctx: Context, steps: int, run: int) -> None:
     (trial,) = ctx.db.read(_TRIAL)
-    uuid, metadata = str(ctx.new_uuid()), {"steps_completed": steps}
+    uuid, metadata = str(ctx.random.uuid()), {"steps_completed": steps}
     sent_report = CheckpointReport(
         uuid, trial.task_id, f"{trial.task_id}.{run}", {"w": "1"}, metadata
     )

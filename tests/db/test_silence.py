@@ -203,7 +203,7 @@ class Api:
 @pytest.fixture
 def api(ctx: Context) -> Api:
     api = Api()
-    ctx.reach_api = api.reach
+    ctx.host.reach_api = api.reach
     return api
 
 

@@ -12,7 +12,7 @@ from det_controlplane.db.engine.database import Database, Tx
 from det_controlplane.db.trials import metrics as rows
 from det_controlplane.services.batching import BatchRejected
 from det_controlplane.services.errors import Invalid, WrongState
-from det_controlplane.services.memory import ExperimentMemory
+from det_controlplane.services.memory import ProcessMemory
 from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
@@ -64,12 +64,12 @@ def after_reports(
     ctx, clock = context(database), [START]
     request_ids = random.Random(3)
     ctx.now = lambda: clock[0]
-    ctx.new_uuid = lambda: UUID(int=request_ids.getrandbits(128), version=4)
+    ctx.random.uuid = lambda: UUID(int=request_ids.getrandbits(128), version=4)
     experiment = running(ctx, config)
     for report in reports(experiment.trials):
         clock[0] += timedelta(seconds=5)
         if forgets:
-            ctx.memory = ExperimentMemory()
+            ctx.memory = ProcessMemory()
         try:
             metric_reports.take(ctx, report)
         except (Invalid, WrongState):

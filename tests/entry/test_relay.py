@@ -349,7 +349,7 @@ def test_task_token_in_the_address_becomes_a_cookie_for_the_task(api: Api, web: 
 
 def test_public_url_determines_the_forwarded_scheme(api: Api, web: int) -> None:
     """A distribution before a relay may use HTTP and not send the original protocol."""
-    api.ctx.public_url = "https://cluster.example"
+    api.ctx.host.public_url = "https://cluster.example"
     with proxied(api, [{"proxy_port": web}]) as task:
         for host, scheme in (("cluster.example", "https"), (task.netloc, "http")):
             path = task.path(web, f"/lab?token={task.token}")
@@ -370,18 +370,18 @@ def test_agents_get_the_relay_address_while_they_run_proxied_tasks(api: Api) -> 
     def told(agent: PlayedAgent) -> str:
         return str(agent.told.get("relay") or "")
 
-    api.ctx.carries_traffic = False
+    api.ctx.host.carries_traffic = False
     with proxied(api, [{"proxy_port": 9}]) as task:
         task.agent.poll()
         assert told(task.agent) == ""  # a host that does not carry traffic
-        api.ctx.carries_traffic = True
+        api.ctx.host.carries_traffic = True
         task.agent.poll()
         assert told(task.agent) == "/agents/v1/relay"
-        api.ctx.relay_url = "https://relay.example"
+        api.ctx.host.relay_url = "https://relay.example"
         task.agent.poll()
         assert told(task.agent) == "https://relay.example/agents/v1/relay"
         # After an upgrade, agents are connected to a relay that gets no more requests.
-        api.ctx.revision = "api-00002"
+        api.ctx.host.revision = "api-00002"
         task.agent.poll()
         assert told(task.agent) == "https://relay.example/agents/v1/relay?for=api-00002"
         answer = task.owner.ask("GET", f"/proxy/{task.task}/page", query={"x": ["1"]})

@@ -102,7 +102,8 @@ def test_api_forwards_shell_bytes(api: Api) -> None:
 
 
 def test_unreachable_relay_is_reported(api: Api) -> None:
-    ctx = replace(api.ctx, relay_url=f"http://127.0.0.1:{free_port()}", carries_traffic=False)
+    relay_url = f"http://127.0.0.1:{free_port()}"
+    ctx = replace(api.ctx, host=replace(api.ctx.host, relay_url=relay_url, carries_traffic=False))
     front = AsgiApp(App(ctx, api.app.router), LocalNotifier(), relays=False)
     with behind_socket(front) as address:
         with pytest.raises(HTTPError, match="502") as error:
@@ -112,7 +113,7 @@ def test_unreachable_relay_is_reported(api: Api) -> None:
 
 
 def test_relay_serves_no_other_api_routes(api: Api) -> None:
-    api.ctx.public_url = "https://cluster.example"
+    api.ctx.host.public_url = "https://cluster.example"
     relay = Caller(build_relay(api.ctx), api.signed_in("determined").token)
     assert relay.get("/info")["cluster_id"] == api.ctx.cluster_id
     others = {(r.method, r.path) for r in routes.every() if r.path not in ("/info", "/health")}

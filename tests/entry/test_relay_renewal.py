@@ -12,6 +12,7 @@ import pytest
 from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.container import main, relay_renewal
 from det_controlplane.entry.container.relay_renewal import RENEWED, Renewal, deployed
+from det_controlplane.services.context import Host
 from det_controlplane.services.tasks import proxying
 from websockets.sync.client import connect
 
@@ -33,7 +34,7 @@ class RenewedRelay:
         self.told: list[list[str]] = []
         self.ended = 0
         deployed_versions = iter(versions)
-        ctx = SimpleNamespace(open_traffic=lambda: list(self.open))
+        ctx = SimpleNamespace(host=Host(open_traffic=lambda: list(self.open)))
         self.renewal = Renewal(cast(Any, ctx), lambda: next(deployed_versions), self._end, own)
         monkeypatch.setattr(
             proxying, "add_log_line", lambda _, tasks, line: self.told.append(list(tasks))
@@ -96,12 +97,12 @@ def test_open_connections_are_listed_by_task_and_notified_in_its_log(
         tcp_server(echo) as port,
         proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task,
     ):
-        assert set(api.ctx.open_traffic()) == set()
+        assert set(api.ctx.host.open_traffic()) == set()
         url = f"ws://{task.netloc}{task.path(port)}"
         with connect(url, additional_headers=task.signed()) as client:
             client.send(b"x")
             assert client.recv(60) == b"x"
-            assert set(api.ctx.open_traffic()) == {task.task}
+            assert set(api.ctx.host.open_traffic()) == {task.task}
         proxying.add_log_line(api.ctx, [task.task], "open it again")
         lines = task.owner.lines(f"/api/v1/tasks/{task.task}/logs")
         assert "open it again" in json.dumps(lines)

@@ -68,7 +68,7 @@ def replacing(api: Api, port: int) -> Iterator[tuple[Proxied, Front, str]]:
         address = f"http://127.0.0.1:{stack.enter_context(tcp_server(front.carry))}"
         second = stack.enter_context(behind_socket(AsgiApp(api.app, LocalNotifier())))
         task = stack.enter_context(proxied(api, [{"proxy_port": port}]))
-        front.instance, api.ctx.relay_url = task.address, address
+        front.instance, api.ctx.host.relay_url = task.address, address
         task = replace(task, address=address)
         task.agent.poll()
         task.connection.set_address(task.agent.told["relay"])

@@ -324,7 +324,7 @@ def test_waiting_rank_releases_its_memory(api: Api) -> None:
         bodies_seen.append(len(request.body))
         return EMPTY if len(bodies_seen) > 1 else Wait("peers", 60)
 
-    api.ctx.may_wait_s = 60
+    api.ctx.host.may_wait_s = 60
     route = post("/x", gather, access=Access.PUBLIC, admits=lambda _: REPORT_BODY)
     api.app = App(api.ctx, Router((route,)))
     room = BodyMemory(5 * STRANGERS_BODY)

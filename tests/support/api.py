@@ -24,7 +24,7 @@ from det_controlplane.db.agents import silence
 from det_controlplane.db.engine.database import Database
 from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services.cluster import first_start
-from det_controlplane.services.context import Context
+from det_controlplane.services.context import Context, Host
 from det_controlplane.services.identity import passwords
 from det_controlplane.services.maintenance import tick
 from sqlalchemy import text
@@ -165,7 +165,7 @@ def _api(database: Database, config: ClusterConfig, checkpoints: Path) -> Api:
         bootstrap_token=BOOTSTRAP,
         cipher=AesCipher(["the key of the tests"]),
         checkpoint_files=ReachableCheckpoints(),
-        carries_traffic=True,
+        host=Host(carries_traffic=True),
     )
     return Api(ctx, App(ctx, _every_route()), checkpoints)
 

@@ -10,7 +10,7 @@ from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Request
 from det_controlplane.api.router import Access, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig
-from det_controlplane.services.context import Context
+from det_controlplane.services.context import Context, Host, RandomValues
 
 Handler = Callable[[Context, Request], Answer]
 
@@ -19,17 +19,16 @@ Handler = Callable[[Context, Request], Answer]
 class HostContext:
     """The parts of the context that a host looks at."""
 
-    may_wait_s: float
-    public_url: str = ""
+    host: Host
     config: ClusterConfig = field(default_factory=ClusterConfig)
+    random: RandomValues = field(
+        default_factory=lambda: RandomValues(uuid=lambda: uuid.UUID(int=7))
+    )
 
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=timezone.utc)
 
-    def new_uuid(self) -> uuid.UUID:
-        return uuid.UUID(int=7)
-
 
 def small_app(*handlers: tuple[str, Handler], method: str = "GET", may_wait_s: float = 30) -> App:
     routes = [Route(method, path, handler, Access.PUBLIC) for path, handler in handlers]
-    return App(cast(Context, HostContext(may_wait_s)), Router(routes))
+    return App(cast(Context, HostContext(Host(may_wait_s=may_wait_s))), Router(routes))

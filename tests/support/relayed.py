@@ -89,10 +89,12 @@ def proxied(api: Api, ports: list[dict[str, Any]]) -> Iterator[Proxied]:
 def behind_an_api(api: Api, ports: list[dict[str, Any]]) -> Iterator[Proxied]:
     """Serve the ports behind an API that is not the relay to which the agent is connected."""
     port = free_port()
-    api.ctx.public_url = f"http://127.0.0.1:{port}"
+    api.ctx.host.public_url = f"http://127.0.0.1:{port}"
     with ExitStack() as stack:
         task = stack.enter_context(proxied(api, ports))
-        ctx = replace(api.ctx, relay_url=task.address, carries_traffic=False)
+        ctx = replace(
+            api.ctx, host=replace(api.ctx.host, relay_url=task.address, carries_traffic=False)
+        )
         front = AsgiApp(App(ctx, api.app.router), LocalNotifier(), relays=False)
         yield replace(task, address=stack.enter_context(behind_socket(front, port)))
 

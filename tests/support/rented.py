@@ -221,8 +221,8 @@ def rented_cluster(
             limits=limits or Limits(max_idle_s=600),
         )
         api.ctx.config = replace(api.ctx.config, resource_pools=(pool,))
-        api.ctx.identities = {"fake_cloud": BelievingVerifier()}
-        api.ctx.public_url = "https://cluster.example"
+        api.ctx.verifiers.machines = {"fake_cloud": BelievingVerifier()}
+        api.ctx.host.public_url = "https://cluster.example"
         cluster = RentedCluster(api, FakeCloud(**faults))
         cluster.cloud.now = lambda: cluster.time.timestamp()
         cluster.market.now = cluster.cloud.now

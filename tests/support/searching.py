@@ -92,7 +92,7 @@ class Agent:
         cls, ctx: Context, id: str = "agent", slots: int = 1, reports: Sequence[Report] = ()
     ) -> "Agent":
         """Join with the containers that still exist."""
-        incarnation = ctx.new_uuid()
+        incarnation = ctx.random.uuid()
         joining = polling.Joining(
             agent_id=id, agent_key=f"key of {id}", incarnation=incarnation, pool="default", version="0.38.1",
             hostname=id, runtime="process", addresses=[], slots=[{"id": n, "type": "cpu"} for n in range(slots)],

@@ -23,7 +23,10 @@ def trust_provider(api: Api, oidc: Mapping[str, Any]) -> None:
     """Let users of an API sign in at the provider of its section `security.oidc`."""
     provider = load_cluster({"security": {"oidc": oidc}}).oidc
     api.ctx.config = replace(api.ctx.config, oidc=provider)
-    api.ctx.tokens, api.ctx.issuers = IssuerTokens(fetch_keys), CachedIssuers(describe, post_form)
+    api.ctx.verifiers.tokens, api.ctx.verifiers.issuers = (
+        IssuerTokens(fetch_keys),
+        CachedIssuers(describe, post_form),
+    )
 
 
 @dataclass

@@ -123,8 +123,8 @@ class MachineWorld(World):
                 most_machines=rng.choice((None, None, 3)),
             )  # fmt: skip
         for process in self._hosts.processes:
-            process.ctx.public_url = "https://cluster.example"
-            process.ctx.identities = {
+            process.ctx.host.public_url = "https://cluster.example"
+            process.ctx.verifiers.machines = {
                 kind_of_proof(name): FakeIdentityVerifier(cloud, kind_of_proof(name))
                 for name, cloud in self.clouds.items()
             }

@@ -12,9 +12,9 @@ from det_controlplane.api.app import App
 from det_controlplane.api.http import Request, Response
 from det_controlplane.api.router import Router
 from det_controlplane.core.config import ClusterConfig
-from det_controlplane.services.context import Context
+from det_controlplane.services.context import Context, RandomValues
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.memory import ExperimentMemory
+from det_controlplane.services.memory import ProcessMemory
 
 from tests.world.faults import Points, WatchedDatabase
 from tests.world.objects import NoObjects
@@ -59,7 +59,7 @@ class Process:
         self.ctx = Context(
             db=self.db, config=ClusterConfig(), waker=self, objects=NoObjects(),
             cluster_id="00000000-0000-0000-0000-000000000000", bootstrap_token=BOOTSTRAP_TOKEN,
-            now=timeline.now, new_uuid=self._uuid, new_token=self._token, new_seed=self._seed,
+            now=timeline.now, random=RandomValues(self._uuid, self._token, self._seed),
         )  # fmt: skip
         self.app = StrictApp(self.ctx, Router(routes.every()))
 
@@ -74,7 +74,7 @@ class Process:
 
     def restart(self) -> None:
         """Start as a new process with empty caches."""
-        self.ctx.memory = ExperimentMemory()
+        self.ctx.memory = ProcessMemory()
 
     def answer(self, call: Call) -> Reply:
         headers = dict(call.headers)

@@ -29,8 +29,8 @@ class TaskWorld(World):
     def _populate(self) -> None:
         super()._populate()
         for process in self._hosts.processes:
-            process.ctx.carries_traffic = True
-            process.ctx.public_url = "http://cluster.example"
+            process.ctx.host.carries_traffic = True
+            process.ctx.host.public_url = "http://cluster.example"
             process.ctx.cipher = AesCipher(["a key of a simulated world"])
         self.actors += [TaskUser(self, n) for n in range(self.stream("tasks").randint(1, 2))]
 

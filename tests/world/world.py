@@ -69,7 +69,7 @@ class World:
             self.timeline, self.stream("control plane"), lambda topic: self._topics.add(topic)
         )
         for process in hosts.processes:
-            process.ctx.reach_api = lambda: self.outage is None
+            process.ctx.host.reach_api = lambda: self.outage is None
         self.invariants = Invariants(hosts, self.ledger, self.timeline)
         self.outages = Outages(
             self, self.stream("outages"), chaos_s, longest_s=self._longest_outage_s

@@ -141,7 +141,7 @@ def join(ctx: Context, request: Request, body: JoinBody) -> Answer:
             "master_id": ctx.cluster_id,
             "lease_s": joined.lease_s,
             "next_poll_s": joined.next_poll_s,
-            "may_wait_s": ctx.may_wait_s,
+            "may_wait_s": ctx.host.may_wait_s,
         }
     )
 
@@ -163,7 +163,7 @@ def poll(ctx: Context, request: Request, body: PollBody) -> Answer:
     if not token.startswith(AGENT_PREFIX):
         authentication.agent_of(ctx, token)  # lists the agents of the relay
     answer = polling.poll(ctx, body.poll(token))
-    wait_s = min(body.wait_s, ctx.may_wait_s, polling.LONGEST_HELD_S)
+    wait_s = min(body.wait_s, ctx.host.may_wait_s, polling.LONGEST_HELD_S)
     if answer.news or request.final or wait_s <= 0:
         return json_response(answer.message.as_json())
     return Wait(f"agent:{answer.agent_id}", wait_s)

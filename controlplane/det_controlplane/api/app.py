@@ -178,7 +178,7 @@ class App:
         if isinstance(e, errors.ApiError):
             return Response(e.to_json(), e.status, headers=e.headers)
         if isinstance(e, DatabaseFull):
-            self.ctx.health.full_at = self.ctx.now()
+            self.ctx.memory.database_health.full_at = self.ctx.now()
         if isinstance(e, QueryFailed) and e.is_of_lock:
             log.warning("%s %s waited too long for a lock: %s", request.method, request.path, e)
             return unavailable(e)
@@ -188,7 +188,7 @@ class App:
             if isinstance(e, kind):
                 translated = api_error(str(e))
                 return Response(translated.to_json(), translated.status)
-        reference = self.ctx.new_uuid().hex[:12]
+        reference = self.ctx.random.uuid().hex[:12]
         log.exception("%s %s failed (reference %s)", request.method, request.path, reference)
         internal = errors.ApiError(f"internal error; the server's log has it under {reference}")
         return Response(internal.to_json(), internal.status)

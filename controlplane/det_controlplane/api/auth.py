@@ -35,7 +35,7 @@ class PipelineToken:
 
 
 def login(ctx: Context, request: Request, body: Credentials) -> Answer:
-    if not (body.password or ctx.public or asks_this_machine(request)):
+    if not (body.password or ctx.host.public or asks_this_machine(request)):
         raise Unauthenticated(
             "accounts without a password are open to this machine only: ask it as localhost, or give them one"
         )

@@ -10,13 +10,13 @@ from det_controlplane.services.context import Context
 
 
 def elsewhere(ctx: Context, request: Request) -> Answer:
-    if not ctx.relay_url:
+    if not ctx.host.relay_url:
         raise Unimplemented(
             "this API does not carry traffic to tasks: that takes a single process which holds connections."
             " Start a relay and name it by DET_RELAY_URL (docs/guides/relay.md)"
         )
     query = urlencode(request.query, doseq=True)
-    location = ctx.relay_url + request.path + (f"?{query}" if query else "")
+    location = ctx.host.relay_url + request.path + (f"?{query}" if query else "")
     return Response(b"{}", 307, headers={"location": location})
 
 

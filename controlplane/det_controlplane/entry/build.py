@@ -2,7 +2,6 @@
 
 import logging
 from pathlib import Path
-from typing import Any
 
 from det_controlplane.adapters import issuers, own_wheel
 from det_controlplane.adapters.api_probe import ApiProbe
@@ -33,7 +32,7 @@ from det_controlplane.ports.courier import Courier
 from det_controlplane.ports.files import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.services.cluster.first_start import cluster_identity, store_first_password
-from det_controlplane.services.context import Context
+from det_controlplane.services.context import Context, Host, Verifiers
 from det_controlplane.services.logs import master_log
 
 log = logging.getLogger("det.config")
@@ -64,20 +63,21 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         waker=waker,
         objects=_objects(settings),
         cluster_id=settings.cluster_id or cluster_identity(db),
+        host=Host(
+            public_url=settings.public_url,
+            public=settings.public,
+            relay_url=settings.relay_url,
+            revision=settings.revision,
+            carries_traffic=settings.relay_beside,
+            may_wait_s=settings.may_wait_s,
+            reach_api=ApiProbe(settings.public_url) if settings.public_url else None,
+        ),
         bootstrap_token=settings.bootstrap_token,
+        verifiers=_verifiers(settings, config),
         cipher=cipher_of(settings),
-        public_url=settings.public_url,
-        relay_url=settings.relay_url,
-        carries_traffic=settings.relay_beside,
-        revision=settings.revision,
-        public=settings.public,
         checkpoint_files=ReachableCheckpoints(),
-        may_wait_s=settings.may_wait_s,
-        reach_api=ApiProbe(settings.public_url) if settings.public_url else None,
-        identities=identities_of(config),
         courier=_courier(settings, config),
         wheel=own_wheel.find(),
-        **_issuers(settings.keys_function),
     )
 
 
@@ -91,13 +91,14 @@ def _replica(settings: Settings) -> Replica | None:
     )
 
 
-def _issuers(function: str) -> dict[str, Any]:
-    """Return the context's ports to issuers of tokens: this process asks them, or a function that can reach them."""
-    if not function:
+def _verifiers(settings: Settings, config: ClusterConfig) -> Verifiers:
+    """Return the verifiers. This process asks the issuers of tokens, or a function that can reach them does."""
+    machines = identities_of(config)
+    if not settings.keys_function:
         cache = CachedIssuers(issuers.describe, issuers.post_form)
-        return {"tokens": IssuerTokens(issuers.fetch_keys), "issuers": cache}
-    far = LambdaIssuers(function)
-    return {"tokens": IssuerTokens(far.keys), "issuers": CachedIssuers(far.describe, far.post)}
+        return Verifiers(IssuerTokens(issuers.fetch_keys), cache, machines)
+    far = LambdaIssuers(settings.keys_function)
+    return Verifiers(IssuerTokens(far.keys), CachedIssuers(far.describe, far.post), machines)
 
 
 def build_app(ctx: Context, *more: Route) -> App:
@@ -109,7 +110,7 @@ def build_relay(ctx: Context) -> App:
     """Build the app of a relay. Agents connect to it, and it only carries traffic to tasks."""
     paths = ("/info", "/health")
     here = [route for route in routes.of_module("cluster") if route.path in paths]
-    return App(ctx, RelayRouter(here, ctx.public_url))
+    return App(ctx, RelayRouter(here, ctx.host.public_url))
 
 
 def build_function(ctx: Context) -> App:

@@ -1,4 +1,4 @@
-"""Data of experiments that the requests of a process share: folded searches, the queue of the lock, waiting reports.
+"""Data that the requests of a process share: folded searches, the queue of the lock, waiting reports.
 
 A decision does not replay its experiment's history while the process remembers the search.
 """
@@ -15,6 +15,7 @@ from det_controlplane.core.trials.metric_names import MetricNames, measure
 from det_controlplane.core.trials.metrics import MetricsReport
 from det_controlplane.core.trials.reports import ReportingTrial
 from det_controlplane.db.people.ownership import Owned
+from det_controlplane.db.people.sessions import Holder
 from det_controlplane.services.batching import Batcher
 
 if TYPE_CHECKING:
@@ -121,8 +122,16 @@ class _Queue:
         self.waiting: deque[tuple[int, threading.Lock]] = deque()
 
 
-class ExperimentMemory:
-    """A cache of searches. A transaction removes a search and stores it again after its commit."""
+@dataclass(slots=True)
+class DatabaseHealth:
+    """Observations of this process about the database."""
+
+    full_at: datetime | None = None  # the last time at which it had no room for a request's data
+    wrote_at: datetime | None = None  # the last time at which a health check wrote
+
+
+class ProcessMemory:
+    """The caches and queues of a process. A transaction removes a search and stores it again after its commit."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[int, KeptSearch] = OrderedDict()
@@ -134,6 +143,9 @@ class ExperimentMemory:
         self.reporting = ReportingTrials()
         self.metric_names = ExperimentMetricNames()
         self.reports: Batcher[MetricsReport, bool] = Batcher(self.turn)
+        # One statement finds the callers of requests that arrive together.
+        self.holders: Batcher[bytes, Holder | None] = Batcher()
+        self.database_health = DatabaseHealth()
 
     @contextmanager
     def turn(self, experiment_id: int) -> Iterator[None]:

@@ -81,13 +81,13 @@ def test_dialog_shows_the_error_of_the_api(tab: Tab) -> None:
 @pytest.fixture
 def provider(house: House) -> Iterator[SignInServer]:
     """An identity provider at which people of this cluster sign in."""
-    before = replace(house.api.ctx)
     ctx = house.api.ctx
+    config, verifiers = ctx.config, replace(ctx.verifiers)
     with identity_provider(SignInServer()) as server:
         settings = {"issuer": server.url, "client_id": CLIENT, "client_secret": SECRET}
         trust_provider(house.api, settings)
         yield server
-    ctx.config, ctx.tokens, ctx.issuers = before.config, before.tokens, before.issuers
+    ctx.config, ctx.verifiers = config, verifiers
 
 
 def test_user_with_an_account_signs_in_through_the_identity_provider(

@@ -58,7 +58,7 @@ class Renewal:
             self._own = self._own or version
             if not version or version == self._own:
                 return
-        open_to = sorted(self._ctx.open_traffic())
+        open_to = sorted(self._ctx.host.open_traffic())
         if open_to and not self._deadline:
             self._deadline = time.monotonic() + NOTICE_S
             log.info("a newer version waits for connections to %s", ", ".join(open_to))

@@ -50,10 +50,10 @@ class Relay:
         self._open = open_streams
         self._agents = Agents(self._missed)
         self._permits = Permits(self._is_good)
-        app.ctx.open_traffic = self._permits.tasks
+        app.ctx.host.open_traffic = self._permits.tasks
         self._touched: set[str] = set()
         self._touching: asyncio.Task[None] | None = None
-        self._public = urlsplit(app.ctx.public_url)
+        self._public = urlsplit(app.ctx.host.public_url)
 
     def takes(self, scope: Any) -> bool:
         if scope["type"] not in ("http", "websocket"):

@@ -108,7 +108,7 @@ def serve(
     connections come from the API and from CDNs and share their addresses, so they are not counted by address."""
     public = not ip_address(listening.getsockname()[0]).is_loopback
     ctx = build_context(replace(settings, public=public), notifier)
-    ctx.carries_traffic = alone and not settings.relay_url
+    ctx.host.carries_traffic = alone and not settings.relay_url
     if fronted:
         ctx.config = replace(ctx.config, max_connections_per_address=0)
 
@@ -123,7 +123,7 @@ def serve(
     on_cloud_run = "K_SERVICE" in os.environ
     address_of = last_hop if on_cloud_run else peer_address
     app = AsgiApp(
-        inner_app, notifier, background, address_of=address_of, relays=ctx.carries_traffic
+        inner_app, notifier, background, address_of=address_of, relays=ctx.host.carries_traffic
     )
     config = uvicorn.Config(
         chunked_when_large(app) if on_cloud_run else app,

@@ -131,8 +131,8 @@ class AsgiApp:
             self._traffic = Relay(
                 app, self._in_thread, self._in_turn, self._callers.know, self._open
             )
-        elif app.ctx.relay_url:
-            self._traffic = Forward(app, app.ctx.relay_url, self._open)
+        elif app.ctx.host.relay_url:
+            self._traffic = Forward(app, app.ctx.host.relay_url, self._open)
 
     def end(self) -> None:
         """Answer long polls and cut streams when the server ends, so that clients continue elsewhere."""
@@ -227,7 +227,7 @@ class AsgiApp:
             common = await self._batches.answer(route, request)
             if common is not None:
                 return common
-        request.final = self._app.ctx.may_wait_s <= 0
+        request.final = self._app.ctx.host.may_wait_s <= 0
         wake_count = self._notifier.seen()
         answer = await self._asked(request)
         if not isinstance(answer, Wait):
@@ -246,7 +246,7 @@ class AsgiApp:
         self, request: Request, answer: Wait, seen: int, client: "_Client"
     ) -> WireAnswer | Stream:
         """Call the handler of a long poll again whenever its topic is woken, and once more when its time is up."""
-        deadline = time.monotonic() + min(answer.seconds, self._app.ctx.may_wait_s)
+        deadline = time.monotonic() + min(answer.seconds, self._app.ctx.host.may_wait_s)
         while not self._ending and (remaining_s := deadline - time.monotonic()) > 0:
             pause = self._notifier.wait(answer.topic, remaining_s, seen)
             if not await client.run_while_connected(pause):

@@ -88,7 +88,7 @@ def _pool(ctx: Context, pool: Pool, use: PoolUse) -> dict[str, Any]:
         "schedulerType": f"SCHEDULER_TYPE_{scheduler.type.upper()}",
         "schedulerFittingPolicy": f"FITTING_POLICY_{scheduler.fitting_policy.upper()}",
         "imageId": "", "instanceType": "", "accelerator": "", **pool_details.of_machines(pool),
-        "masterUrl": ctx.public_url, "masterCertName": "", "startupScript": "",
+        "masterUrl": ctx.host.public_url, "masterCertName": "", "startupScript": "",
         "containerStartupScript": "", "agentDockerNetwork": "", "agentDockerRuntime": "",
         "agentDockerImage": "", "agentFluentImage": "", "clusterName": ctx.config.cluster_name,
         "maxIdleAgentPeriod": provider.max_idle_agent_period if provider else 0.0,

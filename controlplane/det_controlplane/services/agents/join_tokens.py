@@ -28,7 +28,7 @@ def create(
         raise Invalid(f"lifespan {lifespan!r} must be a length of time such as '90m' or '240h'")
     if max_uses is not None and not 1 <= max_uses <= _MOST_USES:
         raise Invalid(f"maxUses must be between 1 and {_MOST_USES}, not {max_uses}")
-    token, now = PREFIX + ctx.new_token(), ctx.now()
+    token, now = PREFIX + ctx.random.token(), ctx.now()
     with ctx.db.begin() as tx:
         row = join_tokens.create(
             tx, token_hash=token_hash(token), description=description, user_id=caller.id,

@@ -72,7 +72,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
     machine = _proven(ctx, joining)
     if not _AGENT_ID.fullmatch(joining.agent_id):
         raise Invalid(f"agent id {joining.agent_id!r} must be letters, digits, '.', '_' or '-'")
-    now, agent_token = ctx.now(), AGENT_PREFIX + ctx.new_token()
+    now, agent_token = ctx.now(), AGENT_PREFIX + ctx.random.token()
     key_hash = token_hash(joining.agent_key)
     with change(ctx) as changed:
         lost = adoption.find_lost(changed.tx, joining.agent_id, joining.reports)
@@ -184,7 +184,7 @@ def _logs_within_s(ctx: Context, directives: Sequence[Directive], pause_s: float
     """Return how long the agent may collect log lines before it sends them. If requests cost money, lines of steady
     work without followers are collected longer."""
     steady = directives and pause_s == STEADY_POLL_S
-    if ctx.may_wait_s > 0 or not steady:
+    if ctx.host.may_wait_s > 0 or not steady:
         return LOGS_AT_ONCE_S
     followed = task_logs.are_followed(ctx, [order.allocation_id for order in directives])
     return LOGS_AT_ONCE_S if followed else LOGS_COLLECTED_S
@@ -266,7 +266,7 @@ def _end_missing_containers(
 
 def _relay_address(ctx: Context, touched: agents.PollRecord) -> str:
     """Return the relay's address for traffic to tasks. The agent connects again when the address changes."""
-    address = ctx.relay_for_agents
+    address = ctx.host.relay_for_agents
     if not address or not touched.relay_dials:
         return address
     return f"{address}{'&' if '?' in address else '?'}dial={touched.relay_dials}"

@@ -41,23 +41,25 @@ def watch(ctx: Context) -> None:
 
 def _is_api_down(ctx: Context) -> bool:
     """Return whether agents cannot reach the API, although ticks run."""
-    if ctx.reach_api is None:
+    if ctx.host.reach_api is None:
         return False
     now = ctx.now()
     with ctx.db.autocommit() as tx:
         contact = rows.contact(tx, now)
     if not contact.needs_probe(now):
         return contact.is_api_down(now)
-    is_answered = ctx.reach_api()
+    is_answered = ctx.host.reach_api()
     with ctx.db.begin() as tx:
         rows.store_probe(tx, now, is_answered=is_answered)
     was_down = contact.is_api_down(now)
     contact = replace(contact, probed_at=now, reached_at=now if is_answered else contact.reached_at)
     is_down = contact.is_api_down(now)
     if is_down and not was_down:
-        log.warning("the API does not answer at %s: no agent is lost until it does", ctx.public_url)
+        log.warning(
+            "the API does not answer at %s: no agent is lost until it does", ctx.host.public_url
+        )
     elif was_down and is_answered:
-        log.warning("the API answers again at %s", ctx.public_url)
+        log.warning("the API answers again at %s", ctx.host.public_url)
     return is_down
 
 

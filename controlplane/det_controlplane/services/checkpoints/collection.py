@@ -96,7 +96,7 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
         with ctx.db.begin() as tx:
             experiment = checkpoints.owner(tx, experiment_id)
         if experiment is not None:
-            launch(ctx, experiment, doomed, key=f"delete {ctx.new_uuid()}", globs=globs)
+            launch(ctx, experiment, doomed, key=f"delete {ctx.random.uuid()}", globs=globs)
 
 
 def collect_cut_off(ctx: Context) -> None:
@@ -107,7 +107,7 @@ def collect_cut_off(ctx: Context) -> None:
     with suppress(DeletionsHeld):  # the next housekeeping finds them again
         for experiment, uuids in owners:
             if experiment is not None:
-                launch(ctx, experiment, uuids, key=f"cut off {ctx.new_uuid()}")
+                launch(ctx, experiment, uuids, key=f"cut off {ctx.random.uuid()}")
 
 
 def delete_tensorboards(ctx: Context, user: User, experiment_id: int) -> str:
@@ -124,7 +124,7 @@ def delete_tensorboards(ctx: Context, user: User, experiment_id: int) -> str:
             f"experiment {experiment_id} is {experiment.state.value} and still writes TensorBoard files:"
             " kill it, or wait until it has ended"
         )
-    key = f"tensorboards {ctx.new_uuid()}"
+    key = f"tensorboards {ctx.random.uuid()}"
     launch(ctx, experiment, [], key=key, tensorboards=True)
     return key
 
@@ -249,8 +249,8 @@ def _queue(
     owners = f"Experiment {experiment.id}" + (f" and {more} more" if more else "")
     tx, now, kind = changed.tx, changed.now, TaskKind.CHECKPOINT_GC
     task_id, job_id, pool = (
-        str(ctx.new_uuid()),
-        ctx.new_uuid(),
+        str(ctx.random.uuid()),
+        ctx.random.uuid(),
         ctx.config.default_aux_resource_pool,
     )
     experiments.insert_job(

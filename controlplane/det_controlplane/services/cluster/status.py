@@ -24,21 +24,25 @@ LEVELS = tuple(LogLevel.__members__)
 def database_answers(ctx: Context) -> bool:
     """Return whether the database reads and writes."""
     # PostgreSQL may be able to update a row in place even if the disk has no room for new rows.
-    if ctx.health.full_at is not None and ctx.now() - ctx.health.full_at < FULL_TRUSTED:
+    if (
+        ctx.memory.database_health.full_at is not None
+        and ctx.now() - ctx.memory.database_health.full_at < FULL_TRUSTED
+    ):
         return False
     try:
         with ctx.db.begin() as tx:
             cluster.answers(tx)
             # Strangers may ask often, so reuse the result of a recent write.
             written = (
-                ctx.health.wrote_at is not None and ctx.now() - ctx.health.wrote_at < WRITES_TRUSTED
+                ctx.memory.database_health.wrote_at is not None
+                and ctx.now() - ctx.memory.database_health.wrote_at < WRITES_TRUSTED
             )
             if not written:
                 cluster.takes_writes(tx)
     except DatabaseDown:
         return False
     if not written:
-        ctx.health.wrote_at = ctx.now()
+        ctx.memory.database_health.wrote_at = ctx.now()
     return True
 
 

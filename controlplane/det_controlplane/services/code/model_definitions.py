@@ -120,7 +120,7 @@ def prepare(ctx: Context, user_id: int, content: bytes) -> Prepared:
     The archive's row is written before, so that archives of refused requests are collected with other unused
     archives."""
     _require_within_day(ctx, user_id, len(content))
-    context_id = ctx.new_uuid()
+    context_id = ctx.random.uuid()
     digest = hashlib.sha256(content).hexdigest()
     if len(content) <= INLINE_LIMIT:
         row = NewContext(context_id, len(content), digest, content, None, uploaded=True)
@@ -148,7 +148,7 @@ def begin_upload(ctx: Context, user_id: int, size: int, sha256: str) -> Upload:
     if len(sha256) != 64:
         raise Invalid("sha256 must be the archive's SHA-256 in hex")
     _require_within_day(ctx, user_id, size)
-    context_id = ctx.new_uuid()
+    context_id = ctx.random.uuid()
     key = f"contexts/{context_id}.tar.gz"
     announced = NewContext(context_id, size, sha256, None, key, uploaded=False)
     with ctx.db.begin() as tx:

@@ -178,7 +178,7 @@ def _resolve(
     template: dict[str, Any] | None,
     demanded: list[dict[str, Any]],
 ) -> "tuple[Resolved, str, bool]":
-    seed = ctx.new_seed()
+    seed = ctx.random.seed()
     pool, pool_problems = capacity.pool_and_problems(ctx, submitted, template, project)
     name = "" if submitted.get("name") else f"Experiment ({configs.petname(seed)})"
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
@@ -243,7 +243,7 @@ def _insert(
     pool: str,
     context: Prepared | None,
 ) -> tuple[int, ShownExperiment]:
-    job_id, config = ctx.new_uuid(), sealed.shown
+    job_id, config = ctx.random.uuid(), sealed.shown
     resources = config["resources"]
     with change(ctx) as changed:
         tx = changed.tx

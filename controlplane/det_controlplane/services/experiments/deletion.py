@@ -42,7 +42,7 @@ def delete(ctx: Context, user: User, experiment_id: int) -> None:
             )
         refuse_needed(experiment.tx, experiment_id=experiment_id)
         experiment.set_state(ExperimentState.DELETING)
-        key = f"delete {ctx.new_uuid()}"
+        key = f"delete {ctx.random.uuid()}"
         experiment.change.later(EffectKind.DELETE_EXPERIMENT, experiment_id=experiment_id, key=key)
 
 

@@ -36,7 +36,7 @@ def user_of(ctx: Context, token: str, named: tuple[str, str] | None = None) -> U
     if with_roles:
         holder = sessions.holder_with_roles(ctx.db, hashed, now, named)
     else:
-        holder = ctx.holders.take(_ALL_TOKENS, hashed, partial(_read_holders, ctx))
+        holder = ctx.memory.holders.take(_ALL_TOKENS, hashed, partial(_read_holders, ctx))
     if holder is None:
         raise NotSignedIn(_UNKNOWN)
     if holder.waits_for_agent:

@@ -103,7 +103,7 @@ def begin(ctx: Context, redirect_uri: str, challenge: str, state: str, public_ur
 
     `public_url` is the address of the request, for clusters without a configured address."""
     client = _client(ctx)
-    _check_redirect(ctx.public_url or public_url, redirect_uri)
+    _check_redirect(ctx.host.public_url or public_url, redirect_uri)
     if not _WORD.fullmatch(challenge) or not _WORD.fullmatch(state):
         raise Invalid("codeChallenge and state must have 43 to 128 letters and digits")
     query = {
@@ -120,7 +120,7 @@ def finish(
 ) -> SignedIn:
     """Exchange the code that the browser brought."""
     client = _client(ctx)
-    _check_redirect(ctx.public_url or public_url, redirect_uri)
+    _check_redirect(ctx.host.public_url or public_url, redirect_uri)
     if not _WORD.fullmatch(verifier) or not 0 < len(code) <= _LONGEST_CODE:
         raise Invalid("code and codeVerifier are required, as the sign-in began with them")
     form = {
@@ -183,12 +183,12 @@ def _admit_person(ctx: Context, settings: SignInProvider, claims: Mapping[str, A
 
 
 def _client(ctx: Context) -> _Client:
-    if ctx.config.oidc is None or ctx.issuers is None or ctx.tokens is None:
+    if ctx.config.oidc is None or ctx.verifiers.issuers is None or ctx.verifiers.tokens is None:
         raise Invalid(
             "this cluster knows no identity provider: `security.oidc` of its configuration names one;"
             " 'det user login' signs in by password"
         )
-    return _Client(ctx.config.oidc, ctx.issuers, ctx.tokens)
+    return _Client(ctx.config.oidc, ctx.verifiers.issuers, ctx.verifiers.tokens)
 
 
 def _ask_provider(settings: SignInProvider, ask: Callable[[], T]) -> T:

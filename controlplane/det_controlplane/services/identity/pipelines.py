@@ -46,13 +46,13 @@ def audience_of(ctx: Context, trust: PipelineTrust) -> str:
 
 
 def _verify_token(ctx: Context, token: str) -> Mapping[str, Any]:
-    if not ctx.config.pipelines or ctx.tokens is None:
+    if not ctx.config.pipelines or ctx.verifiers.tokens is None:
         raise NotSignedIn("this cluster admits no pipelines: `pipelines` in its configuration does")
     trusted: dict[str, set[str]] = {}
     for trust in ctx.config.pipelines:
         trusted.setdefault(trust.issuer, set()).add(audience_of(ctx, trust))
     try:
-        return ctx.tokens.verified(token, trusted)
+        return ctx.verifiers.tokens.verified(token, trusted)
     except NotProven as e:
         raise NotSignedIn(str(e)) from e
     except IssuersBusy as e:

@@ -111,7 +111,7 @@ def new_session(
     expires_at: datetime | None,
 ) -> str:
     """Return a new bearer token of a user; only its hash stays here."""
-    token = ctx.new_token()
+    token = ctx.random.token()
     ctx.recorder.set_signed_in(user_id)
     now, origin = ctx.now(), ctx.recorder.origin()
     sessions.create(

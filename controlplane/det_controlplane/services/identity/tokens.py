@@ -43,7 +43,7 @@ def create(
     lives = ctx.config.token
     if lifespan == FOREVER and lives.longest is not None:
         _require_admin_for_endless(caller, lives.longest)
-    token, now = ctx.new_token(), ctx.now()
+    token, now = ctx.random.token(), ctx.now()
     with ctx.db.begin() as tx:
         active = sessions.is_active_user(tx, user_id)
         if active is None:

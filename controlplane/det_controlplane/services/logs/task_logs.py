@@ -150,7 +150,7 @@ def ended_at(ctx: Context, task_id: str) -> datetime | None:
 
 def follow(ctx: Context, task_id: str) -> None:
     """Ask agents for a while to send the lines of a task at once, where they collect them otherwise."""
-    if ctx.may_wait_s > 0:
+    if ctx.host.may_wait_s > 0:
         return
     now = ctx.now()
     with ctx.db.begin() as tx:

@@ -21,9 +21,9 @@ def identity(
     ctx: Context, agent_id: str, kind: str, fields: Mapping[str, str], nonce: str
 ) -> MachineIdentity:
     """Verify the proof at its cloud, unless it names a machine that no row awaits."""
-    verifier = ctx.identities.get(kind)
+    verifier = ctx.verifiers.machines.get(kind)
     if verifier is None:
-        kinds = ", ".join(["bootstrap_token", *sorted(ctx.identities)])
+        kinds = ", ".join(["bootstrap_token", *sorted(ctx.verifiers.machines)])
         raise Invalid(f"proof kind {kind!r} is not supported here; this cluster takes: {kinds}")
     proof = Proof(kind, nonce, fields)
     try:

@@ -12,7 +12,7 @@ from det_controlplane.services.machines import software
 def user_data(ctx: Context, requested: Requested) -> str:
     """Return the script that makes the requested machine an agent of its pool."""
     settings = ctx.config.section_settings(requested.pool, requested.section)
-    master_url = str(settings.get("master_url") or ctx.public_url)
+    master_url = str(settings.get("master_url") or ctx.host.public_url)
     chosen = settings.get("agent_package")
     own = software.address(ctx, master_url)
     package = chosen or own

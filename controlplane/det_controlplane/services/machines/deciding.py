@@ -217,7 +217,7 @@ def _request(
     for launch in plan.launch:
         if launch.pool in pools_on_hold:
             continue
-        id = ctx.new_uuid()
+        id = ctx.random.uuid()
         machines.request(change.tx, id, launch.pool, launch.offers, launch.purpose, change.now)
         log.info("pool %s: renting %s as %s", launch.pool, launch.offers[0], id)
     if plan.launch or plan.terminate:

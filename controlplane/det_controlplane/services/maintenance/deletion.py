@@ -108,7 +108,7 @@ def _begin(ctx: Context, changed: Change, row: OwnedRow) -> None:
 
 
 def _schedule(ctx: Context, changed: Change, experiment_id: int) -> None:
-    key = f"delete {ctx.new_uuid()}"  # of this try: the tasks of another have ended
+    key = f"delete {ctx.random.uuid()}"  # of this try: the tasks of another have ended
     changed.later(EffectKind.DELETE_EXPERIMENT, experiment_id=experiment_id, key=key)
 
 

@@ -53,7 +53,7 @@ def _claim(ctx: Context) -> Effect | None:
             return effect
         if effect.kind is not EffectKind.DELETE_EXPERIMENT:
             return effect
-        key = f"delete {ctx.new_uuid()}"
+        key = f"delete {ctx.random.uuid()}"
         return outbox.gather_deletions(tx, effect, key, _MOST_EXPERIMENTS - 1, ctx.now())
 
 

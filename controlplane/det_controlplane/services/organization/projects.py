@@ -172,7 +172,7 @@ def _new_key(ctx: Context, tx: Tx, name: str) -> str:
     """Make a key: three characters of the name, then chance."""
     start = "".join(c for c in name.upper() if c in _KEY_ALPHABET)[:3]
     for _ in range(_KEY_TRIES):
-        chance = ctx.new_uuid().int
+        chance = ctx.random.uuid().int
         tail = ""
         while len(start) + len(tail) < 5:
             chance, digit = divmod(chance, len(_KEY_ALPHABET))

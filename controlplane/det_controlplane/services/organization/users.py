@@ -98,7 +98,7 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
         )
     password = new.password or Password("", is_hashed=True)
     values = {
-        "username": username, "password_hash": None if new.remote else password.stored(public=ctx.public),
+        "username": username, "password_hash": None if new.remote else password.stored(public=ctx.host.public),
         "display_name": new.display_name or None, "admin": bool(new.admin),
         "active": new.active is not False, "remote": bool(new.remote),
         "agent_user": _checked_agent_user(new.agent_user) if new.agent_user else None,
@@ -125,7 +125,7 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
         _record_password(ctx, changes)
         _check_changes(tx, present, changes)
         becomes_remote = bool(changes.remote) and not present["remote"]
-        users.change(tx, user_id, **_columns(changes, ctx.public), modified_at=ctx.now())
+        users.change(tx, user_id, **_columns(changes, ctx.host.public), modified_at=ctx.now())
         keep = caller.session_id if caller.id == user_id else 0
         if changes.active is False or changes.end_tokens:
             users.end_tokens(tx, user_id, ctx.now(), keep=keep)

@@ -94,7 +94,7 @@ def _start(
         )
     containers = [
         NewContainer(
-            ctx.new_uuid(), start.allocation_id, placed.agent_id, assigned[start.allocation_id].epoch, rank,
+            ctx.random.uuid(), start.allocation_id, placed.agent_id, assigned[start.allocation_id].epoch, rank,
             [pool_rows.free[placed.agent_id].pop(0) for _ in range(placed.slots)],
         )
         for start in starts

@@ -113,7 +113,7 @@ def _merge_config(
 ) -> tuple[ResolvedTask, Pool]:
     pool, pool_problems = _pool(ctx, kind, submitted, template, workspace)
     sources = configs.task_sources_of(ctx.config, pool, template=template)
-    name = configs.petname(ctx.new_seed())
+    name = configs.petname(ctx.random.seed())
     try:
         resolved = configs.resolve_task(kind, submitted, sources, name=name)
     except InvalidConfig as error:
@@ -148,11 +148,11 @@ def queued_task(
     """Queue a task and leave the transaction open for related rows."""
     _require_traffic(ctx, submission.kind)
     config, resources = resolved.config, resolved.config.resources
-    task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
+    task_id, job_id = str(ctx.random.uuid()), ctx.random.uuid()
     context = _context(ctx, user, submission)
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
-        place = ProgramContext(task_id, _port(ctx, tx, submission.kind), ctx.new_token())
+        place = ProgramContext(task_id, _port(ctx, tx, submission.kind), ctx.random.token())
         program = build(config, place)
         with _problems_of(submission.kind):
             parts = sealing.seal(ctx, program.stored(submission.kind, config))
@@ -186,7 +186,7 @@ def queued_task(
 
 def _require_traffic(ctx: Context, kind: TaskKind) -> None:
     """Refuse a task that no user could reach, because its machine would cost money for nothing."""
-    if kind in _SERVING and not ctx.relay_for_agents:
+    if kind in _SERVING and not ctx.host.relay_for_agents:
         raise WrongState(
             f"this cluster carries no traffic to tasks, so nobody could reach a {kind.value.lower()}:"
             " its administrator starts a relay and names it by DET_RELAY_URL (docs/guides/relay.md)"
@@ -255,7 +255,7 @@ def _port(ctx: Context, tx: Tx, kind: TaskKind) -> int:
     if base is None:
         return 0
     in_use = tasks.ports_in_use(tx) | ctx.config.reserved_ports
-    start = ctx.new_seed()
+    start = ctx.random.seed()
     every = [base + (start + n) % PORTS_OF_A_KIND for n in range(PORTS_OF_A_KIND)]
     return next((port for port in every if port not in in_use), every[0])
 

@@ -80,7 +80,7 @@ def create_trial(
     fault = documents.fault_of(hparams)
     if fault is not None:
         raise Invalid(f"hparams {fault}")
-    now, request_id = ctx.now(), ctx.new_uuid()
+    now, request_id = ctx.now(), ctx.random.uuid()
     with ctx.db.begin() as tx:
         experiment = rows.parent(tx, experiment_id)
         if experiment is None:
@@ -95,7 +95,7 @@ def create_trial(
                 return existing_id
         new = NewTrial(
             experiment_id=experiment_id, request_id=request_id, state=TrialState.ACTIVE, hparams=hparams,
-            seed=ctx.new_seed(), task_id=f"{experiment_id}.{request_id}", warm_start_uuid=None,
+            seed=ctx.random.seed(), task_id=f"{experiment_id}.{request_id}", warm_start_uuid=None,
             job_id=experiment.job_id, context_id=None,
         )  # fmt: skip
         trial_id = trials.insert(tx, new, now)

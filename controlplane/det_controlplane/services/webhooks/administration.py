@@ -119,7 +119,7 @@ def test(ctx: Context, caller: User, webhook_id: int) -> None:
         target = webhooks.target(tx, webhook_id)
     if target is None:
         raise _missing_error(webhook_id)
-    payload = event_of_test(str(ctx.new_uuid()), int(ctx.now().timestamp()))
+    payload = event_of_test(str(ctx.random.uuid()), int(ctx.now().timestamp()))
     # A slow target holds the thread that answers requests.
     if not _TESTS.acquire(blocking=False):
         raise WrongState("other webhooks are being tested: try again in a few seconds")

@@ -43,7 +43,7 @@ def send_now(ctx: Context, target: Target, payload: dict[str, Any]) -> None:
     request = message(
         target.type,
         payload,
-        base_url=settings.base_url or ctx.public_url,
+        base_url=settings.base_url or ctx.host.public_url,
         signing_key=settings.signing_key,
         now_s=int(ctx.now().timestamp()),
     )
