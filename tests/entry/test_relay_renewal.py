@@ -167,7 +167,7 @@ def test_replaced_relay_exits_with_the_restart_status(
     monkeypatch.setenv("DET_RELAY_FUNCTION", "f")
 
     def serve(_: object, beside: Any, **__: object) -> None:
-        with beside(SimpleNamespace(open_traffic=list), None):
+        with beside(SimpleNamespace(host=Host()), None):
             assert ended.wait(60)
 
     monkeypatch.setattr(main, "_serve", serve)
