@@ -11,7 +11,7 @@ from det_controlplane.services.webhooks import delivery
 from tests.support.api import PASSWORD
 from tests.support.browser import Tab, opened
 from tests.support.forms import fill, gone, press
-from tests.support.house import House
+from tests.support.house import House, id_of
 from tests.support.inbox import Inbox, end, make_webhook
 
 
@@ -90,41 +90,94 @@ def test_workspace_owner_sets_policies_without_roles(tab: Tab, house: House) -> 
     assert house.admin.get(path)["configPolicies"]["invariant_config"] == {"max_restarts": 3}
 
 
+def decide(tab: Tab, button: str) -> None:
+    """Answer the question about unsaved changes."""
+    question = tab.page.get_by_role("dialog", name="Discard your changes?")
+    question.wait_for()
+    press(tab, button)
+    question.wait_for(state="detached")
+
+
 def test_leaving_a_page_with_unsaved_text_asks_for_confirmation(tab: Tab, house: House) -> None:
     house.admin.post("/api/v1/templates/kept", {"config": {"max_restarts": 1}})
-    requests: list[str] = []
-    answers = iter([False, False, True])
-
-    def answer(dialog: Any) -> None:
-        requests.append(dialog.type)
-        dialog.accept() if next(answers) else dialog.dismiss()
-
-    tab.page.on("dialog", answer)
+    tab.page.on("dialog", lambda dialog: pytest.fail(dialog.message))
     tab.open("/templates")
     tab.page.get_by_role("link", name="kept").click()
     text = tab.page.get_by_label(re.compile("^Configuration"))
     text.fill("max_restarts: 2\n")
     tab.page.get_by_role("link", name="Models").click()
+    decide(tab, "Keep editing")
     assert text.input_value() == "max_restarts: 2\n"
-    with tab.page.expect_event("dialog"):
-        tab.page.evaluate("history.back()")
+    tab.page.evaluate("history.back()")
+    tab.page.get_by_role("dialog").wait_for()
+    assert tab.faults() == []
+    decide(tab, "Keep editing")
     tab.page.wait_for_url("**/templates/kept")
     assert text.input_value() == "max_restarts: 2\n"
-    tab.page.get_by_role("link", name="Models").click()
-    tab.page.get_by_role("heading", name="Models", exact=True).wait_for()
-    assert requests == ["confirm"] * 3
+    tab.page.evaluate("history.back()")
+    decide(tab, "Discard changes")
+    tab.page.wait_for_url("**/templates")
+    tab.page.get_by_role("heading", name="Templates", exact=True).wait_for()
     config = house.admin.get("/api/v1/templates/kept")["template"]["config"]
     assert json.dumps(config) == '{"max_restarts": 1}'
 
 
 def test_leaving_a_typed_configuration_asks_for_confirmation(tab: Tab, house: House) -> None:
-    tab.page.on("dialog", lambda dialog: dialog.dismiss())
     tab.open("/experiments/new")
     text = tab.page.get_by_label(re.compile("^Configuration"))
     text.fill(f"{text.input_value()}# typed\n")
-    with tab.page.expect_event("dialog") as requested_dialog:
-        tab.page.get_by_role("link", name="Models").click()
-    assert (requested_dialog.value.type, "typed" in text.input_value()) == ("confirm", True)
+    tab.page.get_by_role("link", name="Models").click()
+    decide(tab, "Keep editing")
+    assert "typed" in text.input_value()
+    tab.page.get_by_role("link", name="Models").click()
+    decide(tab, "Discard changes")
+    tab.page.get_by_role("heading", name="Models", exact=True).wait_for()
+
+
+def test_escape_in_a_filled_form_asks_each_time_and_leaves_the_page_unsaved(
+    tab: Tab, searched: int
+) -> None:
+    tab.open(f"/experiments/{searched}/notes")
+    notes = tab.page.get_by_role("textbox", name="Notes")
+    notes.fill("not saved")
+    press(tab, "Fork")
+    form = tab.page.get_by_role("dialog", name=re.compile("^New experiment"))
+    form.get_by_role("textbox", name="Configuration").fill("name: typed\n")
+    question = tab.page.get_by_role("dialog", name="Discard your changes?")
+    for _ in range(3):
+        tab.page.keyboard.press("Escape")
+        question.wait_for()
+        tab.page.keyboard.press("Escape")
+        question.wait_for(state="detached")
+        assert form.is_visible()
+    tab.page.keyboard.press("Escape")
+    decide(tab, "Discard changes")
+    gone(tab)
+    tab.page.get_by_role("link", name="Models").click()
+    decide(tab, "Keep editing")
+    assert notes.input_value() == "not saved"
+    tab.page.get_by_role("link", name="Models").click()
+    decide(tab, "Discard changes")
+    tab.complaints[:] = [c for c in tab.complaints if "400" not in c]  # the typed configuration
+
+
+def test_new_password_needs_the_current_one_and_a_repetition(tab: Tab, house: House) -> None:
+    tab.open("/settings")
+    fill(tab, Current_password="wrong", New_password="a new password", Repeat="another one")
+    press(tab, "Change password")
+    tab.page.get_by_role("alert").get_by_text("The passwords differ.").wait_for()
+    assert tab.page.evaluate("document.activeElement.name") == "repeated"
+    fill(tab, Repeat="a new password")
+    press(tab, "Change password")
+    tab.page.get_by_text("the current password is missing or wrong").wait_for()
+    tab.complaints[:] = [c for c in tab.complaints if "403" not in c]
+    house.api.signed_in("determined", PASSWORD)
+    fill(tab, Current_password=PASSWORD)
+    press(tab, "Change password")
+    tab.page.get_by_text("Password changed").wait_for()
+    house.api.signed_in("determined", "a new password")
+    admin_path = f"/api/v1/users/{id_of(house.api.signed_in('determined', 'a new password'))}"
+    house.admin.done("PATCH", admin_path, {"password": PASSWORD, "isHashed": False})
 
 
 def test_leaving_a_page_with_saved_text_asks_no_confirmation(tab: Tab, house: House) -> None:

@@ -80,13 +80,19 @@ def test_typed_text_survives_the_end_of_the_session(
         page.context.clear_cookies()
         if way == "notes":
             press(tab, "Save")
-        page.get_by_label("User name").wait_for()
+        dialog = page.get_by_role("dialog", name="Your session expired")
+        dialog.get_by_text("Your changes are kept.").wait_for()
+        assert dialog.get_by_label("User name").input_value() == ME[0]
+        expect(dialog.get_by_label("Password")).to_be_focused()
+        assert editor.is_visible()
+        assert tab.faults() == []
         page.keyboard.press("Escape")
-        tab.sign_in(*ME)
-        page.get_by_label("User name").wait_for(state="detached")
+        dialog.get_by_label("Password").fill(ME[1])
+        page.keyboard.press("Enter")
+        dialog.wait_for(state="detached")
         assert editor.input_value() == "name: typed before"
-        alert = page.get_by_text("Your session expired. Sign in to continue.")
-        expect(alert).to_have_count(int(way == "notes"))  # unsaved text; the page is new
+        message = page.get_by_text("Your session expired. Sign in, then try again.")
+        expect(message).to_have_count(int(way == "notes"))
 
 
 def test_markup_in_names_is_escaped(tab: Tab, searched: int) -> None:

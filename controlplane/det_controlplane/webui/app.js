@@ -111,12 +111,12 @@ function App() {
   return html`${lapsed.value && html`<${SignInOver} />`}<${Frame}><${Boundary} key=${`${visit.value} ${page.key}`}><${Loading} ...${page} /><//><//><div class="hidden-visually" role="status" aria-live="polite" aria-label="Page">${told.value}</div>`;
 }
 
-/** Asks to sign in again, over the page and its dialogs. */
+/** Asks to sign in again, over the page and its dialogs. Nothing closes it except signing in. */
 function SignInOver() {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const show = () => box.current?.isConnected && box.current.showModal();
   useEffect(() => void show(), []);
-  return html`<dialog class="whole" ref=${box} aria-label="Sign in" onClose=${show}><${Loading} load=${SIGN_IN} params=${{}} /></dialog>`;
+  return html`<dialog ref=${box} aria-label="Your session expired" onClose=${show}><${Loading} load=${SIGN_IN} params=${{ again: true }} /></dialog>`;
 }
 
 /** Expect another heading where somebody went to another page; the first one comes with the window. @param {string} key */

@@ -56,7 +56,7 @@ async function respond(method, url, body, options) {
   if (response.ok) return response;
   if (response.status === 401 && !options.quiet) {
     onSignedOut();
-    throw new ApiError(401, "Your session expired. Sign in to continue.");
+    throw new ApiError(401, "Your session expired. Sign in, then try again.");
   }
   throw new ApiError(response.status, await reason(response));
 }

@@ -6,6 +6,7 @@ const RETRY_MS = 4_000;
 const TOGETHER_MS = 400; // what is due that soon is asked along
 const FIRST_MS = 2_000;
 const LONGEST_MS = 45_000;
+const EXPIRED = 401; // the status of a request without a session
 
 /**
  * @template T
@@ -94,7 +95,8 @@ class Poll {
   fail(error) {
     // The page shows once that the cluster does not answer. The part of the page shows refusals, and failures of its
     // own request.
-    const { passing } = /** @type {any} */ (error);
+    const { passing, status } = /** @type {any} */ (error);
+    if (status === EXPIRED) return; // all requests are repeated after the user has signed in
     if (passing && failed(this.asker, error)) return;
     this.latest.current.show((was) => ({ data: was.data, error }));
     this.next(Math.min(Math.max(2 * this.pause, RETRY_MS), LONGEST_MS));

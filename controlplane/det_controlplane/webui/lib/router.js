@@ -15,17 +15,17 @@ export const place = signal(here());
 // The position of this page in the browser's history.
 let at = history.state?.at ?? 0;
 
-/** Go to a page; false where something there is not saved, and the user stays. @param {string} to an address below /det @param {{ replace?: boolean }} [how] */
+/** Go to a page. A page with unsaved changes asks the user first. @param {string} to an address below /det @param {{ replace?: boolean }} [how] */
 export function go(to, { replace = false } = {}) {
   const address = ROOT + to;
-  if (address === location.pathname + location.search) return true;
-  if (!mayLeave()) return false;
-  if (!replace) at += 1;
-  history[replace ? "replaceState" : "pushState"]({ at }, "", address);
-  const was = place.value.path;
-  place.value = here();
-  if (place.value.path !== was) scrollTo(0, 0);
-  return true;
+  if (address === location.pathname + location.search) return;
+  afterAsking(() => {
+    if (!replace) at += 1;
+    history[replace ? "replaceState" : "pushState"]({ at }, "", address);
+    const was = place.value.path;
+    place.value = here();
+    if (place.value.path !== was) scrollTo(0, 0);
+  });
 }
 
 /** Change the query of this page; empty values vanish. @param {Record<string, string | number | null | undefined>} change */
@@ -36,7 +36,7 @@ export function ask(change) {
     else query.set(name, String(value));
   }
   const text = query.toString();
-  return go(place.value.path + (text ? `?${text}` : ""), { replace: true });
+  go(place.value.path + (text ? `?${text}` : ""), { replace: true });
 }
 
 /** @param {string} path @returns {string} the address of a page, for links */
@@ -68,7 +68,12 @@ export function listen() {
   history.replaceState({ at }, "");
   addEventListener("popstate", (event) => {
     const to = event.state?.at ?? 0;
-    if (to !== at && !mayLeave()) return history.go(at - to);
+    const steps = to - at;
+    if (steps && holds()) {
+      // Return to the address of this page while the question is open.
+      history.go(-steps);
+      return afterAsking(() => history.go(steps));
+    }
     at = to;
     place.value = here();
   });
@@ -85,14 +90,15 @@ export function listen() {
 /** What was typed and not saved: pages ask before it is lost. @type {Set<object>} */
 const holders = new Set();
 
-/** Hold the page while something on it is not saved; what is returned lets it go at once, or holds it again. @param {boolean} changed */
+/** Hold the page while something on it is not saved. `leave` asks only about these changes. @param {boolean} changed */
 export function useUnsaved(changed) {
   const own = useRef({}).current;
   const release = () => void holders.delete(own);
   const hold = () => void (changed && holders.add(own));
   useEffect(() => (changed ? hold() : release()), [changed]);
   useEffect(() => release, []);
-  return { release, hold };
+  const leave = (/** @type {() => void} */ act) => afterAsking(act, [own]);
+  return { release, hold, leave };
 }
 
 /**
@@ -112,12 +118,17 @@ export function useUnsavedText(text, stored) {
 /** Tell whether something is not saved. */
 export const holds = () => holders.size > 0;
 
-/** Ask, where something would be lost, whether it may be. */
-export function mayLeave() {
-  if (!holders.size) return true;
-  if (!confirm("You have unsaved changes. Leave anyway?")) return false;
-  holders.clear();
-  return true;
+/** The action that would discard unsaved changes, while the user is asked about it. @type {{ value: (() => void) | null }} */
+export const discarding = signal(null);
+
+/** Act now if no changes would be lost, else after the user agreed to lose them. @param {() => void} act @param {Iterable<object>} [losing] the holders of the changes */
+export function afterAsking(act, losing = [...holders]) {
+  const held = [...losing].filter((holder) => holders.has(holder));
+  if (!held.length) return act();
+  discarding.value = () => {
+    for (const holder of held) holders.delete(holder);
+    act();
+  };
 }
 
 addEventListener("beforeunload", (event) => {

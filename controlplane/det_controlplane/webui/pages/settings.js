@@ -12,7 +12,7 @@ import { AccessTokens } from "../parts/tokens.js";
 export const Page = () => html`
   <${Head} title="Settings" text=${`Signed in as ${user.value?.username}${user.value?.admin ? ", an administrator" : ""}`} />
   <div class="stack">
-    <div class="columns"><${Account} /><${Password} /><${Colours} /></div>
+    <div class="columns"><div class="stack"><${Account} /><${Colours} /></div><${Password} /></div>
     <${Sessions} of=${user.value} />
     <${AccessTokens} of=${user.value} />
   </div>
@@ -37,11 +37,14 @@ function Account() {
 }
 
 function Password() {
+  const [differs, setDiffers] = useState(false);
   /** @param {any} e */
   const submit = async (e) => {
     e.preventDefault();
     const form = e.target;
-    const { current: currentPassword, password } = Object.fromEntries(new FormData(form));
+    const { current: currentPassword, password, repeated } = Object.fromEntries(new FormData(form));
+    setDiffers(password !== repeated);
+    if (password !== repeated) return form.elements.repeated.focus();
     if (await attempt(() => send("PATCH", path(), { currentPassword, password, isHashed: false }), "Password changed")) form.reset();
   };
   return html`
@@ -50,6 +53,7 @@ function Password() {
         <input type="hidden" name="username" autocomplete="username" value=${user.value?.username} />
         <${Field} label="Current password" hint="Leave empty if you have none."><input class="input" type="password" name="current" autocomplete="current-password" /><//>
         <${Field} label="New password" hint="Ends your other sessions and access tokens."><input class="input" type="password" name="password" autocomplete="new-password" required /><//>
+        <${Field} label="Repeat the new password" error=${differs && "The passwords differ."}><input class="input" type="password" name="repeated" autocomplete="new-password" aria-invalid=${String(differs)} required /><//>
         <div><button class="button">Change password</button></div>
       </form>
     <//>

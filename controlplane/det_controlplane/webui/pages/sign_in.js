@@ -15,14 +15,16 @@ const here = () => {
 /** Say in full what the API says as Determined's does. @param {Error} error */
 const kindly = (error) => (error.message === "invalid credentials" ? new Error("Wrong user name or password.") : error);
 
-export function Page() {
+/** @param {{ again?: boolean }} props `again`: the session of the user expired, and the page stays below a dialog */
+export function Page({ again = false }) {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const [busy, setBusy] = useState(false);
   const elsewhere = useLive(providers, []);
   const after = here();
-  const name = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const username = (again && user.value?.username) || "";
+  const form = useRef(/** @type {HTMLFormElement | null} */ (null));
   // Browsers heed "autofocus" once only, not after signing out.
-  useEffect(() => name.current?.focus(), []);
+  useEffect(() => /** @type {any} */ (form.current?.elements.namedItem(username ? "password" : "username"))?.focus(), []);
   useEffect(() => {
     const { path, query } = place.value;
     if (path !== "/sign-in") return;
@@ -58,6 +60,26 @@ export function Page() {
       go(after, { replace: true });
     });
   };
+  const fields = html`
+    <${Failure} error=${error} />
+    <form class="stack" ref=${form} onSubmit=${submit}>
+      <${Field} label="User name"><input class="input" name="username" autocomplete="username" defaultValue=${username} required /><//>
+      <${Field} label="Password"><input class="input" name="password" type="password" autocomplete="current-password" /><//>
+      <button class="button primary" disabled=${busy}>${busy ? "Signing in …" : "Sign in"}</button>
+    </form>
+    ${(elsewhere.data ?? []).map(
+      (/** @type {any} */ p) => html`<${Button} disabled=${busy} onClick=${() => attempt(() => leave(after))}>Sign in with ${p.name}<//>`,
+    )}
+  `;
+  if (again) {
+    return html`
+      <div class="dialog-body">
+        <h2>Your session expired</h2>
+        <p class="soft">Your changes are kept. Sign in to continue.</p>
+        ${fields}
+      </div>
+    `;
+  }
   return html`
     <main class="sign-in" id="main">
       <div class="sign-in-box stack">
@@ -66,15 +88,7 @@ export function Page() {
           <h1>Sign in</h1>
           <p class="soft">to ${cluster.value?.clusterName || "Determined"}</p>
         </div>
-        <${Failure} error=${error} />
-        <form class="stack" onSubmit=${submit}>
-          <${Field} label="User name"><input class="input" name="username" autocomplete="username" ref=${name} required /><//>
-          <${Field} label="Password"><input class="input" name="password" type="password" autocomplete="current-password" /><//>
-          <button class="button primary" disabled=${busy}>${busy ? "Signing in …" : "Sign in"}</button>
-        </form>
-        ${(elsewhere.data ?? []).map(
-          (/** @type {any} */ p) => html`<${Button} disabled=${busy} onClick=${() => attempt(() => leave(after))}>Sign in with ${p.name}<//>`,
-        )}
+        ${fields}
       </div>
     </main>
   `;

@@ -1,12 +1,12 @@
 // The frame around every page: where one can go, and who one is.
 import { lost, retry } from "../lib/live.js";
 import { areas, maySomewhere } from "../lib/rights.js";
-import { go, link, mayLeave, place } from "../lib/router.js";
+import { afterAsking, go, link, place } from "../lib/router.js";
 import { cluster, refresh, shownName, signOut, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
 import { html, useEffect, useLayoutEffect, useState } from "../lib/view.js";
 import { Button, Icon } from "./basic.js";
-import { attempt, Menu, Toasts } from "./overlay.js";
+import { AskDiscard, attempt, Menu, Toasts } from "./overlay.js";
 
 /** @type {[string, string, string, string, (() => boolean)?][]} group, address, name, icon, and who sees it if not everybody */
 export const NAVIGATION = [
@@ -60,7 +60,7 @@ export function Frame({ children }) {
       </aside>
       <main class="main" id="main" tabindex="-1"><${Connection} /><${Message} />${children}</main>
     </div>
-    <${Toasts} />
+    <${Toasts} /><${AskDiscard} />
   `;
 }
 
@@ -114,7 +114,7 @@ function Foot() {
       act: () => choose(name),
     })),
     { name: "Settings", act: () => go("/settings") },
-    { name: "Sign out", act: () => mayLeave() && void attempt(signOut, "Signed out") },
+    { name: "Sign out", act: () => afterAsking(() => void attempt(signOut, "Signed out")) },
   ];
   return html`
     <div class="side-foot">

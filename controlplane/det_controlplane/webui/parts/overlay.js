@@ -1,6 +1,6 @@
 // Menus, dialogs and short messages above a page.
 import { send } from "../lib/api.js";
-import { mayLeave, useUnsaved } from "../lib/router.js";
+import { discarding, useUnsaved } from "../lib/router.js";
 import { html, signal, useEffect, useRef, useState } from "../lib/view.js";
 import { Button, Failure, Icon } from "./basic.js";
 
@@ -39,7 +39,10 @@ export function Menu({ label, icon = "more", text, items, side = "", kind = "" }
   /** @param {KeyboardEvent} e */
   const onKey = (e) => {
     if (!open) return;
-    if (e.key === "Escape") shut();
+    if (e.key === "Escape") {
+      e.preventDefault();
+      shut();
+    }
     if (e.key === "Tab") setOpen(false);
     const list = [...(box.current?.querySelectorAll("button.menu-item:not(:disabled)") ?? [])];
     const at = list.indexOf(/** @type {Element} */ (document.activeElement));
@@ -94,8 +97,8 @@ function put(menu, side) {
   list.style.top = `${up ? at.top - GAP_PX - list.offsetHeight : at.bottom + GAP_PX}px`;
 }
 
-/** @param {{ title: string, wide?: boolean, mayClose?: () => boolean, onClose: () => void, children?: any }} props */
-export function Dialog({ title, wide, mayClose, onClose, children }) {
+/** @param {{ title: string, wide?: boolean, onLeave?: () => void, onClose: () => void, children?: any }} props `onLeave` decides whether Escape closes the dialog */
+export function Dialog({ title, wide, onLeave, onClose, children }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const gone = useRef(false);
   useEffect(() => {
@@ -112,8 +115,20 @@ export function Dialog({ title, wide, mayClose, onClose, children }) {
       dialog?.close();
     };
   }, []);
+  /** @param {Event} e */
+  const decide = (e) => {
+    if (!onLeave || e.target !== box.current) return;
+    e.preventDefault();
+    onLeave();
+  };
+  // A browser lets a page prevent "cancel" only once, so the key itself is prevented too.
+  const onKeyDown = (/** @type {KeyboardEvent} */ e) => {
+    if (!onLeave || e.key !== "Escape" || e.defaultPrevented) return;
+    e.preventDefault();
+    onLeave();
+  };
   return html`
-    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onCancel=${(/** @type {Event} */ e) => mayClose?.() === false && e.preventDefault()} onClose=${() => gone.current || onClose()}>
+    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onKeyDown=${onKeyDown} onCancel=${decide} onClose=${() => gone.current || onClose()}>
       <div class="dialog-body"><h2>${title}</h2>${children}</div>
     </dialog>
   `;
@@ -126,7 +141,7 @@ export function Dialog({ title, wide, mayClose, onClose, children }) {
 export function Ask({ title, act, danger, wide, off, unsaved = false, onAct, onClose, children }) {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const [busy, setBusy] = useState(false);
-  const { release, hold } = useUnsaved(unsaved);
+  const { release, hold, leave } = useUnsaved(unsaved);
   /** @param {Event} e */
   const submit = async (e) => {
     e.preventDefault();
@@ -143,15 +158,31 @@ export function Ask({ title, act, danger, wide, off, unsaved = false, onAct, onC
     }
   };
   return html`
-    <${Dialog} title=${title} wide=${wide} mayClose=${mayLeave} onClose=${onClose}>
+    <${Dialog} title=${title} wide=${wide} onLeave=${() => leave(onClose)} onClose=${onClose}>
       <form class="stack" onSubmit=${submit}>
         ${children}
         <${Failure} error=${error} />
         <div class="dialog-foot">
-          <${Button} onClick=${() => mayLeave() && onClose()}>Cancel<//>
+          <${Button} onClick=${() => leave(onClose)}>Cancel<//>
           <button class=${`button ${danger ? "danger" : "primary"}`} disabled=${busy || off}>${act}</button>
         </div>
       </form>
+    <//>
+  `;
+}
+
+/** Asks before unsaved changes are lost. */
+export function AskDiscard() {
+  const act = discarding.value;
+  const stay = () => void (discarding.value = null);
+  if (!act) return null;
+  return html`
+    <${Dialog} title="Discard your changes?" onClose=${stay}>
+      <p class="soft">You have unsaved changes.</p>
+      <div class="dialog-foot">
+        <${Button} onClick=${stay}>Keep editing<//>
+        <${Button} kind="danger" onClick=${() => (stay(), act())}>Discard changes<//>
+      </div>
     <//>
   `;
 }

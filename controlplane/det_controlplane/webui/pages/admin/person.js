@@ -114,6 +114,7 @@ function Edit({ person, path, onClose, onDone }) {
 function Password({ person, path, onClose, onDone }) {
   const [password, setPassword] = useState("");
   const [currentPassword, setCurrent] = useState("");
+  const [repeated, setRepeated] = useState("");
   const [endTokens, setEndTokens] = useState(false);
   const isOwn = person.id === user.value?.id;
   const act = async () => {
@@ -122,10 +123,11 @@ function Password({ person, path, onClose, onDone }) {
     await onDone();
   };
   return html`
-    <${Ask} title=${`New password for ${shownName(person)}`} act="Set password" off=${!password} onAct=${act} onClose=${onClose}>
+    <${Ask} title=${`New password for ${shownName(person)}`} act="Set password" off=${!password || (isOwn && password !== repeated)} onAct=${act} onClose=${onClose}>
       <p class="soft">Ends all other sessions and access tokens of the account.</p>
       ${isOwn && html`<${Line} label="Current password" value=${currentPassword} set=${setCurrent} type="password" autocomplete="current-password" />`}
       <${Line} label="Password" value=${password} set=${setPassword} type="password" autocomplete="new-password" />
+      ${isOwn && html`<${Line} label="Repeat the password" value=${repeated} set=${setRepeated} type="password" autocomplete="new-password" />`}
       <${Tick} label="Restrict running tasks" hint="Their tokens can then only send reports." value=${endTokens} set=${setEndTokens} />
     <//>
   `;

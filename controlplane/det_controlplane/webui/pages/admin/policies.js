@@ -35,10 +35,16 @@ function Places({ of }) {
   const asked = place.value.query.get("in") ?? "";
   const at = (asked ? places.find(([id]) => id === asked) : places[0])?.[0];
   if (at === undefined) return html`<${NoPlace} at="/admin/policies" />`;
+  /** @param {any} e */
+  const choose = (e) => {
+    const scope = e.target.value;
+    e.target.value = at; // until the user has agreed to lose unsaved changes
+    ask({ in: scope });
+  };
   const path = at === CLUSTER ? "/api/v1/config-policies/global" : `/api/v1/config-policies/workspaces/${at}`;
   return html`
     <div>
-      <select class="input inline" aria-label="Scope" value=${at} onChange=${(/** @type {any} */ e) => ask({ in: e.target.value }) || (e.target.value = at)}>
+      <select class="input inline" aria-label="Scope" value=${at} onChange=${choose}>
         ${places.map(([id, shown]) => html`<option value=${id} selected=${id === at}>${shown}</option>`)}
       </select>
     </div>
