@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.placement.model import Agent, Placement
-from det_controlplane.core.schedule import PoolSnapshot, SchedulePlan, decide
+from det_controlplane.core.schedule import PoolSnapshot, SchedulePlan, decide, with_job_names
 
 from scripts.pages import redrawn, update
 from tests.support import schedules
@@ -36,6 +36,7 @@ def pool(
 
 def draw(snapshot: PoolSnapshot, waited_s: float = 0.0) -> str:
     plan = decide(snapshot, waited_s)
+    names = {request.job.id: f"experiment {request.job.id}" for request in snapshot.pending}
     lines = [_agent(agent, snapshot, plan) for agent in snapshot.agents]
     lines.append("")
     backfilled = {s.allocation_id: s.backfilled for s in plan.start}
@@ -46,7 +47,8 @@ def draw(snapshot: PoolSnapshot, waited_s: float = 0.0) -> str:
         if id in backfilled:
             decision = "starts as backfill" if backfilled[id] else "starts"
         else:
-            decision = f"{plan.waiting[id].code.value}: {plan.waiting[id].sentence}"
+            code, sentence = plan.waiting[id]
+            decision = f"{code.value}: {with_job_names(sentence, names)}"
         lines.append(f"{request_text:<26} {decision}")
     lines += [f"{victim.allocation_id}  is asked to leave" for victim in plan.preempt]
     return "\n".join(lines)

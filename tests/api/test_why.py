@@ -44,6 +44,21 @@ def test_paused_work_names_the_command_that_continues_it(user: Caller) -> None:
         assert told(user, kind, id) == [("PAUSED", hint)]
 
 
+def test_reason_of_a_low_priority_names_the_experiment_and_user_ahead(
+    api: Api, user: Caller
+) -> None:
+    ahead = create(user, activate=True, resources={"slots_per_trial": 4, "priority": 10})
+    PlayedAgent(api, "a1").join()
+    behind = create(user, activate=True, resources={"slots_per_trial": 1, "priority": 50})
+    api.tick()
+    ((_, sentence),) = told(user, "experiment", behind)
+    assert sentence.startswith(
+        f"priority 10 goes first: experiment {ahead} of determined waits for 4 slots"
+    )
+    jobs = user.get("/api/v1/job-queues-v2", resourcePool="default")["jobs"]
+    assert any("experiment" in (job["full"]["why"]) for job in jobs)
+
+
 def test_job_has_the_state_of_its_ended_experiment(user: Caller) -> None:
     experiment_id = create_ended(user)
     ((state, sentence),) = told(user, "job", job_of(user, experiment_id))
@@ -76,16 +91,19 @@ def test_killed_run_explains_the_usual_cause(api: Api, user: Caller) -> None:
     agent.poll("terminated", exit_code=137, failure="container_failed")
     ((state, sentence),) = told(user, "experiment", experiment_id)
     assert state == "ERROR"
-    assert "exit code: 137 (it was killed, often because it ran out of memory)" in sentence
+    assert sentence.endswith("it was killed, often because it ran out of memory (exit code 137)")
 
 
-def test_failed_run_has_its_exception(api: Api, user: Caller) -> None:
+def test_failure_begins_with_its_cause_and_names_the_trial(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "a1")
     agent.join()
     api.tick()
     (order,) = agent.poll()
-    raised = ["Traceback (most recent call last):", '  File "train.py", line 1', "ValueError: bad"]
+    raised = [
+        "Traceback (most recent call last):", '  File "train.py", line 1',
+        "ModuleNotFoundError: No module named 'numppy'",
+    ]  # fmt: skip
     line = {
         "task_id": user.get(f"{E}/{experiment_id}/trials")["trials"][0]["taskId"],
         "allocation_id": order["spec"]["allocation_id"], "container_id": order["id"],
@@ -96,18 +114,24 @@ def test_failed_run_has_its_exception(api: Api, user: Caller) -> None:
         {"logs": [{**line, "stdtype": "stderr", "log": text} for text in raised]
             + [{**line, "stdtype": "stdout", "log": "Other: is no error"}]},
     )  # fmt: skip
-    assert "ValueError" not in told(user, "experiment", experiment_id)[0][1]
+    assert "numppy" not in told(user, "experiment", experiment_id)[0][1]
     agent.poll("terminated", exit_code=1, failure="container_failed")
     for kind, id in (("experiment", experiment_id), ("job", job_of(user, experiment_id))):
-        ((_, sentence),) = told(user, kind, id)
-        assert sentence.endswith("non-zero exit code: 1; it ended with ValueError: bad")
+        (reason,) = user.get(f"/api/v1/why/{kind}/{id}")["reasons"]
+        assert reason["sentence"] == "has failed: No module named 'numppy'"
+        assert reason["cause"] == "No module named 'numppy'"
+        assert reason["details"] == (
+            "trial 1: container failed with non-zero exit code: 1;"
+            " ModuleNotFoundError: No module named 'numppy'"
+        )
+        assert (reason["failedTrialId"], reason["needsNewCode"]) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         ({"level": "LOG_LEVEL_ERROR", "stdtype": "stdout", "log": "cannot save\n"}, "cannot save"),
-        ({"stdtype": "stderr", "log": "sh: 1: nope: not found\n"}, "sh: 1: nope: not found"),
+        ({"stdtype": "stderr", "log": "sh: 1: nope: not found\n"}, "command not found: nope"),
     ],
     ids=["logged", "a shell"],
 )
@@ -127,9 +151,37 @@ def test_run_without_an_exception_has_its_last_error_and_restarts(
         of_agent = {"source": "agent", "level": "LOG_LEVEL_ERROR", "log": "it failed"}
         user.post("/api/v1/task/logs", {"logs": [run | line, run | of_agent]})
         agent.poll("terminated", exit_code=2, failure="container_failed")
-    ((_, sentence),) = told(user, "experiment", experiment_id)
-    assert "its last run, after 1 of 1 restarts: container failed with" in sentence
-    assert sentence.endswith(f"exit code: 2; its last error: {words}")
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert reason["cause"] == words
+    assert reason["details"].startswith(
+        "trial 1, after 1 of 1 restarts: container failed with non-zero exit code: 2"
+    )
+
+
+def test_failure_is_that_of_a_failed_trial_and_not_of_a_later_end(api: Api, user: Caller) -> None:
+    random = {
+        "name": "random", "metric": "loss", "max_trials": 2, "max_concurrent_trials": 1,
+        "max_length": {"batches": 8},
+    }  # fmt: skip
+    experiment_id = create(user, activate=True, searcher=random, max_restarts=0)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    (first,) = agent.poll()
+    agent.poll("terminated", exit_code=3, failure="container_failed")
+    failed = user.get(f"/api/v1/tasks/{first['spec']['task_id']}")["task"]
+    with api.ctx.db.begin() as tx:
+        tx.execute(text("UPDATE experiments SET state = 'ERROR', ended_at = now()"))
+        tx.execute(
+            text(
+                "UPDATE allocations SET state = 'TERMINATED', exit_kind = 'killed', exit_reason = 'killed',"
+                " ended_at = now() + interval '1 minute' WHERE ended_at IS NULL"
+            )
+        )
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert reason["cause"] == "exited with code 3"
+    trials = user.get(f"{E}/{experiment_id}/trials")["trials"]
+    assert [t["id"] for t in trials if t["taskId"] == failed["taskId"]] == [reason["failedTrialId"]]
 
 
 def test_kill_during_a_pause_is_the_reason(api: Api, user: Caller) -> None:
@@ -213,3 +265,4 @@ def test_completed_experiment_with_its_searcher_metric_has_no_warning(
     experiment_id = completed(api, user, {"loss": 0.5})
     (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
     assert (reason["state"], reason["warning"]) == ("COMPLETED", "")
+    assert reason["sentence"] == "completed successfully"

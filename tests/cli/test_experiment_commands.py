@@ -180,7 +180,7 @@ def test_describe_prints_curve_checkpoint_and_cost(mine: FakeCluster, det: Det) 
 @pytest.mark.parametrize(
     ("state", "why", "step"),
     [
-        ("STATE_ERROR", "container failed with non-zero exit code: 3", "continue"),
+        ("STATE_ERROR", "exited with code 3", "continue"),
         ("STATE_PAUSED", "is STATE_PAUSED", "activate"),
         ("STATE_QUEUED", "is STATE_QUEUED", "watch"),
         ("STATE_RUNNING", None, "watch"),
@@ -196,6 +196,45 @@ def test_describe_prints_reason_and_next_steps(
     assert (why or "") in out
     assert f"det experiment {step} 4" in out
     assert ("det trial logs 40" in out) == (state == "STATE_ERROR")
+
+
+NO_MODULE = {
+    "state": "ERROR", "code": "ERROR", "sentence": "has failed: No module named 'numppy'",
+    "cause": "No module named 'numppy'", "details": "trial 42: exit code: 1", "failedTrialId": 42,
+    "needsNewCode": True,
+}  # fmt: skip
+
+
+def test_describe_suggests_new_code_and_the_logs_of_the_named_trial(
+    mine: FakeCluster, det: Det
+) -> None:
+    mine.add(4, state="STATE_ERROR", config={"searcher": {"name": "random", "metric": "val_loss"}})
+    mine.on("GET", "/api/v1/why/experiment/4", {"reasons": [NO_MODULE]})
+    out = det("e", "describe", 4).out
+    assert "why         No module named 'numppy'\ndetails     trial 42: exit code: 1\n" in out
+    assert "fix the code and create it again" in out
+    assert "det trial logs 42 " in out
+    assert "det experiment continue" not in out
+
+
+def test_wait_says_to_fix_the_code(mine: FakeCluster, det: Det) -> None:
+    mine.add(4, state="STATE_ERROR")
+    mine.on("GET", "/api/v1/why/experiment/4", {"reasons": [NO_MODULE]})
+    lines = det("e", "wait", 4).err.splitlines()
+    assert lines[1] == "No module named 'numppy'."
+    assert "Fix the code and create the experiment again." in lines
+    assert lines[-1] == "`det trial logs 42` shows the output of its code."
+
+
+def test_why_prints_the_cause_first_and_then_the_details(mine: FakeCluster, det: Det) -> None:
+    mine.on("GET", "/api/v1/why/experiment/4", {"reasons": [NO_MODULE]})
+    assert det("why", 4).out.splitlines() == [
+        "ERROR",
+        "  No module named 'numppy'",
+        "  details: trial 42: exit code: 1",
+        "  next: fix the code and create it again",
+        "  logs: `det trial logs 42`",
+    ]
 
 
 def test_describe_omits_continue_for_searches_that_cannot_continue(
@@ -320,8 +359,9 @@ def test_wait_exits_with_1_for_failed_experiment(mine: FakeCluster, det: Det) ->
     assert (result.code, result.out) == (1, "")
     assert result.err.splitlines() == [
         "Experiment 4 is ERROR.",
-        "It has failed: its last run: container failed with non-zero exit code: 3.",
-        "`det experiment logs 4` shows the output of its code.",
+        "exited with code 3.",
+        "  details: trial 40: container failed with non-zero exit code: 3",
+        "`det trial logs 40` shows the output of its code.",
     ]
 
 

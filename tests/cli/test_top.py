@@ -162,14 +162,15 @@ def test_lines_fit_the_terminal_and_have_no_control_characters(
 
 @pytest.fixture
 def busy(cluster: FakeCluster) -> FakeCluster:
-    full = [{"full": job("1", "SCHEDULED", 2, 2)}, {"full": job("2", "QUEUED", 0, 8)}]
-    reasons = [{"state": "QUEUED", "trialId": 4, "sentence": "needs 8 slots"}]
+    full = [
+        {"full": job("1", "SCHEDULED", 2, 2)},
+        {"full": job("2", "QUEUED", 0, 8, why="needs 8 slots")},
+    ]
     costs = [{"pool": "gpu", "costUsd": 3.25}]
     cluster.on("GET", "/api/v1/master", {"clusterName": "lab"})
     cluster.on("GET", "/api/v1/resource-pools", lambda a: page("resourcePools", [POOL], a))
     cluster.on("GET", "/api/v1/rented-pools", {"pools": [RENTED]})
     cluster.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", full, a))
-    cluster.on("GET", "/api/v1/why/job/(.+)", {"reasons": reasons})
     cluster.on("GET", "/api/v1/agents", {"agents": [agent("a", used=2)]})
     cluster.on("GET", "/api/v1/instances", lambda a: page("instances", [instance("REGISTERED", "a")], a))  # fmt: skip
     cluster.on("GET", "/api/v1/tasks", {"allocationIdToSummary": {}})
@@ -189,7 +190,7 @@ def test_top_once_prints_the_view(busy: FakeCluster, det: Det) -> None:
 
 
 def test_top_shows_jobs_of_deleted_pool(busy: FakeCluster, det: Det) -> None:
-    deleted_pool_job = {"full": job("3", "QUEUED", 0, 1, resourcePool="old")}
+    deleted_pool_job = {"full": job("3", "QUEUED", 0, 1, resourcePool="old", why="needs 8 slots")}
     busy.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", [deleted_pool_job], a))
     (state,) = json.loads(det("top", "--once", "--json").out)["jobs"]
     assert (state["pool"], state["reason"]) == ("old", "needs 8 slots")
@@ -222,13 +223,26 @@ def test_top_works_with_a_cluster_of_determined(busy: FakeCluster, det: Det) -> 
     def absent(_: RecordedRequest) -> Any:
         raise Refusal(404, "Not Found")
 
-    for path in ("why/job/.+", "rented-pools", "instances", "costs/pools", "budgets"):
+    for path in ("rented-pools", "instances", "costs/pools", "budgets"):
         busy.on("GET", f"/api/v1/{path}", absent)
+    without_reasons = {"full": job("2", "QUEUED", 0, 8)}
+    busy.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", [without_reasons], a))
     result = det("top", "--once")
     assert result.code == 0
     assert "3 jobs ahead" in result.out
     assert "cost" not in result.out
     assert "not shown" not in result.out
+
+
+def test_reason_is_never_older_than_the_state_beside_it(busy: FakeCluster) -> None:
+    queue = [{"full": job("2", "QUEUED", 0, 8, why="needs 8 slots")}]
+    busy.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", queue, a))
+    session = Session(busy.url)
+    reader = ClusterReader(session, "ada")
+    assert [j.reason for j in reader.read().jobs] == ["needs 8 slots"]
+    queue[0] = {"full": job("2", "QUEUED", 0, 8, why="priority 1 goes first")}
+    assert [j.reason for j in reader.read().jobs] == ["priority 1 goes first"]
+    session.close()
 
 
 def test_jobs_of_others_are_shown_without_names(busy: FakeCluster, det: Det) -> None:
@@ -248,6 +262,5 @@ def test_slow_changing_data_is_read_less_often(busy: FakeCluster) -> None:
         assert reader.read().money is not None
     session.close()
     assert len(busy.sent("GET", "/api/v1/agents")) == 5
-    assert len(busy.sent("GET", "/api/v1/why/job/.+")) == 1
     assert len(busy.sent("GET", "/api/v1/rented-pools")) == 1
     assert len(busy.sent("GET", "/api/v1/costs/pools")) == 2  # today, and this month

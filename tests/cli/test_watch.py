@@ -49,7 +49,7 @@ def test_watch_of_failed_experiment_exits_with_1(running: FakeCluster, det: Det)
     ends_after(running, 1, "STATE_ERROR")
     result = det("e", "watch", 3)
     assert result.code == 1
-    assert "has failed: its last run: container failed" in result.out
+    assert "exited with code 3" in result.out
 
 
 def test_json_prints_one_object_per_line(running: FakeCluster, det: Det) -> None:

@@ -35,4 +35,7 @@ def test_small_trial_does_not_overtake_a_large_one_after_five_minutes(database: 
     assert gang_reason.endswith(
         "waited for more than 5 min, so slots freed on agent are reserved for it"
     )
-    assert "the free slots on agent are reserved for a job ahead that needs 2 slots" in why_small
+    assert (
+        f"the free slots on agent are reserved for experiment 2 of {OWNER.username}, which needs 2 slots"
+        in why_small
+    )

@@ -183,12 +183,15 @@ class FakeCluster(FakeApi):
 
     def _why(self, request: RecordedRequest) -> Any:
         matching_experiment = self._find(self.experiments, int(request.found[0]), "experiment")
-        sentence = f"is {matching_experiment['state']}"
-        if matching_experiment["state"] == "STATE_ERROR":
-            sentence = "has failed: its last run: container failed with non-zero exit code: 3"
-        return {
-            "reasons": [{"state": matching_experiment["state"], "code": "", "sentence": sentence}]
-        }
+        state, id = matching_experiment["state"], matching_experiment["id"]
+        if state != "STATE_ERROR":
+            return {"reasons": [{"state": state, "code": "", "sentence": f"is {state}"}]}
+        failure = {
+            "sentence": "has failed: exited with code 3", "cause": "exited with code 3",
+            "details": f"trial {id * 10}: container failed with non-zero exit code: 3",
+            "failedTrialId": id * 10, "needsNewCode": False,
+        }  # fmt: skip
+        return {"reasons": [{"state": state, "code": "", **failure}]}
 
     def _find(self, store: dict[Any, dict[str, Any]], id: Any, kind: str) -> dict[str, Any]:
         if id not in store:

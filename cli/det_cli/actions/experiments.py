@@ -234,6 +234,16 @@ def _print_warnings(session: Session, experiment_id: int) -> None:
 
 
 def _print_failure(session: Session, experiment_id: int) -> None:
+    command = f"det experiment logs {experiment_id}"
     for reason in session.get(f"{V1}/why/experiment/{experiment_id}")["reasons"]:
-        say(f"It {reason['sentence']}.")
-    say(f"`det experiment logs {experiment_id}` shows the output of its code.")
+        if not reason.get("cause"):
+            say(f"It {reason['sentence']}.")
+            continue
+        say(f"{reason['cause']}.")
+        if reason["details"]:
+            say(f"  details: {reason['details']}")
+        if reason["needsNewCode"]:
+            say("Fix the code and create the experiment again.")
+        if reason["failedTrialId"]:
+            command = f"det trial logs {reason['failedTrialId']}"
+    say(f"`{command}` shows the output of its code.")

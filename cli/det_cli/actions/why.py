@@ -1,13 +1,15 @@
 """`det why`: explain why an experiment or task waits or failed."""
 
 import argparse
+from collections.abc import Iterator
+from typing import Any
 
 from determined.common.http import NotFoundError
 
 from det_cli.actions.interactive import whole_task_id
 from det_cli.connection import V1, connect
 from det_cli.errors import UsageError
-from det_cli.render import local_time, print_json, print_rows, print_yaml
+from det_cli.render import local_time, plain, print_json, print_rows, print_yaml
 
 _KINDS = {
     "experiment": "experiment",
@@ -71,9 +73,9 @@ def _subject(words: list[str]) -> tuple[str, str]:
     return kind, words[1]
 
 
-def _print_reasons(reasons: "list[dict[str, str]]") -> None:
-    """Print each sentence once, together with all its trials."""
-    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+def _print_reasons(reasons: "list[dict[str, Any]]") -> None:
+    """Print each sentence once, together with all its trials. A failure has its cause first, then the details."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for reason in reasons:
         groups.setdefault((reason["state"], reason["sentence"]), []).append(reason)
     for (state, sentence), same in groups.items():
@@ -81,7 +83,21 @@ def _print_reasons(reasons: "list[dict[str, str]]") -> None:
         subject = _names(trials)
         since = min((r["since"] for r in same if r.get("since")), default="")
         when = f" since {local_time(since)}" if since else ""
-        print(f"{subject}{state.removeprefix('STATE_')}{when}\n  {sentence}")
+        cause = same[0].get("cause") or sentence
+        print(plain(f"{subject}{state.removeprefix('STATE_')}{when}"))
+        print(f"  {plain(cause)}")
+        for line in _after(same[0]):
+            print(f"  {plain(line)}")
+
+
+def _after(reason: "dict[str, Any]") -> Iterator[str]:
+    """Yield the details of a failure and the next step."""
+    if reason.get("details"):
+        yield f"details: {reason['details']}"
+    if reason.get("needsNewCode"):
+        yield "next: fix the code and create it again"
+    if reason.get("failedTrialId"):
+        yield f"logs: `det trial logs {reason['failedTrialId']}`"
 
 
 def _names(trials: list[int]) -> str:

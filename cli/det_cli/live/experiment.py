@@ -42,11 +42,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Explains why an experiment or trial waits, runs or failed."""
+    """Explains why an experiment or trial waits, runs or failed. The sentence of a failure is its cause."""
 
     state: str
     sentence: str
     trial_id: "int | None" = None
+    details: str = ""
+    failed_trial_id: "int | None" = None
+    needs_new_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +152,13 @@ def experiment_of(
 def reasons_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
     def one(reason: Mapping[str, Any]) -> Reason:
         trial = reason.get("trialId")
-        sentence = str(reason.get("sentence") or "")
         return Reason(
-            state_text(reason.get("state")), sentence, None if trial is None else int(trial)
+            state=state_text(reason.get("state")),
+            sentence=str(reason.get("cause") or reason.get("sentence") or ""),
+            trial_id=None if trial is None else int(trial),
+            details=str(reason.get("details") or ""),
+            failed_trial_id=reason.get("failedTrialId"),
+            needs_new_code=bool(reason.get("needsNewCode")),
         )
 
     return tuple(one(reason) for reason in rows)

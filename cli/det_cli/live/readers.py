@@ -58,8 +58,7 @@ class Parts:
         return response
 
 
-_REASONS = 10  # the number of waiting jobs per pool for which to read the reason
-_REASON_S, _POOLS_S, _MONEY_S = 10.0, 10.0, 60.0
+_POOLS_S, _MONEY_S = 10.0, 60.0
 _WARNING = ("WARNED", "DRAINING", "STOPPED")
 
 
@@ -102,21 +101,11 @@ class ClusterReader:
     def _jobs(self, pool: Pool) -> Iterable[Job]:
         params = {"resourcePool": pool.name, "orderBy": "ORDER_BY_ASC", "limit": 200}
         job_rows = self._get("/job-queues-v2", params, of="queue").get("jobs") or ()
-        rows = [row.get("full") or row.get("limited") or {} for row in job_rows]
-        reasons = 0
-        for row in rows:
-            job = job_of(row, pool, "")
-            if job.waits and reasons < _REASONS:
-                reasons += 1
-                job = job_of(row, pool, self._reason(job))
-            yield job
-
-    def _reason(self, job: Job) -> str:
-        """Return the first reason why a job waits, or '' if the user may not see it."""
-        path = f"/why/job/{job.id}"
-        reasons = self._parts.seldom(_REASON_S, path).get("reasons") or ()
-        sentences = [str(r.get("sentence") or "") for r in reasons if r.get("state") == "QUEUED"]
-        return sentences[0] if sentences else ""
+        for row in job_rows:
+            fields = row.get("full") or row.get("limited") or {}
+            job = job_of(fields, pool, "")
+            # The reason comes with the state, so it is never older than the state.
+            yield replace(job, reason=str(fields.get("why") or "")) if job.waits else job
 
     def _money(self) -> "Money | None":
         today = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)

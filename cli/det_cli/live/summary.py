@@ -81,6 +81,9 @@ def _rows(experiment: Experiment, now: float) -> Iterator[tuple[str, str, str]]:
         yield "cost", f"{money(experiment.cost_usd)} for {hours:.2f} slot hours", ""
     for reason in waiting(experiment):
         yield "why", reason, "bad" if experiment.state == "ERROR" else "warn"
+    for detailed in experiment.reasons:
+        if detailed.details:
+            yield "details", detailed.details, "dim"
 
 
 def _why_no_best(experiment: Experiment) -> str:
@@ -109,7 +112,8 @@ def _thin_values(values: list[float]) -> list[float]:
 
 def _next_steps(experiment: Experiment) -> Iterator[tuple[str, str]]:
     id = experiment.id
-    failed = [t.id for t in experiment.trials if t.state == "ERROR"]
+    failed = [r.failed_trial_id for r in experiment.reasons if r.failed_trial_id is not None]
+    failed += [t.id for t in experiment.trials if t.state == "ERROR"]
     if experiment.state in ("ACTIVE", "RUNNING", "QUEUED", "PULLING", "STARTING"):
         yield f"det experiment watch {id}", "watch its trials"
         if experiment.state == "QUEUED":
@@ -120,7 +124,9 @@ def _next_steps(experiment: Experiment) -> Iterator[tuple[str, str]]:
         yield f"det experiment activate {id}", "resume it"
     if failed:
         yield f"det trial logs {failed[0]}", "show the output of its code before the failure"
-    if experiment.state in ("ERROR", "CANCELED"):
+    if any(reason.needs_new_code for reason in experiment.reasons):
+        yield "det experiment create CONFIG MODEL", "fix the code and create it again"
+    elif experiment.state in ("ERROR", "CANCELED"):
         if experiment.search.name in _CONTINUABLE:
             yield f"det experiment continue {id}", "continue from the last checkpoint"
         else:

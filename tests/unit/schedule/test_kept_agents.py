@@ -46,7 +46,7 @@ def test_reason_of_a_small_request_names_the_large_job(preemption: bool) -> None
     plan = decide(replace(snapshot, pending=(*snapshot.pending, late)), LATE)
     assert plan.start == ()
     assert plan.preempt == ()
-    reason = "the free slots on a1 are reserved for a job ahead that needs 2 slots and has waited for more than"
+    reason = "the free slots on a1 are reserved for job <large>, which needs 2 slots and has waited for more than"
     assert reason in plan.waiting["late"].sentence
 
 

@@ -88,7 +88,7 @@ def test_reason_for_a_more_important_priority() -> None:
     jobs = [job("big", 10), job("small", 50)]
     waiting = decide(pool(agents(4), pending=pending, jobs=jobs), NOW).waiting
     assert waiting["small"].code is WaitCode.BEHIND_HIGHER_PRIORITY
-    assert "priority 10 goes first: big waits for 8 slots" in waiting["small"].sentence
+    assert "priority 10 goes first: job <big> waits for 8 slots" in waiting["small"].sentence
 
 
 def test_reason_for_waiting_for_preemption() -> None:

@@ -42,6 +42,36 @@ def test_waiting_trial_is_shown_beside_running_trials(tab: Tab, house: House) ->
     ).wait_for()
 
 
+def test_failure_shows_its_cause_and_folds_the_details(tab: Tab, house: House) -> None:
+    experiment_id = create(house.admin, activate=True)
+    house.admin.post(f"/api/v1/experiments/{experiment_id}/kill")
+    reason = {
+        "trialId": None, "state": "ERROR", "sentence": "has failed: No module named 'numppy'",
+        "cause": "No module named 'numppy'", "details": "trial 7: exit code: 1", "failedTrialId": 7,
+        "needsNewCode": True,
+    }  # fmt: skip
+    tab.page.route("**/api/v1/why/*/*", lambda r: r.fulfill(json={"reasons": [reason]}))
+
+    def fail(route: Any) -> None:
+        response = route.fetch()
+        body = response.json()
+        body["experiment"] |= {"state": "STATE_ERROR"}
+        route.fulfill(json=body)
+
+    tab.page.route(f"**/api/v1/experiments/{experiment_id}", fail)
+    tab.open(f"/experiments/{experiment_id}")
+    notice = tab.page.locator(".notice.red")
+    notice.get_by_text("No module named 'numppy'.", exact=True).wait_for()
+    details = notice.get_by_text("trial 7: exit code: 1")
+    assert not details.is_visible()
+    notice.get_by_text("Details").click()
+    details.wait_for()
+    notice.get_by_text("Fix the code").wait_for()
+    link = notice.get_by_role("link", name="View logs").get_attribute("href")
+    assert link is not None
+    assert link.endswith(f"/experiments/{experiment_id}/logs?trial=7")
+
+
 def test_pausing_replaces_the_undo_message_of_resuming(tab: Tab, house: House) -> None:
     experiment_id = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{experiment_id}")

@@ -16,6 +16,7 @@ from .model import (
     WaitCode,
     WaitReason,
 )
+from .wording import marked_jobs, with_job_names
 
 __all__ = [
     "Job",
@@ -34,4 +35,6 @@ __all__ = [
     "can_expect_starts",
     "decide",
     "expected_starts",
+    "marked_jobs",
+    "with_job_names",
 ]

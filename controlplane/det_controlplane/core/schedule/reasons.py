@@ -11,7 +11,7 @@ from det_controlplane.core.placement.model import Agent
 
 from .model import PoolSnapshot, Request, WaitCode, WaitReason
 from .queue_order import JobLimits
-from .wording import counted, named
+from .wording import counted, job_mark, named
 
 _LIMIT = f"{MAX_PASSED_S / 60:g} min"
 _STAYS = "work over several agents stays within one region of one cloud"
@@ -145,7 +145,8 @@ class Explainer:
         """Return the reason of a request for which an agent has room that is kept for another one."""
         prefix = f"{need}; the free slots on {name} are reserved for"
         if self._kept and name in self._kept.agent_ids:
-            ahead = f"a job ahead that needs {self._kept.request.slots} slots and has waited for more than {_LIMIT}"
+            job = job_mark(self._kept.request.job.id)
+            ahead = f"{job}, which needs {self._kept.request.slots} slots and has waited for more than {_LIMIT}"
             return WaitReason(WaitCode.NO_FREE_SLOTS, f"{prefix} {ahead}; it starts after that")
         sentence = f"{prefix} a request ahead, until others leave"
         return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)

@@ -1,17 +1,33 @@
 """Reasons that are known at once, and parts of sentences."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from .model import Request, WaitCode, WaitReason
 
 _NAMES_SHOWN = 3
+_JOB_MARK = re.compile(r"job <([^<>]+)>")
+
+
+def job_mark(job_id: str) -> str:
+    """Return the mark of a job in a sentence. The pass does not know names; `with_job_names` replaces marks."""
+    return f"job <{job_id}>"
+
+
+def marked_jobs(sentence: str) -> list[str]:
+    return _JOB_MARK.findall(sentence)
+
+
+def with_job_names(sentence: str, names: Mapping[str, str]) -> str:
+    """Replace the marks of jobs by names. A job without a name has ended since."""
+    return _JOB_MARK.sub(lambda mark: names.get(mark[1], "another job"), sentence)
 
 
 def behind(blocker: Request, priority: int) -> WaitReason:
     """Return the reason of requests below a priority of which one waits."""
     need = counted(blocker.slots, "slot") if blocker.slots else "an agent"
-    sentence = f"priority {priority} goes first: {blocker.allocation_id} waits for {need}"
+    sentence = f"priority {priority} goes first: {job_mark(blocker.job.id)} waits for {need}"
     way_out = "a smaller priority number moves it ahead"
     return WaitReason(WaitCode.BEHIND_HIGHER_PRIORITY, f"{sentence}; {way_out}")
 

@@ -115,6 +115,12 @@ _LEAVE = text("""
         SELECT j.id FROM jobs j LEFT JOIN unnest(cast(:ids AS uuid[])) k ON k = j.id
         WHERE j.pool = :pool AND j.in_queue AND k IS NULL FOR NO KEY UPDATE OF j SKIP LOCKED)
 """)
+_NAMES = text("""
+    SELECT j.id::text AS id, u.username, coalesce('experiment ' || e.id, CASE j.kind WHEN 'TENSORBOARD' THEN 'a TensorBoard'
+        WHEN 'CHECKPOINT_GC' THEN 'a deletion of checkpoints' WHEN 'GENERIC' THEN 'a task' ELSE 'a ' || lower(j.kind::text) END) AS thing
+    FROM jobs j JOIN users u ON u.id = j.user_id LEFT JOIN experiments e ON e.job_id = j.id
+    WHERE j.id = ANY(cast(:ids AS uuid[]))
+""")
 _QUEUED = text("""
     SELECT j.id::text AS id, j.pool, j.priority, j.weight, j.position, j.kind = 'EXPERIMENT' AS is_experiment,
            EXISTS (SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED') AS active,
@@ -228,6 +234,11 @@ def waited(tx: Tx, pool: str, since: datetime) -> list[dict[str, Any]]:
 def queued(tx: Tx) -> list[QueuedJob]:
     """Return jobs with a place in the queue that may be changed."""
     return [QueuedJob(**row._mapping) for row in tx.execute(_QUEUED)]
+
+
+def names(tx: Tx, ids: Collection[str]) -> dict[str, str]:
+    """Return how users know these jobs: by the number of an experiment or the kind of a task, and the owner."""
+    return {r.id: f"{r.thing} of {r.username}" for r in tx.execute(_NAMES, {"ids": list(ids)})}
 
 
 def experiment_of(tx: Tx, job_id: UUID) -> int | None:

@@ -65,14 +65,15 @@ _BY = {
     "job": "a.job_id = cast(:id AS uuid)",
     "task": "k.id = :id",
 }
-# The end of a failed run's log: of its last lines, the lines of each container together. Agents removed the levels from
+# The last run of an ended thing; the last failed one if it failed. The end of a failed run's log: of its last lines, the lines of each container together. Agents removed the levels from
 # the lines.
 _LAST_RUN = """
     LEFT JOIN LATERAL (
-        SELECT a.id, a.task_id, a.exit_kind, a.exit_reason, y.restarts, x.max_restarts
+        SELECT a.id, a.task_id, a.exit_kind, a.exit_reason, y.restarts, x.max_restarts, k.trial_id
         FROM allocations a JOIN tasks k ON k.id = a.task_id
         LEFT JOIN trials y ON y.id = k.trial_id LEFT JOIN experiments x ON x.id = y.experiment_id
-        WHERE a.ended_at IS NOT NULL AND {where} ORDER BY a.ended_at DESC LIMIT 1
+        WHERE a.ended_at IS NOT NULL AND {where}
+        ORDER BY coalesce({state} = 'ERROR' AND a.exit_kind = 'failed', false) DESC, a.ended_at DESC LIMIT 1
     ) r ON true LEFT JOIN LATERAL (
         SELECT string_agg(CASE WHEN {is_error} THEN '{error}' ELSE '' END || left(l.log, 400), chr(10)
                           ORDER BY l.container_id, l.id) AS errors
@@ -98,10 +99,12 @@ _STATES = {
         "tasks t", "t.id = :id",
     ),
 }  # fmt: skip
+_STATE_COLUMNS = {"experiment": "e.state", "trial": "t.state", "job": "e.state"}
 _STATE_OF = {
     kind: text(
-        f"SELECT {columns}, r.exit_reason, coalesce(o.errors, ''), r.restarts, r.max_restarts FROM {tables}"
-        f" {_LAST_RUN.replace('{where}', _BY[kind])} WHERE {of_id}"
+        f"SELECT {columns}, r.exit_reason, r.exit_kind::text, coalesce(o.errors, ''), r.restarts, r.max_restarts,"
+        f" r.trial_id FROM {tables} {_LAST_RUN.replace('{where}', _BY[kind]).replace('{state}', _STATE_COLUMNS.get(kind, 'NULL'))}"
+        f" WHERE {of_id}"
     )
     for kind, (columns, tables, of_id) in _STATES.items()
 }
@@ -125,9 +128,11 @@ class Subject:
     experiment_id: int | None
     parked: bool
     exit_reason: str | None  # of its last run
+    exit_kind: str | None
     errors: str  # the last lines of a failed run in stderr, or logged as errors
     restarts: int | None  # of the trial that it was of
     max_restarts: int | None
+    last_trial_id: int | None  # the trial of its last run
 
 
 def subject(tx: Tx, kind: str, id: str) -> Subject | None:

@@ -7,9 +7,9 @@ from uuid import UUID
 from det_controlplane.core.money.budget import spent_sentence
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
+from det_controlplane.core.run_failures import RunFailure, explain_failure
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.core.search import not_reported
-from det_controlplane.core.tracebacks import last_error, last_exception
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.money import budgets
 from det_controlplane.db.scheduling import waiting
@@ -21,23 +21,18 @@ from det_controlplane.services.experiments import decisions
 
 _SENTENCES = {
     "PAUSED": "is paused; resume with `det experiment activate {experiment_id}`",
-    "COMPLETED": "completed",
+    "COMPLETED": "completed successfully",
     "CANCELED": "was canceled",
     "ENDED": "has ended",
 }
 # The beginning of the provisioner's reason, which the scheduler's reason already contains.
 _NEED = re.compile(r"^needs (\d+ slots?( on one machine)?|a machine, but no slot); ")
 
-_CLEAN_END = "ended"  # the exit reason of a run without an error
+_CLEAN_END = "clean"  # the kind of the end of a run without an error
+_EVERY_TRIAL = (
+    "every trial failed"  # an experiment's error that says less than the failure of a trial
+)
 _NAMED = 3  # of the experiments that a TensorBoard waits for
-_EXIT_CODE = re.compile(r"exit code: (\d+)$")
-_MEANINGS = {
-    "80": "its image lacks what the task needs: see its logs",
-    "126": "its entrypoint cannot be executed",
-    "127": "its entrypoint does not exist",
-    "137": "it was killed, often because it ran out of memory",
-    "139": "it crashed: a segmentation fault",
-}
 
 
 def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
@@ -194,48 +189,51 @@ def _with_no_show(reason: dict[str, Any]) -> dict[str, Any]:
 
 
 def _state_entry(row: Subject, spent: str) -> dict[str, Any]:
-    return {
+    entry = {
         "allocationId": None, "trialId": None, "state": row.state, "code": row.state,
         "sentence": _sentence_of(row, spent), "since": None,
     }  # fmt: skip
+    if not _has_failed(row):
+        return entry
+    failure = _failure_of(row)
+    return entry | {
+        "sentence": f"has failed: {failure.cause}", "cause": failure.cause, "details": "; ".join(failure.details),
+        "failedTrialId": row.last_trial_id if row.exit_kind == "failed" else None,
+        "needsNewCode": failure.needs_new_code,
+    }  # fmt: skip
+
+
+def _has_failed(row: Subject) -> bool:
+    return row.state == "ERROR" or (row.state == "ENDED" and row.exit_kind == "failed")
+
+
+def _failure_of(row: Subject) -> RunFailure:
+    """Return the failure of the last run, or the error of the experiment if it says more."""
+    if not row.exit_reason or row.exit_kind == _CLEAN_END:
+        return RunFailure(row.error or "see its logs", (), needs_new_code=False)
+    run = explain_failure(row.exit_reason, row.errors.splitlines())
+    name = f"trial {row.last_trial_id}" if row.last_trial_id is not None else "its last run"
+    used = f", after {row.restarts} of {row.max_restarts} restarts" if row.max_restarts else ""
+    if row.error in ("", _EVERY_TRIAL):
+        first, *rest = run.details or ("failed",)
+        return RunFailure(run.cause, (f"{name}{used}: {first}", *rest), run.needs_new_code)
+    details = (f"{name}{used}: {run.cause}", *run.details)
+    return RunFailure(row.error, details, run.needs_new_code)
 
 
 def _sentence_of(row: Subject, spent: str) -> str:
     if row.state == "PAUSED" and spent:
         return f"is paused because {spent}, then resume with `det experiment activate {row.experiment_id}`"
-    last = _last_run(row)
-    if row.state == "ERROR":
-        return f"has failed: {'; '.join(filter(None, (row.error, last))) or 'see its logs'}"
-    if row.state == "COMPLETED" and row.exit_reason == _CLEAN_END:
-        return "completed successfully"
-    if row.state in ("COMPLETED", "ENDED") and last:
-        return f"{_SENTENCES[row.state]}; {last}"
+    if row.state == "ENDED" and row.exit_kind == _CLEAN_END:
+        return _SENTENCES["COMPLETED"]
+    if row.state == "ENDED" and row.exit_reason:
+        return f"{_SENTENCES['ENDED']}; its last run: {row.exit_reason}"
     if row.state == "ACTIVE" and row.parked:
         return "is waiting for the searcher and holds no slots"
     if row.state == "PAUSED" and row.experiment_id is None:
         return "is paused; resume with `det task unpause`"
     sentence = _SENTENCES.get(row.state, "has no queued or running work")
     return sentence.format(experiment_id=row.experiment_id)
-
-
-def _last_run(row: Subject) -> str:
-    """Return the end of the last run with the last error of its log, or ""."""
-    if not row.exit_reason:
-        return ""
-    used = f", after {row.restarts} of {row.max_restarts} restarts" if row.max_restarts else ""
-    ended = f"its last run{used if row.state == 'ERROR' else ''}: {_with_meaning(row.exit_reason)}"
-    lines = row.errors.splitlines()
-    if exception := last_exception(lines):
-        return f"{ended}; it ended with {exception}"
-    error = last_error(lines)
-    return f"{ended}; its last error: {error}" if error and error not in ended else ended
-
-
-def _with_meaning(exit_reason: str) -> str:
-    """Return the end of a run with the usual meaning of its exit status."""
-    match = _EXIT_CODE.search(exit_reason)
-    meaning = _MEANINGS.get(match[1]) if match else None
-    return f"{exit_reason} ({meaning})" if meaning else exit_reason
 
 
 def _is_uuid(value: str) -> bool:

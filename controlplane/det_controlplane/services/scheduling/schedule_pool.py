@@ -1,9 +1,10 @@
 """Run a scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.allocation import Signal
+from det_controlplane.core.schedule import WaitReason
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.logs import logs
 from det_controlplane.db.logs.logs import NamedLine
@@ -31,12 +32,30 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             plan = schedule.decide(snapshot_of(ctx, pool, pool_rows), now.timestamp())
             _start(ctx, changed, pool_rows, plan.start)
             _preempt(changed, plan.preempt)
-            wait_reasons.record(tx, pool, pool_rows.reasons, plan.waiting, now)
+            reasons = _with_job_names(tx, plan.waiting)
+            wait_reasons.record(tx, pool, pool_rows.reasons, reasons, now)
             jobs.keep_in_queue(tx, pool, pool_rows.job_ids, pool_rows.unmarked_jobs)
             pool_marks.answer(tx, pool, marks, now, decide_at=now if _rents(ctx, pool) else None)
             return plan
     except LostRace:
         return None
+
+
+def _with_job_names(tx: Tx, waiting: Mapping[str, WaitReason]) -> Mapping[str, WaitReason]:
+    """Replace the jobs in sentences by the experiments and users that they belong to.
+
+    Thousands of allocations share a reason, so each reason is rewritten once.
+    """
+    reasons = {id(reason): reason for reason in waiting.values()}
+    marked = {key: r for key, r in reasons.items() if schedule.marked_jobs(r.sentence)}
+    if not marked:
+        return waiting
+    names = jobs.names(
+        tx, {job for r in marked.values() for job in schedule.marked_jobs(r.sentence)}
+    )
+    for key, (code, sentence) in marked.items():
+        reasons[key] = WaitReason(code, schedule.with_job_names(sentence, names))
+    return {allocation: reasons[id(reason)] for allocation, reason in waiting.items()}
 
 
 def _rents(ctx: Context, pool: str) -> bool:

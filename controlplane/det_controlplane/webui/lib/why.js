@@ -1,13 +1,13 @@
 // Why something waits, runs or failed, in a sentence.
 import { counted } from "./format.js";
 
-/** @typedef {{ trialId: number | null, state: string, sentence: string }} Reason */
+/** @typedef {{ trialId: number | null, state: string, sentence: string, cause?: string, details?: string, failedTrialId?: number | null, needsNewCode?: boolean }} Reason */
 
 /** Return the reason that matters most: of what waits, else of what runs, else the first; it may be that of one trial of many. @param {Reason[]} reasons */
 export const mainReason = (reasons) => reasons.find((r) => r.state === "QUEUED") ?? reasons.find((r) => r.sentence.startsWith("runs")) ?? reasons[0];
 
-/** Say a reason. @param {Reason | undefined} reason @param {string} subject */
-export const saidOf = (reason, subject) => (reason?.sentence ? `${reason.trialId ? `Trial ${reason.trialId}` : subject} ${inPage(reason.sentence)}` : "");
+/** Say a reason; a failure begins with its cause. @param {Reason | undefined} reason @param {string} subject */
+export const saidOf = (reason, subject) => (reason?.cause ? reason.cause : reason?.sentence ? `${reason.trialId ? `Trial ${reason.trialId}` : subject} ${inPage(reason.sentence)}` : "");
 
 /** Say what matters most of an experiment: that a trial waits is told beside how many run. @param {Reason[]} reasons @param {string} subject */
 export function toldOf(reasons, subject) {

@@ -6,7 +6,7 @@ import { ask, link, place } from "../lib/router.js";
 import { branch, end as endTask, hasTerminal, isOver, KINDS, one, served, stateOf, steers, terminalOf } from "../lib/tasks.js";
 import { html, useEffect } from "../lib/view.js";
 import { inPage } from "../lib/why.js";
-import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
+import { Button, Empty, FailureDetails, Head, Loaded, Panel, State } from "../parts/basic.js";
 import { Logs } from "../parts/logs.js";
 import { attempt } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
@@ -37,7 +37,7 @@ function Task({ kind, id }) {
   const found = useLive(
     async (signal) => {
       const [task, why] = await Promise.all([one(kind, id, signal), get(`/api/v1/why/task/${encodeURIComponent(id)}`, {}, { signal }).catch(() => ({ reasons: [] }))]);
-      return { task, reason: inPage(why.reasons[0]?.sentence ?? ""), ready: opening && !isOver(task) && (await answers(id, signal)) };
+      return { task, reason: inPage(why.reasons[0]?.sentence ?? ""), failure: why.reasons.find((/** @type {import("../lib/why.js").Reason} */ r) => r.cause), ready: opening && !isOver(task) && (await answers(id, signal)) };
     },
     [kind, id, opening],
     (data) => (isOver(data.task) ? 0 : 2_500),
@@ -47,7 +47,7 @@ function Task({ kind, id }) {
   const steer = (/** @type {string} */ verb, /** @type {string} */ done) => attempt(() => post(`/api/v1/tasks/${id}/${verb}`, { taskId: id }), done).then(found.reload);
   return html`
     <${Loaded} of=${found} title=${KINDS[kind]}>
-      ${(/** @type {{ task: any, reason: string }} */ { task, reason }) => html`
+      ${(/** @type {{ task: any, reason: string, failure: import("../lib/why.js").Reason | undefined }} */ { task, reason, failure }) => html`
         <${Head} title=${task.description || id} text=${`${KINDS[kind]} of ${task.displayName || task.username} in pool ${task.resourcePool}, since ${moment(task.startTime)}`} beside=${html`<${State} state=${stateOf(task)} />`}>
           ${served(task) && html`<${Button} kind="primary" href=${served(task)} target="_blank" rel="noreferrer">Open<//>`}
           ${hasTerminal(task) && html`<${Button} kind="primary" href=${terminalOf(task)}>Open terminal<//>`}
@@ -57,7 +57,7 @@ function Task({ kind, id }) {
         <//>
         <div class="stack">
           ${opening && !isOver(task) && html`<div class="notice quiet" role="status"><p>The task opens here when it is ready.</p><${Button} onClick=${() => ask({ open: "" })}>Stay on this page<//></div>`}
-          ${(reason || task.exitStatus) && html`<div class=${`notice ${isOver(task) ? "quiet" : ""}`} role="status"><p>${task.exitStatus || `It ${reason}.`}</p></div>`}
+          ${(reason || task.exitStatus) && html`<div class=${`notice ${isOver(task) ? "quiet" : ""}`} role="status"><p>${failure?.cause || task.exitStatus || `It ${reason}.`}</p><${FailureDetails} of=${failure} /></div>`}
           ${task.tree.length > 1 && html`<${Tree} tree=${task.tree} own=${id} />`}
           <${Logs} path=${`/api/v1/tasks/${encodeURIComponent(id)}/logs`} live=${!isOver(task)} name=${`${kind}-${id}`} />
         </div>

@@ -9,7 +9,7 @@ import { link } from "../lib/router.js";
 import { flat, shownState } from "../lib/trials.js";
 import { inPage } from "../lib/why.js";
 import { html, useMemo, useRef, useState } from "../lib/view.js";
-import { Button, Empty, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
+import { Button, Empty, FailureDetails, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
 import { isDrawn } from "../parts/curve_choice.js";
 import { Listing } from "../parts/listing.js";
@@ -75,6 +75,7 @@ function Shown({ trial, tab, reload }) {
   const [, , shown] = TABS.find(([key]) => key === tab) ?? TABS[0];
   const experiment = told.data?.experiment;
   const reason = inPage(told.data?.reasons[0]?.sentence ?? "", " on its experiment");
+  const failure = told.data?.reasons.find((/** @type {import("../lib/why.js").Reason} */ r) => r.cause);
   const text = html`of <a href=${link(`/experiments/${trial.experimentId}`)}>${experiment?.name ?? "experiment"} ${trial.experimentId}</a>`;
   return html`
     <${Head} title=${`Trial ${trial.id}`} text=${text} beside=${html`<${State} state=${shownState(trial)} />`}>
@@ -82,7 +83,7 @@ function Shown({ trial, tab, reload }) {
       ${active && experiment && may("UPDATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} kind="danger" icon="close" onClick=${() => setSure(true)}>Kill<//>`}
     <//>
     <div class="stack">
-      ${tells(trial, reason) && html`<div class=${`notice ${{ STATE_ERROR: "red", STATE_COMPLETED: "quiet" }[/** @type {string} */ (trial.state)] ?? ""}`} role="status"><p>The trial ${reason}.</p>${trial.state === "STATE_ERROR" && tab !== "logs" && html`<${Button} href=${link(`/trials/${trial.id}/logs`)}>View logs<//>`}</div>`}
+      ${tells(trial, reason) && html`<div class=${`notice ${{ STATE_ERROR: "red", STATE_COMPLETED: "quiet" }[/** @type {string} */ (trial.state)] ?? ""}`} role="status"><p>${failure?.cause ?? `The trial ${reason}`}.</p><${FailureDetails} of=${failure} />${trial.state === "STATE_ERROR" && tab !== "logs" && html`<${Button} href=${link(`/trials/${trial.id}/logs`)}>View logs<//>`}</div>`}
       <${Figures} of=${[
         [experiment?.searcherMetric || "Searcher metric", metric(trial.searcherMetricValue), "best value"],
         ["Batches", metric(trial.totalBatchesProcessed)],

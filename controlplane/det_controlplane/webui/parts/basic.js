@@ -124,6 +124,18 @@ export function Failure({ error, retry, children }) {
   `;
 }
 
+/** Show the details and the next step of a failure. @param {{ of: import("../lib/why.js").Reason | undefined }} props */
+export function FailureDetails({ of }) {
+  if (!of?.details) return null;
+  return html`
+    <details class="failure">
+      <summary>Details</summary>
+      <p>${of.details}</p>
+      ${of.needsNewCode && html`<p>Fix the code and create it again: another run of the same code fails in the same way.</p>`}
+    </details>
+  `;
+}
+
 /**
  * Show what loads, fails or is there; where that is a whole page, it is called `title` when it fails.
  * @param {{ of: import("../lib/live.js").Live<any>, children: (data: any) => any, lines?: number, title?: string }} props

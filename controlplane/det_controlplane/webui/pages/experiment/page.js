@@ -10,7 +10,7 @@ import { may, maySomewhere } from "../../lib/rights.js";
 import { mainReason, toldOf } from "../../lib/why.js";
 import { html, useEffect, useMemo, useState } from "../../lib/view.js";
 import { placeOf } from "../../lib/workspaces.js";
-import { Bones, Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
+import { Bones, Button, FailureDetails, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
 import { Ask, attempt, Menu, tell } from "../../parts/overlay.js";
 import { Span } from "../../parts/time.js";
 
@@ -79,6 +79,7 @@ function Summary({ e, job, tab }) {
   );
   const reason = mainReason(told.data?.reasons ?? []);
   const said = toldOf(told.data?.reasons ?? [], "The experiment");
+  const trial = reason?.failedTrialId ?? reason?.trialId;
   const failed = e.state.includes("ERROR");
   const queue = job && job.jobsAhead > 0 ? `${counted(job.jobsAhead, "job")} ahead in the queue` : "";
   const best = e.bestTrialId ? html`<a href=${link(`/trials/${e.bestTrialId}`)}>trial ${e.bestTrialId}</a> · ${e.searcherMetric}` : e.searcherMetric;
@@ -88,7 +89,8 @@ function Summary({ e, job, tab }) {
     html`
       <div class=${`notice ${failed ? "red" : ""}`} role="status">
         <p>${said}.${e.state === "STATE_STOPPING_CANCELED" && " “Kill” stops it immediately, without a checkpoint."}${queue && html` <a href=${link(`/queue/${encodeURIComponent(e.resourcePool)}`)}>${queue}</a>.`}</p>
-        ${failed && e.numTrials > 0 && !reads(tab, reason?.trialId) && html`<${Button} href=${link(`/experiments/${e.id}/logs${reason?.trialId ? `?trial=${reason.trialId}` : ""}`)}>View logs<//>`}
+        <${FailureDetails} of=${reason} />
+        ${failed && e.numTrials > 0 && !reads(tab, trial) && html`<${Button} href=${link(`/experiments/${e.id}/logs${trial ? `?trial=${trial}` : ""}`)}>View logs<//>`}
       </div>
     `}
     <${Figures} of=${[
