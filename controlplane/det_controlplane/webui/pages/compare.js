@@ -8,7 +8,8 @@ import { ask, link, place } from "../lib/router.js";
 import { flat, shownState } from "../lib/trials.js";
 import { html, useMemo } from "../lib/view.js";
 import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
-import { Chart, Swatch } from "../parts/chart.js";
+import { Chart } from "../parts/chart.js";
+import { Swatch } from "../parts/curve_look.js";
 import { AXES, chosenMetric, isDrawn, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
 import { Check } from "../parts/fields.js";
 import { Span } from "../parts/time.js";
@@ -120,8 +121,7 @@ function Curves({ sides, known }) {
   );
   const curves = useMemo(() => {
     const data = new Map((told.data ?? []).map((/** @type {any} */ t) => [t.trial.id, t.metrics.flatMap((/** @type {any} */ m) => m.data)]));
-    // Sides without points have a curve too, so that the colours match the table.
-    return sides.map((s) => ({ name: titleOf(s), ...pointsOf(data.get(s.trial) ?? [], chosen.name, choice) }));
+    return sides.map((s) => ({ name: titleOf(s), of: s.trial ?? s.id, ...pointsOf(data.get(s.trial) ?? [], chosen.name, choice) }));
   }, [told.data, axis, weight, sides.map((s) => `${s.kind} ${s.trial}`).join()]);
   return html`
     <${Panel} title=${html`<${MetricChoice} known=${known} chosen=${chosen} />`} actions=${choice.controls}>
@@ -130,7 +130,7 @@ function Curves({ sides, known }) {
           curves.some((c) => c.x.length)
             ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} />
                 <ul class="legend" aria-label="Chart legend">
-                  ${sides.map((s, i) => s.trial !== null && html`<li><${Swatch} n=${i} /><a href=${s.href}>${titleOf(s)}</a><span class="faint number">${metric(curves[i].y.at(-1))}</span></li>`)}
+                  ${sides.map((s, i) => s.trial !== null && html`<li><${Swatch} of=${s.trial} /><a href=${s.href}>${titleOf(s)}</a><span class="faint number">${metric(curves[i].y.at(-1))}</span></li>`)}
                 </ul>`
             : html`<${Empty} title="No data"><p>None of these has reported ${chosen.name}.</p><//>`}
       <//>
@@ -168,7 +168,7 @@ function Differences({ sides }) {
     <${Panel} title="Differences" actions=${actions} flush>
       <div class="table-scroll" tabindex="0" role="region" aria-label="Differences">
         <table class="table compared">
-          <thead><tr><th scope="col"><span class="hidden-visually">Property</span></th>${sides.map((s, i) => html`<th scope="col"><${Swatch} n=${i} /> <a href=${s.href}>${titleOf(s)}</a> <${Leave} side=${s} last=${sides.length === 1} /></th>`)}</tr></thead>
+          <thead><tr><th scope="col"><span class="hidden-visually">Property</span></th>${sides.map((s) => html`<th scope="col">${s.trial !== null && html`<${Swatch} of=${s.trial} />`} <a href=${s.href}>${titleOf(s)}</a> <${Leave} side=${s} last=${sides.length === 1} /></th>`)}</tr></thead>
           <tbody>
             <tr><th scope="row">State</th>${sides.map((s) => html`<td><${State} state=${s.shown} /></td>`)}</tr>
             ${facts.map((name) => html`<tr><th scope="row">${name}</th>${sides.map((s) => html`<td>${s.facts[name] ?? "–"}</td>`)}</tr>`)}

@@ -142,6 +142,8 @@ function MetricChart({ trial, name, groups }) {
   );
   const curves = (told.data ?? []).map(({ group, points }) => ({
     name: `${name} (${group})`,
+    of: trial.id,
+    thin: groups.length > 1 && group === "training",
     x: points.map((/** @type {any} */ p) => p.batches),
     y: points.map((/** @type {any} */ p) => p.values[name] ?? null),
   }));

@@ -1,25 +1,19 @@
 // Curves, drawn by uPlot, which is fetched with the first chart.
 import { counted, metric } from "../lib/format.js";
 import { extentOf, pathOf } from "./chart_paths.js";
+import { colourOf, dashOf } from "./curve_look.js";
 import { steer } from "./chart_range.js";
 import { library, token } from "../lib/library.js";
 import { onThemeChange } from "../lib/theme.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
 import { Bones, Failure } from "./basic.js";
 
-/** @typedef {{ name: string, x: number[], y: (number | null)[], href?: string }} Curve */
+/** @typedef {{ name: string, x: number[], y: (number | null)[], of?: number, thin?: boolean }} Curve `of`: the trial that gives the curve its look */
 
-const CURVE_COLOURS = 8;
 const NEAR_PX = 24;
 const TOLD = 5; // curves that screen readers are told of
 
 const uplot = library(async () => (await import("../vendor/uplot.js")).default, new URL("../vendor/uplot.css", import.meta.url));
-
-/** Tell whether the n-th curve is drawn in dashes, so that no two of sixteen look alike. @param {number} n */
-const isDashed = (n) => n % (2 * CURVE_COLOURS) >= CURVE_COLOURS;
-
-/** The sign of the n-th curve in a legend. @param {{ n: number }} props */
-export const Swatch = ({ n }) => html`<span class=${`swatch ${isDashed(n) ? "dashed" : ""}`} style=${{ color: `var(--curve-${(n % CURVE_COLOURS) + 1})` }} />`;
 
 /** Average each point with those before it, as TensorBoard does. @param {(number | null)[]} values @param {number} weight of 0 to 1 */
 export function smoothed(values, weight) {
@@ -55,7 +49,7 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
     );
     return onThemeChange(() => setTheme((n) => n + 1));
   }, []);
-  const names = curves.map((c) => c.name).join("\n");
+  const names = curves.map((c) => `${c.of} ${c.name}`).join("\n");
   useEffect(() => {
     const element = box.current;
     if (!Plot || !element) return;
@@ -134,12 +128,12 @@ function options(Plot, element, tip, latest, { x, time, log, height }) {
       {},
       ...curves.map((c, i) => ({
         label: c.name,
-        stroke: token(`--curve-${(i % CURVE_COLOURS) + 1}`),
+        stroke: token(colourOf(c.of ?? i)),
         // Thin lines without dashes are drawn ten times as fast. Among a hundred curves, dashes would not help to
         // distinguish them.
-        width: many ? 1 : 1.8,
-        alpha: many ? 0.75 : 1,
-        dash: !many && isDashed(i) ? [7, 4] : undefined,
+        width: many || c.thin ? 1 : 1.8,
+        alpha: c.thin ? 0.6 : many ? 0.75 : 1,
+        dash: many ? undefined : dashOf(c.of ?? i),
         spanGaps: true,
         auto: false,
         paths: (/** @type {any} */ u) => ({ stroke: pathOf(latest.current[i], u), fill: null, clip: null, band: null, gaps: null, flags: 1 }),

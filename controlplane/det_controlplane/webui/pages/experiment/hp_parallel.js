@@ -1,6 +1,7 @@
 // All hyperparameters at once: a line for each trial, over an axis for each of them. A part of an axis narrows the trials.
 import { metric } from "../../lib/format.js";
 import { html, useRef } from "../../lib/view.js";
+import { colourOf } from "../../parts/curve_look.js";
 
 /** @typedef {import("./hp_axis.js").Axis} Axis */
 /** @typedef {import("./hp_axis.js").Row} Row */
@@ -48,7 +49,7 @@ export function Parallel({ axes, rows, smaller, brushes, setBrushes }) {
         ${drawn.map((r, n) => {
           const points = axes.map((a, i) => `${x(i).toFixed(1)},${y(placeOf(r, a, goal)).toFixed(1)}`);
           const within = fits(r, axes, goal, brushes);
-          return html`<polyline class=${within ? "" : "out"} points=${points.join(" ")} opacity=${within ? 0.12 + (0.8 * (n + 1)) / drawn.length : 0.08}><title>Trial ${r.id}: ${metric(r.value)}</title></polyline>`;
+          return html`<polyline class=${within ? "" : "out"} style=${{ "--curve": `var(${colourOf(r.id)})` }} points=${points.join(" ")} opacity=${within ? 0.12 + (0.8 * (n + 1)) / drawn.length : 0.08}><title>Trial ${r.id}: ${metric(r.value)}</title></polyline>`;
         })}
         ${axes.map((a, i) => html`<${AxisLine} key=${a.name} axis=${a} x=${x(i)} line=${LINES[crowded ? i % 2 : 0]} letters=${lettersAt(i)} part=${brushes[a.name]} onPart=${(/** @type {[number, number] | null} */ part) => setBrushes(changed(brushes, a.name, part))} />`)}
       </svg>

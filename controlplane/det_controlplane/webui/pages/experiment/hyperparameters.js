@@ -5,6 +5,7 @@ import { link } from "../../lib/router.js";
 import { flat, useTrials, varied } from "../../lib/trials.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Empty, Loaded, Panel } from "../../parts/basic.js";
+import { colourOf } from "../../parts/curve_look.js";
 import { axisOf, declared, importance } from "./hp_axis.js";
 import { HeatMap } from "./hp_heat.js";
 import { fits, Parallel } from "./hp_parallel.js";
@@ -76,7 +77,7 @@ function Scatter({ axis, goal, rows }) {
     <svg class="scatter" viewBox="0 0 500 250" role="group" aria-label=${`${goal.name} of ${rows.length} trials by ${axis.name}; use the arrow keys to move between trials`} onKeyDown=${onKeyDown}>
       ${goal.ticks.map(([p, text]) => html`<line x1="60" x2="480" y1=${y(p)} y2=${y(p)} class="grid" /><text x="52" y=${y(p) + 4} text-anchor="end" class="tick">${text}</text>`)}
       ${axis.ticks.map(([p, text]) => html`<text x=${x(p)} y="240" text-anchor="middle" class="tick">${text}</text>`)}
-      ${points.map((r, i) => html`<a key=${r.id} href=${link(`/trials/${r.id}`)} aria-label=${`Trial ${r.id}: ${metric(r.value)} at ${metric(r.hp[axis.name])}`} ...${part(i)}><circle cx=${x(axis.at(r.hp[axis.name]))} cy=${y(goal.at(r.value))} r="4.5"><title>Trial ${r.id}: ${metric(r.value)}</title></circle></a>`)}
+      ${points.map((r, i) => html`<a key=${r.id} href=${link(`/trials/${r.id}`)} aria-label=${`Trial ${r.id}: ${metric(r.value)} at ${metric(r.hp[axis.name])}`} ...${part(i)}><circle cx=${x(axis.at(r.hp[axis.name]))} cy=${y(goal.at(r.value))} r="4.5" style=${{ "--curve": `var(${colourOf(r.id)})` }}><title>Trial ${r.id}: ${metric(r.value)}</title></circle></a>`)}
     </svg>
   `;
 }

@@ -5,7 +5,8 @@ import { useLive } from "../../lib/live.js";
 import { ask, link, place } from "../../lib/router.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { Empty, Loaded, Panel } from "../../parts/basic.js";
-import { Chart, Swatch } from "../../parts/chart.js";
+import { Chart } from "../../parts/chart.js";
+import { Swatch } from "../../parts/curve_look.js";
 import { AXES, chosenMetric, isDrawn, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../../parts/curve_choice.js";
 import { Pick } from "../../parts/fields.js";
 
@@ -55,7 +56,7 @@ function Curves({ experiment, known }) {
     experiment.revision,
   );
   const curves = useMemo(
-    () => detailed(told.data ?? [], detail.data).map((/** @type {any} */ t) => ({ name: `Trial ${t.trialId}`, ...pointsOf(t.data, chosen.name, choice) })).filter((/** @type {any} */ c) => c.x.length),
+    () => detailed(told.data ?? [], detail.data).map((/** @type {any} */ t) => ({ name: `Trial ${t.trialId}`, of: t.trialId, ...pointsOf(t.data, chosen.name, choice) })).filter((/** @type {any} */ c) => c.x.length),
     [told.data, detail.data, axis, weight],
   );
   const controls = html`
@@ -85,9 +86,9 @@ function detailed(trials, part) {
 /** @param {{ experiment: any, trials: any[], name: string }} props */
 const Legend = ({ experiment, trials, name }) => html`
   <ul class="legend" aria-label="Chart legend">
-    ${trials.slice(0, NAMED).map((t, i) => {
+    ${trials.slice(0, NAMED).map((t) => {
       const last = t.data.findLast((/** @type {any} */ p) => typeof p.values[name] === "number");
-      return html`<li><${Swatch} n=${i} /><a href=${link(`/trials/${t.trialId}`)}>Trial ${t.trialId}</a><span class="faint number">${metric(last?.values[name])}</span></li>`;
+      return html`<li><${Swatch} of=${t.trialId} /><a href=${link(`/trials/${t.trialId}`)}>Trial ${t.trialId}</a><span class="faint number">${metric(last?.values[name])}</span></li>`;
     })}
     ${trials.length > NAMED && html`<li><a href=${link(`/experiments/${experiment.id}/trials`)}>and ${trials.length - NAMED} more</a></li>`}
   </ul>

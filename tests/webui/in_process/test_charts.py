@@ -1,0 +1,166 @@
+"""Charts of metrics: their colours, scales and values."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.support.api import create, report_metrics
+from tests.support.browser import Tab
+from tests.support.house import House
+
+RATE = {"rate": {"type": "double", "minval": 0, "maxval": 1}}
+# The number of pixels of a canvas that have a colour, apart from smooth edges.
+_PIXELS = """(canvas, colour) => {
+    const wanted = colour.match(/[0-9.]+/g).slice(0, 3).map(Number);
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+    let count = 0;
+    for (let i = 0; i < data.length; i += 4)
+        if (data[i + 3] > 200 && wanted.every((value, n) => Math.abs(data[i + n] - value) < 3)) count += 1;
+    return count;
+}"""
+
+
+def curved(house: House, curves: Sequence[Sequence[float]]) -> tuple[int, list[int]]:
+    """Return an experiment and its trials, each with its losses after 2, 4, 6, ... batches."""
+    searcher = {
+        "name": "random",
+        "metric": "loss",
+        "max_trials": len(curves),
+        "max_length": {"batches": 99},
+    }
+    experiment_id = create(house.admin, hyperparameters=RATE, searcher=searcher)
+    trials = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    ids = [trial["id"] for trial in trials]
+    for trial, losses in zip(ids, curves, strict=True):
+        for nth, loss in enumerate(losses):
+            report(house, trial, 2 * nth + 2, loss)
+    return experiment_id, ids
+
+
+def report(
+    house: House, trial: int, batches: int, loss: float, group: str = "validation", run: int = 0
+) -> None:
+    response = report_metrics(house.admin, trial, group, batches, {"loss": loss}, run)
+    assert response.status == 200, response.error
+
+
+def colour_of(found: Any, style: str) -> str:
+    colour: str = found.evaluate(f"e => getComputedStyle(e).{style}")
+    return colour
+
+
+def legend_of(tab: Tab) -> dict[str, str]:
+    """Return the colours of the names in the legend, in its order."""
+    legend = tab.page.get_by_role("list", name="Chart legend").locator("li")
+    legend.first.wait_for()
+    return {
+        line.locator("a").inner_text(): colour_of(line.locator(".swatch"), "color")
+        for line in legend.all()
+    }
+
+
+@pytest.fixture(scope="module")
+def five(house: House) -> tuple[int, list[int]]:
+    return curved(house, [[0.9, 0.5 - nth / 10] for nth in range(5)])
+
+
+def test_colours_stay_when_the_ranks_of_trials_change(tab: Tab, house: House) -> None:
+    experiment_id, trials = curved(house, [[0.9, 0.5], [0.9, 0.4], [0.9, 0.3]])
+    house.admin.post(f"/api/v1/experiments/{experiment_id}/activate")
+    tab.open(f"/experiments/{experiment_id}")
+    before = legend_of(tab)
+    assert list(before) == [f"Trial {trial}" for trial in reversed(trials)]
+    report(house, trials[0], 6, 0.1, run=1)
+    first = tab.page.get_by_role("list", name="Chart legend").locator("li").first
+    first.get_by_text(f"Trial {trials[0]}").wait_for()
+    assert legend_of(tab) == before
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_trials_have_the_same_colours_on_every_page(
+    tab: Tab, five: tuple[int, list[int]], theme: str
+) -> None:
+    experiment_id, trials = five
+    tab.look(1440, theme)
+    tab.open(f"/experiments/{experiment_id}")
+    colours = legend_of(tab)
+    assert len(set(colours.values())) == 5
+    canvas = tab.page.locator(".chart canvas")
+    for trial in trials:
+        assert canvas.evaluate(_PIXELS, colours[f"Trial {trial}"]) > 20
+    tab.open(f"/compare?trials={','.join(map(str, trials[1:4]))}")
+    compared = legend_of(tab)
+    assert compared == {name: colours[name] for name in compared}
+    tab.open(f"/experiments/{experiment_id}/hyperparameters")
+    lines = tab.page.locator(".parallel polyline")
+    lines.first.wait_for()
+    for line in lines.all():
+        name = line.locator("title").text_content().split(":")[0]
+        assert colour_of(line, "stroke") == colours[name]
+    points = tab.page.locator(".scatter a")
+    for point in points.all():
+        name = point.get_attribute("aria-label").split(":")[0]
+        assert colour_of(point.locator("circle"), "fill") == colours[name]
+    tab.open(f"/trials/{trials[2]}")
+    canvas = tab.page.locator(".chart canvas")
+    canvas.wait_for()
+    assert canvas.evaluate(_PIXELS, colours[f"Trial {trials[2]}"]) > 20
+
+
+def test_colours_of_curves_differ_in_both_themes(tab: Tab, house: House) -> None:
+    tab.open("/design")
+    tab.ready()
+    for theme in ("light", "dark"):
+        tab.look(1280, theme)
+        read = "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
+        colours = [rgb(tab.page.evaluate(read, f"--curve-{n}")) for n in range(1, 13)]
+        surface = rgb(tab.page.evaluate(read, "--surface"))
+        assert min(contrast(colour, surface) for colour in colours) >= 3
+        far = {(a, b): distance(colours[a], colours[b]) for a in range(12) for b in range(a)}
+        assert min(far.values()) > 0.1
+        # Successive trials are often drawn together.
+        assert min(far[max(n, (n + 1) % 12), min(n, (n + 1) % 12)] for n in range(12)) > 0.15
+
+
+def rgb(colour: str) -> tuple[float, ...]:
+    """Return the linear parts of a colour."""
+    parts = [int(part, 16) / 255 for part in re.findall("[0-9a-f]{2}", colour)]
+    return tuple(p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+
+
+def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    light, dark = sorted(
+        (0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in (one, other)), reverse=True
+    )
+    return (light + 0.05) / (dark + 0.05)
+
+
+def distance(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """Return the distance of two colours as people see them, in the colour space Oklab."""
+    pairs = zip(oklab(one), oklab(other), strict=True)
+    return float(sum((a - b) ** 2 for a, b in pairs) ** 0.5)
+
+
+def oklab(colour: tuple[float, ...]) -> list[float]:
+    cones = weighted(_CONES, colour)
+    return weighted(_LAB, [cone ** (1 / 3) for cone in cones])
+
+
+def weighted(matrix: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+    return [sum(w * v for w, v in zip(row, values, strict=True)) for row in matrix]
+
+
+_CONES = (
+    (0.4122214708, 0.5363325363, 0.0514459929),
+    (0.2119034982, 0.6806995451, 0.1073969566),
+    (0.0883024619, 0.2817188376, 0.6299787005),
+)
+_LAB = (
+    (0.2104542553, 0.7936177850, -0.0040720468),
+    (1.9779984951, -2.4285922050, 0.4505937099),
+    (0.0259040371, 0.7827717662, -0.8086757660),
+)
