@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from det_cli.actions import interactive_open, interactive_start
+from det_cli.actions import interactive_open, interactive_start, wait_report
 from det_cli.errors import CommandError
 from determined.common.http import Session
 
@@ -295,7 +295,7 @@ def test_start_fails_with_reason_if_image_lacks_jupyter(
     monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=end))
     result = det("notebook", "start", "--no-browser")
     assert result.code == 1
-    assert f" has ended: {sentence}\n" in result.err
+    assert f"det notebook start: {sentence}\n" in result.err
     id = result.out.split()[-1]
     assert sentence in det("why", "task", id).out
     (line,) = [line for line in det("task", "logs", id).out.splitlines() if sentence in line]
@@ -305,6 +305,7 @@ def test_start_fails_with_reason_if_image_lacks_jupyter(
 def test_queued_notebook_prints_scheduler_reason(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(wait_report, "_PATIENCE_S", 0.0)
     id = det("notebook", "start", "-d").out.strip()
     api.tick()
     (reason,) = json.loads(det("why", "task", id, "-o", "json").out)
@@ -312,11 +313,11 @@ def test_queued_notebook_prints_scheduler_reason(
     monkeypatch.setattr(interactive_open, "time", ending)
     owner = {"Authorization": f"Bearer {api.signed_in('determined').token}"}
     messages: list[str] = []
-    monkeypatch.setattr(interactive_open, "say", messages.append)
+    monkeypatch.setattr(wait_report, "say", messages.append)
     session = Session(api_address(), owner)
     with closing(session), pytest.raises(CommandError, match="has ended"):
         interactive_open.wait(session, "notebook", id)
-    assert messages[0] == f"The notebook is QUEUED: {reason['sentence']} …"
+    assert messages == [f"It waits: {reason['sentence']}."]
 
 
 def test_running_notebook_that_is_not_ready_names_its_log(
@@ -337,7 +338,7 @@ def test_waiting_tensorboard_prints_reason(
     let_run(api, ready=False, waits=True)
     monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=interrupted))
     result = det("tensorboard", "open", id, "--no-browser")
-    assert "The tensorboard is WAITING: runs on a1 and has no metrics to show yet" in result.err
+    assert "It waits: runs on a1 and has no metrics to show yet" in result.err
 
 
 def test_custom_entrypoint_is_reported(api: Api, det: Det) -> None:

@@ -14,7 +14,7 @@ from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.log_stream import TERMINAL, trial_ended
 
 from det_cli import config_file, local_test
-from det_cli.actions import budgets, prices
+from det_cli.actions import budgets, prices, wait_report
 from det_cli.actions.experiments import wait_for
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
@@ -179,14 +179,15 @@ def _follow(session: Session, id: int, ports: Sequence[tuple[int, int]] = ()) ->
 
 def _print_log(session: Session, trial: int) -> None:
     ended = trial_ended(session, trial)
-    for line in log_stream.follow(session, f"/trials/{trial}", {}, ended):
-        print_line(line)
-        sys.stdout.flush()
+    with wait_report.reporting(session, "trial", trial):
+        for line in log_stream.follow(session, f"/trials/{trial}", {}, ended):
+            print_line(line)
+            sys.stdout.flush()
 
 
 def _first_trial(session: Session, id: int) -> "int | None":
     """Wait for the first trial and print the experiment's state. Return None if it ended without a trial."""
-    last_state = ""
+    last_state, waits = "", wait_report.WaitReport(session, "experiment", id)
     while True:
         trials = session.get(f"{V1}/experiments/{id}/trials", {"limit": 1})["trials"]
         if trials:
@@ -198,6 +199,7 @@ def _first_trial(session: Session, id: int) -> "int | None":
         if state != last_state:
             last_state = state
             say(f"Waiting for the first trial: the experiment is {state.removeprefix('STATE_')}.")
+        waits.check()
         time.sleep(_POLL_S)
 
 
@@ -233,7 +235,7 @@ def _watch_test(session: Session, id: int) -> int:
         "validating": "Validating",
         "checkpointing": "Saving a checkpoint",
     }
-    printed = set()
+    printed, waits = set(), wait_report.WaitReport(session, "experiment", id)
     while True:
         trials = session.get(f"{V1}/experiments/{id}/trials", {"limit": 1})["trials"]
         phase = trials[0].get("runnerState") if trials else None
@@ -243,6 +245,7 @@ def _watch_test(session: Session, id: int) -> int:
         state = session.get(f"{V1}/experiments/{id}")["experiment"]["state"]
         if state in TERMINAL:
             break
+        waits.check()
         time.sleep(_POLL_S)
     code = wait_for(session, id, _POLL_S)
     if code != OK:

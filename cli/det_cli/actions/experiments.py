@@ -14,6 +14,7 @@ from determined.common.sign_in import SignedIn
 
 from det_cli import prompts
 from det_cli.actions import costs, tables
+from det_cli.actions.wait_report import WaitReport
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import FAILED, OK, CommandError, UsageError
 from det_cli.render import (
@@ -207,7 +208,7 @@ def wait(args: argparse.Namespace) -> int:
 
 def wait_for(session: Session, experiment_id: int, interval_s: float) -> int:
     """Wait until the experiment ends and print each state. Return OK only if it completed."""
-    last_state = ""
+    last_state, waits = "", WaitReport(session, "experiment", experiment_id)
     while True:
         experiment = session.get(f"{V1}/experiments/{experiment_id}")["experiment"]
         if experiment["state"] != last_state:
@@ -220,6 +221,8 @@ def wait_for(session: Session, experiment_id: int, interval_s: float) -> int:
         if last_state in TERMINAL:
             return OK if last_state == "STATE_COMPLETED" else FAILED
         sys.stdout.flush()
+        if last_state == "STATE_QUEUED":
+            waits.check()
         time.sleep(interval_s)
 
 

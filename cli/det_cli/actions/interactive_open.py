@@ -13,12 +13,12 @@ from determined.common.http import Session
 from determined.common.token_store import default_path
 
 from det_cli.actions.interactive import path_of, whole_id
+from det_cli.actions.wait_report import WaitReport
 from det_cli.connection import V1, connect
 from det_cli.errors import CommandError
 from det_cli.render import say
 
 _POLL_S = 0.5
-_WAITS = ("QUEUED", "WAITING")
 
 
 def open_(args: argparse.Namespace) -> None:
@@ -55,8 +55,8 @@ def is_ready(task: dict[str, Any]) -> bool:
 
 
 def wait(session: Session, kind: str, task_id: str) -> None:
-    """Wait until a task is ready, and print its state."""
-    last_state = ""
+    """Wait until a task is ready. Print its state, and the reason of a wait of more than five seconds."""
+    last_state, waits = "", WaitReport(session, "task", task_id)
     while True:
         task = session.get(f"{V1}/tasks/{task_id}")["task"]
         _check_running(session, kind, task)
@@ -66,15 +66,15 @@ def wait(session: Session, kind: str, task_id: str) -> None:
         state = str(allocation.get("state", "STATE_QUEUED")).removeprefix("STATE_")
         if state != last_state:
             last_state = state
-            reason = _reason(session, task_id) if state in _WAITS else ""
             # A task that first installs its program runs for a while before it is ready.
             log = f"; `det {kind} logs {task_id}` shows its progress" if state == "RUNNING" else ""
-            say(f"The {kind} is {state}{reason}{log} …")
+            say(f"The {kind} is {state}{log} …")
+        waits.check()
         time.sleep(_POLL_S)
 
 
 def _check_running(session: Session, kind: str, task: dict[str, Any]) -> None:
-    """Raise CommandError if the task has ended. The message has the exit reason and a custom entrypoint."""
+    """Raise CommandError if the task has ended. The message of a failed task is the cause, as in its log."""
     if not task.get("endTime"):
         return
     task_id = task["taskId"]
@@ -83,16 +83,10 @@ def _check_running(session: Session, kind: str, task: dict[str, Any]) -> None:
     suffix = (
         f"; its configuration sets the entrypoint: {shlex.join(entrypoint)}" if entrypoint else ""
     )
-    allocation: dict[str, Any] = next(iter(task["allocations"]), {})
-    reason = allocation.get("exitReason") if allocation.get("exitKind") == "failed" else ""
-    message = f"{kind} {task_id} has ended: {reason or response[kind]['exitStatus']}{suffix}"
-    raise CommandError(message, f"`det {kind} logs {task_id}` shows why")
-
-
-def _reason(session: Session, task_id: str) -> str:
-    """Return the cluster's reason why a task waits, or ''."""
     reasons = session.get(f"{V1}/why/task/{task_id}")["reasons"]
-    return f": {reasons[0]['sentence']}" if reasons else ""
+    cause = next((r["cause"] for r in reasons if r.get("cause")), "")
+    message = cause or f"{kind} {task_id} has ended: {response[kind]['exitStatus']}"
+    raise CommandError(message + suffix, f"`det {kind} logs {task_id}` shows why")
 
 
 def show(session: Session, args: argparse.Namespace, task: dict[str, Any]) -> None:

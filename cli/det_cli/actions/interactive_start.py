@@ -11,7 +11,7 @@ from determined.common.context import collect
 from determined.common.http import Session
 
 from det_cli import config_file
-from det_cli.actions import interactive_open
+from det_cli.actions import interactive_open, wait_report
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.actions.interactive import path_of
 from det_cli.actions.logs import print_line
@@ -137,9 +137,10 @@ def follow(session: Session, task_id: str, group: str = "command") -> int:
         return bool(session.get(f"{V1}/tasks/{task_id}")["task"].get("endTime"))
 
     try:
-        for line in log_stream.follow(session, f"/tasks/{task_id}", {}, ended):
-            print_line(line)
-            sys.stdout.flush()
+        with wait_report.reporting(session, "task", task_id):
+            for line in log_stream.follow(session, f"/tasks/{task_id}", {}, ended):
+                print_line(line)
+                sys.stdout.flush()
     except KeyboardInterrupt:
         say(
             f"\nStopped following. The task continues: `det task logs -f {task_id}` follows it again,"

@@ -212,11 +212,12 @@ def _failure_of(row: Subject) -> RunFailure:
     if not row.exit_reason or row.exit_kind == _CLEAN_END:
         return RunFailure(row.error or "see its logs", (), needs_new_code=False)
     run = explain_failure(row.exit_reason, row.errors.splitlines())
-    name = f"trial {row.last_trial_id}" if row.last_trial_id is not None else "its last run"
+    name = "its last run" if row.last_trial_id is None else f"trial {row.last_trial_id}"
     used = f", after {row.restarts} of {row.max_restarts} restarts" if row.max_restarts else ""
     if row.error in ("", _EVERY_TRIAL):
-        first, *rest = run.details or ("failed",)
-        return RunFailure(run.cause, (f"{name}{used}: {first}", *rest), run.needs_new_code)
+        begin = f"{name}{used}: {run.details[0]}" if run.details else f"{name}{used} failed"
+        details = (begin, *run.details[1:]) if run.details or row.last_trial_id else ()
+        return RunFailure(run.cause, details, run.needs_new_code)
     details = (f"{name}{used}: {run.cause}", *run.details)
     return RunFailure(row.error, details, run.needs_new_code)
 
