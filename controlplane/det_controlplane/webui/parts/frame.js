@@ -4,7 +4,8 @@ import { areas, maySomewhere } from "../lib/rights.js";
 import { afterAsking, go, link, place } from "../lib/router.js";
 import { cluster, refresh, shownName, signOut, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
-import { html, useEffect, useLayoutEffect, useState } from "../lib/view.js";
+import { later } from "../lib/library.js";
+import { html, signal, useEffect, useLayoutEffect, useState } from "../lib/view.js";
 import { Button, Icon } from "./basic.js";
 import { AskDiscard, attempt, Menu, Toasts } from "./overlay.js";
 
@@ -23,6 +24,61 @@ export const NAVIGATION = [
   ["Cluster", "/admin", "Administration", "people", () => areas().length > 0],
 ];
 
+/** The pages of the menu that the user may see. */
+export const pages = () => NAVIGATION.filter(([, , , , fits]) => !fits || fits());
+
+/** The pages that the key g and then another key open. @type {Record<string, string>} */
+export const KEYS = {
+  h: "/dashboard", e: "/experiments", t: "/tasks", m: "/models", w: "/workspaces", p: "/templates", q: "/queue",
+  c: "/cluster", b: "/budgets", k: "/webhooks", a: "/admin", s: "/settings",
+};
+export const PALETTE_KEY = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ K" : "Ctrl K";
+
+/** The dialog of keys that is open. @type {{ value: "" | "palette" | "help" }} */
+export const opened = signal(/** @type {any} */ (""));
+const Keys = later(() => import("./palette.js"), "Keys");
+
+// Users of speech input must be able to switch off shortcuts of single keys.
+const OFF = "shortcuts-off";
+export const keysAreOn = () => !localStorage.getItem(OFF);
+/** @param {boolean} on */
+export const switchKeys = (on) => (on ? localStorage.removeItem(OFF) : localStorage.setItem(OFF, "1"));
+
+const SEQUENCE_MS = 1_500;
+const FIELDS = "input:not([type=checkbox], [type=radio], [type=range]), textarea, select, [contenteditable], .terminal, dialog";
+let began = 0;
+
+/** Act on a shortcut, but never while the user types or a dialog is open. @param {KeyboardEvent} e */
+function onShortcut(e) {
+  const isTyping = /** @type {Element} */ (e.target).closest?.(FIELDS) || document.querySelector("dialog[open]") || opened.value;
+  if (isTyping || e.defaultPrevented || e.isComposing || e.altKey) return;
+  const isSequence = Date.now() - began < SEQUENCE_MS;
+  began = 0;
+  const act = actionOf(e, isSequence);
+  if (!act) return;
+  e.preventDefault();
+  act();
+}
+
+/** @param {KeyboardEvent} e @param {boolean} isSequence whether g was pressed just before @returns {(() => void) | undefined} */
+function actionOf(e, isSequence) {
+  if (e.ctrlKey || e.metaKey) return e.key.toLowerCase() === "k" && !e.shiftKey ? () => void (opened.value = "palette") : undefined;
+  if (!keysAreOn()) return undefined;
+  const to = isSequence && KEYS[e.key];
+  if (to) return to === "/settings" || pages().some(([, path]) => path === to) ? () => go(to) : undefined;
+  if (e.key === "g") return () => void (began = Date.now());
+  if (e.key === "?") return () => void (opened.value = "help");
+  return e.key === "/" ? search : undefined;
+}
+
+/** Go to the search field of the page, or search everything. */
+function search() {
+  const field = /** @type {HTMLInputElement | null} */ (document.querySelector("main input[type=search]"));
+  if (!field) opened.value = "palette";
+  field?.focus();
+  field?.select();
+}
+
 const MESSAGE_MS = 60_000;
 
 export const Mark = () => html`
@@ -39,6 +95,10 @@ export function Frame({ children }) {
   const path = place.value.path;
   // Close it at once. Later, it would close a menu that the user opened meanwhile.
   useLayoutEffect(() => setOpen(false), [path]);
+  useEffect(() => {
+    addEventListener("keydown", onShortcut);
+    return () => removeEventListener("keydown", onShortcut);
+  }, []);
   const name = cluster.value?.clusterName || "Determined";
   /** @param {KeyboardEvent} e */
   const shut = (e) => {
@@ -55,12 +115,13 @@ export function Frame({ children }) {
     <div class="frame">
       <aside class=${`side ${open ? "open" : ""}`} id="navigation" aria-label="Navigation" onKeyDown=${shut}>
         <a class="brand" href=${link("/dashboard")}><${Mark} /><span class="cut">${name}</span></a>
+        <${Button} kind="quick" icon="search" aria-keyshortcuts="Control+K" onClick=${() => (opened.value = "palette")}>Quick search<kbd aria-hidden="true">${PALETTE_KEY}</kbd><//>
         <${Navigation} path=${path} />
         <${Foot} />
       </aside>
       <main class="main" id="main" tabindex="-1"><${Connection} /><${Message} />${children}</main>
     </div>
-    <${Toasts} /><${AskDiscard} />
+    <${Toasts} /><${AskDiscard} /><${Keys} when=${!!opened.value} key=${opened.value} />
   `;
 }
 
@@ -98,7 +159,7 @@ function Navigation({ path }) {
   const at = `/${path.split("/")[1]}`.replace(/^.(trials|compare)$/, "/experiments").replace(/^.$/, "/dashboard");
   return html`
     <nav class="nav" aria-label="Pages">
-      ${NAVIGATION.filter(([, , , , fits]) => !fits || fits()).map(([of, to, name, icon]) => {
+      ${pages().map(([of, to, name, icon]) => {
         const title = of !== group && html`<div class="nav-title">${of}</div>`;
         group = of;
         return html`${title}<a href=${link(to)} aria-current=${at === to ? "page" : undefined}><${Icon} name=${icon} />${name}</a>`;
@@ -113,6 +174,7 @@ function Foot() {
       name: `${{ system: "System theme", light: "Light theme", dark: "Dark theme" }[name]}${theme.value === name ? " ✓" : ""}`,
       act: () => choose(name),
     })),
+    { name: "Keyboard shortcuts", act: () => (opened.value = "help") },
     { name: "Settings", act: () => go("/settings") },
     { name: "Sign out", act: () => afterAsking(() => void attempt(signOut, "Signed out")) },
   ];
